@@ -1,0 +1,185 @@
+// Opens a Gecko profile in the Firefox Profiler's own loader and checks what that shows.
+//
+//   target/readers/node_modules/.bin/node .ci/check-profile.mjs PROFILE.json --expect EXPECT.json
+//
+// EXPECT.json, every key optional; names between slashes and all keys of objects are regular expressions:
+//   { "product": "demo", "threads": ["GeckoMain", "/^worker-/"], "hotFunctions": {"^worker-": ["demo::parse"]},
+//     "markers": {"^worker-": ["request"]}, "counters": ["processCPU"] }
+// hotFunctions are regular expressions too; idle samples do not count. What is asked of a thread name may be
+// found on any thread of that name.
+
+import { execFile } from "node:child_process";
+import { readFileSync, rmSync } from "node:fs";
+import { dirname, join, resolve } from "node:path";
+import { fileURLToPath } from "node:url";
+import { gunzipSync } from "node:zlib";
+
+const root = dirname(dirname(fileURLToPath(import.meta.url)));
+const cli = join(root, "target/readers/node_modules/@firefox-devtools/profiler-cli/dist/profiler-cli.js");
+// Relative to the root, where profiler-cli runs: the path of its Unix socket may have 107 bytes at most.
+const sessionDir = join("target/readers", `session-${process.pid}`);
+const session = "check";
+const limitMs = 120_000;
+
+let passed = 0;
+let failed = 0;
+function check(what, ok, found) {
+  if (ok) passed++;
+  else failed++;
+  console.log(ok ? `ok ${what}` : `FAILED: asked for ${what}, found ${found}`);
+}
+
+const list = (names) => [...new Set(names)].slice(0, 30).join(", ") || "none";
+
+function reader(args, timeout = limitMs) {
+  const command = `profiler-cli ${args.join(" ")}`;
+  const env = {
+    ...process.env,
+    PROFILER_CLI_SESSION_DIR: sessionDir,
+    // A check must not depend on a symbol server.
+    PROFILER_CLI_NO_SYMBOLICATE: "1",
+    PROFILER_CLI_LOAD_TIMEOUT_MS: String(limitMs - 10_000),
+  };
+  const options = { cwd: root, env, timeout, killSignal: "SIGKILL", maxBuffer: 1 << 30 };
+  return new Promise((done, fail) => {
+    execFile(process.execPath, [cli, ...args, "--session", session], options, (error, stdout, stderr) => {
+      if (!error) done(stdout);
+      else if (error.killed) fail(new Error(`no answer to "${command}" within ${timeout / 1000} s`));
+      else fail(new Error(`"${command}" said: ${(stderr.trim() || error.message).replace(/\s+/g, " ")}`));
+    });
+  });
+}
+
+const ask = async (...args) => JSON.parse(await reader([...args, "--json"]));
+
+// The daemon is a process of its own: one that hangs does not end with its client.
+function endDaemon() {
+  try {
+    process.kill(JSON.parse(readFileSync(join(root, sessionDir, `${session}.json`))).pid, "SIGKILL");
+  } catch {
+    // It has ended.
+  }
+  rmSync(join(root, sessionDir), { recursive: true, force: true });
+}
+
+// The loader quietly drops rows with a bad index and fields without a schema, so those are looked for here.
+function mistakes(profile, meta = profile.meta, found = []) {
+  const schemas = new Map(meta.markerSchema.map((schema) => [schema.name, schema]));
+  for (const thread of profile.threads) {
+    const { stringTable, frameTable, stackTable, samples, markers } = thread;
+    const inRange = (what, index, length) => {
+      if (index == null || (Number.isInteger(index) && index >= 0 && index < length)) return;
+      found.push(`thread ${thread.name}: ${what} ${index}, which should be below ${length}`);
+    };
+    const column = (table, name, length, what) =>
+      table.data.forEach((row, i) => inRange(`${what} of row ${i} is`, row[table.schema[name]], length ?? i));
+    column(frameTable, "location", stringTable.length, "frame location");
+    column(frameTable, "category", meta.categories.length, "frame category");
+    column(stackTable, "frame", frameTable.data.length, "stack frame");
+    column(stackTable, "prefix", null, "stack prefix");
+    column(samples, "stack", stackTable.data.length, "sample stack");
+    column(markers, "name", stringTable.length, "marker name");
+    column(markers, "category", meta.categories.length, "marker category");
+    for (const row of markers.data) {
+      const { type, stack, innerWindowID, ...fields } = row[markers.schema.data] ?? {};
+      if (stack) column(stack.samples, "stack", stackTable.data.length, `stack of a ${type} marker`);
+      // These two are known to the viewer without a schema.
+      if (type === undefined || type === "Native allocation" || type === "JS allocation") continue;
+      const schema = schemas.get(type);
+      if (!schema) found.push(`thread ${thread.name}: a marker of the type ${type}, which has no schema`);
+      for (const [key, value] of Object.entries(schema ? fields : {})) {
+        const field = schema.data.find((field) => field.key === key);
+        if (!field) found.push(`thread ${thread.name}: field ${key} of a ${type} marker, which its schema lacks`);
+        else if (/^unique-string$|flow-id$/.test(field.format)) inRange(`${type}.${key} is`, value, stringTable.length);
+      }
+    }
+  }
+  for (const process of profile.processes) mistakes(process, meta, found);
+  return found;
+}
+
+async function checkProfile(file, expect) {
+  await reader(["load", file]);
+  check(`${file} to load`, true);
+
+  const bytes = readFileSync(file);
+  const found = [...new Set(mistakes(JSON.parse(bytes[0] === 0x1f ? gunzipSync(bytes) : bytes)))];
+  const more = found.length > 5 ? `; and ${found.length - 5} more` : "";
+  check("indexes in range and marker fields in their schemas", !found.length, found.slice(0, 5).join("; ") + more);
+
+  const { product } = await ask("profile", "meta");
+  if (expect.product !== undefined) check(`product ${expect.product}`, product === expect.product, product);
+
+  const { processes } = await ask("profile", "info", "--all");
+  const threads = processes.flatMap((process) => process.threads);
+  const threadNames = list(threads.map((thread) => thread.name));
+  for (const wanted of expect.threads ?? []) {
+    const regex = /^\/(.*)\/$/.exec(wanted);
+    const ok = threads.some(({ name }) => (regex ? new RegExp(regex[1]).test(name) : name === wanted));
+    check(`thread ${wanted}`, ok, threadNames);
+  }
+  for (const thread of threads) {
+    const at = ["--thread", thread.threadHandle];
+    const samples = await ask("thread", "samples", ...at);
+    // On a thread without samples the reader counts the bytes of its allocations instead.
+    const timing = samples.callTreeSummaryStrategy === "timing";
+    thread.samples = timing ? samples.categoryBreakdown.totalSamples : 0;
+    // "thread samples" names 50 functions at most.
+    const { functions } = await ask("thread", "functions", "--limit", "0", ...at);
+    thread.function = timing ? functions.filter((func) => func.totalSamples > 0).map((func) => func.name) : [];
+    const markers = await ask("thread", "markers", "--limit", "0", ...at);
+    thread.marker = markers.byType.map((group) => group.markerName);
+  }
+
+  const onThreads = (wanted, noun, test) => {
+    for (const [pattern, items] of Object.entries(wanted ?? {})) {
+      const matching = threads.filter((thread) => new RegExp(pattern).test(thread.name));
+      const names = matching.flatMap((thread) => thread[noun]);
+      const samples = matching.reduce((sum, thread) => sum + thread.samples, 0);
+      for (const item of items) {
+        const found = `${list(names)} (on ${matching.length} threads with ${samples} samples)`;
+        const ok = names.some((name) => test(item, name));
+        check(`${noun} ${item} on ${pattern}`, ok, matching.length ? found : `only the threads ${threadNames}`);
+      }
+    }
+  };
+  onThreads(expect.hotFunctions, "function", (item, name) => new RegExp(item).test(name));
+  onThreads(expect.markers, "marker", (item, name) => item === name);
+
+  const counters = processes.flatMap((process) => process.counters ?? []).map((counter) => counter.name);
+  for (const name of expect.counters ?? []) check(`counter ${name}`, counters.includes(name), list(counters));
+}
+
+const [file, flag, expectFile, ...rest] = process.argv.slice(2);
+if (!file || flag !== "--expect" || !expectFile || rest.length) {
+  console.error("usage: check-profile.mjs PROFILE.json --expect EXPECT.json");
+  process.exit(2);
+}
+if (Number.parseInt(process.versions.node, 10) < 24) {
+  console.error(`check-profile.mjs: profiler-cli needs Node 24, this is ${process.version}; run .ci/install-readers`);
+  process.exit(2);
+}
+const expect = JSON.parse(readFileSync(expectFile));
+const known = ["product", "threads", "hotFunctions", "markers", "counters"];
+const unknown = Object.keys(expect).filter((key) => !known.includes(key));
+if (unknown.length) {
+  console.error(`check-profile.mjs: ${expectFile} has the unknown keys ${unknown.join(", ")}`);
+  process.exit(2);
+}
+
+for (const signal of ["SIGINT", "SIGTERM"]) {
+  process.once(signal, () => {
+    endDaemon();
+    process.exit(1);
+  });
+}
+try {
+  await checkProfile(resolve(file), expect);
+} catch (error) {
+  check("a profile that can be read to its end", false, error.message);
+} finally {
+  await reader(["stop"], 10_000).catch(() => {});
+  endDaemon();
+}
+console.log(`${passed} passed, ${failed} failed`);
+process.exitCode = failed ? 1 : 0;

@@ -1,0 +1,38 @@
+//! Labels: frames that the program names itself.
+
+use crate::api::engine;
+use crate::base::ProfilingCategoryPair;
+
+/// A label on the calling thread's stack, from its making until its drop.
+///
+/// In the profile it stands as a frame just above the function that made it. It is there also for samples of a session
+/// that began after it. It is bound to its thread; one that is forgotten, or dropped out of order, can at worst remove
+/// labels that were pushed after it.
+///
+/// Cost: a few stores; on a thread that is not registered, a load. Usually made by
+/// [`auto_profiler_label!`](crate::auto_profiler_label). Idea: Gecko's `AutoProfilerLabel`, whose place in the stack is
+/// its own address; here it is the stack pointer at the push, since Rust moves values.
+#[derive(Debug)]
+#[must_use = "the label is popped when this is dropped"]
+pub struct AutoProfilerLabel(engine::LabelToken);
+
+impl AutoProfilerLabel {
+    /// Pushes a label.
+    #[inline(always)]
+    pub fn new(label: &'static str, category: ProfilingCategoryPair) -> Self {
+        Self(engine::push_label(engine::stack_pointer(), label, category, ""))
+    }
+
+    /// Pushes a label with a text that is copied: 512 bytes of it at most, cut at a character.
+    #[inline(always)]
+    pub fn with_dynamic(label: &'static str, dynamic: &str, category: ProfilingCategoryPair) -> Self {
+        Self(engine::push_label(engine::stack_pointer(), label, category, dynamic))
+    }
+}
+
+impl Drop for AutoProfilerLabel {
+    #[inline(always)]
+    fn drop(&mut self) {
+        engine::pop_labels(&self.0);
+    }
+}

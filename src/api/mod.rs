@@ -1,0 +1,45 @@
+//! What a host touches.
+//!
+//! # Purpose
+//! Public functions and guards, with their documentation, over `control` or its twin.
+//!
+//! # Threads and locks
+//! Each item says from which thread it may be called and what it costs. None may be called in a signal handler.
+//!
+//! # Imports
+//! `base`, `control`, `disabled`, `export`, `markers`
+//!
+//! # Invariants
+//! Nothing here panics on a host's mistake. What makes no sense does nothing.
+//!
+//! # Read next
+//! `life_cycle.rs`, `session.rs`, `threads.rs`, `labels.rs`, `markers.rs`.
+
+#[cfg(has_profiler)]
+use crate::control as engine;
+#[cfg(not(has_profiler))]
+use crate::disabled as engine;
+
+#[forbid(unsafe_code)]
+mod labels;
+#[forbid(unsafe_code)]
+mod life_cycle;
+#[forbid(unsafe_code)]
+mod markers;
+#[forbid(unsafe_code)]
+mod session;
+#[forbid(unsafe_code)]
+mod snapshot;
+#[forbid(unsafe_code)]
+mod threads;
+
+pub use labels::AutoProfilerLabel;
+pub use life_cycle::{
+    AutoProfilerInit, Started, profiler_init, profiler_is_active, profiler_shutdown, profiler_start, profiler_stop,
+};
+pub use markers::{AutoProfilerTextMarker, add_text_marker, add_untyped_marker};
+pub use session::{Format, Profile, ProfilerSession};
+pub use snapshot::{
+    SnapshotOptions, Symbolicate, profiler_get_profile, profiler_save_profile_to_file, profiler_stream_json,
+};
+pub use threads::{ThreadGuard, register_thread, unregister_thread};

@@ -1,0 +1,135 @@
+//! Errors for people: what was asked, what was found, what is accepted.
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+/// Why the profiler did not start. Nothing was changed by the attempt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StartError {
+    /// The profiler is not in this build: the target has no way to sample a thread, or the feature `enabled` is off.
+    Unsupported,
+    /// A setting is outside of what is accepted.
+    BadValue {
+        /// The setting's name in [`StartParams`](crate::StartParams).
+        field: &'static str,
+        /// What was asked for, in words.
+        value: String,
+        /// What is accepted, in words.
+        accepted: String,
+    },
+    /// The operating system refused something that sampling needs.
+    System {
+        /// What was asked of it.
+        action: &'static str,
+        /// Its answer.
+        answer: String,
+    },
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unsupported => f.write_str(
+                "the profiler is not in this build: it needs Linux on x86_64 or aarch64, and the crate's feature \
+                 `enabled`",
+            ),
+            Self::BadValue { field, value, accepted } => {
+                write!(f, "the profiler did not start: {field} is {value}; accepted is {accepted}")
+            }
+            Self::System { action, answer } => {
+                write!(f, "the profiler did not start: it tried to {action}, and the system answered: {answer}")
+            }
+        }
+    }
+}
+
+impl Error for StartError {}
+
+/// Why no profile was written.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum StreamError {
+    /// The profiler is not running, so there is nothing to write.
+    Inactive,
+    /// The writer failed; this is its error. What was written before is not a whole profile.
+    Io(io::Error),
+}
+
+impl fmt::Display for StreamError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Inactive => f.write_str("no profile: the profiler is not running; `profiler_start` starts it"),
+            Self::Io(error) => write!(f, "the profile could not be written: {error}"),
+        }
+    }
+}
+
+impl Error for StreamError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Inactive => None,
+            Self::Io(error) => Some(error),
+        }
+    }
+}
+
+/// Why no profile was saved. The file that was there before, if any, is untouched.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum SaveError {
+    /// The profiler is not running, so there is nothing to save.
+    Inactive,
+    /// The file could not be made or written.
+    Io {
+        /// The file that was asked for, with `%p` replaced.
+        path: PathBuf,
+        /// What was being done to it.
+        action: &'static str,
+        /// The system's answer.
+        error: io::Error,
+    },
+}
+
+impl fmt::Display for SaveError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Inactive => f.write_str("no profile: the profiler is not running; `profiler_start` starts it"),
+            Self::Io { path, action, error } => {
+                write!(f, "the profile was not saved: could not {action} {}: {error}", path.display())
+            }
+        }
+    }
+}
+
+impl Error for SaveError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Inactive => None,
+            Self::Io { error, .. } => Some(error),
+        }
+    }
+}
+
+/// A feature's name that does not exist.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnknownFeature {
+    name: String,
+    known: String,
+}
+
+impl UnknownFeature {
+    pub(crate) fn new<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Self {
+        Self { name: name.to_owned(), known: known.collect::<Vec<_>>().join(", ") }
+    }
+}
+
+impl fmt::Display for UnknownFeature {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "unrecognized feature {:?}; accepted are: {}", self.name, self.known)
+    }
+}
+
+impl Error for UnknownFeature {}

@@ -1,0 +1,67 @@
+//! The words of the trade, in plain Rust.
+//!
+//! # Purpose
+//! Times, ids, addresses, features, categories, settings, errors and the profiler's one lock: what every other
+//! room speaks in. Nothing here reads a clock or asks the operating system for anything.
+//!
+//! # Threads and locks
+//! [`ps_lock`] holds the main lock and the proof that it is held; [`locks`] the named locks below it, with their order.
+//!
+//! # Imports
+//! Nothing of ours.
+//!
+//! # Invariants
+//! A number with a unit or an owner is a newtype. Every bad value has an error that says what was asked, what was
+//! found and what is accepted.
+//!
+//! # Read next
+//! `ps_lock.rs`, then `crate::platform`.
+
+#[forbid(unsafe_code)]
+mod address;
+#[forbid(unsafe_code)]
+mod category;
+#[forbid(unsafe_code)]
+mod error;
+#[forbid(unsafe_code)]
+mod failure_latch;
+#[forbid(unsafe_code)]
+mod features;
+#[forbid(unsafe_code)]
+mod ids;
+#[cfg(has_profiler)]
+#[forbid(unsafe_code)]
+mod locks;
+#[cfg(has_profiler)]
+mod ps_lock;
+#[forbid(unsafe_code)]
+mod settings;
+#[cfg(has_profiler)]
+#[forbid(unsafe_code)]
+mod thread_filter;
+#[forbid(unsafe_code)]
+mod time;
+
+pub use address::CodeAddress;
+#[cfg(has_profiler)]
+pub(crate) use address::StackAddress;
+#[cfg(has_profiler)]
+pub(crate) use category::CATEGORIES;
+pub use category::{ProfilingCategoryPair, subcategories};
+pub use error::{SaveError, StartError, StreamError, UnknownFeature};
+#[cfg(has_profiler)]
+pub(crate) use failure_latch::FailureLatch;
+pub use features::Features;
+pub use ids::{ProcessId, ThreadId};
+#[cfg(has_profiler)]
+pub(crate) use locks::{Guard, LockRank, NamedMutex};
+#[cfg(has_profiler)]
+pub(crate) use ps_lock::{PsCell, PsLock};
+pub use settings::StartParams;
+#[cfg(has_profiler)]
+pub(crate) use settings::INTERVAL_RANGE;
+#[cfg(has_profiler)]
+pub(crate) use thread_filter::ThreadFilter;
+pub use time::ProfilerTime;
+#[cfg(has_profiler)]
+pub(crate) use time::TimeStamp;

@@ -1,0 +1,111 @@
+//! What a session is started with.
+
+use std::time::Duration;
+
+use crate::base::Features;
+#[cfg(has_profiler)]
+use crate::base::StartError;
+
+/// Below 10 µs a signal costs more than the interval that it samples.
+#[cfg(has_profiler)]
+pub(crate) const INTERVAL_RANGE: std::ops::RangeInclusive<Duration> =
+    Duration::from_micros(10)..=Duration::from_secs(10);
+
+/// At least four chunks of 64 KiB.
+#[cfg(has_profiler)]
+pub(crate) const CAPACITY_RANGE_BYTES: std::ops::RangeInclusive<u64> = (256 << 10)..=(64 << 30);
+
+/// What to record, how often, of which threads, and how much of it to keep.
+///
+/// The defaults: 128 MiB, 1 ms, the default features, all registered threads, `SIGPROF`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StartParams {
+    pub(crate) capacity_bytes: u64,
+    pub(crate) interval: Duration,
+    pub(crate) features: Features,
+    pub(crate) filters: Vec<String>,
+    pub(crate) signal: Option<i32>,
+}
+
+impl Default for StartParams {
+    fn default() -> Self {
+        Self {
+            capacity_bytes: 128 << 20,
+            interval: Duration::from_millis(1),
+            features: Features::default_set(),
+            filters: Vec::new(),
+            signal: None,
+        }
+    }
+}
+
+impl StartParams {
+    /// The defaults.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// How many bytes of samples and markers to keep, from 256 KiB to 64 GiB; when they are full, the oldest go.
+    #[must_use]
+    pub fn capacity_bytes(mut self, bytes: u64) -> Self {
+        self.capacity_bytes = bytes;
+        self
+    }
+
+    /// The time between two samples of a thread, from 10 µs to 10 s.
+    #[must_use]
+    pub fn interval(mut self, interval: Duration) -> Self {
+        self.interval = interval;
+        self
+    }
+
+    /// What to record. Features that are not available here are dropped.
+    #[must_use]
+    pub fn features(mut self, features: Features) -> Self {
+        self.features = features;
+        self
+    }
+
+    /// Which threads: those whose name contains one of these, ASCII case aside.
+    ///
+    /// `*` and the empty string select every thread, `pid:N` every thread of process N; so does an empty list.
+    #[must_use]
+    pub fn filters<S: Into<String>>(mut self, filters: impl IntoIterator<Item = S>) -> Self {
+        self.filters = filters.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// The signal that asks a thread for its stack, `SIGPROF` by default. The kernel's number; none that cannot be
+    /// caught (`SIGKILL`, `SIGSTOP`), that reports a fault (`SIGSEGV` and its like), or that the C library keeps.
+    #[must_use]
+    pub fn signal(mut self, signal: i32) -> Self {
+        self.signal = Some(signal);
+        self
+    }
+
+    /// Refuses what is out of range, with the field, the value and the range. Signals are the platform's to judge.
+    #[cfg(has_profiler)]
+    pub(crate) fn validate(&self) -> Result<(), StartError> {
+        let bad = |field, value, accepted| Err(StartError::BadValue { field, value, accepted });
+        if !INTERVAL_RANGE.contains(&self.interval) {
+            let (least, most) = (INTERVAL_RANGE.start(), INTERVAL_RANGE.end());
+            return bad("interval", format!("{:?}", self.interval), format!("{least:?} to {most:?}"));
+        }
+        if !CAPACITY_RANGE_BYTES.contains(&self.capacity_bytes) {
+            let (least, most) = (CAPACITY_RANGE_BYTES.start(), CAPACITY_RANGE_BYTES.end());
+            return bad(
+                "capacity_bytes",
+                format!("{} bytes", self.capacity_bytes),
+                format!("{least} bytes (256 KiB) to {most} bytes (64 GiB)"),
+            );
+        }
+        match self.features.unknown_bits() {
+            0 => Ok(()),
+            unknown => bad(
+                "features",
+                format!("a set with the unknown bits {unknown:#x}"),
+                "the constants of Features, and what Features::from_name gives".to_owned(),
+            ),
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Points in time. All of them are nanoseconds of the monotonic clock; no clock is read here.
+
+/// A point in time for markers: nanoseconds of the monotonic clock.
+///
+/// [`ProfilerTime::now`] reads the clock; the arithmetic saturates at both ends.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[doc(alias = "TimeStamp")]
+pub struct ProfilerTime(u64);
+
+impl ProfilerTime {
+    pub(crate) const fn from_monotonic_ns(ns: u64) -> Self {
+        Self(ns)
+    }
+
+    #[cfg(has_profiler)]
+    pub(crate) const fn timestamp(self) -> TimeStamp {
+        TimeStamp(self.0)
+    }
+
+    /// This many microseconds later; parts of a microsecond count.
+    pub fn add_microseconds(self, microseconds: f64) -> Self {
+        self.shifted(microseconds)
+    }
+
+    /// This many microseconds earlier.
+    pub fn subtract_microseconds(self, microseconds: f64) -> Self {
+        self.shifted(-microseconds)
+    }
+
+    fn shifted(self, microseconds: f64) -> Self {
+        let ns = (microseconds.abs() * 1000.0).round() as u64;
+        Self(if microseconds < 0.0 { self.0.saturating_sub(ns) } else { self.0.saturating_add(ns) })
+    }
+}
+
+/// Nanoseconds of the monotonic clock, for the profiler's own use.
+#[cfg(has_profiler)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub(crate) struct TimeStamp(pub(crate) u64);
+
+#[cfg(has_profiler)]
+impl TimeStamp {
+    /// Nanoseconds since `start`; 0 when `self` is earlier.
+    pub(crate) const fn since_ns(self, start: TimeStamp) -> u64 {
+        self.0.saturating_sub(start.0)
+    }
+
+    pub(crate) const fn plus_ns(self, ns: u64) -> TimeStamp {
+        TimeStamp(self.0.saturating_add(ns))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ProfilerTime;
+
+    #[test]
+    fn microseconds_move_a_time_both_ways_and_saturate() {
+        let start = ProfilerTime::from_monotonic_ns(5_000);
+        assert_eq!(start.add_microseconds(1.5), ProfilerTime::from_monotonic_ns(6_500));
+        assert_eq!(start.subtract_microseconds(2.0), ProfilerTime::from_monotonic_ns(3_000));
+        assert_eq!(start.subtract_microseconds(1e9), ProfilerTime::from_monotonic_ns(0));
+        assert_eq!(start.add_microseconds(f64::NAN), start);
+    }
+}

@@ -1,0 +1,71 @@
+//! The kinds of entries, and the grammar of each, stated once.
+//!
+//! ```text
+//! block   = length:N entry                         N: ULEB128    Z: zigzag, then ULEB128    B: one byte
+//! entry   = kind:B fields
+//! Sample  = thread:N time:N flags:B [cpu:N] runs:N run*      a sample with its whole stack, oldest frame first
+//! run     = count*2:N (address:Z)*                            native frames; each is the distance to the one before
+//!         | count*2+1:N label*                                label frames
+//! label   = category:B subcategory:B text dynamic
+//! Same    = thread:N time:N flags:B [cpu:N]                   the stack of the thread's last Sample in this chunk
+//! Marker  = thread:N phase:B start:N end:N category:B subcategory:B name payload:B text?
+//! Counter = counter:N time:N value:Z                          a counter's absolute value
+//! text    = length:N bytes                                    UTF-8
+//! ```
+//!
+//! Times are nanoseconds since the process began. `cpu`, nanoseconds of the thread's CPU time since its sample before,
+//! is there when the flags say so. A phase is Gecko's: 0 instant, 1 interval, 2 start, 3 end; times that the phase does
+//! not have are 0. A payload of 0 is none, 1 a text.
+
+/// The first byte of an entry. 0 is none, so that zeroed memory is no entry.
+#[doc(alias = "ProfileBufferEntryKind")]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(crate) enum EntryKind {
+    #[doc(alias = "CompactStack")]
+    Sample = 1,
+    #[doc(alias = "SameSample")]
+    Same = 2,
+    Marker = 3,
+    #[doc(alias = "CounterId")]
+    Counter = 4,
+}
+
+impl EntryKind {
+    pub(crate) const fn from_byte(byte: u8) -> Option<Self> {
+        match byte {
+            1 => Some(Self::Sample),
+            2 => Some(Self::Same),
+            3 => Some(Self::Marker),
+            4 => Some(Self::Counter),
+            _ => None,
+        }
+    }
+}
+
+/// The flags of a sample.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct SampleFlags(u8);
+
+impl SampleFlags {
+    /// The thread's CPU time is known.
+    pub(crate) const HAS_CPU: Self = Self(1);
+    /// The stack could not be followed to its root.
+    pub(crate) const TRUNCATED: Self = Self(2);
+
+    pub(crate) const fn from_byte(byte: u8) -> Self {
+        Self(byte)
+    }
+
+    pub(crate) const fn to_byte(self) -> u8 {
+        self.0
+    }
+
+    pub(crate) const fn with(self, flag: Self, on: bool) -> Self {
+        if on { Self(self.0 | flag.0) } else { self }
+    }
+
+    pub(crate) const fn has(self, flag: Self) -> bool {
+        self.0 & flag.0 != 0
+    }
+}

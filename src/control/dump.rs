@@ -1,0 +1,71 @@
+//! A profile's file: written beside its place and moved there, so that it is whole or absent.
+
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use crate::base::SaveError;
+use crate::platform::{create_private, current_process_id};
+
+/// Replaces the first `%p` by the process's id.
+pub(super) fn expand_path(path: &Path) -> PathBuf {
+    match path.to_str() {
+        Some(text) => text.replacen("%p", &current_process_id().to_number().to_string(), 1).into(),
+        None => path.to_owned(),
+    }
+}
+
+/// Has `write` fill the file. A name that ends in `.gz` gets it compressed.
+pub(super) fn save_profile(
+    path: &Path,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> Result<(), SaveError> {
+    let path = expand_path(path);
+    let failed = |action, error| SaveError::Io { path: path.clone(), action, error };
+    let beside = name_beside(&path).ok_or_else(|| failed("name", io::ErrorKind::InvalidInput.into()))?;
+    // One of this process's own may be left from a crash of a thread in the middle of it.
+    let _ = std::fs::remove_file(&beside);
+    let file = create_private(&beside).map_err(|error| failed("create", error))?;
+    let written = fill(file, &path, write).map_err(|error| failed("write", error));
+    let moved = written.and_then(|()| std::fs::rename(&beside, &path).map_err(|error| failed("move to", error)));
+    if moved.is_err() {
+        let _ = std::fs::remove_file(&beside);
+    }
+    moved
+}
+
+/// A name in the same folder, which no other thread or process uses at the same time.
+fn name_beside(path: &Path) -> Option<PathBuf> {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    static SERIAL: AtomicU32 = AtomicU32::new(0);
+    let mut name = std::ffi::OsString::from(".");
+    name.push(path.file_name()?);
+    let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
+    name.push(format!(".{}-{serial}.tmp", current_process_id().to_number()));
+    Some(path.with_file_name(name))
+}
+
+fn fill(
+    file: std::fs::File,
+    path: &Path,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> io::Result<()> {
+    let mut file = BufWriter::new(file);
+    if path.extension().is_some_and(|extension| extension == "gz") {
+        compress(&mut file, write)?;
+    } else {
+        write(&mut file)?;
+    }
+    file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()
+}
+
+#[cfg(feature = "gzip")]
+fn compress(out: &mut dyn Write, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+    let mut compressor = flate2::write::GzEncoder::new(out, flate2::Compression::fast());
+    write(&mut compressor)?;
+    compressor.finish().map(drop)
+}
+
+#[cfg(not(feature = "gzip"))]
+fn compress(_: &mut dyn Write, _: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+    Err(io::Error::other("a name that ends in .gz needs the crate's feature `gzip`"))
+}

@@ -1,0 +1,61 @@
+//! What `fork` does to a profiler. In the child there is no sampler, and any lock could be held by a thread that is no
+//! more; so the locks are taken before, in their order, and given back on both sides after.
+
+use std::cell::RefCell;
+
+use crate::base::{Guard, PsLock};
+use crate::buffer::BufferForkGuard;
+use crate::control::life_cycle::LIFE_CYCLE;
+use crate::platform::ForkHooks;
+use crate::sampler::{close_fork_gate, open_fork_gate};
+use crate::state::{ACTIVE_PS, RacyFeatures, core_buffer};
+use crate::threads::{RegistryForkGuard, ThreadRegistry};
+
+/// All locks, dropped innermost first.
+struct Held {
+    buffer: BufferForkGuard<'static>,
+    registry: RegistryForkGuard,
+    ps: PsLock,
+    _life_cycle: Guard<'static, ()>,
+}
+
+thread_local! {
+    // A fork returns on the thread that called it.
+    static HELD: RefCell<Option<Held>> = const { RefCell::new(None) };
+}
+
+pub(super) fn fork_hooks() -> ForkHooks {
+    ForkHooks { prepare, parent, child }
+}
+
+fn prepare() {
+    close_fork_gate();
+    let _life_cycle = LIFE_CYCLE.lock();
+    let ps = PsLock::acquire();
+    let registry = ThreadRegistry::hold_for_fork();
+    let buffer = core_buffer().hold_for_fork();
+    let held = Held { buffer, registry, ps, _life_cycle };
+    // A thread that is ending has no place to keep them; it forks without.
+    let _ = HELD.try_with(|place| place.replace(Some(held)));
+}
+
+fn take_held() -> Option<Held> {
+    HELD.try_with(RefCell::take).ok().flatten()
+}
+
+fn parent() {
+    drop(take_held());
+    open_fork_gate();
+}
+
+/// The profiler is off and can be started again. What the parent's sampler was in the middle of is left alone.
+fn child() {
+    RacyFeatures::set_inactive();
+    if let Some(Held { buffer, registry, mut ps, _life_cycle }) = take_held() {
+        buffer.abandon_session();
+        ThreadRegistry::keep_only_current_thread(registry);
+        std::mem::forget(ACTIVE_PS.get_mut(&mut ps).take());
+        drop(ps);
+    }
+    open_fork_gate();
+}

@@ -1,0 +1,37 @@
+//! Starting, stopping, and getting a profile out.
+//!
+//! # Purpose
+//! The life cycle, the snapshot, the file, the environment's variables, and what `fork` does to all that. What the API
+//! calls is in here; `crate::disabled` is its twin where there is no profiler.
+//!
+//! # Threads and locks
+//! On any thread of the host. Start and stop take the life-cycle lock, the outermost one, and then the `PsLock`; the
+//! sampler is joined under the life-cycle lock, which it never takes, and not under the `PsLock`.
+//!
+//! # Imports
+//! `base`, `buffer`, `counters`, `export`, `markers`, `platform`, `sampler`, `state`, `stream`, `threads`
+//!
+//! # Invariants
+//! A session's sampler has ended before the next session's begins. A file is whole or absent.
+//!
+//! # Read next
+//! `life_cycle.rs`, `snapshot.rs`, `environment.rs`.
+
+#[forbid(unsafe_code)]
+mod dump;
+#[forbid(unsafe_code)]
+mod environment;
+#[forbid(unsafe_code)]
+mod fork;
+#[forbid(unsafe_code)]
+mod life_cycle;
+#[forbid(unsafe_code)]
+mod recording;
+#[forbid(unsafe_code)]
+mod snapshot;
+
+pub(crate) use life_cycle::{Generation, init, is_active, shutdown, start, stop, stop_generation};
+pub(crate) use recording::{
+    LabelToken, add_marker, now, pop_labels, push_label, register_thread, stack_pointer, unregister_thread,
+};
+pub(crate) use snapshot::{FrozenProfile, freeze};

@@ -1,0 +1,38 @@
+//! What a program says of itself while it runs: threads, labels, markers.
+
+use crate::base::{ProfilerTime, ProfilingCategoryPair};
+use crate::markers::{MarkerTiming, NewMarker, put_marker};
+use crate::platform::{current_stack_pointer, monotonic_now};
+use crate::state::{CorePs, RacyFeatures, core_buffer};
+use crate::threads::{CurrentThread, register_current_thread, unregister_current_thread};
+
+pub(crate) use crate::threads::{LabelToken, pop_labels, push_label};
+
+pub(crate) fn now() -> ProfilerTime {
+    ProfilerTime::from_monotonic_ns(monotonic_now().0)
+}
+
+#[inline(always)]
+pub(crate) fn stack_pointer() -> u64 {
+    current_stack_pointer()
+}
+
+pub(crate) fn register_thread(name: &str) {
+    register_current_thread(name);
+}
+
+pub(crate) fn unregister_thread() {
+    unregister_current_thread();
+}
+
+/// Adds a marker to the calling thread, if the running session profiles it.
+pub(crate) fn add_marker(name: &str, category: ProfilingCategoryPair, timing: MarkerTiming, text: Option<&str>) {
+    if !RacyFeatures::is_active() {
+        return;
+    }
+    let thread = CurrentThread::with(|thread| thread.is_profiled().then_some(thread.serial)).flatten();
+    if let Some(thread) = thread {
+        let marker = NewMarker { thread, name, category, timing, text };
+        put_marker(core_buffer(), monotonic_now(), CorePs::process_start().monotonic, &marker);
+    }
+}

@@ -1,0 +1,65 @@
+//! Stop 10 of 12: somebody asks for a profile, and gets the session as it is at this moment.
+
+use std::io::Write;
+use std::path::Path;
+
+use crate::base::{PsLock, SaveError};
+use crate::control::dump::save_profile;
+use crate::control::life_cycle::Generation;
+use crate::export::{ThreadSummary, summarize};
+use crate::platform::{current_process_id, monotonic_now};
+use crate::state::{ACTIVE_PS, CORE_PS, core_buffer};
+use crate::stream::{ProfileSource, stream_gecko_json};
+use crate::threads::ThreadRegistry;
+
+/// A session, frozen; writing it out touches nothing that runs.
+#[derive(Clone, Debug)]
+pub(crate) struct FrozenProfile {
+    source: ProfileSource,
+}
+
+/// Freezes the running session, or this one if it runs; `None` when it does not. Under the `PsLock`, for the time of
+/// cloning lists; chunks are shared, not copied.
+pub(crate) fn freeze(only: Option<Generation>) -> Option<FrozenProfile> {
+    let lock = PsLock::acquire();
+    let active = ACTIVE_PS.get(&lock).as_ref()?;
+    if only.is_some_and(|generation| !active.is_generation(generation)) {
+        return None;
+    }
+    let core = CORE_PS.get(&lock).as_ref()?;
+    let session = active.session.clone();
+    let buffer = core_buffer().snapshot();
+    let source = ProfileSource {
+        process: current_process_id(),
+        process_name: core.process_name.clone(),
+        process_start: core.process_start,
+        counts: session.counts.all(),
+        taken_at: monotonic_now(),
+        threads: ThreadRegistry::threads_of_session(core_buffer().range().start),
+        buffer,
+        modules: session.modules(),
+        session,
+    };
+    Some(FrozenProfile { source })
+}
+
+impl FrozenProfile {
+    /// Writes Gecko's JSON.
+    pub(crate) fn write(&self, symbolicate: bool, out: &mut dyn Write) -> std::io::Result<()> {
+        stream_gecko_json(&self.source, symbolicate, out)
+    }
+
+    /// Writes it to a file.
+    pub(crate) fn save(&self, path: &Path, symbolicate: bool) -> Result<(), SaveError> {
+        save_profile(path, |out| self.write(symbolicate, out))
+    }
+
+    pub(crate) fn summarize(&self) -> Vec<ThreadSummary> {
+        summarize(&self.source)
+    }
+
+    /// What the sampler did and cost, by name.
+    pub(crate) fn counts(&self) -> Vec<(&'static str, u64)> {
+        self.source.counts.clone()
+    }
+}

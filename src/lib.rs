@@ -1,0 +1,89 @@
+//! An in-process sampling profiler, built like the Gecko Profiler that Firefox carries in itself.
+//!
+//! Add one line to a program, and it samples its registered threads through signals, merges native stacks with the
+//! labels that the program pushes, records markers and counters, and streams a profile that opens in the
+//! [Firefox Profiler](https://profiler.firefox.com). It needs no privileges, no frame pointers, and no debugger.
+//!
+//! ```no_run
+//! # fn work() {}
+//! fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     let _profiler = gekkota::AutoProfilerInit::new();
+//!     gekkota::profiler_start(gekkota::StartParams::default())?;
+//!     std::thread::spawn(|| {
+//!         gekkota::register_thread("worker");
+//!         work();
+//!     })
+//!     .join()
+//!     .ok();
+//!     gekkota::profiler_save_profile_to_file("profile.json")?;
+//!     Ok(())
+//! }
+//! ```
+//!
+//! A thread is stopped only while its own signal handler copies registers, the used part of its stack and its labels;
+//! everything else happens on the sampler's thread. A thread that sleeps is left alone.
+//!
+//! # Where what is
+//! - Life cycle: [`AutoProfilerInit`], [`profiler_start`], [`profiler_stop`], or the guard [`ProfilerSession`].
+//! - Getting it out: [`profiler_save_profile_to_file`], [`profiler_stream_json`], [`Profile`].
+//! - Threads: [`register_thread`], [`ThreadGuard`].
+//! - What the program says of itself: [`auto_profiler_label!`], [`add_text_marker`], [`auto_profiler_marker_text!`].
+//!
+//! # Features
+//! - `enabled` (default): the profiler. Without it, and on targets other than Linux on x86_64 and aarch64, everything is
+//!   there and does nothing, and [`profiler_start`] answers [`StartError::Unsupported`].
+//! - `gzip` (default): profiles whose name ends in `.gz` are compressed.
+
+#[cfg(has_profiler)]
+mod buffer;
+#[cfg(has_profiler)]
+mod control;
+#[cfg(has_profiler)]
+#[forbid(unsafe_code)]
+mod counters;
+#[cfg(has_profiler)]
+#[forbid(unsafe_code)]
+mod json;
+#[cfg(has_profiler)]
+mod platform;
+#[cfg(has_profiler)]
+mod sampler;
+#[cfg(has_profiler)]
+#[forbid(unsafe_code)]
+mod state;
+#[cfg(has_profiler)]
+#[forbid(unsafe_code)]
+mod stream;
+#[cfg(has_profiler)]
+#[forbid(unsafe_code)]
+mod symbols;
+#[cfg(has_profiler)]
+mod threads;
+#[cfg(has_profiler)]
+mod unwind;
+
+#[forbid(unsafe_code)]
+mod api;
+mod base;
+#[cfg(not(has_profiler))]
+#[forbid(unsafe_code)]
+mod disabled;
+#[forbid(unsafe_code)]
+mod export;
+#[forbid(unsafe_code)]
+mod macros;
+#[forbid(unsafe_code)]
+mod markers;
+
+pub use api::{
+    AutoProfilerInit, AutoProfilerLabel, AutoProfilerTextMarker, Format, Profile, ProfilerSession, SnapshotOptions,
+    Started, Symbolicate, ThreadGuard, add_text_marker, add_untyped_marker, profiler_get_profile, profiler_init,
+    profiler_is_active, profiler_save_profile_to_file, profiler_shutdown, profiler_start, profiler_stop,
+    profiler_stream_json, register_thread, unregister_thread,
+};
+pub use base::{
+    CodeAddress, Features, ProcessId, ProfilerTime, ProfilingCategoryPair, SaveError, StartError, StartParams,
+    StreamError, ThreadId, UnknownFeature, subcategories,
+};
+pub use export::{HotFunction, ThreadSummary};
+pub use markers::{MarkerOptions, MarkerTiming};

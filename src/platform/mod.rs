@@ -1,0 +1,55 @@
+//! The only room that talks to the operating system.
+//!
+//! # Purpose
+//! Signals, registers, stack bounds, clocks, the list of modules, memory, fork: what the profiler needs from Linux and
+//! the C library, each behind a few safe functions whose documentation is the contract. A port to another system
+//! writes these files anew and nothing else.
+//!
+//! # Threads and locks
+//! No lock of ours. `registers`, `clock` and the receiving half of `signal` run in the signal handler; their head
+//! comments say so.
+//!
+//! # Imports
+//! `base`
+//!
+//! # Invariants
+//! `libc` and `std::os` are named in here alone. Memory that somebody else may unmap is read while that cannot happen,
+//! or not at all.
+//!
+//! # Read next
+//! `signal.rs`, then `crate::sampler`.
+
+mod clock;
+mod fork;
+mod identity;
+mod memory;
+mod modules;
+#[forbid(unsafe_code)]
+mod private_file;
+#[forbid(unsafe_code)]
+mod procfs;
+mod registers;
+#[cfg_attr(target_arch = "x86_64", path = "registers_x86_64.rs")]
+#[cfg_attr(target_arch = "aarch64", path = "registers_aarch64.rs")]
+mod registers_arch;
+mod signal;
+mod stack_bounds;
+#[forbid(unsafe_code)]
+mod system_info;
+
+pub(crate) use clock::{
+    ProcessStart, current_thread_cpu_ns_in_handler, monotonic_now, process_cpu_ns, process_start, sleep_until, thread_cpu_ns,
+};
+pub(crate) use fork::{ForkHooks, install_fork_handlers};
+pub(crate) use identity::{
+    current_process_id, current_thread_id, is_main_thread, prepare_sampler_thread, with_signals_blocked,
+};
+pub(crate) use memory::LazyRegion;
+pub(crate) use modules::{ModuleChanges, ModuleImage, SectionBytes, list_modules, module_changes};
+pub(crate) use private_file::{create_private, read_exe_path};
+pub(crate) use registers::{Registers, copy_words_in_handler, current_stack_pointer, thread_pointer};
+pub(crate) use signal::{
+    ArrivalInHandler, Sent, SignalTicket, install_handler, send_request, signal_is_acceptable,
+};
+pub(crate) use stack_bounds::{StackBounds, current_stack_bounds};
+pub(crate) use system_info::{current_thread_os_name, system_info};

@@ -1,0 +1,382 @@
+//! The modules that are loaded into this process, with their unwind sections and build ids.
+//!
+//! The loader calls back for each module while it holds a lock of its own. In the call-back nothing is allocated and
+//! the loader is not called again (tcmalloc #120, tracy #780): rows have a fixed size and go to a vector that was made
+//! large enough before. The unwind sections of a library that could be unloaded are copied while the loader's lock is
+//! held; those of the executable and of the vDSO, which stay, are used where they are mapped.
+//!
+//! **Contract of the call-backs** (cited below):
+//! - *loader's lock*: while the loader calls back, the module that it shows stays mapped as its headers say;
+//! - *stays*: the executable and the vDSO are never unmapped.
+
+use std::ffi::CStr;
+use std::ops::{ControlFlow, Deref, Range};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::platform::private_file::{read_exe_path, to_path_bytes};
+
+/// The loader's counters: unchanged means that nothing was loaded or unloaded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ModuleChanges {
+    loaded: u64,
+    unloaded: u64,
+}
+
+/// Bytes of a section: in place where they stay mapped, copied where they may go.
+#[derive(Clone, Debug)]
+pub(crate) enum SectionBytes {
+    Mapped(&'static [u8]),
+    Copied(Arc<[u8]>, Range<usize>),
+}
+
+impl Default for SectionBytes {
+    fn default() -> Self {
+        Self::Mapped(&[])
+    }
+}
+
+impl Deref for SectionBytes {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Mapped(bytes) => bytes,
+            Self::Copied(bytes, range) => &bytes[range.clone()],
+        }
+    }
+}
+
+/// The unwind sections of a module, and where they are mapped.
+#[derive(Clone, Debug)]
+pub(crate) struct UnwindSections {
+    pub(crate) eh_frame_hdr: SectionBytes,
+    pub(crate) eh_frame_hdr_address: u64,
+    pub(crate) eh_frame: SectionBytes,
+    pub(crate) eh_frame_address: u64,
+}
+
+/// A module as it is loaded.
+#[derive(Clone, Debug)]
+pub(crate) struct ModuleImage {
+    pub(crate) path: PathBuf,
+    /// What is added to the addresses in the file to get those in memory.
+    pub(crate) bias: u64,
+    /// From its first loaded byte to its last.
+    pub(crate) range: Range<u64>,
+    pub(crate) build_id: Vec<u8>,
+    pub(crate) unwind: Option<UnwindSections>,
+}
+
+const MAX_NAME: usize = 512;
+const MAX_BUILD_ID: usize = 64;
+
+/// What a call-back notes of a module, in a fixed size.
+#[derive(Clone)]
+struct Row {
+    name: [u8; MAX_NAME],
+    name_bytes: usize,
+    bias: u64,
+    range: Range<u64>,
+    build_id: [u8; MAX_BUILD_ID],
+    build_id_bytes: usize,
+    unwind: Option<UnwindPlace>,
+    stays: bool,
+}
+
+/// Where the two sections stand: both lie in `region`.
+#[derive(Clone, PartialEq)]
+struct UnwindPlace {
+    region: Range<u64>,
+    eh_frame_hdr: u64,
+    eh_frame_hdr_end: u64,
+    eh_frame: u64,
+}
+
+/// What the loader shows of one module during a call-back.
+struct Shown<'a> {
+    info: &'a libc::dl_phdr_info,
+    headers: &'a [libc::Elf64_Phdr],
+    name: &'a [u8],
+}
+
+/// Calls `visit` for each module, the executable first, until it breaks. `visit` must not allocate, free, or call the
+/// loader.
+fn visit_modules(visit: &mut dyn FnMut(&Shown<'_>) -> ControlFlow<()>) {
+    type Visit<'a> = &'a mut dyn FnMut(&Shown<'_>) -> ControlFlow<()>;
+    unsafe extern "C" fn call_back(info: *mut libc::dl_phdr_info, _: usize, data: *mut libc::c_void) -> libc::c_int {
+        // SAFETY: `data` is the pointer to `visit` given below, which lives until `dl_iterate_phdr` returns.
+        let visit = unsafe { &mut *data.cast::<Visit<'_>>() };
+        // SAFETY: *loader's lock*: the loader shows a filled-in `dl_phdr_info`, whose headers are mapped and whose name
+        // is a C string.
+        let shown = unsafe {
+            let info = &*info;
+            let headers = match info.dlpi_phdr.is_null() {
+                true => &[],
+                false => std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()),
+            };
+            let name = match info.dlpi_name.is_null() {
+                true => &[],
+                false => CStr::from_ptr(info.dlpi_name).to_bytes(),
+            };
+            Shown { info, headers, name }
+        };
+        visit(&shown).is_break().into()
+    }
+    let mut visit = visit;
+    // SAFETY: the call-back has the loader's shape, and gets a pointer that outlives the call.
+    unsafe { libc::dl_iterate_phdr(Some(call_back), (&raw mut visit).cast()) };
+}
+
+/// The loader's counters. Takes the loader's lock for a moment; about 0.1 µs.
+pub(crate) fn module_changes() -> ModuleChanges {
+    let mut changes = ModuleChanges::default();
+    visit_modules(&mut |shown| {
+        changes = shown.changes();
+        ControlFlow::Break(())
+    });
+    changes
+}
+
+/// All modules, sorted by address, and the counters that they belong to. A few hundred µs; allocates.
+pub(crate) fn list_modules() -> (ModuleChanges, Vec<ModuleImage>) {
+    let (changes, rows) = collect_rows();
+    let mut images: Vec<ModuleImage> = copy_unwind_sections(&rows)
+        .into_iter()
+        .zip(&rows)
+        .enumerate()
+        .map(|(index, (unwind, row))| row.to_image(unwind, index == 0))
+        .filter(|image| !image.range.is_empty())
+        .collect();
+    images.sort_by_key(|image| image.range.start);
+    (changes, images)
+}
+
+fn collect_rows() -> (ModuleChanges, Vec<Row>) {
+    let mut count = 0;
+    visit_modules(&mut |_| {
+        count += 1;
+        ControlFlow::Continue(())
+    });
+    loop {
+        let mut rows = Vec::with_capacity(count + 8);
+        let mut changes = ModuleChanges::default();
+        let mut seen = 0;
+        visit_modules(&mut |shown| {
+            seen += 1;
+            changes = shown.changes();
+            // Within the capacity a push does not allocate.
+            if rows.len() < rows.capacity() {
+                rows.push(shown.to_row(rows.is_empty()));
+            }
+            ControlFlow::Continue(())
+        });
+        if seen == rows.len() {
+            return (changes, rows);
+        }
+        count = seen;
+    }
+}
+
+/// The unwind sections of each row. A module that went away meanwhile has none.
+fn copy_unwind_sections(rows: &[Row]) -> Vec<Option<UnwindSections>> {
+    let mut copies: Vec<Option<Vec<u8>>> = rows
+        .iter()
+        .map(|row| {
+            let place = row.unwind.as_ref().filter(|_| !row.stays)?;
+            Some(Vec::with_capacity((place.region.end - place.region.start) as usize))
+        })
+        .collect();
+    visit_modules(&mut |shown| {
+        for (row, copy) in rows.iter().zip(&mut copies) {
+            let (Some(place), Some(copy)) = (&row.unwind, copy) else { continue };
+            if row.bias == shown.info.dlpi_addr && shown.unwind_place().as_ref() == Some(place) && copy.is_empty() {
+                // SAFETY: *loader's lock*: the region lies in a segment that this module has loaded.
+                // The vector has the room, so nothing is allocated.
+                copy.extend_from_slice(unsafe { mapped(place.region.clone()) });
+            }
+        }
+        ControlFlow::Continue(())
+    });
+    rows.iter().zip(copies).map(|(row, copy)| row.unwind.as_ref()?.sections(row.stays, copy)).collect()
+}
+
+/// # Safety
+/// - The range is mapped and readable, and stays so and unchanged while the slice lives.
+unsafe fn mapped<'a>(range: Range<u64>) -> &'a [u8] {
+    // SAFETY: by this function's contract.
+    unsafe { std::slice::from_raw_parts(range.start as *const u8, (range.end - range.start) as usize) }
+}
+
+impl UnwindPlace {
+    fn sections(&self, stays: bool, copy: Option<Vec<u8>>) -> Option<UnwindSections> {
+        let (header, frames) = (self.eh_frame_hdr..self.eh_frame_hdr_end, self.eh_frame..self.region.end);
+        let (eh_frame_hdr, eh_frame) = if stays {
+            // SAFETY: *stays*: both ranges lie in a loaded segment.
+            unsafe { (SectionBytes::Mapped(mapped(header)), SectionBytes::Mapped(mapped(frames))) }
+        } else {
+            let bytes: Arc<[u8]> = copy.filter(|copy| !copy.is_empty())?.into();
+            let within = |range: Range<u64>| {
+                let offset = |address: u64| (address - self.region.start) as usize;
+                SectionBytes::Copied(Arc::clone(&bytes), offset(range.start)..offset(range.end))
+            };
+            (within(header), within(frames))
+        };
+        Some(UnwindSections {
+            eh_frame_hdr,
+            eh_frame_hdr_address: self.eh_frame_hdr,
+            eh_frame,
+            eh_frame_address: self.eh_frame,
+        })
+    }
+}
+
+impl Row {
+    fn to_image(&self, unwind: Option<UnwindSections>, is_executable: bool) -> ModuleImage {
+        let name = &self.name[..self.name_bytes];
+        let path = match name {
+            _ if is_executable => read_exe_path(),
+            name if is_vdso(name) => PathBuf::from("[vdso]"),
+            name => to_path_bytes(name),
+        };
+        ModuleImage {
+            path,
+            bias: self.bias,
+            range: self.range.clone(),
+            build_id: self.build_id[..self.build_id_bytes].to_vec(),
+            unwind,
+        }
+    }
+}
+
+fn is_vdso(name: &[u8]) -> bool {
+    name.starts_with(b"linux-vdso") || name.starts_with(b"linux-gate")
+}
+
+impl Shown<'_> {
+    fn changes(&self) -> ModuleChanges {
+        ModuleChanges { loaded: self.info.dlpi_adds, unloaded: self.info.dlpi_subs }
+    }
+
+    fn loaded_segments(&self) -> impl Iterator<Item = Range<u64>> {
+        let bias = self.info.dlpi_addr;
+        self.headers.iter().filter(|header| header.p_type == libc::PT_LOAD).map(move |header| {
+            let start = bias.wrapping_add(header.p_vaddr);
+            start..start.saturating_add(header.p_memsz)
+        })
+    }
+
+    fn to_row(&self, is_executable: bool) -> Row {
+        let mut row = Row {
+            name: [0; MAX_NAME],
+            name_bytes: self.name.len().min(MAX_NAME),
+            bias: self.info.dlpi_addr,
+            range: self.loaded_segments().fold(u64::MAX..0, |all, one| all.start.min(one.start)..all.end.max(one.end)),
+            build_id: [0; MAX_BUILD_ID],
+            build_id_bytes: 0,
+            unwind: self.unwind_place(),
+            stays: is_executable || is_vdso(self.name),
+        };
+        row.name[..row.name_bytes].copy_from_slice(&self.name[..row.name_bytes]);
+        if let Some(id) = self.build_id() {
+            row.build_id_bytes = id.len().min(MAX_BUILD_ID);
+            row.build_id[..row.build_id_bytes].copy_from_slice(&id[..row.build_id_bytes]);
+        }
+        row
+    }
+
+    /// The bytes of a program header, if they lie in a loaded segment.
+    fn bytes_of(&self, header: &libc::Elf64_Phdr) -> Option<&[u8]> {
+        let start = self.info.dlpi_addr.wrapping_add(header.p_vaddr);
+        let range = start..start.checked_add(header.p_memsz)?;
+        let inside = self.loaded_segments().any(|segment| segment.start <= range.start && range.end <= segment.end);
+        // SAFETY: *loader's lock*: a loaded segment is mapped while the loader shows the module.
+        inside.then(|| unsafe { mapped(range) })
+    }
+
+    fn build_id(&self) -> Option<&[u8]> {
+        self.headers
+            .iter()
+            .filter(|header| header.p_type == libc::PT_NOTE)
+            .find_map(|header| gnu_build_id(self.bytes_of(header)?))
+    }
+
+    /// Reads the head of `.eh_frame_hdr`: version 1, then how the pointer to `.eh_frame` is coded, which every linker in
+    /// use does as a 32-bit distance from the pointer itself.
+    fn unwind_place(&self) -> Option<UnwindPlace> {
+        const DISTANCE_FROM_HERE: u8 = 0x1b;
+        const GNU_EH_FRAME: u32 = 0x6474_e550;
+        let header = self.headers.iter().find(|header| header.p_type == GNU_EH_FRAME)?;
+        let bytes = self.bytes_of(header)?;
+        if bytes.len() < 8 || bytes[0] != 1 || bytes[1] != DISTANCE_FROM_HERE {
+            return None;
+        }
+        let eh_frame_hdr = bytes.as_ptr() as u64;
+        let distance = i32::from_le_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]);
+        let eh_frame = (eh_frame_hdr + 4).checked_add_signed(distance.into())?;
+        let segment = self.loaded_segments().find(|segment| segment.contains(&eh_frame_hdr))?;
+        segment.contains(&eh_frame).then(|| UnwindPlace {
+            region: eh_frame.min(eh_frame_hdr)..segment.end,
+            eh_frame_hdr,
+            eh_frame_hdr_end: eh_frame_hdr + bytes.len() as u64,
+            eh_frame,
+        })
+    }
+}
+
+/// The build id among the notes of a segment.
+fn gnu_build_id(mut notes: &[u8]) -> Option<&[u8]> {
+    const BUILD_ID: u32 = 3;
+    while notes.len() >= 12 {
+        let word = |index: usize| u32::from_le_bytes(notes[index * 4..][..4].try_into().unwrap_or_default());
+        let (name_bytes, desc_bytes, kind) = (word(0) as usize, word(1) as usize, word(2));
+        let desc = 12usize.checked_add(name_bytes)?.checked_next_multiple_of(4)?;
+        let end = desc.checked_add(desc_bytes)?;
+        if kind == BUILD_ID && notes.get(12..12 + name_bytes)? == b"GNU\0" {
+            return notes.get(desc..end);
+        }
+        notes = notes.get(end.checked_next_multiple_of(4)?..)?;
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_program_and_the_c_library_are_listed_whole() {
+        let (changes, modules) = list_modules();
+        assert_eq!(changes, module_changes());
+        assert!(modules.windows(2).all(|pair| pair[0].range.end <= pair[1].range.start), "sorted, without overlaps");
+        let own = this_program_and_the_c_library_are_listed_whole as fn() as u64;
+        let program = modules.iter().find(|module| module.range.contains(&own)).expect("this program");
+        assert_eq!(program.path, std::env::current_exe().expect("path"));
+        assert!(!program.build_id.is_empty());
+        let unwind = program.unwind.as_ref().expect("unwind sections");
+        assert!(matches!(unwind.eh_frame, SectionBytes::Mapped(_)));
+        let getpid = libc::getpid as unsafe extern "C" fn() -> i32 as u64;
+        let libc = modules.iter().find(|module| module.range.contains(&getpid)).expect("the C library");
+        assert!(matches!(libc.unwind.as_ref().expect("unwind sections").eh_frame, SectionBytes::Copied(..)));
+        assert!(modules.iter().any(|module| module.path == PathBuf::from("[vdso]") && module.unwind.is_some()));
+    }
+
+    #[test]
+    fn a_build_id_is_found_behind_other_notes_and_broken_ones_are_none() {
+        let note = |kind: u32, name: &[u8], desc: &[u8]| {
+            let mut bytes = Vec::new();
+            for word in [name.len() as u32, desc.len() as u32, kind] {
+                bytes.extend(word.to_le_bytes());
+            }
+            for part in [name, desc] {
+                bytes.extend(part);
+                bytes.resize(bytes.len().next_multiple_of(4), 0);
+            }
+            bytes
+        };
+        let notes = [note(1, b"GNU\0", b"abcde"), note(3, b"GNU\0", b"\x01\x02\x03")].concat();
+        assert_eq!(gnu_build_id(&notes), Some(&b"\x01\x02\x03"[..]));
+        assert_eq!(gnu_build_id(&notes[..notes.len() - 4]), None);
+        assert_eq!(gnu_build_id(&[0xff; 40]), None);
+        assert_eq!(gnu_build_id(&[]), None);
+    }
+}

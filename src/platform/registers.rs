@@ -1,0 +1,46 @@
+//! The registers of a stopped thread. Runs in the signal handler.
+
+use crate::platform::registers_arch as arch;
+use crate::platform::signal::ArrivalInHandler;
+
+/// What an unwinder starts from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub(crate) struct Registers {
+    /// The instruction that was about to run.
+    pub(crate) pc: u64,
+    pub(crate) sp: u64,
+    pub(crate) fp: u64,
+    /// The return address of a function that has not saved it yet; 0 on machines that have no such register.
+    pub(crate) lr: u64,
+}
+
+impl Registers {
+    /// The registers of the thread that a request has stopped.
+    pub(crate) fn of_arrival_in_handler(arrival: &ArrivalInHandler<'_>) -> Self {
+        arch::from_context(arrival.context)
+    }
+}
+
+/// The stack pointer of the function that this is inlined into.
+#[inline(always)]
+pub(crate) fn current_stack_pointer() -> u64 {
+    arch::stack_pointer()
+}
+
+/// The register by which the calling thread finds its thread-locals: a name for the thread that costs no system call.
+#[inline(always)]
+pub(crate) fn thread_pointer() -> u64 {
+    arch::thread_pointer()
+}
+
+/// Copies words of this thread's own stack, of which the compiler knows nothing, without calling into the C library.
+///
+/// # Safety
+/// - `source` is readable and `target` writable for `bytes` bytes, both are word aligned, `bytes` is a multiple of 8, and
+///   the two do not overlap.
+#[inline(always)]
+pub(crate) unsafe fn copy_words_in_handler(source: u64, target: *mut u8, bytes: usize) {
+    // SAFETY: by this function's contract.
+    unsafe { arch::copy_words(source, target, bytes) }
+}

@@ -1,0 +1,42 @@
+//! Registers of aarch64. Runs in the signal handler.
+
+use std::arch::asm;
+
+use crate::platform::registers::Registers;
+
+pub(super) fn from_context(context: &libc::ucontext_t) -> Registers {
+    let machine = &context.uc_mcontext;
+    Registers { pc: machine.pc, sp: machine.sp, fp: machine.regs[29], lr: machine.regs[30] }
+}
+
+#[inline(always)]
+pub(super) fn stack_pointer() -> u64 {
+    let sp: u64;
+    // SAFETY: reads a register.
+    unsafe { asm!("mov {}, sp", out(reg) sp, options(nomem, nostack, preserves_flags)) };
+    sp
+}
+
+#[inline(always)]
+pub(super) fn thread_pointer() -> u64 {
+    let pointer: u64;
+    // SAFETY: reads a register.
+    unsafe { asm!("mrs {}, tpidr_el0", out(reg) pointer, options(nomem, nostack, preserves_flags)) };
+    pointer
+}
+
+/// # Safety
+/// - As `platform::copy_words_in_handler`.
+#[inline(always)]
+pub(super) unsafe fn copy_words(source: u64, target: *mut u8, bytes: usize) {
+    let end = source + bytes as u64;
+    // SAFETY: by this function's contract.
+    unsafe {
+        asm!(
+            "2:", "cmp {source}, {end}", "b.hs 3f", "ldr {word}, [{source}], #8", "str {word}, [{target}], #8", "b 2b",
+            "3:",
+            source = inout(reg) source => _, target = inout(reg) target => _, end = in(reg) end, word = out(reg) _,
+            options(nostack)
+        );
+    }
+}

@@ -1,0 +1,246 @@
+//! Stops 3 and 4 of the way of a sample, the system's half: a request goes out as a signal with a value, and comes in
+//! on the thread it was meant for.
+//!
+//! Stop 3 of 12: [`send_request`]. The receiving half runs in the signal handler.
+//!
+//! The handler is installed once for each signal and stays for ever, so a late signal never meets the default action,
+//! which kills (pprof-rs #288). A signal that is not ours goes on to the handler that was there before. `errno` is kept.
+//!
+//! **Contract of the handler** (cited below):
+//! - *kernel's arguments*: the kernel calls it with a `siginfo_t` and a `ucontext_t` that live as long as the call;
+//! - *published before*: what it reads, the capture function and the previous action, was stored with release ordering
+//!   before the handler was installed, and is never freed.
+
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use crate::base::{ProcessId, StartError, ThreadId};
+
+/// What a request carries to its thread: which slot, and which request. A cookie tells it from other programs' values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SignalTicket {
+    pub(crate) slot: u16,
+    pub(crate) sequence: u32,
+}
+
+const COOKIE: u64 = 0x6e6b_u64;
+
+impl SignalTicket {
+    const fn to_value(self) -> u64 {
+        COOKIE << 48 | (self.slot as u64) << 32 | self.sequence as u64
+    }
+
+    const fn from_value(value: u64) -> Option<Self> {
+        if value >> 48 != COOKIE {
+            return None;
+        }
+        Some(Self { slot: (value >> 32) as u16, sequence: value as u32 })
+    }
+}
+
+/// A request that has come in, with the stopped thread's context.
+pub(crate) struct ArrivalInHandler<'a> {
+    pub(crate) ticket: SignalTicket,
+    pub(super) context: &'a libc::ucontext_t,
+}
+
+type CaptureFn = fn(&ArrivalInHandler<'_>);
+
+const SIGNALS: usize = 65;
+static CAPTURE: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
+static PREVIOUS: [AtomicPtr<libc::sigaction>; SIGNALS] = [const { AtomicPtr::new(std::ptr::null_mut()) }; SIGNALS];
+
+extern "C" fn handle_signal(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    // SAFETY: async-signal-safe; gives the address of this thread's `errno`.
+    let errno = unsafe { libc::__errno_location() };
+    // SAFETY: the thread's own `errno`.
+    let kept = unsafe { *errno };
+    // SAFETY: *kernel's arguments*.
+    if !unsafe { take_in_handler(info, context) } {
+        // SAFETY: *kernel's arguments*.
+        unsafe { pass_on_in_handler(signal, info, context) };
+    }
+    // SAFETY: the thread's own `errno`.
+    unsafe { *errno = kept };
+}
+
+/// Whether the signal was a request of ours, wanted still or not, so that nobody else shall see it.
+///
+/// # Safety
+/// - The arguments are those of the signal handler that runs.
+unsafe fn take_in_handler(info: *const libc::siginfo_t, context: *const libc::c_void) -> bool {
+    // SAFETY: by this function's contract; a queued signal carries a sender and a value.
+    let (code, sender, value) = unsafe { ((*info).si_code, (*info).si_pid(), (*info).si_value().sival_ptr as u64) };
+    // SAFETY: async-signal-safe, touches no memory.
+    if code != libc::SI_QUEUE || sender != unsafe { libc::getpid() } {
+        return false;
+    }
+    let Some(ticket) = SignalTicket::from_value(value) else {
+        return false;
+    };
+    let capture = CAPTURE.load(Ordering::Acquire);
+    if !capture.is_null() {
+        // SAFETY: *published before*: the only values stored are null and a `CaptureFn`; *kernel's arguments*.
+        let (capture, context) = unsafe { (std::mem::transmute::<*mut (), CaptureFn>(capture), &*context.cast()) };
+        capture(&ArrivalInHandler { ticket, context });
+    }
+    true
+}
+
+/// # Safety
+/// - The arguments are those of the signal handler that runs.
+unsafe fn pass_on_in_handler(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    let previous = PREVIOUS.get(signal as usize).map_or(std::ptr::null_mut(), |slot| slot.load(Ordering::Acquire));
+    if previous.is_null() {
+        return;
+    }
+    // SAFETY: *published before*: a leaked `sigaction`.
+    let previous = unsafe { &*previous };
+    // The default action would kill the host for a signal that it got while being profiled; it is not taken.
+    if previous.sa_sigaction == libc::SIG_DFL || previous.sa_sigaction == libc::SIG_IGN {
+        return;
+    }
+    if previous.sa_flags & libc::SA_SIGINFO != 0 {
+        type Action = extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void);
+        // SAFETY: the kernel held this address as a handler of this shape, by its flag.
+        let action: Action = unsafe { std::mem::transmute(previous.sa_sigaction) };
+        action(signal, info, context);
+    } else {
+        // SAFETY: the kernel held this address as a handler of this shape, by its flag.
+        let action: extern "C" fn(libc::c_int) = unsafe { std::mem::transmute(previous.sa_sigaction) };
+        action(signal);
+    }
+}
+
+/// The signal to use when none was asked for.
+const DEFAULT_SIGNAL: i32 = libc::SIGPROF;
+
+/// The signal to sample with, if it is one that can be used.
+///
+/// # Errors
+/// [`StartError::BadValue`] for one that cannot be caught, that reports a fault, or that the C library keeps.
+pub(crate) fn signal_is_acceptable(asked: Option<i32>) -> Result<i32, StartError> {
+    let signal = asked.unwrap_or(DEFAULT_SIGNAL);
+    let fatal = [
+        libc::SIGKILL, libc::SIGSTOP, libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP,
+        libc::SIGABRT, libc::SIGSYS,
+    ];
+    let usable = (1..32).contains(&signal) || (libc::SIGRTMIN()..=libc::SIGRTMAX()).contains(&signal);
+    if usable && !fatal.contains(&signal) {
+        return Ok(signal);
+    }
+    Err(StartError::BadValue {
+        field: "signal",
+        value: format!("{signal}"),
+        accepted: format!(
+            "a signal that can be caught, 1 to 31 or {} to {}, and that reports no fault; without one it is SIGPROF",
+            libc::SIGRTMIN(),
+            libc::SIGRTMAX()
+        ),
+    })
+}
+
+/// Makes `capture` answer the requests that come by `signal`, from now on for ever. Calling it again costs two system
+/// calls and changes nothing, unless somebody else has installed a handler meanwhile: that one is then kept as the
+/// previous one.
+pub(crate) fn install_handler(signal: i32, capture: CaptureFn) -> Result<(), StartError> {
+    CAPTURE.store(capture as *mut (), Ordering::Release);
+    let refused = |action| StartError::System { action, answer: std::io::Error::last_os_error().to_string() };
+    // SAFETY: zeroed is a valid `sigaction`, and the out-pointer is to a local.
+    let current = unsafe {
+        let mut current: libc::sigaction = std::mem::zeroed();
+        if libc::sigaction(signal, std::ptr::null(), &mut current) != 0 {
+            return Err(refused("read the signal's handler"));
+        }
+        current
+    };
+    let ours = handle_signal as extern "C" fn(_, _, _) as usize;
+    if current.sa_sigaction == ours {
+        return Ok(());
+    }
+    // Never freed: a handler that runs may be reading the one before.
+    PREVIOUS[signal as usize].store(Box::into_raw(Box::new(current)), Ordering::Release);
+    // SAFETY: the action is on this stack, and the handler has the shape that `SA_SIGINFO` asks for. Every signal is
+    // blocked while it runs, so that no other handler can jump out of it; there is no `SA_ONSTACK`, since the
+    // alternate stacks that Rust makes are too small for foreign handlers (coz #110).
+    let answer = unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = ours;
+        action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
+        libc::sigfillset(&mut action.sa_mask);
+        libc::sigaction(signal, &action, std::ptr::null_mut())
+    };
+    if answer == 0 { Ok(()) } else { Err(refused("install the signal's handler")) }
+}
+
+/// Whether a request could be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sent {
+    Yes,
+    /// The thread is no more.
+    NoSuchThread,
+    /// The kernel would not: the process has too many signals pending, say.
+    Refused,
+}
+
+/// The kernel's `siginfo_t` of a queued signal.
+#[repr(C)]
+struct QueuedInfo {
+    signo: i32,
+    errno: i32,
+    code: i32,
+    padding: i32,
+    sender: i32,
+    user: u32,
+    value: u64,
+    rest: [u64; 12],
+}
+const _: () = assert!(size_of::<QueuedInfo>() == 128);
+
+/// Sends a request to a thread of this process. One system call; never blocks.
+pub(crate) fn send_request(process: ProcessId, thread: ThreadId, signal: i32, ticket: SignalTicket) -> Sent {
+    let info = QueuedInfo {
+        signo: signal,
+        errno: 0,
+        code: libc::SI_QUEUE,
+        padding: 0,
+        sender: process.to_number(),
+        // SAFETY: touches no memory.
+        user: unsafe { libc::getuid() },
+        value: ticket.to_value(),
+        rest: [0; 12],
+    };
+    // SAFETY: the kernel reads 128 bytes from `info`.
+    let answer = unsafe {
+        libc::syscall(libc::SYS_rt_tgsigqueueinfo, process.to_number(), thread.to_number(), signal, &raw const info)
+    };
+    if answer == 0 {
+        return Sent::Yes;
+    }
+    match std::io::Error::last_os_error().raw_os_error() {
+        Some(libc::ESRCH) => Sent::NoSuchThread,
+        _ => Sent::Refused,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ticket_survives_the_journey_and_a_strangers_value_is_none() {
+        let ticket = SignalTicket { slot: 65_535, sequence: u32::MAX };
+        assert_eq!(SignalTicket::from_value(ticket.to_value()), Some(ticket));
+        assert_eq!(SignalTicket::from_value(0), None);
+        assert_eq!(SignalTicket::from_value(u64::MAX), None);
+    }
+
+    #[test]
+    fn signals_that_cannot_be_caught_are_refused_in_words() {
+        assert_eq!(signal_is_acceptable(None), Ok(libc::SIGPROF));
+        assert_eq!(signal_is_acceptable(Some(libc::SIGUSR2)), Ok(libc::SIGUSR2));
+        for signal in [0, -1, 33, 65, libc::SIGKILL, libc::SIGSEGV] {
+            let error = signal_is_acceptable(Some(signal)).unwrap_err().to_string();
+            assert!(error.contains("signal is") && error.contains("accepted"), "{error}");
+        }
+    }
+}

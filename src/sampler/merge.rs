@@ -1,0 +1,71 @@
+//! Stop 8 of 12: native frames and labels become one stack, by their stack addresses.
+
+use crate::base::StackAddress;
+use crate::unwind::NativeFrame;
+
+/// A frame of a merged stack, by its index among its kind.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum MergedFrame {
+    Native(usize),
+    Label(usize),
+}
+
+/// Merges, oldest frame first. `native` is innermost first, `labels` oldest first.
+///
+/// A label's address is the stack pointer at its push, which lies in the frame of the function that pushed it: at or
+/// above that function's stack pointer, below its caller's. So a label stands between the two, as in Gecko. Labels
+/// whose frame is not there, since the stack was cut or the guard was moved out of it, keep their order, and the
+/// innermost native frame stays the innermost: that is where time was spent.
+#[doc(alias = "MergeStacks")]
+pub(super) fn merge_stacks(
+    native: &[NativeFrame],
+    labels: impl Iterator<Item = StackAddress>,
+    out: &mut Vec<MergedFrame>,
+) {
+    out.clear();
+    let mut labels = labels.enumerate().peekable();
+    for (index, frame) in native.iter().enumerate().rev() {
+        let innermost = index == 0;
+        while let Some((label, _)) = labels.next_if(|(_, address)| innermost || *address >= frame.stack_address) {
+            out.push(MergedFrame::Label(label));
+        }
+        out.push(MergedFrame::Native(index));
+    }
+    out.extend(labels.map(|(label, _)| MergedFrame::Label(label)));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::CodeAddress;
+
+    fn merged(native: &[u64], labels: &[u64]) -> String {
+        let native: Vec<NativeFrame> = native
+            .iter()
+            .map(|&sp| NativeFrame { address: CodeAddress::new(sp), stack_address: StackAddress(sp) })
+            .collect();
+        let mut out = Vec::new();
+        merge_stacks(&native, labels.iter().map(|&sp| StackAddress(sp)), &mut out);
+        let name = |frame: &MergedFrame| match frame {
+            MergedFrame::Native(index) => format!("n{index}"),
+            MergedFrame::Label(index) => format!("l{index}"),
+        };
+        out.iter().map(name).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn a_label_stands_before_the_frame_that_pushed_it() {
+        assert_eq!(merged(&[100, 200, 300], &[]), "n2 n1 n0");
+        assert_eq!(merged(&[100, 200, 300], &[200]), "n2 l0 n1 n0");
+        assert_eq!(merged(&[100, 200, 300], &[250, 240, 100]), "n2 l0 l1 n1 l2 n0");
+        assert_eq!(merged(&[100, 200, 300], &[400]), "l0 n2 n1 n0");
+    }
+
+    #[test]
+    fn the_innermost_native_frame_stays_so_and_labels_keep_their_order() {
+        assert_eq!(merged(&[100, 200], &[50]), "n1 l0 n0");
+        assert_eq!(merged(&[100, 200], &[50, 300]), "n1 l0 l1 n0");
+        assert_eq!(merged(&[], &[50, 40]), "l0 l1");
+        assert_eq!(merged(&[], &[]), "");
+    }
+}

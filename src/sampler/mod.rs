@@ -1,0 +1,36 @@
+//! Taking samples.
+//!
+//! # Purpose
+//! The sampler thread, one tick as named steps: decide, fire, collect, unwind, merge, write; and the signal handler that
+//! answers it. Stops 1 to 9 of the way of a sample, less what the rooms below do.
+//!
+//! # Threads and locks
+//! `handler.rs` runs in the signal handler of a sampled thread and takes no lock. Everything else runs on the sampler
+//! thread, which takes the registry's and the buffer's lock for a moment, never while it waits for a thread, since it
+//! waits for none.
+//!
+//! # Imports
+//! `base`, `buffer`, `counters`, `platform`, `state`, `threads`, `unwind`
+//!
+//! # Invariants
+//! A thread is stopped only while its own handler copies. A thread that does not answer is not signalled again until it
+//! has. A thread that has not run since its last sample is not signalled at all.
+//!
+//! # Read next
+//! `sampler_thread.rs`, `thread_sampler.rs`, `handler.rs`, `merge.rs`, then `crate::stream`.
+
+#[forbid(unsafe_code)]
+mod fork_gate;
+#[forbid(unsafe_code)]
+mod handler;
+#[forbid(unsafe_code)]
+mod merge;
+#[forbid(unsafe_code)]
+mod sample_writer;
+#[forbid(unsafe_code)]
+mod sampler_thread;
+mod thread_sampler;
+
+pub(crate) use fork_gate::{close_fork_gate, open_fork_gate};
+pub(crate) use handler::capture_in_handler;
+pub(crate) use sampler_thread::spawn_sampler;

@@ -1,0 +1,36 @@
+//! The one global instance.
+//!
+//! # Purpose
+//! What is known from initialisation on (`CorePs`), what is known while the profiler runs (`ActivePs`), what the two
+//! share with the sampler (`Session`), and what anybody may ask without a lock (`RacyFeatures`).
+//!
+//! # Threads and locks
+//! `CorePs` and `ActivePs` stand in cells that ask for the `PsLock`. The core buffer has its own lock; `RacyFeatures`
+//! is one atomic word.
+//!
+//! # Imports
+//! `base`, `buffer`, `counters`, `platform`, `threads`, `unwind`
+//!
+//! # Invariants
+//! `RacyFeatures` says "active" only while there is an `ActivePs`. The sampler is reached through a slot that is filled
+//! from above.
+//!
+//! # Read next
+//! `active_ps.rs`, then `crate::control`.
+
+#[forbid(unsafe_code)]
+mod active_ps;
+#[forbid(unsafe_code)]
+mod core_buffer;
+#[forbid(unsafe_code)]
+mod core_ps;
+#[forbid(unsafe_code)]
+mod racy_features;
+#[forbid(unsafe_code)]
+mod session;
+
+pub(crate) use active_ps::{ACTIVE_PS, ActivePs, RunningSampler};
+pub(crate) use core_buffer::core_buffer;
+pub(crate) use core_ps::{CORE_PS, CorePs};
+pub(crate) use racy_features::RacyFeatures;
+pub(crate) use session::{Session, SessionCounts, SessionSettings};

@@ -1,0 +1,183 @@
+//! Stop 11 of 12: the entries are decoded once, each to its thread's streaming context.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::base::CodeAddress;
+use crate::buffer::{BlockIndex, BufferSnapshot, ChunkNumber, EntryKind, EntryReader, SampleFlags};
+use crate::counters::CounterDescription;
+use crate::json::{StringIndex, UniqueStrings};
+use crate::markers::{DecodedMarker, MarkerPayload};
+use crate::stream::rows::{CounterRows, SampleRow, SampleRows};
+use crate::stream::source::ProfileSource;
+use crate::stream::unique_stacks::UniqueStacks;
+use crate::symbols::SampledAddress;
+use crate::threads::ThreadRegistration;
+
+/// A frame as it was sampled, before it is named.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) enum FrameKey {
+    Root,
+    /// Stands for the frames that are missing.
+    Truncated,
+    Native(SampledAddress),
+    Label { text: StringIndex, category: u8, subcategory: u8 },
+}
+
+/// What the buffer holds of one thread.
+#[derive(Debug)]
+pub(crate) struct ThreadStreamingContext {
+    pub(crate) thread: Arc<ThreadRegistration>,
+    pub(crate) samples: SampleRows,
+    pub(super) stacks: UniqueStacks<FrameKey>,
+    pub(super) markers: Vec<BlockIndex>,
+    /// The stack of the last sample, and the chunk that it was written to.
+    last: Option<(ChunkNumber, u32)>,
+}
+
+/// What the buffer holds of the process.
+#[derive(Debug)]
+pub(crate) struct ProcessStreamingContext {
+    pub(crate) threads: Vec<ThreadStreamingContext>,
+    /// The texts of all labels.
+    pub(super) label_texts: UniqueStrings,
+    pub(super) label_strings: Vec<String>,
+    pub(super) counters: Vec<(&'static CounterDescription, CounterRows)>,
+    pub(super) has_text_markers: bool,
+    /// Entries that could not be read.
+    pub(super) malformed_entries: u64,
+}
+
+impl ProcessStreamingContext {
+    pub(crate) fn decode(source: &ProfileSource) -> Self {
+        let threads: Vec<_> = source.threads.iter().map(ThreadStreamingContext::new).collect();
+        let by_serial: HashMap<u64, usize> =
+            threads.iter().enumerate().map(|(index, context)| (context.thread.serial, index)).collect();
+        let counters = source.session.counters.iter().map(|&counter| (counter, CounterRows::default())).collect();
+        let mut context = Self {
+            threads,
+            label_texts: UniqueStrings::default(),
+            label_strings: Vec::new(),
+            counters,
+            has_text_markers: false,
+            malformed_entries: 0,
+        };
+        context.read(&source.buffer, &by_serial);
+        context
+    }
+
+    fn read(&mut self, buffer: &BufferSnapshot, by_serial: &HashMap<u64, usize>) {
+        buffer.for_each_entry(|chunk, block, mut entry| {
+            if self.read_entry(chunk, block, &mut entry, by_serial).is_none() {
+                self.malformed_entries += 1;
+            }
+        });
+    }
+
+    /// `None` when the entry is malformed. An entry of a thread that is not in the profile is skipped.
+    fn read_entry(
+        &mut self,
+        chunk: ChunkNumber,
+        block: BlockIndex,
+        entry: &mut EntryReader<'_>,
+        by_serial: &HashMap<u64, usize>,
+    ) -> Option<()> {
+        match entry.kind()? {
+            kind @ (EntryKind::Sample | EntryKind::Same) => {
+                let serial = entry.number()?;
+                let time_ns = entry.number()?;
+                let flags = SampleFlags::from_byte(entry.byte()?);
+                let cpu_delta_ns = if flags.has(SampleFlags::HAS_CPU) { Some(entry.number()?) } else { None };
+                let Some(&index) = by_serial.get(&serial) else { return Some(()) };
+                let stack = if kind == EntryKind::Sample {
+                    self.read_stack(index, flags, entry)?
+                } else {
+                    self.threads[index].last.filter(|(last_chunk, _)| *last_chunk == chunk)?.1
+                };
+                let thread = &mut self.threads[index];
+                thread.last = Some((chunk, stack));
+                thread.samples.push(SampleRow { stack, time_ns, cpu_delta_ns });
+            }
+            EntryKind::Marker => {
+                let marker = DecodedMarker::read(entry)?;
+                let Some(&index) = by_serial.get(&marker.thread) else { return Some(()) };
+                self.has_text_markers |= matches!(marker.payload, MarkerPayload::Text(_));
+                self.threads[index].markers.push(block);
+            }
+            EntryKind::Counter => {
+                let (id, time_ns, value) = (entry.number()?, entry.number()?, entry.signed()?);
+                if let Some((_, rows)) = self.counters.iter_mut().find(|(counter, _)| counter.id == id) {
+                    rows.push(time_ns, value);
+                }
+            }
+        }
+        Some(())
+    }
+
+    fn read_stack(&mut self, thread: usize, flags: SampleFlags, entry: &mut EntryReader<'_>) -> Option<u32> {
+        let mut frames = Vec::with_capacity(64);
+        if flags.has(SampleFlags::TRUNCATED) {
+            frames.push(FrameKey::Truncated);
+        }
+        let mut address = 0u64;
+        for _ in 0..entry.number()? {
+            let head = entry.number()?;
+            for _ in 0..head >> 1 {
+                frames.push(if head & 1 == 0 {
+                    address = address.wrapping_add(entry.signed()? as u64);
+                    let address = CodeAddress::new(address);
+                    FrameKey::Native(SampledAddress { address, is_return_address: true })
+                } else {
+                    let (category, subcategory) = (entry.byte()?, entry.byte()?);
+                    let text = self.label_text(entry.text()?, entry.text()?);
+                    FrameKey::Label { text, category, subcategory }
+                });
+            }
+        }
+        // The innermost native frame's address is that of the next instruction; no call returns there.
+        let innermost = frames.iter_mut().rev().find_map(|frame| match frame {
+            FrameKey::Native(address) => Some(address),
+            _ => None,
+        });
+        if let Some(address) = innermost {
+            address.is_return_address = false;
+        }
+        let stacks = &mut self.threads[thread].stacks;
+        let root = stacks.append_frame(None, FrameKey::Root);
+        Some(frames.into_iter().fold(root, |prefix, frame| stacks.append_frame(Some(prefix), frame)))
+    }
+
+    /// A label's text, dynamic part and all, as Gecko puts the two together.
+    fn label_text(&mut self, label: &[u8], dynamic: &[u8]) -> StringIndex {
+        let (label, dynamic) = (String::from_utf8_lossy(label), String::from_utf8_lossy(dynamic));
+        let text = match (label.is_empty(), dynamic.is_empty()) {
+            (_, true) => label.into_owned(),
+            (true, false) => dynamic.into_owned(),
+            (false, false) => format!("{label} {dynamic}"),
+        };
+        let index = self.label_texts.intern(&text);
+        if index.0 as usize == self.label_strings.len() {
+            self.label_strings.push(text);
+        }
+        index
+    }
+}
+
+impl ThreadStreamingContext {
+    fn new(thread: &Arc<ThreadRegistration>) -> Self {
+        Self {
+            thread: Arc::clone(thread),
+            samples: SampleRows::default(),
+            stacks: UniqueStacks::default(),
+            markers: Vec::new(),
+            last: None,
+        }
+    }
+
+    pub(super) fn native_addresses(&self) -> impl Iterator<Item = SampledAddress> {
+        self.stacks.frames().iter().filter_map(|frame| match frame {
+            FrameKey::Native(address) => Some(*address),
+            _ => None,
+        })
+    }
+}

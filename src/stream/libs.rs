@@ -1,0 +1,65 @@
+//! The profile's `libs`.
+
+use crate::json::JsonWriter;
+use crate::stream::location::library_name;
+use crate::unwind::LoadedModule;
+
+/// Sorted by address and without overlaps, as the loader needs them.
+pub(super) fn write_libs(json: &mut JsonWriter<'_>, modules: &[LoadedModule]) {
+    json.array(|json| {
+        for LoadedModule { image, .. } in modules {
+            json.object(|json| {
+                let name = library_name(&image.path);
+                let path = image.path.to_string_lossy();
+                let path = path.trim_end_matches(" (deleted)");
+                json.key("start").unsigned(image.range.start);
+                json.key("end").unsigned(image.range.end);
+                // Addresses are looked up relative to the first loaded byte.
+                json.key("offset").unsigned(0);
+                json.key("name").string(&name);
+                json.key("path").string(path);
+                json.key("debugName").string(&name);
+                json.key("debugPath").string(path);
+                json.key("breakpadId").string(&breakpad_id(&image.build_id));
+                match code_id(&image.build_id) {
+                    Some(id) => json.key("codeId").string(&id),
+                    None => json.key("codeId").null(),
+                }
+                json.key("arch").string(std::env::consts::ARCH);
+            });
+        }
+    });
+}
+
+/// The build id's first 16 bytes as a GUID, whose first three fields are little-endian, then the age, 0. A module
+/// without a build id has none.
+fn breakpad_id(build_id: &[u8]) -> String {
+    if build_id.is_empty() {
+        return String::new();
+    }
+    let mut guid = [0; 16];
+    let length = build_id.len().min(16);
+    guid[..length].copy_from_slice(&build_id[..length]);
+    guid[0..4].reverse();
+    guid[4..6].reverse();
+    guid[6..8].reverse();
+    guid.iter().map(|byte| format!("{byte:02X}")).chain(["0".to_owned()]).collect()
+}
+
+fn code_id(build_id: &[u8]) -> Option<String> {
+    (!build_id.is_empty()).then(|| build_id.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_made_as_symbol_servers_make_them() {
+        let build_id: Vec<u8> = (1..=20).collect();
+        assert_eq!(breakpad_id(&build_id), "0403020106050807090A0B0C0D0E0F100");
+        assert_eq!(code_id(&build_id).as_deref(), Some("0102030405060708090a0b0c0d0e0f1011121314"));
+        assert_eq!(breakpad_id(&[0xab]), "000000AB0000000000000000000000000");
+        assert_eq!((breakpad_id(&[]), code_id(&[])), (String::new(), None));
+    }
+}

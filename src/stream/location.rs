@@ -1,0 +1,79 @@
+//! Frame locations, in the words that the viewer takes apart.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use crate::symbols::{FrameName, SampledAddress};
+use crate::unwind::LoadedModule;
+
+/// The name by which the viewer shows a library. A path that the system marks as deleted is the one it was; brackets
+/// would end the name early.
+pub(super) fn library_name(path: &Path) -> String {
+    let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
+    name.trim_end_matches(" (deleted)").replace(['(', ')'], "_")
+}
+
+/// Makes location texts for addresses, with the names of their libraries at hand.
+pub(super) struct Locations<'a> {
+    modules: &'a [LoadedModule],
+    library_names: HashMap<u64, String>,
+}
+
+impl<'a> Locations<'a> {
+    pub(super) fn new(modules: &'a [LoadedModule]) -> Self {
+        let library_names =
+            modules.iter().map(|module| (module.image.range.start, library_name(&module.image.path))).collect();
+        Self { modules, library_names }
+    }
+
+    fn library_of(&self, address: u64) -> Option<&str> {
+        let after = self.modules.partition_point(|module| module.image.range.start <= address);
+        let module = &self.modules[after.checked_sub(1)?];
+        let inside = module.image.range.contains(&address);
+        inside.then(|| self.library_names.get(&module.image.range.start).map(String::as_str)).flatten()
+    }
+
+    /// A named function: `name (in library)`.
+    pub(super) fn named(&self, address: SampledAddress, name: &FrameName) -> String {
+        match self.library_of(address.lookup_address()) {
+            Some(library) => format!("{} (in {library})", name.function),
+            None => name.function.clone(),
+        }
+    }
+
+    /// An address without a name. The viewer takes a caller's as a return address, which it is.
+    pub(super) fn unnamed(&self, address: SampledAddress) -> String {
+        format!("{:#x}", address.address.get())
+    }
+}
+
+/// A label's text, changed where the viewer would take it for an address or a function in a file or library: a no-break
+/// space looks the same and reads as nothing.
+pub(super) fn label_location(text: &str) -> String {
+    if text.starts_with("0x") {
+        return format!("\u{a0}{text}");
+    }
+    let looks_like_a_place = text.contains('(') && text.trim_end_matches(|c: char| c != ')' && c != ']').len() == text.len();
+    if looks_like_a_place { text.replace(" (", "\u{a0}(") } else { text.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_librarys_name_has_no_brackets() {
+        assert_eq!(library_name(Path::new("/lib/libc.so.6")), "libc.so.6");
+        assert_eq!(library_name(Path::new("/tmp/libx.so (deleted)")), "libx.so");
+        assert_eq!(library_name(Path::new("/tmp/lib (copy).so")), "lib _copy_.so");
+        assert_eq!(library_name(Path::new("[vdso]")), "[vdso]");
+    }
+
+    #[test]
+    fn labels_are_not_taken_for_places() {
+        assert_eq!(label_location("parse"), "parse");
+        assert_eq!(label_location("0x1f"), "\u{a0}0x1f");
+        assert_eq!(label_location("read (a.rs:3)"), "read\u{a0}(a.rs:3)");
+        assert_eq!(label_location("f(x) and more"), "f(x) and more");
+    }
+}

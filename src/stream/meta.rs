@@ -1,0 +1,94 @@
+//! The profile's `meta`.
+
+use crate::base::{CATEGORIES, Features};
+use crate::json::JsonWriter;
+use crate::markers::write_text_schema;
+use crate::platform::system_info;
+use crate::stream::decode::ProcessStreamingContext;
+use crate::stream::source::ProfileSource;
+
+/// The version of the format: markers' texts are string indices since 36.
+const FORMAT_VERSION: u64 = 36;
+
+pub(super) fn write_meta(
+    json: &mut JsonWriter<'_>,
+    source: &ProfileSource,
+    process: &ProcessStreamingContext,
+    symbolicated: bool,
+) {
+    let settings = &source.session.settings;
+    let system = system_info();
+    json.object(|json| {
+        json.key("version").unsigned(FORMAT_VERSION);
+        json.key("startTime").float(source.process_start.epoch_ms);
+        json.key("startTimeAsClockMonotonicNanosecondsSinceBoot").unsigned(source.process_start.monotonic.0);
+        json.key("profilingStartTime").time_ms(source.ns_since_start(source.session.started_at));
+        json.key("profilingEndTime").time_ms(source.ns_since_start(source.taken_at));
+        match source.buffer.earliest_time_after_loss() {
+            Some(time) => json.key("contentEarliestTime").time_ms(source.ns_since_start(time)),
+            None => json.key("contentEarliestTime").null(),
+        }
+        json.key("shutdownTime").null();
+        write_categories(json.key("categories"));
+        json.key("markerSchema").array(|json| {
+            if process.has_text_markers {
+                write_text_schema(json);
+            }
+        });
+        json.key("configuration").object(|json| {
+            json.key("features").array(|json| settings.features.names().for_each(|name| json.string(name)));
+            json.key("threads").array(|json| match settings.filters.is_empty() {
+                true => json.string("*"),
+                false => settings.filters.iter().for_each(|filter| json.string(filter)),
+            });
+            json.key("interval").float(settings.interval.as_secs_f64() * 1e3);
+            // In entries of 8 bytes, as the viewer reads it.
+            json.key("capacity").unsigned(settings.capacity_bytes / 8);
+            json.key("activeTabID").unsigned(0);
+        });
+        json.key("interval").float(settings.interval.as_secs_f64() * 1e3);
+        json.key("stackwalk").unsigned(settings.features.contains(Features::STACK_WALK).into());
+        json.key("debug").unsigned(cfg!(debug_assertions).into());
+        json.key("gcpoison").unsigned(0);
+        json.key("asyncstack").unsigned(0);
+        json.key("processType").unsigned(0);
+        json.key("updateChannel").string("default");
+        json.key("platform").string("Linux");
+        json.key("oscpu").string(&format!("{} {}", system.os, std::env::consts::ARCH));
+        json.key("misc").string(&format!("rv:{FORMAT_VERSION}.0"));
+        json.key("abi").string(&format!("{}-gcc3", std::env::consts::ARCH));
+        json.key("toolkit").string("");
+        json.key("product").string(&source.process_name);
+        if !system.cpu_name.is_empty() {
+            json.key("CPUName").string(&system.cpu_name);
+        }
+        json.key("physicalCPUs").unsigned(system.physical_cpus as u64);
+        json.key("logicalCPUs").unsigned(system.logical_cpus as u64);
+        json.key("sampleUnits").object(|json| {
+            json.key("time").string("ms");
+            json.key("eventDelay").string("ms");
+            json.key("threadCPUDelta").string("ns");
+        });
+        json.key("extensions").object(|json| {
+            json.key("schema").object(|json| {
+                json.key("id").unsigned(0);
+                json.key("name").unsigned(1);
+                json.key("baseURL").unsigned(2);
+            });
+            json.key("data").array(|_| {});
+        });
+        json.key("presymbolicated").bool(symbolicated);
+    });
+}
+
+fn write_categories(json: &mut JsonWriter<'_>) {
+    json.array(|json| {
+        for category in CATEGORIES {
+            json.object(|json| {
+                json.key("name").string(category.label);
+                json.key("color").string(category.color);
+                json.key("subcategories").array(|json| category.subcategories.iter().for_each(|name| json.string(name)));
+            });
+        }
+    });
+}

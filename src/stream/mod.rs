@@ -1,0 +1,44 @@
+//! From the buffer to Gecko JSON.
+//!
+//! # Purpose
+//! Entries are decoded once, each to its thread's context; frames and stacks are made unique, named if asked, and
+//! printed: stops 11 and 12 of the way of a sample.
+//!
+//! # Threads and locks
+//! On the thread that asks for the profile. Everything is read from a snapshot, under no lock.
+//!
+//! # Imports
+//! `base`, `buffer`, `counters`, `json`, `markers`, `platform`, `state`, `symbols`, `threads`, `unwind`
+//!
+//! # Invariants
+//! The text is never held as a whole. Memory grows with the distinct frames and stacks, and by some bytes a sample.
+//! A malformed entry is skipped and counted. Every index that is written points into its table.
+//!
+//! # Read next
+//! `source.rs`, `decode.rs`, `resolved_thread.rs`, `profile.rs`.
+
+#[forbid(unsafe_code)]
+mod decode;
+#[forbid(unsafe_code)]
+mod libs;
+#[forbid(unsafe_code)]
+mod location;
+#[forbid(unsafe_code)]
+mod meta;
+#[forbid(unsafe_code)]
+mod profile;
+#[forbid(unsafe_code)]
+mod resolved_thread;
+#[forbid(unsafe_code)]
+mod rows;
+#[forbid(unsafe_code)]
+mod source;
+#[forbid(unsafe_code)]
+mod thread_tables;
+#[forbid(unsafe_code)]
+mod unique_stacks;
+
+pub(crate) use decode::ProcessStreamingContext;
+pub(crate) use profile::stream_gecko_json;
+pub(crate) use resolved_thread::{ResolvedThread, name_addresses};
+pub(crate) use source::ProfileSource;

@@ -1,0 +1,127 @@
+//! The whole profile, in Gecko's order.
+
+use std::io::{self, Write};
+
+use crate::json::JsonWriter;
+use crate::stream::decode::ProcessStreamingContext;
+use crate::stream::libs::write_libs;
+use crate::stream::meta::write_meta;
+use crate::stream::resolved_thread::{ResolvedThread, name_addresses};
+use crate::stream::source::ProfileSource;
+use crate::stream::thread_tables::{MAIN_THREAD_NAME, write_schema, write_stand_in_main_thread, write_thread};
+use crate::symbols::AddressNames;
+
+/// Writes a profile in the Gecko format, version 36.
+///
+/// # Errors
+/// The writer's first failure.
+#[doc(alias = "profiler_stream_json_for_this_process")]
+pub(crate) fn stream_gecko_json(source: &ProfileSource, symbolicate: bool, out: &mut dyn Write) -> io::Result<()> {
+    let process = ProcessStreamingContext::decode(source);
+    let names = if symbolicate { name_addresses(source, &process) } else { AddressNames::new() };
+    let mut json = JsonWriter::new(out);
+    json.object(|json| {
+        write_libs(json.key("libs"), &source.modules);
+        write_meta(json.key("meta"), source, &process, symbolicate);
+        json.key("pages").array(|_| {});
+        write_counters(json.key("counters"), &process);
+        json.key("sources").object(|json| {
+            write_schema(json, &["id", "filename", "startLine", "startColumn", "sourceMapURL"]);
+            json.key("data").array(|_| {});
+        });
+        json.key("threads").array(|json| write_threads(json, source, &process, &names));
+        json.key("pausedRanges").array(|_| {});
+        write_log(json.key("profilingLog"), source, &process);
+        json.key("processes").array(|_| {});
+    });
+    json.finish()
+}
+
+fn write_threads(
+    json: &mut JsonWriter<'_>,
+    source: &ProfileSource,
+    process: &ProcessStreamingContext,
+    names: &AddressNames,
+) {
+    // The viewer takes the process's main thread first.
+    let (main, others): (Vec<_>, Vec<_>) = process.threads.iter().partition(|context| context.thread.is_main);
+    if !process.threads.iter().any(|context| context.thread.name == MAIN_THREAD_NAME) {
+        write_stand_in_main_thread(json, source);
+    }
+    for context in main.into_iter().chain(others) {
+        if json.failed() {
+            return;
+        }
+        write_thread(json, source, ResolvedThread::new(source, process, context, names));
+    }
+}
+
+/// Counters with values. A run of rows in which nothing grew is written as its first and last.
+fn write_counters(json: &mut JsonWriter<'_>, process: &ProcessStreamingContext) {
+    json.array(|json| {
+        for (counter, rows) in process.counters.iter().filter(|(_, rows)| !rows.is_empty()) {
+            json.object(|json| {
+                json.key("name").string(counter.name);
+                json.key("category").string(counter.category);
+                json.key("description").string(counter.description);
+                json.key("samples").object(|json| {
+                    write_schema(json, &["time", "count"]);
+                    json.key("data").array(|json| {
+                        let mut skipped = None;
+                        let mut last_delta = None;
+                        for (time_ns, delta) in rows.deltas() {
+                            if delta == 0 && last_delta == Some(0) {
+                                skipped = Some(time_ns);
+                                continue;
+                            }
+                            if let Some(skipped) = skipped.take() {
+                                write_counter_row(json, skipped, 0);
+                            }
+                            write_counter_row(json, time_ns, delta);
+                            last_delta = Some(delta);
+                        }
+                        if let Some(skipped) = skipped {
+                            write_counter_row(json, skipped, 0);
+                        }
+                    });
+                });
+            });
+        }
+    });
+}
+
+fn write_counter_row(json: &mut JsonWriter<'_>, time_ns: u64, delta: i64) {
+    json.array(|json| {
+        json.time_ms(time_ns);
+        json.signed(delta);
+    });
+}
+
+/// What the profiler did, dropped and cost, by the process's id.
+fn write_log(json: &mut JsonWriter<'_>, source: &ProfileSource, process: &ProcessStreamingContext) {
+    let buffer = &source.buffer.statistics;
+    json.object(|json| {
+        json.key(&source.process.to_number().to_string()).object(|json| {
+            json.key("profilingLogBegin_TSms").time_ms(source.ns_since_start(source.session.started_at));
+            json.key("sampler").object(|json| {
+                for (name, count) in &source.counts {
+                    json.key(name).unsigned(*count);
+                }
+            });
+            json.key("buffer").object(|json| {
+                for (name, count) in [
+                    ("capacity_bytes", buffer.capacity_bytes),
+                    ("put_entries", buffer.put_entries),
+                    ("put_bytes", buffer.put_bytes),
+                    ("dropped_entries", buffer.dropped_entries),
+                    ("recycled_chunks", buffer.recycled_chunks),
+                    ("recycled_bytes", buffer.recycled_bytes),
+                    ("malformed_entries", process.malformed_entries),
+                ] {
+                    json.key(name).unsigned(count);
+                }
+            });
+            json.key("profilingLogEnd_TSms").time_ms(source.ns_since_start(source.taken_at));
+        });
+    });
+}

@@ -1,0 +1,98 @@
+//! Samples and counter values between decoding and printing, in a few bytes each.
+
+use crate::buffer::{EntryReader, EntryWriter};
+
+/// A sample of a thread.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct SampleRow {
+    /// The index of its stack among the thread's.
+    pub(crate) stack: u32,
+    /// Nanoseconds since the process began.
+    pub(crate) time_ns: u64,
+    pub(crate) cpu_delta_ns: Option<u64>,
+}
+
+/// Samples in the order of their time.
+#[derive(Debug, Default)]
+pub(crate) struct SampleRows {
+    coded: EntryWriter,
+    count: usize,
+    last_time_ns: u64,
+}
+
+impl SampleRows {
+    pub(super) fn push(&mut self, row: SampleRow) {
+        self.coded
+            .number(row.stack.into())
+            .signed(row.time_ns.wrapping_sub(self.last_time_ns) as i64)
+            .number(row.cpu_delta_ns.map_or(0, |cpu| cpu.saturating_add(1)));
+        self.last_time_ns = row.time_ns;
+        self.count += 1;
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.count
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = SampleRow> {
+        let mut coded = EntryReader::new(self.coded.bytes());
+        let mut time_ns = 0u64;
+        std::iter::from_fn(move || {
+            let stack = coded.number()? as u32;
+            time_ns = time_ns.wrapping_add(coded.signed()? as u64);
+            let cpu_delta_ns = coded.number()?.checked_sub(1);
+            Some(SampleRow { stack, time_ns, cpu_delta_ns })
+        })
+    }
+}
+
+/// A counter's values: time in nanoseconds since the process began, and absolute value.
+#[derive(Debug, Default)]
+pub(crate) struct CounterRows {
+    coded: EntryWriter,
+    last: (u64, i64),
+    count: usize,
+}
+
+impl CounterRows {
+    pub(super) fn push(&mut self, time_ns: u64, value: i64) {
+        let (last_time, last_value) = self.last;
+        self.coded.signed(time_ns.wrapping_sub(last_time) as i64).signed(value.wrapping_sub(last_value));
+        self.last = (time_ns, value);
+        self.count += 1;
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Times, and what the value grew by since the row before; the first row's value is absolute.
+    pub(super) fn deltas(&self) -> impl Iterator<Item = (u64, i64)> {
+        let mut coded = EntryReader::new(self.coded.bytes());
+        let mut time_ns = 0u64;
+        std::iter::from_fn(move || {
+            time_ns = time_ns.wrapping_add(coded.signed()? as u64);
+            Some((time_ns, coded.signed()?))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_read_back() {
+        let row = |stack, time_ns, cpu_delta_ns| SampleRow { stack, time_ns, cpu_delta_ns };
+        let rows = [row(0, 5, None), row(3, 1_000_000_000_000, Some(0)), row(1, 1_000_000_000_001, Some(7))];
+        let mut samples = SampleRows::default();
+        rows.iter().for_each(|row| samples.push(*row));
+        assert_eq!(samples.iter().collect::<Vec<_>>(), rows);
+        assert_eq!(samples.len(), 3);
+
+        let mut counter = CounterRows::default();
+        assert!(counter.is_empty());
+        [(10, 500), (20, 700), (30, 650)].iter().for_each(|&(time, value)| counter.push(time, value));
+        assert_eq!(counter.deltas().collect::<Vec<_>>(), [(10, 500), (20, 200), (30, -50)]);
+    }
+}

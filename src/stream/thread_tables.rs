@@ -1,0 +1,159 @@
+//! Stop 12 of 12, its second half: a thread's tables are printed.
+
+use crate::json::{JsonWriter, UniqueStrings};
+use crate::markers::{DecodedMarker, MarkerPayload, MarkerPhase};
+use crate::stream::resolved_thread::ResolvedThread;
+use crate::stream::source::ProfileSource;
+
+/// The name by which the Firefox Profiler knows a process's main thread.
+pub(super) const MAIN_THREAD_NAME: &str = "GeckoMain";
+
+/// Writes one element of `threads`.
+pub(super) fn write_thread(json: &mut JsonWriter<'_>, source: &ProfileSource, thread: ResolvedThread<'_>) {
+    let ResolvedThread { context, .. } = &thread;
+    let registration = &context.thread;
+    json.object(|json| {
+        write_head(json, source, &registration.name);
+        json.key("registerTime").time_ms(source.ns_since_start(registration.registered_at));
+        match registration.unregistered_at() {
+            Some(time) => json.key("unregisterTime").time_ms(source.ns_since_start(time)),
+            None => json.key("unregisterTime").null(),
+        }
+        json.key("samples").object(|json| {
+            write_schema(json, SAMPLES);
+            json.key("data").array(|json| {
+                for row in context.samples.iter() {
+                    json.array(|json| {
+                        json.unsigned(thread.stack_of(row.stack).into());
+                        json.time_ms(row.time_ns);
+                        if let Some(cpu) = row.cpu_delta_ns {
+                            json.null();
+                            json.unsigned(cpu);
+                        }
+                    });
+                }
+            });
+        });
+        let mut strings = thread.strings;
+        json.key("markers").object(|json| {
+            write_schema(json, MARKERS);
+            json.key("data").array(|json| {
+                for &block in &context.markers {
+                    let marker = source.buffer.entry_at(block).and_then(|mut entry| {
+                        entry.kind()?;
+                        DecodedMarker::read(&mut entry)
+                    });
+                    if let Some(marker) = marker {
+                        write_marker(json, &marker, &mut strings);
+                    }
+                }
+            });
+        });
+        json.key("pid").signed(source.process.to_number().into());
+        json.key("tid").signed(registration.tid().to_number().into());
+        json.key("stackTable").object(|json| {
+            write_schema(json, STACK_TABLE);
+            json.key("data").array(|json| {
+                for &(prefix, frame) in thread.stacks.stacks() {
+                    json.array(|json| {
+                        match prefix {
+                            Some(prefix) => json.unsigned(prefix.into()),
+                            None => json.null(),
+                        }
+                        json.unsigned(frame.into());
+                    });
+                }
+            });
+        });
+        json.key("frameTable").object(|json| {
+            write_schema(json, FRAME_TABLE);
+            json.key("data").array(|json| {
+                for frame in thread.stacks.frames() {
+                    json.array(|json| {
+                        json.unsigned(frame.location.0.into());
+                        json.bool(false);
+                        json.unsigned(0);
+                        if let Some((category, subcategory)) = frame.category {
+                            json.null();
+                            json.null();
+                            json.null();
+                            json.unsigned(category.into());
+                            json.unsigned(subcategory.into());
+                        }
+                    });
+                }
+            });
+        });
+        strings.write(json.key("stringTable"));
+    });
+}
+
+/// Writes a main thread of which nothing is known. A process without one has no track, and its counters are lost.
+pub(super) fn write_stand_in_main_thread(json: &mut JsonWriter<'_>, source: &ProfileSource) {
+    json.object(|json| {
+        write_head(json, source, MAIN_THREAD_NAME);
+        json.key("registerTime").unsigned(0);
+        json.key("unregisterTime").null();
+        for (table, schema) in [("samples", SAMPLES), ("markers", MARKERS)] {
+            json.key(table).object(|json| {
+                write_schema(json, schema);
+                json.key("data").array(|_| {});
+            });
+        }
+        json.key("pid").signed(source.process.to_number().into());
+        json.key("tid").signed(source.process.to_number().into());
+        for (table, schema) in [("stackTable", STACK_TABLE), ("frameTable", FRAME_TABLE)] {
+            json.key(table).object(|json| {
+                write_schema(json, schema);
+                json.key("data").array(|_| {});
+            });
+        }
+        json.key("stringTable").array(|_| {});
+    });
+}
+
+const SAMPLES: &[&str] = &["stack", "time", "eventDelay", "threadCPUDelta"];
+const MARKERS: &[&str] = &["name", "startTime", "endTime", "phase", "category", "data"];
+const STACK_TABLE: &[&str] = &["prefix", "frame"];
+const FRAME_TABLE: &[&str] =
+    &["location", "relevantForJS", "innerWindowID", "implementation", "line", "column", "category", "subcategory"];
+
+/// The columns of a table.
+pub(super) fn write_schema(json: &mut JsonWriter<'_>, columns: &[&str]) {
+    json.key("schema").object(|json| {
+        for (index, column) in columns.iter().enumerate() {
+            json.key(column).unsigned(index as u64);
+        }
+    });
+}
+
+fn write_head(json: &mut JsonWriter<'_>, source: &ProfileSource, name: &str) {
+    json.key("processType").string("default");
+    json.key("name").string(name);
+    json.key("processName").string(&source.process_name);
+}
+
+fn write_marker(json: &mut JsonWriter<'_>, marker: &DecodedMarker<'_>, strings: &mut UniqueStrings) {
+    let name = strings.intern(&marker.name);
+    json.array(|json| {
+        json.unsigned(name.0.into());
+        json.time_ms(marker.start_ns);
+        match marker.phase {
+            // Start 0 and no end is fine with the viewer; an end of 0 would be taken for one.
+            MarkerPhase::Instant | MarkerPhase::IntervalStart => json.null(),
+            MarkerPhase::Interval | MarkerPhase::IntervalEnd => json.time_ms(marker.end_ns),
+        }
+        json.unsigned(marker.phase as u64);
+        json.unsigned(marker.category.into());
+        match &marker.payload {
+            MarkerPayload::None => {}
+            MarkerPayload::Text(text) => {
+                let text = strings.intern(text);
+                json.object(|json| {
+                    json.key("type").string("Text");
+                    json.key("name").unsigned(text.0.into());
+                });
+            }
+        }
+    });
+}

@@ -1,0 +1,35 @@
+//! Names as people wrote them.
+
+use backtrace::SymbolName;
+
+/// The demangled name: Rust's without its hash, C++'s with its parameters, any other as it is.
+pub(super) fn demangled(name: &SymbolName<'_>) -> String {
+    let raw = name.as_bytes();
+    let readable = format!("{name:#}");
+    if raw.starts_with(b"_Z") && readable.as_bytes() == raw {
+        return cpp(raw).unwrap_or(readable);
+    }
+    readable
+}
+
+fn cpp(raw: &[u8]) -> Option<String> {
+    cpp_demangle::Symbol::new(raw).ok()?.demangle().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rust_and_cpp_names_are_readable_and_c_names_stay() {
+        for (raw, readable) in [
+            ("_ZN4core3fmt5write17h0123456789abcdefE", "core::fmt::write"),
+            ("_RNvCs15kBYyAo9fc_7mycrate3foo", "mycrate::foo"),
+            ("_ZNSt6vectorIiSaIiEE9push_backEOi", "std::vector<int, std::allocator<int> >::push_back(int&&)"),
+            ("memcpy", "memcpy"),
+            ("_Znonsense", "_Znonsense"),
+        ] {
+            assert_eq!(demangled(&SymbolName::new(raw.as_bytes())), readable);
+        }
+    }
+}

@@ -1,0 +1,394 @@
+//! Stop 5 of 12, its storage: the slot into which a thread's handler copies registers, stack, labels and time.
+//!
+//! Runs in the signal handler: [`CaptureSlot::begin_in_handler`] and everything of [`SlotWriter`].
+//!
+//! A slot's state is one word, a sequence number and a phase. Who may make which move:
+//!
+//! | from | to | who | when |
+//! |---|---|---|---|
+//! | idle(n) | requested(n+1) | sampler | it wants a sample; the signal carries n+1 |
+//! | requested(n) | writing(n) | the target's handler | a signal came that carries n, on the slot's thread |
+//! | requested(n) | idle(n) | sampler or owner | nobody waits any more; a late signal finds idle and goes away |
+//! | writing(n) | ready(n) | the target's handler | everything is written |
+//! | ready(n) | idle(n) | sampler or owner | it was read, or nobody will |
+//!
+//! Nobody waits for a move: each is one compare-exchange or one store, and who comes too late goes away.
+//!
+//! **Contract** (cited below):
+//! - *phase owns*: the capture areas are written by whoever made the move to `writing`, until `ready`; read by the one
+//!   sampler that saw `ready`, until its own move to `idle`; and by nobody else;
+//! - *release, acquire*: `ready` is stored with release after the last write, and loaded with acquire before the first
+//!   read; `idle` likewise the other way round;
+//! - *placed*: header and areas lie in one mapping that is never given back, in the order of the constants below.
+
+use std::cell::UnsafeCell;
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+
+use crate::base::{StackAddress, TimeStamp};
+use crate::platform::{LazyRegion, Registers, StackBounds, copy_words_in_handler};
+use crate::threads::profiling_stack::{LabelFrame, ProfilingStack};
+
+const LABELS_OFFSET: usize = 4 << 10;
+const MAX_LABELS: usize = 1024;
+const TEXT_OFFSET: usize = LABELS_OFFSET + MAX_LABELS * size_of::<CapturedLabel>();
+const TEXT_BYTES: usize = 64 << 10;
+pub(super) const STACK_OFFSET: usize = TEXT_OFFSET + TEXT_BYTES;
+/// A stack copy beyond this is given back to the kernel once it was read.
+const KEPT_STACK_BYTES: usize = 256 << 10;
+
+const _: () = assert!(size_of::<CaptureSlot>() <= LABELS_OFFSET && STACK_OFFSET.is_multiple_of(4096));
+
+/// What a slot is doing, as seen a moment ago.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(crate) enum SlotPhase {
+    Idle = 0,
+    Requested = 1,
+    Writing = 2,
+    Ready = 3,
+}
+
+/// What the handler notes beside the copies.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub(crate) struct CaptureHeader {
+    pub(crate) registers: Registers,
+    /// When the thread was stopped.
+    pub(crate) time: TimeStamp,
+    /// The thread's CPU time when the handler was about to return.
+    pub(crate) cpu_ns: u64,
+    /// The stack address of the first byte of the copy; 0 when the stack pointer lay outside of the thread's stack.
+    pub(crate) stack_start: u64,
+    pub(crate) stack_bytes: usize,
+    pub(crate) labels: usize,
+    pub(crate) text_bytes: usize,
+}
+
+/// A label as it was copied: its text, static and dynamic, stands in the text area.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct CapturedLabel {
+    pub(crate) stack_address: StackAddress,
+    text_start: u32,
+    label_bytes: u32,
+    dynamic_bytes: u32,
+    pub(crate) category: u8,
+    pub(crate) subcategory: u8,
+}
+
+/// The head of a slot; the areas follow it in the same mapping.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct CaptureSlot {
+    state: AtomicU64,
+    /// Written by the owner before the first request, read by its handler.
+    thread_pointer: AtomicU64,
+    stack_low: AtomicU64,
+    stack_top: AtomicU64,
+    profiling_stack: AtomicPtr<ProfilingStack>,
+    region: &'static LazyRegion,
+    header: UnsafeCell<CaptureHeader>,
+}
+
+// SAFETY: *phase owns* and *release, acquire*; everything else is atomic.
+unsafe impl Sync for CaptureSlot {}
+
+const fn word(sequence: u32, phase: SlotPhase) -> u64 {
+    (sequence as u64) << 8 | phase as u64
+}
+
+const fn parts(word: u64) -> (u32, SlotPhase) {
+    let phase = match word as u8 {
+        0 => SlotPhase::Idle,
+        1 => SlotPhase::Requested,
+        2 => SlotPhase::Writing,
+        _ => SlotPhase::Ready,
+    };
+    ((word >> 8) as u32, phase)
+}
+
+impl CaptureSlot {
+    /// Makes a slot at the beginning of a mapping that is its own.
+    pub(super) fn place_in(region: &'static LazyRegion) -> &'static Self {
+        let slot = Self {
+            state: AtomicU64::new(word(0, SlotPhase::Idle)),
+            thread_pointer: AtomicU64::new(0),
+            stack_low: AtomicU64::new(0),
+            stack_top: AtomicU64::new(0),
+            profiling_stack: AtomicPtr::new(std::ptr::null_mut()),
+            region,
+            header: UnsafeCell::new(CaptureHeader::default()),
+        };
+        let place = region.start().as_ptr().cast::<Self>();
+        // SAFETY: *placed*: page aligned, large enough, and nobody else's.
+        unsafe {
+            place.write(slot);
+            &*place
+        }
+    }
+
+    pub(super) fn stack_capacity(&self) -> usize {
+        self.region.bytes() - STACK_OFFSET
+    }
+
+    fn area(&self, offset: usize) -> *mut u8 {
+        self.region.start().as_ptr().wrapping_add(offset)
+    }
+
+    /// Ties the slot to the calling thread.
+    pub(super) fn bind(&self, thread_pointer: u64, bounds: StackBounds, stack: *const ProfilingStack) {
+        self.stack_low.store(bounds.low, Ordering::Relaxed);
+        self.stack_top.store(bounds.top, Ordering::Relaxed);
+        self.profiling_stack.store(stack.cast_mut(), Ordering::Relaxed);
+        self.thread_pointer.store(thread_pointer, Ordering::Release);
+    }
+
+    /// Unties it. On the thread's own, since its handler reads what is untied.
+    pub(super) fn unbind(&self) {
+        self.thread_pointer.store(0, Ordering::Relaxed);
+        self.profiling_stack.store(std::ptr::null_mut(), Ordering::Release);
+    }
+
+    pub(crate) fn phase(&self) -> SlotPhase {
+        parts(self.state.load(Ordering::Acquire)).1
+    }
+
+    fn make_move(&self, from: u64, to: u64) -> bool {
+        self.state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    /// Idle to requested: the number that the signal is to carry.
+    pub(crate) fn request(&self) -> Option<u32> {
+        let before = self.state.load(Ordering::Acquire);
+        let (sequence, phase) = parts(before);
+        let next = sequence.wrapping_add(1);
+        (phase == SlotPhase::Idle && self.make_move(before, word(next, SlotPhase::Requested))).then_some(next)
+    }
+
+    /// Requested to idle: nobody waits any more.
+    pub(crate) fn cancel(&self) {
+        let before = self.state.load(Ordering::Acquire);
+        if let (sequence, SlotPhase::Requested) = parts(before) {
+            self.make_move(before, word(sequence, SlotPhase::Idle));
+        }
+    }
+
+    /// The sequence number of the request that is out.
+    pub(crate) fn pending_request(&self) -> Option<u32> {
+        match parts(self.state.load(Ordering::Acquire)) {
+            (sequence, SlotPhase::Requested) => Some(sequence),
+            _ => None,
+        }
+    }
+
+    /// To idle from wherever it is; false when a handler is writing right now.
+    pub(super) fn retire(&self) -> bool {
+        self.cancel();
+        let before = self.state.load(Ordering::Acquire);
+        match parts(before) {
+            (_, SlotPhase::Idle) => true,
+            (sequence, SlotPhase::Ready) => self.make_move(before, word(sequence, SlotPhase::Idle)),
+            _ => false,
+        }
+    }
+
+    /// What was captured, when it is ready. The view's end is the move to idle.
+    ///
+    /// # Safety
+    /// - At most one view of a slot lives at a time: the sampler that made the request takes it.
+    pub(crate) unsafe fn captured(&self) -> Option<CapturedView<'_>> {
+        let before = self.state.load(Ordering::Acquire);
+        let (sequence, SlotPhase::Ready) = parts(before) else { return None };
+        // SAFETY: *phase owns*: ready, and by this function's contract there is no other reader.
+        let header = unsafe { &*self.header.get() };
+        Some(CapturedView { slot: self, header, idle: word(sequence, SlotPhase::Idle) })
+    }
+
+    /// Requested to writing, if this is the request that is waited for and the calling thread the slot's.
+    ///
+    /// `thread_pointer` is the calling thread's.
+    pub(crate) fn begin_in_handler(&self, sequence: u32, thread_pointer: u64) -> Option<SlotWriter<'_>> {
+        if self.thread_pointer.load(Ordering::Acquire) != thread_pointer
+            || !self.make_move(word(sequence, SlotPhase::Requested), word(sequence, SlotPhase::Writing))
+        {
+            return None;
+        }
+        Some(SlotWriter { slot: self, sequence, header: CaptureHeader::default() })
+    }
+}
+
+/// The right to fill a slot, in the handler.
+pub(crate) struct SlotWriter<'a> {
+    slot: &'a CaptureSlot,
+    sequence: u32,
+    pub(crate) header: CaptureHeader,
+}
+
+impl SlotWriter<'_> {
+    /// Copies the stack from `below` bytes under the stack pointer to the thread's oldest frame, or as much of its
+    /// younger end as the slot holds; nothing when the stack pointer lies elsewhere.
+    pub(crate) fn copy_stack_in_handler(&mut self, below: u64) {
+        let low = self.slot.stack_low.load(Ordering::Relaxed);
+        let top = self.slot.stack_top.load(Ordering::Relaxed) & !7;
+        let sp = self.header.registers.sp;
+        if sp < low || sp >= top {
+            return;
+        }
+        let start = if sp - low > below { sp - below } else { sp } & !7;
+        let bytes = ((top - start) as usize).min(self.slot.stack_capacity());
+        // SAFETY: the range lies between the stack pointer less its red zone and the top of this thread's own stack,
+        // all of which is mapped while the thread runs; the area is *placed* and has room; both are word aligned.
+        unsafe { copy_words_in_handler(start, self.slot.area(STACK_OFFSET), bytes) };
+        (self.header.stack_start, self.header.stack_bytes) = (start, bytes);
+    }
+
+    /// Copies the labels with their texts, oldest first, as many as there is room for.
+    pub(crate) fn copy_labels_in_handler(&mut self) {
+        // SAFETY: the owner's thread-local, tied to the slot while its thread is registered; this is its thread, by
+        // the check of the thread pointer in `begin_in_handler`.
+        let Some(stack) = (unsafe { self.slot.profiling_stack.load(Ordering::Acquire).as_ref() }) else { return };
+        // SAFETY: in the handler, on the stack's own thread.
+        let (frames, texts) = unsafe { stack.contents_in_handler() };
+        for frame in frames {
+            let dynamic = (frame.text_start as usize).min(texts.len());
+            let dynamic_end = (dynamic + frame.text_bytes as usize).min(texts.len());
+            // SAFETY: both indices lie within the slice, in order.
+            let dynamic = unsafe { texts.get_unchecked(dynamic..dynamic_end) };
+            if !self.copy_label_in_handler(frame, dynamic) {
+                return;
+            }
+        }
+    }
+
+    fn copy_label_in_handler(&mut self, frame: &LabelFrame, dynamic: &[u8]) -> bool {
+        let text_start = self.header.text_bytes;
+        let text_end = text_start + frame.label.len() + dynamic.len();
+        if self.header.labels >= MAX_LABELS || text_end > TEXT_BYTES {
+            return false;
+        }
+        let label = CapturedLabel {
+            stack_address: StackAddress(frame.stack_address),
+            text_start: text_start as u32,
+            label_bytes: frame.label.len() as u32,
+            dynamic_bytes: dynamic.len() as u32,
+            category: frame.category,
+            subcategory: frame.subcategory,
+        };
+        // SAFETY: *phase owns*, and both areas have room, as checked above.
+        unsafe {
+            self.slot.area(LABELS_OFFSET).cast::<CapturedLabel>().add(self.header.labels).write(label);
+            let text = self.slot.area(TEXT_OFFSET).add(text_start);
+            std::ptr::copy_nonoverlapping(frame.label.as_ptr(), text, frame.label.len());
+            std::ptr::copy_nonoverlapping(dynamic.as_ptr(), text.add(frame.label.len()), dynamic.len());
+        }
+        self.header.labels += 1;
+        self.header.text_bytes = text_end;
+        true
+    }
+
+    /// Writing to ready.
+    pub(crate) fn publish_in_handler(self) {
+        // SAFETY: *phase owns*.
+        unsafe { *self.slot.header.get() = self.header };
+        self.slot.state.store(word(self.sequence, SlotPhase::Ready), Ordering::Release);
+    }
+}
+
+/// A capture that is ready, to read from. Dropping it frees the slot for the next request.
+pub(crate) struct CapturedView<'a> {
+    slot: &'a CaptureSlot,
+    header: &'a CaptureHeader,
+    idle: u64,
+}
+
+impl CapturedView<'_> {
+    pub(crate) fn header(&self) -> &CaptureHeader {
+        self.header
+    }
+
+    /// The copied part of the stack, from `header().stack_start` on.
+    pub(crate) fn stack(&self) -> &[u8] {
+        // SAFETY: *phase owns*: ready; the handler wrote so many bytes.
+        unsafe { std::slice::from_raw_parts(self.slot.area(STACK_OFFSET), self.header.stack_bytes) }
+    }
+
+    /// The labels, oldest first.
+    pub(crate) fn labels(&self) -> &[CapturedLabel] {
+        // SAFETY: *phase owns*: ready; the handler wrote so many labels.
+        unsafe { std::slice::from_raw_parts(self.slot.area(LABELS_OFFSET).cast(), self.header.labels) }
+    }
+
+    /// A label's static and dynamic text.
+    pub(crate) fn texts_of(&self, label: &CapturedLabel) -> (&[u8], &[u8]) {
+        // SAFETY: *phase owns*: ready; the handler wrote so many bytes.
+        let all = unsafe { std::slice::from_raw_parts(self.slot.area(TEXT_OFFSET), self.header.text_bytes) };
+        let text = all.get(label.text_start as usize..).unwrap_or_default();
+        let (fixed, rest) = text.split_at_checked(label.label_bytes as usize).unwrap_or_default();
+        (fixed, rest.get(..label.dynamic_bytes as usize).unwrap_or_default())
+    }
+}
+
+impl Drop for CapturedView<'_> {
+    fn drop(&mut self) {
+        if self.header.stack_bytes > KEPT_STACK_BYTES {
+            // SAFETY: *phase owns*: still ready, so that no handler writes, and this view ends here.
+            unsafe { self.slot.region.give_back_from(STACK_OFFSET + KEPT_STACK_BYTES) };
+        }
+        self.slot.state.store(self.idle, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::threads::SlotHandle;
+
+    #[test]
+    fn every_move_is_made_by_whom_the_table_says() {
+        let slot = SlotHandle::acquire(64 << 10).expect("a slot");
+        slot.bind(77, StackBounds { low: 8, top: 16 }, std::ptr::null());
+        assert!(slot.begin_in_handler(0, 77).is_none(), "nobody asked");
+        let first = slot.request().expect("idle");
+        assert!(slot.request().is_none(), "asked already");
+        assert!(slot.begin_in_handler(first.wrapping_sub(1), 77).is_none(), "an old signal");
+        assert!(slot.begin_in_handler(first, 78).is_none(), "another thread");
+        slot.cancel();
+        assert!(slot.begin_in_handler(first, 77).is_none(), "a late signal");
+        let second = slot.request().expect("idle again");
+        let mut writer = slot.begin_in_handler(second, 77).expect("asked");
+        assert!(slot.begin_in_handler(second, 77).is_none(), "answered already");
+        assert!(!slot.retire(), "a handler is writing");
+        writer.header.time = TimeStamp(5);
+        writer.publish_in_handler();
+        // SAFETY: the only view.
+        let view = unsafe { slot.captured() }.expect("ready");
+        assert_eq!((view.header().time, view.stack(), view.labels().len()), (TimeStamp(5), &[][..], 0));
+        drop(view);
+        assert_eq!(slot.phase(), SlotPhase::Idle);
+        assert!(slot.retire());
+    }
+
+    #[test]
+    fn the_copy_ends_at_the_top_and_begins_below_the_stack_pointer() {
+        let memory: Vec<u64> = (0..1000).collect();
+        let base = memory.as_ptr() as u64;
+        let slot = SlotHandle::acquire(64 << 10).expect("a slot");
+        slot.bind(1, StackBounds { low: base, top: base + 8000 }, std::ptr::null());
+        let captured_from = |sp: u64| {
+            let sequence = slot.request().expect("idle");
+            let mut writer = slot.begin_in_handler(sequence, 1).expect("asked");
+            writer.header.registers.sp = sp;
+            writer.copy_stack_in_handler(128);
+            writer.publish_in_handler();
+            // SAFETY: the only view.
+            let view = unsafe { slot.captured() }.expect("ready");
+            (view.header().stack_start, view.stack().to_vec())
+        };
+        let (start, bytes) = captured_from(base + 4000);
+        assert_eq!((start, bytes.len()), (base + 3872, 8000 - 3872));
+        assert_eq!(bytes[..8], 484u64.to_ne_bytes());
+        assert_eq!(captured_from(base + 8).0, base + 8, "nothing below the stack is read");
+        assert_eq!(captured_from(base + 8000), (0, vec![]), "outside");
+        assert_eq!(captured_from(base - 8), (0, vec![]), "outside");
+    }
+}

@@ -1,0 +1,34 @@
+//! Threads that are known to the profiler.
+//!
+//! # Purpose
+//! Registration and the registry, the label stack of each thread, and the slot into which a thread's signal handler
+//! copies what a sample needs.
+//!
+//! # Threads and locks
+//! A thread registers itself, owns its label stack and fills its slot, in the handler; the sampler reads the slot. The
+//! registry's lock is held for a push or a removal, the slot pool's (thread data, in the lock order) for the same; the
+//! sampler holds neither while it works. `capture_slot.rs` draws who may move a slot from state to state.
+//!
+//! # Imports
+//! `base`, `platform`
+//!
+//! # Invariants
+//! A slot's memory, once made, is a slot for ever: a signal that comes late finds a slot, and by its state that nobody
+//! waits. A label guard holds numbers, no pointer.
+//!
+//! # Read next
+//! `capture_slot.rs`, `profiling_stack.rs`, then `crate::sampler`.
+
+mod capture_slot;
+mod profiling_stack;
+#[forbid(unsafe_code)]
+mod registration;
+#[forbid(unsafe_code)]
+mod registry;
+mod slot_pool;
+
+pub(crate) use capture_slot::{CapturedView, SlotPhase};
+pub(crate) use profiling_stack::{LabelToken, pop_labels, push_label};
+pub(crate) use registration::{CurrentThread, ThreadRegistration, register_current_thread, unregister_current_thread};
+pub(crate) use registry::{RegistryForkGuard, ThreadRegistry};
+pub(crate) use slot_pool::{SlotHandle, find_slot_in_handler};

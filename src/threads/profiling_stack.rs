@@ -1,0 +1,310 @@
+//! The label stack of a thread: pushed and popped by it, copied by its own signal handler.
+//!
+//! Only the thread itself touches it, in its code or in a handler that interrupts that code at any instruction and runs
+//! to its end before the code goes on. So there is no other thread to order with, only the compiler.
+//!
+//! **Contract** (cited below):
+//! - *own thread*: the stack is a thread-local without a destructor; its cells are read and written on its thread alone;
+//! - *published last*: a frame or a text is written before the depth or the length that covers it is raised, and a grown
+//!   array is filled before its address replaces the old one's, with compiler fences between; the handler reads the
+//!   depth first and the address after;
+//! - *freed last*: an array is freed after its address was replaced;
+//! - *numbers only*: a [`LabelToken`] holds a depth and a length; a pop can only lower both, so a token that is
+//!   forgotten, or used late or out of order, at worst removes labels.
+
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering, compiler_fence};
+
+use crate::base::ProfilingCategoryPair;
+
+/// A dynamic string is cut to this many bytes, at a character.
+const MAX_DYNAMIC_BYTES: usize = 512;
+const FIRST_FRAMES: u32 = 32;
+const FIRST_TEXT_BYTES: u32 = 512;
+
+/// A label on the stack. Its dynamic text stands in the stack's text area.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct LabelFrame {
+    /// The stack pointer at the push: the label's place among the native frames.
+    pub(crate) stack_address: u64,
+    pub(crate) label: &'static str,
+    pub(crate) text_start: u32,
+    pub(crate) text_bytes: u32,
+    pub(crate) category: u8,
+    pub(crate) subcategory: u8,
+}
+
+/// The label stack of one thread.
+#[doc(alias = "ProfilingStackFrame")]
+#[derive(Debug)]
+pub(crate) struct ProfilingStack {
+    frames: AtomicPtr<LabelFrame>,
+    capacity: AtomicU32,
+    depth: AtomicU32,
+    text: AtomicPtr<u8>,
+    text_capacity: AtomicU32,
+    text_bytes: AtomicU32,
+}
+
+thread_local! {
+    // Without a destructor and made at compile time, so that it is one addition away and never gone.
+    static PROFILING_STACK: ProfilingStack = const { ProfilingStack::new() };
+}
+
+/// What a pop goes back to.
+#[derive(Debug)]
+pub(crate) struct LabelToken {
+    depth: u32,
+    text_bytes: u32,
+    own_thread: PhantomData<*const ()>,
+}
+
+/// Pushes a label on the calling thread's stack; nothing where the thread is not registered.
+#[inline]
+pub(crate) fn push_label(
+    stack_address: u64,
+    label: &'static str,
+    category: ProfilingCategoryPair,
+    dynamic: &str,
+) -> LabelToken {
+    PROFILING_STACK.with(|stack| stack.push(stack_address, label, category, dynamic))
+}
+
+/// Goes back to what was there before the push.
+#[inline]
+pub(crate) fn pop_labels(token: &LabelToken) {
+    PROFILING_STACK.with(|stack| stack.pop_to(token));
+}
+
+/// Gives the calling thread's stack its memory, and its address for the handler's use.
+pub(super) fn open_profiling_stack() -> *const ProfilingStack {
+    PROFILING_STACK.with(|stack| {
+        stack.open();
+        stack as *const ProfilingStack
+    })
+}
+
+/// Takes the memory back. Guards that are still alive do nothing from then on.
+pub(super) fn close_profiling_stack() {
+    PROFILING_STACK.with(ProfilingStack::close);
+}
+
+impl ProfilingStack {
+    const fn new() -> Self {
+        Self {
+            frames: AtomicPtr::new(std::ptr::null_mut()),
+            capacity: AtomicU32::new(0),
+            depth: AtomicU32::new(0),
+            text: AtomicPtr::new(std::ptr::null_mut()),
+            text_capacity: AtomicU32::new(0),
+            text_bytes: AtomicU32::new(0),
+        }
+    }
+
+    fn open(&self) {
+        if self.capacity.load(Ordering::Relaxed) == 0 {
+            self.grow_frames(FIRST_FRAMES);
+            self.grow_text(FIRST_TEXT_BYTES);
+        }
+    }
+
+    fn close(&self) {
+        self.depth.store(0, Ordering::Relaxed);
+        self.text_bytes.store(0, Ordering::Relaxed);
+        compiler_fence(Ordering::SeqCst);
+        let frames = self.frames.swap(std::ptr::null_mut(), Ordering::Relaxed);
+        let capacity = self.capacity.swap(0, Ordering::Relaxed);
+        let text = self.text.swap(std::ptr::null_mut(), Ordering::Relaxed);
+        let text_capacity = self.text_capacity.swap(0, Ordering::Relaxed);
+        compiler_fence(Ordering::SeqCst);
+        // SAFETY: *freed last*: both came from `leak_array` with these lengths, or are null.
+        unsafe {
+            free_array(frames, capacity);
+            free_array(text, text_capacity);
+        }
+    }
+
+    #[inline]
+    fn push(&self, stack_address: u64, label: &'static str, category: ProfilingCategoryPair, dynamic: &str) -> LabelToken {
+        let depth = self.depth.load(Ordering::Relaxed);
+        let text_start = self.text_bytes.load(Ordering::Relaxed);
+        let token = LabelToken { depth, text_bytes: text_start, own_thread: PhantomData };
+        let capacity = self.capacity.load(Ordering::Relaxed);
+        if depth >= capacity {
+            if capacity == 0 {
+                return token;
+            }
+            self.grow_frames(capacity.saturating_mul(2));
+        }
+        let text_bytes = if dynamic.is_empty() { 0 } else { self.push_text(text_start, dynamic) };
+        let (category, subcategory) = category.indices();
+        let frame = LabelFrame { stack_address, label, text_start, text_bytes, category, subcategory };
+        // SAFETY: *own thread*, and `depth` is below the capacity of the array at this address.
+        unsafe { self.frames.load(Ordering::Relaxed).add(depth as usize).write(frame) };
+        compiler_fence(Ordering::SeqCst);
+        self.depth.store(depth + 1, Ordering::Relaxed);
+        token
+    }
+
+    /// Copies the text behind the others and gives its length.
+    #[cold]
+    fn push_text(&self, start: u32, dynamic: &str) -> u32 {
+        let dynamic = &dynamic[..dynamic.floor_char_boundary(MAX_DYNAMIC_BYTES)];
+        let end = start + dynamic.len() as u32;
+        let capacity = self.text_capacity.load(Ordering::Relaxed);
+        if end > capacity {
+            self.grow_text(end.max(capacity.saturating_mul(2)));
+        }
+        // SAFETY: *own thread*, and the area has room up to `end`.
+        unsafe {
+            let target = self.text.load(Ordering::Relaxed).add(start as usize);
+            std::ptr::copy_nonoverlapping(dynamic.as_ptr(), target, dynamic.len());
+        }
+        compiler_fence(Ordering::SeqCst);
+        self.text_bytes.store(end, Ordering::Relaxed);
+        dynamic.len() as u32
+    }
+
+    #[inline]
+    fn pop_to(&self, token: &LabelToken) {
+        if self.depth.load(Ordering::Relaxed) > token.depth {
+            self.depth.store(token.depth, Ordering::Relaxed);
+        }
+        if self.text_bytes.load(Ordering::Relaxed) > token.text_bytes {
+            compiler_fence(Ordering::SeqCst);
+            self.text_bytes.store(token.text_bytes, Ordering::Relaxed);
+        }
+    }
+
+    #[cold]
+    fn grow_frames(&self, capacity: u32) {
+        let empty = LabelFrame { stack_address: 0, label: "", text_start: 0, text_bytes: 0, category: 0, subcategory: 0 };
+        let old_capacity = self.capacity.load(Ordering::Relaxed);
+        // SAFETY: *own thread*; the array at this address has the capacity that stands beside it.
+        unsafe { replace_array(&self.frames, old_capacity, leak_array(empty, capacity)) };
+        self.capacity.store(capacity, Ordering::Relaxed);
+    }
+
+    #[cold]
+    fn grow_text(&self, capacity: u32) {
+        let old_capacity = self.text_capacity.load(Ordering::Relaxed);
+        // SAFETY: *own thread*; the area at this address has the capacity that stands beside it.
+        unsafe { replace_array(&self.text, old_capacity, leak_array(0, capacity)) };
+        self.text_capacity.store(capacity, Ordering::Relaxed);
+    }
+
+    /// The frames and the texts, as a handler that interrupts the thread finds them.
+    ///
+    /// # Safety
+    /// - Called on the stack's own thread, in a signal handler or where no push can come between; the slices are not
+    ///   used once the handler has returned.
+    pub(crate) unsafe fn contents_in_handler(&self) -> (&[LabelFrame], &[u8]) {
+        let depth = self.depth.load(Ordering::Relaxed) as usize;
+        let text_bytes = self.text_bytes.load(Ordering::Relaxed) as usize;
+        compiler_fence(Ordering::SeqCst);
+        let frames = self.frames.load(Ordering::Relaxed);
+        let text = self.text.load(Ordering::Relaxed);
+        if frames.is_null() || text.is_null() {
+            return (&[], &[]);
+        }
+        // SAFETY: *published last*: what lies below these lengths is written, in whichever array stands there now.
+        unsafe { (std::slice::from_raw_parts(frames, depth), std::slice::from_raw_parts(text, text_bytes)) }
+    }
+}
+
+fn leak_array<T: Copy>(value: T, length: u32) -> *mut T {
+    Box::into_raw(vec![value; length as usize].into_boxed_slice()).cast()
+}
+
+/// # Safety
+/// - `array` came from `leak_array` with this length and is used no more, or is null.
+unsafe fn free_array<T>(array: *mut T, length: u32) {
+    if !array.is_null() {
+        // SAFETY: by this function's contract.
+        drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(array, length as usize)) });
+    }
+}
+
+/// Moves the content to a longer array, publishes that, then frees the old one.
+///
+/// # Safety
+/// - Called on the thread that owns the slot; the array there has `old_length` elements or is null, and `new` has at
+///   least as many.
+unsafe fn replace_array<T: Copy>(place: &AtomicPtr<T>, old_length: u32, new: *mut T) {
+    let old = place.load(Ordering::Relaxed);
+    if !old.is_null() {
+        // SAFETY: by this function's contract; two arrays of `leak_array` do not overlap.
+        unsafe { std::ptr::copy_nonoverlapping(old, new, old_length as usize) };
+    }
+    compiler_fence(Ordering::SeqCst);
+    place.store(new, Ordering::Relaxed);
+    compiler_fence(Ordering::SeqCst);
+    // SAFETY: *freed last*.
+    unsafe { free_array(old, old_length) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OTHER: ProfilingCategoryPair = ProfilingCategoryPair::Other(None);
+
+    fn labels(stack: &ProfilingStack) -> Vec<String> {
+        // SAFETY: the test's own stack; no push comes between.
+        let (frames, text) = unsafe { stack.contents_in_handler() };
+        let text_of = |frame: &LabelFrame| &text[frame.text_start as usize..][..frame.text_bytes as usize];
+        let utf8 = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("UTF-8");
+        frames.iter().map(|frame| format!("{}{}", frame.label, utf8(text_of(frame)))).collect()
+    }
+
+    #[test]
+    fn labels_come_and_go_with_their_texts() {
+        let stack = ProfilingStack::new();
+        stack.push(1, "lost: closed", OTHER, "");
+        assert!(labels(&stack).is_empty());
+        stack.open();
+        let outer = stack.push(1, "a", OTHER, "");
+        let inner = stack.push(1, "b ", OTHER, "dynamic");
+        assert_eq!(labels(&stack), ["a", "b dynamic"]);
+        stack.pop_to(&inner);
+        stack.push(1, "c ", OTHER, "x");
+        assert_eq!(labels(&stack), ["a", "c x"]);
+        stack.pop_to(&outer);
+        assert!(labels(&stack).is_empty());
+        stack.close();
+    }
+
+    #[test]
+    fn tokens_out_of_order_or_late_corrupt_nothing() {
+        let stack = ProfilingStack::new();
+        stack.open();
+        let outer = stack.push(1, "outer", OTHER, "o");
+        let inner = stack.push(1, "inner", OTHER, "i");
+        stack.pop_to(&outer);
+        stack.pop_to(&inner);
+        assert!(labels(&stack).is_empty());
+        let late = stack.push(1, "late", OTHER, "l");
+        stack.close();
+        stack.pop_to(&late);
+        stack.open();
+        stack.push(1, "new", OTHER, "n");
+        assert_eq!(labels(&stack), ["newn"]);
+        stack.close();
+    }
+
+    #[test]
+    fn it_grows_without_limit_and_cuts_texts_at_a_character() {
+        let stack = ProfilingStack::new();
+        stack.open();
+        let long = "é".repeat(400);
+        (0..1000).for_each(|_| drop(stack.push(1, "", OTHER, &long)));
+        let all = labels(&stack);
+        assert_eq!(all.len(), 1000);
+        assert!(all.iter().all(|text| *text == "é".repeat(256)));
+        let odd = format!("x{long}");
+        stack.push(1, "", OTHER, &odd);
+        assert_eq!(labels(&stack)[1000].len(), 511);
+        stack.close();
+    }
+}

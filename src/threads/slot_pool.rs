@@ -1,0 +1,105 @@
+//! Where slots come from. A slot is never unmapped, so that its number leads to a slot for ever.
+//!
+//! [`find_slot_in_handler`] runs in the signal handler.
+//!
+//! **Contract** (cited below):
+//! - *for ever*: an address, once in the table, stays there and stays mapped as a [`CaptureSlot`];
+//! - *one owner*: a slot is either in the pool or held by one [`SlotHandle`].
+
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use crate::base::{LockRank, NamedMutex};
+use crate::platform::LazyRegion;
+use crate::threads::capture_slot::{CaptureSlot, STACK_OFFSET};
+
+/// More threads than these at once go unsampled.
+const MAX_SLOTS: usize = 1 << 16;
+const LEAST_STACK_BYTES: usize = 64 << 10;
+/// A thread whose stack is larger has its youngest part sampled, marked as truncated when more was in use.
+const MOST_STACK_BYTES: usize = 64 << 20;
+
+static TABLE: [AtomicPtr<CaptureSlot>; MAX_SLOTS] = [const { AtomicPtr::new(std::ptr::null_mut()) }; MAX_SLOTS];
+static POOL: NamedMutex<Pool> = NamedMutex::new("slot pool", LockRank::ThreadData, Pool { free: Vec::new(), made: 0 });
+
+#[derive(Debug)]
+pub(super) struct Pool {
+    free: Vec<u16>,
+    made: usize,
+}
+
+/// A slot that belongs to one thread's registration.
+#[derive(Debug)]
+pub(crate) struct SlotHandle {
+    number: u16,
+    slot: &'static CaptureSlot,
+}
+
+/// The slot with this number, if there ever was one.
+pub(crate) fn find_slot_in_handler(number: u16) -> Option<&'static CaptureSlot> {
+    // SAFETY: *for ever*.
+    unsafe { TABLE[usize::from(number)].load(Ordering::Acquire).as_ref() }
+}
+
+impl SlotHandle {
+    /// A slot for a stack of so many bytes, from the pool if one fits; `None` when there are no more.
+    pub(super) fn acquire(stack_bytes: usize) -> Option<Self> {
+        let stack_bytes = stack_bytes.clamp(LEAST_STACK_BYTES, MOST_STACK_BYTES).next_power_of_two();
+        let mut pool = POOL.lock();
+        let fits = |number: &u16| {
+            find_slot_in_handler(*number).is_some_and(|slot| slot.stack_capacity() == stack_bytes)
+        };
+        if let Some(place) = pool.free.iter().rposition(fits) {
+            let number = pool.free.swap_remove(place);
+            return find_slot_in_handler(number).map(|slot| Self { number, slot });
+        }
+        let number = u16::try_from(pool.made).ok()?;
+        let region = LazyRegion::reserve(STACK_OFFSET + stack_bytes)?;
+        // Never dropped, by *for ever*.
+        let slot = CaptureSlot::place_in(Box::leak(Box::new(region)));
+        TABLE[usize::from(number)].store(std::ptr::from_ref(slot).cast_mut(), Ordering::Release);
+        pool.made += 1;
+        Some(Self { number, slot })
+    }
+
+    pub(crate) fn number(&self) -> u16 {
+        self.number
+    }
+}
+
+/// Holds the pool still while the process forks.
+pub(super) fn hold_pool() -> crate::base::Guard<'static, Pool> {
+    POOL.lock()
+}
+
+impl std::ops::Deref for SlotHandle {
+    type Target = CaptureSlot;
+    fn deref(&self) -> &CaptureSlot {
+        self.slot
+    }
+}
+
+impl Drop for SlotHandle {
+    fn drop(&mut self) {
+        // A slot into which some handler still writes is given up: it costs address space and cannot be mistaken.
+        if self.slot.retire() {
+            POOL.lock().free.push(self.number);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slot_that_is_given_back_is_found_again_and_fits() {
+        let first = SlotHandle::acquire(100 << 10).expect("a slot");
+        assert_eq!(first.stack_capacity(), 128 << 10);
+        let number = first.number();
+        assert!(std::ptr::eq(find_slot_in_handler(number).expect("in the table"), &*first));
+        drop(first);
+        let large = SlotHandle::acquire(1 << 20).expect("a slot");
+        assert_eq!(large.stack_capacity(), 1 << 20);
+        assert_ne!(large.number(), number);
+    }
+}

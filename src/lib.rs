@@ -37,6 +37,7 @@
 #[cfg(has_profiler)]
 mod buffer;
 #[cfg(has_profiler)]
+#[forbid(unsafe_code)]
 mod control;
 #[cfg(has_profiler)]
 #[forbid(unsafe_code)]
@@ -47,6 +48,7 @@ mod json;
 #[cfg(has_profiler)]
 mod platform;
 #[cfg(has_profiler)]
+#[forbid(unsafe_code)]
 mod sampler;
 #[cfg(has_profiler)]
 #[forbid(unsafe_code)]
@@ -60,6 +62,7 @@ mod symbols;
 #[cfg(has_profiler)]
 mod threads;
 #[cfg(has_profiler)]
+#[forbid(unsafe_code)]
 mod unwind;
 
 #[forbid(unsafe_code)]
@@ -76,14 +79,15 @@ mod macros;
 mod markers;
 
 pub use api::{
-    AutoProfilerInit, AutoProfilerLabel, AutoProfilerTextMarker, Format, Profile, ProfilerSession, SnapshotOptions,
-    Started, Symbolicate, ThreadGuard, add_text_marker, add_untyped_marker, profiler_get_profile, profiler_init,
-    profiler_is_active, profiler_save_profile_to_file, profiler_shutdown, profiler_start, profiler_stop,
-    profiler_stream_json, register_thread, unregister_thread,
+    AutoProfilerInit, AutoProfilerLabel, AutoProfilerTextMarker, Format, Profile, ProfilerSession,
+    SnapshotOptions, Started, Symbolicate, ThreadGuard, add_text_marker, add_untyped_marker,
+    profiler_get_profile, profiler_init, profiler_is_active, profiler_save_profile_to_file,
+    profiler_shutdown, profiler_start, profiler_stop, profiler_stream_json, register_thread,
+    unregister_thread,
 };
 pub use base::{
-    CodeAddress, Features, ProcessId, ProfilerTime, ProfilingCategoryPair, SaveError, StartError, StartParams,
-    StreamError, ThreadId, UnknownFeature, subcategories,
+    CodeAddress, Features, ProcessId, ProfilerTime, ProfilingCategoryPair, SaveError, StartError,
+    StartParams, StreamError, ThreadId, UnknownFeature, subcategories,
 };
 pub use export::{HotFunction, ThreadSummary};
 pub use markers::{MarkerOptions, MarkerTiming};

@@ -43,7 +43,7 @@ const ROOMS: &[Room] = &[
     room("export", 5, BelowBut(&["buffer"])),
     room("control", 5, Below),
     room("processes", 6, Below),
-    room("disabled", 6, Only(&["base", "markers"])),
+    room("disabled", 6, Only(&["base", "export", "markers"])),
     room("api", 7, Below),
     room("interop", 8, Below),
 ];
@@ -56,13 +56,13 @@ const SYSTEM_PLACES: &[&str] = &["src/platform/", "src/processes/transport.rs", 
 
 /// The files that may hold `unsafe`.
 const UNSAFE_FILES: &[&str] = &[
+    "src/base/ps_lock.rs",
     "src/platform/signal.rs",
     "src/platform/registers.rs",
     "src/platform/registers_x86_64.rs",
     "src/platform/registers_aarch64.rs",
     "src/platform/stack_bounds.rs",
     "src/platform/clock.rs",
-    "src/platform/thread.rs",
     "src/platform/modules.rs",
     "src/platform/fork.rs",
     "src/platform/memory.rs",
@@ -71,9 +71,6 @@ const UNSAFE_FILES: &[&str] = &[
     "src/threads/profiling_stack.rs",
     "src/threads/capture_slot.rs",
     "src/threads/slot_pool.rs",
-    "src/sampler/handler.rs",
-    "src/unwind/mapped.rs",
-    "src/symbols/resolver.rs",
 ];
 
 /// The files whose functions named `*_in_handler` are the signal handler.

@@ -6,10 +6,8 @@ use crate::base::{StartError, StartParams};
 /// Initialises the profiler on construction and shuts it down on drop: the one line in a program's `main`.
 ///
 /// ```
-/// fn main() {
-///     let _profiler = gekkota::AutoProfilerInit::new();
-///     // The program. `MOZ_PROFILER_STARTUP=1 MOZ_PROFILER_SHUTDOWN=out-%p.json` profiles it.
-/// }
+/// let _profiler = gekkota::AutoProfilerInit::new();
+/// // The program. `MOZ_PROFILER_STARTUP=1 MOZ_PROFILER_SHUTDOWN=out-%p.json` profiles it.
 /// ```
 ///
 /// Bind it to a name: `let _ = …` drops it at once.

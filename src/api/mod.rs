@@ -20,22 +20,17 @@ use crate::control as engine;
 #[cfg(not(has_profiler))]
 use crate::disabled as engine;
 
-#[forbid(unsafe_code)]
 mod labels;
-#[forbid(unsafe_code)]
 mod life_cycle;
-#[forbid(unsafe_code)]
 mod markers;
-#[forbid(unsafe_code)]
 mod session;
-#[forbid(unsafe_code)]
 mod snapshot;
-#[forbid(unsafe_code)]
 mod threads;
 
 pub use labels::AutoProfilerLabel;
 pub use life_cycle::{
-    AutoProfilerInit, Started, profiler_init, profiler_is_active, profiler_shutdown, profiler_start, profiler_stop,
+    AutoProfilerInit, Started, profiler_init, profiler_is_active, profiler_shutdown, profiler_start,
+    profiler_stop,
 };
 pub use markers::{AutoProfilerTextMarker, add_text_marker, add_untyped_marker};
 pub use session::{Format, Profile, ProfilerSession};

@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::api::engine;
 use crate::api::snapshot::SnapshotOptions;
 use crate::base::{SaveError, StartError, StartParams, StreamError};
-use crate::export::ThreadSummary;
+use crate::export::{ThreadSummary, summarize};
 
 /// A running session. Dropping it stops the profiler, unless somebody has started it anew meanwhile.
 ///
@@ -103,7 +103,7 @@ impl Profile {
 
     /// What each thread spent its time on, in the order of registration. Names every function, as writing does.
     pub fn summarize(&self) -> Vec<ThreadSummary> {
-        self.frozen.summarize()
+        summarize(self.frozen.source())
     }
 
     /// What the sampler did, could not do, and cost, by name: `captured_samples`, `missed_ticks`, `sampler_cpu_ns` and

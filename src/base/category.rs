@@ -14,6 +14,7 @@ macro_rules! categories {
         ///
         /// `None` means the category's first subcategory. The list is Gecko's, by Gecko's names.
         #[doc(alias = "JS::ProfilingCategoryPair")]
+        #[allow(clippy::upper_case_acronyms, reason = "Mozilla's names")]
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         pub enum ProfilingCategoryPair {
             $(
@@ -26,6 +27,7 @@ macro_rules! categories {
         pub mod subcategories {
             $(
                 #[doc = concat!("Subcategories of “", $label, "”.")]
+                #[allow(clippy::upper_case_acronyms, reason = "Mozilla's names")]
                 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
                 pub enum $name {
                     $(
@@ -36,6 +38,7 @@ macro_rules! categories {
             )+
         }
 
+        #[allow(clippy::upper_case_acronyms, reason = "Mozilla's names")]
         #[derive(Clone, Copy)]
         enum CategoryIndex { $($name),+ }
 

@@ -61,7 +61,9 @@ pub enum StreamError {
 impl fmt::Display for StreamError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Inactive => f.write_str("no profile: the profiler is not running; `profiler_start` starts it"),
+            Self::Inactive => {
+                f.write_str("no profile: the profiler is not running; `profiler_start` starts it")
+            }
             Self::Io(error) => write!(f, "the profile could not be written: {error}"),
         }
     }
@@ -96,7 +98,9 @@ pub enum SaveError {
 impl fmt::Display for SaveError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Inactive => f.write_str("no profile: the profiler is not running; `profiler_start` starts it"),
+            Self::Inactive => {
+                f.write_str("no profile: the profiler is not running; `profiler_start` starts it")
+            }
             Self::Io { path, action, error } => {
                 write!(f, "the profile was not saved: could not {action} {}: {error}", path.display())
             }

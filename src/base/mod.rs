@@ -23,6 +23,7 @@ mod address;
 mod category;
 #[forbid(unsafe_code)]
 mod error;
+#[cfg(has_profiler)]
 #[forbid(unsafe_code)]
 mod failure_latch;
 #[forbid(unsafe_code)]
@@ -57,9 +58,9 @@ pub use ids::{ProcessId, ThreadId};
 pub(crate) use locks::{Guard, LockRank, NamedMutex};
 #[cfg(has_profiler)]
 pub(crate) use ps_lock::{PsCell, PsLock};
-pub use settings::StartParams;
 #[cfg(has_profiler)]
 pub(crate) use settings::INTERVAL_RANGE;
+pub use settings::StartParams;
 #[cfg(has_profiler)]
 pub(crate) use thread_filter::ThreadFilter;
 pub use time::ProfilerTime;

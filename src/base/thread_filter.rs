@@ -19,23 +19,28 @@ impl ThreadFilter {
     pub(crate) fn selects(&self, thread_name: &str, process: ProcessId) -> bool {
         let name = thread_name.to_ascii_lowercase();
         self.lowercased.is_empty()
-            || self
-                .lowercased
-                .iter()
-                .any(|filter| filter == "*" || name.contains(filter.as_str()) || pid_of(filter) == Some(process))
+            || self.lowercased.iter().any(|filter| {
+                filter == "*" || name.contains(filter.as_str()) || pid_of(filter) == Some(process)
+            })
     }
 
     /// Whether the filters name processes only, and not this one.
     #[doc(alias = "FiltersExcludePid")]
     pub(crate) fn excludes_process(&self, process: ProcessId) -> bool {
         !self.lowercased.is_empty()
-            && self.lowercased.iter().all(|filter| filter.starts_with("pid:") && pid_of(filter) != Some(process))
+            && self
+                .lowercased
+                .iter()
+                .all(|filter| filter.starts_with("pid:") && pid_of(filter) != Some(process))
     }
 }
 
 fn pid_of(filter: &str) -> Option<ProcessId> {
     let digits = filter.strip_prefix("pid:")?;
-    digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok().map(ProcessId::from_number))?
+    digits
+        .bytes()
+        .all(|byte| byte.is_ascii_digit())
+        .then(|| digits.parse().ok().map(ProcessId::from_number))?
 }
 
 #[cfg(test)]

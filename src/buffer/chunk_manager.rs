@@ -29,7 +29,14 @@ pub(super) struct ChunkManagerWithLocalLimit {
 impl ChunkManagerWithLocalLimit {
     pub(super) fn new(max_bytes: usize) -> Self {
         let chunk_bytes = (max_bytes / MIN_CHUNKS).min(MAX_CHUNK_BYTES);
-        Self { max_bytes, chunk_bytes, released: VecDeque::new(), spare: None, recycled_chunks: 0, recycled_bytes: 0 }
+        Self {
+            max_bytes,
+            chunk_bytes,
+            released: VecDeque::new(),
+            spare: None,
+            recycled_chunks: 0,
+            recycled_bytes: 0,
+        }
     }
 
     pub(super) fn chunk_bytes(&self) -> usize {

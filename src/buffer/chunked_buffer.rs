@@ -1,4 +1,4 @@
-//! Stop 9 of 12, its second half: entries land in chunks.
+//! The end of stop 9: entries land in chunks.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -95,7 +95,12 @@ impl ChunkedBuffer {
     }
 
     /// Puts the entry if it comes to lie in this chunk; `None`, uncounted, when it would not.
-    pub(crate) fn put_in_chunk(&self, chunk: ChunkNumber, now: TimeStamp, parts: &[&[u8]]) -> Option<ChunkNumber> {
+    pub(crate) fn put_in_chunk(
+        &self,
+        chunk: ChunkNumber,
+        now: TimeStamp,
+        parts: &[&[u8]],
+    ) -> Option<ChunkNumber> {
         self.put_where(now, parts, Some(chunk))
     }
 
@@ -229,7 +234,8 @@ impl BufferSnapshot {
             let mut rest = bytes;
             while !rest.is_empty() {
                 let offset = (bytes.len() - rest.len()) as u64;
-                let (Some(entry), Some(block)) = (take_block(&mut rest), BlockIndex::new(chunk.range_start + offset))
+                let (Some(entry), Some(block)) =
+                    (take_block(&mut rest), BlockIndex::new(chunk.range_start + offset))
                 else {
                     debug_assert!(false, "a chunk ends within a block");
                     break;
@@ -297,9 +303,13 @@ mod tests {
     #[test]
     fn a_snapshot_stays_whole_while_its_chunks_are_recycled() {
         let buffer = ChunkedBuffer::for_test(4096);
-        (0..50).for_each(|number| drop(put_number(&buffer, number)));
+        for number in 0..50 {
+            put_number(&buffer, number);
+        }
         let snapshot = buffer.snapshot();
-        (50..2000).for_each(|number| drop(put_number(&buffer, number)));
+        for number in 50..2000 {
+            put_number(&buffer, number);
+        }
         assert_eq!(numbers_in(&snapshot), (0..50).collect::<Vec<_>>());
     }
 
@@ -351,7 +361,9 @@ mod tests {
         std::thread::scope(|scope| {
             for thread in 0..4u64 {
                 let buffer = &buffer;
-                scope.spawn(move || (0..2000).for_each(|number| drop(put_number(buffer, thread * 10_000 + number))));
+                scope.spawn(move || {
+                    (0..2000).for_each(|number| _ = put_number(buffer, thread * 10_000 + number))
+                });
             }
         });
         let mut numbers = numbers_in(&buffer.snapshot());

@@ -55,7 +55,12 @@ mod tests {
         let read = |bytes| {
             let mut reader = EntryReader::new(bytes);
             Some((
-                reader.kind()?, reader.number()?, reader.byte()?, reader.signed()?, reader.text()?, reader.number()?,
+                reader.kind()?,
+                reader.number()?,
+                reader.byte()?,
+                reader.signed()?,
+                reader.text()?,
+                reader.number()?,
             ))
         };
         assert_eq!(read(&entry), Some((EntryKind::Marker, 300, 7, -5, &b"name"[..], u64::MAX)));

@@ -26,7 +26,8 @@ pub(super) fn save_profile(
     let _ = std::fs::remove_file(&beside);
     let file = create_private(&beside).map_err(|error| failed("create", error))?;
     let written = fill(file, &path, write).map_err(|error| failed("write", error));
-    let moved = written.and_then(|()| std::fs::rename(&beside, &path).map_err(|error| failed("move to", error)));
+    let moved =
+        written.and_then(|()| std::fs::rename(&beside, &path).map_err(|error| failed("move to", error)));
     if moved.is_err() {
         let _ = std::fs::remove_file(&beside);
     }

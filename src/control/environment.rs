@@ -22,16 +22,25 @@ const BYTES_PER_ENTRY: u64 = 8;
 const MIN_ENTRIES: u64 = (128 << 20) / BYTES_PER_ENTRY;
 const MAX_ENTRIES: u64 = (2 << 30) / BYTES_PER_ENTRY;
 const DEFAULT_STARTUP_ENTRIES: u64 = (512 << 20) / BYTES_PER_ENTRY;
-const UNITS: [(&str, u64); 6] =
-    [("KB", 1000), ("KiB", 1 << 10), ("MB", 1_000_000), ("MiB", 1 << 20), ("GB", 1_000_000_000), ("GiB", 1 << 30)];
+const UNITS: [(&str, u64); 6] = [
+    ("KB", 1000),
+    ("KiB", 1 << 10),
+    ("MB", 1_000_000),
+    ("MiB", 1 << 20),
+    ("GB", 1_000_000_000),
+    ("GiB", 1 << 30),
+];
 
 /// A variable, what it may be, and how a value changes the settings.
 struct Variable {
     name: &'static str,
     accepted: &'static str,
     help: &'static str,
-    apply: Option<fn(StartParams, &str) -> Result<StartParams, String>>,
+    apply: Option<Apply>,
 }
+
+/// Changes the settings by a value, or says what is wrong with it.
+type Apply = fn(StartParams, &str) -> Result<StartParams, String>;
 
 const VARIABLES: &[Variable] = &[
     Variable { name: HELP, accepted: "anything", help: "Print this text.", apply: None },
@@ -126,7 +135,9 @@ fn read_start_up(value_of: &dyn Fn(&str) -> Option<String>, report: &mut dyn FnM
             // Bits of features that this version does not know are dropped, as unknown names are.
             Ok(bits) => params = params.features(Features::from_bits(bits).adjusted()),
             Err(_) => {
-                return StartUp::Problem(format!("{FEATURES_BITFIELD} is {bits:?}, which is no number; accepted is one"));
+                return StartUp::Problem(format!(
+                    "{FEATURES_BITFIELD} is {bits:?}, which is no number; accepted is one"
+                ));
             }
         },
         None => {
@@ -192,11 +203,12 @@ fn help_text() -> String {
     for bit in 0..u32::BITS {
         let feature = Features::from_bits(1 << bit);
         for name in feature.names() {
-            let mark = match (Features::available().contains(feature), Features::default_set().contains(feature)) {
-                (false, _) => 'x',
-                (true, true) => 'D',
-                (true, false) => '-',
-            };
+            let mark =
+                match (Features::available().contains(feature), Features::default_set().contains(feature)) {
+                    (false, _) => 'x',
+                    (true, true) => 'D',
+                    (true, false) => '-',
+                };
             text += &format!("    {mark} {:>9} \"{name}\"\n", feature.bits());
         }
     }
@@ -250,8 +262,13 @@ mod tests {
         assert_eq!(params(&[(ENTRIES, "200MB")]).capacity_bytes, 256 << 20);
         assert_eq!(params(&[(ENTRIES, "1GiB")]).capacity_bytes, 1 << 30);
         for bad in ["0", "-1", "x", "5kb", "1 MB", "99999999999999999999", "64GiB"] {
-            let (StartUp::Problem(problem), _) = read(&[(STARTUP, "1"), (ENTRIES, bad)]) else { panic!("{bad}") };
-            assert!(problem.contains(ENTRIES) && problem.contains(bad) && problem.contains("accepted"), "{problem}");
+            let (StartUp::Problem(problem), _) = read(&[(STARTUP, "1"), (ENTRIES, bad)]) else {
+                panic!("{bad}")
+            };
+            assert!(
+                problem.contains(ENTRIES) && problem.contains(bad) && problem.contains("accepted"),
+                "{problem}"
+            );
         }
     }
 
@@ -259,7 +276,9 @@ mod tests {
     fn intervals_are_milliseconds() {
         assert_eq!(params(&[(INTERVAL, "0.5")]).interval, Duration::from_micros(500));
         for bad in ["0", "-1", "11000", "NaN", "1e300", "soon"] {
-            let (StartUp::Problem(problem), _) = read(&[(STARTUP, "1"), (INTERVAL, bad)]) else { panic!("{bad}") };
+            let (StartUp::Problem(problem), _) = read(&[(STARTUP, "1"), (INTERVAL, bad)]) else {
+                panic!("{bad}")
+            };
             assert!(problem.contains(INTERVAL) && problem.contains(bad), "{problem}");
         }
     }
@@ -279,6 +298,9 @@ mod tests {
     fn the_help_text_names_every_variable_and_feature() {
         let text = help_text();
         assert!(VARIABLES.iter().all(|variable| text.contains(variable.name)));
-        assert!(text.contains("D       256 \"stackwalk\"") && text.contains("x         1 \"java\""), "{text}");
+        assert!(
+            text.contains("D       256 \"stackwalk\"") && text.contains("x         1 \"java\""),
+            "{text}"
+        );
     }
 }

@@ -9,10 +9,13 @@ use crate::control::fork::fork_hooks;
 use crate::control::snapshot::freeze;
 use crate::counters::PROCESS_CPU;
 use crate::platform::{
-    current_process_id, install_fork_handlers, install_handler, is_main_thread, monotonic_now, signal_is_acceptable,
+    current_process_id, install_fork_handlers, install_handler, is_main_thread, monotonic_now,
+    signal_is_acceptable,
 };
 use crate::sampler::{capture_in_handler, spawn_sampler};
-use crate::state::{ACTIVE_PS, ActivePs, CORE_PS, CorePs, RacyFeatures, Session, SessionSettings, core_buffer};
+use crate::state::{
+    ACTIVE_PS, ActivePs, CORE_PS, CorePs, RacyFeatures, Session, SessionSettings, core_buffer,
+};
 use crate::threads::{ThreadRegistry, register_current_thread, unregister_current_thread};
 
 /// Start, stop and fork take turns. Held while the sampler is joined.
@@ -93,7 +96,10 @@ pub(crate) fn start(params: &StartParams) -> Result<Generation, StartError> {
         return Err(StartError::BadValue {
             field: "filters",
             value: format!("{:?}, which name other processes alone", params.filters),
-            accepted: format!("filters of which one is pid:{} or names threads", current_process_id().to_number()),
+            accepted: format!(
+                "filters of which one is pid:{} or names threads",
+                current_process_id().to_number()
+            ),
         });
     }
 

@@ -9,7 +9,7 @@
 //! sampler is joined under the life-cycle lock, which it never takes, and not under the `PsLock`.
 //!
 //! # Imports
-//! `base`, `buffer`, `counters`, `export`, `markers`, `platform`, `sampler`, `state`, `stream`, `threads`
+//! `base`, `buffer`, `counters`, `markers`, `platform`, `sampler`, `state`, `stream`, `threads`
 //!
 //! # Invariants
 //! A session's sampler has ended before the next session's begins. A file is whole or absent.
@@ -17,17 +17,11 @@
 //! # Read next
 //! `life_cycle.rs`, `snapshot.rs`, `environment.rs`.
 
-#[forbid(unsafe_code)]
 mod dump;
-#[forbid(unsafe_code)]
 mod environment;
-#[forbid(unsafe_code)]
 mod fork;
-#[forbid(unsafe_code)]
 mod life_cycle;
-#[forbid(unsafe_code)]
 mod recording;
-#[forbid(unsafe_code)]
 mod snapshot;
 
 pub(crate) use life_cycle::{Generation, init, is_active, shutdown, start, stop, stop_generation};

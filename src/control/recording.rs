@@ -26,7 +26,12 @@ pub(crate) fn unregister_thread() {
 }
 
 /// Adds a marker to the calling thread, if the running session profiles it.
-pub(crate) fn add_marker(name: &str, category: ProfilingCategoryPair, timing: MarkerTiming, text: Option<&str>) {
+pub(crate) fn add_marker(
+    name: &str,
+    category: ProfilingCategoryPair,
+    timing: MarkerTiming,
+    text: Option<&str>,
+) {
     if !RacyFeatures::is_active() {
         return;
     }

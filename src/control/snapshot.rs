@@ -6,7 +6,6 @@ use std::path::Path;
 use crate::base::{PsLock, SaveError};
 use crate::control::dump::save_profile;
 use crate::control::life_cycle::Generation;
-use crate::export::{ThreadSummary, summarize};
 use crate::platform::{current_process_id, monotonic_now};
 use crate::state::{ACTIVE_PS, CORE_PS, core_buffer};
 use crate::stream::{ProfileSource, stream_gecko_json};
@@ -54,8 +53,8 @@ impl FrozenProfile {
         save_profile(path, |out| self.write(symbolicate, out))
     }
 
-    pub(crate) fn summarize(&self) -> Vec<ThreadSummary> {
-        summarize(&self.source)
+    pub(crate) fn source(&self) -> &ProfileSource {
+        &self.source
     }
 
     /// What the sampler did and cost, by name.

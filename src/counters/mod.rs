@@ -7,7 +7,7 @@
 //! Read by the sampler thread; no lock.
 //!
 //! # Imports
-//! `base`, `platform`
+//! `platform`
 //!
 //! # Invariants
 //! A counter's value is absolute; the profile shows what it grew by from sample to sample.
@@ -15,9 +15,7 @@
 //! # Read next
 //! `process_cpu.rs`, then `crate::sampler`.
 
-#[forbid(unsafe_code)]
 mod description;
-#[forbid(unsafe_code)]
 mod process_cpu;
 
 pub(crate) use description::CounterDescription;

@@ -4,12 +4,8 @@ use crate::counters::CounterDescription;
 use crate::platform::process_cpu_ns;
 
 /// Feature `processcpu`.
-pub(crate) const PROCESS_CPU: CounterDescription = CounterDescription {
-    id: 1,
-    name: "processCPU",
-    category: "CPU",
-    description: "Process CPU utilization",
-};
+pub(crate) const PROCESS_CPU: CounterDescription =
+    CounterDescription { id: 1, name: "processCPU", category: "CPU", description: "Process CPU utilization" };
 
 /// Nanoseconds since the process began. One system call.
 pub(crate) fn sample_process_cpu_ns() -> i64 {

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::Path;
 
 use crate::base::{ProfilerTime, ProfilingCategoryPair, SaveError, StartError, StartParams};
-use crate::export::ThreadSummary;
+use crate::export::ProfileSource;
 use crate::markers::MarkerTiming;
 
 /// No session has ever been.
@@ -73,7 +73,7 @@ impl FrozenProfile {
         match *self {}
     }
 
-    pub(crate) fn summarize(&self) -> Vec<ThreadSummary> {
+    pub(crate) fn source(&self) -> &ProfileSource {
         match *self {}
     }
 

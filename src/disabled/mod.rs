@@ -15,7 +15,6 @@
 //! # Read next
 //! `engine.rs`, then `crate::api`.
 
-#[forbid(unsafe_code)]
 mod engine;
 
 pub(crate) use engine::{

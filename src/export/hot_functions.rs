@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 #[cfg(has_profiler)]
 use crate::base::Features;
 #[cfg(has_profiler)]
-use crate::stream::{ProcessStreamingContext, ProfileSource, ResolvedThread, name_addresses};
+use crate::stream::{FrameKind, ProcessStreamingContext, ProfileSource, ResolvedThread, name_addresses};
 
 /// What a profile says of one thread.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,14 +36,25 @@ pub struct HotFunction {
     pub name: String,
     /// The file name of the library or executable that it is in, if its name is known.
     pub library: Option<String>,
-    /// CPU time while it was the innermost function. Without the feature `cpu`, one interval a sample.
+    /// CPU time while it was the innermost function. What was inlined into it counts as its own. Without the feature
+    /// `cpu`, one interval a sample.
     pub self_time: Duration,
     /// CPU time while it was anywhere in the stack, counted once a sample.
     pub total_time: Duration,
-    /// Samples in which it was the innermost function.
+    /// Samples in which it was the innermost function, or something inlined into it.
     pub self_samples: usize,
     /// Samples in which it was anywhere in the stack.
     pub total_samples: usize,
+}
+
+/// There is nothing to make a profile from.
+#[cfg(not(has_profiler))]
+#[derive(Debug)]
+pub(crate) enum ProfileSource {}
+
+#[cfg(not(has_profiler))]
+pub(crate) fn summarize(source: &ProfileSource) -> Vec<ThreadSummary> {
+    match *source {}
 }
 
 #[cfg(has_profiler)]
@@ -66,7 +77,8 @@ impl Weight {
 pub(crate) fn summarize(source: &ProfileSource) -> Vec<ThreadSummary> {
     let process = ProcessStreamingContext::decode(source);
     let names = name_addresses(source, &process);
-    let of_thread = |context| summarize_thread(source, &ResolvedThread::new(source, &process, context, &names));
+    let of_thread =
+        |context| summarize_thread(source, &ResolvedThread::new(source, &process, context, &names));
     process.threads.iter().map(of_thread).collect()
 }
 
@@ -86,31 +98,33 @@ fn summarize_thread(source: &ProfileSource, thread: &ResolvedThread<'_>) -> Thre
     let mut functions: HashMap<&str, (Weight, Weight)> = HashMap::new();
     let mut truncated_samples = 0;
     for (stack, weight) in by_stack.iter().enumerate().filter(|(_, weight)| weight.samples > 0) {
+        if thread.is_truncated(stack as u32) {
+            truncated_samples += weight.samples;
+        }
         let mut seen = HashSet::new();
         let mut is_innermost = true;
         let mut next = Some(stack as u32);
         while let Some(stack) = next {
-            let (prefix, location) = thread.stack_parts(stack);
+            let (prefix, kind, location) = thread.stack_parts(stack);
             next = prefix;
-            if location == "(truncated)" {
-                truncated_samples += weight.samples;
-            }
-            if location.starts_with('(') || thread.is_label(stack) {
+            if !matches!(kind, FrameKind::Function | FrameKind::Inlined) {
                 continue;
             }
             let (own, total) = functions.entry(location).or_default();
-            if is_innermost {
+            if is_innermost && kind == FrameKind::Function {
                 own.add(*weight);
+                is_innermost = false;
             }
-            is_innermost = false;
             if seen.insert(location) {
                 total.add(*weight);
             }
         }
     }
 
-    let mut functions: Vec<HotFunction> =
-        functions.into_iter().map(|(location, (own, total))| HotFunction::new(location, own, total)).collect();
+    let mut functions: Vec<HotFunction> = functions
+        .into_iter()
+        .map(|(location, (own, total))| HotFunction::new(location, own, total))
+        .collect();
     functions.sort_by(|one, other| {
         let key = |function: &HotFunction| (function.self_time, function.self_samples, function.total_time);
         key(other).cmp(&key(one)).then_with(|| one.name.cmp(&other.name))
@@ -130,7 +144,8 @@ fn summarize_thread(source: &ProfileSource, thread: &ResolvedThread<'_>) -> Thre
 impl HotFunction {
     fn new(location: &str, own: Weight, total: Weight) -> Self {
         let parts = location.strip_suffix(')').and_then(|location| location.rsplit_once(" (in "));
-        let (name, library) = parts.map_or((location, None), |(name, library)| (name, Some(library.to_owned())));
+        let (name, library) =
+            parts.map_or((location, None), |(name, library)| (name, Some(library.to_owned())));
         Self {
             name: name.to_owned(),
             library,

@@ -15,9 +15,9 @@
 //! # Read next
 //! `hot_functions.rs`.
 
-#[forbid(unsafe_code)]
 mod hot_functions;
 
-#[cfg(has_profiler)]
+#[cfg(not(has_profiler))]
+pub(crate) use hot_functions::ProfileSource;
 pub(crate) use hot_functions::summarize;
 pub use hot_functions::{HotFunction, ThreadSummary};

@@ -16,9 +16,7 @@
 //! # Read next
 //! `writer.rs`, then `crate::stream`.
 
-#[forbid(unsafe_code)]
 mod unique_strings;
-#[forbid(unsafe_code)]
 mod writer;
 
 pub(crate) use unique_strings::{StringIndex, UniqueStrings};

@@ -21,7 +21,12 @@ pub(crate) struct JsonWriter<'a> {
 
 impl<'a> JsonWriter<'a> {
     pub(crate) fn new(sink: &'a mut dyn Write) -> Self {
-        Self { sink, buffer: Vec::with_capacity(BUFFER_BYTES + 1024), latch: FailureLatch::default(), first: true }
+        Self {
+            sink,
+            buffer: Vec::with_capacity(BUFFER_BYTES + 1024),
+            latch: FailureLatch::default(),
+            first: true,
+        }
     }
 
     /// Whether the sink has failed; what is written from then on goes nowhere, so a long job may stop.

@@ -82,7 +82,10 @@ mod tests {
                 let decoded = DecodedMarker::read(&mut entry).expect("well formed");
                 let payload = MarkerPayload::Text("text".into());
                 let name = "name µ".into();
-                assert_eq!(decoded, DecodedMarker { thread: 3, phase, start_ns, end_ns, category: 6, name, payload });
+                assert_eq!(
+                    decoded,
+                    DecodedMarker { thread: 3, phase, start_ns, end_ns, category: 6, name, payload }
+                );
                 seen += 1;
             });
             assert_eq!(seen, 1);

@@ -16,15 +16,11 @@
 //! `options.rs`, `encode.rs`, `decode.rs`.
 
 #[cfg(has_profiler)]
-#[forbid(unsafe_code)]
 mod decode;
 #[cfg(has_profiler)]
-#[forbid(unsafe_code)]
 mod encode;
-#[forbid(unsafe_code)]
 mod options;
 #[cfg(has_profiler)]
-#[forbid(unsafe_code)]
 mod schema;
 
 #[cfg(has_profiler)]

@@ -38,7 +38,8 @@ mod stack_bounds;
 mod system_info;
 
 pub(crate) use clock::{
-    ProcessStart, current_thread_cpu_ns_in_handler, monotonic_now, process_cpu_ns, process_start, sleep_until, thread_cpu_ns,
+    ProcessStart, current_thread_cpu_ns_in_handler, monotonic_now, process_cpu_ns, process_start,
+    sleep_until, thread_cpu_ns,
 };
 pub(crate) use fork::{ForkHooks, install_fork_handlers};
 pub(crate) use identity::{

@@ -103,7 +103,13 @@ struct Shown<'a> {
 /// loader.
 fn visit_modules(visit: &mut dyn FnMut(&Shown<'_>) -> ControlFlow<()>) {
     type Visit<'a> = &'a mut dyn FnMut(&Shown<'_>) -> ControlFlow<()>;
-    unsafe extern "C" fn call_back(info: *mut libc::dl_phdr_info, _: usize, data: *mut libc::c_void) -> libc::c_int {
+    /// # Safety
+    /// - Called by the loader, with what it shows and the pointer given below.
+    unsafe extern "C" fn call_back(
+        info: *mut libc::dl_phdr_info,
+        _: usize,
+        data: *mut libc::c_void,
+    ) -> libc::c_int {
         // SAFETY: `data` is the pointer to `visit` given below, which lives until `dl_iterate_phdr` returns.
         let visit = unsafe { &mut *data.cast::<Visit<'_>>() };
         // SAFETY: *loader's lock*: the loader shows a filled-in `dl_phdr_info`, whose headers are mapped and whose name
@@ -189,7 +195,10 @@ fn copy_unwind_sections(rows: &[Row]) -> Vec<Option<UnwindSections>> {
     visit_modules(&mut |shown| {
         for (row, copy) in rows.iter().zip(&mut copies) {
             let (Some(place), Some(copy)) = (&row.unwind, copy) else { continue };
-            if row.bias == shown.info.dlpi_addr && shown.unwind_place().as_ref() == Some(place) && copy.is_empty() {
+            if row.bias == shown.info.dlpi_addr
+                && shown.unwind_place().as_ref() == Some(place)
+                && copy.is_empty()
+            {
                 // SAFETY: *loader's lock*: the region lies in a segment that this module has loaded.
                 // The vector has the room, so nothing is allocated.
                 copy.extend_from_slice(unsafe { mapped(place.region.clone()) });
@@ -241,36 +250,7 @@ impl Row {
         ModuleImage {
             path,
             bias: self.bias,
-            range: self.range.clone(),
-            build_id: self.build_id[..self.build_id_bytes].to_vec(),
-            unwind,
-        }
-    }
-}
-
-fn is_vdso(name: &[u8]) -> bool {
-    name.starts_with(b"linux-vdso") || name.starts_with(b"linux-gate")
-}
-
-impl Shown<'_> {
-    fn changes(&self) -> ModuleChanges {
-        ModuleChanges { loaded: self.info.dlpi_adds, unloaded: self.info.dlpi_subs }
-    }
-
-    fn loaded_segments(&self) -> impl Iterator<Item = Range<u64>> {
-        let bias = self.info.dlpi_addr;
-        self.headers.iter().filter(|header| header.p_type == libc::PT_LOAD).map(move |header| {
-            let start = bias.wrapping_add(header.p_vaddr);
-            start..start.saturating_add(header.p_memsz)
-        })
-    }
-
-    fn to_row(&self, is_executable: bool) -> Row {
-        let mut row = Row {
-            name: [0; MAX_NAME],
-            name_bytes: self.name.len().min(MAX_NAME),
-            bias: self.info.dlpi_addr,
-            range: self.loaded_segments().fold(u64::MAX..0, |all, one| all.start.min(one.start)..all.end.max(one.end)),
+            range: self.loaded_range(),
             build_id: [0; MAX_BUILD_ID],
             build_id_bytes: 0,
             unwind: self.unwind_place(),
@@ -288,7 +268,8 @@ impl Shown<'_> {
     fn bytes_of(&self, header: &libc::Elf64_Phdr) -> Option<&[u8]> {
         let start = self.info.dlpi_addr.wrapping_add(header.p_vaddr);
         let range = start..start.checked_add(header.p_memsz)?;
-        let inside = self.loaded_segments().any(|segment| segment.start <= range.start && range.end <= segment.end);
+        let inside =
+            self.loaded_segments().any(|segment| segment.start <= range.start && range.end <= segment.end);
         // SAFETY: *loader's lock*: a loaded segment is mapped while the loader shows the module.
         inside.then(|| unsafe { mapped(range) })
     }
@@ -347,17 +328,20 @@ mod tests {
     fn this_program_and_the_c_library_are_listed_whole() {
         let (changes, modules) = list_modules();
         assert_eq!(changes, module_changes());
-        assert!(modules.windows(2).all(|pair| pair[0].range.end <= pair[1].range.start), "sorted, without overlaps");
-        let own = this_program_and_the_c_library_are_listed_whole as fn() as u64;
+        assert!(
+            modules.windows(2).all(|pair| pair[0].range.end <= pair[1].range.start),
+            "sorted, without overlaps"
+        );
+        let own = this_program_and_the_c_library_are_listed_whole as fn() as usize as u64;
         let program = modules.iter().find(|module| module.range.contains(&own)).expect("this program");
         assert_eq!(program.path, std::env::current_exe().expect("path"));
         assert!(!program.build_id.is_empty());
         let unwind = program.unwind.as_ref().expect("unwind sections");
         assert!(matches!(unwind.eh_frame, SectionBytes::Mapped(_)));
-        let getpid = libc::getpid as unsafe extern "C" fn() -> i32 as u64;
+        let getpid = libc::getpid as unsafe extern "C" fn() -> i32 as usize as u64;
         let libc = modules.iter().find(|module| module.range.contains(&getpid)).expect("the C library");
         assert!(matches!(libc.unwind.as_ref().expect("unwind sections").eh_frame, SectionBytes::Copied(..)));
-        assert!(modules.iter().any(|module| module.path == PathBuf::from("[vdso]") && module.unwind.is_some()));
+        assert!(modules.iter().any(|module| module.path.as_os_str() == "[vdso]" && module.unwind.is_some()));
     }
 
     #[test]

@@ -6,7 +6,8 @@ use crate::platform::registers::Registers;
 
 pub(super) fn from_context(context: &libc::ucontext_t) -> Registers {
     let gregs = &context.uc_mcontext.gregs;
-    let [fp, sp, pc] = [libc::REG_RBP, libc::REG_RSP, libc::REG_RIP].map(|index| gregs[index as usize] as u64);
+    let [fp, sp, pc] =
+        [libc::REG_RBP, libc::REG_RSP, libc::REG_RIP].map(|index| gregs[index as usize] as u64);
     Registers { pc, sp, fp, lr: 0 }
 }
 

@@ -47,7 +47,8 @@ type CaptureFn = fn(&ArrivalInHandler<'_>);
 
 const SIGNALS: usize = 65;
 static CAPTURE: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
-static PREVIOUS: [AtomicPtr<libc::sigaction>; SIGNALS] = [const { AtomicPtr::new(std::ptr::null_mut()) }; SIGNALS];
+static PREVIOUS: [AtomicPtr<libc::sigaction>; SIGNALS] =
+    [const { AtomicPtr::new(std::ptr::null_mut()) }; SIGNALS];
 
 extern "C" fn handle_signal(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     // SAFETY: async-signal-safe; gives the address of this thread's `errno`.
@@ -69,7 +70,8 @@ extern "C" fn handle_signal(signal: libc::c_int, info: *mut libc::siginfo_t, con
 /// - The arguments are those of the signal handler that runs.
 unsafe fn take_in_handler(info: *const libc::siginfo_t, context: *const libc::c_void) -> bool {
     // SAFETY: by this function's contract; a queued signal carries a sender and a value.
-    let (code, sender, value) = unsafe { ((*info).si_code, (*info).si_pid(), (*info).si_value().sival_ptr as u64) };
+    let (code, sender, value) =
+        unsafe { ((*info).si_code, (*info).si_pid(), (*info).si_value().sival_ptr as u64) };
     // SAFETY: async-signal-safe, touches no memory.
     if code != libc::SI_QUEUE || sender != unsafe { libc::getpid() } {
         return false;
@@ -80,7 +82,8 @@ unsafe fn take_in_handler(info: *const libc::siginfo_t, context: *const libc::c_
     let capture = CAPTURE.load(Ordering::Acquire);
     if !capture.is_null() {
         // SAFETY: *published before*: the only values stored are null and a `CaptureFn`; *kernel's arguments*.
-        let (capture, context) = unsafe { (std::mem::transmute::<*mut (), CaptureFn>(capture), &*context.cast()) };
+        let (capture, context) =
+            unsafe { (std::mem::transmute::<*mut (), CaptureFn>(capture), &*context.cast()) };
         capture(&ArrivalInHandler { ticket, context });
     }
     true
@@ -89,7 +92,8 @@ unsafe fn take_in_handler(info: *const libc::siginfo_t, context: *const libc::c_
 /// # Safety
 /// - The arguments are those of the signal handler that runs.
 unsafe fn pass_on_in_handler(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    let previous = PREVIOUS.get(signal as usize).map_or(std::ptr::null_mut(), |slot| slot.load(Ordering::Acquire));
+    let previous =
+        PREVIOUS.get(signal as usize).map_or(std::ptr::null_mut(), |slot| slot.load(Ordering::Acquire));
     if previous.is_null() {
         return;
     }
@@ -121,8 +125,15 @@ const DEFAULT_SIGNAL: i32 = libc::SIGPROF;
 pub(crate) fn signal_is_acceptable(asked: Option<i32>) -> Result<i32, StartError> {
     let signal = asked.unwrap_or(DEFAULT_SIGNAL);
     let fatal = [
-        libc::SIGKILL, libc::SIGSTOP, libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP,
-        libc::SIGABRT, libc::SIGSYS,
+        libc::SIGKILL,
+        libc::SIGSTOP,
+        libc::SIGSEGV,
+        libc::SIGBUS,
+        libc::SIGILL,
+        libc::SIGFPE,
+        libc::SIGTRAP,
+        libc::SIGABRT,
+        libc::SIGSYS,
     ];
     let usable = (1..32).contains(&signal) || (libc::SIGRTMIN()..=libc::SIGRTMAX()).contains(&signal);
     if usable && !fatal.contains(&signal) {
@@ -211,7 +222,13 @@ pub(crate) fn send_request(process: ProcessId, thread: ThreadId, signal: i32, ti
     };
     // SAFETY: the kernel reads 128 bytes from `info`.
     let answer = unsafe {
-        libc::syscall(libc::SYS_rt_tgsigqueueinfo, process.to_number(), thread.to_number(), signal, &raw const info)
+        libc::syscall(
+            libc::SYS_rt_tgsigqueueinfo,
+            process.to_number(),
+            thread.to_number(),
+            signal,
+            &raw const info,
+        )
     };
     if answer == 0 {
         return Sent::Yes;

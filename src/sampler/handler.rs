@@ -1,5 +1,6 @@
-//! Stop 4 of 12: on the target thread, the request is checked; and stop 5 of 12: registers, stack, labels and time are
-//! copied into its slot and published.
+//! Stop 4 of 12: on the target thread, the request is checked.
+//!
+//! Stop 5 of 12: registers, stack, labels and time are copied into its slot and published.
 //!
 //! Runs in the signal handler, at any instruction of any program. It allocates nothing, takes no lock, panics nowhere,
 //! unwinds nothing and waits for nobody; what it calls is async-signal-safe.

@@ -26,7 +26,9 @@ pub(super) fn merge_stacks(
     let mut labels = labels.enumerate().peekable();
     for (index, frame) in native.iter().enumerate().rev() {
         let innermost = index == 0;
-        while let Some((label, _)) = labels.next_if(|(_, address)| innermost || *address >= frame.stack_address) {
+        while let Some((label, _)) =
+            labels.next_if(|(_, address)| innermost || *address >= frame.stack_address)
+        {
             out.push(MergedFrame::Label(label));
         }
         out.push(MergedFrame::Native(index));

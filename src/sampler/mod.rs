@@ -19,15 +19,10 @@
 //! # Read next
 //! `sampler_thread.rs`, `thread_sampler.rs`, `handler.rs`, `merge.rs`, then `crate::stream`.
 
-#[forbid(unsafe_code)]
 mod fork_gate;
-#[forbid(unsafe_code)]
 mod handler;
-#[forbid(unsafe_code)]
 mod merge;
-#[forbid(unsafe_code)]
 mod sample_writer;
-#[forbid(unsafe_code)]
 mod sampler_thread;
 mod thread_sampler;
 

@@ -1,4 +1,4 @@
-//! Stop 9 of 12, its first half: a sample is coded against what its chunk holds already.
+//! Stop 9 of 12: a sample is coded against what its chunk holds already.
 //!
 //! A stack that is the same, frame for frame, as the thread's last one in the chunk is not written again.
 
@@ -97,7 +97,12 @@ impl CodedStack {
     }
 
     /// Merges and codes a captured stack.
-    pub(super) fn set(&mut self, native: &NativeStack, view: &CapturedView<'_>, merged: &mut Vec<MergedFrame>) {
+    pub(super) fn set(
+        &mut self,
+        native: &NativeStack,
+        view: &CapturedView<'_>,
+        merged: &mut Vec<MergedFrame>,
+    ) {
         let labels: &[_] = view.labels();
         let addresses = labels.iter().map(|label| -> StackAddress { label.stack_address });
         merge_stacks(&native.frames, addresses, merged);

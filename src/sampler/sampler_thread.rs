@@ -8,8 +8,8 @@ use crate::base::{Features, StartError, TimeStamp};
 use crate::buffer::{ChunkedBuffer, EntryHead, EntryKind};
 use crate::counters::{PROCESS_CPU, sample_process_cpu_ns};
 use crate::platform::{
-    current_process_id, monotonic_now, prepare_sampler_thread, sleep_until, thread_cpu_ns, with_signals_blocked,
-    current_thread_id,
+    current_process_id, current_thread_id, monotonic_now, prepare_sampler_thread, sleep_until, thread_cpu_ns,
+    with_signals_blocked,
 };
 use crate::sampler::sample_writer::SampleWriter;
 use crate::sampler::thread_sampler::{Scratch, ThreadLife, ThreadSampler, TickContext};
@@ -41,10 +41,13 @@ pub(crate) fn spawn_sampler(
     let unwinder = Unwinder::new();
     session.set_modules(unwinder.modules());
     let builder = std::thread::Builder::new().name("SamplerThread".to_owned());
-    let spawned = with_signals_blocked(|| builder.spawn(move || SamplerThread::new(session, buffer, unwinder).run()));
+    let spawned =
+        with_signals_blocked(|| builder.spawn(move || SamplerThread::new(session, buffer, unwinder).run()));
     match spawned {
         Ok(thread) => Ok(Box::new(SamplerHandle(thread))),
-        Err(error) => Err(StartError::System { action: "make the sampler thread", answer: error.to_string() }),
+        Err(error) => {
+            Err(StartError::System { action: "make the sampler thread", answer: error.to_string() })
+        }
     }
 }
 
@@ -66,7 +69,16 @@ impl SamplerThread {
     fn new(session: Arc<Session>, buffer: &'static ChunkedBuffer, unwinder: Unwinder) -> Self {
         let scratch = Scratch::default();
         let process_cpu_ns = sample_process_cpu_ns();
-        Self { session, buffer, unwinder, threads: Vec::new(), registry_version: 0, first: 0, scratch, process_cpu_ns }
+        Self {
+            session,
+            buffer,
+            unwinder,
+            threads: Vec::new(),
+            registry_version: 0,
+            first: 0,
+            scratch,
+            process_cpu_ns,
+        }
     }
 
     fn run(mut self) {

@@ -1,5 +1,6 @@
-//! Stop 2 of 12: a thread's CPU clock is read, and decides: same as before, a signal, or still waiting; and stop 6 of
-//! 12: a capture that has arrived is taken up.
+//! Stop 2 of 12: a thread's CPU clock is read, and decides: same as before, a signal, or still waiting.
+//!
+//! Stop 6 of 12: a capture that has arrived is taken up.
 //!
 //! A thread whose CPU clock has not moved since its last capture has not run, so its stack is what it was. The clock
 //! moves a little by the capture itself: the way back out of the handler, and back to sleep. So a thread counts as
@@ -145,7 +146,8 @@ impl ThreadSampler {
             return false;
         }
         let Some(last) = self.last_capture else { return false };
-        if last.asleep && self.last_stack.is_known() && cpu_ns.saturating_sub(last.cpu_ns) <= CAPTURE_COST_NS {
+        if last.asleep && self.last_stack.is_known() && cpu_ns.saturating_sub(last.cpu_ns) <= CAPTURE_COST_NS
+        {
             self.asleep_at_cpu_ns = Some(cpu_ns);
             return true;
         }
@@ -190,8 +192,7 @@ impl ThreadSampler {
     fn take_up(&mut self, context: &mut TickContext<'_>) {
         let registration = Arc::clone(&self.registration);
         let Some(slot) = &registration.slot else { return };
-        // SAFETY: the sampler thread alone takes views, and this is the only place where it does.
-        let Some(view) = (unsafe { slot.captured() }) else {
+        let Some(view) = slot.captured() else {
             if self.waiting.is_some() && slot.phase() == SlotPhase::Idle {
                 self.waiting = None;
             }

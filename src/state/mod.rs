@@ -9,7 +9,7 @@
 //! is one atomic word.
 //!
 //! # Imports
-//! `base`, `buffer`, `counters`, `platform`, `threads`, `unwind`
+//! `base`, `buffer`, `counters`, `platform`, `unwind`
 //!
 //! # Invariants
 //! `RacyFeatures` says "active" only while there is an `ActivePs`. The sampler is reached through a slot that is filled
@@ -18,15 +18,10 @@
 //! # Read next
 //! `active_ps.rs`, then `crate::control`.
 
-#[forbid(unsafe_code)]
 mod active_ps;
-#[forbid(unsafe_code)]
 mod core_buffer;
-#[forbid(unsafe_code)]
 mod core_ps;
-#[forbid(unsafe_code)]
 mod racy_features;
-#[forbid(unsafe_code)]
 mod session;
 
 pub(crate) use active_ps::{ACTIVE_PS, ActivePs, RunningSampler};

@@ -21,7 +21,11 @@ pub(super) enum FrameKey {
     /// Stands for the frames that are missing.
     Truncated,
     Native(SampledAddress),
-    Label { text: StringIndex, category: u8, subcategory: u8 },
+    Label {
+        text: StringIndex,
+        category: u8,
+        subcategory: u8,
+    },
 }
 
 /// What the buffer holds of one thread.
@@ -53,7 +57,8 @@ impl ProcessStreamingContext {
         let threads: Vec<_> = source.threads.iter().map(ThreadStreamingContext::new).collect();
         let by_serial: HashMap<u64, usize> =
             threads.iter().enumerate().map(|(index, context)| (context.thread.serial, index)).collect();
-        let counters = source.session.counters.iter().map(|&counter| (counter, CounterRows::default())).collect();
+        let counters =
+            source.session.counters.iter().map(|&counter| (counter, CounterRows::default())).collect();
         let mut context = Self {
             threads,
             label_texts: UniqueStrings::default(),

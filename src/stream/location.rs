@@ -21,8 +21,10 @@ pub(super) struct Locations<'a> {
 
 impl<'a> Locations<'a> {
     pub(super) fn new(modules: &'a [LoadedModule]) -> Self {
-        let library_names =
-            modules.iter().map(|module| (module.image.range.start, library_name(&module.image.path))).collect();
+        let library_names = modules
+            .iter()
+            .map(|module| (module.image.range.start, library_name(&module.image.path)))
+            .collect();
         Self { modules, library_names }
     }
 
@@ -53,7 +55,8 @@ pub(super) fn label_location(text: &str) -> String {
     if text.starts_with("0x") {
         return format!("\u{a0}{text}");
     }
-    let looks_like_a_place = text.contains('(') && text.trim_end_matches(|c: char| c != ')' && c != ']').len() == text.len();
+    let looks_like_a_place =
+        text.contains('(') && text.trim_end_matches(|c: char| c != ')' && c != ']').len() == text.len();
     if looks_like_a_place { text.replace(" (", "\u{a0}(") } else { text.to_owned() }
 }
 

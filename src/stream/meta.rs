@@ -87,7 +87,8 @@ fn write_categories(json: &mut JsonWriter<'_>) {
             json.object(|json| {
                 json.key("name").string(category.label);
                 json.key("color").string(category.color);
-                json.key("subcategories").array(|json| category.subcategories.iter().for_each(|name| json.string(name)));
+                json.key("subcategories")
+                    .array(|json| category.subcategories.iter().for_each(|name| json.string(name)));
             });
         }
     });

@@ -17,28 +17,18 @@
 //! # Read next
 //! `source.rs`, `decode.rs`, `resolved_thread.rs`, `profile.rs`.
 
-#[forbid(unsafe_code)]
 mod decode;
-#[forbid(unsafe_code)]
 mod libs;
-#[forbid(unsafe_code)]
 mod location;
-#[forbid(unsafe_code)]
 mod meta;
-#[forbid(unsafe_code)]
 mod profile;
-#[forbid(unsafe_code)]
 mod resolved_thread;
-#[forbid(unsafe_code)]
 mod rows;
-#[forbid(unsafe_code)]
 mod source;
-#[forbid(unsafe_code)]
 mod thread_tables;
-#[forbid(unsafe_code)]
 mod unique_stacks;
 
 pub(crate) use decode::ProcessStreamingContext;
 pub(crate) use profile::stream_gecko_json;
-pub(crate) use resolved_thread::{ResolvedThread, name_addresses};
+pub(crate) use resolved_thread::{FrameKind, ResolvedThread, name_addresses};
 pub(crate) use source::ProfileSource;

@@ -8,7 +8,9 @@ use crate::stream::libs::write_libs;
 use crate::stream::meta::write_meta;
 use crate::stream::resolved_thread::{ResolvedThread, name_addresses};
 use crate::stream::source::ProfileSource;
-use crate::stream::thread_tables::{MAIN_THREAD_NAME, write_schema, write_stand_in_main_thread, write_thread};
+use crate::stream::thread_tables::{
+    MAIN_THREAD_NAME, write_schema, write_stand_in_main_thread, write_thread,
+};
 use crate::symbols::AddressNames;
 
 /// Writes a profile in the Gecko format, version 36.
@@ -16,7 +18,11 @@ use crate::symbols::AddressNames;
 /// # Errors
 /// The writer's first failure.
 #[doc(alias = "profiler_stream_json_for_this_process")]
-pub(crate) fn stream_gecko_json(source: &ProfileSource, symbolicate: bool, out: &mut dyn Write) -> io::Result<()> {
+pub(crate) fn stream_gecko_json(
+    source: &ProfileSource,
+    symbolicate: bool,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     let process = ProcessStreamingContext::decode(source);
     let names = if symbolicate { name_addresses(source, &process) } else { AddressNames::new() };
     let mut json = JsonWriter::new(out);

@@ -1,4 +1,4 @@
-//! Stop 12 of 12, its first half: frames are named, and stacks made unique by their names.
+//! Stop 12 of 12: frames are named, and stacks made unique by their names.
 //!
 //! Two addresses in one function become one frame, and an address in an inlined function one frame for each function
 //! that it was inlined into.
@@ -10,12 +10,29 @@ use crate::stream::source::ProfileSource;
 use crate::stream::unique_stacks::UniqueStacks;
 use crate::symbols::{AddressNames, CodeAddressService};
 
+/// The frame that stands for those that are missing.
+const TRUNCATED: &str = "(truncated)";
+
+/// What a frame is of.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum FrameKind {
+    /// Nothing that runs: the root, or what is missing.
+    Structure,
+    /// A function, or an address.
+    Function,
+    /// A function whose code stands in its caller's.
+    Inlined,
+    Label {
+        category: u8,
+        subcategory: u8,
+    },
+}
+
 /// A frame as it is printed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct OutFrame {
     pub(super) location: StringIndex,
-    /// Labels have one.
-    pub(super) category: Option<(u8, u8)>,
+    pub(super) kind: FrameKind,
 }
 
 /// A thread's tables, ready to print.
@@ -76,20 +93,31 @@ impl<'a> ResolvedThread<'a> {
         names: &AddressNames,
         locations: &Locations<'_>,
     ) -> Vec<OutFrame> {
-        let mut native = |location: String| OutFrame { location: self.intern(location), category: None };
-        match frame {
-            FrameKey::Root => vec![native("(root)".to_owned())],
-            FrameKey::Truncated => vec![native("(truncated)".to_owned())],
-            FrameKey::Native(address) => match names.get(address) {
-                None => vec![native(locations.unnamed(*address))],
-                Some(names) => names.iter().rev().map(|name| native(locations.named(*address, name))).collect(),
-            },
+        let (kind, location) = match frame {
+            FrameKey::Root => (FrameKind::Structure, "(root)".to_owned()),
+            FrameKey::Truncated => (FrameKind::Structure, TRUNCATED.to_owned()),
             FrameKey::Label { text, category, subcategory } => {
                 let text = process.label_strings.get(text.0 as usize).map_or("", String::as_str);
-                let location = self.intern(label_location(text));
-                vec![OutFrame { location, category: Some((*category, *subcategory)) }]
+                (FrameKind::Label { category: *category, subcategory: *subcategory }, label_location(text))
             }
-        }
+            FrameKey::Native(address) => match names.get(address) {
+                None => (FrameKind::Function, locations.unnamed(*address)),
+                Some(names) => {
+                    let outermost = names.len() - 1;
+                    let inlined =
+                        |index| if index == outermost { FrameKind::Function } else { FrameKind::Inlined };
+                    let named = names.iter().enumerate().rev();
+                    let located =
+                        named.map(|(index, name)| (inlined(index), locations.named(*address, name)));
+                    return located.map(|(kind, location)| self.out_frame(kind, location)).collect();
+                }
+            },
+        };
+        vec![self.out_frame(kind, location)]
+    }
+
+    fn out_frame(&mut self, kind: FrameKind, location: String) -> OutFrame {
+        OutFrame { location: self.intern(location), kind }
     }
 
     fn intern(&mut self, location: String) -> StringIndex {
@@ -109,16 +137,21 @@ impl<'a> ResolvedThread<'a> {
         self.stacks.stacks().len()
     }
 
-    /// A stack's prefix, and the location of its innermost frame.
-    pub(crate) fn stack_parts(&self, stack: u32) -> (Option<u32>, &str) {
+    /// A stack's prefix, and what its innermost frame is and is called.
+    pub(crate) fn stack_parts(&self, stack: u32) -> (Option<u32>, FrameKind, &str) {
         let (prefix, frame) = self.stacks.stacks()[stack as usize];
-        let location = self.stacks.frames()[frame as usize].location;
-        (prefix, self.locations.get(location.0 as usize).map_or("", String::as_str))
+        let OutFrame { location, kind } = self.stacks.frames()[frame as usize];
+        (prefix, kind, self.locations.get(location.0 as usize).map_or("", String::as_str))
     }
 
-    /// Whether a stack's innermost frame is a label.
-    pub(crate) fn is_label(&self, stack: u32) -> bool {
-        let (_, frame) = self.stacks.stacks()[stack as usize];
-        self.stacks.frames()[frame as usize].category.is_some()
+    /// Whether a stack is without its older end.
+    pub(crate) fn is_truncated(&self, mut stack: u32) -> bool {
+        loop {
+            let (prefix, kind, location) = self.stack_parts(stack);
+            match prefix {
+                Some(prefix) if kind != FrameKind::Structure => stack = prefix,
+                _ => return location == TRUNCATED,
+            }
+        }
     }
 }

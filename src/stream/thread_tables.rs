@@ -1,8 +1,8 @@
-//! Stop 12 of 12, its second half: a thread's tables are printed.
+//! The end of stop 12: a thread's tables are printed.
 
 use crate::json::{JsonWriter, UniqueStrings};
 use crate::markers::{DecodedMarker, MarkerPayload, MarkerPhase};
-use crate::stream::resolved_thread::ResolvedThread;
+use crate::stream::resolved_thread::{FrameKind, ResolvedThread};
 use crate::stream::source::ProfileSource;
 
 /// The name by which the Firefox Profiler knows a process's main thread.
@@ -73,7 +73,7 @@ pub(super) fn write_thread(json: &mut JsonWriter<'_>, source: &ProfileSource, th
                         json.unsigned(frame.location.0.into());
                         json.bool(false);
                         json.unsigned(0);
-                        if let Some((category, subcategory)) = frame.category {
+                        if let FrameKind::Label { category, subcategory } = frame.kind {
                             json.null();
                             json.null();
                             json.null();
@@ -115,8 +115,16 @@ pub(super) fn write_stand_in_main_thread(json: &mut JsonWriter<'_>, source: &Pro
 const SAMPLES: &[&str] = &["stack", "time", "eventDelay", "threadCPUDelta"];
 const MARKERS: &[&str] = &["name", "startTime", "endTime", "phase", "category", "data"];
 const STACK_TABLE: &[&str] = &["prefix", "frame"];
-const FRAME_TABLE: &[&str] =
-    &["location", "relevantForJS", "innerWindowID", "implementation", "line", "column", "category", "subcategory"];
+const FRAME_TABLE: &[&str] = &[
+    "location",
+    "relevantForJS",
+    "innerWindowID",
+    "implementation",
+    "line",
+    "column",
+    "category",
+    "subcategory",
+];
 
 /// The columns of a table.
 pub(super) fn write_schema(json: &mut JsonWriter<'_>, columns: &[&str]) {

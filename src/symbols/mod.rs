@@ -8,7 +8,7 @@
 //! On the thread that asks for the profile, under no lock of ours; `backtrace` takes its own.
 //!
 //! # Imports
-//! `base`, `platform`, `unwind`
+//! `base`, `unwind`
 //!
 //! # Invariants
 //! An address without a name has none: nothing is guessed. An address of a module that is gone is not looked up, since
@@ -17,9 +17,7 @@
 //! # Read next
 //! `resolver.rs`, then `crate::stream`.
 
-#[forbid(unsafe_code)]
 mod demangle;
-#[forbid(unsafe_code)]
 mod resolver;
 
 pub(crate) use resolver::{AddressNames, CodeAddressService, FrameName, SampledAddress};

@@ -100,12 +100,12 @@ mod tests {
         let mut table = ModuleTable::default();
         table.refresh();
         let modules = table.all();
-        let address = CodeAddress::new(a_function_to_find as fn() -> u64 as u64);
+        let address = CodeAddress::new(a_function_to_find as fn() -> u64 as usize as u64);
         let first = SampledAddress { address, is_return_address: false };
         let nowhere = SampledAddress { address: CodeAddress::new(16), is_return_address: true };
         let names = CodeAddressService::new(&modules).resolve(vec![first, nowhere, first]);
         assert_eq!(names.len(), 1, "{names:?}");
-        let name = &names[&first][0];
+        let name = names[&first].last().expect("a name");
         assert!(name.function.ends_with("::a_function_to_find"), "{name:?}");
         assert!(name.file.as_ref().is_some_and(|file| file.ends_with("resolver.rs")), "{name:?}");
         assert!(name.line.is_some());
@@ -117,7 +117,7 @@ mod tests {
         table.refresh();
         let mut modules = table.all();
         modules.iter_mut().for_each(|module| module.unloaded = true);
-        let address = CodeAddress::new(a_function_to_find as fn() -> u64 as u64);
+        let address = CodeAddress::new(a_function_to_find as fn() -> u64 as usize as u64);
         let asked = vec![SampledAddress { address, is_return_address: false }];
         assert!(CodeAddressService::new(&modules).resolve(asked).is_empty());
     }

@@ -1,4 +1,4 @@
-//! Stop 5 of 12, its storage: the slot into which a thread's handler copies registers, stack, labels and time.
+//! Where stop 5 puts things: the slot into which a thread's handler copies registers, stack, labels and time.
 //!
 //! Runs in the signal handler: [`CaptureSlot::begin_in_handler`] and everything of [`SlotWriter`].
 //!
@@ -10,13 +10,15 @@
 //! | requested(n) | writing(n) | the target's handler | a signal came that carries n, on the slot's thread |
 //! | requested(n) | idle(n) | sampler or owner | nobody waits any more; a late signal finds idle and goes away |
 //! | writing(n) | ready(n) | the target's handler | everything is written |
-//! | ready(n) | idle(n) | sampler or owner | it was read, or nobody will |
+//! | ready(n) | reading(n) | sampler | it takes the capture up |
+//! | reading(n) | idle(n) | sampler | it has read it |
+//! | ready(n) | idle(n) | owner | nobody will read it |
 //!
 //! Nobody waits for a move: each is one compare-exchange or one store, and who comes too late goes away.
 //!
 //! **Contract** (cited below):
-//! - *phase owns*: the capture areas are written by whoever made the move to `writing`, until `ready`; read by the one
-//!   sampler that saw `ready`, until its own move to `idle`; and by nobody else;
+//! - *phase owns*: the capture areas are written by whoever made the move to `writing`, until `ready`; read by whoever
+//!   made the move to `reading`, until `idle`; and touched by nobody else;
 //! - *release, acquire*: `ready` is stored with release after the last write, and loaded with acquire before the first
 //!   read; `idle` likewise the other way round;
 //! - *placed*: header and areas lie in one mapping that is never given back, in the order of the constants below.
@@ -46,6 +48,7 @@ pub(crate) enum SlotPhase {
     Requested = 1,
     Writing = 2,
     Ready = 3,
+    Reading = 4,
 }
 
 /// What the handler notes beside the copies.
@@ -102,7 +105,8 @@ const fn parts(word: u64) -> (u32, SlotPhase) {
         0 => SlotPhase::Idle,
         1 => SlotPhase::Requested,
         2 => SlotPhase::Writing,
-        _ => SlotPhase::Ready,
+        3 => SlotPhase::Ready,
+        _ => SlotPhase::Reading,
     };
     ((word >> 8) as u32, phase)
 }
@@ -181,7 +185,7 @@ impl CaptureSlot {
         }
     }
 
-    /// To idle from wherever it is; false when a handler is writing right now.
+    /// To idle from wherever it is; false while somebody writes or reads.
     pub(super) fn retire(&self) -> bool {
         self.cancel();
         let before = self.state.load(Ordering::Acquire);
@@ -192,14 +196,14 @@ impl CaptureSlot {
         }
     }
 
-    /// What was captured, when it is ready. The view's end is the move to idle.
-    ///
-    /// # Safety
-    /// - At most one view of a slot lives at a time: the sampler that made the request takes it.
-    pub(crate) unsafe fn captured(&self) -> Option<CapturedView<'_>> {
+    /// Ready to reading: what was captured. The view's end is the move to idle.
+    pub(crate) fn captured(&self) -> Option<CapturedView<'_>> {
         let before = self.state.load(Ordering::Acquire);
         let (sequence, SlotPhase::Ready) = parts(before) else { return None };
-        // SAFETY: *phase owns*: ready, and by this function's contract there is no other reader.
+        if !self.make_move(before, word(sequence, SlotPhase::Reading)) {
+            return None;
+        }
+        // SAFETY: *phase owns*: reading, by the move just made.
         let header = unsafe { &*self.header.get() };
         Some(CapturedView { slot: self, header, idle: word(sequence, SlotPhase::Idle) })
     }
@@ -246,7 +250,9 @@ impl SlotWriter<'_> {
     pub(crate) fn copy_labels_in_handler(&mut self) {
         // SAFETY: the owner's thread-local, tied to the slot while its thread is registered; this is its thread, by
         // the check of the thread pointer in `begin_in_handler`.
-        let Some(stack) = (unsafe { self.slot.profiling_stack.load(Ordering::Acquire).as_ref() }) else { return };
+        let Some(stack) = (unsafe { self.slot.profiling_stack.load(Ordering::Acquire).as_ref() }) else {
+            return;
+        };
         // SAFETY: in the handler, on the stack's own thread.
         let (frames, texts) = unsafe { stack.contents_in_handler() };
         for frame in frames {
@@ -308,19 +314,19 @@ impl CapturedView<'_> {
 
     /// The copied part of the stack, from `header().stack_start` on.
     pub(crate) fn stack(&self) -> &[u8] {
-        // SAFETY: *phase owns*: ready; the handler wrote so many bytes.
+        // SAFETY: *phase owns*: reading; the handler wrote so many bytes.
         unsafe { std::slice::from_raw_parts(self.slot.area(STACK_OFFSET), self.header.stack_bytes) }
     }
 
     /// The labels, oldest first.
     pub(crate) fn labels(&self) -> &[CapturedLabel] {
-        // SAFETY: *phase owns*: ready; the handler wrote so many labels.
+        // SAFETY: *phase owns*: reading; the handler wrote so many labels.
         unsafe { std::slice::from_raw_parts(self.slot.area(LABELS_OFFSET).cast(), self.header.labels) }
     }
 
     /// A label's static and dynamic text.
     pub(crate) fn texts_of(&self, label: &CapturedLabel) -> (&[u8], &[u8]) {
-        // SAFETY: *phase owns*: ready; the handler wrote so many bytes.
+        // SAFETY: *phase owns*: reading; the handler wrote so many bytes.
         let all = unsafe { std::slice::from_raw_parts(self.slot.area(TEXT_OFFSET), self.header.text_bytes) };
         let text = all.get(label.text_start as usize..).unwrap_or_default();
         let (fixed, rest) = text.split_at_checked(label.label_bytes as usize).unwrap_or_default();
@@ -331,7 +337,7 @@ impl CapturedView<'_> {
 impl Drop for CapturedView<'_> {
     fn drop(&mut self) {
         if self.header.stack_bytes > KEPT_STACK_BYTES {
-            // SAFETY: *phase owns*: still ready, so that no handler writes, and this view ends here.
+            // SAFETY: *phase owns*: still reading, so that no handler writes, and this view ends here.
             unsafe { self.slot.region.give_back_from(STACK_OFFSET + KEPT_STACK_BYTES) };
         }
         self.slot.state.store(self.idle, Ordering::Release);
@@ -360,8 +366,8 @@ mod tests {
         assert!(!slot.retire(), "a handler is writing");
         writer.header.time = TimeStamp(5);
         writer.publish_in_handler();
-        // SAFETY: the only view.
-        let view = unsafe { slot.captured() }.expect("ready");
+        let view = slot.captured().expect("ready");
+        assert!(slot.captured().is_none() && !slot.retire(), "somebody reads");
         assert_eq!((view.header().time, view.stack(), view.labels().len()), (TimeStamp(5), &[][..], 0));
         drop(view);
         assert_eq!(slot.phase(), SlotPhase::Idle);
@@ -380,8 +386,7 @@ mod tests {
             writer.header.registers.sp = sp;
             writer.copy_stack_in_handler(128);
             writer.publish_in_handler();
-            // SAFETY: the only view.
-            let view = unsafe { slot.captured() }.expect("ready");
+            let view = slot.captured().expect("ready");
             (view.header().stack_start, view.stack().to_vec())
         };
         let (start, bytes) = captured_from(base + 4000);

@@ -126,7 +126,13 @@ impl ProfilingStack {
     }
 
     #[inline]
-    fn push(&self, stack_address: u64, label: &'static str, category: ProfilingCategoryPair, dynamic: &str) -> LabelToken {
+    fn push(
+        &self,
+        stack_address: u64,
+        label: &'static str,
+        category: ProfilingCategoryPair,
+        dynamic: &str,
+    ) -> LabelToken {
         let depth = self.depth.load(Ordering::Relaxed);
         let text_start = self.text_bytes.load(Ordering::Relaxed);
         let token = LabelToken { depth, text_bytes: text_start, own_thread: PhantomData };
@@ -150,7 +156,8 @@ impl ProfilingStack {
     /// Copies the text behind the others and gives its length.
     #[cold]
     fn push_text(&self, start: u32, dynamic: &str) -> u32 {
-        let dynamic = &dynamic[..dynamic.floor_char_boundary(MAX_DYNAMIC_BYTES)];
+        let cut = (0..=dynamic.len().min(MAX_DYNAMIC_BYTES)).rev().find(|&cut| dynamic.is_char_boundary(cut));
+        let dynamic = &dynamic[..cut.unwrap_or(0)];
         let end = start + dynamic.len() as u32;
         let capacity = self.text_capacity.load(Ordering::Relaxed);
         if end > capacity {
@@ -179,7 +186,14 @@ impl ProfilingStack {
 
     #[cold]
     fn grow_frames(&self, capacity: u32) {
-        let empty = LabelFrame { stack_address: 0, label: "", text_start: 0, text_bytes: 0, category: 0, subcategory: 0 };
+        let empty = LabelFrame {
+            stack_address: 0,
+            label: "",
+            text_start: 0,
+            text_bytes: 0,
+            category: 0,
+            subcategory: 0,
+        };
         let old_capacity = self.capacity.load(Ordering::Relaxed);
         // SAFETY: *own thread*; the array at this address has the capacity that stands beside it.
         unsafe { replace_array(&self.frames, old_capacity, leak_array(empty, capacity)) };
@@ -298,7 +312,9 @@ mod tests {
         let stack = ProfilingStack::new();
         stack.open();
         let long = "é".repeat(400);
-        (0..1000).for_each(|_| drop(stack.push(1, "", OTHER, &long)));
+        for _ in 0..1000 {
+            stack.push(1, "", OTHER, &long);
+        }
         let all = labels(&stack);
         assert_eq!(all.len(), 1000);
         assert!(all.iter().all(|text| *text == "é".repeat(256)));

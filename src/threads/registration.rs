@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 
 use crate::base::{ThreadId, TimeStamp};
 use crate::platform::{
-    current_stack_bounds, current_thread_id, current_thread_os_name, is_main_thread, monotonic_now, thread_pointer,
+    current_stack_bounds, current_thread_id, current_thread_os_name, is_main_thread, monotonic_now,
+    thread_pointer,
 };
 use crate::threads::profiling_stack::{close_profiling_stack, open_profiling_stack};
 use crate::threads::registry::ThreadRegistry;

@@ -18,8 +18,10 @@ const LEAST_STACK_BYTES: usize = 64 << 10;
 /// A thread whose stack is larger has its youngest part sampled, marked as truncated when more was in use.
 const MOST_STACK_BYTES: usize = 64 << 20;
 
-static TABLE: [AtomicPtr<CaptureSlot>; MAX_SLOTS] = [const { AtomicPtr::new(std::ptr::null_mut()) }; MAX_SLOTS];
-static POOL: NamedMutex<Pool> = NamedMutex::new("slot pool", LockRank::ThreadData, Pool { free: Vec::new(), made: 0 });
+static TABLE: [AtomicPtr<CaptureSlot>; MAX_SLOTS] =
+    [const { AtomicPtr::new(std::ptr::null_mut()) }; MAX_SLOTS];
+static POOL: NamedMutex<Pool> =
+    NamedMutex::new("slot pool", LockRank::ThreadData, Pool { free: Vec::new(), made: 0 });
 
 #[derive(Debug)]
 pub(super) struct Pool {

@@ -13,7 +13,7 @@ pub(super) fn is_covered(module: &ModuleImage, address: u64) -> bool {
     let eh_frame = EhFrame::from(EndianSlice::new(&unwind.eh_frame, NativeEndian));
     let header = EhFrameHdr::from(EndianSlice::new(&unwind.eh_frame_hdr, NativeEndian));
     let Ok(header) = header.parse(&bases, 8) else { return false };
-    header
-        .table()
-        .is_some_and(|table| table.fde_for_address(&eh_frame, &bases, address, EhFrame::cie_from_offset).is_ok())
+    header.table().is_some_and(|table| {
+        table.fde_for_address(&eh_frame, &bases, address, EhFrame::cie_from_offset).is_ok()
+    })
 }

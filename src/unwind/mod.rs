@@ -16,13 +16,9 @@
 //! # Read next
 //! `unwinder.rs`, then `crate::sampler`.
 
-#[forbid(unsafe_code)]
 mod coverage;
-#[forbid(unsafe_code)]
 mod module_table;
-#[forbid(unsafe_code)]
 mod native_stack;
-#[forbid(unsafe_code)]
 mod unwinder;
 
 pub(crate) use module_table::{LoadedModule, ModuleTable};

@@ -80,7 +80,7 @@ mod tests {
         let mut table = ModuleTable::default();
         assert!(table.refresh());
         assert!(!table.refresh());
-        let own = ModuleTable::refresh as fn(&mut ModuleTable) -> bool as u64;
+        let own = ModuleTable::refresh as fn(&mut ModuleTable) -> bool as usize as u64;
         let module = table.find(own).expect("this program");
         assert_eq!(module.path, std::env::current_exe().expect("path"));
         assert!(table.find(1).is_none() && table.find(u64::MAX).is_none());

@@ -250,6 +250,41 @@ impl Row {
         ModuleImage {
             path,
             bias: self.bias,
+            range: self.range.clone(),
+            build_id: self.build_id[..self.build_id_bytes].to_vec(),
+            unwind,
+        }
+    }
+}
+
+fn is_vdso(name: &[u8]) -> bool {
+    name.starts_with(b"linux-vdso") || name.starts_with(b"linux-gate")
+}
+
+impl Shown<'_> {
+    fn changes(&self) -> ModuleChanges {
+        ModuleChanges { loaded: self.info.dlpi_adds, unloaded: self.info.dlpi_subs }
+    }
+
+    fn loaded_segments(&self) -> impl Iterator<Item = Range<u64>> {
+        let bias = self.info.dlpi_addr;
+        self.headers.iter().filter(|header| header.p_type == libc::PT_LOAD).map(move |header| {
+            let start = bias.wrapping_add(header.p_vaddr);
+            start..start.saturating_add(header.p_memsz)
+        })
+    }
+
+    fn loaded_range(&self) -> Range<u64> {
+        let segments = || self.loaded_segments();
+        let start = segments().map(|segment| segment.start).min().unwrap_or_default();
+        start..segments().map(|segment| segment.end).max().unwrap_or_default()
+    }
+
+    fn to_row(&self, is_executable: bool) -> Row {
+        let mut row = Row {
+            name: [0; MAX_NAME],
+            name_bytes: self.name.len().min(MAX_NAME),
+            bias: self.info.dlpi_addr,
             range: self.loaded_range(),
             build_id: [0; MAX_BUILD_ID],
             build_id_bytes: 0,

@@ -1,0 +1,134 @@
+//! Measures gekkota beside its peers: `cargo peers NAME [--quick] [--json]` from the root of the repository.
+//!
+//! Ours and the peers take turns within one run, so that what disturbs the machine disturbs all of them. A figure is
+//! the median of its arm's runs, which stand beside it. A goal that is not met is told, and is no failure: exit code 0
+//! says that something was measured, 1 that it could not be, 2 that the command line makes no sense.
+
+mod busy;
+mod machine;
+mod rate;
+mod report;
+
+use std::process::ExitCode;
+
+use report::Report;
+
+/// How a measurement is to be done.
+#[derive(Clone, Copy)]
+struct Effort {
+    /// A few seconds, for a look; the figures that are published are not measured so.
+    quick: bool,
+}
+
+type Outcome = Result<Report, Box<dyn std::error::Error>>;
+
+struct Measurement {
+    name: &'static str,
+    description: &'static str,
+    run: fn(Effort) -> Outcome,
+}
+
+const MEASUREMENTS: &[Measurement] = &[Measurement {
+    name: "rate",
+    description: "samples delivered per sample asked for, of one busy thread at 1,000 Hz",
+    run: rate::measure,
+}];
+
+const USAGE: &str = "cargo peers NAME [--quick] [--json]";
+
+enum Command {
+    List,
+    Run { measurement: &'static Measurement, effort: Effort, json: bool },
+}
+
+/// The command that the arguments ask for, or a sentence on what is wrong with them.
+fn parse(arguments: impl Iterator<Item = String>) -> Result<Command, String> {
+    let names = || MEASUREMENTS.iter().map(|measurement| measurement.name).collect::<Vec<_>>().join(", ");
+    let (mut quick, mut json, mut help) = (false, false, false);
+    let mut chosen: Option<&Measurement> = None;
+    for argument in arguments {
+        match argument.as_str() {
+            "--quick" => quick = true,
+            "--json" => json = true,
+            "--help" | "-h" => help = true,
+            option if option.starts_with('-') => {
+                return Err(format!("there is no option `{option}`; accepted: --quick, --json, --help"));
+            }
+            name => {
+                let found = MEASUREMENTS.iter().find(|measurement| measurement.name == name);
+                let found = found
+                    .ok_or_else(|| format!("there is no measurement `{name}`; accepted: {}", names()))?;
+                if let Some(first) = chosen.replace(found) {
+                    let first = first.name;
+                    return Err(format!("two measurements, `{first}` and `{name}`; accepted: one at a time"));
+                }
+            }
+        }
+    }
+    match chosen {
+        Some(measurement) if !help => Ok(Command::Run { measurement, effort: Effort { quick }, json }),
+        None if quick || json => Err(format!("an option without a measurement; accepted: {}", names())),
+        _ => Ok(Command::List),
+    }
+}
+
+fn list() {
+    println!("{USAGE}\n");
+    let width = MEASUREMENTS.iter().map(|measurement| measurement.name.len()).max().unwrap_or(0);
+    for Measurement { name, description, .. } in MEASUREMENTS {
+        println!("  {name:width$}  {description}");
+    }
+}
+
+fn main() -> ExitCode {
+    let (measurement, effort, json) = match parse(std::env::args().skip(1)) {
+        Ok(Command::Run { measurement, effort, json }) => (measurement, effort, json),
+        Ok(Command::List) => {
+            list();
+            return ExitCode::SUCCESS;
+        }
+        Err(problem) => {
+            eprintln!("peers: {problem}\nusage: {USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match (measurement.run)(effort) {
+        Ok(report) => {
+            print!("{}", report.table(measurement.name));
+            if json {
+                println!("{}", report.json(measurement.name));
+            }
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("peers: {} could not be measured: {error}", measurement.name);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problem(arguments: &[&str]) -> String {
+        match parse(arguments.iter().map(|argument| (*argument).to_owned())) {
+            Ok(_) => String::new(),
+            Err(problem) => problem,
+        }
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_told_with_what_is_accepted() {
+        assert_eq!(problem(&["rote"]), "there is no measurement `rote`; accepted: rate");
+        assert_eq!(
+            problem(&["rate", "--fast"]),
+            "there is no option `--fast`; accepted: --quick, --json, --help"
+        );
+        assert!(problem(&["rate", "rate"]).contains("one at a time"));
+        assert!(problem(&["--json"]).contains("accepted: rate"));
+        for fine in [&[][..], &["rate"], &["--json", "rate", "--quick"], &["-h"]] {
+            assert_eq!(problem(fine), "");
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! `rate`: how many of the samples that were asked for are delivered, of one busy thread at 1,000 Hz.
+//!
+//! A peer's figure is its report's samples of the thread by what was asked for: seconds × 1000.
+//!
+//! Ours is stricter: the fraction of ticks that have a sample, by the samples' own times, so that two samples of one
+//! tick do not make up for a tick without. The samples' times tell the schedule's phase: a request goes out when a tick
+//! begins and is answered some microseconds later, so that most samples lie closely together behind their ticks. A
+//! tick's slot reaches from a quarter of an interval before the median of that place to three quarters behind it. A
+//! sample comes late rather than early, and none that is usual lies near a border, where a little jitter would make a
+//! miss and a double of two hits. A sample that is later than its slot counts for the next tick, and its own is missed.
+//! Only slots that lie wholly within the span are asked for. An estimate of the phase that is wrong can cost hits, and
+//! give none: each tick counts once, and is asked for.
+//!
+//! The notes hold two checks that need no phase: the ticks that the gaps between samples leave out, where a gap of two
+//! intervals, give or take a half, leaves out one; and the samples by the ticks, as for the peers.
+//!
+//! The floor is what the machine lets anybody have: a thread that only sleeps from tick to tick beside the busy one, and
+//! the fraction of ticks on which it woke, judged as ours. What a virtual machine's host takes is missing there too.
+//!
+//! The thread is busy before the span and after it, so that neither its beginning nor its end counts. A marker tells the
+//! span in the profile's own time.
+
+use std::error::Error;
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+use gekkota::{
+    Format, MarkerOptions, MarkerTiming, ProfilerSession, ProfilerTime, SnapshotOptions, StartParams,
+    Symbolicate, ThreadGuard, add_untyped_marker, gecko_profiler_category, register_thread,
+};
+use serde_json::Value;
+
+use crate::busy::BusyThread;
+use crate::machine::{self, load_note};
+use crate::report::{Arm, Report, median};
+use crate::{Effort, Outcome};
+
+const INTERVAL: Duration = Duration::from_millis(1);
+const BUSY_NAME: &str = "busy";
+const SPAN_NAME: &str = "span of the measurement";
+/// What a processor needs to get to its full speed, and more.
+const WARM_UP: Duration = Duration::from_millis(200);
+const GOAL: f64 = 0.99;
+
+pub(crate) fn measure(effort: Effort) -> Outcome {
+    let (rounds, span) = if effort.quick { (2, 2) } else { (3, 10) };
+    let span = Duration::from_secs(span);
+    let (mut ours, mut pprof, mut sleeper) = (Arm::new("ours"), Arm::new("pprof"), Arm::new("sleeper"));
+    let mut notes = vec![format!("{rounds} rounds of {span:?} an arm, in turns; {}", load_note())];
+    for round in 1..=rounds {
+        let (result, taken_from_ours) = machine::watch(|| run_ours(span));
+        let (fraction, note) = result?;
+        ours.runs.push(fraction);
+        let (result, taken_from_pprof) = machine::watch(|| run_pprof(span));
+        pprof.runs.push(result?);
+        let (result, taken_from_sleeper) = machine::watch(|| run_sleeper(span));
+        sleeper.runs.push(result?);
+        notes.push(format!("round {round}: {note}"));
+        notes.push(format!(
+            "round {round}: processors that others + the hypervisor had: ours {taken_from_ours}, \
+             pprof {taken_from_pprof}, sleeper {taken_from_sleeper}",
+        ));
+    }
+    let met = ours.figure() >= GOAL;
+    Ok(Report {
+        unit: "samples per tick asked for",
+        ours,
+        peers: vec![pprof],
+        floor: Some(sleeper),
+        better: f64::max,
+        goal: "ours >= 0.99 at 1,000 Hz",
+        met,
+        notes,
+    })
+}
+
+/// The fraction of the ticks that have a sample, and what else there is to say.
+fn run_ours(span: Duration) -> Result<(f64, String), Box<dyn Error>> {
+    // For the marker; the thread sleeps.
+    let _registered = ThreadGuard::register("");
+    let _busy = BusyThread::start(BUSY_NAME, || register_thread(BUSY_NAME))?;
+    let session = ProfilerSession::start(StartParams::default().interval(INTERVAL))?;
+    std::thread::sleep(WARM_UP);
+    let start = ProfilerTime::now();
+    std::thread::sleep(span);
+    let timing = MarkerTiming::interval_until_now_from(start);
+    add_untyped_marker(SPAN_NAME, gecko_profiler_category!(Other), MarkerOptions::from(timing));
+    let profile = session.finish()?;
+
+    let mut text = Vec::new();
+    let options = SnapshotOptions::default().symbolicate(Symbolicate::No);
+    profile.write_with(Format::Gecko, &mut text, &options)?;
+    let json: Value = serde_json::from_slice(&text)?;
+    let span = find_span(&json).ok_or("the profile has no marker of the span")?;
+    let times = find_sample_times(&json).ok_or("the profile has no samples of the busy thread")?;
+    let interval = INTERVAL.as_secs_f64() * 1e3;
+    let ticks = count_ticks(&times, &span, interval);
+    let asked = (span.end - span.start) / interval;
+    let by_gaps = 1.0 - missed_by_gaps(&times, &span, interval) as f64 / asked;
+    let by_samples = times.iter().filter(|time| span.contains(time)).count() as f64 / asked;
+    let counts: Vec<String> = profile
+        .sampler_counts()
+        .iter()
+        .filter(|(name, _)| ["missed_ticks", "unanswered_ticks", "dropped_samples"].contains(name))
+        .map(|(name, count)| format!("{name} {count}"))
+        .collect();
+    let note = format!(
+        "ours has {} of {} ticks ({by_gaps:.4} by gaps, {by_samples:.4} by samples), in the whole session {}",
+        ticks.with_sample,
+        ticks.asked,
+        counts.join(", "),
+    );
+    Ok((ticks.fraction(), note))
+}
+
+/// Its samples of the busy thread by those asked for.
+fn run_pprof(span: Duration) -> Result<f64, Box<dyn Error>> {
+    let _busy = BusyThread::start(BUSY_NAME, || {})?;
+    std::thread::sleep(WARM_UP);
+    let frequency = 1.0 / INTERVAL.as_secs_f64();
+    let guard = pprof::ProfilerGuard::new(frequency as i32)?;
+    let start = Instant::now();
+    std::thread::sleep(span);
+    let seconds = start.elapsed().as_secs_f64();
+    let report = guard.report().build_unresolved()?;
+    let of_busy = report
+        .data
+        .iter()
+        .filter(|(stack, _)| stack.thread_name.get(..stack.thread_name_length) == Some(BUSY_NAME.as_bytes()));
+    let samples: isize = of_busy.map(|(_, count)| *count).sum();
+    Ok(samples as f64 / (seconds * frequency))
+}
+
+/// The fraction of the ticks on which a thread wakes that does nothing but sleep to the next one.
+fn run_sleeper(span: Duration) -> Result<f64, Box<dyn Error>> {
+    let _busy = BusyThread::start(BUSY_NAME, || {})?;
+    std::thread::sleep(WARM_UP);
+    let in_ms = |time: Duration| time.as_secs_f64() * 1e3;
+    let mut times = Vec::with_capacity((span.as_nanos() / INTERVAL.as_nanos()) as usize + 1);
+    let start = Instant::now();
+    let mut next = INTERVAL;
+    while next <= span {
+        std::thread::sleep(next.saturating_sub(start.elapsed()));
+        let now = start.elapsed();
+        times.push(in_ms(now));
+        next = INTERVAL * ((now.as_nanos() / INTERVAL.as_nanos()) as u32 + 1);
+    }
+    let first = in_ms(INTERVAL);
+    Ok(count_ticks(&times, &(first..in_ms(span)), first).fraction())
+}
+
+fn threads(profile: &Value) -> impl Iterator<Item = &Value> {
+    profile["threads"].as_array().into_iter().flatten()
+}
+
+/// A column of a table of a Gecko profile, row by row.
+fn column<'a>(table: &'a Value, name: &str) -> Option<impl Iterator<Item = &'a Value>> {
+    let index = table["schema"][name].as_u64()? as usize;
+    Some(table["data"].as_array()?.iter().map(move |row| &row[index]))
+}
+
+fn find_span(profile: &Value) -> Option<Range<f64>> {
+    threads(profile).find_map(|thread| {
+        let name = thread["stringTable"].as_array()?.iter().position(|text| text == SPAN_NAME)?;
+        let table = &thread["markers"];
+        let row = column(table, "name")?.position(|index| index.as_u64() == Some(name as u64))?;
+        Some(column(table, "startTime")?.nth(row)?.as_f64()?..column(table, "endTime")?.nth(row)?.as_f64()?)
+    })
+}
+
+/// In milliseconds, ascending.
+fn find_sample_times(profile: &Value) -> Option<Vec<f64>> {
+    let busy = threads(profile).find(|thread| thread["name"] == BUSY_NAME)?;
+    let mut times: Vec<f64> = column(&busy["samples"], "time")?.filter_map(Value::as_f64).collect();
+    times.sort_by(f64::total_cmp);
+    Some(times)
+}
+
+struct Ticks {
+    asked: usize,
+    with_sample: usize,
+}
+
+impl Ticks {
+    fn fraction(&self) -> f64 {
+        self.with_sample as f64 / self.asked.max(1) as f64
+    }
+}
+
+fn count_ticks(times: &[f64], span: &Range<f64>, interval: f64) -> Ticks {
+    let border = usual_place(times, interval) - interval / 4.0;
+    let slot_of = |time: f64| ((time - border) / interval).floor() as i64;
+    let first = ((span.start - border) / interval).ceil() as i64;
+    let slots = first..slot_of(span.end).max(first);
+    let mut hit: Vec<i64> = times.iter().map(|time| slot_of(*time)).collect();
+    hit.dedup();
+    Ticks {
+        asked: (slots.end - slots.start) as usize,
+        with_sample: hit.iter().filter(|slot| slots.contains(slot)).count(),
+    }
+}
+
+/// Where in an interval the samples usually lie: the median around their mean on the circle, since a plain one is
+/// wrong when they lie on both sides of zero.
+fn usual_place(times: &[f64], interval: f64) -> f64 {
+    let turn = std::f64::consts::TAU / interval;
+    let (sine, cosine) = times.iter().fold((0.0, 0.0), |(sine, cosine), time| {
+        let (own_sine, own_cosine) = (time * turn).sin_cos();
+        (sine + own_sine, cosine + own_cosine)
+    });
+    let mean = f64::atan2(sine, cosine) / turn;
+    let half = interval / 2.0;
+    let around: Vec<f64> =
+        times.iter().map(|time| (time - mean + half).rem_euclid(interval) - half).collect();
+    if around.is_empty() { 0.0 } else { mean + median(&around) }
+}
+
+fn missed_by_gaps(times: &[f64], span: &Range<f64>, interval: f64) -> u64 {
+    let within: Vec<f64> = times.iter().copied().filter(|time| span.contains(time)).collect();
+    let (Some(first), Some(last)) = (within.first(), within.last()) else {
+        return ((span.end - span.start) / interval) as u64;
+    };
+    // Up to one interval, and the jitter, is as it should be.
+    let at_an_end = |gap: f64| (gap / interval - 0.25).max(0.0) as u64;
+    let at_the_ends = at_an_end(first - span.start) + at_an_end(span.end - last);
+    let between = within.windows(2).map(|pair| {
+        let intervals = ((pair[1] - pair[0]) / interval).round() as u64;
+        intervals.saturating_sub(1)
+    });
+    at_the_ends + between.sum::<u64>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SPAN: Range<f64> = 100.0..200.0;
+
+    fn fraction(times: &[f64]) -> (usize, usize) {
+        let Ticks { asked, with_sample } = count_ticks(times, &SPAN, 1.0);
+        (with_sample, asked)
+    }
+
+    fn every_tick(phase: f64) -> Vec<f64> {
+        // A jitter of a fifth of an interval.
+        (0..300).map(|tick| f64::from(tick) + phase + f64::from(tick * 7 % 20) / 100.0).collect()
+    }
+
+    #[test]
+    fn jitter_misses_nothing_whatever_the_phase() {
+        for phase in 0..100 {
+            let times = every_tick(f64::from(phase) / 100.0);
+            let (with_sample, asked) = fraction(&times);
+            assert_eq!(with_sample, asked, "at the phase {phase}");
+            assert!((99..=100).contains(&asked));
+            assert_eq!(missed_by_gaps(&times, &SPAN, 1.0), 0);
+        }
+    }
+
+    #[test]
+    fn a_tick_without_a_sample_is_missed_and_two_of_another_do_not_make_up_for_it() {
+        let mut times = every_tick(0.95);
+        times.retain(|time| !(150.9..151.9).contains(time));
+        times.push(160.4);
+        times.sort_by(f64::total_cmp);
+        let (with_sample, asked) = fraction(&times);
+        assert_eq!(asked - with_sample, 1);
+        assert_eq!(missed_by_gaps(&times, &SPAN, 1.0), 1);
+    }
+
+    #[test]
+    fn every_fourth_tick_is_a_quarter() {
+        let times: Vec<f64> = every_tick(0.5).into_iter().step_by(4).collect();
+        let (with_sample, asked) = fraction(&times);
+        assert!((24..=25).contains(&with_sample) && (99..=100).contains(&asked));
+        assert!((74..=76).contains(&missed_by_gaps(&times, &SPAN, 1.0)));
+    }
+
+    #[test]
+    fn no_sample_is_no_tick() {
+        assert_eq!(fraction(&[]), (0, 99));
+        assert_eq!(missed_by_gaps(&[], &SPAN, 1.0), 100);
+    }
+
+    #[test]
+    fn a_profile_tells_the_span_and_the_times() {
+        let profile = serde_json::json!({"threads": [
+            {"name": "GeckoMain", "stringTable": ["a", SPAN_NAME], "samples": {"schema": {}, "data": []},
+             "markers": {"schema": {"name": 0, "startTime": 1, "endTime": 2}, "data": [[0, 1, 2], [1, 3, 4.5]]}},
+            {"name": BUSY_NAME, "stringTable": [], "markers": {"schema": {}, "data": []},
+             "samples": {"schema": {"stack": 0, "time": 1}, "data": [[0, 7.5], [0, 6]]}},
+        ]});
+        assert_eq!(find_span(&profile), Some(3.0..4.5));
+        assert_eq!(find_sample_times(&profile), Some(vec![6.0, 7.5]));
+    }
+}

@@ -1,0 +1,171 @@
+//! What a measurement found, for people and as JSON.
+
+use std::fmt::Write;
+
+use serde_json::{Value, json};
+
+/// One profiler's runs.
+pub(crate) struct Arm {
+    pub(crate) name: &'static str,
+    /// In the order in which they were made.
+    pub(crate) runs: Vec<f64>,
+}
+
+impl Arm {
+    pub(crate) fn new(name: &'static str) -> Self {
+        Self { name, runs: Vec::new() }
+    }
+
+    pub(crate) fn figure(&self) -> f64 {
+        median(&self.runs)
+    }
+}
+
+pub(crate) struct Report {
+    pub(crate) unit: &'static str,
+    pub(crate) ours: Arm,
+    pub(crate) peers: Vec<Arm>,
+    /// What the machine does without any profiler, where that can be measured.
+    pub(crate) floor: Option<Arm>,
+    /// Which of two figures is the better one.
+    pub(crate) better: fn(f64, f64) -> f64,
+    pub(crate) goal: &'static str,
+    pub(crate) met: bool,
+    /// What stands behind the figures, in sentences.
+    pub(crate) notes: Vec<String>,
+}
+
+impl Report {
+    /// Ours by the best peer's; nothing without a peer, or when that is zero.
+    pub(crate) fn ratio(&self) -> Option<f64> {
+        let best = self.peers.iter().map(Arm::figure).reduce(self.better)?;
+        Some(self.ours.figure() / best).filter(|ratio| ratio.is_finite())
+    }
+
+    fn arms(&self) -> impl Iterator<Item = &Arm> {
+        std::iter::once(&self.ours).chain(&self.peers).chain(&self.floor)
+    }
+
+    /// For people.
+    pub(crate) fn table(&self, name: &str) -> String {
+        let mut text = format!("{name}: {}\n\n", self.unit);
+        let mut row = |head: &str, figure: &str, rest: &str| {
+            // Writing to a string does not fail.
+            let _ = writeln!(text, "{}", format!("  {head:<8}{figure:>10}  {rest}").trim_end());
+        };
+        row("", "median", "runs");
+        for arm in self.arms() {
+            let runs: Vec<String> = arm.runs.iter().map(|run| figure_text(*run)).collect();
+            row(arm.name, &figure_text(arm.figure()), &runs.join("  "));
+        }
+        if let Some(ratio) = self.ratio() {
+            row("ratio", &figure_text(ratio), "ours / best peer");
+        }
+        if let Some(floor) = &self.floor {
+            text += &format!("\n  {} is the floor: no profiler at all", floor.name);
+        }
+        text += &format!("\n  goal: {}: {}\n", self.goal, if self.met { "met" } else { "not met" });
+        for note in &self.notes {
+            text += &format!("  {note}\n");
+        }
+        text
+    }
+
+    /// One line, for programs.
+    pub(crate) fn json(&self, name: &str) -> String {
+        let object = |value: fn(&Arm) -> Value, arms: &mut dyn Iterator<Item = &Arm>| {
+            Value::Object(arms.map(|arm| (arm.name.to_owned(), value(arm))).collect())
+        };
+        json!({
+            "name": name,
+            "unit": self.unit,
+            "ours": rounded(self.ours.figure()),
+            "peers": object(|arm| json!(rounded(arm.figure())), &mut self.peers.iter()),
+            "floor": self.floor.as_ref().map(|arm| rounded(arm.figure())),
+            "ratio": self.ratio().map(rounded),
+            "goal": self.goal,
+            "met": self.met,
+            "runs": object(|arm| arm.runs.iter().map(|run| rounded(*run)).collect(), &mut self.arms()),
+            "notes": self.notes,
+        })
+        .to_string()
+    }
+}
+
+/// The middle one, or the mean of the two in the middle; NaN of nothing.
+pub(crate) fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let middle = sorted.len() / 2;
+    match sorted.len() {
+        0 => f64::NAN,
+        odd if odd % 2 == 1 => sorted[middle],
+        _ => (sorted[middle - 1] + sorted[middle]) / 2.0,
+    }
+}
+
+/// To five digits, fractions or not; more would be noise.
+fn rounded(value: f64) -> f64 {
+    if value == 0.0 || !value.is_finite() {
+        return value;
+    }
+    let scale = 10f64.powi(4 - value.abs().log10().floor() as i32);
+    (value * scale).round() / scale
+}
+
+fn figure_text(value: f64) -> String {
+    let rounded = rounded(value);
+    if rounded.abs() >= 1000.0 { format!("{rounded:.0}") } else { format!("{rounded:.4}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report() -> Report {
+        Report {
+            unit: "samples",
+            ours: Arm { name: "ours", runs: vec![0.9, 1.0, 0.98] },
+            peers: vec![
+                Arm { name: "slow", runs: vec![0.25, 0.24, 0.26] },
+                Arm { name: "fast", runs: vec![0.49] },
+            ],
+            floor: Some(Arm { name: "sleeper", runs: vec![0.995] }),
+            better: f64::max,
+            goal: "ours >= 0.99",
+            met: false,
+            notes: vec!["quiet".to_owned()],
+        }
+    }
+
+    #[test]
+    fn the_object_has_its_keys_in_order_and_the_ratio_is_to_the_best_peer() {
+        assert_eq!(
+            report().json("rate"),
+            r#"{"name":"rate","unit":"samples","ours":0.98,"peers":{"slow":0.25,"fast":0.49},"floor":0.995,"#
+                .to_owned()
+                + r#""ratio":2.0,"goal":"ours >= 0.99","met":false,"#
+                + r#""runs":{"ours":[0.9,1.0,0.98],"slow":[0.25,0.24,0.26],"fast":[0.49],"sleeper":[0.995]},"notes":["quiet"]}"#
+        );
+        let without_peers = Report { peers: Vec::new(), ..report() };
+        assert_eq!(without_peers.ratio(), None);
+    }
+
+    #[test]
+    fn the_table_is_aligned() {
+        let table = report().table("rate");
+        assert!(table.contains("  ours        0.9800  0.9000  1.0000  0.9800\n"), "{table}");
+        assert!(table.contains("  ratio       2.0000  ours / best peer\n"), "{table}");
+        assert!(table.contains("goal: ours >= 0.99: not met\n"), "{table}");
+    }
+
+    #[test]
+    fn medians_and_roundings() {
+        assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(&[4.0, 1.0]), 2.5);
+        assert!(median(&[]).is_nan());
+        assert_eq!(rounded(0.123_456_7), 0.123_46);
+        assert_eq!(rounded(1_234_567.0), 1_234_600.0);
+        assert_eq!(rounded(0.0), 0.0);
+    }
+}

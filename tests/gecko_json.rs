@@ -55,9 +55,7 @@ fn a_profile_keeps_the_loaders_rules() {
     let root = &read.0;
     meta_is_whole(&root["meta"]);
     libraries_are_sorted_and_apart(root["libs"].as_array().expect("libs"));
-    for (key, columns) in [("sources", ["id", "filename", "startLine", "startColumn", "sourceMapURL"])] {
-        schema_has(&root[key], &columns);
-    }
+    schema_has(&root["sources"], &["id", "filename", "startLine", "startColumn", "sourceMapURL"]);
     for key in ["pages", "pausedRanges", "processes"] {
         assert_eq!(root[key].as_array().map(Vec::len), Some(0), "{key}");
     }

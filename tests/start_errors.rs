@@ -83,5 +83,14 @@ fn a_path_that_cannot_be_written_is_named() {
     let metadata = std::fs::metadata(&expanded).expect("the file");
     assert_eq!(std::os::unix::fs::PermissionsExt::mode(&metadata.permissions()) & 0o777, 0o600);
     Read::from_text(&std::fs::read(&expanded).expect("text"));
+
+    let link = folder.join(format!("gekkota-{}-link.json", std::process::id()));
+    std::os::unix::fs::symlink(&expanded, &link).expect("link");
+    gekkota::profiler_save_profile_to_file(&link).expect("saved");
+    assert!(std::fs::symlink_metadata(&link).expect("link").is_symlink(), "a link stays a link");
+    std::fs::remove_file(link).expect("removed");
     std::fs::remove_file(expanded).expect("removed");
+    gekkota::profiler_save_profile_to_file("/dev/null").expect("written");
+    let device = std::fs::metadata("/dev/null").expect("the device");
+    assert!(std::os::unix::fs::FileTypeExt::is_char_device(&device.file_type()), "a device stays a device");
 }

@@ -5,7 +5,8 @@ use crate::base::ProfilingCategoryPair;
 
 /// A label on the calling thread's stack, from its making until its drop.
 ///
-/// In the profile it stands as a frame just above the function that made it. It is there also for samples of a session
+/// In the profile it stands as a frame just above the function that made it; above the one that this was inlined into, if
+/// it was. It is there also for samples of a session
 /// that began after it. It is bound to its thread; one that is forgotten, or dropped out of order, can at worst remove
 /// labels that were pushed after it.
 ///

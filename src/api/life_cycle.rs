@@ -38,7 +38,7 @@ impl Drop for AutoProfilerInit {
 /// settings of the other `MOZ_PROFILER_STARTUP_…` variables. A bad value among them prints what is wrong with it, and
 /// the usage, to standard error, and the profiler stays off.
 ///
-/// Cost: some file reads, about 0.1 ms, and a few hundred µs more when it starts. Idea: Gecko's `profiler_init`.
+/// Cost: some file reads, about 0.1 ms, and as much again when it starts. Idea: Gecko's `profiler_init`.
 pub fn profiler_init() {
     engine::init();
 }
@@ -59,7 +59,7 @@ pub struct Started;
 
 /// Starts sampling. If the profiler is active, it is stopped first, and what it had recorded is dropped.
 ///
-/// May be called from any thread. Returns when sampling has begun; about 0.5 ms, most of it for the list of modules.
+/// May be called from any thread. Returns when sampling has begun: 0.1 to 0.5 ms, most of it for the list of modules.
 /// From then on registered threads that the filters select get the signal once an interval while they run; one that
 /// sleeps is left alone. Idea: Gecko's `profiler_start`.
 ///

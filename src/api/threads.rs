@@ -9,7 +9,7 @@ use crate::api::engine;
 /// An empty name stands for the one that the system has for the thread, or its id. Registering again counts, and changes
 /// nothing else. A thread that ends is unregistered by itself. Whether the profiler is active does not matter.
 ///
-/// Cost: about 10 µs the first time, for the stack's bounds and a place to copy it to; address space as large as the
+/// Cost: about 2 µs, for the stack's bounds and a place to copy it to; address space as large as the
 /// stack, and of memory what was used. Idea: Gecko's `profiler_register_thread`.
 #[doc(alias = "profiler_register_thread")]
 pub fn register_thread(name: &str) {

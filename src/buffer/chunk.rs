@@ -38,13 +38,15 @@ pub(super) struct WriteRight {
 
 impl Chunk {
     pub(super) fn new(bytes: usize) -> Self {
-        let bytes: Vec<u8> = vec![0; bytes];
+        let zeroed: Box<[u8]> = vec![0; bytes].into_boxed_slice();
+        // SAFETY: `UnsafeCell<u8>` has the layout of `u8`. Not by an iterator, which would touch every page at once.
+        let bytes = unsafe { Box::from_raw(Box::into_raw(zeroed) as *mut [UnsafeCell<u8>]) };
         Self {
             number: ChunkNumber(0),
             range_start: 0,
             first_used: TimeStamp::default(),
             committed: AtomicUsize::new(0),
-            bytes: bytes.into_iter().map(UnsafeCell::new).collect(),
+            bytes,
         }
     }
 

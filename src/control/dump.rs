@@ -1,5 +1,6 @@
 //! A profile's file: written beside its place and moved there, so that it is whole or absent.
 
+use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
@@ -14,18 +15,34 @@ pub(super) fn expand_path(path: &Path) -> PathBuf {
     }
 }
 
+/// What a link leads to, so that the link stays and its target is replaced.
+fn follow_links(path: PathBuf) -> PathBuf {
+    let is_link = std::fs::symlink_metadata(&path).is_ok_and(|metadata| metadata.is_symlink());
+    if is_link { std::fs::canonicalize(&path).unwrap_or(path) } else { path }
+}
+
 /// Has `write` fill the file. A name that ends in `.gz` gets it compressed.
 pub(super) fn save_profile(
     path: &Path,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<(), SaveError> {
-    let path = expand_path(path);
+    let path = follow_links(expand_path(path));
     let failed = |action, error| SaveError::Io { path: path.clone(), action, error };
+    // A device or a pipe is written to; a file in its place would be no help.
+    if let Ok(metadata) = std::fs::metadata(&path)
+        && !metadata.is_file()
+        && !metadata.is_dir()
+    {
+        let file =
+            std::fs::OpenOptions::new().write(true).open(&path).map_err(|error| failed("open", error))?;
+        return fill(BufWriter::new(file), &path, write).map(drop).map_err(|error| failed("write", error));
+    }
     let beside = name_beside(&path).ok_or_else(|| failed("name", io::ErrorKind::InvalidInput.into()))?;
     // One of this process's own may be left from a crash of a thread in the middle of it.
     let _ = std::fs::remove_file(&beside);
     let file = create_private(&beside).map_err(|error| failed("create", error))?;
-    let written = fill(file, &path, write).map_err(|error| failed("write", error));
+    let whole = fill(BufWriter::new(file), &path, write).and_then(|file| file.sync_all());
+    let written = whole.map_err(|error| failed("write", error));
     let moved =
         written.and_then(|()| std::fs::rename(&beside, &path).map_err(|error| failed("move to", error)));
     if moved.is_err() {
@@ -46,17 +63,16 @@ fn name_beside(path: &Path) -> Option<PathBuf> {
 }
 
 fn fill(
-    file: std::fs::File,
+    mut file: BufWriter<File>,
     path: &Path,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
-) -> io::Result<()> {
-    let mut file = BufWriter::new(file);
+) -> io::Result<File> {
     if path.extension().is_some_and(|extension| extension == "gz") {
         compress(&mut file, write)?;
     } else {
         write(&mut file)?;
     }
-    file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()
+    file.into_inner().map_err(io::IntoInnerError::into_error)
 }
 
 #[cfg(feature = "gzip")]

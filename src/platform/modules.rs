@@ -65,8 +65,11 @@ pub(crate) struct ModuleImage {
     pub(crate) range: Range<u64>,
     pub(crate) build_id: Vec<u8>,
     pub(crate) unwind: Option<UnwindSections>,
+    /// The whole of a module that has no file: the vDSO.
+    pub(crate) memory: Option<&'static [u8]>,
 }
 
+const PAGE: u64 = 4096;
 const MAX_NAME: usize = 512;
 const MAX_BUILD_ID: usize = 64;
 
@@ -247,12 +250,18 @@ impl Row {
             name if is_vdso(name) => PathBuf::from("[vdso]"),
             name => to_path_bytes(name),
         };
+        let memory = is_vdso(name).then(|| {
+            let end = self.range.end.next_multiple_of(PAGE);
+            // SAFETY: *stays*: the kernel maps whole pages.
+            unsafe { mapped(self.range.start..end) }
+        });
         ModuleImage {
             path,
             bias: self.bias,
             range: self.range.clone(),
             build_id: self.build_id[..self.build_id_bytes].to_vec(),
             unwind,
+            memory,
         }
     }
 }

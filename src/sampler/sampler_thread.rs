@@ -164,7 +164,10 @@ impl SamplerThread {
         self.first = if count == 0 { 0 } else { (self.first + 1) % count };
         let (before, from) = threads.split_at_mut(self.first);
         for thread in from.iter_mut().chain(before) {
-            if thread.tick(&mut context) == ThreadLife::Dead {
+            // One that has unregistered and ended since this tick began is no surprise.
+            if thread.tick(&mut context) == ThreadLife::Dead
+                && thread.registration.unregistered_at().is_none()
+            {
                 SessionCounts::add(&session.counts.threads_found_dead, 1);
                 ThreadRegistry::remove(&thread.registration, monotonic_now());
             }

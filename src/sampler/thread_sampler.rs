@@ -20,6 +20,8 @@ use crate::unwind::{NativeFrame, NativeStack, StackCopy, Unwinder};
 
 /// CPU time that a thread that was asleep spends on a capture outside of its handler's own measure, at the most.
 const CAPTURE_COST_NS: u64 = 50_000;
+/// How long a thread may run on before a signal reaches it.
+const SIGNAL_DELAY_NS: u64 = 200_000;
 /// Ticks without an answer of which the times are kept; beyond, they are only counted.
 const MAX_WAITING_TICKS: usize = 100_000;
 /// A request that was lost, since a foreign signal of the same number was pending, is sent again after so many ticks.
@@ -51,14 +53,17 @@ pub(super) enum ThreadLife {
 }
 
 /// A request that is out.
+///
+/// A thread that was preempted before the signal reached it does not run again without answering; so its stack on the
+/// ticks until then is the one that it will answer with.
 #[derive(Debug)]
 struct Waiting {
-    /// The thread's CPU clock before the signal.
+    /// The thread's CPU clock at the last look.
     cpu_ns: u64,
-    asked_at: TimeStamp,
-    /// Ticks that passed since, while the thread did not run: its stack at those times is what it will answer with.
+    last_tick: TimeStamp,
+    /// Ticks on which the thread stood still.
     idle_ticks: Vec<TimeStamp>,
-    /// Ticks that passed while it ran and did not answer.
+    /// Ticks on which it ran and did not answer.
     unanswered: u64,
 }
 
@@ -158,8 +163,8 @@ impl ThreadSampler {
         let Some(sequence) = slot.request() else { return };
         self.send(slot, sequence, context);
         if slot.phase() != SlotPhase::Idle {
-            let asked_at = monotonic_now();
-            self.waiting = Some(Waiting { cpu_ns, asked_at, idle_ticks: Vec::new(), unanswered: 0 });
+            let last_tick = monotonic_now();
+            self.waiting = Some(Waiting { cpu_ns, last_tick, idle_ticks: Vec::new(), unanswered: 0 });
         }
     }
 
@@ -176,14 +181,20 @@ impl ThreadSampler {
     fn wait_on(&mut self, slot: &SlotHandle, cpu_ns: u64, context: &TickContext<'_>) {
         let Some(waiting) = &mut self.waiting else { return };
         let Some(sequence) = slot.pending_request() else { return };
-        if cpu_ns == waiting.cpu_ns && waiting.idle_ticks.len() < MAX_WAITING_TICKS {
-            waiting.idle_ticks.push(waiting.asked_at);
-            waiting.asked_at = monotonic_now();
+        let ran_ns = cpu_ns.saturating_sub(waiting.cpu_ns);
+        waiting.cpu_ns = cpu_ns;
+        let last_tick = std::mem::replace(&mut waiting.last_tick, monotonic_now());
+        let delay_ns = SIGNAL_DELAY_NS.min(context.session.settings.interval.as_nanos() as u64 / 4);
+        if ran_ns <= delay_ns && waiting.idle_ticks.len() < MAX_WAITING_TICKS {
+            waiting.idle_ticks.push(last_tick);
             return;
         }
-        waiting.unanswered += 1;
-        SessionCounts::add(&context.session.counts.unanswered_ticks, 1);
-        if waiting.unanswered.is_multiple_of(RESEND_AFTER_TICKS) && may_signal() {
+        let unknown = 1 + waiting.idle_ticks.len() as u64;
+        waiting.idle_ticks.clear();
+        waiting.unanswered += unknown;
+        SessionCounts::add(&context.session.counts.unanswered_ticks, unknown);
+        if waiting.unanswered >= RESEND_AFTER_TICKS && may_signal() {
+            waiting.unanswered = 0;
             self.send(slot, sequence, context);
         }
     }

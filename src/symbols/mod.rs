@@ -18,6 +18,7 @@
 //! `resolver.rs`, then `crate::stream`.
 
 mod demangle;
+mod mapped_symbols;
 mod resolver;
 
 pub(crate) use resolver::{AddressNames, CodeAddressService, FrameName, SampledAddress};

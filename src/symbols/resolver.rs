@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use crate::base::CodeAddress;
 use crate::symbols::demangle::demangled;
+use crate::symbols::mapped_symbols::MappedSymbols;
 use crate::unwind::LoadedModule;
 
 /// An address as it stands in a stack.
@@ -37,11 +38,12 @@ pub(crate) type AddressNames = HashMap<SampledAddress, Vec<FrameName>>;
 pub(crate) struct CodeAddressService<'a> {
     /// Sorted by address.
     modules: &'a [LoadedModule],
+    mapped: MappedSymbols,
 }
 
 impl<'a> CodeAddressService<'a> {
     pub(crate) fn new(modules: &'a [LoadedModule]) -> Self {
-        Self { modules }
+        Self { modules, mapped: MappedSymbols::of(modules) }
     }
 
     /// The names of these addresses; those without one are absent. Reads the debug information of every module that is
@@ -54,11 +56,18 @@ impl<'a> CodeAddressService<'a> {
         let names = addresses
             .into_iter()
             .filter(|address| self.is_loaded(address.lookup_address()))
-            .map(|address| (address, names_at(address.lookup_address())))
+            .map(|address| (address, self.names_at(address.lookup_address())))
             .filter(|(_, names)| !names.is_empty())
             .collect();
         backtrace::clear_symbol_cache();
         names
+    }
+
+    fn names_at(&self, address: u64) -> Vec<FrameName> {
+        match self.mapped.name_at(address) {
+            Some(name) => vec![FrameName { function: name.to_owned(), file: None, line: None }],
+            None => names_in_files(address),
+        }
     }
 
     fn is_loaded(&self, address: u64) -> bool {
@@ -70,7 +79,7 @@ impl<'a> CodeAddressService<'a> {
     }
 }
 
-fn names_at(address: u64) -> Vec<FrameName> {
+fn names_in_files(address: u64) -> Vec<FrameName> {
     let mut names = Vec::new();
     // `resolve` takes a return address, and looks one byte before it.
     backtrace::resolve((address + 1) as *mut _, |symbol| {

@@ -1,0 +1,55 @@
+//! Profiles a real workload and tells where its time went.
+//!
+//! `cargo run --release --example quick_start [-- PATH] [--seconds N] [--out FILE]`
+//!
+//! Some threads search and compress the text files of a folder, one more mostly sleeps. The profile opens in the
+//! [Firefox Profiler](https://profiler.firefox.com). This file is all that a program does to be profiled; how a thread
+//! makes itself known, and says what it is doing, is in `workload.rs`.
+
+mod arguments;
+mod files;
+mod names;
+mod progress;
+mod report;
+mod workload;
+
+use std::error::Error;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use arguments::{Command, Options};
+use gekkota::{AutoProfilerInit, ProfilerSession, StartParams};
+
+fn main() -> ExitCode {
+    // First of all and once: it makes the main thread known. The profiler is shut down when this goes.
+    let _profiler = AutoProfilerInit::new();
+
+    match arguments::parse(std::env::args_os().skip(1)) {
+        Ok(Command::Help) => exit_code(report::print(arguments::USAGE), 1),
+        Ok(Command::Profile(options)) => exit_code(profile(&options), 1),
+        Err(problem) => exit_code(Err(problem.into()), 2),
+    }
+}
+
+fn profile(options: &Options) -> Result<(), Box<dyn Error>> {
+    // All registered threads, every millisecond.
+    let session = ProfilerSession::start(StartParams::default())?;
+    let started = Instant::now();
+
+    workload::run(&options.folder, options.time)?;
+
+    let wall_time = started.elapsed();
+    let profile = session.finish()?;
+    profile.save(&options.out)?;
+    report::print(&report::summary(&profile, wall_time, &options.out))
+}
+
+fn exit_code(result: Result<(), Box<dyn Error>>, failure: u8) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("quick_start: {error}");
+            ExitCode::from(failure)
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! What the main thread does while the others work: it tells how far they are.
+
+use std::io::{self, IsTerminal, Write};
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::workload::Totals;
+
+/// Returns at the deadline. On a terminal one line is rewritten; elsewhere there is a line for each quarter of the time.
+pub(crate) fn show(folder: &Path, workers: usize, totals: &Totals, started: Instant, deadline: Instant) {
+    let time = deadline - started;
+    let is_terminal = io::stdout().is_terminal();
+    let step = if is_terminal { Duration::from_millis(100) } else { time / 4 };
+    tell(&format!("Profiling {workers} workers for {} s on {}\n", time.as_secs_f64(), folder.display()));
+    let mut next = started + step;
+    while next < deadline {
+        thread::sleep(next.saturating_duration_since(Instant::now()));
+        next += step;
+        let line = format!("{:5.1} s: {}", started.elapsed().as_secs_f64(), describe(totals));
+        tell(&if is_terminal { format!("\r{line}\x1b[K") } else { format!("{line}\n") });
+    }
+    thread::sleep(deadline.saturating_duration_since(Instant::now()));
+    if is_terminal {
+        tell("\r\x1b[K");
+    }
+}
+
+/// A reader that has gone is no reason to stop the work.
+fn tell(text: &str) {
+    let mut out = io::stdout().lock();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+pub(crate) fn describe(totals: &Totals) -> String {
+    let files = totals.files.load(Ordering::Relaxed);
+    let matches = totals.matches.load(Ordering::Relaxed);
+    let [text, compressed] =
+        [&totals.bytes, &totals.compressed_bytes].map(|bytes| bytes.load(Ordering::Relaxed) as f64 / 1e6);
+    format!("{files} files, {text:.1} MB, {matches} matches, compressed to {compressed:.1} MB")
+}

@@ -1,0 +1,207 @@
+//! The threads that are profiled: each registers itself, and says with labels and markers what it is doing.
+
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::{self, Scope};
+use std::time::{Duration, Instant};
+
+use flate2::{Compression, write::GzEncoder};
+use gekkota::{
+    MarkerOptions, ThreadGuard, add_text_marker, auto_profiler_label, auto_profiler_label_dynamic,
+    auto_profiler_marker_text, gecko_profiler_category,
+};
+use regex::Regex;
+
+use crate::files::{TextFile, walk_folder};
+use crate::progress;
+
+/// What is searched for: functions, strings, links, numbers, and words that tell of trouble.
+const PATTERNS: [&str; 5] = [
+    r"\bfn\s+\w+",
+    r#""(?:[^"\\]|\\.)*""#,
+    r#"https?://[^\s<>"')]+"#,
+    r"\b0x[0-9a-fA-F_]+|\b\d[\d_]*\b",
+    r"(?i)\b(?:error|warning|panic|unsafe|deprecated)\b",
+];
+
+/// A walk ends here, also if somebody asks for the root of a file system.
+const MOST_FILES: usize = 10_000;
+/// Some ten milliseconds of work, so that there are hundreds of markers, not as many as there are files.
+const BATCH_BYTES: u64 = 256 << 10;
+const MOST_BATCH_FILES: usize = 500;
+const NAP: Duration = Duration::from_millis(250);
+
+/// What the workers have done so far.
+#[derive(Default)]
+pub(crate) struct Totals {
+    pub(crate) files: AtomicU64,
+    pub(crate) matches: AtomicU64,
+    pub(crate) bytes: AtomicU64,
+    pub(crate) compressed_bytes: AtomicU64,
+}
+
+/// Keeps the workers busy for this time, and shows how they get on.
+///
+/// # Errors
+/// The system's refusal to make a thread.
+pub(crate) fn run(folder: &Path, time: Duration) -> io::Result<()> {
+    let totals = &Totals::default();
+    let started = Instant::now();
+    let deadline = started + time;
+    let workers = thread::available_parallelism().map_or(2, usize::from).clamp(2, 4);
+    thread::scope(|scope| {
+        for index in 0..workers {
+            let work = move || work_through_folder(folder, (index, workers), totals, deadline);
+            spawn_profiled(scope, format!("worker-{}", index + 1), work)?;
+        }
+        spawn_profiled(scope, "housekeeper".to_owned(), move || keep_house(totals, deadline))?;
+        progress::show(folder, workers, totals, started, deadline);
+        Ok(())
+    })
+}
+
+fn spawn_profiled<'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    name: String,
+    work: impl FnOnce() + Send + 'scope,
+) -> io::Result<()> {
+    let builder = thread::Builder::new().name(name.clone());
+    let spawned = builder.spawn_scoped(scope, move || {
+        // Only registered threads are profiled.
+        let _registered = ThreadGuard::register(&name);
+        work();
+    });
+    spawned.map(drop)
+}
+
+/// A worker: walks the folder and takes its share of the files, again and again.
+fn work_through_folder(folder: &Path, share: (usize, usize), totals: &Totals, deadline: Instant) {
+    let patterns = PATTERNS.map(|pattern| Regex::new(pattern).expect("the patterns are constant and valid"));
+    while Instant::now() < deadline {
+        let files = share_of(find_files(folder, deadline), share);
+        if files.is_empty() {
+            // Somebody has removed them.
+            return;
+        }
+        let bytes: u64 = files.iter().map(|file| file.bytes).sum();
+        let mut next_files = files.iter().cycle();
+        for _ in 0..bytes.div_ceil(BATCH_BYTES) {
+            let texts = read_batch(&mut next_files, deadline);
+            search_batch(&texts, &patterns, totals);
+            compress_batch(&texts, totals);
+            if Instant::now() >= deadline {
+                return;
+            }
+        }
+    }
+}
+
+/// Every worker walks on its own; sorted, their lists are the same, and their shares apart.
+fn share_of(mut files: Vec<TextFile>, (index, workers): (usize, usize)) -> Vec<TextFile> {
+    if files.len() < workers {
+        return files;
+    }
+    files.sort_unstable_by(|one, other| one.path.cmp(&other.path));
+    files.into_iter().skip(index).step_by(workers).collect()
+}
+
+#[inline(never)]
+fn find_files(folder: &Path, deadline: Instant) -> Vec<TextFile> {
+    let folder_name = &folder.to_string_lossy();
+    auto_profiler_label!("walk", Other);
+    auto_profiler_marker_text!(
+        "Walk",
+        gecko_profiler_category!(Other),
+        MarkerOptions::default(),
+        folder_name
+    );
+    walk_folder(folder, MOST_FILES, Some(deadline))
+}
+
+struct Text {
+    file_name: String,
+    text: String,
+}
+
+/// The files may have gone meanwhile, then there is less in it.
+#[inline(never)]
+fn read_batch<'a>(files: &mut impl Iterator<Item = &'a TextFile>, deadline: Instant) -> Vec<Text> {
+    auto_profiler_label!("read", Other);
+    let mut texts = Vec::new();
+    let mut bytes = 0;
+    for file in files {
+        if let Ok(content) = std::fs::read(&file.path) {
+            let file_name = file.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let text = String::from_utf8_lossy(&content).into_owned();
+            bytes += text.len() as u64;
+            texts.push(Text { file_name, text });
+        }
+        if bytes >= BATCH_BYTES || texts.len() == MOST_BATCH_FILES || Instant::now() >= deadline {
+            break;
+        }
+    }
+    texts
+}
+
+/// What a marker says of a batch.
+fn name_batch(texts: &[Text]) -> String {
+    match texts {
+        [] => "nothing".to_owned(),
+        [only] => only.file_name.clone(),
+        [first, .., last] => format!("{} … {} ({} files)", first.file_name, last.file_name, texts.len()),
+    }
+}
+
+#[inline(never)]
+fn search_batch(texts: &[Text], patterns: &[Regex], totals: &Totals) {
+    let batch = name_batch(texts);
+    auto_profiler_label!("search", Other);
+    auto_profiler_marker_text!("Search", gecko_profiler_category!(Other), MarkerOptions::default(), &batch);
+    for Text { file_name, text } in texts {
+        auto_profiler_label_dynamic!("file", file_name, Other);
+        totals.matches.fetch_add(search_text(text, patterns), Ordering::Relaxed);
+    }
+}
+
+#[inline(never)]
+fn search_text(text: &str, patterns: &[Regex]) -> u64 {
+    patterns.iter().map(|pattern| pattern.find_iter(text).count() as u64).sum()
+}
+
+#[inline(never)]
+fn compress_batch(texts: &[Text], totals: &Totals) {
+    let batch = name_batch(texts);
+    auto_profiler_label!("compress", Other);
+    auto_profiler_marker_text!("Compress", gecko_profiler_category!(Other), MarkerOptions::default(), &batch);
+    for Text { file_name, text } in texts {
+        auto_profiler_label_dynamic!("file", file_name, Other);
+        totals.compressed_bytes.fetch_add(compress_text(text), Ordering::Relaxed);
+        totals.bytes.fetch_add(text.len() as u64, Ordering::Relaxed);
+        totals.files.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[inline(never)]
+fn compress_text(text: &str) -> u64 {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+    let compressed = encoder.write_all(text.as_bytes()).and_then(|()| encoder.finish());
+    compressed.expect("a write to memory succeeds").len() as u64
+}
+
+/// The thread that mostly sleeps.
+fn keep_house(totals: &Totals, deadline: Instant) {
+    let mut now = Instant::now();
+    while now < deadline {
+        now = sleep_a_while(NAP.min(deadline - now));
+        let text = progress::describe(totals);
+        add_text_marker("Progress", gecko_profiler_category!(Other), MarkerOptions::default(), &text);
+    }
+}
+
+/// Tells when it woke, which also keeps it on the stack: a call that comes last may be made a jump.
+#[inline(never)]
+fn sleep_a_while(time: Duration) -> Instant {
+    thread::sleep(time);
+    Instant::now()
+}

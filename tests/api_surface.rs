@@ -1,0 +1,84 @@
+//! The same program compiles and runs with the profiler and without it: `cargo test --no-default-features` runs it too.
+
+use std::time::Duration;
+
+use gekkota::{
+    AutoProfilerInit, AutoProfilerLabel, AutoProfilerTextMarker, CodeAddress, Features, Format,
+    MarkerOptions, MarkerTiming, ProcessId, Profile, ProfilerSession, ProfilerTime, ProfilingCategoryPair,
+    SaveError, SnapshotOptions, StartError, StartParams, StreamError, Symbolicate, ThreadGuard, ThreadId,
+    add_text_marker, add_untyped_marker, auto_profiler_label, auto_profiler_label_dynamic,
+    auto_profiler_marker_text, gecko_profiler_category, profiler_get_profile, profiler_init,
+    profiler_is_active, profiler_save_profile_to_file, profiler_shutdown, profiler_start, profiler_stop,
+    profiler_stream_json, register_thread, subcategories, unregister_thread,
+};
+
+fn everything_that_a_library_says() {
+    register_thread("surface");
+    let _guard = ThreadGuard::register("surface");
+    auto_profiler_label!("label", Other);
+    auto_profiler_label_dynamic!("label", "dynamic", JavaScript, Parsing);
+    auto_profiler_marker_text!("scope", gecko_profiler_category!(Network), MarkerOptions::default(), "text");
+    let category = ProfilingCategoryPair::Other(Some(subcategories::Other::Profiling));
+    let _label = AutoProfilerLabel::new("label", category);
+    let timing = MarkerTiming::interval_until_now_from(ProfilerTime::now().subtract_microseconds(5.0));
+    add_untyped_marker("untyped", category, MarkerOptions::default().with_timing(timing));
+    add_text_marker("text", category, MarkerTiming::instant_now().into(), "text");
+    let _marker = AutoProfilerTextMarker::new("scope", category, MarkerOptions::default(), "text");
+    unregister_thread();
+}
+
+fn write_every_way(profile: &Profile) {
+    let mut text = Vec::new();
+    profile.write(Format::Gecko, &mut text).expect("a vector never fails");
+    let options = SnapshotOptions::default().symbolicate(Symbolicate::No);
+    profile.write_with(Format::Gecko, &mut text, &options).expect("a vector never fails");
+    assert!(profile.save("/nonexistent-folder/p.json").is_err());
+    assert!(!profile.summarize().is_empty() && !profile.sampler_counts().is_empty());
+}
+
+#[test]
+fn every_public_item_does_what_it_can() {
+    // What makes no sense yet, or any more, does nothing.
+    everything_that_a_library_says();
+    profiler_stop();
+    profiler_shutdown();
+    assert!(!profiler_is_active() && profiler_get_profile().is_none());
+    assert!(matches!(profiler_save_profile_to_file("/tmp/none.json"), Err(SaveError::Inactive)));
+    let mut out = Vec::new();
+    let answer = profiler_stream_json(&mut out, &SnapshotOptions::default());
+    assert!(matches!(answer, Err(StreamError::Inactive)) && out.is_empty());
+
+    let _profiler = AutoProfilerInit::new();
+    profiler_init();
+    let params = StartParams::new()
+        .capacity_bytes(1 << 20)
+        .interval(Duration::from_millis(2))
+        .filters(["surface", "m"]);
+    let params = params.features(Features::STACK_WALK | Features::CPU);
+    match ProfilerSession::start(params.clone()) {
+        Ok(session) => {
+            assert!(profiler_is_active());
+            everything_that_a_library_says();
+            write_every_way(&session.snapshot().expect("active"));
+            // Somebody else starts anew: the session is not this guard's any more.
+            profiler_start(params).expect("start");
+            assert!(matches!(session.snapshot(), Err(StreamError::Inactive)));
+            drop(session);
+            assert!(profiler_is_active());
+            profiler_stream_json(&mut out, &SnapshotOptions::default()).expect("a vector never fails");
+            assert!(profiler_get_profile().is_some());
+            profiler_stop();
+        }
+        Err(error) if cfg!(has_profiler) => panic!("{error}"),
+        Err(error) => {
+            assert_eq!(error, StartError::Unsupported);
+            assert!(error.to_string().contains("not in this build"));
+            assert_eq!(profiler_start(params), Err(StartError::Unsupported));
+            everything_that_a_library_says();
+        }
+    }
+    assert!(!profiler_is_active());
+    assert_eq!(Features::available() == Features::NONE, !cfg!(has_profiler));
+    assert_eq!((ThreadId::from_number(7).to_number(), ProcessId::UNSPECIFIED.is_specified()), (7, false));
+    assert_eq!(CodeAddress::new(16).get(), 16);
+}

@@ -1,0 +1,130 @@
+//! What the tests share: profiles read back, and time spent.
+#![allow(dead_code, unreachable_pub, reason = "each test uses its part of it")]
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// A profile, as a reader sees it.
+pub struct Read(pub Value);
+
+/// A sample of a thread.
+#[derive(Debug, Clone)]
+pub struct Sample {
+    /// Frame locations, oldest first, without the root.
+    pub stack: Vec<String>,
+    pub time_ms: f64,
+    pub cpu_ns: Option<u64>,
+}
+
+impl Read {
+    pub fn from_profile(profile: &gekkota::Profile) -> Self {
+        let mut text = Vec::new();
+        profile.write(gekkota::Format::Gecko, &mut text).expect("a vector never fails");
+        Self::from_text(&text)
+    }
+
+    pub fn from_text(text: &[u8]) -> Self {
+        Self(serde_json::from_slice(text).expect("JSON"))
+    }
+
+    pub fn threads(&self) -> &[Value] {
+        self.0["threads"].as_array().expect("threads")
+    }
+
+    pub fn thread(&self, name: &str) -> &Value {
+        self.threads().iter().find(|thread| thread["name"] == name).unwrap_or_else(|| {
+            let names: Vec<_> = self.threads().iter().map(|thread| &thread["name"]).collect();
+            panic!("no thread {name:?} among {names:?}")
+        })
+    }
+
+    pub fn samples(&self, name: &str) -> Vec<Sample> {
+        samples_of(self.thread(name))
+    }
+
+    /// Name, start and end in ms, phase, category, data.
+    pub fn markers(&self, name: &str) -> Vec<(String, f64, Option<f64>, u64, u64, Value)> {
+        let thread = self.thread(name);
+        let string = |index: &Value| thread["stringTable"][index.as_u64().expect("index") as usize].clone();
+        let rows = thread["markers"]["data"].as_array().expect("markers");
+        rows.iter()
+            .map(|row| {
+                let mut data = row.get(5).cloned().unwrap_or(Value::Null);
+                if data["type"] == "Text" {
+                    data["name"] = string(&data["name"]);
+                }
+                let name = string(&row[0]).as_str().expect("name").to_owned();
+                let number = |index: usize| row[index].as_f64();
+                let unsigned = |index: usize| row[index].as_u64().expect("number");
+                (name, number(1).expect("start"), number(2), unsigned(3), unsigned(4), data)
+            })
+            .collect()
+    }
+
+    /// A count of the sampler's.
+    pub fn count(&self, name: &str) -> u64 {
+        let log = &self.0["profilingLog"][std::process::id().to_string()]["sampler"];
+        log[name].as_u64().unwrap_or_else(|| panic!("no count {name} in {log}"))
+    }
+}
+
+pub fn samples_of(thread: &Value) -> Vec<Sample> {
+    let table = |name: &str| thread[name]["data"].as_array().expect("a table");
+    let (stacks, frames) = (table("stackTable"), table("frameTable"));
+    let stack_of = |mut index: Option<u64>| {
+        let mut stack = Vec::new();
+        while let Some(at) = index {
+            let row = &stacks[at as usize];
+            let frame = &frames[row[1].as_u64().expect("frame") as usize];
+            let location = &thread["stringTable"][frame[0].as_u64().expect("location") as usize];
+            stack.push(location.as_str().expect("a string").to_owned());
+            index = row[0].as_u64();
+        }
+        assert_eq!(stack.pop().as_deref(), Some("(root)"), "every stack begins with the root");
+        stack.reverse();
+        stack
+    };
+    let row = |row: &Value| Sample {
+        stack: stack_of(row[0].as_u64()),
+        time_ms: row[1].as_f64().expect("time"),
+        cpu_ns: row.get(3).and_then(Value::as_u64),
+    };
+    thread["samples"]["data"].as_array().expect("samples").iter().map(row).collect()
+}
+
+/// CPU time of the calling thread.
+pub fn thread_cpu() -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the kernel fills a local.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// Some work that takes a moment and cannot be left out.
+#[inline(always)]
+pub fn work(rounds: u64) -> u64 {
+    let mut value = black_box(rounds);
+    for round in 0..rounds {
+        value = black_box(value.rotate_left(5) ^ round);
+    }
+    value
+}
+
+/// Works until so much time has gone by.
+pub fn work_for(time: Duration) {
+    let end = Instant::now() + time;
+    while Instant::now() < end {
+        work(1000);
+    }
+}
+
+/// Asks until it is so; fails after ten seconds.
+pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(10);
+    while !is_so() {
+        assert!(Instant::now() < end, "waited ten seconds until {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}

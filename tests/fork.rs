@@ -1,0 +1,68 @@
+//! A child of `fork` is a program like any other: the profiler is off in it and can be started.
+#![cfg(has_profiler)]
+
+mod common;
+
+use std::time::Duration;
+
+use common::{Read, work_for};
+use gekkota::{ProfilerSession, StartParams};
+
+/// What the child does; it ends without running the test harness's own end.
+fn child_is_well() -> bool {
+    if gekkota::profiler_is_active() || gekkota::profiler_get_profile().is_some() {
+        return false;
+    }
+    gekkota::profiler_stop();
+    gekkota::add_untyped_marker("lost", gekkota::gecko_profiler_category!(Other), Default::default());
+    let Ok(session) = ProfilerSession::start(StartParams::default()) else { return false };
+    work_for(Duration::from_millis(100));
+    let Ok(profile) = session.finish() else { return false };
+    Read::from_profile(&profile).samples("forks").len() > 20
+}
+
+#[test]
+fn a_forked_child_has_the_profiler_off_and_can_start_it() {
+    let session = ProfilerSession::start(StartParams::default()).expect("start");
+    let noise: Vec<_> = (0..3)
+        .map(|_| {
+            std::thread::spawn(|| {
+                gekkota::register_thread("noise");
+                for _ in 0..20_000 {
+                    gekkota::add_text_marker(
+                        "noise",
+                        gekkota::gecko_profiler_category!(Other),
+                        Default::default(),
+                        "text",
+                    );
+                    common::work(2_000);
+                }
+            })
+        })
+        .collect();
+    let forks = std::thread::spawn(|| {
+        gekkota::register_thread("forks");
+        for round in 0..20 {
+            // SAFETY: the child calls what it likes, as a child of a program with threads may after these handlers; that
+            // it may is what is tested.
+            let child = unsafe { libc::fork() };
+            assert!(child >= 0);
+            if child == 0 {
+                let well = std::panic::catch_unwind(child_is_well).unwrap_or(false);
+                // SAFETY: ends the process.
+                unsafe { libc::_exit(if well { 0 } else { 3 }) };
+            }
+            let mut status = 0;
+            // SAFETY: the status is a local.
+            assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+            assert_eq!(status, 0, "the child of round {round}");
+        }
+    });
+    forks.join().expect("all children were well");
+    for thread in noise {
+        thread.join().expect("thread");
+    }
+    let read = Read::from_profile(&session.finish().expect("profile"));
+    assert!(!read.samples("forks").is_empty(), "the parent goes on");
+    assert!(!read.markers("noise").is_empty());
+}

@@ -1,0 +1,50 @@
+//! A thread that sleeps is left alone, and its samples are there all the same.
+#![cfg(has_profiler)]
+
+mod common;
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use common::{Read, work_for};
+use gekkota::{ProfilerSession, StartParams};
+
+static INTERRUPTED: AtomicU32 = AtomicU32::new(0);
+
+/// Sleeps in a call that no `SA_RESTART` restarts, and counts how often it was interrupted.
+#[inline(never)]
+fn sleep_in_poll(time: Duration) {
+    let end = Instant::now() + time;
+    while let Some(left) = end.checked_duration_since(Instant::now()) {
+        // SAFETY: no descriptors are given.
+        let answer = unsafe { libc::poll(std::ptr::null_mut(), 0, left.as_millis() as i32 + 1) };
+        INTERRUPTED.fetch_add((answer == -1).into(), Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_sleeping_thread_gets_samples_and_no_signals() {
+    let session = ProfilerSession::start(StartParams::default()).expect("start");
+    let thread = std::thread::spawn(|| {
+        gekkota::register_thread("sleeper");
+        sleep_in_poll(Duration::from_millis(600));
+        work_for(Duration::from_millis(50));
+        sleep_in_poll(Duration::from_millis(600));
+    });
+    thread.join().expect("thread");
+    let read = Read::from_profile(&session.finish().expect("profile"));
+
+    let samples = read.samples("sleeper");
+    let asleep =
+        samples.iter().filter(|sample| sample.stack.iter().any(|frame| frame.contains("sleep_in_poll")));
+    let asleep: Vec<_> = asleep.collect();
+    let interrupted = INTERRUPTED.load(Ordering::Relaxed);
+    println!("{} samples, {} asleep, {interrupted} interruptions", samples.len(), asleep.len());
+    // On a busy machine the sampler misses ticks; it must not miss half of them.
+    assert!(asleep.len() > 600, "{} samples asleep of {}", asleep.len(), samples.len());
+    // Falling asleep is seen by a capture, and confirmed by another; a busy machine may cost a few more.
+    assert!(interrupted <= 12, "{interrupted} interruptions in two sleeps");
+    let cpu: u64 = asleep.iter().filter_map(|sample| sample.cpu_ns).sum();
+    assert!(cpu < 30_000_000, "{cpu} ns of CPU time while asleep");
+    assert!(samples.windows(2).all(|pair| pair[0].time_ms <= pair[1].time_ms));
+}

@@ -1,0 +1,96 @@
+//! What cannot be started says so in words, and changes nothing.
+#![cfg(has_profiler)]
+
+mod common;
+
+use std::time::Duration;
+
+use common::Read;
+use gekkota::{
+    Features, ProfilerSession, StartError, StartParams, profiler_is_active, profiler_start, profiler_stop,
+};
+
+fn refusal(params: StartParams) -> String {
+    let error = profiler_start(params).expect_err("a bad value");
+    assert!(matches!(error, StartError::BadValue { .. }), "{error:?}");
+    error.to_string()
+}
+
+#[test]
+fn bad_settings_are_named_with_their_value_and_range() {
+    let with_interval = |interval| refusal(StartParams::default().interval(interval));
+    for (interval, shown) in [(Duration::ZERO, "0ns"), (Duration::from_secs(11), "11s"), (Duration::MAX, "s")]
+    {
+        let text = with_interval(interval);
+        assert!(
+            text.contains("interval is") && text.contains(shown) && text.contains("10µs to 10s"),
+            "{text}"
+        );
+    }
+    for capacity in [0, 1, u64::MAX] {
+        let text = refusal(StartParams::default().capacity_bytes(capacity));
+        assert!(
+            text.contains(&format!("capacity_bytes is {capacity} bytes")) && text.contains("256 KiB"),
+            "{text}"
+        );
+    }
+    let text = refusal(StartParams::default().features(Features::from_bits(1 << 31)));
+    assert!(text.contains("features is") && text.contains("0x80000000"), "{text}");
+    let text = refusal(StartParams::default().signal(libc::SIGKILL));
+    assert!(text.contains("signal is 9"), "{text}");
+    let text = refusal(StartParams::default().filters(["pid:1"]));
+    assert!(text.contains("filters is") && text.contains("pid:1"), "{text}");
+    assert!(!profiler_is_active());
+
+    let error = Features::from_name("stackwlak").unwrap_err().to_string();
+    assert!(error.contains("stackwlak") && error.contains("stackwalk, "), "{error}");
+
+    a_refused_start_leaves_the_running_session_alone();
+    an_empty_thread_name_stands_for_the_systems();
+    a_path_that_cannot_be_written_is_named();
+}
+
+fn a_refused_start_leaves_the_running_session_alone() {
+    let session = ProfilerSession::start(StartParams::default()).expect("start");
+    refusal(StartParams::default().capacity_bytes(0));
+    assert!(profiler_is_active());
+    session.finish().expect("the same session");
+    assert!(!profiler_is_active());
+    profiler_stop();
+}
+
+fn an_empty_thread_name_stands_for_the_systems() {
+    let session = ProfilerSession::start(StartParams::default()).expect("start");
+    let named = std::thread::Builder::new().name("from-the-system".to_owned());
+    named.spawn(|| gekkota::register_thread("")).expect("spawn").join().expect("thread");
+    let read = Read::from_profile(&session.finish().expect("profile"));
+    read.thread("from-the-system");
+}
+
+fn a_path_that_cannot_be_written_is_named() {
+    let inactive = gekkota::profiler_save_profile_to_file("/tmp/x").unwrap_err().to_string();
+    assert!(inactive.contains("not running"), "{inactive}");
+    let _session = ProfilerSession::start(StartParams::default()).expect("start");
+    for path in ["/nonexistent-folder/p.json", "/proc/p.json", "/", ""] {
+        let text = gekkota::profiler_save_profile_to_file(path).unwrap_err().to_string();
+        assert!(text.contains("was not saved") && text.contains(path), "{text}");
+    }
+    assert!(profiler_is_active(), "nothing of what was recorded is lost");
+    let folder = std::env::temp_dir();
+    let path = folder.join(format!("gekkota-{}-%p.json", std::process::id()));
+    gekkota::profiler_save_profile_to_file(&path).expect("saved");
+    let expanded = path.to_str().expect("UTF-8").replace("%p", &std::process::id().to_string());
+    let metadata = std::fs::metadata(&expanded).expect("the file");
+    assert_eq!(std::os::unix::fs::PermissionsExt::mode(&metadata.permissions()) & 0o777, 0o600);
+    Read::from_text(&std::fs::read(&expanded).expect("text"));
+
+    let link = folder.join(format!("gekkota-{}-link.json", std::process::id()));
+    std::os::unix::fs::symlink(&expanded, &link).expect("link");
+    gekkota::profiler_save_profile_to_file(&link).expect("saved");
+    assert!(std::fs::symlink_metadata(&link).expect("link").is_symlink(), "a link stays a link");
+    std::fs::remove_file(link).expect("removed");
+    std::fs::remove_file(expanded).expect("removed");
+    gekkota::profiler_save_profile_to_file("/dev/null").expect("written");
+    let device = std::fs::metadata("/dev/null").expect("the device");
+    assert!(std::os::unix::fs::FileTypeExt::is_char_device(&device.file_type()), "a device stays a device");
+}

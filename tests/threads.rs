@@ -1,0 +1,100 @@
+//! Threads come and go as they like, and the profile knows each by its name.
+#![cfg(has_profiler)]
+
+mod common;
+
+use std::time::Duration;
+
+use common::{Read, wait_until, work_for};
+use gekkota::{
+    ProfilerSession, StartParams, ThreadGuard, gecko_profiler_category, register_thread, unregister_thread,
+};
+
+fn in_a_thread(body: impl FnOnce() + Send + 'static) {
+    std::thread::spawn(body).join().expect("thread");
+}
+
+fn mark(name: &str) {
+    gekkota::add_untyped_marker(name, gecko_profiler_category!(Other), Default::default());
+}
+
+#[test]
+fn threads_are_known_from_registration_to_the_profile() {
+    // Registered before there is anything, and twice.
+    in_a_thread(|| {
+        unregister_thread();
+        register_thread("gone before the start");
+    });
+    let (stop, stopped) = std::sync::mpsc::channel::<()>();
+    let (ready, is_ready) = std::sync::mpsc::channel::<()>();
+    let early = std::thread::spawn(move || {
+        let _guard = ThreadGuard::register("early");
+        ready.send(()).expect("the test waits");
+        while stopped.try_recv().is_err() {
+            common::work(10_000);
+        }
+    });
+    is_ready.recv().expect("the thread is registered");
+    let session = ProfilerSession::start(StartParams::default()).expect("start");
+
+    in_a_thread(|| {
+        register_thread("nested");
+        register_thread("nested again");
+        unregister_thread();
+        mark("still registered");
+        unregister_thread();
+        unregister_thread();
+        mark("not registered any more");
+        register_thread("second life");
+        mark("registered anew");
+    });
+    in_a_thread(|| {
+        register_thread("short");
+        work_for(Duration::from_millis(30));
+        // Ends without unregistering.
+    });
+    in_a_thread(|| {
+        register_thread("panics");
+        let _guard = ThreadGuard::register("panics");
+        let caught = std::panic::catch_unwind(|| panic!("on purpose"));
+        assert!(caught.is_err());
+        mark("survived");
+    });
+    for _ in 0..200 {
+        in_a_thread(|| {
+            register_thread("one of many");
+            mark("here");
+        });
+    }
+    wait_until("the sampler has sampled the early thread", || {
+        Read::from_profile(&session.snapshot().expect("profile")).samples("early").len() > 20
+    });
+    let read = Read::from_profile(&session.snapshot().expect("profile"));
+    stop.send(()).expect("the thread waits");
+    early.join().expect("thread");
+    let last = Read::from_profile(&session.finish().expect("profile"));
+
+    let markers = |name: &str| read.markers(name).into_iter().map(|marker| marker.0).collect::<Vec<_>>();
+    assert_eq!(markers("nested"), ["still registered"]);
+    assert_eq!(markers("second life"), ["registered anew"]);
+    assert_eq!(markers("panics"), ["survived"]);
+    assert!(read.samples("short").len() > 10, "{}", read.samples("short").len());
+    let many: Vec<_> = read.threads().iter().filter(|thread| thread["name"] == "one of many").collect();
+    assert_eq!(many.len(), 200);
+    assert!(many.iter().all(|thread| thread["unregisterTime"].is_number()));
+    for unknown in ["gone before the start", "nested again"] {
+        assert!(!read.threads().iter().any(|thread| thread["name"] == unknown), "{unknown}");
+    }
+    assert!(read.thread("early")["unregisterTime"].is_null());
+    assert!(last.thread("early")["unregisterTime"].is_number());
+    // The test harness runs this on a thread of its own, so nobody has registered the main thread.
+    assert_eq!(read.threads()[0]["name"], "GeckoMain");
+
+    a_thread_of_an_earlier_session_is_not_in_the_next();
+}
+
+fn a_thread_of_an_earlier_session_is_not_in_the_next() {
+    let session = ProfilerSession::start(StartParams::default()).expect("start");
+    let read = Read::from_profile(&session.finish().expect("profile"));
+    assert_eq!(read.threads().len(), 1);
+}

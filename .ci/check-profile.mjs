@@ -125,7 +125,7 @@ async function checkProfile(file, expect) {
     const timing = samples.callTreeSummaryStrategy === "timing";
     thread.samples = timing ? samples.categoryBreakdown.totalSamples : 0;
     // "thread samples" names 50 functions at most.
-    const { functions } = await ask("thread", "functions", "--limit", "0", ...at);
+    const { functions } = await ask("thread", "functions", "--include-idle", "--limit", "0", ...at);
     thread.function = timing ? functions.filter((func) => func.totalSamples > 0).map((func) => func.name) : [];
     const markers = await ask("thread", "markers", "--limit", "0", ...at);
     thread.marker = markers.byType.map((group) => group.markerName);

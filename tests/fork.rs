@@ -5,7 +5,7 @@ mod common;
 
 use std::time::Duration;
 
-use common::{Read, work_for};
+use common::{Read, work_for_cpu};
 use gekkota::{ProfilerSession, StartParams};
 
 /// What the child does; it ends without running the test harness's own end.
@@ -16,9 +16,28 @@ fn child_is_well() -> bool {
     gekkota::profiler_stop();
     gekkota::add_untyped_marker("lost", gekkota::gecko_profiler_category!(Other), Default::default());
     let Ok(session) = ProfilerSession::start(StartParams::default()) else { return false };
-    work_for(Duration::from_millis(100));
+    work_for_cpu(Duration::from_millis(60));
     let Ok(profile) = session.finish() else { return false };
-    Read::from_profile(&profile).samples("forks").len() > 20
+    let read = Read::from_profile(&profile);
+    let start = read.0["meta"]["profilingStartTime"].as_f64().expect("a time");
+    let samples = read.samples("forks");
+    samples.len() > 20 && samples.iter().all(|sample| sample.time_ms >= start)
+}
+
+fn fork_a_child(round: u32) {
+    // SAFETY: the child calls what it likes, as a child of a program with threads may after these handlers; that it may
+    // is what is tested.
+    let child = unsafe { libc::fork() };
+    assert!(child >= 0);
+    if child == 0 {
+        let well = std::panic::catch_unwind(child_is_well).unwrap_or(false);
+        // SAFETY: ends the process.
+        unsafe { libc::_exit(if well { 0 } else { 3 }) };
+    }
+    let mut status = 0;
+    // SAFETY: the status is a local.
+    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+    assert_eq!(status, 0, "the child of round {round}");
 }
 
 #[test]
@@ -40,25 +59,18 @@ fn a_forked_child_has_the_profiler_off_and_can_start_it() {
             })
         })
         .collect();
-    let forks = std::thread::spawn(|| {
-        gekkota::register_thread("forks");
-        for round in 0..20 {
-            // SAFETY: the child calls what it likes, as a child of a program with threads may after these handlers; that
-            // it may is what is tested.
-            let child = unsafe { libc::fork() };
-            assert!(child >= 0);
-            if child == 0 {
-                let well = std::panic::catch_unwind(child_is_well).unwrap_or(false);
-                // SAFETY: ends the process.
-                unsafe { libc::_exit(if well { 0 } else { 3 }) };
-            }
-            let mut status = 0;
-            // SAFETY: the status is a local.
-            assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
-            assert_eq!(status, 0, "the child of round {round}");
-        }
-    });
-    forks.join().expect("all children were well");
+    // Several threads fork at once, and each can be in the middle of a capture.
+    let forks: Vec<_> = (0..3)
+        .map(|_| {
+            std::thread::spawn(|| {
+                gekkota::register_thread("forks");
+                (0..10).for_each(fork_a_child);
+            })
+        })
+        .collect();
+    for thread in forks {
+        thread.join().expect("all children were well");
+    }
     for thread in noise {
         thread.join().expect("thread");
     }

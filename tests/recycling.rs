@@ -23,7 +23,7 @@ fn the_oldest_goes_and_the_rest_is_whole() {
             let text = format!("marker {index} {}", "x".repeat(40));
             gekkota::add_text_marker("M", gecko_profiler_category!(Other), MarkerOptions::default(), &text);
             if index % 100 == 0 {
-                work_for(Duration::from_millis(2));
+                work_for(Duration::from_millis(5));
             }
         }
     });
@@ -41,7 +41,7 @@ fn the_oldest_goes_and_the_rest_is_whole() {
 
     // Every sample that is there has its stack, also the first of each chunk.
     let samples = read.samples("writer");
-    assert!(samples.len() > 50, "{}", samples.len());
+    assert!(samples.len() > 20, "{}", samples.len());
     let log = &read.0["profilingLog"][std::process::id().to_string()]["buffer"];
     assert_eq!(log["malformed_entries"], 0);
     assert!(log["recycled_chunks"].as_u64().is_some_and(|chunks| chunks > 0), "{log}");

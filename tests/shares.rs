@@ -70,6 +70,10 @@ fn shares_and_sums_are_those_that_the_program_measures() {
         "share of three_parts: measured {truth:.2} %, shown {shown:.2} % by CPU time, {by_count:.2} % by samples"
     );
     assert!((truth - shown).abs() <= 3.0, "measured {truth:.2} %, shown {shown:.2} %");
+    // The viewer's tree counts samples. A machine that was too busy to take them says nothing of that.
+    if three_samples + one_samples > 3000 {
+        assert!((truth - by_count).abs() <= 3.0, "measured {truth:.2} %, {by_count:.2} % by samples");
+    }
 
     let awake = samples.iter().filter(|sample| sample.cpu_ns.is_some_and(|cpu| cpu > 0)).count();
     let sampled = Duration::from_millis(awake as u64);

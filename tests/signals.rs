@@ -6,7 +6,7 @@ mod common;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use common::{Read, wait_until, work_for};
+use common::{Read, wait_until, work_for, work_for_cpu};
 use gekkota::{ProfilerSession, StartParams};
 
 static SEEN_BY_THE_HOST: AtomicU32 = AtomicU32::new(0);
@@ -41,7 +41,7 @@ fn samples_with(params: StartParams) -> usize {
     let session = ProfilerSession::start(params).expect("start");
     std::thread::spawn(|| {
         gekkota::register_thread("busy");
-        work_for(Duration::from_millis(100));
+        work_for_cpu(Duration::from_millis(100));
     })
     .join()
     .expect("thread");
@@ -61,9 +61,10 @@ fn foreign_signals_are_passed_on_and_late_ones_ignored() {
     raise(libc::SIGPROF);
     assert_eq!(SEEN_BY_THE_HOST.load(Ordering::Relaxed), 2, "after the end");
     for value in [0, 1, usize::MAX, 0x6e6b << 32] {
+        let before = SEEN_BY_THE_HOST.load(Ordering::Relaxed);
         queue(libc::SIGPROF, value);
+        wait_until("the queued signal arrived", || SEEN_BY_THE_HOST.load(Ordering::Relaxed) > before);
     }
-    wait_until("the queued signals arrived", || SEEN_BY_THE_HOST.load(Ordering::Relaxed) > 2);
 
     // One that looks like ours, for any slot: nobody asked, so nothing happens.
     let before = SEEN_BY_THE_HOST.load(Ordering::Relaxed);
@@ -74,6 +75,7 @@ fn foreign_signals_are_passed_on_and_late_ones_ignored() {
     assert_eq!(SEEN_BY_THE_HOST.load(Ordering::Relaxed), before);
 
     another_signal_works_and_its_default_is_not_taken();
+    a_handler_over_ours_that_passes_on_to_us_is_no_circle();
     errno_and_a_blocked_signal_survive();
 }
 
@@ -82,6 +84,36 @@ fn another_signal_works_and_its_default_is_not_taken() {
     // The default action of SIGUSR2 is to end the process; the inert handler stays.
     raise(libc::SIGUSR2);
     assert!(samples_with(StartParams::default().signal(libc::SIGRTMIN() + 3)) > 30);
+}
+
+static OURS: std::sync::OnceLock<libc::sigaction> = std::sync::OnceLock::new();
+static SEEN_BY_THE_CHAIN: AtomicU32 = AtomicU32::new(0);
+
+/// Passes every signal on to the handler that was there before it, as ours does.
+extern "C" fn chaining_handler(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    SEEN_BY_THE_CHAIN.fetch_add(1, Ordering::Relaxed);
+    if let Some(before) = OURS.get() {
+        type Action = extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void);
+        // SAFETY: the profiler's handler was installed with `SA_SIGINFO`.
+        let action: Action = unsafe { std::mem::transmute(before.sa_sigaction) };
+        action(signal, info, context);
+    }
+}
+
+fn a_handler_over_ours_that_passes_on_to_us_is_no_circle() {
+    let signal = libc::SIGUSR1;
+    assert!(samples_with(StartParams::default().signal(signal)) > 30);
+    // SAFETY: the actions are on this stack, and the handler has the shape that `SA_SIGINFO` asks for.
+    unsafe {
+        let (mut ours, mut over): (libc::sigaction, libc::sigaction) = std::mem::zeroed();
+        over.sa_sigaction = chaining_handler as extern "C" fn(_, _, _) as usize;
+        over.sa_flags = libc::SA_SIGINFO;
+        assert_eq!(libc::sigaction(signal, &over, &mut ours), 0);
+        assert!(OURS.set(ours).is_ok());
+    }
+    assert!(samples_with(StartParams::default().signal(signal)) > 30);
+    raise(signal);
+    assert_eq!(SEEN_BY_THE_CHAIN.load(Ordering::Relaxed), 1);
 }
 
 fn errno_and_a_blocked_signal_survive() {

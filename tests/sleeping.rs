@@ -47,4 +47,46 @@ fn a_sleeping_thread_gets_samples_and_no_signals() {
     let cpu: u64 = asleep.iter().filter_map(|sample| sample.cpu_ns).sum();
     assert!(cpu < 30_000_000, "{cpu} ns of CPU time while asleep");
     assert!(samples.windows(2).all(|pair| pair[0].time_ms <= pair[1].time_ms));
+
+    a_thread_is_shown_where_it_sleeps();
+}
+
+/// Falls asleep in another place after hardly any work.
+#[inline(never)]
+fn first_place() {
+    sleep_in_poll(Duration::from_micros(2500));
+    std::hint::black_box(1);
+}
+
+#[inline(never)]
+fn second_place() {
+    sleep_in_poll(Duration::from_millis(30));
+    std::hint::black_box(2);
+}
+
+fn a_thread_is_shown_where_it_sleeps() {
+    let session = ProfilerSession::start(StartParams::default()).expect("start");
+    let thread = std::thread::spawn(|| {
+        gekkota::register_thread("moves");
+        let mut second_ms = 0.0;
+        for _ in 0..40 {
+            first_place();
+            let begin = Instant::now();
+            second_place();
+            second_ms += begin.elapsed().as_secs_f64() * 1e3;
+        }
+        second_ms
+    });
+    let truth_ms = thread.join().expect("thread");
+    let read = Read::from_profile(&session.finish().expect("profile"));
+    let samples = read.samples("moves");
+    // Each sample stands for the time until the next.
+    let shown_ms: f64 = samples
+        .windows(2)
+        .filter(|pair| pair[0].stack.iter().any(|frame| frame.contains("second_place")))
+        .map(|pair| pair[1].time_ms - pair[0].time_ms)
+        .sum();
+    println!("asleep in the second place: {truth_ms:.0} ms in truth, {shown_ms:.0} ms shown");
+    let ratio = shown_ms / truth_ms;
+    assert!((0.85..=1.10).contains(&ratio), "{truth_ms:.0} ms in truth, {shown_ms:.0} ms shown");
 }

@@ -37,6 +37,8 @@ fn a_thousand_sessions_leak_neither_threads_nor_memory_nor_descriptors() {
     (0..50).for_each(|_| cycle());
     let before = (entries("/proc/self/task"), entries("/proc/self/fd"), resident_kib(), mappings());
     (0..1000).for_each(|_| cycle());
+    // A thread that was joined may stand there for a moment.
+    common::wait_until("the samplers are gone", || entries("/proc/self/task") <= before.0);
     let after = (entries("/proc/self/task"), entries("/proc/self/fd"), resident_kib(), mappings());
     println!("threads, descriptors, resident KiB, mappings: {before:?}, then {after:?}");
     assert_eq!((before.0, before.1), (after.0, after.1));

@@ -5,7 +5,7 @@ mod common;
 
 use std::time::Duration;
 
-use common::{Read, wait_until, work_for};
+use common::{Read, wait_until, work_for_cpu};
 use gekkota::{
     ProfilerSession, StartParams, ThreadGuard, gecko_profiler_category, register_thread, unregister_thread,
 };
@@ -50,7 +50,7 @@ fn threads_are_known_from_registration_to_the_profile() {
     });
     in_a_thread(|| {
         register_thread("short");
-        work_for(Duration::from_millis(30));
+        work_for_cpu(Duration::from_millis(50));
         // Ends without unregistering.
     });
     in_a_thread(|| {
@@ -91,6 +91,50 @@ fn threads_are_known_from_registration_to_the_profile() {
     assert_eq!(read.threads()[0]["name"], "GeckoMain");
 
     a_thread_of_an_earlier_session_is_not_in_the_next();
+    a_restart_shows_nothing_of_the_session_before();
+    threads_in_turn_share_their_memory();
+}
+
+fn a_restart_shows_nothing_of_the_session_before() {
+    let (stop, stopped) = std::sync::mpsc::channel::<()>();
+    let busy = std::thread::spawn(move || {
+        register_thread("busy");
+        while stopped.try_recv().is_err() {
+            common::work(10_000);
+        }
+    });
+    for _ in 0..20 {
+        let session = ProfilerSession::start(StartParams::default()).expect("start");
+        std::thread::sleep(Duration::from_millis(5));
+        let read = Read::from_profile(&session.finish().expect("profile"));
+        let start = read.0["meta"]["profilingStartTime"].as_f64().expect("a time");
+        let early = read.samples("busy").into_iter().find(|sample| sample.time_ms < start);
+        assert!(early.is_none(), "{early:?} is before {start}");
+    }
+    stop.send(()).expect("the thread waits");
+    busy.join().expect("thread");
+}
+
+/// A place to copy stacks to is as large as the stack, and goes to the next thread when one ends.
+fn threads_in_turn_share_their_memory() {
+    let virtual_kib = || -> u64 {
+        let status = std::fs::read_to_string("/proc/self/status").expect("status");
+        let line = status.lines().find(|line| line.starts_with("VmSize:")).expect("VmSize");
+        line.split_whitespace().nth(1).and_then(|number| number.parse().ok()).expect("a number")
+    };
+    let session = ProfilerSession::start(StartParams::default()).expect("start");
+    in_a_thread(|| register_thread("first"));
+    let before = virtual_kib();
+    for _ in 0..2000 {
+        in_a_thread(|| {
+            register_thread("in turn");
+            mark("kept");
+        });
+    }
+    let grown = virtual_kib().saturating_sub(before);
+    let read = Read::from_profile(&session.finish().expect("profile"));
+    assert_eq!(read.threads().iter().filter(|thread| thread["name"] == "in turn").count(), 2000);
+    assert!(grown < 500_000, "{grown} KiB of address space for 2000 threads in turn");
 }
 
 fn a_thread_of_an_earlier_session_is_not_in_the_next() {

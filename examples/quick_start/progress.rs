@@ -6,6 +6,8 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use gekkota::auto_profiler_label;
+
 use crate::workload::Totals;
 
 /// Returns at the deadline. On a terminal one line is rewritten; elsewhere there is a line for each quarter of the time.
@@ -16,15 +18,20 @@ pub(crate) fn show(folder: &Path, workers: usize, totals: &Totals, started: Inst
     tell(&format!("Profiling {workers} workers for {} s on {}\n", time.as_secs_f64(), folder.display()));
     let mut next = started + step;
     while next < deadline {
-        thread::sleep(next.saturating_duration_since(Instant::now()));
+        sleep_until(next);
         next += step;
         let line = format!("{:5.1} s: {}", started.elapsed().as_secs_f64(), describe(totals));
         tell(&if is_terminal { format!("\r{line}\x1b[K") } else { format!("{line}\n") });
     }
-    thread::sleep(deadline.saturating_duration_since(Instant::now()));
+    sleep_until(deadline);
     if is_terminal {
         tell("\r\x1b[K");
     }
+}
+
+fn sleep_until(time: Instant) {
+    auto_profiler_label!("asleep", Idle);
+    thread::sleep(time.saturating_duration_since(Instant::now()));
 }
 
 /// A reader that has gone is no reason to stop the work.

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use flate2::{Compression, write::GzEncoder};
 use gekkota::{
-    MarkerOptions, ThreadGuard, add_text_marker, auto_profiler_label, auto_profiler_label_dynamic,
-    auto_profiler_marker_text, gecko_profiler_category,
+    MarkerOptions, ThreadGuard, add_text_marker, auto_profiler_label, auto_profiler_marker_text,
+    gecko_profiler_category,
 };
 use regex::Regex;
 
@@ -106,13 +106,15 @@ fn share_of(mut files: Vec<TextFile>, (index, workers): (usize, usize)) -> Vec<T
     files.into_iter().skip(index).step_by(workers).collect()
 }
 
+/// The categories give the labels their colours. They are Gecko's, of which the nearest stand in: the network for
+/// reading, selectors for patterns, media for encoding.
 #[inline(never)]
 fn find_files(folder: &Path, deadline: Instant) -> Vec<TextFile> {
     let folder_name = &folder.to_string_lossy();
-    auto_profiler_label!("walk", Other);
+    auto_profiler_label!("walk", Network);
     auto_profiler_marker_text!(
         "Walk",
-        gecko_profiler_category!(Other),
+        gecko_profiler_category!(Network),
         MarkerOptions::default(),
         folder_name
     );
@@ -127,7 +129,7 @@ struct Text {
 /// The files may have gone meanwhile, then there is less in it.
 #[inline(never)]
 fn read_batch<'a>(files: &mut impl Iterator<Item = &'a TextFile>, deadline: Instant) -> Vec<Text> {
-    auto_profiler_label!("read", Other);
+    auto_profiler_label!("read", Network);
     let mut texts = Vec::new();
     let mut bytes = 0;
     for file in files {
@@ -156,10 +158,9 @@ fn name_batch(texts: &[Text]) -> String {
 #[inline(never)]
 fn search_batch(texts: &[Text], patterns: &[Regex], totals: &Totals) {
     let batch = name_batch(texts);
-    auto_profiler_label!("search", Other);
-    auto_profiler_marker_text!("Search", gecko_profiler_category!(Other), MarkerOptions::default(), &batch);
-    for Text { file_name, text } in texts {
-        auto_profiler_label_dynamic!("file", file_name, Other);
+    auto_profiler_label!("search", Layout, Selectorquery);
+    auto_profiler_marker_text!("Search", gecko_profiler_category!(Layout), MarkerOptions::default(), &batch);
+    for Text { text, .. } in texts {
         totals.matches.fetch_add(search_text(text, patterns), Ordering::Relaxed);
     }
 }
@@ -172,10 +173,9 @@ fn search_text(text: &str, patterns: &[Regex]) -> u64 {
 #[inline(never)]
 fn compress_batch(texts: &[Text], totals: &Totals) {
     let batch = name_batch(texts);
-    auto_profiler_label!("compress", Other);
-    auto_profiler_marker_text!("Compress", gecko_profiler_category!(Other), MarkerOptions::default(), &batch);
-    for Text { file_name, text } in texts {
-        auto_profiler_label_dynamic!("file", file_name, Other);
+    auto_profiler_label!("compress", Media);
+    auto_profiler_marker_text!("Compress", gecko_profiler_category!(Media), MarkerOptions::default(), &batch);
+    for Text { text, .. } in texts {
         totals.compressed_bytes.fetch_add(compress_text(text), Ordering::Relaxed);
         totals.bytes.fetch_add(text.len() as u64, Ordering::Relaxed);
         totals.files.fetch_add(1, Ordering::Relaxed);
@@ -202,6 +202,7 @@ fn keep_house(totals: &Totals, deadline: Instant) {
 /// Tells when it woke, which also keeps it on the stack: a call that comes last may be made a jump.
 #[inline(never)]
 fn sleep_a_while(time: Duration) -> Instant {
+    auto_profiler_label!("asleep", Idle);
     thread::sleep(time);
     Instant::now()
 }

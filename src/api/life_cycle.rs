@@ -59,7 +59,7 @@ pub struct Started;
 
 /// Starts sampling. If the profiler is active, it is stopped first, and what it had recorded is dropped.
 ///
-/// May be called from any thread. Returns when sampling has begun: 0.1 to 0.5 ms, most of it for the list of modules.
+/// May be called from any thread. Returns once the sampler thread is there: 0.1 to 0.5 ms, most of it for the list of modules.
 /// From then on registered threads that the filters select get the signal once an interval while they run; one that
 /// sleeps is left alone. Idea: Gecko's `profiler_start`.
 ///

@@ -1,6 +1,6 @@
 //! Mutexes with a name, an owner and a place in the lock order.
 //!
-//! The order is life cycle → `PsLock` → `ThreadRegistry` → thread data → chunk manager. Debug builds assert that a thread takes
+//! The order is life cycle → `PsLock` → `ThreadRegistry` → thread data → chunk manager → loader. Debug builds assert that a thread takes
 //! them in that order and none twice. A lock is never poisoned: what a panic left behind is still well formed, as
 //! every critical section here is. None of them is taken in the signal handler.
 
@@ -17,6 +17,7 @@ pub(crate) enum LockRank {
     ThreadRegistry = 2,
     ThreadData = 3,
     ChunkManager = 4,
+    Loader = 5,
 }
 
 thread_local! {

@@ -4,11 +4,12 @@
 //!
 //! **Contract of [`PsCell`]** (cited by the `SAFETY` comments below):
 //! - *one lock*: the only way to a `PsLock` is [`PsLock::acquire`], which locks the one static mutex;
-//! - *not sent*: a `PsLock` holds a `MutexGuard`, which cannot go to another thread;
+//! - *own thread*: a `PsLock` is neither sent to another thread nor lent to one;
 //! - *exclusive*: a `&mut PsLock` is needed to change a cell, a `&PsLock` to read it, and the reference that is given
 //!   out borrows the lock, so that no two references of which one is mutable live at once.
 
 use std::cell::UnsafeCell;
+use std::marker::PhantomData;
 
 use crate::base::locks::{Guard, LockRank, NamedMutex};
 
@@ -18,20 +19,24 @@ static PS_MUTEX: NamedMutex<()> = NamedMutex::new("profiler", LockRank::Ps, ());
 #[doc(alias = "PSAutoLock")]
 #[doc(alias = "PSLockRef")]
 #[derive(Debug)]
-pub(crate) struct PsLock(#[expect(dead_code, reason = "held for its drop")] Guard<'static, ()>);
+pub(crate) struct PsLock {
+    #[expect(dead_code, reason = "held for its drop")]
+    guard: Guard<'static, ()>,
+    own_thread: PhantomData<*const ()>,
+}
 
 impl PsLock {
     /// Waits for the lock. Not from the signal handler, nor while holding any other of the profiler's locks.
     pub(crate) fn acquire() -> Self {
-        Self(PS_MUTEX.lock())
+        Self { guard: PS_MUTEX.lock(), own_thread: PhantomData }
     }
 }
 
 /// A static value that only the holder of the [`PsLock`] can touch.
 pub(crate) struct PsCell<T>(UnsafeCell<T>);
 
-// SAFETY: *one lock* and *exclusive*: all access goes through the lock, so threads take turns; `T: Send` lets the value
-// be used by each of them.
+// SAFETY: *one lock*, *own thread* and *exclusive*: all access goes through the lock on the thread that holds it, so
+// threads take turns; `T: Send` lets the value be used by each of them.
 unsafe impl<T: Send> Sync for PsCell<T> {}
 
 impl<T> PsCell<T> {

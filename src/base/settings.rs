@@ -75,8 +75,12 @@ impl StartParams {
         self
     }
 
-    /// The signal that asks a thread for its stack, `SIGPROF` by default. The kernel's number; none that cannot be
-    /// caught (`SIGKILL`, `SIGSTOP`), that reports a fault (`SIGSEGV` and its like), or that the C library keeps.
+    /// The signal that asks a thread for its stack, `SIGPROF` by default. The kernel's number of one of `SIGPROF`,
+    /// `SIGVTALRM`, `SIGALRM`, `SIGURG`, `SIGUSR1`, `SIGUSR2`, `SIGIO`, `SIGPWR`, `SIGSTKFLT` or the real-time signals.
+    ///
+    /// A program that calls `exec` in its own place while it is profiled should stop the profiler first or choose
+    /// `SIGURG`: a signal that is under way at that moment meets the new program's default action, which for `SIGPROF`
+    /// is to end it and for `SIGURG` nothing. Spawning other programs is not affected.
     #[must_use]
     pub fn signal(mut self, signal: i32) -> Self {
         self.signal = Some(signal);

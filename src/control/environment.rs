@@ -97,9 +97,9 @@ pub(super) enum StartUp {
     Problem(String),
 }
 
-/// The value of a variable that is set and not empty.
-fn value_of(name: &str) -> Option<String> {
-    env::var_os(name).map(|value| value.to_string_lossy().into_owned()).filter(|value| !value.is_empty())
+/// The value of a variable that is set.
+fn raw_value_of(name: &str) -> Option<String> {
+    env::var_os(name).map(|value| value.to_string_lossy().into_owned())
 }
 
 pub(super) fn wants_help() -> bool {
@@ -111,11 +111,12 @@ pub(super) fn shutdown_path() -> Option<PathBuf> {
 }
 
 pub(super) fn start_up() -> StartUp {
-    read_start_up(&value_of, &mut |report| eprintln!("gekkota: {report}\n\n{}", help_text()))
+    read_start_up(&raw_value_of, &mut |report| eprintln!("gekkota: {report}\n\n{}", help_text()))
 }
 
-/// Reads the variables by `value_of`; what is wrong and changes nothing goes to `report`.
-fn read_start_up(value_of: &dyn Fn(&str) -> Option<String>, report: &mut dyn FnMut(String)) -> StartUp {
+/// Reads the variables by `raw_value_of`; what is wrong and changes nothing goes to `report`.
+fn read_start_up(raw_value_of: &dyn Fn(&str) -> Option<String>, report: &mut dyn FnMut(String)) -> StartUp {
+    let value_of = |name| raw_value_of(name).filter(|value| !value.is_empty());
     if value_of(STARTUP).is_none_or(|value| matches!(value.as_str(), "0" | "N" | "n")) {
         return StartUp::Off;
     }
@@ -140,8 +141,9 @@ fn read_start_up(value_of: &dyn Fn(&str) -> Option<String>, report: &mut dyn FnM
                 ));
             }
         },
+        // Set and empty means none.
         None => {
-            if let Some(names) = value_of(FEATURES) {
+            if let Some(names) = raw_value_of(FEATURES) {
                 params = params.features(parse_features(&names, report));
             }
         }
@@ -228,10 +230,7 @@ mod tests {
     use super::*;
 
     fn read(variables: &[(&str, &str)]) -> (StartUp, Vec<String>) {
-        let value_of = |name: &str| {
-            let value = variables.iter().find(|(known, _)| *known == name)?.1;
-            (!value.is_empty()).then(|| value.to_owned())
-        };
+        let value_of = |name: &str| Some(variables.iter().find(|(known, _)| *known == name)?.1.to_owned());
         let mut reports = Vec::new();
         (read_start_up(&value_of, &mut |report| reports.push(report)), reports)
     }
@@ -290,6 +289,7 @@ mod tests {
         assert_eq!(params.features, Features::CPU | Features::STACK_WALK);
         assert!(reports.len() == 1 && reports[0].contains("nonsense"), "{reports:?}");
         assert_eq!(self::params(&[(FEATURES, "default")]).features, Features::default_set());
+        assert_eq!(self::params(&[(FEATURES, "")]).features, Features::NONE);
         let bits = [(FEATURES_BITFIELD, "256"), (FEATURES, "cpu")];
         assert_eq!(self::params(&bits).features, Features::STACK_WALK);
     }

@@ -52,7 +52,7 @@ fn ensure_core() -> bool {
         let mut lock = PsLock::acquire();
         let core = CORE_PS.get_mut(&mut lock);
         let made = core.is_none();
-        core.get_or_insert_with(CorePs::new);
+        core.get_or_insert_with(|| CorePs::new(is_main_thread()));
         made
     };
     if made {
@@ -73,11 +73,11 @@ pub(crate) fn shutdown() {
         environment::print_problem(&error.to_string());
     }
     stop();
-    let had_core = {
+    let core = {
         let mut lock = PsLock::acquire();
-        CORE_PS.get_mut(&mut lock).take().is_some()
+        CORE_PS.get_mut(&mut lock).take()
     };
-    if had_core && is_main_thread() {
+    if core.is_some_and(|core| core.registered_main_thread) && is_main_thread() {
         unregister_current_thread();
     }
 }

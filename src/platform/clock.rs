@@ -27,6 +27,21 @@ pub(crate) fn current_thread_cpu_ns_in_handler() -> u64 {
     read_clock_ns(libc::CLOCK_THREAD_CPUTIME_ID).unwrap_or(0)
 }
 
+/// How often the calling thread has gone to sleep: its voluntary context switches. One system call.
+pub(crate) fn current_thread_sleeps_in_handler() -> u64 {
+    // SAFETY: zeroed is a valid `rusage`, and *own memory*.
+    unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_THREAD, &mut usage);
+        usage.ru_nvcsw as u64
+    }
+}
+
+/// The same of any thread of this process; `None` once it is dead. Reads a file, about 20 µs.
+pub(crate) fn thread_sleeps(thread: ThreadId) -> Option<u64> {
+    procfs::thread_sleeps(thread)
+}
+
 /// CPU time of a thread of this process, built from its id alone; `None` once it is dead. One system call.
 pub(crate) fn thread_cpu_ns(thread: ThreadId) -> Option<u64> {
     // The kernel's encoding of "scheduler clock of one thread": the id's complement above three bits, which are 4

@@ -29,6 +29,9 @@ impl LazyRegion {
         if start == libc::MAP_FAILED {
             return None;
         }
+        // A first touch must cost one small page, not two MiB. A refusal costs memory and nothing else.
+        // SAFETY: the mapping that was just made.
+        unsafe { libc::madvise(start, bytes, libc::MADV_NOHUGEPAGE) };
         NonNull::new(start.cast()).map(|start| Self { start, bytes })
     }
 

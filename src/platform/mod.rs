@@ -38,15 +38,17 @@ mod stack_bounds;
 mod system_info;
 
 pub(crate) use clock::{
-    ProcessStart, current_thread_cpu_ns_in_handler, monotonic_now, process_cpu_ns, process_start,
-    sleep_until, thread_cpu_ns,
+    ProcessStart, current_thread_cpu_ns_in_handler, current_thread_sleeps_in_handler, monotonic_now,
+    process_cpu_ns, process_start, sleep_until, thread_cpu_ns, thread_sleeps,
 };
 pub(crate) use fork::{ForkHooks, install_fork_handlers};
 pub(crate) use identity::{
     current_process_id, current_thread_id, is_main_thread, prepare_sampler_thread, with_signals_blocked,
 };
 pub(crate) use memory::LazyRegion;
-pub(crate) use modules::{ModuleChanges, ModuleImage, SectionBytes, list_modules, module_changes};
+pub(crate) use modules::{
+    ModuleChanges, ModuleImage, SectionBytes, hold_loader_for_fork, list_modules, module_changes,
+};
 pub(crate) use private_file::{create_private, read_exe_path};
 pub(crate) use registers::{Registers, copy_words_in_handler, current_stack_pointer, thread_pointer};
 pub(crate) use signal::{

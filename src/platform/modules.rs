@@ -14,6 +14,7 @@ use std::ops::{ControlFlow, Deref, Range};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::base::{Guard, LockRank, NamedMutex};
 use crate::platform::private_file::{read_exe_path, to_path_bytes};
 
 /// The loader's counters: unchanged means that nothing was loaded or unloaded.
@@ -102,6 +103,14 @@ struct Shown<'a> {
     name: &'a [u8],
 }
 
+/// Held while we call the loader. A `fork` waits for it: the loader's own lock would stay held in the child for ever.
+static LOADER: NamedMutex<()> = NamedMutex::new("loader", LockRank::Loader, ());
+
+/// Holds our calls of the loader off while the process forks.
+pub(crate) fn hold_loader_for_fork() -> Guard<'static, ()> {
+    LOADER.lock()
+}
+
 /// Calls `visit` for each module, the executable first, until it breaks. `visit` must not allocate, free, or call the
 /// loader.
 fn visit_modules(visit: &mut dyn FnMut(&Shown<'_>) -> ControlFlow<()>) {
@@ -132,6 +141,7 @@ fn visit_modules(visit: &mut dyn FnMut(&Shown<'_>) -> ControlFlow<()>) {
         visit(&shown).is_break().into()
     }
     let mut visit = visit;
+    let _turn = LOADER.lock();
     // SAFETY: the call-back has the loader's shape, and gets a pointer that outlives the call.
     unsafe { libc::dl_iterate_phdr(Some(call_back), (&raw mut visit).cast()) };
 }

@@ -1,5 +1,7 @@
 //! What the kernel says in `/proc`: pure parsers over bytes, and the files that they are fed from.
 
+use crate::base::ThreadId;
+
 /// Two fields of `/proc/self/stat`.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Stat {
@@ -11,6 +13,18 @@ pub(super) struct Stat {
 
 pub(super) fn own_stat() -> Option<Stat> {
     parse_stat(&std::fs::read("/proc/self/stat").ok()?)
+}
+
+/// How often a thread of this process has gone to sleep.
+pub(super) fn thread_sleeps(thread: ThreadId) -> Option<u64> {
+    let status = std::fs::read(format!("/proc/self/task/{}/status", thread.to_number())).ok()?;
+    parse_sleeps(&status)
+}
+
+fn parse_sleeps(status: &[u8]) -> Option<u64> {
+    let key = b"voluntary_ctxt_switches:";
+    let value = status.split(|&byte| byte == b'\n').find_map(|line| line.strip_prefix(key))?;
+    std::str::from_utf8(value).ok()?.trim().parse().ok()
 }
 
 /// The second field is a name in parentheses that may hold anything, so fields are counted from the last `)`.
@@ -55,6 +69,17 @@ mod tests {
     fn the_kernel_tells_of_this_process() {
         let stat = own_stat().expect("/proc/self/stat");
         assert!(stat.start_ticks > 0 && stat.start_stack > 0, "{stat:?}");
+    }
+
+    #[test]
+    fn sleeps_are_the_voluntary_switches() {
+        let text = b"Name:\tvoluntary\nvoluntary_ctxt_switches:\t1150\nnonvoluntary_ctxt_switches:\t545\n";
+        assert_eq!(parse_sleeps(text), Some(1150));
+        assert_eq!(parse_sleeps(b"nonvoluntary_ctxt_switches:\t545\n"), None);
+        let own = crate::platform::current_thread_id();
+        let before = thread_sleeps(own).expect("status");
+        std::thread::sleep(std::time::Duration::from_millis(1));
+        assert!(thread_sleeps(own).expect("status") > before);
     }
 
     #[test]

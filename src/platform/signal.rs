@@ -45,6 +45,9 @@ pub(crate) struct ArrivalInHandler<'a> {
 
 type CaptureFn = fn(&ArrivalInHandler<'_>);
 
+/// Marks a signal that has been passed on once; the kernel writes 0 there.
+const PASSED_ON: libc::c_int = 0x6e6b;
+
 const SIGNALS: usize = 65;
 static CAPTURE: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
 static PREVIOUS: [AtomicPtr<libc::sigaction>; SIGNALS] =
@@ -92,6 +95,14 @@ unsafe fn take_in_handler(info: *const libc::siginfo_t, context: *const libc::c_
 /// # Safety
 /// - The arguments are those of the signal handler that runs.
 unsafe fn pass_on_in_handler(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    // A handler that was installed over ours may pass signals on to us, and be the one that we pass them on to.
+    // SAFETY: *kernel's arguments*: the frame's own copy, which nobody else reads meanwhile.
+    unsafe {
+        if (*info).si_errno == PASSED_ON {
+            return;
+        }
+        (*info).si_errno = PASSED_ON;
+    }
     let previous =
         PREVIOUS.get(signal as usize).map_or(std::ptr::null_mut(), |slot| slot.load(Ordering::Acquire));
     if previous.is_null() {
@@ -121,29 +132,31 @@ const DEFAULT_SIGNAL: i32 = libc::SIGPROF;
 /// The signal to sample with, if it is one that can be used.
 ///
 /// # Errors
-/// [`StartError::BadValue`] for one that cannot be caught, that reports a fault, or that the C library keeps.
+/// [`StartError::BadValue`] for one that is not free for such a use.
 pub(crate) fn signal_is_acceptable(asked: Option<i32>) -> Result<i32, StartError> {
     let signal = asked.unwrap_or(DEFAULT_SIGNAL);
-    let fatal = [
-        libc::SIGKILL,
-        libc::SIGSTOP,
-        libc::SIGSEGV,
-        libc::SIGBUS,
-        libc::SIGILL,
-        libc::SIGFPE,
-        libc::SIGTRAP,
-        libc::SIGABRT,
-        libc::SIGSYS,
+    // Signals that nobody misses: our handler stays for ever, so the default action of any other, from the interrupt
+    // key's to a fault's, would never be taken again.
+    let free = [
+        libc::SIGPROF,
+        libc::SIGVTALRM,
+        libc::SIGALRM,
+        libc::SIGURG,
+        libc::SIGUSR1,
+        libc::SIGUSR2,
+        libc::SIGIO,
+        libc::SIGPWR,
+        libc::SIGSTKFLT,
     ];
-    let usable = (1..32).contains(&signal) || (libc::SIGRTMIN()..=libc::SIGRTMAX()).contains(&signal);
-    if usable && !fatal.contains(&signal) {
+    if free.contains(&signal) || (libc::SIGRTMIN()..=libc::SIGRTMAX()).contains(&signal) {
         return Ok(signal);
     }
     Err(StartError::BadValue {
         field: "signal",
         value: format!("{signal}"),
         accepted: format!(
-            "a signal that can be caught, 1 to 31 or {} to {}, and that reports no fault; without one it is SIGPROF",
+            "SIGPROF (the default), SIGVTALRM, SIGALRM, SIGURG, SIGUSR1, SIGUSR2, SIGIO, SIGPWR, SIGSTKFLT, or one of \
+             {} to {}",
             libc::SIGRTMIN(),
             libc::SIGRTMAX()
         ),
@@ -255,7 +268,7 @@ mod tests {
     fn signals_that_cannot_be_caught_are_refused_in_words() {
         assert_eq!(signal_is_acceptable(None), Ok(libc::SIGPROF));
         assert_eq!(signal_is_acceptable(Some(libc::SIGUSR2)), Ok(libc::SIGUSR2));
-        for signal in [0, -1, 33, 65, libc::SIGKILL, libc::SIGSEGV] {
+        for signal in [0, -1, 33, 65, libc::SIGKILL, libc::SIGSEGV, libc::SIGINT] {
             let error = signal_is_acceptable(Some(signal)).unwrap_err().to_string();
             assert!(error.contains("signal is") && error.contains("accepted"), "{error}");
         }

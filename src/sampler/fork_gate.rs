@@ -16,3 +16,8 @@ pub(crate) fn open_fork_gate() {
 pub(super) fn may_signal() -> bool {
     FORKS_UNDER_WAY.load(Ordering::SeqCst) == 0
 }
+
+/// In the child of a fork, where no other thread is in the middle of one.
+pub(crate) fn reopen_fork_gate_in_child() {
+    FORKS_UNDER_WAY.store(0, Ordering::SeqCst);
+}

@@ -6,7 +6,7 @@
 //! unwinds nothing and waits for nobody; what it calls is async-signal-safe.
 
 use crate::platform::{
-    ArrivalInHandler, Registers, current_thread_cpu_ns_in_handler, monotonic_now, thread_pointer,
+    ArrivalInHandler, current_thread_cpu_ns_in_handler, current_thread_sleeps_in_handler, monotonic_now,
 };
 use crate::threads::find_slot_in_handler;
 
@@ -16,11 +16,11 @@ const RED_ZONE_BYTES: u64 = if cfg!(target_arch = "x86_64") { 128 } else { 0 };
 /// Answers a request, if anybody waits for it still.
 pub(crate) fn capture_in_handler(arrival: &ArrivalInHandler<'_>) {
     let Some(slot) = find_slot_in_handler(arrival.ticket.slot) else { return };
-    let Some(mut writer) = slot.begin_in_handler(arrival.ticket.sequence, thread_pointer()) else { return };
+    let Some(mut writer) = slot.begin_in_handler(arrival) else { return };
     writer.header.time = monotonic_now();
-    writer.header.registers = Registers::of_arrival_in_handler(arrival);
     writer.copy_stack_in_handler(RED_ZONE_BYTES);
     writer.copy_labels_in_handler();
+    writer.header.sleeps = current_thread_sleeps_in_handler();
     writer.header.cpu_ns = current_thread_cpu_ns_in_handler();
     writer.publish_in_handler();
 }

@@ -26,6 +26,6 @@ mod sample_writer;
 mod sampler_thread;
 mod thread_sampler;
 
-pub(crate) use fork_gate::{close_fork_gate, open_fork_gate};
+pub(crate) use fork_gate::{close_fork_gate, open_fork_gate, reopen_fork_gate_in_child};
 pub(crate) use handler::capture_in_handler;
 pub(crate) use sampler_thread::spawn_sampler;

@@ -1,6 +1,7 @@
 //! Stop 1 of 12: the sampler wakes on an absolute schedule, and takes the threads one after another.
 
 use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -17,6 +18,9 @@ use crate::state::{RunningSampler, Session, SessionCounts};
 use crate::threads::ThreadRegistry;
 use crate::unwind::Unwinder;
 
+/// The kernel brings the CPU time of threads on other cores up to date once a scheduler tick, every 1 to 10 ms; read more
+/// often, the process's would stand still and jump.
+const COUNTER_INTERVAL_NS: u64 = 20_000_000;
 /// A long sleep is taken in steps, so that a stop is noticed soon.
 const LONGEST_SLEEP_NS: u64 = 50_000_000;
 
@@ -24,7 +28,7 @@ struct SamplerHandle(JoinHandle<()>);
 
 impl RunningSampler for SamplerHandle {
     fn join(self: Box<Self>) {
-        // A sampler that panicked has ended as well.
+        // It catches its own panics.
         let _ = self.0.join();
     }
 }
@@ -41,8 +45,15 @@ pub(crate) fn spawn_sampler(
     let unwinder = Unwinder::new();
     session.set_modules(unwinder.modules());
     let builder = std::thread::Builder::new().name("SamplerThread".to_owned());
-    let spawned =
-        with_signals_blocked(|| builder.spawn(move || SamplerThread::new(session, buffer, unwinder).run()));
+    let body = move || {
+        let shared = Arc::clone(&session);
+        let thread = SamplerThread::new(session, buffer, unwinder);
+        // The host goes on without a sampler, and the profile says so.
+        if catch_unwind(AssertUnwindSafe(|| thread.run())).is_err() {
+            SessionCounts::add(&shared.counts.sampler_panics, 1);
+        }
+    };
+    let spawned = with_signals_blocked(|| builder.spawn(body));
     match spawned {
         Ok(thread) => Ok(Box::new(SamplerHandle(thread))),
         Err(error) => {
@@ -61,6 +72,7 @@ struct SamplerThread {
     /// The thread that is first in the next tick, so that none is always first.
     first: usize,
     scratch: Scratch,
+    next_counters: TimeStamp,
     /// The process's CPU time when the session began; the counter counts from here.
     process_cpu_ns: i64,
 }
@@ -77,6 +89,7 @@ impl SamplerThread {
             registry_version: 0,
             first: 0,
             scratch,
+            next_counters: TimeStamp(0),
             process_cpu_ns,
         }
     }
@@ -131,7 +144,7 @@ impl SamplerThread {
             self.threads.drain(..).map(|thread| (thread.registration.serial, thread)).collect();
         for registration in ThreadRegistry::profiled_threads() {
             let thread = known.remove(&registration.serial);
-            self.threads.push(thread.unwrap_or_else(|| ThreadSampler::new(registration)));
+            self.threads.push(thread.unwrap_or_else(|| ThreadSampler::new(registration, &self.session)));
         }
         for (_, mut gone) in known {
             gone.give_up();
@@ -140,11 +153,15 @@ impl SamplerThread {
         ThreadRegistry::stamp_dead_threads(range.end, range.start);
     }
 
-    fn sample_counters(&self) {
+    fn sample_counters(&mut self) {
         if !self.session.settings.features.contains(Features::PROCESS_CPU) {
             return;
         }
         let now = monotonic_now();
+        if now < self.next_counters {
+            return;
+        }
+        self.next_counters = now.plus_ns(COUNTER_INTERVAL_NS);
         let entry = EntryHead::new(EntryKind::Counter)
             .number(PROCESS_CPU.id)
             .number(now.since_ns(self.session.process_start))

@@ -3,14 +3,16 @@
 //! Stop 6 of 12: a capture that has arrived is taken up.
 //!
 //! A thread whose CPU clock has not moved since its last capture has not run, so its stack is what it was. The clock
-//! moves a little by the capture itself: the way back out of the handler, and back to sleep. So a thread counts as
-//! asleep once two captures in a row found it at the same place without any time of its own in between; from then on
-//! its clock must not move at all.
+//! moves a little by the capture itself: the way back out of the handler, and back to sleep. So what tells is how often
+//! the thread went to sleep, which the kernel counts: a thread is asleep when two captures in a row found it at the same
+//! place, it went to sleep once between them, and once since. From then on its clock must not move at all.
 
 use std::sync::Arc;
 
 use crate::base::{CodeAddress, Features, ProcessId, StackAddress, ThreadId, TimeStamp};
-use crate::platform::{Registers, Sent, SignalTicket, monotonic_now, send_request, thread_cpu_ns};
+use crate::platform::{
+    Registers, Sent, SignalTicket, monotonic_now, send_request, thread_cpu_ns, thread_sleeps,
+};
 use crate::sampler::fork_gate::may_signal;
 use crate::sampler::merge::MergedFrame;
 use crate::sampler::sample_writer::{CodedStack, LastStack, SampleTime, SampleWriter};
@@ -18,8 +20,6 @@ use crate::state::{Session, SessionCounts};
 use crate::threads::{CapturedView, SlotHandle, SlotPhase, ThreadRegistration};
 use crate::unwind::{NativeFrame, NativeStack, StackCopy, Unwinder};
 
-/// CPU time that a thread that was asleep spends on a capture outside of its handler's own measure, at the most.
-const CAPTURE_COST_NS: u64 = 50_000;
 /// How long a thread may run on before a signal reaches it.
 const SIGNAL_DELAY_NS: u64 = 200_000;
 /// Ticks without an answer of which the times are kept; beyond, they are only counted.
@@ -61,8 +61,8 @@ struct Waiting {
     /// The thread's CPU clock at the last look.
     cpu_ns: u64,
     last_tick: TimeStamp,
-    /// Ticks on which the thread stood still.
-    idle_ticks: Vec<TimeStamp>,
+    /// Ticks on which the thread stood still, and what its CPU clock showed.
+    idle_ticks: Vec<(TimeStamp, u64)>,
     /// Ticks on which it ran and did not answer.
     unanswered: u64,
 }
@@ -71,8 +71,9 @@ struct Waiting {
 #[derive(Clone, Copy, Debug)]
 struct LastCapture {
     registers: Registers,
-    cpu_ns: u64,
-    /// Whether the capture before found it at the same place, without time of its own in between.
+    /// How often the thread had gone to sleep by then.
+    sleeps: u64,
+    /// Whether the capture before found it at the same place, one sleep earlier.
     asleep: bool,
 }
 
@@ -80,6 +81,7 @@ struct LastCapture {
 #[derive(Debug)]
 pub(super) struct ThreadSampler {
     pub(super) registration: Arc<ThreadRegistration>,
+    slot: Option<Arc<SlotHandle>>,
     waiting: Option<Waiting>,
     last_capture: Option<LastCapture>,
     /// The CPU clock of a thread that is asleep; its samples repeat while the clock shows this.
@@ -90,10 +92,17 @@ pub(super) struct ThreadSampler {
 }
 
 impl ThreadSampler {
-    pub(super) fn new(registration: Arc<ThreadRegistration>) -> Self {
+    pub(super) fn new(registration: Arc<ThreadRegistration>, session: &Session) -> Self {
+        let slot = registration.slot();
+        match &slot {
+            // What an earlier session asked for.
+            Some(slot) => _ = slot.retire(),
+            None => SessionCounts::add(&session.counts.threads_without_stacks, 1),
+        }
         let reported_cpu_ns = thread_cpu_ns(registration.tid()).unwrap_or(0);
         Self {
             registration,
+            slot,
             waiting: None,
             last_capture: None,
             asleep_at_cpu_ns: None,
@@ -108,13 +117,12 @@ impl ThreadSampler {
 
     /// One tick of this thread.
     pub(super) fn tick(&mut self, context: &mut TickContext<'_>) -> ThreadLife {
-        let registration = Arc::clone(&self.registration);
         self.take_up(context);
         let Some(cpu_ns) = thread_cpu_ns(self.tid()) else {
             return ThreadLife::Dead;
         };
         let features = context.session.settings.features;
-        let slot = match &registration.slot {
+        let slot = match self.slot.clone() {
             Some(slot) if !features.contains(Features::NO_STACK_SAMPLING) => slot,
             _ => {
                 self.sample_without_stack(cpu_ns, context);
@@ -122,21 +130,21 @@ impl ThreadSampler {
             }
         };
         if self.waiting.is_some() {
-            self.wait_on(slot, cpu_ns, context);
+            self.wait_on(&slot, cpu_ns, context);
         } else if self.is_asleep(cpu_ns) {
             let sample = self.sample_at(monotonic_now(), cpu_ns, context.session);
             SessionCounts::add(&context.session.counts.same_samples, 1);
             context.writer.repeat(sample, &mut self.last_stack);
         } else if may_signal() {
-            self.fire(slot, cpu_ns, context);
+            self.fire(&slot, cpu_ns, context);
         }
         ThreadLife::Alive
     }
 
     /// Gives up on a request that is out. A signal that comes later finds that nobody waits.
     pub(super) fn give_up(&mut self) {
-        if let Some(slot) = &self.registration.slot {
-            slot.cancel();
+        if let Some(slot) = &self.slot {
+            slot.retire();
         }
         self.waiting = None;
     }
@@ -151,8 +159,8 @@ impl ThreadSampler {
             return false;
         }
         let Some(last) = self.last_capture else { return false };
-        if last.asleep && self.last_stack.is_known() && cpu_ns.saturating_sub(last.cpu_ns) <= CAPTURE_COST_NS
-        {
+        let is_back_asleep = || thread_sleeps(self.tid()) == Some(last.sleeps + 1);
+        if last.asleep && self.last_stack.is_known() && is_back_asleep() {
             self.asleep_at_cpu_ns = Some(cpu_ns);
             return true;
         }
@@ -181,12 +189,12 @@ impl ThreadSampler {
     fn wait_on(&mut self, slot: &SlotHandle, cpu_ns: u64, context: &TickContext<'_>) {
         let Some(waiting) = &mut self.waiting else { return };
         let Some(sequence) = slot.pending_request() else { return };
-        let ran_ns = cpu_ns.saturating_sub(waiting.cpu_ns);
-        waiting.cpu_ns = cpu_ns;
+        let last_cpu_ns = std::mem::replace(&mut waiting.cpu_ns, cpu_ns);
         let last_tick = std::mem::replace(&mut waiting.last_tick, monotonic_now());
+        let ran_ns = cpu_ns.saturating_sub(last_cpu_ns);
         let delay_ns = SIGNAL_DELAY_NS.min(context.session.settings.interval.as_nanos() as u64 / 4);
         if ran_ns <= delay_ns && waiting.idle_ticks.len() < MAX_WAITING_TICKS {
-            waiting.idle_ticks.push(last_tick);
+            waiting.idle_ticks.push((last_tick, last_cpu_ns));
             return;
         }
         let unknown = 1 + waiting.idle_ticks.len() as u64;
@@ -201,12 +209,15 @@ impl ThreadSampler {
 
     /// Takes up a capture that has arrived: unwinds, merges and writes it.
     fn take_up(&mut self, context: &mut TickContext<'_>) {
-        let registration = Arc::clone(&self.registration);
-        let Some(slot) = &registration.slot else { return };
+        let Some(slot) = self.slot.clone() else { return };
         let Some(view) = slot.captured() else {
             if self.waiting.is_some() && slot.phase() == SlotPhase::Idle {
                 self.waiting = None;
             }
+            return;
+        };
+        let Some(waiting) = self.waiting.take() else {
+            // An answer to a session before this one.
             return;
         };
         code_stack(&view, context);
@@ -214,10 +225,10 @@ impl ThreadSampler {
         drop(view);
 
         let counts = &context.session.counts;
-        let idle_ticks = self.waiting.take().map(|waiting| waiting.idle_ticks).unwrap_or_default();
+        let idle_ticks = waiting.idle_ticks;
         SessionCounts::add(&counts.same_samples, idle_ticks.len() as u64);
-        for time in idle_ticks {
-            let sample = self.sample_at(time, self.reported_cpu_ns, context.session);
+        for (time, cpu_ns) in idle_ticks {
+            let sample = self.sample_at(time, cpu_ns, context.session);
             context.writer.write(sample, &context.scratch.coded, &mut self.last_stack);
         }
         SessionCounts::add(&counts.captured_samples, 1);
@@ -225,10 +236,10 @@ impl ThreadSampler {
         let sample = self.sample_at(header.time, header.cpu_ns, context.session);
         context.writer.write(sample, &context.scratch.coded, &mut self.last_stack);
 
-        let asleep = self.last_capture.is_some_and(|last| {
-            last.registers == header.registers && header.cpu_ns.saturating_sub(last.cpu_ns) <= CAPTURE_COST_NS
-        });
-        self.last_capture = Some(LastCapture { registers: header.registers, cpu_ns: header.cpu_ns, asleep });
+        let asleep = self
+            .last_capture
+            .is_some_and(|last| last.registers == header.registers && header.sleeps == last.sleeps + 1);
+        self.last_capture = Some(LastCapture { registers: header.registers, sleeps: header.sleeps, asleep });
     }
 
     fn sample_without_stack(&mut self, cpu_ns: u64, context: &mut TickContext<'_>) {

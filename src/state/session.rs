@@ -1,10 +1,9 @@
 //! What a session's sampler and its snapshots share.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::base::{Features, TimeStamp};
+use crate::base::{Features, LockRank, NamedMutex, TimeStamp};
 use crate::counters::CounterDescription;
 use crate::unwind::{LoadedModule, ModuleTable};
 
@@ -52,6 +51,10 @@ counts! {
     refused_signals,
     /// Threads that were found dead without having unregistered.
     threads_found_dead,
+    /// Threads for whose stacks there was no room; they have markers and CPU times.
+    threads_without_stacks,
+    /// 1 when the sampler ended by an error of its own; nothing was sampled from then on.
+    sampler_panics,
     /// Samples that found no room in the buffer.
     dropped_samples,
     /// CPU time of the sampler thread, in nanoseconds.
@@ -73,7 +76,7 @@ pub(crate) struct Session {
     pub(crate) counters: Vec<&'static CounterDescription>,
     pub(crate) counts: SessionCounts,
     /// Written by the sampler when something was loaded or unloaded, read by snapshots.
-    modules: Mutex<Vec<LoadedModule>>,
+    modules: NamedMutex<Vec<LoadedModule>>,
     stop: AtomicBool,
 }
 
@@ -90,18 +93,18 @@ impl Session {
             started_at,
             counters,
             counts: SessionCounts::default(),
-            modules: Mutex::new(Vec::new()),
+            modules: NamedMutex::new("session modules", LockRank::ThreadData, Vec::new()),
             stop: AtomicBool::new(false),
         }
     }
 
     pub(crate) fn set_modules(&self, table: &ModuleTable) {
         let all = table.all();
-        *self.modules.lock().unwrap_or_else(PoisonError::into_inner) = all;
+        *self.modules.lock() = all;
     }
 
     pub(crate) fn modules(&self) -> Vec<LoadedModule> {
-        self.modules.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.modules.lock().clone()
     }
 
     /// Tells the sampler to end.

@@ -55,7 +55,8 @@ pub(super) fn write_meta(
         json.key("updateChannel").string("default");
         json.key("platform").string("Linux");
         json.key("oscpu").string(&format!("{} {}", system.os, std::env::consts::ARCH));
-        json.key("misc").string(&format!("rv:{FORMAT_VERSION}.0"));
+        // The viewer would show a number here as the product's version.
+        json.key("misc").string("");
         json.key("abi").string(&format!("{}-gcc3", std::env::consts::ARCH));
         json.key("toolkit").string("");
         json.key("product").string(&source.process_name);

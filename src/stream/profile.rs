@@ -8,10 +8,9 @@ use crate::stream::libs::write_libs;
 use crate::stream::meta::write_meta;
 use crate::stream::resolved_thread::{ResolvedThread, name_addresses};
 use crate::stream::source::ProfileSource;
-use crate::stream::thread_tables::{
-    MAIN_THREAD_NAME, write_schema, write_stand_in_main_thread, write_thread,
-};
+use crate::stream::thread_tables::{write_schema, write_stand_in_main_thread, write_thread};
 use crate::symbols::AddressNames;
+use crate::threads::MAIN_THREAD_NAME;
 
 /// Writes a profile in the Gecko format, version 36.
 ///
@@ -30,7 +29,7 @@ pub(crate) fn stream_gecko_json(
         write_libs(json.key("libs"), &source.modules);
         write_meta(json.key("meta"), source, &process, symbolicate);
         json.key("pages").array(|_| {});
-        write_counters(json.key("counters"), &process);
+        write_counters(json.key("counters"), source, &process);
         json.key("sources").object(|json| {
             write_schema(json, &["id", "filename", "startLine", "startColumn", "sourceMapURL"]);
             json.key("data").array(|_| {});
@@ -63,7 +62,9 @@ fn write_threads(
 }
 
 /// Counters with values. A run of rows in which nothing grew is written as its first and last.
-fn write_counters(json: &mut JsonWriter<'_>, process: &ProcessStreamingContext) {
+fn write_counters(json: &mut JsonWriter<'_>, source: &ProfileSource, process: &ProcessStreamingContext) {
+    // What a counter grew by before the oldest row that is left belongs to no row.
+    let begins_late = source.buffer.earliest_time_after_loss().is_some();
     json.array(|json| {
         for (counter, rows) in process.counters.iter().filter(|(_, rows)| !rows.is_empty()) {
             json.object(|json| {
@@ -75,7 +76,8 @@ fn write_counters(json: &mut JsonWriter<'_>, process: &ProcessStreamingContext) 
                     json.key("data").array(|json| {
                         let mut skipped = None;
                         let mut last_delta = None;
-                        for (time_ns, delta) in rows.deltas() {
+                        for (index, (time_ns, delta)) in rows.deltas().enumerate() {
+                            let delta = if begins_late && index == 0 { 0 } else { delta };
                             if delta == 0 && last_delta == Some(0) {
                                 skipped = Some(time_ns);
                                 continue;

@@ -4,9 +4,7 @@ use crate::json::{JsonWriter, UniqueStrings};
 use crate::markers::{DecodedMarker, MarkerPayload, MarkerPhase};
 use crate::stream::resolved_thread::{FrameKind, ResolvedThread};
 use crate::stream::source::ProfileSource;
-
-/// The name by which the Firefox Profiler knows a process's main thread.
-pub(super) const MAIN_THREAD_NAME: &str = "GeckoMain";
+use crate::threads::MAIN_THREAD_NAME;
 
 /// Writes one element of `threads`.
 pub(super) fn write_thread(json: &mut JsonWriter<'_>, source: &ProfileSource, thread: ResolvedThread<'_>) {

@@ -27,8 +27,10 @@ use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use crate::base::{StackAddress, TimeStamp};
-use crate::platform::{LazyRegion, Registers, StackBounds, copy_words_in_handler};
-use crate::threads::profiling_stack::{LabelFrame, ProfilingStack};
+use crate::platform::{
+    ArrivalInHandler, LazyRegion, Registers, StackBounds, copy_words_in_handler, thread_pointer,
+};
+use crate::threads::profiling_stack::{LabelFrame, ProfilingStack, open_profiling_stack};
 
 const LABELS_OFFSET: usize = 4 << 10;
 const MAX_LABELS: usize = 1024;
@@ -58,6 +60,8 @@ pub(crate) struct CaptureHeader {
     pub(crate) registers: Registers,
     /// When the thread was stopped.
     pub(crate) time: TimeStamp,
+    /// How often the thread had gone to sleep.
+    pub(crate) sleeps: u64,
     /// The thread's CPU time when the handler was about to return.
     pub(crate) cpu_ns: u64,
     /// The stack address of the first byte of the copy; 0 when the stack pointer lay outside of the thread's stack.
@@ -139,8 +143,16 @@ impl CaptureSlot {
         self.region.start().as_ptr().wrapping_add(offset)
     }
 
-    /// Ties the slot to the calling thread.
-    pub(super) fn bind(&self, thread_pointer: u64, bounds: StackBounds, stack: *const ProfilingStack) {
+    /// Ties the slot to the calling thread, whose stack this is.
+    pub(super) fn bind_to_current_thread(&self, bounds: StackBounds) {
+        // SAFETY: the calling thread's own; bounds are had from the system alone.
+        unsafe { self.bind(thread_pointer(), bounds, open_profiling_stack()) };
+    }
+
+    /// # Safety
+    /// - All three are of one thread: its thread pointer, the bounds of its stack, and its profiling stack or null; and
+    ///   they stay so until `unbind`.
+    unsafe fn bind(&self, thread_pointer: u64, bounds: StackBounds, stack: *const ProfilingStack) {
         self.stack_low.store(bounds.low, Ordering::Relaxed);
         self.stack_top.store(bounds.top, Ordering::Relaxed);
         self.profiling_stack.store(stack.cast_mut(), Ordering::Relaxed);
@@ -186,7 +198,7 @@ impl CaptureSlot {
     }
 
     /// To idle from wherever it is; false while somebody writes or reads.
-    pub(super) fn retire(&self) -> bool {
+    pub(crate) fn retire(&self) -> bool {
         self.cancel();
         let before = self.state.load(Ordering::Acquire);
         match parts(before) {
@@ -208,16 +220,34 @@ impl CaptureSlot {
         Some(CapturedView { slot: self, header, idle: word(sequence, SlotPhase::Idle) })
     }
 
+    /// In the child of a fork, on the only thread: to idle from wherever it is.
+    pub(super) fn reset_after_fork(&self) {
+        let (sequence, _) = parts(self.state.load(Ordering::Acquire));
+        self.state.store(word(sequence, SlotPhase::Idle), Ordering::Release);
+    }
+
     /// Requested to writing, if this is the request that is waited for and the calling thread the slot's.
-    ///
-    /// `thread_pointer` is the calling thread's.
-    pub(crate) fn begin_in_handler(&self, sequence: u32, thread_pointer: u64) -> Option<SlotWriter<'_>> {
+    pub(crate) fn begin_in_handler(&self, arrival: &ArrivalInHandler<'_>) -> Option<SlotWriter<'_>> {
+        let registers = Registers::of_arrival_in_handler(arrival);
+        // SAFETY: the calling thread's pointer, and the registers that the signal stopped it with.
+        unsafe { self.begin_for_in_handler(arrival.ticket.sequence, thread_pointer(), registers) }
+    }
+
+    /// # Safety
+    /// - The thread pointer is the calling thread's, and the registers are those that it was stopped with.
+    unsafe fn begin_for_in_handler(
+        &self,
+        sequence: u32,
+        thread_pointer: u64,
+        registers: Registers,
+    ) -> Option<SlotWriter<'_>> {
         if self.thread_pointer.load(Ordering::Acquire) != thread_pointer
             || !self.make_move(word(sequence, SlotPhase::Requested), word(sequence, SlotPhase::Writing))
         {
             return None;
         }
-        Some(SlotWriter { slot: self, sequence, header: CaptureHeader::default() })
+        let header = CaptureHeader { registers, ..CaptureHeader::default() };
+        Some(SlotWriter { slot: self, sequence, stack_pointer: registers.sp, header })
     }
 }
 
@@ -225,6 +255,7 @@ impl CaptureSlot {
 pub(crate) struct SlotWriter<'a> {
     slot: &'a CaptureSlot,
     sequence: u32,
+    stack_pointer: u64,
     pub(crate) header: CaptureHeader,
 }
 
@@ -234,7 +265,7 @@ impl SlotWriter<'_> {
     pub(crate) fn copy_stack_in_handler(&mut self, below: u64) {
         let low = self.slot.stack_low.load(Ordering::Relaxed);
         let top = self.slot.stack_top.load(Ordering::Relaxed) & !7;
-        let sp = self.header.registers.sp;
+        let sp = self.stack_pointer;
         if sp < low || sp >= top {
             return;
         }
@@ -349,20 +380,31 @@ mod tests {
     use super::*;
     use crate::threads::SlotHandle;
 
+    /// A handler on a made-up thread, stopped with this stack pointer.
+    fn begin(slot: &CaptureSlot, sequence: u32, thread: u64, sp: u64) -> Option<SlotWriter<'_>> {
+        // SAFETY: what these tests bind is memory that lives as long as the test.
+        unsafe { slot.begin_for_in_handler(sequence, thread, Registers { sp, ..Registers::default() }) }
+    }
+
+    fn bind(slot: &CaptureSlot, thread: u64, bounds: StackBounds) {
+        // SAFETY: as above; there is no profiling stack.
+        unsafe { slot.bind(thread, bounds, std::ptr::null()) };
+    }
+
     #[test]
     fn every_move_is_made_by_whom_the_table_says() {
         let slot = SlotHandle::acquire(64 << 10).expect("a slot");
-        slot.bind(77, StackBounds { low: 8, top: 16 }, std::ptr::null());
-        assert!(slot.begin_in_handler(0, 77).is_none(), "nobody asked");
+        bind(&slot, 77, StackBounds { low: 8, top: 16 });
+        assert!(begin(&slot, 0, 77, 0).is_none(), "nobody asked");
         let first = slot.request().expect("idle");
         assert!(slot.request().is_none(), "asked already");
-        assert!(slot.begin_in_handler(first.wrapping_sub(1), 77).is_none(), "an old signal");
-        assert!(slot.begin_in_handler(first, 78).is_none(), "another thread");
+        assert!(begin(&slot, first.wrapping_sub(1), 77, 0).is_none(), "an old signal");
+        assert!(begin(&slot, first, 78, 0).is_none(), "another thread");
         slot.cancel();
-        assert!(slot.begin_in_handler(first, 77).is_none(), "a late signal");
+        assert!(begin(&slot, first, 77, 0).is_none(), "a late signal");
         let second = slot.request().expect("idle again");
-        let mut writer = slot.begin_in_handler(second, 77).expect("asked");
-        assert!(slot.begin_in_handler(second, 77).is_none(), "answered already");
+        let mut writer = begin(&slot, second, 77, 0).expect("asked");
+        assert!(begin(&slot, second, 77, 0).is_none(), "answered already");
         assert!(!slot.retire(), "a handler is writing");
         writer.header.time = TimeStamp(5);
         writer.publish_in_handler();
@@ -379,11 +421,10 @@ mod tests {
         let memory: Vec<u64> = (0..1000).collect();
         let base = memory.as_ptr() as u64;
         let slot = SlotHandle::acquire(64 << 10).expect("a slot");
-        slot.bind(1, StackBounds { low: base, top: base + 8000 }, std::ptr::null());
+        bind(&slot, 1, StackBounds { low: base, top: base + 8000 });
         let captured_from = |sp: u64| {
             let sequence = slot.request().expect("idle");
-            let mut writer = slot.begin_in_handler(sequence, 1).expect("asked");
-            writer.header.registers.sp = sp;
+            let mut writer = begin(&slot, sequence, 1, sp).expect("asked");
             writer.copy_stack_in_handler(128);
             writer.publish_in_handler();
             let view = slot.captured().expect("ready");

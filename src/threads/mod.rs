@@ -30,7 +30,7 @@ mod slot_pool;
 pub(crate) use capture_slot::{CapturedView, SlotPhase};
 pub(crate) use profiling_stack::{LabelToken, pop_labels, push_label};
 pub(crate) use registration::{
-    CurrentThread, ThreadRegistration, register_current_thread, unregister_current_thread,
+    CurrentThread, MAIN_THREAD_NAME, ThreadRegistration, register_current_thread, unregister_current_thread,
 };
 pub(crate) use registry::{RegistryForkGuard, ThreadRegistry};
 pub(crate) use slot_pool::{SlotHandle, find_slot_in_handler};

@@ -5,12 +5,12 @@
 //!
 //! **Contract** (cited below):
 //! - *own thread*: the stack is a thread-local without a destructor; its cells are read and written on its thread alone;
-//! - *published last*: a frame or a text is written before the depth or the length that covers it is raised, and a grown
-//!   array is filled before its address replaces the old one's, with compiler fences between; the handler reads the
-//!   depth first and the address after;
+//! - *published last*: a frame or a text is written after the depth or the length was lowered to its place and before it
+//!   is raised to cover it, and a grown array is filled before its address replaces the old one's, with compiler fences
+//!   between; the handler reads the depth first and the address after;
 //! - *freed last*: an array is freed after its address was replaced;
-//! - *numbers only*: a [`LabelToken`] holds a depth and a length; a pop can only lower both, so a token that is
-//!   forgotten, or used late or out of order, at worst removes labels.
+//! - *numbers only*: a [`LabelToken`] holds a depth, and a pop can only lower it; so a token that is forgotten, or used
+//!   late or out of order, at worst removes labels. The length of the texts follows from the labels that are left.
 
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering, compiler_fence};
@@ -56,7 +56,6 @@ thread_local! {
 #[derive(Debug)]
 pub(crate) struct LabelToken {
     depth: u32,
-    text_bytes: u32,
     own_thread: PhantomData<*const ()>,
 }
 
@@ -135,7 +134,7 @@ impl ProfilingStack {
     ) -> LabelToken {
         let depth = self.depth.load(Ordering::Relaxed);
         let text_start = self.text_bytes.load(Ordering::Relaxed);
-        let token = LabelToken { depth, text_bytes: text_start, own_thread: PhantomData };
+        let token = LabelToken { depth, own_thread: PhantomData };
         let capacity = self.capacity.load(Ordering::Relaxed);
         if depth >= capacity {
             if capacity == 0 {
@@ -177,11 +176,23 @@ impl ProfilingStack {
     fn pop_to(&self, token: &LabelToken) {
         if self.depth.load(Ordering::Relaxed) > token.depth {
             self.depth.store(token.depth, Ordering::Relaxed);
-        }
-        if self.text_bytes.load(Ordering::Relaxed) > token.text_bytes {
             compiler_fence(Ordering::SeqCst);
-            self.text_bytes.store(token.text_bytes, Ordering::Relaxed);
+            if self.text_bytes.load(Ordering::Relaxed) > 0 {
+                self.text_bytes.store(self.text_end(token.depth), Ordering::Relaxed);
+                compiler_fence(Ordering::SeqCst);
+            }
         }
+    }
+
+    /// Where the texts of so many labels end.
+    #[cold]
+    fn text_end(&self, depth: u32) -> u32 {
+        if depth == 0 {
+            return 0;
+        }
+        // SAFETY: *own thread*, and labels below the depth are written.
+        let newest = unsafe { &*self.frames.load(Ordering::Relaxed).add(depth as usize - 1) };
+        newest.text_start + newest.text_bytes
     }
 
     #[cold]
@@ -304,6 +315,20 @@ mod tests {
         stack.open();
         stack.push(1, "new", OTHER, "n");
         assert_eq!(labels(&stack), ["newn"]);
+        stack.close();
+    }
+
+    #[test]
+    fn a_late_token_leaves_the_texts_of_live_labels_alone() {
+        let stack = ProfilingStack::new();
+        stack.open();
+        let a = stack.push(1, "a ", OTHER, "four");
+        let b = stack.push(1, "b ", OTHER, "text");
+        stack.pop_to(&a);
+        stack.push(1, "c ", OTHER, "a long text that lives");
+        stack.pop_to(&b);
+        stack.push(1, "d ", OTHER, "OVERWRITES");
+        assert_eq!(labels(&stack), ["c a long text that lives", "d OVERWRITES"]);
         stack.close();
     }
 

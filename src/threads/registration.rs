@@ -1,20 +1,19 @@
 //! A thread's registration, and the calling thread's own.
 
 use std::cell::RefCell;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 use crate::base::{ThreadId, TimeStamp};
 use crate::platform::{
     current_stack_bounds, current_thread_id, current_thread_os_name, is_main_thread, monotonic_now,
-    thread_pointer,
 };
-use crate::threads::profiling_stack::{close_profiling_stack, open_profiling_stack};
+use crate::threads::profiling_stack::close_profiling_stack;
 use crate::threads::registry::ThreadRegistry;
 use crate::threads::slot_pool::SlotHandle;
 
 /// The name by which the Firefox Profiler knows a process's main thread.
-const MAIN_THREAD_NAME: &str = "GeckoMain";
+pub(crate) const MAIN_THREAD_NAME: &str = "GeckoMain";
 
 /// A registered thread. Shared between the registry, the thread itself and the sampler; outlives the thread for as long
 /// as a profile may need its name.
@@ -35,14 +34,19 @@ pub(crate) struct ThreadRegistration {
     /// Written by the sampler when it finds the thread dead, read under the registry's lock: where the buffer ended
     /// then. 0 before.
     end_position: AtomicU64,
-    /// `None` when the system had no memory for one, or could not tell the stack's bounds: such a thread has markers and
-    /// no stacks.
-    pub(crate) slot: Option<SlotHandle>,
+    /// The thread owns its slot, and the sampler while it samples it; a dead thread's serves another.
+    slot: Weak<SlotHandle>,
 }
 
 impl ThreadRegistration {
     pub(crate) fn tid(&self) -> ThreadId {
         ThreadId::from_number(self.tid.load(Ordering::Relaxed))
+    }
+
+    /// Where the thread's stacks are captured to; `None` when it is gone, or when the system had no memory for one or
+    /// could not tell the stack's bounds: such a thread has markers and no stacks.
+    pub(crate) fn slot(&self) -> Option<Arc<SlotHandle>> {
+        self.slot.upgrade()
     }
 
     pub(crate) fn is_profiled(&self) -> bool {
@@ -74,8 +78,8 @@ impl ThreadRegistration {
     /// In the child of a fork, on the surviving thread: it has a new id, and nobody waits for its slot.
     pub(super) fn adopt_after_fork(&self) {
         self.tid.store(current_thread_id().to_number(), Ordering::Relaxed);
-        if let Some(slot) = &self.slot {
-            slot.cancel();
+        if let Some(slot) = self.slot() {
+            slot.reset_after_fork();
         }
     }
 }
@@ -84,12 +88,13 @@ impl ThreadRegistration {
 #[derive(Debug, Default)]
 pub(crate) struct CurrentThread {
     registration: Option<Arc<ThreadRegistration>>,
+    slot: Option<Arc<SlotHandle>>,
     nesting: u32,
 }
 
 thread_local! {
     // The destructor unregisters a thread that ends without doing so.
-    static CURRENT: RefCell<CurrentThread> = const { RefCell::new(CurrentThread { registration: None, nesting: 0 }) };
+    static CURRENT: RefCell<CurrentThread> = const { RefCell::new(CurrentThread { registration: None, slot: None, nesting: 0 }) };
 }
 
 impl CurrentThread {
@@ -101,7 +106,7 @@ impl CurrentThread {
     fn end(&mut self) {
         if let Some(registration) = self.registration.take() {
             close_profiling_stack();
-            if let Some(slot) = &registration.slot {
+            if let Some(slot) = self.slot.take() {
                 slot.unbind();
             }
             ThreadRegistry::remove(&registration, monotonic_now());
@@ -115,13 +120,17 @@ impl Drop for CurrentThread {
     }
 }
 
-/// Registers the calling thread, or counts once more that it is registered.
+/// Registers the calling thread, or counts once more that it is registered. Does nothing when it is called, by an
+/// allocator say, from within itself.
 pub(crate) fn register_current_thread(name: &str) {
     let _ = CURRENT.try_with(|current| {
-        let mut current = current.borrow_mut();
+        let Ok(mut current) = current.try_borrow_mut() else { return };
         current.nesting += 1;
         if current.registration.is_none() {
-            current.registration = Some(ThreadRegistry::add(|serial| new_registration(serial, name)));
+            let slot = acquire_slot().map(Arc::new);
+            current.registration =
+                Some(ThreadRegistry::add(|serial| new_registration(serial, name, slot.as_ref())));
+            current.slot = slot;
         }
     });
 }
@@ -129,7 +138,7 @@ pub(crate) fn register_current_thread(name: &str) {
 /// Takes one registration back; the last one ends it. More than there were are harmless.
 pub(crate) fn unregister_current_thread() {
     let _ = CURRENT.try_with(|current| {
-        let mut current = current.borrow_mut();
+        let Ok(mut current) = current.try_borrow_mut() else { return };
         current.nesting = current.nesting.saturating_sub(1);
         if current.nesting == 0 {
             current.end();
@@ -137,14 +146,16 @@ pub(crate) fn unregister_current_thread() {
     });
 }
 
-fn new_registration(serial: u64, name: &str) -> ThreadRegistration {
+fn acquire_slot() -> Option<SlotHandle> {
+    let bounds = current_stack_bounds()?;
+    let slot = SlotHandle::acquire(bounds.bytes())?;
+    slot.bind_to_current_thread(bounds);
+    Some(slot)
+}
+
+fn new_registration(serial: u64, name: &str, slot: Option<&Arc<SlotHandle>>) -> ThreadRegistration {
     let tid = current_thread_id();
     let is_main = is_main_thread();
-    let slot = current_stack_bounds().and_then(|bounds| {
-        let slot = SlotHandle::acquire(bounds.bytes())?;
-        slot.bind(thread_pointer(), bounds, open_profiling_stack());
-        Some(slot)
-    });
     ThreadRegistration {
         serial,
         name: if is_main { MAIN_THREAD_NAME.to_owned() } else { name_or_stand_in(name, tid) },
@@ -154,7 +165,7 @@ fn new_registration(serial: u64, name: &str) -> ThreadRegistration {
         profiled: AtomicBool::new(false),
         unregistered_at: AtomicU64::new(0),
         end_position: AtomicU64::new(0),
-        slot,
+        slot: slot.map_or_else(Weak::new, Arc::downgrade),
     }
 }
 

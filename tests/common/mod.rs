@@ -120,6 +120,14 @@ pub fn work_for(time: Duration) {
     }
 }
 
+/// Works until the calling thread has had so much CPU time.
+pub fn work_for_cpu(time: Duration) {
+    let end = thread_cpu() + time;
+    while thread_cpu() < end {
+        work(1000);
+    }
+}
+
 /// Asks until it is so; fails after ten seconds.
 pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let end = Instant::now() + Duration::from_secs(10);

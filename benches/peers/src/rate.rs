@@ -1,6 +1,7 @@
 //! `rate`: how many of the samples that were asked for are delivered, of one busy thread at 1,000 Hz.
 //!
-//! A peer's figure is its report's samples of the thread by what was asked for: seconds × 1000.
+//! A peer's figure is its report's samples of the thread by what was asked for: seconds × 1000. On a quiet machine these
+//! are the thread's processor time as well, by which pprof's timer goes.
 //!
 //! Ours is stricter: the fraction of ticks that have a sample, by the samples' own times, so that two samples of one
 //! tick do not make up for a tick without. The samples' times tell the schedule's phase: a request goes out when a tick

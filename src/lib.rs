@@ -91,3 +91,8 @@ pub use base::{
 };
 pub use export::{HotFunction, ThreadSummary};
 pub use markers::{MarkerOptions, MarkerTiming};
+
+/// Compiles the code of the README, so that it stays true.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

@@ -5,12 +5,12 @@ mod common;
 
 use std::time::Duration;
 
-use common::{Read, work_for};
+use common::{Read, work_for_cpu};
 use gekkota::{
     AutoProfilerLabel, ProfilerSession, StartParams, auto_profiler_label, auto_profiler_label_dynamic,
 };
 
-const SLICE: Duration = Duration::from_millis(150);
+const SLICE: Duration = Duration::from_millis(100);
 
 #[inline(never)]
 fn outer() {
@@ -28,13 +28,13 @@ fn inner(file: &str) {
 
 #[inline(never)]
 fn leaf() {
-    work_for(SLICE);
+    work_for_cpu(SLICE);
     std::hint::black_box(());
 }
 
 #[inline(never)]
 fn after_a_forgotten_guard() {
-    work_for(SLICE);
+    work_for_cpu(SLICE);
     // Another body than `leaf`, or the compiler makes one function of the two.
     std::hint::black_box(1);
 }
@@ -72,7 +72,7 @@ fn labels_are_merged_by_their_place_on_the_stack() {
         (0..5000).for_each(|_| {
             std::mem::forget(AutoProfilerLabel::new("a", gekkota::gecko_profiler_category!(DOM)))
         });
-        work_for(SLICE);
+        work_for_cpu(SLICE);
     });
     thread.join().expect("thread");
     let read = Read::from_profile(&session.finish().expect("profile"));
@@ -111,8 +111,9 @@ fn labels_are_merged_by_their_place_on_the_stack() {
     }
     // More labels than a capture has room for: the oldest of them are there, and the sample is.
     let counts = with("deep").into_iter().map(|stack| stack.iter().filter(|frame| *frame == "a").count());
-    let counts: Vec<_> = counts.filter(|&count| count > 0).collect();
-    assert!(counts.len() > 30 && counts.iter().filter(|&&count| count < 1000).count() <= 1, "{counts:?}");
+    // Some samples may fall into the pushing itself.
+    let full = counts.filter(|&count| count >= 1000).count();
+    assert!(full > 30, "{full} samples with all the labels that there is room for");
 
     let thread = read.thread("labels");
     let strings = thread["stringTable"].as_array().expect("strings");

@@ -22,7 +22,7 @@ fn role_of_the_child() {
         let _profiler = gekkota::AutoProfilerInit::new();
         gekkota::register_thread("child-main");
         println!("active: {}", gekkota::profiler_is_active());
-        common::work_for(Duration::from_millis(200));
+        common::work_for_cpu(Duration::from_millis(100));
     })
     .join()
     .expect("the child's work");

@@ -137,7 +137,7 @@ fn errno_and_a_blocked_signal_survive() {
             libc::sigaddset(&mut set, libc::SIGPROF);
             libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
         }
-        work_for(Duration::from_millis(300));
+        work_for_cpu(Duration::from_millis(300));
     });
     busy.join().expect("errno is kept");
     blocked.join().expect("thread");

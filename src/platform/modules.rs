@@ -146,7 +146,7 @@ fn visit_modules(visit: &mut dyn FnMut(&Shown<'_>) -> ControlFlow<()>) {
     unsafe { libc::dl_iterate_phdr(Some(call_back), (&raw mut visit).cast()) };
 }
 
-/// The loader's counters. Takes the loader's lock for a moment; about 0.1 µs.
+/// The loader's counters. Takes the loader's lock for a moment.
 pub(crate) fn module_changes() -> ModuleChanges {
     let mut changes = ModuleChanges::default();
     visit_modules(&mut |shown| {

@@ -42,7 +42,7 @@ impl Unwinder {
         unwinder
     }
 
-    /// Follows what was loaded and unloaded; true when anything was. About 0.1 µs when nothing was.
+    /// Follows what was loaded and unloaded; true when anything was. Cheap when nothing was.
     pub(crate) fn refresh_modules(&mut self) -> bool {
         if !self.modules.refresh() {
             return false;

@@ -86,8 +86,8 @@ pub use api::{
     unregister_thread,
 };
 pub use base::{
-    CodeAddress, Features, ProcessId, ProfilerTime, ProfilingCategoryPair, SaveError, StartError,
-    StartParams, StreamError, ThreadId, UnknownFeature, subcategories,
+    CodeAddress, Features, ProcessId, ProfilerTime, ProfilingCategoryPair, SamplingEngine, SaveError,
+    StartError, StartParams, StreamError, ThreadId, UnknownFeature, subcategories,
 };
 pub use export::{HotFunction, ThreadSummary};
 pub use markers::{MarkerOptions, MarkerTiming};

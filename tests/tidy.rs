@@ -74,7 +74,8 @@ const UNSAFE_FILES: &[&str] = &[
 ];
 
 /// The files whose functions named `*_in_handler` are the signal handler.
-const HANDLER_FILES: &[&str] = &["src/sampler/handler.rs", "src/threads/capture_slot.rs"];
+const HANDLER_FILES: &[&str] =
+    &["src/sampler/handler.rs", "src/threads/capture_slot.rs", "src/threads/slot_state.rs"];
 
 /// The files of `src` that may print.
 const PRINTING_FILES: &[&str] = &["src/control/environment.rs"];

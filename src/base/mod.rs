@@ -60,7 +60,7 @@ pub(crate) use locks::{Guard, LockRank, NamedMutex};
 pub(crate) use ps_lock::{PsCell, PsLock};
 #[cfg(has_profiler)]
 pub(crate) use settings::INTERVAL_RANGE;
-pub use settings::StartParams;
+pub use settings::{SamplingEngine, StartParams};
 #[cfg(has_profiler)]
 pub(crate) use thread_filter::ThreadFilter;
 pub use time::ProfilerTime;

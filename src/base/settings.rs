@@ -15,6 +15,23 @@ pub(crate) const INTERVAL_RANGE: std::ops::RangeInclusive<Duration> =
 #[cfg(has_profiler)]
 pub(crate) const CAPACITY_RANGE_BYTES: std::ops::RangeInclusive<u64> = (256 << 10)..=(64 << 30);
 
+/// What asks a running thread for its stack.
+///
+/// All use the same handler and give the same samples; they differ in what a sample costs the thread. A profile names
+/// the one that was used, in `meta.samplingEngine`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub enum SamplingEngine {
+    /// The cheaper of the two on this machine, by a trial of some milliseconds when the profiler is first started.
+    #[default]
+    Auto,
+    /// The sampler thread sends a signal. Works everywhere.
+    Signals,
+    /// Each thread has a timer of its own, which runs while the thread does (`perf_event_open`'s software CPU clock).
+    /// Where the kernel does not allow it, signals are sent.
+    LocalTimers,
+}
+
 /// What to record, how often, of which threads, and how much of it to keep.
 ///
 /// The defaults: 128 MiB, 1 ms, the default features, all registered threads, `SIGPROF`.
@@ -25,6 +42,7 @@ pub struct StartParams {
     pub(crate) features: Features,
     pub(crate) filters: Vec<String>,
     pub(crate) signal: Option<i32>,
+    pub(crate) engine: SamplingEngine,
 }
 
 impl Default for StartParams {
@@ -35,6 +53,7 @@ impl Default for StartParams {
             features: Features::default_set(),
             filters: Vec::new(),
             signal: None,
+            engine: SamplingEngine::Auto,
         }
     }
 }
@@ -84,6 +103,13 @@ impl StartParams {
     #[must_use]
     pub fn signal(mut self, signal: i32) -> Self {
         self.signal = Some(signal);
+        self
+    }
+
+    /// What asks a running thread for its stack: by default the cheaper way on this machine.
+    #[must_use]
+    pub fn engine(mut self, engine: SamplingEngine) -> Self {
+        self.engine = engine;
         self
     }
 

@@ -263,7 +263,11 @@ fn code_stack(view: &CapturedView<'_>, context: &mut TickContext<'_>) {
     let Scratch { native, merged, coded } = &mut *context.scratch;
     if context.session.settings.features.contains(Features::STACK_WALK) {
         let stack = StackCopy { start: header.stack_start, bytes: view.stack() };
+        let before = monotonic_now();
         context.unwinder.unwind(&header.registers, stack, native);
+        let counts = &context.session.counts;
+        SessionCounts::add(&counts.unwind_ns, monotonic_now().since_ns(before));
+        SessionCounts::add(&counts.unwound_frames, native.frames.len() as u64);
     } else {
         native.frames.clear();
         native.truncated = false;

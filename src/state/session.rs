@@ -59,6 +59,9 @@ counts! {
     dropped_samples,
     /// CPU time of the sampler thread, in nanoseconds.
     sampler_cpu_ns,
+    /// Native frames that unwinding found, and the time that it took.
+    unwound_frames,
+    unwind_ns,
 }
 
 impl SessionCounts {

@@ -2,25 +2,10 @@
 //!
 //! Runs in the signal handler: [`CaptureSlot::begin_in_handler`] and everything of [`SlotWriter`].
 //!
-//! A slot's state is one word, a sequence number and a phase. Who may make which move:
-//!
-//! | from | to | who | when |
-//! |---|---|---|---|
-//! | idle(n) | requested(n+1) | sampler | it wants a sample; the signal carries n+1 |
-//! | requested(n) | writing(n) | the target's handler | a signal came that carries n, on the slot's thread |
-//! | requested(n) | idle(n) | sampler or owner | nobody waits any more; a late signal finds idle and goes away |
-//! | writing(n) | ready(n) | the target's handler | everything is written |
-//! | ready(n) | reading(n) | sampler | it takes the capture up |
-//! | reading(n) | idle(n) | sampler | it has read it |
-//! | ready(n) | idle(n) | owner | nobody will read it |
-//!
-//! Nobody waits for a move: each is one compare-exchange or one store, and who comes too late goes away.
+//! Who may write and read it when: `slot_state.rs`.
 //!
 //! **Contract** (cited below):
-//! - *phase owns*: the capture areas are written by whoever made the move to `writing`, until `ready`; read by whoever
-//!   made the move to `reading`, until `idle`; and touched by nobody else;
-//! - *release, acquire*: `ready` is stored with release after the last write, and loaded with acquire before the first
-//!   read; `idle` likewise the other way round;
+//! - *phase owns* and *release, acquire*: as `slot_state.rs` says, for the capture areas and the header;
 //! - *placed*: header and areas lie in one mapping that is never given back, in the order of the constants below.
 
 use std::cell::UnsafeCell;
@@ -31,6 +16,7 @@ use crate::platform::{
     ArrivalInHandler, LazyRegion, Registers, StackBounds, copy_words_in_handler, thread_pointer,
 };
 use crate::threads::profiling_stack::{LabelFrame, ProfilingStack, open_profiling_stack};
+use crate::threads::slot_state::{SlotPhase, SlotState};
 
 const LABELS_OFFSET: usize = 4 << 10;
 const MAX_LABELS: usize = 1024;
@@ -41,17 +27,6 @@ pub(super) const STACK_OFFSET: usize = TEXT_OFFSET + TEXT_BYTES;
 const KEPT_STACK_BYTES: usize = 256 << 10;
 
 const _: () = assert!(size_of::<CaptureSlot>() <= LABELS_OFFSET && STACK_OFFSET.is_multiple_of(4096));
-
-/// What a slot is doing, as seen a moment ago.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
-pub(crate) enum SlotPhase {
-    Idle = 0,
-    Requested = 1,
-    Writing = 2,
-    Ready = 3,
-    Reading = 4,
-}
 
 /// What the handler notes beside the copies.
 #[derive(Clone, Copy, Debug, Default)]
@@ -87,7 +62,7 @@ pub(crate) struct CapturedLabel {
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct CaptureSlot {
-    state: AtomicU64,
+    state: SlotState,
     /// Written by the owner before the first request, read by its handler.
     thread_pointer: AtomicU64,
     stack_low: AtomicU64,
@@ -100,26 +75,11 @@ pub(crate) struct CaptureSlot {
 // SAFETY: *phase owns* and *release, acquire*; everything else is atomic.
 unsafe impl Sync for CaptureSlot {}
 
-const fn word(sequence: u32, phase: SlotPhase) -> u64 {
-    (sequence as u64) << 8 | phase as u64
-}
-
-const fn parts(word: u64) -> (u32, SlotPhase) {
-    let phase = match word as u8 {
-        0 => SlotPhase::Idle,
-        1 => SlotPhase::Requested,
-        2 => SlotPhase::Writing,
-        3 => SlotPhase::Ready,
-        _ => SlotPhase::Reading,
-    };
-    ((word >> 8) as u32, phase)
-}
-
 impl CaptureSlot {
     /// Makes a slot at the beginning of a mapping that is its own.
     pub(super) fn place_in(region: &'static LazyRegion) -> &'static Self {
         let slot = Self {
-            state: AtomicU64::new(word(0, SlotPhase::Idle)),
+            state: SlotState::new(),
             thread_pointer: AtomicU64::new(0),
             stack_low: AtomicU64::new(0),
             stack_top: AtomicU64::new(0),
@@ -166,64 +126,40 @@ impl CaptureSlot {
     }
 
     pub(crate) fn phase(&self) -> SlotPhase {
-        parts(self.state.load(Ordering::Acquire)).1
-    }
-
-    fn make_move(&self, from: u64, to: u64) -> bool {
-        self.state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
+        self.state.phase()
     }
 
     /// Idle to requested: the number that the signal is to carry.
     pub(crate) fn request(&self) -> Option<u32> {
-        let before = self.state.load(Ordering::Acquire);
-        let (sequence, phase) = parts(before);
-        let next = sequence.wrapping_add(1);
-        (phase == SlotPhase::Idle && self.make_move(before, word(next, SlotPhase::Requested))).then_some(next)
+        self.state.request()
     }
 
     /// Requested to idle: nobody waits any more.
     pub(crate) fn cancel(&self) {
-        let before = self.state.load(Ordering::Acquire);
-        if let (sequence, SlotPhase::Requested) = parts(before) {
-            self.make_move(before, word(sequence, SlotPhase::Idle));
-        }
+        self.state.cancel();
     }
 
     /// The sequence number of the request that is out.
     pub(crate) fn pending_request(&self) -> Option<u32> {
-        match parts(self.state.load(Ordering::Acquire)) {
-            (sequence, SlotPhase::Requested) => Some(sequence),
-            _ => None,
-        }
+        self.state.pending_request()
     }
 
     /// To idle from wherever it is; false while somebody writes or reads.
     pub(crate) fn retire(&self) -> bool {
-        self.cancel();
-        let before = self.state.load(Ordering::Acquire);
-        match parts(before) {
-            (_, SlotPhase::Idle) => true,
-            (sequence, SlotPhase::Ready) => self.make_move(before, word(sequence, SlotPhase::Idle)),
-            _ => false,
-        }
+        self.state.retire()
     }
 
     /// Ready to reading: what was captured. The view's end is the move to idle.
     pub(crate) fn captured(&self) -> Option<CapturedView<'_>> {
-        let before = self.state.load(Ordering::Acquire);
-        let (sequence, SlotPhase::Ready) = parts(before) else { return None };
-        if !self.make_move(before, word(sequence, SlotPhase::Reading)) {
-            return None;
-        }
+        let sequence = self.state.take()?;
         // SAFETY: *phase owns*: reading, by the move just made.
         let header = unsafe { &*self.header.get() };
-        Some(CapturedView { slot: self, header, idle: word(sequence, SlotPhase::Idle) })
+        Some(CapturedView { slot: self, header, sequence })
     }
 
     /// In the child of a fork, on the only thread: to idle from wherever it is.
     pub(super) fn reset_after_fork(&self) {
-        let (sequence, _) = parts(self.state.load(Ordering::Acquire));
-        self.state.store(word(sequence, SlotPhase::Idle), Ordering::Release);
+        self.state.reset_after_fork();
     }
 
     /// Requested to writing, if this is the request that is waited for and the calling thread the slot's.
@@ -242,7 +178,7 @@ impl CaptureSlot {
         registers: Registers,
     ) -> Option<SlotWriter<'_>> {
         if self.thread_pointer.load(Ordering::Acquire) != thread_pointer
-            || !self.make_move(word(sequence, SlotPhase::Requested), word(sequence, SlotPhase::Writing))
+            || !self.state.begin_in_handler(sequence)
         {
             return None;
         }
@@ -327,7 +263,7 @@ impl SlotWriter<'_> {
     pub(crate) fn publish_in_handler(self) {
         // SAFETY: *phase owns*.
         unsafe { *self.slot.header.get() = self.header };
-        self.slot.state.store(word(self.sequence, SlotPhase::Ready), Ordering::Release);
+        self.slot.state.publish_in_handler(self.sequence);
     }
 }
 
@@ -335,7 +271,7 @@ impl SlotWriter<'_> {
 pub(crate) struct CapturedView<'a> {
     slot: &'a CaptureSlot,
     header: &'a CaptureHeader,
-    idle: u64,
+    sequence: u32,
 }
 
 impl CapturedView<'_> {
@@ -371,7 +307,7 @@ impl Drop for CapturedView<'_> {
             // SAFETY: *phase owns*: still reading, so that no handler writes, and this view ends here.
             unsafe { self.slot.region.give_back_from(STACK_OFFSET + KEPT_STACK_BYTES) };
         }
-        self.slot.state.store(self.idle, Ordering::Release);
+        self.slot.state.give_back(self.sequence);
     }
 }
 

@@ -26,11 +26,14 @@ mod registration;
 #[forbid(unsafe_code)]
 mod registry;
 mod slot_pool;
+#[forbid(unsafe_code)]
+mod slot_state;
 
-pub(crate) use capture_slot::{CapturedView, SlotPhase};
+pub(crate) use capture_slot::CapturedView;
 pub(crate) use profiling_stack::{LabelToken, pop_labels, push_label};
 pub(crate) use registration::{
     CurrentThread, MAIN_THREAD_NAME, ThreadRegistration, register_current_thread, unregister_current_thread,
 };
 pub(crate) use registry::{RegistryForkGuard, ThreadRegistry};
 pub(crate) use slot_pool::{SlotHandle, find_slot_in_handler};
+pub(crate) use slot_state::SlotPhase;

@@ -1,21 +1,28 @@
-//! Stop 2 of 12: a thread's CPU clock is read, and decides: same as before, a signal, or still waiting.
+//! Stop 2 of 12: a thread's CPU clock is read, and decides: same as before, a look from outside, a signal, or still
+//! waiting.
 //!
 //! Stop 6 of 12: a capture that has arrived is taken up.
 //!
-//! A thread whose CPU clock has not moved since its last capture has not run, so its stack is what it was. The clock
-//! moves a little by the capture itself: the way back out of the handler, and back to sleep. So what tells is how often
-//! the thread went to sleep, which the kernel counts: a thread is asleep when two captures in a row found it at the same
-//! place, it went to sleep once between them, and once since. From then on its clock must not move at all.
+//! | the thread | what is done |
+//! |---|---|
+//! | has not run since its stack was taken | it rests: the sample is the same, and nobody is asked |
+//! | ran for nearly all of the last interval | it is sent a request |
+//! | ran for less, and is blocked in the kernel now | the sampler reads its stack from outside, and it rests from now on |
+//! | the same, but its stack needs a register that nobody knows | it is sent a request, and remembered there |
+//! | ran for less, and is not blocked | it is sent a request, which it answers when it runs |
+//! | has not answered yet | it is left alone until it has |
 
 use std::sync::Arc;
 
 use crate::base::{CodeAddress, Features, ProcessId, StackAddress, ThreadId, TimeStamp};
 use crate::platform::{
-    Registers, Sent, SignalTicket, monotonic_now, send_request, thread_cpu_ns, thread_sleeps,
+    BlockedAt, Sent, SignalTicket, ThreadWindow, monotonic_now, send_request, thread_cpu_ns,
 };
 use crate::sampler::fork_gate::may_signal;
 use crate::sampler::merge::MergedFrame;
+use crate::sampler::rest::{Rest, RestChecks, Run};
 use crate::sampler::sample_writer::{CodedStack, LastStack, SampleTime, SampleWriter};
+use crate::sampler::sleeping_places::{SleepingPlaces, registers_at};
 use crate::state::{Session, SessionCounts};
 use crate::threads::{CapturedView, SlotHandle, SlotPhase, ThreadRegistration};
 use crate::unwind::{NativeFrame, NativeStack, StackCopy, Unwinder};
@@ -34,6 +41,11 @@ pub(super) struct TickContext<'a> {
     pub(super) unwinder: &'a mut Unwinder,
     pub(super) writer: SampleWriter<'a>,
     pub(super) scratch: &'a mut Scratch,
+    /// When this tick began.
+    pub(super) now: TimeStamp,
+    pub(super) rest_checks: RestChecks,
+    /// Whether the signal reaches our handler.
+    pub(super) may_signal: bool,
 }
 
 /// Memory that is used again from sample to sample.
@@ -61,20 +73,12 @@ struct Waiting {
     /// The thread's CPU clock at the last look.
     cpu_ns: u64,
     last_tick: TimeStamp,
+    /// Where it was blocked when the request went out, if it was.
+    blocked_at: Option<BlockedAt>,
     /// Ticks on which the thread stood still, and what its CPU clock showed.
     idle_ticks: Vec<(TimeStamp, u64)>,
     /// Ticks on which it ran and did not answer.
     unanswered: u64,
-}
-
-/// Where the last capture found the thread.
-#[derive(Clone, Copy, Debug)]
-struct LastCapture {
-    registers: Registers,
-    /// How often the thread had gone to sleep by then.
-    sleeps: u64,
-    /// Whether the capture before found it at the same place, one sleep earlier.
-    asleep: bool,
 }
 
 /// The sampler's side of a thread.
@@ -82,10 +86,12 @@ struct LastCapture {
 pub(super) struct ThreadSampler {
     pub(super) registration: Arc<ThreadRegistration>,
     slot: Option<Arc<SlotHandle>>,
+    window: ThreadWindow,
+    places: SleepingPlaces,
     waiting: Option<Waiting>,
-    last_capture: Option<LastCapture>,
-    /// The CPU clock of a thread that is asleep; its samples repeat while the clock shows this.
-    asleep_at_cpu_ns: Option<u64>,
+    rest: Option<Rest>,
+    /// The CPU clock at the last tick.
+    seen_cpu_ns: u64,
     /// The CPU clock up to which the thread's time stands in samples.
     reported_cpu_ns: u64,
     last_stack: LastStack,
@@ -99,14 +105,16 @@ impl ThreadSampler {
             Some(slot) => _ = slot.retire(),
             None => SessionCounts::add(&session.counts.threads_without_stacks, 1),
         }
-        let reported_cpu_ns = thread_cpu_ns(registration.tid()).unwrap_or(0);
+        let cpu_ns = thread_cpu_ns(registration.tid()).unwrap_or(0);
         Self {
+            window: ThreadWindow::new(registration.tid()),
             registration,
             slot,
+            places: SleepingPlaces::default(),
             waiting: None,
-            last_capture: None,
-            asleep_at_cpu_ns: None,
-            reported_cpu_ns,
+            rest: None,
+            seen_cpu_ns: cpu_ns,
+            reported_cpu_ns: cpu_ns,
             last_stack: LastStack::default(),
         }
     }
@@ -115,15 +123,32 @@ impl ThreadSampler {
         self.registration.tid()
     }
 
-    /// One tick of this thread.
-    pub(super) fn tick(&mut self, context: &mut TickContext<'_>) -> ThreadLife {
+    /// Whether it rests, and for long.
+    pub(super) fn rests_long(&self) -> bool {
+        self.rest.as_ref().is_some_and(Rest::is_long)
+    }
+
+    /// One tick of this thread. `turn` tells the threads apart that rest for long.
+    pub(super) fn tick(&mut self, turn: u64, context: &mut TickContext<'_>) -> ThreadLife {
         self.take_up(context);
+        if let Some(rest) = &self.rest
+            && !rest.is_due(context.rest_checks, turn, self.registration.announced_sleep())
+        {
+            self.rest_on(context);
+            return ThreadLife::Alive;
+        }
         let Some(cpu_ns) = thread_cpu_ns(self.tid()) else {
+            self.end_rest(context);
             return ThreadLife::Dead;
         };
-        let features = context.session.settings.features;
+        if self.rest.as_ref().is_some_and(|rest| rest.cpu_ns == cpu_ns) {
+            self.rest_on(context);
+            return ThreadLife::Alive;
+        }
+        self.end_rest(context);
+        let ran_ns = cpu_ns.saturating_sub(std::mem::replace(&mut self.seen_cpu_ns, cpu_ns));
         let slot = match self.slot.clone() {
-            Some(slot) if !features.contains(Features::NO_STACK_SAMPLING) => slot,
+            Some(slot) if !context.session.settings.features.contains(Features::NO_STACK_SAMPLING) => slot,
             _ => {
                 self.sample_without_stack(cpu_ns, context);
                 return ThreadLife::Alive;
@@ -131,14 +156,24 @@ impl ThreadSampler {
         };
         if self.waiting.is_some() {
             self.wait_on(&slot, cpu_ns, context);
-        } else if self.is_asleep(cpu_ns) {
-            let sample = self.sample_at(monotonic_now(), cpu_ns, context.session);
-            SessionCounts::add(&context.session.counts.same_samples, 1);
-            context.writer.repeat(sample, &mut self.last_stack);
-        } else if may_signal() {
-            self.fire(&slot, cpu_ns, context);
+            return ThreadLife::Alive;
         }
+        let interval_ns = context.session.settings.interval.as_nanos() as u64;
+        let blocked_at = if ran_ns >= interval_ns - interval_ns / 8 { None } else { self.window.look() };
+        if let Some(at) = blocked_at
+            && self.capture_from_outside(&slot, at, cpu_ns, context)
+        {
+            return ThreadLife::Alive;
+        }
+        self.fire(&slot, cpu_ns, blocked_at, context);
         ThreadLife::Alive
+    }
+
+    /// Writes what is not written yet, so that a profile has it.
+    pub(super) fn write_run(&mut self, context: &TickContext<'_>) {
+        if let Some(run) = self.rest.as_mut().and_then(Rest::take_run) {
+            self.put_run(run, context);
+        }
     }
 
     /// Gives up on a request that is out. A signal that comes later finds that nobody waits.
@@ -149,30 +184,77 @@ impl ThreadSampler {
         self.waiting = None;
     }
 
-    fn is_asleep(&mut self, cpu_ns: u64) -> bool {
-        if let Some(asleep_at) = self.asleep_at_cpu_ns {
-            if asleep_at == cpu_ns {
-                return true;
-            }
-            self.asleep_at_cpu_ns = None;
-            self.last_capture = None;
-            return false;
+    fn rest_on(&mut self, context: &TickContext<'_>) {
+        SessionCounts::add(&context.session.counts.same_samples, 1);
+        if let Some(run) = self.rest.as_mut().and_then(|rest| rest.add_tick(context.now)) {
+            self.put_run(run, context);
         }
-        let Some(last) = self.last_capture else { return false };
-        let is_back_asleep = || thread_sleeps(self.tid()) == Some(last.sleeps + 1);
-        if last.asleep && self.last_stack.is_known() && is_back_asleep() {
-            self.asleep_at_cpu_ns = Some(cpu_ns);
-            return true;
-        }
-        false
     }
 
-    fn fire(&mut self, slot: &SlotHandle, cpu_ns: u64, context: &TickContext<'_>) {
+    fn end_rest(&mut self, context: &TickContext<'_>) {
+        self.write_run(context);
+        self.rest = None;
+    }
+
+    fn put_run(&mut self, run: Run, context: &TickContext<'_>) {
+        let sample = self.sample_at(run.first, self.reported_cpu_ns, context.session);
+        let span_ns = run.last.since_ns(run.first);
+        context.writer.repeat(sample, run.ticks - 1, span_ns, &mut self.last_stack);
+    }
+
+    /// Reads the stack of a thread that is blocked there, without waking it.
+    fn capture_from_outside(
+        &mut self,
+        slot: &SlotHandle,
+        at: BlockedAt,
+        cpu_ns: u64,
+        context: &mut TickContext<'_>,
+    ) -> bool {
+        let tid = self.tid();
+        // It has not run if its clock stands where it stood before it was looked at.
+        let stood_still = || thread_cpu_ns(tid) == Some(cpu_ns);
+        if !slot.capture_from_outside(registers_at(at), monotonic_now(), stood_still) {
+            return false;
+        }
+        let Some(view) = slot.captured() else { return false };
+        let unwound = unwind_counted(context, |unwinder, native| {
+            self.places.unwind(at, stack_of(&view), unwinder, native)
+        });
+        if unwound == Some(false) {
+            return false;
+        }
+        let Scratch { native, merged, coded } = &mut *context.scratch;
+        if unwound.is_none() {
+            set_innermost(&view, native);
+        }
+        coded.set(native, &view, merged);
+        let time = view.header().time;
+        drop(view);
+        SessionCounts::add(&context.session.counts.samples_from_outside, 1);
+        self.write_sample(time, cpu_ns, context);
+        self.rest = Some(Rest::new(cpu_ns, self.registration.announced_sleep()));
+        true
+    }
+
+    fn fire(
+        &mut self,
+        slot: &SlotHandle,
+        cpu_ns: u64,
+        blocked_at: Option<BlockedAt>,
+        context: &TickContext<'_>,
+    ) {
+        if !(context.may_signal && may_signal()) {
+            return;
+        }
         let Some(sequence) = slot.request() else { return };
+        if blocked_at.is_some() {
+            SessionCounts::add(&context.session.counts.signals_to_sleepers, 1);
+        }
         self.send(slot, sequence, context);
         if slot.phase() != SlotPhase::Idle {
+            let (idle_ticks, unanswered) = (Vec::new(), 0);
             let last_tick = monotonic_now();
-            self.waiting = Some(Waiting { cpu_ns, last_tick, idle_ticks: Vec::new(), unanswered: 0 });
+            self.waiting = Some(Waiting { cpu_ns, last_tick, blocked_at, idle_ticks, unanswered });
         }
     }
 
@@ -190,7 +272,7 @@ impl ThreadSampler {
         let Some(waiting) = &mut self.waiting else { return };
         let Some(sequence) = slot.pending_request() else { return };
         let last_cpu_ns = std::mem::replace(&mut waiting.cpu_ns, cpu_ns);
-        let last_tick = std::mem::replace(&mut waiting.last_tick, monotonic_now());
+        let last_tick = std::mem::replace(&mut waiting.last_tick, context.now);
         let ran_ns = cpu_ns.saturating_sub(last_cpu_ns);
         let delay_ns = SIGNAL_DELAY_NS.min(context.session.settings.interval.as_nanos() as u64 / 4);
         if ran_ns <= delay_ns && waiting.idle_ticks.len() < MAX_WAITING_TICKS {
@@ -201,7 +283,7 @@ impl ThreadSampler {
         waiting.idle_ticks.clear();
         waiting.unanswered += unknown;
         SessionCounts::add(&context.session.counts.unanswered_ticks, unknown);
-        if waiting.unanswered >= RESEND_AFTER_TICKS && may_signal() {
+        if waiting.unanswered >= RESEND_AFTER_TICKS && context.may_signal && may_signal() {
             waiting.unanswered = 0;
             self.send(slot, sequence, context);
         }
@@ -209,43 +291,54 @@ impl ThreadSampler {
 
     /// Takes up a capture that has arrived: unwinds, merges and writes it.
     fn take_up(&mut self, context: &mut TickContext<'_>) {
+        if self.waiting.is_none() {
+            return;
+        }
         let Some(slot) = self.slot.clone() else { return };
         let Some(view) = slot.captured() else {
-            if self.waiting.is_some() && slot.phase() == SlotPhase::Idle {
+            if slot.phase() == SlotPhase::Idle {
                 self.waiting = None;
             }
             return;
         };
-        let Some(waiting) = self.waiting.take() else {
-            // An answer to a session before this one.
-            return;
-        };
-        code_stack(&view, context);
+        let Some(waiting) = self.waiting.take() else { return };
         let header = *view.header();
+        let unwound = unwind_counted(context, |unwinder, native| {
+            unwinder.unwind(&header.registers, stack_of(&view), native);
+        });
+        let Scratch { native, merged, coded } = &mut *context.scratch;
+        match (unwound, waiting.blocked_at) {
+            (None, _) => set_innermost(&view, native),
+            (Some(()), Some(at)) => self.places.remember(at, &header.registers, native),
+            (Some(()), None) => {}
+        }
+        coded.set(native, &view, merged);
         drop(view);
 
         let counts = &context.session.counts;
         let idle_ticks = waiting.idle_ticks;
         SessionCounts::add(&counts.same_samples, idle_ticks.len() as u64);
         for (time, cpu_ns) in idle_ticks {
-            let sample = self.sample_at(time, cpu_ns, context.session);
-            context.writer.write(sample, &context.scratch.coded, &mut self.last_stack);
+            self.write_sample(time, cpu_ns, context);
         }
         SessionCounts::add(&counts.captured_samples, 1);
-        SessionCounts::add(&counts.truncated_samples, context.scratch.native.truncated.into());
-        let sample = self.sample_at(header.time, header.cpu_ns, context.session);
-        context.writer.write(sample, &context.scratch.coded, &mut self.last_stack);
+        // A thread that was slow to answer had not run since the last look.
+        self.write_sample(header.time, waiting.cpu_ns, context);
+    }
 
-        let asleep = self
-            .last_capture
-            .is_some_and(|last| last.registers == header.registers && header.sleeps == last.sleeps + 1);
-        self.last_capture = Some(LastCapture { registers: header.registers, sleeps: header.sleeps, asleep });
+    /// Writes a sample with the stack in the scratch memory.
+    fn write_sample(&mut self, time: TimeStamp, cpu_ns: u64, context: &TickContext<'_>) {
+        let sample = self.sample_at(time, cpu_ns, context.session);
+        let (counts, stack) = (&context.session.counts, &context.scratch.coded);
+        SessionCounts::add(&counts.truncated_samples, stack.is_truncated().into());
+        SessionCounts::add(&counts.samples_on_other_stacks, stack.is_of_other_stack().into());
+        context.writer.write(sample, stack, &mut self.last_stack);
     }
 
     fn sample_without_stack(&mut self, cpu_ns: u64, context: &mut TickContext<'_>) {
         context.scratch.coded.set_empty();
-        let sample = self.sample_at(monotonic_now(), cpu_ns, context.session);
-        context.writer.write(sample, &context.scratch.coded, &mut self.last_stack);
+        self.write_sample(context.now, cpu_ns, context);
+        self.rest = Some(Rest::new(cpu_ns, None));
     }
 
     /// A sample at which the thread's CPU clock shows `cpu_ns`.
@@ -257,24 +350,33 @@ impl ThreadSampler {
     }
 }
 
-/// Unwinds and merges a capture into the scratch memory.
-fn code_stack(view: &CapturedView<'_>, context: &mut TickContext<'_>) {
-    let header = view.header();
-    let Scratch { native, merged, coded } = &mut *context.scratch;
-    if context.session.settings.features.contains(Features::STACK_WALK) {
-        let stack = StackCopy { start: header.stack_start, bytes: view.stack() };
-        let before = monotonic_now();
-        context.unwinder.unwind(&header.registers, stack, native);
-        let counts = &context.session.counts;
-        SessionCounts::add(&counts.unwind_ns, monotonic_now().since_ns(before));
-        SessionCounts::add(&counts.unwound_frames, native.frames.len() as u64);
-    } else {
-        native.frames.clear();
-        native.truncated = false;
-        native.frames.push(NativeFrame {
-            address: CodeAddress::new(header.registers.pc),
-            stack_address: StackAddress(header.registers.sp),
-        });
+fn stack_of<'a>(view: &'a CapturedView<'_>) -> StackCopy<'a> {
+    StackCopy { start: view.header().stack_start, bytes: view.stack() }
+}
+
+/// Unwinds into the scratch memory and counts what it cost; `None` when stacks are not walked.
+fn unwind_counted<T>(
+    context: &mut TickContext<'_>,
+    unwind: impl FnOnce(&mut Unwinder, &mut NativeStack) -> T,
+) -> Option<T> {
+    if !context.session.settings.features.contains(Features::STACK_WALK) {
+        return None;
     }
-    coded.set(native, view, merged);
+    let before = monotonic_now();
+    let answer = unwind(context.unwinder, &mut context.scratch.native);
+    let counts = &context.session.counts;
+    SessionCounts::add(&counts.unwind_ns, monotonic_now().since_ns(before));
+    SessionCounts::add(&counts.unwound_frames, context.scratch.native.frames.len() as u64);
+    Some(answer)
+}
+
+/// The innermost frame alone.
+fn set_innermost(view: &CapturedView<'_>, native: &mut NativeStack) {
+    let registers = &view.header().registers;
+    native.frames.clear();
+    native.truncated = false;
+    native.frames.push(NativeFrame {
+        address: CodeAddress::new(registers.pc),
+        stack_address: StackAddress(registers.sp),
+    });
 }

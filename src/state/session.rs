@@ -1,7 +1,7 @@
 //! What a session's sampler and its snapshots share.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::base::{Features, LockRank, NamedMutex, TimeStamp};
 use crate::counters::CounterDescription;
@@ -37,18 +37,28 @@ macro_rules! counts {
 counts! {
     /// Ticks that the sampler woke for.
     ticks,
+    /// Ticks that began later than half an interval after their time.
+    late_ticks,
     /// Ticks of the schedule that passed while the sampler could not run.
     missed_ticks,
     /// Samples taken by a signal.
     captured_samples,
+    /// Samples of sleeping threads whose stacks the sampler read itself, without waking them.
+    samples_from_outside,
     /// Samples of threads that had not run since the one before.
     same_samples,
+    /// Requests to threads that were asleep, which may have cost them an `EINTR`.
+    signals_to_sleepers,
+    /// Samples on a signal stack, a coroutine's, or another that the thread was not born with.
+    samples_on_other_stacks,
     /// Samples whose stack could not be followed to its root.
     truncated_samples,
     /// Ticks on which a thread that was running had not answered.
     unanswered_ticks,
     /// Requests that the system did not pass on.
     refused_signals,
+    /// How often somebody else had replaced the signal's handler, and ours was put back over theirs.
+    handler_replacements,
     /// Threads that were found dead without having unregistered.
     threads_found_dead,
     /// Threads for whose stacks there was no room; they have markers and CPU times.
@@ -81,6 +91,9 @@ pub(crate) struct Session {
     /// Written by the sampler when something was loaded or unloaded, read by snapshots.
     modules: NamedMutex<Vec<LoadedModule>>,
     stop: AtomicBool,
+    /// How often somebody asked that everything be written, and up to which of them that was done.
+    writes_asked: AtomicU64,
+    writes_done: AtomicU64,
 }
 
 impl Session {
@@ -98,6 +111,8 @@ impl Session {
             counts: SessionCounts::default(),
             modules: NamedMutex::new("session modules", LockRank::ThreadData, Vec::new()),
             stop: AtomicBool::new(false),
+            writes_asked: AtomicU64::new(0),
+            writes_done: AtomicU64::new(0),
         }
     }
 
@@ -108,6 +123,28 @@ impl Session {
 
     pub(crate) fn modules(&self) -> Vec<LoadedModule> {
         self.modules.lock().clone()
+    }
+
+    /// Asks the sampler to write what it holds back of threads at rest, and waits for that, not long: it does so on its
+    /// next tick.
+    pub(crate) fn wait_until_all_is_written(&self) {
+        const LONGEST_WAIT: Duration = Duration::from_millis(200);
+        let asked = self.writes_asked.fetch_add(1, Ordering::AcqRel) + 1;
+        let end = Instant::now() + LONGEST_WAIT;
+        while self.writes_done.load(Ordering::Acquire) < asked && Instant::now() < end {
+            std::thread::sleep(Duration::from_micros(100));
+        }
+    }
+
+    /// Up to which asking everything is to be written, if somebody waits for it.
+    pub(crate) fn asked_to_write(&self) -> Option<u64> {
+        let asked = self.writes_asked.load(Ordering::Acquire);
+        (asked > self.writes_done.load(Ordering::Acquire)).then_some(asked)
+    }
+
+    /// Everything is written, as far as was asked until this.
+    pub(crate) fn set_written(&self, asked: u64) {
+        self.writes_done.store(asked, Ordering::Release);
     }
 
     /// Tells the sampler to end.

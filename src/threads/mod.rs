@@ -20,6 +20,7 @@
 //! `capture_slot.rs`, `profiling_stack.rs`, then `crate::sampler`.
 
 mod capture_slot;
+mod outside_capture;
 mod profiling_stack;
 #[forbid(unsafe_code)]
 mod registration;

@@ -85,7 +85,6 @@ impl SlotState {
     }
 
     /// Idle to writing, by the sampler: the number to publish or to abandon.
-    #[expect(dead_code, reason = "the sampler is about to read sleeping threads")]
     pub(super) fn begin_from_outside(&self) -> Option<u32> {
         self.leave_idle_to(SlotPhase::Writing)
     }
@@ -126,7 +125,6 @@ impl SlotState {
     }
 
     /// Writing to idle, by the sampler, where it made the move to writing.
-    #[expect(dead_code, reason = "the sampler is about to read sleeping threads")]
     pub(super) fn abandon(&self, sequence: u32) {
         self.0.store(word(sequence, SlotPhase::Idle), Ordering::Release);
     }

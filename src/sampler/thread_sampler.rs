@@ -6,7 +6,7 @@
 //! | the thread | what is done |
 //! |---|---|
 //! | has not run since its stack was taken | it rests: the sample is the same, and nobody is asked |
-//! | ran for nearly all of the last interval | it is sent a request |
+//! | ran all the time since the last tick | it is sent a request |
 //! | ran for less, and is blocked in the kernel now | the sampler reads its stack from outside, and it rests from now on |
 //! | the same, but its stack needs a register that nobody knows | it is sent a request, and remembered there |
 //! | ran for less, and is not blocked | it is sent a request, which it answers when it runs |
@@ -27,6 +27,8 @@ use crate::state::{Session, SessionCounts};
 use crate::threads::{CapturedView, SlotHandle, SlotPhase, ThreadRegistration};
 use crate::unwind::{NativeFrame, NativeStack, StackCopy, Unwinder};
 
+/// A thread that runs is away so long for an interrupt.
+const SHORT_ABSENCE_NS: u64 = 10_000;
 /// How long a thread may run on before a signal reaches it.
 const SIGNAL_DELAY_NS: u64 = 200_000;
 /// Ticks without an answer of which the times are kept; beyond, they are only counted.
@@ -90,8 +92,9 @@ pub(super) struct ThreadSampler {
     places: SleepingPlaces,
     waiting: Option<Waiting>,
     rest: Option<Rest>,
-    /// The CPU clock at the last tick.
+    /// The CPU clock when it was read last, and when that was.
     seen_cpu_ns: u64,
+    seen_at: TimeStamp,
     /// The CPU clock up to which the thread's time stands in samples.
     reported_cpu_ns: u64,
     last_stack: LastStack,
@@ -114,6 +117,7 @@ impl ThreadSampler {
             waiting: None,
             rest: None,
             seen_cpu_ns: cpu_ns,
+            seen_at: TimeStamp(0),
             reported_cpu_ns: cpu_ns,
             last_stack: LastStack::default(),
         }
@@ -146,7 +150,7 @@ impl ThreadSampler {
             return ThreadLife::Alive;
         }
         self.end_rest(context);
-        let ran_ns = cpu_ns.saturating_sub(std::mem::replace(&mut self.seen_cpu_ns, cpu_ns));
+        let runs = self.ran_until_now(cpu_ns);
         let slot = match self.slot.clone() {
             Some(slot) if !context.session.settings.features.contains(Features::NO_STACK_SAMPLING) => slot,
             _ => {
@@ -158,8 +162,7 @@ impl ThreadSampler {
             self.wait_on(&slot, cpu_ns, context);
             return ThreadLife::Alive;
         }
-        let interval_ns = context.session.settings.interval.as_nanos() as u64;
-        let blocked_at = if ran_ns >= interval_ns - interval_ns / 8 { None } else { self.window.look() };
+        let blocked_at = if runs { None } else { self.window.look() };
         if let Some(at) = blocked_at
             && self.capture_from_outside(&slot, at, cpu_ns, context)
         {
@@ -167,6 +170,14 @@ impl ThreadSampler {
         }
         self.fire(&slot, cpu_ns, blocked_at, context);
         ThreadLife::Alive
+    }
+
+    /// Whether the thread has run all the time since the last tick, and so is likely to be running.
+    fn ran_until_now(&mut self, cpu_ns: u64) -> bool {
+        let now = monotonic_now();
+        let ran_ns = cpu_ns.saturating_sub(std::mem::replace(&mut self.seen_cpu_ns, cpu_ns));
+        let elapsed_ns = now.since_ns(std::mem::replace(&mut self.seen_at, now));
+        ran_ns >= elapsed_ns.saturating_sub(SHORT_ABSENCE_NS.max(elapsed_ns / 64))
     }
 
     /// Writes what is not written yet, so that a profile has it.

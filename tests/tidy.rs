@@ -67,6 +67,7 @@ const UNSAFE_FILES: &[&str] = &[
     "src/platform/fork.rs",
     "src/platform/guarded_memory.rs",
     "src/platform/memory.rs",
+    "src/platform/thread_timer.rs",
     "src/platform/identity.rs",
     "src/buffer/chunk.rs",
     "src/threads/profiling_stack.rs",

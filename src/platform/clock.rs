@@ -22,6 +22,11 @@ pub(crate) fn monotonic_now() -> TimeStamp {
     TimeStamp(read_clock_ns(libc::CLOCK_MONOTONIC).unwrap_or(0))
 }
 
+/// CPU time of the calling thread. One system call.
+pub(crate) fn current_thread_cpu_ns_in_handler() -> u64 {
+    read_clock_ns(libc::CLOCK_THREAD_CPUTIME_ID).unwrap_or(0)
+}
+
 /// CPU time of a thread of this process, built from its id alone; `None` once it is dead. One system call.
 pub(crate) fn thread_cpu_ns(thread: ThreadId) -> Option<u64> {
     // The kernel's encoding of "scheduler clock of one thread": the id's complement above three bits, which are 4

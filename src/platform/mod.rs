@@ -37,15 +37,17 @@ mod signal;
 mod stack_bounds;
 #[forbid(unsafe_code)]
 mod system_info;
+mod thread_timer;
 
 pub(crate) use clock::{
-    OthersActivity, ProcessStart, monotonic_now, others_activity, process_cpu_ns, process_start, sleep_until,
-    thread_cpu_ns,
+    OthersActivity, ProcessStart, current_thread_cpu_ns_in_handler, monotonic_now, others_activity,
+    process_cpu_ns, process_start, sleep_until, thread_cpu_ns,
 };
 pub(crate) use fork::{ForkHooks, install_fork_handlers};
 pub(crate) use guarded_memory::{MemoryPiece, read_guarded, read_guarded_in_handler};
 pub(crate) use identity::{
     current_process_id, current_thread_id, is_main_thread, prepare_sampler_thread, with_signals_blocked,
+    with_signals_unblocked,
 };
 pub(crate) use memory::LazyRegion;
 pub(crate) use modules::{
@@ -55,8 +57,9 @@ pub(crate) use private_file::{create_private, read_exe_path};
 pub(crate) use procfs::{BlockedAt, ThreadWindow};
 pub(crate) use registers::{Registers, copy_words_in_handler, current_stack_pointer, thread_pointer};
 pub(crate) use signal::{
-    ArrivalInHandler, HandlerCheck, Sent, SignalTicket, ensure_handler, install_handler, send_request,
-    signal_is_acceptable,
+    ArrivalInHandler, HandlerCheck, Sent, SignalSource, SignalTicket, ensure_handler, install_handler,
+    send_request, signal_is_acceptable,
 };
 pub(crate) use stack_bounds::{StackBounds, current_stack_bounds};
 pub(crate) use system_info::{current_thread_os_name, system_info};
+pub(crate) use thread_timer::ThreadTimer;

@@ -143,7 +143,9 @@ mod tests {
         let sleeper = std::thread::spawn(move || {
             tell.send(crate::platform::current_thread_id()).expect("somebody listens");
             let _ = wait.recv();
-            while !ENDS.load(Ordering::Relaxed) {}
+            while !ENDS.load(Ordering::Relaxed) {
+                std::hint::spin_loop();
+            }
         });
         let mut window = ThreadWindow::new(told.recv().expect("the thread"));
         let end_of_wait = std::time::Instant::now() + std::time::Duration::from_secs(10);

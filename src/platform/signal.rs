@@ -37,13 +37,23 @@ impl SignalTicket {
     }
 }
 
-/// A request that has come in, with the stopped thread's context.
+/// What a signal that may be ours says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SignalSource {
+    /// The sampler sent it.
+    Request(SignalTicket),
+    /// A timer did, of this number: one of the thread's own, or a stranger's.
+    Timer(i32),
+}
+
+/// A signal that has come in, with the stopped thread's context.
 pub(crate) struct ArrivalInHandler<'a> {
-    pub(crate) ticket: SignalTicket,
+    pub(crate) source: SignalSource,
     pub(super) context: &'a libc::ucontext_t,
 }
 
-type CaptureFn = fn(&ArrivalInHandler<'_>);
+/// Whether it was ours, wanted still or not, so that nobody else shall see it.
+type CaptureFn = fn(&ArrivalInHandler<'_>) -> bool;
 
 /// Marks a signal that has been passed on once; the kernel writes 0 there.
 const PASSED_ON: libc::c_int = 0x6e6b;
@@ -72,24 +82,38 @@ extern "C" fn handle_signal(signal: libc::c_int, info: *mut libc::siginfo_t, con
 /// # Safety
 /// - The arguments are those of the signal handler that runs.
 unsafe fn take_in_handler(info: *const libc::siginfo_t, context: *const libc::c_void) -> bool {
-    // SAFETY: by this function's contract; a queued signal carries a sender and a value.
-    let (code, sender, value) =
-        unsafe { ((*info).si_code, (*info).si_pid(), (*info).si_value().sival_ptr as u64) };
-    // SAFETY: async-signal-safe, touches no memory.
-    if code != libc::SI_QUEUE || sender != unsafe { libc::getpid() } {
-        return false;
-    }
-    let Some(ticket) = SignalTicket::from_value(value) else {
-        return false;
-    };
+    // SAFETY: by this function's contract.
+    let Some(source) = (unsafe { source_in_handler(info) }) else { return false };
     let capture = CAPTURE.load(Ordering::Acquire);
-    if !capture.is_null() {
-        // SAFETY: *published before*: the only values stored are null and a `CaptureFn`; *kernel's arguments*.
-        let (capture, context) =
-            unsafe { (std::mem::transmute::<*mut (), CaptureFn>(capture), &*context.cast()) };
-        capture(&ArrivalInHandler { ticket, context });
+    if capture.is_null() {
+        return false;
     }
-    true
+    // SAFETY: *published before*: the only values stored are null and a `CaptureFn`; *kernel's arguments*.
+    let (capture, context) =
+        unsafe { (std::mem::transmute::<*mut (), CaptureFn>(capture), &*context.cast()) };
+    capture(&ArrivalInHandler { source, context })
+}
+
+/// # Safety
+/// - The argument is that of the signal handler that runs.
+unsafe fn source_in_handler(info: *const libc::siginfo_t) -> Option<SignalSource> {
+    /// The kernel's code for "an event's descriptor has something to read".
+    const EVENT: libc::c_int = 1;
+    /// Where the descriptor's number stands in the kernel's `siginfo_t`.
+    const NUMBER_OFFSET: usize = 24;
+    // SAFETY: by this function's contract.
+    match unsafe { (*info).si_code } {
+        libc::SI_QUEUE => {
+            // SAFETY: by this function's contract; a queued signal carries a sender and a value.
+            let (sender, value) = unsafe { ((*info).si_pid(), (*info).si_value().sival_ptr as u64) };
+            // SAFETY: async-signal-safe, touches no memory.
+            let is_own = sender == unsafe { libc::getpid() };
+            SignalTicket::from_value(value).filter(|_| is_own).map(SignalSource::Request)
+        }
+        // SAFETY: by this function's contract: 128 bytes, of which these are a number.
+        EVENT => Some(SignalSource::Timer(unsafe { info.byte_add(NUMBER_OFFSET).cast::<i32>().read() })),
+        _ => None,
+    }
 }
 
 /// # Safety

@@ -28,6 +28,7 @@ mod sample_writer;
 mod sampler_thread;
 mod sleeping_places;
 mod thread_sampler;
+mod timers;
 
 pub(crate) use fork_gate::{close_fork_gate, open_fork_gate, reopen_fork_gate_in_child};
 pub(crate) use handler::capture_in_handler;

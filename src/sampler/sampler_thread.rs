@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use crate::base::{Features, StartError, TimeStamp};
+use crate::base::{Features, SamplingEngine, StartError, TimeStamp};
 use crate::buffer::{ChunkedBuffer, EntryHead, EntryKind};
 use crate::counters::{PROCESS_CPU, sample_process_cpu_ns};
 use crate::platform::{
@@ -16,6 +16,7 @@ use crate::sampler::activity::ActivityClue;
 use crate::sampler::rest::RestChecks;
 use crate::sampler::sample_writer::SampleWriter;
 use crate::sampler::thread_sampler::{Scratch, ThreadLife, ThreadSampler, TickContext};
+use crate::sampler::timers::try_engines;
 use crate::state::{RunningSampler, Session, SessionCounts};
 use crate::threads::ThreadRegistry;
 use crate::unwind::Unwinder;
@@ -98,8 +99,26 @@ impl SamplerThread {
         }
     }
 
+    /// Which engine stops the threads: what was asked for, or what a trial finds cheaper. Signals do until that is known.
+    fn choose_engine(&self) -> Option<JoinHandle<()>> {
+        let settings = &self.session.settings;
+        self.session.set_uses_timers(settings.engine == SamplingEngine::LocalTimers);
+        if settings.engine != SamplingEngine::Auto {
+            return None;
+        }
+        let session = Arc::clone(&self.session);
+        let choose = move || {
+            if let Some(trial) = try_engines(session.settings.signal) {
+                session.set_trial(trial);
+                session.set_uses_timers(trial.is_for_timers());
+            }
+        };
+        std::thread::Builder::new().name("EngineTrial".to_owned()).spawn(choose).ok()
+    }
+
     fn run(mut self) {
         prepare_sampler_thread();
+        let trial = self.choose_engine();
         let interval_ns = self.session.settings.interval.as_nanos() as u64;
         let mut schedule = Schedule { next: monotonic_now(), interval_ns };
         while !self.session.is_stopping() {
@@ -112,10 +131,12 @@ impl SamplerThread {
             SessionCounts::add(&self.session.counts.missed_ticks, missed);
             self.sleep_to(schedule.next);
         }
-        self.with_threads(|thread, _, context| thread.write_run(context));
-        for thread in &mut self.threads {
+        self.with_threads(|thread, _, context| {
+            thread.write_run(context);
             thread.give_up();
-        }
+        });
+        // It takes some milliseconds, once for a process.
+        let _ = trial.map(JoinHandle::join);
     }
 
     fn sleep_to(&mut self, deadline: TimeStamp) {
@@ -155,9 +176,12 @@ impl SamplerThread {
             let thread = known.remove(&registration.serial);
             self.threads.push(thread.unwrap_or_else(|| ThreadSampler::new(registration, &self.session)));
         }
-        for (_, mut gone) in known {
+        let live = std::mem::replace(&mut self.threads, known.into_values().collect());
+        self.with_threads(|gone, _, context| {
+            gone.write_run(context);
             gone.give_up();
-        }
+        });
+        self.threads = live;
         let range = self.buffer.range();
         ThreadRegistry::stamp_dead_threads(range.end, range.start);
     }

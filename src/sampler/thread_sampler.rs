@@ -6,7 +6,7 @@
 //! | the thread | what is done |
 //! |---|---|
 //! | has not run since its stack was taken | it rests: the sample is the same, and nobody is asked |
-//! | ran all the time since the last tick | it is sent a request |
+//! | ran all the time since the last tick | it is sent a request, or its own timer is to stop it |
 //! | ran for less, and is blocked in the kernel now | the sampler reads its stack from outside, and it rests from now on |
 //! | the same, but its stack needs a register that nobody knows | it is sent a request, and remembered there |
 //! | ran for less, and is not blocked | it is sent a request, which it answers when it runs |
@@ -23,6 +23,7 @@ use crate::sampler::merge::MergedFrame;
 use crate::sampler::rest::{Rest, RestChecks, Run};
 use crate::sampler::sample_writer::{CodedStack, LastStack, SampleTime, SampleWriter};
 use crate::sampler::sleeping_places::{SleepingPlaces, registers_at};
+use crate::sampler::timers::TimerState;
 use crate::state::{Session, SessionCounts};
 use crate::threads::{CapturedView, SlotHandle, SlotPhase, ThreadRegistration};
 use crate::unwind::{NativeFrame, NativeStack, StackCopy, Unwinder};
@@ -77,10 +78,19 @@ struct Waiting {
     last_tick: TimeStamp,
     /// Where it was blocked when the request went out, if it was.
     blocked_at: Option<BlockedAt>,
+    /// Whether the thread's own timer is to answer, and no signal was sent.
+    by_timer: bool,
     /// Ticks on which the thread stood still, and what its CPU clock showed.
     idle_ticks: Vec<(TimeStamp, u64)>,
     /// Ticks on which it ran and did not answer.
     unanswered: u64,
+}
+
+impl Waiting {
+    fn new(cpu_ns: u64, blocked_at: Option<BlockedAt>, by_timer: bool) -> Self {
+        let last_tick = monotonic_now();
+        Self { cpu_ns, last_tick, blocked_at, by_timer, idle_ticks: Vec::new(), unanswered: 0 }
+    }
 }
 
 /// The sampler's side of a thread.
@@ -90,6 +100,7 @@ pub(super) struct ThreadSampler {
     slot: Option<Arc<SlotHandle>>,
     window: ThreadWindow,
     places: SleepingPlaces,
+    timer: TimerState,
     waiting: Option<Waiting>,
     rest: Option<Rest>,
     /// The CPU clock when it was read last, and when that was.
@@ -114,6 +125,7 @@ impl ThreadSampler {
             registration,
             slot,
             places: SleepingPlaces::default(),
+            timer: TimerState::default(),
             waiting: None,
             rest: None,
             seen_cpu_ns: cpu_ns,
@@ -158,18 +170,47 @@ impl ThreadSampler {
                 return ThreadLife::Alive;
             }
         };
-        if self.waiting.is_some() {
-            self.wait_on(&slot, cpu_ns, context);
-            return ThreadLife::Alive;
+        let mut blocked_at = None;
+        if let Some(waiting) = &self.waiting {
+            let by_timer = waiting.by_timer;
+            // A timer stands still while its thread sleeps.
+            blocked_at = if by_timer && !runs { self.window.look() } else { None };
+            if blocked_at.is_none() || !self.take_back(&slot) {
+                self.wait_on(&slot, cpu_ns, context);
+                return ThreadLife::Alive;
+            }
+        } else if !runs {
+            blocked_at = self.window.look();
         }
-        let blocked_at = if runs { None } else { self.window.look() };
         if let Some(at) = blocked_at
             && self.capture_from_outside(&slot, at, cpu_ns, context)
         {
             return ThreadLife::Alive;
         }
-        self.fire(&slot, cpu_ns, blocked_at, context);
+        if blocked_at.is_some() || !self.ask_timer(&slot, cpu_ns, context) {
+            self.fire(&slot, cpu_ns, blocked_at, context);
+        }
         ThreadLife::Alive
+    }
+
+    /// Takes a request back that the thread's timer was to answer; false when it just does.
+    fn take_back(&mut self, slot: &SlotHandle) -> bool {
+        slot.cancel();
+        let is_back = slot.phase() == SlotPhase::Idle;
+        if is_back {
+            self.waiting = None;
+        }
+        is_back
+    }
+
+    /// Leaves it to the thread's own timer to stop it. False where it has none.
+    fn ask_timer(&mut self, slot: &SlotHandle, cpu_ns: u64, context: &TickContext<'_>) -> bool {
+        let has_timer = context.session.uses_timers()
+            && self.timer.ensure(self.registration.tid(), slot, context.session);
+        if has_timer && slot.request().is_some() {
+            self.waiting = Some(Waiting::new(cpu_ns, None, true));
+        }
+        has_timer
     }
 
     /// Whether the thread has run all the time since the last tick, and so is likely to be running.
@@ -190,6 +231,7 @@ impl ThreadSampler {
     /// Gives up on a request that is out. A signal that comes later finds that nobody waits.
     pub(super) fn give_up(&mut self) {
         if let Some(slot) = &self.slot {
+            self.timer.end(slot);
             slot.retire();
         }
         self.waiting = None;
@@ -263,9 +305,7 @@ impl ThreadSampler {
         }
         self.send(slot, sequence, context);
         if slot.phase() != SlotPhase::Idle {
-            let (idle_ticks, unanswered) = (Vec::new(), 0);
-            let last_tick = monotonic_now();
-            self.waiting = Some(Waiting { cpu_ns, last_tick, blocked_at, idle_ticks, unanswered });
+            self.waiting = Some(Waiting::new(cpu_ns, blocked_at, false));
         }
     }
 
@@ -282,6 +322,17 @@ impl ThreadSampler {
     fn wait_on(&mut self, slot: &SlotHandle, cpu_ns: u64, context: &TickContext<'_>) {
         let Some(waiting) = &mut self.waiting else { return };
         let Some(sequence) = slot.pending_request() else { return };
+        if waiting.by_timer {
+            // One that has run for so long with a timer, and was not stopped, blocks its signal, or spends its time
+            // where the timer does not look.
+            let patience_ns = 3 * context.session.settings.interval.as_nanos() as u64;
+            if cpu_ns.saturating_sub(waiting.cpu_ns) > patience_ns && context.may_signal && may_signal() {
+                SessionCounts::add(&context.session.counts.silent_timers, 1);
+                *waiting = Waiting::new(cpu_ns, None, false);
+                self.send(slot, sequence, context);
+            }
+            return;
+        }
         let last_cpu_ns = std::mem::replace(&mut waiting.cpu_ns, cpu_ns);
         let last_tick = std::mem::replace(&mut waiting.last_tick, context.now);
         let ran_ns = cpu_ns.saturating_sub(last_cpu_ns);
@@ -334,7 +385,8 @@ impl ThreadSampler {
         }
         SessionCounts::add(&counts.captured_samples, 1);
         // A thread that was slow to answer had not run since the last look.
-        self.write_sample(header.time, waiting.cpu_ns, context);
+        let cpu_ns = if header.cpu_ns > 0 { header.cpu_ns } else { waiting.cpu_ns };
+        self.write_sample(header.time, cpu_ns, context);
     }
 
     /// Writes a sample with the stack in the scratch memory.

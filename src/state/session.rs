@@ -1,9 +1,10 @@
 //! What a session's sampler and its snapshots share.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::base::{Features, LockRank, NamedMutex, TimeStamp};
+use crate::base::{Features, LockRank, NamedMutex, SamplingEngine, TimeStamp};
 use crate::counters::CounterDescription;
 use crate::unwind::{LoadedModule, ModuleTable};
 
@@ -15,6 +16,22 @@ pub(crate) struct SessionSettings {
     pub(crate) features: Features,
     pub(crate) filters: Vec<String>,
     pub(crate) signal: i32,
+    pub(crate) engine: SamplingEngine,
+}
+
+/// What a stop by each engine was found to take from a running thread.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct EngineTrial {
+    pub(crate) signal_ns: u64,
+    /// `None` where the system makes no timers.
+    pub(crate) timer_ns: Option<u64>,
+}
+
+impl EngineTrial {
+    /// Timers cost a little with each switch of their threads as well, so they have to be clearly cheaper.
+    pub(crate) fn is_for_timers(&self) -> bool {
+        self.timer_ns.is_some_and(|timer_ns| timer_ns < self.signal_ns / 4 * 3)
+    }
 }
 
 macro_rules! counts {
@@ -55,6 +72,10 @@ counts! {
     truncated_samples,
     /// Ticks on which a thread that was running had not answered.
     unanswered_ticks,
+    /// Threads for which the system made no timer.
+    refused_timers,
+    /// Requests that a thread's timer left unanswered while the thread ran, so that a signal was sent.
+    silent_timers,
     /// Requests that the system did not pass on.
     refused_signals,
     /// How often somebody else had replaced the signal's handler, and ours was put back over theirs.
@@ -91,6 +112,9 @@ pub(crate) struct Session {
     /// Written by the sampler when something was loaded or unloaded, read by snapshots.
     modules: NamedMutex<Vec<LoadedModule>>,
     stop: AtomicBool,
+    uses_timers: AtomicBool,
+    /// What the trial of the engines found, when there was one.
+    trial: OnceLock<EngineTrial>,
     /// How often somebody asked that everything be written, and up to which of them that was done.
     writes_asked: AtomicU64,
     writes_done: AtomicU64,
@@ -111,9 +135,29 @@ impl Session {
             counts: SessionCounts::default(),
             modules: NamedMutex::new("session modules", LockRank::ThreadData, Vec::new()),
             stop: AtomicBool::new(false),
+            uses_timers: AtomicBool::new(false),
+            trial: OnceLock::new(),
             writes_asked: AtomicU64::new(0),
             writes_done: AtomicU64::new(0),
         }
+    }
+
+    /// Whether threads that run are stopped by timers of their own.
+    pub(crate) fn uses_timers(&self) -> bool {
+        self.uses_timers.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_uses_timers(&self, uses: bool) {
+        self.uses_timers.store(uses, Ordering::Relaxed);
+    }
+
+    pub(crate) fn set_trial(&self, trial: EngineTrial) {
+        // Only the sampler does, once.
+        let _ = self.trial.set(trial);
+    }
+
+    pub(crate) fn trial(&self) -> Option<EngineTrial> {
+        self.trial.get().copied()
     }
 
     pub(crate) fn set_modules(&self, table: &ModuleTable) {

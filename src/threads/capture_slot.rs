@@ -9,11 +9,11 @@
 //! - *placed*: header and areas lie in one mapping that is never given back, in the order of the constants below.
 
 use std::cell::UnsafeCell;
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, Ordering};
 
 use crate::base::{StackAddress, TimeStamp};
 use crate::platform::{
-    ArrivalInHandler, LazyRegion, MemoryPiece, Registers, StackBounds, copy_words_in_handler,
+    ArrivalInHandler, LazyRegion, MemoryPiece, Registers, SignalSource, StackBounds, copy_words_in_handler,
     read_guarded_in_handler, thread_pointer,
 };
 use crate::threads::profiling_stack::{LabelFrame, ProfilingStack, open_profiling_stack};
@@ -40,6 +40,8 @@ pub(crate) struct CaptureHeader {
     pub(crate) registers: Registers,
     /// When the thread was stopped.
     pub(crate) time: TimeStamp,
+    /// The thread's CPU time, where its own timer stopped it; else 0.
+    pub(crate) cpu_ns: u64,
     /// The stack address of the first byte of the copy; 0 when nothing there was readable.
     pub(crate) stack_start: u64,
     pub(crate) stack_bytes: usize,
@@ -68,6 +70,7 @@ pub(crate) struct CaptureSlot {
     pub(super) state: SlotState,
     /// Written by the owner before the first request, read by its handler.
     thread_pointer: AtomicU64,
+    timer: AtomicI32,
     stack_low: AtomicU64,
     stack_top: AtomicU64,
     pub(super) profiling_stack: AtomicPtr<ProfilingStack>,
@@ -84,6 +87,7 @@ impl CaptureSlot {
         let slot = Self {
             state: SlotState::new(),
             thread_pointer: AtomicU64::new(0),
+            timer: AtomicI32::new(-1),
             stack_low: AtomicU64::new(0),
             stack_top: AtomicU64::new(0),
             profiling_stack: AtomicPtr::new(std::ptr::null_mut()),
@@ -120,6 +124,15 @@ impl CaptureSlot {
         self.stack_top.store(bounds.top, Ordering::Relaxed);
         self.profiling_stack.store(stack.cast_mut(), Ordering::Relaxed);
         self.thread_pointer.store(thread_pointer, Ordering::Release);
+    }
+
+    /// The number that the signals of the thread's own timer carry; -1 while it has none.
+    pub(crate) fn set_timer(&self, number: i32) {
+        self.timer.store(number, Ordering::Release);
+    }
+
+    pub(crate) fn has_timer_in_handler(&self, number: i32) -> bool {
+        self.timer.load(Ordering::Acquire) == number
     }
 
     /// Unties it. On the thread's own, since its handler reads what is untied.
@@ -168,8 +181,17 @@ impl CaptureSlot {
     /// Requested to writing, if this is the request that is waited for and the calling thread the slot's.
     pub(crate) fn begin_in_handler(&self, arrival: &ArrivalInHandler<'_>) -> Option<SlotWriter<'_>> {
         let registers = Registers::of_arrival_in_handler(arrival);
-        // SAFETY: the calling thread's pointer, and the registers that the signal stopped it with.
-        unsafe { self.begin_for_in_handler(arrival.ticket.sequence, thread_pointer(), registers) }
+        match arrival.source {
+            SignalSource::Request(ticket) => {
+                // SAFETY: the calling thread's pointer, and the registers that the signal stopped it with.
+                unsafe { self.begin_for_in_handler(ticket.sequence, thread_pointer(), registers) }
+            }
+            SignalSource::Timer(_) => {
+                let sequence = self.state.begin_any_in_handler()?;
+                let header = CaptureHeader { registers, ..CaptureHeader::default() };
+                Some(SlotWriter { slot: self, sequence, header })
+            }
+        }
     }
 
     /// # Safety

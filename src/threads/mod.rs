@@ -36,5 +36,5 @@ pub(crate) use registration::{
     CurrentThread, MAIN_THREAD_NAME, ThreadRegistration, register_current_thread, unregister_current_thread,
 };
 pub(crate) use registry::{RegistryForkGuard, ThreadRegistry};
-pub(crate) use slot_pool::{SlotHandle, find_slot_in_handler};
+pub(crate) use slot_pool::{SlotHandle, find_slot_in_handler, find_slot_of_thread_in_handler};
 pub(crate) use slot_state::SlotPhase;

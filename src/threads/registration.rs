@@ -7,6 +7,7 @@ use std::sync::{Arc, Weak};
 use crate::base::{ThreadId, TimeStamp};
 use crate::platform::{
     current_stack_bounds, current_thread_id, current_thread_os_name, is_main_thread, monotonic_now,
+    thread_pointer,
 };
 use crate::threads::profiling_stack::close_profiling_stack;
 use crate::threads::registry::ThreadRegistry;
@@ -123,6 +124,7 @@ impl CurrentThread {
         if let Some(registration) = self.registration.take() {
             close_profiling_stack();
             if let Some(slot) = self.slot.take() {
+                slot.leave_for_thread(thread_pointer());
                 slot.unbind();
             }
             ThreadRegistry::remove(&registration, monotonic_now());
@@ -166,6 +168,7 @@ fn acquire_slot() -> Option<SlotHandle> {
     let bounds = current_stack_bounds()?;
     let slot = SlotHandle::acquire(bounds.bytes())?;
     slot.bind_to_current_thread(bounds);
+    slot.enter_for_thread(thread_pointer());
     Some(slot)
 }
 

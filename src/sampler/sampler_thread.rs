@@ -108,7 +108,7 @@ impl SamplerThread {
         }
         let session = Arc::clone(&self.session);
         let choose = move || {
-            if let Some(trial) = try_engines(session.settings.signal) {
+            if let Some(trial) = try_engines(&session) {
                 session.set_trial(trial);
                 session.set_uses_timers(trial.is_for_timers());
             }

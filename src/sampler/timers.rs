@@ -69,9 +69,9 @@ const SHORTEST_STOP_NS: u64 = 800;
 
 /// What a stop by each engine takes from a running thread, on this machine. The first call takes 4 ms, of which a thread
 /// that is made for it spins; later ones know. `None` where it cannot be found out, for the want of a second processor, say.
-pub(super) fn try_engines(signal: i32) -> Option<EngineTrial> {
+pub(super) fn try_engines(session: &Session) -> Option<EngineTrial> {
     if !TRIED.swap(true, Ordering::AcqRel)
-        && let Some(trial) = run_trial(signal)
+        && let Some(trial) = run_trial(session)
     {
         TIMER_NS.store(trial.timer_ns.unwrap_or(0), Ordering::Relaxed);
         SIGNAL_NS.store(trial.signal_ns, Ordering::Release);
@@ -80,10 +80,13 @@ pub(super) fn try_engines(signal: i32) -> Option<EngineTrial> {
     Some(EngineTrial { signal_ns: found(&SIGNAL_NS)?, timer_ns: found(&TIMER_NS) })
 }
 
-fn run_trial(signal: i32) -> Option<EngineTrial> {
+fn run_trial(session: &Session) -> Option<EngineTrial> {
+    let signal = session.settings.signal;
     if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
         return None;
     }
+    // Where there are none, there is nothing to choose. This one does not get to fire: its thread only sleeps.
+    ThreadTimer::start(current_thread_id(), 1_000_000_000, signal).ok()?;
     static SPINNER: AtomicU64 = AtomicU64::new(0);
     static ENDS: AtomicBool = AtomicBool::new(false);
     SPINNER.store(0, Ordering::Release);
@@ -113,14 +116,16 @@ fn run_trial(signal: i32) -> Option<EngineTrial> {
     let begin = monotonic_now();
     // Nobody's slot and request: the handler finds that out and returns.
     let nobodys = SignalTicket { slot: u16::MAX, sequence: 0 };
-    for stop in 0..u64::from(STOPS) {
+    for stop in (0..u64::from(STOPS)).take_while(|_| !session.is_stopping()) {
         sleep_until(begin.plus_ns((stop + 1) * INTERVAL_NS));
         send_request(current_process_id(), spinner, signal, nobodys);
     }
     sleep_until(monotonic_now().plus_ns(INTERVAL_NS));
     let between = monotonic_now();
     let timer = ThreadTimer::start(spinner, INTERVAL_NS, signal);
-    sleep_until(between.plus_ns((u64::from(STOPS) + 1) * INTERVAL_NS));
+    if !session.is_stopping() {
+        sleep_until(between.plus_ns((u64::from(STOPS) + 1) * INTERVAL_NS));
+    }
     let has_timer = timer.is_ok();
     drop(timer);
     let end = monotonic_now();

@@ -84,12 +84,22 @@ struct Waiting {
     idle_ticks: Vec<(TimeStamp, u64)>,
     /// Ticks on which it ran and did not answer.
     unanswered: u64,
+    /// What the clock showed when it stood still last, and on how many ticks since.
+    still_at: (u64, u64),
 }
 
 impl Waiting {
+    /// Whether to look if the thread is blocked: when its clock has moved, and then less and less often.
+    fn is_to_look(&mut self, cpu_ns: u64) -> bool {
+        let (at, ticks) = self.still_at;
+        self.still_at = (cpu_ns, if at == cpu_ns { ticks + 1 } else { 0 });
+        self.still_at.1 == 0 || self.still_at.1.is_power_of_two()
+    }
+
     fn new(cpu_ns: u64, blocked_at: Option<BlockedAt>, by_timer: bool) -> Self {
         let last_tick = monotonic_now();
-        Self { cpu_ns, last_tick, blocked_at, by_timer, idle_ticks: Vec::new(), unanswered: 0 }
+        let (idle_ticks, unanswered, still_at) = (Vec::new(), 0, (cpu_ns, 0));
+        Self { cpu_ns, last_tick, blocked_at, by_timer, idle_ticks, unanswered, still_at }
     }
 }
 
@@ -171,10 +181,10 @@ impl ThreadSampler {
             }
         };
         let mut blocked_at = None;
-        if let Some(waiting) = &self.waiting {
-            let by_timer = waiting.by_timer;
-            // A timer stands still while its thread sleeps.
-            blocked_at = if by_timer && !runs { self.window.look() } else { None };
+        if let Some(waiting) = &mut self.waiting {
+            // A timer stands still while its thread sleeps, or waits for a processor.
+            let is_to_look = waiting.by_timer && !runs && waiting.is_to_look(cpu_ns);
+            blocked_at = if is_to_look { self.window.look() } else { None };
             if blocked_at.is_none() || !self.take_back(&slot) {
                 self.wait_on(&slot, cpu_ns, context);
                 return ThreadLife::Alive;

@@ -9,7 +9,7 @@
 //! - *placed*: header and areas lie in one mapping that is never given back, in the order of the constants below.
 
 use std::cell::UnsafeCell;
-use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use crate::base::{StackAddress, TimeStamp};
 use crate::platform::{
@@ -28,8 +28,9 @@ pub(super) const STACK_OFFSET: usize = TEXT_OFFSET + TEXT_BYTES;
 const RED_ZONE_BYTES: u64 = if cfg!(target_arch = "x86_64") { 128 } else { 0 };
 /// Of a stack that is not the thread's own, whose end nobody knows, so much is copied at most.
 const OTHER_STACK_BYTES: usize = 64 << 10;
-/// A stack copy beyond this is given back to the kernel once it was read.
+/// What a deep stack took beyond this is given back to the kernel when so many captures in a row did not need it.
 const KEPT_STACK_BYTES: usize = 256 << 10;
+const CAPTURES_WITHOUT: u32 = 8;
 
 const _: () = assert!(size_of::<CaptureSlot>() <= LABELS_OFFSET && STACK_OFFSET.is_multiple_of(4096));
 
@@ -75,6 +76,8 @@ pub(crate) struct CaptureSlot {
     stack_top: AtomicU64,
     pub(super) profiling_stack: AtomicPtr<ProfilingStack>,
     region: &'static LazyRegion,
+    /// Captures since the last deep one; written by the reader. 0 when none was deep.
+    since_deep: AtomicU32,
     header: UnsafeCell<CaptureHeader>,
 }
 
@@ -92,6 +95,7 @@ impl CaptureSlot {
             stack_top: AtomicU64::new(0),
             profiling_stack: AtomicPtr::new(std::ptr::null_mut()),
             region,
+            since_deep: AtomicU32::new(0),
             header: UnsafeCell::new(CaptureHeader::default()),
         };
         let place = region.start().as_ptr().cast::<Self>();
@@ -354,10 +358,17 @@ impl CapturedView<'_> {
 
 impl Drop for CapturedView<'_> {
     fn drop(&mut self) {
-        if self.header.stack_bytes > KEPT_STACK_BYTES {
-            // SAFETY: *phase owns*: still reading, so that no handler writes, and this view ends here.
-            unsafe { self.slot.region.give_back_from(STACK_OFFSET + KEPT_STACK_BYTES) };
-        }
+        let since_deep = match self.slot.since_deep.load(Ordering::Relaxed) {
+            _ if self.header.stack_bytes > KEPT_STACK_BYTES => 1,
+            0 => 0,
+            CAPTURES_WITHOUT => {
+                // SAFETY: *phase owns*: still reading, so that no handler writes, and this view ends here.
+                unsafe { self.slot.region.give_back_from(STACK_OFFSET + KEPT_STACK_BYTES) };
+                0
+            }
+            count => count + 1,
+        };
+        self.slot.since_deep.store(since_deep, Ordering::Relaxed);
         self.slot.state.give_back(self.sequence);
     }
 }

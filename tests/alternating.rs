@@ -81,9 +81,11 @@ fn check(announce: bool) {
         samples.len(),
         read.count("samples_from_outside"),
     );
-    // In each of the hundred rounds, half a tick is lost or won at either end.
+    // In each of the hundred rounds, half a tick is lost or won at either end; on a busy machine, what the sampler missed.
+    let (ticks, missed) = (read.count("ticks") as f64, read.count("missed_ticks") as f64);
+    let tolerance = 0.12 + missed / (ticks + missed);
     for (truth, shown) in [(working, shown[0]), (waiting, shown[1])] {
-        assert!((shown / truth - 1.0).abs() < 0.12, "{truth:.0} ms in truth, {shown:.0} ms shown");
+        assert!((shown / truth - 1.0).abs() < tolerance, "{truth:.0} ms in truth, {shown:.0} ms shown");
     }
     let on_neither = samples.iter().filter(|sample| {
         !sample.stack.iter().any(|frame| frame.contains("::works") || frame.contains("::waits"))

@@ -49,6 +49,11 @@ pub(crate) struct OthersActivity {
 }
 
 impl OthersActivity {
+    #[cfg(test)]
+    pub(crate) fn for_test(switches: u64, cpu_us: u64) -> Self {
+        Self { switches, cpu_us }
+    }
+
     /// Whether any of them has run since. Two readings differ by some microseconds of the calling thread's own.
     pub(crate) fn is_beyond(self, before: Self) -> bool {
         const SLACK_US: u64 = 10;

@@ -6,13 +6,23 @@
 //! least on every tenth tick; the CPU time of one that has run is charged to the sample that finds out.
 
 use crate::platform::{OthersActivity, others_activity};
-use crate::sampler::rest::RestChecks;
 
-/// With fewer threads at rest for long, each is looked at on every tick.
-const FEW: u64 = 64;
+/// With fewer threads at rest for long, to ask for all is no cheaper than to read each clock.
+const FEW: u64 = 8;
+/// So many of them are looked at on a tick.
+const LOOKS: u64 = 64;
 const MOST_TICKS_BETWEEN_LOOKS: u64 = 10;
 /// While others run, the clue is taken once in so many ticks.
 const TICKS_BETWEEN_CLUES: u64 = 8;
+
+/// How the threads that have rested for long are looked at on this tick.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum RestChecks {
+    /// Nobody has run: none is.
+    None,
+    /// They take turns: one in so many a tick.
+    OneIn(u64),
+}
 
 /// What the process did, as of the last time that somebody had run.
 #[derive(Debug, Default)]
@@ -27,10 +37,10 @@ pub(super) struct ActivityClue {
 impl ActivityClue {
     /// Which of so many threads at rest for long are to be looked at on this tick.
     pub(super) fn checks(&mut self, resting: u64) -> RestChecks {
-        let one_in = resting.div_ceil(FEW).clamp(1, MOST_TICKS_BETWEEN_LOOKS);
-        if one_in == 1 {
+        let one_in = resting.div_ceil(LOOKS).clamp(1, MOST_TICKS_BETWEEN_LOOKS);
+        if resting < FEW {
             *self = Self::default();
-            return RestChecks::OneIn(1);
+            return RestChecks::OneIn(one_in);
         }
         if self.pause > 0 {
             self.pause -= 1;
@@ -51,5 +61,26 @@ impl ActivityClue {
             self.looks_left -= 1;
         }
         RestChecks::OneIn(one_in)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_is_looked_at_once_all_were_and_nothing_moved() {
+        let mut clue = ActivityClue::default();
+        let activity = OthersActivity::for_test;
+        assert_eq!(clue.after(activity(5, 100), 3), RestChecks::OneIn(3));
+        for _ in 0..3 {
+            assert_eq!(clue.after(activity(5, 101), 3), RestChecks::OneIn(3), "in turns, all of them");
+        }
+        assert_eq!(clue.after(activity(5, 105), 3), RestChecks::None);
+        assert_eq!(clue.after(activity(6, 105), 3), RestChecks::OneIn(3), "one went to sleep");
+        assert_eq!(clue.pause, 0);
+        assert_eq!(clue.after(activity(6, 300), 3), RestChecks::OneIn(3), "one runs");
+        assert_eq!(clue.pause, TICKS_BETWEEN_CLUES);
+        assert_eq!(ActivityClue::default().checks(1), RestChecks::OneIn(1));
     }
 }

@@ -2,14 +2,19 @@
 
 use crate::base::TimeStamp;
 
-/// A run that goes on is written so often, so that what a crash or a full buffer takes is little.
-const LONGEST_RUN_NS: u64 = 1_000_000_000;
 /// A thread that has rested for fewer ticks is likely to run soon, and is looked at on every tick.
 const RESTLESS_TICKS: u64 = 32;
-/// Even a thread that says that it sleeps may have died.
-const HINTED_CHECK_TICKS: u64 = 1024;
+/// Even a thread that says that it sleeps may have died, or run.
+const ANNOUNCED_CHECK_TICKS: u64 = 1024;
 
-/// Ticks on which a thread stood where it stood before.
+/// A tick: which one since the session began, and when it was.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Tick {
+    pub(super) number: u64,
+    pub(super) time: TimeStamp,
+}
+
+/// Ticks in a row on which a thread stood where it stood before.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Run {
     pub(super) first: TimeStamp,
@@ -17,96 +22,86 @@ pub(super) struct Run {
     pub(super) ticks: u64,
 }
 
-/// How the resting threads are looked at on this tick.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum RestChecks {
-    /// Nobody has run: none is.
-    None,
-    /// Those that rest for long take turns: one in so many a tick.
-    OneIn(u64),
-}
-
-/// A thread that has not run since its stack was taken.
+/// A thread that has not run since its stack was taken. Nothing is done for it while it rests.
 #[derive(Debug)]
 pub(super) struct Rest {
     /// What its CPU clock shows as long as it rests.
     pub(super) cpu_ns: u64,
     /// Which of its announced sleeps this is, if it is one.
     announced: Option<u32>,
-    ticks: u64,
-    run: Option<Run>,
+    since: u64,
+    /// The first tick that is not written yet.
+    unwritten: Tick,
 }
 
 impl Rest {
-    pub(super) fn new(cpu_ns: u64, announced: Option<u32>) -> Self {
-        Self { cpu_ns, announced, ticks: 0, run: None }
+    /// A rest that began on a tick that has its sample.
+    pub(super) fn new(cpu_ns: u64, announced: Option<u32>, tick: Tick, interval_ns: u64) -> Self {
+        Self { cpu_ns, announced, since: tick.number, unwritten: after(tick, interval_ns) }
     }
 
-    pub(super) fn is_long(&self) -> bool {
-        self.ticks >= RESTLESS_TICKS
+    pub(super) fn is_long(&self, tick: Tick) -> bool {
+        tick.number - self.since >= RESTLESS_TICKS
     }
 
-    /// Whether it is to be looked at on this tick, by the turn of its thread.
-    pub(super) fn is_due(&self, checks: RestChecks, turn: u64, announced: Option<u32>) -> bool {
-        if self.announced.is_some() && self.announced == announced {
-            return self.ticks % HINTED_CHECK_TICKS == HINTED_CHECK_TICKS - 1;
-        }
-        match checks {
-            _ if self.announced != announced => true,
-            RestChecks::None => false,
-            RestChecks::OneIn(count) => !self.is_long() || turn.is_multiple_of(count),
-        }
+    /// Whether the thread is still in the sleep that it has announced, so that its clock need not be read.
+    pub(super) fn is_announced(&self, announced: Option<u32>, tick: Tick) -> bool {
+        self.announced.is_some()
+            && self.announced == announced
+            && !(tick.number - self.since + 1).is_multiple_of(ANNOUNCED_CHECK_TICKS)
     }
 
-    /// One more tick; gives the run that is to be written, if it has become long.
-    pub(super) fn add_tick(&mut self, now: TimeStamp) -> Option<Run> {
-        self.ticks += 1;
-        let run = self.run.get_or_insert(Run { first: now, last: now, ticks: 0 });
-        (run.last, run.ticks) = (now, run.ticks + 1);
-        if run.last.since_ns(run.first) >= LONGEST_RUN_NS { self.run.take() } else { None }
+    /// How long ago its last tick was written.
+    pub(super) fn unwritten_ns(&self, now: TimeStamp) -> u64 {
+        now.since_ns(self.unwritten.time)
     }
 
-    /// What has not been written yet.
-    pub(super) fn take_run(&mut self) -> Option<Run> {
-        self.run.take()
+    /// What is to be written, up to this tick.
+    pub(super) fn take_run(&mut self, last: Tick, interval_ns: u64) -> Option<Run> {
+        let ticks = (last.number + 1).checked_sub(self.unwritten.number).filter(|&ticks| ticks > 0)?;
+        let first = self.unwritten.time.min(last.time);
+        self.unwritten = after(last, interval_ns);
+        Some(Run { first, last: last.time, ticks })
     }
+}
+
+fn after(tick: Tick, interval_ns: u64) -> Tick {
+    Tick { number: tick.number + 1, time: tick.time.plus_ns(interval_ns) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_run_is_written_once_a_second_and_at_the_end() {
-        let mut rest = Rest::new(5, None);
-        let tick = |number: u64| TimeStamp(number * 1_000_000);
-        let written: Vec<Run> = (0..2500).filter_map(|number| rest.add_tick(tick(number))).collect();
-        let run = |first, last| Run { first: tick(first), last: tick(last), ticks: last - first + 1 };
-        assert_eq!(written, [run(0, 1000), run(1001, 2001)]);
-        assert_eq!((rest.take_run(), rest.take_run()), (Some(run(2002, 2499)), None));
+    const INTERVAL_NS: u64 = 1000;
+
+    fn tick(number: u64) -> Tick {
+        Tick { number, time: TimeStamp(number * INTERVAL_NS) }
     }
 
     #[test]
-    fn the_restless_are_looked_at_always_and_the_others_in_turn() {
-        let mut rest = Rest::new(5, None);
-        let due = |rest: &Rest, turn| rest.is_due(RestChecks::OneIn(10), turn, None);
-        assert!(due(&rest, 3));
-        assert!(!rest.is_due(RestChecks::None, 0, None), "nobody ran");
-        for number in 0..RESTLESS_TICKS {
-            rest.add_tick(TimeStamp(number));
-        }
-        assert_eq!((due(&rest, 3), due(&rest, 10)), (false, true));
+    fn a_run_reaches_from_what_was_written_to_the_tick() {
+        let mut rest = Rest::new(5, None, tick(10), INTERVAL_NS);
+        assert_eq!(rest.take_run(tick(10), INTERVAL_NS), None);
+        let run =
+            |first, last| Run { first: tick(first).time, last: tick(last).time, ticks: last - first + 1 };
+        assert_eq!(rest.take_run(tick(11), INTERVAL_NS), Some(run(11, 11)));
+        assert_eq!(rest.take_run(tick(500), INTERVAL_NS), Some(run(12, 500)));
+        assert_eq!(rest.take_run(tick(500), INTERVAL_NS), None);
+        assert_eq!(rest.unwritten_ns(tick(503).time), 2 * INTERVAL_NS);
+        // A tick that came a little early.
+        let early = Tick { number: 501, time: TimeStamp(500_900) };
+        let run = rest.take_run(early, INTERVAL_NS).expect("a tick");
+        assert_eq!((run.first, run.last, run.ticks), (early.time, early.time, 1));
     }
 
     #[test]
     fn an_announced_sleep_is_left_alone_until_its_end() {
-        let mut rest = Rest::new(5, Some(7));
-        let due = |rest: &Rest, announced| rest.is_due(RestChecks::OneIn(1), 0, announced);
-        assert_eq!((due(&rest, Some(7)), due(&rest, None), due(&rest, Some(9))), (false, true, true));
-        let checks = (0..4096).filter(|&number| {
-            rest.add_tick(TimeStamp(number));
-            due(&rest, Some(7))
-        });
-        assert_eq!(checks.count(), 4);
+        let rest = Rest::new(5, Some(7), tick(0), INTERVAL_NS);
+        let announced = |announced, number| rest.is_announced(announced, tick(number));
+        assert!(announced(Some(7), 1) && !announced(None, 1) && !announced(Some(9), 1));
+        assert_eq!((0..4096).filter(|&number| !announced(Some(7), number)).count(), 4);
+        assert!(!rest.is_long(tick(31)) && rest.is_long(tick(32)));
+        assert!(!Rest::new(5, None, tick(0), INTERVAL_NS).is_announced(None, tick(1)));
     }
 }

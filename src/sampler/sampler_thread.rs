@@ -1,8 +1,9 @@
 //! Stop 1 of 12: the sampler wakes on an absolute schedule, and takes the threads one after another.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 
 use crate::base::{Features, SamplingEngine, StartError, TimeStamp};
@@ -12,8 +13,8 @@ use crate::platform::{
     HandlerCheck, current_process_id, current_thread_id, ensure_handler, monotonic_now,
     prepare_sampler_thread, sleep_until, thread_cpu_ns, with_signals_blocked,
 };
-use crate::sampler::activity::ActivityClue;
-use crate::sampler::rest::RestChecks;
+use crate::sampler::activity::{ActivityClue, RestChecks};
+use crate::sampler::rest::Tick;
 use crate::sampler::sample_writer::SampleWriter;
 use crate::sampler::thread_sampler::{Scratch, ThreadLife, ThreadSampler, TickContext};
 use crate::sampler::timers::try_engines;
@@ -65,15 +66,22 @@ pub(crate) fn spawn_sampler(
     }
 }
 
+/// The threads of the session, those apart that have rested for long.
+#[derive(Default)]
+struct Threads {
+    active: Vec<ThreadSampler>,
+    resting: Vec<ThreadSampler>,
+}
+
 /// The sampler's loop and what it keeps from tick to tick.
 struct SamplerThread {
     session: Arc<Session>,
     buffer: &'static ChunkedBuffer,
     unwinder: Unwinder,
-    threads: Vec<ThreadSampler>,
+    threads: Threads,
     registry_version: u64,
-    /// The thread that is first in the next tick, so that none is always first.
-    first: usize,
+    tick: Tick,
+    tick_before: Tick,
     scratch: Scratch,
     next_counters: TimeStamp,
     activity: ActivityClue,
@@ -83,19 +91,19 @@ struct SamplerThread {
 
 impl SamplerThread {
     fn new(session: Arc<Session>, buffer: &'static ChunkedBuffer, unwinder: Unwinder) -> Self {
-        let scratch = Scratch::default();
-        let process_cpu_ns = sample_process_cpu_ns();
+        let begin = Tick { number: 0, time: monotonic_now() };
         Self {
             session,
             buffer,
             unwinder,
-            threads: Vec::new(),
+            threads: Threads::default(),
             registry_version: 0,
-            first: 0,
-            scratch,
+            tick: begin,
+            tick_before: begin,
+            scratch: Scratch::default(),
             next_counters: TimeStamp(0),
             activity: ActivityClue::default(),
-            process_cpu_ns,
+            process_cpu_ns: sample_process_cpu_ns(),
         }
     }
 
@@ -122,18 +130,19 @@ impl SamplerThread {
         let interval_ns = self.session.settings.interval.as_nanos() as u64;
         let mut schedule = Schedule { next: monotonic_now(), interval_ns };
         while !self.session.is_stopping() {
+            let time = monotonic_now();
+            let tick = Tick { number: self.tick.number + 1, time };
+            self.tick_before = std::mem::replace(&mut self.tick, tick);
             let counts = &self.session.counts;
             SessionCounts::add(&counts.ticks, 1);
-            let is_late = monotonic_now().since_ns(schedule.next) > interval_ns / 2;
-            SessionCounts::add(&counts.late_ticks, is_late.into());
-            self.tick();
+            SessionCounts::add(&counts.late_ticks, (time.since_ns(schedule.next) > interval_ns / 2).into());
+            self.take_tick();
             let missed = schedule.advance(monotonic_now());
             SessionCounts::add(&self.session.counts.missed_ticks, missed);
             self.sleep_to(schedule.next);
         }
-        self.with_threads(|thread, _, context| {
-            thread.write_run(context);
-            thread.give_up();
+        self.with_context(|threads, context| {
+            threads.all().for_each(|thread| thread.end(context.tick, context))
         });
         // It takes some milliseconds, once for a process.
         let _ = trial.map(JoinHandle::join);
@@ -150,7 +159,7 @@ impl SamplerThread {
         }
     }
 
-    fn tick(&mut self) {
+    fn take_tick(&mut self) {
         if self.unwinder.refresh_modules() {
             self.session.set_modules(self.unwinder.modules());
         }
@@ -160,7 +169,7 @@ impl SamplerThread {
         self.buffer.provide_spare_chunk();
         self.write_if_asked();
         let own_cpu_ns = thread_cpu_ns(current_thread_id()).unwrap_or(0);
-        self.session.counts.sampler_cpu_ns.store(own_cpu_ns, std::sync::atomic::Ordering::Relaxed);
+        self.session.counts.sampler_cpu_ns.store(own_cpu_ns, Ordering::Relaxed);
     }
 
     /// Follows the registry, when it has changed.
@@ -170,18 +179,20 @@ impl SamplerThread {
             return;
         }
         self.registry_version = version;
-        let mut known: HashMap<u64, ThreadSampler> =
-            self.threads.drain(..).map(|thread| (thread.registration.serial, thread)).collect();
-        for registration in ThreadRegistry::profiled_threads() {
-            let thread = known.remove(&registration.serial);
-            self.threads.push(thread.unwrap_or_else(|| ThreadSampler::new(registration, &self.session)));
-        }
-        let live = std::mem::replace(&mut self.threads, known.into_values().collect());
-        self.with_threads(|gone, _, context| {
-            gone.write_run(context);
-            gone.give_up();
+        let profiled = ThreadRegistry::profiled_threads();
+        let serials: HashSet<u64> = profiled.iter().map(|registration| registration.serial).collect();
+        let known: HashSet<u64> = self.threads.all().map(|thread| thread.registration.serial).collect();
+        self.with_context(|threads, context| {
+            for list in [&mut threads.active, &mut threads.resting] {
+                let is_gone = |thread: &mut ThreadSampler| !serials.contains(&thread.registration.serial);
+                list.extract_if(.., is_gone).for_each(|mut gone| gone.end(context.tick_before, context));
+            }
         });
-        self.threads = live;
+        for registration in profiled {
+            if !known.contains(&registration.serial) {
+                self.threads.active.push(ThreadSampler::new(registration, &self.session));
+            }
+        }
         let range = self.buffer.range();
         ThreadRegistry::stamp_dead_threads(range.end, range.start);
     }
@@ -203,63 +214,85 @@ impl SamplerThread {
     }
 
     fn sample_threads(&mut self) {
-        let resting = self.threads.iter().filter(|thread| thread.rests_long()).count();
-        let rest_checks = self.activity.checks(resting as u64);
-        let turn = self.session.counts.ticks.load(std::sync::atomic::Ordering::Relaxed);
-        let count = self.threads.len();
-        self.first = if count == 0 { 0 } else { (self.first + 1) % count };
-        let session = Arc::clone(&self.session);
-        self.with_threads(|thread, index, context| {
-            context.rest_checks = rest_checks;
-            // One that has unregistered and ended since this tick began is no surprise.
-            if thread.tick(turn + index, context) == ThreadLife::Dead
-                && thread.registration.unregistered_at().is_none()
-            {
-                SessionCounts::add(&session.counts.threads_found_dead, 1);
-                ThreadRegistry::remove(&thread.registration, monotonic_now());
+        let checks = self.activity.checks(self.threads.resting.len() as u64);
+        let number = self.tick.number;
+        // Another thread is first in each tick, so that none always is (JuliaLang #33490).
+        let count = self.threads.active.len();
+        self.threads.active.rotate_left(usize::from(count > 1));
+        let mut dead = Vec::new();
+        let mut any_woke = false;
+        self.with_context(|threads, context| {
+            context.nobody_ran = checks == RestChecks::None;
+            let mut step = |thread: &mut ThreadSampler| {
+                if thread.tick(context) == ThreadLife::Dead {
+                    dead.push(Arc::clone(&thread.registration));
+                }
+                thread.rests()
+            };
+            threads.active.iter_mut().for_each(|thread| _ = step(thread));
+            if let RestChecks::OneIn(count) = checks {
+                let due = threads.resting.iter_mut().skip((number % count) as usize).step_by(count as usize);
+                due.for_each(|thread| any_woke |= !step(thread));
+            }
+            let turn = (number as usize).checked_rem(threads.resting.len());
+            if let Some(thread) = turn.and_then(|turn| threads.resting.get_mut(turn)) {
+                thread.write_old_rest(context);
             }
         });
+        for registration in dead {
+            // One that has unregistered and ended since this tick began is no surprise.
+            if registration.unregistered_at().is_none() {
+                SessionCounts::add(&self.session.counts.threads_found_dead, 1);
+                ThreadRegistry::remove(&registration, monotonic_now());
+            }
+        }
+        self.threads.sort(self.tick, any_woke);
     }
 
-    /// Calls `step` for each thread, another one first each time, with its place in the list.
-    fn with_threads(&mut self, mut step: impl FnMut(&mut ThreadSampler, u64, &mut TickContext<'_>)) {
-        let Self { session, buffer, unwinder, threads, scratch, .. } = self;
+    /// Calls `body` with the threads and with what every thread's step needs.
+    fn with_context<T>(&mut self, body: impl FnOnce(&mut Threads, &mut TickContext<'_>) -> T) -> T {
+        let Self { session, buffer, unwinder, threads, scratch, tick, tick_before, .. } = self;
         let writer = SampleWriter {
             buffer,
             process_start: session.process_start,
             dropped: &session.counts.dropped_samples,
         };
-        let may_signal = match ensure_handler(session.settings.signal) {
-            HandlerCheck::InPlace => true,
-            HandlerCheck::PutBack => {
-                SessionCounts::add(&session.counts.handler_replacements, 1);
-                true
-            }
-            HandlerCheck::Lost => false,
-        };
+        let handler = ensure_handler(session.settings.signal);
+        let put_back = handler == HandlerCheck::PutBack;
+        SessionCounts::add(&session.counts.handler_replacements, put_back.into());
         let mut context = TickContext {
             session,
             process: current_process_id(),
             unwinder,
             writer,
             scratch,
-            now: monotonic_now(),
-            rest_checks: RestChecks::OneIn(1),
-            may_signal,
+            tick: *tick,
+            tick_before: *tick_before,
+            nobody_ran: false,
+            may_signal: handler != HandlerCheck::Lost,
         };
-        let first = self.first.min(threads.len());
-        let (before, from) = threads.split_at_mut(first);
-        let indices = first as u64..;
-        for (thread, index) in from.iter_mut().zip(indices).chain(before.iter_mut().zip(0..)) {
-            step(thread, index, &mut context);
-        }
+        body(threads, &mut context)
     }
 
     fn write_if_asked(&mut self) {
         if let Some(asked) = self.session.asked_to_write() {
-            self.with_threads(|thread, _, context| thread.write_run(context));
+            self.with_context(|threads, context| threads.all().for_each(|thread| thread.write_rest(context)));
             self.session.set_written(asked);
         }
+    }
+}
+
+impl Threads {
+    fn all(&mut self) -> impl Iterator<Item = &mut ThreadSampler> {
+        self.active.iter_mut().chain(&mut self.resting)
+    }
+
+    /// Puts those apart that have rested for long, and back those that do not rest any more.
+    fn sort(&mut self, tick: Tick, any_woke: bool) {
+        if any_woke {
+            self.active.extend(self.resting.extract_if(.., |thread| !thread.rests()));
+        }
+        self.resting.extend(self.active.extract_if(.., |thread| thread.rests_long(tick)));
     }
 }
 

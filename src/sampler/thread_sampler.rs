@@ -20,7 +20,7 @@ use crate::platform::{
 };
 use crate::sampler::fork_gate::may_signal;
 use crate::sampler::merge::MergedFrame;
-use crate::sampler::rest::{Rest, RestChecks, Run};
+use crate::sampler::rest::{Rest, Tick};
 use crate::sampler::sample_writer::{CodedStack, LastStack, SampleTime, SampleWriter};
 use crate::sampler::sleeping_places::{SleepingPlaces, registers_at};
 use crate::sampler::timers::TimerState;
@@ -32,6 +32,8 @@ use crate::unwind::{NativeFrame, NativeStack, StackCopy, Unwinder};
 const SHORT_ABSENCE_NS: u64 = 10_000;
 /// How long a thread may run on before a signal reaches it.
 const SIGNAL_DELAY_NS: u64 = 200_000;
+/// What is not written of a rest becomes old with this, so that little of it is lost with a crash.
+const OLD_REST_NS: u64 = 1_000_000_000;
 /// Ticks without an answer of which the times are kept; beyond, they are only counted.
 const MAX_WAITING_TICKS: usize = 100_000;
 /// A request that was lost, since a foreign signal of the same number was pending, is sent again after so many ticks.
@@ -44,11 +46,18 @@ pub(super) struct TickContext<'a> {
     pub(super) unwinder: &'a mut Unwinder,
     pub(super) writer: SampleWriter<'a>,
     pub(super) scratch: &'a mut Scratch,
-    /// When this tick began.
-    pub(super) now: TimeStamp,
-    pub(super) rest_checks: RestChecks,
+    pub(super) tick: Tick,
+    pub(super) tick_before: Tick,
+    /// Whether no thread of the process has run since all were looked at.
+    pub(super) nobody_ran: bool,
     /// Whether the signal reaches our handler.
     pub(super) may_signal: bool,
+}
+
+impl TickContext<'_> {
+    fn interval_ns(&self) -> u64 {
+        self.session.settings.interval.as_nanos() as u64
+    }
 }
 
 /// Memory that is used again from sample to sample.
@@ -149,26 +158,30 @@ impl ThreadSampler {
         self.registration.tid()
     }
 
-    /// Whether it rests, and for long.
-    pub(super) fn rests_long(&self) -> bool {
-        self.rest.as_ref().is_some_and(Rest::is_long)
+    /// Whether it has not run since its stack was taken.
+    pub(super) fn rests(&self) -> bool {
+        self.rest.is_some()
     }
 
-    /// One tick of this thread. `turn` tells the threads apart that rest for long.
-    pub(super) fn tick(&mut self, turn: u64, context: &mut TickContext<'_>) -> ThreadLife {
+    /// Whether it has rested for long.
+    pub(super) fn rests_long(&self, tick: Tick) -> bool {
+        self.rest.as_ref().is_some_and(|rest| rest.is_long(tick))
+    }
+
+    /// One tick of this thread. One that rests may be left out.
+    pub(super) fn tick(&mut self, context: &mut TickContext<'_>) -> ThreadLife {
         self.take_up(context);
-        if let Some(rest) = &self.rest
-            && !rest.is_due(context.rest_checks, turn, self.registration.announced_sleep())
-        {
-            self.rest_on(context);
-            return ThreadLife::Alive;
+        if let Some(rest) = &self.rest {
+            let announced = self.registration.announced_sleep();
+            if context.nobody_ran || rest.is_announced(announced, context.tick) {
+                return ThreadLife::Alive;
+            }
         }
         let Some(cpu_ns) = thread_cpu_ns(self.tid()) else {
             self.end_rest(context);
             return ThreadLife::Dead;
         };
         if self.rest.as_ref().is_some_and(|rest| rest.cpu_ns == cpu_ns) {
-            self.rest_on(context);
             return ThreadLife::Alive;
         }
         self.end_rest(context);
@@ -231,15 +244,22 @@ impl ThreadSampler {
         ran_ns >= elapsed_ns.saturating_sub(SHORT_ABSENCE_NS.max(elapsed_ns / 64))
     }
 
-    /// Writes what is not written yet, so that a profile has it.
-    pub(super) fn write_run(&mut self, context: &TickContext<'_>) {
-        if let Some(run) = self.rest.as_mut().and_then(Rest::take_run) {
-            self.put_run(run, context);
+    /// Writes what is not written yet of a rest, so that a profile has it.
+    pub(super) fn write_rest(&mut self, context: &TickContext<'_>) {
+        self.write_rest_until(context.tick, context);
+    }
+
+    /// The same, if that is old.
+    pub(super) fn write_old_rest(&mut self, context: &TickContext<'_>) {
+        if self.rest.as_ref().is_some_and(|rest| rest.unwritten_ns(context.tick.time) >= OLD_REST_NS) {
+            self.write_rest(context);
         }
     }
 
-    /// Gives up on a request that is out. A signal that comes later finds that nobody waits.
-    pub(super) fn give_up(&mut self) {
+    /// Writes what is to be written, up to the last tick that it was there, and gives up on a request that is out. A signal
+    /// that comes later finds that nobody waits.
+    pub(super) fn end(&mut self, last: Tick, context: &TickContext<'_>) {
+        self.write_rest_until(last, context);
         if let Some(slot) = &self.slot {
             self.timer.end(slot);
             slot.retire();
@@ -247,19 +267,16 @@ impl ThreadSampler {
         self.waiting = None;
     }
 
-    fn rest_on(&mut self, context: &TickContext<'_>) {
-        SessionCounts::add(&context.session.counts.same_samples, 1);
-        if let Some(run) = self.rest.as_mut().and_then(|rest| rest.add_tick(context.now)) {
-            self.put_run(run, context);
-        }
-    }
-
+    /// It has run: what is to be written of its rest ends with the tick before.
     fn end_rest(&mut self, context: &TickContext<'_>) {
-        self.write_run(context);
+        self.write_rest_until(context.tick_before, context);
         self.rest = None;
     }
 
-    fn put_run(&mut self, run: Run, context: &TickContext<'_>) {
+    fn write_rest_until(&mut self, last: Tick, context: &TickContext<'_>) {
+        let interval_ns = context.interval_ns();
+        let Some(run) = self.rest.as_mut().and_then(|rest| rest.take_run(last, interval_ns)) else { return };
+        SessionCounts::add(&context.session.counts.same_samples, run.ticks);
         let sample = self.sample_at(run.first, self.reported_cpu_ns, context.session);
         let span_ns = run.last.since_ns(run.first);
         context.writer.repeat(sample, run.ticks - 1, span_ns, &mut self.last_stack);
@@ -295,7 +312,8 @@ impl ThreadSampler {
         drop(view);
         SessionCounts::add(&context.session.counts.samples_from_outside, 1);
         self.write_sample(time, cpu_ns, context);
-        self.rest = Some(Rest::new(cpu_ns, self.registration.announced_sleep()));
+        let announced = self.registration.announced_sleep();
+        self.rest = Some(Rest::new(cpu_ns, announced, context.tick, context.interval_ns()));
         true
     }
 
@@ -335,7 +353,7 @@ impl ThreadSampler {
         if waiting.by_timer {
             // One that has run for so long with a timer, and was not stopped, blocks its signal, or spends its time
             // where the timer does not look.
-            let patience_ns = 3 * context.session.settings.interval.as_nanos() as u64;
+            let patience_ns = 3 * context.interval_ns();
             if cpu_ns.saturating_sub(waiting.cpu_ns) > patience_ns && context.may_signal && may_signal() {
                 SessionCounts::add(&context.session.counts.silent_timers, 1);
                 *waiting = Waiting::new(cpu_ns, None, false);
@@ -344,9 +362,9 @@ impl ThreadSampler {
             return;
         }
         let last_cpu_ns = std::mem::replace(&mut waiting.cpu_ns, cpu_ns);
-        let last_tick = std::mem::replace(&mut waiting.last_tick, context.now);
+        let last_tick = std::mem::replace(&mut waiting.last_tick, context.tick.time);
         let ran_ns = cpu_ns.saturating_sub(last_cpu_ns);
-        let delay_ns = SIGNAL_DELAY_NS.min(context.session.settings.interval.as_nanos() as u64 / 4);
+        let delay_ns = SIGNAL_DELAY_NS.min(context.interval_ns() / 4);
         if ran_ns <= delay_ns && waiting.idle_ticks.len() < MAX_WAITING_TICKS {
             waiting.idle_ticks.push((last_tick, last_cpu_ns));
             return;
@@ -410,8 +428,8 @@ impl ThreadSampler {
 
     fn sample_without_stack(&mut self, cpu_ns: u64, context: &mut TickContext<'_>) {
         context.scratch.coded.set_empty();
-        self.write_sample(context.now, cpu_ns, context);
-        self.rest = Some(Rest::new(cpu_ns, None));
+        self.write_sample(context.tick.time, cpu_ns, context);
+        self.rest = Some(Rest::new(cpu_ns, None, context.tick, context.interval_ns()));
     }
 
     /// A sample at which the thread's CPU clock shows `cpu_ns`.

@@ -44,7 +44,7 @@ pub(crate) use clock::{
     process_cpu_ns, process_start, sleep_until, thread_cpu_ns,
 };
 pub(crate) use fork::{ForkHooks, install_fork_handlers};
-pub(crate) use guarded_memory::{MemoryPiece, read_guarded, read_guarded_in_handler};
+pub(crate) use guarded_memory::{MemoryPiece, follow_sandbox, read_guarded, read_guarded_in_handler};
 pub(crate) use identity::{
     current_process_id, current_thread_id, is_main_thread, prepare_sampler_thread, with_signals_blocked,
     with_signals_unblocked,
@@ -54,7 +54,7 @@ pub(crate) use modules::{
     ModuleChanges, ModuleImage, SectionBytes, hold_loader_for_fork, list_modules, module_changes,
 };
 pub(crate) use private_file::{create_private, read_exe_path};
-pub(crate) use procfs::{BlockedAt, ThreadWindow};
+pub(crate) use procfs::{BlockedAt, ThreadWindow, is_sandboxed};
 pub(crate) use registers::{Registers, copy_words_in_handler, current_stack_pointer, thread_pointer};
 pub(crate) use signal::{
     ArrivalInHandler, HandlerCheck, Sent, SignalSource, SignalTicket, ensure_handler, install_handler,

@@ -19,6 +19,17 @@ pub(super) fn own_stat() -> Option<Stat> {
     parse_stat(&std::fs::read("/proc/self/stat").ok()?)
 }
 
+/// Whether a filter of system calls is on the calling thread.
+pub(crate) fn is_sandboxed() -> bool {
+    std::fs::read("/proc/thread-self/status").is_ok_and(|status| has_filter(&status))
+}
+
+fn has_filter(status: &[u8]) -> bool {
+    let key = b"Seccomp:";
+    let value = status.split(|&byte| byte == b'\n').find_map(|line| line.strip_prefix(key));
+    value.is_some_and(|value| value.trim_ascii() == b"2")
+}
+
 /// Where a thread stands that is blocked in the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct BlockedAt {
@@ -122,6 +133,12 @@ mod tests {
     fn the_kernel_tells_of_this_process() {
         let stat = own_stat().expect("/proc/self/stat");
         assert!(stat.start_ticks > 0 && stat.start_stack > 0, "{stat:?}");
+    }
+
+    #[test]
+    fn a_filter_is_told_from_none() {
+        assert!(has_filter(b"Name:\tSeccomp:\t2\nSeccomp:\t2\nSeccomp_filters:\t1\n"));
+        assert!(!has_filter(b"Seccomp:\t0\nSeccomp_filters:\t2\n") && !has_filter(b""));
     }
 
     #[test]

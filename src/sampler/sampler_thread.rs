@@ -10,7 +10,7 @@ use crate::base::{Features, SamplingEngine, StartError, TimeStamp};
 use crate::buffer::{ChunkedBuffer, EntryHead, EntryKind};
 use crate::counters::{PROCESS_CPU, sample_process_cpu_ns};
 use crate::platform::{
-    HandlerCheck, current_process_id, current_thread_id, ensure_handler, monotonic_now,
+    HandlerCheck, current_process_id, current_thread_id, ensure_handler, follow_sandbox, monotonic_now,
     prepare_sampler_thread, sleep_until, thread_cpu_ns, with_signals_blocked,
 };
 use crate::sampler::activity::{ActivityClue, RestChecks};
@@ -25,6 +25,8 @@ use crate::unwind::Unwinder;
 /// The kernel brings the CPU time of threads on other cores up to date once a scheduler tick, every 1 to 10 ms; read more
 /// often, the process's would stand still and jump.
 const COUNTER_INTERVAL_NS: u64 = 20_000_000;
+/// A program may put itself into a sandbox at any time.
+const SANDBOX_INTERVAL_NS: u64 = 1_000_000_000;
 /// A long sleep is taken in steps, so that a stop is noticed soon.
 const LONGEST_SLEEP_NS: u64 = 50_000_000;
 
@@ -84,6 +86,7 @@ struct SamplerThread {
     tick_before: Tick,
     scratch: Scratch,
     next_counters: TimeStamp,
+    next_look_at_sandbox: TimeStamp,
     activity: ActivityClue,
     /// The process's CPU time when the session began; the counter counts from here.
     process_cpu_ns: i64,
@@ -102,6 +105,7 @@ impl SamplerThread {
             tick_before: begin,
             scratch: Scratch::default(),
             next_counters: TimeStamp(0),
+            next_look_at_sandbox: TimeStamp(0),
             activity: ActivityClue::default(),
             process_cpu_ns: sample_process_cpu_ns(),
         }
@@ -160,6 +164,10 @@ impl SamplerThread {
     }
 
     fn take_tick(&mut self) {
+        if self.tick.time >= self.next_look_at_sandbox {
+            self.next_look_at_sandbox = self.tick.time.plus_ns(SANDBOX_INTERVAL_NS);
+            follow_sandbox();
+        }
         if self.unwinder.refresh_modules() {
             self.session.set_modules(self.unwinder.modules());
         }

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use crate::base::{ThreadId, TimeStamp};
 use crate::platform::{
-    SignalTicket, ThreadTimer, current_process_id, current_thread_id, monotonic_now, send_request,
-    sleep_until, with_signals_unblocked,
+    SignalTicket, ThreadTimer, current_process_id, current_thread_id, is_sandboxed, monotonic_now,
+    send_request, sleep_until, with_signals_unblocked,
 };
 use crate::state::{EngineTrial, Session, SessionCounts};
 use crate::threads::SlotHandle;
@@ -82,7 +82,8 @@ pub(super) fn try_engines(session: &Session) -> Option<EngineTrial> {
 
 fn run_trial(session: &Session) -> Option<EngineTrial> {
     let signal = session.settings.signal;
-    if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
+    // A filter of system calls may kill for a request that it does not know.
+    if std::thread::available_parallelism().map_or(1, usize::from) < 2 || is_sandboxed() {
         return None;
     }
     // Where there are none, there is nothing to choose. This one does not get to fire: its thread only sleeps.

@@ -9,6 +9,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::platform::procfs::is_sandboxed;
+use crate::platform::registers_arch::KERNEL_CALL;
 
 /// A piece of this process's memory, wherever it is.
 #[derive(Clone, Copy, Debug)]
@@ -64,6 +65,17 @@ pub(crate) unsafe fn read_guarded(pieces: &[MemoryPiece], target: *mut u8) -> us
         }
     }
     copied
+}
+
+/// Whether an instruction that calls the kernel stands just before this address or at it, where a call that was broken off
+/// begins again.
+pub(crate) fn is_at_kernel_call(pc: u64) -> bool {
+    const LENGTH: usize = KERNEL_CALL.len();
+    let mut around = [0; 2 * LENGTH];
+    let piece = MemoryPiece { address: pc.wrapping_sub(LENGTH as u64), bytes: around.len() };
+    // SAFETY: the local has room.
+    let copied = unsafe { read_guarded(&[piece], around.as_mut_ptr()) };
+    copied == around.len() && (around[..LENGTH] == KERNEL_CALL || around[LENGTH..] == KERNEL_CALL)
 }
 
 /// # Safety

@@ -70,6 +70,7 @@ const UNSAFE_FILES: &[&str] = &[
     "src/buffer/chunk.rs",
     "src/threads/profiling_stack.rs",
     "src/threads/capture_slot.rs",
+    "src/threads/slot_model.rs",
     "src/threads/slot_pool.rs",
 ];
 

@@ -173,15 +173,14 @@ impl Traced {
     }
 
     pub fn place(&self, thread: i32) -> Place {
-        // SAFETY: *own memory*, *stopped*; zeroed is a valid answer, and `entry` is what the kernel filled in when it
-        // says so.
+        // SAFETY: *own memory*, *stopped*; zeroed is a valid answer, of which every part is numbers.
         unsafe {
             let mut info: libc::ptrace_syscall_info = std::mem::zeroed();
             let size = size_of_val(&info);
             let answer = libc::ptrace(libc::PTRACE_GET_SYSCALL_INFO, thread, size, &raw mut info);
             assert!(answer > 0, "where a thread is: {}", io::Error::last_os_error());
             let entered = (info.op == libc::PTRACE_SYSCALL_INFO_ENTRY)
-                .then(|| (info.u.entry.nr as i64, info.u.entry.args));
+                .then_some((info.u.entry.nr as i64, info.u.entry.args));
             Place { pc: info.instruction_pointer, sp: info.stack_pointer, entered }
         }
     }

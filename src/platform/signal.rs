@@ -63,6 +63,7 @@ static CAPTURE: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
 static PREVIOUS: [AtomicPtr<libc::sigaction>; SIGNALS] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; SIGNALS];
 
+#[cfg_attr(gekkota_rtsan, sanitize(realtime = "nonblocking"))]
 extern "C" fn handle_signal(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     // SAFETY: async-signal-safe; gives the address of this thread's `errno`.
     let errno = unsafe { libc::__errno_location() };

@@ -4,7 +4,7 @@
 //! interrupted allocator holds, and never come back.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 
@@ -45,6 +45,36 @@ impl Drop for BusyThread {
     }
 }
 
+/// A fixed amount of the same work, which threads share: the result is that of their portions, however they fell out.
+pub(crate) struct SharedWork {
+    portions: u64,
+    next: AtomicU64,
+}
+
+impl SharedWork {
+    /// A portion takes some ten microseconds.
+    pub(crate) fn new(portions: u64) -> Self {
+        Self { portions, next: AtomicU64::new(0) }
+    }
+
+    /// Works until nothing is left.
+    pub(crate) fn take_part(&self) -> u64 {
+        /// So that threads meet at the counter seldom, and end together.
+        const AT_A_TIME: u64 = 8;
+        let mut numbers = Box::new([0; 512]);
+        let mut sum = 0u64;
+        loop {
+            let first = self.next.fetch_add(AT_A_TIME, Ordering::Relaxed);
+            if first >= self.portions {
+                return sum;
+            }
+            for portion in first..self.portions.min(first + AT_A_TIME) {
+                sum = sum.wrapping_add(work(portion << 1, &mut numbers));
+            }
+        }
+    }
+}
+
 /// Some ten microseconds of work.
 #[inline(never)]
 fn work(seed: u64, numbers: &mut [u64; 512]) -> u64 {
@@ -73,4 +103,21 @@ fn sort(numbers: &mut [u64]) {
 fn hash(numbers: &[u64]) -> u64 {
     let bytes = numbers.iter().flat_map(|number| number.to_le_bytes());
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shared_work_is_the_same_however_it_is_shared() {
+        let alone = SharedWork::new(100).take_part();
+        let shared = SharedWork::new(100);
+        let parts = std::thread::scope(|scope| {
+            let other = scope.spawn(|| shared.take_part());
+            let own = shared.take_part();
+            own.wrapping_add(other.join().expect("no panic"))
+        });
+        assert_eq!(parts, alone);
+    }
 }

@@ -3,9 +3,9 @@
 //! It allocates nothing while it works. A peer that unwinds in its signal handler may wait there for a lock that the
 //! interrupted allocator holds, and never come back.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::channel;
+use std::sync::{Arc, Barrier};
 use std::thread::JoinHandle;
 
 pub(crate) struct BusyThread {
@@ -23,12 +23,7 @@ impl BusyThread {
             first();
             // Whoever waits for it is there until it was received.
             let _ = ready.send(());
-            let mut numbers = Box::new([0; 512]);
-            let mut hash = 1;
-            while !seen_by_thread.load(Ordering::Relaxed) {
-                hash = work(hash, &mut numbers);
-            }
-            hash
+            work_until(&seen_by_thread)
         })?;
         // A thread that has panicked in `first` has dropped its sender.
         let _ = is_ready.recv();
@@ -43,6 +38,54 @@ impl Drop for BusyThread {
             std::hint::black_box(hash);
         }
     }
+}
+
+/// Many of them.
+pub(crate) struct BusyThreads {
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<u64>>,
+}
+
+impl BusyThreads {
+    /// Makes them, has each call `first`, and returns when all have and begin to work: one that is at work already would
+    /// keep those that are made after it waiting.
+    pub(crate) fn start(count: usize, first: impl Fn() + Clone + Send + 'static) -> std::io::Result<Self> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let all_are_ready = Arc::new(Barrier::new(count + 1));
+        let mut threads = Vec::with_capacity(count);
+        for number in 0..count {
+            let (first, stop) = (first.clone(), Arc::clone(&stop));
+            let all_are_ready = Arc::clone(&all_are_ready);
+            let builder = std::thread::Builder::new().name(format!("busy {number}"));
+            threads.push(builder.spawn(move || {
+                first();
+                all_are_ready.wait();
+                work_until(&stop)
+            })?);
+        }
+        all_are_ready.wait();
+        Ok(Self { stop, threads })
+    }
+}
+
+impl Drop for BusyThreads {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            if let Ok(hash) = thread.join() {
+                std::hint::black_box(hash);
+            }
+        }
+    }
+}
+
+fn work_until(stop: &AtomicBool) -> u64 {
+    let mut numbers = Box::new([0; 512]);
+    let mut hash = 1;
+    while !stop.load(Ordering::Relaxed) {
+        hash = work(hash, &mut numbers);
+    }
+    hash
 }
 
 /// A fixed amount of the same work, which threads share: the result is that of their portions, however they fell out.

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use gekkota::{Profile, ProfilerSession, StartParams, register_thread};
 
-use crate::busy::BusyThread;
+use crate::busy::BusyThreads;
 use crate::handshake::HandshakeSampler;
 use crate::machine::{self, load_note};
 use crate::profile::{count, find_sample_times, to_json};
@@ -31,7 +31,7 @@ use crate::{Effort, Outcome};
 const BUSY_THREADS: usize = 64;
 const INTERVAL: Duration = Duration::from_millis(1);
 const SLEEPER_NAME: &str = "sleeper";
-/// Until all threads have had their turn.
+/// What a processor needs to get to its full speed, and until all threads have had a turn.
 const WARM_UP: Duration = Duration::from_millis(300);
 const GOAL: f64 = 0.99;
 
@@ -73,12 +73,10 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
     })
 }
 
-/// Threads that are busy, each of which has called `first`.
-fn start_busy_threads(first: impl Fn() + Clone + Send + 'static) -> std::io::Result<Vec<BusyThread>> {
-    let threads: std::io::Result<Vec<_>> =
-        (0..BUSY_THREADS).map(|number| BusyThread::start(&format!("busy {number}"), first.clone())).collect();
+fn start_busy_threads(first: impl Fn() + Clone + Send + 'static) -> std::io::Result<BusyThreads> {
+    let threads = BusyThreads::start(BUSY_THREADS, first)?;
     std::thread::sleep(WARM_UP);
-    threads
+    Ok(threads)
 }
 
 fn run_ours(span: Duration) -> Result<(f64, String), Box<dyn Error>> {
@@ -153,11 +151,11 @@ fn on_time_by_times(times: &[f64], span: &Range<f64>, interval: f64) -> f64 {
 
 fn run_gecko_style(span: Duration, sampler: &mut HandshakeSampler) -> Result<(f64, String), Box<dyn Error>> {
     let (sender, receiver) = channel();
-    let busy = start_busy_threads(move || {
+    let _busy = start_busy_threads(move || {
         // Whoever waits for it is there until all were received.
         let _ = sender.send(StoppableThread::current());
     })?;
-    let threads = receiver.iter().take(busy.len()).collect::<Result<Vec<_>, _>>()?;
+    let threads = receiver.iter().take(BUSY_THREADS).collect::<Result<Vec<_>, _>>()?;
     let (fraction, samples) = std::thread::scope(|scope| {
         let body = || {
             raw::prepare_sampler_thread();
@@ -165,7 +163,8 @@ fn run_gecko_style(span: Duration, sampler: &mut HandshakeSampler) -> Result<(f6
             let mut schedule = Schedule::start(INTERVAL);
             let mut samples = 0;
             while start.elapsed() < span {
-                for thread in &threads {
+                // A round of all threads can take longer than the span.
+                for thread in threads.iter().take_while(|_| start.elapsed() < span) {
                     samples += u64::from(!sampler.sample(thread).is_empty());
                 }
                 schedule.sleep_to_next();

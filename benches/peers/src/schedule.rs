@@ -39,9 +39,13 @@ impl Schedule {
         self.on_time += u64::from(now_ns.saturating_sub(self.next_ns) <= self.interval_ns / 2);
     }
 
-    /// Of all ticks up to the present one, those that began within half an interval of their time.
+    /// Of all ticks that were due by now, those that began within half an interval of their time.
     pub(crate) fn on_time(&self) -> f64 {
-        let ticks = 1 + (self.next_ns - self.first_ns) / self.interval_ns;
+        self.on_time_by(raw::monotonic_ns())
+    }
+
+    fn on_time_by(&self, now_ns: u64) -> f64 {
+        let ticks = 1 + now_ns.saturating_sub(self.first_ns) / self.interval_ns;
         self.on_time as f64 / ticks as f64
     }
 }
@@ -53,15 +57,16 @@ mod tests {
     #[test]
     fn missed_ticks_are_dropped_and_late_ones_are_not_on_time() {
         let mut schedule = Schedule::starting_at(1000, Duration::from_nanos(100));
-        assert_eq!(schedule.on_time(), 1.0);
+        assert_eq!(schedule.on_time_by(1000), 1.0);
         assert_eq!(schedule.advance(1030), 1100);
         schedule.begin(1150);
-        assert_eq!(schedule.on_time(), 1.0);
+        assert_eq!(schedule.on_time_by(1199), 1.0);
         assert_eq!(schedule.advance(1160), 1200);
         schedule.begin(1251);
-        assert_eq!(schedule.on_time(), 2.0 / 3.0);
+        assert_eq!(schedule.on_time_by(1299), 2.0 / 3.0);
         assert_eq!(schedule.advance(1730), 1800, "five are missed");
         schedule.begin(1800);
-        assert_eq!(schedule.on_time(), 3.0 / 9.0);
+        assert_eq!(schedule.on_time_by(1800), 3.0 / 9.0);
+        assert_eq!(schedule.on_time_by(2899), 3.0 / 19.0, "a tick that lasts too long");
     }
 }

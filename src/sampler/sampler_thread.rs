@@ -5,15 +5,18 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use crate::base::{Features, StartError, TimeStamp};
+use crate::base::{Features, SamplingEngine, StartError, TimeStamp};
 use crate::buffer::{ChunkedBuffer, EntryHead, EntryKind};
 use crate::counters::{PROCESS_CPU, sample_process_cpu_ns};
 use crate::platform::{
-    current_process_id, current_thread_id, monotonic_now, prepare_sampler_thread, sleep_until, thread_cpu_ns,
-    with_signals_blocked,
+    HandlerCheck, current_process_id, current_thread_id, ensure_handler, monotonic_now,
+    prepare_sampler_thread, sleep_until, thread_cpu_ns, with_signals_blocked,
 };
+use crate::sampler::activity::ActivityClue;
+use crate::sampler::rest::RestChecks;
 use crate::sampler::sample_writer::SampleWriter;
 use crate::sampler::thread_sampler::{Scratch, ThreadLife, ThreadSampler, TickContext};
+use crate::sampler::timers::try_engines;
 use crate::state::{RunningSampler, Session, SessionCounts};
 use crate::threads::ThreadRegistry;
 use crate::unwind::Unwinder;
@@ -73,6 +76,7 @@ struct SamplerThread {
     first: usize,
     scratch: Scratch,
     next_counters: TimeStamp,
+    activity: ActivityClue,
     /// The process's CPU time when the session began; the counter counts from here.
     process_cpu_ns: i64,
 }
@@ -90,29 +94,54 @@ impl SamplerThread {
             first: 0,
             scratch,
             next_counters: TimeStamp(0),
+            activity: ActivityClue::default(),
             process_cpu_ns,
         }
     }
 
+    /// Which engine stops the threads: what was asked for, or what a trial finds cheaper. Signals do until that is known.
+    fn choose_engine(&self) -> Option<JoinHandle<()>> {
+        let settings = &self.session.settings;
+        self.session.set_uses_timers(settings.engine == SamplingEngine::LocalTimers);
+        if settings.engine != SamplingEngine::Auto {
+            return None;
+        }
+        let session = Arc::clone(&self.session);
+        let choose = move || {
+            if let Some(trial) = try_engines(&session) {
+                session.set_trial(trial);
+                session.set_uses_timers(trial.is_for_timers());
+            }
+        };
+        std::thread::Builder::new().name("EngineTrial".to_owned()).spawn(choose).ok()
+    }
+
     fn run(mut self) {
         prepare_sampler_thread();
+        let trial = self.choose_engine();
         let interval_ns = self.session.settings.interval.as_nanos() as u64;
         let mut schedule = Schedule { next: monotonic_now(), interval_ns };
         while !self.session.is_stopping() {
             let counts = &self.session.counts;
             SessionCounts::add(&counts.ticks, 1);
+            let is_late = monotonic_now().since_ns(schedule.next) > interval_ns / 2;
+            SessionCounts::add(&counts.late_ticks, is_late.into());
             self.tick();
             let missed = schedule.advance(monotonic_now());
             SessionCounts::add(&self.session.counts.missed_ticks, missed);
             self.sleep_to(schedule.next);
         }
-        for thread in &mut self.threads {
+        self.with_threads(|thread, _, context| {
+            thread.write_run(context);
             thread.give_up();
-        }
+        });
+        // It takes some milliseconds, once for a process.
+        let _ = trial.map(JoinHandle::join);
     }
 
-    fn sleep_to(&self, deadline: TimeStamp) {
+    fn sleep_to(&mut self, deadline: TimeStamp) {
         while !self.session.is_stopping() {
+            self.write_if_asked();
             let step = monotonic_now().plus_ns(LONGEST_SLEEP_NS);
             sleep_until(deadline.min(step));
             if deadline <= step {
@@ -129,6 +158,7 @@ impl SamplerThread {
         self.sample_counters();
         self.sample_threads();
         self.buffer.provide_spare_chunk();
+        self.write_if_asked();
         let own_cpu_ns = thread_cpu_ns(current_thread_id()).unwrap_or(0);
         self.session.counts.sampler_cpu_ns.store(own_cpu_ns, std::sync::atomic::Ordering::Relaxed);
     }
@@ -146,9 +176,12 @@ impl SamplerThread {
             let thread = known.remove(&registration.serial);
             self.threads.push(thread.unwrap_or_else(|| ThreadSampler::new(registration, &self.session)));
         }
-        for (_, mut gone) in known {
+        let live = std::mem::replace(&mut self.threads, known.into_values().collect());
+        self.with_threads(|gone, _, context| {
+            gone.write_run(context);
             gone.give_up();
-        }
+        });
+        self.threads = live;
         let range = self.buffer.range();
         ThreadRegistry::stamp_dead_threads(range.end, range.start);
     }
@@ -170,24 +203,62 @@ impl SamplerThread {
     }
 
     fn sample_threads(&mut self) {
+        let resting = self.threads.iter().filter(|thread| thread.rests_long()).count();
+        let rest_checks = self.activity.checks(resting as u64);
+        let turn = self.session.counts.ticks.load(std::sync::atomic::Ordering::Relaxed);
+        let count = self.threads.len();
+        self.first = if count == 0 { 0 } else { (self.first + 1) % count };
+        let session = Arc::clone(&self.session);
+        self.with_threads(|thread, index, context| {
+            context.rest_checks = rest_checks;
+            // One that has unregistered and ended since this tick began is no surprise.
+            if thread.tick(turn + index, context) == ThreadLife::Dead
+                && thread.registration.unregistered_at().is_none()
+            {
+                SessionCounts::add(&session.counts.threads_found_dead, 1);
+                ThreadRegistry::remove(&thread.registration, monotonic_now());
+            }
+        });
+    }
+
+    /// Calls `step` for each thread, another one first each time, with its place in the list.
+    fn with_threads(&mut self, mut step: impl FnMut(&mut ThreadSampler, u64, &mut TickContext<'_>)) {
         let Self { session, buffer, unwinder, threads, scratch, .. } = self;
         let writer = SampleWriter {
             buffer,
             process_start: session.process_start,
             dropped: &session.counts.dropped_samples,
         };
-        let mut context = TickContext { session, process: current_process_id(), unwinder, writer, scratch };
-        let count = threads.len();
-        self.first = if count == 0 { 0 } else { (self.first + 1) % count };
-        let (before, from) = threads.split_at_mut(self.first);
-        for thread in from.iter_mut().chain(before) {
-            // One that has unregistered and ended since this tick began is no surprise.
-            if thread.tick(&mut context) == ThreadLife::Dead
-                && thread.registration.unregistered_at().is_none()
-            {
-                SessionCounts::add(&session.counts.threads_found_dead, 1);
-                ThreadRegistry::remove(&thread.registration, monotonic_now());
+        let may_signal = match ensure_handler(session.settings.signal) {
+            HandlerCheck::InPlace => true,
+            HandlerCheck::PutBack => {
+                SessionCounts::add(&session.counts.handler_replacements, 1);
+                true
             }
+            HandlerCheck::Lost => false,
+        };
+        let mut context = TickContext {
+            session,
+            process: current_process_id(),
+            unwinder,
+            writer,
+            scratch,
+            now: monotonic_now(),
+            rest_checks: RestChecks::OneIn(1),
+            may_signal,
+        };
+        let first = self.first.min(threads.len());
+        let (before, from) = threads.split_at_mut(first);
+        let indices = first as u64..;
+        for (thread, index) in from.iter_mut().zip(indices).chain(before.iter_mut().zip(0..)) {
+            step(thread, index, &mut context);
+        }
+    }
+
+    fn write_if_asked(&mut self) {
+        if let Some(asked) = self.session.asked_to_write() {
+            self.with_threads(|thread, _, context| thread.write_run(context));
+            self.session.set_written(asked);
         }
     }
 }

@@ -229,7 +229,7 @@ fn count_ticks(times: &[f64], span: &Range<f64>, interval: f64) -> Ticks {
 
 /// Where in an interval the samples usually lie: the median around their mean on the circle, since a plain one is
 /// wrong when they lie on both sides of zero.
-pub(crate) fn usual_place(times: &[f64], interval: f64) -> f64 {
+fn usual_place(times: &[f64], interval: f64) -> f64 {
     let turn = std::f64::consts::TAU / interval;
     let (sine, cosine) = times.iter().fold((0.0, 0.0), |(sine, cosine), time| {
         let (own_sine, own_cosine) = (time * turn).sin_cos();

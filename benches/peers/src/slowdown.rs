@@ -16,7 +16,7 @@
 
 use std::error::Error;
 use std::sync::{Arc, Barrier};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use dial9_core::buffer::MemoryBuffer;
 use dial9_core::recorder::recorder;
@@ -26,7 +26,7 @@ use serde_json::{Value, json};
 
 use crate::busy::SharedWork;
 use crate::machine::{self, load_note};
-use crate::profile::{count, engine_of};
+use crate::profile::{count, engine_of, settle_engine};
 use crate::raw;
 use crate::report::{Arm, Report, median};
 use crate::{Effort, Outcome, child};
@@ -199,26 +199,22 @@ impl Run {
 pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
     let [arm, threads, portions] = arguments else { return Err("three arguments".into()) };
     let (threads, portions): (usize, u64) = (threads.parse()?, portions.parse()?);
-    let times;
-    let (samples, about) = match arm.as_str() {
-        "none" | "none_again" => {
-            times = work(threads, portions)?;
-            (0, String::new())
-        }
+    let (times, samples, about) = match arm.as_str() {
+        "none" | "none_again" => (work(threads, portions)?, 0, String::new()),
         "ours" => {
-            let session = ProfilerSession::start(
-                StartParams::default().interval(std::time::Duration::from_secs(1) / HZ),
-            )?;
-            times = work(threads, portions)?;
+            settle_engine()?;
+            let session =
+                ProfilerSession::start(StartParams::default().interval(Duration::from_secs(1) / HZ))?;
+            let times = work(threads, portions)?;
             let profile = session.finish()?;
             let samples = count(&profile, "captured_samples").ok_or("the profile does not count samples")?;
-            (samples, format!("engine: {}", engine_of(&profile)?))
+            (times, samples, format!("engine: {}", engine_of(&profile)?))
         }
         "pprof" => {
             let guard = pprof::ProfilerGuard::new(HZ as i32)?;
-            times = work(threads, portions)?;
+            let times = work(threads, portions)?;
             let report = guard.report().build_unresolved()?;
-            (report.data.values().sum::<isize>() as u64, String::new())
+            (times, report.data.values().sum::<isize>() as u64, String::new())
         }
         "dial9" => {
             // Its perf events are inherited by the threads that are made from here on.
@@ -228,10 +224,10 @@ pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
             };
             let backend = profiler.active_backend().as_str();
             let recorder = recorder(MemoryBuffer::new(64 << 20)?).source(profiler).build();
-            times = work(threads, portions)?;
+            let times = work(threads, portions)?;
             let samples =
                 recorder.handle().with_source(|profiler: &mut CpuProfiler| profiler.samples_drained());
-            (samples.unwrap_or(0), format!("backend: {backend}"))
+            (times, samples.unwrap_or(0), format!("backend: {backend}"))
         }
         other => return Err(format!("there is no arm `{other}`").into()),
     };

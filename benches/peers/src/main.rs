@@ -24,7 +24,7 @@ use report::Report;
 /// How a measurement is to be done.
 #[derive(Clone, Copy)]
 struct Effort {
-    /// A few seconds, for a look; the figures that are published are not measured so.
+    /// Less than half a minute, for a look; the figures that are published are not measured so.
     quick: bool,
 }
 

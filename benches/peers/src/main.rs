@@ -16,6 +16,8 @@ mod report;
 mod schedule;
 mod slowdown;
 mod stall;
+mod stall_arms;
+mod target;
 
 use std::process::ExitCode;
 

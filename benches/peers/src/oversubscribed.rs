@@ -7,6 +7,9 @@
 //! answer. It keeps the same schedule as ours, and is prepared in the same way, which Gecko's is not, so that waiting is
 //! all that differs. The floor is a thread that is prepared so and only sleeps.
 //!
+//! A sampler that needs more of the processors than its fair share, which beside 64 busy threads is the 65th part of them
+//! all, waits for its turn like everybody else: the notes tell what a tick of ours takes.
+//!
 //! Ours tells itself how many ticks there were, how many were late and how many missed.
 
 use std::error::Error;
@@ -84,8 +87,10 @@ fn run_ours(span: Duration) -> Result<(f64, String), Box<dyn Error>> {
         |name: &str| count(&profile, name).ok_or_else(|| format!("the profile does not count {name}"));
     let (ticks, late, missed) = (count("ticks")?, count("late_ticks")?, count("missed_ticks")?);
     let note = format!(
-        "ours: {} ticks, {late} late, {missed} missed, {} samples; engine: {}",
+        "ours: {} ticks, {late} late, {missed} missed, {:.1} us of processor time for each that began, \
+         {} samples; engine: {}",
         ticks + missed,
+        count("sampler_cpu_ns")? as f64 / 1e3 / ticks.max(1) as f64,
         count("captured_samples")?,
         engine_of(&profile)?,
     );

@@ -1,24 +1,25 @@
 //! `stall`: the time that one sample takes from a busy thread whose stack is 36 frames deep.
 //!
-//! The thread (`target.rs`) reads the processor's clock in a tight loop at the bottom of a recursion. Where two readings are further
-//! apart than the loop can explain, somebody had the processor meanwhile, and the thread adds the gap to what it lost.
-//! What it loses without any profiler, to the kernel's ticks and a virtual machine's host, is measured in spans of the
-//! same length before and after, and taken off; the rest, by the samples that were taken, is the figure. A gap of a
-//! millisecond and more is another program's turn or the host's, which no sample takes; it belongs to no span, and the
-//! notes tell how many there were.
+//! The thread (`target.rs`) reads the processor's clock in a tight loop at the bottom of a recursion. Where two readings
+//! are further apart than the loop can explain, somebody had the processor meanwhile, and the thread adds the gap to
+//! what it lost. What it loses without any profiler, to the kernel's ticks and a virtual machine's host, is measured in
+//! spans of the same length before and after, and taken off; the rest, by the samples that were taken, is the figure. A
+//! gap of a millisecond and more is another program's turn or the host's, which no sample takes; it belongs to no span,
+//! and the notes tell how many there were.
 //!
 //! The thread has a processor of its own, where there are two or more, and all others of the process, the sampler among
 //! them, share the rest: whoever samples comes from another processor.
 //!
-//! Each run is a process of its own. The arms (`stall_arms.rs`) take turns. The floor is a handler that does nothing but count, signalled
-//! by a thread that does nothing but sleep and signal. `gecko_style` is `handshake.rs`.
+//! Each run is a process of its own. The arms (`stall_arms.rs`) take turns. The floor is a handler that does nothing but
+//! count, signalled by a thread that does nothing but sleep and signal. `gecko_style` is `handshake.rs`. A peer whose
+//! timer is coarser than what was asked for is measured at what it gives; the notes hold the rates.
 //!
 //! For local timers, the second engine, the bare costs stand beside: of a `perf_event_open` CPU clock that signals, and
 //! of a POSIX timer whose interrupt comes on the thread's own processor, both into that same empty handler. No engine
 //! can be cheaper than what it is built on.
 
 use std::error::Error;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -186,7 +187,9 @@ pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
             }
             Err(error) => return Err(error),
         };
+        let start = Instant::now();
         let lost = target.watch(span);
+        seconds += start.elapsed().as_secs_f64();
         let taken = running.stop(&mut sampler)?;
         std::thread::sleep(SETTLE);
         let after = target.watch(span);
@@ -194,7 +197,8 @@ pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
             costs.push(cost_of_sample(&lost, &[before, after], taken));
         }
         longest_gaps += before.longest_gaps + lost.longest_gaps;
-        (samples, seconds, before) = (samples + taken, seconds + lost.span_ns / 1e9, after);
+        samples += taken;
+        before = after;
     }
     Ok(json!({
         "arm": arm,

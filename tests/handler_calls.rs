@@ -14,15 +14,10 @@ use std::time::{Duration, Instant};
 use tracer::workload::{LIVES, be_profiled, be_signalled};
 use tracer::{Go, Stop, Traced, role};
 
-/// What the handler asks of the kernel: whether it was its own process that asked, times, how often the thread slept,
-/// memory that may not be there; and its way back. `clock_gettime` is none where the vDSO answers.
-const ALLOWED: [libc::c_long; 5] = [
-    libc::SYS_getpid,
-    libc::SYS_clock_gettime,
-    libc::SYS_getrusage,
-    libc::SYS_process_vm_readv,
-    libc::SYS_rt_sigreturn,
-];
+/// What the handler asks of the kernel: the time, where the vDSO does not tell it; memory that may not be there; and its
+/// way back.
+const ALLOWED: [libc::c_long; 3] =
+    [libc::SYS_clock_gettime, libc::SYS_process_vm_readv, libc::SYS_rt_sigreturn];
 
 macro_rules! names {
     ($($name:ident),*) => { [$((libc::$name, stringify!($name))),*] };

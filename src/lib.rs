@@ -79,11 +79,11 @@ mod macros;
 mod markers;
 
 pub use api::{
-    AutoProfilerInit, AutoProfilerLabel, AutoProfilerTextMarker, Format, Profile, ProfilerSession,
+    AutoProfilerInit, AutoProfilerLabel, AutoProfilerTextMarker, CodeRange, Format, Profile, ProfilerSession,
     SnapshotOptions, Started, Symbolicate, ThreadGuard, add_text_marker, add_untyped_marker,
-    profiler_get_profile, profiler_init, profiler_is_active, profiler_save_profile_to_file,
-    profiler_shutdown, profiler_start, profiler_stop, profiler_stream_json, register_thread,
-    unregister_thread,
+    profiler_get_profile, profiler_init, profiler_is_active, profiler_register_code_range,
+    profiler_save_profile_to_file, profiler_shutdown, profiler_start, profiler_stop, profiler_stream_json,
+    register_thread, unregister_thread,
 };
 pub use base::{
     CodeAddress, Features, ProcessId, ProfilerTime, ProfilingCategoryPair, SamplingEngine, SaveError,

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use gekkota::{
-    AutoProfilerInit, AutoProfilerLabel, AutoProfilerTextMarker, CodeAddress, Features, Format,
+    AutoProfilerInit, AutoProfilerLabel, AutoProfilerTextMarker, CodeAddress, CodeRange, Features, Format,
     MarkerOptions, MarkerTiming, ProcessId, Profile, ProfilerSession, ProfilerTime, ProfilingCategoryPair,
     SaveError, SnapshotOptions, StartError, StartParams, StreamError, Symbolicate, ThreadGuard, ThreadId,
     add_text_marker, add_untyped_marker, auto_profiler_label, auto_profiler_label_dynamic,
     auto_profiler_marker_text, gecko_profiler_category, profiler_get_profile, profiler_init,
-    profiler_is_active, profiler_save_profile_to_file, profiler_shutdown, profiler_start, profiler_stop,
-    profiler_stream_json, register_thread, subcategories, unregister_thread,
+    profiler_is_active, profiler_register_code_range, profiler_save_profile_to_file, profiler_shutdown,
+    profiler_start, profiler_stop, profiler_stream_json, register_thread, subcategories, unregister_thread,
 };
 
 fn everything_that_a_library_says() {
@@ -24,6 +24,9 @@ fn everything_that_a_library_says() {
     add_untyped_marker("untyped", category, MarkerOptions::default().with_timing(timing));
     add_text_marker("text", category, MarkerTiming::instant_now().into(), "text");
     let _marker = AutoProfilerTextMarker::new("scope", category, MarkerOptions::default(), "text");
+    let code: CodeRange = profiler_register_code_range(0x1000 as *const u8, 16, "generated");
+    drop(code);
+    profiler_register_code_range(std::ptr::null(), 0, "no code").keep();
     unregister_thread();
 }
 

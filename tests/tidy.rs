@@ -67,6 +67,7 @@ const UNSAFE_FILES: &[&str] = &[
     "src/platform/fork.rs",
     "src/platform/memory.rs",
     "src/platform/identity.rs",
+    "src/platform/own_memory.rs",
     "src/buffer/chunk.rs",
     "src/threads/profiling_stack.rs",
     "src/threads/capture_slot.rs",

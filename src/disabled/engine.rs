@@ -18,6 +18,10 @@ pub(crate) enum FrozenProfile {}
 #[derive(Debug)]
 pub(crate) struct LabelToken(std::marker::PhantomData<*const ()>);
 
+/// Nor is any code known.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum CodeRangeToken {}
+
 pub(crate) fn init() {}
 
 pub(crate) fn shutdown() {}
@@ -60,6 +64,14 @@ pub(crate) fn pop_labels(_: &LabelToken) {}
 pub(crate) fn register_thread(_: &str) {}
 
 pub(crate) fn unregister_thread() {}
+
+pub(crate) fn register_code_range(_: u64, _: u64, _: &str) -> Option<CodeRangeToken> {
+    None
+}
+
+pub(crate) fn unregister_code_range(token: &CodeRangeToken) {
+    match *token {}
+}
 
 #[inline(always)]
 pub(crate) fn add_marker(_: &str, _: ProfilingCategoryPair, _: MarkerTiming, _: Option<&str>) {}

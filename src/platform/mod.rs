@@ -24,6 +24,7 @@ mod fork;
 mod identity;
 mod memory;
 mod modules;
+mod own_memory;
 #[forbid(unsafe_code)]
 mod private_file;
 #[forbid(unsafe_code)]
@@ -46,11 +47,12 @@ pub(crate) use identity::{
     current_process_id, current_thread_id, is_main_thread, prepare_sampler_thread, with_signals_blocked,
 };
 pub(crate) use memory::LazyRegion;
-pub(crate) use modules::{
-    ModuleChanges, ModuleImage, SectionBytes, hold_loader_for_fork, list_modules, module_changes,
+pub(crate) use modules::{ModuleChanges, ModuleImage, hold_loader_for_fork, list_modules, module_changes};
+pub(crate) use own_memory::read_own_memory;
+pub(crate) use private_file::{create_private, open_own_file, read_exe_path};
+pub(crate) use registers::{
+    GENERAL_REGISTERS, Registers, copy_words_in_handler, current_stack_pointer, thread_pointer,
 };
-pub(crate) use private_file::{create_private, read_exe_path};
-pub(crate) use registers::{Registers, copy_words_in_handler, current_stack_pointer, thread_pointer};
 pub(crate) use signal::{
     ArrivalInHandler, Sent, SignalTicket, install_handler, send_request, signal_is_acceptable,
 };

@@ -1,11 +1,12 @@
 //! What a session's sampler and its snapshots share.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::base::{Features, LockRank, NamedMutex, TimeStamp};
 use crate::counters::CounterDescription;
-use crate::unwind::{LoadedModule, ModuleTable};
+use crate::unwind::{CodeMap, LoadedModule, ModuleTable, registered_code};
 
 /// A session's settings, after adjustment.
 #[derive(Clone, Debug, PartialEq)]
@@ -80,6 +81,8 @@ pub(crate) struct Session {
     pub(crate) counts: SessionCounts,
     /// Written by the sampler when something was loaded or unloaded, read by snapshots.
     modules: NamedMutex<Vec<LoadedModule>>,
+    /// What `/tmp/perf-PID.map` says, as far as the sampler has read it.
+    perf_map: NamedMutex<Arc<CodeMap>>,
     stop: AtomicBool,
 }
 
@@ -97,6 +100,7 @@ impl Session {
             counters,
             counts: SessionCounts::default(),
             modules: NamedMutex::new("session modules", LockRank::ThreadData, Vec::new()),
+            perf_map: NamedMutex::new("session perf map", LockRank::ThreadData, Arc::default()),
             stop: AtomicBool::new(false),
         }
     }
@@ -108,6 +112,18 @@ impl Session {
 
     pub(crate) fn modules(&self) -> Vec<LoadedModule> {
         self.modules.lock().clone()
+    }
+
+    pub(crate) fn set_perf_map(&self, map: Arc<CodeMap>) {
+        *self.perf_map.lock() = map;
+    }
+
+    /// The generated code that samples of the session may lie in.
+    pub(crate) fn generated_code(&self) -> CodeMap {
+        let perf_map = Arc::clone(&self.perf_map.lock());
+        let mut code = CodeMap::clone(&perf_map);
+        code.put_all(&registered_code());
+        code
     }
 
     /// Tells the sampler to end.

@@ -1,0 +1,96 @@
+//! What machine code tells of frames where call frame information says nothing.
+//!
+//! Code is read with the kernel's help, since it may be gone. A frame counts only if it is proven: what looks like a
+//! return address may be left over from a call that is long done.
+
+use crate::platform::read_own_memory;
+use crate::unwind::machine_code_arch as arch;
+use crate::unwind::rule::CodeShape;
+
+/// So many bytes from an instruction on are looked at.
+const LOOK_BYTES: usize = 16;
+
+/// An instruction that calls.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Call {
+    /// It names what it calls.
+    Direct(u64),
+    Indirect,
+}
+
+/// A function's first instructions, by their distances from its beginning.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Prologue {
+    pub(super) push_at: usize,
+    /// Where the frame pointer has been pushed, if it is.
+    pub(super) pushed_at: Option<usize>,
+    /// Where it has been set, too.
+    pub(super) framed_at: Option<usize>,
+}
+
+/// The call that returns to this address.
+pub(super) fn call_before(return_address: u64) -> Option<Call> {
+    let mut bytes = [0; arch::MAX_CALL_BYTES];
+    let start = return_address.checked_sub(bytes.len() as u64)?;
+    read_own_memory(start, &mut bytes).then(|| arch::call_ending(&bytes, return_address))?
+}
+
+/// The bytes of the instruction at an address and of some that follow, as many as there are.
+fn code_at(address: u64) -> ([u8; LOOK_BYTES], usize) {
+    let mut bytes = [0; LOOK_BYTES];
+    // The last page of the code may end here.
+    let lengths = [LOOK_BYTES, 4, 1];
+    let read = lengths.into_iter().find(|&length| read_own_memory(address, &mut bytes[..length]));
+    (bytes, read.unwrap_or(0))
+}
+
+/// The shape of code in a function that begins at `function`, if that is known. `exact` is an instruction that is about to
+/// run, not one that a call returns to.
+pub(super) fn shape_in_function(address: u64, exact: bool, function: Option<u64>) -> CodeShape {
+    if exact {
+        let (bytes, read) = code_at(address);
+        if arch::is_return(&bytes[..read]) {
+            return CodeShape::AtCall;
+        }
+    }
+    let Some(function) = function else { return CodeShape::Unknown };
+    let Ok(distance) = u16::try_from(address - function) else { return CodeShape::Unknown };
+    let mut beginning = [0; arch::PROLOGUE_BYTES];
+    if !read_own_memory(function, &mut beginning) {
+        return CodeShape::Unknown;
+    }
+    let prologue = arch::prologue(&beginning);
+    let at = usize::from(distance);
+    let is_framed = |framed_at| at > framed_at || (at == framed_at && exact);
+    if exact && (at == 0 || at == prologue.push_at) {
+        CodeShape::AtCall
+    } else if exact && prologue.pushed_at == Some(at) {
+        CodeShape::Pushed
+    } else if prologue.framed_at.is_some_and(is_framed) {
+        CodeShape::Framed { function: distance }
+    } else {
+        CodeShape::Unknown
+    }
+}
+
+/// The shape of generated code, all of which keeps frame pointers. `start` is where its range begins.
+pub(super) fn shape_in_generated(address: u64, exact: bool, start: u64) -> CodeShape {
+    let framed = CodeShape::Framed { function: 0 };
+    if !exact {
+        return framed;
+    }
+    let (bytes, read) = code_at(address);
+    let here = &bytes[..read];
+    let mut before = [0; 4];
+    let before: &[u8] = match address.checked_sub(4) {
+        Some(at) if read_own_memory(at, &mut before) => &before,
+        _ => &[],
+    };
+    if address == start || arch::is_return(here) || arch::is_frame_push(here) {
+        CodeShape::AtCall
+    } else if address > start && arch::is_frame_set(before, here) {
+        CodeShape::Pushed
+    } else {
+        framed
+    }
+}

@@ -1,10 +1,11 @@
-//! Where functions begin and end, by the symbol table in a module's file.
+//! Where functions begin and end, by the symbol table in a module's file, and which words the dynamic linker fills in.
 
 use std::fs::File;
+use std::ops::Range;
 
 use object::elf::FileHeader64;
 use object::read::elf::ElfFile;
-use object::{NativeEndian, Object, ObjectSymbol, ReadCache, SymbolKind};
+use object::{NativeEndian, Object, ObjectSection, ObjectSymbol, ReadCache, SymbolKind};
 
 use crate::platform::ModuleImage;
 
@@ -16,12 +17,19 @@ const MAX_FUNCTIONS: usize = 2_000_000;
 pub(super) struct FunctionBounds {
     /// First and last address but one, sorted.
     functions: Vec<(u64, u64)>,
+    /// The global offset table.
+    linked: Vec<Range<u64>>,
 }
 
 impl FunctionBounds {
     /// Reads the symbol tables; empty when there is no file, or another one by now. Some ms for a large module.
     pub(super) fn read(module: &ModuleImage) -> Self {
-        Self { functions: read_functions(module).unwrap_or_default() }
+        read_bounds(module).unwrap_or_default()
+    }
+
+    /// Whether a word is one that the dynamic linker alone writes.
+    pub(super) fn is_linked(&self, address: u64) -> bool {
+        self.linked.iter().any(|range| range.start <= address && address.saturating_add(8) <= range.end)
     }
 
     /// The first address of the function that this one lies in.
@@ -32,7 +40,7 @@ impl FunctionBounds {
     }
 }
 
-fn read_functions(module: &ModuleImage) -> Option<Vec<(u64, u64)>> {
+fn read_bounds(module: &ModuleImage) -> Option<FunctionBounds> {
     let file = ReadCache::new(File::open(&module.path).ok()?);
     let elf = ElfFile::<FileHeader64<NativeEndian>, _>::parse(&file).ok()?;
     let build_id = elf.build_id().ok()?.unwrap_or_default();
@@ -60,7 +68,13 @@ fn read_functions(module: &ModuleImage) -> Option<Vec<(u64, u64)>> {
         index += 1;
         !clashes
     });
-    Some(functions)
+    let is_table = |name: object::Result<&str>| matches!(name, Ok(".got" | ".got.plt"));
+    let tables = elf.sections().filter(|section| is_table(section.name()));
+    let linked = tables.map(|section| {
+        let start = module.bias.wrapping_add(section.address());
+        start..start.saturating_add(section.size())
+    });
+    Some(FunctionBounds { functions, linked: linked.collect() })
 }
 
 #[cfg(test)]
@@ -76,7 +90,7 @@ mod tests {
             let module = table.find(address).expect("a module");
             FunctionBounds::read(module).start_of(address)
         };
-        let own = read_functions as fn(&ModuleImage) -> Option<Vec<(u64, u64)>> as usize as u64;
+        let own = read_bounds as fn(&ModuleImage) -> Option<FunctionBounds> as usize as u64;
         assert_eq!(start_of(own + 3), Some(own));
         let listed = crate::platform::list_modules().1;
         let mut module = listed.into_iter().find(|module| module.range.contains(&own)).expect("this program");

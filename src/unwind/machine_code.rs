@@ -15,7 +15,33 @@ const LOOK_BYTES: usize = 16;
 pub(super) enum Call {
     /// It names what it calls.
     Direct(u64),
+    /// It goes where the word at this address says.
+    Through(u64),
     Indirect,
+}
+
+impl Call {
+    /// Whether it calls the function at this address. `is_linked` says of a word in memory whether the dynamic linker alone
+    /// writes it, and so has it say the same for ever.
+    pub(super) fn is_to(self, function: u64, mut is_linked: impl FnMut(u64) -> bool) -> bool {
+        let slot = match self {
+            Self::Direct(callee) if callee == function => return true,
+            // By way of a procedure linkage table, perhaps.
+            Self::Direct(callee) => jump_at(callee),
+            Self::Through(slot) => Some(slot),
+            Self::Indirect => None,
+        };
+        let mut word = [0; 8];
+        slot.is_some_and(|slot| {
+            is_linked(slot) && read_own_memory(slot, &mut word) && u64::from_ne_bytes(word) == function
+        })
+    }
+}
+
+/// The word that says where the jump at this address goes.
+fn jump_at(address: u64) -> Option<u64> {
+    let (bytes, read) = code_at(address);
+    arch::jump_through(&bytes[..read], address)
 }
 
 /// A function's first instructions, by their distances from its beginning.

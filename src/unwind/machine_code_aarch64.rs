@@ -16,6 +16,11 @@ pub(super) fn call_ending(bytes: &[u8; MAX_CALL_BYTES], return_address: u64) -> 
     (code & 0xfeff_f000 == 0xd63f_0000).then_some(Call::Indirect)
 }
 
+/// A linkage table takes several instructions here, and is not followed.
+pub(super) fn jump_through(_: &[u8], _: u64) -> Option<u64> {
+    None
+}
+
 pub(super) const PROLOGUE_BYTES: usize = 8;
 
 /// What a function does first; here only its first instruction is sure of where things are.

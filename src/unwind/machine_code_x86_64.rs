@@ -16,6 +16,11 @@ pub(super) fn call_ending(bytes: &[u8; MAX_CALL_BYTES], return_address: u64) -> 
         let distance = i32::from_le_bytes([a, b, c, d]);
         return Some(Call::Direct(return_address.wrapping_add_signed(distance.into())));
     }
+    if let [.., 0xff, 0x15, a, b, c, d] = *bytes {
+        return Some(Call::Through(
+            return_address.wrapping_add_signed(i32::from_le_bytes([a, b, c, d]).into()),
+        ));
+    }
     // `call` through a register or memory: its second byte says how long the address is.
     let is_call = |code: &[u8]| {
         let [0xff, mode, rest @ ..] = code else { return false };
@@ -31,6 +36,16 @@ pub(super) fn call_ending(bytes: &[u8; MAX_CALL_BYTES], return_address: u64) -> 
         mode >> 3 & 7 == 2 && code.len() == 2 + usize::from(has_scale) + distance
     };
     (2..=MAX_CALL_BYTES).any(|length| is_call(&bytes[MAX_CALL_BYTES - length..])).then_some(Call::Indirect)
+}
+
+/// The word that a jump here goes through, as in a procedure linkage table.
+pub(super) fn jump_through(bytes: &[u8], address: u64) -> Option<u64> {
+    const BND: [u8; 1] = [0xf2];
+    let code = bytes.strip_prefix(&ENDBR64).unwrap_or(bytes);
+    let code = code.strip_prefix(&BND).unwrap_or(code);
+    let [0xff, 0x25, a, b, c, d, rest @ ..] = code else { return None };
+    let end = address + (bytes.len() - rest.len()) as u64;
+    Some(end.wrapping_add_signed(i32::from_le_bytes([*a, *b, *c, *d]).into()))
 }
 
 /// How many bytes of a function's beginning [`prologue`] looks at.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use gimli::UnwindContext;
 
 use crate::base::{CodeAddress, StackAddress};
-use crate::platform::Registers;
+use crate::platform::{ModuleImage, Registers};
 use crate::unwind::call_frames::{CallFrames, Caller, NoCaller};
 use crate::unwind::code_map::CodeMap;
 use crate::unwind::frame_pointer::{Believe, follow_frame};
@@ -179,9 +179,8 @@ impl Unwinder {
                 // Memory of the module's own that code was generated into.
                 return Rule::Generated;
             }
-            let functions =
-                self.functions.entry(module.range.start).or_insert_with(|| FunctionBounds::read(module));
-            Rule::Uncovered(shape_in_function(frame.address, frame.exact, functions.start_of(address)))
+            let function = bounds_of(module, &mut self.functions).start_of(address);
+            Rule::Uncovered(shape_in_function(frame.address, frame.exact, function))
         });
         if rule != Rule::Generated {
             self.rules.put(frame.key(), rule);
@@ -234,12 +233,20 @@ impl Unwinder {
         registers: &mut RegisterFile,
         stack: StackCopy<'_>,
     ) -> Result<Caller, NoCaller> {
-        let Self { modules, code, .. } = self;
+        let Self { modules, code, functions, .. } = self;
         let is_code = |address| {
             modules.find(address).is_some() || code.find(address, false).is_some_and(|code| code.live)
         };
-        follow_frame(shape, believe, frame.exact, registers, stack, is_code)
+        let is_linked = |address| {
+            modules.find(address).is_some_and(|module| bounds_of(module, functions).is_linked(address))
+        };
+        follow_frame(shape, believe, frame.exact, registers, stack, is_code, is_linked)
             .map(|address| Caller { address, exact: false })
             .ok_or(NoCaller::Broken)
     }
+}
+
+/// The functions of a module, read when they are first asked for.
+fn bounds_of<'a>(module: &ModuleImage, known: &'a mut HashMap<u64, FunctionBounds>) -> &'a FunctionBounds {
+    known.entry(module.range.start).or_insert_with(|| FunctionBounds::read(module))
 }

@@ -32,6 +32,8 @@
 mod call_frames;
 mod code_map;
 mod code_ranges;
+#[cfg(test)]
+mod comparison;
 mod frame_pointer;
 mod function_bounds;
 mod generated_code;

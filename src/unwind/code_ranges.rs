@@ -38,7 +38,8 @@ pub(crate) fn register_code_range(start: u64, bytes: u64, name: &str) -> Option<
     if range.is_empty() || start == 0 {
         return None;
     }
-    let name = name[..name.floor_char_boundary(MAX_NAME_BYTES)].into();
+    let end = (0..=MAX_NAME_BYTES.min(name.len())).rev().find(|&end| name.is_char_boundary(end))?;
+    let name = name[..end].into();
     let mut ranges = RANGES.lock();
     let ranges = ranges.get_or_insert_with(CodeRanges::empty);
     ranges.last_id += 1;

@@ -141,7 +141,7 @@ mod tests {
         for count in 1..100 {
             let (shape, believe) = match generated {
                 true => (shape_in_generated(address, exact, start), Believe::AnyCall),
-                false => (shape_in_function(address, exact, Some(start)), Believe::CallTo(start)),
+                false => (shape_in_function(address, exact, Some(start), |_| false), Believe::CallTo(start)),
             };
             let is_code =
                 |address: u64| (start..start + CODE.len() as u64).contains(&address) || address == caller - 1;
@@ -222,6 +222,18 @@ mod tests {
             assert!(!call.is_to(function, |_| false) && !call.is_to(function + 1, |_| true), "{call:?}");
         }
         assert!(!Call::Indirect.is_to(function, |_| true));
+    }
+
+    #[test]
+    fn a_linkage_tables_jump_leaves_the_return_address_where_it_is() {
+        let code: [u8; 11] = [0xf3, 0x0f, 0x1e, 0xfa, 0xff, 0x25, 0, 1, 0, 0, 0x90];
+        let start = code.as_ptr() as u64;
+        for at in [start, start + 4] {
+            let slot = start + 10 + 256;
+            assert_eq!(shape_in_function(at, true, None, |word| word == slot), CodeShape::AtCall);
+            assert_eq!(shape_in_function(at, true, None, |_| false), CodeShape::Unknown);
+            assert_eq!(shape_in_function(at, false, None, |_| true), CodeShape::Unknown);
+        }
     }
 
     #[test]

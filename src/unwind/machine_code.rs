@@ -71,11 +71,19 @@ fn code_at(address: u64) -> ([u8; LOOK_BYTES], usize) {
 }
 
 /// The shape of code in a function that begins at `function`, if that is known. `exact` is an instruction that is about to
-/// run, not one that a call returns to.
-pub(super) fn shape_in_function(address: u64, exact: bool, function: Option<u64>) -> CodeShape {
+/// run, not one that a call returns to. `is_linked` as above.
+pub(super) fn shape_in_function(
+    address: u64,
+    exact: bool,
+    function: Option<u64>,
+    is_linked: impl FnOnce(u64) -> bool,
+) -> CodeShape {
     if exact {
         let (bytes, read) = code_at(address);
-        if arch::is_return(&bytes[..read]) {
+        let here = &bytes[..read];
+        // A jump to what the dynamic linker has found is a linkage table's, or a function's last call; both leave the
+        // return address to the callee.
+        if arch::is_return(here) || arch::jump_through(here, address).is_some_and(is_linked) {
             return CodeShape::AtCall;
         }
     }

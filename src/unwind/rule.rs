@@ -37,7 +37,8 @@ pub(super) struct Places {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum CodeShape {
     Unknown,
-    /// About to run its first instruction, or its return: the return address is where a call puts it.
+    /// About to run its first instruction, its return, or the jump of a linkage table: the return address is where a call
+    /// puts it.
     AtCall,
     /// The frame pointer has been pushed, and nothing else done.
     Pushed,

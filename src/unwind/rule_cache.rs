@@ -115,7 +115,7 @@ fn empty_sets(count: usize) -> Box<[Set]> {
 fn set_of(key: RuleKey, sets: usize) -> usize {
     let mixed = key.0.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let hash = (mixed ^ mixed >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93);
-    ((hash >> 32) * sets as u64 >> 32) as usize
+    (((hash >> 32) * sets as u64) >> 32) as usize
 }
 
 #[cfg(test)]

@@ -179,8 +179,10 @@ impl Unwinder {
                 // Memory of the module's own that code was generated into.
                 return Rule::Generated;
             }
-            let function = bounds_of(module, &mut self.functions).start_of(address);
-            Rule::Uncovered(shape_in_function(frame.address, frame.exact, function))
+            let bounds = bounds_of(module, &mut self.functions);
+            let is_linked = |word| bounds.is_linked(word);
+            let function = bounds.start_of(address);
+            Rule::Uncovered(shape_in_function(frame.address, frame.exact, function, is_linked))
         });
         if rule != Rule::Generated {
             self.rules.put(frame.key(), rule);

@@ -27,6 +27,7 @@
 //! - Life cycle: [`AutoProfilerInit`], [`profiler_start`], [`profiler_stop`], or the guard [`ProfilerSession`].
 //! - Getting it out: [`profiler_save_profile_to_file`], [`profiler_stream_json`], [`Profile`].
 //! - Threads: [`register_thread`], [`ThreadGuard`].
+//! - Code that the program generates: [`profiler_register_code_range`].
 //! - What the program says of itself: [`auto_profiler_label!`], [`add_text_marker`], [`auto_profiler_marker_text!`].
 //!
 //! # Features

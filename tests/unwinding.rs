@@ -149,6 +149,7 @@ global_asm!(
 
 type Callback = extern "C" fn();
 
+// SAFETY: the functions above have these names and the C ABI.
 unsafe extern "C" {
     fn silent_outer(call: Callback);
     fn silent_tempting(call: Callback);

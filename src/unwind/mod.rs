@@ -32,7 +32,7 @@
 mod call_frames;
 mod code_map;
 mod code_ranges;
-#[cfg(test)]
+#[cfg(all(test, target_arch = "x86_64"))]
 mod comparison;
 mod frame_pointer;
 mod function_bounds;

@@ -79,12 +79,10 @@ impl Unwinder {
     /// Follows what was loaded and unloaded; true when anything was. Cheap when nothing was. What is known of modules that
     /// stay is kept.
     pub(crate) fn refresh_modules(&mut self) -> bool {
-        let before = self.modules.loaded().to_vec();
         if !self.modules.refresh() {
             return false;
         }
-        let loaded = self.modules.loaded();
-        for gone in before.iter().filter(|old| !loaded.iter().any(|new| Arc::ptr_eq(old, new))) {
+        for gone in self.modules.gone() {
             self.rules.forget(&gone.range);
             self.functions.remove(&gone.range.start);
         }

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use gekkota::{
     AutoProfilerInit, AutoProfilerLabel, AutoProfilerTextMarker, AutoProfilerThreadSleep,
-    AutoProfilerThreadWake, CodeAddress, Features, Format, MarkerOptions, MarkerTiming, ProcessId, Profile,
-    ProfilerSession, ProfilerTime, ProfilingCategoryPair, SamplingEngine, SaveError, SnapshotOptions,
-    StartError, StartParams, StreamError, Symbolicate, ThreadGuard, ThreadId, add_text_marker,
-    add_untyped_marker, auto_profiler_label, auto_profiler_label_dynamic, auto_profiler_marker_text,
-    gecko_profiler_category, profiler_get_profile, profiler_init, profiler_is_active,
-    profiler_save_profile_to_file, profiler_shutdown, profiler_start, profiler_stop, profiler_stream_json,
-    profiler_thread_is_sleeping, profiler_thread_sleep, profiler_thread_wake, register_thread, subcategories,
-    unregister_thread,
+    AutoProfilerThreadWake, CodeAddress, CodeRange, Features, Format, MarkerOptions, MarkerTiming, ProcessId,
+    Profile, ProfilerSession, ProfilerTime, ProfilingCategoryPair, SamplingEngine, SaveError,
+    SnapshotOptions, StartError, StartParams, StreamError, Symbolicate, ThreadGuard, ThreadId,
+    add_text_marker, add_untyped_marker, auto_profiler_label, auto_profiler_label_dynamic,
+    auto_profiler_marker_text, gecko_profiler_category, profiler_get_profile, profiler_init,
+    profiler_is_active, profiler_register_code_range, profiler_save_profile_to_file, profiler_shutdown,
+    profiler_start, profiler_stop, profiler_stream_json, profiler_thread_is_sleeping, profiler_thread_sleep,
+    profiler_thread_wake, register_thread, subcategories, unregister_thread,
 };
 
 fn everything_that_a_library_says() {
@@ -34,6 +34,9 @@ fn everything_that_a_library_says() {
         assert!(!profiler_thread_is_sleeping());
     }
     assert!(!profiler_thread_is_sleeping());
+    let code: CodeRange = profiler_register_code_range(0x1000 as *const u8, 16, "generated");
+    drop(code);
+    profiler_register_code_range(std::ptr::null(), 0, "no code").keep();
     unregister_thread();
 }
 

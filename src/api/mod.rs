@@ -13,13 +13,14 @@
 //! Nothing here panics on a host's mistake. What makes no sense does nothing.
 //!
 //! # Read next
-//! `life_cycle.rs`, `session.rs`, `threads.rs`, `labels.rs`, `markers.rs`.
+//! `life_cycle.rs`, `session.rs`, `threads.rs`, `code.rs`, `labels.rs`, `markers.rs`.
 
 #[cfg(has_profiler)]
 use crate::control as engine;
 #[cfg(not(has_profiler))]
 use crate::disabled as engine;
 
+mod code;
 mod labels;
 mod life_cycle;
 mod markers;
@@ -27,6 +28,7 @@ mod session;
 mod snapshot;
 mod threads;
 
+pub use code::{CodeRange, profiler_register_code_range};
 pub use labels::AutoProfilerLabel;
 pub use life_cycle::{
     AutoProfilerInit, Started, profiler_init, profiler_is_active, profiler_shutdown, profiler_start,

@@ -1,6 +1,6 @@
 //! Mutexes with a name, an owner and a place in the lock order.
 //!
-//! The order is life cycle → `PsLock` → `ThreadRegistry` → thread data → chunk manager → loader. Debug builds assert that
+//! The order is life cycle → `PsLock` → `ThreadRegistry` → thread data → chunk manager → loader → code ranges. Debug builds assert that
 //! a thread takes them in that order and none twice. A lock is never poisoned: what a panic left behind is still well formed, as
 //! every critical section here is. None of them is taken in the signal handler.
 
@@ -18,6 +18,7 @@ pub(crate) enum LockRank {
     ThreadData = 3,
     ChunkManager = 4,
     Loader = 5,
+    CodeRanges = 6,
 }
 
 thread_local! {

@@ -10,9 +10,11 @@ use crate::platform::{ForkHooks, hold_loader_for_fork};
 use crate::sampler::{close_fork_gate, open_fork_gate, reopen_fork_gate_in_child};
 use crate::state::{ACTIVE_PS, RacyFeatures, core_buffer};
 use crate::threads::{RegistryForkGuard, ThreadRegistry};
+use crate::unwind::{CodeRanges, hold_code_ranges_for_fork};
 
 /// All locks, dropped innermost first.
 struct Held {
+    code_ranges: Guard<'static, Option<CodeRanges>>,
     loader: Guard<'static, ()>,
     buffer: BufferForkGuard<'static>,
     registry: RegistryForkGuard,
@@ -36,7 +38,8 @@ fn prepare() {
     let registry = ThreadRegistry::hold_for_fork();
     let buffer = core_buffer().hold_for_fork();
     let loader = hold_loader_for_fork();
-    let held = Held { loader, buffer, registry, ps, _life_cycle };
+    let code_ranges = hold_code_ranges_for_fork();
+    let held = Held { code_ranges, loader, buffer, registry, ps, _life_cycle };
     // A thread that is ending has no place to keep them; it forks without.
     let _ = HELD.try_with(|place| place.replace(Some(held)));
 }
@@ -53,7 +56,9 @@ fn parent() {
 /// The profiler is off and can be started again. What the parent's sampler was in the middle of is left alone.
 fn child() {
     RacyFeatures::set_inactive();
-    if let Some(Held { loader, buffer, registry, mut ps, _life_cycle }) = take_held() {
+    if let Some(Held { code_ranges, loader, buffer, registry, mut ps, _life_cycle }) = take_held() {
+        // Generated code is there in the child, too.
+        drop(code_ranges);
         drop(loader);
         buffer.abandon_session();
         ThreadRegistry::keep_only_current_thread(registry);

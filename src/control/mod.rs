@@ -9,7 +9,7 @@
 //! sampler is joined under the life-cycle lock, which it never takes, and not under the `PsLock`.
 //!
 //! # Imports
-//! `base`, `buffer`, `counters`, `markers`, `platform`, `sampler`, `state`, `stream`, `threads`
+//! `base`, `buffer`, `counters`, `markers`, `platform`, `sampler`, `state`, `stream`, `threads`, `unwind`
 //!
 //! # Invariants
 //! A session's sampler has ended before the next session's begins. A file is whole or absent.
@@ -26,7 +26,7 @@ mod snapshot;
 
 pub(crate) use life_cycle::{Generation, init, is_active, shutdown, start, stop, stop_generation};
 pub(crate) use recording::{
-    LabelToken, add_marker, announce_sleep, is_announced_asleep, now, pop_labels, push_label,
-    register_thread, stack_pointer, unregister_thread,
+    CodeRangeToken, LabelToken, add_marker, announce_sleep, is_announced_asleep, now, pop_labels, push_label,
+    register_code_range, register_thread, stack_pointer, unregister_code_range, unregister_thread,
 };
 pub(crate) use snapshot::{FrozenProfile, freeze};

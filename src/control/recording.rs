@@ -7,6 +7,7 @@ use crate::state::{CorePs, RacyFeatures, core_buffer};
 use crate::threads::{CurrentThread, register_current_thread, unregister_current_thread};
 
 pub(crate) use crate::threads::{LabelToken, pop_labels, push_label};
+pub(crate) use crate::unwind::{CodeRangeToken, register_code_range, unregister_code_range};
 
 pub(crate) fn now() -> ProfilerTime {
     ProfilerTime::from_monotonic_ns(monotonic_now().0)

@@ -43,6 +43,7 @@ pub(crate) fn freeze(only: Option<Generation>) -> Option<FrozenProfile> {
         threads: ThreadRegistry::threads_of_session(core_buffer().range().start),
         buffer,
         modules: session.modules(),
+        generated_code: session.generated_code(),
         session,
     };
     Some(FrozenProfile { source })

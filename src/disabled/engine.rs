@@ -18,6 +18,10 @@ pub(crate) enum FrozenProfile {}
 #[derive(Debug)]
 pub(crate) struct LabelToken(std::marker::PhantomData<*const ()>);
 
+/// Nor is any code known.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum CodeRangeToken {}
+
 pub(crate) fn init() {}
 
 pub(crate) fn shutdown() {}
@@ -65,6 +69,14 @@ pub(crate) fn announce_sleep(_: bool) {}
 
 pub(crate) fn is_announced_asleep() -> bool {
     false
+}
+
+pub(crate) fn register_code_range(_: u64, _: u64, _: &str) -> Option<CodeRangeToken> {
+    None
+}
+
+pub(crate) fn unregister_code_range(token: &CodeRangeToken) {
+    match *token {}
 }
 
 #[inline(always)]

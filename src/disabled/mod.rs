@@ -18,7 +18,7 @@
 mod engine;
 
 pub(crate) use engine::{
-    FrozenProfile, Generation, LabelToken, add_marker, announce_sleep, freeze, init, is_active,
-    is_announced_asleep, now, pop_labels, push_label, register_thread, shutdown, stack_pointer, start, stop,
-    stop_generation, unregister_thread,
+    CodeRangeToken, FrozenProfile, Generation, LabelToken, add_marker, announce_sleep, freeze, init,
+    is_active, is_announced_asleep, now, pop_labels, push_label, register_code_range, register_thread,
+    shutdown, stack_pointer, start, stop, stop_generation, unregister_code_range, unregister_thread,
 };

@@ -10,7 +10,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::platform::identity::process_number_in_handler;
 use crate::platform::procfs::is_sandboxed;
-use crate::platform::registers_arch::KERNEL_CALL;
 
 /// A piece of this process's memory, wherever it is.
 #[derive(Clone, Copy, Debug)]
@@ -77,15 +76,10 @@ pub(crate) unsafe fn read_guarded(pieces: &[MemoryPiece], target: *mut u8) -> us
     copied
 }
 
-/// Whether an instruction that calls the kernel stands just before this address or at it, where a call that was broken off
-/// begins again.
-pub(crate) fn is_at_kernel_call(pc: u64) -> bool {
-    const LENGTH: usize = KERNEL_CALL.len();
-    let mut around = [0; 2 * LENGTH];
-    let piece = MemoryPiece { address: pc.wrapping_sub(LENGTH as u64), bytes: around.len() };
-    // SAFETY: the local has room.
-    let copied = unsafe { read_guarded(&[piece], around.as_mut_ptr()) };
-    copied == around.len() && (around[..LENGTH] == KERNEL_CALL || around[LENGTH..] == KERNEL_CALL)
+/// Copies from `address` on into `out`; true when all of it was readable. One system call.
+pub(crate) fn read_own_memory(address: u64, out: &mut [u8]) -> bool {
+    // SAFETY: `out` is as long as the piece.
+    unsafe { read_guarded(&[MemoryPiece { address, bytes: out.len() }], out.as_mut_ptr()) == out.len() }
 }
 
 /// # Safety
@@ -177,5 +171,10 @@ mod tests {
         }
         assert_eq!(target[..33], [[0; 32].as_slice(), &[7]].concat());
         assert_eq!(read_from_file(&[present, absent], &mut target), 32);
+        let mut word = [0; 4];
+        for address in [0, 8, u64::MAX - 2, 1 << 63] {
+            assert!(!read_own_memory(address, &mut word), "{address:#x}");
+        }
+        assert!(read_own_memory(start, &mut word));
     }
 }

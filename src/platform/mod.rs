@@ -45,19 +45,19 @@ pub(crate) use clock::{
 };
 pub(crate) use fork::{ForkHooks, install_fork_handlers};
 pub(crate) use guarded_memory::{
-    MemoryPiece, follow_sandbox, is_at_kernel_call, read_guarded, read_guarded_in_handler,
+    MemoryPiece, follow_sandbox, read_guarded, read_guarded_in_handler, read_own_memory,
 };
 pub(crate) use identity::{
     current_process_id, current_thread_id, is_main_thread, prepare_sampler_thread, with_signals_blocked,
     with_signals_unblocked,
 };
 pub(crate) use memory::LazyRegion;
-pub(crate) use modules::{
-    ModuleChanges, ModuleImage, SectionBytes, hold_loader_for_fork, list_modules, module_changes,
-};
-pub(crate) use private_file::{create_private, read_exe_path};
+pub(crate) use modules::{ModuleChanges, ModuleImage, hold_loader_for_fork, list_modules, module_changes};
+pub(crate) use private_file::{create_private, open_own_file, read_exe_path};
 pub(crate) use procfs::{BlockedAt, ThreadWindow, is_sandboxed};
-pub(crate) use registers::{Registers, copy_words_in_handler, current_stack_pointer, thread_pointer};
+pub(crate) use registers::{
+    GENERAL_REGISTERS, Registers, copy_words_in_handler, current_stack_pointer, thread_pointer,
+};
 pub(crate) use signal::{
     ArrivalInHandler, HandlerCheck, Sent, SignalSource, SignalTicket, ensure_handler, install_handler,
     send_request, signal_is_acceptable,

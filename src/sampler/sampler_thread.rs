@@ -20,7 +20,7 @@ use crate::sampler::thread_sampler::{Scratch, ThreadLife, ThreadSampler, TickCon
 use crate::sampler::timers::try_engines;
 use crate::state::{RunningSampler, Session, SessionCounts};
 use crate::threads::ThreadRegistry;
-use crate::unwind::Unwinder;
+use crate::unwind::{Unwinder, forget_unregistered_code};
 
 /// The kernel brings the CPU time of threads on other cores up to date once a scheduler tick, every 1 to 10 ms; read more
 /// often, the process's would stand still and jump.
@@ -48,6 +48,7 @@ pub(crate) fn spawn_sampler(
     buffer: &'static ChunkedBuffer,
 ) -> Result<Box<dyn RunningSampler>, StartError> {
     // Made here, so that the first tick is not late by it, and a snapshot taken at once finds the modules.
+    forget_unregistered_code();
     let unwinder = Unwinder::new();
     session.set_modules(unwinder.modules());
     let builder = std::thread::Builder::new().name("SamplerThread".to_owned());
@@ -174,6 +175,9 @@ impl SamplerThread {
         self.refresh_threads();
         self.sample_counters();
         self.sample_threads();
+        if let Some(map) = self.unwinder.changed_perf_map() {
+            self.session.set_perf_map(map);
+        }
         self.buffer.provide_spare_chunk();
         self.write_if_asked();
         let own_cpu_ns = thread_cpu_ns(current_thread_id()).unwrap_or(0);

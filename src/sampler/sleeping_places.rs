@@ -29,7 +29,7 @@ pub(super) struct SleepingPlaces {
 
 /// The registers of a blocked thread, as far as the kernel tells.
 pub(super) fn registers_at(at: BlockedAt) -> Registers {
-    Registers { pc: at.pc, sp: at.sp, fp: UNKNOWN, lr: UNKNOWN }
+    Registers { pc: at.pc, sp: at.sp, fp: UNKNOWN, lr: UNKNOWN, general: None }
 }
 
 impl SleepingPlaces {
@@ -89,7 +89,7 @@ mod tests {
     fn only_what_was_found_at_the_place_is_remembered_and_the_oldest_goes() {
         let mut places = SleepingPlaces::default();
         let at = BlockedAt { pc: 1000, sp: 50 };
-        let found = |pc, sp| Registers { pc, sp, fp: 70, lr: 0 };
+        let found = |pc, sp| Registers { pc, sp, fp: 70, lr: 0, general: None };
         places.remember(at, &found(1004, 50), &stack(&[1]));
         places.remember(at, &found(1000, 58), &stack(&[1]));
         assert!(places.places.is_empty(), "it ran on");

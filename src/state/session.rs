@@ -1,12 +1,12 @@
 //! What a session's sampler and its snapshots share.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use crate::base::{Features, LockRank, NamedMutex, SamplingEngine, TimeStamp};
 use crate::counters::CounterDescription;
-use crate::unwind::{LoadedModule, ModuleTable};
+use crate::unwind::{CodeMap, LoadedModule, ModuleTable, registered_code};
 
 /// A session's settings, after adjustment.
 #[derive(Clone, Debug, PartialEq)]
@@ -111,6 +111,8 @@ pub(crate) struct Session {
     pub(crate) counts: SessionCounts,
     /// Written by the sampler when something was loaded or unloaded, read by snapshots.
     modules: NamedMutex<Vec<LoadedModule>>,
+    /// What `/tmp/perf-PID.map` says, as far as the sampler has read it.
+    perf_map: NamedMutex<Arc<CodeMap>>,
     stop: AtomicBool,
     uses_timers: AtomicBool,
     /// What the trial of the engines found, when there was one.
@@ -134,6 +136,7 @@ impl Session {
             counters,
             counts: SessionCounts::default(),
             modules: NamedMutex::new("session modules", LockRank::ThreadData, Vec::new()),
+            perf_map: NamedMutex::new("session perf map", LockRank::ThreadData, Arc::default()),
             stop: AtomicBool::new(false),
             uses_timers: AtomicBool::new(false),
             trial: OnceLock::new(),
@@ -189,6 +192,18 @@ impl Session {
     /// Everything is written, as far as was asked until this.
     pub(crate) fn set_written(&self, asked: u64) {
         self.writes_done.store(asked, Ordering::Release);
+    }
+
+    pub(crate) fn set_perf_map(&self, map: Arc<CodeMap>) {
+        *self.perf_map.lock() = map;
+    }
+
+    /// The generated code that samples of the session may lie in.
+    pub(crate) fn generated_code(&self) -> CodeMap {
+        let perf_map = Arc::clone(&self.perf_map.lock());
+        let mut code = CodeMap::clone(&perf_map);
+        code.put_all(&registered_code());
+        code
     }
 
     /// Tells the sampler to end.

@@ -53,7 +53,7 @@ pub(crate) struct ResolvedThread<'a> {
 /// Names all addresses of the profile.
 pub(crate) fn name_addresses(source: &ProfileSource, process: &ProcessStreamingContext) -> AddressNames {
     let addresses = process.threads.iter().flat_map(ThreadStreamingContext::native_addresses).collect();
-    CodeAddressService::new(&source.modules).resolve(addresses)
+    CodeAddressService::new(&source.modules, &source.generated_code).resolve(addresses)
 }
 
 impl<'a> ResolvedThread<'a> {
@@ -70,7 +70,7 @@ impl<'a> ResolvedThread<'a> {
             stacks: UniqueStacks::default(),
             stack_map: Vec::with_capacity(context.stacks.stacks().len()),
         };
-        let locations = Locations::new(&source.modules);
+        let locations = Locations::new(&source.modules, &source.generated_code);
         let frames: Vec<Vec<OutFrame>> = context
             .stacks
             .frames()

@@ -52,19 +52,23 @@ const SET_SIGNAL: libc::c_int = 10;
 #[derive(Debug)]
 pub(crate) struct ThreadTimer {
     page: NonNull<libc::c_void>,
-    /// The number that its signals carry.
-    number: i32,
 }
 
 // SAFETY: *ours*: a mapping belongs to the process, not to a thread.
 unsafe impl Send for ThreadTimer {}
 
 impl ThreadTimer {
-    /// Starts one that sends `signal` to a thread of this process after each `interval_ns` of its CPU time. About 60 µs.
+    /// Starts one that sends `signal` to a thread of this process after each `interval_ns` of its CPU time, and tells before
+    /// that the number that its signals carry. About 60 µs.
     ///
     /// # Errors
     /// The system's refusal.
-    pub(crate) fn start(thread: ThreadId, interval_ns: u64, signal: i32) -> io::Result<Self> {
+    pub(crate) fn start_as(
+        thread: ThreadId,
+        interval_ns: u64,
+        signal: i32,
+        tell: impl FnOnce(i32),
+    ) -> io::Result<Self> {
         // For a real-time signal that finds the queue full the kernel sends SIGIO instead, which kills.
         if signal >= libc::SIGRTMIN() {
             return Err(io::ErrorKind::Unsupported.into());
@@ -94,7 +98,8 @@ impl ThreadTimer {
             return Err(io::Error::last_os_error());
         }
         let timer = Self::keep_by_mapping(event).and_then(|timer| {
-            timer.direct(event, thread, signal)?;
+            tell(event);
+            direct(event, thread, signal)?;
             Ok(timer)
         });
         // SAFETY: opened above; the mapping keeps the event.
@@ -110,26 +115,21 @@ impl ThreadTimer {
             return Err(io::Error::last_os_error());
         }
         let page = NonNull::new(page).ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))?;
-        Ok(Self { page, number: event })
+        Ok(Self { page })
     }
+}
 
-    /// Has its signals sent to the thread, and starts it.
-    fn direct(&self, event: libc::c_int, thread: ThreadId, signal: i32) -> io::Result<()> {
-        let owner = Owner { kind: A_THREAD, thread: thread.to_number() };
-        // SAFETY: *kernel's layouts*.
-        let refused = unsafe {
-            libc::fcntl(event, SET_OWNER, &raw const owner) != 0
-                || libc::fcntl(event, SET_SIGNAL, signal) != 0
-                || libc::fcntl(event, libc::F_SETFL, libc::O_ASYNC | libc::O_NONBLOCK) != 0
-                || libc::ioctl(event, ENABLE, 0) != 0
-        };
-        if refused { Err(io::Error::last_os_error()) } else { Ok(()) }
-    }
-
-    /// The number that its signals carry.
-    pub(crate) fn number(&self) -> i32 {
-        self.number
-    }
+/// Has an event's signals sent to the thread, and starts it.
+fn direct(event: libc::c_int, thread: ThreadId, signal: i32) -> io::Result<()> {
+    let owner = Owner { kind: A_THREAD, thread: thread.to_number() };
+    // SAFETY: *kernel's layouts*.
+    let refused = unsafe {
+        libc::fcntl(event, SET_OWNER, &raw const owner) != 0
+            || libc::fcntl(event, SET_SIGNAL, signal) != 0
+            || libc::fcntl(event, libc::F_SETFL, libc::O_ASYNC | libc::O_NONBLOCK) != 0
+            || libc::ioctl(event, ENABLE, 0) != 0
+    };
+    if refused { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 impl Drop for ThreadTimer {

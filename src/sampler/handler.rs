@@ -5,10 +5,15 @@
 //! Runs in the signal handler, at any instruction of any program. It allocates nothing, takes no lock, panics nowhere,
 //! unwinds nothing and waits for nobody; what it calls is async-signal-safe.
 
+use std::sync::atomic::{AtomicI32, Ordering};
+
 use crate::platform::{
     ArrivalInHandler, SignalSource, current_thread_cpu_ns_in_handler, monotonic_now, thread_pointer,
 };
 use crate::threads::{find_slot_in_handler, find_slot_of_thread_in_handler};
+
+/// The number of the timer with which the engines are tried; -1 when there is none.
+pub(super) static TRIAL_TIMER: AtomicI32 = AtomicI32::new(-1);
 
 /// Answers a request or a timer, if anybody waits for it still. Whether it was one of ours.
 pub(crate) fn capture_in_handler(arrival: &ArrivalInHandler<'_>) -> bool {
@@ -19,7 +24,7 @@ pub(crate) fn capture_in_handler(arrival: &ArrivalInHandler<'_>) -> bool {
         }
         SignalSource::Timer(number) => match find_slot_of_thread_in_handler(thread_pointer()) {
             Some(slot) if slot.has_timer_in_handler(number) => slot,
-            _ => return false,
+            _ => return TRIAL_TIMER.load(Ordering::Acquire) == number,
         },
     };
     let Some(mut writer) = slot.begin_in_handler(arrival) else { return true };

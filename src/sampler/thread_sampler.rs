@@ -260,8 +260,8 @@ impl ThreadSampler {
     /// that comes later finds that nobody waits.
     pub(super) fn end(&mut self, last: Tick, context: &TickContext<'_>) {
         self.write_rest_until(last, context);
+        self.timer.end();
         if let Some(slot) = &self.slot {
-            self.timer.end(slot);
             slot.retire();
         }
         self.waiting = None;

@@ -11,6 +11,7 @@ use crate::platform::{
     SignalTicket, ThreadTimer, current_process_id, current_thread_id, is_sandboxed, monotonic_now,
     send_request, sleep_until, with_signals_unblocked,
 };
+use crate::sampler::handler::TRIAL_TIMER;
 use crate::state::{EngineTrial, Session, SessionCounts};
 use crate::threads::SlotHandle;
 
@@ -32,11 +33,10 @@ impl TimerState {
     pub(super) fn ensure(&mut self, thread: ThreadId, slot: &SlotHandle, session: &Session) -> bool {
         if matches!(self, Self::NotYet) {
             let settings = &session.settings;
-            *self = match ThreadTimer::start(thread, settings.interval.as_nanos() as u64, settings.signal) {
-                Ok(timer) => {
-                    slot.set_timer(timer.number());
-                    Self::Runs { timer }
-                }
+            let interval_ns = settings.interval.as_nanos() as u64;
+            let note = |number| slot.set_timer(number);
+            *self = match ThreadTimer::start_as(thread, interval_ns, settings.signal, note) {
+                Ok(timer) => Self::Runs { timer },
                 Err(_) => {
                     SessionCounts::add(&session.counts.refused_timers, 1);
                     Self::Refused
@@ -46,11 +46,10 @@ impl TimerState {
         matches!(self, Self::Runs { .. })
     }
 
-    /// Ends the timer. A signal of its that is on its way finds that it is nobody's, and goes on.
-    pub(super) fn end(&mut self, slot: &SlotHandle) {
+    /// Ends the timer. The slot keeps its number, so that a signal of its that is on its way is known still.
+    pub(super) fn end(&mut self) {
         if matches!(self, Self::Runs { .. }) {
             *self = Self::NotYet;
-            slot.set_timer(-1);
         }
     }
 }
@@ -87,7 +86,7 @@ fn run_trial(session: &Session) -> Option<EngineTrial> {
         return None;
     }
     // Where there are none, there is nothing to choose. This one does not get to fire: its thread only sleeps.
-    ThreadTimer::start(current_thread_id(), 1_000_000_000, signal).ok()?;
+    ThreadTimer::start_as(current_thread_id(), 1_000_000_000, signal, |_| {}).ok()?;
     static SPINNER: AtomicU64 = AtomicU64::new(0);
     static ENDS: AtomicBool = AtomicBool::new(false);
     SPINNER.store(0, Ordering::Release);
@@ -123,7 +122,9 @@ fn run_trial(session: &Session) -> Option<EngineTrial> {
     }
     sleep_until(monotonic_now().plus_ns(INTERVAL_NS));
     let between = monotonic_now();
-    let timer = ThreadTimer::start(spinner, INTERVAL_NS, signal);
+    let timer = ThreadTimer::start_as(spinner, INTERVAL_NS, signal, |number| {
+        TRIAL_TIMER.store(number, Ordering::Release);
+    });
     if !session.is_stopping() {
         sleep_until(between.plus_ns((u64::from(STOPS) + 1) * INTERVAL_NS));
     }

@@ -29,6 +29,7 @@ mod sampler_thread;
 mod sleeping_places;
 mod thread_sampler;
 mod timers;
+mod waiting;
 
 pub(crate) use fork_gate::{close_fork_gate, open_fork_gate, reopen_fork_gate_in_child};
 pub(crate) use handler::capture_in_handler;

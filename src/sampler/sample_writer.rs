@@ -26,6 +26,18 @@ pub(super) struct LastStack {
     chunk: Option<ChunkNumber>,
 }
 
+impl LastStack {
+    /// Makes this the thread's last stack.
+    pub(super) fn set(&mut self, stack: &CodedStack) {
+        if self.coded != stack.runs.bytes() || self.flags != stack.flags {
+            self.coded.clear();
+            self.coded.extend_from_slice(stack.runs.bytes());
+            self.flags = stack.flags;
+            self.chunk = None;
+        }
+    }
+}
+
 /// When a sample is, of which thread, and the CPU time since the thread's sample before, if that is recorded.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SampleTime {
@@ -42,17 +54,6 @@ pub(super) struct SampleWriter<'a> {
 }
 
 impl SampleWriter<'_> {
-    /// Writes a sample with a new stack, which becomes the thread's last one.
-    pub(super) fn write(&self, sample: SampleTime, stack: &CodedStack, last: &mut LastStack) {
-        if last.coded != stack.runs.bytes() || last.flags != stack.flags {
-            last.coded.clear();
-            last.coded.extend_from_slice(stack.runs.bytes());
-            last.flags = stack.flags;
-            last.chunk = None;
-        }
-        self.repeat(sample, 0, 0, last);
-    }
-
     /// Writes a sample with the thread's last stack, which stands for `more` after it.
     pub(super) fn repeat(&self, sample: SampleTime, more: u64, span_ns: u64, last: &mut LastStack) {
         let head = |kind| self.head(kind, sample, more, span_ns, last.flags);

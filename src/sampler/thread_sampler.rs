@@ -24,20 +24,15 @@ use crate::sampler::rest::{Rest, Tick};
 use crate::sampler::sample_writer::{CodedStack, LastStack, SampleTime, SampleWriter};
 use crate::sampler::sleeping_places::{SleepingPlaces, registers_at};
 use crate::sampler::timers::TimerState;
+use crate::sampler::waiting::{Unanswered, Waiting};
 use crate::state::{Session, SessionCounts};
 use crate::threads::{CapturedView, SlotHandle, SlotPhase, ThreadRegistration};
 use crate::unwind::{NativeFrame, NativeStack, StackCopy, Unwinder};
 
 /// A thread that runs is away so long for an interrupt.
 const SHORT_ABSENCE_NS: u64 = 10_000;
-/// How long a thread may run on before a signal reaches it.
-const SIGNAL_DELAY_NS: u64 = 200_000;
 /// What is not written of a rest becomes old with this, so that little of it is lost with a crash.
 const OLD_REST_NS: u64 = 1_000_000_000;
-/// Ticks without an answer of which the times are kept; beyond, they are only counted.
-const MAX_WAITING_TICKS: usize = 100_000;
-/// A request that was lost, since a foreign signal of the same number was pending, is sent again after so many ticks.
-const RESEND_AFTER_TICKS: u64 = 1000;
 
 /// What every thread's step needs of the sampler.
 pub(super) struct TickContext<'a> {
@@ -74,42 +69,6 @@ pub(super) enum ThreadLife {
     Alive,
     /// It ended without unregistering.
     Dead,
-}
-
-/// A request that is out.
-///
-/// A thread that was preempted before the signal reached it does not run again without answering; so its stack on the
-/// ticks until then is the one that it will answer with.
-#[derive(Debug)]
-struct Waiting {
-    /// The thread's CPU clock at the last look.
-    cpu_ns: u64,
-    last_tick: TimeStamp,
-    /// Where it was blocked when the request went out, if it was.
-    blocked_at: Option<BlockedAt>,
-    /// Whether the thread's own timer is to answer, and no signal was sent.
-    by_timer: bool,
-    /// Ticks on which the thread stood still, and what its CPU clock showed.
-    idle_ticks: Vec<(TimeStamp, u64)>,
-    /// Ticks on which it ran and did not answer.
-    unanswered: u64,
-    /// What the clock showed when it stood still last, and on how many ticks since.
-    still_at: (u64, u64),
-}
-
-impl Waiting {
-    /// Whether to look if the thread is blocked: when its clock has moved, and then less and less often.
-    fn is_to_look(&mut self, cpu_ns: u64) -> bool {
-        let (at, ticks) = self.still_at;
-        self.still_at = (cpu_ns, if at == cpu_ns { ticks + 1 } else { 0 });
-        self.still_at.1 == 0 || self.still_at.1.is_power_of_two()
-    }
-
-    fn new(cpu_ns: u64, blocked_at: Option<BlockedAt>, by_timer: bool) -> Self {
-        let last_tick = monotonic_now();
-        let (idle_ticks, unanswered, still_at) = (Vec::new(), 0, (cpu_ns, 0));
-        Self { cpu_ns, last_tick, blocked_at, by_timer, idle_ticks, unanswered, still_at }
-    }
 }
 
 /// The sampler's side of a thread.
@@ -170,7 +129,9 @@ impl ThreadSampler {
 
     /// One tick of this thread. One that rests may be left out.
     pub(super) fn tick(&mut self, context: &mut TickContext<'_>) -> ThreadLife {
-        self.take_up(context);
+        if self.is_waited_for(context) {
+            return ThreadLife::Alive;
+        }
         if let Some(rest) = &self.rest {
             let announced = self.registration.announced_sleep();
             if context.nobody_ran || rest.is_announced(announced, context.tick) {
@@ -185,6 +146,7 @@ impl ThreadSampler {
             return ThreadLife::Alive;
         }
         self.end_rest(context);
+        self.take_up(cpu_ns, context);
         let runs = self.ran_until_now(cpu_ns);
         let slot = match self.slot.clone() {
             Some(slot) if !context.session.settings.features.contains(Features::NO_STACK_SAMPLING) => slot,
@@ -196,7 +158,7 @@ impl ThreadSampler {
         let mut blocked_at = None;
         if let Some(waiting) = &mut self.waiting {
             // A timer stands still while its thread sleeps, or waits for a processor.
-            let is_to_look = waiting.by_timer && !runs && waiting.is_to_look(cpu_ns);
+            let is_to_look = waiting.by_timer && !runs && waiting.is_to_be_seen(cpu_ns);
             blocked_at = if is_to_look { self.window.look() } else { None };
             if blocked_at.is_none() || !self.take_back(&slot) {
                 self.wait_on(&slot, cpu_ns, context);
@@ -231,7 +193,7 @@ impl ThreadSampler {
         let has_timer = context.session.uses_timers()
             && self.timer.ensure(self.registration.tid(), slot, context.session);
         if has_timer && slot.request().is_some() {
-            self.waiting = Some(Waiting::new(cpu_ns, None, true));
+            self.waiting = Some(Waiting::new(cpu_ns, context.tick, None, true));
         }
         has_timer
     }
@@ -333,7 +295,7 @@ impl ThreadSampler {
         }
         self.send(slot, sequence, context);
         if slot.phase() != SlotPhase::Idle {
-            self.waiting = Some(Waiting::new(cpu_ns, blocked_at, false));
+            self.waiting = Some(Waiting::new(cpu_ns, context.tick, blocked_at, false));
         }
     }
 
@@ -346,41 +308,40 @@ impl ThreadSampler {
         }
     }
 
-    /// A tick on which the answer is still out.
+    /// Whether a request is out on this tick still, and nothing is to be done but to wait.
+    fn is_waited_for(&mut self, context: &TickContext<'_>) -> bool {
+        let (Some(waiting), Some(slot)) = (&mut self.waiting, &self.slot) else { return false };
+        let is_out = matches!(slot.phase(), SlotPhase::Requested | SlotPhase::Writing);
+        is_out && !waiting.by_timer && !waiting.add_tick(context.tick_before)
+    }
+
+    /// Looks at a thread that has not answered yet.
     fn wait_on(&mut self, slot: &SlotHandle, cpu_ns: u64, context: &TickContext<'_>) {
         let Some(waiting) = &mut self.waiting else { return };
         let Some(sequence) = slot.pending_request() else { return };
+        let counts = &context.session.counts;
+        let may_send = context.may_signal && may_signal();
         if waiting.by_timer {
             // One that has run for so long with a timer, and was not stopped, blocks its signal, or spends its time
             // where the timer does not look.
             let patience_ns = 3 * context.interval_ns();
-            if cpu_ns.saturating_sub(waiting.cpu_ns) > patience_ns && context.may_signal && may_signal() {
-                SessionCounts::add(&context.session.counts.silent_timers, 1);
-                *waiting = Waiting::new(cpu_ns, None, false);
+            if cpu_ns.saturating_sub(waiting.cpu_ns) > patience_ns && may_send {
+                SessionCounts::add(&counts.silent_timers, 1);
+                *waiting = Waiting::new(cpu_ns, context.tick, None, false);
                 self.send(slot, sequence, context);
             }
-            return;
-        }
-        let last_cpu_ns = std::mem::replace(&mut waiting.cpu_ns, cpu_ns);
-        let last_tick = std::mem::replace(&mut waiting.last_tick, context.tick.time);
-        let ran_ns = cpu_ns.saturating_sub(last_cpu_ns);
-        let delay_ns = SIGNAL_DELAY_NS.min(context.interval_ns() / 4);
-        if ran_ns <= delay_ns && waiting.idle_ticks.len() < MAX_WAITING_TICKS {
-            waiting.idle_ticks.push((last_tick, last_cpu_ns));
-            return;
-        }
-        let unknown = 1 + waiting.idle_ticks.len() as u64;
-        waiting.idle_ticks.clear();
-        waiting.unanswered += unknown;
-        SessionCounts::add(&context.session.counts.unanswered_ticks, unknown);
-        if waiting.unanswered >= RESEND_AFTER_TICKS && context.may_signal && may_signal() {
-            waiting.unanswered = 0;
-            self.send(slot, sequence, context);
+        } else if let Unanswered::Ran { ticks, resend } =
+            waiting.look(cpu_ns, context.tick, context.interval_ns())
+        {
+            SessionCounts::add(&counts.unanswered_ticks, ticks);
+            if resend && may_send {
+                self.send(slot, sequence, context);
+            }
         }
     }
 
     /// Takes up a capture that has arrived: unwinds, merges and writes it.
-    fn take_up(&mut self, context: &mut TickContext<'_>) {
+    fn take_up(&mut self, cpu_ns: u64, context: &mut TickContext<'_>) {
         if self.waiting.is_none() {
             return;
         }
@@ -406,24 +367,52 @@ impl ThreadSampler {
         drop(view);
 
         let counts = &context.session.counts;
-        let idle_ticks = waiting.idle_ticks;
-        SessionCounts::add(&counts.same_samples, idle_ticks.len() as u64);
-        for (time, cpu_ns) in idle_ticks {
-            self.write_sample(time, cpu_ns, context);
-        }
         SessionCounts::add(&counts.captured_samples, 1);
-        // A thread that was slow to answer had not run since the last look.
-        let cpu_ns = if header.cpu_ns > 0 { header.cpu_ns } else { waiting.cpu_ns };
-        self.write_sample(header.time, cpu_ns, context);
+        if header.cpu_ns > 0 {
+            self.write_sample(header.time, header.cpu_ns, context);
+            return;
+        }
+        // What it ran since it answered belongs to its next sample.
+        let now = monotonic_now();
+        match waiting.idle_run(header.time, now, cpu_ns, context.interval_ns()) {
+            Ok(run) => {
+                if let Some(run) = run {
+                    SessionCounts::add(&counts.same_samples, run.ticks);
+                    self.write_samples(run.first, run.ticks - 1, run.last, waiting.cpu_ns, context);
+                }
+                self.write_sample(header.time, waiting.cpu_ns, context);
+            }
+            Err(unanswered) => {
+                SessionCounts::add(&counts.unanswered_ticks, unanswered);
+                let at_answer_ns = cpu_ns.saturating_sub(now.since_ns(header.time));
+                self.write_sample(header.time, at_answer_ns.max(waiting.cpu_ns), context);
+            }
+        }
     }
 
     /// Writes a sample with the stack in the scratch memory.
     fn write_sample(&mut self, time: TimeStamp, cpu_ns: u64, context: &TickContext<'_>) {
-        let sample = self.sample_at(time, cpu_ns, context.session);
+        self.write_samples(time, 0, time, cpu_ns, context);
+    }
+
+    /// The same, which stands for `more` up to `last`.
+    fn write_samples(
+        &mut self,
+        first: TimeStamp,
+        more: u64,
+        last: TimeStamp,
+        cpu_ns: u64,
+        context: &TickContext<'_>,
+    ) {
+        let sample = self.sample_at(first, cpu_ns, context.session);
         let (counts, stack) = (&context.session.counts, &context.scratch.coded);
-        SessionCounts::add(&counts.truncated_samples, stack.is_truncated().into());
-        SessionCounts::add(&counts.samples_on_other_stacks, stack.is_of_other_stack().into());
-        context.writer.write(sample, stack, &mut self.last_stack);
+        SessionCounts::add(&counts.truncated_samples, if stack.is_truncated() { 1 + more } else { 0 });
+        SessionCounts::add(
+            &counts.samples_on_other_stacks,
+            if stack.is_of_other_stack() { 1 + more } else { 0 },
+        );
+        self.last_stack.set(stack);
+        context.writer.repeat(sample, more, last.since_ns(first), &mut self.last_stack);
     }
 
     fn sample_without_stack(&mut self, cpu_ns: u64, context: &mut TickContext<'_>) {

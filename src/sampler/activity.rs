@@ -1,9 +1,10 @@
 //! Whether anybody has run at all, for a process with many threads at rest.
 //!
-//! To read one clock for each of a thousand threads costs a third of a millisecond. How often the process's threads were
-//! switched and how long they ran is one call, and 20 ns for each: when neither has changed since every thread at rest was
-//! looked at, none of them has run. When others run, the threads that rest for long are looked at in turns, each at
-//! least on every tenth tick; the CPU time of one that has run is charged to the sample that finds out.
+//! To read one clock for each of a thousand threads costs most of a millisecond. How often the process's threads were
+//! switched and how long they ran is one call, and some 50 ns for each: when neither has changed since every thread at
+//! rest was looked at, none of them has run. When nobody has run for a while, the call is made on every fourth tick. When
+//! somebody has, all are looked at once; while somebody goes on to run, in turns, each at least on every tenth tick. The
+//! CPU time of one that has run is charged to the sample that finds out.
 
 use crate::platform::{OthersActivity, others_activity};
 
@@ -24,6 +25,10 @@ pub(super) enum RestChecks {
     OneIn(u64),
 }
 
+/// Nobody has run for a while after so many ticks; from then on the clue is taken once in so many.
+const QUIET_TICKS: u64 = 32;
+const TICKS_BETWEEN_CLUES_IN_QUIET: u64 = 4;
+
 /// What the process did, as of the last time that somebody had run.
 #[derive(Debug, Default)]
 pub(super) struct ActivityClue {
@@ -32,6 +37,8 @@ pub(super) struct ActivityClue {
     looks_left: u64,
     /// Ticks until the clue is taken again.
     pause: u64,
+    /// Ticks since nobody ran.
+    quiet: u64,
 }
 
 impl ActivityClue {
@@ -44,23 +51,30 @@ impl ActivityClue {
         }
         if self.pause > 0 {
             self.pause -= 1;
-            return RestChecks::OneIn(one_in);
+            return if self.quiet > 0 { RestChecks::None } else { RestChecks::OneIn(one_in) };
         }
         self.after(others_activity(), one_in)
     }
 
     fn after(&mut self, activity: OthersActivity, one_in: u64) -> RestChecks {
         if activity.is_beyond(self.since) {
+            self.since = activity;
+            if std::mem::take(&mut self.quiet) >= QUIET_TICKS {
+                self.looks_left = 0;
+                return RestChecks::OneIn(1);
+            }
             // Who ran twice in a row is likely to run on.
-            let ran_before = self.looks_left > 0;
-            (self.since, self.looks_left) = (activity, one_in);
-            self.pause = if ran_before { TICKS_BETWEEN_CLUES } else { 0 };
-        } else if self.looks_left == 0 {
-            return RestChecks::None;
-        } else {
-            self.looks_left -= 1;
+            self.pause = if self.looks_left > 0 { TICKS_BETWEEN_CLUES } else { 0 };
+            self.looks_left = one_in;
+            return RestChecks::OneIn(one_in);
         }
-        RestChecks::OneIn(one_in)
+        if self.looks_left > 0 {
+            self.looks_left -= 1;
+            return RestChecks::OneIn(one_in);
+        }
+        self.quiet += 1;
+        self.pause = if self.quiet >= QUIET_TICKS { TICKS_BETWEEN_CLUES_IN_QUIET - 1 } else { 0 };
+        RestChecks::None
     }
 }
 
@@ -82,5 +96,20 @@ mod tests {
         assert_eq!(clue.after(activity(6, 300), 3), RestChecks::OneIn(3), "one runs");
         assert_eq!(clue.pause, TICKS_BETWEEN_CLUES);
         assert_eq!(ActivityClue::default().checks(1), RestChecks::OneIn(1));
+    }
+
+    #[test]
+    fn after_a_long_quiet_all_are_looked_at_at_once() {
+        let mut clue = ActivityClue::default();
+        let activity = OthersActivity::for_test;
+        assert_eq!(clue.after(activity(5, 100), 10), RestChecks::OneIn(10));
+        while clue.quiet < QUIET_TICKS {
+            assert_eq!(clue.pause, 0);
+            clue.after(activity(5, 100), 10);
+        }
+        assert_eq!(clue.pause, TICKS_BETWEEN_CLUES_IN_QUIET - 1);
+        assert_eq!(clue.checks(1000), RestChecks::None, "without asking");
+        assert_eq!(clue.after(activity(6, 100), 10), RestChecks::OneIn(1));
+        assert_eq!(clue.after(activity(6, 100), 10), RestChecks::None);
     }
 }

@@ -13,7 +13,7 @@
 //! Nothing here panics on a host's mistake. What makes no sense does nothing.
 //!
 //! # Read next
-//! `life_cycle.rs`, `session.rs`, `threads.rs`, `labels.rs`, `markers.rs`.
+//! `life_cycle.rs`, `session.rs`, `threads.rs`, `labels.rs`, `markers.rs`, `stacks.rs`.
 
 #[cfg(has_profiler)]
 use crate::control as engine;
@@ -25,6 +25,7 @@ mod life_cycle;
 mod markers;
 mod session;
 mod snapshot;
+mod stacks;
 mod threads;
 
 pub use labels::AutoProfilerLabel;
@@ -36,5 +37,9 @@ pub use markers::{AutoProfilerTextMarker, add_text_marker, add_untyped_marker};
 pub use session::{Format, Profile, ProfilerSession};
 pub use snapshot::{
     SnapshotOptions, Symbolicate, profiler_get_profile, profiler_save_profile_to_file, profiler_stream_json,
+};
+pub use stacks::{
+    ProfilerBacktrace, StackSample, profiler_capture_backtrace, profiler_current_thread_id,
+    profiler_suspend_and_sample_thread,
 };
 pub use threads::{ThreadGuard, register_thread, unregister_thread};

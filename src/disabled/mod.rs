@@ -18,6 +18,8 @@
 mod engine;
 
 pub(crate) use engine::{
-    FrozenProfile, Generation, LabelToken, add_marker, freeze, init, is_active, now, pop_labels, push_label,
-    register_thread, shutdown, stack_pointer, start, stop, stop_generation, unregister_thread,
+    CapturedBacktrace, FrozenProfile, Generation, LabelToken, SampledStack, add_marker, capture_backtrace,
+    freeze, init, is_active, is_current_thread, now, own_thread_id, pop_labels, push_label, register_thread,
+    resolve_backtrace, shutdown, stack_pointer, start, stop, stop_generation, suspend_and_sample,
+    unregister_thread,
 };

@@ -50,9 +50,12 @@ pub(crate) use modules::{
     ModuleChanges, ModuleImage, SectionBytes, hold_loader_for_fork, list_modules, module_changes,
 };
 pub(crate) use private_file::{create_private, read_exe_path};
-pub(crate) use registers::{Registers, copy_words_in_handler, current_stack_pointer, thread_pointer};
+pub(crate) use registers::{
+    Registers, copy_words_in_handler, current_registers, current_stack_pointer, thread_pointer,
+};
 pub(crate) use signal::{
     ArrivalInHandler, Sent, SignalTicket, install_handler, send_request, signal_is_acceptable,
+    signal_is_queued, thread_exists,
 };
 pub(crate) use stack_bounds::{StackBounds, current_stack_bounds};
 pub(crate) use system_info::{current_thread_os_name, system_info};

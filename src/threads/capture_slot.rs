@@ -28,6 +28,13 @@ const KEPT_STACK_BYTES: usize = 256 << 10;
 
 const _: () = assert!(size_of::<CaptureSlot>() <= LABELS_OFFSET && STACK_OFFSET.is_multiple_of(4096));
 
+/// What of a thread is to be copied beside its registers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CaptureParts {
+    pub(crate) stack: bool,
+    pub(crate) labels: bool,
+}
+
 /// What the handler notes beside the copies.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
@@ -117,6 +124,28 @@ impl CaptureSlot {
         self.stack_top.store(bounds.top, Ordering::Relaxed);
         self.profiling_stack.store(stack.cast_mut(), Ordering::Relaxed);
         self.thread_pointer.store(thread_pointer, Ordering::Release);
+    }
+
+    /// Ties the slot to the thread that `other` is tied to, for a capture of these parts of it; false when that one is
+    /// tied to none any more.
+    ///
+    /// Whenever its handler runs, the thread is there, and so are its stack and its thread-locals.
+    pub(super) fn bind_like(&self, other: &Self, parts: CaptureParts) -> bool {
+        let profiling_stack = other.profiling_stack.load(Ordering::Acquire);
+        let thread_pointer = other.thread_pointer.load(Ordering::Acquire);
+        if thread_pointer == 0 || profiling_stack.is_null() {
+            return false;
+        }
+        let mut bounds = StackBounds { low: 0, top: 0 };
+        if parts.stack {
+            bounds.low = other.stack_low.load(Ordering::Relaxed);
+            bounds.top = other.stack_top.load(Ordering::Relaxed);
+        }
+        let profiling_stack = if parts.labels { profiling_stack } else { std::ptr::null_mut() };
+        // SAFETY: of one thread, since a slot is bound once until it is unbound, and is not bound anew while its handle
+        // is shared; they stay so for as long as the thread lives, and its handler runs no longer.
+        unsafe { self.bind(thread_pointer, bounds, profiling_stack) };
+        true
     }
 
     /// Unties it. On the thread's own, since its handler reads what is untied.

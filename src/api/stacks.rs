@@ -50,8 +50,8 @@ pub fn profiler_suspend_and_sample_thread(
     if !engine::is_current_thread(thread) {
         return engine::suspend_and_sample(thread, features, timeout).map(|sampled| StackSample { sampled });
     }
-    let backtrace = profiler_capture_backtrace().ok_or(SuspendError::NoStack { thread })?;
-    Ok(backtrace.resolve_with(features))
+    let own = profiler_capture_backtrace().map(|backtrace| backtrace.resolve_with(features));
+    own.ok_or(SuspendError::NoStack { thread })
 }
 
 /// Copies the calling thread's stack and labels, as they are where this is called, to be unwound later or never.

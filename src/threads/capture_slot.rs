@@ -382,6 +382,46 @@ mod tests {
     }
 
     #[test]
+    fn a_slot_given_back_while_a_handler_writes_is_used_again_only_after() {
+        // A size that no other test of this process uses.
+        let acquire = || SlotHandle::acquire(32 << 20).expect("a slot");
+        let slot = acquire();
+        let (number, place) = (slot.number(), crate::threads::find_slot_in_handler(slot.number()));
+        let place = place.expect("in the table");
+        bind(&slot, 5, StackBounds { low: 8, top: 16 });
+        let sequence = slot.request().expect("idle");
+        let writer = begin(place, sequence, 5, 0).expect("asked");
+        drop(slot);
+        assert_ne!(acquire().number(), number, "a handler is writing");
+        writer.publish_in_handler();
+        let both = [acquire(), acquire()];
+        assert!(both.iter().any(|slot| slot.number() == number && slot.phase() == SlotPhase::Idle));
+    }
+
+    #[test]
+    fn a_slot_beside_another_takes_the_parts_that_are_asked_for() {
+        let own = SlotHandle::acquire(64 << 10).expect("a slot");
+        let beside = |parts| SlotHandle::acquire_beside(&own, parts);
+        let parts = CaptureParts { stack: true, labels: false };
+        assert_eq!(beside(parts).err(), Some(crate::threads::NoSlot::Unregistered), "tied to none");
+        own.bind_to_current_thread(StackBounds { low: 8, top: 16 });
+        let slot = beside(parts).expect("a slot");
+        assert_ne!(slot.number(), own.number());
+        let of = |slot: &CaptureSlot| {
+            let [thread, low, top] = [&slot.thread_pointer, &slot.stack_low, &slot.stack_top];
+            (thread.load(Ordering::Relaxed), low.load(Ordering::Relaxed), top.load(Ordering::Relaxed))
+        };
+        assert_eq!(of(&slot), (thread_pointer(), 8, 16));
+        assert!(slot.profiling_stack.load(Ordering::Relaxed).is_null());
+        let slot = beside(CaptureParts { stack: false, labels: true }).expect("a slot");
+        assert_eq!(of(&slot), (thread_pointer(), 0, 0));
+        assert!(!slot.profiling_stack.load(Ordering::Relaxed).is_null());
+        own.unbind();
+        assert!(beside(parts).is_err());
+        crate::threads::profiling_stack::close_profiling_stack();
+    }
+
+    #[test]
     fn the_copy_ends_at_the_top_and_begins_below_the_stack_pointer() {
         let memory: Vec<u64> = (0..1000).collect();
         let base = memory.as_ptr() as u64;

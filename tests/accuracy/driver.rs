@@ -22,12 +22,15 @@ enum Mode {
     Sampled,
 }
 
-/// Calls `body` from one place: once step by step, or for so much CPU time under a label.
+/// Calls `body` from one place: once step by step, or for so much CPU time under a label. Gives its own callers.
 #[inline(never)]
-fn drive(mode: Mode, cpu: Duration, first_kept: usize, body: &mut dyn FnMut()) {
+fn drive(mode: Mode, cpu: Duration, first_kept: usize, body: &mut dyn FnMut()) -> Vec<u64> {
     let reference = profiler_capture_backtrace().expect("a backtrace").resolve();
+    let callers = callers_of_drive(&reference);
     let end = thread_cpu() + cpu;
-    stepper::begin(callers_of_drive(&reference), first_kept);
+    if mode == Mode::Stepped {
+        stepper::begin(callers.clone(), first_kept);
+    }
     loop {
         let label = (black_box(mode) == Mode::Sampled)
             .then(|| AutoProfilerLabel::new(LABEL, gecko_profiler_category!(Other)));
@@ -40,7 +43,7 @@ fn drive(mode: Mode, cpu: Duration, first_kept: usize, body: &mut dyn FnMut()) {
         }
         drop(label);
         if black_box(mode) == Mode::Stepped || thread_cpu() > end {
-            return;
+            return callers;
         }
     }
 }
@@ -75,15 +78,16 @@ fn callers_of_drive(reference: &StackSample) -> Vec<u64> {
 }
 
 /// Takes a backtrace after each instruction of `body`, which does the same each time, and judges each.
-pub(crate) fn step_through(row: &mut Row, mut body: impl FnMut()) -> Learned {
+pub(crate) fn step_through(row: &mut Row, body: &mut dyn FnMut()) -> Learned {
     let mut learned = Learned::default();
     let mut first_kept = 0;
     loop {
-        drive(Mode::Stepped, Duration::ZERO, first_kept, &mut body);
+        let callers = drive(Mode::Stepped, Duration::ZERO, first_kept, body);
         let (steps, seen) = stepper::end();
         for step in &steps {
             judge_step(row, step);
-            learned.stacks.insert(step.truth[1..].to_vec());
+            // Less the trampoline, and what differs from run to run.
+            learned.stacks.insert(step.truth[1..step.truth.len() - callers.len()].to_vec());
         }
         first_kept += WINDOW;
         if first_kept >= seen {
@@ -151,7 +155,7 @@ impl Maps {
     }
 }
 
-/// True stacks that stepping met.
+/// True stacks that stepping met, up to the driver.
 #[derive(Default)]
 pub(crate) struct Learned {
     stacks: HashSet<Vec<u64>>,
@@ -198,9 +202,10 @@ impl Learned {
         frames.chunk_by(|one, next| one == next).flat_map(shorten).collect()
     }
 
-    /// The file of each stack's innermost instruction, and its callers.
-    fn by_file(&self, maps: &Maps) -> HashSet<(String, Vec<u64>)> {
-        self.stacks.iter().map(|stack| (maps.file_of(stack[0]), stack[1..].to_vec())).collect()
+    /// The file of each stack's innermost instruction, and its callers, those of the driver included.
+    fn by_file(&self, maps: &Maps, outer: &[u64]) -> HashSet<(String, Vec<u64>)> {
+        let callers = |stack: &[u64]| stack[1..].iter().chain(outer).copied().collect();
+        self.stacks.iter().map(|stack| (maps.file_of(stack[0]), callers(stack))).collect()
     }
 }
 
@@ -233,17 +238,16 @@ pub(crate) fn sample(
     session: ProfilerSession,
     learned: &Learned,
     cpu: Duration,
-    mut body: impl FnMut(),
+    body: &mut dyn FnMut(),
 ) {
-    drive(Mode::Sampled, cpu, 0, &mut body);
-    stepper::end();
+    let callers = drive(Mode::Sampled, cpu, 0, body);
     let profile = session.finish().expect("profile");
     let mut text = Vec::new();
     let options = gekkota::SnapshotOptions::default().symbolicate(gekkota::Symbolicate::No);
     profile.write_with(gekkota::Format::Gecko, &mut text, &options).expect("a vector never fails");
     let read = Read::from_text(&text);
     let maps = Maps::read();
-    let known = learned.by_file(&maps);
+    let known = learned.by_file(&maps, &callers);
     for sample in read.samples(THREAD) {
         if !sample.stack.iter().any(|frame| frame == LABEL) {
             continue;

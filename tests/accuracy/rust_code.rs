@@ -116,8 +116,10 @@ fn calls_closures(value: u64) -> u64 {
     twice(twice(value))
 }
 
+type Function = fn(u64);
+
 /// Each of them by name.
-pub(crate) const FUNCTIONS: &[(&str, fn(u64))] = &[
+pub(crate) const FUNCTIONS: &[(&str, Function)] = &[
     ("small functions", |value| _ = black_box(small(leaf(value)))),
     ("a frame of several pages", |value| _ = black_box(large_frame(value))),
     ("a frame probed in a loop", |value| _ = black_box(larger_frame(value))),

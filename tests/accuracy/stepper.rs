@@ -7,6 +7,7 @@
 
 use std::arch::asm;
 use std::cell::UnsafeCell;
+use std::sync::atomic::{AtomicBool, Ordering, compiler_fence};
 
 use gekkota::{ProfilerBacktrace, profiler_capture_backtrace};
 
@@ -44,6 +45,17 @@ struct OneThread(UnsafeCell<Option<Stepper>>);
 // SAFETY: the one thread that steps uses it, and its handlers while it is in code that does not.
 unsafe impl Sync for OneThread {}
 static STEPPER: OneThread = OneThread(UnsafeCell::new(None));
+
+/// In the flags of a context.
+const TRAP_FLAG: i64 = 0x100;
+static STOPS: AtomicBool = AtomicBool::new(false);
+static STEPS: AtomicBool = AtomicBool::new(false);
+
+/// Whether code is being stepped through, so that a handler of the host's has to say so.
+#[inline(always)]
+pub(crate) fn is_stepping() -> bool {
+    STEPS.load(Ordering::Relaxed)
+}
 
 fn stepper() -> Option<&'static mut Stepper> {
     // SAFETY: as above; no two of these live at once.
@@ -94,7 +106,11 @@ impl Stepper {
 
 extern "C" fn on_trap(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
     // SAFETY: the kernel's argument.
-    let context = unsafe { &*context.cast::<libc::ucontext_t>() };
+    let context = unsafe { &mut *context.cast::<libc::ucontext_t>() };
+    if STOPS.swap(false, Ordering::Relaxed) {
+        context.uc_mcontext.gregs[libc::REG_EFL as usize] &= !TRAP_FLAG;
+        return;
+    }
     let Some(stepper) = stepper() else { return };
     let (pc, sp) = place_of(context);
     stepper.follow(pc, sp);
@@ -132,11 +148,12 @@ pub(crate) fn start() {
     unsafe { asm!("pushfq", "or qword ptr [rsp], 0x100", "popfq") };
 }
 
-/// Clears it.
+/// Has the handler clear it. Code that does so itself would move the stack pointer where its unwind tables do not say so.
 #[inline(always)]
 pub(crate) fn stop() {
-    // SAFETY: the stack is as it was afterwards.
-    unsafe { asm!("pushfq", "and qword ptr [rsp], ~0x100", "popfq") };
+    STOPS.store(true, Ordering::Relaxed);
+    // The handler comes before the next one.
+    compiler_fence(Ordering::SeqCst);
 }
 
 /// Gets ready to keep the steps from `first_kept` on. `outer` are the callers of the function that starts and stops.
@@ -145,10 +162,12 @@ pub(crate) fn begin(outer: Vec<u64>, first_kept: usize) {
     let state = Stepper { outer, first_kept, calls: Vec::with_capacity(1024), ..Stepper::default() };
     // SAFETY: nothing is stepped through now.
     unsafe { *STEPPER.0.get() = Some(state) };
+    STEPS.store(true, Ordering::Relaxed);
 }
 
 /// What was kept, and how many steps there were.
 pub(crate) fn end() -> (Vec<Step>, usize) {
+    STEPS.store(false, Ordering::Relaxed);
     // SAFETY: nothing is stepped through any more.
     let stepper = unsafe { (*STEPPER.0.get()).take() };
     stepper.map_or((Vec::new(), 0), |stepper| (stepper.kept, stepper.steps_seen))

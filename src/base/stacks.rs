@@ -62,8 +62,9 @@ impl std::fmt::Debug for StackFeatures {
 pub enum StackFrame {
     /// A function, or several that were inlined into one another, by an address in it.
     Native {
-        /// The instruction that was about to run where this is the innermost native frame, or where a signal interrupted
-        /// it; else a return address.
+        /// The instruction that was about to run where this is the innermost native frame; else a return address, which
+        /// belongs to the call one byte before it. One that a signal interrupted stands as if a call of one byte had
+        /// returned there.
         address: CodeAddress,
     },
     /// A label, with its dynamic text.

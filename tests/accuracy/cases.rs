@@ -39,12 +39,10 @@ fn each_instruction_of_rust(table: &mut Table) {
 const FIXTURES: &str = include_str!("fixtures.c");
 
 fn each_instruction_of_c(table: &mut Table, folder: &Folder) {
-    // Where a frame has both an unknown size and a greater alignment, and there are frame pointers, gcc's tables are wrong
-    // for one instruction: after `leave` they still say that the caller's frame pointer is on the stack.
     let variants: &[(&str, Bar, &[&str])] = &[
         ("O2-omit-frame-pointer", Bar::Exact, &["-O2", "-fomit-frame-pointer"]),
-        ("O2-frame-pointer", Bar::Exact, &["-DNO_DYNAMIC_ALIGNED_FRAME", "-O2", "-fno-omit-frame-pointer"]),
-        ("O0", Bar::Exact, &["-DNO_DYNAMIC_ALIGNED_FRAME", "-O0"]),
+        ("O2-frame-pointer", Bar::Exact, &["-O2", "-fno-omit-frame-pointer"]),
+        ("O0", Bar::Exact, &["-O0"]),
         (
             "O2-stack-clash-protection",
             Bar::Exact,
@@ -59,13 +57,7 @@ fn each_instruction_of_c(table: &mut Table, folder: &Folder) {
         (
             "O2-frame-pointer-no-unwind-tables",
             Bar::ExactOrTruncated,
-            &[
-                "-DNO_DYNAMIC_ALIGNED_FRAME",
-                "-O2",
-                "-fno-omit-frame-pointer",
-                "-fno-asynchronous-unwind-tables",
-                "-fno-unwind-tables",
-            ],
+            &["-O2", "-fno-omit-frame-pointer", "-fno-asynchronous-unwind-tables", "-fno-unwind-tables"],
         ),
     ];
     for (name, bar, flags) in variants {

@@ -87,7 +87,9 @@ pub(crate) fn step_through(row: &mut Row, body: &mut dyn FnMut()) -> Learned {
         for step in &steps {
             judge_step(row, step);
             // Less the trampoline, and what differs from run to run.
-            learned.stacks.insert(step.truth[1..step.truth.len() - callers.len()].to_vec());
+            let mut stack = step.truth[1..step.truth.len() - callers.len()].to_vec();
+            stack[0] = step.interrupted;
+            learned.stacks.insert(stack);
         }
         first_kept += WINDOW;
         if first_kept >= seen {

@@ -25,6 +25,8 @@ struct Call {
 /// A backtrace after one instruction, and what it must be.
 pub(crate) struct Step {
     pub(crate) backtrace: ProfilerBacktrace,
+    /// The instruction that was about to run.
+    pub(crate) interrupted: u64,
     /// Return addresses and the interrupted instruction, innermost first, beginning with the trampoline's.
     pub(crate) truth: Vec<u64>,
 }
@@ -78,6 +80,12 @@ fn trampoline_of(context: &libc::ucontext_t) -> u64 {
     word_at(std::ptr::from_ref(context) as u64 - 8)
 }
 
+/// Every address in a stack but the innermost is taken for a return address, and so belongs to what is one byte before.
+/// One that a signal interrupted stands there as if a call of one byte returned.
+fn as_return_address(interrupted: u64) -> u64 {
+    interrupted + 1
+}
+
 impl Stepper {
     /// Follows one instruction: a return leaves its place above the stack pointer, a call has put an address there.
     fn follow(&mut self, pc: u64, sp: u64) {
@@ -96,10 +104,10 @@ impl Stepper {
         self.before = Some((pc, sp));
     }
 
-    /// The interrupted instruction and its callers.
+    /// The trampoline, the interrupted instruction and its callers, as they stand in a stack.
     fn truth(&self, context: &libc::ucontext_t) -> Vec<u64> {
         let calls = self.calls.iter().rev().map(|call| call.returns_to);
-        let interrupted = [trampoline_of(context), place_of(context).0].into_iter();
+        let interrupted = [trampoline_of(context), as_return_address(place_of(context).0)].into_iter();
         interrupted.chain(calls).chain(self.outer.iter().copied()).collect()
     }
 }
@@ -121,7 +129,7 @@ extern "C" fn on_trap(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut lib
     }
     // The code that is stepped through allocates nothing, so that memory can be had here.
     if let Some(backtrace) = profiler_capture_backtrace() {
-        stepper.kept.push(Step { backtrace, truth: stepper.truth(context) });
+        stepper.kept.push(Step { backtrace, interrupted: pc, truth: stepper.truth(context) });
     }
 }
 
@@ -186,11 +194,9 @@ pub(crate) fn enter_handler(context: &libc::ucontext_t) -> Option<Interrupted> {
     let stepper = stepper()?;
     let (pc, sp) = place_of(context);
     stepper.follow(pc, sp);
-    let outer = std::mem::take(&mut stepper.outer);
+    let outer = stepper.truth(context);
+    let outer = std::mem::replace(&mut stepper.outer, outer);
     let calls = std::mem::replace(&mut stepper.calls, Vec::with_capacity(1024));
-    let of_handler = [trampoline_of(context), pc].into_iter();
-    let returns = calls.iter().rev().map(|call| call.returns_to);
-    stepper.outer = of_handler.chain(returns).chain(outer.iter().copied()).collect();
     Some(Interrupted { calls, outer, before: stepper.before.take() })
 }
 

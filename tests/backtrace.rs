@@ -103,7 +103,6 @@ fn in_a_thread<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> 
         .expect("the thread's asserts hold")
 }
 
-#[test]
 fn the_stack_is_the_true_chain_on_registered_and_unregistered_threads() {
     for registered in [false, true] {
         in_a_thread(move || {
@@ -129,7 +128,6 @@ fn the_stack_is_the_true_chain_on_registered_and_unregistered_threads() {
     }
 }
 
-#[test]
 fn labels_stand_behind_the_functions_that_pushed_them() {
     #[inline(never)]
     fn pushes() -> ProfilerBacktrace {
@@ -167,7 +165,6 @@ fn labels_stand_behind_the_functions_that_pushed_them() {
     });
 }
 
-#[test]
 fn once_some_were_taken_no_more_is_allocated() {
     in_a_thread(|| {
         register_thread("allocates nothing");
@@ -228,7 +225,6 @@ fn makes_no_system_call(prepare: fn(), body: fn()) -> bool {
     libc::WIFEXITED(status)
 }
 
-#[test]
 fn once_some_were_taken_no_system_call_is_made() {
     fn take_some() {
         for depth in [0, 10, 100] {
@@ -250,7 +246,6 @@ fn once_some_were_taken_no_system_call_is_made() {
     }
 }
 
-#[test]
 fn a_deep_stack_is_whole() {
     in_a_thread(|| {
         let stack = recurse(10_000).resolve();
@@ -261,7 +256,6 @@ fn a_deep_stack_is_whole() {
     });
 }
 
-#[test]
 fn threads_that_take_many_at_once_get_their_own() {
     let takers: Vec<_> = (0..8)
         .map(|_| {
@@ -282,4 +276,15 @@ fn threads_that_take_many_at_once_get_their_own() {
     for backtrace in &kept {
         assert!(!backtrace.resolve().is_truncated());
     }
+}
+
+/// One after another, since they share the memory that dropped backtraces leave.
+#[test]
+fn a_threads_own_backtrace_is_true_and_costs_no_memory() {
+    the_stack_is_the_true_chain_on_registered_and_unregistered_threads();
+    labels_stand_behind_the_functions_that_pushed_them();
+    once_some_were_taken_no_more_is_allocated();
+    once_some_were_taken_no_system_call_is_made();
+    a_deep_stack_is_whole();
+    threads_that_take_many_at_once_get_their_own();
 }

@@ -349,15 +349,18 @@ fn stacks_on_demand_with_and_without_a_session() {
     forking_and_asking_go_together();
 
     let session = ProfilerSession::start(StartParams::default()).expect("start");
-    let sampled = Helper::spawn(|| register_thread("sampled"), busy_outer);
     all_of_it();
-    let start = thread_cpu();
-    let asked = (0..500).filter(|_| sample(sampled.id).is_ok()).count();
-    assert_eq!(asked, 500, "after {:?} of CPU time", thread_cpu() - start);
+    let sampled = Helper::spawn(|| register_thread("sampled"), busy_outer);
+    for _ in 0..2000 {
+        sample(sampled.id).expect("a stack");
+    }
     drop(sampled);
     let read = Read::from_profile(&session.finish().expect("profile"));
     let samples = read.samples("sampled");
-    assert!(samples.len() > 100, "{} samples", samples.len());
+    // The kernel drops a signal of which one is pending; none of the sampler's may be lost by that for long.
+    let cpu_ns: u64 = samples.iter().filter_map(|sample| sample.cpu_ns).sum();
+    assert!(cpu_ns / samples.len() as u64 <= 5_000_000, "{} samples of {cpu_ns} ns", samples.len());
+    assert!(samples.len() > 50, "{} samples", samples.len());
     assert!(samples.iter().any(|sample| sample.stack.iter().any(|frame| frame.contains("::spins "))));
 
     let session = ProfilerSession::start(StartParams::default().signal(libc::SIGRTMIN() + 3)).expect("start");

@@ -4,7 +4,8 @@
 //! Public functions and guards, with their documentation, over `control` or its twin.
 //!
 //! # Threads and locks
-//! Each item says from which thread it may be called and what it costs. None may be called in a signal handler.
+//! Each item says from which thread it may be called and what it costs. None may be called in a signal handler, but
+//! `profiler_capture_backtrace` where it says so.
 //!
 //! # Imports
 //! `base`, `control`, `disabled`, `export`, `markers`

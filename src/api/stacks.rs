@@ -22,8 +22,10 @@ pub fn profiler_current_thread_id() -> ThreadId {
 /// `nanosleep`, return `EINTR`. A thread that blocks the signal does not answer. No signal is sent while the process
 /// forks.
 ///
-/// Cost: 0.1 ms if the thread runs, most of it the wait for its answer, and some µs of unwinding; the first stack costs
-/// 1 ms more, for the list of modules. The thread itself is stopped for a few µs. Idea: Gecko's
+/// The signal's handler stays installed, and passes on what is not the profiler's, as that of a session does.
+///
+/// Cost: 0.1 ms if the thread runs, nearly all of it the wait for its answer; the first stack costs 0.5 ms more, for the
+/// list of modules. The thread itself is stopped only while it copies. Idea: Gecko's
 /// `profiler_suspend_and_sample_thread`, which unwinds while the thread is stopped, and waits for it without a bound.
 ///
 /// # Errors
@@ -60,10 +62,11 @@ pub fn profiler_suspend_and_sample_thread(
 /// memory, or no profiler in this build. On a stack that is not the thread's own, a signal stack or a coroutine's, it
 /// holds the innermost frame alone, and says that it is truncated.
 ///
-/// Cost: some tens of ns, and the copying of the used part of the stack, 64 MiB of it at most. It takes no lock. The
-/// first on a thread asks the system for the stack's bounds; and memory is allocated while no backtrace of about that
-/// size was dropped before. From then on there is no allocation and no system call.
-/// Idea: Gecko's `profiler_capture_backtrace`, which unwinds at once, and allocates 128 KiB each time.
+/// Cost: 0.1 µs, and the copying of the used part of the stack, 64 MiB of it at most. It takes no lock. The first on a
+/// thread asks the system for the stack's bounds; and memory is allocated while no backtrace of about that size was dropped
+/// before. From then on there is no allocation and no system call, and so it may be called in a signal handler; before,
+/// only in one that did not interrupt the allocator. Idea: Gecko's `profiler_capture_backtrace`, which unwinds at once, and
+/// allocates 128 KiB each time.
 #[doc(alias = "profiler_capture_backtrace_into")]
 #[doc(alias = "profiler_get_backtrace")]
 #[inline(always)]
@@ -85,7 +88,8 @@ impl ProfilerBacktrace {
         self.captured.thread()
     }
 
-    /// Unwinds it, on whatever thread: labels and native frames. Some µs, and 1 ms the first time, for the list of modules.
+    /// Unwinds it, on whatever thread: labels and native frames. Some µs, and 0.5 ms the first
+    /// time, for the list of modules.
     pub fn resolve(&self) -> StackSample {
         self.resolve_with(StackFeatures::FULL)
     }

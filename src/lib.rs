@@ -28,12 +28,16 @@
 //! - Getting it out: [`profiler_save_profile_to_file`], [`profiler_stream_json`], [`Profile`].
 //! - Threads: [`register_thread`], [`ThreadGuard`].
 //! - A single stack: [`profiler_suspend_and_sample_thread`], [`profiler_capture_backtrace`].
+//! - Code that the program generates: [`profiler_register_code_range`].
 //! - What the program says of itself: [`auto_profiler_label!`], [`add_text_marker`], [`auto_profiler_marker_text!`].
 //!
 //! # Features
 //! - `enabled` (default): the profiler. Without it, and on targets other than Linux on x86_64 and aarch64, everything is
 //!   there and does nothing, and [`profiler_start`] answers [`StartError::Unsupported`].
 //! - `gzip` (default): profiles whose name ends in `.gz` are compressed.
+
+// RealtimeSanitizer, which nightly alone has; `.ci/run` builds so.
+#![cfg_attr(gekkota_rtsan, feature(sanitize))]
 
 #[cfg(has_profiler)]
 mod buffer;
@@ -80,11 +84,13 @@ mod macros;
 mod markers;
 
 pub use api::{
-    AutoProfilerInit, AutoProfilerLabel, AutoProfilerTextMarker, Format, Profile, ProfilerBacktrace,
-    ProfilerSession, SnapshotOptions, StackSample, Started, Symbolicate, ThreadGuard, add_text_marker,
-    add_untyped_marker, profiler_capture_backtrace, profiler_current_thread_id, profiler_get_profile,
-    profiler_init, profiler_is_active, profiler_save_profile_to_file, profiler_shutdown, profiler_start,
-    profiler_stop, profiler_stream_json, profiler_suspend_and_sample_thread, register_thread,
+    AutoProfilerInit, AutoProfilerLabel, AutoProfilerTextMarker, AutoProfilerThreadSleep,
+    AutoProfilerThreadWake, CodeRange, Format, Profile, ProfilerBacktrace, ProfilerSession, SnapshotOptions,
+    StackSample, Started, Symbolicate, ThreadGuard, add_text_marker, add_untyped_marker,
+    profiler_capture_backtrace, profiler_current_thread_id, profiler_get_profile, profiler_init,
+    profiler_is_active, profiler_register_code_range, profiler_save_profile_to_file, profiler_shutdown,
+    profiler_start, profiler_stop, profiler_stream_json, profiler_suspend_and_sample_thread,
+    profiler_thread_is_sleeping, profiler_thread_sleep, profiler_thread_wake, register_thread,
     unregister_thread,
 };
 pub use base::{

@@ -3,14 +3,16 @@
 use std::time::Duration;
 
 use gekkota::{
-    AutoProfilerInit, AutoProfilerLabel, AutoProfilerTextMarker, CodeAddress, Features, Format,
-    MarkerOptions, MarkerTiming, ProcessId, Profile, ProfilerSession, ProfilerTime, ProfilingCategoryPair,
-    SaveError, SnapshotOptions, StackFeatures, StackFrame, StartError, StartParams, StreamError,
-    SuspendError, Symbolicate, ThreadGuard, ThreadId, add_text_marker, add_untyped_marker,
-    auto_profiler_label, auto_profiler_label_dynamic, auto_profiler_marker_text, gecko_profiler_category,
+    AutoProfilerInit, AutoProfilerLabel, AutoProfilerTextMarker, AutoProfilerThreadSleep,
+    AutoProfilerThreadWake, CodeAddress, CodeRange, Features, Format, MarkerOptions, MarkerTiming, ProcessId,
+    Profile, ProfilerSession, ProfilerTime, ProfilingCategoryPair, SamplingEngine, SaveError,
+    SnapshotOptions, StackFeatures, StackFrame, StartError, StartParams, StreamError, SuspendError,
+    Symbolicate, ThreadGuard, ThreadId, add_text_marker, add_untyped_marker, auto_profiler_label,
+    auto_profiler_label_dynamic, auto_profiler_marker_text, gecko_profiler_category,
     profiler_capture_backtrace, profiler_current_thread_id, profiler_get_profile, profiler_init,
-    profiler_is_active, profiler_save_profile_to_file, profiler_shutdown, profiler_start, profiler_stop,
-    profiler_stream_json, profiler_suspend_and_sample_thread, register_thread, subcategories,
+    profiler_is_active, profiler_register_code_range, profiler_save_profile_to_file, profiler_shutdown,
+    profiler_start, profiler_stop, profiler_stream_json, profiler_suspend_and_sample_thread,
+    profiler_thread_is_sleeping, profiler_thread_sleep, profiler_thread_wake, register_thread, subcategories,
     unregister_thread,
 };
 
@@ -26,6 +28,17 @@ fn everything_that_a_library_says() {
     add_untyped_marker("untyped", category, MarkerOptions::default().with_timing(timing));
     add_text_marker("text", category, MarkerTiming::instant_now().into(), "text");
     let _marker = AutoProfilerTextMarker::new("scope", category, MarkerOptions::default(), "text");
+    profiler_thread_sleep();
+    profiler_thread_wake();
+    {
+        let _asleep = AutoProfilerThreadSleep::new();
+        let _awake = AutoProfilerThreadWake::new();
+        assert!(!profiler_thread_is_sleeping());
+    }
+    assert!(!profiler_thread_is_sleeping());
+    let code: CodeRange = profiler_register_code_range(0x1000 as *const u8, 16, "generated");
+    drop(code);
+    profiler_register_code_range(std::ptr::null(), 0, "no code").keep();
     unregister_thread();
 }
 
@@ -81,6 +94,7 @@ fn every_public_item_does_what_it_can() {
     let params = StartParams::new()
         .capacity_bytes(1 << 20)
         .interval(Duration::from_millis(2))
+        .engine(SamplingEngine::Signals)
         .filters(["surface", "m"]);
     let params = params.features(Features::STACK_WALK | Features::CPU);
     match ProfilerSession::start(params.clone()) {

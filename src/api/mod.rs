@@ -14,13 +14,14 @@
 //! Nothing here panics on a host's mistake. What makes no sense does nothing.
 //!
 //! # Read next
-//! `life_cycle.rs`, `session.rs`, `threads.rs`, `labels.rs`, `markers.rs`, `stacks.rs`.
+//! `life_cycle.rs`, `session.rs`, `threads.rs`, `code.rs`, `labels.rs`, `markers.rs`, `stacks.rs`.
 
 #[cfg(has_profiler)]
 use crate::control as engine;
 #[cfg(not(has_profiler))]
 use crate::disabled as engine;
 
+mod code;
 mod labels;
 mod life_cycle;
 mod markers;
@@ -29,6 +30,7 @@ mod snapshot;
 mod stacks;
 mod threads;
 
+pub use code::{CodeRange, profiler_register_code_range};
 pub use labels::AutoProfilerLabel;
 pub use life_cycle::{
     AutoProfilerInit, Started, profiler_init, profiler_is_active, profiler_shutdown, profiler_start,
@@ -43,4 +45,7 @@ pub use stacks::{
     ProfilerBacktrace, StackSample, profiler_capture_backtrace, profiler_current_thread_id,
     profiler_suspend_and_sample_thread,
 };
-pub use threads::{ThreadGuard, register_thread, unregister_thread};
+pub use threads::{
+    AutoProfilerThreadSleep, AutoProfilerThreadWake, ThreadGuard, profiler_thread_is_sleeping,
+    profiler_thread_sleep, profiler_thread_wake, register_thread, unregister_thread,
+};

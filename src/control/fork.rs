@@ -12,9 +12,11 @@ use crate::sampler::{
 };
 use crate::state::{ACTIVE_PS, RacyFeatures, core_buffer};
 use crate::threads::{RegistryForkGuard, ThreadRegistry};
+use crate::unwind::{CodeRanges, hold_code_ranges_for_fork};
 
 /// All locks, dropped innermost first.
 struct Held {
+    code_ranges: Guard<'static, Option<CodeRanges>>,
     loader: Guard<'static, ()>,
     unwinder: Guard<'static, Option<OnDemandUnwinder>>,
     buffer: BufferForkGuard<'static>,
@@ -40,7 +42,8 @@ fn prepare() {
     let buffer = core_buffer().hold_for_fork();
     let unwinder = hold_unwinder_for_fork();
     let loader = hold_loader_for_fork();
-    let held = Held { loader, unwinder, buffer, registry, ps, _life_cycle };
+    let code_ranges = hold_code_ranges_for_fork();
+    let held = Held { code_ranges, loader, unwinder, buffer, registry, ps, _life_cycle };
     // A thread that is ending has no place to keep them; it forks without.
     let _ = HELD.try_with(|place| place.replace(Some(held)));
 }
@@ -57,7 +60,9 @@ fn parent() {
 /// The profiler is off and can be started again. What the parent's sampler was in the middle of is left alone.
 fn child() {
     RacyFeatures::set_inactive();
-    if let Some(Held { loader, unwinder, buffer, registry, mut ps, _life_cycle }) = take_held() {
+    if let Some(Held { code_ranges, loader, unwinder, buffer, registry, mut ps, _life_cycle }) = take_held() {
+        // Generated code is there in the child, too.
+        drop(code_ranges);
         drop(loader);
         drop(unwinder);
         buffer.abandon_session();

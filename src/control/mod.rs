@@ -9,7 +9,7 @@
 //! sampler is joined under the life-cycle lock, which it never takes, and not under the `PsLock`.
 //!
 //! # Imports
-//! `base`, `buffer`, `counters`, `markers`, `platform`, `sampler`, `state`, `stream`, `threads`
+//! `base`, `buffer`, `counters`, `markers`, `platform`, `sampler`, `state`, `stream`, `threads`, `unwind`
 //!
 //! # Invariants
 //! A session's sampler has ended before the next session's begins. A file is whole or absent.
@@ -31,6 +31,7 @@ pub(crate) use on_demand::{
     suspend_and_sample,
 };
 pub(crate) use recording::{
-    LabelToken, add_marker, now, pop_labels, push_label, register_thread, stack_pointer, unregister_thread,
+    CodeRangeToken, LabelToken, add_marker, announce_sleep, is_announced_asleep, now, pop_labels, push_label,
+    register_code_range, register_thread, stack_pointer, unregister_code_range, unregister_thread,
 };
 pub(crate) use snapshot::{FrozenProfile, freeze};

@@ -7,6 +7,7 @@ use crate::state::{CorePs, RacyFeatures, core_buffer};
 use crate::threads::{CurrentThread, register_current_thread, unregister_current_thread};
 
 pub(crate) use crate::threads::{LabelToken, pop_labels, push_label};
+pub(crate) use crate::unwind::{CodeRangeToken, register_code_range, unregister_code_range};
 
 pub(crate) fn now() -> ProfilerTime {
     ProfilerTime::from_monotonic_ns(monotonic_now().0)
@@ -23,6 +24,16 @@ pub(crate) fn register_thread(name: &str) {
 
 pub(crate) fn unregister_thread() {
     unregister_current_thread();
+}
+
+/// The calling thread says that it goes to sleep, or that it is awake.
+pub(crate) fn announce_sleep(sleeps: bool) {
+    CurrentThread::with(|thread| thread.announce(sleeps));
+}
+
+/// Whether the calling thread has said that it sleeps.
+pub(crate) fn is_announced_asleep() -> bool {
+    CurrentThread::with(|thread| thread.announced_sleep().is_some()).unwrap_or(false)
 }
 
 /// Adds a marker to the calling thread, if the running session profiles it.

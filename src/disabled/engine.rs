@@ -30,6 +30,10 @@ pub(crate) enum CapturedBacktrace {}
 #[derive(Debug)]
 pub(crate) struct LabelToken(std::marker::PhantomData<*const ()>);
 
+/// Nor is any code known.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum CodeRangeToken {}
+
 pub(crate) fn init() {}
 
 pub(crate) fn shutdown() {}
@@ -72,6 +76,20 @@ pub(crate) fn pop_labels(_: &LabelToken) {}
 pub(crate) fn register_thread(_: &str) {}
 
 pub(crate) fn unregister_thread() {}
+
+pub(crate) fn announce_sleep(_: bool) {}
+
+pub(crate) fn is_announced_asleep() -> bool {
+    false
+}
+
+pub(crate) fn register_code_range(_: u64, _: u64, _: &str) -> Option<CodeRangeToken> {
+    None
+}
+
+pub(crate) fn unregister_code_range(token: &CodeRangeToken) {
+    match *token {}
+}
 
 #[inline(always)]
 pub(crate) fn add_marker(_: &str, _: ProfilingCategoryPair, _: MarkerTiming, _: Option<&str>) {}

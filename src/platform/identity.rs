@@ -1,5 +1,7 @@
 //! Who is running: process and thread ids, and what the sampler's own thread asks of the kernel for itself.
 
+use std::sync::atomic::{AtomicI32, Ordering};
+
 use crate::base::{ProcessId, ThreadId};
 
 /// The process's id. One system call, since a child of `fork` has another one.
@@ -8,10 +10,33 @@ pub(crate) fn current_process_id() -> ProcessId {
     ProcessId::from_number(unsafe { libc::getpid() })
 }
 
+/// This process's id as it was noted, since to ask for it is a system call; 0 before.
+static NOTED: AtomicI32 = AtomicI32::new(0);
+
+/// Notes the process's id: before the handler needs it, and in the child of a fork.
+pub(super) fn note_process() {
+    NOTED.store(current_process_id().to_number(), Ordering::Relaxed);
+}
+
+/// The process's id as a number. A system call only before the first [`note_process`], when no handler runs.
+pub(super) fn process_number_in_handler() -> i32 {
+    match NOTED.load(Ordering::Relaxed) {
+        // SAFETY: async-signal-safe, takes and touches no memory.
+        0 => unsafe { libc::getpid() },
+        noted => noted,
+    }
+}
+
 /// The calling thread's id. One system call.
 pub(crate) fn current_thread_id() -> ThreadId {
     // SAFETY: takes and touches no memory.
     ThreadId::from_number(unsafe { libc::gettid() })
+}
+
+/// The user in whose name the process makes and opens files. One system call.
+pub(super) fn current_user_id() -> u32 {
+    // SAFETY: takes and touches no memory.
+    unsafe { libc::geteuid() }
 }
 
 /// Whether the calling thread is the one that `main` runs on: the kernel gives it the process's id.
@@ -58,6 +83,22 @@ fn ask_for_short_slice() {
             libc::syscall(libc::SYS_sched_setattr, this_thread, &raw const attributes, 0);
         }
     }
+}
+
+/// Runs `body` with this signal let through on this thread.
+pub(crate) fn with_signals_unblocked<T>(signal: i32, body: impl FnOnce() -> T) -> T {
+    // SAFETY: both sets are on this stack; a zeroed `sigset_t` is a set.
+    let before = unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        let mut before: libc::sigset_t = std::mem::zeroed();
+        libc::sigaddset(&mut set, signal);
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, &set, &mut before);
+        before
+    };
+    let answer = body();
+    // SAFETY: the set was filled in by `pthread_sigmask` and lives on this stack.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut()) };
+    answer
 }
 
 /// Runs `body` with every signal blocked on this thread, so that a thread born in it has them blocked for life and the

@@ -3,8 +3,11 @@
 use crate::platform::registers_arch as arch;
 use crate::platform::signal::ArrivalInHandler;
 
+/// How many registers the machine's call frame information numbers from 0 on, which are those for whole numbers.
+pub(crate) const GENERAL_REGISTERS: usize = arch::GENERAL_REGISTERS;
+
 /// What an unwinder starts from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub(crate) struct Registers {
     /// The instruction that was about to run.
@@ -13,7 +16,18 @@ pub(crate) struct Registers {
     pub(crate) fp: u64,
     /// The return address of a function that has not saved it yet; 0 on machines that have no such register.
     pub(crate) lr: u64,
+    /// All registers for whole numbers, by their numbers in call frame information, if they are known.
+    pub(crate) general: Option<[u64; GENERAL_REGISTERS]>,
 }
+
+/// Whether they are of the same place: what else a thread calculates there does not count.
+impl PartialEq for Registers {
+    fn eq(&self, other: &Self) -> bool {
+        (self.pc, self.sp, self.fp, self.lr) == (other.pc, other.sp, other.fp, other.lr)
+    }
+}
+
+impl Eq for Registers {}
 
 impl Registers {
     /// The registers of the thread that a request has stopped.

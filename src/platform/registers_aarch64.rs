@@ -4,9 +4,21 @@ use std::arch::asm;
 
 use crate::platform::registers::Registers;
 
+/// `x0` to `x30`, then `sp`.
+pub(super) const GENERAL_REGISTERS: usize = 32;
+
 pub(super) fn from_context(context: &libc::ucontext_t) -> Registers {
     let machine = &context.uc_mcontext;
-    Registers { pc: machine.pc, sp: machine.sp, fp: machine.regs[29], lr: machine.regs[30] }
+    let mut general = [0; GENERAL_REGISTERS];
+    general[..31].copy_from_slice(&machine.regs);
+    general[31] = machine.sp;
+    Registers {
+        pc: machine.pc,
+        sp: machine.sp,
+        fp: machine.regs[29],
+        lr: machine.regs[30],
+        general: Some(general),
+    }
 }
 
 #[inline(always)]

@@ -4,11 +4,34 @@ use std::arch::asm;
 
 use crate::platform::registers::Registers;
 
+pub(super) const GENERAL_REGISTERS: usize = 16;
+
+/// Where the kernel puts each register, in the order of the numbers that the ABI gives them in call frame information.
+const PLACES: [i32; GENERAL_REGISTERS] = [
+    libc::REG_RAX,
+    libc::REG_RDX,
+    libc::REG_RCX,
+    libc::REG_RBX,
+    libc::REG_RSI,
+    libc::REG_RDI,
+    libc::REG_RBP,
+    libc::REG_RSP,
+    libc::REG_R8,
+    libc::REG_R9,
+    libc::REG_R10,
+    libc::REG_R11,
+    libc::REG_R12,
+    libc::REG_R13,
+    libc::REG_R14,
+    libc::REG_R15,
+];
+
 pub(super) fn from_context(context: &libc::ucontext_t) -> Registers {
     let gregs = &context.uc_mcontext.gregs;
     let [fp, sp, pc] =
         [libc::REG_RBP, libc::REG_RSP, libc::REG_RIP].map(|index| gregs[index as usize] as u64);
-    Registers { pc, sp, fp, lr: 0 }
+    let general = PLACES.map(|place| gregs[place as usize] as u64);
+    Registers { pc, sp, fp, lr: 0, general: Some(general) }
 }
 
 #[inline(always)]

@@ -10,7 +10,7 @@ use crate::platform::Registers;
 use crate::sampler::merge::{MergedFrame, merge_stacks};
 use crate::symbols::{CodeAddressService, SampledAddress};
 use crate::threads::{CapturedBacktrace, CapturedView};
-use crate::unwind::{LoadedModule, NativeFrame, NativeStack, StackCopy, Unwinder};
+use crate::unwind::{LoadedModule, NativeFrame, NativeStack, StackCopy, Unwinder, registered_code};
 
 /// The unwinder of stacks on demand, from the first one on.
 pub(crate) struct OnDemandUnwinder {
@@ -181,7 +181,8 @@ impl SampledStack {
     fn look_names_up(&self) -> Vec<Vec<FunctionName>> {
         let modules = self.modules_that_are_left();
         let addresses = self.addresses.iter().flatten().copied().collect();
-        let names = CodeAddressService::new(&modules).resolve(addresses);
+        let generated = registered_code();
+        let names = CodeAddressService::new(&modules, &generated).resolve(addresses);
         let functions = |(frame, address): (&StackFrame, &Option<SampledAddress>)| match (frame, address) {
             (StackFrame::Native { .. }, Some(address)) => {
                 let named = names.get(address).into_iter().flatten().cloned();

@@ -114,7 +114,7 @@ impl Request<'_> {
 
     /// While ours was pending, one that the sampler sent was lost.
     fn send_what_was_lost(&self) {
-        if signal_is_queued(self.signal) || !may_signal() {
+        if signal_is_queued(self.signal) || self.own.has_timer() || !may_signal() {
             return;
         }
         if let Some(sequence) = self.own.pending_request() {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use crate::symbols::{FrameName, SampledAddress};
-use crate::unwind::LoadedModule;
+use crate::unwind::{CodeMap, LoadedModule};
 
 /// The name by which the viewer shows a library. A path that the system marks as deleted is the one it was; brackets
 /// would end the name early.
@@ -16,19 +16,23 @@ pub(super) fn library_name(path: &Path) -> String {
 /// Makes location texts for addresses, with the names of their libraries at hand.
 pub(super) struct Locations<'a> {
     modules: &'a [LoadedModule],
+    generated: &'a CodeMap,
     library_names: HashMap<u64, String>,
 }
 
 impl<'a> Locations<'a> {
-    pub(super) fn new(modules: &'a [LoadedModule]) -> Self {
+    pub(super) fn new(modules: &'a [LoadedModule], generated: &'a CodeMap) -> Self {
         let library_names = modules
             .iter()
             .map(|module| (module.image.range.start, library_name(&module.image.path)))
             .collect();
-        Self { modules, library_names }
+        Self { modules, generated, library_names }
     }
 
     fn library_of(&self, address: u64) -> Option<&str> {
+        if self.generated.find(address).is_some() {
+            return Some("[jit]");
+        }
         let after = self.modules.partition_point(|module| module.image.range.start <= address);
         let module = &self.modules[after.checked_sub(1)?];
         let inside = module.image.range.contains(&address);

@@ -13,6 +13,9 @@ use crate::symbols::{AddressNames, CodeAddressService};
 /// The frame that stands for those that are missing.
 const TRUNCATED: &str = "(truncated)";
 
+/// The frame below those of a signal stack, a coroutine's, or another that the thread was not born with.
+const OTHER_STACK: &str = "(other stack)";
+
 /// What a frame is of.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum FrameKind {
@@ -50,7 +53,7 @@ pub(crate) struct ResolvedThread<'a> {
 /// Names all addresses of the profile.
 pub(crate) fn name_addresses(source: &ProfileSource, process: &ProcessStreamingContext) -> AddressNames {
     let addresses = process.threads.iter().flat_map(ThreadStreamingContext::native_addresses).collect();
-    CodeAddressService::new(&source.modules).resolve(addresses)
+    CodeAddressService::new(&source.modules, &source.generated_code).resolve(addresses)
 }
 
 impl<'a> ResolvedThread<'a> {
@@ -67,7 +70,7 @@ impl<'a> ResolvedThread<'a> {
             stacks: UniqueStacks::default(),
             stack_map: Vec::with_capacity(context.stacks.stacks().len()),
         };
-        let locations = Locations::new(&source.modules);
+        let locations = Locations::new(&source.modules, &source.generated_code);
         let frames: Vec<Vec<OutFrame>> = context
             .stacks
             .frames()
@@ -95,6 +98,7 @@ impl<'a> ResolvedThread<'a> {
     ) -> Vec<OutFrame> {
         let (kind, location) = match frame {
             FrameKey::Root => (FrameKind::Structure, "(root)".to_owned()),
+            FrameKey::OtherStack => (FrameKind::Structure, OTHER_STACK.to_owned()),
             FrameKey::Truncated => (FrameKind::Structure, TRUNCATED.to_owned()),
             FrameKey::Label { text, category, subcategory } => {
                 let text = process.label_strings.get(text.0 as usize).map_or("", String::as_str);

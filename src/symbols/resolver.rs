@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use crate::base::CodeAddress;
 use crate::symbols::demangle::demangled;
 use crate::symbols::mapped_symbols::MappedSymbols;
-use crate::unwind::LoadedModule;
+use crate::unwind::{CodeMap, LoadedModule};
 
 /// An address as it stands in a stack.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -39,11 +39,12 @@ pub(crate) struct CodeAddressService<'a> {
     /// Sorted by address.
     modules: &'a [LoadedModule],
     mapped: MappedSymbols,
+    generated: &'a CodeMap,
 }
 
 impl<'a> CodeAddressService<'a> {
-    pub(crate) fn new(modules: &'a [LoadedModule]) -> Self {
-        Self { modules, mapped: MappedSymbols::of(modules) }
+    pub(crate) fn new(modules: &'a [LoadedModule], generated: &'a CodeMap) -> Self {
+        Self { modules, mapped: MappedSymbols::of(modules), generated }
     }
 
     /// The names of these addresses; those without one are absent. Reads the debug information of every module that is
@@ -55,7 +56,6 @@ impl<'a> CodeAddressService<'a> {
         backtrace::clear_symbol_cache();
         let names = addresses
             .into_iter()
-            .filter(|address| self.is_loaded(address.lookup_address()))
             .map(|address| (address, self.names_at(address.lookup_address())))
             .filter(|(_, names)| !names.is_empty())
             .collect();
@@ -64,10 +64,14 @@ impl<'a> CodeAddressService<'a> {
     }
 
     fn names_at(&self, address: u64) -> Vec<FrameName> {
-        match self.mapped.name_at(address) {
-            Some(name) => vec![FrameName { function: name.to_owned(), file: None, line: None }],
-            None => names_in_files(address),
+        let alone = |name: &str| vec![FrameName { function: name.to_owned(), file: None, line: None }];
+        if let Some(code) = self.generated.find(address) {
+            return alone(&code.name);
         }
+        if !self.is_loaded(address) {
+            return Vec::new();
+        }
+        self.mapped.name_at(address).map_or_else(|| names_in_files(address), alone)
     }
 
     fn is_loaded(&self, address: u64) -> bool {
@@ -112,7 +116,8 @@ mod tests {
         let address = CodeAddress::new(a_function_to_find as fn() -> u64 as usize as u64);
         let first = SampledAddress { address, is_return_address: false };
         let nowhere = SampledAddress { address: CodeAddress::new(16), is_return_address: true };
-        let names = CodeAddressService::new(&modules).resolve(vec![first, nowhere, first]);
+        let names =
+            CodeAddressService::new(&modules, &CodeMap::default()).resolve(vec![first, nowhere, first]);
         assert_eq!(names.len(), 1, "{names:?}");
         let name = names[&first].last().expect("a name");
         assert!(name.function.ends_with("::a_function_to_find"), "{name:?}");
@@ -128,6 +133,6 @@ mod tests {
         modules.iter_mut().for_each(|module| module.unloaded = true);
         let address = CodeAddress::new(a_function_to_find as fn() -> u64 as usize as u64);
         let asked = vec![SampledAddress { address, is_return_address: false }];
-        assert!(CodeAddressService::new(&modules).resolve(asked).is_empty());
+        assert!(CodeAddressService::new(&modules, &CodeMap::default()).resolve(asked).is_empty());
     }
 }

@@ -55,7 +55,9 @@ impl CapturedBacktrace {
         let own = OwnThread::current();
         // SAFETY: a thread-local of the calling thread, and no label is pushed until the slices are used no more.
         let (frames, texts) = unsafe { (*own_profiling_stack()).contents_in_handler() };
-        let label_bytes: usize = frames.iter().map(|frame| Label::of(frame, texts).bytes()).sum();
+        // SAFETY: this thread's labels, which live as long as the code that pushed them runs.
+        let label_of = |frame| unsafe { Label::of(frame, texts) };
+        let label_bytes: usize = frames.iter().map(|frame| label_of(frame).bytes()).sum();
         let (stack_start, stack_bytes) = used_stack(registers.sp, own.bounds);
         let stack_words = (stack_bytes / 8).min(MOST_WORDS.saturating_sub(label_bytes.div_ceil(8)));
         let mut words = take_words(stack_words + label_bytes.div_ceil(8))?;
@@ -67,7 +69,7 @@ impl CapturedBacktrace {
         let mut room = bytes_of_mut(rest);
         let mut written = 0;
         for frame in frames {
-            let label = Label::of(frame, texts);
+            let label = label_of(frame);
             let Some((place, left)) = std::mem::take(&mut room).split_at_mut_checked(label.bytes()) else {
                 break;
             };
@@ -127,10 +129,14 @@ struct Label<'a> {
 }
 
 impl<'a> Label<'a> {
-    fn of(frame: &LabelFrame, texts: &'a [u8]) -> Self {
+    /// # Safety
+    /// - The frame was pushed on a stack of this process, by code that is still loaded.
+    unsafe fn of(frame: &LabelFrame, texts: &'a [u8]) -> Self {
         let dynamic = texts.get(frame.text_start as usize..).unwrap_or_default();
         let dynamic = dynamic.get(..frame.text_bytes as usize).unwrap_or_default();
-        Self { stack_address: frame.stack_address, text: frame.label.as_bytes(), dynamic }
+        // SAFETY: by this function's contract.
+        let text = unsafe { frame.label_in_handler() };
+        Self { stack_address: frame.stack_address, text, dynamic }
     }
 
     fn bytes(&self) -> usize {

@@ -22,6 +22,7 @@
 mod backtrace;
 mod backtrace_pool;
 mod capture_slot;
+mod outside_capture;
 #[forbid(unsafe_code)]
 mod own_thread;
 mod profiling_stack;
@@ -29,6 +30,8 @@ mod profiling_stack;
 mod registration;
 #[forbid(unsafe_code)]
 mod registry;
+#[cfg(all(test, loom))]
+mod slot_model;
 mod slot_pool;
 #[forbid(unsafe_code)]
 mod slot_state;
@@ -40,5 +43,5 @@ pub(crate) use registration::{
     CurrentThread, MAIN_THREAD_NAME, ThreadRegistration, register_current_thread, unregister_current_thread,
 };
 pub(crate) use registry::{RegistryForkGuard, ThreadRegistry};
-pub(crate) use slot_pool::{NoSlot, SlotHandle, find_slot_in_handler};
+pub(crate) use slot_pool::{NoSlot, SlotHandle, find_slot_in_handler, find_slot_of_thread_in_handler};
 pub(crate) use slot_state::SlotPhase;

@@ -18,7 +18,14 @@ pub(crate) struct ModuleTable {
     changes: ModuleChanges,
     /// Sorted by address, without overlaps.
     loaded: Vec<Arc<ModuleImage>>,
+    /// Without their unwind sections. One that comes and goes again and again stands here once.
     unloaded: Vec<Arc<ModuleImage>>,
+    /// Those that the last change took away.
+    gone: Vec<Arc<ModuleImage>>,
+}
+
+fn is_same(one: &ModuleImage, other: &ModuleImage) -> bool {
+    one.range == other.range && one.path == other.path && one.build_id == other.build_id
 }
 
 impl ModuleTable {
@@ -30,20 +37,22 @@ impl ModuleTable {
         let (changes, images) = list_modules();
         self.changes = changes;
         let before = std::mem::take(&mut self.loaded);
-        let is_same = |old: &ModuleImage, new: &ModuleImage| {
-            old.range == new.range && old.path == new.path && old.build_id == new.build_id
-        };
         for image in images {
             let known = before.iter().find(|old| is_same(old, &image));
             self.loaded.push(known.cloned().unwrap_or_else(|| Arc::new(image)));
         }
-        let gone = before.into_iter().filter(|old| !self.loaded.iter().any(|new| Arc::ptr_eq(old, new)));
-        self.unloaded.extend(gone.collect::<Vec<_>>());
+        let is_loaded = |old: &Arc<ModuleImage>| self.loaded.iter().any(|new| Arc::ptr_eq(old, new));
+        self.gone = before.into_iter().filter(|old| !is_loaded(old)).collect();
+        for gone in &self.gone {
+            self.unloaded.retain(|old| !is_same(old, gone));
+            self.unloaded.push(Arc::new(ModuleImage { unwind: None, ..ModuleImage::clone(gone) }));
+        }
         true
     }
 
-    pub(crate) fn loaded(&self) -> &[Arc<ModuleImage>] {
-        &self.loaded
+    /// The modules that the last refresh found gone.
+    pub(super) fn gone(&self) -> &[Arc<ModuleImage>] {
+        &self.gone
     }
 
     /// The module that this address lies in.
@@ -84,6 +93,6 @@ mod tests {
         let module = table.find(own).expect("this program");
         assert_eq!(module.path, std::env::current_exe().expect("path"));
         assert!(table.find(1).is_none() && table.find(u64::MAX).is_none());
-        assert_eq!(table.all().len(), table.loaded().len());
+        assert_eq!(table.all().len(), table.loaded.len());
     }
 }

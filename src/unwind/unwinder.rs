@@ -1,31 +1,65 @@
-//! Stop 7 of 12: the copy is unwound with framehop, on the sampler's own time.
+//! Stop 7 of 12: the copy is unwound by call frame information, on the sampler's own time.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use framehop::{
-    CacheNative, ExplicitModuleSectionInfo, FrameAddress, MayAllocateDuringUnwind, Module, UnwindRegsNative,
-    Unwinder as _, UnwinderNative,
-};
+use gimli::UnwindContext;
 
 use crate::base::{CodeAddress, StackAddress};
-use crate::platform::{ModuleImage, Registers, SectionBytes};
-use crate::unwind::coverage::is_covered;
+use crate::platform::{ModuleImage, Registers};
+use crate::unwind::call_frames::{CallFrames, Caller, NoCaller};
+use crate::unwind::code_map::CodeMap;
+use crate::unwind::frame_pointer::{Believe, follow_frame};
+use crate::unwind::function_bounds::FunctionBounds;
+use crate::unwind::generated_code::KnownCode;
+use crate::unwind::machine_code::{shape_in_function, shape_in_generated};
 use crate::unwind::module_table::ModuleTable;
 use crate::unwind::native_stack::{NativeFrame, NativeStack, StackCopy};
+use crate::unwind::register_file::RegisterFile;
+use crate::unwind::rule::{CodeShape, Rule};
+use crate::unwind::rule_cache::{RuleCache, RuleKey};
 
 /// A stack deeper than this is cut at its older end.
 const MAX_FRAMES: usize = 16 << 10;
 
+/// Which registers a walk follows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Follow {
+    /// Stack and frame pointer, by the cached rules: enough for nearly all code.
+    Pointers,
+    /// All, by evaluating what is said of each frame; some µs a frame.
+    AllRegisters,
+}
+
 /// Unwinds copied stacks of this process.
 pub(crate) struct Unwinder {
     modules: ModuleTable,
-    framehop: UnwinderNative<SectionBytes, MayAllocateDuringUnwind>,
-    cache: CacheNative<MayAllocateDuringUnwind>,
-    /// Addresses at which framehop found no caller, and whether that is so: see [`Self::is_root`].
-    roots: HashMap<u64, bool>,
-    /// The module of the frame before, which is often that of the next.
-    last_module: Option<Arc<ModuleImage>>,
+    rules: RuleCache,
+    code: KnownCode,
+    /// The functions of modules in which an address without call frame information was met, by the module's start.
+    functions: HashMap<u64, FunctionBounds>,
+    context: UnwindContext<usize>,
+}
+
+impl Caller {
+    /// Where the instruction that runs or calls is.
+    fn lookup_address(self) -> u64 {
+        self.address.wrapping_sub(u64::from(!self.exact))
+    }
+
+    fn key(self) -> RuleKey {
+        RuleKey::new(self.lookup_address(), self.exact)
+    }
+
+    /// As it stands in a stack, in which every address but the innermost is taken for a return address. One that was
+    /// interrupted by a signal is none: it is put where a return to just behind its first byte would lead, so that its
+    /// name is looked up at itself.
+    fn to_frame(self, sp: u64) -> NativeFrame {
+        NativeFrame {
+            address: CodeAddress::new(self.address.wrapping_add(u64::from(self.exact))),
+            stack_address: StackAddress(sp),
+        }
+    }
 }
 
 impl Unwinder {
@@ -33,26 +67,25 @@ impl Unwinder {
     pub(crate) fn new() -> Self {
         let mut unwinder = Self {
             modules: ModuleTable::default(),
-            framehop: UnwinderNative::new(),
-            cache: CacheNative::new(),
-            roots: HashMap::new(),
-            last_module: None,
+            rules: RuleCache::new(),
+            code: KnownCode::new(),
+            functions: HashMap::new(),
+            context: UnwindContext::new(),
         };
         unwinder.refresh_modules();
         unwinder
     }
 
-    /// Follows what was loaded and unloaded; true when anything was. Cheap when nothing was.
+    /// Follows what was loaded and unloaded; true when anything was. Cheap when nothing was. What is known of modules that
+    /// stay is kept.
     pub(crate) fn refresh_modules(&mut self) -> bool {
         if !self.modules.refresh() {
             return false;
         }
-        self.framehop = UnwinderNative::new();
-        for module in self.modules.loaded() {
-            self.framehop.add_module(to_framehop(module));
+        for gone in self.modules.gone() {
+            self.rules.forget(&gone.range);
+            self.functions.remove(&gone.range.start);
         }
-        self.roots.clear();
-        self.last_module = None;
         true
     }
 
@@ -60,83 +93,160 @@ impl Unwinder {
         &self.modules
     }
 
+    /// What `/tmp/perf-PID.map` says of generated code, if it says more than at the last call.
+    pub(crate) fn changed_perf_map(&mut self) -> Option<Arc<CodeMap>> {
+        self.code.changed_perf_map()
+    }
+
     /// Fills `out` with the stack that these registers and bytes are of.
     pub(crate) fn unwind(&mut self, registers: &Registers, stack: StackCopy<'_>, out: &mut NativeStack) {
+        // A frame that hangs on a register which the rules do not follow is rare enough to begin again for.
+        if self.walk(registers, stack, out, Follow::Pointers) == NoCaller::UnknownRegister {
+            self.walk(registers, stack, out, Follow::AllRegisters);
+        }
+    }
+
+    /// Walks to the root, or as far as it goes; gives what ended it.
+    fn walk(
+        &mut self,
+        registers: &Registers,
+        stack: StackCopy<'_>,
+        out: &mut NativeStack,
+        follow: Follow,
+    ) -> NoCaller {
         out.frames.clear();
         out.truncated = true;
+        let mut frame = Caller { address: registers.pc, exact: true };
+        let mut registers = RegisterFile::new(registers);
         out.frames.push(NativeFrame {
-            address: CodeAddress::new(registers.pc),
-            stack_address: StackAddress(registers.sp),
+            address: CodeAddress::new(frame.address),
+            stack_address: StackAddress(registers.sp()),
         });
-        let mut regs = to_regs(registers);
-        let mut frame = FrameAddress::from_instruction_pointer(registers.pc);
-        let mut read_stack = |address| stack.word_at(address).ok_or(());
+        let Some(mut rule) = self.rule_of(frame) else { return NoCaller::Broken };
         while out.frames.len() < MAX_FRAMES {
-            match self.framehop.unwind_frame(frame, &mut regs, &mut self.cache, &mut read_stack) {
-                Ok(Some(caller)) => {
-                    let Some(next) = FrameAddress::from_return_address(caller) else { return };
-                    if !self.is_code(next.address_for_lookup()) {
-                        return;
-                    }
-                    out.frames.push(NativeFrame {
-                        address: CodeAddress::new(caller),
-                        stack_address: StackAddress(regs.sp()),
-                    });
-                    frame = next;
+            let caller = match rule {
+                Rule::FromStackPointer(places) if follow == Follow::Pointers => places
+                    .follow(registers.sp(), &mut registers, stack, frame.exact)
+                    .map(|address| Caller { address, exact: false })
+                    .ok_or(NoCaller::Broken),
+                Rule::FromFramePointer(places) if follow == Follow::Pointers => registers
+                    .fp()
+                    .ok_or(NoCaller::UnknownRegister)
+                    .and_then(|fp| {
+                        places.follow(fp, &mut registers, stack, frame.exact).ok_or(NoCaller::Broken)
+                    })
+                    .map(|address| Caller { address, exact: false }),
+                Rule::Root => Err(NoCaller::Root),
+                Rule::Uncovered(shape) => self.follow_uncovered(shape, frame, &mut registers, stack),
+                Rule::Generated => self.follow_generated(frame, &mut registers, stack),
+                _ => self.evaluate(frame, &mut registers, stack),
+            };
+            let caller = match caller {
+                Ok(caller) => caller,
+                Err(end) => {
+                    out.truncated = end != NoCaller::Root;
+                    return end;
                 }
-                Ok(None) => {
-                    out.truncated = !self.is_root(frame.address_for_lookup());
-                    return;
-                }
-                Err(_) => return,
+            };
+            let Some(callers_rule) = self.rule_of(caller) else { return NoCaller::Broken };
+            out.frames.push(caller.to_frame(registers.sp()));
+            (frame, rule) = (caller, callers_rule);
+        }
+        NoCaller::Broken
+    }
+
+    /// The rule of a frame; `None` outside of all known code.
+    #[inline]
+    fn rule_of(&mut self, frame: Caller) -> Option<Rule> {
+        match self.rules.get(frame.key()) {
+            Some(rule) => Some(rule),
+            None => self.make_rule(frame),
+        }
+    }
+
+    #[cold]
+    fn make_rule(&mut self, frame: Caller) -> Option<Rule> {
+        let address = frame.lookup_address();
+        let Some(module) = self.modules.find(address) else {
+            // Not kept: generated code changes.
+            return self.code.find(address, true).is_some_and(|code| code.live).then_some(Rule::Generated);
+        };
+        let covered = CallFrames::of(module).and_then(|frames| frames.rule_at(address, &mut self.context));
+        let rule = covered.unwrap_or_else(|| {
+            if self.code.find(address, false).is_some_and(|code| code.live) {
+                // Memory of the module's own that code was generated into.
+                return Rule::Generated;
             }
+            let bounds = bounds_of(module, &mut self.functions);
+            let is_linked = |word| bounds.is_linked(word);
+            let function = bounds.start_of(address);
+            Rule::Uncovered(shape_in_function(frame.address, frame.exact, function, is_linked))
+        });
+        if rule != Rule::Generated {
+            self.rules.put(frame.key(), rule);
         }
+        Some(rule)
     }
 
-    fn is_code(&mut self, address: u64) -> bool {
-        if self.last_module.as_ref().is_some_and(|module| module.range.contains(&address)) {
-            return true;
-        }
-        self.last_module = self.modules.find(address).cloned();
-        self.last_module.is_some()
+    fn evaluate(
+        &mut self,
+        frame: Caller,
+        registers: &mut RegisterFile,
+        stack: StackCopy<'_>,
+    ) -> Result<Caller, NoCaller> {
+        let address = frame.lookup_address();
+        let module = self.modules.find(address).ok_or(NoCaller::Broken)?;
+        let frames = CallFrames::of(module).ok_or(NoCaller::Broken)?;
+        frames.follow(address, frame.exact, registers, stack, &mut self.context)
     }
 
-    /// Whether "no caller" was read in call frame information. framehop also says so of code without any, when the
-    /// frame pointer happens to be 0; that is a stack that could not be followed.
-    fn is_root(&mut self, address: u64) -> bool {
-        if let Some(&known) = self.roots.get(&address) {
-            return known;
-        }
-        let root = self.modules.find(address).is_some_and(|module| is_covered(module, address));
-        self.roots.insert(address, root);
-        root
+    fn follow_uncovered(
+        &mut self,
+        shape: CodeShape,
+        frame: Caller,
+        registers: &mut RegisterFile,
+        stack: StackCopy<'_>,
+    ) -> Result<Caller, NoCaller> {
+        let believe = match shape {
+            CodeShape::Framed { function } => Believe::CallTo(frame.address - u64::from(function)),
+            _ => Believe::AnyCall,
+        };
+        self.follow_frame(shape, believe, frame, registers, stack)
+    }
+
+    fn follow_generated(
+        &mut self,
+        frame: Caller,
+        registers: &mut RegisterFile,
+        stack: StackCopy<'_>,
+    ) -> Result<Caller, NoCaller> {
+        let code = self.code.find(frame.lookup_address(), false).ok_or(NoCaller::Broken)?;
+        let shape = shape_in_generated(frame.address, frame.exact, code.range.start);
+        self.follow_frame(shape, Believe::AnyCall, frame, registers, stack)
+    }
+
+    fn follow_frame(
+        &mut self,
+        shape: CodeShape,
+        believe: Believe,
+        frame: Caller,
+        registers: &mut RegisterFile,
+        stack: StackCopy<'_>,
+    ) -> Result<Caller, NoCaller> {
+        let Self { modules, code, functions, .. } = self;
+        let is_code = |address| {
+            modules.find(address).is_some() || code.find(address, false).is_some_and(|code| code.live)
+        };
+        let is_linked = |address| {
+            modules.find(address).is_some_and(|module| bounds_of(module, functions).is_linked(address))
+        };
+        follow_frame(shape, believe, frame.exact, registers, stack, is_code, is_linked)
+            .map(|address| Caller { address, exact: false })
+            .ok_or(NoCaller::Broken)
     }
 }
 
-fn to_framehop(module: &ModuleImage) -> Module<SectionBytes> {
-    let in_file = |address: u64, length: usize| {
-        let start = address.wrapping_sub(module.bias);
-        start..start.wrapping_add(length as u64)
-    };
-    let unwind = module.unwind.clone();
-    let sections = ExplicitModuleSectionInfo {
-        eh_frame_svma: unwind.as_ref().map(|unwind| in_file(unwind.eh_frame_address, unwind.eh_frame.len())),
-        eh_frame_hdr_svma: unwind
-            .as_ref()
-            .map(|unwind| in_file(unwind.eh_frame_hdr_address, unwind.eh_frame_hdr.len())),
-        eh_frame: unwind.as_ref().map(|unwind| unwind.eh_frame.clone()),
-        eh_frame_hdr: unwind.map(|unwind| unwind.eh_frame_hdr),
-        ..Default::default()
-    };
-    Module::new(module.path.display().to_string(), module.range.clone(), module.bias, sections)
-}
-
-#[cfg(target_arch = "x86_64")]
-fn to_regs(registers: &Registers) -> UnwindRegsNative {
-    UnwindRegsNative::new(registers.pc, registers.sp, registers.fp)
-}
-
-#[cfg(target_arch = "aarch64")]
-fn to_regs(registers: &Registers) -> UnwindRegsNative {
-    UnwindRegsNative::new(registers.lr, registers.sp, registers.fp)
+/// The functions of a module, read when they are first asked for.
+fn bounds_of<'a>(module: &ModuleImage, known: &'a mut HashMap<u64, FunctionBounds>) -> &'a FunctionBounds {
+    known.entry(module.range.start).or_insert_with(|| FunctionBounds::read(module))
 }

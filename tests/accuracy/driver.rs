@@ -89,6 +89,10 @@ pub(crate) fn step_through(row: &mut Row, body: &mut dyn FnMut()) -> Learned {
             // Less the trampoline, and what differs from run to run.
             let mut stack = step.truth[1..step.truth.len() - callers.len()].to_vec();
             stack[0] = step.interrupted;
+            // A handler's trampoline runs by itself when the handler has returned.
+            if let Some(place) = stack.iter().position(|frame| *frame == step.truth[0]) {
+                learned.stacks.insert(stack[place..].to_vec());
+            }
             learned.stacks.insert(stack);
         }
         first_kept += WINDOW;
@@ -256,7 +260,8 @@ pub(crate) fn sample(
         }
         let address = |frame: &String| u64::from_str_radix(frame.strip_prefix("0x")?, 16).ok();
         let frames = learned.as_learned(sample.stack.iter().rev().filter_map(address).collect());
-        let sampled = SampledFrames { frames, is_truncated: sample.stack[0] == "(truncated)" };
+        let sampled =
+            SampledFrames { frames, is_truncated: sample.stack.iter().any(|frame| frame == "(truncated)") };
         let verdict = judge_sample(&known, &maps, &sampled);
         row.count(verdict, || {
             let nearest = learned.stacks.iter().max_by_key(|known| {

@@ -136,3 +136,24 @@ pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
         std::thread::sleep(Duration::from_millis(2));
     }
 }
+
+/// A function that calls what it is given.
+pub type CallThrough = extern "C" fn(extern "C" fn());
+
+/// Makes machine code that calls through, with a frame pointer, and gives the memory that it stands in; that stays.
+#[cfg(target_arch = "x86_64")]
+pub fn generated_call() -> (&'static [u8], CallThrough) {
+    // push rbp; mov rbp, rsp; call rdi; pop rbp; ret
+    const CODE: [u8; 8] = [0x55, 0x48, 0x89, 0xe5, 0xff, 0xd7, 0x5d, 0xc3];
+    let (write, run) = (libc::PROT_READ | libc::PROT_WRITE, libc::PROT_READ | libc::PROT_EXEC);
+    // SAFETY: a new mapping, filled before it becomes code, which keeps the C ABI, and never given back.
+    unsafe {
+        let memory =
+            libc::mmap(std::ptr::null_mut(), 4096, write, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0);
+        assert_ne!(memory, libc::MAP_FAILED);
+        std::ptr::copy_nonoverlapping(CODE.as_ptr(), memory.cast(), CODE.len());
+        assert_eq!(libc::mprotect(memory, 4096, run), 0);
+        let code = std::slice::from_raw_parts(memory.cast::<u8>(), CODE.len());
+        (code, std::mem::transmute::<*mut libc::c_void, CallThrough>(memory))
+    }
+}

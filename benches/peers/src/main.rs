@@ -5,9 +5,19 @@
 //! says that something was measured, 1 that it could not be, 2 that the command line makes no sense.
 
 mod busy;
+mod child;
+mod handshake;
 mod machine;
+mod oversubscribed;
+mod profile;
 mod rate;
+mod raw;
 mod report;
+mod schedule;
+mod slowdown;
+mod stall;
+mod stall_arms;
+mod target;
 
 use std::process::ExitCode;
 
@@ -16,7 +26,7 @@ use report::Report;
 /// How a measurement is to be done.
 #[derive(Clone, Copy)]
 struct Effort {
-    /// A few seconds, for a look; the figures that are published are not measured so.
+    /// Less than half a minute, for a look; the figures that are published are not measured so.
     quick: bool,
 }
 
@@ -28,11 +38,28 @@ struct Measurement {
     run: fn(Effort) -> Outcome,
 }
 
-const MEASUREMENTS: &[Measurement] = &[Measurement {
-    name: "rate",
-    description: "samples delivered per sample asked for, of one busy thread at 1,000 Hz",
-    run: rate::measure,
-}];
+const MEASUREMENTS: &[Measurement] = &[
+    Measurement {
+        name: "stall",
+        description: "time taken from a busy thread by one sample, 36 frames deep",
+        run: stall::measure,
+    },
+    Measurement {
+        name: "rate",
+        description: "samples delivered per sample asked for, of one busy thread at 100, 1,000 and 10,000 Hz",
+        run: rate::measure,
+    },
+    Measurement {
+        name: "oversubscribed",
+        description: "ticks on schedule beside 64 busy threads, at 1,000 Hz",
+        run: oversubscribed::measure,
+    },
+    Measurement {
+        name: "slowdown",
+        description: "time for a fixed amount of work at 1,000 Hz, by that without a profiler",
+        run: slowdown::measure,
+    },
+];
 
 const USAGE: &str = "cargo peers NAME [--quick] [--json]";
 
@@ -81,7 +108,11 @@ fn list() {
 }
 
 fn main() -> ExitCode {
-    let (measurement, effort, json) = match parse(std::env::args().skip(1)) {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let Some((child::FLAG, rest)) = arguments.split_first().map(|(first, rest)| (first.as_str(), rest)) {
+        return child::answer(rest);
+    }
+    let (measurement, effort, json) = match parse(arguments.into_iter()) {
         Ok(Command::Run { measurement, effort, json }) => (measurement, effort, json),
         Ok(Command::List) => {
             list();
@@ -120,13 +151,15 @@ mod tests {
 
     #[test]
     fn what_makes_no_sense_is_told_with_what_is_accepted() {
-        assert_eq!(problem(&["rote"]), "there is no measurement `rote`; accepted: rate");
+        let all: Vec<&str> = MEASUREMENTS.iter().map(|measurement| measurement.name).collect();
+        let all = all.join(", ");
+        assert_eq!(problem(&["rote"]), format!("there is no measurement `rote`; accepted: {all}"));
         assert_eq!(
             problem(&["rate", "--fast"]),
             "there is no option `--fast`; accepted: --quick, --json, --help"
         );
         assert!(problem(&["rate", "rate"]).contains("one at a time"));
-        assert!(problem(&["--json"]).contains("accepted: rate"));
+        assert!(problem(&["--json"]).contains(&format!("accepted: {all}")));
         for fine in [&[][..], &["rate"], &["--json", "rate", "--quick"], &["-h"]] {
             assert_eq!(problem(fine), "");
         }

@@ -1,0 +1,100 @@
+//! Where functions begin and end, by the symbol table in a module's file, and which words the dynamic linker fills in.
+
+use std::fs::File;
+use std::ops::Range;
+
+use object::elf::FileHeader64;
+use object::read::elf::ElfFile;
+use object::{NativeEndian, Object, ObjectSection, ObjectSymbol, ReadCache, SymbolKind};
+
+use crate::platform::ModuleImage;
+
+/// Of a module with more functions than this, none are known.
+const MAX_FUNCTIONS: usize = 2_000_000;
+
+/// The functions of a module, by address as it is loaded.
+#[derive(Debug, Default)]
+pub(super) struct FunctionBounds {
+    /// First and last address but one, sorted.
+    functions: Vec<(u64, u64)>,
+    /// The global offset table.
+    linked: Vec<Range<u64>>,
+}
+
+impl FunctionBounds {
+    /// Reads the symbol tables; empty when there is no file, or another one by now. Some ms for a large module.
+    pub(super) fn read(module: &ModuleImage) -> Self {
+        read_bounds(module).unwrap_or_default()
+    }
+
+    /// Whether a word is one that the dynamic linker alone writes.
+    pub(super) fn is_linked(&self, address: u64) -> bool {
+        self.linked.iter().any(|range| range.start <= address && address.saturating_add(8) <= range.end)
+    }
+
+    /// The first address of the function that this one lies in.
+    pub(super) fn start_of(&self, address: u64) -> Option<u64> {
+        let after = self.functions.partition_point(|&(start, _)| start <= address);
+        let (start, end) = *self.functions.get(after.checked_sub(1)?)?;
+        (address < end).then_some(start)
+    }
+}
+
+fn read_bounds(module: &ModuleImage) -> Option<FunctionBounds> {
+    let file = ReadCache::new(File::open(&module.path).ok()?);
+    let elf = ElfFile::<FileHeader64<NativeEndian>, _>::parse(&file).ok()?;
+    let build_id = elf.build_id().ok()?.unwrap_or_default();
+    if build_id != module.build_id {
+        return None;
+    }
+    let mut functions = Vec::new();
+    for symbol in elf.symbols().chain(elf.dynamic_symbols()) {
+        if symbol.kind() == SymbolKind::Text && symbol.is_definition() && symbol.size() > 0 {
+            let start = module.bias.wrapping_add(symbol.address());
+            functions.push((start, start.checked_add(symbol.size())?));
+        }
+        if functions.len() > MAX_FUNCTIONS {
+            return None;
+        }
+    }
+    functions.sort_unstable();
+    functions.dedup();
+    // Two that overlap are not to be told apart.
+    let overlaps: Vec<bool> = functions.windows(2).map(|pair| pair[1].0 < pair[0].1).collect();
+    let mut index = 0usize;
+    functions.retain(|_| {
+        let before = index.checked_sub(1).is_some_and(|before| overlaps[before]);
+        let clashes = before || overlaps.get(index).is_some_and(|&overlap| overlap);
+        index += 1;
+        !clashes
+    });
+    let is_table = |name: object::Result<&str>| matches!(name, Ok(".got" | ".got.plt"));
+    let tables = elf.sections().filter(|section| is_table(section.name()));
+    let linked = tables.map(|section| {
+        let start = module.bias.wrapping_add(section.address());
+        start..start.saturating_add(section.size())
+    });
+    Some(FunctionBounds { functions, linked: linked.collect() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::unwind::ModuleTable;
+
+    #[test]
+    fn a_function_of_this_program_and_one_of_the_c_library_have_bounds() {
+        let mut table = ModuleTable::default();
+        table.refresh();
+        let start_of = |address: u64| {
+            let module = table.find(address).expect("a module");
+            FunctionBounds::read(module).start_of(address)
+        };
+        let own = read_bounds as fn(&ModuleImage) -> Option<FunctionBounds> as usize as u64;
+        assert_eq!(start_of(own + 3), Some(own));
+        let listed = crate::platform::list_modules().1;
+        let mut module = listed.into_iter().find(|module| module.range.contains(&own)).expect("this program");
+        module.build_id = b"another file by now".to_vec();
+        assert_eq!(FunctionBounds::read(&module).start_of(own), None);
+    }
+}

@@ -1,0 +1,49 @@
+//! The few instructions of aarch64 that tell where a frame is. Each has four bytes.
+
+use crate::unwind::machine_code::{Call, Prologue};
+
+pub(super) const MAX_CALL_BYTES: usize = 4;
+
+/// The call that ends with these bytes, before `return_address`.
+pub(super) fn call_ending(bytes: &[u8; MAX_CALL_BYTES], return_address: u64) -> Option<Call> {
+    let code = u32::from_le_bytes(*bytes);
+    if code >> 26 == 0b100101 {
+        // `bl`: a signed distance in words, of 26 bits.
+        let distance = i64::from((code << 6) as i32 >> 6) * 4;
+        return Some(Call::Direct((return_address - 4).wrapping_add_signed(distance)));
+    }
+    // `blr`, also with a signed pointer.
+    (code & 0xfeff_f000 == 0xd63f_0000).then_some(Call::Indirect)
+}
+
+/// A linkage table takes several instructions here, and is not followed.
+pub(super) fn jump_through(_: &[u8], _: u64) -> Option<u64> {
+    None
+}
+
+pub(super) const PROLOGUE_BYTES: usize = 8;
+
+/// What a function does first; here only its first instruction is sure of where things are.
+pub(super) fn prologue(_: &[u8; PROLOGUE_BYTES]) -> Prologue {
+    Prologue { push_at: 0, pushed_at: None, framed_at: None }
+}
+
+fn code_at(bytes: &[u8]) -> Option<u32> {
+    Some(u32::from_le_bytes(*bytes.first_chunk()?))
+}
+
+/// Whether the instruction here is a return through the link register.
+pub(super) fn is_return(bytes: &[u8]) -> bool {
+    code_at(bytes) == Some(0xd65f_03c0)
+}
+
+/// Whether the frame pointer is about to be pushed here: `stp x29, x30, [sp, #-n]!`.
+pub(super) fn is_frame_push(bytes: &[u8]) -> bool {
+    code_at(bytes).is_some_and(|code| code & 0xffc0_7fff == 0xa980_7bfd)
+}
+
+/// Whether the frame pointer has just been pushed, by the instruction before, and is about to be set here.
+pub(super) fn is_frame_set(before: &[u8], bytes: &[u8]) -> bool {
+    const MOV_X29_SP: u32 = 0x9100_03fd;
+    before.last_chunk::<4>().is_some_and(|push| is_frame_push(push)) && code_at(bytes) == Some(MOV_X29_SP)
+}

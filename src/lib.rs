@@ -27,6 +27,7 @@
 //! - Life cycle: [`AutoProfilerInit`], [`profiler_start`], [`profiler_stop`], or the guard [`ProfilerSession`].
 //! - Getting it out: [`profiler_save_profile_to_file`], [`profiler_stream_json`], [`Profile`].
 //! - Threads: [`register_thread`], [`ThreadGuard`].
+//! - A single stack: [`profiler_suspend_and_sample_thread`], [`profiler_capture_backtrace`].
 //! - Code that the program generates: [`profiler_register_code_range`].
 //! - What the program says of itself: [`auto_profiler_label!`], [`add_text_marker`], [`auto_profiler_marker_text!`].
 //!
@@ -84,15 +85,18 @@ mod markers;
 
 pub use api::{
     AutoProfilerInit, AutoProfilerLabel, AutoProfilerTextMarker, AutoProfilerThreadSleep,
-    AutoProfilerThreadWake, CodeRange, Format, Profile, ProfilerSession, SnapshotOptions, Started,
-    Symbolicate, ThreadGuard, add_text_marker, add_untyped_marker, profiler_get_profile, profiler_init,
+    AutoProfilerThreadWake, CodeRange, Format, Profile, ProfilerBacktrace, ProfilerSession, SnapshotOptions,
+    StackSample, Started, Symbolicate, ThreadGuard, add_text_marker, add_untyped_marker,
+    profiler_capture_backtrace, profiler_current_thread_id, profiler_get_profile, profiler_init,
     profiler_is_active, profiler_register_code_range, profiler_save_profile_to_file, profiler_shutdown,
-    profiler_start, profiler_stop, profiler_stream_json, profiler_thread_is_sleeping, profiler_thread_sleep,
-    profiler_thread_wake, register_thread, unregister_thread,
+    profiler_start, profiler_stop, profiler_stream_json, profiler_suspend_and_sample_thread,
+    profiler_thread_is_sleeping, profiler_thread_sleep, profiler_thread_wake, register_thread,
+    unregister_thread,
 };
 pub use base::{
-    CodeAddress, Features, ProcessId, ProfilerTime, ProfilingCategoryPair, SamplingEngine, SaveError,
-    StartError, StartParams, StreamError, ThreadId, UnknownFeature, subcategories,
+    CodeAddress, Features, FunctionName, ProcessId, ProfilerTime, ProfilingCategoryPair, SamplingEngine,
+    SaveError, StackFeatures, StackFrame, StartError, StartParams, StreamError, SuspendError, ThreadId,
+    UnknownFeature, subcategories,
 };
 pub use export::{HotFunction, ThreadSummary};
 pub use markers::{MarkerOptions, MarkerTiming};

@@ -6,12 +6,14 @@ use gekkota::{
     AutoProfilerInit, AutoProfilerLabel, AutoProfilerTextMarker, AutoProfilerThreadSleep,
     AutoProfilerThreadWake, CodeAddress, CodeRange, Features, Format, MarkerOptions, MarkerTiming, ProcessId,
     Profile, ProfilerSession, ProfilerTime, ProfilingCategoryPair, SamplingEngine, SaveError,
-    SnapshotOptions, StartError, StartParams, StreamError, Symbolicate, ThreadGuard, ThreadId,
-    add_text_marker, add_untyped_marker, auto_profiler_label, auto_profiler_label_dynamic,
-    auto_profiler_marker_text, gecko_profiler_category, profiler_get_profile, profiler_init,
+    SnapshotOptions, StackFeatures, StackFrame, StartError, StartParams, StreamError, SuspendError,
+    Symbolicate, ThreadGuard, ThreadId, add_text_marker, add_untyped_marker, auto_profiler_label,
+    auto_profiler_label_dynamic, auto_profiler_marker_text, gecko_profiler_category,
+    profiler_capture_backtrace, profiler_current_thread_id, profiler_get_profile, profiler_init,
     profiler_is_active, profiler_register_code_range, profiler_save_profile_to_file, profiler_shutdown,
-    profiler_start, profiler_stop, profiler_stream_json, profiler_thread_is_sleeping, profiler_thread_sleep,
-    profiler_thread_wake, register_thread, subcategories, unregister_thread,
+    profiler_start, profiler_stop, profiler_stream_json, profiler_suspend_and_sample_thread,
+    profiler_thread_is_sleeping, profiler_thread_sleep, profiler_thread_wake, register_thread, subcategories,
+    unregister_thread,
 };
 
 fn everything_that_a_library_says() {
@@ -40,6 +42,31 @@ fn everything_that_a_library_says() {
     unregister_thread();
 }
 
+fn ask_for_stacks() {
+    let nobody = ThreadId::from_number(i32::MAX);
+    let bound = Duration::from_millis(100);
+    let answers = [
+        profiler_suspend_and_sample_thread(ThreadId::UNSPECIFIED, StackFeatures::FULL, bound),
+        profiler_suspend_and_sample_thread(profiler_current_thread_id(), StackFeatures::NATIVE, bound),
+        profiler_capture_backtrace().map(|backtrace| backtrace.resolve()).ok_or(SuspendError::Unsupported),
+        profiler_suspend_and_sample_thread(nobody, StackFeatures::LABELS | StackFeatures::LEAF, bound),
+    ];
+    if cfg!(has_profiler) {
+        for stack in answers[..3].iter().map(|answer| answer.as_ref().expect("its own stack")) {
+            assert!(matches!(stack.frames()[0], StackFrame::Native { .. }) && !stack.is_truncated());
+            assert_eq!(
+                (stack.thread(), stack.names().len()),
+                (profiler_current_thread_id(), stack.frames().len())
+            );
+            assert!(stack.time() <= ProfilerTime::now() && stack.to_string().contains("ask_for_stacks"));
+        }
+        assert!(matches!(&answers[3], Err(SuspendError::Gone { thread }) if *thread == nobody));
+    } else {
+        assert!(answers.iter().all(|answer| matches!(answer, Err(SuspendError::Unsupported))));
+        assert_eq!(profiler_current_thread_id(), ThreadId::UNSPECIFIED);
+    }
+}
+
 fn write_every_way(profile: &Profile) {
     let mut text = Vec::new();
     profile.write(Format::Gecko, &mut text).expect("a vector never fails");
@@ -53,6 +80,7 @@ fn write_every_way(profile: &Profile) {
 fn every_public_item_does_what_it_can() {
     // What makes no sense yet, or any more, does nothing.
     everything_that_a_library_says();
+    ask_for_stacks();
     profiler_stop();
     profiler_shutdown();
     assert!(!profiler_is_active() && profiler_get_profile().is_none());

@@ -70,6 +70,8 @@ const UNSAFE_FILES: &[&str] = &[
     "src/platform/thread_timer.rs",
     "src/platform/identity.rs",
     "src/buffer/chunk.rs",
+    "src/threads/backtrace.rs",
+    "src/threads/backtrace_pool.rs",
     "src/threads/profiling_stack.rs",
     "src/threads/capture_slot.rs",
     "src/threads/outside_capture.rs",

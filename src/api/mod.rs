@@ -4,7 +4,8 @@
 //! Public functions and guards, with their documentation, over `control` or its twin.
 //!
 //! # Threads and locks
-//! Each item says from which thread it may be called and what it costs. None may be called in a signal handler.
+//! Each item says from which thread it may be called and what it costs. None may be called in a signal handler, but
+//! `profiler_capture_backtrace` where it says so.
 //!
 //! # Imports
 //! `base`, `control`, `disabled`, `export`, `markers`
@@ -13,7 +14,7 @@
 //! Nothing here panics on a host's mistake. What makes no sense does nothing.
 //!
 //! # Read next
-//! `life_cycle.rs`, `session.rs`, `threads.rs`, `code.rs`, `labels.rs`, `markers.rs`.
+//! `life_cycle.rs`, `session.rs`, `threads.rs`, `code.rs`, `labels.rs`, `markers.rs`, `stacks.rs`.
 
 #[cfg(has_profiler)]
 use crate::control as engine;
@@ -26,6 +27,7 @@ mod life_cycle;
 mod markers;
 mod session;
 mod snapshot;
+mod stacks;
 mod threads;
 
 pub use code::{CodeRange, profiler_register_code_range};
@@ -38,6 +40,10 @@ pub use markers::{AutoProfilerTextMarker, add_text_marker, add_untyped_marker};
 pub use session::{Format, Profile, ProfilerSession};
 pub use snapshot::{
     SnapshotOptions, Symbolicate, profiler_get_profile, profiler_save_profile_to_file, profiler_stream_json,
+};
+pub use stacks::{
+    ProfilerBacktrace, StackSample, profiler_capture_backtrace, profiler_current_thread_id,
+    profiler_suspend_and_sample_thread,
 };
 pub use threads::{
     AutoProfilerThreadSleep, AutoProfilerThreadWake, ThreadGuard, profiler_thread_is_sleeping,

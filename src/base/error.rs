@@ -4,6 +4,9 @@ use std::error::Error;
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::base::ThreadId;
 
 /// Why the profiler did not start.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -116,6 +119,81 @@ impl Error for SaveError {
         }
     }
 }
+
+/// Why another thread's stack was not sampled.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SuspendError {
+    /// The profiler is not in this build: the target has no way to sample a thread, or the feature `enabled` is off.
+    Unsupported,
+    /// The process has such a thread, and it is not registered.
+    NotRegistered {
+        /// The thread that was asked for.
+        thread: ThreadId,
+    },
+    /// The process has no such thread, or has none any more.
+    Gone {
+        /// The thread that was asked for.
+        thread: ThreadId,
+    },
+    /// The thread is registered, and the system could not tell where its stack is, or had no memory to copy it to.
+    NoStack {
+        /// The thread that was asked for.
+        thread: ThreadId,
+    },
+    /// The thread did not answer in time. It goes on as if it had not been asked.
+    TimedOut {
+        /// The thread that was asked for.
+        thread: ThreadId,
+        /// The signal that it was to answer.
+        signal: i32,
+        /// How long it was waited for.
+        timeout: Duration,
+    },
+    /// The operating system refused something that sampling needs.
+    System {
+        /// What was asked of it.
+        action: &'static str,
+        /// Its answer.
+        answer: String,
+    },
+}
+
+impl fmt::Display for SuspendError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unsupported => f.write_str(
+                "no stack: the profiler is not in this build: it needs Linux on x86_64 or aarch64, and the crate's \
+                 feature `enabled`",
+            ),
+            Self::NotRegistered { thread } => write!(
+                f,
+                "no stack: thread {} is not registered; accepted are threads that called `register_thread`, and the \
+                 calling thread",
+                thread.to_number()
+            ),
+            Self::Gone { thread } => {
+                write!(f, "no stack: this process has no thread {}, or has it no more", thread.to_number())
+            }
+            Self::NoStack { thread } => write!(
+                f,
+                "no stack: the system could not tell where the stack of thread {} is, or had no memory for a copy",
+                thread.to_number()
+            ),
+            Self::TimedOut { thread, signal, timeout } => write!(
+                f,
+                "no stack: thread {} did not answer signal {signal} within {timeout:?}; it blocks the signal, gets no \
+                 processor, sits in a call that cannot be interrupted, or the process was forking",
+                thread.to_number()
+            ),
+            Self::System { action, answer } => {
+                write!(f, "no stack: the profiler tried to {action}, and the system answered: {answer}")
+            }
+        }
+    }
+}
+
+impl Error for SuspendError {}
 
 /// A feature's name that does not exist.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! Mutexes with a name, an owner and a place in the lock order.
 //!
-//! The order is life cycle → `PsLock` → `ThreadRegistry` → thread data → chunk manager → loader → code ranges. Debug builds assert that
-//! a thread takes them in that order and none twice. A lock is never poisoned: what a panic left behind is still well formed, as
+//! The order is life cycle → `PsLock` → `ThreadRegistry` → thread data → chunk manager → unwinder → loader → code ranges.
+//! Debug builds assert that a thread takes them in that order and none twice. A lock is never poisoned: what a panic left behind is still well formed, as
 //! every critical section here is. None of them is taken in the signal handler.
 
 use std::cell::Cell;
@@ -17,8 +17,9 @@ pub(crate) enum LockRank {
     ThreadRegistry = 2,
     ThreadData = 3,
     ChunkManager = 4,
-    Loader = 5,
-    CodeRanges = 6,
+    Unwinder = 5,
+    Loader = 6,
+    CodeRanges = 7,
 }
 
 thread_local! {

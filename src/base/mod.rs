@@ -37,6 +37,8 @@ mod locks;
 mod ps_lock;
 #[forbid(unsafe_code)]
 mod settings;
+#[forbid(unsafe_code)]
+mod stacks;
 #[cfg(has_profiler)]
 #[forbid(unsafe_code)]
 mod thread_filter;
@@ -49,7 +51,7 @@ pub(crate) use address::StackAddress;
 #[cfg(has_profiler)]
 pub(crate) use category::CATEGORIES;
 pub use category::{ProfilingCategoryPair, subcategories};
-pub use error::{SaveError, StartError, StreamError, UnknownFeature};
+pub use error::{SaveError, StartError, StreamError, SuspendError, UnknownFeature};
 #[cfg(has_profiler)]
 pub(crate) use failure_latch::FailureLatch;
 pub use features::Features;
@@ -61,6 +63,7 @@ pub(crate) use ps_lock::{PsCell, PsLock};
 #[cfg(has_profiler)]
 pub(crate) use settings::INTERVAL_RANGE;
 pub use settings::{SamplingEngine, StartParams};
+pub use stacks::{FunctionName, StackFeatures, StackFrame};
 #[cfg(has_profiler)]
 pub(crate) use thread_filter::ThreadFilter;
 pub use time::ProfilerTime;

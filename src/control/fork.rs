@@ -7,7 +7,9 @@ use crate::base::{Guard, PsLock};
 use crate::buffer::BufferForkGuard;
 use crate::control::life_cycle::LIFE_CYCLE;
 use crate::platform::{ForkHooks, hold_loader_for_fork};
-use crate::sampler::{close_fork_gate, open_fork_gate, reopen_fork_gate_in_child};
+use crate::sampler::{
+    OnDemandUnwinder, close_fork_gate, hold_unwinder_for_fork, open_fork_gate, reopen_fork_gate_in_child,
+};
 use crate::state::{ACTIVE_PS, RacyFeatures, core_buffer};
 use crate::threads::{RegistryForkGuard, ThreadRegistry};
 use crate::unwind::{CodeRanges, hold_code_ranges_for_fork};
@@ -16,6 +18,7 @@ use crate::unwind::{CodeRanges, hold_code_ranges_for_fork};
 struct Held {
     code_ranges: Guard<'static, Option<CodeRanges>>,
     loader: Guard<'static, ()>,
+    unwinder: Guard<'static, Option<OnDemandUnwinder>>,
     buffer: BufferForkGuard<'static>,
     registry: RegistryForkGuard,
     ps: PsLock,
@@ -37,9 +40,10 @@ fn prepare() {
     let ps = PsLock::acquire();
     let registry = ThreadRegistry::hold_for_fork();
     let buffer = core_buffer().hold_for_fork();
+    let unwinder = hold_unwinder_for_fork();
     let loader = hold_loader_for_fork();
     let code_ranges = hold_code_ranges_for_fork();
-    let held = Held { code_ranges, loader, buffer, registry, ps, _life_cycle };
+    let held = Held { code_ranges, loader, unwinder, buffer, registry, ps, _life_cycle };
     // A thread that is ending has no place to keep them; it forks without.
     let _ = HELD.try_with(|place| place.replace(Some(held)));
 }
@@ -56,10 +60,11 @@ fn parent() {
 /// The profiler is off and can be started again. What the parent's sampler was in the middle of is left alone.
 fn child() {
     RacyFeatures::set_inactive();
-    if let Some(Held { code_ranges, loader, buffer, registry, mut ps, _life_cycle }) = take_held() {
+    if let Some(Held { code_ranges, loader, unwinder, buffer, registry, mut ps, _life_cycle }) = take_held() {
         // Generated code is there in the child, too.
         drop(code_ranges);
         drop(loader);
+        drop(unwinder);
         buffer.abandon_session();
         ThreadRegistry::keep_only_current_thread(registry);
         std::mem::forget(ACTIVE_PS.get_mut(&mut ps).take());

@@ -1,7 +1,7 @@
 //! Starting, stopping, and getting a profile out.
 //!
 //! # Purpose
-//! The life cycle, the snapshot, the file, the environment's variables, and what `fork` does to all that. What the API
+//! The life cycle, the snapshot, stacks on demand, the file, the environment's variables, and what `fork` does to all that. What the API
 //! calls is in here; `crate::disabled` is its twin where there is no profiler.
 //!
 //! # Threads and locks
@@ -21,10 +21,15 @@ mod dump;
 mod environment;
 mod fork;
 mod life_cycle;
+mod on_demand;
 mod recording;
 mod snapshot;
 
 pub(crate) use life_cycle::{Generation, init, is_active, shutdown, start, stop, stop_generation};
+pub(crate) use on_demand::{
+    CapturedBacktrace, SampledStack, capture_backtrace, is_current_thread, own_thread_id, resolve_backtrace,
+    suspend_and_sample,
+};
 pub(crate) use recording::{
     CodeRangeToken, LabelToken, add_marker, announce_sleep, is_announced_asleep, now, pop_labels, push_label,
     register_code_range, register_thread, stack_pointer, unregister_code_range, unregister_thread,

@@ -2,8 +2,12 @@
 
 use std::io::Write;
 use std::path::Path;
+use std::time::Duration;
 
-use crate::base::{ProfilerTime, ProfilingCategoryPair, SaveError, StartError, StartParams};
+use crate::base::{
+    FunctionName, ProfilerTime, ProfilingCategoryPair, SaveError, StackFeatures, StackFrame, StartError,
+    StartParams, SuspendError, ThreadId,
+};
 use crate::export::ProfileSource;
 use crate::markers::MarkerTiming;
 
@@ -14,6 +18,14 @@ pub(crate) enum Generation {}
 /// Nor any profile.
 #[derive(Clone, Debug)]
 pub(crate) enum FrozenProfile {}
+
+/// Nor any stack.
+#[derive(Clone, Debug)]
+pub(crate) enum SampledStack {}
+
+/// Not even one's own.
+#[derive(Debug)]
+pub(crate) enum CapturedBacktrace {}
 
 #[derive(Debug)]
 pub(crate) struct LabelToken(std::marker::PhantomData<*const ()>);
@@ -96,6 +108,59 @@ impl FrozenProfile {
     }
 
     pub(crate) fn counts(&self) -> Vec<(&'static str, u64)> {
+        match *self {}
+    }
+}
+
+pub(crate) fn is_current_thread(_: ThreadId) -> bool {
+    false
+}
+
+pub(crate) fn own_thread_id() -> ThreadId {
+    ThreadId::UNSPECIFIED
+}
+
+#[inline(always)]
+pub(crate) fn capture_backtrace() -> Option<CapturedBacktrace> {
+    None
+}
+
+pub(crate) fn resolve_backtrace(backtrace: &CapturedBacktrace, _: StackFeatures) -> SampledStack {
+    match *backtrace {}
+}
+
+pub(crate) fn suspend_and_sample(
+    _: ThreadId,
+    _: StackFeatures,
+    _: Duration,
+) -> Result<SampledStack, SuspendError> {
+    Err(SuspendError::Unsupported)
+}
+
+impl CapturedBacktrace {
+    pub(crate) fn thread(&self) -> ThreadId {
+        match *self {}
+    }
+}
+
+impl SampledStack {
+    pub(crate) fn thread(&self) -> ThreadId {
+        match *self {}
+    }
+
+    pub(crate) fn time(&self) -> ProfilerTime {
+        match *self {}
+    }
+
+    pub(crate) fn is_truncated(&self) -> bool {
+        match *self {}
+    }
+
+    pub(crate) fn frames(&self) -> &[StackFrame] {
+        match *self {}
+    }
+
+    pub(crate) fn names(&self) -> &[Vec<FunctionName>] {
         match *self {}
     }
 }

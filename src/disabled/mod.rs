@@ -18,7 +18,9 @@
 mod engine;
 
 pub(crate) use engine::{
-    CodeRangeToken, FrozenProfile, Generation, LabelToken, add_marker, announce_sleep, freeze, init,
-    is_active, is_announced_asleep, now, pop_labels, push_label, register_code_range, register_thread,
-    shutdown, stack_pointer, start, stop, stop_generation, unregister_code_range, unregister_thread,
+    CapturedBacktrace, CodeRangeToken, FrozenProfile, Generation, LabelToken, SampledStack, add_marker,
+    announce_sleep, capture_backtrace, freeze, init, is_active, is_announced_asleep, is_current_thread, now,
+    own_thread_id, pop_labels, push_label, register_code_range, register_thread, resolve_backtrace, shutdown,
+    stack_pointer, start, stop, stop_generation, suspend_and_sample, unregister_code_range,
+    unregister_thread,
 };

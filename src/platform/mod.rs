@@ -56,11 +56,12 @@ pub(crate) use modules::{ModuleChanges, ModuleImage, hold_loader_for_fork, list_
 pub(crate) use private_file::{create_private, open_own_file, read_exe_path};
 pub(crate) use procfs::{BlockedAt, ThreadWindow, is_sandboxed};
 pub(crate) use registers::{
-    GENERAL_REGISTERS, Registers, copy_words_in_handler, current_stack_pointer, thread_pointer,
+    GENERAL_REGISTERS, Registers, copy_words_in_handler, current_registers, current_stack_pointer,
+    thread_pointer,
 };
 pub(crate) use signal::{
     ArrivalInHandler, HandlerCheck, Sent, SignalSource, SignalTicket, ensure_handler, install_handler,
-    send_request, signal_is_acceptable,
+    send_request, signal_is_acceptable, signal_is_queued, thread_exists,
 };
 pub(crate) use stack_bounds::{StackBounds, current_stack_bounds};
 pub(crate) use system_info::{current_thread_os_name, system_info};

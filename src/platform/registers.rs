@@ -42,6 +42,12 @@ pub(crate) fn current_stack_pointer() -> u64 {
     arch::stack_pointer()
 }
 
+/// The registers at this place of the function that this is inlined into. They hold until it returns.
+#[inline(always)]
+pub(crate) fn current_registers() -> Registers {
+    arch::current()
+}
+
 /// The register by which the calling thread finds its thread-locals: a name for the thread that costs no system call.
 #[inline(always)]
 pub(crate) fn thread_pointer() -> u64 {

@@ -29,6 +29,18 @@ pub(super) fn stack_pointer() -> u64 {
     sp
 }
 
+/// All of one place, so that call frame information for the `pc` tells how to read the others.
+#[inline(always)]
+pub(super) fn current() -> Registers {
+    let (pc, sp, fp, lr): (u64, u64, u64, u64);
+    // SAFETY: reads registers.
+    unsafe {
+        asm!("adr {pc}, .", "mov {sp}, sp", "mov {fp}, x29", "mov {lr}, x30", pc = out(reg) pc, sp = out(reg) sp,
+             fp = out(reg) fp, lr = out(reg) lr, options(nomem, nostack, preserves_flags));
+    }
+    Registers { pc, sp, fp, lr, ..Registers::default() }
+}
+
 #[inline(always)]
 pub(super) fn thread_pointer() -> u64 {
     let pointer: u64;

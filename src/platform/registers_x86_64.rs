@@ -42,6 +42,18 @@ pub(super) fn stack_pointer() -> u64 {
     sp
 }
 
+/// All of one place, so that call frame information for the `pc` tells how to read the others.
+#[inline(always)]
+pub(super) fn current() -> Registers {
+    let (pc, sp, fp): (u64, u64, u64);
+    // SAFETY: reads registers.
+    unsafe {
+        asm!("lea {pc}, [rip]", "mov {sp}, rsp", "mov {fp}, rbp",
+             pc = out(reg) pc, sp = out(reg) sp, fp = out(reg) fp, options(nomem, nostack, preserves_flags));
+    }
+    Registers { pc, sp, fp, ..Registers::default() }
+}
+
 #[inline(always)]
 pub(super) fn thread_pointer() -> u64 {
     let pointer: u64;

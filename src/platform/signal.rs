@@ -300,6 +300,20 @@ fn keep_as_previous(signal: i32, current: libc::sigaction) {
     PREVIOUS[signal as usize].store(known.unwrap_or(fresh), Ordering::Release);
 }
 
+/// Whether each signal of this number is kept until the thread takes it. Of the others a thread has one pending at most,
+/// and those that come meanwhile are lost.
+pub(crate) fn signal_is_queued(signal: i32) -> bool {
+    signal >= libc::SIGRTMIN()
+}
+
+/// Whether the process has such a thread. One system call.
+pub(crate) fn thread_exists(process: ProcessId, thread: ThreadId) -> bool {
+    // SAFETY: signal 0 is none; no memory is touched.
+    let answer =
+        unsafe { libc::syscall(libc::SYS_tgkill, process.to_number(), thread.to_number(), 0 as libc::c_int) };
+    answer == 0
+}
+
 /// Whether a request could be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sent {

@@ -2,35 +2,41 @@
 //!
 //! # Purpose
 //! The sampler thread, one tick as named steps: decide, fire, collect, unwind, merge, write; and the signal handler that
-//! answers it. Stops 1 to 9 of the way of a sample, less what the rooms below do.
+//! answers it. Stops 1 to 9 of the way of a sample, less what the rooms below do. And single stacks on demand, by the
+//! same protocol and the same handler: `suspend.rs` and `on_demand.rs`.
 //!
 //! # Threads and locks
 //! `handler.rs` runs in the signal handler of a sampled thread and takes no lock. Everything else runs on the sampler
 //! thread, which takes the registry's and the buffer's lock for a moment, never while it waits for a thread, since it
-//! waits for none.
+//! waits for none. A stack on demand is waited for by the thread that asked, under no lock; it is unwound there, under
+//! the lock of an unwinder that is not the sampler's.
 //!
 //! # Imports
-//! `base`, `buffer`, `counters`, `platform`, `state`, `threads`, `unwind`
+//! `base`, `buffer`, `counters`, `platform`, `state`, `symbols`, `threads`, `unwind`
 //!
 //! # Invariants
 //! A thread is stopped only while its own handler copies. A thread that does not answer is not signalled again until it
 //! has. A thread that has not run since its last sample is not signalled at all.
 //!
 //! # Read next
-//! `sampler_thread.rs`, `thread_sampler.rs`, `handler.rs`, `merge.rs`, then `crate::stream`.
+//! `sampler_thread.rs`, `thread_sampler.rs`, `handler.rs`, `merge.rs`, `suspend.rs`, then `crate::stream`.
 
 mod activity;
 mod fork_gate;
 mod handler;
 mod merge;
+mod on_demand;
 mod rest;
 mod sample_writer;
 mod sampler_thread;
 mod sleeping_places;
+mod suspend;
 mod thread_sampler;
 mod timers;
 mod waiting;
 
 pub(crate) use fork_gate::{close_fork_gate, open_fork_gate, reopen_fork_gate_in_child};
 pub(crate) use handler::capture_in_handler;
+pub(crate) use on_demand::{OnDemandUnwinder, SampledStack, hold_unwinder_for_fork};
 pub(crate) use sampler_thread::spawn_sampler;
+pub(crate) use suspend::suspend_and_capture;

@@ -34,6 +34,13 @@ const CAPTURES_WITHOUT: u32 = 8;
 
 const _: () = assert!(size_of::<CaptureSlot>() <= LABELS_OFFSET && STACK_OFFSET.is_multiple_of(4096));
 
+/// What of a thread is to be copied beside its registers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CaptureParts {
+    pub(crate) stack: bool,
+    pub(crate) labels: bool,
+}
+
 /// What the handler notes beside the copies.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
@@ -130,9 +137,34 @@ impl CaptureSlot {
         self.thread_pointer.store(thread_pointer, Ordering::Release);
     }
 
+    /// Ties the slot to the thread that `other` is tied to, for a capture of these parts of it; false when that one is
+    /// tied to none any more.
+    pub(super) fn bind_like(&self, other: &Self, parts: CaptureParts) -> bool {
+        let profiling_stack = other.profiling_stack.load(Ordering::Acquire);
+        let thread_pointer = other.thread_pointer.load(Ordering::Acquire);
+        if thread_pointer == 0 || profiling_stack.is_null() {
+            return false;
+        }
+        let mut bounds = StackBounds { low: 0, top: 0 };
+        if parts.stack {
+            bounds.low = other.stack_low.load(Ordering::Relaxed);
+            bounds.top = other.stack_top.load(Ordering::Relaxed);
+        }
+        let profiling_stack = if parts.labels { profiling_stack } else { std::ptr::null_mut() };
+        // SAFETY: of one thread, since a slot is bound once until it is unbound, and is not bound anew while its handle
+        // is shared; they stay so for as long as the thread lives, and its handler runs no longer.
+        unsafe { self.bind(thread_pointer, bounds, profiling_stack) };
+        true
+    }
+
     /// The number that the signals of the thread's own timer carry; -1 while it has none.
     pub(crate) fn set_timer(&self, number: i32) {
         self.timer.store(number, Ordering::Release);
+    }
+
+    /// Whether the thread's own timer answers the requests, so that no signal is sent for them.
+    pub(crate) fn has_timer(&self) -> bool {
+        self.timer.load(Ordering::Acquire) >= 0
     }
 
     pub(crate) fn has_timer_in_handler(&self, number: i32) -> bool {
@@ -412,6 +444,37 @@ mod tests {
         drop(view);
         assert_eq!(slot.phase(), SlotPhase::Idle);
         assert!(slot.retire());
+    }
+
+    #[test]
+    fn a_slot_given_back_while_a_handler_writes_is_used_again_only_after() {
+        let acquire = || SlotHandle::acquire(32 << 20).expect("a slot");
+        let slot = acquire();
+        let number = slot.number();
+        let place = crate::threads::find_slot_in_handler(number).expect("in the table");
+        bind(&slot, 5, StackBounds { low: 8, top: 16 });
+        let sequence = slot.request().expect("idle");
+        let writer = begin(place, sequence, 5, 0).expect("asked");
+        drop(slot);
+        assert_ne!(acquire().number(), number, "a handler is writing");
+        writer.publish_in_handler();
+        assert!([acquire(), acquire()].iter().any(|slot| slot.number() == number));
+    }
+
+    #[test]
+    fn a_slot_beside_another_takes_the_parts_that_are_asked_for() {
+        let own = SlotHandle::acquire(64 << 10).expect("a slot");
+        let beside = |parts| SlotHandle::acquire_beside(&own, parts);
+        let parts = CaptureParts { stack: true, labels: false };
+        assert_eq!(beside(parts).err(), Some(crate::threads::NoSlot::Unregistered), "tied to none");
+        own.bind_to_current_thread(StackBounds { low: 8, top: 16 });
+        let slot = beside(parts).expect("a slot");
+        let bounds = [&slot.stack_low, &slot.stack_top].map(|bound| bound.load(Ordering::Relaxed));
+        assert_eq!((slot.thread_pointer.load(Ordering::Relaxed), bounds), (thread_pointer(), [8, 16]));
+        assert!(slot.profiling_stack.load(Ordering::Relaxed).is_null());
+        own.unbind();
+        assert!(beside(parts).is_err());
+        crate::threads::profiling_stack::close_profiling_stack();
     }
 
     #[test]

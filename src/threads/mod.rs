@@ -2,7 +2,7 @@
 //!
 //! # Purpose
 //! Registration and the registry, the label stack of each thread, and the slot into which a thread's signal handler
-//! copies what a sample needs.
+//! copies what a sample needs; and the copy that a thread makes of its own stack, where it wants to.
 //!
 //! # Threads and locks
 //! A thread registers itself, owns its label stack and fills its slot, in the handler; the sampler reads the slot. The
@@ -19,8 +19,12 @@
 //! # Read next
 //! `capture_slot.rs`, `profiling_stack.rs`, then `crate::sampler`.
 
+mod backtrace;
+mod backtrace_pool;
 mod capture_slot;
 mod outside_capture;
+#[forbid(unsafe_code)]
+mod own_thread;
 mod profiling_stack;
 #[forbid(unsafe_code)]
 mod registration;
@@ -32,11 +36,12 @@ mod slot_pool;
 #[forbid(unsafe_code)]
 mod slot_state;
 
-pub(crate) use capture_slot::CapturedView;
+pub(crate) use backtrace::CapturedBacktrace;
+pub(crate) use capture_slot::{CaptureParts, CapturedView};
 pub(crate) use profiling_stack::{LabelToken, pop_labels, push_label};
 pub(crate) use registration::{
     CurrentThread, MAIN_THREAD_NAME, ThreadRegistration, register_current_thread, unregister_current_thread,
 };
 pub(crate) use registry::{RegistryForkGuard, ThreadRegistry};
-pub(crate) use slot_pool::{SlotHandle, find_slot_in_handler, find_slot_of_thread_in_handler};
+pub(crate) use slot_pool::{NoSlot, SlotHandle, find_slot_in_handler, find_slot_of_thread_in_handler};
 pub(crate) use slot_state::SlotPhase;

@@ -88,6 +88,11 @@ pub(super) fn open_profiling_stack() -> *const ProfilingStack {
     })
 }
 
+/// The calling thread's stack, whether it is open or not.
+pub(super) fn own_profiling_stack() -> *const ProfilingStack {
+    PROFILING_STACK.with(|stack| stack as *const ProfilingStack)
+}
+
 /// Takes the memory back. Guards that are still alive do nothing from then on.
 pub(super) fn close_profiling_stack() {
     PROFILING_STACK.with(ProfilingStack::close);

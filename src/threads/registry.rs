@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::base::{Guard, LockRank, NamedMutex, ThreadFilter, TimeStamp};
+use crate::base::{Guard, LockRank, NamedMutex, ThreadFilter, ThreadId, TimeStamp};
 use crate::platform::current_process_id;
+use crate::threads::own_thread::forget_own_thread;
 use crate::threads::registration::{CurrentThread, ThreadRegistration};
 use crate::threads::slot_pool::{Pool, hold_pool};
 
@@ -71,6 +72,11 @@ impl ThreadRegistry {
         VERSION.fetch_add(1, Ordering::Release);
     }
 
+    /// The registered thread with this id.
+    pub(crate) fn find(thread: ThreadId) -> Option<Arc<ThreadRegistration>> {
+        REGISTRY.lock().live.iter().find(|registration| registration.tid() == thread).cloned()
+    }
+
     pub(crate) fn version() -> u64 {
         VERSION.load(Ordering::Acquire)
     }
@@ -113,6 +119,7 @@ impl ThreadRegistry {
             registration.adopt_after_fork();
             registration.serial
         });
+        forget_own_thread();
         let registry = &mut *guard.registry;
         // The others' slots may be half written; their memory is left alone.
         let (kept, gone) = registry.live.drain(..).partition(|live| Some(live.serial) == serial);

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use crate::base::{LockRank, NamedMutex};
 use crate::platform::LazyRegion;
-use crate::threads::capture_slot::{CaptureSlot, STACK_OFFSET};
+use crate::threads::capture_slot::{CaptureParts, CaptureSlot, STACK_OFFSET};
 
 /// More threads than these at once go unsampled.
 const MAX_SLOTS: usize = 1 << 16;
@@ -28,19 +28,44 @@ const LEFT: u64 = 1 << 63;
 const MAX_PROBES: usize = 64;
 
 static POOL: NamedMutex<Pool> =
-    NamedMutex::new("slot pool", LockRank::ThreadData, Pool { free: Vec::new(), made: 0 });
+    NamedMutex::new("slot pool", LockRank::ThreadData, Pool { free: Vec::new(), late: Vec::new(), made: 0 });
 
 #[derive(Debug)]
 pub(super) struct Pool {
     free: Vec<u16>,
+    /// Given back while some handler was still writing into them.
+    late: Vec<u16>,
     made: usize,
 }
 
-/// A slot that belongs to one thread's registration.
+impl Pool {
+    /// Takes in the slots whose late handlers have ended.
+    fn collect_late(&mut self) {
+        let Self { free, late, .. } = self;
+        late.retain(|&number| {
+            let is_idle = find_slot_in_handler(number).is_some_and(CaptureSlot::retire);
+            if is_idle {
+                free.push(number);
+            }
+            !is_idle
+        });
+    }
+}
+
+/// A slot that belongs to one thread's registration, or to one request.
 #[derive(Debug)]
 pub(crate) struct SlotHandle {
     number: u16,
     slot: &'static CaptureSlot,
+}
+
+/// Why there is no slot for a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoSlot {
+    /// The thread has unregistered.
+    Unregistered,
+    /// The system has no memory for one.
+    OutOfMemory,
 }
 
 /// The slot with this number, if there ever was one.
@@ -98,6 +123,7 @@ impl SlotHandle {
     pub(super) fn acquire(stack_bytes: usize) -> Option<Self> {
         let stack_bytes = stack_bytes.clamp(LEAST_STACK_BYTES, MOST_STACK_BYTES).next_power_of_two();
         let mut pool = POOL.lock();
+        pool.collect_late();
         let fits = |number: &u16| {
             find_slot_in_handler(*number).is_some_and(|slot| slot.stack_capacity() == stack_bytes)
         };
@@ -112,6 +138,16 @@ impl SlotHandle {
         TABLE[usize::from(number)].store(std::ptr::from_ref(slot).cast_mut(), Ordering::Release);
         pool.made += 1;
         Some(Self { number, slot })
+    }
+
+    /// Another slot for the thread that `own` is tied to, for one request beside those of the sampler.
+    ///
+    /// # Errors
+    /// [`NoSlot`] tells why there is none.
+    pub(crate) fn acquire_beside(own: &Self, parts: CaptureParts) -> Result<Self, NoSlot> {
+        let stack_bytes = if parts.stack { own.stack_capacity() } else { 0 };
+        let slot = Self::acquire(stack_bytes).ok_or(NoSlot::OutOfMemory)?;
+        if slot.bind_like(own, parts) { Ok(slot) } else { Err(NoSlot::Unregistered) }
     }
 
     pub(crate) fn number(&self) -> u16 {
@@ -133,10 +169,11 @@ impl std::ops::Deref for SlotHandle {
 
 impl Drop for SlotHandle {
     fn drop(&mut self) {
-        // A slot into which some handler still writes is given up: it costs address space and cannot be mistaken.
-        if self.slot.retire() {
-            POOL.lock().free.push(self.number);
-        }
+        // A handler that comes late finds that nobody waits; one that is still writing is waited for by nobody, and its
+        // slot is used again only after.
+        let is_idle = self.slot.retire();
+        let mut pool = POOL.lock();
+        if is_idle { pool.free.push(self.number) } else { pool.late.push(self.number) }
     }
 }
 

@@ -1,0 +1,77 @@
+//! Stacks on demand: of another thread, or of the calling one.
+
+use std::time::Duration;
+
+use crate::base::{PsLock, StackFeatures, StartError, SuspendError, ThreadId};
+use crate::control::fork::fork_hooks;
+use crate::platform::{current_thread_id, install_fork_handlers, install_handler, signal_is_acceptable};
+use crate::sampler::{capture_in_handler, suspend_and_capture};
+use crate::state::ACTIVE_PS;
+use crate::threads::CaptureParts;
+
+pub(crate) use crate::sampler::SampledStack;
+pub(crate) use crate::threads::CapturedBacktrace;
+
+/// Whether this id is the calling thread's, or nobody's, which stands for it.
+pub(crate) fn is_current_thread(thread: ThreadId) -> bool {
+    !thread.is_specified() || thread == current_thread_id()
+}
+
+pub(crate) fn own_thread_id() -> ThreadId {
+    current_thread_id()
+}
+
+/// Copies the stack of the function that this is inlined into.
+#[inline(always)]
+pub(crate) fn capture_backtrace() -> Option<CapturedBacktrace> {
+    CapturedBacktrace::capture_here()
+}
+
+/// Unwinds the calling thread's own stack.
+pub(crate) fn resolve_backtrace(backtrace: &CapturedBacktrace, features: StackFeatures) -> SampledStack {
+    // What the API's functions, and what they call, are inlined as.
+    let own_functions = &[
+        "current",
+        "current_registers",
+        "capture_here",
+        "capture_backtrace",
+        "profiler_capture_backtrace",
+        "profiler_suspend_and_sample_thread",
+    ];
+    SampledStack::of_backtrace(backtrace, features, own_functions)
+}
+
+/// See `profiler_suspend_and_sample_thread`, for another thread than the calling one.
+pub(crate) fn suspend_and_sample(
+    thread: ThreadId,
+    features: StackFeatures,
+    timeout: Duration,
+) -> Result<SampledStack, SuspendError> {
+    // A fork waits for the locks of stacks on demand, too.
+    install_fork_handlers(fork_hooks());
+    let signal = prepare_signal().map_err(|error| match error {
+        StartError::System { action, answer } => SuspendError::System { action, answer },
+        _ => SuspendError::Unsupported,
+    })?;
+    let parts = CaptureParts {
+        stack: features.contains(StackFeatures::NATIVE),
+        labels: features.contains(StackFeatures::LABELS),
+    };
+    let slot = suspend_and_capture(thread, parts, signal, timeout)?;
+    match slot.captured() {
+        Some(view) => Ok(SampledStack::of_capture(&view, thread, features)),
+        // Nobody else takes captures up from this slot.
+        None => Err(SuspendError::NoStack { thread }),
+    }
+}
+
+/// The running session's signal, or the default one, with our handler behind it.
+fn prepare_signal() -> Result<i32, StartError> {
+    let of_session = {
+        let lock = PsLock::acquire();
+        ACTIVE_PS.get(&lock).as_ref().map(|active| active.session.settings.signal)
+    };
+    let signal = signal_is_acceptable(of_session)?;
+    install_handler(signal, capture_in_handler)?;
+    Ok(signal)
+}

@@ -1,0 +1,240 @@
+//! Single stacks, for whoever asks for one: unwound by an unwinder of their own, and merged with their labels.
+
+use std::sync::{Arc, OnceLock};
+
+use crate::base::{
+    CodeAddress, FunctionName, Guard, LockRank, NamedMutex, ProfilerTime, StackAddress, StackFeatures,
+    StackFrame, ThreadId, TimeStamp,
+};
+use crate::platform::Registers;
+use crate::sampler::merge::{MergedFrame, merge_stacks};
+use crate::symbols::{CodeAddressService, SampledAddress};
+use crate::threads::{CapturedBacktrace, CapturedView};
+use crate::unwind::{LoadedModule, NativeFrame, NativeStack, StackCopy, Unwinder, registered_code};
+
+/// The unwinder of stacks on demand, from the first one on.
+pub(crate) struct OnDemandUnwinder {
+    unwinder: Unwinder,
+    modules: Arc<[LoadedModule]>,
+    native: NativeStack,
+    merged: Vec<MergedFrame>,
+}
+
+static ON_DEMAND: NamedMutex<Option<OnDemandUnwinder>> =
+    NamedMutex::new("on-demand unwinder", LockRank::Unwinder, None);
+
+/// Holds it still while the process forks.
+pub(crate) fn hold_unwinder_for_fork() -> Guard<'static, Option<OnDemandUnwinder>> {
+    ON_DEMAND.lock()
+}
+
+impl OnDemandUnwinder {
+    fn new() -> Self {
+        let unwinder = Unwinder::new();
+        let modules = unwinder.modules().all().into();
+        Self { unwinder, modules, native: NativeStack::default(), merged: Vec::new() }
+    }
+
+    /// Calls `body` with the unwinder, which knows what is loaded now.
+    fn with<T>(body: impl FnOnce(&mut Self) -> T) -> T {
+        let mut place = ON_DEMAND.lock();
+        // A new one keeps nothing of what was unloaded.
+        let changed = place.as_mut().is_some_and(|known| known.unwinder.refresh_modules());
+        if changed {
+            *place = None;
+        }
+        body(place.get_or_insert_with(Self::new))
+    }
+
+    fn unwind(&mut self, copied: &Copied<'_>) {
+        if copied.features.contains(StackFeatures::NATIVE) {
+            self.unwinder.unwind(&copied.registers, copied.stack, &mut self.native);
+            return;
+        }
+        self.native.frames.clear();
+        self.native.truncated = false;
+        if copied.features.contains(StackFeatures::LEAF) {
+            let Registers { pc, sp, .. } = copied.registers;
+            self.native
+                .frames
+                .push(NativeFrame { address: CodeAddress::new(pc), stack_address: StackAddress(sp) });
+        }
+    }
+}
+
+/// What was copied of a thread.
+struct Copied<'a> {
+    features: StackFeatures,
+    thread: ThreadId,
+    time: TimeStamp,
+    registers: Registers,
+    stack: StackCopy<'a>,
+    /// Oldest first.
+    labels: Vec<(StackAddress, String)>,
+}
+
+/// A stack, unwound; its names are looked up when they are asked for.
+#[derive(Clone, Debug)]
+pub(crate) struct SampledStack {
+    thread: ThreadId,
+    time: TimeStamp,
+    /// Innermost first.
+    frames: Vec<StackFrame>,
+    /// The address of each frame that is native.
+    addresses: Vec<Option<SampledAddress>>,
+    truncated: bool,
+    /// What was loaded when it was unwound.
+    modules: Arc<[LoadedModule]>,
+    /// Our functions that were inlined into the innermost frame.
+    own_functions: &'static [&'static str],
+    names: OnceLock<Vec<Vec<FunctionName>>>,
+}
+
+impl SampledStack {
+    /// Unwinds what another thread's handler captured.
+    pub(crate) fn of_capture(view: &CapturedView<'_>, thread: ThreadId, features: StackFeatures) -> Self {
+        let header = view.header();
+        let label = |label| {
+            let (text, dynamic) = view.texts_of(label);
+            (label.stack_address, label_text(text, dynamic))
+        };
+        Self::unwind(Copied {
+            features,
+            thread,
+            time: header.time,
+            registers: header.registers,
+            stack: StackCopy { start: header.stack_start, bytes: view.stack() },
+            labels: view.labels().iter().map(label).collect(),
+        })
+    }
+
+    /// Unwinds what a thread captured of itself. Where it did so is named without `own_functions`, innermost first.
+    pub(crate) fn of_backtrace(
+        backtrace: &CapturedBacktrace,
+        features: StackFeatures,
+        own_functions: &'static [&'static str],
+    ) -> Self {
+        let labels =
+            backtrace.labels().map(|label| (label.stack_address, label_text(label.text, label.dynamic)));
+        let sampled = Self::unwind(Copied {
+            features,
+            thread: backtrace.thread(),
+            time: backtrace.time,
+            registers: backtrace.registers,
+            stack: StackCopy { start: backtrace.stack_start, bytes: backtrace.stack() },
+            labels: if features.contains(StackFeatures::LABELS) { labels.collect() } else { Vec::new() },
+        });
+        Self { own_functions, ..sampled }
+    }
+
+    fn unwind(copied: Copied<'_>) -> Self {
+        OnDemandUnwinder::with(|on_demand| {
+            on_demand.unwind(&copied);
+            let OnDemandUnwinder { native, merged, modules, .. } = on_demand;
+            merge_stacks(&native.frames, copied.labels.iter().map(|(address, _)| *address), merged);
+            let frame = |frame: &MergedFrame| match *frame {
+                MergedFrame::Native(index) => {
+                    let address = native.frames[index].address;
+                    let sampled = SampledAddress { address, is_return_address: index > 0 };
+                    (StackFrame::Native { address }, Some(sampled))
+                }
+                MergedFrame::Label(index) => {
+                    (StackFrame::Label { text: copied.labels[index].1.clone() }, None)
+                }
+            };
+            let (frames, addresses) = merged.iter().rev().map(frame).unzip();
+            Self {
+                thread: copied.thread,
+                time: copied.time,
+                frames,
+                addresses,
+                truncated: native.truncated,
+                modules: Arc::clone(modules),
+                own_functions: &[],
+                names: OnceLock::new(),
+            }
+        })
+    }
+
+    pub(crate) fn thread(&self) -> ThreadId {
+        self.thread
+    }
+
+    pub(crate) fn time(&self) -> ProfilerTime {
+        ProfilerTime::from_monotonic_ns(self.time.0)
+    }
+
+    pub(crate) fn is_truncated(&self) -> bool {
+        self.truncated
+    }
+
+    /// Innermost first.
+    pub(crate) fn frames(&self) -> &[StackFrame] {
+        &self.frames
+    }
+
+    /// For each frame the functions that it stands for, innermost inlined one first.
+    pub(crate) fn names(&self) -> &[Vec<FunctionName>] {
+        self.names.get_or_init(|| self.look_names_up())
+    }
+
+    fn look_names_up(&self) -> Vec<Vec<FunctionName>> {
+        let modules = self.modules_that_are_left();
+        let addresses = self.addresses.iter().flatten().copied().collect();
+        let generated = registered_code();
+        let names = CodeAddressService::new(&modules, &generated).resolve(addresses);
+        let functions = |(frame, address): (&StackFrame, &Option<SampledAddress>)| match (frame, address) {
+            (StackFrame::Native { .. }, Some(address)) => {
+                let named = names.get(address).into_iter().flatten().cloned();
+                let named = named.map(|name| FunctionName::new(name.function, name.file, name.line));
+                if address.is_return_address {
+                    named.collect()
+                } else {
+                    self.without_own_functions(named.collect())
+                }
+            }
+            (StackFrame::Label { text }, _) => vec![FunctionName::new(text.clone(), None, None)],
+            (StackFrame::Native { .. }, None) => Vec::new(),
+        };
+        self.frames.iter().zip(&self.addresses).map(functions).collect()
+    }
+
+    /// Those modules of then that are still at their place are looked into.
+    fn modules_that_are_left(&self) -> Vec<LoadedModule> {
+        let now = OnDemandUnwinder::with(|on_demand| Arc::clone(&on_demand.modules));
+        let is_there = |then: &LoadedModule| {
+            now.iter().any(|now| {
+                !now.unloaded
+                    && now.image.range == then.image.range
+                    && now.image.path == then.image.path
+                    && now.image.build_id == then.image.build_id
+            })
+        };
+        let left = |then: &LoadedModule| LoadedModule {
+            image: Arc::clone(&then.image),
+            unloaded: then.unloaded || !is_there(then),
+        };
+        self.modules.iter().map(left).collect()
+    }
+
+    fn without_own_functions(&self, mut functions: Vec<FunctionName>) -> Vec<FunctionName> {
+        let is_own = |function: &FunctionName| {
+            let last = function.name.rsplit("::").next().unwrap_or_default();
+            function.name.starts_with(concat!(env!("CARGO_CRATE_NAME"), "::"))
+                && self.own_functions.contains(&last)
+        };
+        let own = functions.iter().rposition(is_own).map_or(0, |last| last + 1);
+        // It is the whole frame where it was not inlined.
+        if own < functions.len() {
+            functions.drain(..own);
+        }
+        functions
+    }
+}
+
+/// A label's text and its dynamic text, as Gecko puts the two together.
+fn label_text(text: &[u8], dynamic: &[u8]) -> String {
+    let (text, dynamic) = (String::from_utf8_lossy(text), String::from_utf8_lossy(dynamic));
+    let gap = if text.is_empty() || dynamic.is_empty() { "" } else { " " };
+    format!("{text}{gap}{dynamic}")
+}

@@ -1,0 +1,210 @@
+//! A thread's own stack, copied by itself at a place of its own choice.
+//!
+//! **Contract** (cited below):
+//! - *caller's registers*: the registers are those of a function that has not returned, on the calling thread; so what
+//!   lies from their stack pointer to the top of this thread's stack is mapped and stays as it is meanwhile;
+//! - *words are bytes*: memory of words may be read and written as bytes, eight for each.
+
+use crate::base::{StackAddress, ThreadId, TimeStamp};
+use crate::platform::{Registers, StackBounds, copy_words_in_handler, current_registers, monotonic_now};
+use crate::threads::backtrace_pool::{MOST_WORDS, give_back_words, take_words};
+use crate::threads::own_thread::OwnThread;
+use crate::threads::profiling_stack::{LabelFrame, own_profiling_stack};
+
+/// Behind a label's texts: nothing. Before them: its stack address, and how long they are.
+const LABEL_HEAD_BYTES: usize = 16;
+
+/// Registers, stack and labels of a thread, not unwound yet. Its memory is used again when it is dropped.
+pub(crate) struct CapturedBacktrace {
+    thread: ThreadId,
+    pub(crate) time: TimeStamp,
+    pub(crate) registers: Registers,
+    /// The stack address of the first word; 0 when the stack pointer lay outside of the thread's stack.
+    pub(crate) stack_start: u64,
+    stack_words: usize,
+    label_bytes: usize,
+    /// First the stack, then the labels, oldest first.
+    words: Box<[u64]>,
+}
+
+/// A label of a backtrace.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BacktraceLabel<'a> {
+    pub(crate) stack_address: StackAddress,
+    pub(crate) text: &'a [u8],
+    pub(crate) dynamic: &'a [u8],
+}
+
+impl CapturedBacktrace {
+    /// The stack of the function that this is inlined into, as [`Self::capture`] says.
+    #[inline(always)]
+    pub(crate) fn capture_here() -> Option<Self> {
+        // SAFETY: *caller's registers*: of this function or the one that it is inlined into.
+        unsafe { Self::capture(current_registers()) }
+    }
+
+    /// Copies the calling thread's stack from the given function on; `None` when there is no memory.
+    ///
+    /// The first time on a thread it asks the system for the stack's bounds. From then on, and once backtraces of about
+    /// this size were dropped, it takes no lock, allocates nothing, and makes no system call.
+    ///
+    /// # Safety
+    /// - *caller's registers*.
+    #[inline(never)]
+    unsafe fn capture(registers: Registers) -> Option<Self> {
+        let own = OwnThread::current();
+        // SAFETY: a thread-local of the calling thread, and no label is pushed until the slices are used no more.
+        let (frames, texts) = unsafe { (*own_profiling_stack()).contents_in_handler() };
+        // SAFETY: this thread's labels, which live as long as the code that pushed them runs.
+        let label_of = |frame| unsafe { Label::of(frame, texts) };
+        let label_bytes: usize = frames.iter().map(|frame| label_of(frame).bytes()).sum();
+        let (stack_start, stack_bytes) = used_stack(registers.sp, own.bounds);
+        let stack_words = (stack_bytes / 8).min(MOST_WORDS.saturating_sub(label_bytes.div_ceil(8)));
+        let mut words = take_words(stack_words + label_bytes.div_ceil(8))?;
+        let (stack, rest) = words.split_at_mut_checked(stack_words)?;
+        // SAFETY: by this function's contract the source is readable and of this thread; the target is as long, both are
+        // word aligned, and a box is no part of a stack.
+        unsafe { copy_words_in_handler(stack_start, stack.as_mut_ptr().cast(), stack_words * 8) };
+        // More labels than the largest memory holds are left out.
+        let mut room = bytes_of_mut(rest);
+        let mut written = 0;
+        for frame in frames {
+            let label = label_of(frame);
+            let Some((place, left)) = std::mem::take(&mut room).split_at_mut_checked(label.bytes()) else {
+                break;
+            };
+            label.write_to(place);
+            written += label.bytes();
+            room = left;
+        }
+        let (thread, time) = (own.tid, monotonic_now());
+        Some(Self { thread, time, registers, stack_start, stack_words, label_bytes: written, words })
+    }
+
+    pub(crate) fn thread(&self) -> ThreadId {
+        self.thread
+    }
+
+    /// The copied part of the stack, from `stack_start` on.
+    pub(crate) fn stack(&self) -> &[u8] {
+        bytes_of(&self.words[..self.stack_words])
+    }
+
+    /// The labels, oldest first.
+    pub(crate) fn labels(&self) -> impl Iterator<Item = BacktraceLabel<'_>> {
+        let mut rest = &bytes_of(&self.words[self.stack_words..])[..self.label_bytes];
+        std::iter::from_fn(move || {
+            let (label, after) = Label::read_from(rest)?;
+            rest = after;
+            Some(label)
+        })
+    }
+}
+
+impl Drop for CapturedBacktrace {
+    fn drop(&mut self) {
+        give_back_words(std::mem::take(&mut self.words));
+    }
+}
+
+impl std::fmt::Debug for CapturedBacktrace {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { thread, registers, stack_words, .. } = self;
+        write!(f, "CapturedBacktrace {{ {thread:?}, pc: {:#x}, {stack_words} words of stack }}", registers.pc)
+    }
+}
+
+/// Where the used part of the stack begins, and how long it is: nothing when the stack pointer lies elsewhere.
+fn used_stack(sp: u64, bounds: Option<StackBounds>) -> (u64, usize) {
+    let Some(StackBounds { low, top }) = bounds else { return (0, 0) };
+    let (start, top) = (sp & !7, top & !7);
+    if sp < low || sp >= top { (0, 0) } else { (start, (top - start) as usize) }
+}
+
+/// A label with its texts, and its form in the memory of a backtrace.
+struct Label<'a> {
+    stack_address: u64,
+    text: &'a [u8],
+    dynamic: &'a [u8],
+}
+
+impl<'a> Label<'a> {
+    /// # Safety
+    /// - The frame was pushed on a stack of this process, by code that is still loaded.
+    unsafe fn of(frame: &LabelFrame, texts: &'a [u8]) -> Self {
+        let dynamic = texts.get(frame.text_start as usize..).unwrap_or_default();
+        let dynamic = dynamic.get(..frame.text_bytes as usize).unwrap_or_default();
+        // SAFETY: by this function's contract.
+        let text = unsafe { frame.label_in_handler() };
+        Self { stack_address: frame.stack_address, text, dynamic }
+    }
+
+    fn bytes(&self) -> usize {
+        LABEL_HEAD_BYTES + self.text.len() + self.dynamic.len()
+    }
+
+    /// To a place of just its length.
+    fn write_to(&self, place: &mut [u8]) {
+        let (address, place) = place.split_at_mut(8);
+        let (text_bytes, place) = place.split_at_mut(4);
+        let (dynamic_bytes, place) = place.split_at_mut(4);
+        let (text, dynamic) = place.split_at_mut(self.text.len());
+        address.copy_from_slice(&self.stack_address.to_ne_bytes());
+        text_bytes.copy_from_slice(&(self.text.len() as u32).to_ne_bytes());
+        dynamic_bytes.copy_from_slice(&(self.dynamic.len() as u32).to_ne_bytes());
+        text.copy_from_slice(self.text);
+        dynamic.copy_from_slice(self.dynamic);
+    }
+
+    fn read_from(bytes: &[u8]) -> Option<(BacktraceLabel<'_>, &[u8])> {
+        let (address, bytes) = bytes.split_first_chunk::<8>()?;
+        let (text_bytes, bytes) = bytes.split_first_chunk::<4>()?;
+        let (dynamic_bytes, bytes) = bytes.split_first_chunk::<4>()?;
+        let (text, bytes) = bytes.split_at_checked(u32::from_ne_bytes(*text_bytes) as usize)?;
+        let (dynamic, bytes) = bytes.split_at_checked(u32::from_ne_bytes(*dynamic_bytes) as usize)?;
+        let stack_address = StackAddress(u64::from_ne_bytes(*address));
+        Some((BacktraceLabel { stack_address, text, dynamic }, bytes))
+    }
+}
+
+fn bytes_of(words: &[u64]) -> &[u8] {
+    // SAFETY: *words are bytes*.
+    unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), size_of_val(words)) }
+}
+
+fn bytes_of_mut(words: &mut [u64]) -> &mut [u8] {
+    // SAFETY: *words are bytes*, and any bytes are words.
+    unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), size_of_val(words)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::ProfilingCategoryPair;
+    use crate::threads::{push_label, register_current_thread, unregister_current_thread};
+
+    #[test]
+    fn stack_and_labels_are_as_they_were() {
+        let marker = std::hint::black_box([0x1234_5678_9abc_def0u64; 4]);
+        register_current_thread("captures itself");
+        let _outer = push_label(70, "outer ", ProfilingCategoryPair::Other(None), "dynamic");
+        let _inner = push_label(60, "inner", ProfilingCategoryPair::Other(None), "");
+        let backtrace = CapturedBacktrace::capture_here().expect("memory");
+        unregister_current_thread();
+        let here = &raw const marker as u64;
+        let place = (here - backtrace.stack_start) as usize;
+        assert_eq!(backtrace.stack()[place..place + 8], marker[0].to_ne_bytes());
+        let labels: Vec<_> =
+            backtrace.labels().map(|label| (label.stack_address.0, label.text, label.dynamic)).collect();
+        assert_eq!(labels, [(70, &b"outer "[..], &b"dynamic"[..]), (60, b"inner", b"")]);
+    }
+
+    #[test]
+    fn a_stack_pointer_elsewhere_copies_nothing() {
+        let bounds = Some(StackBounds { low: 800, top: 8000 });
+        assert_eq!(used_stack(4000, bounds), (4000, 4000));
+        for (sp, bounds) in [(0, bounds), (799, bounds), (8000, bounds), (4000, None)] {
+            assert_eq!(used_stack(sp, bounds), (0, 0));
+        }
+    }
+}

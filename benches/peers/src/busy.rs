@@ -34,11 +34,16 @@ impl BusyThread {
         let _ = is_ready.recv();
         Ok(Self { stop, thread: Some(thread) })
     }
+
+    /// Tells it to end, and does not wait until it has.
+    pub(crate) fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
 }
 
 impl Drop for BusyThread {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
+        self.stop();
         if let Some(Ok(hash)) = self.thread.take().map(JoinHandle::join) {
             std::hint::black_box(hash);
         }

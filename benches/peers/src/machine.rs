@@ -17,6 +17,7 @@ pub(crate) fn watch<T>(work: impl FnOnce() -> T) -> (T, String) {
 struct Usage {
     all: f64,
     stolen: f64,
+    /// With that of its children that have ended.
     own: f64,
     uptime: f64,
 }
@@ -34,7 +35,7 @@ impl Usage {
         let all = user + nice + system + interrupts + soft_interrupts;
         let own = read_to_string("/proc/self/stat").ok()?;
         // The name of the program, in parentheses, may hold anything.
-        let own = seconds(own.rsplit_once(')')?.1.split_whitespace().skip(11).take(2)).iter().sum();
+        let own = seconds(own.rsplit_once(')')?.1.split_whitespace().skip(11).take(4)).iter().sum();
         let uptime = read_to_string("/proc/uptime").ok()?.split_whitespace().next()?.parse().ok()?;
         Some(Self { all, stolen, own, uptime })
     }

@@ -5,9 +5,17 @@
 //! says that something was measured, 1 that it could not be, 2 that the command line makes no sense.
 
 mod busy;
+mod capture;
+mod child;
+mod churn;
+mod idle;
 mod machine;
+mod profile;
 mod rate;
+mod raw_threads;
 mod report;
+mod spawn;
+mod unwind;
 
 use std::process::ExitCode;
 
@@ -28,11 +36,38 @@ struct Measurement {
     run: fn(Effort) -> Outcome,
 }
 
-const MEASUREMENTS: &[Measurement] = &[Measurement {
-    name: "rate",
-    description: "samples delivered per sample asked for, of one busy thread at 1,000 Hz",
-    run: rate::measure,
-}];
+const MEASUREMENTS: &[Measurement] = &[
+    Measurement {
+        name: "rate",
+        description: "samples delivered per sample asked for, of one busy thread at 1,000 Hz",
+        run: rate::measure,
+    },
+    Measurement {
+        name: "capture",
+        description: "CPU time that stands in samples, by that which 2, 8 and 64 busy threads used, at 1,000 Hz",
+        run: capture::measure,
+    },
+    Measurement {
+        name: "idle",
+        description: "CPU that the profiler uses beside 1,000 sleeping threads, and wake-ups in them, at 1,000 Hz",
+        run: idle::measure,
+    },
+    Measurement {
+        name: "churn",
+        description: "what registering and unregistering add to making and joining a thread",
+        run: churn::measure,
+    },
+    Measurement {
+        name: "spawn",
+        description: "slowdown of spawning processes and of forks, at 1,000 Hz",
+        run: spawn::measure,
+    },
+    Measurement {
+        name: "unwind",
+        description: "time to unwind a frame of rustc's stacks, on the sampler's thread",
+        run: unwind::measure,
+    },
+];
 
 const USAGE: &str = "cargo peers NAME [--quick] [--json]";
 
@@ -81,7 +116,11 @@ fn list() {
 }
 
 fn main() -> ExitCode {
-    let (measurement, effort, json) = match parse(std::env::args().skip(1)) {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let Some((child::FLAG, rest)) = arguments.split_first().map(|(first, rest)| (first.as_str(), rest)) {
+        return child::answer(rest);
+    }
+    let (measurement, effort, json) = match parse(arguments.into_iter()) {
         Ok(Command::Run { measurement, effort, json }) => (measurement, effort, json),
         Ok(Command::List) => {
             list();
@@ -120,13 +159,15 @@ mod tests {
 
     #[test]
     fn what_makes_no_sense_is_told_with_what_is_accepted() {
-        assert_eq!(problem(&["rote"]), "there is no measurement `rote`; accepted: rate");
+        let all: Vec<&str> = MEASUREMENTS.iter().map(|measurement| measurement.name).collect();
+        let all = all.join(", ");
+        assert_eq!(problem(&["rote"]), format!("there is no measurement `rote`; accepted: {all}"));
         assert_eq!(
             problem(&["rate", "--fast"]),
             "there is no option `--fast`; accepted: --quick, --json, --help"
         );
         assert!(problem(&["rate", "rate"]).contains("one at a time"));
-        assert!(problem(&["--json"]).contains("accepted: rate"));
+        assert!(problem(&["--json"]).contains(&format!("accepted: {all}")));
         for fine in [&[][..], &["rate"], &["--json", "rate", "--quick"], &["-h"]] {
             assert_eq!(problem(fine), "");
         }

@@ -9,11 +9,17 @@ pub(crate) struct Arm {
     pub(crate) name: &'static str,
     /// In the order in which they were made.
     pub(crate) runs: Vec<f64>,
+    /// Told beside the others, and no peer to compare with: another setting, or what something costs by itself.
+    pub(crate) aside: bool,
 }
 
 impl Arm {
     pub(crate) fn new(name: &'static str) -> Self {
-        Self { name, runs: Vec::new() }
+        Self { name, runs: Vec::new(), aside: false }
+    }
+
+    pub(crate) fn aside(name: &'static str) -> Self {
+        Self { aside: true, ..Self::new(name) }
     }
 
     pub(crate) fn figure(&self) -> f64 {
@@ -38,8 +44,12 @@ pub(crate) struct Report {
 impl Report {
     /// Ours by the best peer's; nothing without a peer, or when that is zero.
     pub(crate) fn ratio(&self) -> Option<f64> {
-        let best = self.peers.iter().map(Arm::figure).reduce(self.better)?;
+        let best = self.peers(false).map(Arm::figure).reduce(self.better)?;
         Some(self.ours.figure() / best).filter(|ratio| ratio.is_finite())
+    }
+
+    fn peers(&self, aside: bool) -> impl Iterator<Item = &Arm> {
+        self.peers.iter().filter(move |arm| arm.aside == aside)
     }
 
     fn arms(&self) -> impl Iterator<Item = &Arm> {
@@ -49,9 +59,10 @@ impl Report {
     /// For people.
     pub(crate) fn table(&self, name: &str) -> String {
         let mut text = format!("{name}: {}\n\n", self.unit);
+        let width = self.arms().map(|arm| arm.name.len()).max().unwrap_or(0).max(8);
         let mut row = |head: &str, figure: &str, rest: &str| {
             // Writing to a string does not fail.
-            let _ = writeln!(text, "{}", format!("  {head:<8}{figure:>10}  {rest}").trim_end());
+            let _ = writeln!(text, "{}", format!("  {head:<width$}{figure:>10}  {rest}").trim_end());
         };
         row("", "median", "runs");
         for arm in self.arms() {
@@ -76,19 +87,22 @@ impl Report {
         let object = |value: fn(&Arm) -> Value, arms: &mut dyn Iterator<Item = &Arm>| {
             Value::Object(arms.map(|arm| (arm.name.to_owned(), value(arm))).collect())
         };
-        json!({
+        let mut report = json!({
             "name": name,
             "unit": self.unit,
             "ours": rounded(self.ours.figure()),
-            "peers": object(|arm| json!(rounded(arm.figure())), &mut self.peers.iter()),
+            "peers": object(|arm| json!(rounded(arm.figure())), &mut self.peers(false)),
             "floor": self.floor.as_ref().map(|arm| rounded(arm.figure())),
             "ratio": self.ratio().map(rounded),
             "goal": self.goal,
             "met": self.met,
             "runs": object(|arm| arm.runs.iter().map(|run| rounded(*run)).collect(), &mut self.arms()),
             "notes": self.notes,
-        })
-        .to_string()
+        });
+        if self.peers(true).next().is_some() {
+            report["others"] = object(|arm| json!(rounded(arm.figure())), &mut self.peers(true));
+        }
+        report.to_string()
     }
 }
 
@@ -125,12 +139,12 @@ mod tests {
     fn report() -> Report {
         Report {
             unit: "samples",
-            ours: Arm { name: "ours", runs: vec![0.9, 1.0, 0.98] },
+            ours: Arm { runs: vec![0.9, 1.0, 0.98], ..Arm::new("ours") },
             peers: vec![
-                Arm { name: "slow", runs: vec![0.25, 0.24, 0.26] },
-                Arm { name: "fast", runs: vec![0.49] },
+                Arm { runs: vec![0.25, 0.24, 0.26], ..Arm::new("slow") },
+                Arm { runs: vec![0.49], ..Arm::new("fast") },
             ],
-            floor: Some(Arm { name: "sleeper", runs: vec![0.995] }),
+            floor: Some(Arm { runs: vec![0.995], ..Arm::new("sleeper") }),
             better: f64::max,
             goal: "ours >= 0.99",
             met: false,
@@ -149,6 +163,17 @@ mod tests {
         );
         let without_peers = Report { peers: Vec::new(), ..report() };
         assert_eq!(without_peers.ratio(), None);
+    }
+
+    #[test]
+    fn an_arm_aside_is_told_and_not_compared_with() {
+        let mut report = report();
+        report.peers.push(Arm { runs: vec![0.7], ..Arm::aside("ours_100hz") });
+        assert_eq!(report.ratio(), Some(2.0));
+        let json: Value = serde_json::from_str(&report.json("rate")).expect("JSON");
+        assert_eq!(json["peers"], json!({"slow": 0.25, "fast": 0.49}));
+        assert_eq!(json["others"], json!({"ours_100hz": 0.7}));
+        assert_eq!(json["runs"]["ours_100hz"], json!([0.7]));
     }
 
     #[test]

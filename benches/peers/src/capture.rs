@@ -1,0 +1,280 @@
+//! `capture`: how much of the CPU time that 2, 8 and 64 busy threads used stands in samples, at 1,000 Hz.
+//!
+//! A sample of ours stands for its `threadCPUDelta`, as in Gecko's profiles: the CPU time that its thread used since the
+//! sample before. The figure is the sum of these by the CPU time that the threads' own clocks tell, thread by thread
+//! within the same two moments. Where threads are more than processors, most ticks find a thread waiting for its turn;
+//! such a sample stands for nothing, and a plain count of samples would not be a time.
+//!
+//! A late sample stands for much, and makes the sum right again. So the notes hold two stricter figures: the samples
+//! that stand for at least half an interval, × interval, by the same CPU time; and the share of the CPU time that stands
+//! in samples of more than two intervals, which no viewer can tell apart any more.
+//!
+//! A peer's figure is its samples of the threads × interval, by the same clocks.
+//!
+//! Each run is a process of its own; the arms take turns.
+
+use std::error::Error;
+use std::ops::Range;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use gekkota::{ProfilerSession, StartParams, register_thread};
+use serde_json::{Value, json};
+
+use crate::busy::BusyThread;
+use crate::machine::{self, load_note};
+use crate::profile::{column, count, threads, to_json};
+use crate::raw_threads::{current_thread_id, monotonic_ns, thread_cpu_ns};
+use crate::report::{Arm, Report};
+use crate::{Effort, Outcome, child};
+
+const INTERVAL: Duration = Duration::from_millis(1);
+const BUSY_NAME: &str = "busy";
+/// What a processor needs to get to its full speed, and every thread to have had its turn.
+const WARM_UP: Duration = Duration::from_millis(500);
+const TOLERANCE: f64 = 0.02;
+
+/// How many threads, and the names of the arms. The hardest comes first: its figures are those that are compared.
+const SETTINGS: [(usize, &str, &str); 3] =
+    [(64, "ours", "pprof"), (8, "ours_8_threads", "pprof_8_threads"), (2, "ours_2_threads", "pprof_2_threads")];
+
+pub(crate) fn measure(effort: Effort) -> Outcome {
+    let (rounds, span_ms) = if effort.quick { (2, 1000) } else { (3, 6000) };
+    let arm = |place: usize, name| if place == 0 { Arm::new(name) } else { Arm::aside(name) };
+    let mut ours: Vec<Arm> = SETTINGS.iter().enumerate().map(|(place, &(_, name, _))| arm(place, name)).collect();
+    let mut pprof: Vec<Arm> = SETTINGS.iter().enumerate().map(|(place, &(_, _, name))| arm(place, name)).collect();
+    let mut notes =
+        vec![format!("{rounds} rounds of {span_ms} ms an arm and number of threads, in turns; {}", load_note())];
+    for round in 1..=rounds {
+        for (place, (count, ..)) in SETTINGS.iter().enumerate() {
+            let run = |profiler: &str| {
+                child::run("capture", &[profiler.to_owned(), count.to_string(), span_ms.to_string()])
+            };
+            let (run_of_ours, taken_from_ours) = machine::watch(|| run("ours"));
+            let run_of_ours = run_of_ours?;
+            ours[place].runs.extend(run_of_ours["captured"].as_f64());
+            let (run_of_pprof, taken_from_pprof) = machine::watch(|| run("pprof"));
+            pprof[place].runs.extend(run_of_pprof?["captured"].as_f64());
+            let number = |name: &str| run_of_ours[name].as_f64().unwrap_or(f64::NAN);
+            notes.push(format!(
+                "round {round}, {count} threads: ours {:.4} by samples of at least half an interval, {:.4} of the CPU \
+                 time in samples of more than two intervals; {:.2} processors for the threads; engine: {}; {}; \
+                 processors that others + the hypervisor had: ours {taken_from_ours}, pprof {taken_from_pprof}",
+                number("by_count"),
+                number("coarse"),
+                number("processors"),
+                run_of_ours["engine"].as_str().unwrap_or_default(),
+                run_of_ours["counts"].as_str().unwrap_or_default(),
+            ));
+        }
+    }
+    let met = ours.iter().all(|arm| (arm.figure() - 1.0).abs() <= TOLERANCE);
+    let mut ours = ours.into_iter();
+    let compared = ours.next().ok_or("no setting")?;
+    Ok(Report {
+        unit: "CPU time in samples by CPU time used, of 64 busy threads where no other number is named",
+        ours: compared,
+        peers: pprof.into_iter().chain(ours).collect(),
+        floor: None,
+        better: closer_to_one,
+        goal: "ours within 2 % of 1 with 2, 8 and 64 busy threads at 1,000 Hz",
+        met,
+        notes,
+    })
+}
+
+fn closer_to_one(a: f64, b: f64) -> f64 {
+    if (b - 1.0).abs() < (a - 1.0).abs() { b } else { a }
+}
+
+/// Its arguments: the profiler, the number of threads, and the span in milliseconds.
+pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
+    let [profiler, threads, span_ms] = arguments else {
+        return Err("a profiler, a number of threads and a span".into());
+    };
+    let (threads, span) = (threads.parse()?, Duration::from_millis(span_ms.parse()?));
+    match profiler.as_str() {
+        "ours" => run_ours(threads, span),
+        "pprof" => run_pprof(threads, span),
+        other => Err(format!("there is no profiler `{other}`").into()),
+    }
+}
+
+/// The busy threads, and their ids.
+struct Crowd {
+    busy: Vec<BusyThread>,
+    ids: Vec<i32>,
+}
+
+impl Crowd {
+    fn start(threads: usize, first: fn()) -> Result<Self, Box<dyn Error>> {
+        let (mut busy, mut ids) = (Vec::new(), Vec::new());
+        for _ in 0..threads {
+            let (id, is_known) = channel();
+            busy.push(BusyThread::start(BUSY_NAME, move || {
+                first();
+                // Whoever waits for it is there until it was received.
+                let _ = id.send(current_thread_id());
+            })?);
+            ids.push(is_known.recv()?);
+        }
+        Ok(Self { busy, ids })
+    }
+
+    fn read_clocks(&self) -> Result<Vec<Reading>, Box<dyn Error>> {
+        let read = |&thread: &i32| Some(Reading { thread, now_ns: monotonic_ns(), cpu_ns: thread_cpu_ns(thread)? });
+        self.ids.iter().map(read).collect::<Option<_>>().ok_or_else(|| "a busy thread has no clock".into())
+    }
+}
+
+impl Drop for Crowd {
+    /// All at once: each needs a turn to see it, and those that are left take turns.
+    fn drop(&mut self) {
+        self.busy.iter().for_each(BusyThread::stop);
+    }
+}
+
+/// A thread's clock at a moment.
+#[derive(Clone, Copy, Debug)]
+struct Reading {
+    thread: i32,
+    now_ns: u64,
+    cpu_ns: u64,
+}
+
+/// A thread between two moments, in milliseconds since the profile's zero.
+struct Span {
+    thread: i32,
+    time_ms: Range<f64>,
+    cpu_ns: u64,
+}
+
+fn spans(before: &[Reading], after: &[Reading], zero_ns: u64) -> Vec<Span> {
+    let in_ms = |now_ns: u64| now_ns.saturating_sub(zero_ns) as f64 / 1e6;
+    before
+        .iter()
+        .zip(after)
+        .map(|(before, after)| Span {
+            thread: before.thread,
+            time_ms: in_ms(before.now_ns)..in_ms(after.now_ns),
+            cpu_ns: after.cpu_ns.saturating_sub(before.cpu_ns),
+        })
+        .collect()
+}
+
+fn cpu_ns_of(spans: &[Span]) -> f64 {
+    spans.iter().map(|span| span.cpu_ns as f64).sum()
+}
+
+fn run_ours(threads: usize, span: Duration) -> Result<Value, Box<dyn Error>> {
+    let crowd = Crowd::start(threads, || register_thread(BUSY_NAME))?;
+    let session = ProfilerSession::start(StartParams::default().interval(INTERVAL))?;
+    std::thread::sleep(WARM_UP);
+    let before = crowd.read_clocks()?;
+    std::thread::sleep(span);
+    let after = crowd.read_clocks()?;
+    // The last samples of the span may still be out, those of threads that wait for their turn.
+    std::thread::sleep(WARM_UP);
+    let profile = session.finish()?;
+    drop(crowd);
+
+    let json = to_json(&profile)?;
+    let zero = json["meta"]["startTimeAsClockMonotonicNanosecondsSinceBoot"].as_u64();
+    let spans = spans(&before, &after, zero.ok_or("the profile does not tell its zero")?);
+    let sums = sum_samples(&json, &spans)?;
+    let cpu_ns = cpu_ns_of(&spans);
+    let counts: Vec<String> = ["ticks", "missed_ticks", "unanswered_ticks", "dropped_samples"]
+        .iter()
+        .filter_map(|name| Some(format!("{name} {}", count(&profile, name)?)))
+        .collect();
+    let wall_ns = spans.first().map_or(f64::NAN, |span| (span.time_ms.end - span.time_ms.start) * 1e6);
+    Ok(json!({
+        "captured": sums.cpu_ns / cpu_ns,
+        "by_count": sums.at_least_half as f64 * INTERVAL.as_nanos() as f64 / cpu_ns,
+        "coarse": sums.coarse_cpu_ns / cpu_ns,
+        "processors": cpu_ns / wall_ns,
+        "engine": json["meta"]["samplingEngine"].as_str().unwrap_or("not told by the profile, so signals"),
+        "counts": counts.join(", "),
+    }))
+}
+
+fn run_pprof(threads: usize, span: Duration) -> Result<Value, Box<dyn Error>> {
+    let crowd = Crowd::start(threads, || {})?;
+    std::thread::sleep(WARM_UP);
+    let frequency = 1.0 / INTERVAL.as_secs_f64();
+    let guard = pprof::ProfilerGuard::new(frequency as i32)?;
+    let before = crowd.read_clocks()?;
+    std::thread::sleep(span);
+    let after = crowd.read_clocks()?;
+    let report = guard.report().build_unresolved()?;
+    drop(crowd);
+    let of_busy = report
+        .data
+        .iter()
+        .filter(|(stack, _)| stack.thread_name.get(..stack.thread_name_length) == Some(BUSY_NAME.as_bytes()));
+    let samples: isize = of_busy.map(|(_, count)| *count).sum();
+    let cpu_ns = cpu_ns_of(&spans(&before, &after, 0));
+    Ok(json!({"captured": samples as f64 * INTERVAL.as_nanos() as f64 / cpu_ns}))
+}
+
+/// Of the samples within the threads' spans.
+#[derive(Debug, Default, PartialEq)]
+struct Sums {
+    /// What they stand for.
+    cpu_ns: f64,
+    /// How many stand for half an interval or more.
+    at_least_half: u64,
+    /// What those stand for that stand for more than two intervals each.
+    coarse_cpu_ns: f64,
+}
+
+fn sum_samples(profile: &Value, spans: &[Span]) -> Result<Sums, Box<dyn Error>> {
+    let interval_ns = INTERVAL.as_nanos() as f64;
+    let mut sums = Sums::default();
+    for span in spans {
+        let thread = threads(profile).find(|thread| thread["tid"].as_i64() == Some(span.thread.into()));
+        let samples = &thread.ok_or_else(|| format!("the profile lacks the thread {}", span.thread))?["samples"];
+        let (times, deltas) = column(samples, "time").zip(column(samples, "threadCPUDelta")).ok_or("no samples")?;
+        for (time, delta) in times.zip(deltas) {
+            let (Some(time), Some(delta)) = (time.as_f64(), delta.as_f64()) else { continue };
+            if span.time_ms.contains(&time) {
+                sums.cpu_ns += delta;
+                sums.at_least_half += u64::from(delta >= interval_ns / 2.0);
+                sums.coarse_cpu_ns += if delta > 2.0 * interval_ns { delta } else { 0.0 };
+            }
+        }
+    }
+    Ok(sums)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_samples_within_a_threads_own_span_count() {
+        let profile = json!({"threads": [{"tid": 7, "samples": {
+            "schema": {"stack": 0, "time": 1, "eventDelay": 2, "threadCPUDelta": 3},
+            "data": [[0, 9.5, null, 5e6], [0, 10.5, null, 1e6], [0, 11.5, null, 0], [0, 14.5, null, 3e6], [0, 20.0, null, 1e6]],
+        }}]});
+        let span = |thread| Span { thread, time_ms: 10.0..20.0, cpu_ns: 1 };
+        let expected = Sums { cpu_ns: 4e6, at_least_half: 2, coarse_cpu_ns: 3e6 };
+        assert_eq!(sum_samples(&profile, &[span(7)]).expect("sums"), expected);
+        assert!(sum_samples(&profile, &[span(8)]).is_err());
+    }
+
+    #[test]
+    fn spans_are_told_in_the_profiles_own_time() {
+        let before = Reading { thread: 7, now_ns: 3_000_000, cpu_ns: 10 };
+        let after = Reading { thread: 7, now_ns: 5_500_000, cpu_ns: 35 };
+        let spans = spans(&[before], &[after], 1_000_000);
+        assert_eq!((spans[0].time_ms.clone(), spans[0].cpu_ns), (2.0..4.5, 25));
+        assert_eq!(cpu_ns_of(&spans), 25.0);
+    }
+
+    #[test]
+    fn the_better_one_is_the_closer_one() {
+        assert_eq!(closer_to_one(1.03, 0.98), 0.98);
+        assert_eq!(closer_to_one(1.01, 0.98), 1.01);
+    }
+}

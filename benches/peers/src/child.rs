@@ -1,0 +1,67 @@
+//! Runs that a process of their own makes: this program again, with the name of a part of a measurement.
+//!
+//! What a profiler leaves behind, a handler, a timer, memory, is then gone before the next one's turn.
+
+use std::error::Error;
+use std::process::{Command, ExitCode, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+
+/// What tells a child from a user's call.
+pub(crate) const FLAG: &str = "--child";
+
+/// Gets its arguments, and gives an answer that the parent understands.
+type Part = fn(&[String]) -> Result<Value, Box<dyn Error>>;
+
+const PARTS: &[(&str, Part)] = &[
+    ("capture", crate::capture::run_part),
+    ("churn", crate::churn::run_part),
+    ("idle", crate::idle::run_part),
+    ("spawn", crate::spawn::run_part),
+];
+
+/// No run takes nearly as long. A peer that waits for ever in its signal handler would otherwise take us along.
+const LONGEST_RUN: Duration = Duration::from_secs(60);
+
+/// Runs a part in a process of its own, to its end.
+pub(crate) fn run(part: &str, arguments: &[String]) -> Result<Value, Box<dyn Error>> {
+    let output = Command::new(std::env::current_exe()?)
+        .arg(FLAG)
+        .arg(part)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()?;
+    if !output.status.success() {
+        return Err(format!("{part} {}: the process ended by {}", arguments.join(" "), output.status).into());
+    }
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+/// The child's side.
+pub(crate) fn answer(arguments: &[String]) -> ExitCode {
+    let found = arguments.split_first().and_then(|(name, rest)| {
+        let (_, part) = PARTS.iter().find(|(part, _)| part == name)?;
+        Some((part, rest))
+    });
+    let Some((part, rest)) = found else {
+        eprintln!("peers: `{FLAG}` is for the program itself");
+        return ExitCode::from(2);
+    };
+    let watchdog = std::thread::Builder::new().spawn(|| {
+        std::thread::sleep(LONGEST_RUN);
+        eprintln!("peers: a run took more than {LONGEST_RUN:?}");
+        std::process::abort();
+    });
+    match watchdog.map_err(Into::into).and_then(|_| part(rest)) {
+        Ok(value) => {
+            println!("{value}");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("peers: {}: {error}", arguments.join(" "));
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! What a gekkota profile tells of its session.
+
+use std::error::Error;
+
+use gekkota::{Format, Profile, SnapshotOptions, Symbolicate};
+use serde_json::Value;
+
+/// A profile as JSON, without names.
+pub(crate) fn to_json(profile: &Profile) -> Result<Value, Box<dyn Error>> {
+    let mut text = Vec::new();
+    let options = SnapshotOptions::default().symbolicate(Symbolicate::No);
+    profile.write_with(Format::Gecko, &mut text, &options)?;
+    Ok(serde_json::from_slice(&text)?)
+}
+
+/// The engine that the session used.
+pub(crate) fn engine_of(profile: &Profile) -> Result<String, Box<dyn Error>> {
+    let json = to_json(profile)?;
+    let told = json["meta"]["samplingEngine"].as_str();
+    Ok(told.unwrap_or("not told by the profile, so signals").to_owned())
+}
+
+/// One of the session's counts.
+pub(crate) fn count(profile: &Profile, name: &str) -> Option<u64> {
+    profile.sampler_counts().into_iter().find(|(count, _)| *count == name).map(|(_, count)| count)
+}
+
+pub(crate) fn threads(profile: &Value) -> impl Iterator<Item = &Value> {
+    profile["threads"].as_array().into_iter().flatten()
+}
+
+/// A column of a table of a Gecko profile, row by row.
+pub(crate) fn column<'a>(table: &'a Value, name: &str) -> Option<impl Iterator<Item = &'a Value>> {
+    let index = table["schema"][name].as_u64()? as usize;
+    Some(table["data"].as_array()?.iter().map(move |row| &row[index]))
+}

@@ -21,17 +21,12 @@ use gekkota::{ProfilerSession, StartParams, ThreadGuard};
 
 /// Names the file to write to.
 const COUNTS_VARIABLE: &str = "PEERS_UNWIND_COUNTS";
-/// Nanoseconds between two samples of a thread, where 1 ms is not wanted.
-const INTERVAL_VARIABLE: &str = "PEERS_UNWIND_INTERVAL_NS";
+const INTERVAL: Duration = Duration::from_millis(1);
 const PAUSE: Duration = Duration::from_millis(50);
 
 type Routine = extern "C-unwind" fn(*mut c_void) -> *mut c_void;
-type PthreadCreate = unsafe extern "C" fn(
-    *mut libc::pthread_t,
-    *const libc::pthread_attr_t,
-    Routine,
-    *mut c_void,
-) -> c_int;
+type PthreadCreate =
+    unsafe extern "C" fn(*mut libc::pthread_t, *const libc::pthread_attr_t, Routine, *mut c_void) -> c_int;
 
 static STARTED: AtomicBool = AtomicBool::new(false);
 /// Threads that are made meanwhile are the profiler's, and this library's.
@@ -42,7 +37,7 @@ struct Recording {
     session: ProfilerSession,
     path: std::ffi::OsString,
     start: Instant,
-    /// Each a line: milliseconds since the start, frames, nanoseconds, samples.
+    /// Each a line: milliseconds since the start, frames, nanoseconds, samples, truncated samples.
     readings: Mutex<String>,
 }
 
@@ -67,13 +62,12 @@ impl Recording {
 
 fn start_profiler() {
     let Some(path) = std::env::var_os(COUNTS_VARIABLE) else { return };
-    let interval = std::env::var(INTERVAL_VARIABLE).ok().and_then(|text| text.parse().ok());
-    let interval = interval.map_or(Duration::from_millis(1), Duration::from_nanos);
     STARTING.store(true, Ordering::Release);
-    match ProfilerSession::start(StartParams::default().interval(interval)) {
+    match ProfilerSession::start(StartParams::default().interval(INTERVAL)) {
         Ok(session) => {
             let readings = Mutex::new(String::new());
-            let recording = RECORDING.get_or_init(|| Recording { session, path, start: Instant::now(), readings });
+            let recording =
+                RECORDING.get_or_init(|| Recording { session, path, start: Instant::now(), readings });
             let reader = std::thread::Builder::new().name("counts".to_owned()).spawn(move || {
                 loop {
                     std::thread::sleep(PAUSE);

@@ -16,13 +16,23 @@ pub(crate) struct BusyThread {
 impl BusyThread {
     /// Makes the thread, has it call `first`, and returns when it is about to work.
     pub(crate) fn start(name: &str, first: impl FnOnce() + Send + 'static) -> std::io::Result<Self> {
-        let stop = Arc::new(AtomicBool::new(false));
-        let seen_by_thread = Arc::clone(&stop);
         let (ready, is_ready) = channel();
-        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+        let thread = Self::spawn(name, move || {
             first();
             // Whoever waits for it is there until it was received.
             let _ = ready.send(());
+        })?;
+        // A thread that has panicked in `first` has dropped its sender.
+        let _ = is_ready.recv();
+        Ok(thread)
+    }
+
+    /// Makes the thread, which calls `first` and works.
+    pub(crate) fn spawn(name: &str, first: impl FnOnce() + Send + 'static) -> std::io::Result<Self> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let seen_by_thread = Arc::clone(&stop);
+        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+            first();
             let mut numbers = Box::new([0; 512]);
             let mut hash = 1;
             while !seen_by_thread.load(Ordering::Relaxed) {
@@ -30,8 +40,6 @@ impl BusyThread {
             }
             hash
         })?;
-        // A thread that has panicked in `first` has dropped its sender.
-        let _ = is_ready.recv();
         Ok(Self { stop, thread: Some(thread) })
     }
 

@@ -16,6 +16,7 @@
 use std::error::Error;
 use std::ops::Range;
 use std::sync::mpsc::channel;
+use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use gekkota::{ProfilerSession, StartParams, register_thread};
@@ -32,19 +33,28 @@ const INTERVAL: Duration = Duration::from_millis(1);
 const BUSY_NAME: &str = "busy";
 /// What a processor needs to get to its full speed, and every thread to have had its turn.
 const WARM_UP: Duration = Duration::from_millis(500);
+/// For the last samples of the span, which may still be out: a thread that waits for its turn answers when it has it.
+const LAST_ANSWERS: Duration = Duration::from_millis(300);
 const TOLERANCE: f64 = 0.02;
 
 /// How many threads, and the names of the arms. The hardest comes first: its figures are those that are compared.
-const SETTINGS: [(usize, &str, &str); 3] =
-    [(64, "ours", "pprof"), (8, "ours_8_threads", "pprof_8_threads"), (2, "ours_2_threads", "pprof_2_threads")];
+const SETTINGS: [(usize, &str, &str); 3] = [
+    (64, "ours", "pprof"),
+    (8, "ours_8_threads", "pprof_8_threads"),
+    (2, "ours_2_threads", "pprof_2_threads"),
+];
 
 pub(crate) fn measure(effort: Effort) -> Outcome {
     let (rounds, span_ms) = if effort.quick { (2, 1000) } else { (3, 6000) };
     let arm = |place: usize, name| if place == 0 { Arm::new(name) } else { Arm::aside(name) };
-    let mut ours: Vec<Arm> = SETTINGS.iter().enumerate().map(|(place, &(_, name, _))| arm(place, name)).collect();
-    let mut pprof: Vec<Arm> = SETTINGS.iter().enumerate().map(|(place, &(_, _, name))| arm(place, name)).collect();
-    let mut notes =
-        vec![format!("{rounds} rounds of {span_ms} ms an arm and number of threads, in turns; {}", load_note())];
+    let mut ours: Vec<Arm> =
+        SETTINGS.iter().enumerate().map(|(place, &(_, name, _))| arm(place, name)).collect();
+    let mut pprof: Vec<Arm> =
+        SETTINGS.iter().enumerate().map(|(place, &(_, _, name))| arm(place, name)).collect();
+    let mut notes = vec![format!(
+        "{rounds} rounds of {span_ms} ms an arm and number of threads, in turns; {}",
+        load_note()
+    )];
     for round in 1..=rounds {
         for (place, (count, ..)) in SETTINGS.iter().enumerate() {
             let run = |profiler: &str| {
@@ -107,22 +117,28 @@ struct Crowd {
 }
 
 impl Crowd {
+    /// They wait until all have been made: one that is made among busy ones waits for its first turn.
     fn start(threads: usize, first: fn()) -> Result<Self, Box<dyn Error>> {
-        let (mut busy, mut ids) = (Vec::new(), Vec::new());
-        for _ in 0..threads {
-            let (id, is_known) = channel();
-            busy.push(BusyThread::start(BUSY_NAME, move || {
+        let all_are_made = Arc::new(Barrier::new(threads));
+        let (id, is_known) = channel();
+        let make = |_| {
+            let (id, all_are_made) = (id.clone(), Arc::clone(&all_are_made));
+            BusyThread::spawn(BUSY_NAME, move || {
                 first();
                 // Whoever waits for it is there until it was received.
                 let _ = id.send(current_thread_id());
-            })?);
-            ids.push(is_known.recv()?);
-        }
-        Ok(Self { busy, ids })
+                all_are_made.wait();
+            })
+        };
+        let busy = (0..threads).map(make).collect::<Result<_, _>>()?;
+        drop(id);
+        let ids: Vec<i32> = is_known.iter().collect();
+        if ids.len() == threads { Ok(Self { busy, ids }) } else { Err("a busy thread has panicked".into()) }
     }
 
     fn read_clocks(&self) -> Result<Vec<Reading>, Box<dyn Error>> {
-        let read = |&thread: &i32| Some(Reading { thread, now_ns: monotonic_ns(), cpu_ns: thread_cpu_ns(thread)? });
+        let read =
+            |&thread: &i32| Some(Reading { thread, now_ns: monotonic_ns(), cpu_ns: thread_cpu_ns(thread)? });
         self.ids.iter().map(read).collect::<Option<_>>().ok_or_else(|| "a busy thread has no clock".into())
     }
 }
@@ -173,8 +189,7 @@ fn run_ours(threads: usize, span: Duration) -> Result<Value, Box<dyn Error>> {
     let before = crowd.read_clocks()?;
     std::thread::sleep(span);
     let after = crowd.read_clocks()?;
-    // The last samples of the span may still be out, those of threads that wait for their turn.
-    std::thread::sleep(WARM_UP);
+    std::thread::sleep(LAST_ANSWERS);
     let profile = session.finish()?;
     drop(crowd);
 
@@ -233,8 +248,10 @@ fn sum_samples(profile: &Value, spans: &[Span]) -> Result<Sums, Box<dyn Error>> 
     let mut sums = Sums::default();
     for span in spans {
         let thread = threads(profile).find(|thread| thread["tid"].as_i64() == Some(span.thread.into()));
-        let samples = &thread.ok_or_else(|| format!("the profile lacks the thread {}", span.thread))?["samples"];
-        let (times, deltas) = column(samples, "time").zip(column(samples, "threadCPUDelta")).ok_or("no samples")?;
+        let samples =
+            &thread.ok_or_else(|| format!("the profile lacks the thread {}", span.thread))?["samples"];
+        let (times, deltas) =
+            column(samples, "time").zip(column(samples, "threadCPUDelta")).ok_or("no samples")?;
         for (time, delta) in times.zip(deltas) {
             let (Some(time), Some(delta)) = (time.as_f64(), delta.as_f64()) else { continue };
             if span.time_ms.contains(&time) {

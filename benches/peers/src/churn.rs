@@ -13,7 +13,7 @@ use gekkota::{ProfilerSession, StartParams, register_thread, unregister_thread};
 use serde_json::{Value, json};
 
 use crate::machine::{self, load_note};
-use crate::profile::count;
+use crate::profile::{count, engine_of_params};
 use crate::report::{Arm, Report, median};
 use crate::{Effort, Outcome, child};
 
@@ -59,14 +59,20 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
             .enumerate()
             .map(|(place, (_, name))| {
                 let number = |column: &str| run[column][place].as_f64().unwrap_or(f64::NAN);
-                format!("{name} {:.2}, mean {:.2}, p99 {:.1}", number("medians"), number("means"), number("p99s"))
+                format!(
+                    "{name} {:.2}, mean {:.2}, p99 {:.1}",
+                    number("medians"),
+                    number("means"),
+                    number("p99s")
+                )
             })
             .collect();
         notes.push(format!(
-            "round {round}: µs: {}; {} samples of them and of the thread that makes them; processors that others + the \
+            "round {round}: µs: {}; {} samples of them and of the thread that makes them; engine: {}; processors that others + the \
              hypervisor had: {taken}",
             each.join("; "),
             run["samples"],
+            run["engine"].as_str().unwrap_or_default(),
         ));
     }
     let met = ours.figure() <= GOAL_MICROSECONDS;
@@ -87,6 +93,7 @@ pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
     let [batches] = arguments else {
         return Err("a number of batches".into());
     };
+    let engine = engine_of_params(StartParams::default().interval(INTERVAL))?;
     let mut times: [Vec<f64>; PAIRINGS.len()] = Default::default();
     let mut samples = 0;
     for batch in 0..batches.parse::<usize>()? {
@@ -110,6 +117,7 @@ pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
         "means": times.each_ref().map(|times| times.iter().sum::<f64>() / times.len() as f64),
         "p99s": times.each_ref().map(|times| percentile(times, 0.99)),
         "samples": samples,
+        "engine": engine,
     }))
 }
 

@@ -4,7 +4,8 @@
 //! process's own CPU time stands beside it as a check. The threads sleep in `poll`, `futex`, `nanosleep` and `read`, in
 //! equal parts, from before the session's start until after its end. When the session has settled, nothing wakes them but
 //! the profiler; so whatever context switches the kernel counts in them over the span, voluntary or not, are its doing.
-//! Calls that came back with `EINTR` are counted as well.
+//! Calls that came back with `EINTR` are counted as well. What falls asleep is captured until that is certain; that is
+//! before the span.
 //!
 //! The goal is for both engines; `ours` is the one that sends signals. The floor is a thread that does nothing but sleep from tick to tick. pprof-rs goes by
 //! the process's CPU time alone, so that it does nothing at all while everybody sleeps, and has no samples of it either.
@@ -24,7 +25,7 @@ use gekkota::{Profile, ProfilerSession, SamplingEngine, StartParams, register_th
 use serde_json::{Value, json};
 
 use crate::machine::{self, load_note};
-use crate::profile::{count, engine_of};
+use crate::profile::{count, engine_of_params};
 use crate::raw_threads::{
     EndlessCall, current_thread_id, monotonic_ns, process_cpu_ns, sleep_until_ns, thread_cpu_ns,
 };
@@ -98,8 +99,7 @@ pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
 
 fn run_ours(engine: SamplingEngine, span: Duration) -> Result<Value, Box<dyn Error>> {
     let params = StartParams::default().interval(INTERVAL).engine(engine);
-    // Of a session with nothing in it, since a profile of the other one is large.
-    let engine = engine_of(&ProfilerSession::start(params.clone())?.finish()?)?;
+    let engine = engine_of_params(params.clone())?;
     let bare_bytes = resident_bytes();
     let sleepers = Sleepers::start(|| register_thread(""))?;
     let registered_bytes = resident_bytes();
@@ -107,6 +107,7 @@ fn run_ours(engine: SamplingEngine, span: Duration) -> Result<Value, Box<dyn Err
     std::thread::sleep(SETTLE);
 
     let switches_before = sleepers.switches()?;
+    let interrupted_before = sleepers.interrupted();
     let counts_before = Counts::of(&session.snapshot()?);
     let (cpu_before, before) = (process_cpu_ns(), monotonic_ns());
     std::thread::sleep(span);
@@ -117,12 +118,14 @@ fn run_ours(engine: SamplingEngine, span: Duration) -> Result<Value, Box<dyn Err
 
     let percent = |cpu_ns: u64| cpu_ns as f64 * 100.0 / (after - before) as f64;
     let Wakes { switches, threads } = Wakes::between(&switches_before, &switches);
-    let interrupted = sleepers.interrupted();
+    let interrupted = sleepers.interrupted() - interrupted_before;
     let note = format!(
-        "engine: {engine}; {switches} wake-ups in {threads} threads, {interrupted} calls broken off; {} ticks, {} missed, \
-         {} signals sent to the threads; {:.2} % by the process's clock; resident MiB: {:.1} with the threads, {:.1} when \
-         registered, {:.1} at the end of the session",
+        "engine: {engine}; {switches} wake-ups in {threads} threads, {interrupted} calls broken off, and \
+         {interrupted_before} before the span; {} ticks of {:.1} µs CPU, {} missed; {} captures, of this program's main \
+         thread as well; {:.2} % by the process's clock; resident MiB: {:.1} with the threads, {:.1} when registered, \
+         {:.1} at the end of the session",
         counts.ticks,
+        counts.sampler_cpu_ns as f64 / 1e3 / counts.ticks as f64,
         counts.missed_ticks,
         counts.captured_samples,
         percent(cpu_after - cpu_before),
@@ -143,14 +146,14 @@ fn run_pprof(span: Duration) -> Result<Value, Box<dyn Error>> {
     let frequency = 1.0 / INTERVAL.as_secs_f64();
     let guard = pprof::ProfilerGuard::new(frequency as i32)?;
     std::thread::sleep(SETTLE);
-    let switches_before = sleepers.switches()?;
+    let (switches_before, interrupted_before) = (sleepers.switches()?, sleepers.interrupted());
     let (cpu_before, before) = (process_cpu_ns(), monotonic_ns());
     std::thread::sleep(span);
     let (cpu_after, after) = (process_cpu_ns(), monotonic_ns());
     let Wakes { switches, threads } = Wakes::between(&switches_before, &sleepers.switches()?);
+    let interrupted = sleepers.interrupted() - interrupted_before;
     drop(guard);
     let percent = (cpu_after - cpu_before) as f64 * 100.0 / (after - before) as f64;
-    let interrupted = sleepers.interrupted();
     let note = format!("{switches} wake-ups in {threads} threads, {interrupted} calls broken off");
     Ok(json!({"percent": percent, "note": note}))
 }
@@ -227,7 +230,8 @@ impl Sleepers {
     fn switches(&self) -> Result<Vec<u64>, Box<dyn Error>> {
         let read = |id: &i32| {
             let path = format!("/proc/self/task/{id}/status");
-            switches_in(&read_to_string(&path)?).ok_or_else(|| format!("{path} tells no context switches").into())
+            switches_in(&read_to_string(&path)?)
+                .ok_or_else(|| format!("{path} tells no context switches").into())
         };
         self.ids.iter().map(read).collect()
     }

@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-use gekkota::{Format, Profile, SnapshotOptions, Symbolicate};
+use gekkota::{Format, Profile, ProfilerSession, SnapshotOptions, StartParams, Symbolicate};
 use serde_json::Value;
 
 /// A profile as JSON, without names.
@@ -33,4 +33,9 @@ pub(crate) fn threads(profile: &Value) -> impl Iterator<Item = &Value> {
 pub(crate) fn column<'a>(table: &'a Value, name: &str) -> Option<impl Iterator<Item = &'a Value>> {
     let index = table["schema"][name].as_u64()? as usize;
     Some(table["data"].as_array()?.iter().map(move |row| &row[index]))
+}
+
+/// The engine that sessions with these settings use: of one with nothing in it, since the profiles of others are large.
+pub(crate) fn engine_of_params(params: StartParams) -> Result<String, Box<dyn Error>> {
+    engine_of(&ProfilerSession::start(params)?.finish()?)
 }

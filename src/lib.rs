@@ -79,11 +79,12 @@ mod macros;
 mod markers;
 
 pub use api::{
-    AutoProfilerInit, AutoProfilerLabel, AutoProfilerTextMarker, Format, Profile, ProfilerSession,
-    SnapshotOptions, Started, Symbolicate, ThreadGuard, add_text_marker, add_untyped_marker,
-    profiler_get_profile, profiler_init, profiler_is_active, profiler_save_profile_to_file,
-    profiler_shutdown, profiler_start, profiler_stop, profiler_stream_json, register_thread,
-    unregister_thread,
+    AutoProfilerInit, AutoProfilerLabel, AutoProfilerTextMarker, AutoProfilerThreadSleep,
+    AutoProfilerThreadWake, Format, Profile, ProfilerSession, SnapshotOptions, Started, Symbolicate,
+    ThreadGuard, add_text_marker, add_untyped_marker, profiler_get_profile, profiler_init,
+    profiler_is_active, profiler_save_profile_to_file, profiler_shutdown, profiler_start, profiler_stop,
+    profiler_stream_json, profiler_thread_is_sleeping, profiler_thread_sleep, profiler_thread_wake,
+    register_thread, unregister_thread,
 };
 pub use base::{
     CodeAddress, Features, ProcessId, ProfilerTime, ProfilingCategoryPair, SamplingEngine, SaveError,

@@ -3,13 +3,15 @@
 use std::time::Duration;
 
 use gekkota::{
-    AutoProfilerInit, AutoProfilerLabel, AutoProfilerTextMarker, CodeAddress, Features, Format,
-    MarkerOptions, MarkerTiming, ProcessId, Profile, ProfilerSession, ProfilerTime, ProfilingCategoryPair,
-    SaveError, SnapshotOptions, StartError, StartParams, StreamError, Symbolicate, ThreadGuard, ThreadId,
-    add_text_marker, add_untyped_marker, auto_profiler_label, auto_profiler_label_dynamic,
-    auto_profiler_marker_text, gecko_profiler_category, profiler_get_profile, profiler_init,
-    profiler_is_active, profiler_save_profile_to_file, profiler_shutdown, profiler_start, profiler_stop,
-    profiler_stream_json, register_thread, subcategories, unregister_thread,
+    AutoProfilerInit, AutoProfilerLabel, AutoProfilerTextMarker, AutoProfilerThreadSleep,
+    AutoProfilerThreadWake, CodeAddress, Features, Format, MarkerOptions, MarkerTiming, ProcessId, Profile,
+    ProfilerSession, ProfilerTime, ProfilingCategoryPair, SamplingEngine, SaveError, SnapshotOptions,
+    StartError, StartParams, StreamError, Symbolicate, ThreadGuard, ThreadId, add_text_marker,
+    add_untyped_marker, auto_profiler_label, auto_profiler_label_dynamic, auto_profiler_marker_text,
+    gecko_profiler_category, profiler_get_profile, profiler_init, profiler_is_active,
+    profiler_save_profile_to_file, profiler_shutdown, profiler_start, profiler_stop, profiler_stream_json,
+    profiler_thread_is_sleeping, profiler_thread_sleep, profiler_thread_wake, register_thread, subcategories,
+    unregister_thread,
 };
 
 fn everything_that_a_library_says() {
@@ -24,6 +26,14 @@ fn everything_that_a_library_says() {
     add_untyped_marker("untyped", category, MarkerOptions::default().with_timing(timing));
     add_text_marker("text", category, MarkerTiming::instant_now().into(), "text");
     let _marker = AutoProfilerTextMarker::new("scope", category, MarkerOptions::default(), "text");
+    profiler_thread_sleep();
+    profiler_thread_wake();
+    {
+        let _asleep = AutoProfilerThreadSleep::new();
+        let _awake = AutoProfilerThreadWake::new();
+        assert!(!profiler_thread_is_sleeping());
+    }
+    assert!(!profiler_thread_is_sleeping());
     unregister_thread();
 }
 
@@ -53,6 +63,7 @@ fn every_public_item_does_what_it_can() {
     let params = StartParams::new()
         .capacity_bytes(1 << 20)
         .interval(Duration::from_millis(2))
+        .engine(SamplingEngine::Signals)
         .filters(["surface", "m"]);
     let params = params.features(Features::STACK_WALK | Features::CPU);
     match ProfilerSession::start(params.clone()) {

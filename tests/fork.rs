@@ -21,7 +21,13 @@ fn child_is_well() -> bool {
     let read = Read::from_profile(&profile);
     let start = read.0["meta"]["profilingStartTime"].as_f64().expect("a time");
     let samples = read.samples("forks");
-    samples.len() > 20 && samples.iter().all(|sample| sample.time_ms >= start)
+    // On a busy machine the sampler is late; what it did not miss is there.
+    let ticks = samples.len() as u64 + read.count("missed_ticks");
+    let well = samples.len() > 5 && ticks > 40 && samples.iter().all(|sample| sample.time_ms >= start);
+    if !well {
+        eprintln!("{} samples in the child, log {}", samples.len(), read.0["profilingLog"]);
+    }
+    well
 }
 
 fn fork_a_child(round: u32) {

@@ -65,11 +65,14 @@ const UNSAFE_FILES: &[&str] = &[
     "src/platform/clock.rs",
     "src/platform/modules.rs",
     "src/platform/fork.rs",
+    "src/platform/guarded_memory.rs",
     "src/platform/memory.rs",
+    "src/platform/thread_timer.rs",
     "src/platform/identity.rs",
     "src/buffer/chunk.rs",
     "src/threads/profiling_stack.rs",
     "src/threads/capture_slot.rs",
+    "src/threads/outside_capture.rs",
     "src/threads/slot_pool.rs",
 ];
 

@@ -37,4 +37,7 @@ pub use session::{Format, Profile, ProfilerSession};
 pub use snapshot::{
     SnapshotOptions, Symbolicate, profiler_get_profile, profiler_save_profile_to_file, profiler_stream_json,
 };
-pub use threads::{ThreadGuard, register_thread, unregister_thread};
+pub use threads::{
+    AutoProfilerThreadSleep, AutoProfilerThreadWake, ThreadGuard, profiler_thread_is_sleeping,
+    profiler_thread_sleep, profiler_thread_wake, register_thread, unregister_thread,
+};

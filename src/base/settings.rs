@@ -28,7 +28,8 @@ pub enum SamplingEngine {
     /// The sampler thread sends a signal. Works everywhere.
     Signals,
     /// Each thread has a timer of its own, which runs while the thread does (`perf_event_open`'s software CPU clock).
-    /// Where the kernel does not allow it, signals are sent.
+    /// Where the kernel does not allow it, signals are sent. In a sandbox that kills for unknown system calls, do not ask
+    /// for it; [`Auto`](Self::Auto) does not try it where system calls are filtered.
     LocalTimers,
 }
 

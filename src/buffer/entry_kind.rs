@@ -3,18 +3,19 @@
 //! ```text
 //! block   = length:N entry                         N: ULEB128    Z: zigzag, then ULEB128    B: one byte
 //! entry   = kind:B fields
-//! Sample  = thread:N time:N flags:B [cpu:N] runs:N run*      a sample with its whole stack, oldest frame first
+//! Sample  = thread:N time:N flags:B [cpu:N] [more:N span:N] runs:N run*   a sample with its stack, oldest frame first
 //! run     = count*2:N (address:Z)*                            native frames; each is the distance to the one before
 //!         | count*2+1:N label*                                label frames
 //! label   = category:B subcategory:B text dynamic
-//! Same    = thread:N time:N flags:B [cpu:N]                   the stack of the thread's last Sample in this chunk
+//! Same    = thread:N time:N flags:B [cpu:N] [more:N span:N]   with the stack of the thread's last Sample in this chunk
 //! Marker  = thread:N phase:B start:N end:N category:B subcategory:B name payload:B text?
 //! Counter = counter:N time:N value:Z                          a counter's absolute value
 //! text    = length:N bytes                                    UTF-8
 //! ```
 //!
 //! Times are nanoseconds since the process began. `cpu`, nanoseconds of the thread's CPU time since its sample before,
-//! is there when the flags say so. A phase is Gecko's: 0 instant, 1 interval, 2 start, 3 end; times that the phase does
+//! is there when the flags say so. A sample may stand for `more` others after it, evenly spaced, the last of them `span`
+//! nanoseconds later, in which the thread did not run. A phase is Gecko's: 0 instant, 1 interval, 2 start, 3 end; times that the phase does
 //! not have are 0. A payload of 0 is none, 1 a text.
 
 /// The first byte of an entry. 0 is none, so that zeroed memory is no entry.
@@ -52,6 +53,11 @@ impl SampleFlags {
     pub(crate) const HAS_CPU: Self = Self(1);
     /// The stack could not be followed to its root.
     pub(crate) const TRUNCATED: Self = Self(2);
+
+    /// It stands for others after it.
+    pub(crate) const HAS_MORE: Self = Self(4);
+    /// The stack is not the one that the thread was born with.
+    pub(crate) const OTHER_STACK: Self = Self(8);
 
     pub(crate) const fn from_byte(byte: u8) -> Self {
         Self(byte)

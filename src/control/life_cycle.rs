@@ -114,6 +114,7 @@ pub(crate) fn start(params: &StartParams) -> Result<Generation, StartError> {
         features: params.features.adjusted(),
         filters: params.filters.clone(),
         signal,
+        engine: params.engine,
     };
     let features = settings.features;
     let counters = if features.contains(Features::PROCESS_CPU) { vec![&PROCESS_CPU] } else { Vec::new() };

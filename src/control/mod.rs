@@ -26,6 +26,7 @@ mod snapshot;
 
 pub(crate) use life_cycle::{Generation, init, is_active, shutdown, start, stop, stop_generation};
 pub(crate) use recording::{
-    LabelToken, add_marker, now, pop_labels, push_label, register_thread, stack_pointer, unregister_thread,
+    LabelToken, add_marker, announce_sleep, is_announced_asleep, now, pop_labels, push_label,
+    register_thread, stack_pointer, unregister_thread,
 };
 pub(crate) use snapshot::{FrozenProfile, freeze};

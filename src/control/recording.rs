@@ -25,6 +25,16 @@ pub(crate) fn unregister_thread() {
     unregister_current_thread();
 }
 
+/// The calling thread says that it goes to sleep, or that it is awake.
+pub(crate) fn announce_sleep(sleeps: bool) {
+    CurrentThread::with(|thread| thread.announce(sleeps));
+}
+
+/// Whether the calling thread has said that it sleeps.
+pub(crate) fn is_announced_asleep() -> bool {
+    CurrentThread::with(|thread| thread.announced_sleep().is_some()).unwrap_or(false)
+}
+
 /// Adds a marker to the calling thread, if the running session profiles it.
 pub(crate) fn add_marker(
     name: &str,

@@ -20,6 +20,12 @@ pub(crate) struct FrozenProfile {
 /// Freezes the running session, or this one if it runs; `None` when it does not. Under the `PsLock`, for the time of
 /// cloning lists; chunks are shared, not copied.
 pub(crate) fn freeze(only: Option<Generation>) -> Option<FrozenProfile> {
+    let session = {
+        let lock = PsLock::acquire();
+        ACTIVE_PS.get(&lock).as_ref()?.session.clone()
+    };
+    // Without the lock, since the sampler has to come by.
+    session.wait_until_all_is_written();
     let lock = PsLock::acquire();
     let active = ACTIVE_PS.get(&lock).as_ref()?;
     if only.is_some_and(|generation| !active.is_generation(generation)) {

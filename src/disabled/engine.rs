@@ -61,6 +61,12 @@ pub(crate) fn register_thread(_: &str) {}
 
 pub(crate) fn unregister_thread() {}
 
+pub(crate) fn announce_sleep(_: bool) {}
+
+pub(crate) fn is_announced_asleep() -> bool {
+    false
+}
+
 #[inline(always)]
 pub(crate) fn add_marker(_: &str, _: ProfilingCategoryPair, _: MarkerTiming, _: Option<&str>) {}
 

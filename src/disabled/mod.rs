@@ -18,6 +18,7 @@
 mod engine;
 
 pub(crate) use engine::{
-    FrozenProfile, Generation, LabelToken, add_marker, freeze, init, is_active, now, pop_labels, push_label,
-    register_thread, shutdown, stack_pointer, start, stop, stop_generation, unregister_thread,
+    FrozenProfile, Generation, LabelToken, add_marker, announce_sleep, freeze, init, is_active,
+    is_announced_asleep, now, pop_labels, push_label, register_thread, shutdown, stack_pointer, start, stop,
+    stop_generation, unregister_thread,
 };

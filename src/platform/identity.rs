@@ -60,6 +60,22 @@ fn ask_for_short_slice() {
     }
 }
 
+/// Runs `body` with this signal let through on this thread.
+pub(crate) fn with_signals_unblocked<T>(signal: i32, body: impl FnOnce() -> T) -> T {
+    // SAFETY: both sets are on this stack; a zeroed `sigset_t` is a set.
+    let before = unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        let mut before: libc::sigset_t = std::mem::zeroed();
+        libc::sigaddset(&mut set, signal);
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, &set, &mut before);
+        before
+    };
+    let answer = body();
+    // SAFETY: the set was filled in by `pthread_sigmask` and lives on this stack.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut()) };
+    answer
+}
+
 /// Runs `body` with every signal blocked on this thread, so that a thread born in it has them blocked for life and the
 /// host's signals never land there.
 pub(crate) fn with_signals_blocked<T>(body: impl FnOnce() -> T) -> T {

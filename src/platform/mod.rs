@@ -21,6 +21,7 @@
 
 mod clock;
 mod fork;
+mod guarded_memory;
 mod identity;
 mod memory;
 mod modules;
@@ -36,23 +37,29 @@ mod signal;
 mod stack_bounds;
 #[forbid(unsafe_code)]
 mod system_info;
+mod thread_timer;
 
 pub(crate) use clock::{
-    ProcessStart, current_thread_cpu_ns_in_handler, current_thread_sleeps_in_handler, monotonic_now,
-    process_cpu_ns, process_start, sleep_until, thread_cpu_ns, thread_sleeps,
+    OthersActivity, ProcessStart, current_thread_cpu_ns_in_handler, monotonic_now, others_activity,
+    process_cpu_ns, process_start, sleep_until, thread_cpu_ns,
 };
 pub(crate) use fork::{ForkHooks, install_fork_handlers};
+pub(crate) use guarded_memory::{MemoryPiece, follow_sandbox, read_guarded, read_guarded_in_handler};
 pub(crate) use identity::{
     current_process_id, current_thread_id, is_main_thread, prepare_sampler_thread, with_signals_blocked,
+    with_signals_unblocked,
 };
 pub(crate) use memory::LazyRegion;
 pub(crate) use modules::{
     ModuleChanges, ModuleImage, SectionBytes, hold_loader_for_fork, list_modules, module_changes,
 };
 pub(crate) use private_file::{create_private, read_exe_path};
+pub(crate) use procfs::{BlockedAt, ThreadWindow, is_sandboxed};
 pub(crate) use registers::{Registers, copy_words_in_handler, current_stack_pointer, thread_pointer};
 pub(crate) use signal::{
-    ArrivalInHandler, Sent, SignalTicket, install_handler, send_request, signal_is_acceptable,
+    ArrivalInHandler, HandlerCheck, Sent, SignalSource, SignalTicket, ensure_handler, install_handler,
+    send_request, signal_is_acceptable,
 };
 pub(crate) use stack_bounds::{StackBounds, current_stack_bounds};
 pub(crate) use system_info::{current_thread_os_name, system_info};
+pub(crate) use thread_timer::ThreadTimer;

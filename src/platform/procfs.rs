@@ -1,5 +1,9 @@
 //! What the kernel says in `/proc`: pure parsers over bytes, and the files that they are fed from.
 
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use crate::base::ThreadId;
 
 /// Two fields of `/proc/self/stat`.
@@ -15,16 +19,76 @@ pub(super) fn own_stat() -> Option<Stat> {
     parse_stat(&std::fs::read("/proc/self/stat").ok()?)
 }
 
-/// How often a thread of this process has gone to sleep.
-pub(super) fn thread_sleeps(thread: ThreadId) -> Option<u64> {
-    let status = std::fs::read(format!("/proc/self/task/{}/status", thread.to_number())).ok()?;
-    parse_sleeps(&status)
+/// Whether a filter of system calls is on the calling thread.
+pub(crate) fn is_sandboxed() -> bool {
+    std::fs::read("/proc/thread-self/status").is_ok_and(|status| has_filter(&status))
 }
 
-fn parse_sleeps(status: &[u8]) -> Option<u64> {
-    let key = b"voluntary_ctxt_switches:";
-    let value = status.split(|&byte| byte == b'\n').find_map(|line| line.strip_prefix(key))?;
-    std::str::from_utf8(value).ok()?.trim().parse().ok()
+fn has_filter(status: &[u8]) -> bool {
+    let key = b"Seccomp:";
+    let value = status.split(|&byte| byte == b'\n').find_map(|line| line.strip_prefix(key));
+    value.is_some_and(|value| value.trim_ascii() == b"2")
+}
+
+/// Where a thread stands that is blocked in the kernel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct BlockedAt {
+    /// The instruction behind the one that called the kernel; the faulting one, when it waits for memory.
+    pub(crate) pc: u64,
+    pub(crate) sp: u64,
+}
+
+/// So many of the files stay open at once, so that the host's own files find room.
+const MAX_OPEN: usize = 64;
+static OPEN: AtomicUsize = AtomicUsize::new(0);
+
+/// The file of the kernel that says whether a thread of this process is blocked, and where. It stays open from the first
+/// look on, if not too many are.
+#[derive(Debug)]
+pub(crate) struct ThreadWindow {
+    thread: ThreadId,
+    kept: Option<File>,
+}
+
+impl ThreadWindow {
+    pub(crate) fn new(thread: ThreadId) -> Self {
+        Self { thread, kept: None }
+    }
+
+    /// Where the thread is blocked; `None` when it runs or waits for a processor, or the kernel does not tell. About 2 µs.
+    pub(crate) fn look(&mut self) -> Option<BlockedAt> {
+        let mut text = [0; 256];
+        let length = match &self.kept {
+            Some(file) => file.read_at(&mut text, 0).ok()?,
+            None => {
+                let file = File::open(format!("/proc/self/task/{}/syscall", self.thread.to_number())).ok()?;
+                let length = file.read_at(&mut text, 0).ok()?;
+                if OPEN.fetch_add(1, Ordering::Relaxed) < MAX_OPEN {
+                    self.kept = Some(file);
+                } else {
+                    OPEN.fetch_sub(1, Ordering::Relaxed);
+                }
+                length
+            }
+        };
+        parse_blocked(&text[..length])
+    }
+}
+
+impl Drop for ThreadWindow {
+    fn drop(&mut self) {
+        if self.kept.is_some() {
+            OPEN.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// `running`, or the call's number and arguments, or -1, and always the stack pointer and the program counter at the end.
+fn parse_blocked(line: &[u8]) -> Option<BlockedAt> {
+    let mut fields = std::str::from_utf8(line).ok()?.trim_end().rsplit(' ');
+    let mut address = || u64::from_str_radix(fields.next()?.strip_prefix("0x")?, 16).ok();
+    let (pc, sp) = (address()?, address()?);
+    Some(BlockedAt { pc, sp })
 }
 
 /// The second field is a name in parentheses that may hold anything, so fields are counted from the last `)`.
@@ -72,14 +136,50 @@ mod tests {
     }
 
     #[test]
-    fn sleeps_are_the_voluntary_switches() {
-        let text = b"Name:\tvoluntary\nvoluntary_ctxt_switches:\t1150\nnonvoluntary_ctxt_switches:\t545\n";
-        assert_eq!(parse_sleeps(text), Some(1150));
-        assert_eq!(parse_sleeps(b"nonvoluntary_ctxt_switches:\t545\n"), None);
-        let own = crate::platform::current_thread_id();
-        let before = thread_sleeps(own).expect("status");
-        std::thread::sleep(std::time::Duration::from_millis(1));
-        assert!(thread_sleeps(own).expect("status") > before);
+    fn a_filter_is_told_from_none() {
+        assert!(has_filter(b"Name:\tSeccomp:\t2\nSeccomp:\t2\nSeccomp_filters:\t1\n"));
+        assert!(!has_filter(b"Seccomp:\t0\nSeccomp_filters:\t2\n") && !has_filter(b""));
+    }
+
+    #[test]
+    fn a_blocked_thread_is_told_by_its_place() {
+        let line = b"230 0x0 0x0 0x7ff69308cea0 0x0 0x0 0x7ffe1e2680b7 0x7ff69308ce60 0x7ff693160545\n";
+        let at = BlockedAt { pc: 0x7ff6_9316_0545, sp: 0x7ff6_9308_ce60 };
+        assert_eq!(parse_blocked(line), Some(at));
+        assert_eq!(parse_blocked(b"-1 0x7ff69308ce60 0x7ff693160545\n"), Some(at));
+        for nothing in ["running\n", "", "0x1", "1 2", "0x1 x"] {
+            assert_eq!(parse_blocked(nothing.as_bytes()), None);
+        }
+    }
+
+    #[test]
+    fn a_sleeper_is_seen_and_a_runner_not() {
+        static ENDS: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+        let (tell, told) = std::sync::mpsc::channel();
+        let (end, wait) = std::sync::mpsc::channel::<()>();
+        let sleeper = std::thread::spawn(move || {
+            tell.send(crate::platform::current_thread_id()).expect("somebody listens");
+            let _ = wait.recv();
+            while !ENDS.load(Ordering::Relaxed) {
+                std::hint::spin_loop();
+            }
+        });
+        let mut window = ThreadWindow::new(told.recv().expect("the thread"));
+        let end_of_wait = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        let at = loop {
+            if let Some(at) = window.look() {
+                break at;
+            }
+            assert!(std::time::Instant::now() < end_of_wait, "it does not sleep");
+        };
+        assert!(at.pc > 4096 && at.sp > 4096);
+        drop(end);
+        while window.look() == Some(at) {}
+        // Now it spins, or waits for a processor to do so.
+        assert_eq!(window.look(), None);
+        ENDS.store(true, Ordering::Relaxed);
+        sleeper.join().expect("thread");
+        assert_eq!(window.look(), None);
     }
 
     #[test]

@@ -37,13 +37,23 @@ impl SignalTicket {
     }
 }
 
-/// A request that has come in, with the stopped thread's context.
+/// What a signal that may be ours says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SignalSource {
+    /// The sampler sent it.
+    Request(SignalTicket),
+    /// A timer did, of this number: one of the thread's own, or a stranger's.
+    Timer(i32),
+}
+
+/// A signal that has come in, with the stopped thread's context.
 pub(crate) struct ArrivalInHandler<'a> {
-    pub(crate) ticket: SignalTicket,
+    pub(crate) source: SignalSource,
     pub(super) context: &'a libc::ucontext_t,
 }
 
-type CaptureFn = fn(&ArrivalInHandler<'_>);
+/// Whether it was ours, wanted still or not, so that nobody else shall see it.
+type CaptureFn = fn(&ArrivalInHandler<'_>) -> bool;
 
 /// Marks a signal that has been passed on once; the kernel writes 0 there.
 const PASSED_ON: libc::c_int = 0x6e6b;
@@ -72,24 +82,38 @@ extern "C" fn handle_signal(signal: libc::c_int, info: *mut libc::siginfo_t, con
 /// # Safety
 /// - The arguments are those of the signal handler that runs.
 unsafe fn take_in_handler(info: *const libc::siginfo_t, context: *const libc::c_void) -> bool {
-    // SAFETY: by this function's contract; a queued signal carries a sender and a value.
-    let (code, sender, value) =
-        unsafe { ((*info).si_code, (*info).si_pid(), (*info).si_value().sival_ptr as u64) };
-    // SAFETY: async-signal-safe, touches no memory.
-    if code != libc::SI_QUEUE || sender != unsafe { libc::getpid() } {
-        return false;
-    }
-    let Some(ticket) = SignalTicket::from_value(value) else {
-        return false;
-    };
+    // SAFETY: by this function's contract.
+    let Some(source) = (unsafe { source_in_handler(info) }) else { return false };
     let capture = CAPTURE.load(Ordering::Acquire);
-    if !capture.is_null() {
-        // SAFETY: *published before*: the only values stored are null and a `CaptureFn`; *kernel's arguments*.
-        let (capture, context) =
-            unsafe { (std::mem::transmute::<*mut (), CaptureFn>(capture), &*context.cast()) };
-        capture(&ArrivalInHandler { ticket, context });
+    if capture.is_null() {
+        return false;
     }
-    true
+    // SAFETY: *published before*: the only values stored are null and a `CaptureFn`; *kernel's arguments*.
+    let (capture, context) =
+        unsafe { (std::mem::transmute::<*mut (), CaptureFn>(capture), &*context.cast()) };
+    capture(&ArrivalInHandler { source, context })
+}
+
+/// # Safety
+/// - The argument is that of the signal handler that runs.
+unsafe fn source_in_handler(info: *const libc::siginfo_t) -> Option<SignalSource> {
+    /// The kernel's code for "an event's descriptor has something to read".
+    const EVENT: libc::c_int = 1;
+    /// Where the descriptor's number stands in the kernel's `siginfo_t`.
+    const NUMBER_OFFSET: usize = 24;
+    // SAFETY: by this function's contract.
+    match unsafe { (*info).si_code } {
+        libc::SI_QUEUE => {
+            // SAFETY: by this function's contract; a queued signal carries a sender and a value.
+            let (sender, value) = unsafe { ((*info).si_pid(), (*info).si_value().sival_ptr as u64) };
+            // SAFETY: async-signal-safe, touches no memory.
+            let is_own = sender == unsafe { libc::getpid() };
+            SignalTicket::from_value(value).filter(|_| is_own).map(SignalSource::Request)
+        }
+        // SAFETY: by this function's contract: 128 bytes, of which these are a number.
+        EVENT => Some(SignalSource::Timer(unsafe { info.byte_add(NUMBER_OFFSET).cast::<i32>().read() })),
+        _ => None,
+    }
 }
 
 /// # Safety
@@ -163,37 +187,97 @@ pub(crate) fn signal_is_acceptable(asked: Option<i32>) -> Result<i32, StartError
     })
 }
 
+/// Who answers a signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HandlerCheck {
+    InPlace,
+    /// Somebody had replaced our handler; ours is back, and theirs gets what is not ours.
+    PutBack,
+    /// It could not be put back: a request would be a stranger's.
+    Lost,
+}
+
+/// Looks whether our handler answers the signal, and puts it back if not. One system call when it does. Another profiler
+/// that stops may leave the default action behind, which kills (pprof-rs #288), or none, which silences us.
+pub(crate) fn ensure_handler(signal: i32) -> HandlerCheck {
+    if read_action(signal).is_ok_and(|current| is_ours(&current)) {
+        return HandlerCheck::InPlace;
+    }
+    match put_handler(signal) {
+        Ok(()) => HandlerCheck::PutBack,
+        Err(_) => HandlerCheck::Lost,
+    }
+}
+
+fn read_action(signal: i32) -> Result<libc::sigaction, StartError> {
+    // SAFETY: zeroed is a valid `sigaction`, and the out-pointer is to a local.
+    unsafe {
+        let mut current: libc::sigaction = std::mem::zeroed();
+        match libc::sigaction(signal, std::ptr::null(), &mut current) {
+            0 => Ok(current),
+            _ => Err(refused("read the signal's handler")),
+        }
+    }
+}
+
+fn is_ours(action: &libc::sigaction) -> bool {
+    action.sa_sigaction == handle_signal as extern "C" fn(_, _, _) as usize
+}
+
+fn refused(action: &'static str) -> StartError {
+    StartError::System { action, answer: std::io::Error::last_os_error().to_string() }
+}
+
 /// Makes `capture` answer the requests that come by `signal`, from now on for ever. Calling it again costs two system
 /// calls and changes nothing, unless somebody else has installed a handler meanwhile: that one is then kept as the
 /// previous one.
 pub(crate) fn install_handler(signal: i32, capture: CaptureFn) -> Result<(), StartError> {
     CAPTURE.store(capture as *mut (), Ordering::Release);
-    let refused = |action| StartError::System { action, answer: std::io::Error::last_os_error().to_string() };
-    // SAFETY: zeroed is a valid `sigaction`, and the out-pointer is to a local.
-    let current = unsafe {
-        let mut current: libc::sigaction = std::mem::zeroed();
-        if libc::sigaction(signal, std::ptr::null(), &mut current) != 0 {
-            return Err(refused("read the signal's handler"));
-        }
-        current
-    };
-    let ours = handle_signal as extern "C" fn(_, _, _) as usize;
-    if current.sa_sigaction == ours {
+    put_handler(signal)
+}
+
+fn put_handler(signal: i32) -> Result<(), StartError> {
+    let current = read_action(signal)?;
+    if is_ours(&current) {
         return Ok(());
     }
-    // Never freed: a handler that runs may be reading the one before.
-    PREVIOUS[signal as usize].store(Box::into_raw(Box::new(current)), Ordering::Release);
+    keep_as_previous(signal, current);
     // SAFETY: the action is on this stack, and the handler has the shape that `SA_SIGINFO` asks for. Every signal is
     // blocked while it runs, so that no other handler can jump out of it; there is no `SA_ONSTACK`, since the
     // alternate stacks that Rust makes are too small for foreign handlers (coz #110).
     let answer = unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
-        action.sa_sigaction = ours;
+        action.sa_sigaction = handle_signal as extern "C" fn(_, _, _) as usize;
         action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
         libc::sigfillset(&mut action.sa_mask);
         libc::sigaction(signal, &action, std::ptr::null_mut())
     };
     if answer == 0 { Ok(()) } else { Err(refused("install the signal's handler")) }
+}
+
+/// Never freed, since a handler that runs may be reading the one before; so the same action is kept once. Without a lock,
+/// which a fork could leave held.
+fn keep_as_previous(signal: i32, current: libc::sigaction) {
+    static KEPT: [AtomicPtr<libc::sigaction>; 64] = [const { AtomicPtr::new(std::ptr::null_mut()) }; 64];
+    let fresh = Box::into_raw(Box::new(current));
+    let known = KEPT.iter().find_map(|place| {
+        let null = std::ptr::null_mut();
+        match place.compare_exchange(null, fresh, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => Some(fresh),
+            Err(known) => {
+                // SAFETY: *published before*: what is in the list is leaked.
+                let action = unsafe { &*known };
+                let is_same =
+                    action.sa_sigaction == current.sa_sigaction && action.sa_flags == current.sa_flags;
+                is_same.then_some(known)
+            }
+        }
+    });
+    if known.is_some_and(|known| known != fresh) {
+        // SAFETY: made above, and nobody has seen it.
+        drop(unsafe { Box::from_raw(fresh) });
+    }
+    PREVIOUS[signal as usize].store(known.unwrap_or(fresh), Ordering::Release);
 }
 
 /// Whether a request could be sent.

@@ -6,21 +6,30 @@
 //! unwinds nothing and waits for nobody; what it calls is async-signal-safe.
 
 use crate::platform::{
-    ArrivalInHandler, current_thread_cpu_ns_in_handler, current_thread_sleeps_in_handler, monotonic_now,
+    ArrivalInHandler, SignalSource, current_thread_cpu_ns_in_handler, monotonic_now, thread_pointer,
 };
-use crate::threads::find_slot_in_handler;
+use crate::threads::{find_slot_in_handler, find_slot_of_thread_in_handler};
 
-/// Below its stack pointer a leaf function may use so many bytes, where the machine's ABI allows it.
-const RED_ZONE_BYTES: u64 = if cfg!(target_arch = "x86_64") { 128 } else { 0 };
-
-/// Answers a request, if anybody waits for it still.
-pub(crate) fn capture_in_handler(arrival: &ArrivalInHandler<'_>) {
-    let Some(slot) = find_slot_in_handler(arrival.ticket.slot) else { return };
-    let Some(mut writer) = slot.begin_in_handler(arrival) else { return };
+/// Answers a request or a timer, if anybody waits for it still. Whether it was one of ours.
+pub(crate) fn capture_in_handler(arrival: &ArrivalInHandler<'_>) -> bool {
+    let slot = match arrival.source {
+        SignalSource::Request(ticket) => {
+            let Some(slot) = find_slot_in_handler(ticket.slot) else { return true };
+            slot
+        }
+        SignalSource::Timer(number) => match find_slot_of_thread_in_handler(thread_pointer()) {
+            Some(slot) if slot.has_timer_in_handler(number) => slot,
+            _ => return false,
+        },
+    };
+    let Some(mut writer) = slot.begin_in_handler(arrival) else { return true };
     writer.header.time = monotonic_now();
-    writer.copy_stack_in_handler(RED_ZONE_BYTES);
+    writer.copy_stack_in_handler();
     writer.copy_labels_in_handler();
-    writer.header.sleeps = current_thread_sleeps_in_handler();
-    writer.header.cpu_ns = current_thread_cpu_ns_in_handler();
+    if let SignalSource::Timer(_) = arrival.source {
+        // Nobody read it when the signal went out.
+        writer.header.cpu_ns = current_thread_cpu_ns_in_handler();
+    }
     writer.publish_in_handler();
+    true
 }

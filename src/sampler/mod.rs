@@ -19,12 +19,16 @@
 //! # Read next
 //! `sampler_thread.rs`, `thread_sampler.rs`, `handler.rs`, `merge.rs`, then `crate::stream`.
 
+mod activity;
 mod fork_gate;
 mod handler;
 mod merge;
+mod rest;
 mod sample_writer;
 mod sampler_thread;
+mod sleeping_places;
 mod thread_sampler;
+mod timers;
 
 pub(crate) use fork_gate::{close_fork_gate, open_fork_gate, reopen_fork_gate_in_child};
 pub(crate) use handler::capture_in_handler;

@@ -15,21 +15,15 @@ use crate::unwind::NativeStack;
 #[derive(Debug, Default)]
 pub(super) struct CodedStack {
     runs: EntryWriter,
-    truncated: bool,
+    flags: SampleFlags,
 }
 
 /// The stack that a thread's samples repeat until there is another, and where it was written last.
 #[derive(Debug, Default)]
 pub(super) struct LastStack {
     coded: Vec<u8>,
-    truncated: bool,
+    flags: SampleFlags,
     chunk: Option<ChunkNumber>,
-}
-
-impl LastStack {
-    pub(super) fn is_known(&self) -> bool {
-        !self.coded.is_empty()
-    }
 }
 
 /// When a sample is, of which thread, and the CPU time since the thread's sample before, if that is recorded.
@@ -50,50 +44,67 @@ pub(super) struct SampleWriter<'a> {
 impl SampleWriter<'_> {
     /// Writes a sample with a new stack, which becomes the thread's last one.
     pub(super) fn write(&self, sample: SampleTime, stack: &CodedStack, last: &mut LastStack) {
-        if last.coded != stack.runs.bytes() || last.truncated != stack.truncated {
+        if last.coded != stack.runs.bytes() || last.flags != stack.flags {
             last.coded.clear();
             last.coded.extend_from_slice(stack.runs.bytes());
-            last.truncated = stack.truncated;
+            last.flags = stack.flags;
             last.chunk = None;
         }
-        self.repeat(sample, last);
+        self.repeat(sample, 0, 0, last);
     }
 
-    /// Writes a sample with the thread's last stack.
-    pub(super) fn repeat(&self, sample: SampleTime, last: &mut LastStack) {
+    /// Writes a sample with the thread's last stack, which stands for `more` after it.
+    pub(super) fn repeat(&self, sample: SampleTime, more: u64, span_ns: u64, last: &mut LastStack) {
+        let head = |kind| self.head(kind, sample, more, span_ns, last.flags);
         if let Some(chunk) = last.chunk {
-            let head = self.head(EntryKind::Same, sample, last.truncated);
+            let head = head(EntryKind::Same);
             if self.buffer.put_in_chunk(chunk, sample.time, &[head.bytes()]).is_some() {
                 return;
             }
         }
-        let head = self.head(EntryKind::Sample, sample, last.truncated);
+        let head = head(EntryKind::Sample);
         last.chunk = self.buffer.put(sample.time, &[head.bytes(), &last.coded]);
         if last.chunk.is_none() {
             SessionCounts::add(self.dropped, 1);
         }
     }
 
-    fn head(&self, kind: EntryKind, sample: SampleTime, truncated: bool) -> EntryHead {
-        let flags = SampleFlags::default()
-            .with(SampleFlags::TRUNCATED, truncated)
-            .with(SampleFlags::HAS_CPU, sample.cpu_delta_ns.is_some());
+    fn head(
+        &self,
+        kind: EntryKind,
+        sample: SampleTime,
+        more: u64,
+        span_ns: u64,
+        flags: SampleFlags,
+    ) -> EntryHead {
+        let flags = flags
+            .with(SampleFlags::HAS_CPU, sample.cpu_delta_ns.is_some())
+            .with(SampleFlags::HAS_MORE, more > 0);
         let head = EntryHead::new(kind)
             .number(sample.thread)
             .number(sample.time.since_ns(self.process_start))
             .byte(flags.to_byte());
-        match sample.cpu_delta_ns {
+        let head = match sample.cpu_delta_ns {
             Some(cpu) => head.number(cpu),
             None => head,
-        }
+        };
+        if more > 0 { head.number(more).number(span_ns) } else { head }
     }
 }
 
 impl CodedStack {
+    pub(super) fn is_truncated(&self) -> bool {
+        self.flags.has(SampleFlags::TRUNCATED)
+    }
+
+    pub(super) fn is_of_other_stack(&self) -> bool {
+        self.flags.has(SampleFlags::OTHER_STACK)
+    }
+
     /// A stack without frames.
     pub(super) fn set_empty(&mut self) {
         self.runs.clear().number(0);
-        self.truncated = false;
+        self.flags = SampleFlags::default();
     }
 
     /// Merges and codes a captured stack.
@@ -106,7 +117,9 @@ impl CodedStack {
         let labels: &[_] = view.labels();
         let addresses = labels.iter().map(|label| -> StackAddress { label.stack_address });
         merge_stacks(&native.frames, addresses, merged);
-        self.truncated = native.truncated;
+        self.flags = SampleFlags::default()
+            .with(SampleFlags::TRUNCATED, native.truncated)
+            .with(SampleFlags::OTHER_STACK, view.header().on_other_stack);
         let is_native = |frame: &MergedFrame| matches!(frame, MergedFrame::Native(_));
         let runs = || merged.chunk_by(|one, next| is_native(one) == is_native(next));
         self.runs.clear().number(runs().count() as u64);

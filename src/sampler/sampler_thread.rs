@@ -1,19 +1,23 @@
 //! Stop 1 of 12: the sampler wakes on an absolute schedule, and takes the threads one after another.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 
-use crate::base::{Features, StartError, TimeStamp};
+use crate::base::{Features, SamplingEngine, StartError, TimeStamp};
 use crate::buffer::{ChunkedBuffer, EntryHead, EntryKind};
 use crate::counters::{PROCESS_CPU, sample_process_cpu_ns};
 use crate::platform::{
-    current_process_id, current_thread_id, monotonic_now, prepare_sampler_thread, sleep_until, thread_cpu_ns,
-    with_signals_blocked,
+    HandlerCheck, current_process_id, current_thread_id, ensure_handler, follow_sandbox, monotonic_now,
+    prepare_sampler_thread, sleep_until, thread_cpu_ns, with_signals_blocked,
 };
+use crate::sampler::activity::{ActivityClue, RestChecks};
+use crate::sampler::rest::Tick;
 use crate::sampler::sample_writer::SampleWriter;
 use crate::sampler::thread_sampler::{Scratch, ThreadLife, ThreadSampler, TickContext};
+use crate::sampler::timers::try_engines;
 use crate::state::{RunningSampler, Session, SessionCounts};
 use crate::threads::ThreadRegistry;
 use crate::unwind::Unwinder;
@@ -21,6 +25,8 @@ use crate::unwind::Unwinder;
 /// The kernel brings the CPU time of threads on other cores up to date once a scheduler tick, every 1 to 10 ms; read more
 /// often, the process's would stand still and jump.
 const COUNTER_INTERVAL_NS: u64 = 20_000_000;
+/// A program may put itself into a sandbox at any time.
+const SANDBOX_INTERVAL_NS: u64 = 1_000_000_000;
 /// A long sleep is taken in steps, so that a stop is noticed soon.
 const LONGEST_SLEEP_NS: u64 = 50_000_000;
 
@@ -62,57 +68,93 @@ pub(crate) fn spawn_sampler(
     }
 }
 
+/// The threads of the session, those apart that have rested for long.
+#[derive(Default)]
+struct Threads {
+    active: Vec<ThreadSampler>,
+    resting: Vec<ThreadSampler>,
+}
+
 /// The sampler's loop and what it keeps from tick to tick.
 struct SamplerThread {
     session: Arc<Session>,
     buffer: &'static ChunkedBuffer,
     unwinder: Unwinder,
-    threads: Vec<ThreadSampler>,
+    threads: Threads,
     registry_version: u64,
-    /// The thread that is first in the next tick, so that none is always first.
-    first: usize,
+    tick: Tick,
+    tick_before: Tick,
     scratch: Scratch,
     next_counters: TimeStamp,
+    next_look_at_sandbox: TimeStamp,
+    activity: ActivityClue,
     /// The process's CPU time when the session began; the counter counts from here.
     process_cpu_ns: i64,
 }
 
 impl SamplerThread {
     fn new(session: Arc<Session>, buffer: &'static ChunkedBuffer, unwinder: Unwinder) -> Self {
-        let scratch = Scratch::default();
-        let process_cpu_ns = sample_process_cpu_ns();
+        let begin = Tick { number: 0, time: monotonic_now() };
         Self {
             session,
             buffer,
             unwinder,
-            threads: Vec::new(),
+            threads: Threads::default(),
             registry_version: 0,
-            first: 0,
-            scratch,
+            tick: begin,
+            tick_before: begin,
+            scratch: Scratch::default(),
             next_counters: TimeStamp(0),
-            process_cpu_ns,
+            next_look_at_sandbox: TimeStamp(0),
+            activity: ActivityClue::default(),
+            process_cpu_ns: sample_process_cpu_ns(),
         }
+    }
+
+    /// Which engine stops the threads: what was asked for, or what a trial finds cheaper. Signals do until that is known.
+    fn choose_engine(&self) -> Option<JoinHandle<()>> {
+        let settings = &self.session.settings;
+        self.session.set_uses_timers(settings.engine == SamplingEngine::LocalTimers);
+        if settings.engine != SamplingEngine::Auto {
+            return None;
+        }
+        let session = Arc::clone(&self.session);
+        let choose = move || {
+            if let Some(trial) = try_engines(&session) {
+                session.set_trial(trial);
+                session.set_uses_timers(trial.is_for_timers());
+            }
+        };
+        std::thread::Builder::new().name("EngineTrial".to_owned()).spawn(choose).ok()
     }
 
     fn run(mut self) {
         prepare_sampler_thread();
+        let trial = self.choose_engine();
         let interval_ns = self.session.settings.interval.as_nanos() as u64;
         let mut schedule = Schedule { next: monotonic_now(), interval_ns };
         while !self.session.is_stopping() {
+            let time = monotonic_now();
+            let tick = Tick { number: self.tick.number + 1, time };
+            self.tick_before = std::mem::replace(&mut self.tick, tick);
             let counts = &self.session.counts;
             SessionCounts::add(&counts.ticks, 1);
-            self.tick();
+            SessionCounts::add(&counts.late_ticks, (time.since_ns(schedule.next) > interval_ns / 2).into());
+            self.take_tick();
             let missed = schedule.advance(monotonic_now());
             SessionCounts::add(&self.session.counts.missed_ticks, missed);
             self.sleep_to(schedule.next);
         }
-        for thread in &mut self.threads {
-            thread.give_up();
-        }
+        self.with_context(|threads, context| {
+            threads.all().for_each(|thread| thread.end(context.tick, context))
+        });
+        // It takes some milliseconds, once for a process.
+        let _ = trial.map(JoinHandle::join);
     }
 
-    fn sleep_to(&self, deadline: TimeStamp) {
+    fn sleep_to(&mut self, deadline: TimeStamp) {
         while !self.session.is_stopping() {
+            self.write_if_asked();
             let step = monotonic_now().plus_ns(LONGEST_SLEEP_NS);
             sleep_until(deadline.min(step));
             if deadline <= step {
@@ -121,7 +163,11 @@ impl SamplerThread {
         }
     }
 
-    fn tick(&mut self) {
+    fn take_tick(&mut self) {
+        if self.tick.time >= self.next_look_at_sandbox {
+            self.next_look_at_sandbox = self.tick.time.plus_ns(SANDBOX_INTERVAL_NS);
+            follow_sandbox();
+        }
         if self.unwinder.refresh_modules() {
             self.session.set_modules(self.unwinder.modules());
         }
@@ -129,8 +175,9 @@ impl SamplerThread {
         self.sample_counters();
         self.sample_threads();
         self.buffer.provide_spare_chunk();
+        self.write_if_asked();
         let own_cpu_ns = thread_cpu_ns(current_thread_id()).unwrap_or(0);
-        self.session.counts.sampler_cpu_ns.store(own_cpu_ns, std::sync::atomic::Ordering::Relaxed);
+        self.session.counts.sampler_cpu_ns.store(own_cpu_ns, Ordering::Relaxed);
     }
 
     /// Follows the registry, when it has changed.
@@ -140,14 +187,19 @@ impl SamplerThread {
             return;
         }
         self.registry_version = version;
-        let mut known: HashMap<u64, ThreadSampler> =
-            self.threads.drain(..).map(|thread| (thread.registration.serial, thread)).collect();
-        for registration in ThreadRegistry::profiled_threads() {
-            let thread = known.remove(&registration.serial);
-            self.threads.push(thread.unwrap_or_else(|| ThreadSampler::new(registration, &self.session)));
-        }
-        for (_, mut gone) in known {
-            gone.give_up();
+        let profiled = ThreadRegistry::profiled_threads();
+        let serials: HashSet<u64> = profiled.iter().map(|registration| registration.serial).collect();
+        let known: HashSet<u64> = self.threads.all().map(|thread| thread.registration.serial).collect();
+        self.with_context(|threads, context| {
+            for list in [&mut threads.active, &mut threads.resting] {
+                let is_gone = |thread: &mut ThreadSampler| !serials.contains(&thread.registration.serial);
+                list.extract_if(.., is_gone).for_each(|mut gone| gone.end(context.tick_before, context));
+            }
+        });
+        for registration in profiled {
+            if !known.contains(&registration.serial) {
+                self.threads.active.push(ThreadSampler::new(registration, &self.session));
+            }
         }
         let range = self.buffer.range();
         ThreadRegistry::stamp_dead_threads(range.end, range.start);
@@ -170,25 +222,85 @@ impl SamplerThread {
     }
 
     fn sample_threads(&mut self) {
-        let Self { session, buffer, unwinder, threads, scratch, .. } = self;
+        let checks = self.activity.checks(self.threads.resting.len() as u64);
+        let number = self.tick.number;
+        // Another thread is first in each tick, so that none always is (JuliaLang #33490).
+        let count = self.threads.active.len();
+        self.threads.active.rotate_left(usize::from(count > 1));
+        let mut dead = Vec::new();
+        let mut any_woke = false;
+        self.with_context(|threads, context| {
+            context.nobody_ran = checks == RestChecks::None;
+            let mut step = |thread: &mut ThreadSampler| {
+                if thread.tick(context) == ThreadLife::Dead {
+                    dead.push(Arc::clone(&thread.registration));
+                }
+                thread.rests()
+            };
+            threads.active.iter_mut().for_each(|thread| _ = step(thread));
+            if let RestChecks::OneIn(count) = checks {
+                let due = threads.resting.iter_mut().skip((number % count) as usize).step_by(count as usize);
+                due.for_each(|thread| any_woke |= !step(thread));
+            }
+            let turn = (number as usize).checked_rem(threads.resting.len());
+            if let Some(thread) = turn.and_then(|turn| threads.resting.get_mut(turn)) {
+                thread.write_old_rest(context);
+            }
+        });
+        for registration in dead {
+            // One that has unregistered and ended since this tick began is no surprise.
+            if registration.unregistered_at().is_none() {
+                SessionCounts::add(&self.session.counts.threads_found_dead, 1);
+                ThreadRegistry::remove(&registration, monotonic_now());
+            }
+        }
+        self.threads.sort(self.tick, any_woke);
+    }
+
+    /// Calls `body` with the threads and with what every thread's step needs.
+    fn with_context<T>(&mut self, body: impl FnOnce(&mut Threads, &mut TickContext<'_>) -> T) -> T {
+        let Self { session, buffer, unwinder, threads, scratch, tick, tick_before, .. } = self;
         let writer = SampleWriter {
             buffer,
             process_start: session.process_start,
             dropped: &session.counts.dropped_samples,
         };
-        let mut context = TickContext { session, process: current_process_id(), unwinder, writer, scratch };
-        let count = threads.len();
-        self.first = if count == 0 { 0 } else { (self.first + 1) % count };
-        let (before, from) = threads.split_at_mut(self.first);
-        for thread in from.iter_mut().chain(before) {
-            // One that has unregistered and ended since this tick began is no surprise.
-            if thread.tick(&mut context) == ThreadLife::Dead
-                && thread.registration.unregistered_at().is_none()
-            {
-                SessionCounts::add(&session.counts.threads_found_dead, 1);
-                ThreadRegistry::remove(&thread.registration, monotonic_now());
-            }
+        let handler = ensure_handler(session.settings.signal);
+        let put_back = handler == HandlerCheck::PutBack;
+        SessionCounts::add(&session.counts.handler_replacements, put_back.into());
+        let mut context = TickContext {
+            session,
+            process: current_process_id(),
+            unwinder,
+            writer,
+            scratch,
+            tick: *tick,
+            tick_before: *tick_before,
+            nobody_ran: false,
+            may_signal: handler != HandlerCheck::Lost,
+        };
+        body(threads, &mut context)
+    }
+
+    fn write_if_asked(&mut self) {
+        if let Some(asked) = self.session.asked_to_write() {
+            self.with_context(|threads, context| threads.all().for_each(|thread| thread.write_rest(context)));
+            self.session.set_written(asked);
         }
+    }
+}
+
+impl Threads {
+    fn all(&mut self) -> impl Iterator<Item = &mut ThreadSampler> {
+        self.active.iter_mut().chain(&mut self.resting)
+    }
+
+    /// Puts those apart that have rested for long, and back those that do not rest any more.
+    fn sort(&mut self, tick: Tick, any_woke: bool) {
+        if any_woke {
+            self.active.extend(self.resting.extract_if(.., |thread| !thread.rests()));
+        }
+        self.resting.extend(self.active.extract_if(.., |thread| thread.rests_long(tick)));
     }
 }
 

@@ -28,4 +28,4 @@ pub(crate) use active_ps::{ACTIVE_PS, ActivePs, RunningSampler};
 pub(crate) use core_buffer::core_buffer;
 pub(crate) use core_ps::{CORE_PS, CorePs};
 pub(crate) use racy_features::RacyFeatures;
-pub(crate) use session::{Session, SessionCounts, SessionSettings};
+pub(crate) use session::{EngineTrial, Session, SessionCounts, SessionSettings};

@@ -1,9 +1,10 @@
 //! What a session's sampler and its snapshots share.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use crate::base::{Features, LockRank, NamedMutex, TimeStamp};
+use crate::base::{Features, LockRank, NamedMutex, SamplingEngine, TimeStamp};
 use crate::counters::CounterDescription;
 use crate::unwind::{LoadedModule, ModuleTable};
 
@@ -15,6 +16,22 @@ pub(crate) struct SessionSettings {
     pub(crate) features: Features,
     pub(crate) filters: Vec<String>,
     pub(crate) signal: i32,
+    pub(crate) engine: SamplingEngine,
+}
+
+/// What a stop by each engine was found to take from a running thread.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct EngineTrial {
+    pub(crate) signal_ns: u64,
+    /// `None` where the system makes no timers.
+    pub(crate) timer_ns: Option<u64>,
+}
+
+impl EngineTrial {
+    /// Timers cost a little with each switch of their threads as well, so they have to be clearly cheaper.
+    pub(crate) fn is_for_timers(&self) -> bool {
+        self.timer_ns.is_some_and(|timer_ns| timer_ns < self.signal_ns / 4 * 3)
+    }
 }
 
 macro_rules! counts {
@@ -37,18 +54,32 @@ macro_rules! counts {
 counts! {
     /// Ticks that the sampler woke for.
     ticks,
+    /// Ticks that began later than half an interval after their time.
+    late_ticks,
     /// Ticks of the schedule that passed while the sampler could not run.
     missed_ticks,
     /// Samples taken by a signal.
     captured_samples,
+    /// Samples of sleeping threads whose stacks the sampler read itself, without waking them.
+    samples_from_outside,
     /// Samples of threads that had not run since the one before.
     same_samples,
+    /// Requests to threads that were asleep, which may have cost them an `EINTR`.
+    signals_to_sleepers,
+    /// Samples on a signal stack, a coroutine's, or another that the thread was not born with.
+    samples_on_other_stacks,
     /// Samples whose stack could not be followed to its root.
     truncated_samples,
     /// Ticks on which a thread that was running had not answered.
     unanswered_ticks,
+    /// Threads for which the system made no timer.
+    refused_timers,
+    /// Requests that a thread's timer left unanswered while the thread ran, so that a signal was sent.
+    silent_timers,
     /// Requests that the system did not pass on.
     refused_signals,
+    /// How often somebody else had replaced the signal's handler, and ours was put back over theirs.
+    handler_replacements,
     /// Threads that were found dead without having unregistered.
     threads_found_dead,
     /// Threads for whose stacks there was no room; they have markers and CPU times.
@@ -81,6 +112,12 @@ pub(crate) struct Session {
     /// Written by the sampler when something was loaded or unloaded, read by snapshots.
     modules: NamedMutex<Vec<LoadedModule>>,
     stop: AtomicBool,
+    uses_timers: AtomicBool,
+    /// What the trial of the engines found, when there was one.
+    trial: OnceLock<EngineTrial>,
+    /// How often somebody asked that everything be written, and up to which of them that was done.
+    writes_asked: AtomicU64,
+    writes_done: AtomicU64,
 }
 
 impl Session {
@@ -98,7 +135,29 @@ impl Session {
             counts: SessionCounts::default(),
             modules: NamedMutex::new("session modules", LockRank::ThreadData, Vec::new()),
             stop: AtomicBool::new(false),
+            uses_timers: AtomicBool::new(false),
+            trial: OnceLock::new(),
+            writes_asked: AtomicU64::new(0),
+            writes_done: AtomicU64::new(0),
         }
+    }
+
+    /// Whether threads that run are stopped by timers of their own.
+    pub(crate) fn uses_timers(&self) -> bool {
+        self.uses_timers.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_uses_timers(&self, uses: bool) {
+        self.uses_timers.store(uses, Ordering::Relaxed);
+    }
+
+    pub(crate) fn set_trial(&self, trial: EngineTrial) {
+        // Only the sampler does, once.
+        let _ = self.trial.set(trial);
+    }
+
+    pub(crate) fn trial(&self) -> Option<EngineTrial> {
+        self.trial.get().copied()
     }
 
     pub(crate) fn set_modules(&self, table: &ModuleTable) {
@@ -108,6 +167,28 @@ impl Session {
 
     pub(crate) fn modules(&self) -> Vec<LoadedModule> {
         self.modules.lock().clone()
+    }
+
+    /// Asks the sampler to write what it holds back of threads at rest, and waits for that, not long: it does so on its
+    /// next tick.
+    pub(crate) fn wait_until_all_is_written(&self) {
+        const LONGEST_WAIT: Duration = Duration::from_millis(200);
+        let asked = self.writes_asked.fetch_add(1, Ordering::AcqRel) + 1;
+        let end = Instant::now() + LONGEST_WAIT;
+        while self.writes_done.load(Ordering::Acquire) < asked && Instant::now() < end {
+            std::thread::sleep(Duration::from_micros(100));
+        }
+    }
+
+    /// Up to which asking everything is to be written, if somebody waits for it.
+    pub(crate) fn asked_to_write(&self) -> Option<u64> {
+        let asked = self.writes_asked.load(Ordering::Acquire);
+        (asked > self.writes_done.load(Ordering::Acquire)).then_some(asked)
+    }
+
+    /// Everything is written, as far as was asked until this.
+    pub(crate) fn set_written(&self, asked: u64) {
+        self.writes_done.store(asked, Ordering::Release);
     }
 
     /// Tells the sampler to end.

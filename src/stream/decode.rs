@@ -8,7 +8,7 @@ use crate::buffer::{BlockIndex, BufferSnapshot, ChunkNumber, EntryKind, EntryRea
 use crate::counters::CounterDescription;
 use crate::json::{StringIndex, UniqueStrings};
 use crate::markers::{DecodedMarker, MarkerPayload};
-use crate::stream::rows::{CounterRows, SampleRow, SampleRows};
+use crate::stream::rows::{CounterRows, More, SampleRow, SampleRows};
 use crate::stream::source::ProfileSource;
 use crate::stream::unique_stacks::UniqueStacks;
 use crate::symbols::SampledAddress;
@@ -18,6 +18,8 @@ use crate::threads::ThreadRegistration;
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) enum FrameKey {
     Root,
+    /// Stands below the frames of a stack that is not the thread's own.
+    OtherStack,
     /// Stands for the frames that are missing.
     Truncated,
     Native(SampledAddress),
@@ -93,6 +95,10 @@ impl ProcessStreamingContext {
                 let time_ns = entry.number()?;
                 let flags = SampleFlags::from_byte(entry.byte()?);
                 let cpu_delta_ns = if flags.has(SampleFlags::HAS_CPU) { Some(entry.number()?) } else { None };
+                let more = match flags.has(SampleFlags::HAS_MORE) {
+                    true => More { count: entry.number()?, span_ns: entry.number()? },
+                    false => More::default(),
+                };
                 let Some(&index) = by_serial.get(&serial) else { return Some(()) };
                 let stack = if kind == EntryKind::Sample {
                     self.read_stack(index, flags, entry)?
@@ -101,7 +107,7 @@ impl ProcessStreamingContext {
                 };
                 let thread = &mut self.threads[index];
                 thread.last = Some((chunk, stack));
-                thread.samples.push(SampleRow { stack, time_ns, cpu_delta_ns });
+                thread.samples.push(SampleRow { stack, time_ns, cpu_delta_ns }, more);
             }
             EntryKind::Marker => {
                 let marker = DecodedMarker::read(entry)?;
@@ -121,6 +127,9 @@ impl ProcessStreamingContext {
 
     fn read_stack(&mut self, thread: usize, flags: SampleFlags, entry: &mut EntryReader<'_>) -> Option<u32> {
         let mut frames = Vec::with_capacity(64);
+        if flags.has(SampleFlags::OTHER_STACK) {
+            frames.push(FrameKey::OtherStack);
+        }
         if flags.has(SampleFlags::TRUNCATED) {
             frames.push(FrameKey::Truncated);
         }

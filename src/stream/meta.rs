@@ -78,6 +78,9 @@ pub(super) fn write_meta(
             });
             json.key("data").array(|_| {});
         });
+        // What stopped the threads that ran: see `SamplingEngine`.
+        let engine = if source.session.uses_timers() { "local timers" } else { "signals" };
+        json.key("samplingEngine").string(engine);
         json.key("presymbolicated").bool(symbolicated);
     });
 }

@@ -111,6 +111,15 @@ fn write_log(json: &mut JsonWriter<'_>, source: &ProfileSource, process: &Proces
     json.object(|json| {
         json.key(&source.process.to_number().to_string()).object(|json| {
             json.key("profilingLogBegin_TSms").time_ms(source.ns_since_start(source.session.started_at));
+            if let Some(trial) = source.session.trial() {
+                json.key("engineTrial").object(|json| {
+                    json.key("signal_stop_ns").unsigned(trial.signal_ns);
+                    match trial.timer_ns {
+                        Some(timer_ns) => json.key("timer_stop_ns").unsigned(timer_ns),
+                        None => json.key("timer_stop_ns").null(),
+                    }
+                });
+            }
             json.key("sampler").object(|json| {
                 for (name, count) in &source.counts {
                     json.key(name).unsigned(*count);

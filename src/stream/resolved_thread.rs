@@ -13,6 +13,9 @@ use crate::symbols::{AddressNames, CodeAddressService};
 /// The frame that stands for those that are missing.
 const TRUNCATED: &str = "(truncated)";
 
+/// The frame below those of a signal stack, a coroutine's, or another that the thread was not born with.
+const OTHER_STACK: &str = "(other stack)";
+
 /// What a frame is of.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum FrameKind {
@@ -95,6 +98,7 @@ impl<'a> ResolvedThread<'a> {
     ) -> Vec<OutFrame> {
         let (kind, location) = match frame {
             FrameKey::Root => (FrameKind::Structure, "(root)".to_owned()),
+            FrameKey::OtherStack => (FrameKind::Structure, OTHER_STACK.to_owned()),
             FrameKey::Truncated => (FrameKind::Structure, TRUNCATED.to_owned()),
             FrameKey::Label { text, category, subcategory } => {
                 let text = process.label_strings.get(text.0 as usize).map_or("", String::as_str);

@@ -12,6 +12,13 @@ pub(crate) struct SampleRow {
     pub(crate) cpu_delta_ns: Option<u64>,
 }
 
+/// Samples after another one with the same stack and no CPU time: how many, and how much later the last one is.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(super) struct More {
+    pub(super) count: u64,
+    pub(super) span_ns: u64,
+}
+
 /// Samples in the order of their time.
 #[derive(Debug, Default)]
 pub(crate) struct SampleRows {
@@ -21,13 +28,17 @@ pub(crate) struct SampleRows {
 }
 
 impl SampleRows {
-    pub(super) fn push(&mut self, row: SampleRow) {
+    pub(super) fn push(&mut self, row: SampleRow, more: More) {
         self.coded
             .number(row.stack.into())
             .signed(row.time_ns.wrapping_sub(self.last_time_ns) as i64)
-            .number(row.cpu_delta_ns.map_or(0, |cpu| cpu.saturating_add(1)));
+            .number(row.cpu_delta_ns.map_or(0, |cpu| cpu.saturating_add(1)))
+            .number(more.count);
+        if more.count > 0 {
+            self.coded.number(more.span_ns);
+        }
         self.last_time_ns = row.time_ns;
-        self.count += 1;
+        self.count += 1 + more.count as usize;
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -37,11 +48,24 @@ impl SampleRows {
     pub(crate) fn iter(&self) -> impl Iterator<Item = SampleRow> {
         let mut coded = EntryReader::new(self.coded.bytes());
         let mut time_ns = 0u64;
-        std::iter::from_fn(move || {
+        let coded_runs = std::iter::from_fn(move || {
             let stack = coded.number()? as u32;
             time_ns = time_ns.wrapping_add(coded.signed()? as u64);
             let cpu_delta_ns = coded.number()?.checked_sub(1);
-            Some(SampleRow { stack, time_ns, cpu_delta_ns })
+            let count = coded.number()?;
+            let span_ns = if count > 0 { coded.number()? } else { 0 };
+            Some((SampleRow { stack, time_ns, cpu_delta_ns }, More { count, span_ns }))
+        });
+        coded_runs.flat_map(|(first, more)| {
+            (0..=more.count).map(move |index| match index {
+                0 => first,
+                _ => SampleRow {
+                    time_ns: first.time_ns
+                        + (u128::from(more.span_ns) * u128::from(index) / u128::from(more.count)) as u64,
+                    cpu_delta_ns: first.cpu_delta_ns.map(|_| 0),
+                    ..first
+                },
+            })
         })
     }
 }
@@ -86,9 +110,14 @@ mod tests {
         let row = |stack, time_ns, cpu_delta_ns| SampleRow { stack, time_ns, cpu_delta_ns };
         let rows = [row(0, 5, None), row(3, 1_000_000_000_000, Some(0)), row(1, 1_000_000_000_001, Some(7))];
         let mut samples = SampleRows::default();
-        rows.iter().for_each(|row| samples.push(*row));
+        rows.iter().for_each(|row| samples.push(*row, More::default()));
         assert_eq!(samples.iter().collect::<Vec<_>>(), rows);
         assert_eq!(samples.len(), 3);
+        samples.push(row(2, 1_000_000_000_100, Some(9)), More { count: 3, span_ns: 31 });
+        let run: Vec<_> = samples.iter().skip(3).collect();
+        let later = |ns: u64| row(2, 1_000_000_000_100 + ns, Some(0));
+        assert_eq!(run, [row(2, 1_000_000_000_100, Some(9)), later(10), later(20), later(31)]);
+        assert_eq!(samples.len(), 7);
 
         let mut counter = CounterRows::default();
         assert!(counter.is_empty());

@@ -9,22 +9,28 @@
 //! - *placed*: header and areas lie in one mapping that is never given back, in the order of the constants below.
 
 use std::cell::UnsafeCell;
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use crate::base::{StackAddress, TimeStamp};
 use crate::platform::{
-    ArrivalInHandler, LazyRegion, Registers, StackBounds, copy_words_in_handler, thread_pointer,
+    ArrivalInHandler, LazyRegion, MemoryPiece, Registers, SignalSource, StackBounds, copy_words_in_handler,
+    read_guarded_in_handler, thread_pointer,
 };
 use crate::threads::profiling_stack::{LabelFrame, ProfilingStack, open_profiling_stack};
 use crate::threads::slot_state::{SlotPhase, SlotState};
 
 const LABELS_OFFSET: usize = 4 << 10;
-const MAX_LABELS: usize = 1024;
+pub(super) const MAX_LABELS: usize = 1024;
 const TEXT_OFFSET: usize = LABELS_OFFSET + MAX_LABELS * size_of::<CapturedLabel>();
-const TEXT_BYTES: usize = 64 << 10;
+pub(super) const TEXT_BYTES: usize = 64 << 10;
 pub(super) const STACK_OFFSET: usize = TEXT_OFFSET + TEXT_BYTES;
-/// A stack copy beyond this is given back to the kernel once it was read.
+/// Below its stack pointer a leaf function may use so many bytes, where the machine's ABI allows it.
+const RED_ZONE_BYTES: u64 = if cfg!(target_arch = "x86_64") { 128 } else { 0 };
+/// Of a stack that is not the thread's own, whose end nobody knows, so much is copied at most.
+const OTHER_STACK_BYTES: usize = 64 << 10;
+/// What a deep stack took beyond this is given back to the kernel when so many captures in a row did not need it.
 const KEPT_STACK_BYTES: usize = 256 << 10;
+const CAPTURES_WITHOUT: u32 = 8;
 
 const _: () = assert!(size_of::<CaptureSlot>() <= LABELS_OFFSET && STACK_OFFSET.is_multiple_of(4096));
 
@@ -35,13 +41,13 @@ pub(crate) struct CaptureHeader {
     pub(crate) registers: Registers,
     /// When the thread was stopped.
     pub(crate) time: TimeStamp,
-    /// How often the thread had gone to sleep.
-    pub(crate) sleeps: u64,
-    /// The thread's CPU time when the handler was about to return.
+    /// The thread's CPU time, where its own timer stopped it; else 0.
     pub(crate) cpu_ns: u64,
-    /// The stack address of the first byte of the copy; 0 when the stack pointer lay outside of the thread's stack.
+    /// The stack address of the first byte of the copy; 0 when nothing there was readable.
     pub(crate) stack_start: u64,
     pub(crate) stack_bytes: usize,
+    /// Whether the stack pointer lay outside of the thread's stack: on a signal stack, or a coroutine's.
+    pub(crate) on_other_stack: bool,
     pub(crate) labels: usize,
     pub(crate) text_bytes: usize,
 }
@@ -62,13 +68,16 @@ pub(crate) struct CapturedLabel {
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct CaptureSlot {
-    state: SlotState,
+    pub(super) state: SlotState,
     /// Written by the owner before the first request, read by its handler.
     thread_pointer: AtomicU64,
+    timer: AtomicI32,
     stack_low: AtomicU64,
     stack_top: AtomicU64,
-    profiling_stack: AtomicPtr<ProfilingStack>,
+    pub(super) profiling_stack: AtomicPtr<ProfilingStack>,
     region: &'static LazyRegion,
+    /// Captures since the last deep one; written by the reader. 0 when none was deep.
+    since_deep: AtomicU32,
     header: UnsafeCell<CaptureHeader>,
 }
 
@@ -81,10 +90,12 @@ impl CaptureSlot {
         let slot = Self {
             state: SlotState::new(),
             thread_pointer: AtomicU64::new(0),
+            timer: AtomicI32::new(-1),
             stack_low: AtomicU64::new(0),
             stack_top: AtomicU64::new(0),
             profiling_stack: AtomicPtr::new(std::ptr::null_mut()),
             region,
+            since_deep: AtomicU32::new(0),
             header: UnsafeCell::new(CaptureHeader::default()),
         };
         let place = region.start().as_ptr().cast::<Self>();
@@ -99,7 +110,7 @@ impl CaptureSlot {
         self.region.bytes() - STACK_OFFSET
     }
 
-    fn area(&self, offset: usize) -> *mut u8 {
+    pub(super) fn area(&self, offset: usize) -> *mut u8 {
         self.region.start().as_ptr().wrapping_add(offset)
     }
 
@@ -117,6 +128,15 @@ impl CaptureSlot {
         self.stack_top.store(bounds.top, Ordering::Relaxed);
         self.profiling_stack.store(stack.cast_mut(), Ordering::Relaxed);
         self.thread_pointer.store(thread_pointer, Ordering::Release);
+    }
+
+    /// The number that the signals of the thread's own timer carry; -1 while it has none.
+    pub(crate) fn set_timer(&self, number: i32) {
+        self.timer.store(number, Ordering::Release);
+    }
+
+    pub(crate) fn has_timer_in_handler(&self, number: i32) -> bool {
+        self.timer.load(Ordering::Acquire) == number
     }
 
     /// Unties it. On the thread's own, since its handler reads what is untied.
@@ -165,8 +185,17 @@ impl CaptureSlot {
     /// Requested to writing, if this is the request that is waited for and the calling thread the slot's.
     pub(crate) fn begin_in_handler(&self, arrival: &ArrivalInHandler<'_>) -> Option<SlotWriter<'_>> {
         let registers = Registers::of_arrival_in_handler(arrival);
-        // SAFETY: the calling thread's pointer, and the registers that the signal stopped it with.
-        unsafe { self.begin_for_in_handler(arrival.ticket.sequence, thread_pointer(), registers) }
+        match arrival.source {
+            SignalSource::Request(ticket) => {
+                // SAFETY: the calling thread's pointer, and the registers that the signal stopped it with.
+                unsafe { self.begin_for_in_handler(ticket.sequence, thread_pointer(), registers) }
+            }
+            SignalSource::Timer(_) => {
+                let sequence = self.state.begin_any_in_handler()?;
+                let header = CaptureHeader { registers, ..CaptureHeader::default() };
+                Some(SlotWriter { slot: self, sequence, header })
+            }
+        }
     }
 
     /// # Safety
@@ -183,34 +212,58 @@ impl CaptureSlot {
             return None;
         }
         let header = CaptureHeader { registers, ..CaptureHeader::default() };
-        Some(SlotWriter { slot: self, sequence, stack_pointer: registers.sp, header })
+        Some(SlotWriter { slot: self, sequence, header })
     }
 }
 
 /// The right to fill a slot, in the handler.
 pub(crate) struct SlotWriter<'a> {
-    slot: &'a CaptureSlot,
-    sequence: u32,
-    stack_pointer: u64,
+    pub(super) slot: &'a CaptureSlot,
+    pub(super) sequence: u32,
     pub(crate) header: CaptureHeader,
 }
 
 impl SlotWriter<'_> {
-    /// Copies the stack from `below` bytes under the stack pointer to the thread's oldest frame, or as much of its
-    /// younger end as the slot holds; nothing when the stack pointer lies elsewhere.
-    pub(crate) fn copy_stack_in_handler(&mut self, below: u64) {
+    /// Which part of the thread's stack is to be copied: from the red zone below the stack pointer to the thread's oldest
+    /// frame, or as much of its younger end as the slot holds. `None` when the stack pointer lies elsewhere.
+    pub(super) fn used_stack_in_handler(&self) -> Option<MemoryPiece> {
         let low = self.slot.stack_low.load(Ordering::Relaxed);
         let top = self.slot.stack_top.load(Ordering::Relaxed) & !7;
-        let sp = self.stack_pointer;
+        let sp = self.header.registers.sp;
         if sp < low || sp >= top {
-            return;
+            return None;
         }
-        let start = if sp - low > below { sp - below } else { sp } & !7;
-        let bytes = ((top - start) as usize).min(self.slot.stack_capacity());
+        let start = if sp - low > RED_ZONE_BYTES { sp - RED_ZONE_BYTES } else { sp } & !7;
+        Some(MemoryPiece { address: start, bytes: ((top - start) as usize).min(self.slot.stack_capacity()) })
+    }
+
+    /// Copies the stack. One that is not the thread's own is copied as far as it is readable.
+    pub(crate) fn copy_stack_in_handler(&mut self) {
+        let Some(piece) = self.used_stack_in_handler() else {
+            self.copy_other_stack_in_handler();
+            return;
+        };
         // SAFETY: the range lies between the stack pointer less its red zone and the top of this thread's own stack,
         // all of which is mapped while the thread runs; the area is *placed* and has room; both are word aligned.
-        unsafe { copy_words_in_handler(start, self.slot.area(STACK_OFFSET), bytes) };
-        (self.header.stack_start, self.header.stack_bytes) = (start, bytes);
+        unsafe { copy_words_in_handler(piece.address, self.slot.area(STACK_OFFSET), piece.bytes) };
+        (self.header.stack_start, self.header.stack_bytes) = (piece.address, piece.bytes);
+    }
+
+    pub(super) fn copy_other_stack_in_handler(&mut self) {
+        self.header.on_other_stack = true;
+        let sp = self.header.registers.sp;
+        let bytes = OTHER_STACK_BYTES.min(self.slot.stack_capacity());
+        // The page below may be a guard.
+        for address in [sp.wrapping_sub(RED_ZONE_BYTES) & !7, sp & !7] {
+            // SAFETY: *phase owns*; the area is *placed* and has room.
+            let copied = unsafe {
+                read_guarded_in_handler(MemoryPiece { address, bytes }, self.slot.area(STACK_OFFSET))
+            };
+            if copied > 0 {
+                (self.header.stack_start, self.header.stack_bytes) = (address, copied & !7);
+                return;
+            }
+        }
     }
 
     /// Copies the labels with their texts, oldest first, as many as there is room for.
@@ -227,32 +280,34 @@ impl SlotWriter<'_> {
             let dynamic_end = (dynamic + frame.text_bytes as usize).min(texts.len());
             // SAFETY: both indices lie within the slice, in order.
             let dynamic = unsafe { texts.get_unchecked(dynamic..dynamic_end) };
-            if !self.copy_label_in_handler(frame, dynamic) {
+            // SAFETY: its label is pushed, so what it names is loaded.
+            let label = unsafe { frame.label_in_handler() };
+            if !self.copy_label_in_handler(frame, label, dynamic) {
                 return;
             }
         }
     }
 
-    fn copy_label_in_handler(&mut self, frame: &LabelFrame, dynamic: &[u8]) -> bool {
+    pub(super) fn copy_label_in_handler(&mut self, frame: &LabelFrame, label: &[u8], dynamic: &[u8]) -> bool {
         let text_start = self.header.text_bytes;
-        let text_end = text_start + frame.label.len() + dynamic.len();
+        let text_end = text_start + label.len() + dynamic.len();
         if self.header.labels >= MAX_LABELS || text_end > TEXT_BYTES {
             return false;
         }
-        let label = CapturedLabel {
+        let captured = CapturedLabel {
             stack_address: StackAddress(frame.stack_address),
             text_start: text_start as u32,
-            label_bytes: frame.label.len() as u32,
+            label_bytes: label.len() as u32,
             dynamic_bytes: dynamic.len() as u32,
             category: frame.category,
             subcategory: frame.subcategory,
         };
         // SAFETY: *phase owns*, and both areas have room, as checked above.
         unsafe {
-            self.slot.area(LABELS_OFFSET).cast::<CapturedLabel>().add(self.header.labels).write(label);
+            self.slot.area(LABELS_OFFSET).cast::<CapturedLabel>().add(self.header.labels).write(captured);
             let text = self.slot.area(TEXT_OFFSET).add(text_start);
-            std::ptr::copy_nonoverlapping(frame.label.as_ptr(), text, frame.label.len());
-            std::ptr::copy_nonoverlapping(dynamic.as_ptr(), text.add(frame.label.len()), dynamic.len());
+            std::ptr::copy_nonoverlapping(label.as_ptr(), text, label.len());
+            std::ptr::copy_nonoverlapping(dynamic.as_ptr(), text.add(label.len()), dynamic.len());
         }
         self.header.labels += 1;
         self.header.text_bytes = text_end;
@@ -303,10 +358,17 @@ impl CapturedView<'_> {
 
 impl Drop for CapturedView<'_> {
     fn drop(&mut self) {
-        if self.header.stack_bytes > KEPT_STACK_BYTES {
-            // SAFETY: *phase owns*: still reading, so that no handler writes, and this view ends here.
-            unsafe { self.slot.region.give_back_from(STACK_OFFSET + KEPT_STACK_BYTES) };
-        }
+        let since_deep = match self.slot.since_deep.load(Ordering::Relaxed) {
+            _ if self.header.stack_bytes > KEPT_STACK_BYTES => 1,
+            0 => 0,
+            CAPTURES_WITHOUT => {
+                // SAFETY: *phase owns*: still reading, so that no handler writes, and this view ends here.
+                unsafe { self.slot.region.give_back_from(STACK_OFFSET + KEPT_STACK_BYTES) };
+                0
+            }
+            count => count + 1,
+        };
+        self.slot.since_deep.store(since_deep, Ordering::Relaxed);
         self.slot.state.give_back(self.sequence);
     }
 }
@@ -361,7 +423,7 @@ mod tests {
         let captured_from = |sp: u64| {
             let sequence = slot.request().expect("idle");
             let mut writer = begin(&slot, sequence, 1, sp).expect("asked");
-            writer.copy_stack_in_handler(128);
+            writer.copy_stack_in_handler();
             writer.publish_in_handler();
             let view = slot.captured().expect("ready");
             (view.header().stack_start, view.stack().to_vec())
@@ -370,7 +432,6 @@ mod tests {
         assert_eq!((start, bytes.len()), (base + 3872, 8000 - 3872));
         assert_eq!(bytes[..8], 484u64.to_ne_bytes());
         assert_eq!(captured_from(base + 8).0, base + 8, "nothing below the stack is read");
-        assert_eq!(captured_from(base + 8000), (0, vec![]), "outside");
-        assert_eq!(captured_from(base - 8), (0, vec![]), "outside");
+        assert_eq!(captured_from(64), (0, vec![]), "nothing is there");
     }
 }

@@ -20,6 +20,7 @@
 //! `capture_slot.rs`, `profiling_stack.rs`, then `crate::sampler`.
 
 mod capture_slot;
+mod outside_capture;
 mod profiling_stack;
 #[forbid(unsafe_code)]
 mod registration;
@@ -35,5 +36,5 @@ pub(crate) use registration::{
     CurrentThread, MAIN_THREAD_NAME, ThreadRegistration, register_current_thread, unregister_current_thread,
 };
 pub(crate) use registry::{RegistryForkGuard, ThreadRegistry};
-pub(crate) use slot_pool::{SlotHandle, find_slot_in_handler};
+pub(crate) use slot_pool::{SlotHandle, find_slot_in_handler, find_slot_of_thread_in_handler};
 pub(crate) use slot_state::SlotPhase;

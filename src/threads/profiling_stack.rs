@@ -22,13 +22,16 @@ const MAX_DYNAMIC_BYTES: usize = 512;
 const FIRST_FRAMES: u32 = 32;
 const FIRST_TEXT_BYTES: u32 = 512;
 
-/// A label on the stack. Its dynamic text stands in the stack's text area.
-#[derive(Clone, Copy, Debug)]
+/// A label on the stack, in plain numbers, so that it can also be copied from outside. Its dynamic text stands in the
+/// stack's text area.
+#[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub(crate) struct LabelFrame {
     /// The stack pointer at the push: the label's place among the native frames.
     pub(crate) stack_address: u64,
-    pub(crate) label: &'static str,
+    /// Where the static text is: that of a `&'static str`.
+    pub(crate) label_address: u64,
+    pub(crate) label_bytes: u32,
     pub(crate) text_start: u32,
     pub(crate) text_bytes: u32,
     pub(crate) category: u8,
@@ -38,6 +41,7 @@ pub(crate) struct LabelFrame {
 /// The label stack of one thread.
 #[doc(alias = "ProfilingStackFrame")]
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct ProfilingStack {
     frames: AtomicPtr<LabelFrame>,
     capacity: AtomicU32,
@@ -144,7 +148,15 @@ impl ProfilingStack {
         }
         let text_bytes = if dynamic.is_empty() { 0 } else { self.push_text(text_start, dynamic) };
         let (category, subcategory) = category.indices();
-        let frame = LabelFrame { stack_address, label, text_start, text_bytes, category, subcategory };
+        let frame = LabelFrame {
+            stack_address,
+            label_address: label.as_ptr().expose_provenance() as u64,
+            label_bytes: label.len() as u32,
+            text_start,
+            text_bytes,
+            category,
+            subcategory,
+        };
         // SAFETY: *own thread*, and `depth` is below the capacity of the array at this address.
         unsafe { self.frames.load(Ordering::Relaxed).add(depth as usize).write(frame) };
         compiler_fence(Ordering::SeqCst);
@@ -197,17 +209,9 @@ impl ProfilingStack {
 
     #[cold]
     fn grow_frames(&self, capacity: u32) {
-        let empty = LabelFrame {
-            stack_address: 0,
-            label: "",
-            text_start: 0,
-            text_bytes: 0,
-            category: 0,
-            subcategory: 0,
-        };
         let old_capacity = self.capacity.load(Ordering::Relaxed);
         // SAFETY: *own thread*; the array at this address has the capacity that stands beside it.
-        unsafe { replace_array(&self.frames, old_capacity, leak_array(empty, capacity)) };
+        unsafe { replace_array(&self.frames, old_capacity, leak_array(LabelFrame::default(), capacity)) };
         self.capacity.store(capacity, Ordering::Relaxed);
     }
 
@@ -237,6 +241,37 @@ impl ProfilingStack {
         unsafe { (std::slice::from_raw_parts(frames, depth), std::slice::from_raw_parts(text, text_bytes)) }
     }
 }
+
+impl LabelFrame {
+    /// The static text.
+    ///
+    /// # Safety
+    /// - The frame was pushed on a stack of this process, by code that is still loaded.
+    pub(crate) unsafe fn label_in_handler<'a>(&self) -> &'a [u8] {
+        let start = std::ptr::with_exposed_provenance(self.label_address as usize);
+        // SAFETY: by this function's contract, the parts of a `&'static str`.
+        unsafe { std::slice::from_raw_parts(start, self.label_bytes as usize) }
+    }
+}
+
+/// What another thread's stack was, read from outside: see [`crate::threads`]'s slots. The same fields in the same order.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub(super) struct StackFromOutside {
+    pub(super) frames: u64,
+    capacity: u32,
+    pub(super) depth: u32,
+    pub(super) text: u64,
+    text_capacity: u32,
+    pub(super) text_bytes: u32,
+}
+const _: () = assert!(
+    size_of::<StackFromOutside>() == size_of::<ProfilingStack>()
+        && std::mem::offset_of!(StackFromOutside, depth) == std::mem::offset_of!(ProfilingStack, depth)
+        && std::mem::offset_of!(StackFromOutside, text) == std::mem::offset_of!(ProfilingStack, text)
+        && std::mem::offset_of!(StackFromOutside, text_bytes)
+            == std::mem::offset_of!(ProfilingStack, text_bytes)
+);
 
 fn leak_array<T: Copy>(value: T, length: u32) -> *mut T {
     Box::into_raw(vec![value; length as usize].into_boxed_slice()).cast()
@@ -280,7 +315,9 @@ mod tests {
         let (frames, text) = unsafe { stack.contents_in_handler() };
         let text_of = |frame: &LabelFrame| &text[frame.text_start as usize..][..frame.text_bytes as usize];
         let utf8 = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("UTF-8");
-        frames.iter().map(|frame| format!("{}{}", frame.label, utf8(text_of(frame)))).collect()
+        // SAFETY: pushed by these tests.
+        let label_of = |frame: &LabelFrame| utf8(unsafe { frame.label_in_handler() });
+        frames.iter().map(|frame| label_of(frame) + &utf8(text_of(frame))).collect()
     }
 
     #[test]

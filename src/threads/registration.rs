@@ -1,12 +1,13 @@
 //! A thread's registration, and the calling thread's own.
 
 use std::cell::RefCell;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use crate::base::{ThreadId, TimeStamp};
 use crate::platform::{
     current_stack_bounds, current_thread_id, current_thread_os_name, is_main_thread, monotonic_now,
+    thread_pointer,
 };
 use crate::threads::profiling_stack::close_profiling_stack;
 use crate::threads::registry::ThreadRegistry;
@@ -34,6 +35,9 @@ pub(crate) struct ThreadRegistration {
     /// Written by the sampler when it finds the thread dead, read under the registry's lock: where the buffer ended
     /// then. 0 before.
     end_position: AtomicU64,
+    /// Raised by the own thread when it says that it goes to sleep, and when it says that it is awake; odd while it
+    /// sleeps. Read by anyone.
+    announced: AtomicU32,
     /// The thread owns its slot, and the sampler while it samples it; a dead thread's serves another.
     slot: Weak<SlotHandle>,
 }
@@ -75,6 +79,19 @@ impl ThreadRegistration {
         self.end_position.store(position.max(1), Ordering::Relaxed);
     }
 
+    /// Which of its announced sleeps the thread is in.
+    pub(crate) fn announced_sleep(&self) -> Option<u32> {
+        Some(self.announced.load(Ordering::Relaxed)).filter(|announced| announced % 2 == 1)
+    }
+
+    /// The own thread says that it goes to sleep, or is awake; to say the same again changes nothing.
+    pub(crate) fn announce(&self, sleeps: bool) {
+        let before = self.announced.load(Ordering::Relaxed);
+        if (before % 2 == 1) != sleeps {
+            self.announced.store(before.wrapping_add(1), Ordering::Relaxed);
+        }
+    }
+
     /// In the child of a fork, on the surviving thread: it has a new id, and nobody waits for its slot.
     pub(super) fn adopt_after_fork(&self) {
         self.tid.store(current_thread_id().to_number(), Ordering::Relaxed);
@@ -107,6 +124,7 @@ impl CurrentThread {
         if let Some(registration) = self.registration.take() {
             close_profiling_stack();
             if let Some(slot) = self.slot.take() {
+                slot.leave_for_thread(thread_pointer());
                 slot.unbind();
             }
             ThreadRegistry::remove(&registration, monotonic_now());
@@ -150,6 +168,7 @@ fn acquire_slot() -> Option<SlotHandle> {
     let bounds = current_stack_bounds()?;
     let slot = SlotHandle::acquire(bounds.bytes())?;
     slot.bind_to_current_thread(bounds);
+    slot.enter_for_thread(thread_pointer());
     Some(slot)
 }
 
@@ -165,6 +184,7 @@ fn new_registration(serial: u64, name: &str, slot: Option<&Arc<SlotHandle>>) -> 
         profiled: AtomicBool::new(false),
         unregistered_at: AtomicU64::new(0),
         end_position: AtomicU64::new(0),
+        announced: AtomicU32::new(0),
         slot: slot.map_or_else(Weak::new, Arc::downgrade),
     }
 }

@@ -6,7 +6,7 @@
 //! - *for ever*: an address, once in the table, stays there and stays mapped as a [`CaptureSlot`];
 //! - *one owner*: a slot is either in the pool or held by one [`SlotHandle`].
 
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use crate::base::{LockRank, NamedMutex};
 use crate::platform::LazyRegion;
@@ -20,6 +20,13 @@ const MOST_STACK_BYTES: usize = 64 << 20;
 
 static TABLE: [AtomicPtr<CaptureSlot>; MAX_SLOTS] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; MAX_SLOTS];
+/// Slots by the pointers of the threads that own them: a pointer, which is a multiple of 64 below 2^47, above the slot's
+/// number. 0 was never used, [`LEFT`] is free again.
+static BY_THREAD: [AtomicU64; 2 * MAX_SLOTS] = [const { AtomicU64::new(0) }; 2 * MAX_SLOTS];
+const LEFT: u64 = 1 << 63;
+/// A thread that finds no place within so many goes without a timer.
+const MAX_PROBES: usize = 64;
+
 static POOL: NamedMutex<Pool> =
     NamedMutex::new("slot pool", LockRank::ThreadData, Pool { free: Vec::new(), made: 0 });
 
@@ -42,7 +49,51 @@ pub(crate) fn find_slot_in_handler(number: u16) -> Option<&'static CaptureSlot> 
     unsafe { TABLE[usize::from(number)].load(Ordering::Acquire).as_ref() }
 }
 
+fn places_for_in_handler(thread_pointer: u64) -> impl Iterator<Item = &'static AtomicU64> {
+    let first = ((thread_pointer >> 6).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize;
+    (first..first + MAX_PROBES).filter_map(|place| BY_THREAD.get(place % BY_THREAD.len()))
+}
+
+/// The slot of the thread that has this pointer, if it owns one.
+pub(crate) fn find_slot_of_thread_in_handler(thread_pointer: u64) -> Option<&'static CaptureSlot> {
+    for place in places_for_in_handler(thread_pointer) {
+        match place.load(Ordering::Acquire) {
+            0 => return None,
+            LEFT => {}
+            known if known >> 16 == thread_pointer => return find_slot_in_handler(known as u16),
+            _ => {}
+        }
+    }
+    None
+}
+
 impl SlotHandle {
+    /// Makes the slot one that the calling thread's handler finds by itself.
+    pub(super) fn enter_for_thread(&self, thread_pointer: u64) {
+        if thread_pointer == 0 || thread_pointer >> 47 != 0 {
+            return;
+        }
+        let entry = thread_pointer << 16 | u64::from(self.number);
+        for place in places_for_in_handler(thread_pointer) {
+            let before = place.load(Ordering::Relaxed);
+            // A thread of the same pointer died without leaving.
+            let is_free = before == 0 || before == LEFT || before >> 16 == thread_pointer;
+            if is_free && place.compare_exchange(before, entry, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+                return;
+            }
+        }
+    }
+
+    /// Takes that back. On the same thread.
+    pub(super) fn leave_for_thread(&self, thread_pointer: u64) {
+        let entry = thread_pointer << 16 | u64::from(self.number);
+        for place in places_for_in_handler(thread_pointer) {
+            if place.compare_exchange(entry, LEFT, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+                return;
+            }
+        }
+    }
+
     /// A slot for a stack of so many bytes, from the pool if one fits; `None` when there are no more.
     pub(super) fn acquire(stack_bytes: usize) -> Option<Self> {
         let stack_bytes = stack_bytes.clamp(LEAST_STACK_BYTES, MOST_STACK_BYTES).next_power_of_two();

@@ -7,7 +7,7 @@
 //! | from | to | who | when |
 //! |---|---|---|---|
 //! | idle(n) | requested(n+1) | sampler | it wants a sample; the signal carries n+1 |
-//! | requested(n) | writing(n) | the target's handler | a signal came that carries n, on the slot's thread |
+//! | requested(n) | writing(n) | the target's handler | a signal came that carries n, or of the thread's own timer |
 //! | idle(n) | writing(n+1) | sampler | the thread sleeps, and the sampler reads its stack itself |
 //! | requested(n) | idle(n) | sampler or owner | nobody waits any more; a late signal finds idle and goes away |
 //! | writing(n) | ready(n) | who moved it to writing | everything is written |
@@ -85,7 +85,6 @@ impl SlotState {
     }
 
     /// Idle to writing, by the sampler: the number to publish or to abandon.
-    #[expect(dead_code, reason = "the sampler is about to read sleeping threads")]
     pub(super) fn begin_from_outside(&self) -> Option<u32> {
         self.leave_idle_to(SlotPhase::Writing)
     }
@@ -120,13 +119,18 @@ impl SlotState {
         self.make_move(sequence, SlotPhase::Requested, SlotPhase::Writing)
     }
 
+    /// Requested to writing, whichever request it is: the thread's own timer carries no number.
+    pub(super) fn begin_any_in_handler(&self) -> Option<u32> {
+        let sequence = self.pending_request()?;
+        self.make_move(sequence, SlotPhase::Requested, SlotPhase::Writing).then_some(sequence)
+    }
+
     /// Writing to ready, by whoever made the move to writing.
     pub(super) fn publish_in_handler(&self, sequence: u32) {
         self.0.store(word(sequence, SlotPhase::Ready), Ordering::Release);
     }
 
     /// Writing to idle, by the sampler, where it made the move to writing.
-    #[expect(dead_code, reason = "the sampler is about to read sleeping threads")]
     pub(super) fn abandon(&self, sequence: u32) {
         self.0.store(word(sequence, SlotPhase::Idle), Ordering::Release);
     }

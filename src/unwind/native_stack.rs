@@ -29,7 +29,7 @@ pub(crate) struct NativeFrame {
 }
 
 /// A stack, innermost frame first. Kept from sample to sample for its memory.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct NativeStack {
     pub(crate) frames: Vec<NativeFrame>,
     /// Whether older frames are missing.

@@ -1,0 +1,107 @@
+//! A thread at rest: its samples repeat, and become one entry for the whole time.
+
+use crate::base::TimeStamp;
+
+/// A thread that has rested for fewer ticks is likely to run soon, and is looked at on every tick.
+const RESTLESS_TICKS: u64 = 32;
+/// Even a thread that says that it sleeps may have died, or run.
+const ANNOUNCED_CHECK_TICKS: u64 = 1024;
+
+/// A tick: which one since the session began, and when it was.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Tick {
+    pub(super) number: u64,
+    pub(super) time: TimeStamp,
+}
+
+/// Ticks in a row on which a thread stood where it stood before.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Run {
+    pub(super) first: TimeStamp,
+    pub(super) last: TimeStamp,
+    pub(super) ticks: u64,
+}
+
+/// A thread that has not run since its stack was taken. Nothing is done for it while it rests.
+#[derive(Debug)]
+pub(super) struct Rest {
+    /// What its CPU clock shows as long as it rests.
+    pub(super) cpu_ns: u64,
+    /// Which of its announced sleeps this is, if it is one.
+    announced: Option<u32>,
+    since: u64,
+    /// The first tick that is not written yet.
+    unwritten: Tick,
+}
+
+impl Rest {
+    /// A rest that began on a tick that has its sample.
+    pub(super) fn new(cpu_ns: u64, announced: Option<u32>, tick: Tick, interval_ns: u64) -> Self {
+        Self { cpu_ns, announced, since: tick.number, unwritten: after(tick, interval_ns) }
+    }
+
+    pub(super) fn is_long(&self, tick: Tick) -> bool {
+        tick.number - self.since >= RESTLESS_TICKS
+    }
+
+    /// Whether the thread is still in the sleep that it has announced, so that its clock need not be read.
+    pub(super) fn is_announced(&self, announced: Option<u32>, tick: Tick) -> bool {
+        self.announced.is_some()
+            && self.announced == announced
+            && !(tick.number - self.since + 1).is_multiple_of(ANNOUNCED_CHECK_TICKS)
+    }
+
+    /// How long ago its last tick was written.
+    pub(super) fn unwritten_ns(&self, now: TimeStamp) -> u64 {
+        now.since_ns(self.unwritten.time)
+    }
+
+    /// What is to be written, up to this tick.
+    pub(super) fn take_run(&mut self, last: Tick, interval_ns: u64) -> Option<Run> {
+        let ticks = (last.number + 1).checked_sub(self.unwritten.number).filter(|&ticks| ticks > 0)?;
+        let first = self.unwritten.time.min(last.time);
+        self.unwritten = after(last, interval_ns);
+        Some(Run { first, last: last.time, ticks })
+    }
+}
+
+fn after(tick: Tick, interval_ns: u64) -> Tick {
+    Tick { number: tick.number + 1, time: tick.time.plus_ns(interval_ns) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const INTERVAL_NS: u64 = 1000;
+
+    fn tick(number: u64) -> Tick {
+        Tick { number, time: TimeStamp(number * INTERVAL_NS) }
+    }
+
+    #[test]
+    fn a_run_reaches_from_what_was_written_to_the_tick() {
+        let mut rest = Rest::new(5, None, tick(10), INTERVAL_NS);
+        assert_eq!(rest.take_run(tick(10), INTERVAL_NS), None);
+        let run =
+            |first, last| Run { first: tick(first).time, last: tick(last).time, ticks: last - first + 1 };
+        assert_eq!(rest.take_run(tick(11), INTERVAL_NS), Some(run(11, 11)));
+        assert_eq!(rest.take_run(tick(500), INTERVAL_NS), Some(run(12, 500)));
+        assert_eq!(rest.take_run(tick(500), INTERVAL_NS), None);
+        assert_eq!(rest.unwritten_ns(tick(503).time), 2 * INTERVAL_NS);
+        // A tick that came a little early.
+        let early = Tick { number: 501, time: TimeStamp(500_900) };
+        let run = rest.take_run(early, INTERVAL_NS).expect("a tick");
+        assert_eq!((run.first, run.last, run.ticks), (early.time, early.time, 1));
+    }
+
+    #[test]
+    fn an_announced_sleep_is_left_alone_until_its_end() {
+        let rest = Rest::new(5, Some(7), tick(0), INTERVAL_NS);
+        let announced = |announced, number| rest.is_announced(announced, tick(number));
+        assert!(announced(Some(7), 1) && !announced(None, 1) && !announced(Some(9), 1));
+        assert_eq!((0..4096).filter(|&number| !announced(Some(7), number)).count(), 4);
+        assert!(!rest.is_long(tick(31)) && rest.is_long(tick(32)));
+        assert!(!Rest::new(5, None, tick(0), INTERVAL_NS).is_announced(None, tick(1)));
+    }
+}

@@ -1,0 +1,105 @@
+//! What a thread looked like where it sleeps.
+//!
+//! The kernel tells the stack pointer and the program counter of a thread that is blocked, and not the frame pointer.
+//! Where a caller keeps its frame by that, the thread is interrupted once, and what its handler found is remembered. When
+//! the thread sleeps there again, the remembered registers are right if they lead to the same frames.
+
+use crate::platform::{BlockedAt, Registers};
+use crate::unwind::{NativeStack, StackCopy, Unwinder};
+
+/// Most threads sleep in few places.
+const MAX_PLACES: usize = 8;
+/// No frame is at such an address, so that a stack for which it mattered is not found whole.
+const UNKNOWN: u64 = 16;
+
+#[derive(Debug)]
+struct Place {
+    at: BlockedAt,
+    registers: Registers,
+    stack: NativeStack,
+}
+
+/// The places at which a thread was found asleep.
+#[derive(Debug, Default)]
+pub(super) struct SleepingPlaces {
+    places: Vec<Place>,
+    /// The one that is forgotten next.
+    oldest: usize,
+}
+
+/// The registers of a blocked thread, as far as the kernel tells.
+pub(super) fn registers_at(at: BlockedAt) -> Registers {
+    Registers { pc: at.pc, sp: at.sp, fp: UNKNOWN, lr: UNKNOWN }
+}
+
+impl SleepingPlaces {
+    /// Unwinds the stack of a thread that is blocked there; false when the registers that nobody knows matter.
+    pub(super) fn unwind(
+        &self,
+        at: BlockedAt,
+        stack: StackCopy<'_>,
+        unwinder: &mut Unwinder,
+        out: &mut NativeStack,
+    ) -> bool {
+        unwinder.unwind(&registers_at(at), stack, out);
+        if !out.truncated {
+            return true;
+        }
+        self.places.iter().filter(|place| place.at == at).any(|place| {
+            unwinder.unwind(&Registers { pc: at.pc, ..place.registers }, stack, out);
+            out.truncated == place.stack.truncated && out.frames.get(1..) == place.stack.frames.get(1..)
+        })
+    }
+
+    /// Remembers what the handler of a thread found that was blocked there when it was signalled.
+    pub(super) fn remember(&mut self, at: BlockedAt, registers: &Registers, stack: &NativeStack) {
+        // A call that is begun again stands before the instruction that calls the kernel, another behind it.
+        let length = at.pc.wrapping_sub(registers.pc);
+        if registers.sp != at.sp || length > 4 {
+            return;
+        }
+        let place = Place { at, registers: *registers, stack: stack.clone() };
+        let known = self.places.iter().position(|known| known.at == at && known.stack == place.stack);
+        match known {
+            Some(index) => self.places[index] = place,
+            None if self.places.len() < MAX_PLACES => self.places.push(place),
+            None => {
+                self.places[self.oldest] = place;
+                self.oldest = (self.oldest + 1) % MAX_PLACES;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::{CodeAddress, StackAddress};
+    use crate::unwind::NativeFrame;
+
+    fn stack(addresses: &[u64]) -> NativeStack {
+        let frame = |&address: &u64| NativeFrame {
+            address: CodeAddress::new(address),
+            stack_address: StackAddress(address),
+        };
+        NativeStack { frames: addresses.iter().map(frame).collect(), truncated: false }
+    }
+
+    #[test]
+    fn only_what_was_found_at_the_place_is_remembered_and_the_oldest_goes() {
+        let mut places = SleepingPlaces::default();
+        let at = BlockedAt { pc: 1000, sp: 50 };
+        let found = |pc, sp| Registers { pc, sp, fp: 70, lr: 0 };
+        places.remember(at, &found(1004, 50), &stack(&[1]));
+        places.remember(at, &found(1000, 58), &stack(&[1]));
+        assert!(places.places.is_empty(), "it ran on");
+        places.remember(at, &found(998, 50), &stack(&[1]));
+        places.remember(at, &found(1000, 50), &stack(&[1]));
+        assert_eq!(places.places.len(), 1);
+        for number in 2..=MAX_PLACES as u64 + 1 {
+            places.remember(at, &found(1000, 50), &stack(&[number]));
+        }
+        let firsts = places.places.iter().map(|place| place.stack.frames[0].address.get());
+        assert_eq!(firsts.collect::<Vec<_>>(), [9, 2, 3, 4, 5, 6, 7, 8]);
+    }
+}

@@ -1,0 +1,160 @@
+//! The second engine: each thread that runs has a timer of its own, which stops it.
+//!
+//! Which of the two costs a thread less depends on the machine: a signal from another processor costs an interrupt
+//! across, a timer costs one of the machine's timer, and a little with each switch of its thread. A trial tells.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::base::{ThreadId, TimeStamp};
+use crate::platform::{
+    SignalTicket, ThreadTimer, current_process_id, current_thread_id, is_sandboxed, monotonic_now,
+    send_request, sleep_until, with_signals_unblocked,
+};
+use crate::state::{EngineTrial, Session, SessionCounts};
+use crate::threads::SlotHandle;
+
+/// A thread's timer, made when it is needed first.
+#[derive(Debug, Default)]
+pub(super) enum TimerState {
+    #[default]
+    NotYet,
+    Runs {
+        #[expect(dead_code, reason = "it runs as long as it is kept")]
+        timer: ThreadTimer,
+    },
+    /// The system would not make one.
+    Refused,
+}
+
+impl TimerState {
+    /// Makes the timer if there is none; false where the system refuses.
+    pub(super) fn ensure(&mut self, thread: ThreadId, slot: &SlotHandle, session: &Session) -> bool {
+        if matches!(self, Self::NotYet) {
+            let settings = &session.settings;
+            *self = match ThreadTimer::start(thread, settings.interval.as_nanos() as u64, settings.signal) {
+                Ok(timer) => {
+                    slot.set_timer(timer.number());
+                    Self::Runs { timer }
+                }
+                Err(_) => {
+                    SessionCounts::add(&session.counts.refused_timers, 1);
+                    Self::Refused
+                }
+            };
+        }
+        matches!(self, Self::Runs { .. })
+    }
+
+    /// Ends the timer. A signal of its that is on its way finds that it is nobody's, and goes on.
+    pub(super) fn end(&mut self, slot: &SlotHandle) {
+        if matches!(self, Self::Runs { .. }) {
+            *self = Self::NotYet;
+            slot.set_timer(-1);
+        }
+    }
+}
+
+/// One trial for a process: machines do not change. Without a lock, which a fork could leave held.
+static TRIED: AtomicBool = AtomicBool::new(false);
+/// What it found; 0 where it found nothing, or not yet.
+static SIGNAL_NS: AtomicU64 = AtomicU64::new(0);
+static TIMER_NS: AtomicU64 = AtomicU64::new(0);
+
+/// So often a thread is stopped by each engine.
+const STOPS: u32 = 12;
+const INTERVAL_NS: u64 = 150_000;
+/// A gap shorter than this is no stop.
+const SHORTEST_STOP_NS: u64 = 800;
+
+/// What a stop by each engine takes from a running thread, on this machine. The first call takes 4 ms, of which a thread
+/// that is made for it spins; later ones know. `None` where it cannot be found out, for the want of a second processor, say.
+pub(super) fn try_engines(session: &Session) -> Option<EngineTrial> {
+    if !TRIED.swap(true, Ordering::AcqRel)
+        && let Some(trial) = run_trial(session)
+    {
+        TIMER_NS.store(trial.timer_ns.unwrap_or(0), Ordering::Relaxed);
+        SIGNAL_NS.store(trial.signal_ns, Ordering::Release);
+    }
+    let found = |ns: &AtomicU64| Some(ns.load(Ordering::Acquire)).filter(|&ns| ns > 0);
+    Some(EngineTrial { signal_ns: found(&SIGNAL_NS)?, timer_ns: found(&TIMER_NS) })
+}
+
+fn run_trial(session: &Session) -> Option<EngineTrial> {
+    let signal = session.settings.signal;
+    // A filter of system calls may kill for a request that it does not know.
+    if std::thread::available_parallelism().map_or(1, usize::from) < 2 || is_sandboxed() {
+        return None;
+    }
+    // Where there are none, there is nothing to choose. This one does not get to fire: its thread only sleeps.
+    ThreadTimer::start(current_thread_id(), 1_000_000_000, signal).ok()?;
+    static SPINNER: AtomicU64 = AtomicU64::new(0);
+    static ENDS: AtomicBool = AtomicBool::new(false);
+    SPINNER.store(0, Ordering::Release);
+    ENDS.store(false, Ordering::Release);
+    let spin = move || {
+        with_signals_unblocked(signal, || {
+            let own = u64::from(current_thread_id().to_number().unsigned_abs());
+            SPINNER.store(own, Ordering::Release);
+            let mut stops = Vec::with_capacity(1024);
+            let mut before = monotonic_now();
+            while !ENDS.load(Ordering::Relaxed) {
+                let now = monotonic_now();
+                let gap_ns = now.since_ns(before);
+                if gap_ns >= SHORTEST_STOP_NS && stops.len() < stops.capacity() {
+                    stops.push((now, gap_ns));
+                }
+                before = now;
+            }
+            stops
+        })
+    };
+    let thread = std::thread::Builder::new().name("EngineTrial".to_owned()).spawn(spin).ok()?;
+    while SPINNER.load(Ordering::Acquire) == 0 && !thread.is_finished() {
+        std::thread::sleep(Duration::from_micros(20));
+    }
+    let spinner = ThreadId::from_number(SPINNER.load(Ordering::Acquire) as i32);
+    let begin = monotonic_now();
+    // Nobody's slot and request: the handler finds that out and returns.
+    let nobodys = SignalTicket { slot: u16::MAX, sequence: 0 };
+    for stop in (0..u64::from(STOPS)).take_while(|_| !session.is_stopping()) {
+        sleep_until(begin.plus_ns((stop + 1) * INTERVAL_NS));
+        send_request(current_process_id(), spinner, signal, nobodys);
+    }
+    sleep_until(monotonic_now().plus_ns(INTERVAL_NS));
+    let between = monotonic_now();
+    let timer = ThreadTimer::start(spinner, INTERVAL_NS, signal);
+    if !session.is_stopping() {
+        sleep_until(between.plus_ns((u64::from(STOPS) + 1) * INTERVAL_NS));
+    }
+    let has_timer = timer.is_ok();
+    drop(timer);
+    let end = monotonic_now();
+    ENDS.store(true, Ordering::Release);
+    let stops = thread.join().ok()?;
+    let signal_ns = usual_stop(&stops, begin, between)?;
+    let timer_ns = usual_stop(&stops, between, end).filter(|_| has_timer);
+    Some(EngineTrial { signal_ns, timer_ns })
+}
+
+/// The median of the stops in this time; `None` when there are too few.
+fn usual_stop(stops: &[(TimeStamp, u64)], from: TimeStamp, until: TimeStamp) -> Option<u64> {
+    let mut within: Vec<u64> =
+        stops.iter().filter(|(at, _)| *at > from && *at <= until).map(|&(_, gap_ns)| gap_ns).collect();
+    within.sort_unstable();
+    let enough = within.len() >= STOPS as usize / 2;
+    enough.then(|| within[within.len() / 2])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_usual_stop_is_the_median_of_those_in_the_time() {
+        let stops: Vec<(TimeStamp, u64)> =
+            (0..20).map(|number| (TimeStamp(number * 10), 1000 + number)).collect();
+        assert_eq!(usual_stop(&stops, TimeStamp(0), TimeStamp(90)), Some(1005));
+        assert_eq!(usual_stop(&stops, TimeStamp(0), TimeStamp(30)), None);
+    }
+}

@@ -1,0 +1,102 @@
+//! A thread that sleeps is captured from outside: the sampler reads its stack and labels, and the thread is not woken.
+//!
+//! Nothing that is read is trusted: the thread may wake at any moment, change what is read, or end. So all of it comes by
+//! guarded copies, and counts only if the thread turns out not to have run meanwhile.
+//!
+//! **Contract** (cited below, beside `capture_slot.rs`'s *phase owns* and *placed*):
+//! - *plain numbers*: what is copied into a local is a type for which any bytes are a value.
+
+use std::sync::atomic::Ordering;
+
+use crate::base::TimeStamp;
+use crate::platform::{MemoryPiece, Registers, read_guarded};
+use crate::threads::capture_slot::{
+    CaptureHeader, CaptureSlot, MAX_LABELS, STACK_OFFSET, SlotWriter, TEXT_BYTES,
+};
+use crate::threads::profiling_stack::{LabelFrame, StackFromOutside};
+
+impl CaptureSlot {
+    /// Idle to ready, by the sampler, for a thread that is blocked in the kernel with these registers. `stood_still` is
+    /// asked after the last byte was read: whether the thread cannot have run since before the first. False when it may
+    /// have, or the slot was not idle.
+    pub(crate) fn capture_from_outside(
+        &self,
+        registers: Registers,
+        time: TimeStamp,
+        stood_still: impl FnOnce() -> bool,
+    ) -> bool {
+        let Some(sequence) = self.state.begin_from_outside() else { return false };
+        let header = CaptureHeader { registers, time, ..CaptureHeader::default() };
+        let mut writer = SlotWriter { slot: self, sequence, header };
+        let whole = writer.copy_from_outside().is_some() && stood_still();
+        if whole {
+            writer.publish_in_handler();
+        } else {
+            self.state.abandon(sequence);
+        }
+        whole
+    }
+}
+
+impl SlotWriter<'_> {
+    fn copy_from_outside(&mut self) -> Option<()> {
+        match self.used_stack_in_handler() {
+            Some(piece) => {
+                // SAFETY: *phase owns*; the area is *placed* and has room for the piece.
+                let copied = unsafe { read_guarded(&[piece], self.slot.area(STACK_OFFSET)) };
+                (self.header.stack_start, self.header.stack_bytes) = (piece.address, copied & !7);
+                (copied == piece.bytes).then_some(())?;
+            }
+            None => self.copy_other_stack_in_handler(),
+        }
+        self.copy_labels_from_outside()
+    }
+
+    /// `None` when something was not readable: then the labels were changing.
+    fn copy_labels_from_outside(&mut self) -> Option<()> {
+        let address = self.slot.profiling_stack.load(Ordering::Acquire) as u64;
+        if address == 0 {
+            return Some(());
+        }
+        let [stack] = read_all::<StackFromOutside>(address, 1)?[..] else { return None };
+        if stack.depth == 0 || stack.frames == 0 {
+            return Some(());
+        }
+        let depth = (stack.depth as usize).min(MAX_LABELS);
+        let frames = read_all::<LabelFrame>(stack.frames, depth)?;
+        let mut pieces = Vec::with_capacity(2 * depth);
+        for frame in &frames {
+            pieces.push(MemoryPiece { address: frame.label_address, bytes: frame.label_bytes as usize });
+            let dynamic = stack.text.wrapping_add(frame.text_start.into());
+            pieces.push(MemoryPiece { address: dynamic, bytes: frame.text_bytes as usize });
+        }
+        let bytes = pieces.iter().map(|piece| piece.bytes).sum();
+        if bytes > 2 * TEXT_BYTES {
+            return None;
+        }
+        let mut texts = vec![0; bytes];
+        // SAFETY: the vector has room for all pieces.
+        if unsafe { read_guarded(&pieces, texts.as_mut_ptr()) } < bytes {
+            return None;
+        }
+        let mut rest = &texts[..];
+        for frame in &frames {
+            let (label, after) = rest.split_at(frame.label_bytes as usize);
+            let (dynamic, after) = after.split_at(frame.text_bytes as usize);
+            rest = after;
+            if !self.copy_label_in_handler(frame, label, dynamic) {
+                break;
+            }
+        }
+        Some(())
+    }
+}
+
+/// So many values from an address of another thread's; `None` when they are not readable. `T` holds plain numbers.
+fn read_all<T: Copy + Default>(address: u64, count: usize) -> Option<Vec<T>> {
+    let mut values = vec![T::default(); count];
+    let bytes = size_of_val(&values[..]);
+    // SAFETY: *plain numbers*; the vector has room for so many bytes.
+    let copied = unsafe { read_guarded(&[MemoryPiece { address, bytes }], values.as_mut_ptr().cast()) };
+    (copied == bytes).then_some(values)
+}

@@ -1,0 +1,60 @@
+//! Somebody else takes the signal while the profiler runs: samples go on, the others get what is theirs, and the profile
+//! says that it happened.
+#![cfg(has_profiler)]
+
+mod common;
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use common::{Read, wait_until, work_for_cpu};
+use gekkota::{ProfilerSession, StartParams};
+
+static SEEN: AtomicU32 = AtomicU32::new(0);
+
+extern "C" fn strangers_handler(_: libc::c_int) {
+    SEEN.fetch_add(1, Ordering::Relaxed);
+}
+
+fn take_signal(handler: libc::sighandler_t) {
+    // SAFETY: the action is on this stack, and the handler has the shape that a plain action asks for.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = handler;
+        assert_eq!(libc::sigaction(libc::SIGPROF, &action, std::ptr::null_mut()), 0);
+    }
+}
+
+fn current_handler() -> libc::sighandler_t {
+    // SAFETY: the out-pointer is to a local.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        assert_eq!(libc::sigaction(libc::SIGPROF, std::ptr::null(), &mut action), 0);
+        action.sa_sigaction
+    }
+}
+
+#[test]
+fn a_replaced_handler_is_noticed_put_back_and_told() {
+    let session = ProfilerSession::start(StartParams::default()).expect("start");
+    let ours = current_handler();
+    let stranger = strangers_handler as extern "C" fn(_) as libc::sighandler_t;
+    // Rounds of the same two must not pile up.
+    for round in 0..20 {
+        take_signal(if round % 2 == 0 { libc::SIG_IGN } else { stranger });
+        wait_until("the handler is back", || current_handler() == ours);
+    }
+    let before = SEEN.load(Ordering::Relaxed);
+    // SAFETY: touches no memory.
+    assert_eq!(unsafe { libc::raise(libc::SIGPROF) }, 0);
+    assert_eq!(SEEN.load(Ordering::Relaxed), before + 1, "a stranger's signal is the stranger's");
+    std::thread::spawn(|| {
+        gekkota::register_thread("busy");
+        work_for_cpu(Duration::from_millis(100));
+    })
+    .join()
+    .expect("thread");
+    let read = Read::from_profile(&session.finish().expect("profile"));
+    assert!(read.samples("busy").len() > 30);
+    assert_eq!(read.count("handler_replacements"), 20);
+}

@@ -13,11 +13,22 @@ pub(crate) fn to_json(profile: &Profile) -> Result<Value, Box<dyn Error>> {
     Ok(serde_json::from_slice(&text)?)
 }
 
+/// What a profile says of a session whose threads were stopped by timers of their own.
+const LOCAL_TIMERS: &str = "local timers";
+
 /// The engine that the session used.
 pub(crate) fn engine_of(profile: &Profile) -> Result<String, Box<dyn Error>> {
     let json = to_json(profile)?;
-    let told = json["meta"]["samplingEngine"].as_str();
-    Ok(told.unwrap_or("not told by the profile, so signals").to_owned())
+    let engine = json["meta"]["samplingEngine"].as_str().ok_or("the profile does not tell its engine")?;
+    Ok(match count(profile, "refused_timers") {
+        None | Some(0) => engine.to_owned(),
+        Some(_) => format!("{engine}, which were refused"),
+    })
+}
+
+/// Whether [`engine_of`] found local timers at work.
+pub(crate) fn is_local_timers(engine: &str) -> bool {
+    engine == LOCAL_TIMERS
 }
 
 /// One of the session's counts.

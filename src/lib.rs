@@ -34,6 +34,9 @@
 //!   there and does nothing, and [`profiler_start`] answers [`StartError::Unsupported`].
 //! - `gzip` (default): profiles whose name ends in `.gz` are compressed.
 
+// RealtimeSanitizer, which nightly alone has; `.ci/run` builds so.
+#![cfg_attr(gekkota_rtsan, feature(sanitize))]
+
 #[cfg(has_profiler)]
 mod buffer;
 #[cfg(has_profiler)]

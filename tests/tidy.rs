@@ -73,6 +73,7 @@ const UNSAFE_FILES: &[&str] = &[
     "src/threads/profiling_stack.rs",
     "src/threads/capture_slot.rs",
     "src/threads/outside_capture.rs",
+    "src/threads/slot_model.rs",
     "src/threads/slot_pool.rs",
 ];
 

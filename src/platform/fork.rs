@@ -2,6 +2,8 @@
 
 use std::sync::OnceLock;
 
+use crate::platform::identity::note_process;
+
 /// What to do around a `fork`. All three run on the thread that forks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ForkHooks {
@@ -25,6 +27,7 @@ extern "C" fn parent() {
 }
 
 extern "C" fn child() {
+    note_process();
     if let Some(hooks) = HOOKS.get() {
         (hooks.child)();
     }

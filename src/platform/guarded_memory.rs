@@ -8,7 +8,9 @@
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::platform::identity::process_number_in_handler;
 use crate::platform::procfs::is_sandboxed;
+use crate::platform::registers_arch::KERNEL_CALL;
 
 /// A piece of this process's memory, wherever it is.
 #[derive(Clone, Copy, Debug)]
@@ -42,9 +44,18 @@ pub(crate) unsafe fn read_guarded_in_handler(piece: MemoryPiece, target: *mut u8
     let local = libc::iovec { iov_base: target.cast(), iov_len: piece.bytes };
     let remote = libc::iovec { iov_base: piece.address as *mut libc::c_void, iov_len: piece.bytes };
     // SAFETY: *kernel's copy*; by this function's contract.
-    let copied = unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) };
+    let copied = unsafe { libc::process_vm_readv(process_number_in_handler(), &local, 1, &remote, 1, 0) };
     // Below 0 it was refused.
     usize::try_from(copied).unwrap_or_default()
+}
+
+/// Calls once what the handler calls, unless a sandbox might kill for it.
+pub(super) fn bind_guarded_reads() {
+    follow_sandbox();
+    let mut byte = 0u8;
+    let piece = MemoryPiece { address: (&raw const byte).addr() as u64, bytes: 1 };
+    // SAFETY: one byte of a local.
+    unsafe { read_guarded_in_handler(piece, &raw mut byte) };
 }
 
 /// Copies the pieces one behind the other, and gives how many bytes came before the first that could not be read. About
@@ -64,6 +75,17 @@ pub(crate) unsafe fn read_guarded(pieces: &[MemoryPiece], target: *mut u8) -> us
         }
     }
     copied
+}
+
+/// Whether an instruction that calls the kernel stands just before this address or at it, where a call that was broken off
+/// begins again.
+pub(crate) fn is_at_kernel_call(pc: u64) -> bool {
+    const LENGTH: usize = KERNEL_CALL.len();
+    let mut around = [0; 2 * LENGTH];
+    let piece = MemoryPiece { address: pc.wrapping_sub(LENGTH as u64), bytes: around.len() };
+    // SAFETY: the local has room.
+    let copied = unsafe { read_guarded(&[piece], around.as_mut_ptr()) };
+    copied == around.len() && (around[..LENGTH] == KERNEL_CALL || around[LENGTH..] == KERNEL_CALL)
 }
 
 /// # Safety

@@ -1,11 +1,30 @@
 //! Who is running: process and thread ids, and what the sampler's own thread asks of the kernel for itself.
 
+use std::sync::atomic::{AtomicI32, Ordering};
+
 use crate::base::{ProcessId, ThreadId};
 
 /// The process's id. One system call, since a child of `fork` has another one.
 pub(crate) fn current_process_id() -> ProcessId {
     // SAFETY: takes and touches no memory.
     ProcessId::from_number(unsafe { libc::getpid() })
+}
+
+/// This process's id as it was noted, since to ask for it is a system call; 0 before.
+static NOTED: AtomicI32 = AtomicI32::new(0);
+
+/// Notes the process's id: before the handler needs it, and in the child of a fork.
+pub(super) fn note_process() {
+    NOTED.store(current_process_id().to_number(), Ordering::Relaxed);
+}
+
+/// The process's id as a number. A system call only before the first [`note_process`], when no handler runs.
+pub(super) fn process_number_in_handler() -> i32 {
+    match NOTED.load(Ordering::Relaxed) {
+        // SAFETY: async-signal-safe, takes and touches no memory.
+        0 => unsafe { libc::getpid() },
+        noted => noted,
+    }
 }
 
 /// The calling thread's id. One system call.

@@ -44,7 +44,9 @@ pub(crate) use clock::{
     process_cpu_ns, process_start, sleep_until, thread_cpu_ns,
 };
 pub(crate) use fork::{ForkHooks, install_fork_handlers};
-pub(crate) use guarded_memory::{MemoryPiece, follow_sandbox, read_guarded, read_guarded_in_handler};
+pub(crate) use guarded_memory::{
+    MemoryPiece, follow_sandbox, is_at_kernel_call, read_guarded, read_guarded_in_handler,
+};
 pub(crate) use identity::{
     current_process_id, current_thread_id, is_main_thread, prepare_sampler_thread, with_signals_blocked,
     with_signals_unblocked,

@@ -4,6 +4,9 @@ use std::arch::asm;
 
 use crate::platform::registers::Registers;
 
+/// The instruction `svc #0`.
+pub(super) const KERNEL_CALL: [u8; 4] = [0x01, 0x00, 0x00, 0xd4];
+
 pub(super) fn from_context(context: &libc::ucontext_t) -> Registers {
     let machine = &context.uc_mcontext;
     Registers { pc: machine.pc, sp: machine.sp, fp: machine.regs[29], lr: machine.regs[30] }

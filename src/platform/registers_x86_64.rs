@@ -4,6 +4,9 @@ use std::arch::asm;
 
 use crate::platform::registers::Registers;
 
+/// The instruction `syscall`.
+pub(super) const KERNEL_CALL: [u8; 2] = [0x0f, 0x05];
+
 pub(super) fn from_context(context: &libc::ucontext_t) -> Registers {
     let gregs = &context.uc_mcontext.gregs;
     let [fp, sp, pc] =

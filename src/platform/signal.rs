@@ -14,6 +14,9 @@
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use crate::base::{ProcessId, StartError, ThreadId};
+use crate::platform::clock::{current_thread_cpu_ns_in_handler, monotonic_now};
+use crate::platform::guarded_memory::bind_guarded_reads;
+use crate::platform::identity::{note_process, process_number_in_handler};
 
 /// What a request carries to its thread: which slot, and which request. A cookie tells it from other programs' values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +66,7 @@ static CAPTURE: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
 static PREVIOUS: [AtomicPtr<libc::sigaction>; SIGNALS] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; SIGNALS];
 
+#[cfg_attr(gekkota_rtsan, sanitize(realtime = "nonblocking"))]
 extern "C" fn handle_signal(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     // SAFETY: async-signal-safe; gives the address of this thread's `errno`.
     let errno = unsafe { libc::__errno_location() };
@@ -106,8 +110,7 @@ unsafe fn source_in_handler(info: *const libc::siginfo_t) -> Option<SignalSource
         libc::SI_QUEUE => {
             // SAFETY: by this function's contract; a queued signal carries a sender and a value.
             let (sender, value) = unsafe { ((*info).si_pid(), (*info).si_value().sival_ptr as u64) };
-            // SAFETY: async-signal-safe, touches no memory.
-            let is_own = sender == unsafe { libc::getpid() };
+            let is_own = sender == process_number_in_handler();
             SignalTicket::from_value(value).filter(|_| is_own).map(SignalSource::Request)
         }
         // SAFETY: by this function's contract: 128 bytes, of which these are a number.
@@ -232,8 +235,25 @@ fn refused(action: &'static str) -> StartError {
 /// calls and changes nothing, unless somebody else has installed a handler meanwhile: that one is then kept as the
 /// previous one.
 pub(crate) fn install_handler(signal: i32, capture: CaptureFn) -> Result<(), StartError> {
+    note_process();
+    bind_what_the_handler_calls();
     CAPTURE.store(capture as *mut (), Ordering::Release);
     put_handler(signal)
+}
+
+/// Calls each function of the C library that the handler calls: a function of another library may be bound at its first
+/// call, and that takes the loader's lock.
+fn bind_what_the_handler_calls() {
+    let from = [0u8; 64];
+    let mut to = [0u8; 64];
+    let bytes = std::hint::black_box(from.len());
+    // SAFETY: both have so many bytes; the kernel writes to locals.
+    unsafe {
+        std::ptr::copy_nonoverlapping(from.as_ptr(), to.as_mut_ptr(), bytes);
+        std::hint::black_box(libc::__errno_location());
+    }
+    std::hint::black_box((to, monotonic_now(), current_thread_cpu_ns_in_handler()));
+    bind_guarded_reads();
 }
 
 fn put_handler(signal: i32) -> Result<(), StartError> {

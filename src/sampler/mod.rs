@@ -23,6 +23,7 @@ mod activity;
 mod fork_gate;
 mod handler;
 mod merge;
+mod progress;
 mod rest;
 mod sample_writer;
 mod sampler_thread;

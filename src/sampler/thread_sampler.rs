@@ -16,10 +16,12 @@ use std::sync::Arc;
 
 use crate::base::{CodeAddress, Features, ProcessId, StackAddress, ThreadId, TimeStamp};
 use crate::platform::{
-    BlockedAt, Sent, SignalTicket, ThreadWindow, monotonic_now, send_request, thread_cpu_ns,
+    BlockedAt, Sent, SignalTicket, ThreadWindow, is_at_kernel_call, monotonic_now, send_request,
+    thread_cpu_ns,
 };
 use crate::sampler::fork_gate::may_signal;
 use crate::sampler::merge::MergedFrame;
+use crate::sampler::progress::Progress;
 use crate::sampler::rest::{Rest, Tick};
 use crate::sampler::sample_writer::{CodedStack, LastStack, SampleTime, SampleWriter};
 use crate::sampler::sleeping_places::{SleepingPlaces, registers_at};
@@ -120,6 +122,7 @@ pub(super) struct ThreadSampler {
     window: ThreadWindow,
     places: SleepingPlaces,
     timer: TimerState,
+    progress: Progress,
     waiting: Option<Waiting>,
     rest: Option<Rest>,
     /// The CPU clock when it was read last, and when that was.
@@ -145,6 +148,7 @@ impl ThreadSampler {
             slot,
             places: SleepingPlaces::default(),
             timer: TimerState::default(),
+            progress: Progress::default(),
             waiting: None,
             rest: None,
             seen_cpu_ns: cpu_ns,
@@ -208,6 +212,9 @@ impl ThreadSampler {
         if let Some(at) = blocked_at
             && self.capture_from_outside(&slot, at, cpu_ns, context)
         {
+            return ThreadLife::Alive;
+        }
+        if self.progress.is_to_wait() {
             return ThreadLife::Alive;
         }
         if blocked_at.is_some() || !self.ask_timer(&slot, cpu_ns, context) {
@@ -393,6 +400,7 @@ impl ThreadSampler {
         };
         let Some(waiting) = self.waiting.take() else { return };
         let header = *view.header();
+        self.progress.add_capture(&header.registers, || is_at_kernel_call(header.registers.pc));
         let unwound = unwind_counted(context, |unwinder, native| {
             unwinder.unwind(&header.registers, stack_of(&view), native);
         });

@@ -26,6 +26,8 @@ mod profiling_stack;
 mod registration;
 #[forbid(unsafe_code)]
 mod registry;
+#[cfg(all(test, loom))]
+mod slot_model;
 mod slot_pool;
 #[forbid(unsafe_code)]
 mod slot_state;

@@ -20,8 +20,11 @@
 //!
 //! *phase owns*: what lies behind a slot is written by whoever made the move to `writing`, until `ready` or `idle`; read
 //! by whoever made the move to `reading`, until `idle`; and touched by nobody else. *release, acquire*: each move that
-//! gives up the right releases, each that takes it acquires.
+//! gives up the right releases, each that takes it acquires. `slot_model.rs` tries all this under loom.
 
+#[cfg(all(test, loom))]
+use loom::sync::atomic::{AtomicU64, Ordering};
+#[cfg(not(all(test, loom)))]
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What a slot is doing, as seen a moment ago.

@@ -16,21 +16,22 @@
 use std::error::Error;
 use std::ops::Range;
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use gekkota::{ProfilerSession, StartParams, register_thread};
 use serde_json::{Value, json};
 
-use crate::busy::BusyThread;
+use crate::busy::BusyThreads;
 use crate::machine::{self, load_note};
 use crate::profile::{column, count, engine_of_params, threads, to_json};
-use crate::raw_threads::{current_thread_id, monotonic_ns, thread_cpu_ns};
+use crate::raw::{monotonic_ns, thread_id};
+use crate::raw_threads;
 use crate::report::{Arm, Report};
 use crate::{Effort, Outcome, child};
 
 const INTERVAL: Duration = Duration::from_millis(1);
-const BUSY_NAME: &str = "busy";
+/// What the names of the busy threads begin with.
+const BUSY_NAME: &str = "busy ";
 /// What a processor needs to get to its full speed, and every thread to have had its turn.
 const WARM_UP: Duration = Duration::from_millis(500);
 /// For the last samples of the span, which may still be out: a thread that waits for its turn answers when it has it.
@@ -110,41 +111,26 @@ pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
 
 /// The busy threads, and their ids.
 struct Crowd {
-    busy: Vec<BusyThread>,
+    _busy: BusyThreads,
     ids: Vec<i32>,
 }
 
 impl Crowd {
-    /// They wait until all have been made: one that is made among busy ones waits for its first turn.
-    fn start(threads: usize, first: fn()) -> Result<Self, Box<dyn Error>> {
-        let all_are_made = Arc::new(Barrier::new(threads));
+    fn start(count: usize, first: fn()) -> Result<Self, Box<dyn Error>> {
         let (id, is_known) = channel();
-        let make = |_| {
-            let (id, all_are_made) = (id.clone(), Arc::clone(&all_are_made));
-            BusyThread::spawn(BUSY_NAME, move || {
-                first();
-                // Whoever waits for it is there until it was received.
-                let _ = id.send(current_thread_id());
-                all_are_made.wait();
-            })
-        };
-        let busy = (0..threads).map(make).collect::<Result<_, _>>()?;
-        drop(id);
-        let ids: Vec<i32> = is_known.iter().collect();
-        if ids.len() == threads { Ok(Self { busy, ids }) } else { Err("a busy thread has panicked".into()) }
+        let busy = BusyThreads::start(count, move || {
+            first();
+            // Whoever waits for it is there until it was received.
+            let _ = id.send(thread_id());
+        })?;
+        Ok(Self { _busy: busy, ids: is_known.iter().take(count).collect() })
     }
 
     fn read_clocks(&self) -> Result<Vec<Reading>, Box<dyn Error>> {
-        let read =
-            |&thread: &i32| Some(Reading { thread, now_ns: monotonic_ns(), cpu_ns: thread_cpu_ns(thread)? });
+        let read = |&thread: &i32| {
+            Some(Reading { thread, now_ns: monotonic_ns(), cpu_ns: raw_threads::cpu_ns_of(thread)? })
+        };
         self.ids.iter().map(read).collect::<Option<_>>().ok_or_else(|| "a busy thread has no clock".into())
-    }
-}
-
-impl Drop for Crowd {
-    /// All at once: each needs a turn to see it, and those that are left take turns.
-    fn drop(&mut self) {
-        self.busy.iter().for_each(BusyThread::stop);
     }
 }
 
@@ -184,7 +170,7 @@ fn run_ours(threads: usize, span: Duration) -> Result<Value, Box<dyn Error>> {
     let params = StartParams::default().interval(INTERVAL);
     // On a quiet machine: the first session of a process tries which engine is the cheaper one.
     let engine = engine_of_params(params.clone())?;
-    let crowd = Crowd::start(threads, || register_thread(BUSY_NAME))?;
+    let crowd = Crowd::start(threads, || register_thread(""))?;
     let session = ProfilerSession::start(params)?;
     std::thread::sleep(WARM_UP);
     let before = crowd.read_clocks()?;
@@ -228,7 +214,7 @@ fn run_pprof(threads: usize, span: Duration) -> Result<Value, Box<dyn Error>> {
     let of_busy = report
         .data
         .iter()
-        .filter(|(stack, _)| stack.thread_name.get(..stack.thread_name_length) == Some(BUSY_NAME.as_bytes()));
+        .filter(|(stack, _)| stack.thread_name[..stack.thread_name_length].starts_with(BUSY_NAME.as_bytes()));
     let samples: isize = of_busy.map(|(_, count)| *count).sum();
     let cpu_ns = cpu_ns_of(&spans(&before, &after, 0));
     Ok(json!({"captured": samples as f64 * INTERVAL.as_nanos() as f64 / cpu_ns}))

@@ -19,6 +19,8 @@ const PARTS: &[(&str, Part)] = &[
     ("churn", crate::churn::run_part),
     ("idle", crate::idle::run_part),
     ("spawn", crate::spawn::run_part),
+    ("slowdown", crate::slowdown::run_part),
+    ("stall", crate::stall::run_part),
 ];
 
 /// No run takes nearly as long. A peer that waits for ever in its signal handler would otherwise take us along.

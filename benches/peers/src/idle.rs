@@ -6,7 +6,8 @@
 //! the profiler; so whatever context switches the kernel counts in them over the span, voluntary or not, are its doing.
 //! Calls that came back with `EINTR` are counted as well, those of the time before the span by themselves.
 //!
-//! The goal is for both engines; `ours` is the one that sends signals. The floor is a thread that does nothing but sleep from tick to tick. pprof-rs goes by
+//! The goal is for both engines; `ours` is the one that sends signals. The floor is a thread that does nothing but sleep from tick to tick, prepared as
+//! our sampler is. pprof-rs goes by
 //! the process's CPU time alone, so that it does nothing at all while everybody sleeps, and has no samples of it either.
 //!
 //! Each run is a process of its own; the arms take turns.
@@ -25,9 +26,10 @@ use serde_json::{Value, json};
 
 use crate::machine::{self, load_note};
 use crate::profile::{count, engine_of_params, is_local_timers};
-use crate::raw_threads::{
-    EndlessCall, current_thread_id, monotonic_ns, process_cpu_ns, sleep_until_ns, thread_cpu_ns,
+use crate::raw::{
+    monotonic_ns, prepare_sampler_thread, process_cpu_ns, sleep_until_ns, thread_cpu_ns, thread_id,
 };
+use crate::raw_threads::EndlessCall;
 use crate::report::{Arm, Report};
 use crate::{Effort, Outcome, child};
 
@@ -168,15 +170,15 @@ fn run_pprof(span: Duration) -> Result<Value, Box<dyn Error>> {
 fn run_sleeper(span: Duration) -> Result<Value, Box<dyn Error>> {
     let interval = INTERVAL.as_nanos() as u64;
     let thread = std::thread::spawn(move || {
+        prepare_sampler_thread();
         let start = monotonic_ns();
-        let own_cpu_ns = || thread_cpu_ns(current_thread_id()).unwrap_or(0);
-        let (cpu_before, mut next, mut ticks) = (own_cpu_ns(), start, 0u64);
+        let (cpu_before, mut next, mut ticks) = (thread_cpu_ns(), start, 0u64);
         while next < start + span.as_nanos() as u64 {
             next += interval;
             sleep_until_ns(next);
             ticks += 1;
         }
-        let (cpu_ns, ns) = (own_cpu_ns() - cpu_before, monotonic_ns() - start);
+        let (cpu_ns, ns) = (thread_cpu_ns() - cpu_before, monotonic_ns() - start);
         (cpu_ns as f64 * 100.0 / ns as f64, ticks)
     });
     let (percent, ticks) = thread.join().map_err(|_| "the sleeper has panicked")?;
@@ -214,7 +216,7 @@ impl Sleepers {
                     std::thread::park();
                 }
                 first();
-                let _ = ready.send(current_thread_id());
+                let _ = ready.send(thread_id());
                 drop((made, ready));
                 while call.make(reader.as_fd()) {
                     interrupted.fetch_add(1, Ordering::Relaxed);

@@ -8,13 +8,21 @@ mod busy;
 mod capture;
 mod child;
 mod churn;
+mod handshake;
 mod idle;
 mod machine;
+mod oversubscribed;
 mod profile;
 mod rate;
+mod raw;
 mod raw_threads;
 mod report;
+mod schedule;
+mod slowdown;
 mod spawn;
+mod stall;
+mod stall_arms;
+mod target;
 mod unwind;
 
 use std::process::ExitCode;
@@ -24,7 +32,7 @@ use report::Report;
 /// How a measurement is to be done.
 #[derive(Clone, Copy)]
 struct Effort {
-    /// A few seconds, for a look; the figures that are published are not measured so.
+    /// Less than half a minute, for a look; the figures that are published are not measured so.
     quick: bool,
 }
 
@@ -38,8 +46,13 @@ struct Measurement {
 
 const MEASUREMENTS: &[Measurement] = &[
     Measurement {
+        name: "stall",
+        description: "time taken from a busy thread by one sample, 36 frames deep",
+        run: stall::measure,
+    },
+    Measurement {
         name: "rate",
-        description: "samples delivered per sample asked for, of one busy thread at 1,000 Hz",
+        description: "samples delivered per sample asked for, of one busy thread at 100, 1,000 and 10,000 Hz",
         run: rate::measure,
     },
     Measurement {
@@ -51,6 +64,16 @@ const MEASUREMENTS: &[Measurement] = &[
         name: "idle",
         description: "CPU that the profiler uses beside 1,000 sleeping threads, and wake-ups in them, at 1,000 Hz",
         run: idle::measure,
+    },
+    Measurement {
+        name: "oversubscribed",
+        description: "ticks on schedule beside 64 busy threads, at 1,000 Hz",
+        run: oversubscribed::measure,
+    },
+    Measurement {
+        name: "slowdown",
+        description: "time for a fixed amount of work at 1,000 Hz, by that without a profiler",
+        run: slowdown::measure,
     },
     Measurement {
         name: "churn",

@@ -31,6 +31,17 @@ pub(crate) fn is_local_timers(engine: &str) -> bool {
     engine == LOCAL_TIMERS
 }
 
+/// Has the profiler find out which engine is the cheaper one, which it does once for a process.
+pub(crate) fn settle_engine() -> Result<(), Box<dyn Error>> {
+    ProfilerSession::start(StartParams::default())?.finish()?;
+    Ok(())
+}
+
+/// The engine that sessions with these settings use: of one with nothing in it, since the profiles of others are large.
+pub(crate) fn engine_of_params(params: StartParams) -> Result<String, Box<dyn Error>> {
+    engine_of(&ProfilerSession::start(params)?.finish()?)
+}
+
 /// One of the session's counts.
 pub(crate) fn count(profile: &Profile, name: &str) -> Option<u64> {
     profile.sampler_counts().into_iter().find(|(count, _)| *count == name).map(|(_, count)| count)
@@ -46,7 +57,29 @@ pub(crate) fn column<'a>(table: &'a Value, name: &str) -> Option<impl Iterator<I
     Some(table["data"].as_array()?.iter().map(move |row| &row[index]))
 }
 
-/// The engine that sessions with these settings use: of one with nothing in it, since the profiles of others are large.
-pub(crate) fn engine_of_params(params: StartParams) -> Result<String, Box<dyn Error>> {
-    engine_of(&ProfilerSession::start(params)?.finish()?)
+/// Of a thread, in milliseconds, ascending.
+pub(crate) fn find_sample_times(profile: &Value, thread: &str) -> Option<Vec<f64>> {
+    let found = threads(profile).find(|candidate| candidate["name"] == thread)?;
+    let mut times: Vec<f64> = column(&found["samples"], "time")?.filter_map(Value::as_f64).collect();
+    times.sort_by(f64::total_cmp);
+    Some(times)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_tells_its_engine_and_its_ticks() {
+        settle_engine().expect("a first session");
+        let params = StartParams::default().engine(gekkota::SamplingEngine::Signals);
+        let profile = ProfilerSession::start(params).expect("a session").finish().expect("a profile");
+        let engine = engine_of(&profile).expect("an engine");
+        assert_eq!(engine, "signals");
+        assert!(!is_local_timers(&engine) && is_local_timers(LOCAL_TIMERS));
+        for name in ["ticks", "late_ticks", "missed_ticks", "captured_samples"] {
+            assert!(count(&profile, name).is_some(), "{name}");
+        }
+        assert_eq!(count(&profile, "no such count"), None);
+    }
 }

@@ -1,6 +1,8 @@
-//! `rate`: how many of the samples that were asked for are delivered, of one busy thread at 1,000 Hz.
+//! `rate`: how many of the samples that were asked for are delivered, of one busy thread at 100, 1,000 and 10,000 Hz.
 //!
-//! A peer's figure is its report's samples of the thread by what was asked for: seconds × 1000. On a quiet machine these
+//! The figures of 1,000 Hz are those that are compared; the others stand aside, by their frequency.
+//!
+//! A peer's figure is its report's samples of the thread by what was asked for: seconds × frequency. On a quiet machine these
 //! are the thread's processor time as well, by which pprof's timer goes.
 //!
 //! Ours is stricter: the fraction of ticks that have a sample, by the samples' own times, so that two samples of one
@@ -15,8 +17,9 @@
 //! The notes hold two checks that need no phase: the ticks that the gaps between samples leave out, where a gap of two
 //! intervals, give or take a half, leaves out one; and the samples by the ticks, as for the peers.
 //!
-//! The floor is what the machine lets anybody have: a thread that only sleeps from tick to tick beside the busy one, and
-//! the fraction of ticks on which it woke, judged as ours. What a virtual machine's host takes is missing there too.
+//! The floor is what the machine lets anybody have: a thread that only sleeps from tick to tick beside the busy one,
+//! prepared as our sampler is, and the fraction of ticks on which it woke, judged as ours. What a virtual machine's host
+//! takes is missing there too.
 //!
 //! The thread is busy before the span and after it, so that neither its beginning nor its end counts. A marker tells the
 //! span in the profile's own time.
@@ -26,61 +29,104 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use gekkota::{
-    Format, MarkerOptions, MarkerTiming, ProfilerSession, ProfilerTime, SnapshotOptions, StartParams,
-    Symbolicate, ThreadGuard, add_untyped_marker, gecko_profiler_category, register_thread,
+    MarkerOptions, MarkerTiming, ProfilerSession, ProfilerTime, StartParams, ThreadGuard, add_untyped_marker,
+    gecko_profiler_category, register_thread,
 };
 use serde_json::Value;
 
 use crate::busy::BusyThread;
 use crate::machine::{self, load_note};
+use crate::profile::{column, find_sample_times, threads, to_json};
+use crate::raw;
 use crate::report::{Arm, Report, median};
+use crate::schedule::Schedule;
 use crate::{Effort, Outcome};
 
-const INTERVAL: Duration = Duration::from_millis(1);
 const BUSY_NAME: &str = "busy";
 const SPAN_NAME: &str = "span of the measurement";
 /// What a processor needs to get to its full speed, and more.
 const WARM_UP: Duration = Duration::from_millis(200);
-const GOAL: f64 = 0.99;
+
+/// A frequency, its goal, and its arms.
+struct Setting {
+    hz: u32,
+    goal: f64,
+    ours: Arm,
+    pprof: Arm,
+    sleeper: Arm,
+}
+
+fn settings() -> [Setting; 3] {
+    let aside = |hz, goal, [ours, pprof, sleeper]: [&'static str; 3]| Setting {
+        hz,
+        goal,
+        ours: Arm::aside(ours),
+        pprof: Arm::aside(pprof),
+        sleeper: Arm::aside(sleeper),
+    };
+    [
+        aside(100, 0.99, ["ours_100hz", "pprof_100hz", "sleeper_100hz"]),
+        Setting {
+            hz: 1_000,
+            goal: 0.99,
+            ours: Arm::new("ours"),
+            pprof: Arm::new("pprof"),
+            sleeper: Arm::new("sleeper"),
+        },
+        aside(10_000, 0.95, ["ours_10khz", "pprof_10khz", "sleeper_10khz"]),
+    ]
+}
 
 pub(crate) fn measure(effort: Effort) -> Outcome {
-    let (rounds, span) = if effort.quick { (2, 2) } else { (3, 10) };
+    let (rounds, span) = if effort.quick { (2, 1) } else { (3, 5) };
     let span = Duration::from_secs(span);
-    let (mut ours, mut pprof, mut sleeper) = (Arm::new("ours"), Arm::new("pprof"), Arm::new("sleeper"));
-    let mut notes = vec![format!("{rounds} rounds of {span:?} an arm, in turns; {}", load_note())];
+    let mut settings = settings();
+    let mut notes =
+        vec![format!("{rounds} rounds of {span:?} an arm and frequency, in turns; {}", load_note())];
     for round in 1..=rounds {
-        let (result, taken_from_ours) = machine::watch(|| run_ours(span));
-        let (fraction, note) = result?;
-        ours.runs.push(fraction);
-        let (result, taken_from_pprof) = machine::watch(|| run_pprof(span));
-        pprof.runs.push(result?);
-        let (result, taken_from_sleeper) = machine::watch(|| run_sleeper(span));
-        sleeper.runs.push(result?);
-        notes.push(format!("round {round}: {note}"));
-        notes.push(format!(
-            "round {round}: processors that others + the hypervisor had: ours {taken_from_ours}, \
-             pprof {taken_from_pprof}, sleeper {taken_from_sleeper}",
-        ));
+        for Setting { hz, ours, pprof, sleeper, .. } in &mut settings {
+            let (result, taken_from_ours) = machine::watch(|| run_ours(*hz, span));
+            let (fraction, note) = result?;
+            ours.runs.push(fraction);
+            let (result, taken_from_pprof) = machine::watch(|| run_pprof(*hz, span));
+            pprof.runs.push(result?);
+            let (result, taken_from_sleeper) = machine::watch(|| run_sleeper(*hz, span));
+            sleeper.runs.push(result?);
+            notes.push(format!("round {round} at {hz} Hz: {note}"));
+            notes.push(format!(
+                "round {round} at {hz} Hz: processors that others + the hypervisor had: ours {taken_from_ours}, \
+                 pprof {taken_from_pprof}, sleeper {taken_from_sleeper}",
+            ));
+        }
     }
-    let met = ours.figure() >= GOAL;
+    let met = settings.iter().all(|setting| setting.ours.figure() >= setting.goal);
+    let [slow, Setting { ours, pprof, sleeper, .. }, fast] = settings;
+    let mut peers = vec![pprof];
+    for setting in [slow, fast] {
+        peers.extend([setting.ours, setting.pprof, setting.sleeper]);
+    }
     Ok(Report {
-        unit: "samples per tick asked for",
+        unit: "samples per tick asked for, at 1,000 Hz where no other frequency is named",
         ours,
-        peers: vec![pprof],
+        peers,
         floor: Some(sleeper),
         better: f64::max,
-        goal: "ours >= 0.99 at 1,000 Hz",
+        goal: "ours >= 0.99 at 100 Hz, >= 0.99 at 1,000 Hz, >= 0.95 at 10,000 Hz",
         met,
         notes,
     })
 }
 
+fn interval_of(hz: u32) -> Duration {
+    Duration::from_secs(1) / hz
+}
+
 /// The fraction of the ticks that have a sample, and what else there is to say.
-fn run_ours(span: Duration) -> Result<(f64, String), Box<dyn Error>> {
+fn run_ours(hz: u32, span: Duration) -> Result<(f64, String), Box<dyn Error>> {
     // For the marker; the thread sleeps.
     let _registered = ThreadGuard::register("");
     let _busy = BusyThread::start(BUSY_NAME, || register_thread(BUSY_NAME))?;
-    let session = ProfilerSession::start(StartParams::default().interval(INTERVAL))?;
+    let session = ProfilerSession::start(StartParams::default().interval(interval_of(hz)))?;
     std::thread::sleep(WARM_UP);
     let start = ProfilerTime::now();
     std::thread::sleep(span);
@@ -88,13 +134,10 @@ fn run_ours(span: Duration) -> Result<(f64, String), Box<dyn Error>> {
     add_untyped_marker(SPAN_NAME, gecko_profiler_category!(Other), MarkerOptions::from(timing));
     let profile = session.finish()?;
 
-    let mut text = Vec::new();
-    let options = SnapshotOptions::default().symbolicate(Symbolicate::No);
-    profile.write_with(Format::Gecko, &mut text, &options)?;
-    let json: Value = serde_json::from_slice(&text)?;
+    let json = to_json(&profile)?;
     let span = find_span(&json).ok_or("the profile has no marker of the span")?;
-    let times = find_sample_times(&json).ok_or("the profile has no samples of the busy thread")?;
-    let interval = INTERVAL.as_secs_f64() * 1e3;
+    let times = find_sample_times(&json, BUSY_NAME).ok_or("the profile has no samples of the busy thread")?;
+    let interval = 1e3 / f64::from(hz);
     let ticks = count_ticks(&times, &span, interval);
     let asked = (span.end - span.start) / interval;
     let by_gaps = 1.0 - missed_by_gaps(&times, &span, interval) as f64 / asked;
@@ -115,11 +158,10 @@ fn run_ours(span: Duration) -> Result<(f64, String), Box<dyn Error>> {
 }
 
 /// Its samples of the busy thread by those asked for.
-fn run_pprof(span: Duration) -> Result<f64, Box<dyn Error>> {
+fn run_pprof(hz: u32, span: Duration) -> Result<f64, Box<dyn Error>> {
     let _busy = BusyThread::start(BUSY_NAME, || {})?;
     std::thread::sleep(WARM_UP);
-    let frequency = 1.0 / INTERVAL.as_secs_f64();
-    let guard = pprof::ProfilerGuard::new(frequency as i32)?;
+    let guard = pprof::ProfilerGuard::new(hz as i32)?;
     let start = Instant::now();
     std::thread::sleep(span);
     let seconds = start.elapsed().as_secs_f64();
@@ -129,35 +171,27 @@ fn run_pprof(span: Duration) -> Result<f64, Box<dyn Error>> {
         .iter()
         .filter(|(stack, _)| stack.thread_name.get(..stack.thread_name_length) == Some(BUSY_NAME.as_bytes()));
     let samples: isize = of_busy.map(|(_, count)| *count).sum();
-    Ok(samples as f64 / (seconds * frequency))
+    Ok(samples as f64 / (seconds * f64::from(hz)))
 }
 
 /// The fraction of the ticks on which a thread wakes that does nothing but sleep to the next one.
-fn run_sleeper(span: Duration) -> Result<f64, Box<dyn Error>> {
+fn run_sleeper(hz: u32, span: Duration) -> Result<f64, Box<dyn Error>> {
     let _busy = BusyThread::start(BUSY_NAME, || {})?;
     std::thread::sleep(WARM_UP);
-    let in_ms = |time: Duration| time.as_secs_f64() * 1e3;
-    let mut times = Vec::with_capacity((span.as_nanos() / INTERVAL.as_nanos()) as usize + 1);
-    let start = Instant::now();
-    let mut next = INTERVAL;
-    while next <= span {
-        std::thread::sleep(next.saturating_sub(start.elapsed()));
-        let now = start.elapsed();
-        times.push(in_ms(now));
-        next = INTERVAL * ((now.as_nanos() / INTERVAL.as_nanos()) as u32 + 1);
-    }
-    let first = in_ms(INTERVAL);
-    Ok(count_ticks(&times, &(first..in_ms(span)), first).fraction())
-}
-
-fn threads(profile: &Value) -> impl Iterator<Item = &Value> {
-    profile["threads"].as_array().into_iter().flatten()
-}
-
-/// A column of a table of a Gecko profile, row by row.
-fn column<'a>(table: &'a Value, name: &str) -> Option<impl Iterator<Item = &'a Value>> {
-    let index = table["schema"][name].as_u64()? as usize;
-    Some(table["data"].as_array()?.iter().map(move |row| &row[index]))
+    let mut times = Vec::with_capacity(span.as_secs_f64().ceil() as usize * hz as usize + 1);
+    let sleeper = std::thread::Builder::new().spawn(move || {
+        raw::prepare_sampler_thread();
+        let start = Instant::now();
+        let mut schedule = Schedule::start(interval_of(hz));
+        while start.elapsed() < span {
+            schedule.sleep_to_next();
+            times.push(start.elapsed().as_secs_f64() * 1e3);
+        }
+        times
+    })?;
+    let times = sleeper.join().map_err(|_| "the sleeper has panicked")?;
+    let interval = 1e3 / f64::from(hz);
+    Ok(count_ticks(&times, &(interval..span.as_secs_f64() * 1e3), interval).fraction())
 }
 
 fn find_span(profile: &Value) -> Option<Range<f64>> {
@@ -167,14 +201,6 @@ fn find_span(profile: &Value) -> Option<Range<f64>> {
         let row = column(table, "name")?.position(|index| index.as_u64() == Some(name as u64))?;
         Some(column(table, "startTime")?.nth(row)?.as_f64()?..column(table, "endTime")?.nth(row)?.as_f64()?)
     })
-}
-
-/// In milliseconds, ascending.
-fn find_sample_times(profile: &Value) -> Option<Vec<f64>> {
-    let busy = threads(profile).find(|thread| thread["name"] == BUSY_NAME)?;
-    let mut times: Vec<f64> = column(&busy["samples"], "time")?.filter_map(Value::as_f64).collect();
-    times.sort_by(f64::total_cmp);
-    Some(times)
 }
 
 struct Ticks {
@@ -292,6 +318,6 @@ mod tests {
              "samples": {"schema": {"stack": 0, "time": 1}, "data": [[0, 7.5], [0, 6]]}},
         ]});
         assert_eq!(find_span(&profile), Some(3.0..4.5));
-        assert_eq!(find_sample_times(&profile), Some(vec![6.0, 7.5]));
+        assert_eq!(find_sample_times(&profile, BUSY_NAME), Some(vec![6.0, 7.5]));
     }
 }

@@ -1,5 +1,5 @@
-//! What the measurements ask of the kernel about other threads: their clocks, waits that tell when a signal has broken
-//! them off, and forks.
+//! What the measurements ask of the kernel about other threads and processes: their clocks, waits that tell when a signal
+//! has broken them off, and forks.
 //!
 //! **Contract** (cited below):
 //! - *own memory*: the kernel reads and writes locals of the call alone.
@@ -8,46 +8,15 @@
 use std::io::{Error, Result};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// The calling thread's id.
-pub(crate) fn current_thread_id() -> i32 {
-    // SAFETY: touches no memory.
-    unsafe { libc::gettid() }
-}
-
-fn clock_ns(clock: libc::clockid_t) -> Option<u64> {
+/// CPU time of a thread of this process, by `CLOCK_THREAD_CPUTIME_ID` as the thread itself would read it; `None` when
+/// there is no such thread.
+pub(crate) fn cpu_ns_of(thread: i32) -> Option<u64> {
+    // The kernel's encoding: the id's complement above three bits, 4 for "a thread" and 2 for "as the scheduler counts".
+    let clock: libc::clockid_t = (!thread << 3) | 6;
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: *own memory*.
     let answer = unsafe { libc::clock_gettime(clock, &mut time) };
     (answer == 0).then(|| time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
-}
-
-pub(crate) fn monotonic_ns() -> u64 {
-    clock_ns(libc::CLOCK_MONOTONIC).unwrap_or(0)
-}
-
-/// CPU time of all threads together.
-pub(crate) fn process_cpu_ns() -> u64 {
-    clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID).unwrap_or(0)
-}
-
-/// CPU time of a thread of this process, by `CLOCK_THREAD_CPUTIME_ID` as the thread itself would read it; `None` when
-/// there is no such thread.
-pub(crate) fn thread_cpu_ns(thread: i32) -> Option<u64> {
-    // The kernel's encoding: the id's complement above three bits, 4 for "a thread" and 2 for "as the scheduler counts".
-    clock_ns((!thread << 3) | 6)
-}
-
-/// To a time of [`monotonic_ns`].
-pub(crate) fn sleep_until_ns(deadline: u64) {
-    let time = libc::timespec {
-        tv_sec: (deadline / 1_000_000_000) as libc::time_t,
-        tv_nsec: (deadline % 1_000_000_000) as libc::c_long,
-    };
-    // SAFETY: *own memory*; no remaining time is asked for.
-    while unsafe {
-        libc::clock_nanosleep(libc::CLOCK_MONOTONIC, libc::TIMER_ABSTIME, &time, std::ptr::null_mut())
-    } == libc::EINTR
-    {}
 }
 
 /// A system call that lasts for ever, unless a signal's handler breaks it off.
@@ -127,13 +96,14 @@ pub(crate) fn use_small_pages() -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::raw;
 
     #[test]
     fn a_threads_clock_is_found_by_its_id() {
-        let own = current_thread_id();
-        let before = thread_cpu_ns(own).expect("own clock");
-        while thread_cpu_ns(own).expect("own clock") < before + 1_000_000 {}
-        assert!(process_cpu_ns() >= before + 1_000_000);
+        let own = raw::thread_id();
+        let before = cpu_ns_of(own).expect("own clock");
+        while cpu_ns_of(own).expect("own clock") < before + 1_000_000 {}
+        assert!(raw::thread_cpu_ns() >= before + 1_000_000);
     }
 
     #[test]

@@ -1,0 +1,110 @@
+//! A sampler after the Gecko Profiler's on Linux: it stops a thread, unwinds its stack in place while the thread waits,
+//! and lets it go on.
+//!
+//! Gecko's steps, of its `Sampler::SuspendAndSampleAndResumeThread`: the sampler signals the thread; the handler copies
+//! its context, posts a semaphore and waits for another; the sampler unwinds and posts that one; the handler posts a
+//! third, for which the sampler waits. Nothing is allocated while a thread is stopped, since it may hold the
+//! allocator's lock. The unwinder is the one that gekkota uses, so that the difference is where it unwinds and who
+//! waits.
+
+use std::io::Result;
+
+use framehop::{
+    CacheNative, ExplicitModuleSectionInfo, FrameAddress, MustNotAllocateDuringUnwind, UnwindRegsNative,
+    Unwinder as _, UnwinderNative,
+};
+
+use crate::raw::{self, Handshake, Registers, StoppableThread};
+
+const MAX_FRAMES: usize = 1024;
+
+type Unwinder = UnwinderNative<&'static [u8], MustNotAllocateDuringUnwind>;
+
+pub(crate) struct HandshakeSampler {
+    handshake: Handshake,
+    unwinder: Unwinder,
+    cache: CacheNative<MustNotAllocateDuringUnwind>,
+    frames: Vec<u64>,
+}
+
+impl HandshakeSampler {
+    /// Knows the modules that are loaded now. There is one in a process.
+    pub(crate) fn new() -> Result<Self> {
+        let mut unwinder = Unwinder::new();
+        for module in raw::modules() {
+            unwinder.add_module(to_framehop(&module));
+        }
+        let frames = Vec::with_capacity(MAX_FRAMES);
+        Ok(Self { handshake: Handshake::new()?, unwinder, cache: CacheNative::new_in(), frames })
+    }
+
+    /// The program counters of a thread's stack, the youngest first; none when the thread is no more.
+    pub(crate) fn sample(&mut self, thread: &StoppableThread) -> &[u64] {
+        self.frames.clear();
+        let Some(stopped) = self.handshake.stop(thread) else { return &self.frames };
+        let mut regs = to_regs(&stopped.registers);
+        let mut read_stack = |address| stopped.word_at(address).ok_or(());
+        self.frames.push(stopped.registers.pc);
+        let mut frame = FrameAddress::from_instruction_pointer(stopped.registers.pc);
+        while self.frames.len() < MAX_FRAMES
+            && let Ok(Some(caller)) =
+                self.unwinder.unwind_frame(frame, &mut regs, &mut self.cache, &mut read_stack)
+            && let Some(next) = FrameAddress::from_return_address(caller)
+        {
+            // Within its capacity.
+            self.frames.push(caller);
+            frame = next;
+        }
+        drop(stopped);
+        &self.frames
+    }
+}
+
+fn to_framehop(module: &raw::Module) -> framehop::Module<&'static [u8]> {
+    let in_file = |bytes: &[u8]| {
+        let start = (bytes.as_ptr() as u64).wrapping_sub(module.bias);
+        start..start.wrapping_add(bytes.len() as u64)
+    };
+    let sections = ExplicitModuleSectionInfo {
+        eh_frame_svma: Some(in_file(module.eh_frame)),
+        eh_frame_hdr_svma: Some(in_file(module.eh_frame_hdr)),
+        eh_frame: Some(module.eh_frame),
+        eh_frame_hdr: Some(module.eh_frame_hdr),
+        ..Default::default()
+    };
+    framehop::Module::new(String::new(), module.range.clone(), module.bias, sections)
+}
+
+#[cfg(target_arch = "x86_64")]
+fn to_regs(registers: &Registers) -> UnwindRegsNative {
+    UnwindRegsNative::new(registers.pc, registers.sp, registers.fp)
+}
+
+#[cfg(target_arch = "aarch64")]
+fn to_regs(registers: &Registers) -> UnwindRegsNative {
+    UnwindRegsNative::new(registers.lr, registers.sp, registers.fp)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+    use crate::busy::BusyThread;
+
+    #[test]
+    fn a_busy_threads_stack_is_found_to_its_root_and_the_thread_goes_on() {
+        let mut sampler = HandshakeSampler::new().expect("the first");
+        assert!(HandshakeSampler::new().is_err());
+        let (sender, threads) = channel();
+        let busy = BusyThread::start("busy", move || {
+            let _ = sender.send(StoppableThread::current());
+        });
+        let _busy = busy.expect("thread");
+        let thread = threads.recv().expect("an answer").expect("bounds");
+        let mut roots: Vec<u64> =
+            (0..100).map(|_| *sampler.sample(&thread).last().expect("a frame")).collect();
+        roots.dedup();
+        assert_eq!(roots.len(), 1, "every stack ends where threads begin");
+    }
+}

@@ -1,0 +1,72 @@
+//! A schedule of ticks as gekkota's sampler keeps it: ticks that are missed are dropped, and none is shifted.
+
+use std::time::Duration;
+
+use crate::raw;
+
+pub(crate) struct Schedule {
+    first_ns: u64,
+    next_ns: u64,
+    interval_ns: u64,
+    on_time: u64,
+}
+
+impl Schedule {
+    /// The first tick is now.
+    pub(crate) fn start(interval: Duration) -> Self {
+        Self::starting_at(raw::monotonic_ns(), interval)
+    }
+
+    fn starting_at(first_ns: u64, interval: Duration) -> Self {
+        Self { first_ns, next_ns: first_ns, interval_ns: interval.as_nanos() as u64, on_time: 1 }
+    }
+
+    /// Ends when the next tick is due that is not past already.
+    pub(crate) fn sleep_to_next(&mut self) {
+        self.advance(raw::monotonic_ns());
+        raw::sleep_until_ns(self.next_ns);
+        self.begin(raw::monotonic_ns());
+    }
+
+    /// Gives the time of the tick that it goes to.
+    fn advance(&mut self, now_ns: u64) -> u64 {
+        let missed = now_ns.saturating_sub(self.next_ns) / self.interval_ns;
+        self.next_ns += (missed + 1) * self.interval_ns;
+        self.next_ns
+    }
+
+    fn begin(&mut self, now_ns: u64) {
+        self.on_time += u64::from(now_ns.saturating_sub(self.next_ns) <= self.interval_ns / 2);
+    }
+
+    /// Of all ticks that were due by now, those that began within half an interval of their time.
+    pub(crate) fn on_time(&self) -> f64 {
+        self.on_time_by(raw::monotonic_ns())
+    }
+
+    fn on_time_by(&self, now_ns: u64) -> f64 {
+        let ticks = 1 + now_ns.saturating_sub(self.first_ns) / self.interval_ns;
+        self.on_time as f64 / ticks as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn missed_ticks_are_dropped_and_late_ones_are_not_on_time() {
+        let mut schedule = Schedule::starting_at(1000, Duration::from_nanos(100));
+        assert_eq!(schedule.on_time_by(1000), 1.0);
+        assert_eq!(schedule.advance(1030), 1100);
+        schedule.begin(1150);
+        assert_eq!(schedule.on_time_by(1199), 1.0);
+        assert_eq!(schedule.advance(1160), 1200);
+        schedule.begin(1251);
+        assert_eq!(schedule.on_time_by(1299), 2.0 / 3.0);
+        assert_eq!(schedule.advance(1730), 1800, "five are missed");
+        schedule.begin(1800);
+        assert_eq!(schedule.on_time_by(1800), 3.0 / 9.0);
+        assert_eq!(schedule.on_time_by(2899), 3.0 / 19.0, "a tick that lasts too long");
+    }
+}

@@ -1,0 +1,189 @@
+//! The arms of `stall`: what samples its busy thread, and how many samples it took.
+
+use std::error::Error;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use gekkota::{ProfilerSession, SamplingEngine, StartParams};
+
+use crate::handshake::HandshakeSampler;
+use crate::profile::{count, engine_of};
+use crate::raw::{self, EmptyHandler, PerfTimer, PosixTimer};
+use crate::schedule::Schedule;
+use crate::target::{BUSY_NAME, Target};
+
+/// What an arm keeps from one start to the next.
+pub(crate) struct Sampler {
+    kind: Kind,
+    /// Of the last stack, where the arm tells.
+    pub(crate) frames: Option<usize>,
+    pub(crate) engine: Option<String>,
+}
+
+enum Kind {
+    Ours(SamplingEngine),
+    EmptyHandler(EmptyHandler),
+    PerfTimer(EmptyHandler),
+    PosixTimer(EmptyHandler),
+    /// Away while its thread runs.
+    GeckoStyle(Option<HandshakeSampler>),
+    Pprof,
+}
+
+/// An arm that samples now.
+pub(crate) enum Running {
+    Ours(ProfilerSession),
+    Thread {
+        stop: Arc<AtomicBool>,
+        thread: JoinHandle<(u64, Option<HandshakeSampler>)>,
+        frames: Arc<AtomicU64>,
+    },
+    PerfTimer {
+        handler: EmptyHandler,
+        answers: u64,
+        timer: PerfTimer,
+    },
+    PosixTimer {
+        handler: EmptyHandler,
+        answers: u64,
+        timer: PosixTimer,
+    },
+    Pprof(pprof::ProfilerGuard<'static>),
+}
+
+impl Sampler {
+    pub(crate) fn new(arm: &str) -> Result<Self, Box<dyn Error>> {
+        let kind = match arm {
+            "ours" => Kind::Ours(SamplingEngine::Signals),
+            "ours_local_timers" => Kind::Ours(SamplingEngine::LocalTimers),
+            "empty_handler" => Kind::EmptyHandler(EmptyHandler::install()?),
+            "bare_perf_timer" => Kind::PerfTimer(EmptyHandler::install()?),
+            "bare_posix_timer" => Kind::PosixTimer(EmptyHandler::install()?),
+            "gecko_style" => Kind::GeckoStyle(Some(HandshakeSampler::new()?)),
+            "pprof" => Kind::Pprof,
+            other => return Err(format!("there is no arm `{other}`").into()),
+        };
+        Ok(Self { kind, frames: None, engine: None })
+    }
+
+    /// Samples from now on.
+    pub(crate) fn start(&mut self, target: &Target, interval: Duration) -> Result<Running, Box<dyn Error>> {
+        Ok(match &mut self.kind {
+            Kind::Ours(engine) => {
+                let params = StartParams::default().interval(interval).engine(*engine);
+                Running::Ours(ProfilerSession::start(params)?)
+            }
+            Kind::EmptyHandler(handler) => {
+                let (handler, thread_id, before) = (*handler, target.thread_id, handler.answers());
+                start_thread(interval, move |stop, tick| {
+                    while !stop.load(Ordering::Relaxed) {
+                        if handler.send(thread_id).is_err() {
+                            break;
+                        }
+                        tick();
+                    }
+                    (handler.answers() - before, None)
+                })
+            }
+            Kind::GeckoStyle(sampler) => {
+                let mut sampler = sampler.take().ok_or("it runs already")?;
+                let thread = target.stoppable.clone();
+                let frames = Arc::new(AtomicU64::new(0));
+                let found = Arc::clone(&frames);
+                let mut running = start_thread(interval, move |stop, tick| {
+                    let mut samples = 0;
+                    while !stop.load(Ordering::Relaxed) {
+                        found.store(sampler.sample(&thread).len() as u64, Ordering::Relaxed);
+                        samples += 1;
+                        tick();
+                    }
+                    (samples, Some(sampler))
+                });
+                if let Running::Thread { frames: of_running, .. } = &mut running {
+                    *of_running = frames;
+                }
+                running
+            }
+            Kind::PerfTimer(handler) => Running::PerfTimer {
+                answers: handler.answers(),
+                timer: handler.start_perf_timer(target.thread_id, interval)?,
+                handler: *handler,
+            },
+            Kind::PosixTimer(handler) => {
+                // A timer's interrupts come where it was set.
+                let before = raw::processors();
+                if let Some(processor) = target.processor {
+                    raw::run_on(&[processor])?;
+                }
+                let timer = handler.start_posix_timer(target.thread_id, interval);
+                raw::run_on(&before)?;
+                Running::PosixTimer { answers: handler.answers(), timer: timer?, handler: *handler }
+            }
+            Kind::Pprof => {
+                let hz = (1.0 / interval.as_secs_f64()).round();
+                Running::Pprof(pprof::ProfilerGuard::new(hz as i32)?)
+            }
+        })
+    }
+}
+
+/// A thread that is prepared as gekkota's sampler is, and ticks as it does: on a schedule, of which it drops what it
+/// misses.
+fn start_thread(
+    interval: Duration,
+    body: impl FnOnce(&AtomicBool, &mut dyn FnMut()) -> (u64, Option<HandshakeSampler>) + Send + 'static,
+) -> Running {
+    let stop = Arc::new(AtomicBool::new(false));
+    let of_thread = Arc::clone(&stop);
+    let thread = std::thread::spawn(move || {
+        raw::prepare_sampler_thread();
+        let mut schedule = Schedule::start(interval);
+        body(&of_thread, &mut || schedule.sleep_to_next())
+    });
+    Running::Thread { stop, thread, frames: Arc::default() }
+}
+
+impl Running {
+    /// Samples no more. Gives the number of samples that it has taken of the busy thread.
+    pub(crate) fn stop(self, sampler: &mut Sampler) -> Result<u64, Box<dyn Error>> {
+        match self {
+            Self::Ours(session) => {
+                let profile = session.finish()?;
+                if sampler.engine.is_none() {
+                    sampler.engine = Some(engine_of(&profile)?);
+                }
+                count(&profile, "captured_samples").ok_or_else(|| "the profile does not count samples".into())
+            }
+            Self::Thread { stop, thread, frames } => {
+                stop.store(true, Ordering::Relaxed);
+                let (samples, handshake) = thread.join().map_err(|_| "the sampler has panicked")?;
+                if let (Kind::GeckoStyle(place), Some(handshake)) = (&mut sampler.kind, handshake) {
+                    *place = Some(handshake);
+                    sampler.frames = Some(frames.load(Ordering::Relaxed) as usize);
+                }
+                Ok(samples)
+            }
+            Self::PerfTimer { handler, answers, timer } => {
+                drop(timer);
+                Ok(handler.answers() - answers)
+            }
+            Self::PosixTimer { handler, answers, timer } => {
+                drop(timer);
+                Ok(handler.answers() - answers)
+            }
+            Self::Pprof(guard) => {
+                let report = guard.report().build_unresolved()?;
+                let of_busy = report
+                    .data
+                    .iter()
+                    .filter(|(stack, _)| {
+                        stack.thread_name.get(..stack.thread_name_length) == Some(BUSY_NAME.as_bytes())
+                    })
+                    .map(|(_, count)| *count);
+                Ok(of_busy.sum::<isize>() as u64)
+            }
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! What the traced children do.
+//!
+//! **Contract** (cited below):
+//! - *own stack*: the contexts lie on the calling thread's stack and its other stack in a vector, both until it ends; it
+//!   alone switches between them.
+
+use std::cell::Cell;
+use std::hint::black_box;
+use std::io::Read;
+use std::mem::MaybeUninit;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use gekkota::{AutoProfilerLabel, ProfilerSession, StartParams};
+
+use crate::common::work;
+
+/// The names of the threads, each of which lives another life.
+pub const LIVES: [&str; 5] = ["allocates", "goes_deep", "calls", "signal_stack", "other_stack"];
+
+static ENOUGH: AtomicBool = AtomicBool::new(false);
+
+fn goes_on() -> bool {
+    !ENOUGH.load(Ordering::Relaxed)
+}
+
+fn live(name: &'static str, mut round: impl FnMut() + Send + 'static) -> JoinHandle<()> {
+    let body = move || {
+        gekkota::register_thread(name);
+        while goes_on() {
+            round();
+        }
+    };
+    std::thread::Builder::new().name(name.to_owned()).spawn(body).expect("thread")
+}
+
+/// Profiles itself at 10 kHz while its threads live their lives, until the tracer has seen enough.
+pub fn be_profiled(deepest: u32) {
+    end_within_a_minute();
+    let params = StartParams::default().interval(Duration::from_micros(100));
+    let session = ProfilerSession::start(params).expect("start");
+    let threads = [
+        live("allocates", allocate),
+        live("goes_deep", move || {
+            black_box(recurse(deepest));
+        }),
+        live("calls", call),
+        live("signal_stack", work_on_the_signal_stack),
+        live("other_stack", work_on_another_stack),
+    ];
+    wait_until_enough();
+    for thread in threads {
+        thread.join().expect("thread");
+    }
+    session.finish().expect("profile");
+}
+
+/// The child of a tracer that is gone, or waits in vain, ends by itself.
+pub fn end_within_a_minute() {
+    // SAFETY: touches no memory.
+    unsafe { libc::alarm(60) };
+}
+
+/// Until the tracer closes our input.
+fn wait_until_enough() {
+    std::io::stdin().read_to_end(&mut Vec::new()).expect("input");
+    ENOUGH.store(true, Ordering::Relaxed);
+}
+
+fn allocate() {
+    let category = gekkota::gecko_profiler_category!(Other);
+    let _label = AutoProfilerLabel::new("allocates", category);
+    for size in 1..200usize {
+        let text = format!("{size} bytes");
+        let _label = AutoProfilerLabel::with_dynamic("one", &text, category);
+        black_box(vec![1u8; size * 37]);
+    }
+    // Large enough for the allocator to ask the kernel.
+    black_box(vec![1u8; 1 << 20]);
+}
+
+#[inline(never)]
+fn recurse(depth: u32) -> u64 {
+    let kept = [u64::from(depth); 16];
+    let below = if depth == 0 { work(20_000) } else { recurse(depth - 1) };
+    below + black_box(kept)[7]
+}
+
+fn call() {
+    // SAFETY: neither touches memory.
+    unsafe { black_box(libc::getppid() + libc::sched_yield()) };
+    std::fs::write("/dev/null", [0; 100]).expect("the null device");
+    work(5_000);
+    std::thread::sleep(Duration::from_micros(50));
+}
+
+extern "C" fn on_the_signal_stack(_: libc::c_int) {
+    work(100_000);
+}
+
+thread_local! {
+    static SIGNAL_STACK: Cell<Option<&'static [u8]>> = const { Cell::new(None) };
+}
+
+fn work_on_the_signal_stack() {
+    if SIGNAL_STACK.get().is_none() {
+        let stack = Box::leak(vec![0u8; 256 << 10].into_boxed_slice());
+        let place = libc::stack_t { ss_sp: stack.as_mut_ptr().cast(), ss_flags: 0, ss_size: stack.len() };
+        SIGNAL_STACK.set(Some(stack));
+        // SAFETY: the stack is never freed; zeroed is a valid action, and the handler has the shape that it asks for.
+        unsafe {
+            assert_eq!(libc::sigaltstack(&place, std::ptr::null_mut()), 0);
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = on_the_signal_stack as extern "C" fn(_) as usize;
+            action.sa_flags = libc::SA_ONSTACK;
+            assert_eq!(libc::sigaction(libc::SIGUSR1, &action, std::ptr::null_mut()), 0);
+        }
+    }
+    // SAFETY: touches no memory.
+    assert_eq!(unsafe { libc::raise(libc::SIGUSR1) }, 0);
+}
+
+// SAFETY: as the C library declares them.
+unsafe extern "C" {
+    fn getcontext(here: *mut libc::ucontext_t) -> libc::c_int;
+    fn makecontext(context: *mut libc::ucontext_t, start: extern "C" fn(), arguments: libc::c_int, ...);
+    fn swapcontext(here: *mut libc::ucontext_t, there: *const libc::ucontext_t) -> libc::c_int;
+}
+
+extern "C" fn on_another_stack() {
+    let _label = AutoProfilerLabel::new("other stack", gekkota::gecko_profiler_category!(Other));
+    work(200_000);
+}
+
+/// A coroutine that runs once, as coroutine libraries make them.
+fn work_on_another_stack() {
+    let mut stack = vec![0u8; 128 << 10];
+    let mut here = MaybeUninit::<libc::ucontext_t>::uninit();
+    let mut there = MaybeUninit::<libc::ucontext_t>::uninit();
+    // SAFETY: *own stack*; `getcontext` fills the context that `makecontext` changes, `swapcontext` the one to go back to.
+    unsafe {
+        assert_eq!(getcontext(there.as_mut_ptr()), 0);
+        let context = &mut *there.as_mut_ptr();
+        context.uc_stack.ss_sp = stack.as_mut_ptr().cast();
+        context.uc_stack.ss_size = stack.len();
+        context.uc_link = here.as_mut_ptr();
+        makecontext(there.as_mut_ptr(), on_another_stack, 0);
+        assert_eq!(swapcontext(here.as_mut_ptr(), there.as_ptr()), 0);
+    }
+    black_box(stack);
+}
+
+/// A handler of the test's own for the profiler's signal, installed as the profiler's is, and so many signals for it.
+pub fn be_signalled(handler: extern "C" fn(libc::c_int), times: u32) {
+    end_within_a_minute();
+    // SAFETY: zeroed is a valid action, the handler has the shape that it asks for; the value is only carried.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = handler as usize;
+        action.sa_flags = libc::SA_RESTART;
+        libc::sigfillset(&mut action.sa_mask);
+        assert_eq!(libc::sigaction(libc::SIGPROF, &action, std::ptr::null_mut()), 0);
+        for _ in 0..times {
+            let value = libc::sigval { sival_ptr: std::ptr::null_mut() };
+            assert_eq!(libc::pthread_sigqueue(libc::pthread_self(), libc::SIGPROF, value), 0);
+        }
+    }
+    wait_until_enough();
+}

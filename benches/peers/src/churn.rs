@@ -1,8 +1,9 @@
 //! `churn`: what `register_thread` and `unregister_thread` add to making a thread and joining it.
 //!
-//! The figure is the median time of make + register + unregister + join while the profiler runs at 1,000 Hz, less the
-//! median of make + join without any profiler. Batches of both, and of the two other pairings, take turns within one
-//! process, and their order is turned from batch to batch. The pairing "registers, no session" tells what a program pays
+//! Batches of make + register + unregister + join while the profiler runs at 1,000 Hz, of make + join without any
+//! profiler, and of the two other pairings take turns within one process, and their order is turned from turn to turn. The
+//! figure is the median over the turns of the one batch's median less the other's: whatever slows the machine for longer
+//! than a turn is in both. The pairing "registers, no session" tells what a program pays
 //! that carries the profiler and does not use it; "does not register, in a session" what sampling the thread that makes
 //! the others costs it.
 
@@ -49,10 +50,8 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
     for round in 1..=rounds {
         let (run, taken) = machine::watch(|| child::run("churn", &[batches.to_string()]));
         let run = run?;
-        let median_of = |pairing: usize| run["medians"][pairing].as_f64().ok_or("a pairing without a median");
-        let plain = median_of(PLAIN)?;
         for (arm, pairing) in std::iter::once(&mut ours).chain(&mut others).zip(PLAIN + 1..) {
-            arm.runs.push(median_of(pairing)? - plain);
+            arm.runs.push(run["above_plain"][pairing].as_f64().ok_or("a pairing without a figure")?);
         }
         let each: Vec<String> = PAIRINGS
             .iter()
@@ -95,6 +94,7 @@ pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
     };
     let engine = engine_of_params(StartParams::default().interval(INTERVAL))?;
     let mut times: [Vec<f64>; PAIRINGS.len()] = Default::default();
+    let mut batch_medians: [Vec<f64>; PAIRINGS.len()] = Default::default();
     let mut samples = 0;
     for batch in 0..batches.parse::<usize>()? {
         for turn in 0..PAIRINGS.len() {
@@ -105,7 +105,9 @@ pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
                 false => None,
             };
             std::thread::sleep(SETTLE);
-            run_batch(pairing, &mut times[place])?;
+            let batch = run_batch(pairing)?;
+            batch_medians[place].push(median(&batch));
+            times[place].extend(batch);
             if let Some(session) = session {
                 let profile = session.finish()?;
                 samples += count(&profile, "captured_samples").unwrap_or(0);
@@ -113,6 +115,7 @@ pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
         }
     }
     Ok(json!({
+        "above_plain": batch_medians.each_ref().map(|medians| median_difference(medians, &batch_medians[PLAIN])),
         "medians": times.each_ref().map(|times| median(times)),
         "means": times.each_ref().map(|times| times.iter().sum::<f64>() / times.len() as f64),
         "p99s": times.each_ref().map(|times| percentile(times, 0.99)),
@@ -121,7 +124,9 @@ pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
     }))
 }
 
-fn run_batch(pairing: Pairing, microseconds: &mut Vec<f64>) -> Result<(), Box<dyn Error>> {
+/// Microseconds of each thread.
+fn run_batch(pairing: Pairing) -> Result<Vec<f64>, Box<dyn Error>> {
+    let mut microseconds = Vec::with_capacity(THREADS_PER_BATCH);
     for _ in 0..THREADS_PER_BATCH {
         let start = Instant::now();
         let thread = std::thread::Builder::new().spawn(move || {
@@ -133,7 +138,13 @@ fn run_batch(pairing: Pairing, microseconds: &mut Vec<f64>) -> Result<(), Box<dy
         thread.join().map_err(|_| "a thread has panicked")?;
         microseconds.push(start.elapsed().as_secs_f64() * 1e6);
     }
-    Ok(())
+    Ok(microseconds)
+}
+
+/// Of the pairs, the one value less the other.
+fn median_difference(values: &[f64], others: &[f64]) -> f64 {
+    let differences: Vec<f64> = values.iter().zip(others).map(|(value, other)| value - other).collect();
+    median(&differences)
 }
 
 /// The value that this part of all are at most; NaN of nothing.
@@ -155,6 +166,11 @@ mod tests {
         assert_eq!(percentile(&values, 1.0), 200.0);
         assert_eq!(percentile(&[4.0], 0.99), 4.0);
         assert!(percentile(&[], 0.5).is_nan());
+    }
+
+    #[test]
+    fn a_slow_turn_is_slow_for_both() {
+        assert_eq!(median_difference(&[33.0, 53.5, 34.0], &[30.0, 50.0, 31.0]), 3.0);
     }
 
     #[test]

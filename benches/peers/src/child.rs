@@ -14,7 +14,14 @@ pub(crate) const FLAG: &str = "--child";
 /// Gets its arguments, and gives an answer that the parent understands.
 type Part = fn(&[String]) -> Result<Value, Box<dyn Error>>;
 
-const PARTS: &[(&str, Part)] = &[("slowdown", crate::slowdown::run_part), ("stall", crate::stall::run_part)];
+const PARTS: &[(&str, Part)] = &[
+    ("capture", crate::capture::run_part),
+    ("churn", crate::churn::run_part),
+    ("idle", crate::idle::run_part),
+    ("spawn", crate::spawn::run_part),
+    ("slowdown", crate::slowdown::run_part),
+    ("stall", crate::stall::run_part),
+];
 
 /// No run takes nearly as long. A peer that waits for ever in its signal handler would otherwise take us along.
 const LONGEST_RUN: Duration = Duration::from_secs(60);

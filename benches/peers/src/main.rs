@@ -5,19 +5,25 @@
 //! says that something was measured, 1 that it could not be, 2 that the command line makes no sense.
 
 mod busy;
+mod capture;
 mod child;
+mod churn;
 mod handshake;
+mod idle;
 mod machine;
 mod oversubscribed;
 mod profile;
 mod rate;
 mod raw;
+mod raw_threads;
 mod report;
 mod schedule;
 mod slowdown;
+mod spawn;
 mod stall;
 mod stall_arms;
 mod target;
+mod unwind;
 
 use std::process::ExitCode;
 
@@ -50,6 +56,16 @@ const MEASUREMENTS: &[Measurement] = &[
         run: rate::measure,
     },
     Measurement {
+        name: "capture",
+        description: "CPU time that stands in samples, by that which 2, 8 and 64 busy threads used, at 1,000 Hz",
+        run: capture::measure,
+    },
+    Measurement {
+        name: "idle",
+        description: "CPU that the profiler uses beside 1,000 sleeping threads, and wake-ups in them, at 1,000 Hz",
+        run: idle::measure,
+    },
+    Measurement {
         name: "oversubscribed",
         description: "ticks on schedule beside 64 busy threads, at 1,000 Hz",
         run: oversubscribed::measure,
@@ -58,6 +74,21 @@ const MEASUREMENTS: &[Measurement] = &[
         name: "slowdown",
         description: "time for a fixed amount of work at 1,000 Hz, by that without a profiler",
         run: slowdown::measure,
+    },
+    Measurement {
+        name: "churn",
+        description: "what registering and unregistering add to making and joining a thread",
+        run: churn::measure,
+    },
+    Measurement {
+        name: "spawn",
+        description: "slowdown of spawning processes and of forks, at 1,000 Hz",
+        run: spawn::measure,
+    },
+    Measurement {
+        name: "unwind",
+        description: "time to unwind a frame of rustc's stacks, on the sampler's thread",
+        run: unwind::measure,
     },
 ];
 

@@ -37,6 +37,11 @@ pub(crate) fn settle_engine() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+/// The engine that sessions with these settings use: of one with nothing in it, since the profiles of others are large.
+pub(crate) fn engine_of_params(params: StartParams) -> Result<String, Box<dyn Error>> {
+    engine_of(&ProfilerSession::start(params)?.finish()?)
+}
+
 /// One of the session's counts.
 pub(crate) fn count(profile: &Profile, name: &str) -> Option<u64> {
     profile.sampler_counts().into_iter().find(|(count, _)| *count == name).map(|(_, count)| count)

@@ -1,0 +1,285 @@
+//! `capture`: how much of the CPU time that 2, 8 and 64 busy threads used stands in samples, at 1,000 Hz.
+//!
+//! A sample of ours stands for its `threadCPUDelta`, as in Gecko's profiles: the CPU time that its thread used since the
+//! sample before. The figure is the sum of these by the CPU time that the threads' own clocks tell, thread by thread
+//! within the same two moments. Where threads are more than processors, most ticks find a thread waiting for its turn;
+//! such a sample stands for nothing, and a plain count of samples would not be a time.
+//!
+//! A late sample stands for much, and makes the sum right again. So there are two stricter figures beside: by count, the
+//! samples that stand for at least half an interval, × interval, by the same CPU time; and in the notes the share of the
+//! CPU time that stands in samples of more than two intervals, which no viewer can tell apart any more.
+//!
+//! A peer's figure is its samples of the threads × interval, by the same clocks.
+//!
+//! Each run is a process of its own; the arms take turns.
+
+use std::error::Error;
+use std::ops::Range;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use gekkota::{ProfilerSession, StartParams, register_thread};
+use serde_json::{Value, json};
+
+use crate::busy::BusyThreads;
+use crate::machine::{self, load_note};
+use crate::profile::{column, count, engine_of_params, threads, to_json};
+use crate::raw::{monotonic_ns, thread_id};
+use crate::raw_threads;
+use crate::report::{Arm, Report};
+use crate::{Effort, Outcome, child};
+
+const INTERVAL: Duration = Duration::from_millis(1);
+/// What the names of the busy threads begin with.
+const BUSY_NAME: &str = "busy ";
+/// What a processor needs to get to its full speed, and every thread to have had its turn.
+const WARM_UP: Duration = Duration::from_millis(500);
+/// For the last samples of the span, which may still be out: a thread that waits for its turn answers when it has it.
+const LAST_ANSWERS: Duration = Duration::from_millis(300);
+const TOLERANCE: f64 = 0.02;
+
+/// How many threads, and the names of the arms: ours, ours by count, and pprof. The hardest comes first: its figures are
+/// those that are compared.
+const SETTINGS: [(usize, [&str; 3]); 3] = [
+    (64, ["ours", "ours_by_count", "pprof"]),
+    (8, ["ours_8_threads", "ours_by_count_8_threads", "pprof_8_threads"]),
+    (2, ["ours_2_threads", "ours_by_count_2_threads", "pprof_2_threads"]),
+];
+
+pub(crate) fn measure(effort: Effort) -> Outcome {
+    let (rounds, span_ms) = if effort.quick { (2, 1000) } else { (3, 6000) };
+    let mut arms = SETTINGS.map(|(_, names)| names.map(Arm::aside));
+    arms[0] = SETTINGS[0].1.map(Arm::new);
+    arms[0][1].aside = true;
+    let mut notes = vec![format!(
+        "{rounds} rounds of {span_ms} ms an arm and number of threads, in turns; {}",
+        load_note()
+    )];
+    for round in 1..=rounds {
+        for ((count, _), [ours, by_count, pprof]) in SETTINGS.iter().zip(&mut arms) {
+            let run = |profiler: &str| {
+                child::run("capture", &[profiler.to_owned(), count.to_string(), span_ms.to_string()])
+            };
+            let (run_of_ours, taken_from_ours) = machine::watch(|| run("ours"));
+            let run_of_ours = run_of_ours?;
+            ours.runs.extend(run_of_ours["captured"].as_f64());
+            by_count.runs.extend(run_of_ours["by_count"].as_f64());
+            let (run_of_pprof, taken_from_pprof) = machine::watch(|| run("pprof"));
+            pprof.runs.extend(run_of_pprof?["captured"].as_f64());
+            let number = |name: &str| run_of_ours[name].as_f64().unwrap_or(f64::NAN);
+            notes.push(format!(
+                "round {round}, {count} threads: ours has {:.4} of the CPU time in samples of more than two \
+                 intervals; {:.2} processors for the threads; engine: {}; {}; \
+                 processors that others + the hypervisor had: ours {taken_from_ours}, pprof {taken_from_pprof}",
+                number("coarse"),
+                number("processors"),
+                run_of_ours["engine"].as_str().unwrap_or_default(),
+                run_of_ours["counts"].as_str().unwrap_or_default(),
+            ));
+        }
+    }
+    let met = arms.iter().all(|[ours, ..]| (ours.figure() - 1.0).abs() <= TOLERANCE);
+    let [[ours, by_count, pprof], fewer @ ..] = arms;
+    Ok(Report {
+        unit: "CPU time in samples by CPU time used, of 64 busy threads where no other number is named",
+        ours,
+        peers: [pprof, by_count].into_iter().chain(fewer.into_iter().flatten()).collect(),
+        floor: None,
+        better: closer_to_one,
+        goal: "ours within 2 % of 1 with 2, 8 and 64 busy threads at 1,000 Hz",
+        met,
+        notes,
+    })
+}
+
+fn closer_to_one(a: f64, b: f64) -> f64 {
+    if (b - 1.0).abs() < (a - 1.0).abs() { b } else { a }
+}
+
+/// Its arguments: the profiler, the number of threads, and the span in milliseconds.
+pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
+    let [profiler, threads, span_ms] = arguments else {
+        return Err("a profiler, a number of threads and a span".into());
+    };
+    let (threads, span) = (threads.parse()?, Duration::from_millis(span_ms.parse()?));
+    match profiler.as_str() {
+        "ours" => run_ours(threads, span),
+        "pprof" => run_pprof(threads, span),
+        other => Err(format!("there is no profiler `{other}`").into()),
+    }
+}
+
+/// The busy threads, and their ids.
+struct Crowd {
+    _busy: BusyThreads,
+    ids: Vec<i32>,
+}
+
+impl Crowd {
+    fn start(count: usize, first: fn()) -> Result<Self, Box<dyn Error>> {
+        let (id, is_known) = channel();
+        let busy = BusyThreads::start(count, move || {
+            first();
+            // Whoever waits for it is there until it was received.
+            let _ = id.send(thread_id());
+        })?;
+        Ok(Self { _busy: busy, ids: is_known.iter().take(count).collect() })
+    }
+
+    fn read_clocks(&self) -> Result<Vec<Reading>, Box<dyn Error>> {
+        let read = |&thread: &i32| {
+            Some(Reading { thread, now_ns: monotonic_ns(), cpu_ns: raw_threads::cpu_ns_of(thread)? })
+        };
+        self.ids.iter().map(read).collect::<Option<_>>().ok_or_else(|| "a busy thread has no clock".into())
+    }
+}
+
+/// A thread's clock at a moment.
+#[derive(Clone, Copy, Debug)]
+struct Reading {
+    thread: i32,
+    now_ns: u64,
+    cpu_ns: u64,
+}
+
+/// A thread between two moments, in milliseconds since the profile's zero.
+struct Span {
+    thread: i32,
+    time_ms: Range<f64>,
+    cpu_ns: u64,
+}
+
+fn spans(before: &[Reading], after: &[Reading], zero_ns: u64) -> Vec<Span> {
+    let in_ms = |now_ns: u64| now_ns.saturating_sub(zero_ns) as f64 / 1e6;
+    before
+        .iter()
+        .zip(after)
+        .map(|(before, after)| Span {
+            thread: before.thread,
+            time_ms: in_ms(before.now_ns)..in_ms(after.now_ns),
+            cpu_ns: after.cpu_ns.saturating_sub(before.cpu_ns),
+        })
+        .collect()
+}
+
+fn cpu_ns_of(spans: &[Span]) -> f64 {
+    spans.iter().map(|span| span.cpu_ns as f64).sum()
+}
+
+fn run_ours(threads: usize, span: Duration) -> Result<Value, Box<dyn Error>> {
+    let params = StartParams::default().interval(INTERVAL);
+    // On a quiet machine: the first session of a process tries which engine is the cheaper one.
+    let engine = engine_of_params(params.clone())?;
+    let crowd = Crowd::start(threads, || register_thread(""))?;
+    let session = ProfilerSession::start(params)?;
+    std::thread::sleep(WARM_UP);
+    let before = crowd.read_clocks()?;
+    std::thread::sleep(span);
+    let after = crowd.read_clocks()?;
+    std::thread::sleep(LAST_ANSWERS);
+    let profile = session.finish()?;
+    drop(crowd);
+
+    let json = to_json(&profile)?;
+    let zero = json["meta"]["startTimeAsClockMonotonicNanosecondsSinceBoot"].as_u64();
+    let spans = spans(&before, &after, zero.ok_or("the profile does not tell its zero")?);
+    let sums = sum_samples(&json, &spans)?;
+    let cpu_ns = cpu_ns_of(&spans);
+    let counts: Vec<String> =
+        ["ticks", "late_ticks", "missed_ticks", "unanswered_ticks", "refused_timers", "dropped_samples"]
+            .iter()
+            .filter_map(|name| Some(format!("{name} {}", count(&profile, name)?)))
+            .collect();
+    let wall_ns = spans.first().map_or(f64::NAN, |span| (span.time_ms.end - span.time_ms.start) * 1e6);
+    Ok(json!({
+        "captured": sums.cpu_ns / cpu_ns,
+        "by_count": sums.at_least_half as f64 * INTERVAL.as_nanos() as f64 / cpu_ns,
+        "coarse": sums.coarse_cpu_ns / cpu_ns,
+        "processors": cpu_ns / wall_ns,
+        "engine": engine,
+        "counts": counts.join(", "),
+    }))
+}
+
+fn run_pprof(threads: usize, span: Duration) -> Result<Value, Box<dyn Error>> {
+    let crowd = Crowd::start(threads, || {})?;
+    std::thread::sleep(WARM_UP);
+    let frequency = 1.0 / INTERVAL.as_secs_f64();
+    let guard = pprof::ProfilerGuard::new(frequency as i32)?;
+    let before = crowd.read_clocks()?;
+    std::thread::sleep(span);
+    let after = crowd.read_clocks()?;
+    let report = guard.report().build_unresolved()?;
+    drop(crowd);
+    let of_busy = report
+        .data
+        .iter()
+        .filter(|(stack, _)| stack.thread_name[..stack.thread_name_length].starts_with(BUSY_NAME.as_bytes()));
+    let samples: isize = of_busy.map(|(_, count)| *count).sum();
+    let cpu_ns = cpu_ns_of(&spans(&before, &after, 0));
+    Ok(json!({"captured": samples as f64 * INTERVAL.as_nanos() as f64 / cpu_ns}))
+}
+
+/// Of the samples within the threads' spans.
+#[derive(Debug, Default, PartialEq)]
+struct Sums {
+    /// What they stand for.
+    cpu_ns: f64,
+    /// How many stand for half an interval or more.
+    at_least_half: u64,
+    /// What those stand for that stand for more than two intervals each.
+    coarse_cpu_ns: f64,
+}
+
+fn sum_samples(profile: &Value, spans: &[Span]) -> Result<Sums, Box<dyn Error>> {
+    let interval_ns = INTERVAL.as_nanos() as f64;
+    let mut sums = Sums::default();
+    for span in spans {
+        let thread = threads(profile).find(|thread| thread["tid"].as_i64() == Some(span.thread.into()));
+        let samples =
+            &thread.ok_or_else(|| format!("the profile lacks the thread {}", span.thread))?["samples"];
+        let (times, deltas) =
+            column(samples, "time").zip(column(samples, "threadCPUDelta")).ok_or("no samples")?;
+        for (time, delta) in times.zip(deltas) {
+            let (Some(time), Some(delta)) = (time.as_f64(), delta.as_f64()) else { continue };
+            if span.time_ms.contains(&time) {
+                sums.cpu_ns += delta;
+                sums.at_least_half += u64::from(delta >= interval_ns / 2.0);
+                sums.coarse_cpu_ns += if delta > 2.0 * interval_ns { delta } else { 0.0 };
+            }
+        }
+    }
+    Ok(sums)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_samples_within_a_threads_own_span_count() {
+        let profile = json!({"threads": [{"tid": 7, "samples": {
+            "schema": {"stack": 0, "time": 1, "eventDelay": 2, "threadCPUDelta": 3},
+            "data": [[0, 9.5, null, 5e6], [0, 10.5, null, 1e6], [0, 11.5, null, 0], [0, 14.5, null, 3e6], [0, 20.0, null, 1e6]],
+        }}]});
+        let span = |thread| Span { thread, time_ms: 10.0..20.0, cpu_ns: 1 };
+        let expected = Sums { cpu_ns: 4e6, at_least_half: 2, coarse_cpu_ns: 3e6 };
+        assert_eq!(sum_samples(&profile, &[span(7)]).expect("sums"), expected);
+        assert!(sum_samples(&profile, &[span(8)]).is_err());
+    }
+
+    #[test]
+    fn spans_are_told_in_the_profiles_own_time() {
+        let before = Reading { thread: 7, now_ns: 3_000_000, cpu_ns: 10 };
+        let after = Reading { thread: 7, now_ns: 5_500_000, cpu_ns: 35 };
+        let spans = spans(&[before], &[after], 1_000_000);
+        assert_eq!((spans[0].time_ms.clone(), spans[0].cpu_ns), (2.0..4.5, 25));
+        assert_eq!(cpu_ns_of(&spans), 25.0);
+    }
+
+    #[test]
+    fn the_better_one_is_the_closer_one() {
+        assert_eq!(closer_to_one(1.03, 0.98), 0.98);
+        assert_eq!(closer_to_one(1.01, 0.98), 1.01);
+    }
+}

@@ -1,0 +1,342 @@
+//! `idle`: what the profiler costs while 1,000 registered threads sleep, at 1,000 Hz.
+//!
+//! The figure is the CPU time of the sampler's thread, as the session counts it, in percent of one processor; the
+//! process's own CPU time stands beside it as a check. The threads sleep in `poll`, `futex`, `nanosleep` and `read`, in
+//! equal parts, from before the session's start until after its end. When the session has settled, nothing wakes them but
+//! the profiler; so whatever context switches the kernel counts in them over the span, voluntary or not, are its doing.
+//! Calls that came back with `EINTR` are counted as well, those of the time before the span by themselves.
+//!
+//! The goal is for both engines; `ours` is the one that sends signals. The floor is a thread that does nothing but sleep from tick to tick, prepared as
+//! our sampler is. pprof-rs goes by
+//! the process's CPU time alone, so that it does nothing at all while everybody sleeps, and has no samples of it either.
+//!
+//! Each run is a process of its own; the arms take turns.
+
+use std::error::Error;
+use std::fs::read_to_string;
+use std::io::{PipeReader, PipeWriter, pipe};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use gekkota::{Profile, ProfilerSession, SamplingEngine, StartParams, register_thread};
+use serde_json::{Value, json};
+
+use crate::machine::{self, load_note};
+use crate::profile::{count, engine_of_params, is_local_timers};
+use crate::raw::{
+    monotonic_ns, prepare_sampler_thread, process_cpu_ns, sleep_until_ns, thread_cpu_ns, thread_id,
+};
+use crate::raw_threads::EndlessCall;
+use crate::report::{Arm, Report};
+use crate::{Effort, Outcome, child};
+
+const INTERVAL: Duration = Duration::from_millis(1);
+const THREADS: usize = 1000;
+const STACK_BYTES: usize = 128 << 10;
+/// Until every thread is known to sleep.
+const SETTLE: Duration = Duration::from_secs(2);
+const GOAL_PERCENT: f64 = 5.0;
+
+pub(crate) fn measure(effort: Effort) -> Outcome {
+    let (rounds, span_ms) = if effort.quick { (2, 1500) } else { (3, 8000) };
+    let mut ours = Arm::new("ours");
+    let mut local_timers = Arm::aside("ours_local_timers");
+    let (mut pprof, mut sleeper) = (Arm::new("pprof"), Arm::new("sleeper"));
+    let mut notes = vec![
+        format!(
+            "{rounds} rounds of {span_ms} ms an arm after {SETTLE:?}, in turns; {THREADS} threads, stacks of {} KiB; {}",
+            STACK_BYTES >> 10,
+            load_note()
+        ),
+        "pprof goes by CPU time: while all sleep it does nothing, and has no samples".to_owned(),
+    ];
+    let (mut disturbed, mut had_local_timers) = (0, true);
+    for round in 1..=rounds {
+        for arm in [&mut ours, &mut local_timers, &mut pprof, &mut sleeper] {
+            let arguments = [arm.name.to_owned(), span_ms.to_string()];
+            let (run, taken) = machine::watch(|| child::run("idle", &arguments));
+            let run = run?;
+            arm.runs.extend(run["percent"].as_f64());
+            if arm.name == "ours_local_timers" {
+                had_local_timers &= run["local_timers"] == true;
+            }
+            if arm.name.starts_with("ours") {
+                disturbed += run["wake_ups"].as_u64().unwrap_or(1) + run["interrupted"].as_u64().unwrap_or(1);
+            }
+            notes.push(format!(
+                "round {round}: {}: {}; processors that others + the hypervisor had: {taken}",
+                arm.name,
+                run["note"].as_str().unwrap_or_default(),
+            ));
+        }
+    }
+    let met = [&ours, &local_timers].iter().all(|arm| arm.figure() <= GOAL_PERCENT) && disturbed == 0;
+    if !had_local_timers {
+        notes.push("the system refused local timers, so that both arms are of signals".to_owned());
+    }
+    Ok(Report {
+        unit: "% of a processor, beside 1,000 sleeping threads",
+        ours,
+        peers: vec![pprof, local_timers],
+        floor: Some(sleeper),
+        better: f64::min,
+        goal: "ours <= 5 % of a core with either engine, and no wake-up in any thread, at 1,000 Hz",
+        met,
+        notes,
+    })
+}
+
+/// Its arguments: the arm, and the span in milliseconds.
+pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
+    let [arm, span_ms] = arguments else {
+        return Err("an arm and a span".into());
+    };
+    let span = Duration::from_millis(span_ms.parse()?);
+    match arm.as_str() {
+        "ours" => run_ours(SamplingEngine::Signals, span),
+        "ours_local_timers" => run_ours(SamplingEngine::LocalTimers, span),
+        "pprof" => run_pprof(span),
+        "sleeper" => run_sleeper(span),
+        other => Err(format!("there is no arm `{other}`").into()),
+    }
+}
+
+fn run_ours(engine: SamplingEngine, span: Duration) -> Result<Value, Box<dyn Error>> {
+    let params = StartParams::default().interval(INTERVAL).engine(engine);
+    let engine = engine_of_params(params.clone())?;
+    let bare_bytes = resident_bytes();
+    let sleepers = Sleepers::start(|| register_thread(""))?;
+    let registered_bytes = resident_bytes();
+    let session = ProfilerSession::start(params)?;
+    std::thread::sleep(SETTLE);
+
+    let switches_before = sleepers.switches()?;
+    let interrupted_before = sleepers.interrupted();
+    let counts_before = Counts::of(&session.snapshot()?);
+    let (cpu_before, before) = (process_cpu_ns(), monotonic_ns());
+    std::thread::sleep(span);
+    let (cpu_after, after) = (process_cpu_ns(), monotonic_ns());
+    let profile = session.finish()?;
+    let counts = Counts::of(&profile).since(&counts_before);
+    let switches = sleepers.switches()?;
+
+    let percent = |cpu_ns: u64| cpu_ns as f64 * 100.0 / (after - before) as f64;
+    let Wakes { switches, threads } = Wakes::between(&switches_before, &switches);
+    let interrupted = sleepers.interrupted() - interrupted_before;
+    let note = format!(
+        "engine: {engine}; {switches} wake-ups in {threads} threads, {interrupted} calls broken off, and \
+         {interrupted_before} before the span; {} ticks of {:.1} µs CPU, {} missed; {} captures and {} samples from \
+         outside, of this program's main thread as well; {:.2} % by the process's clock; resident MiB: {:.1} with the threads, {:.1} when registered, \
+         {:.1} at the end of the session",
+        counts.ticks,
+        counts.sampler_cpu_ns as f64 / 1e3 / counts.ticks as f64,
+        counts.missed_ticks,
+        counts.captured_samples,
+        counts.samples_from_outside,
+        percent(cpu_after - cpu_before),
+        mib(sleepers.bytes_before_registering.saturating_sub(bare_bytes)),
+        mib(registered_bytes.saturating_sub(bare_bytes)),
+        mib(resident_bytes().saturating_sub(bare_bytes)),
+    );
+    Ok(json!({
+        "percent": percent(counts.sampler_cpu_ns),
+        "wake_ups": switches,
+        "interrupted": interrupted,
+        "local_timers": is_local_timers(&engine),
+        "note": note,
+    }))
+}
+
+fn run_pprof(span: Duration) -> Result<Value, Box<dyn Error>> {
+    let sleepers = Sleepers::start(|| {})?;
+    let frequency = 1.0 / INTERVAL.as_secs_f64();
+    let guard = pprof::ProfilerGuard::new(frequency as i32)?;
+    std::thread::sleep(SETTLE);
+    let (switches_before, interrupted_before) = (sleepers.switches()?, sleepers.interrupted());
+    let (cpu_before, before) = (process_cpu_ns(), monotonic_ns());
+    std::thread::sleep(span);
+    let (cpu_after, after) = (process_cpu_ns(), monotonic_ns());
+    let Wakes { switches, threads } = Wakes::between(&switches_before, &sleepers.switches()?);
+    let interrupted = sleepers.interrupted() - interrupted_before;
+    drop(guard);
+    let percent = (cpu_after - cpu_before) as f64 * 100.0 / (after - before) as f64;
+    let note = format!("{switches} wake-ups in {threads} threads, {interrupted} calls broken off");
+    Ok(json!({"percent": percent, "note": note}))
+}
+
+fn run_sleeper(span: Duration) -> Result<Value, Box<dyn Error>> {
+    let interval = INTERVAL.as_nanos() as u64;
+    let thread = std::thread::spawn(move || {
+        prepare_sampler_thread();
+        let start = monotonic_ns();
+        let (cpu_before, mut next, mut ticks) = (thread_cpu_ns(), start, 0u64);
+        while next < start + span.as_nanos() as u64 {
+            next += interval;
+            sleep_until_ns(next);
+            ticks += 1;
+        }
+        let (cpu_ns, ns) = (thread_cpu_ns() - cpu_before, monotonic_ns() - start);
+        (cpu_ns as f64 * 100.0 / ns as f64, ticks)
+    });
+    let (percent, ticks) = thread.join().map_err(|_| "the sleeper has panicked")?;
+    Ok(json!({"percent": percent, "note": format!("{ticks} ticks")}))
+}
+
+/// Threads in endless calls. They are never joined: they end with the process.
+struct Sleepers {
+    ids: Vec<i32>,
+    bytes_before_registering: u64,
+    interrupted: Arc<AtomicU64>,
+    /// Open as long as they are to sleep.
+    _pipe: (Arc<PipeReader>, PipeWriter),
+}
+
+impl Sleepers {
+    /// Makes them all, has each call `first`, and returns when they are about to sleep.
+    fn start(first: fn()) -> Result<Self, Box<dyn Error>> {
+        let (reader, writer) = pipe()?;
+        let reader = Arc::new(reader);
+        let interrupted = Arc::new(AtomicU64::new(0));
+        let may_go_on = Arc::new(AtomicBool::new(false));
+        let (made, is_made) = channel();
+        let (ready, is_ready) = channel();
+        let mut handles = Vec::with_capacity(THREADS);
+        for number in 0..THREADS {
+            let (reader, interrupted) = (Arc::clone(&reader), Arc::clone(&interrupted));
+            let (may_go_on, made, ready) = (Arc::clone(&may_go_on), made.clone(), ready.clone());
+            let call = EndlessCall::ALL[number % EndlessCall::ALL.len()];
+            let builder = std::thread::Builder::new().name("sleeper".to_owned()).stack_size(STACK_BYTES);
+            handles.push(builder.spawn(move || {
+                // Whoever waits for these is there until they were received.
+                let _ = made.send(());
+                while !may_go_on.load(Ordering::Acquire) {
+                    std::thread::park();
+                }
+                first();
+                let _ = ready.send(thread_id());
+                drop((made, ready));
+                while call.make(reader.as_fd()) {
+                    interrupted.fetch_add(1, Ordering::Relaxed);
+                }
+            })?);
+        }
+        drop((made, ready));
+        is_made.iter().take(THREADS).for_each(drop);
+        let bytes_before_registering = resident_bytes();
+        may_go_on.store(true, Ordering::Release);
+        handles.iter().for_each(|handle| handle.thread().unpark());
+        let ids: Vec<i32> = is_ready.iter().take(THREADS).collect();
+        if ids.len() < THREADS {
+            return Err("a thread has panicked".into());
+        }
+        Ok(Self { ids, bytes_before_registering, interrupted, _pipe: (reader, writer) })
+    }
+
+    /// How often each was switched away from.
+    fn switches(&self) -> Result<Vec<u64>, Box<dyn Error>> {
+        let read = |id: &i32| {
+            let path = format!("/proc/self/task/{id}/status");
+            switches_in(&read_to_string(&path)?)
+                .ok_or_else(|| format!("{path} tells no context switches").into())
+        };
+        self.ids.iter().map(read).collect()
+    }
+
+    fn interrupted(&self) -> u64 {
+        self.interrupted.load(Ordering::Relaxed)
+    }
+}
+
+/// Voluntary context switches and others, of a thread's `status`.
+fn switches_in(status: &str) -> Option<u64> {
+    let number_of = |name: &str| {
+        let line = status.lines().find(|line| line.starts_with(name))?;
+        line[name.len()..].trim().parse::<u64>().ok()
+    };
+    Some(number_of("voluntary_ctxt_switches:")? + number_of("nonvoluntary_ctxt_switches:")?)
+}
+
+struct Wakes {
+    switches: u64,
+    /// In how many threads.
+    threads: usize,
+}
+
+impl Wakes {
+    fn between(before: &[u64], after: &[u64]) -> Self {
+        let woken = before.iter().zip(after).map(|(before, after)| after - before).filter(|&count| count > 0);
+        woken.fold(Self { switches: 0, threads: 0 }, |sum, count| Self {
+            switches: sum.switches + count,
+            threads: sum.threads + 1,
+        })
+    }
+}
+
+/// What the session has counted.
+struct Counts {
+    ticks: u64,
+    missed_ticks: u64,
+    captured_samples: u64,
+    samples_from_outside: u64,
+    sampler_cpu_ns: u64,
+}
+
+impl Counts {
+    fn of(profile: &Profile) -> Self {
+        let count = |name| count(profile, name).unwrap_or(0);
+        Self {
+            ticks: count("ticks"),
+            missed_ticks: count("missed_ticks"),
+            captured_samples: count("captured_samples"),
+            samples_from_outside: count("samples_from_outside"),
+            sampler_cpu_ns: count("sampler_cpu_ns"),
+        }
+    }
+
+    fn since(&self, before: &Self) -> Self {
+        Self {
+            ticks: self.ticks - before.ticks,
+            missed_ticks: self.missed_ticks - before.missed_ticks,
+            captured_samples: self.captured_samples - before.captured_samples,
+            samples_from_outside: self.samples_from_outside - before.samples_from_outside,
+            sampler_cpu_ns: self.sampler_cpu_ns - before.sampler_cpu_ns,
+        }
+    }
+}
+
+/// Of this process; 0 where `/proc` does not tell.
+fn resident_bytes() -> u64 {
+    let status = read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
+    line.trim().trim_end_matches(" kB").parse::<u64>().map_or(0, |kib| kib << 10)
+}
+
+fn mib(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 20)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn switches_of_both_kinds_are_summed() {
+        let status = "Name:\ta\nvoluntary_ctxt_switches:\t12\nnonvoluntary_ctxt_switches:\t3\n";
+        assert_eq!(switches_in(status), Some(15));
+        assert_eq!(switches_in("Name:\ta\n"), None);
+    }
+
+    #[test]
+    fn wakes_are_told_by_number_and_by_thread() {
+        let Wakes { switches, threads } = Wakes::between(&[1, 5, 7], &[1, 6, 10]);
+        assert_eq!((switches, threads), (4, 2));
+    }
+
+    #[test]
+    fn memory_is_resident() {
+        assert!(resident_bytes() > 1 << 20);
+    }
+}

@@ -1,0 +1,304 @@
+//! `unwind`: what unwinding a frame costs on the sampler's thread, in a large real program: rustc, whose two libraries are
+//! 350 MB and whose stacks go through both.
+//!
+//! rustc compiles a generated crate, with a library of ours loaded before its own (`preload/lib.rs`), which profiles all
+//! of its threads at 1,000 Hz. The session counts the frames that it has unwound and the time that this took; the library
+//! reads both every 50 ms. Warm is all that comes later than a second after the start, cold are the frames before, up to
+//! the first reading with 10,000. The time is that of a clock on the wall: on a machine with less than two processors to
+//! itself the sampler is held up in the middle of it. The notes have the median of the readings' own figures, which
+//! single delays do not move.
+//!
+//! The peer is the platform's own unwinder, by `backtrace::trace`, on a stack of 36 frames in this program: small, the
+//! same each time, with everything in the processor's caches.
+
+use std::error::Error;
+use std::fmt::Write as _;
+use std::hint::black_box;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::machine::{self, load_note};
+use crate::report::{Arm, Report, median};
+use crate::{Effort, Outcome};
+
+/// What is compiled, and how many times over.
+const COMPILED: &str = include_str!("../preload/compiled.rs");
+const PRELOADED: &str = "libpeers_preload.so";
+/// Names the file to which the preloaded library writes.
+const COUNTS_VARIABLE: &str = "PEERS_UNWIND_COUNTS";
+
+const COLD_FRAMES: u64 = 10_000;
+const WARM_FROM: Duration = Duration::from_secs(1);
+/// Fewer tell little.
+const LEAST_WARM_FRAMES: u64 = 20_000;
+const PEER_DEPTH: usize = 36;
+const PEER_TURNS: usize = 2000;
+const GOAL_NS: f64 = 40.0;
+
+pub(crate) fn measure(effort: Effort) -> Outcome {
+    let (rounds, copies) = if effort.quick { (2, 24) } else { (5, 60) };
+    let program = Program::find()?;
+    let folder = Folder::make()?;
+    let source = folder.0.join("compiled.rs");
+    std::fs::write(&source, generate(copies))?;
+    let (mut warm, mut cold) = (Arm::new("ours"), Arm::aside("ours_cold"));
+    let mut backtrace = Arm::new("backtrace");
+    let mut notes = vec![
+        format!("{rounds} runs of {} on {copies} copies of a module; {}", program.version, load_note()),
+        format!(
+            "backtrace: a stack of {PEER_DEPTH} frames and some more of this small program, {PEER_TURNS} times; \
+             it is not the stack that ours had"
+        ),
+    ];
+    for round in 1..=rounds {
+        let (readings, taken) = machine::watch(|| program.run(&source, &folder.0));
+        let costs = Costs::of(&readings?)?;
+        warm.runs.push(costs.warm_ns);
+        cold.runs.push(costs.cold_ns);
+        backtrace.runs.push(time_backtrace());
+        notes.push(format!(
+            "round {round}: {} warm frames, {} cold ones; {:.1} ns a frame by the median of warm readings; {:.1} frames a \
+             sample; {} of {} samples truncated; {:.1} s; processors that others + the hypervisor had: {taken}",
+            costs.warm_frames,
+            costs.cold_frames,
+            costs.median_warm_ns,
+            costs.frames_per_sample,
+            costs.truncated,
+            costs.samples,
+            costs.seconds,
+        ));
+    }
+    let met = warm.figure() <= GOAL_NS;
+    Ok(Report {
+        unit: "ns a frame, warm",
+        ours: warm,
+        peers: vec![backtrace, cold],
+        floor: None,
+        better: f64::min,
+        goal: "ours <= 40 ns a frame, warm, in rustc",
+        met,
+        notes,
+    })
+}
+
+fn generate(copies: usize) -> String {
+    let mut text = String::new();
+    for copy in 0..copies {
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "pub mod copy_{copy} {{\n{COMPILED}}}");
+    }
+    text
+}
+
+/// A folder for one measurement's files.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn make() -> std::io::Result<Self> {
+        let path = std::env::temp_dir().join(format!("peers-unwind-{}", std::process::id()));
+        std::fs::create_dir(&path)?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What cannot be removed stays in the folder for temporary files.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// rustc itself, not the proxy that rustup puts in its place, and the library that is loaded before its own.
+struct Program {
+    rustc: PathBuf,
+    version: String,
+    preloaded: PathBuf,
+}
+
+impl Program {
+    fn find() -> Result<Self, Box<dyn Error>> {
+        let text_of = |program: &Path, argument: &str| -> Result<String, Box<dyn Error>> {
+            let output = Command::new(program).arg(argument).stderr(Stdio::inherit()).output()?;
+            let name = program.display();
+            match output.status.success() {
+                true => Ok(String::from_utf8(output.stdout)?.trim().to_owned()),
+                false => Err(format!("{name} {argument} ended by {}", output.status).into()),
+            }
+        };
+        let rustc = Path::new(&text_of(Path::new("rustc"), "--print=sysroot")?).join("bin/rustc");
+        let version = text_of(&rustc, "--version")?;
+        let own = std::env::current_exe()?;
+        let own_folder = own.parent().ok_or("this program lies nowhere")?;
+        // Cargo puts a library that another target needs beside the program, or in its folder of parts.
+        let preloaded = [own_folder.to_owned(), own_folder.join("deps")]
+            .map(|folder| folder.join(PRELOADED))
+            .into_iter()
+            .find(|path| path.exists())
+            .ok_or_else(|| format!("{PRELOADED} is not beside {}", own.display()))?;
+        Ok(Self { rustc, version, preloaded })
+    }
+
+    fn run(&self, source: &Path, folder: &Path) -> Result<Vec<Reading>, Box<dyn Error>> {
+        let counts = folder.join("counts");
+        let status = Command::new(&self.rustc)
+            .args(["--edition=2024", "--crate-type=rlib", "-Copt-level=2", "-Ccodegen-units=1", "-o"])
+            .arg(folder.join("compiled.rlib"))
+            .arg(source)
+            .env("LD_PRELOAD", &self.preloaded)
+            .env(COUNTS_VARIABLE, &counts)
+            .status()?;
+        if !status.success() {
+            return Err(format!("{} ended by {status}", self.rustc.display()).into());
+        }
+        let text = std::fs::read_to_string(&counts)?;
+        std::fs::remove_file(&counts)?;
+        let readings: Option<Vec<Reading>> = text.lines().map(Reading::parse).collect();
+        readings.ok_or_else(|| "the readings of the counts make no sense".into())
+    }
+}
+
+/// What the session had counted by some time.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Reading {
+    since_start: Duration,
+    frames: u64,
+    ns: u64,
+    samples: u64,
+    truncated: u64,
+}
+
+impl Reading {
+    fn parse(line: &str) -> Option<Self> {
+        let numbers: Vec<u64> = line.split(' ').map(|number| number.parse().ok()).collect::<Option<_>>()?;
+        let &[milliseconds, frames, ns, samples, truncated] = &numbers[..] else { return None };
+        Some(Self { since_start: Duration::from_millis(milliseconds), frames, ns, samples, truncated })
+    }
+
+    /// Nanoseconds a frame since an earlier one; NaN when there were no frames.
+    fn ns_a_frame_since(&self, earlier: &Self) -> f64 {
+        (self.ns - earlier.ns) as f64 / (self.frames - earlier.frames) as f64
+    }
+}
+
+/// What a run's readings say.
+struct Costs {
+    cold_ns: f64,
+    cold_frames: u64,
+    warm_ns: f64,
+    warm_frames: u64,
+    median_warm_ns: f64,
+    frames_per_sample: f64,
+    samples: u64,
+    truncated: u64,
+    seconds: f64,
+}
+
+impl Costs {
+    fn of(readings: &[Reading]) -> Result<Self, Box<dyn Error>> {
+        let last = readings.last().ok_or("the session has no counts")?;
+        let cold = readings.iter().find(|reading| reading.frames >= COLD_FRAMES).unwrap_or(last);
+        let warm = readings.iter().position(|reading| reading.since_start >= WARM_FROM);
+        let warm = &readings[warm.ok_or("rustc has ended within a second")?..];
+        let first = &warm[0];
+        let warm_frames = last.frames - first.frames;
+        if warm_frames < LEAST_WARM_FRAMES {
+            return Err(format!("{warm_frames} frames after {WARM_FROM:?} are too few").into());
+        }
+        let each: Vec<f64> = warm
+            .windows(2)
+            .map(|pair| pair[1].ns_a_frame_since(&pair[0]))
+            .filter(|ns| ns.is_finite())
+            .collect();
+        Ok(Self {
+            cold_ns: cold.ns_a_frame_since(&Reading::default()),
+            cold_frames: cold.frames,
+            warm_ns: last.ns_a_frame_since(first),
+            warm_frames,
+            median_warm_ns: median(&each),
+            frames_per_sample: last.frames as f64 / last.samples as f64,
+            samples: last.samples,
+            truncated: last.truncated,
+            seconds: last.since_start.as_secs_f64(),
+        })
+    }
+}
+
+/// Nanoseconds a frame, the median of its turns.
+fn time_backtrace() -> f64 {
+    at_depth(PEER_DEPTH, &mut || {
+        let trace = || {
+            let mut frames = 0u32;
+            let start = Instant::now();
+            backtrace::trace(|frame| {
+                black_box(frame.ip());
+                frames += 1;
+                true
+            });
+            start.elapsed().as_nanos() as f64 / f64::from(frames)
+        };
+        let turns: Vec<f64> = (0..PEER_TURNS).map(|_| trace()).collect();
+        median(&turns)
+    })
+}
+
+/// Calls `body` so many calls deeper.
+#[inline(never)]
+fn at_depth(depth: usize, body: &mut dyn FnMut() -> f64) -> f64 {
+    // What is done with the result keeps the call from becoming a jump.
+    black_box(if depth <= 1 { body() } else { at_depth(depth - 1, body) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reading(milliseconds: u64, frames: u64, ns: u64) -> Reading {
+        let since_start = Duration::from_millis(milliseconds);
+        Reading { since_start, frames, ns, samples: frames / 50, truncated: 0 }
+    }
+
+    #[test]
+    fn a_line_is_a_reading() {
+        let expected = Reading {
+            since_start: Duration::from_millis(50),
+            frames: 4000,
+            ns: 90_000,
+            samples: 80,
+            truncated: 1,
+        };
+        assert_eq!(Reading::parse("50 4000 90000 80 1"), Some(expected));
+        assert_eq!(Reading::parse("50 4000"), None);
+        assert_eq!(Reading::parse(""), None);
+    }
+
+    #[test]
+    fn cold_is_before_the_first_second_and_warm_is_after() {
+        let readings = [
+            reading(50, 4000, 800_000),
+            reading(100, 12_000, 1_200_000),
+            reading(1000, 100_000, 5_000_000),
+            reading(1050, 115_000, 5_300_000),
+            reading(1100, 120_000, 6_000_000),
+        ];
+        let costs = Costs::of(&readings).expect("costs");
+        assert_eq!((costs.cold_ns, costs.cold_frames), (100.0, 12_000));
+        assert_eq!((costs.warm_ns, costs.warm_frames), (50.0, 20_000));
+        assert_eq!(costs.median_warm_ns, (20.0 + 140.0) / 2.0);
+        assert!(Costs::of(&readings[..2]).is_err());
+        assert!(Costs::of(&readings[..4]).is_err());
+    }
+
+    #[test]
+    fn each_copy_is_a_module() {
+        let text = generate(2);
+        assert!(text.starts_with("pub mod copy_0 {\n//! "));
+        assert!(text.ends_with("}\n}\n") && text.contains("\n}\npub mod copy_1 {\n"));
+    }
+
+    #[test]
+    fn a_stack_is_traced() {
+        let ns = time_backtrace();
+        assert!(ns.is_finite() && ns > 0.0);
+    }
+}

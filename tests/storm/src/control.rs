@@ -13,8 +13,9 @@ use crate::{proof, reader, settings, tally};
 const INTERVAL: Duration = Duration::from_micros(100);
 const SESSION: Duration = Duration::from_millis(50);
 /// The last session of a round, whose profile is looked at most closely, lasts so long at least, and until everybody
-/// has worked in it.
+/// has worked in it, and so many samples were captured of each on the average.
 const LAST_SESSION: Duration = Duration::from_millis(400);
+const SAMPLES_EACH: u64 = 25;
 const PATIENCE: Duration = Duration::from_secs(20);
 /// pprof is there for this last part of a round, one divided by it.
 const PEER_PART: u32 = 3;
@@ -126,12 +127,15 @@ impl Control<'_> {
         tally::SESSIONS.one();
         let start = Instant::now();
         let all_worked = || self.crew.iter().zip(&before).all(|(post, before)| post.beats() > before + 2);
-        while start.elapsed() < LAST_SESSION || (!all_worked() && start.elapsed() < PATIENCE) {
+        let enough_samples = || session.snapshot().is_ok_and(|profile| captured(&profile) > SAMPLES_EACH * before.len() as u64);
+        let is_enough = || start.elapsed() >= LAST_SESSION && all_worked() && enough_samples();
+        while !is_enough() && start.elapsed() < PATIENCE {
             std::thread::sleep(SESSION);
             self.post.beat();
         }
         let profile = session.finish().unwrap_or_else(|error| panic!("{error}"));
         count(&profile);
+        println!("DEBUG {:?} took {:?}", profile.sampler_counts(), start.elapsed());
         profile
     }
 
@@ -143,6 +147,10 @@ impl Control<'_> {
 
 fn start(params: StartParams) {
     gekkota::profiler_start(params).unwrap_or_else(|error| panic!("{error}"));
+}
+
+fn captured(profile: &Profile) -> u64 {
+    profile.sampler_counts().iter().find(|(name, _)| *name == "captured_samples").map_or(0, |count| count.1)
 }
 
 /// Adds what the sampler counted to the storm's own counts.

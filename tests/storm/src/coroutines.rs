@@ -23,7 +23,7 @@ fn start(seed: u64) -> Running {
         for step in 0..STEPS {
             assert_eq!(input, seed ^ step, "what a coroutine was given has changed");
             sum += (step as f64).sqrt();
-            input = yielder.suspend(mix_deep(seed, 2000 + step, step % 20));
+            input = yielder.suspend(mix_deep(seed, 10_000 + step, step % 20));
         }
         sum
     });
@@ -37,7 +37,7 @@ fn resume(running: &mut Running) -> bool {
     tally::COROUTINE_SWITCHES.add(2);
     match result {
         CoroutineResult::Yield(value) => {
-            assert_eq!(value, mix_deep(*seed, 2000 + *step, *step % 20), "a coroutine computed wrongly");
+            assert_eq!(value, mix_deep(*seed, 10_000 + *step, *step % 20), "a coroutine computed wrongly");
             *step += 1;
             true
         }
@@ -58,7 +58,7 @@ pub fn coroutine_worker(context: &mut Context) {
                 *place = start(context.random.next());
             }
         }
-        mix(context.random.next(), 2000);
+        mix(context.random.next(), 100_000);
     }
     // Those that are in the middle of their work are unwound when they are dropped.
 }

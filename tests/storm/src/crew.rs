@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use gekkota::{MarkerOptions, MarkerTiming, ProfilerTime, ThreadGuard, gecko_profiler_category};
 
@@ -12,6 +13,10 @@ use crate::tally;
 
 /// The name of the marker that every worker adds; its text is the worker's name.
 pub const MARKER: &str = "storm-step";
+
+/// Every thread takes the buffer's lock for each of its markers; with more of them, whoever is preempted while he holds it
+/// keeps the sampler waiting most of the time, and the storm hardly gets samples.
+const MARKER_INTERVAL: Duration = Duration::from_millis(5);
 
 static STOP: AtomicBool = AtomicBool::new(false);
 static POSTS: Mutex<Vec<Arc<Post>>> = Mutex::new(Vec::new());
@@ -62,17 +67,20 @@ pub struct Context {
     pub post: Arc<Post>,
     pub random: Random,
     since: ProfilerTime,
+    marked: Instant,
 }
 
 impl Context {
-    /// Tells that a step is done; false when it was the last one.
+    /// Tells that a step is done, now and then by a marker; false when it was the last one.
     pub fn goes_on(&mut self) -> bool {
         self.post.beat();
-        let since = std::mem::replace(&mut self.since, ProfilerTime::now());
-        let options =
-            MarkerOptions::default().with_timing(MarkerTiming::interval_until_now_from(since));
-        gekkota::add_text_marker(MARKER, gecko_profiler_category!(Other), options, &self.post.name);
-        tally::MARKERS.one();
+        if self.marked.elapsed() > MARKER_INTERVAL {
+            self.marked = Instant::now();
+            let since = std::mem::replace(&mut self.since, ProfilerTime::now());
+            let options = MarkerOptions::default().with_timing(MarkerTiming::interval_until_now_from(since));
+            gekkota::add_text_marker(MARKER, gecko_profiler_category!(Other), options, &self.post.name);
+            tally::MARKERS.one();
+        }
         !is_stopping()
     }
 }
@@ -122,8 +130,12 @@ fn start(role: &'static Role, index: u64, round: u64) -> (Arc<Post>, JoinHandle<
     let name = format!("{}-{index}", role.name);
     let post = Post::establish(name.clone(), Some(role));
     let seed = round << 32 | (std::ptr::from_ref(role) as u64 & 0xff_ffff) << 8 | index;
-    let mut context =
-        Context { post: Arc::clone(&post), random: Random::new(seed), since: ProfilerTime::now() };
+    let mut context = Context {
+        post: Arc::clone(&post),
+        random: Random::new(seed),
+        since: ProfilerTime::now(),
+        marked: Instant::now(),
+    };
     let builder = std::thread::Builder::new().name(name.clone()).stack_size(role.stack_bytes);
     let body = move || {
         let _on_duty = OnDuty(Arc::clone(&context.post));

@@ -10,6 +10,9 @@ use crate::{gate, tally};
 use crate::work::spend_cpu;
 
 const PATIENCE: Duration = Duration::from_secs(15);
+/// A fork holds the profiler's locks while the kernel copies the page tables, some milliseconds for a process like this;
+/// without a pause somebody would be forking all the time, and the sampler would hardly run.
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// What a child says by its exit code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -114,6 +117,7 @@ fn expect_well(child: libc::pid_t, what: &str) {
 pub fn fork_worker(context: &mut Context) {
     let name = context.post.name.clone();
     while context.goes_on() {
+        std::thread::sleep(PAUSE);
         match context.random.below(8) {
             0 => {
                 let child = gate::while_nobody_calls_the_loader(|| fork(|| look_and_profile(&name)));

@@ -17,7 +17,7 @@ fn nest(depth: u64, text: &str) -> u64 {
     auto_profiler_label!("storm-label fixed", Other);
     auto_profiler_label_dynamic!("storm-label", text, Graphics);
     tally::LABELS.add(2);
-    if depth == 0 { mix(7, 2000) } else { nest(depth - 1, text) ^ depth }
+    if depth == 0 { mix(7, 20_000) } else { nest(depth - 1, text) ^ depth }
 }
 
 /// Dropped out of order, and one not at all; the scope's own label takes them all with it.
@@ -29,11 +29,11 @@ fn mix_up() {
     drop(second);
     std::mem::forget(AutoProfilerLabel::new("storm-label forgotten", gecko_profiler_category!(Other)));
     tally::LABELS.add(4);
-    mix(9, 2000);
+    mix(9, 20_000);
 }
 
 pub fn label_worker(context: &mut Context) {
-    let expected = |depth: u64| (1..=depth).fold(mix(7, 2000), |value, depth| value ^ depth);
+    let expected = |depth: u64| (1..=depth).fold(mix(7, 20_000), |value, depth| value ^ depth);
     while context.goes_on() {
         for _ in 0..20 {
             let depth = context.random.below(40);
@@ -46,7 +46,7 @@ pub fn label_worker(context: &mut Context) {
 
 pub fn marker_worker(context: &mut Context) {
     while context.goes_on() {
-        for _ in 0..50 {
+        for _ in 0..10 {
             auto_profiler_marker_text!(
                 "storm-interval",
                 gecko_profiler_category!(Other),
@@ -55,7 +55,7 @@ pub fn marker_worker(context: &mut Context) {
             );
             gekkota::add_untyped_marker("storm-point", gecko_profiler_category!(Other), MarkerOptions::default());
             tally::MARKERS.add(2);
-            mix(context.random.next(), 500);
+            mix(context.random.next(), 200_000);
         }
     }
 }

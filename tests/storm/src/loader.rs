@@ -70,7 +70,7 @@ pub fn load_worker(context: &mut Context) {
         let path = &paths[random.below(paths.len() as u64) as usize];
         let loaded = gate::while_nobody_forks_a_profiler(|| Loaded::open(path));
         let work = loaded.work();
-        for _ in 0..random.below(60) {
+        for _ in 0..random.below(200) {
             call(work, random.below(3), random.next(), random.below(20_000));
         }
         gate::while_nobody_forks_a_profiler(|| {

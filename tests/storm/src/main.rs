@@ -43,6 +43,8 @@ fn run() -> Result<Vec<String>, String> {
     let _libraries = library::Libraries::build()?;
     panics::silence_ours();
     altstack::install_handler();
+    // From its first use on pprof keeps a temporary file open.
+    drop(peer::Peer::start());
     let start = Instant::now();
     let mut aftermath = round::Aftermath::begin();
     let watchdog = watchdog::Watchdog::start();

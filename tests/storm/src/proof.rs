@@ -124,9 +124,9 @@ impl<'a> Stacks<'a> {
         for frame in rows("frameTable")? {
             let location = string(&frame[0])?;
             let holds = |(bit, (root, _)): (usize, &(&str, &str))| {
-                // The name ends there, or goes on with the function's own closures or the library.
-                let at = location.find(root).map(|at| &location[at + root.len()..]);
-                let is_it = at.is_some_and(|rest| !rest.starts_with(|next: char| next.is_alphanumeric() || next == '_'));
+                // Then the library; a closure that is named after the function may run on another thread.
+                let rest = location.find(root).map(|at| &location[at + root.len()..]);
+                let is_it = rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(" (in "));
                 u64::from(is_it) << bit
             };
             let roots = all_roots.iter().enumerate().map(holds).fold(0, |all, one| all | one);

@@ -75,7 +75,7 @@ impl Aftermath {
         if end.threads != self.start.threads {
             problems.push(format!("threads: {:?} before, {:?} after", self.start.threads, end.threads));
         }
-        if end.descriptors != self.start.descriptors {
+        if end.descriptors.len() != self.start.descriptors.len() {
             problems.push(format!(
                 "descriptors: {:#?} before, {:#?} after",
                 self.start.descriptors, end.descriptors

@@ -59,7 +59,11 @@ pub fn churn_worker(context: &mut Context) {
             })
             .collect();
         for (thread, seed, rounds) in children {
-            assert_eq!(thread.join().expect("it does not panic"), mix(seed, rounds), "a thread computed wrongly");
+            assert_eq!(
+                thread.join().expect("it does not panic"),
+                mix(seed, rounds),
+                "a thread computed wrongly"
+            );
             tally::THREADS_BORN.one();
         }
         if last_kill.elapsed() > KILL_EVERY {

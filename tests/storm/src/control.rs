@@ -127,7 +127,9 @@ impl Control<'_> {
         tally::SESSIONS.one();
         let start = Instant::now();
         let all_worked = || self.crew.iter().zip(&before).all(|(post, before)| post.beats() > before + 2);
-        let enough_samples = || session.snapshot().is_ok_and(|profile| captured(&profile) > SAMPLES_EACH * before.len() as u64);
+        let enough_samples = || {
+            session.snapshot().is_ok_and(|profile| captured(&profile) > SAMPLES_EACH * before.len() as u64)
+        };
         let is_enough = || start.elapsed() >= LAST_SESSION && all_worked() && enough_samples();
         while !is_enough() && start.elapsed() < PATIENCE {
             std::thread::sleep(SESSION);
@@ -135,7 +137,6 @@ impl Control<'_> {
         }
         let profile = session.finish().unwrap_or_else(|error| panic!("{error}"));
         count(&profile);
-        println!("DEBUG {:?} took {:?}", profile.sampler_counts(), start.elapsed());
         profile
     }
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 use gekkota::{Format, ProfilerSession, SnapshotOptions, StartParams, Symbolicate};
 
 use crate::crew::Context;
-use crate::{gate, tally};
 use crate::work::spend_cpu;
+use crate::{gate, tally};
 
 const PATIENCE: Duration = Duration::from_secs(15);
 /// A fork holds the profiler's locks while the kernel copies the page tables, some milliseconds for a process like this;
@@ -77,7 +77,8 @@ fn fork(body: impl FnOnce() -> Verdict) -> libc::pid_t {
     let child = unsafe { libc::fork() };
     assert!(child >= 0, "fork: {}", std::io::Error::last_os_error());
     if child == 0 {
-        let verdict = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)).unwrap_or(Verdict::Panicked);
+        let verdict =
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)).unwrap_or(Verdict::Panicked);
         // SAFETY: ends the process.
         unsafe { libc::_exit(verdict as i32) };
     }

@@ -53,7 +53,11 @@ pub fn marker_worker(context: &mut Context) {
                 MarkerOptions::default(),
                 &context.post.name,
             );
-            gekkota::add_untyped_marker("storm-point", gecko_profiler_category!(Other), MarkerOptions::default());
+            gekkota::add_untyped_marker(
+                "storm-point",
+                gecko_profiler_category!(Other),
+                MarkerOptions::default(),
+            );
             tally::MARKERS.add(2);
             mix(context.random.next(), 200_000);
         }

@@ -38,7 +38,8 @@ impl Block {
     }
 
     fn check(&self) {
-        let is_intact = self.bytes.iter().enumerate().all(|(index, byte)| *byte == Self::byte(self.seed, index));
+        let is_intact =
+            self.bytes.iter().enumerate().all(|(index, byte)| *byte == Self::byte(self.seed, index));
         assert!(is_intact, "a block of {} bytes has changed", self.bytes.len());
     }
 }

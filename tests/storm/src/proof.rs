@@ -41,7 +41,8 @@ pub fn read(profile: &Profile, names: Names) -> Proof {
     let symbolicate = if names == Names::Yes { Symbolicate::Full } else { Symbolicate::No };
     let options = SnapshotOptions::default().symbolicate(symbolicate);
     profile.write_with(Format::Gecko, &mut text, &options).expect("a vector never fails");
-    let profile = serde_json::from_slice(&text).unwrap_or_else(|error| panic!("a profile is no JSON: {error}"));
+    let profile =
+        serde_json::from_slice(&text).unwrap_or_else(|error| panic!("a profile is no JSON: {error}"));
     tally::PROFILES_PARSED.one();
     if names == Names::Yes {
         tally::PROFILES_NAMED.one();
@@ -138,7 +139,8 @@ impl<'a> Stacks<'a> {
             let (mut roots, mut label) = *frame.ok_or_else(|| format!("stack {index} has no frame"))?;
             if let Some(prefix) = stack[0].as_u64() {
                 let prefix = prefix as usize;
-                roots |= *of_stack.get(prefix).ok_or_else(|| format!("stack {index} comes before its prefix"))?;
+                roots |=
+                    *of_stack.get(prefix).ok_or_else(|| format!("stack {index} comes before its prefix"))?;
                 label |= labelled[prefix];
             }
             of_stack.push(roots);

@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 pub struct Resources {
     pub threads: Vec<String>,
     pub descriptors: Vec<String>,
+    /// Memory of the process's own; pages of files, which debug information is read from, are the kernel's to drop.
     pub resident_kib: u64,
+    /// Address space; each of the profiler's slots takes as much of it as its thread's stack.
     pub virtual_kib: u64,
 }
 
@@ -29,7 +31,7 @@ impl Resources {
             descriptors: list("/proc/self/fd", |path| {
                 fs::read_link(path).map_or_else(|_| "?".to_owned(), |target| target.display().to_string())
             }),
-            resident_kib: kib("VmRSS:"),
+            resident_kib: kib("RssAnon:"),
             virtual_kib: kib("VmSize:"),
         }
     }
@@ -40,8 +42,8 @@ impl Resources {
         let end = Instant::now() + Duration::from_secs(5);
         loop {
             let now = Self::now();
-            let is_settled =
-                now.threads.len() <= before.threads.len() && now.descriptors.len() <= before.descriptors.len();
+            let is_settled = now.threads.len() <= before.threads.len()
+                && now.descriptors.len() <= before.descriptors.len();
             if is_settled || Instant::now() > end {
                 return now;
             }

@@ -56,7 +56,8 @@ pub fn epoll_worker(context: &mut Context) {
     let epoll = unsafe { own(libc::epoll_create1(libc::EPOLL_CLOEXEC)) };
     let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 7 };
     // SAFETY: the event is on this stack.
-    let added = unsafe { libc::epoll_ctl(epoll.as_raw_fd(), libc::EPOLL_CTL_ADD, silent.as_raw_fd(), &mut event) };
+    let added =
+        unsafe { libc::epoll_ctl(epoll.as_raw_fd(), libc::EPOLL_CTL_ADD, silent.as_raw_fd(), &mut event) };
     assert_eq!(added, 0, "epoll_ctl: {}", std::io::Error::last_os_error());
     while context.goes_on() {
         let time = Duration::from_millis(1 + context.random.below(30));

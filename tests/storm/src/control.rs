@@ -15,8 +15,8 @@ const SESSION: Duration = Duration::from_millis(50);
 /// The last session of a round, whose profile is looked at most closely, lasts so long at least, and until everybody
 /// has worked in it, and so many samples were captured of each on the average.
 const LAST_SESSION: Duration = Duration::from_millis(400);
-const SAMPLES_EACH: u64 = 25;
-const PATIENCE: Duration = Duration::from_secs(20);
+const SAMPLES_EACH: u64 = 12;
+const PATIENCE: Duration = Duration::from_secs(10);
 /// pprof is there for this last part of a round, one divided by it.
 const PEER_PART: u32 = 3;
 const PEER_SESSIONS: u64 = 6;
@@ -150,7 +150,8 @@ fn start(params: StartParams) {
     gekkota::profiler_start(params).unwrap_or_else(|error| panic!("{error}"));
 }
 
-fn captured(profile: &Profile) -> u64 {
+/// How many samples were captured by a signal.
+pub fn captured(profile: &Profile) -> u64 {
     profile.sampler_counts().iter().find(|(name, _)| *name == "captured_samples").map_or(0, |count| count.1)
 }
 

@@ -1,13 +1,13 @@
 //! Forks: children that look whether the profiler is off in them, children that profile themselves, and children that
 //! become another program. Each has to be well within a time.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gekkota::{Format, ProfilerSession, SnapshotOptions, StartParams, Symbolicate};
 
 use crate::crew::Context;
 use crate::work::spend_cpu;
-use crate::{gate, tally};
+use crate::{control, gate, tally};
 
 const PATIENCE: Duration = Duration::from_secs(15);
 /// A fork holds the profiler's locks while the kernel copies the page tables, some milliseconds for a process like this;
@@ -48,7 +48,15 @@ fn look_and_profile(name: &str) -> Verdict {
     }
     let params = StartParams::default().interval(Duration::from_micros(100));
     let Ok(session) = ProfilerSession::start(params) else { return Verdict::DidNotStart };
-    spend_cpu(Duration::from_millis(20));
+    let start = Instant::now();
+    // The child's sampler has to be let in beside everybody else before it can take anything.
+    loop {
+        spend_cpu(Duration::from_millis(20));
+        let Ok(profile) = session.snapshot() else { return Verdict::DidNotFinish };
+        if control::captured(&profile) > 0 || start.elapsed() > PATIENCE / 2 {
+            break;
+        }
+    }
     let Ok(profile) = session.finish() else { return Verdict::DidNotFinish };
     let mut text = Vec::new();
     let options = SnapshotOptions::default().symbolicate(Symbolicate::No);
@@ -90,11 +98,11 @@ fn expect_well(child: libc::pid_t, what: &str) {
     // SAFETY: takes two numbers; gives a descriptor of ours.
     let watch = unsafe { libc::syscall(libc::SYS_pidfd_open, child, 0) } as libc::c_int;
     assert!(watch >= 0, "pidfd_open: {}", std::io::Error::last_os_error());
-    let end = std::time::Instant::now() + PATIENCE;
+    let end = Instant::now() + PATIENCE;
     let mut polled = libc::pollfd { fd: watch, events: libc::POLLIN, revents: 0 };
     let mut ended = false;
-    while !ended && std::time::Instant::now() < end {
-        let left = end.saturating_duration_since(std::time::Instant::now()).as_millis() as i32 + 1;
+    while !ended && Instant::now() < end {
+        let left = end.saturating_duration_since(Instant::now()).as_millis() as i32 + 1;
         // SAFETY: one descriptor, on this stack.
         ended = unsafe { libc::poll(&mut polled, 1, left) } > 0;
     }

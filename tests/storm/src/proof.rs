@@ -11,6 +11,10 @@ use crate::labels;
 use crate::roster::ROSTER;
 use crate::tally;
 
+/// A thread that could hardly run has few samples, and they may all be from outside of its own function's stack, a coroutine
+/// say.
+const TELLING_SAMPLES: usize = 20;
+
 /// Whether functions get their names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Names {
@@ -76,6 +80,7 @@ impl Proof {
         let roots = roots();
         let named: HashMap<&str, &Value> =
             self.threads().iter().filter_map(|thread| Some((thread["name"].as_str()?, thread))).collect();
+        let (mut expected, mut shown) = (0, 0);
         for (name, shows_root) in workers {
             let Some(thread) = named.get(name) else {
                 problems.push(format!("{name} is not in the profile"));
@@ -84,13 +89,18 @@ impl Proof {
             let Ok(stacks) = Stacks::read(thread) else { continue };
             let own = roots.iter().position(|(_, kind)| *kind == kind_of(name)).unwrap_or(0);
             let with_root = stacks.samples.iter().filter(|stack| stacks.holds(**stack, own)).count();
-            if shows_root && with_root == 0 {
-                let samples = stacks.samples.len();
+            expected += usize::from(shows_root);
+            shown += usize::from(shows_root && with_root > 0);
+            let samples = stacks.samples.len();
+            if shows_root && with_root == 0 && samples >= TELLING_SAMPLES {
                 problems.push(format!("{name}: its own function is in none of its {samples} samples"));
             }
             if stacks.markers.is_empty() {
                 problems.push(format!("{name} has no markers"));
             }
+        }
+        if shown * 4 < expected * 3 {
+            problems.push(format!("of {expected} workers {shown} have their own function in their samples"));
         }
         problems
     }

@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 use gekkota::ThreadGuard;
 
 use crate::crew::Context;
+use crate::peer;
+use crate::random::Random;
 use crate::tally;
 use crate::work::mix;
 
@@ -50,26 +52,26 @@ fn brood_body(kind: u64, seed: u64, rounds: u64) -> u64 {
 pub fn churn_worker(context: &mut Context) {
     let mut last_kill = Instant::now();
     while context.goes_on() {
-        let children: Vec<_> = (0..4)
-            .map(|_| {
-                let random = &mut context.random;
-                let (kind, seed, rounds) = (random.below(5), random.next(), random.below(200_000));
-                let thread = std::thread::spawn(move || brood_body(kind, seed, rounds));
-                (thread, seed, rounds)
-            })
-            .collect();
-        for (thread, seed, rounds) in children {
-            assert_eq!(
-                thread.join().expect("it does not panic"),
-                mix(seed, rounds),
-                "a thread computed wrongly"
-            );
-            tally::THREADS_BORN.one();
-        }
-        if last_kill.elapsed() > KILL_EVERY {
-            last_kill = Instant::now();
-            kill_one(context.random.next());
-        }
+        peer::while_absent(|| make_and_join(&mut context.random, &mut last_kill));
+    }
+}
+
+/// A thread begins and ends in `catch_unwind`.
+fn make_and_join(random: &mut Random, last_kill: &mut Instant) {
+    let children: Vec<_> = (0..4)
+        .map(|_| {
+            let (kind, seed, rounds) = (random.below(5), random.next(), random.below(200_000));
+            let thread = std::thread::spawn(move || brood_body(kind, seed, rounds));
+            (thread, seed, rounds)
+        })
+        .collect();
+    for (thread, seed, rounds) in children {
+        assert_eq!(thread.join().expect("it does not panic"), mix(seed, rounds), "a thread computed wrongly");
+        tally::THREADS_BORN.one();
+    }
+    if last_kill.elapsed() > KILL_EVERY {
+        *last_kill = Instant::now();
+        kill_one(random.next());
     }
 }
 

@@ -5,6 +5,8 @@ use std::ffi::{CStr, c_void};
 use crate::crew::Context;
 use crate::gate;
 use crate::library;
+use crate::peer;
+use crate::random::Random;
 use crate::tally;
 use crate::work::{mix, mix_and_unwind, mix_deep};
 
@@ -66,18 +68,21 @@ fn call(work: Work, kind: u64, seed: u64, rounds: u64) {
 pub fn load_worker(context: &mut Context) {
     let paths = library::paths();
     while context.goes_on() {
-        let random = &mut context.random;
-        let path = &paths[random.below(paths.len() as u64) as usize];
-        let loaded = gate::while_nobody_forks_a_profiler(|| Loaded::open(path));
-        let work = loaded.work();
-        for _ in 0..random.below(200) {
-            call(work, random.below(3), random.next(), random.below(20_000));
-        }
-        gate::while_nobody_forks_a_profiler(|| {
-            drop(loaded);
-            if !is_loaded(path) {
-                tally::UNLOADS.one();
-            }
-        });
+        peer::while_absent(|| load_and_call(&paths, &mut context.random));
     }
+}
+
+fn load_and_call(paths: &[&CStr], random: &mut Random) {
+    let path = &paths[random.below(paths.len() as u64) as usize];
+    let loaded = gate::while_nobody_forks_a_profiler(|| Loaded::open(path));
+    let work = loaded.work();
+    for _ in 0..random.below(200) {
+        call(work, random.below(3), random.next(), random.below(20_000));
+    }
+    gate::while_nobody_forks_a_profiler(|| {
+        drop(loaded);
+        if !is_loaded(path) {
+            tally::UNLOADS.one();
+        }
+    });
 }

@@ -5,6 +5,8 @@ use std::hint::black_box;
 use std::panic::{AssertUnwindSafe, catch_unwind, panic_any};
 
 use crate::crew::Context;
+use crate::peer;
+use crate::random::Random;
 use crate::tally;
 use crate::work::mix;
 
@@ -42,15 +44,19 @@ fn throw_from(depth: u64, seed: u64, unwound: &Cell<u64>) -> u64 {
 
 pub fn panic_worker(context: &mut Context) {
     while context.goes_on() {
-        let seed = context.random.next();
-        let most = if context.random.once_in(10) { 400 } else { 40 };
-        let depth = 1 + context.random.below(most);
-        let unwound = Cell::new(0);
-        let result = catch_unwind(AssertUnwindSafe(|| throw_from(depth, seed, &unwound)));
-        let payload = result.expect_err("it panics");
-        let thrown = payload.downcast::<Thrown>().expect("the storm's own panic");
-        assert_eq!(thrown.0, mix(seed, 200), "the payload has changed");
-        assert_eq!(unwound.get(), depth + 1, "each frame was dropped once");
-        tally::PANICS.one();
+        peer::while_absent(|| panic_and_catch(&mut context.random));
     }
+}
+
+fn panic_and_catch(random: &mut Random) {
+    let seed = random.next();
+    let most = if random.once_in(10) { 400 } else { 40 };
+    let depth = 1 + random.below(most);
+    let unwound = Cell::new(0);
+    let result = catch_unwind(AssertUnwindSafe(|| throw_from(depth, seed, &unwound)));
+    let payload = result.expect_err("it panics");
+    let thrown = payload.downcast::<Thrown>().expect("the storm's own panic");
+    assert_eq!(thrown.0, mix(seed, 200), "the payload has changed");
+    assert_eq!(unwound.get(), depth + 1, "each frame was dropped once");
+    tally::PANICS.one();
 }

@@ -1,0 +1,175 @@
+//! Starts, reads and stops the profiler, every 50 ms and in every way, while the crew works.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use gekkota::{Features, Profile, ProfilerSession, SamplingEngine, StartParams};
+
+use crate::crew::Post;
+use crate::peer::Peer;
+use crate::random::Random;
+use crate::{proof, reader, settings, tally};
+
+const INTERVAL: Duration = Duration::from_micros(100);
+const SESSION: Duration = Duration::from_millis(50);
+/// The last session of a round, whose profile is looked at most closely, lasts so long at least, and until everybody
+/// has worked in it, and so many samples were captured of each on the average.
+const LAST_SESSION: Duration = Duration::from_millis(400);
+const SAMPLES_EACH: u64 = 12;
+const PATIENCE: Duration = Duration::from_secs(10);
+/// pprof is there for this last part of a round, one divided by it.
+const PEER_PART: u32 = 3;
+const PEER_SESSIONS: u64 = 6;
+
+/// A round's control.
+pub struct Control<'a> {
+    pub post: &'a Post,
+    pub crew: Vec<Arc<Post>>,
+    pub random: Random,
+}
+
+impl Control<'_> {
+    /// Does so until the time is over; gives the profile of the last session.
+    #[inline(never)]
+    pub fn reign(&mut self, length: Duration) -> Profile {
+        let start = Instant::now();
+        let mut peer: Option<Peer> = None;
+        let mut sessions = 0;
+        while start.elapsed() < length {
+            if start.elapsed() > length - length / PEER_PART && sessions % PEER_SESSIONS == 0 {
+                // In turns, so that sessions begin with it, without it, and see it come and go.
+                peer = if peer.is_some() { None } else { Some(Peer::start()) };
+            }
+            sessions += 1;
+            self.session();
+            self.post.beat();
+            self.count_workers();
+        }
+        drop(peer);
+        self.last_session()
+    }
+
+    fn session(&mut self) {
+        let params = self.params();
+        tally::SESSIONS.one();
+        match self.random.below(10) {
+            0..=4 => self.guarded(params),
+            5..=7 => {
+                start(params);
+                std::thread::sleep(SESSION / 2);
+                assert!(gekkota::profiler_is_active(), "nobody has stopped it");
+                assert!(reader::stream_to_nowhere(), "nobody has stopped it");
+                std::thread::sleep(SESSION / 2);
+                gekkota::profiler_stop();
+                assert!(!gekkota::profiler_is_active(), "nobody has started it");
+            }
+            8 => {
+                start(params);
+                std::thread::sleep(SESSION / 2);
+                start(self.params());
+                tally::RESTARTS.one();
+                std::thread::sleep(SESSION / 2);
+                gekkota::profiler_stop();
+            }
+            _ => {
+                start(params);
+                gekkota::profiler_stop();
+                gekkota::profiler_stop();
+            }
+        }
+    }
+
+    fn guarded(&mut self, params: StartParams) {
+        let session = ProfilerSession::start(params).unwrap_or_else(|error| panic!("{error}"));
+        std::thread::sleep(SESSION / 2);
+        session.snapshot().unwrap_or_else(|error| panic!("{error}"));
+        self.post.beat();
+        std::thread::sleep(SESSION / 2);
+        let profile = session.finish().unwrap_or_else(|error| panic!("{error}"));
+        count(&profile);
+        if self.random.once_in(8) {
+            let found = proof::read(&profile, proof::Names::No);
+            let problems = found.problems();
+            assert!(problems.is_empty(), "a profile is wrong: {problems:#?}");
+        }
+    }
+
+    fn params(&mut self) -> StartParams {
+        let features = match self.random.below(8) {
+            0 => Features::NO_STACK_SAMPLING | Features::CPU,
+            1 => Features::CPU | Features::PROCESS_CPU,
+            2 => Features::STACK_WALK,
+            _ => Features::default(),
+        };
+        let capacity_bytes = [256 << 10, 4 << 20, 128 << 20][self.random.below(3) as usize];
+        let engine = match self.random.below(3) {
+            0 => SamplingEngine::Auto,
+            1 => SamplingEngine::Signals,
+            _ => SamplingEngine::LocalTimers,
+        };
+        let [usual, others @ ..] = settings::sampling_signals();
+        let signal = if self.random.below(10) < 7 { usual } else { others[self.random.below(2) as usize] };
+        let filters: &[&str] = if self.random.once_in(8) { &["malloc", "PANIC", "brood"] } else { &[] };
+        StartParams::default()
+            .interval(INTERVAL)
+            .features(features)
+            .capacity_bytes(capacity_bytes)
+            .engine(engine)
+            .signal(signal)
+            .filters(filters.iter().copied())
+    }
+
+    /// A session like any other, in which each worker does some steps.
+    fn last_session(&mut self) -> Profile {
+        let before: Vec<u64> = self.crew.iter().map(|post| post.beats()).collect();
+        let session = ProfilerSession::start(StartParams::default().interval(INTERVAL));
+        let session = session.unwrap_or_else(|error| panic!("{error}"));
+        tally::SESSIONS.one();
+        let start = Instant::now();
+        let all_worked = || self.crew.iter().zip(&before).all(|(post, before)| post.beats() > before + 2);
+        let enough_samples = || {
+            session.snapshot().is_ok_and(|profile| captured(&profile) > SAMPLES_EACH * before.len() as u64)
+        };
+        let is_enough = || start.elapsed() >= LAST_SESSION && all_worked() && enough_samples();
+        while !is_enough() && start.elapsed() < PATIENCE {
+            std::thread::sleep(SESSION);
+            self.post.beat();
+        }
+        let profile = session.finish().unwrap_or_else(|error| panic!("{error}"));
+        count(&profile);
+        profile
+    }
+
+    fn count_workers(&self) {
+        let working = self.crew.iter().filter(|post| post.is_on_duty()).count() as u64;
+        tally::FEWEST_WORKERS.least(working);
+    }
+}
+
+fn start(params: StartParams) {
+    gekkota::profiler_start(params).unwrap_or_else(|error| panic!("{error}"));
+}
+
+/// How many samples were captured by a signal.
+pub fn captured(profile: &Profile) -> u64 {
+    profile.sampler_counts().iter().find(|(name, _)| *name == "captured_samples").map_or(0, |count| count.1)
+}
+
+/// Adds what the sampler counted to the storm's own counts.
+fn count(profile: &Profile) {
+    for (name, number) in profile.sampler_counts() {
+        match name {
+            "ticks" => tally::TICKS.add(number),
+            "missed_ticks" => tally::MISSED_TICKS.add(number),
+            "captured_samples" => tally::SAMPLES_CAPTURED.add(number),
+            "same_samples" => tally::SAMPLES_SAME.add(number),
+            "truncated_samples" => tally::SAMPLES_TRUNCATED.add(number),
+            "unanswered_ticks" => tally::UNANSWERED.add(number),
+            "refused_signals" => tally::REFUSED_SIGNALS.add(number),
+            "threads_found_dead" => tally::FOUND_DEAD.add(number),
+            "dropped_samples" => tally::DROPPED_SAMPLES.add(number),
+            "sampler_panics" => assert_eq!(number, 0, "the sampler has panicked"),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! The workers: who there is, what they share, and how they begin and end.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use gekkota::{MarkerOptions, MarkerTiming, ProfilerTime, ThreadGuard, gecko_profiler_category};
+
+use crate::random::Random;
+use crate::roster::{ROSTER, Role};
+use crate::tally;
+
+/// The name of the marker that every worker adds; its text is the worker's name.
+pub const MARKER: &str = "storm-step";
+
+/// Every thread takes the buffer's lock for each of its markers; with more of them, whoever is preempted while he holds it
+/// keeps the sampler waiting most of the time, and the storm hardly gets samples.
+const MARKER_INTERVAL: Duration = Duration::from_millis(5);
+
+static STOP: AtomicBool = AtomicBool::new(false);
+static POSTS: Mutex<Vec<Arc<Post>>> = Mutex::new(Vec::new());
+
+/// A place in the crew that somebody fills, and by whose beats others see that work goes on there.
+pub struct Post {
+    pub name: String,
+    pub role: Option<&'static Role>,
+    beats: AtomicU64,
+    on_duty: AtomicBool,
+}
+
+impl Post {
+    /// Makes a post that the watchdog watches.
+    pub fn establish(name: String, role: Option<&'static Role>) -> Arc<Self> {
+        let post = Arc::new(Self { name, role, beats: AtomicU64::new(0), on_duty: AtomicBool::new(true) });
+        POSTS.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&post));
+        post
+    }
+
+    pub fn beat(&self) {
+        self.beats.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub fn beats(&self) -> u64 {
+        self.beats.load(Ordering::Relaxed)
+    }
+
+    pub fn is_on_duty(&self) -> bool {
+        self.on_duty.load(Ordering::Relaxed)
+    }
+
+    /// Nobody is to be expected here any more.
+    pub fn close(&self) {
+        self.on_duty.store(false, Ordering::Relaxed);
+    }
+}
+
+/// All posts where somebody is on duty.
+pub fn posts() -> Vec<Arc<Post>> {
+    let mut posts = POSTS.lock().unwrap_or_else(PoisonError::into_inner);
+    posts.retain(|post| post.is_on_duty());
+    posts.clone()
+}
+
+/// What a worker works with.
+pub struct Context {
+    pub post: Arc<Post>,
+    pub random: Random,
+    since: ProfilerTime,
+    marked: Instant,
+}
+
+impl Context {
+    /// Tells that a step is done, now and then by a marker; false when it was the last one.
+    pub fn goes_on(&mut self) -> bool {
+        self.post.beat();
+        if self.marked.elapsed() > MARKER_INTERVAL {
+            self.marked = Instant::now();
+            let since = std::mem::replace(&mut self.since, ProfilerTime::now());
+            let options = MarkerOptions::default().with_timing(MarkerTiming::interval_until_now_from(since));
+            gekkota::add_text_marker(MARKER, gecko_profiler_category!(Other), options, &self.post.name);
+            tally::MARKERS.one();
+        }
+        !is_stopping()
+    }
+}
+
+pub fn is_stopping() -> bool {
+    STOP.load(Ordering::Relaxed)
+}
+
+/// The workers of one round.
+pub struct Crew(Vec<(Arc<Post>, JoinHandle<()>)>);
+
+impl Crew {
+    /// Starts them all.
+    pub fn muster(round: u64) -> Self {
+        STOP.store(false, Ordering::Relaxed);
+        let places = ROSTER.iter().flat_map(|role| (0..role.count).map(move |index| (role, index)));
+        Self(places.map(|(role, index)| start(role, index, round)).collect())
+    }
+
+    /// Ends them all, and tells whose data was not intact.
+    pub fn dismiss(self) -> Vec<String> {
+        STOP.store(true, Ordering::Relaxed);
+        let mut broken = Vec::new();
+        for (post, thread) in self.0 {
+            if thread.join().is_err() {
+                broken.push(format!("{} failed, as it says above", post.name));
+            }
+        }
+        broken
+    }
+
+    pub fn posts(&self) -> impl Iterator<Item = &Arc<Post>> {
+        self.0.iter().map(|(post, _)| post)
+    }
+}
+
+/// Closes a post when its worker ends, by a panic or otherwise.
+struct OnDuty(Arc<Post>);
+
+impl Drop for OnDuty {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+fn start(role: &'static Role, index: u64, round: u64) -> (Arc<Post>, JoinHandle<()>) {
+    let name = format!("{}-{index}", role.name);
+    let post = Post::establish(name.clone(), Some(role));
+    let seed = round << 32 | (std::ptr::from_ref(role) as u64 & 0xff_ffff) << 8 | index;
+    let mut context = Context {
+        post: Arc::clone(&post),
+        random: Random::new(seed),
+        since: ProfilerTime::now(),
+        marked: Instant::now(),
+    };
+    let builder = std::thread::Builder::new().name(name.clone()).stack_size(role.stack_bytes);
+    let body = move || {
+        let _on_duty = OnDuty(Arc::clone(&context.post));
+        let _registered = ThreadGuard::register(&name);
+        (role.work)(&mut context);
+    };
+    let thread = builder.spawn(body).unwrap_or_else(|error| panic!("no thread for {}: {error}", post.name));
+    (post, thread)
+}

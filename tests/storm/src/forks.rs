@@ -1,0 +1,148 @@
+//! Forks: children that look whether the profiler is off in them, children that profile themselves, and children that
+//! become another program. Each has to be well within a time.
+
+use std::time::{Duration, Instant};
+
+use gekkota::{Format, ProfilerSession, SnapshotOptions, StartParams, Symbolicate};
+
+use crate::crew::Context;
+use crate::work::spend_cpu;
+use crate::{control, gate, tally};
+
+const PATIENCE: Duration = Duration::from_secs(15);
+/// A fork holds the profiler's locks while the kernel copies the page tables, some milliseconds for a process like this;
+/// without a pause somebody would be forking all the time, and the sampler would hardly run.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// What a child says by its exit code.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(i32)]
+enum Verdict {
+    Well = 0,
+    WasActive = 3,
+    HadProfile = 4,
+    DidNotStart = 5,
+    DidNotFinish = 6,
+    DidNotWrite = 7,
+    NotJson = 8,
+    NoSamples = 9,
+    Panicked = 10,
+    DidNotExecute = 11,
+}
+
+fn look() -> Verdict {
+    if gekkota::profiler_is_active() {
+        return Verdict::WasActive;
+    }
+    if gekkota::profiler_get_profile().is_some() {
+        return Verdict::HadProfile;
+    }
+    gekkota::profiler_stop();
+    Verdict::Well
+}
+
+fn look_and_profile(name: &str) -> Verdict {
+    let seen = look();
+    if seen != Verdict::Well {
+        return seen;
+    }
+    let params = StartParams::default().interval(Duration::from_micros(100));
+    let Ok(session) = ProfilerSession::start(params) else { return Verdict::DidNotStart };
+    let start = Instant::now();
+    // The child's sampler has to be let in beside everybody else before it can take anything.
+    loop {
+        spend_cpu(Duration::from_millis(20));
+        let Ok(profile) = session.snapshot() else { return Verdict::DidNotFinish };
+        if control::captured(&profile) > 0 || start.elapsed() > PATIENCE / 2 {
+            break;
+        }
+    }
+    let Ok(profile) = session.finish() else { return Verdict::DidNotFinish };
+    let mut text = Vec::new();
+    let options = SnapshotOptions::default().symbolicate(Symbolicate::No);
+    if profile.write_with(Format::Gecko, &mut text, &options).is_err() {
+        return Verdict::DidNotWrite;
+    }
+    let Ok(profile) = serde_json::from_slice::<serde_json::Value>(&text) else { return Verdict::NotJson };
+    let threads = profile["threads"].as_array();
+    let own = threads.into_iter().flatten().find(|thread| thread["name"] == name);
+    let samples = own.and_then(|thread| thread["samples"]["data"].as_array()).map_or(0, Vec::len);
+    if samples == 0 { Verdict::NoSamples } else { Verdict::Well }
+}
+
+fn execute() -> Verdict {
+    let program = c"/bin/true";
+    let arguments = [program.as_ptr(), std::ptr::null()];
+    // SAFETY: the program's name and the list of arguments end with a null.
+    unsafe { libc::execv(program.as_ptr(), arguments.as_ptr()) };
+    Verdict::DidNotExecute
+}
+
+/// Forks; the child ends with what `body` says.
+fn fork(body: impl FnOnce() -> Verdict) -> libc::pid_t {
+    // SAFETY: the child calls what it likes, as a child of a program with threads may after the profiler's and the C
+    // library's handlers; that it may is what is tried here.
+    let child = unsafe { libc::fork() };
+    assert!(child >= 0, "fork: {}", std::io::Error::last_os_error());
+    if child == 0 {
+        let verdict =
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)).unwrap_or(Verdict::Panicked);
+        // SAFETY: ends the process.
+        unsafe { libc::_exit(verdict as i32) };
+    }
+    child
+}
+
+/// Waits for a child to end well; one that does not is looked at, and killed.
+fn expect_well(child: libc::pid_t, what: &str) {
+    // SAFETY: takes two numbers; gives a descriptor of ours.
+    let watch = unsafe { libc::syscall(libc::SYS_pidfd_open, child, 0) } as libc::c_int;
+    assert!(watch >= 0, "pidfd_open: {}", std::io::Error::last_os_error());
+    let end = Instant::now() + PATIENCE;
+    let mut polled = libc::pollfd { fd: watch, events: libc::POLLIN, revents: 0 };
+    let mut ended = false;
+    while !ended && Instant::now() < end {
+        let left = end.saturating_duration_since(Instant::now()).as_millis() as i32 + 1;
+        // SAFETY: one descriptor, on this stack.
+        ended = unsafe { libc::poll(&mut polled, 1, left) } > 0;
+    }
+    // SAFETY: the descriptor is closed once.
+    unsafe { libc::close(watch) };
+    if !ended {
+        crate::watchdog::describe_process(child);
+        // SAFETY: a child that was not waited for yet.
+        unsafe { libc::kill(child, libc::SIGKILL) };
+    }
+    let mut status = 0;
+    // SAFETY: the status is a local.
+    while unsafe { libc::waitpid(child, &mut status, 0) } != child {
+        let error = std::io::Error::last_os_error();
+        assert_eq!(error.raw_os_error(), Some(libc::EINTR), "waitpid: {error}");
+    }
+    assert!(ended, "{what}: the child did not end within {PATIENCE:?}");
+    assert_eq!(status, 0, "{what}: the child's status; its exit code is this divided by 256, a `Verdict`");
+}
+
+pub fn fork_worker(context: &mut Context) {
+    let name = context.post.name.clone();
+    while context.goes_on() {
+        std::thread::sleep(PAUSE);
+        match context.random.below(8) {
+            0 => {
+                let child = gate::while_nobody_calls_the_loader(|| fork(|| look_and_profile(&name)));
+                expect_well(child, "a child that profiles");
+                tally::FORKS_PROFILING.one();
+            }
+            1..=2 => {
+                let child = fork(execute);
+                expect_well(child, "a child that executes");
+                tally::FORKS_EXECUTING.one();
+            }
+            _ => {
+                let child = fork(look);
+                expect_well(child, "a child that looks");
+                tally::FORKS_WILD.one();
+            }
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Loads a library, calls it and unloads it again; libraries of different sizes come to lie at the same addresses.
+
+use std::ffi::{CStr, c_void};
+
+use crate::crew::Context;
+use crate::gate;
+use crate::library;
+use crate::peer;
+use crate::random::Random;
+use crate::tally;
+use crate::work::{mix, mix_and_unwind, mix_deep};
+
+type Work = extern "C" fn(u64, u64, u64) -> u64;
+
+/// A library that is loaded, until it is dropped.
+struct Loaded<'a> {
+    handle: *mut c_void,
+    path: &'a CStr,
+}
+
+impl<'a> Loaded<'a> {
+    fn open(path: &'a CStr) -> Self {
+        // SAFETY: the path is a C string; the library's initialisers are the compiler's.
+        let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+        assert!(!handle.is_null(), "{path:?} could not be loaded");
+        tally::LOADS.one();
+        Self { handle, path }
+    }
+
+    fn work(&self) -> Work {
+        // SAFETY: the handle is that of a loaded library.
+        let symbol = unsafe { libc::dlsym(self.handle, c"storm_library_work".as_ptr()) };
+        assert!(!symbol.is_null(), "{:?} lacks its function", self.path);
+        // SAFETY: the library defines it so.
+        unsafe { std::mem::transmute::<*mut c_void, Work>(symbol) }
+    }
+}
+
+impl Drop for Loaded<'_> {
+    fn drop(&mut self) {
+        // SAFETY: the handle is closed once; nothing of the library is on this thread's stack.
+        assert_eq!(unsafe { libc::dlclose(self.handle) }, 0, "{:?} could not be unloaded", self.path);
+    }
+}
+
+/// Whether the loader still has it; another thread may.
+fn is_loaded(path: &CStr) -> bool {
+    // SAFETY: the path is a C string; nothing new is loaded.
+    let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_NOLOAD) };
+    if handle.is_null() {
+        return false;
+    }
+    // SAFETY: gives back what was just taken.
+    unsafe { libc::dlclose(handle) };
+    true
+}
+
+#[inline(never)]
+fn call(work: Work, kind: u64, seed: u64, rounds: u64) {
+    let expected = match kind {
+        0 => mix(seed, rounds),
+        1 => mix_deep(seed, rounds, 30),
+        _ => mix_and_unwind(seed, rounds, 12),
+    };
+    assert_eq!(work(kind, seed, rounds), expected, "the library computes wrongly");
+}
+
+pub fn load_worker(context: &mut Context) {
+    let paths = library::paths();
+    while context.goes_on() {
+        peer::while_absent(|| load_and_call(&paths, &mut context.random));
+    }
+}
+
+fn load_and_call(paths: &[&CStr], random: &mut Random) {
+    let path = &paths[random.below(paths.len() as u64) as usize];
+    let loaded = gate::while_nobody_forks_a_profiler(|| Loaded::open(path));
+    let work = loaded.work();
+    for _ in 0..random.below(200) {
+        call(work, random.below(3), random.next(), random.below(20_000));
+    }
+    gate::while_nobody_forks_a_profiler(|| {
+        drop(loaded);
+        if !is_loaded(path) {
+            tally::UNLOADS.one();
+        }
+    });
+}

@@ -1,0 +1,80 @@
+//! Everything that can disturb an in-process profiler, at once, and a look at what is left afterwards.
+//!
+//! `cargo run --release --manifest-path tests/storm/Cargo.toml --target-dir target/storm`, from the root of the
+//! repository. `STORM_SECONDS` says for how long; a minute otherwise. Exit code 0 says that all holds.
+
+mod altstack;
+mod backtraces;
+mod blocked;
+mod churn;
+mod control;
+mod coroutines;
+mod crew;
+mod forks;
+mod gate;
+mod labels;
+mod library;
+mod loader;
+mod memory;
+mod panics;
+mod peer;
+mod proof;
+mod random;
+mod reader;
+mod recursion;
+mod registers;
+mod resources;
+mod roster;
+mod round;
+mod settings;
+mod spawning;
+mod tally;
+mod waits;
+mod watchdog;
+mod work;
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use settings::Settings;
+
+fn run() -> Result<Vec<String>, String> {
+    let settings = Settings::from_environment()?;
+    let _libraries = library::Libraries::build()?;
+    panics::silence_ours();
+    altstack::install_handler();
+    // From its first use on pprof keeps a temporary file open.
+    drop(peer::Peer::start());
+    let start = Instant::now();
+    let mut aftermath = round::Aftermath::begin();
+    let watchdog = watchdog::Watchdog::start();
+    gekkota::profiler_init();
+    let mut problems = Vec::new();
+    let mut number = 0;
+    while problems.is_empty() && (number < 2 || start.elapsed() + settings.round <= settings.duration) {
+        problems.extend(round::run(number, settings.round));
+        aftermath.round_is_over();
+        number += 1;
+    }
+    gekkota::profiler_shutdown();
+    drop(watchdog);
+    problems.extend(aftermath.judge());
+    Ok(problems)
+}
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(problems) => {
+            tally::print();
+            for problem in &problems {
+                eprintln!("storm: {problem}");
+            }
+            println!("{}", if problems.is_empty() { "all holds" } else { "something does not hold" });
+            if problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+        }
+        Err(error) => {
+            eprintln!("storm: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! Reads a profile back, and says what is wrong with it.
+
+use std::collections::HashMap;
+
+use gekkota::{Format, Profile, SnapshotOptions, Symbolicate};
+use serde_json::Value;
+
+use crate::churn::CHILD;
+use crate::crew::MARKER;
+use crate::labels;
+use crate::roster::ROSTER;
+use crate::tally;
+
+/// A thread that could hardly run has few samples, and they may all be from outside of its own function's stack, a coroutine
+/// say.
+const TELLING_SAMPLES: usize = 20;
+
+/// Whether functions get their names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Names {
+    Yes,
+    No,
+}
+
+/// A profile that was read.
+pub struct Proof {
+    profile: Value,
+    names: Names,
+}
+
+/// Functions that stand in the stacks of one kind of threads alone, by a bit each, with the name of those threads.
+fn roots() -> Vec<(&'static str, &'static str)> {
+    let of_crew = ROSTER.iter().map(|role| (role.root, role.name));
+    of_crew.chain([("::brood_body", CHILD), ("::killed_body", CHILD), ("::reign", "control")]).collect()
+}
+
+/// `malloc` of `malloc-3`.
+fn kind_of(thread: &str) -> &str {
+    thread.rsplit_once('-').map_or(thread, |(kind, _)| kind)
+}
+
+/// Writes a profile as JSON and reads it.
+pub fn read(profile: &Profile, names: Names) -> Proof {
+    let mut text = Vec::new();
+    let symbolicate = if names == Names::Yes { Symbolicate::Full } else { Symbolicate::No };
+    let options = SnapshotOptions::default().symbolicate(symbolicate);
+    profile.write_with(Format::Gecko, &mut text, &options).expect("a vector never fails");
+    let profile =
+        serde_json::from_slice(&text).unwrap_or_else(|error| panic!("a profile is no JSON: {error}"));
+    tally::PROFILES_PARSED.one();
+    if names == Names::Yes {
+        tally::PROFILES_NAMED.one();
+    }
+    Proof { profile, names }
+}
+
+impl Proof {
+    fn threads(&self) -> &[Value] {
+        self.profile["threads"].as_array().map_or(&[], Vec::as_slice)
+    }
+
+    /// What can be wrong with any profile of the storm.
+    pub fn problems(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        if self.threads().is_empty() {
+            problems.push("there are no threads".to_owned());
+        }
+        for thread in self.threads() {
+            match Stacks::read(thread) {
+                Ok(stacks) => stacks.find_problems(self.names, &mut problems),
+                Err(problem) => problems.push(format!("{}: {problem}", thread["name"])),
+            }
+        }
+        problems
+    }
+
+    /// What these threads, which worked all the time, lack, beside that.
+    pub fn problems_with<'a>(&self, workers: impl Iterator<Item = (&'a str, bool)>) -> Vec<String> {
+        let mut problems = self.problems();
+        let roots = roots();
+        let named: HashMap<&str, &Value> =
+            self.threads().iter().filter_map(|thread| Some((thread["name"].as_str()?, thread))).collect();
+        let (mut expected, mut shown) = (0, 0);
+        for (name, shows_root) in workers {
+            let Some(thread) = named.get(name) else {
+                problems.push(format!("{name} is not in the profile"));
+                continue;
+            };
+            let Ok(stacks) = Stacks::read(thread) else { continue };
+            let own = roots.iter().position(|(_, kind)| *kind == kind_of(name)).unwrap_or(0);
+            let with_root = stacks.samples.iter().filter(|stack| stacks.holds(**stack, own)).count();
+            expected += usize::from(shows_root);
+            shown += usize::from(shows_root && with_root > 0);
+            let samples = stacks.samples.len();
+            if shows_root && with_root == 0 && samples >= TELLING_SAMPLES {
+                problems.push(format!("{name}: its own function is in none of its {samples} samples"));
+            }
+            if stacks.markers.is_empty() {
+                problems.push(format!("{name} has no markers"));
+            }
+        }
+        if shown * 4 < expected * 3 {
+            problems.push(format!("of {expected} workers {shown} have their own function in their samples"));
+        }
+        problems
+    }
+
+    pub fn samples(&self) -> usize {
+        let length = |thread: &Value| thread["samples"]["data"].as_array().map_or(0, Vec::len);
+        self.threads().iter().map(length).sum()
+    }
+}
+
+/// A thread's tables, with what is in each stack.
+struct Stacks<'a> {
+    thread: &'a str,
+    /// Bit N of a stack: root N is in it.
+    roots: Vec<u64>,
+    labelled: Vec<bool>,
+    samples: Vec<Option<usize>>,
+    /// The texts of the markers that workers add with each step.
+    markers: Vec<&'a str>,
+}
+
+impl<'a> Stacks<'a> {
+    fn read(thread: &'a Value) -> Result<Self, String> {
+        let rows = |name: &str| thread[name]["data"].as_array().ok_or_else(|| format!("no {name}"));
+        let strings = thread["stringTable"].as_array().ok_or("no stringTable")?;
+        let string = |index: &Value| {
+            let index = index.as_u64().ok_or_else(|| format!("{index} is no index of a string"))?;
+            strings.get(index as usize).and_then(Value::as_str).ok_or_else(|| format!("no string {index}"))
+        };
+        let all_roots = roots();
+        let mut frames = Vec::new();
+        for frame in rows("frameTable")? {
+            let location = string(&frame[0])?;
+            let holds = |(bit, (root, _)): (usize, &(&str, &str))| {
+                // Then the library; a closure that is named after the function may run on another thread.
+                let rest = location.find(root).map(|at| &location[at + root.len()..]);
+                let is_it = rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(" (in "));
+                u64::from(is_it) << bit
+            };
+            let roots = all_roots.iter().enumerate().map(holds).fold(0, |all, one| all | one);
+            frames.push((roots, location.starts_with(labels::PREFIX)));
+        }
+        let (mut of_stack, mut labelled): (Vec<u64>, Vec<bool>) = (Vec::new(), Vec::new());
+        for (index, stack) in rows("stackTable")?.iter().enumerate() {
+            let frame = stack[1].as_u64().and_then(|frame| frames.get(frame as usize));
+            let (mut roots, mut label) = *frame.ok_or_else(|| format!("stack {index} has no frame"))?;
+            if let Some(prefix) = stack[0].as_u64() {
+                let prefix = prefix as usize;
+                roots |=
+                    *of_stack.get(prefix).ok_or_else(|| format!("stack {index} comes before its prefix"))?;
+                label |= labelled[prefix];
+            }
+            of_stack.push(roots);
+            labelled.push(label);
+        }
+        let mut samples = Vec::new();
+        for sample in rows("samples")? {
+            let stack = sample[0].as_u64().map(|stack| stack as usize);
+            if stack.is_some_and(|stack| stack >= of_stack.len()) {
+                return Err("a sample without its stack".to_owned());
+            }
+            if !sample[1].as_f64().is_some_and(|time| time >= 0.0) {
+                return Err(format!("a sample at {}", sample[1]));
+            }
+            samples.push(stack);
+        }
+        let mut markers = Vec::new();
+        for marker in thread["markers"]["data"].as_array().ok_or("no markers")? {
+            if string(&marker[0])? == MARKER {
+                markers.push(string(&marker[5]["name"])?);
+            }
+        }
+        let name = thread["name"].as_str().ok_or("no name")?;
+        Ok(Self { thread: name, roots: of_stack, labelled, samples, markers })
+    }
+
+    fn holds(&self, stack: Option<usize>, root: usize) -> bool {
+        stack.is_some_and(|stack| self.roots[stack] & 1 << root != 0)
+    }
+
+    fn find_problems(&self, names: Names, problems: &mut Vec<String>) {
+        let name = self.thread;
+        if let Some(text) = self.markers.iter().find(|text| **text != name) {
+            problems.push(format!("{name} has a marker of {text}"));
+        }
+        let kind = kind_of(name);
+        if kind != "label" && self.labelled.contains(&true) {
+            problems.push(format!("{name} has labels, and pushes none"));
+        }
+        if names == Names::No {
+            return;
+        }
+        for (bit, (root, owner)) in roots().iter().enumerate().filter(|(_, (_, owner))| *owner != kind) {
+            let stacks = self.samples.iter().filter(|stack| self.holds(**stack, bit)).count();
+            if stacks > 0 {
+                problems.push(format!("{name} has {root} of {owner} in {stacks} of its samples"));
+            }
+        }
+    }
+}

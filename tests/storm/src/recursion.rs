@@ -1,0 +1,75 @@
+//! Goes deep: 10,000 small frames, and large ones to near the end of a small and of a large stack.
+
+use std::hint::black_box;
+
+use crate::crew::Context;
+use crate::tally;
+use crate::work::mix;
+
+const SMALL_FRAMES: u64 = 10_000;
+/// What is left at the end of a stack: room for the frame of a signal, whose registers take up to 12 KiB, and for
+/// pprof's handler, which unwinds in it and takes 20 KiB.
+const MARGIN_BYTES: u64 = 64 << 10;
+
+#[inline(never)]
+fn dive_small(depth: u64, seed: u64) -> u64 {
+    let value = if depth == 0 { mix(seed, 200_000) } else { dive_small(depth - 1, seed) };
+    black_box(value.wrapping_add(depth))
+}
+
+pub fn recurse_worker(context: &mut Context) {
+    while context.goes_on() {
+        let seed = context.random.next();
+        let expected = mix(seed, 200_000).wrapping_add(SMALL_FRAMES * (SMALL_FRAMES + 1) / 2);
+        assert_eq!(dive_small(SMALL_FRAMES, seed), expected, "a deep stack has changed");
+        tally::DIVES.one();
+    }
+}
+
+/// The lowest address of the calling thread's stack.
+fn stack_low() -> u64 {
+    // SAFETY: the attributes are filled in by the first call, and everything lies on this stack.
+    unsafe {
+        let mut attributes: libc::pthread_attr_t = std::mem::zeroed();
+        assert_eq!(libc::pthread_getattr_np(libc::pthread_self(), &mut attributes), 0);
+        let (mut low, mut bytes) = (std::ptr::null_mut(), 0);
+        assert_eq!(libc::pthread_attr_getstack(&attributes, &mut low, &mut bytes), 0);
+        libc::pthread_attr_destroy(&mut attributes);
+        low as u64
+    }
+}
+
+/// Calls itself until the stack pointer is near `low`; each frame looks whether its 4 KiB are what they were.
+#[inline(never)]
+fn dive_to(low: u64, top: u64, seed: u64) -> u64 {
+    let block = black_box([seed; 512]);
+    let here = block.as_ptr() as u64;
+    let value = if here < low + MARGIN_BYTES {
+        tally::DEEPEST_KIB.greatest((top - here) >> 10);
+        mix(seed, 500_000)
+    } else {
+        dive_to(low, top, seed + 1)
+    };
+    assert!(black_box(block).iter().all(|word| *word == seed), "a frame has changed");
+    value
+}
+
+fn dive_again_and_again(context: &mut Context) {
+    let low = stack_low();
+    let top = &raw const low as u64;
+    while context.goes_on() {
+        let seed = context.random.next() >> 8;
+        black_box(dive_to(low, top, seed));
+        tally::DIVES.one();
+    }
+}
+
+pub fn dive_worker(context: &mut Context) {
+    dive_again_and_again(context);
+    black_box(context.post.beats());
+}
+
+pub fn plunge_worker(context: &mut Context) {
+    dive_again_and_again(context);
+    black_box(context.random.next());
+}

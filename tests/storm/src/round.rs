@@ -1,0 +1,118 @@
+//! A round: a crew comes, works in the storm, and goes; and what the rounds leave behind.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::control::Control;
+use crate::crew::{Crew, Post};
+use crate::proof::{self, Names};
+use crate::random::Random;
+use crate::resources::Resources;
+use crate::{memory, tally};
+
+/// One round; gives what does not hold.
+pub fn run(number: u64, length: Duration) -> Vec<String> {
+    let crew = Crew::muster(number);
+    let posts: Vec<Arc<Post>> = crew.posts().cloned().collect();
+    let reign = std::thread::Builder::new().name("control".to_owned()).spawn(move || {
+        let _registered = gekkota::ThreadGuard::register("control");
+        let post = Post::establish("control".to_owned(), None);
+        let mut control = Control { post: &post, crew: posts, random: Random::new(number + 1) };
+        let profile = control.reign(length);
+        post.close();
+        profile
+    });
+    let profile = reign.expect("a thread").join();
+    let workers: Vec<(String, bool)> =
+        crew.posts().map(|post| (post.name.clone(), post.role.is_some_and(|role| role.shows_root))).collect();
+    let mut problems = crew.dismiss();
+    memory::empty_exchange();
+    match profile {
+        Ok(profile) => {
+            let proof = proof::read(&profile, Names::Yes);
+            problems.extend(proof.problems_with(workers.iter().map(|(name, shows)| (name.as_str(), *shows))));
+            println!("round {number}: the last session has {} samples", proof.samples());
+        }
+        Err(_) => problems.push("control failed, as it says above".to_owned()),
+    }
+    // Whatever a control that failed has left running.
+    gekkota::profiler_stop();
+    tally::ROUNDS.one();
+    problems
+}
+
+/// By how much memory may grow from the first round, which warms up, to the last. What stays after a round is in pools
+/// that stop growing once they have met their worst case: the profiler's slots, one for each thread that was ever
+/// registered at the same time, of which each keeps up to 350 KiB of what it held last (90 threads at most: 31 MiB); and
+/// what the C library's 16 arenas cannot give back, since a block is in use above it.
+const MOST_GROWTH_KIB: u64 = 48 << 10;
+/// Each thread that ends without its destructors leaves its slot, its registration and the C library's cache of small
+/// blocks behind.
+const KILLED_KIB: u64 = 96;
+/// Address space: a slot is as large as its thread's stack, 2 MiB for most, and an arena takes 64 MiB, 128 while it is
+/// made.
+const MOST_VIRTUAL_GROWTH_KIB: u64 = 1 << 20;
+const KILLED_VIRTUAL_KIB: u64 = 512;
+
+/// What is held after each round.
+pub struct Aftermath {
+    start: Resources,
+    rounds: Vec<Resources>,
+    killed: Vec<u64>,
+}
+
+impl Aftermath {
+    pub fn begin() -> Self {
+        Self { start: Resources::now(), rounds: Vec::new(), killed: Vec::new() }
+    }
+
+    pub fn round_is_over(&mut self) {
+        let now = Resources::now();
+        println!(
+            "    {} threads, {} descriptors, {} KiB of memory, {} KiB of address space",
+            now.threads.len(),
+            now.descriptors.len(),
+            now.resident_kib,
+            now.virtual_kib
+        );
+        self.rounds.push(now);
+        self.killed.push(tally::THREADS_KILLED.value());
+    }
+
+    /// What does not hold at the end.
+    pub fn judge(self) -> Vec<String> {
+        let mut problems = Vec::new();
+        let end = Resources::settled(&self.start);
+        if end.threads != self.start.threads {
+            problems.push(format!("threads: {:?} before, {:?} after", self.start.threads, end.threads));
+        }
+        if end.descriptors.len() != self.start.descriptors.len() {
+            problems.push(format!(
+                "descriptors: {:#?} before, {:#?} after",
+                self.start.descriptors, end.descriptors
+            ));
+        }
+        let Some((first, killed_first)) = self.rounds.first().zip(self.killed.first()) else {
+            return problems;
+        };
+        let killed = tally::THREADS_KILLED.value() - killed_first;
+        let most = [
+            ("memory", first.resident_kib, end.resident_kib, MOST_GROWTH_KIB + killed * KILLED_KIB),
+            (
+                "address space",
+                first.virtual_kib,
+                end.virtual_kib,
+                MOST_VIRTUAL_GROWTH_KIB + killed * KILLED_VIRTUAL_KIB,
+            ),
+        ];
+        for (what, before, after, most) in most {
+            println!(
+                "{what}: {before} KiB after the first round, {after} KiB at the end; {most} KiB more are allowed"
+            );
+            if after > before + most {
+                problems.push(format!("{what}: {before} KiB after the first round, {after} KiB at the end"));
+            }
+        }
+        problems
+    }
+}

@@ -1,0 +1,37 @@
+//! How long the storm lasts, and the signals in it.
+
+use std::time::Duration;
+
+/// The variable that says how many seconds.
+const SECONDS: &str = "STORM_SECONDS";
+const DEFAULT_SECONDS: u64 = 60;
+/// A round is long enough for its sessions and short enough for a minute to hold some.
+const ROUND: std::ops::RangeInclusive<Duration> = Duration::from_secs(2)..=Duration::from_secs(8);
+
+/// What a run is to be.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    pub duration: Duration,
+    pub round: Duration,
+}
+
+impl Settings {
+    pub fn from_environment() -> Result<Self, String> {
+        let seconds = match std::env::var(SECONDS) {
+            Ok(text) => {
+                text.parse().ok().filter(|seconds| (8..=100_000).contains(seconds)).ok_or_else(|| {
+                    format!("{SECONDS} is {text:?}; accepted: a number of seconds, from 8 to 100000")
+                })?
+            }
+            Err(_) => DEFAULT_SECONDS,
+        };
+        let duration = Duration::from_secs(seconds);
+        let round = (duration / 8).clamp(*ROUND.start(), *ROUND.end());
+        Ok(Self { duration, round })
+    }
+}
+
+/// The signals that the profiler samples with in the storm; pprof has the first one, too.
+pub fn sampling_signals() -> [i32; 3] {
+    [libc::SIGPROF, libc::SIGURG, libc::SIGRTMIN() + 5]
+}

@@ -1,0 +1,23 @@
+//! Spawns commands, by `posix_spawn` and by `fork` and `exec`, and reads what they say.
+
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use crate::crew::Context;
+use crate::tally;
+
+pub fn spawn_worker(context: &mut Context) {
+    while context.goes_on() {
+        let word = format!("{:x}", context.random.next());
+        let mut command = Command::new("/bin/echo");
+        command.arg(&word);
+        if context.random.once_in(3) {
+            // SAFETY: it does nothing; that it is there makes the standard library fork.
+            unsafe { command.pre_exec(|| Ok(())) };
+        }
+        let output = command.output().unwrap_or_else(|error| panic!("/bin/echo: {error}"));
+        assert!(output.status.success(), "/bin/echo: {}", output.status);
+        assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), word, "what it said");
+        tally::SPAWNS.one();
+    }
+}

@@ -1,0 +1,100 @@
+//! What happened, counted from every thread.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A count, or the greatest or least of some numbers.
+pub struct Tally {
+    name: &'static str,
+    value: AtomicU64,
+}
+
+impl Tally {
+    const fn new(name: &'static str) -> Self {
+        Self { name, value: AtomicU64::new(0) }
+    }
+
+    pub fn add(&self, number: u64) {
+        self.value.fetch_add(number, Ordering::Relaxed);
+    }
+
+    pub fn one(&self) {
+        self.add(1);
+    }
+
+    pub fn greatest(&self, number: u64) {
+        self.value.fetch_max(number, Ordering::Relaxed);
+    }
+
+    /// The least of some numbers of which none is 0.
+    pub fn least(&self, number: u64) {
+        let least = |value| Some(if value == 0 { number } else { number.min(value) });
+        let _ = self.value.fetch_update(Ordering::Relaxed, Ordering::Relaxed, least);
+    }
+
+    pub fn value(&self) -> u64 {
+        self.value.load(Ordering::Relaxed)
+    }
+}
+
+macro_rules! tallies {
+    ($($constant:ident $name:literal;)+) => {
+        $(pub static $constant: Tally = Tally::new($name);)+
+        static ALL: &[&Tally] = &[$(&$constant,)+];
+    };
+}
+
+tallies! {
+    ROUNDS "rounds";
+    FEWEST_WORKERS "workers at once";
+    SESSIONS "sessions";
+    RESTARTS "sessions started over a running one";
+    SNAPSHOTS "snapshots written";
+    SNAPSHOT_BYTES "bytes of snapshots";
+    PROFILES_PARSED "profiles parsed";
+    PROFILES_NAMED "of these with names";
+    SAMPLES_CAPTURED "samples captured";
+    SAMPLES_SAME "samples of threads that had not run";
+    SAMPLES_TRUNCATED "samples truncated";
+    UNANSWERED "ticks unanswered";
+    MISSED_TICKS "ticks missed";
+    TICKS "ticks";
+    REFUSED_SIGNALS "signals refused";
+    FOUND_DEAD "threads found dead";
+    DROPPED_SAMPLES "samples that found no room";
+    PEER_RUNS "runs of pprof beside";
+    PEER_SAMPLES "samples of pprof";
+    ALLOCATIONS "allocations";
+    LOADS "libraries loaded";
+    UNLOADS "of these really unloaded";
+    PANICS "panics caught";
+    BACKTRACES "backtraces taken";
+    BACKTRACES_NAMED "of these with names";
+    THREADS_BORN "threads made and gone";
+    THREADS_KILLED "of these without destructors";
+    FORKS_WILD "forks at any moment";
+    FORKS_PROFILING "forks whose child took a profile";
+    FORKS_EXECUTING "forks with exec";
+    SPAWNS "commands spawned";
+    DIVES "deep recursions";
+    DEEPEST_KIB "deepest stack in KiB";
+    WAITS "waits with a time-out";
+    EINTR_EPOLL "EINTR of epoll_wait";
+    EINTR_POLL "EINTR of poll";
+    EINTR_NANOSLEEP "EINTR of nanosleep";
+    EINTR_READ "EINTR of read";
+    LATEST_MS "latest return from a wait in ms";
+    PIPE_BYTES "bytes through pipes";
+    ALTSTACK_SIGNALS "host signals on a signal stack";
+    COROUTINE_SWITCHES "switches of coroutines";
+    BLOCKED_SPANS "seconds with the signals blocked";
+    LABELS "labels pushed";
+    MARKERS "markers added";
+    REGISTER_CHECKS "checks of all registers";
+}
+
+/// Prints all of them, one a line.
+pub fn print() {
+    for tally in ALL {
+        println!("  {:38} {:>14}", tally.name, tally.value());
+    }
+}

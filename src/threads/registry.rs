@@ -88,10 +88,11 @@ impl ThreadRegistry {
 
     /// The threads that the session selects, dead ones that it may hold data of included, in order of registration.
     ///
-    /// Dead threads of which nothing lies at or after `range_start` are forgotten.
+    /// Dead threads of which nothing can lie at or after `range_start` are forgotten; not those that ended before anything
+    /// was recorded.
     pub(crate) fn threads_of_session(range_start: u64) -> Vec<Arc<ThreadRegistration>> {
         let mut registry = REGISTRY.lock();
-        registry.dead.retain(|dead| dead.end_position().is_none_or(|end| end > range_start));
+        registry.dead.retain(|dead| dead.end_position().is_none_or(|end| end >= range_start));
         let live = registry.live.iter().filter(|registration| registration.is_profiled());
         let mut threads: Vec<_> = live.chain(&registry.dead).cloned().collect();
         threads.sort_by_key(|thread| thread.serial);
@@ -104,7 +105,7 @@ impl ThreadRegistry {
         for dead in registry.dead.iter().filter(|dead| dead.end_position().is_none()) {
             dead.set_end_position(range_end);
         }
-        registry.dead.retain(|dead| dead.end_position().is_none_or(|end| end > range_start));
+        registry.dead.retain(|dead| dead.end_position().is_none_or(|end| end >= range_start));
     }
 
     /// Holds the registry still while the process forks.

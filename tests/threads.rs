@@ -97,12 +97,15 @@ fn threads_are_known_from_registration_to_the_profile() {
 
 fn a_restart_shows_nothing_of_the_session_before() {
     let (stop, stopped) = std::sync::mpsc::channel::<()>();
+    let (tell, told) = std::sync::mpsc::channel::<()>();
     let busy = std::thread::spawn(move || {
         register_thread("busy");
+        tell.send(()).expect("somebody listens");
         while stopped.try_recv().is_err() {
             common::work(10_000);
         }
     });
+    told.recv().expect("it is registered");
     for _ in 0..20 {
         let session = ProfilerSession::start(StartParams::default()).expect("start");
         std::thread::sleep(Duration::from_millis(5));

@@ -130,7 +130,8 @@ impl SamplerThread {
     }
 
     fn run(mut self) {
-        prepare_sampler_thread();
+        let nice = prepare_sampler_thread();
+        self.session.set_sampler_nice(nice);
         let trial = self.choose_engine();
         let interval_ns = self.session.settings.interval.as_nanos() as u64;
         let mut schedule = Schedule { next: monotonic_now(), interval_ns };

@@ -13,6 +13,7 @@
 //! | has not answered yet | it is left alone until it has |
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use crate::base::{CodeAddress, Features, ProcessId, StackAddress, ThreadId, TimeStamp};
 use crate::platform::{
@@ -29,6 +30,9 @@ use crate::state::{Session, SessionCounts};
 use crate::threads::{CapturedView, SlotHandle, SlotPhase, ThreadRegistration};
 use crate::unwind::{NativeFrame, NativeStack, StackCopy, Unwinder};
 
+/// One stack in so many is unwound once more, at once: what that takes is the unwinder's own share of the time, without the
+/// processor's wait for memory.
+const STACKS_PER_REPETITION: u64 = 64;
 /// A thread that runs is away so long for an interrupt.
 const SHORT_ABSENCE_NS: u64 = 10_000;
 /// What is not written of a rest becomes old with this, so that little of it is lost with a crash.
@@ -437,7 +441,7 @@ fn stack_of<'a>(view: &'a CapturedView<'_>) -> StackCopy<'a> {
 /// Unwinds into the scratch memory and counts what it cost; `None` when stacks are not walked.
 fn unwind_counted<T>(
     context: &mut TickContext<'_>,
-    unwind: impl FnOnce(&mut Unwinder, &mut NativeStack) -> T,
+    mut unwind: impl FnMut(&mut Unwinder, &mut NativeStack) -> T,
 ) -> Option<T> {
     if !context.session.settings.features.contains(Features::STACK_WALK) {
         return None;
@@ -446,7 +450,15 @@ fn unwind_counted<T>(
     let answer = unwind(context.unwinder, &mut context.scratch.native);
     let counts = &context.session.counts;
     SessionCounts::add(&counts.unwind_ns, monotonic_now().since_ns(before));
-    SessionCounts::add(&counts.unwound_frames, context.scratch.native.frames.len() as u64);
+    let frames = context.scratch.native.frames.len() as u64;
+    let stacks = counts.unwound_stacks.fetch_add(1, Ordering::Relaxed);
+    SessionCounts::add(&counts.unwound_frames, frames);
+    if stacks % STACKS_PER_REPETITION == STACKS_PER_REPETITION - 1 {
+        let before = monotonic_now();
+        unwind(context.unwinder, &mut context.scratch.native);
+        SessionCounts::add(&counts.repeated_unwind_ns, monotonic_now().since_ns(before));
+        SessionCounts::add(&counts.repeated_frames, frames);
+    }
     Some(answer)
 }
 

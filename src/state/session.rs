@@ -1,6 +1,6 @@
 //! What a session's sampler and its snapshots share.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -90,9 +90,13 @@ counts! {
     dropped_samples,
     /// CPU time of the sampler thread, in nanoseconds.
     sampler_cpu_ns,
-    /// Native frames that unwinding found, and the time that it took.
+    /// Stacks that were unwound, the native frames that were found, and the time that it took.
+    unwound_stacks,
     unwound_frames,
     unwind_ns,
+    /// The frames and the time of those stacks that were unwound once more, at once, for comparison.
+    repeated_frames,
+    repeated_unwind_ns,
 }
 
 impl SessionCounts {
@@ -115,6 +119,8 @@ pub(crate) struct Session {
     perf_map: NamedMutex<Arc<CodeMap>>,
     stop: AtomicBool,
     uses_timers: AtomicBool,
+    /// The nice value that the system granted the sampler thread.
+    sampler_nice: AtomicI32,
     /// What the trial of the engines found, when there was one.
     trial: OnceLock<EngineTrial>,
     /// How often somebody asked that everything be written, and up to which of them that was done.
@@ -139,6 +145,7 @@ impl Session {
             perf_map: NamedMutex::new("session perf map", LockRank::ThreadData, Arc::default()),
             stop: AtomicBool::new(false),
             uses_timers: AtomicBool::new(false),
+            sampler_nice: AtomicI32::new(0),
             trial: OnceLock::new(),
             writes_asked: AtomicU64::new(0),
             writes_done: AtomicU64::new(0),
@@ -152,6 +159,14 @@ impl Session {
 
     pub(crate) fn set_uses_timers(&self, uses: bool) {
         self.uses_timers.store(uses, Ordering::Relaxed);
+    }
+
+    pub(crate) fn sampler_nice(&self) -> i32 {
+        self.sampler_nice.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_sampler_nice(&self, nice: i32) {
+        self.sampler_nice.store(nice, Ordering::Relaxed);
     }
 
     pub(crate) fn set_trial(&self, trial: EngineTrial) {

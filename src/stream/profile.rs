@@ -111,6 +111,7 @@ fn write_log(json: &mut JsonWriter<'_>, source: &ProfileSource, process: &Proces
     json.object(|json| {
         json.key(&source.process.to_number().to_string()).object(|json| {
             json.key("profilingLogBegin_TSms").time_ms(source.ns_since_start(source.session.started_at));
+            json.key("samplerNice").signed(source.session.sampler_nice().into());
             if let Some(trial) = source.session.trial() {
                 json.key("engineTrial").object(|json| {
                     json.key("signal_stop_ns").unsigned(trial.signal_ns);

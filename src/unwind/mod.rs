@@ -11,7 +11,7 @@
 //! 2. **Generated code** that the host registered, or that `/tmp/perf-PID.map` lists, is followed by its frame pointers.
 //! 3. **Code without either** is followed where a frame is proven: `frame_pointer.rs` says how. Else the stack ends.
 //!
-//! framehop was here before. It guesses where information is missing or says more than it follows, and does not tell a
+//! Not framehop, which guesses where information is missing or says more than it follows, and does not tell a
 //! guess from a fact; so it serves the tests alone, to compare with.
 //!
 //! # Threads and locks

@@ -37,7 +37,8 @@ struct Recording {
     session: ProfilerSession,
     path: std::ffi::OsString,
     start: Instant,
-    /// Each a line: milliseconds since the start, frames, nanoseconds, samples, truncated samples.
+    /// Each a line: milliseconds since the start, frames, nanoseconds, the same of the repeated stacks, samples, truncated
+    /// samples.
     readings: Mutex<String>,
 }
 
@@ -51,9 +52,11 @@ impl Recording {
         // Writing to a string does not fail.
         let _ = writeln!(
             readings,
-            "{milliseconds} {} {} {} {}",
+            "{milliseconds} {} {} {} {} {} {}",
             count("unwound_frames"),
             count("unwind_ns"),
+            count("repeated_frames"),
+            count("repeated_unwind_ns"),
             count("captured_samples"),
             count("truncated_samples"),
         );

@@ -1,5 +1,5 @@
-//! Somebody else takes the signal while the profiler runs: samples go on, the others get what is theirs, and the profile
-//! says that it happened.
+//! Somebody else takes the signal while the profiler runs: what they leave behind is mended, a handler of theirs stays
+//! theirs, and the profile says that it happened.
 #![cfg(has_profiler)]
 
 mod common;
@@ -39,15 +39,23 @@ fn a_replaced_handler_is_noticed_put_back_and_told() {
     let session = ProfilerSession::start(StartParams::default()).expect("start");
     let ours = current_handler();
     let stranger = strangers_handler as extern "C" fn(_) as libc::sighandler_t;
-    // Rounds of the same two must not pile up.
-    for round in 0..20 {
-        take_signal(if round % 2 == 0 { libc::SIG_IGN } else { stranger });
+    for _ in 0..5 {
+        take_signal(libc::SIG_IGN);
         wait_until("the handler is back", || current_handler() == ours);
     }
-    let before = SEEN.load(Ordering::Relaxed);
+    // Theirs is not ours to take away; it gets what is its own, and ours comes back when it goes.
+    take_signal(stranger);
+    let busy = std::thread::spawn(|| {
+        gekkota::register_thread("busy beside a stranger");
+        work_for_cpu(Duration::from_millis(50));
+    });
+    busy.join().expect("thread");
+    assert_eq!(current_handler(), stranger);
     // SAFETY: touches no memory.
     assert_eq!(unsafe { libc::raise(libc::SIGPROF) }, 0);
-    assert_eq!(SEEN.load(Ordering::Relaxed), before + 1, "a stranger's signal is the stranger's");
+    assert!(SEEN.load(Ordering::Relaxed) > 0, "a stranger's signal is the stranger's");
+    take_signal(libc::SIG_IGN);
+    wait_until("the handler is back", || current_handler() == ours);
     std::thread::spawn(|| {
         gekkota::register_thread("busy");
         work_for_cpu(Duration::from_millis(100));
@@ -56,5 +64,5 @@ fn a_replaced_handler_is_noticed_put_back_and_told() {
     .expect("thread");
     let read = Read::from_profile(&session.finish().expect("profile"));
     assert!(read.samples("busy").len() > 30);
-    assert_eq!(read.count("handler_replacements"), 20);
+    assert_eq!(read.count("handler_replacements"), 7);
 }

@@ -74,6 +74,7 @@ const UNSAFE_FILES: &[&str] = &[
     "src/threads/backtrace_pool.rs",
     "src/threads/profiling_stack.rs",
     "src/threads/capture_slot.rs",
+    "src/threads/captured_view.rs",
     "src/threads/outside_capture.rs",
     "src/threads/slot_model.rs",
     "src/threads/slot_pool.rs",

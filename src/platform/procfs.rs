@@ -88,7 +88,8 @@ fn parse_blocked(line: &[u8]) -> Option<BlockedAt> {
     let mut fields = std::str::from_utf8(line).ok()?.trim_end().rsplit(' ');
     let mut address = || u64::from_str_radix(fields.next()?.strip_prefix("0x")?, 16).ok();
     let (pc, sp) = (address()?, address()?);
-    Some(BlockedAt { pc, sp })
+    // A thread that is ending has neither.
+    (pc != 0 && sp != 0).then_some(BlockedAt { pc, sp })
 }
 
 /// The second field is a name in parentheses that may hold anything, so fields are counted from the last `)`.

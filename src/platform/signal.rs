@@ -194,17 +194,24 @@ pub(crate) fn signal_is_acceptable(asked: Option<i32>) -> Result<i32, StartError
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HandlerCheck {
     InPlace,
-    /// Somebody had replaced our handler; ours is back, and theirs gets what is not ours.
+    /// Somebody had left the default action or none behind; ours is back.
     PutBack,
+    /// Somebody else's handler is there. It may pass on to ours what is ours; it is not touched.
+    Foreign,
     /// It could not be put back: a request would be a stranger's.
     Lost,
 }
 
-/// Looks whether our handler answers the signal, and puts it back if not. One system call when it does. Another profiler
-/// that stops may leave the default action behind, which kills (pprof-rs #288), or none, which silences us.
+/// Looks whether our handler answers the signal. One system call when it does. Another profiler that stops may leave the
+/// default action behind, which kills (pprof-rs #288), or none, which silences us: then ours is put back. Over a handler it
+/// is not: whoever installed that may pass on to ours, and take it away with its code.
 pub(crate) fn ensure_handler(signal: i32) -> HandlerCheck {
-    if read_action(signal).is_ok_and(|current| is_ours(&current)) {
+    let Ok(current) = read_action(signal) else { return HandlerCheck::Lost };
+    if is_ours(&current) {
         return HandlerCheck::InPlace;
+    }
+    if current.sa_sigaction != libc::SIG_DFL && current.sa_sigaction != libc::SIG_IGN {
+        return HandlerCheck::Foreign;
     }
     match put_handler(signal) {
         Ok(()) => HandlerCheck::PutBack,
@@ -265,14 +272,21 @@ fn put_handler(signal: i32) -> Result<(), StartError> {
     // SAFETY: the action is on this stack, and the handler has the shape that `SA_SIGINFO` asks for. Every signal is
     // blocked while it runs, so that no other handler can jump out of it; there is no `SA_ONSTACK`, since the
     // alternate stacks that Rust makes are too small for foreign handlers (coz #110).
-    let answer = unsafe {
-        let mut action: libc::sigaction = std::mem::zeroed();
+    let (answer, replaced) = unsafe {
+        let (mut action, mut replaced): (libc::sigaction, libc::sigaction) = std::mem::zeroed();
         action.sa_sigaction = handle_signal as extern "C" fn(_, _, _) as usize;
         action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
         libc::sigfillset(&mut action.sa_mask);
-        libc::sigaction(signal, &action, std::ptr::null_mut())
+        (libc::sigaction(signal, &action, &mut replaced), replaced)
     };
-    if answer == 0 { Ok(()) } else { Err(refused("install the signal's handler")) }
+    if answer != 0 {
+        return Err(refused("install the signal's handler"));
+    }
+    // One that was installed since ours was looked for.
+    if replaced.sa_sigaction != current.sa_sigaction && !is_ours(&replaced) {
+        keep_as_previous(signal, replaced);
+    }
+    Ok(())
 }
 
 /// Never freed, since a handler that runs may be reading the one before; so the same action is kept once. Without a lock,

@@ -33,7 +33,11 @@ const _: () = assert!(size_of::<EventAttributes>() == 64);
 const SOFTWARE: u32 = 1;
 const CPU_CLOCK: u64 = 0;
 const DISABLED: u64 = 1;
+/// Where the kernel lets ordinary users count only what they run themselves; a stop in the kernel is lost then.
+const EXCLUDE_KERNEL: u64 = 1 << 5;
 const EXCLUDE_HYPERVISOR: u64 = 1 << 6;
+/// Signals carry an event's number, which is free again at once; so high a one is unlikely to be the host's.
+const LEAST_NUMBER: libc::c_int = 700;
 const CLOSE_ON_EXEC: libc::c_ulong = 1 << 3;
 const ENABLE: libc::c_ulong = 0x2400;
 const PAGE: usize = 4096;
@@ -73,7 +77,7 @@ impl ThreadTimer {
         if signal >= libc::SIGRTMIN() {
             return Err(io::ErrorKind::Unsupported.into());
         }
-        let attributes = EventAttributes {
+        let mut attributes = EventAttributes {
             kind: SOFTWARE,
             size: size_of::<EventAttributes>() as u32,
             config: CPU_CLOCK,
@@ -82,21 +86,13 @@ impl ThreadTimer {
             wakeup_events: 1,
             ..EventAttributes::default()
         };
-        let (any_cpu, no_group) = (-1, -1);
-        // SAFETY: *kernel's layouts*.
-        let event = unsafe {
-            libc::syscall(
-                libc::SYS_perf_event_open,
-                &raw const attributes,
-                thread.to_number(),
-                any_cpu,
-                no_group,
-                CLOSE_ON_EXEC,
-            ) as libc::c_int
-        };
-        if event < 0 {
-            return Err(io::Error::last_os_error());
-        }
+        let event = open_event(&attributes, thread).or_else(|error| {
+            attributes.flags |= EXCLUDE_KERNEL;
+            match error.raw_os_error() {
+                Some(libc::EACCES | libc::EPERM) => open_event(&attributes, thread),
+                _ => Err(error),
+            }
+        })?;
         let timer = Self::keep_by_mapping(event).and_then(|timer| {
             tell(event);
             direct(event, thread, signal)?;
@@ -116,6 +112,26 @@ impl ThreadTimer {
         }
         let page = NonNull::new(page).ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))?;
         Ok(Self { page })
+    }
+}
+
+fn open_event(attributes: &EventAttributes, thread: ThreadId) -> io::Result<libc::c_int> {
+    let (any_cpu, no_group) = (-1, -1);
+    let attributes: *const EventAttributes = attributes;
+    // SAFETY: *kernel's layouts*; the two descriptors are this function's own.
+    unsafe {
+        let call = libc::SYS_perf_event_open;
+        let event = libc::syscall(call, attributes, thread.to_number(), any_cpu, no_group, CLOSE_ON_EXEC);
+        if event < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let event = event as libc::c_int;
+        let high = libc::fcntl(event, libc::F_DUPFD_CLOEXEC, LEAST_NUMBER);
+        if high < 0 {
+            return Ok(event);
+        }
+        libc::close(event);
+        Ok(high)
     }
 }
 

@@ -2,16 +2,18 @@
 //!
 //! To read one clock for each of a thousand threads costs most of a millisecond. How often the process's threads were
 //! switched and how long they ran is one call, and some 50 ns for each: when neither has changed since every thread at
-//! rest was looked at, none of them has run. When nobody has run for a while, the call is made on every fourth tick. When
-//! somebody has, all are looked at once; while somebody goes on to run, in turns, each at least on every tenth tick. The
-//! CPU time of one that has run is charged to the sample that finds out.
+//! rest was looked at, none of them has gone to sleep again, been preempted, or run beyond a tick of the kernel's. When
+//! nobody has run for a while, the call is made on every fourth tick. When somebody has, all are looked at once; while
+//! somebody goes on to run, in turns, each at least on every tenth tick. So a thread that wakes after a long rest, beside
+//! more than 32 others at rest, may be noticed some milliseconds late; its CPU time is charged to the sample that finds out.
 
 use crate::platform::{OthersActivity, others_activity};
 
-/// With fewer threads at rest for long, to ask for all is no cheaper than to read each clock.
-const FEW: u64 = 8;
-/// So many of them are looked at on a tick.
-const LOOKS: u64 = 64;
+/// So many threads at rest for long are looked at on a tick; when there are no more than that, all.
+const LOOKS: u64 = 32;
+/// The kernel brings the time of a thread that runs on up to date with its own ticks alone, 1 to 10 ms apart; where the
+/// interval is shorter, the clue would be late by many.
+const SHORTEST_INTERVAL_NS: u64 = 1_000_000;
 const MOST_TICKS_BETWEEN_LOOKS: u64 = 10;
 /// While others run, the clue is taken once in so many ticks.
 const TICKS_BETWEEN_CLUES: u64 = 8;
@@ -43,9 +45,9 @@ pub(super) struct ActivityClue {
 
 impl ActivityClue {
     /// Which of so many threads at rest for long are to be looked at on this tick.
-    pub(super) fn checks(&mut self, resting: u64) -> RestChecks {
+    pub(super) fn checks(&mut self, resting: u64, interval_ns: u64) -> RestChecks {
         let one_in = resting.div_ceil(LOOKS).clamp(1, MOST_TICKS_BETWEEN_LOOKS);
-        if resting < FEW {
+        if resting <= LOOKS || interval_ns < SHORTEST_INTERVAL_NS {
             *self = Self::default();
             return RestChecks::OneIn(one_in);
         }
@@ -95,7 +97,7 @@ mod tests {
         assert_eq!(clue.pause, 0);
         assert_eq!(clue.after(activity(6, 300), 3), RestChecks::OneIn(3), "one runs");
         assert_eq!(clue.pause, TICKS_BETWEEN_CLUES);
-        assert_eq!(ActivityClue::default().checks(1), RestChecks::OneIn(1));
+        assert_eq!(ActivityClue::default().checks(32, 1_000_000), RestChecks::OneIn(1));
     }
 
     #[test]
@@ -108,7 +110,7 @@ mod tests {
             clue.after(activity(5, 100), 10);
         }
         assert_eq!(clue.pause, TICKS_BETWEEN_CLUES_IN_QUIET - 1);
-        assert_eq!(clue.checks(1000), RestChecks::None, "without asking");
+        assert_eq!(clue.checks(1000, 1_000_000), RestChecks::None, "without asking");
         assert_eq!(clue.after(activity(6, 100), 10), RestChecks::OneIn(1));
         assert_eq!(clue.after(activity(6, 100), 10), RestChecks::None);
     }

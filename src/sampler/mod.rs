@@ -32,6 +32,7 @@ mod sampler_thread;
 mod sleeping_places;
 mod suspend;
 mod thread_sampler;
+mod tick_context;
 mod timers;
 mod waiting;
 

@@ -16,7 +16,8 @@ use crate::platform::{
 use crate::sampler::activity::{ActivityClue, RestChecks};
 use crate::sampler::rest::Tick;
 use crate::sampler::sample_writer::SampleWriter;
-use crate::sampler::thread_sampler::{Scratch, ThreadLife, ThreadSampler, TickContext};
+use crate::sampler::thread_sampler::{ThreadLife, ThreadSampler};
+use crate::sampler::tick_context::{Scratch, TickContext};
 use crate::sampler::timers::try_engines;
 use crate::state::{RunningSampler, Session, SessionCounts};
 use crate::threads::ThreadRegistry;
@@ -86,6 +87,7 @@ struct SamplerThread {
     tick: Tick,
     tick_before: Tick,
     scratch: Scratch,
+    last_handler: HandlerCheck,
     next_counters: TimeStamp,
     next_look_at_sandbox: TimeStamp,
     activity: ActivityClue,
@@ -105,6 +107,7 @@ impl SamplerThread {
             tick: begin,
             tick_before: begin,
             scratch: Scratch::default(),
+            last_handler: HandlerCheck::InPlace,
             next_counters: TimeStamp(0),
             next_look_at_sandbox: TimeStamp(0),
             activity: ActivityClue::default(),
@@ -133,7 +136,7 @@ impl SamplerThread {
         let nice = prepare_sampler_thread();
         self.session.set_sampler_nice(nice);
         let trial = self.choose_engine();
-        let interval_ns = self.session.settings.interval.as_nanos() as u64;
+        let interval_ns = self.interval_ns();
         let mut schedule = Schedule { next: monotonic_now(), interval_ns };
         while !self.session.is_stopping() {
             let time = monotonic_now();
@@ -152,6 +155,10 @@ impl SamplerThread {
         });
         // It takes some milliseconds, once for a process.
         let _ = trial.map(JoinHandle::join);
+    }
+
+    fn interval_ns(&self) -> u64 {
+        self.session.settings.interval.as_nanos() as u64
     }
 
     fn sleep_to(&mut self, deadline: TimeStamp) {
@@ -227,7 +234,7 @@ impl SamplerThread {
     }
 
     fn sample_threads(&mut self) {
-        let checks = self.activity.checks(self.threads.resting.len() as u64);
+        let checks = self.activity.checks(self.threads.resting.len() as u64, self.interval_ns());
         let number = self.tick.number;
         // Another thread is first in each tick, so that none always is (JuliaLang #33490).
         let count = self.threads.active.len();
@@ -235,7 +242,6 @@ impl SamplerThread {
         let mut dead = Vec::new();
         let mut any_woke = false;
         self.with_context(|threads, context| {
-            context.nobody_ran = checks == RestChecks::None;
             let mut step = |thread: &mut ThreadSampler| {
                 if thread.tick(context) == ThreadLife::Dead {
                     dead.push(Arc::clone(&thread.registration));
@@ -264,15 +270,21 @@ impl SamplerThread {
 
     /// Calls `body` with the threads and with what every thread's step needs.
     fn with_context<T>(&mut self, body: impl FnOnce(&mut Threads, &mut TickContext<'_>) -> T) -> T {
-        let Self { session, buffer, unwinder, threads, scratch, tick, tick_before, .. } = self;
+        let Self { session, buffer, unwinder, threads, scratch, tick, tick_before, last_handler, .. } = self;
         let writer = SampleWriter {
             buffer,
             process_start: session.process_start,
             dropped: &session.counts.dropped_samples,
         };
         let handler = ensure_handler(session.settings.signal);
-        let put_back = handler == HandlerCheck::PutBack;
-        SessionCounts::add(&session.counts.handler_replacements, put_back.into());
+        // Theirs that stays is one replacement.
+        let is_replaced = match handler {
+            HandlerCheck::InPlace => false,
+            HandlerCheck::PutBack | HandlerCheck::Lost => true,
+            HandlerCheck::Foreign => *last_handler != handler,
+        };
+        *last_handler = handler;
+        SessionCounts::add(&session.counts.handler_replacements, is_replaced.into());
         let mut context = TickContext {
             session,
             process: current_process_id(),
@@ -281,7 +293,6 @@ impl SamplerThread {
             scratch,
             tick: *tick,
             tick_before: *tick_before,
-            nobody_ran: false,
             may_signal: handler != HandlerCheck::Lost,
         };
         body(threads, &mut context)

@@ -13,59 +13,25 @@
 //! | has not answered yet | it is left alone until it has |
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
-use crate::base::{CodeAddress, Features, ProcessId, StackAddress, ThreadId, TimeStamp};
+use crate::base::{Features, ThreadId, TimeStamp};
 use crate::platform::{
     BlockedAt, Sent, SignalTicket, ThreadWindow, monotonic_now, send_request, thread_cpu_ns,
 };
 use crate::sampler::fork_gate::may_signal;
-use crate::sampler::merge::MergedFrame;
 use crate::sampler::rest::{Rest, Tick};
-use crate::sampler::sample_writer::{CodedStack, LastStack, SampleTime, SampleWriter};
+use crate::sampler::sample_writer::{LastStack, SampleTime};
 use crate::sampler::sleeping_places::{SleepingPlaces, registers_at};
+use crate::sampler::tick_context::{Scratch, TickContext, set_innermost, stack_of, unwind_counted};
 use crate::sampler::timers::TimerState;
 use crate::sampler::waiting::{Unanswered, Waiting};
 use crate::state::{Session, SessionCounts};
-use crate::threads::{CapturedView, SlotHandle, SlotPhase, ThreadRegistration};
-use crate::unwind::{NativeFrame, NativeStack, StackCopy, Unwinder};
+use crate::threads::{SlotHandle, SlotPhase, ThreadRegistration};
 
-/// One stack in so many is unwound once more, at once: what that takes is the unwinder's own share of the time, without the
-/// processor's wait for memory.
-const STACKS_PER_REPETITION: u64 = 64;
 /// A thread that runs is away so long for an interrupt.
 const SHORT_ABSENCE_NS: u64 = 10_000;
 /// What is not written of a rest becomes old with this, so that little of it is lost with a crash.
 const OLD_REST_NS: u64 = 1_000_000_000;
-
-/// What every thread's step needs of the sampler.
-pub(super) struct TickContext<'a> {
-    pub(super) session: &'a Session,
-    pub(super) process: ProcessId,
-    pub(super) unwinder: &'a mut Unwinder,
-    pub(super) writer: SampleWriter<'a>,
-    pub(super) scratch: &'a mut Scratch,
-    pub(super) tick: Tick,
-    pub(super) tick_before: Tick,
-    /// Whether no thread of the process has run since all were looked at.
-    pub(super) nobody_ran: bool,
-    /// Whether the signal reaches our handler.
-    pub(super) may_signal: bool,
-}
-
-impl TickContext<'_> {
-    fn interval_ns(&self) -> u64 {
-        self.session.settings.interval.as_nanos() as u64
-    }
-}
-
-/// Memory that is used again from sample to sample.
-#[derive(Debug, Default)]
-pub(super) struct Scratch {
-    native: NativeStack,
-    merged: Vec<MergedFrame>,
-    coded: CodedStack,
-}
 
 /// A thread that can be told to be gone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -91,6 +57,8 @@ pub(super) struct ThreadSampler {
     /// The CPU clock up to which the thread's time stands in samples.
     reported_cpu_ns: u64,
     last_stack: LastStack,
+    /// When the last sample was.
+    last_time: TimeStamp,
 }
 
 impl ThreadSampler {
@@ -98,7 +66,10 @@ impl ThreadSampler {
         let slot = registration.slot();
         match &slot {
             // What an earlier session asked for.
-            Some(slot) => _ = slot.retire(),
+            Some(slot) => {
+                slot.retire();
+                slot.set_timer(-1);
+            }
             None => SessionCounts::add(&session.counts.threads_without_stacks, 1),
         }
         let cpu_ns = thread_cpu_ns(registration.tid()).unwrap_or(0);
@@ -114,6 +85,7 @@ impl ThreadSampler {
             seen_at: TimeStamp(0),
             reported_cpu_ns: cpu_ns,
             last_stack: LastStack::default(),
+            last_time: TimeStamp(0),
         }
     }
 
@@ -138,11 +110,12 @@ impl ThreadSampler {
         }
         if let Some(rest) = &self.rest {
             let announced = self.registration.announced_sleep();
-            if context.nobody_ran || rest.is_announced(announced, context.tick) {
+            if rest.is_announced(announced, context.tick) {
                 return ThreadLife::Alive;
             }
         }
-        let Some(cpu_ns) = thread_cpu_ns(self.tid()) else {
+        // A clock that went back is another thread's, which was given the id of this one.
+        let Some(cpu_ns) = thread_cpu_ns(self.tid()).filter(|&cpu_ns| cpu_ns >= self.seen_cpu_ns) else {
             self.end_rest(context);
             return ThreadLife::Dead;
         };
@@ -161,11 +134,17 @@ impl ThreadSampler {
         };
         let mut blocked_at = None;
         if let Some(waiting) = &mut self.waiting {
-            // A timer stands still while its thread sleeps, or waits for a processor.
-            let is_to_look = waiting.by_timer && !runs && waiting.is_to_be_seen(cpu_ns);
-            blocked_at = if is_to_look { self.window.look() } else { None };
-            if blocked_at.is_none() || !self.take_back(&slot) {
+            let (by_timer, stood_still) = (waiting.by_timer, waiting.stood_still(cpu_ns));
+            blocked_at = if runs { None } else { self.window.look() };
+            // One that sleeps will not answer: it blocks the signal, or its timer stands still. A timer also stands still
+            // while its thread waits for a processor; a signal is answered then before anything else.
+            let is_in_vain = blocked_at.is_some() || (by_timer && stood_still);
+            if !is_in_vain || !self.take_back(&slot) {
                 self.wait_on(&slot, cpu_ns, context);
+                return ThreadLife::Alive;
+            }
+            if by_timer && blocked_at.is_none() {
+                self.fire(&slot, cpu_ns, None, context);
                 return ThreadLife::Alive;
             }
         } else if !runs {
@@ -243,9 +222,7 @@ impl ThreadSampler {
         let interval_ns = context.interval_ns();
         let Some(run) = self.rest.as_mut().and_then(|rest| rest.take_run(last, interval_ns)) else { return };
         SessionCounts::add(&context.session.counts.same_samples, run.ticks);
-        let sample = self.sample_at(run.first, self.reported_cpu_ns, context.session);
-        let span_ns = run.last.since_ns(run.first);
-        context.writer.repeat(sample, run.ticks - 1, span_ns, &mut self.last_stack);
+        self.put_samples(run.first, run.ticks - 1, run.last, self.reported_cpu_ns, context);
     }
 
     /// Reads the stack of a thread that is blocked there, without waking it.
@@ -256,6 +233,8 @@ impl ThreadSampler {
         cpu_ns: u64,
         context: &mut TickContext<'_>,
     ) -> bool {
+        // Before the thread is looked at: an announcement that comes later is of another sleep.
+        let announced = self.registration.announced_sleep();
         let tid = self.tid();
         // It has not run if its clock stands where it stood before it was looked at.
         let stood_still = || thread_cpu_ns(tid) == Some(cpu_ns);
@@ -278,8 +257,8 @@ impl ThreadSampler {
         drop(view);
         SessionCounts::add(&context.session.counts.samples_from_outside, 1);
         self.write_sample(time, cpu_ns, context);
-        let announced = self.registration.announced_sleep();
         self.rest = Some(Rest::new(cpu_ns, announced, context.tick, context.interval_ns()));
+        slot.give_back_deep_stack();
         true
     }
 
@@ -346,10 +325,14 @@ impl ThreadSampler {
 
     /// Takes up a capture that has arrived: unwinds, merges and writes it.
     fn take_up(&mut self, cpu_ns: u64, context: &mut TickContext<'_>) {
+        let Some(slot) = self.slot.clone() else { return };
         if self.waiting.is_none() {
+            // An answer to a session before this one, whose handler was writing when this one began.
+            if slot.phase() == SlotPhase::Ready {
+                slot.retire();
+            }
             return;
         }
-        let Some(slot) = self.slot.clone() else { return };
         let Some(view) = slot.captured() else {
             if slot.phase() == SlotPhase::Idle {
                 self.waiting = None;
@@ -408,7 +391,6 @@ impl ThreadSampler {
         cpu_ns: u64,
         context: &TickContext<'_>,
     ) {
-        let sample = self.sample_at(first, cpu_ns, context.session);
         let (counts, stack) = (&context.session.counts, &context.scratch.coded);
         SessionCounts::add(&counts.truncated_samples, if stack.is_truncated() { 1 + more } else { 0 });
         SessionCounts::add(
@@ -416,7 +398,23 @@ impl ThreadSampler {
             if stack.is_of_other_stack() { 1 + more } else { 0 },
         );
         self.last_stack.set(stack);
-        context.writer.repeat(sample, more, last.since_ns(first), &mut self.last_stack);
+        self.put_samples(first, more, last, cpu_ns, context);
+    }
+
+    /// Puts a sample with the last stack, which stands for `more` up to `last`. None is before the one before it, also when
+    /// the sampler was held up between the beginning of a tick and a capture.
+    fn put_samples(
+        &mut self,
+        first: TimeStamp,
+        more: u64,
+        last: TimeStamp,
+        cpu_ns: u64,
+        context: &TickContext<'_>,
+    ) {
+        let first = first.max(self.last_time);
+        self.last_time = last.max(first);
+        let sample = self.sample_at(first, cpu_ns, context.session);
+        context.writer.repeat(sample, more, self.last_time.since_ns(first), &mut self.last_stack);
     }
 
     fn sample_without_stack(&mut self, cpu_ns: u64, context: &mut TickContext<'_>) {
@@ -432,43 +430,4 @@ impl ThreadSampler {
         let cpu_delta_ns = session.settings.features.contains(Features::CPU).then_some(delta);
         SampleTime { thread: self.registration.serial, time, cpu_delta_ns }
     }
-}
-
-fn stack_of<'a>(view: &'a CapturedView<'_>) -> StackCopy<'a> {
-    StackCopy { start: view.header().stack_start, bytes: view.stack() }
-}
-
-/// Unwinds into the scratch memory and counts what it cost; `None` when stacks are not walked.
-fn unwind_counted<T>(
-    context: &mut TickContext<'_>,
-    mut unwind: impl FnMut(&mut Unwinder, &mut NativeStack) -> T,
-) -> Option<T> {
-    if !context.session.settings.features.contains(Features::STACK_WALK) {
-        return None;
-    }
-    let before = monotonic_now();
-    let answer = unwind(context.unwinder, &mut context.scratch.native);
-    let counts = &context.session.counts;
-    SessionCounts::add(&counts.unwind_ns, monotonic_now().since_ns(before));
-    let frames = context.scratch.native.frames.len() as u64;
-    let stacks = counts.unwound_stacks.fetch_add(1, Ordering::Relaxed);
-    SessionCounts::add(&counts.unwound_frames, frames);
-    if stacks % STACKS_PER_REPETITION == STACKS_PER_REPETITION - 1 {
-        let before = monotonic_now();
-        unwind(context.unwinder, &mut context.scratch.native);
-        SessionCounts::add(&counts.repeated_unwind_ns, monotonic_now().since_ns(before));
-        SessionCounts::add(&counts.repeated_frames, frames);
-    }
-    Some(answer)
-}
-
-/// The innermost frame alone.
-fn set_innermost(view: &CapturedView<'_>, native: &mut NativeStack) {
-    let registers = &view.header().registers;
-    native.frames.clear();
-    native.truncated = false;
-    native.frames.push(NativeFrame {
-        address: CodeAddress::new(registers.pc),
-        stack_address: StackAddress(registers.sp),
-    });
 }

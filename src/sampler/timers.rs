@@ -46,7 +46,8 @@ impl TimerState {
         matches!(self, Self::Runs { .. })
     }
 
-    /// Ends the timer. The slot keeps its number, so that a signal of its that is on its way is known still.
+    /// Ends the timer. The slot keeps its number until the next session, so that a signal of its that is on its way is
+    /// known still.
     pub(super) fn end(&mut self) {
         if matches!(self, Self::Runs { .. }) {
             *self = Self::NotYet;
@@ -69,11 +70,15 @@ const SHORTEST_STOP_NS: u64 = 800;
 /// What a stop by each engine takes from a running thread, on this machine. The first call takes 4 ms, of which a thread
 /// that is made for it spins; later ones know. `None` where it cannot be found out, for the want of a second processor, say.
 pub(super) fn try_engines(session: &Session) -> Option<EngineTrial> {
-    if !TRIED.swap(true, Ordering::AcqRel)
-        && let Some(trial) = run_trial(session)
-    {
-        TIMER_NS.store(trial.timer_ns.unwrap_or(0), Ordering::Relaxed);
-        SIGNAL_NS.store(trial.signal_ns, Ordering::Release);
+    if !TRIED.swap(true, Ordering::AcqRel) {
+        let trial = run_trial(session);
+        if let Some(trial) = trial {
+            TIMER_NS.store(trial.timer_ns.unwrap_or(0), Ordering::Relaxed);
+            SIGNAL_NS.store(trial.signal_ns, Ordering::Release);
+        } else if session.is_stopping() {
+            // It was cut short; the next session tries again.
+            TRIED.store(false, Ordering::Release);
+        }
     }
     let found = |ns: &AtomicU64| Some(ns.load(Ordering::Acquire)).filter(|&ns| ns > 0);
     Some(EngineTrial { signal_ns: found(&SIGNAL_NS)?, timer_ns: found(&TIMER_NS) })
@@ -133,6 +138,7 @@ fn run_trial(session: &Session) -> Option<EngineTrial> {
     let end = monotonic_now();
     ENDS.store(true, Ordering::Release);
     let stops = thread.join().ok()?;
+    TRIAL_TIMER.store(-1, Ordering::Release);
     let signal_ns = usual_stop(&stops, begin, between)?;
     let timer_ns = usual_stop(&stops, between, end).filter(|_| has_timer);
     Some(EngineTrial { signal_ns, timer_ns })

@@ -1,8 +1,8 @@
 //! A request that is out, and what the ticks are until it is answered.
 //!
-//! A thread that was preempted before the signal reached it does not run again without answering; so its stack on the
-//! ticks until then is the one that it answers with. Nothing is done for it meanwhile: of many threads that share few
-//! processors, most are waited for.
+//! A thread that was preempted before the signal reached it does not run again without answering, unless it blocks the
+//! signal; so its stack on the ticks until then is the one that it answers with. Little is done for it meanwhile: of many
+//! threads that share few processors, most are waited for. One that turns out to sleep is not waited for any longer.
 
 use crate::base::TimeStamp;
 use crate::platform::BlockedAt;
@@ -10,7 +10,8 @@ use crate::sampler::rest::{Run, Tick};
 
 /// How long a thread may run on before a signal reaches it.
 const SIGNAL_DELAY_NS: u64 = 200_000;
-/// Whether a thread runs and does not answer is looked at once in so many ticks.
+/// Whether a thread runs or sleeps and does not answer is looked at after so many ticks, and then once in so many.
+const FIRST_LOOK: u64 = 2;
 const TICKS_BETWEEN_LOOKS: u64 = 16;
 /// A request that was lost, since a foreign signal of the same number was pending, is sent again after so many ticks.
 const RESEND_AFTER_TICKS: u64 = 1000;
@@ -30,8 +31,8 @@ pub(super) struct Waiting {
     last: Tick,
     /// Ticks on which the thread ran and did not answer.
     unanswered: u64,
-    /// What the clock showed when it stood still last, and on how many ticks since.
-    still_at: (u64, u64),
+    /// What the clock showed when it was looked at last.
+    seen_cpu_ns: u64,
 }
 
 /// What a look at the clock of a thread that has not answered says.
@@ -53,14 +54,14 @@ impl Waiting {
             ticks: 0,
             last: tick,
             unanswered: 0,
-            still_at: (cpu_ns, 0),
+            seen_cpu_ns: cpu_ns,
         }
     }
 
     /// One more tick without an answer, after `tick_before`; true when the clock is to be looked at.
     pub(super) fn add_tick(&mut self, tick_before: Tick) -> bool {
         (self.ticks, self.last) = (self.ticks + 1, tick_before);
-        self.ticks.is_multiple_of(TICKS_BETWEEN_LOOKS)
+        self.ticks == FIRST_LOOK || self.ticks.is_multiple_of(TICKS_BETWEEN_LOOKS)
     }
 
     pub(super) fn look(&mut self, cpu_ns: u64, tick: Tick, interval_ns: u64) -> Unanswered {
@@ -95,12 +96,9 @@ impl Waiting {
         Ok((run.ticks > 0).then_some(run))
     }
 
-    /// Whether a thread whose timer does not answer is to be looked at: when its clock has moved, and then less and less
-    /// often.
-    pub(super) fn is_to_be_seen(&mut self, cpu_ns: u64) -> bool {
-        let (at, ticks) = self.still_at;
-        self.still_at = (cpu_ns, if at == cpu_ns { ticks + 1 } else { 0 });
-        self.still_at.1 == 0 || self.still_at.1.is_power_of_two()
+    /// Whether the thread has not run since it was asked about last.
+    pub(super) fn stood_still(&mut self, cpu_ns: u64) -> bool {
+        std::mem::replace(&mut self.seen_cpu_ns, cpu_ns) == cpu_ns
     }
 }
 
@@ -128,7 +126,7 @@ mod tests {
     #[test]
     fn the_ticks_until_the_answer_have_its_stack() {
         let (waiting, looks) = waiting_until(50);
-        assert_eq!(looks, 2);
+        assert_eq!(looks, 3);
         // It answered half a millisecond ago and has run since.
         let (answered, now) = (TimeStamp(50 * MS + MS / 2), tick(51).time);
         let run = waiting.idle_run(answered, now, 7 * MS + MS / 2, MS);
@@ -154,10 +152,8 @@ mod tests {
     }
 
     #[test]
-    fn a_timer_that_stands_still_is_looked_at_less_and_less() {
+    fn a_clock_that_moves_is_told_from_one_that_stands() {
         let mut waiting = Waiting::new(5, tick(1), None, true);
-        let seen: Vec<usize> = (1..40).filter(|_| waiting.is_to_be_seen(5)).collect();
-        assert_eq!(seen, [1, 2, 4, 8, 16, 32]);
-        assert!(waiting.is_to_be_seen(6));
+        assert_eq!([5, 5, 6, 6].map(|cpu_ns| waiting.stood_still(cpu_ns)), [true, true, false, true]);
     }
 }

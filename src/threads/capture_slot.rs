@@ -19,9 +19,9 @@ use crate::platform::{
 use crate::threads::profiling_stack::{LabelFrame, ProfilingStack, open_profiling_stack};
 use crate::threads::slot_state::{SlotPhase, SlotState};
 
-const LABELS_OFFSET: usize = 4 << 10;
+pub(super) const LABELS_OFFSET: usize = 4 << 10;
 pub(super) const MAX_LABELS: usize = 1024;
-const TEXT_OFFSET: usize = LABELS_OFFSET + MAX_LABELS * size_of::<CapturedLabel>();
+pub(super) const TEXT_OFFSET: usize = LABELS_OFFSET + MAX_LABELS * size_of::<CapturedLabel>();
 pub(super) const TEXT_BYTES: usize = 64 << 10;
 pub(super) const STACK_OFFSET: usize = TEXT_OFFSET + TEXT_BYTES;
 /// Below its stack pointer a leaf function may use so many bytes, where the machine's ABI allows it.
@@ -29,8 +29,8 @@ const RED_ZONE_BYTES: u64 = if cfg!(target_arch = "x86_64") { 128 } else { 0 };
 /// Of a stack that is not the thread's own, whose end nobody knows, so much is copied at most.
 const OTHER_STACK_BYTES: usize = 64 << 10;
 /// What a deep stack took beyond this is given back to the kernel when so many captures in a row did not need it.
-const KEPT_STACK_BYTES: usize = 256 << 10;
-const CAPTURES_WITHOUT: u32 = 8;
+pub(super) const KEPT_STACK_BYTES: usize = 256 << 10;
+pub(super) const CAPTURES_WITHOUT: u32 = 8;
 
 const _: () = assert!(size_of::<CaptureSlot>() <= LABELS_OFFSET && STACK_OFFSET.is_multiple_of(4096));
 
@@ -64,9 +64,9 @@ pub(crate) struct CaptureHeader {
 #[repr(C)]
 pub(crate) struct CapturedLabel {
     pub(crate) stack_address: StackAddress,
-    text_start: u32,
-    label_bytes: u32,
-    dynamic_bytes: u32,
+    pub(super) text_start: u32,
+    pub(super) label_bytes: u32,
+    pub(super) dynamic_bytes: u32,
     pub(crate) category: u8,
     pub(crate) subcategory: u8,
 }
@@ -82,10 +82,10 @@ pub(crate) struct CaptureSlot {
     stack_low: AtomicU64,
     stack_top: AtomicU64,
     pub(super) profiling_stack: AtomicPtr<ProfilingStack>,
-    region: &'static LazyRegion,
+    pub(super) region: &'static LazyRegion,
     /// Captures since the last deep one; written by the reader. 0 when none was deep.
-    since_deep: AtomicU32,
-    header: UnsafeCell<CaptureHeader>,
+    pub(super) since_deep: AtomicU32,
+    pub(super) header: UnsafeCell<CaptureHeader>,
 }
 
 // SAFETY: *phase owns* and *release, acquire*; everything else is atomic.
@@ -199,14 +199,6 @@ impl CaptureSlot {
     /// To idle from wherever it is; false while somebody writes or reads.
     pub(crate) fn retire(&self) -> bool {
         self.state.retire()
-    }
-
-    /// Ready to reading: what was captured. The view's end is the move to idle.
-    pub(crate) fn captured(&self) -> Option<CapturedView<'_>> {
-        let sequence = self.state.take()?;
-        // SAFETY: *phase owns*: reading, by the move just made.
-        let header = unsafe { &*self.header.get() };
-        Some(CapturedView { slot: self, header, sequence })
     }
 
     /// In the child of a fork, on the only thread: to idle from wherever it is.
@@ -351,57 +343,6 @@ impl SlotWriter<'_> {
         // SAFETY: *phase owns*.
         unsafe { *self.slot.header.get() = self.header };
         self.slot.state.publish_in_handler(self.sequence);
-    }
-}
-
-/// A capture that is ready, to read from. Dropping it frees the slot for the next request.
-pub(crate) struct CapturedView<'a> {
-    slot: &'a CaptureSlot,
-    header: &'a CaptureHeader,
-    sequence: u32,
-}
-
-impl CapturedView<'_> {
-    pub(crate) fn header(&self) -> &CaptureHeader {
-        self.header
-    }
-
-    /// The copied part of the stack, from `header().stack_start` on.
-    pub(crate) fn stack(&self) -> &[u8] {
-        // SAFETY: *phase owns*: reading; the handler wrote so many bytes.
-        unsafe { std::slice::from_raw_parts(self.slot.area(STACK_OFFSET), self.header.stack_bytes) }
-    }
-
-    /// The labels, oldest first.
-    pub(crate) fn labels(&self) -> &[CapturedLabel] {
-        // SAFETY: *phase owns*: reading; the handler wrote so many labels.
-        unsafe { std::slice::from_raw_parts(self.slot.area(LABELS_OFFSET).cast(), self.header.labels) }
-    }
-
-    /// A label's static and dynamic text.
-    pub(crate) fn texts_of(&self, label: &CapturedLabel) -> (&[u8], &[u8]) {
-        // SAFETY: *phase owns*: reading; the handler wrote so many bytes.
-        let all = unsafe { std::slice::from_raw_parts(self.slot.area(TEXT_OFFSET), self.header.text_bytes) };
-        let text = all.get(label.text_start as usize..).unwrap_or_default();
-        let (fixed, rest) = text.split_at_checked(label.label_bytes as usize).unwrap_or_default();
-        (fixed, rest.get(..label.dynamic_bytes as usize).unwrap_or_default())
-    }
-}
-
-impl Drop for CapturedView<'_> {
-    fn drop(&mut self) {
-        let since_deep = match self.slot.since_deep.load(Ordering::Relaxed) {
-            _ if self.header.stack_bytes > KEPT_STACK_BYTES => 1,
-            0 => 0,
-            CAPTURES_WITHOUT => {
-                // SAFETY: *phase owns*: still reading, so that no handler writes, and this view ends here.
-                unsafe { self.slot.region.give_back_from(STACK_OFFSET + KEPT_STACK_BYTES) };
-                0
-            }
-            count => count + 1,
-        };
-        self.slot.since_deep.store(since_deep, Ordering::Relaxed);
-        self.slot.state.give_back(self.sequence);
     }
 }
 

@@ -22,6 +22,7 @@
 mod backtrace;
 mod backtrace_pool;
 mod capture_slot;
+mod captured_view;
 mod outside_capture;
 #[forbid(unsafe_code)]
 mod own_thread;
@@ -37,7 +38,8 @@ mod slot_pool;
 mod slot_state;
 
 pub(crate) use backtrace::CapturedBacktrace;
-pub(crate) use capture_slot::{CaptureParts, CapturedView};
+pub(crate) use capture_slot::CaptureParts;
+pub(crate) use captured_view::CapturedView;
 pub(crate) use profiling_stack::{LabelToken, pop_labels, push_label};
 pub(crate) use registration::{
     CurrentThread, MAIN_THREAD_NAME, ThreadRegistration, register_current_thread, unregister_current_thread,

@@ -172,6 +172,7 @@ impl Drop for SlotHandle {
         // A handler that comes late finds that nobody waits; one that is still writing is waited for by nobody, and its
         // slot is used again only after.
         let is_idle = self.slot.retire();
+        self.slot.give_back_deep_stack();
         let mut pool = POOL.lock();
         if is_idle { pool.free.push(self.number) } else { pool.late.push(self.number) }
     }

@@ -1,0 +1,81 @@
+//! What every thread's step in a tick works with, and the unwinding of its captures.
+
+use std::sync::atomic::Ordering;
+
+use crate::base::{CodeAddress, Features, ProcessId, StackAddress};
+use crate::platform::monotonic_now;
+use crate::sampler::merge::MergedFrame;
+use crate::sampler::rest::Tick;
+use crate::sampler::sample_writer::{CodedStack, SampleWriter};
+use crate::state::{Session, SessionCounts};
+use crate::threads::CapturedView;
+use crate::unwind::{NativeFrame, NativeStack, StackCopy, Unwinder};
+
+/// One stack in so many is unwound once more, at once: what that takes is the unwinder's own share of the time, without the
+/// processor's wait for memory.
+const STACKS_PER_REPETITION: u64 = 64;
+/// What every thread's step needs of the sampler.
+pub(super) struct TickContext<'a> {
+    pub(super) session: &'a Session,
+    pub(super) process: ProcessId,
+    pub(super) unwinder: &'a mut Unwinder,
+    pub(super) writer: SampleWriter<'a>,
+    pub(super) scratch: &'a mut Scratch,
+    pub(super) tick: Tick,
+    pub(super) tick_before: Tick,
+    /// Whether the signal reaches our handler.
+    pub(super) may_signal: bool,
+}
+
+impl TickContext<'_> {
+    pub(super) fn interval_ns(&self) -> u64 {
+        self.session.settings.interval.as_nanos() as u64
+    }
+}
+
+/// Memory that is used again from sample to sample.
+#[derive(Debug, Default)]
+pub(super) struct Scratch {
+    pub(super) native: NativeStack,
+    pub(super) merged: Vec<MergedFrame>,
+    pub(super) coded: CodedStack,
+}
+
+pub(super) fn stack_of<'a>(view: &'a CapturedView<'_>) -> StackCopy<'a> {
+    StackCopy { start: view.header().stack_start, bytes: view.stack() }
+}
+
+/// Unwinds into the scratch memory and counts what it cost; `None` when stacks are not walked.
+pub(super) fn unwind_counted<T>(
+    context: &mut TickContext<'_>,
+    mut unwind: impl FnMut(&mut Unwinder, &mut NativeStack) -> T,
+) -> Option<T> {
+    if !context.session.settings.features.contains(Features::STACK_WALK) {
+        return None;
+    }
+    let before = monotonic_now();
+    let answer = unwind(context.unwinder, &mut context.scratch.native);
+    let counts = &context.session.counts;
+    SessionCounts::add(&counts.unwind_ns, monotonic_now().since_ns(before));
+    let frames = context.scratch.native.frames.len() as u64;
+    let stacks = counts.unwound_stacks.fetch_add(1, Ordering::Relaxed);
+    SessionCounts::add(&counts.unwound_frames, frames);
+    if stacks % STACKS_PER_REPETITION == STACKS_PER_REPETITION - 1 {
+        let before = monotonic_now();
+        unwind(context.unwinder, &mut context.scratch.native);
+        SessionCounts::add(&counts.repeated_unwind_ns, monotonic_now().since_ns(before));
+        SessionCounts::add(&counts.repeated_frames, frames);
+    }
+    Some(answer)
+}
+
+/// The innermost frame alone.
+pub(super) fn set_innermost(view: &CapturedView<'_>, native: &mut NativeStack) {
+    let registers = &view.header().registers;
+    native.frames.clear();
+    native.truncated = false;
+    native.frames.push(NativeFrame {
+        address: CodeAddress::new(registers.pc),
+        stack_address: StackAddress(registers.sp),
+    });
+}

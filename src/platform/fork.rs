@@ -3,6 +3,7 @@
 use std::sync::OnceLock;
 
 use crate::platform::identity::note_process;
+use crate::platform::procfs::take_kept_files;
 
 /// What to do around a `fork`. All three run on the thread that forks.
 #[derive(Clone, Copy, Debug)]
@@ -28,6 +29,10 @@ extern "C" fn parent() {
 
 extern "C" fn child() {
     note_process();
+    for number in take_kept_files() {
+        // SAFETY: open since before the fork, and its owner was another thread.
+        unsafe { libc::close(number) };
+    }
     if let Some(hooks) = HOOKS.get() {
         (hooks.child)();
     }

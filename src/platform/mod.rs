@@ -54,7 +54,7 @@ pub(crate) use identity::{
 pub(crate) use memory::LazyRegion;
 pub(crate) use modules::{ModuleChanges, ModuleImage, hold_loader_for_fork, list_modules, module_changes};
 pub(crate) use private_file::{create_private, open_own_file, read_exe_path};
-pub(crate) use procfs::{BlockedAt, ThreadWindow, is_sandboxed};
+pub(crate) use procfs::{BlockedAt, Look, ThreadWindow, is_sandboxed};
 pub(crate) use registers::{
     GENERAL_REGISTERS, Registers, copy_words_in_handler, current_registers, current_stack_pointer,
     thread_pointer,

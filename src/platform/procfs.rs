@@ -1,8 +1,10 @@
 //! What the kernel says in `/proc`: pure parsers over bytes, and the files that they are fed from.
 
 use std::fs::File;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::path::Path;
+use std::sync::atomic::{AtomicI32, Ordering};
 
 use crate::base::ThreadId;
 
@@ -38,16 +40,32 @@ pub(crate) struct BlockedAt {
     pub(crate) sp: u64,
 }
 
-/// So many of the files stay open at once, so that the host's own files find room.
-const MAX_OPEN: usize = 64;
-static OPEN: AtomicUsize = AtomicUsize::new(0);
+/// What the kernel says of a thread.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Look {
+    Blocked(BlockedAt),
+    /// It runs, or waits for a processor, or is no more.
+    Not,
+    /// The kernel does not tell: there is no `/proc`, or the process is not dumpable and not the superuser's.
+    Hidden,
+}
+
+/// The files that stay open, by their numbers, so that the child of a fork can close them; -1 where there is none. No more
+/// do, so that the host's own files find room.
+static KEPT: [AtomicI32; 64] = [const { AtomicI32::new(-1) }; 64];
+
+/// The numbers of all files that stay open, which are forgotten. In the child of a fork, where nobody uses them.
+pub(super) fn take_kept_files() -> impl Iterator<Item = i32> {
+    KEPT.iter().map(|place| place.swap(-1, Ordering::AcqRel)).filter(|&number| number >= 0)
+}
 
 /// The file of the kernel that says whether a thread of this process is blocked, and where. It stays open from the first
 /// look on, if not too many are.
 #[derive(Debug)]
 pub(crate) struct ThreadWindow {
     thread: ThreadId,
-    kept: Option<File>,
+    /// The file, and its place among those that stay open.
+    kept: Option<(File, &'static AtomicI32)>,
 }
 
 impl ThreadWindow {
@@ -55,30 +73,44 @@ impl ThreadWindow {
         Self { thread, kept: None }
     }
 
-    /// Where the thread is blocked; `None` when it runs or waits for a processor, or the kernel does not tell. About 2 µs.
-    pub(crate) fn look(&mut self) -> Option<BlockedAt> {
+    /// Whether the thread is blocked, and where. About 2 µs.
+    pub(crate) fn look(&mut self) -> Look {
         let mut text = [0; 256];
-        let length = match &self.kept {
-            Some(file) => file.read_at(&mut text, 0).ok()?,
-            None => {
-                let file = File::open(format!("/proc/self/task/{}/syscall", self.thread.to_number())).ok()?;
-                let length = file.read_at(&mut text, 0).ok()?;
-                if OPEN.fetch_add(1, Ordering::Relaxed) < MAX_OPEN {
-                    self.kept = Some(file);
-                } else {
-                    OPEN.fetch_sub(1, Ordering::Relaxed);
-                }
-                length
-            }
+        let read = match &self.kept {
+            Some((file, _)) => file.read_at(&mut text, 0),
+            None => self.open().and_then(|file| {
+                let read = file.read_at(&mut text, 0);
+                self.keep(file);
+                read
+            }),
         };
-        parse_blocked(&text[..length])
+        match read {
+            Ok(length) => parse_blocked(&text[..length]).map_or(Look::Not, Look::Blocked),
+            Err(_) if Path::new("/proc/self/task").join(self.thread.to_number().to_string()).exists() => {
+                Look::Hidden
+            }
+            Err(_) if Path::new("/proc/self/task").exists() => Look::Not,
+            Err(_) => Look::Hidden,
+        }
+    }
+
+    fn open(&self) -> std::io::Result<File> {
+        File::open(format!("/proc/self/task/{}/syscall", self.thread.to_number()))
+    }
+
+    fn keep(&mut self, file: File) {
+        let number = file.as_raw_fd();
+        let is_taken = |place: &&AtomicI32| {
+            place.compare_exchange(-1, number, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        };
+        self.kept = KEPT.iter().find(is_taken).map(|place| (file, place));
     }
 }
 
 impl Drop for ThreadWindow {
     fn drop(&mut self) {
-        if self.kept.is_some() {
-            OPEN.fetch_sub(1, Ordering::Relaxed);
+        if let Some((_, place)) = &self.kept {
+            place.store(-1, Ordering::Release);
         }
     }
 }
@@ -168,19 +200,19 @@ mod tests {
         let mut window = ThreadWindow::new(told.recv().expect("the thread"));
         let end_of_wait = std::time::Instant::now() + std::time::Duration::from_secs(10);
         let at = loop {
-            if let Some(at) = window.look() {
+            if let Look::Blocked(at) = window.look() {
                 break at;
             }
             assert!(std::time::Instant::now() < end_of_wait, "it does not sleep");
         };
         assert!(at.pc > 4096 && at.sp > 4096);
         drop(end);
-        while window.look() == Some(at) {}
+        while window.look() == Look::Blocked(at) {}
         // Now it spins, or waits for a processor to do so.
-        assert_eq!(window.look(), None);
+        assert_eq!(window.look(), Look::Not);
         ENDS.store(true, Ordering::Relaxed);
         sleeper.join().expect("thread");
-        assert_eq!(window.look(), None);
+        assert_eq!(window.look(), Look::Not);
     }
 
     #[test]

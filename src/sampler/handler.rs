@@ -5,7 +5,7 @@
 //! Runs in the signal handler, at any instruction of any program. It allocates nothing, takes no lock, panics nowhere,
 //! unwinds nothing and waits for nobody; what it calls is async-signal-safe.
 
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use crate::platform::{
     ArrivalInHandler, SignalSource, current_thread_cpu_ns_in_handler, monotonic_now, thread_pointer,
@@ -14,6 +14,10 @@ use crate::threads::{find_slot_in_handler, find_slot_of_thread_in_handler};
 
 /// The number of the timer with which the engines are tried; -1 when there is none.
 pub(super) static TRIAL_TIMER: AtomicI32 = AtomicI32::new(-1);
+
+/// Whether the thread's CPU clock is read for requests as well. For a timer's stop it always is, since nobody read it when
+/// that began.
+pub(super) static READS_CLOCK: AtomicBool = AtomicBool::new(false);
 
 /// Answers a request or a timer, if anybody waits for it still. Whether it was one of ours.
 pub(crate) fn capture_in_handler(arrival: &ArrivalInHandler<'_>) -> bool {
@@ -31,8 +35,8 @@ pub(crate) fn capture_in_handler(arrival: &ArrivalInHandler<'_>) -> bool {
     writer.header.time = monotonic_now();
     writer.copy_stack_in_handler();
     writer.copy_labels_in_handler();
-    if let SignalSource::Timer(_) = arrival.source {
-        // Nobody read it when the signal went out.
+    let is_timer = matches!(arrival.source, SignalSource::Timer(_));
+    if is_timer || READS_CLOCK.load(Ordering::Relaxed) {
         writer.header.cpu_ns = current_thread_cpu_ns_in_handler();
     }
     writer.publish_in_handler();

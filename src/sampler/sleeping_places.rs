@@ -1,8 +1,9 @@
-//! What a thread looked like where it sleeps.
+//! The frame pointer of a thread where it sleeps.
 //!
 //! The kernel tells the stack pointer and the program counter of a thread that is blocked, and not the frame pointer.
-//! Where a caller keeps its frame by that, the thread is interrupted once, and what its handler found is remembered. When
-//! the thread sleeps there again, the remembered registers are right if they lead to the same frames.
+//! Where a caller keeps its frame by that, the thread is interrupted once, and the frame pointer that its handler found is
+//! remembered. When the thread sleeps there again, with the same frames up to that caller, it is the same, if the caller's
+//! frame has a fixed size. Where it has not, and where another register matters, the thread is interrupted each time.
 
 use crate::platform::{BlockedAt, Registers};
 use crate::unwind::{NativeStack, StackCopy, Unwinder};
@@ -15,7 +16,7 @@ const UNKNOWN: u64 = 16;
 #[derive(Debug)]
 struct Place {
     at: BlockedAt,
-    registers: Registers,
+    fp: u64,
     stack: NativeStack,
 }
 
@@ -45,10 +46,16 @@ impl SleepingPlaces {
         if !out.truncated {
             return true;
         }
-        self.places.iter().filter(|place| place.at == at).any(|place| {
-            unwinder.unwind(&Registers { pc: at.pc, ..place.registers }, stack, out);
-            out.truncated == place.stack.truncated && out.frames.get(1..) == place.stack.frames.get(1..)
-        })
+        let known = out.frames.len();
+        let is_same =
+            |place: &&Place| place.at == at && place.stack.frames.get(1..known) == out.frames.get(1..known);
+        let Some(place) = self.places.iter().find(is_same) else { return false };
+        let Some(asks) = out.frames.last().copied() else { return false };
+        if !unwinder.has_fixed_frame(&asks, known == 1) {
+            return false;
+        }
+        unwinder.unwind(&Registers { fp: place.fp, ..registers_at(at) }, stack, out);
+        out.frames.len() > known && out.truncated <= place.stack.truncated
     }
 
     /// Remembers what the handler of a thread found that was blocked there when it was signalled.
@@ -58,7 +65,7 @@ impl SleepingPlaces {
         if registers.sp != at.sp || length > 4 {
             return;
         }
-        let place = Place { at, registers: *registers, stack: stack.clone() };
+        let place = Place { at, fp: registers.fp, stack: stack.clone() };
         let known = self.places.iter().position(|known| known.at == at && known.stack == place.stack);
         match known {
             Some(index) => self.places[index] = place,

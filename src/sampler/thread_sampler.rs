@@ -13,12 +13,14 @@
 //! | has not answered yet | it is left alone until it has |
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use crate::base::{Features, ThreadId, TimeStamp};
 use crate::platform::{
-    BlockedAt, Sent, SignalTicket, ThreadWindow, monotonic_now, send_request, thread_cpu_ns,
+    BlockedAt, Look, Sent, SignalTicket, ThreadWindow, monotonic_now, send_request, thread_cpu_ns,
 };
 use crate::sampler::fork_gate::may_signal;
+use crate::sampler::handler::READS_CLOCK;
 use crate::sampler::rest::{Rest, Tick};
 use crate::sampler::sample_writer::{LastStack, SampleTime};
 use crate::sampler::sleeping_places::{SleepingPlaces, registers_at};
@@ -28,6 +30,8 @@ use crate::sampler::waiting::{Unanswered, Waiting};
 use crate::state::{Session, SessionCounts};
 use crate::threads::{SlotHandle, SlotPhase, ThreadRegistration};
 
+/// So long a thread takes at most from the end of its handler back to its sleep, where nobody can look whether it sleeps.
+const RETURN_TO_SLEEP_NS: u64 = 30_000;
 /// A thread that runs is away so long for an interrupt.
 const SHORT_ABSENCE_NS: u64 = 10_000;
 /// What is not written of a rest becomes old with this, so that little of it is lost with a crash.
@@ -41,12 +45,35 @@ pub(super) enum ThreadLife {
     Dead,
 }
 
+/// Where the thread is blocked, if it is and the system tells.
+fn look_through(
+    window: &mut ThreadWindow,
+    is_hidden: &mut bool,
+    context: &TickContext<'_>,
+) -> Option<BlockedAt> {
+    if *is_hidden {
+        return None;
+    }
+    match window.look() {
+        Look::Blocked(at) => Some(at),
+        Look::Not => None,
+        Look::Hidden => {
+            *is_hidden = true;
+            SessionCounts::add(&context.session.counts.hidden_threads, 1);
+            READS_CLOCK.store(true, Ordering::Relaxed);
+            None
+        }
+    }
+}
+
 /// The sampler's side of a thread.
 #[derive(Debug)]
 pub(super) struct ThreadSampler {
     pub(super) registration: Arc<ThreadRegistration>,
     slot: Option<Arc<SlotHandle>>,
     window: ThreadWindow,
+    /// The system does not tell whether the thread sleeps.
+    is_hidden: bool,
     places: SleepingPlaces,
     timer: TimerState,
     waiting: Option<Waiting>,
@@ -77,6 +104,7 @@ impl ThreadSampler {
             window: ThreadWindow::new(registration.tid()),
             registration,
             slot,
+            is_hidden: false,
             places: SleepingPlaces::default(),
             timer: TimerState::default(),
             waiting: None,
@@ -124,6 +152,9 @@ impl ThreadSampler {
         }
         self.end_rest(context);
         self.take_up(cpu_ns, context);
+        if self.rest.is_some() {
+            return ThreadLife::Alive;
+        }
         let runs = self.ran_until_now(cpu_ns);
         let slot = match self.slot.clone() {
             Some(slot) if !context.session.settings.features.contains(Features::NO_STACK_SAMPLING) => slot,
@@ -135,7 +166,8 @@ impl ThreadSampler {
         let mut blocked_at = None;
         if let Some(waiting) = &mut self.waiting {
             let (by_timer, stood_still) = (waiting.by_timer, waiting.stood_still(cpu_ns));
-            blocked_at = if runs { None } else { self.window.look() };
+            blocked_at =
+                if runs { None } else { look_through(&mut self.window, &mut self.is_hidden, context) };
             // One that sleeps will not answer: it blocks the signal, or its timer stands still. A timer also stands still
             // while its thread waits for a processor; a signal is answered then before anything else.
             let is_in_vain = blocked_at.is_some() || (by_timer && stood_still);
@@ -148,7 +180,7 @@ impl ThreadSampler {
                 return ThreadLife::Alive;
             }
         } else if !runs {
-            blocked_at = self.window.look();
+            blocked_at = look_through(&mut self.window, &mut self.is_hidden, context);
         }
         if let Some(at) = blocked_at
             && self.capture_from_outside(&slot, at, cpu_ns, context)
@@ -355,7 +387,7 @@ impl ThreadSampler {
 
         let counts = &context.session.counts;
         SessionCounts::add(&counts.captured_samples, 1);
-        if header.cpu_ns > 0 {
+        if waiting.by_timer && header.cpu_ns > 0 {
             self.write_sample(header.time, header.cpu_ns, context);
             return;
         }
@@ -374,6 +406,12 @@ impl ThreadSampler {
                 let at_answer_ns = cpu_ns.saturating_sub(now.since_ns(header.time));
                 self.write_sample(header.time, at_answer_ns.max(waiting.cpu_ns), context);
             }
+        }
+        let ran_on_ns = cpu_ns.saturating_sub(header.cpu_ns);
+        if self.is_hidden && header.cpu_ns > 0 && ran_on_ns <= RETURN_TO_SLEEP_NS {
+            // It went back to where it slept, or has hardly left it.
+            let announced = self.registration.announced_sleep();
+            self.rest = Some(Rest::new(cpu_ns, announced, context.tick, context.interval_ns()));
         }
     }
 

@@ -66,6 +66,8 @@ counts! {
     same_samples,
     /// Requests to threads that were asleep, which may have cost them an `EINTR`.
     signals_to_sleepers,
+    /// Threads of which the system does not tell whether they sleep: each sleep costs them a signal.
+    hidden_threads,
     /// Samples on a signal stack, a coroutine's, or another that the thread was not born with.
     samples_on_other_stacks,
     /// Samples whose stack could not be followed to its root.

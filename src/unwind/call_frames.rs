@@ -3,6 +3,8 @@
 //! Every register is followed, expressions read from the stack's copy, and what the information does not give is not
 //! known. So stack realignment, procedure linkage tables, signal frames and stack probes are exact.
 
+use std::ops::Range;
+
 use gimli::{
     BaseAddresses, CfaRule, EhFrame, EhFrameHdr, EndianSlice, EvaluationResult, FrameDescriptionEntry,
     Location, NativeEndian, ParsedEhFrameHdr, Register, RegisterRule, UnwindContext, UnwindExpression,
@@ -66,6 +68,12 @@ impl<'a> CallFrames<'a> {
         table.fde_for_address(&self.eh_frame, &self.bases, address, EhFrame::cie_from_offset).ok()
     }
 
+    /// The function that an address lies in, as far as call frame information tells.
+    pub(super) fn function_at(&self, address: u64) -> Option<Range<u64>> {
+        let entry = self.entry_at(address)?;
+        Some(entry.initial_address()..entry.end_address())
+    }
+
     /// The rule of an address; `None` when nothing is said of it.
     pub(super) fn rule_at(&self, address: u64, context: &mut UnwindContext<usize>) -> Option<Rule> {
         let entry = self.entry_at(address)?;
@@ -114,7 +122,8 @@ impl<'a> CallFrames<'a> {
             callers.set(register, value.ok());
         }
         let caller = Caller { address: without_signature(caller_address), exact: is_signal };
-        let may_stay = HAS_LINK_REGISTER && exact && frame.address != caller.address;
+        // A frame that has kept nothing yet; `vfork` keeps its return address in a register for good.
+        let may_stay = exact && frame.address != caller.address;
         let sp = callers.get(SP).ok_or(NoCaller::UnknownRegister)?;
         let advances = sp > registers.sp() || (sp == registers.sp() && may_stay);
         // A signal's handler may run on a stack of its own, which can lie anywhere.

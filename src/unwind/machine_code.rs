@@ -3,6 +3,8 @@
 //! Code is read with the kernel's help, since it may be gone. A frame counts only if it is proven: what looks like a
 //! return address may be left over from a call that is long done.
 
+use std::ops::Range;
+
 use crate::platform::read_own_memory;
 use crate::unwind::machine_code_arch as arch;
 use crate::unwind::rule::CodeShape;
@@ -68,6 +70,21 @@ fn code_at(address: u64) -> ([u8; LOOK_BYTES], usize) {
     let lengths = [LOOK_BYTES, 4, 1];
     let read = lengths.into_iter().find(|&length| read_own_memory(address, &mut bytes[..length]));
     (bytes, read.unwrap_or(0))
+}
+
+/// A function whose code is longer than this is taken to do anything.
+const LONGEST_FUNCTION: u64 = 256 << 10;
+
+/// Whether a function's frame has the same size each time that it comes by the same instruction: it moves its stack
+/// pointer by numbers in its code alone, never by a register, as for an array whose length is not known before. False
+/// also where that cannot be told.
+pub(super) fn has_fixed_frame(function: &Range<u64>) -> bool {
+    let length = function.end.saturating_sub(function.start);
+    if length > LONGEST_FUNCTION {
+        return false;
+    }
+    let mut code = vec![0; length as usize];
+    read_own_memory(function.start, &mut code) && arch::has_fixed_frame(&code)
 }
 
 /// The shape of code in a function that begins at `function`, if that is known. `exact` is an instruction that is about to

@@ -4,6 +4,11 @@ use crate::unwind::machine_code::{Call, Prologue};
 
 pub(super) const MAX_CALL_BYTES: usize = 4;
 
+/// Not looked into here, so never known.
+pub(super) fn has_fixed_frame(_: &[u8]) -> bool {
+    false
+}
+
 /// The call that ends with these bytes, before `return_address`.
 pub(super) fn call_ending(bytes: &[u8; MAX_CALL_BYTES], return_address: u64) -> Option<Call> {
     let code = u32::from_le_bytes(*bytes);

@@ -10,6 +10,38 @@ const PUSH_RBP: u8 = 0x55;
 /// `mov rbp, rsp` in its two codings.
 const MOV_RBP_RSP: [[u8; 3]; 2] = [[0x48, 0x89, 0xe5], [0x48, 0x8b, 0xec]];
 
+/// Whether no instruction moves the stack pointer by a register. Looks at every byte as if an instruction began there, so
+/// that it may say no where yes is true.
+pub(super) fn has_fixed_frame(code: &[u8]) -> bool {
+    const RSP: u8 = 4;
+    !code.windows(4).any(|bytes| {
+        let &[prefix, operation, mode, scale] = bytes else { return false };
+        // 64 bits wide; the other bits of the prefix make registers the upper eight.
+        if prefix & 0xf8 != 0x48 {
+            return false;
+        }
+        let (register, place) = (mode >> 3 & 7, mode & 7);
+        let to_rsp = register == RSP && prefix & 4 == 0;
+        let at_rsp = mode >> 6 == 3 && place == RSP && prefix & 1 == 0;
+        match operation {
+            // `mov rsp, rbp` only gives back.
+            0x89 => at_rsp && mode != 0xec,
+            // add, and, sub, xchg with a register
+            0x01 | 0x21 | 0x29 | 0x87 => at_rsp,
+            0x03 | 0x23 | 0x2b | 0x8b => to_rsp,
+            // and with a number: a stack that is aligned anew
+            0x81 | 0x83 => at_rsp && register == 4,
+            // `lea` of a distance from `rbp` or `rsp` is fixed.
+            0x8d => {
+                let from_rbp = place == 5 && matches!(mode >> 6, 1 | 2);
+                let from_rsp = place == 4 && scale == 0x24;
+                to_rsp && !((from_rbp || from_rsp) && prefix & 3 == 0)
+            }
+            _ => false,
+        }
+    })
+}
+
 /// The call that ends with these bytes, before `return_address`.
 pub(super) fn call_ending(bytes: &[u8; MAX_CALL_BYTES], return_address: u64) -> Option<Call> {
     if let [.., 0xe8, a, b, c, d] = *bytes {
@@ -76,4 +108,39 @@ pub(super) fn is_frame_push(bytes: &[u8]) -> bool {
 /// Whether the frame pointer has just been pushed, by the instruction before, and is about to be set here.
 pub(super) fn is_frame_set(before: &[u8], bytes: &[u8]) -> bool {
     before.last() == Some(&PUSH_RBP) && MOV_RBP_RSP.iter().any(|code| bytes.starts_with(code))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stack_pointer_that_moves_by_a_register_is_found() {
+        let dynamic: [&[u8]; 7] = [
+            &[0x48, 0x29, 0xc4],       // sub rsp, rax
+            &[0x4c, 0x29, 0xc4],       // sub rsp, r8
+            &[0x48, 0x89, 0xc4],       // mov rsp, rax
+            &[0x49, 0x8b, 0xe0],       // mov rsp, r8
+            &[0x48, 0x83, 0xe4, 0xe0], // and rsp, -32
+            &[0x48, 0x8d, 0x24, 0x04], // lea rsp, [rsp + rax]
+            &[0x49, 0x8d, 0x65, 0x10], // lea rsp, [r13 + 16]
+        ];
+        let fixed: [&[u8]; 8] = [
+            &[0x48, 0x83, 0xec, 0x20],       // sub rsp, 32
+            &[0x48, 0x81, 0xc4, 0, 1, 0, 0], // add rsp, 256
+            &[0x48, 0x89, 0xec],             // mov rsp, rbp
+            &[0x48, 0x89, 0xe5],             // mov rbp, rsp
+            &[0x48, 0x8d, 0x65, 0xd8],       // lea rsp, [rbp - 40]
+            &[0x48, 0x8d, 0x64, 0x24, 0x80], // lea rsp, [rsp - 128]
+            &[0x48, 0x8d, 0x44, 0x24, 0x08], // lea rax, [rsp + 8]
+            &[0x49, 0x29, 0xc4],             // sub r12, rax
+        ];
+        let among_others = |code: &[u8]| [&[0x55, 0x90][..], code, &[0x90, 0x5d, 0xc3, 0x90]].concat();
+        for code in dynamic {
+            assert!(!has_fixed_frame(&among_others(code)), "{code:x?}");
+        }
+        for code in fixed {
+            assert!(has_fixed_frame(&among_others(code)), "{code:x?}");
+        }
+    }
 }

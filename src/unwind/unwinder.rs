@@ -12,7 +12,7 @@ use crate::unwind::code_map::CodeMap;
 use crate::unwind::frame_pointer::{Believe, follow_frame};
 use crate::unwind::function_bounds::FunctionBounds;
 use crate::unwind::generated_code::KnownCode;
-use crate::unwind::machine_code::{shape_in_function, shape_in_generated};
+use crate::unwind::machine_code::{has_fixed_frame, shape_in_function, shape_in_generated};
 use crate::unwind::module_table::ModuleTable;
 use crate::unwind::native_stack::{NativeFrame, NativeStack, StackCopy};
 use crate::unwind::register_file::RegisterFile;
@@ -38,6 +38,8 @@ pub(crate) struct Unwinder {
     code: KnownCode,
     /// The functions of modules in which an address without call frame information was met, by the module's start.
     functions: HashMap<u64, FunctionBounds>,
+    /// Whether a function's frame has a fixed size, by the function's address.
+    fixed_frames: HashMap<u64, bool>,
     context: UnwindContext<usize>,
 }
 
@@ -70,6 +72,7 @@ impl Unwinder {
             rules: RuleCache::new(),
             code: KnownCode::new(),
             functions: HashMap::new(),
+            fixed_frames: HashMap::new(),
             context: UnwindContext::new(),
         };
         unwinder.refresh_modules();
@@ -85,6 +88,7 @@ impl Unwinder {
         for gone in self.modules.gone() {
             self.rules.forget(&gone.range);
             self.functions.remove(&gone.range.start);
+            self.fixed_frames.retain(|function, _| !gone.range.contains(function));
         }
         true
     }
@@ -104,6 +108,16 @@ impl Unwinder {
         if self.walk(registers, stack, out, Follow::Pointers) == NoCaller::UnknownRegister {
             self.walk(registers, stack, out, Follow::AllRegisters);
         }
+    }
+
+    /// Whether the frame of the function that this frame is of has the same size each time that it is at this instruction,
+    /// so that the distance of its stack pointer from its frame pointer is known from another time.
+    pub(crate) fn has_fixed_frame(&mut self, frame: &NativeFrame, innermost: bool) -> bool {
+        let address = frame.address.get().wrapping_sub(u64::from(!innermost));
+        let Some(module) = self.modules.find(address) else { return false };
+        let function = CallFrames::of(module).and_then(|frames| frames.function_at(address));
+        let Some(function) = function else { return false };
+        *self.fixed_frames.entry(function.start).or_insert_with(|| has_fixed_frame(&function))
     }
 
     /// Walks to the root, or as far as it goes; gives what ended it.

@@ -21,7 +21,8 @@
 //! ```
 //!
 //! A thread is stopped only while its own signal handler copies registers, the used part of its stack and its labels;
-//! everything else happens on the sampler's thread. A thread that sleeps is left alone.
+//! everything else happens on the sampler's thread. A thread that sleeps is read from outside and
+//! hardly ever woken.
 //!
 //! # Where what is
 //! - Life cycle: [`AutoProfilerInit`], [`profiler_start`], [`profiler_stop`], or the guard [`ProfilerSession`].

@@ -42,8 +42,8 @@ fn a_sleeping_thread_gets_samples_and_no_signals() {
     println!("{} samples, {} asleep, {interrupted} interruptions", samples.len(), asleep.len());
     // On a busy machine the sampler misses ticks; it must not miss most of them.
     assert!(asleep.len() > 300, "{} samples asleep of {}", asleep.len(), samples.len());
-    // Falling asleep is seen by a capture, and confirmed by another; a busy machine may cost a few more.
-    assert!(interrupted <= 12, "{interrupted} interruptions in two sleeps");
+    // One for each of the two places that it sleeps in, and a few more on a busy machine.
+    assert!(interrupted <= 6, "{interrupted} interruptions in two sleeps");
     let cpu: u64 = asleep.iter().filter_map(|sample| sample.cpu_ns).sum();
     assert!(cpu < 30_000_000, "{cpu} ns of CPU time while asleep");
     assert!(samples.windows(2).all(|pair| pair[0].time_ms <= pair[1].time_ms));

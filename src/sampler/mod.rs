@@ -16,7 +16,8 @@
 //!
 //! # Invariants
 //! A thread is stopped only while its own handler copies. A thread that does not answer is not signalled again until it
-//! has. A thread that has not run since its last sample is not signalled at all.
+//! has. A thread that has not run since its last sample is not signalled; one that is
+//! found asleep is signalled once for a place, where its stack needs the frame pointer.
 //!
 //! # Read next
 //! `sampler_thread.rs`, `thread_sampler.rs`, `handler.rs`, `merge.rs`, `suspend.rs`, then `crate::stream`.

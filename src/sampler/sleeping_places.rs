@@ -3,7 +3,7 @@
 //! The kernel tells the stack pointer and the program counter of a thread that is blocked, and not the frame pointer.
 //! Where a caller keeps its frame by that, the thread is interrupted once, and the frame pointer that its handler found is
 //! remembered. When the thread sleeps there again, with the same frames up to that caller, it is the same, if the caller's
-//! frame has a fixed size. Where it has not, and where another register matters, the thread is interrupted each time.
+//! frame has a fixed size. Where it has not, or where another register matters, the stack ends there, marked as truncated.
 
 use crate::platform::{BlockedAt, Registers};
 use crate::unwind::{NativeStack, StackCopy, Unwinder};
@@ -12,6 +12,18 @@ use crate::unwind::{NativeStack, StackCopy, Unwinder};
 const MAX_PLACES: usize = 8;
 /// No frame is at such an address, so that a stack for which it mattered is not found whole.
 const UNKNOWN: u64 = 16;
+
+/// Where calls leave the return address in a register, hardly any sleeping stack goes far without it.
+const KEEPS_RETURN_ADDRESS: bool = cfg!(target_arch = "aarch64");
+
+/// What is known of a sleeping thread's stack.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Outside {
+    /// All that can be.
+    AsFarAsItGoes,
+    /// Its own handler would know more, and that would be remembered.
+    AskThread,
+}
 
 #[derive(Debug)]
 struct Place {
@@ -34,28 +46,29 @@ pub(super) fn registers_at(at: BlockedAt) -> Registers {
 }
 
 impl SleepingPlaces {
-    /// Unwinds the stack of a thread that is blocked there; false when the registers that nobody knows matter.
+    /// Unwinds the stack of a thread that is blocked there, as far as the registers that are known lead.
     pub(super) fn unwind(
         &self,
         at: BlockedAt,
         stack: StackCopy<'_>,
         unwinder: &mut Unwinder,
         out: &mut NativeStack,
-    ) -> bool {
+    ) -> Outside {
         unwinder.unwind(&registers_at(at), stack, out);
         if !out.truncated {
-            return true;
+            return Outside::AsFarAsItGoes;
         }
+        let Some(asks) = out.frames.last().copied() else { return Outside::AsFarAsItGoes };
         let known = out.frames.len();
         let is_same =
             |place: &&Place| place.at == at && place.stack.frames.get(1..known) == out.frames.get(1..known);
-        let Some(place) = self.places.iter().find(is_same) else { return false };
-        let Some(asks) = out.frames.last().copied() else { return false };
+        let place = self.places.iter().find(is_same);
         if !unwinder.has_fixed_frame(&asks, known == 1) {
-            return false;
+            return if KEEPS_RETURN_ADDRESS { Outside::AskThread } else { Outside::AsFarAsItGoes };
         }
+        let Some(place) = place else { return Outside::AskThread };
         unwinder.unwind(&Registers { fp: place.fp, ..registers_at(at) }, stack, out);
-        out.frames.len() > known && out.truncated <= place.stack.truncated
+        Outside::AsFarAsItGoes
     }
 
     /// Remembers what the handler of a thread found that was blocked there when it was signalled.

@@ -8,7 +8,7 @@
 //! | has not run since its stack was taken | it rests: the sample is the same, and nobody is asked |
 //! | ran all the time since the last tick | it is sent a request, or its own timer is to stop it |
 //! | ran for less, and is blocked in the kernel now | the sampler reads its stack from outside, and it rests from now on |
-//! | the same, but its stack needs a register that nobody knows | it is sent a request, and remembered there |
+//! | the same, but its stack needs the frame pointer | it is sent a request, and that is remembered for the place |
 //! | ran for less, and is not blocked | it is sent a request, which it answers when it runs |
 //! | has not answered yet | it is left alone until it has |
 
@@ -23,7 +23,7 @@ use crate::sampler::fork_gate::may_signal;
 use crate::sampler::handler::READS_CLOCK;
 use crate::sampler::rest::{Rest, Tick};
 use crate::sampler::sample_writer::{LastStack, SampleTime};
-use crate::sampler::sleeping_places::{SleepingPlaces, registers_at};
+use crate::sampler::sleeping_places::{Outside, SleepingPlaces, registers_at};
 use crate::sampler::tick_context::{Scratch, TickContext, set_innermost, stack_of, unwind_counted};
 use crate::sampler::timers::TimerState;
 use crate::sampler::waiting::{Unanswered, Waiting};
@@ -74,6 +74,8 @@ pub(super) struct ThreadSampler {
     window: ThreadWindow,
     /// The system does not tell whether the thread sleeps.
     is_hidden: bool,
+    /// Where it was when it was asked for its frame pointer last.
+    asked_at: Option<BlockedAt>,
     places: SleepingPlaces,
     timer: TimerState,
     waiting: Option<Waiting>,
@@ -105,6 +107,7 @@ impl ThreadSampler {
             registration,
             slot,
             is_hidden: false,
+            asked_at: None,
             places: SleepingPlaces::default(),
             timer: TimerState::default(),
             waiting: None,
@@ -277,9 +280,11 @@ impl ThreadSampler {
         let unwound = unwind_counted(context, |unwinder, native| {
             self.places.unwind(at, stack_of(&view), unwinder, native)
         });
-        if unwound == Some(false) {
+        // Asked once for a place and none the wiser, it is not asked again.
+        if unwound == Some(Outside::AskThread) && self.asked_at.replace(at) != Some(at) {
             return false;
         }
+        self.asked_at = None;
         let Scratch { native, merged, coded } = &mut *context.scratch;
         if unwound.is_none() {
             set_innermost(&view, native);

@@ -1,7 +1,8 @@
 //! The label stack of a thread: pushed and popped by it, copied by its own signal handler.
 //!
 //! Only the thread itself touches it, in its code or in a handler that interrupts that code at any instruction and runs
-//! to its end before the code goes on. So there is no other thread to order with, only the compiler.
+//! to its end before the code goes on. So there is no other thread to order with, only the compiler. The sampler reads the
+//! stack of a thread that sleeps from outside, as bytes that may be anything (`outside_capture.rs`).
 //!
 //! **Contract** (cited below):
 //! - *own thread*: the stack is a thread-local without a destructor; its cells are read and written on its thread alone;

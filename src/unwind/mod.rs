@@ -15,8 +15,8 @@
 //! guess from a fact; so it serves the tests alone, to compare with.
 //!
 //! # Threads and locks
-//! All of it belongs to the sampler thread, while no thread is stopped; it may allocate, and read files. The registered
-//! ranges alone are shared, under a lock of their own that is held for a moment.
+//! An unwinder belongs to the sampler thread, another one to stacks on demand, under a lock; no thread is stopped meanwhile,
+//! so it may allocate, and read files. The registered ranges alone are shared, under a lock of their own that is held for a moment.
 //!
 //! # Imports
 //! `base`, `platform`

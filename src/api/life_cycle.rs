@@ -61,7 +61,7 @@ pub struct Started;
 ///
 /// May be called from any thread. Returns once the sampler thread is there: 0.1 to 0.5 ms, most of it for the list of modules.
 /// From then on registered threads that the filters select get the signal once an interval while they run; one that
-/// sleeps is left alone. Idea: Gecko's `profiler_start`.
+/// sleeps is read from outside, and woken for that only where its stack needs the frame pointer, once for a place. Idea: Gecko's `profiler_start`.
 ///
 /// # Errors
 /// [`StartError::BadValue`] names a setting that is out of range, with what was asked and what is accepted;

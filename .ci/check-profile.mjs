@@ -78,6 +78,12 @@ function mistakes(profile, meta = profile.meta, found = []) {
     column(stackTable, "frame", frameTable.data.length, "stack frame");
     column(stackTable, "prefix", null, "stack prefix");
     column(samples, "stack", stackTable.data.length, "sample stack");
+    const time = (row) => row[samples.schema.time];
+    const back = samples.data.findIndex((row, i) => i > 0 && !(time(row) >= time(samples.data[i - 1])));
+    if (back > 0) {
+      const [now, before] = [back, back - 1].map((i) => time(samples.data[i]));
+      found.push(`thread ${thread.name}: sample ${back} at ${now} ms, after one at ${before} ms`);
+    }
     column(markers, "name", stringTable.length, "marker name");
     column(markers, "category", meta.categories.length, "marker category");
     for (const row of markers.data) {
@@ -105,7 +111,7 @@ async function checkProfile(file, expect) {
   const bytes = readFileSync(file);
   const found = [...new Set(mistakes(JSON.parse(bytes[0] === 0x1f ? gunzipSync(bytes) : bytes)))];
   const more = found.length > 5 ? `; and ${found.length - 5} more` : "";
-  check("indexes in range and marker fields in their schemas", !found.length, found.slice(0, 5).join("; ") + more);
+  check("indexes in range, sample times in order and marker fields in their schemas", !found.length, found.slice(0, 5).join("; ") + more);
 
   const { product } = await ask("profile", "meta");
   if (expect.product !== undefined) check(`product ${expect.product}`, product === expect.product, product);

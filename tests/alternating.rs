@@ -61,20 +61,35 @@ fn shown_ms(samples: &[Sample], function: &str) -> f64 {
     pairs.map(|pair| pair[1].time_ms - pair[0].time_ms).sum()
 }
 
-fn check(announce: bool) {
+fn check(announce: bool, idle_threads: usize) {
     INTERRUPTED.store(0, Ordering::Relaxed);
     let session = ProfilerSession::start(StartParams::default()).expect("start");
+    let idle: Vec<_> = (0..idle_threads)
+        .map(|_| {
+            let (end, ends) = std::sync::mpsc::channel::<()>();
+            let body = move || {
+                gekkota::register_thread("idle");
+                // Woken by the end alone.
+                assert!(ends.recv().is_err());
+            };
+            (end, std::thread::spawn(body))
+        })
+        .collect();
     let thread = std::thread::spawn(move || {
         gekkota::register_thread("alternates");
         alternate(announce)
     });
     let (working, waiting) = thread.join().expect("thread");
+    for (end, thread) in idle {
+        drop(end);
+        thread.join().expect("thread");
+    }
     let read = Read::from_profile(&session.finish().expect("profile"));
     let samples = read.samples("alternates");
     let shown = ["::works", "::waits"].map(|function| shown_ms(&samples, function));
     let interrupted = INTERRUPTED.load(Ordering::Relaxed);
     println!(
-        "announced {announce}: worked {working:.0} ms, shown {:.0}; waited {waiting:.0} ms, shown {:.0}; {} samples, \
+        "announced {announce}, beside {idle_threads} idle: worked {working:.0} ms, shown {:.0}; waited {waiting:.0} ms, shown {:.0}; {} samples, \
          {interrupted} interruptions, {} read from outside",
         shown[0],
         shown[1],
@@ -97,6 +112,8 @@ fn check(announce: bool) {
 
 #[test]
 fn the_profile_of_a_thread_that_alternates_is_the_truth() {
-    check(false);
-    check(true);
+    check(false, 0);
+    check(true, 0);
+    check(false, 16);
+    check(true, 16);
 }

@@ -157,3 +157,88 @@ pub fn generated_call() -> (&'static [u8], CallThrough) {
         (code, std::mem::transmute::<*mut libc::c_void, CallThrough>(memory))
     }
 }
+
+/// Runs it in a forked child, which ends without the test harness's own end, and gives what it found; a panic there is one
+/// here.
+pub fn in_forked_child(body: impl FnOnce() -> String) -> String {
+    use std::io::{Read as _, Write as _};
+    let (mut from_child, mut to_parent) = std::io::pipe().expect("a pipe");
+    // SAFETY: the child calls what it likes, as a child of a program with threads may where the C library is glibc.
+    let child = unsafe { libc::fork() };
+    assert!(child >= 0);
+    if child == 0 {
+        let found = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
+        let (text, status) = match found {
+            Ok(text) => (text, 0),
+            Err(panic) => {
+                let text = panic.downcast_ref::<String>().cloned();
+                (
+                    text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()))
+                        .unwrap_or_default(),
+                    3,
+                )
+            }
+        };
+        let status = if to_parent.write_all(text.as_bytes()).is_ok() { status } else { 4 };
+        // SAFETY: ends the process.
+        unsafe { libc::_exit(status) };
+    }
+    drop(to_parent);
+    let mut text = String::new();
+    from_child.read_to_string(&mut text).expect("what the child found");
+    let mut status = 0;
+    // SAFETY: the status is a local.
+    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+    assert_eq!(status, 0, "the child: {text}");
+    text
+}
+
+/// Makes the process an ordinary user's, if it is the superuser's.
+pub fn become_nobody() {
+    const NOBODY: libc::uid_t = 65534;
+    // SAFETY: touches no memory.
+    unsafe {
+        if libc::geteuid() == 0 {
+            assert_eq!(libc::setgid(NOBODY), 0);
+            assert_eq!(libc::setuid(NOBODY), 0);
+        }
+        assert_ne!(libc::geteuid(), 0);
+    }
+}
+
+/// Opens a stopped event that counts the calling thread's CPU time and signals after each `period_ns`.
+///
+/// # Errors
+/// The system's refusal.
+pub fn open_cpu_event(period_ns: u64, exclude_kernel: bool) -> std::io::Result<i32> {
+    // `struct perf_event_attr`: type and size; config; period; sample type; read format; flags; wake up after one.
+    let (software, size, cpu_clock) = (1u64, 64u64, 0);
+    let (disabled, without_kernel, without_hypervisor) = (1, u64::from(exclude_kernel) << 5, 1 << 6);
+    let flags = disabled | without_kernel | without_hypervisor;
+    let attributes = [software | size << 32, cpu_clock, period_ns, 0, 0, flags, 1, 0];
+    let (own_thread, any_processor, no_group, close_on_exec) = (0, -1, -1, 8);
+    // SAFETY: the kernel reads the structure alone.
+    let event = unsafe {
+        let call = libc::SYS_perf_event_open;
+        libc::syscall(call, attributes.as_ptr(), own_thread, any_processor, no_group, close_on_exec)
+    };
+    if event < 0 { Err(std::io::Error::last_os_error()) } else { Ok(event as i32) }
+}
+
+/// Leaves the process the first processors that it has, so many.
+pub fn use_processors(wanted: usize) {
+    // SAFETY: the set is a local of the size that is told.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        assert_eq!(libc::sched_getaffinity(0, size_of_val(&set), &mut set), 0);
+        let mut left = wanted;
+        for processor in 0..libc::CPU_SETSIZE as usize {
+            if libc::CPU_ISSET(processor, &set) && left == 0 {
+                libc::CPU_CLR(processor, &mut set);
+            } else if libc::CPU_ISSET(processor, &set) {
+                left -= 1;
+            }
+        }
+        assert_eq!(libc::sched_setaffinity(0, size_of_val(&set), &set), 0);
+    }
+}

@@ -1,0 +1,83 @@
+//! A thread that sleeps with the signal blocked is shown where it sleeps, not where it lets the signal in.
+#![cfg(has_profiler)]
+
+mod common;
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use common::{Read, Sample, work_for_cpu};
+use gekkota::{ProfilerSession, SamplingEngine, StartParams};
+
+const ROUNDS: u32 = 40;
+
+fn mask_signal(how: libc::c_int) {
+    // SAFETY: the set is a local.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut set);
+        libc::sigaddset(&mut set, libc::SIGPROF);
+        assert_eq!(libc::pthread_sigmask(how, &set, std::ptr::null_mut()), 0);
+    }
+}
+
+#[inline(never)]
+fn sleeps_deaf() {
+    std::thread::sleep(Duration::from_millis(30));
+    black_box(1);
+}
+
+#[inline(never)]
+fn lets_the_signal_in() {
+    mask_signal(libc::SIG_UNBLOCK);
+    black_box(2);
+}
+
+/// Wall time asleep, and in letting the signal in.
+fn alternate() -> (f64, f64) {
+    let (mut asleep, mut letting_in) = (0.0, 0.0);
+    for _ in 0..ROUNDS {
+        work_for_cpu(Duration::from_millis(3));
+        mask_signal(libc::SIG_BLOCK);
+        work_for_cpu(Duration::from_micros(150));
+        let begin = Instant::now();
+        sleeps_deaf();
+        let between = Instant::now();
+        lets_the_signal_in();
+        asleep += (between - begin).as_secs_f64() * 1e3;
+        letting_in += between.elapsed().as_secs_f64() * 1e3;
+    }
+    (asleep, letting_in)
+}
+
+fn shown(samples: &[Sample], function: &str) -> (usize, f64) {
+    let pairs = samples.windows(2).filter(|pair| pair[0].stack.iter().any(|frame| frame.contains(function)));
+    (pairs.clone().count(), pairs.map(|pair| pair[1].time_ms - pair[0].time_ms).sum())
+}
+
+#[test]
+fn a_sleep_with_the_signal_blocked_is_not_shown_where_it_is_let_in() {
+    let params = StartParams::default().engine(SamplingEngine::Signals);
+    let session = ProfilerSession::start(params).expect("start");
+    let thread = std::thread::spawn(|| {
+        gekkota::register_thread("deaf");
+        alternate()
+    });
+    let (asleep_ms, letting_in_ms) = thread.join().expect("thread");
+    let read = Read::from_profile(&session.finish().expect("profile"));
+    let samples = read.samples("deaf");
+    let (asleep, shown_asleep_ms) = shown(&samples, "::sleeps_deaf");
+    let (letting_in, shown_letting_in_ms) = shown(&samples, "::lets_the_signal_in");
+    println!(
+        "asleep {asleep_ms:.0} ms, shown {shown_asleep_ms:.0} ms in {asleep} samples; letting in {letting_in_ms:.1} ms, \
+         shown {shown_letting_in_ms:.0} ms in {letting_in} samples; missed {}",
+        read.count("missed_ticks")
+    );
+    // The answer to the request that waited is given there: one sample in each round, that stands until the next tick.
+    let (ticks, missed) = (read.count("ticks") as f64, read.count("missed_ticks") as f64);
+    let missed_share = missed / (ticks + missed);
+    let most_ms = letting_in_ms + (0.1 + missed_share) * asleep_ms;
+    assert!(shown_letting_in_ms < most_ms, "{shown_letting_in_ms:.0} ms shown, {most_ms:.0} ms at most");
+    let ratio = shown_asleep_ms / asleep_ms;
+    assert!(ratio > 0.8 - missed_share && ratio < 1.1 + missed_share, "{ratio:.2} of the sleep shown");
+}

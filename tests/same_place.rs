@@ -1,0 +1,85 @@
+//! A thread that falls asleep again with the same program counter and stack pointer, but through another caller, is shown
+//! with the stack that it has now.
+#![cfg(all(has_profiler, target_arch = "x86_64"))]
+
+mod common;
+
+#[path = "accuracy/c_code.rs"]
+#[allow(dead_code, reason = "this test uses its part of it")]
+mod c_code;
+
+use common::{Read, Sample};
+use gekkota::{ProfilerSession, SamplingEngine, StartParams, gecko_profiler_category};
+
+const SOURCE: &str = include_str!("accuracy/same_place.c");
+/// Between two callers, a tick may be early or late.
+const EDGE_MS: f64 = 10.0;
+
+/// The first caller's sleeps begin, the second's, and they are over.
+extern "C" fn mark(phase: i32) {
+    let name = ["first", "second", "over"][phase as usize];
+    gekkota::add_untyped_marker(name, gecko_profiler_category!(Other), Default::default());
+}
+
+/// Who is on the stack of the first caller's sleeps, and of the second's.
+struct Case {
+    function: &'static str,
+    first: &'static [&'static str],
+    second: &'static [&'static str],
+}
+
+const CASES: [Case; 2] = [
+    Case { function: "sleeps_in_vla", first: &["vla_between", "vla_sleeps"], second: &["vla_sleeps"] },
+    Case { function: "sleeps_in_vfork", first: &["vfork_first"], second: &["vfork_second"] },
+];
+const CALLEES: [&str; 4] = ["vla_between", "vla_sleeps", "vfork_first", "vfork_second"];
+
+fn callees(sample: &Sample) -> Vec<&str> {
+    let known = |frame: &String| CALLEES.into_iter().find(|callee| frame.contains(callee));
+    sample.stack.iter().filter_map(known).collect()
+}
+
+/// How many samples are wrong, and the first of them.
+fn wrong_samples(library: &c_code::Library, case: &Case) -> (usize, String) {
+    let function = library.function(case.function);
+    let params = StartParams::default().engine(SamplingEngine::Signals);
+    let session = ProfilerSession::start(params).expect("start");
+    let thread = std::thread::spawn(move || {
+        gekkota::register_thread("sleeps");
+        function(mark as extern "C" fn(i32) as usize as u64)
+    });
+    assert_eq!(thread.join().expect("thread"), 1, "{}: the places are not the same", case.function);
+    let read = Read::from_profile(&session.finish().expect("profile"));
+    let markers = read.markers("sleeps");
+    let time_of = |name| markers.iter().find(|marker| marker.0 == name).expect("it was set").1;
+    let samples = read.samples("sleeps");
+    let mut wrong = Vec::new();
+    for (from, until, truth) in [("first", "second", case.first), ("second", "over", case.second)] {
+        let (from, until) = (time_of(from) + EDGE_MS, time_of(until) - EDGE_MS);
+        let within = || samples.iter().filter(|sample| sample.time_ms > from && sample.time_ms < until);
+        let right = within().filter(|sample| callees(sample) == truth).count();
+        // Exact, or marked as truncated, or, where the thread is just between two calls, at neither.
+        let is_wrong = |sample: &&Sample| {
+            let found = callees(sample);
+            !found.is_empty() && found != truth && sample.stack[0] != "(truncated)"
+        };
+        println!(
+            "{} {truth:?}: {right} right, {} wrong, {} in all",
+            case.function,
+            within().filter(is_wrong).count(),
+            within().count(),
+        );
+        wrong.extend(within().filter(is_wrong).cloned());
+        assert!(right * 2 > within().count(), "{truth:?}: {right} right of {}", within().count());
+    }
+    (wrong.len(), wrong.first().map_or_else(String::new, |sample| format!("{sample:?}")))
+}
+
+#[test]
+fn a_thread_that_sleeps_in_the_same_place_by_another_caller_is_shown_with_that_caller() {
+    let folder = c_code::Folder::new();
+    let path = c_code::compile(&folder, "same_place", SOURCE, &["-O2"]);
+    let library = c_code::Library::load(&path);
+    let wrong: Vec<_> = CASES.iter().map(|case| (case.function, wrong_samples(&library, case))).collect();
+    assert!(wrong.iter().all(|(_, (count, _))| *count == 0), "{wrong:#?}");
+}

@@ -39,6 +39,10 @@ fn callees(sample: &Sample) -> Vec<&str> {
     sample.stack.iter().filter_map(known).collect()
 }
 
+fn is_truncated(sample: &Sample) -> bool {
+    sample.stack.first().is_some_and(|frame| frame == "(truncated)")
+}
+
 /// How many samples are wrong, and the first of them.
 fn wrong_samples(library: &c_code::Library, case: &Case) -> (usize, String) {
     let function = library.function(case.function);
@@ -61,7 +65,7 @@ fn wrong_samples(library: &c_code::Library, case: &Case) -> (usize, String) {
         // Exact, or marked as truncated, or, where the thread is just between two calls, at neither.
         let is_wrong = |sample: &&Sample| {
             let found = callees(sample);
-            !found.is_empty() && found != truth && sample.stack[0] != "(truncated)"
+            !found.is_empty() && found != truth && !is_truncated(sample)
         };
         println!(
             "{} {truth:?}: {right} right, {} wrong, {} in all",
@@ -70,7 +74,15 @@ fn wrong_samples(library: &c_code::Library, case: &Case) -> (usize, String) {
             within().count(),
         );
         wrong.extend(within().filter(is_wrong).cloned());
-        assert!(right * 2 > within().count(), "{truth:?}: {right} right of {}", within().count());
+        let (all, truncated) = (within().count(), within().filter(|sample| is_truncated(sample)).count());
+        let (ticks, missed) = (read.count("ticks") as f64, read.count("missed_ticks") as f64);
+        let most = (until - from) * ticks / (ticks + missed);
+        assert!(
+            all as f64 > most / 2.0,
+            "{truth:?}: {all} samples in {:.0} ms, {missed} ticks missed",
+            until - from
+        );
+        assert!((right + truncated) * 2 > all, "{truth:?}: {right} right and {truncated} truncated of {all}");
     }
     (wrong.len(), wrong.first().map_or_else(String::new, |sample| format!("{sample:?}")))
 }

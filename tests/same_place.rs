@@ -90,7 +90,7 @@ fn wrong_samples(library: &c_code::Library, case: &Case) -> (usize, String) {
 #[test]
 fn a_thread_that_sleeps_in_the_same_place_by_another_caller_is_shown_with_that_caller() {
     let folder = c_code::Folder::new();
-    let path = c_code::compile(&folder, "same_place", SOURCE, &["-O2"]);
+    let path = c_code::compile(&folder, "same_place", SOURCE, &["-O1"]);
     let library = c_code::Library::load(&path);
     let wrong: Vec<_> = CASES.iter().map(|case| (case.function, wrong_samples(&library, case))).collect();
     assert!(wrong.iter().all(|(_, (count, _))| *count == 0), "{wrong:#?}");

@@ -65,9 +65,10 @@ fn share_of_ticks(engine: SamplingEngine) -> f64 {
     let share = samples as f64 / (BUSY as u64 * read.count("ticks")) as f64;
     println!(
         "{engine:?}: {samples} samples of {BUSY} busy threads, {share:.2} for each tick and thread; {} ticks, {} missed, {} \
-         timers refused",
+         unanswered, {} timers refused",
         read.count("ticks"),
         read.count("missed_ticks"),
+        read.count("unanswered_ticks"),
         read.count("refused_timers"),
     );
     share

@@ -5,7 +5,7 @@ mod common;
 
 use std::time::Duration;
 
-use common::{Read, become_nobody, in_forked_child, open_cpu_event, work_for_cpu};
+use common::{Read, become_nobody, in_forked_child, open_cpu_event, thread_cpu, work};
 use gekkota::{ProfilerSession, SamplingEngine, StartParams};
 
 const CPU_MS: u64 = 300;
@@ -20,7 +20,11 @@ fn profile_as_nobody() -> String {
     let session = ProfilerSession::start(params).expect("start");
     let body = || {
         gekkota::register_thread("nobody's");
-        work_for_cpu(Duration::from_millis(CPU_MS));
+        // Outside of the kernel, where such a timer stops a thread.
+        let end = thread_cpu() + Duration::from_millis(CPU_MS);
+        while thread_cpu() < end {
+            work(100_000);
+        }
     };
     std::thread::spawn(body).join().expect("thread");
     let read = Read::from_profile(&session.finish().expect("profile"));
@@ -34,7 +38,8 @@ fn profile_as_nobody() -> String {
         samples.len(),
         cpu_ns / 1_000_000
     );
-    assert!(refused == 0 && silent == 0, "{found}");
+    // Each stops the thread, but for the few that met it in the kernel.
+    assert!(refused == 0 && silent * 20 < samples.len() as u64, "{found}");
     assert!(samples.len() as u64 + missed > CPU_MS / 2 && samples.len() > 20, "{found}");
     assert!(cpu_ns > CPU_MS * 800_000, "{found}");
     found

@@ -28,24 +28,27 @@ APART void vla_between(unsigned long bytes, long ms) {
     own[1] = 2;
 }
 
-/* 0 when the stack pointers could not be made the same. */
+/* 0 when the stack pointers could not be made the same. All calls are made by one instruction. */
 unsigned long sleeps_in_vla(unsigned long mark) {
     void (*volatile call[2])(unsigned long, long) = {vla_between, vla_sleeps};
     void (*tell)(int) = (void (*)(int))mark;
-    unsigned long bytes = 256;
+    unsigned long same = 0;
+    char *place = 0;
     int round;
-    char *place;
-    call[0](256, 0);
-    place = room;
-    for (;; bytes++) {
-        call[1](bytes, 0);
-        if (room == place) break;
-        if (bytes > 4096) return 0;
+    /* First the bytes are looked for that make the place the same. */
+    for (round = 0; round < 830; round++) {
+        int direct = round > 0 && round != 805 && (round < 800 || round > 805);
+        unsigned long bytes = !direct ? 256 : round < 800 ? 256 + round : same;
+        long ms = round < 800 || round == 805 ? 0 : 30;
+        if (round < 800 && same) continue;
+        if (round == 800 && !same) return 0;
+        if (round == 800) tell(0);
+        /* Its frames stay below those of the next calls. */
+        if (round == 805) tell(1);
+        call[direct](bytes, ms);
+        if (round == 0) place = room;
+        else if (round < 800 && room == place) same = bytes;
     }
-    tell(0);
-    for (round = 0; round < 5; round++) call[0](256, 30);
-    tell(1);
-    for (round = 0; round < 20; round++) call[1](bytes, 30);
     tell(2);
     return 1;
 }

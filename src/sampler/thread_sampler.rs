@@ -79,6 +79,8 @@ pub(super) struct ThreadSampler {
     places: SleepingPlaces,
     timer: TimerState,
     waiting: Option<Waiting>,
+    /// A request that was sent and taken back, and has not been answered since: its signal may be pending still.
+    taken_back: Option<u32>,
     rest: Option<Rest>,
     /// The CPU clock when it was read last, and when that was.
     seen_cpu_ns: u64,
@@ -111,6 +113,7 @@ impl ThreadSampler {
             places: SleepingPlaces::default(),
             timer: TimerState::default(),
             waiting: None,
+            taken_back: None,
             rest: None,
             seen_cpu_ns: cpu_ns,
             seen_at: TimeStamp(0),
@@ -196,8 +199,12 @@ impl ThreadSampler {
         ThreadLife::Alive
     }
 
-    /// Takes a request back that the thread's timer was to answer; false when it just does.
+    /// Takes a request back that will not be answered soon; false when it just is.
     fn take_back(&mut self, slot: &SlotHandle) -> bool {
+        let sent = self.waiting.as_ref().is_some_and(|waiting| !waiting.by_timer);
+        if sent {
+            self.taken_back = slot.pending_request().or(self.taken_back);
+        }
         slot.cancel();
         let is_back = slot.phase() == SlotPhase::Idle;
         if is_back {
@@ -309,7 +316,8 @@ impl ThreadSampler {
         if !(context.may_signal && may_signal()) {
             return;
         }
-        let Some(sequence) = slot.request() else { return };
+        let again = self.taken_back.filter(|&sequence| slot.request_again(sequence));
+        let Some(sequence) = again.or_else(|| slot.request()) else { return };
         if blocked_at.is_some() {
             SessionCounts::add(&context.session.counts.signals_to_sleepers, 1);
         }
@@ -377,6 +385,9 @@ impl ThreadSampler {
             return;
         };
         let Some(waiting) = self.waiting.take() else { return };
+        if !waiting.by_timer {
+            self.taken_back = None;
+        }
         let header = *view.header();
         let unwound = unwind_counted(context, |unwinder, native| {
             unwinder.unwind(&header.registers, stack_of(&view), native);

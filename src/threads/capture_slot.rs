@@ -186,6 +186,11 @@ impl CaptureSlot {
         self.state.request()
     }
 
+    /// The same with the number of a request that was taken back, whose signal may still be on its way.
+    pub(crate) fn request_again(&self, sequence: u32) -> bool {
+        self.state.request_again(sequence)
+    }
+
     /// Requested to idle: nobody waits any more.
     pub(crate) fn cancel(&self) {
         self.state.cancel();

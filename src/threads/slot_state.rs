@@ -7,6 +7,7 @@
 //! | from | to | who | when |
 //! |---|---|---|---|
 //! | idle(n) | requested(n+1) | sampler | it wants a sample; the signal carries n+1 |
+//! | idle(n) | requested(m) | sampler | the request m, taken back before, is made again: its signal may still come |
 //! | requested(n) | writing(n) | the target's handler | a signal came that carries n, or of the thread's own timer |
 //! | idle(n) | writing(n+1) | sampler | the thread sleeps, and the sampler reads its stack itself |
 //! | requested(n) | idle(n) | sampler or owner | nobody waits any more; a late signal finds idle and goes away |
@@ -85,6 +86,14 @@ impl SlotState {
     /// Idle to requested: the number that the signal is to carry.
     pub(super) fn request(&self) -> Option<u32> {
         self.leave_idle_to(SlotPhase::Requested)
+    }
+
+    /// Idle to requested, with the number of an earlier request that was taken back and whose signal may still be on its
+    /// way: the kernel would drop another one meanwhile.
+    pub(super) fn request_again(&self, sequence: u32) -> bool {
+        let (now, SlotPhase::Idle) = self.load() else { return false };
+        let (from, to) = (word(now, SlotPhase::Idle), word(sequence, SlotPhase::Requested));
+        self.0.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
     /// Idle to writing, by the sampler: the number to publish or to abandon.

@@ -196,7 +196,7 @@ pub(crate) enum HandlerCheck {
     InPlace,
     /// Somebody had left the default action or none behind; ours is back.
     PutBack,
-    /// Somebody else's handler is there. It may pass on to ours what is ours; it is not touched.
+    /// Somebody else's handler is there. It is not touched, and not called by us.
     Foreign,
     /// It could not be put back: a request would be a stranger's.
     Lost,
@@ -204,7 +204,7 @@ pub(crate) enum HandlerCheck {
 
 /// Looks whether our handler answers the signal. One system call when it does. Another profiler that stops may leave the
 /// default action behind, which kills (pprof-rs #288), or none, which silences us: then ours is put back. Over a handler it
-/// is not: whoever installed that may pass on to ours, and take it away with its code.
+/// is not: whoever installed that may take it away with its code.
 pub(crate) fn ensure_handler(signal: i32) -> HandlerCheck {
     let Ok(current) = read_action(signal) else { return HandlerCheck::Lost };
     if is_ours(&current) {

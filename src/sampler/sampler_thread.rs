@@ -293,7 +293,8 @@ impl SamplerThread {
             scratch,
             tick: *tick,
             tick_before: *tick_before,
-            may_signal: handler != HandlerCheck::Lost,
+            // A stranger's handler is not called at our rate.
+            may_signal: matches!(handler, HandlerCheck::InPlace | HandlerCheck::PutBack),
         };
         body(threads, &mut context)
     }

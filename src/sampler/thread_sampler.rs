@@ -139,6 +139,9 @@ impl ThreadSampler {
 
     /// One tick of this thread. One that rests may be left out.
     pub(super) fn tick(&mut self, context: &mut TickContext<'_>) -> ThreadLife {
+        if !context.may_signal {
+            self.timer.end();
+        }
         if self.is_waited_for(context) {
             return ThreadLife::Alive;
         }
@@ -216,6 +219,7 @@ impl ThreadSampler {
     /// Leaves it to the thread's own timer to stop it. False where it has none.
     fn ask_timer(&mut self, slot: &SlotHandle, cpu_ns: u64, context: &TickContext<'_>) -> bool {
         let has_timer = context.session.uses_timers()
+            && context.may_signal
             && self.timer.ensure(self.registration.tid(), slot, context.session);
         if has_timer && slot.request().is_some() {
             self.waiting = Some(Waiting::new(cpu_ns, context.tick, None, true));

@@ -80,8 +80,7 @@ counts! {
     silent_timers,
     /// Requests that the system did not pass on.
     refused_signals,
-    /// How often somebody else had replaced the signal's handler. While theirs stays and passes nothing on, threads that run
-    /// are not sampled.
+    /// How often somebody else had replaced the signal's handler. While theirs stays, threads that run are not sampled.
     handler_replacements,
     /// Threads that were found dead without having unregistered.
     threads_found_dead,

@@ -38,7 +38,7 @@ impl Control<'_> {
         while start.elapsed() < length {
             if start.elapsed() > length - length / PEER_PART && sessions % PEER_SESSIONS == 0 {
                 // In turns, so that sessions begin with it, without it, and see it come and go.
-                peer = if peer.is_some() { None } else { Some(Peer::start()) };
+                peer = if peer.is_some() { None } else { Peer::start() };
             }
             sessions += 1;
             self.session();

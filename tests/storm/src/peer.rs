@@ -3,7 +3,7 @@
 //! While it runs, those rest who go through `catch_unwind` again and again. pprof's handler unwinds with libgcc. The
 //! standard library's `__rust_try` has no call frame information for its last instructions; there libgcc finds a return
 //! address that is none, 6 in the core that was looked at, reads the instruction at it, and ends the process with
-//! `SIGSEGV` (pprof-rs #36, #85). That happened once in some minutes.
+//! `SIGSEGV` (pprof-rs #36, #85). Coroutines and ending threads still go through it, so it happens once in some minutes.
 
 use std::sync::{PoisonError, RwLock, RwLockWriteGuard};
 use std::time::Duration;
@@ -32,12 +32,16 @@ pub fn while_absent(step: impl FnOnce()) {
 }
 
 impl Peer {
-    pub fn start() -> Self {
+    /// `None` where it is left out by `STORM_PPROF=0`: it may end the process by itself, whatever ours does.
+    pub fn start() -> Option<Self> {
+        if std::env::var_os("STORM_PPROF").is_some_and(|value| value == "0") {
+            return None;
+        }
         let builder = pprof::ProfilerGuardBuilder::default().frequency(FREQUENCY_HZ).blocklist(&BLOCKLIST);
         tally::PEER_RUNS.one();
         let presence = PRESENCE.write().unwrap_or_else(PoisonError::into_inner);
         let guard = builder.build().unwrap_or_else(|error| panic!("pprof: {error}"));
-        Self { guard, _presence: presence }
+        Some(Self { guard, _presence: presence })
     }
 }
 

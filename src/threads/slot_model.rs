@@ -284,6 +284,32 @@ fn a_late_handler_stays_out_while_the_sampler_fills_the_slot() {
 }
 
 #[test]
+fn a_request_that_was_taken_back_is_made_again_and_its_one_signal_answers_it_once() {
+    explore(["before it was taken back", "when it was made again", "in between, for nobody"], || {
+        let slot = requested();
+        let only = handler(&slot, 1);
+        let sampler = actor(&slot, |slot| {
+            slot.state.cancel();
+            let own = slot.state.begin_from_outside()?;
+            slot.write(own);
+            slot.state.publish_in_handler(own);
+            assert_eq!(slot.take_up(), Some(own));
+            assert!(slot.state.request_again(1), "nobody else moves an idle slot");
+            assert!(!slot.state.request_again(1), "it is out");
+            Some(own)
+        });
+        let (answered, filled) = (end(only), end(sampler));
+        assert_eq!(slot.take_up(), answered.then_some(1));
+        slot.assert_comes_back();
+        match (answered, filled) {
+            (true, None) => "before it was taken back",
+            (true, Some(_)) => "when it was made again",
+            (false, _) => "in between, for nobody",
+        }
+    });
+}
+
+#[test]
 fn what_one_sampler_gives_up_the_next_may_have() {
     explore(["one", "one after the other"], || {
         let slot = Slot::new();

@@ -9,7 +9,7 @@ use crate::base::{
 use crate::platform::Registers;
 use crate::sampler::merge::{MergedFrame, merge_stacks};
 use crate::symbols::{CodeAddressService, SampledAddress};
-use crate::threads::{CapturedBacktrace, CapturedView};
+use crate::threads::{CapturedBacktrace, CapturedView, joined_label_text};
 use crate::unwind::{LoadedModule, NativeFrame, NativeStack, StackCopy, Unwinder, registered_code};
 
 /// The unwinder of stacks on demand, from the first one on.
@@ -96,7 +96,7 @@ impl SampledStack {
         let header = view.header();
         let label = |label| {
             let (text, dynamic) = view.texts_of(label);
-            (label.stack_address, label_text(text, dynamic))
+            (label.stack_address, joined_label_text(text, dynamic))
         };
         Self::unwind(Copied {
             features,
@@ -114,8 +114,9 @@ impl SampledStack {
         features: StackFeatures,
         own_functions: &'static [&'static str],
     ) -> Self {
-        let labels =
-            backtrace.labels().map(|label| (label.stack_address, label_text(label.text, label.dynamic)));
+        let labels = backtrace
+            .labels()
+            .map(|label| (label.stack_address, joined_label_text(label.text, label.dynamic)));
         let sampled = Self::unwind(Copied {
             features,
             thread: backtrace.thread(),
@@ -230,11 +231,4 @@ impl SampledStack {
         }
         functions
     }
-}
-
-/// A label's text and its dynamic text, as Gecko puts the two together.
-fn label_text(text: &[u8], dynamic: &[u8]) -> String {
-    let (text, dynamic) = (String::from_utf8_lossy(text), String::from_utf8_lossy(dynamic));
-    let gap = if text.is_empty() || dynamic.is_empty() { "" } else { " " };
-    format!("{text}{gap}{dynamic}")
 }

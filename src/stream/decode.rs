@@ -12,7 +12,7 @@ use crate::stream::rows::{CounterRows, More, SampleRow, SampleRows};
 use crate::stream::source::ProfileSource;
 use crate::stream::unique_stacks::UniqueStacks;
 use crate::symbols::SampledAddress;
-use crate::threads::ThreadRegistration;
+use crate::threads::{ThreadRegistration, joined_label_text};
 
 /// A frame as it was sampled, before it is named.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -161,14 +161,9 @@ impl ProcessStreamingContext {
         Some(frames.into_iter().fold(root, |prefix, frame| stacks.append_frame(Some(prefix), frame)))
     }
 
-    /// A label's text, dynamic part and all, as Gecko puts the two together.
+    /// A label's text, dynamic part and all.
     fn label_text(&mut self, label: &[u8], dynamic: &[u8]) -> StringIndex {
-        let (label, dynamic) = (String::from_utf8_lossy(label), String::from_utf8_lossy(dynamic));
-        let text = match (label.is_empty(), dynamic.is_empty()) {
-            (_, true) => label.into_owned(),
-            (true, false) => dynamic.into_owned(),
-            (false, false) => format!("{label} {dynamic}"),
-        };
+        let text = joined_label_text(label, dynamic);
         let index = self.label_texts.intern(&text);
         if index.0 as usize == self.label_strings.len() {
             self.label_strings.push(text);

@@ -40,7 +40,7 @@ mod slot_state;
 pub(crate) use backtrace::CapturedBacktrace;
 pub(crate) use capture_slot::CaptureParts;
 pub(crate) use captured_view::CapturedView;
-pub(crate) use profiling_stack::{LabelToken, pop_labels, push_label};
+pub(crate) use profiling_stack::{LabelToken, joined_label_text, pop_labels, push_label};
 pub(crate) use registration::{
     CurrentThread, MAIN_THREAD_NAME, ThreadRegistration, register_current_thread, unregister_current_thread,
 };

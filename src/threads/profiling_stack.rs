@@ -248,6 +248,13 @@ impl ProfilingStack {
     }
 }
 
+/// A label's text and its dynamic text, as Gecko puts the two together.
+pub(crate) fn joined_label_text(text: &[u8], dynamic: &[u8]) -> String {
+    let (text, dynamic) = (String::from_utf8_lossy(text), String::from_utf8_lossy(dynamic));
+    let gap = if text.is_empty() || dynamic.is_empty() { "" } else { " " };
+    format!("{text}{gap}{dynamic}")
+}
+
 impl LabelFrame {
     /// The static text.
     ///

@@ -22,6 +22,13 @@ pub(super) struct Run {
     pub(super) ticks: u64,
 }
 
+impl Run {
+    /// One sample.
+    pub(super) fn once(time: TimeStamp) -> Self {
+        Self { first: time, last: time, ticks: 1 }
+    }
+}
+
 /// A thread that has not run since its stack was taken. Nothing is done for it while it rests.
 #[derive(Debug)]
 pub(super) struct Rest {

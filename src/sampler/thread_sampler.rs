@@ -21,7 +21,7 @@ use crate::platform::{
 };
 use crate::sampler::fork_gate::may_signal;
 use crate::sampler::handler::READS_CLOCK;
-use crate::sampler::rest::{Rest, Tick};
+use crate::sampler::rest::{Rest, Run, Tick};
 use crate::sampler::sample_writer::{LastStack, SampleTime};
 use crate::sampler::sleeping_places::{Outside, SleepingPlaces, registers_at};
 use crate::sampler::tick_context::{Scratch, TickContext, set_innermost, stack_of, unwind_counted};
@@ -268,7 +268,7 @@ impl ThreadSampler {
         let interval_ns = context.interval_ns();
         let Some(run) = self.rest.as_mut().and_then(|rest| rest.take_run(last, interval_ns)) else { return };
         SessionCounts::add(&context.session.counts.same_samples, run.ticks);
-        self.put_samples(run.first, run.ticks - 1, run.last, self.reported_cpu_ns, context);
+        self.put_run(run, self.reported_cpu_ns, context);
     }
 
     /// Reads the stack of a thread that is blocked there, without waking it.
@@ -417,7 +417,7 @@ impl ThreadSampler {
             Ok(run) => {
                 if let Some(run) = run {
                     SessionCounts::add(&counts.same_samples, run.ticks);
-                    self.write_samples(run.first, run.ticks - 1, run.last, waiting.cpu_ns, context);
+                    self.write_run(run, waiting.cpu_ns, context);
                 }
                 self.write_sample(header.time, waiting.cpu_ns, context);
             }
@@ -437,42 +437,26 @@ impl ThreadSampler {
 
     /// Writes a sample with the stack in the scratch memory.
     fn write_sample(&mut self, time: TimeStamp, cpu_ns: u64, context: &TickContext<'_>) {
-        self.write_samples(time, 0, time, cpu_ns, context);
+        self.write_run(Run::once(time), cpu_ns, context);
     }
 
-    /// The same, which stands for `more` up to `last`.
-    fn write_samples(
-        &mut self,
-        first: TimeStamp,
-        more: u64,
-        last: TimeStamp,
-        cpu_ns: u64,
-        context: &TickContext<'_>,
-    ) {
+    /// The same, for a run of them.
+    fn write_run(&mut self, run: Run, cpu_ns: u64, context: &TickContext<'_>) {
         let (counts, stack) = (&context.session.counts, &context.scratch.coded);
-        SessionCounts::add(&counts.truncated_samples, if stack.is_truncated() { 1 + more } else { 0 });
-        SessionCounts::add(
-            &counts.samples_on_other_stacks,
-            if stack.is_of_other_stack() { 1 + more } else { 0 },
-        );
+        let counted = |counts_here| if counts_here { run.ticks } else { 0 };
+        SessionCounts::add(&counts.truncated_samples, counted(stack.is_truncated()));
+        SessionCounts::add(&counts.samples_on_other_stacks, counted(stack.is_of_other_stack()));
         self.last_stack.set(stack);
-        self.put_samples(first, more, last, cpu_ns, context);
+        self.put_run(run, cpu_ns, context);
     }
 
-    /// Puts a sample with the last stack, which stands for `more` up to `last`. None is before the one before it, also when
-    /// the sampler was held up between the beginning of a tick and a capture.
-    fn put_samples(
-        &mut self,
-        first: TimeStamp,
-        more: u64,
-        last: TimeStamp,
-        cpu_ns: u64,
-        context: &TickContext<'_>,
-    ) {
-        let first = first.max(self.last_time);
-        self.last_time = last.max(first);
+    /// Puts a run of samples with the last stack. None is before the one before it, also when the sampler was held up
+    /// between the beginning of a tick and a capture.
+    fn put_run(&mut self, run: Run, cpu_ns: u64, context: &TickContext<'_>) {
+        let first = run.first.max(self.last_time);
+        self.last_time = run.last.max(first);
         let sample = self.sample_at(first, cpu_ns, context.session);
-        context.writer.repeat(sample, more, self.last_time.since_ns(first), &mut self.last_stack);
+        context.writer.repeat(sample, run.ticks - 1, self.last_time.since_ns(first), &mut self.last_stack);
     }
 
     fn sample_without_stack(&mut self, cpu_ns: u64, context: &mut TickContext<'_>) {

@@ -14,6 +14,7 @@ use crate::unwind::{NativeFrame, NativeStack, StackCopy, Unwinder};
 /// One stack in so many is unwound once more, at once: what that takes is the unwinder's own share of the time, without the
 /// processor's wait for memory.
 const STACKS_PER_REPETITION: u64 = 64;
+
 /// What every thread's step needs of the sampler.
 pub(super) struct TickContext<'a> {
     pub(super) session: &'a Session,

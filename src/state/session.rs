@@ -195,7 +195,9 @@ impl Session {
         const LONGEST_WAIT: Duration = Duration::from_millis(200);
         let asked = self.writes_asked.fetch_add(1, Ordering::AcqRel) + 1;
         let end = Instant::now() + LONGEST_WAIT;
-        while self.writes_done.load(Ordering::Acquire) < asked && Instant::now() < end {
+        let is_open = || self.writes_done.load(Ordering::Acquire) < asked;
+        let has_sampler = || self.counts.sampler_panics.load(Ordering::Relaxed) == 0;
+        while is_open() && has_sampler() && Instant::now() < end {
             std::thread::sleep(Duration::from_micros(100));
         }
     }

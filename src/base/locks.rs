@@ -1,8 +1,8 @@
 //! Mutexes with a name, an owner and a place in the lock order.
 //!
 //! The order is life cycle → `PsLock` → `ThreadRegistry` → thread data → chunk manager → unwinder → loader → code ranges.
-//! Debug builds assert that a thread takes them in that order and none twice. A lock is never poisoned: what a panic left behind is still well formed, as
-//! every critical section here is. None of them is taken in the signal handler.
+//! Debug builds assert that a thread takes them in that order and none twice. A lock is never poisoned: what a panic left
+//! behind is still well formed, as every critical section here is. None of them is taken in the signal handler.
 
 use std::cell::Cell;
 use std::ops::{Deref, DerefMut};

@@ -17,8 +17,8 @@ pub(crate) const CAPACITY_RANGE_BYTES: std::ops::RangeInclusive<u64> = (256 << 1
 
 /// What asks a running thread for its stack.
 ///
-/// All use the same handler and give the same samples; they differ in what a sample costs the thread. A profile names
-/// the one that was used, in `meta.samplingEngine`.
+/// All use the same handler. They differ in what a sample costs the thread, and in how many samples a thread has that
+/// waits for a processor: with timers, fewer. A profile names the one that was used, in `meta.samplingEngine`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub enum SamplingEngine {

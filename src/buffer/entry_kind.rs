@@ -15,8 +15,8 @@
 //!
 //! Times are nanoseconds since the process began. `cpu`, nanoseconds of the thread's CPU time since its sample before,
 //! is there when the flags say so. A sample may stand for `more` others after it, evenly spaced, the last of them `span`
-//! nanoseconds later, in which the thread did not run. A phase is Gecko's: 0 instant, 1 interval, 2 start, 3 end; times that the phase does
-//! not have are 0. A payload of 0 is none, 1 a text.
+//! nanoseconds later, in which the thread did not run. A phase is Gecko's: 0 instant, 1 interval, 2 start, 3 end; times
+//! that the phase does not have are 0. A payload of 0 is none, 1 a text.
 
 /// The first byte of an entry. 0 is none, so that zeroed memory is no entry.
 #[doc(alias = "ProfileBufferEntryKind")]

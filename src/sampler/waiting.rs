@@ -78,8 +78,10 @@ impl Waiting {
         Unanswered::Ran { ticks, resend }
     }
 
-    /// The ticks on which the thread stood where it answered at `answered`; `None` when there were none, and when it ran
-    /// before it answered, as its CPU clock shows `now`.
+    /// The ticks on which the thread stood where it answered at `answered`, if there were any.
+    ///
+    /// # Errors
+    /// How many ticks there were, when the thread ran before it answered, as its CPU clock shows `now`.
     pub(super) fn idle_run(
         &self,
         answered: TimeStamp,

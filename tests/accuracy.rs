@@ -9,6 +9,7 @@
 mod common;
 
 #[path = "accuracy/c_code.rs"]
+#[allow(dead_code, reason = "this test uses its part of it")]
 mod c_code;
 #[path = "accuracy/cases.rs"]
 mod cases;

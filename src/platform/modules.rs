@@ -24,6 +24,13 @@ pub(crate) struct ModuleChanges {
     unloaded: u64,
 }
 
+impl ModuleChanges {
+    /// How many modules were unloaded since.
+    pub(crate) fn unloaded_since(self, before: Self) -> u64 {
+        self.unloaded.wrapping_sub(before.unloaded)
+    }
+}
+
 /// Bytes of a section: in place where they stay mapped, copied where they may go.
 #[derive(Clone, Debug)]
 pub(crate) enum SectionBytes {

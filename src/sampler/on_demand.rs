@@ -8,9 +8,10 @@ use crate::base::{
 };
 use crate::platform::Registers;
 use crate::sampler::merge::{MergedFrame, merge_stacks};
+use crate::sampler::tick_context::captured_by;
 use crate::symbols::{CodeAddressService, SampledAddress};
 use crate::threads::{CapturedBacktrace, CapturedView, joined_label_text};
-use crate::unwind::{LoadedModule, NativeFrame, NativeStack, StackCopy, Unwinder, registered_code};
+use crate::unwind::{Captured, LoadedModule, NativeFrame, NativeStack, StackCopy, Unwinder, registered_code};
 
 /// The unwinder of stacks on demand, from the first one on.
 pub(crate) struct OnDemandUnwinder {
@@ -38,23 +39,22 @@ impl OnDemandUnwinder {
     /// Calls `body` with the unwinder, which knows what is loaded now.
     fn with<T>(body: impl FnOnce(&mut Self) -> T) -> T {
         let mut place = ON_DEMAND.lock();
-        // A new one keeps nothing of what was unloaded.
-        let changed = place.as_mut().is_some_and(|known| known.unwinder.refresh_modules());
-        if changed {
-            *place = None;
+        let on_demand = place.get_or_insert_with(Self::new);
+        if on_demand.unwinder.refresh_modules() {
+            on_demand.modules = on_demand.unwinder.modules().all().into();
         }
-        body(place.get_or_insert_with(Self::new))
+        body(on_demand)
     }
 
     fn unwind(&mut self, copied: &Copied<'_>) {
         if copied.features.contains(StackFeatures::NATIVE) {
-            self.unwinder.unwind(&copied.registers, copied.stack, &mut self.native);
+            self.unwinder.unwind(&copied.captured, &mut self.native);
             return;
         }
         self.native.frames.clear();
         self.native.truncated = false;
         if copied.features.contains(StackFeatures::LEAF) {
-            let Registers { pc, sp, .. } = copied.registers;
+            let Registers { pc, sp, .. } = copied.captured.registers;
             self.native
                 .frames
                 .push(NativeFrame { address: CodeAddress::new(pc), stack_address: StackAddress(sp) });
@@ -66,9 +66,7 @@ impl OnDemandUnwinder {
 struct Copied<'a> {
     features: StackFeatures,
     thread: ThreadId,
-    time: TimeStamp,
-    registers: Registers,
-    stack: StackCopy<'a>,
+    captured: Captured<'a>,
     /// Oldest first.
     labels: Vec<(StackAddress, String)>,
 }
@@ -93,7 +91,6 @@ pub(crate) struct SampledStack {
 impl SampledStack {
     /// Unwinds what another thread's handler captured.
     pub(crate) fn of_capture(view: &CapturedView<'_>, thread: ThreadId, features: StackFeatures) -> Self {
-        let header = view.header();
         let label = |label| {
             let (text, dynamic) = view.texts_of(label);
             (label.stack_address, joined_label_text(text, dynamic))
@@ -101,9 +98,7 @@ impl SampledStack {
         Self::unwind(Copied {
             features,
             thread,
-            time: header.time,
-            registers: header.registers,
-            stack: StackCopy { start: header.stack_start, bytes: view.stack() },
+            captured: captured_by(view),
             labels: view.labels().iter().map(label).collect(),
         })
     }
@@ -120,9 +115,11 @@ impl SampledStack {
         let sampled = Self::unwind(Copied {
             features,
             thread: backtrace.thread(),
-            time: backtrace.time,
-            registers: backtrace.registers,
-            stack: StackCopy { start: backtrace.stack_start, bytes: backtrace.stack() },
+            captured: Captured {
+                registers: backtrace.registers,
+                stack: StackCopy { start: backtrace.stack_start, bytes: backtrace.stack() },
+                time: backtrace.time,
+            },
             labels: if features.contains(StackFeatures::LABELS) { labels.collect() } else { Vec::new() },
         });
         Self { own_functions, ..sampled }
@@ -146,7 +143,7 @@ impl SampledStack {
             let (frames, addresses) = merged.iter().rev().map(frame).unzip();
             Self {
                 thread: copied.thread,
-                time: copied.time,
+                time: copied.captured.time,
                 frames,
                 addresses,
                 truncated: native.truncated,

@@ -6,7 +6,7 @@
 //! frame has a fixed size. Where it has not, or where another register matters, the stack ends there, marked as truncated.
 
 use crate::platform::{BlockedAt, Registers};
-use crate::unwind::{NativeStack, StackCopy, Unwinder};
+use crate::unwind::{Captured, NativeStack, Unwinder};
 
 /// Most threads sleep in few places.
 const MAX_PLACES: usize = 8;
@@ -46,15 +46,15 @@ pub(super) fn registers_at(at: BlockedAt) -> Registers {
 }
 
 impl SleepingPlaces {
-    /// Unwinds the stack of a thread that is blocked there, as far as the registers that are known lead.
+    /// Unwinds the stack of a thread that is blocked there, as far as the registers lead that the kernel tells.
     pub(super) fn unwind(
         &self,
         at: BlockedAt,
-        stack: StackCopy<'_>,
+        captured: &Captured<'_>,
         unwinder: &mut Unwinder,
         out: &mut NativeStack,
     ) -> Outside {
-        unwinder.unwind(&registers_at(at), stack, out);
+        unwinder.unwind(captured, out);
         if !out.truncated {
             return Outside::AsFarAsItGoes;
         }
@@ -67,7 +67,8 @@ impl SleepingPlaces {
             return if KEEPS_RETURN_ADDRESS { Outside::AskThread } else { Outside::AsFarAsItGoes };
         }
         let Some(place) = place else { return Outside::AskThread };
-        unwinder.unwind(&Registers { fp: place.fp, ..registers_at(at) }, stack, out);
+        let registers = Registers { fp: place.fp, ..captured.registers };
+        unwinder.unwind(&Captured { registers, ..*captured }, out);
         Outside::AsFarAsItGoes
     }
 

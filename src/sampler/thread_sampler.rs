@@ -24,7 +24,7 @@ use crate::sampler::handler::READS_CLOCK;
 use crate::sampler::rest::{Rest, Run, Tick};
 use crate::sampler::sample_writer::{LastStack, SampleTime};
 use crate::sampler::sleeping_places::{Outside, SleepingPlaces, registers_at};
-use crate::sampler::tick_context::{Scratch, TickContext, set_innermost, stack_of, unwind_counted};
+use crate::sampler::tick_context::{Scratch, TickContext, captured_by, set_innermost, unwind_counted};
 use crate::sampler::timers::TimerState;
 use crate::sampler::waiting::{Unanswered, Waiting};
 use crate::state::{Session, SessionCounts};
@@ -288,8 +288,9 @@ impl ThreadSampler {
             return false;
         }
         let Some(view) = slot.captured() else { return false };
-        let unwound = unwind_counted(context, |unwinder, native| {
-            self.places.unwind(at, stack_of(&view), unwinder, native)
+        let captured = captured_by(&view);
+        let unwound = unwind_counted(captured.time, context, |unwinder, native| {
+            self.places.unwind(at, &captured, unwinder, native)
         });
         // Asked once for a place and none the wiser, it is not asked again.
         if unwound == Some(Outside::AskThread) && self.asked_at.replace(at) != Some(at) {
@@ -393,9 +394,9 @@ impl ThreadSampler {
             self.taken_back = None;
         }
         let header = *view.header();
-        let unwound = unwind_counted(context, |unwinder, native| {
-            unwinder.unwind(&header.registers, stack_of(&view), native);
-        });
+        let captured = captured_by(&view);
+        let unwound =
+            unwind_counted(header.time, context, |unwinder, native| unwinder.unwind(&captured, native));
         let Scratch { native, merged, coded } = &mut *context.scratch;
         match (unwound, waiting.blocked_at) {
             (None, _) => set_innermost(&view, native),

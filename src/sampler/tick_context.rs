@@ -2,14 +2,14 @@
 
 use std::sync::atomic::Ordering;
 
-use crate::base::{CodeAddress, Features, ProcessId, StackAddress};
+use crate::base::{CodeAddress, Features, ProcessId, StackAddress, TimeStamp};
 use crate::platform::monotonic_now;
 use crate::sampler::merge::MergedFrame;
 use crate::sampler::rest::Tick;
 use crate::sampler::sample_writer::{CodedStack, SampleWriter};
 use crate::state::{Session, SessionCounts};
 use crate::threads::CapturedView;
-use crate::unwind::{NativeFrame, NativeStack, StackCopy, Unwinder};
+use crate::unwind::{Captured, NativeFrame, NativeStack, StackCopy, Unwinder};
 
 /// One stack in so many is unwound once more, at once: what that takes is the unwinder's own share of the time, without the
 /// processor's wait for memory.
@@ -42,17 +42,26 @@ pub(super) struct Scratch {
     pub(super) coded: CodedStack,
 }
 
-pub(super) fn stack_of<'a>(view: &'a CapturedView<'_>) -> StackCopy<'a> {
-    StackCopy { start: view.header().stack_start, bytes: view.stack() }
+pub(super) fn captured_by<'a>(view: &'a CapturedView<'_>) -> Captured<'a> {
+    let header = view.header();
+    Captured {
+        registers: header.registers,
+        stack: StackCopy { start: header.stack_start, bytes: view.stack() },
+        time: header.time,
+    }
 }
 
-/// Unwinds into the scratch memory and counts what it cost; `None` when stacks are not walked.
+/// Unwinds a capture of that time into the scratch memory and counts what it cost; `None` when stacks are not walked.
 pub(super) fn unwind_counted<T>(
+    time: TimeStamp,
     context: &mut TickContext<'_>,
     mut unwind: impl FnMut(&mut Unwinder, &mut NativeStack) -> T,
 ) -> Option<T> {
     if !context.session.settings.features.contains(Features::STACK_WALK) {
         return None;
+    }
+    if !context.unwinder.has_looked_after(time) && context.unwinder.refresh_modules() {
+        context.session.set_modules(context.unwinder.modules());
     }
     let before = monotonic_now();
     let answer = unwind(context.unwinder, &mut context.scratch.native);

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::base::{Features, LockRank, NamedMutex, SamplingEngine, TimeStamp};
 use crate::counters::CounterDescription;
-use crate::unwind::{CodeMap, LoadedModule, ModuleTable, registered_code};
+use crate::unwind::{CodeMap, ModuleTable, registered_code};
 
 /// A session's settings, after adjustment.
 #[derive(Clone, Debug, PartialEq)]
@@ -116,7 +116,7 @@ pub(crate) struct Session {
     pub(crate) counters: Vec<&'static CounterDescription>,
     pub(crate) counts: SessionCounts,
     /// Written by the sampler when something was loaded or unloaded, read by snapshots.
-    modules: NamedMutex<Vec<LoadedModule>>,
+    modules: NamedMutex<ModuleTable>,
     /// What `/tmp/perf-PID.map` says, as far as the sampler has read it.
     perf_map: NamedMutex<Arc<CodeMap>>,
     stop: AtomicBool,
@@ -143,7 +143,7 @@ impl Session {
             started_at,
             counters,
             counts: SessionCounts::default(),
-            modules: NamedMutex::new("session modules", LockRank::ThreadData, Vec::new()),
+            modules: NamedMutex::new("session modules", LockRank::ThreadData, ModuleTable::default()),
             perf_map: NamedMutex::new("session perf map", LockRank::ThreadData, Arc::default()),
             stop: AtomicBool::new(false),
             uses_timers: AtomicBool::new(false),
@@ -181,11 +181,12 @@ impl Session {
     }
 
     pub(crate) fn set_modules(&self, table: &ModuleTable) {
-        let all = table.all();
-        *self.modules.lock() = all;
+        let table = table.clone();
+        let before = std::mem::replace(&mut *self.modules.lock(), table);
+        drop(before);
     }
 
-    pub(crate) fn modules(&self) -> Vec<LoadedModule> {
+    pub(crate) fn modules(&self) -> ModuleTable {
         self.modules.lock().clone()
     }
 

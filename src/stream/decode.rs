@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::base::CodeAddress;
-use crate::buffer::{BlockIndex, BufferSnapshot, ChunkNumber, EntryKind, EntryReader, SampleFlags};
+use crate::buffer::{BlockIndex, ChunkNumber, EntryKind, EntryReader, SampleFlags};
 use crate::counters::CounterDescription;
 use crate::json::{StringIndex, UniqueStrings};
 use crate::markers::{DecodedMarker, MarkerPayload};
@@ -13,6 +13,7 @@ use crate::stream::source::ProfileSource;
 use crate::stream::unique_stacks::UniqueStacks;
 use crate::symbols::SampledAddress;
 use crate::threads::{ThreadRegistration, joined_label_text};
+use crate::unwind::Meant;
 
 /// A frame as it was sampled, before it is named.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -23,6 +24,10 @@ pub(super) enum FrameKey {
     /// Stands for the frames that are missing.
     Truncated,
     Native(SampledAddress),
+    /// In a module that was unloaded and whose place another took, by its number.
+    Replaced(usize, SampledAddress),
+    /// In a module of which only this is known.
+    Forgotten,
     Label {
         text: StringIndex,
         category: u8,
@@ -69,13 +74,13 @@ impl ProcessStreamingContext {
             has_text_markers: false,
             malformed_entries: 0,
         };
-        context.read(&source.buffer, &by_serial);
+        context.read(source, &by_serial);
         context
     }
 
-    fn read(&mut self, buffer: &BufferSnapshot, by_serial: &HashMap<u64, usize>) {
-        buffer.for_each_entry(|chunk, block, mut entry| {
-            if self.read_entry(chunk, block, &mut entry, by_serial).is_none() {
+    fn read(&mut self, source: &ProfileSource, by_serial: &HashMap<u64, usize>) {
+        source.buffer.for_each_entry(|chunk, block, mut entry| {
+            if self.read_entry(source, chunk, block, &mut entry, by_serial).is_none() {
                 self.malformed_entries += 1;
             }
         });
@@ -84,6 +89,7 @@ impl ProcessStreamingContext {
     /// `None` when the entry is malformed. An entry of a thread that is not in the profile is skipped.
     fn read_entry(
         &mut self,
+        source: &ProfileSource,
         chunk: ChunkNumber,
         block: BlockIndex,
         entry: &mut EntryReader<'_>,
@@ -101,7 +107,8 @@ impl ProcessStreamingContext {
                 };
                 let Some(&index) = by_serial.get(&serial) else { return Some(()) };
                 let stack = if kind == EntryKind::Sample {
-                    self.read_stack(index, flags, entry)?
+                    let time = source.process_start.monotonic.plus_ns(time_ns);
+                    self.read_stack(index, flags, entry, |address| source.replaced.meaning(address, time))?
                 } else {
                     self.threads[index].last.filter(|(last_chunk, _)| *last_chunk == chunk)?.1
                 };
@@ -125,7 +132,13 @@ impl ProcessStreamingContext {
         Some(())
     }
 
-    fn read_stack(&mut self, thread: usize, flags: SampleFlags, entry: &mut EntryReader<'_>) -> Option<u32> {
+    fn read_stack(
+        &mut self,
+        thread: usize,
+        flags: SampleFlags,
+        entry: &mut EntryReader<'_>,
+        meaning: impl Fn(u64) -> Meant,
+    ) -> Option<u32> {
         let mut frames = Vec::with_capacity(64);
         if flags.has(SampleFlags::OTHER_STACK) {
             frames.push(FrameKey::OtherStack);
@@ -155,6 +168,14 @@ impl ProcessStreamingContext {
         });
         if let Some(address) = innermost {
             address.is_return_address = false;
+        }
+        for frame in &mut frames {
+            let FrameKey::Native(address) = *frame else { continue };
+            match meaning(address.lookup_address()) {
+                Meant::Same => {}
+                Meant::Replaced(module) => *frame = FrameKey::Replaced(module, address),
+                Meant::Forgotten => *frame = FrameKey::Forgotten,
+            }
         }
         let stacks = &mut self.threads[thread].stacks;
         let root = stacks.append_frame(None, FrameKey::Root);

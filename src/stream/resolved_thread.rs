@@ -16,6 +16,9 @@ const TRUNCATED: &str = "(truncated)";
 /// The frame below those of a signal stack, a coroutine's, or another that the thread was not born with.
 const OTHER_STACK: &str = "(other stack)";
 
+/// A frame in a library that was unloaded so long ago, with so many others, that its place has nobody's name.
+const FORGOTTEN: &str = "(unloaded library)";
+
 /// What a frame is of.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum FrameKind {
@@ -70,7 +73,7 @@ impl<'a> ResolvedThread<'a> {
             stacks: UniqueStacks::default(),
             stack_map: Vec::with_capacity(context.stacks.stacks().len()),
         };
-        let locations = Locations::new(&source.modules, &source.generated_code);
+        let locations = Locations::new(&source.modules, &source.replaced, &source.generated_code);
         let frames: Vec<Vec<OutFrame>> = context
             .stacks
             .frames()
@@ -104,6 +107,10 @@ impl<'a> ResolvedThread<'a> {
                 let text = process.label_strings.get(text.0 as usize).map_or("", String::as_str);
                 (FrameKind::Label { category: *category, subcategory: *subcategory }, label_location(text))
             }
+            FrameKey::Replaced(module, address) => {
+                (FrameKind::Function, locations.replaced(*module, *address))
+            }
+            FrameKey::Forgotten => (FrameKind::Function, FORGOTTEN.to_owned()),
             FrameKey::Native(address) => match names.get(address) {
                 None => (FrameKind::Function, locations.unnamed(*address)),
                 Some(names) => {

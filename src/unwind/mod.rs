@@ -54,6 +54,6 @@ pub(crate) use code_ranges::{
     CodeRangeToken, CodeRanges, forget_unregistered_code, hold_code_ranges_for_fork, register_code_range,
     registered_code, unregister_code_range,
 };
-pub(crate) use module_table::{LoadedModule, ModuleTable};
-pub(crate) use native_stack::{NativeFrame, NativeStack, StackCopy};
+pub(crate) use module_table::{LoadedModule, Meant, ModuleTable, ReplacedModules};
+pub(crate) use native_stack::{Captured, NativeFrame, NativeStack, StackCopy};
 pub(crate) use unwinder::Unwinder;

@@ -1,6 +1,7 @@
 //! What goes into an unwinder and what comes out of it.
 
-use crate::base::{CodeAddress, StackAddress};
+use crate::base::{CodeAddress, StackAddress, TimeStamp};
+use crate::platform::Registers;
 
 /// The copied part of a stack.
 #[derive(Clone, Copy, Debug)]
@@ -17,6 +18,15 @@ impl StackCopy<'_> {
         let word = self.bytes.get(offset..offset.checked_add(8)?)?;
         Some(u64::from_ne_bytes(word.try_into().ok()?))
     }
+}
+
+/// What is unwound.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Captured<'a> {
+    pub(crate) registers: Registers,
+    pub(crate) stack: StackCopy<'a>,
+    /// When both were copied.
+    pub(crate) time: TimeStamp,
 }
 
 /// A native frame.

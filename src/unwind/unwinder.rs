@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use gimli::UnwindContext;
 
-use crate::base::{CodeAddress, StackAddress};
+use crate::base::{CodeAddress, StackAddress, TimeStamp};
 use crate::platform::{ModuleImage, Registers};
 use crate::unwind::call_frames::{CallFrames, Caller, NoCaller};
 use crate::unwind::code_map::CodeMap;
@@ -14,7 +14,7 @@ use crate::unwind::function_bounds::FunctionBounds;
 use crate::unwind::generated_code::KnownCode;
 use crate::unwind::machine_code::{has_fixed_frame, shape_in_function, shape_in_generated};
 use crate::unwind::module_table::ModuleTable;
-use crate::unwind::native_stack::{NativeFrame, NativeStack, StackCopy};
+use crate::unwind::native_stack::{Captured, NativeFrame, NativeStack, StackCopy};
 use crate::unwind::register_file::RegisterFile;
 use crate::unwind::rule::{CodeShape, Rule};
 use crate::unwind::rule_cache::{RuleCache, RuleKey};
@@ -102,11 +102,31 @@ impl Unwinder {
         self.code.changed_perf_map()
     }
 
-    /// Fills `out` with the stack that these registers and bytes are of.
-    pub(crate) fn unwind(&mut self, registers: &Registers, stack: StackCopy<'_>, out: &mut NativeStack) {
+    /// Whether it was looked after that time what is loaded, as it must be before a capture of that time is unwound.
+    pub(crate) fn has_looked_after(&self, time: TimeStamp) -> bool {
+        self.modules.is_seen_after(time)
+    }
+
+    /// Fills `out` with the stack that these registers and bytes are of, which were copied at that time.
+    pub(crate) fn unwind(&mut self, captured: &Captured<'_>, out: &mut NativeStack) {
+        let Captured { registers, stack, time } = captured;
         // A frame that hangs on a register which the rules do not follow is rare enough to begin again for.
-        if self.walk(registers, stack, out, Follow::Pointers) == NoCaller::UnknownRegister {
-            self.walk(registers, stack, out, Follow::AllRegisters);
+        if self.walk(registers, *stack, out, Follow::Pointers) == NoCaller::UnknownRegister {
+            self.walk(registers, *stack, out, Follow::AllRegisters);
+        }
+        if self.modules.has_doubts(*time) {
+            self.cut_where_doubtful(*time, out);
+        }
+    }
+
+    /// Leaves out what lies where other code was loaded when it was copied, or may have been.
+    fn cut_where_doubtful(&self, time: TimeStamp, out: &mut NativeStack) {
+        let is_doubtful = |(index, frame): (usize, &NativeFrame)| {
+            self.modules.is_doubtful(frame.address.get().wrapping_sub(u64::from(index > 0)), time)
+        };
+        if let Some(first) = out.frames.iter().enumerate().position(is_doubtful) {
+            out.frames.truncate(first);
+            out.truncated = true;
         }
     }
 

@@ -48,7 +48,7 @@ pub(crate) fn compile(folder: &Folder, name: &str, source: &str, flags: &[&str])
     library
 }
 
-/// A library that stays loaded.
+/// A library that stays loaded, unless it is closed.
 pub(crate) struct Library(*mut c_void);
 
 impl Library {
@@ -60,12 +60,18 @@ impl Library {
         Self(handle)
     }
 
-    fn address(&self, name: &str) -> *mut c_void {
+    pub(crate) fn address(&self, name: &str) -> *mut c_void {
         let c_name = CString::new(name).expect("no zero");
         // SAFETY: the library stays loaded.
         let address = unsafe { libc::dlsym(self.0, c_name.as_ptr()) };
         assert!(!address.is_null(), "no {name}");
         address
+    }
+
+    /// Unloads it.
+    pub(crate) fn close(self) {
+        // SAFETY: the handle is given back once, by the value's end.
+        assert_eq!(unsafe { libc::dlclose(self.0) }, 0, "the library could not be unloaded");
     }
 
     /// A function of one number.

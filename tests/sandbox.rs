@@ -36,8 +36,19 @@ fn nothing_unusual_is_called_in_a_sandbox() {
         libc::SYS_process_vm_readv,
         libc::SYS_process_vm_writev,
         libc::SYS_ptrace,
+        libc::SYS_timer_create,
+        libc::SYS_timer_delete,
     ]);
     let session = ProfilerSession::start(StartParams::default()).expect("start");
+    // Beside many that sleep it is asked whether anybody has run at all.
+    let sleepers: Vec<_> = (0..50)
+        .map(|_| {
+            std::thread::spawn(|| {
+                gekkota::register_thread("sleeper");
+                std::thread::park();
+            })
+        })
+        .collect();
     let thread = std::thread::spawn(|| {
         gekkota::register_thread("in the sandbox");
         for _ in 0..20 {
@@ -47,6 +58,10 @@ fn nothing_unusual_is_called_in_a_sandbox() {
     });
     wait_until("it has ended", || thread.is_finished());
     thread.join().expect("thread");
+    for sleeper in sleepers {
+        sleeper.thread().unpark();
+        sleeper.join().expect("sleeper");
+    }
     let read = Read::from_profile(&session.finish().expect("profile"));
     let samples = read.samples("in the sandbox");
     let asleep =

@@ -64,6 +64,7 @@ const UNSAFE_FILES: &[&str] = &[
     "src/platform/stack_bounds.rs",
     "src/platform/clock.rs",
     "src/platform/modules.rs",
+    "src/platform/others_activity.rs",
     "src/platform/fork.rs",
     "src/platform/guarded_memory.rs",
     "src/platform/memory.rs",

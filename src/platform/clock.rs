@@ -39,45 +39,6 @@ pub(crate) fn process_cpu_ns() -> u64 {
     read_clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID).unwrap_or(0)
 }
 
-/// How the threads of this process but the calling one were switched and how much they ran: the number changes with every
-/// one of them that has gone to sleep or was preempted, and at the next tick of the scheduler with one that runs on. One
-/// system call, and 20 ns for each thread.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct OthersActivity {
-    switches: u64,
-    cpu_us: u64,
-}
-
-impl OthersActivity {
-    #[cfg(test)]
-    pub(crate) fn for_test(switches: u64, cpu_us: u64) -> Self {
-        Self { switches, cpu_us }
-    }
-
-    /// Whether any of them has run since. Two readings differ by some microseconds of the calling thread's own.
-    pub(crate) fn is_beyond(self, before: Self) -> bool {
-        const SLACK_US: u64 = 10;
-        self.switches != before.switches || self.cpu_us > before.cpu_us.saturating_add(SLACK_US)
-    }
-}
-
-/// See [`OthersActivity`].
-pub(crate) fn others_activity() -> OthersActivity {
-    let read = |who| {
-        // SAFETY: zeroed is a valid `rusage`, and *own memory*.
-        let usage = unsafe {
-            let mut usage: libc::rusage = std::mem::zeroed();
-            libc::getrusage(who, &mut usage);
-            usage
-        };
-        let us = |time: libc::timeval| time.tv_sec as u64 * 1_000_000 + time.tv_usec as u64;
-        (usage.ru_nvcsw as u64 + usage.ru_nivcsw as u64, us(usage.ru_utime) + us(usage.ru_stime))
-    };
-    let own = read(libc::RUSAGE_THREAD);
-    let all = read(libc::RUSAGE_SELF);
-    OthersActivity { switches: all.0.wrapping_sub(own.0), cpu_us: all.1.wrapping_sub(own.1) }
-}
-
 /// Sleeps until the monotonic clock shows `deadline`; a deadline that is past returns at once.
 pub(crate) fn sleep_until(deadline: TimeStamp) {
     let time = libc::timespec {

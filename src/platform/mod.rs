@@ -25,6 +25,7 @@ mod guarded_memory;
 mod identity;
 mod memory;
 mod modules;
+mod others_activity;
 #[forbid(unsafe_code)]
 mod private_file;
 #[forbid(unsafe_code)]
@@ -40,8 +41,8 @@ mod system_info;
 mod thread_timer;
 
 pub(crate) use clock::{
-    OthersActivity, ProcessStart, current_thread_cpu_ns_in_handler, monotonic_now, others_activity,
-    process_cpu_ns, process_start, sleep_until, thread_cpu_ns,
+    ProcessStart, current_thread_cpu_ns_in_handler, monotonic_now, process_cpu_ns, process_start,
+    sleep_until, thread_cpu_ns,
 };
 pub(crate) use fork::{ForkHooks, install_fork_handlers};
 pub(crate) use guarded_memory::{
@@ -53,6 +54,7 @@ pub(crate) use identity::{
 };
 pub(crate) use memory::LazyRegion;
 pub(crate) use modules::{ModuleChanges, ModuleImage, hold_loader_for_fork, list_modules, module_changes};
+pub(crate) use others_activity::{OthersActivity, RunningSum, others_activity_thread_by_thread};
 pub(crate) use private_file::{create_private, open_own_file, read_exe_path};
 pub(crate) use procfs::{BlockedAt, Look, ThreadWindow, is_sandboxed};
 pub(crate) use registers::{

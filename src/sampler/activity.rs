@@ -1,13 +1,14 @@
 //! Whether anybody has run at all, for a process with many threads at rest.
 //!
-//! To read one clock for each of a thousand threads costs most of a millisecond. How often the process's threads were
-//! switched and how long they ran is one call, and some 50 ns for each: when neither has changed since every thread at
-//! rest was looked at, none of them has gone to sleep again, been preempted, or run beyond a tick of the kernel's. When
-//! nobody has run for a while, the call is made on every fourth tick. When somebody has, all are looked at once; while
-//! somebody goes on to run, in turns, each at least on every tenth tick. So a thread that wakes after a long rest, beside
-//! more than 32 others at rest, may be noticed some milliseconds late; its CPU time is charged to the sample that finds out.
+//! To read one clock for each of a thousand threads costs most of a millisecond. How long the process's threads ran
+//! together is one call of a µs, as the kernel keeps the sum for us: when it has not changed since every thread at rest was
+//! looked at, none of them has gone to sleep again, been preempted, or run beyond a tick of the kernel's. Where the kernel
+//! keeps no sum it adds it up, at up to 100 ns for each thread, and so is asked less often: when nobody has run for a while,
+//! on every eighth tick. When somebody has run, all are looked at once; while somebody goes on to run, in turns, each at least
+//! on every tenth tick. So a thread that wakes after a long rest, beside more than 32 others at rest, may be noticed some
+//! milliseconds late; its CPU time is charged to the sample that finds out.
 
-use crate::platform::{OthersActivity, others_activity};
+use crate::platform::{OthersActivity, RunningSum, others_activity_thread_by_thread};
 
 /// So many threads at rest for long are looked at on a tick; when there are no more than that, all.
 const LOOKS: u64 = 32;
@@ -15,7 +16,8 @@ const LOOKS: u64 = 32;
 /// interval is shorter, the clue would be late by many.
 const SHORTEST_INTERVAL_NS: u64 = 1_000_000;
 const MOST_TICKS_BETWEEN_LOOKS: u64 = 10;
-/// While others run, the clue is taken once in so many ticks.
+/// A clue that is added up thread by thread is taken once in so many ticks while others run, and when nobody has for a
+/// while.
 const TICKS_BETWEEN_CLUES: u64 = 8;
 
 /// How the threads that have rested for long are looked at on this tick.
@@ -27,13 +29,23 @@ pub(super) enum RestChecks {
     OneIn(u64),
 }
 
-/// Nobody has run for a while after so many ticks; from then on the clue is taken once in so many.
+/// Nobody has run for a while after so many ticks.
 const QUIET_TICKS: u64 = 32;
-const TICKS_BETWEEN_CLUES_IN_QUIET: u64 = 4;
+
+/// How it is told how much the others ran.
+#[derive(Debug, Default)]
+enum Sum {
+    /// It has not mattered yet.
+    #[default]
+    Unasked,
+    Kept(RunningSum),
+    ThreadByThread,
+}
 
 /// What the process did, as of the last time that somebody had run.
 #[derive(Debug, Default)]
 pub(super) struct ActivityClue {
+    sum: Sum,
     since: OthersActivity,
     /// Ticks until every thread at rest has been looked at since then.
     looks_left: u64,
@@ -48,14 +60,25 @@ impl ActivityClue {
     pub(super) fn checks(&mut self, resting: u64, interval_ns: u64) -> RestChecks {
         let one_in = resting.div_ceil(LOOKS).clamp(1, MOST_TICKS_BETWEEN_LOOKS);
         if resting <= LOOKS || interval_ns < SHORTEST_INTERVAL_NS {
-            *self = Self::default();
+            *self = Self { sum: std::mem::take(&mut self.sum), ..Self::default() };
             return RestChecks::OneIn(one_in);
         }
         if self.pause > 0 {
             self.pause -= 1;
             return if self.quiet > 0 { RestChecks::None } else { RestChecks::OneIn(one_in) };
         }
-        self.after(others_activity(), one_in)
+        if matches!(self.sum, Sum::Unasked) {
+            self.sum = RunningSum::start().map_or(Sum::ThreadByThread, Sum::Kept);
+        }
+        let activity = match &self.sum {
+            Sum::Kept(sum) => sum.others_activity(),
+            Sum::Unasked | Sum::ThreadByThread => others_activity_thread_by_thread(),
+        };
+        let checks = self.after(activity, one_in);
+        if matches!(self.sum, Sum::Kept(_)) {
+            self.pause = 0;
+        }
+        checks
     }
 
     fn after(&mut self, activity: OthersActivity, one_in: u64) -> RestChecks {
@@ -75,7 +98,7 @@ impl ActivityClue {
             return RestChecks::OneIn(one_in);
         }
         self.quiet += 1;
-        self.pause = if self.quiet >= QUIET_TICKS { TICKS_BETWEEN_CLUES_IN_QUIET - 1 } else { 0 };
+        self.pause = if self.quiet >= QUIET_TICKS { TICKS_BETWEEN_CLUES - 1 } else { 0 };
         RestChecks::None
     }
 }
@@ -109,7 +132,7 @@ mod tests {
             assert_eq!(clue.pause, 0);
             clue.after(activity(5, 100), 10);
         }
-        assert_eq!(clue.pause, TICKS_BETWEEN_CLUES_IN_QUIET - 1);
+        assert_eq!(clue.pause, TICKS_BETWEEN_CLUES - 1);
         assert_eq!(clue.checks(1000, 1_000_000), RestChecks::None, "without asking");
         assert_eq!(clue.after(activity(6, 100), 10), RestChecks::OneIn(1));
         assert_eq!(clue.after(activity(6, 100), 10), RestChecks::None);

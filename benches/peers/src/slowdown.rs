@@ -12,10 +12,14 @@
 //! Wall time is the measure; the time that all of the process had on the processors stands aside as `*_cpu`. With one
 //! thread that holds the sampler's work too, which costs no wall time while a processor is free.
 //!
-//! A profiler that delivers fewer samples than asked for costs less: the notes tell how many each had.
+//! A profiler that delivers fewer samples than asked for costs less: the notes tell how many each had. `empty_handler` is
+//! what this machine takes for any that interrupts by signals: a thread that wakes on every tick and signals those that have
+//! run since the last, whose handler does nothing.
 
 use std::error::Error;
-use std::sync::{Arc, Barrier};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier, Mutex, PoisonError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use dial9_core::buffer::MemoryBuffer;
@@ -27,8 +31,10 @@ use serde_json::{Value, json};
 use crate::busy::SharedWork;
 use crate::machine::{self, load_note};
 use crate::profile::{count, engine_of, settle_engine};
-use crate::raw;
+use crate::raw::{self, EmptyHandler};
+use crate::raw_threads::cpu_ns_of;
 use crate::report::{Arm, Report, median};
+use crate::schedule::Schedule;
 use crate::{Effort, Outcome, child};
 
 const HZ: u32 = 1_000;
@@ -40,9 +46,13 @@ const UNPROFILED: &str = "none";
 
 /// A profiler, as the child's argument, and its four figures: wall and processor time with every processor taken, and
 /// with one thread.
-const ARMS: [(&str, [&str; 4]); 4] = [
+const ARMS: [(&str, [&str; 4]); 5] = [
     ("ours", ["ours", "ours_cpu", "ours_1_thread", "ours_1_thread_cpu"]),
     ("none_again", ["none_again", "none_again_cpu", "none_again_1_thread", "none_again_1_thread_cpu"]),
+    (
+        "empty_handler",
+        ["empty_handler", "empty_handler_cpu", "empty_handler_1_thread", "empty_handler_1_thread_cpu"],
+    ),
     ("pprof", ["pprof", "pprof_cpu", "pprof_1_thread", "pprof_1_thread_cpu"]),
     ("dial9", ["dial9", "dial9_cpu", "dial9_1_thread", "dial9_1_thread_cpu"]),
 ];
@@ -203,19 +213,26 @@ pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
     let [arm, threads, portions] = arguments else { return Err("three arguments".into()) };
     let (threads, portions): (usize, u64) = (threads.parse()?, portions.parse()?);
     let (times, samples, about) = match arm.as_str() {
-        "none" | "none_again" => (work(threads, portions)?, 0, String::new()),
+        "none" | "none_again" => (work(threads, portions, |_| ())?, 0, String::new()),
+        "empty_handler" => {
+            let handler = EmptyHandler::install()?;
+            let mut sender = None;
+            let times = work(threads, portions, |threads| sender = Some(Sender::start(handler, threads)))?;
+            drop(sender);
+            (times, handler.answers(), String::new())
+        }
         "ours" => {
             settle_engine()?;
             let session =
                 ProfilerSession::start(StartParams::default().interval(Duration::from_secs(1) / HZ))?;
-            let times = work(threads, portions)?;
+            let times = work(threads, portions, |_| ())?;
             let profile = session.finish()?;
             let samples = count(&profile, "captured_samples").ok_or("the profile does not count samples")?;
             (times, samples, format!("engine: {}", engine_of(&profile)?))
         }
         "pprof" => {
             let guard = pprof::ProfilerGuard::new(HZ as i32)?;
-            let times = work(threads, portions)?;
+            let times = work(threads, portions, |_| ())?;
             let report = guard.report().build_unresolved()?;
             (times, report.data.values().sum::<isize>() as u64, String::new())
         }
@@ -227,7 +244,7 @@ pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
             };
             let backend = profiler.active_backend().as_str();
             let recorder = recorder(MemoryBuffer::new(64 << 20)?).source(profiler).build();
-            let times = work(threads, portions)?;
+            let times = work(threads, portions, |_| ())?;
             let samples =
                 recorder.handle().with_source(|profiler: &mut CpuProfiler| profiler.samples_drained());
             (times, samples.unwrap_or(0), format!("backend: {backend}"))
@@ -245,15 +262,56 @@ struct Times {
     work_cpu: f64,
 }
 
-/// Does the work on so many new threads, each registered with gekkota.
-fn work(threads: usize, portions: u64) -> Result<Times, Box<dyn Error>> {
+/// A thread that signals those that have run since the last tick, until it is dropped.
+struct Sender {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Sender {
+    fn start(handler: EmptyHandler, threads: &[i32]) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut seen: Vec<(i32, u64)> = threads.iter().map(|&thread| (thread, 0)).collect();
+        let body = {
+            let stop = Arc::clone(&stop);
+            move || {
+                raw::prepare_sampler_thread();
+                let mut schedule = Schedule::start(Duration::from_secs(1) / HZ);
+                while !stop.load(Ordering::Relaxed) {
+                    schedule.sleep_to_next();
+                    for (thread, before_ns) in &mut seen {
+                        // One that has ended has no clock, and is not sent to.
+                        let Some(now_ns) = cpu_ns_of(*thread) else { continue };
+                        if std::mem::replace(before_ns, now_ns) != now_ns {
+                            let _ = handler.send(*thread);
+                        }
+                    }
+                }
+            }
+        };
+        Self { stop, thread: Some(std::thread::spawn(body)) }
+    }
+}
+
+impl Drop for Sender {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        // It does nothing that panics.
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+/// Does the work on so many new threads, each registered with gekkota. `begin` is told their ids when all are ready.
+fn work(threads: usize, portions: u64, begin: impl FnOnce(&[i32])) -> Result<Times, Box<dyn Error>> {
     let shared = Arc::new(SharedWork::new(portions));
+    let ids = Arc::new(Mutex::new(Vec::new()));
     let ready = Arc::new(Barrier::new(threads + 1));
     let workers: Vec<_> = (0..threads)
         .map(|number| {
-            let (shared, ready) = (Arc::clone(&shared), Arc::clone(&ready));
+            let (shared, ready, ids) = (Arc::clone(&shared), Arc::clone(&ready), Arc::clone(&ids));
             std::thread::spawn(move || {
                 register_thread(&format!("worker {number}"));
+                ids.lock().unwrap_or_else(PoisonError::into_inner).push(raw::thread_id());
                 ready.wait();
                 let before = raw::thread_cpu_ns();
                 std::hint::black_box(shared.take_part());
@@ -262,6 +320,7 @@ fn work(threads: usize, portions: u64) -> Result<Times, Box<dyn Error>> {
         })
         .collect();
     ready.wait();
+    begin(&ids.lock().unwrap_or_else(PoisonError::into_inner));
     let (start, before) = (Instant::now(), raw::process_cpu_ns());
     let mut work_cpu = 0;
     for worker in workers {

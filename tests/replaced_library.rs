@@ -1,5 +1,5 @@
 //! Where one library takes the place of another, nobody's time is shown under the other's name: not what was captured of
-//! the first and unwound when the second was there already, and not what was sampled long before.
+//! the first and unwound when the second was there already, not what was sampled long before, and not what is named later.
 #![cfg(all(has_profiler, target_arch = "x86_64"))]
 
 mod common;
@@ -8,83 +8,186 @@ mod common;
 #[allow(dead_code, reason = "this test uses its part of it")]
 mod c_code;
 
-use std::path::Path;
-use std::time::Duration;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
-use common::{Read, work_for};
-use gekkota::{ProfilerSession, StartParams};
+use common::{Read, Sample, work_for};
+use gekkota::{Features, ProfilerBacktrace, ProfilerSession, StartParams, profiler_capture_backtrace};
 
-/// The same code under another name, at the same place.
+/// The same code under another name, so that it lies at the same place.
 const SOURCE: &str = "
-__attribute__((noinline)) unsigned long NAME(unsigned long rounds) {
+#define _GNU_SOURCE
+#include <time.h>
+#define WORKS_(name) works_in_##name
+#define WORKS(name) WORKS_(name)
+#define SLEEPS_(name) sleeps_in_##name
+#define SLEEPS(name) SLEEPS_(name)
+#define CALLS_(name) calls_in_##name
+#define CALLS(name) CALLS_(name)
+__attribute__((noinline)) unsigned long WORKS(NAME)(unsigned long rounds) {
     volatile unsigned long value = rounds;
     while (rounds-- > 0) value = value * 31 + rounds;
     return value;
 }
-unsigned long enter(unsigned long rounds) { return NAME(rounds) + 1; }
+__attribute__((noinline)) int SLEEPS(NAME)(unsigned long us) {
+    struct timespec end;
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    end.tv_nsec += us * 1000;
+    end.tv_sec += end.tv_nsec / 1000000000;
+    end.tv_nsec %= 1000000000;
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &end, 0) != 0) {}
+    return 3;
+}
+__attribute__((noinline)) int CALLS(NAME)(void (*back)(unsigned long), unsigned long number) { back(number); return 3; }
+unsigned long enter_work(unsigned long rounds) { return WORKS(NAME)(rounds) + 1; }
+unsigned long enter_sleep(unsigned long us) { return SLEEPS(NAME)(us) + 1; }
+int acc_calls_back(void (*back)(unsigned long), unsigned long number) { return CALLS(NAME)(back, number) + 1; }
 ";
-/// What was captured on a tick is unwound on the next: within this, the library is gone.
 const INTERVAL: Duration = Duration::from_millis(40);
-const ROUNDS: usize = 12;
+const TURNS: usize = 12;
 
-/// Loads it, has it work for about two intervals, and unloads it; gives where it was.
-fn load_and_work(path: &Path, rounds: u64) -> usize {
-    let library = c_code::Library::load(path);
-    library.function("enter")(rounds);
-    let place = library.address("enter") as usize;
-    library.close();
-    place
+struct Libraries {
+    _folder: c_code::Folder,
+    first: PathBuf,
+    second: PathBuf,
 }
 
-/// Loads it and has it do nothing.
-fn load_and_wait(path: &Path) -> usize {
-    let library = c_code::Library::load(path);
-    work_for(INTERVAL * 3 / 2);
-    let place = library.address("enter") as usize;
-    library.close();
-    place
+impl Libraries {
+    fn compile() -> Self {
+        let folder = c_code::Folder::new();
+        let compile =
+            |name: &str| c_code::compile(&folder, name, SOURCE, &["-O1", &format!("-DNAME={name}")]);
+        Self { first: compile("first"), second: compile("second"), _folder: folder }
+    }
+
+    /// Loads one after the other, has `of_first` and `of_second` use them; whether they came to lie at one place.
+    fn in_turn(&self, of_first: impl Fn(&c_code::Library), of_second: impl Fn(&c_code::Library)) -> bool {
+        let turn = |path: &Path, body: &dyn Fn(&c_code::Library)| {
+            let library = c_code::Library::load(path);
+            body(&library);
+            let place = library.address("enter_work") as usize;
+            library.close();
+            place
+        };
+        turn(&self.first, &of_first) == turn(&self.second, &of_second)
+    }
+}
+
+fn count(samples: &[Sample], name: &str) -> usize {
+    samples.iter().filter(|sample| sample.stack.iter().any(|frame| frame.contains(name))).count()
+}
+
+/// What `body` does on a thread of its own, sampled.
+fn sampled(params: StartParams, body: impl FnOnce() + Send) -> Vec<Sample> {
+    let session = ProfilerSession::start(params).expect("start");
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            gekkota::register_thread("swaps");
+            body();
+        });
+    });
+    Read::from_profile(&session.finish().expect("profile")).samples("swaps")
+}
+
+/// What was captured on the last tick of one is unwound on the first of the other; one of them works, the other does nothing.
+fn captured_of_one_and_unwound_beside_the_other(first_works: bool, features: Features) {
+    let libraries = Libraries::compile();
+    let trial = c_code::Library::load(&libraries.first);
+    let begin = Instant::now();
+    trial.function("enter_work")(10_000_000);
+    let rounds = (20_000_000.0 * INTERVAL.as_secs_f64() / begin.elapsed().as_secs_f64()) as u64;
+    trial.close();
+    let params = StartParams::default().interval(INTERVAL).features(features);
+    let samples = sampled(params, || {
+        let works = |library: &c_code::Library| assert!(library.function("enter_work")(rounds) > 0);
+        let waits = |_: &c_code::Library| work_for(INTERVAL * 3 / 2);
+        let in_place = (0..TURNS).filter(|_| match first_works {
+            true => libraries.in_turn(works, waits),
+            false => libraries.in_turn(waits, works),
+        });
+        assert!(in_place.count() > 0, "the loader never put the second where the first was");
+    });
+    let (worker, idler) = if first_works { ("first", "second") } else { ("second", "first") };
+    let of = |name: &str| count(&samples, &format!("works_in_{name} (in lib{name}.so)"));
+    let cut = samples.iter().filter(|sample| sample.stack.iter().any(|frame| frame == "(truncated)")).count();
+    println!("{} samples, {} in {worker}, {cut} cut", samples.len(), of(worker));
+    assert_eq!(count(&samples, idler), 0, "nobody ran in the {idler}: {samples:?}");
+    assert!(of(worker) > 0 && cut > 0, "{samples:?}");
+}
+
+/// The two stacks are equal, byte for byte.
+fn asleep_in_one_and_then_in_the_other() -> bool {
+    let libraries = Libraries::compile();
+    let params = StartParams::default().interval(INTERVAL / 4);
+    let mut in_place = false;
+    let samples = sampled(params, || {
+        let sleeps = |library: &c_code::Library| assert_eq!(library.function("enter_sleep")(400_000), 4);
+        in_place = libraries.in_turn(sleeps, sleeps);
+    });
+    let of = |name: &str| count(&samples, &format!("sleeps_in_{name} (in lib{name}.so)"));
+    let (first, second) = (of("first"), of("second"));
+    println!("asleep: {} samples, {first} in the first, {second} in the second", samples.len());
+    assert!(first > 10 && second > 10, "{samples:?}");
+    assert!(first.abs_diff(second) < samples.len() / 4, "they slept equally long: {samples:?}");
+    in_place
+}
+
+fn named_after_it_was_replaced() -> bool {
+    let libraries = Libraries::compile();
+    let first = c_code::Library::load(&libraries.first);
+    let (place, work) = (first.address("enter_work"), first.function("enter_work"));
+    let session = ProfilerSession::start(StartParams::default()).expect("start");
+    let thread = std::thread::spawn(move || {
+        gekkota::register_thread("swaps");
+        work(50_000_000);
+    });
+    thread.join().expect("thread");
+    let profile = session.finish().expect("profile");
+    let before = Read::from_profile(&profile).samples("swaps");
+    assert!(count(&before, "works_in_first") > 5, "{before:?}");
+    first.close();
+    let second = c_code::Library::load(&libraries.second);
+    if second.address("enter_work") != place {
+        second.close();
+        return false;
+    }
+    let after = Read::from_profile(&profile).samples("swaps");
+    assert_eq!(count(&after, "in_second"), 0, "{after:?}");
+    second.close();
+    true
+}
+
+static TAKEN: Mutex<Option<ProfilerBacktrace>> = Mutex::new(None);
+
+extern "C" fn take_backtrace(_: u64) {
+    *TAKEN.lock().expect("nobody panics with it") = profiler_capture_backtrace();
+}
+
+fn resolved_after_it_was_replaced() -> bool {
+    let libraries = Libraries::compile();
+    libraries.in_turn(
+        |first| first.calls_back()(take_backtrace, 0),
+        |_| {
+            let taken = TAKEN.lock().expect("nobody panics with it").take();
+            let stack = taken.expect("a backtrace").resolve();
+            assert!(!stack.to_string().contains("in_second") && stack.is_truncated(), "{stack}");
+        },
+    )
+}
+
+/// The loader puts a library where it likes, nearly always where the one before was.
+fn until_in_place(scenario: fn() -> bool) {
+    assert!((0..20).any(|_| scenario()), "never in the same place");
 }
 
 #[test]
 fn a_librarys_time_is_never_shown_as_that_of_the_one_that_took_its_place() {
-    let folder = c_code::Folder::new();
-    let compile = |name: &str| {
-        let defined = format!("-DNAME={name}");
-        c_code::compile(&folder, name, SOURCE, &["-O1", &defined])
-    };
-    let (works, idles) = (compile("does_the_work"), compile("does_no_work"));
-    // How long it takes on this machine.
-    let begin = std::time::Instant::now();
-    load_and_work(&works, 10_000_000);
-    let in_two_intervals =
-        (10_000_000.0 * 2.0 * INTERVAL.as_secs_f64() / begin.elapsed().as_secs_f64()) as u64;
-
-    let session = ProfilerSession::start(StartParams::default().interval(INTERVAL)).expect("start");
-    let thread = std::thread::spawn(move || {
-        gekkota::register_thread("swaps");
-        let swap = |_| {
-            let place = load_and_work(&works, in_two_intervals);
-            (place == load_and_wait(&idles)) as usize
-        };
-        (0..ROUNDS).map(swap).sum::<usize>()
-    });
-    let same_place = thread.join().expect("thread");
-    let read = Read::from_profile(&session.finish().expect("profile"));
-    assert!(same_place > 0, "the loader never put the second where the first was");
-
-    let samples = read.samples("swaps");
-    let of = |name: &str| {
-        samples.iter().filter(|sample| sample.stack.iter().any(|frame| frame.contains(name))).count()
-    };
-    let cut = samples.iter().filter(|sample| sample.stack[0] == "(truncated)").count();
-    println!(
-        "{same_place} of {ROUNDS} swaps in place: {} samples, {} in the first library, {} in the second, {cut} cut",
-        samples.len(),
-        of("libdoes_the_work.so"),
-        of("does_no_work"),
-    );
-    assert_eq!(of("does_no_work"), 0, "{samples:?}");
-    assert!(of("libdoes_the_work.so+0x") > 0, "{samples:?}");
-    // The last capture of every turn.
-    assert!(cut >= same_place / 2, "{cut} were captured of one and unwound beside the other: {samples:?}");
+    until_in_place(resolved_after_it_was_replaced);
+    for first_works in [true, false] {
+        captured_of_one_and_unwound_beside_the_other(first_works, Features::default_set());
+    }
+    captured_of_one_and_unwound_beside_the_other(true, Features::CPU);
+    until_in_place(asleep_in_one_and_then_in_the_other);
+    until_in_place(named_after_it_was_replaced);
 }

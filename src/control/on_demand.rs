@@ -24,6 +24,7 @@ pub(crate) fn own_thread_id() -> ThreadId {
 /// Copies the stack of the function that this is inlined into.
 #[inline(always)]
 pub(crate) fn capture_backtrace() -> Option<CapturedBacktrace> {
+    SampledStack::prepare();
     CapturedBacktrace::capture_here()
 }
 
@@ -53,6 +54,7 @@ pub(crate) fn suspend_and_sample(
         StartError::System { action, answer } => SuspendError::System { action, answer },
         _ => SuspendError::Unsupported,
     })?;
+    SampledStack::prepare();
     let parts = CaptureParts {
         stack: features.contains(StackFeatures::NATIVE),
         labels: features.contains(StackFeatures::LABELS),

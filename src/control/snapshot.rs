@@ -34,7 +34,6 @@ pub(crate) fn freeze(only: Option<Generation>) -> Option<FrozenProfile> {
     let core = CORE_PS.get(&lock).as_ref()?;
     let session = active.session.clone();
     let buffer = core_buffer().snapshot();
-    let modules = session.modules();
     let source = ProfileSource {
         process: current_process_id(),
         process_name: core.process_name.clone(),
@@ -43,8 +42,7 @@ pub(crate) fn freeze(only: Option<Generation>) -> Option<FrozenProfile> {
         taken_at: monotonic_now(),
         threads: ThreadRegistry::threads_of_session(core_buffer().range().start),
         buffer,
-        modules: modules.all(),
-        replaced: modules.replaced(),
+        modules: session.modules(),
         generated_code: session.generated_code(),
         session,
     };

@@ -26,6 +26,7 @@ mod identity;
 mod memory;
 mod modules;
 mod others_activity;
+mod own_thread;
 #[forbid(unsafe_code)]
 mod private_file;
 #[forbid(unsafe_code)]
@@ -38,6 +39,8 @@ mod signal;
 mod stack_bounds;
 #[forbid(unsafe_code)]
 mod system_info;
+#[cfg(test)]
+mod test_library;
 mod thread_timer;
 
 pub(crate) use clock::{
@@ -55,6 +58,7 @@ pub(crate) use identity::{
 pub(crate) use memory::LazyRegion;
 pub(crate) use modules::{ModuleChanges, ModuleImage, hold_loader_for_fork, list_modules, module_changes};
 pub(crate) use others_activity::{OthersActivity, RunningSum, others_activity_thread_by_thread};
+pub(crate) use own_thread::{OwnThreadHandle, spawn_own_thread};
 pub(crate) use private_file::{create_private, open_own_file, read_exe_path};
 pub(crate) use procfs::{BlockedAt, Look, ThreadWindow, is_sandboxed};
 pub(crate) use registers::{
@@ -67,4 +71,6 @@ pub(crate) use signal::{
 };
 pub(crate) use stack_bounds::{StackBounds, current_stack_bounds};
 pub(crate) use system_info::{current_thread_os_name, system_info};
+#[cfg(test)]
+pub(crate) use test_library::{TestFolder, TestLibrary};
 pub(crate) use thread_timer::ThreadTimer;

@@ -25,9 +25,9 @@ pub(crate) struct ModuleChanges {
 }
 
 impl ModuleChanges {
-    /// How many modules were unloaded since.
-    pub(crate) fn unloaded_since(self, before: Self) -> u64 {
-        self.unloaded.wrapping_sub(before.unloaded)
+    /// How many modules were loaded and unloaded since.
+    pub(crate) fn since(self, before: Self) -> (u64, u64) {
+        (self.loaded.wrapping_sub(before.loaded), self.unloaded.wrapping_sub(before.unloaded))
     }
 }
 
@@ -72,6 +72,11 @@ pub(crate) struct ModuleImage {
     /// From its first loaded byte to its last.
     pub(crate) range: Range<u64>,
     pub(crate) build_id: Vec<u8>,
+    pub(crate) is_executable: bool,
+    /// Whether it is never unloaded: the executable and the vDSO.
+    pub(crate) stays: bool,
+    /// How many were loaded after it.
+    pub(crate) loaded_behind: u64,
     pub(crate) unwind: Option<UnwindSections>,
     /// The whole of a module that has no file: the vDSO.
     pub(crate) memory: Option<&'static [u8]>,
@@ -170,7 +175,10 @@ pub(crate) fn list_modules() -> (ModuleChanges, Vec<ModuleImage>) {
         .into_iter()
         .zip(&rows)
         .enumerate()
-        .map(|(index, (unwind, row))| row.to_image(unwind, index == 0))
+        .map(|(index, (unwind, row))| {
+            let loaded_behind = (rows.len() - 1 - index) as u64;
+            ModuleImage { loaded_behind, ..row.to_image(unwind, index == 0) }
+        })
         .filter(|image| !image.range.is_empty())
         .collect();
     images.sort_by_key(|image| image.range.start);
@@ -277,6 +285,9 @@ impl Row {
             bias: self.bias,
             range: self.range.clone(),
             build_id: self.build_id[..self.build_id_bytes].to_vec(),
+            is_executable,
+            stays: self.stays,
+            loaded_behind: 0,
             unwind,
             memory,
         }

@@ -1,8 +1,8 @@
 //! Whether this process's other threads have run, for all of them at once.
 //!
 //! The kernel adds their CPU time up when it is asked, thread by thread. While a CPU timer of the process is armed it keeps
-//! the sum instead, exact to the nanosecond for every thread that has been switched out or seen by a scheduler tick. So one
-//! is armed that never ends.
+//! the sum instead, and since Linux 5.4 tells it as the process's clock: exact to the nanosecond for every thread that has
+//! been switched out or seen by a scheduler tick. So one is armed that never ends.
 //!
 //! **Contract of the calls** (cited below):
 //! - *own memory*: the kernel reads and writes locals of this file's functions, of the types that it expects;
@@ -11,6 +11,7 @@
 use crate::platform::clock::{process_cpu_ns, thread_cpu_ns};
 use crate::platform::identity::current_thread_id;
 use crate::platform::procfs::is_sandboxed;
+use crate::platform::system_info::kernel_is_since;
 
 /// How much the threads of this process but the calling one ran: the number changes with every one of them that has gone
 /// to sleep or was preempted, and at the next tick of the scheduler with one that runs on.
@@ -34,18 +35,19 @@ impl OthersActivity {
     }
 }
 
-/// A running sum of the process's CPU time, kept by the kernel. It costs every switch between threads a few ns.
+/// A running sum of the process's CPU time, kept by the kernel. It costs every switch between threads an addition to a
+/// place that they share, and where processors run without ticks they have them again; there it is not kept.
 #[derive(Debug)]
 pub(crate) struct RunningSum {
     timer: libc::c_int,
 }
 
 impl RunningSum {
-    /// Some tens of µs. `None` in a sandbox, or where the system has no timer left.
+    /// Some tens of µs. `None` in a sandbox, on older systems, and where there is no timer left.
     pub(crate) fn start() -> Option<Self> {
         /// In seconds of CPU time: about the longest that the kernel takes.
         const NEVER: libc::time_t = 9_000_000_000;
-        if is_sandboxed() {
+        if is_sandboxed() || !kernel_is_since(5, 4) || has_tickless_processors() {
             return None;
         }
         let mut timer: libc::c_int = 0;
@@ -72,7 +74,7 @@ impl RunningSum {
         (answer == 0).then_some(sum)
     }
 
-    /// Two system calls, for any number of threads.
+    /// Three short system calls, for any number of threads.
     pub(crate) fn others_activity(&self) -> OthersActivity {
         // Asking for its own time brings the calling thread's share of the sum up to date.
         let own_ns = thread_cpu_ns(current_thread_id()).unwrap_or(0);
@@ -88,6 +90,11 @@ impl Drop for RunningSum {
             unsafe { libc::syscall(libc::SYS_timer_delete, self.timer) };
         }
     }
+}
+
+fn has_tickless_processors() -> bool {
+    let list = std::fs::read_to_string("/sys/devices/system/cpu/nohz_full").unwrap_or_default();
+    list.trim_start().starts_with(|first: char| first.is_ascii_digit())
 }
 
 /// The same without a running sum: two system calls, and 20 to 100 ns for each thread.
@@ -138,6 +145,13 @@ mod tests {
             assert!(sum.others_activity().is_beyond(before.0));
             assert!(others_activity_thread_by_thread().is_beyond(before.1));
         }
+        // While others rest, it stands still, whatever the calling thread does.
+        let stood_still = || {
+            let before = sum.others_activity();
+            std::hint::black_box((0..20_000u64).fold(0, |sum, number| std::hint::black_box(sum ^ number)));
+            !sum.others_activity().is_beyond(before)
+        };
+        assert!((0..1000).any(|_| stood_still()), "it never does");
         drop(wake);
         sleeper.join().expect("the sleeper");
     }

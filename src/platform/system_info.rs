@@ -23,7 +23,38 @@ pub(crate) fn system_info() -> SystemInfo {
     }
 }
 
+/// Whether the kernel calls itself this version of Linux or a later one.
+pub(super) fn kernel_is_since(major: u32, minor: u32) -> bool {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    release_is_since(&release, (major, minor))
+}
+
+fn release_is_since(release: &str, version: (u32, u32)) -> bool {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|number| number.parse().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= version
+}
+
 /// The calling thread's name as the kernel has it, at most 15 bytes.
 pub(crate) fn current_thread_os_name() -> String {
     std::fs::read_to_string("/proc/thread-self/comm").unwrap_or_default().trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn releases_are_compared_by_their_first_two_numbers() {
+        for (release, is_since) in [
+            ("6.18.44-fc", true),
+            ("5.4.0", true),
+            ("5.10", true),
+            ("5.3.18-59", false),
+            ("4.4.0", false),
+            ("", false),
+        ] {
+            assert_eq!(release_is_since(release, (5, 4)), is_since, "{release}");
+        }
+        assert!(kernel_is_since(2, 6));
+    }
 }

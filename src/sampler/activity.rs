@@ -1,7 +1,7 @@
 //! Whether anybody has run at all, for a process with many threads at rest.
 //!
 //! To read one clock for each of a thousand threads costs most of a millisecond. How long the process's threads ran
-//! together is one call of a µs, as the kernel keeps the sum for us: when it has not changed since every thread at rest was
+//! together is told in a µs, as the kernel keeps the sum for us: when it has not changed since every thread at rest was
 //! looked at, none of them has gone to sleep again, been preempted, or run beyond a tick of the kernel's. Where the kernel
 //! keeps no sum it adds it up, at up to 100 ns for each thread, and so is asked less often: when nobody has run for a while,
 //! on every eighth tick. When somebody has run, all are looked at once; while somebody goes on to run, in turns, each at least
@@ -60,7 +60,9 @@ impl ActivityClue {
     pub(super) fn checks(&mut self, resting: u64, interval_ns: u64) -> RestChecks {
         let one_in = resting.div_ceil(LOOKS).clamp(1, MOST_TICKS_BETWEEN_LOOKS);
         if resting <= LOOKS || interval_ns < SHORTEST_INTERVAL_NS {
-            *self = Self { sum: std::mem::take(&mut self.sum), ..Self::default() };
+            // Not given back at once, since the number may swing about the limit.
+            let sum = if resting > LOOKS / 2 { std::mem::take(&mut self.sum) } else { Sum::Unasked };
+            *self = Self { sum, ..Self::default() };
             return RestChecks::OneIn(one_in);
         }
         if self.pause > 0 {

@@ -1,22 +1,22 @@
 //! Single stacks, for whoever asks for one: unwound by an unwinder of their own, and merged with their labels.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use crate::base::{
-    CodeAddress, FunctionName, Guard, LockRank, NamedMutex, ProfilerTime, StackAddress, StackFeatures,
-    StackFrame, ThreadId, TimeStamp,
+    FunctionName, Guard, LockRank, NamedMutex, ProfilerTime, StackAddress, StackFeatures, StackFrame,
+    ThreadId, TimeStamp,
 };
-use crate::platform::Registers;
 use crate::sampler::merge::{MergedFrame, merge_stacks};
 use crate::sampler::tick_context::captured_by;
 use crate::symbols::{CodeAddressService, SampledAddress};
 use crate::threads::{CapturedBacktrace, CapturedView, joined_label_text};
-use crate::unwind::{Captured, LoadedModule, NativeFrame, NativeStack, StackCopy, Unwinder, registered_code};
+use crate::unwind::{Captured, ModuleTable, NativeStack, StackCopy, Unwinder, registered_code};
 
 /// The unwinder of stacks on demand, from the first one on.
 pub(crate) struct OnDemandUnwinder {
     unwinder: Unwinder,
-    modules: Arc<[LoadedModule]>,
+    modules: Arc<ModuleTable>,
     native: NativeStack,
     merged: Vec<MergedFrame>,
 }
@@ -32,16 +32,25 @@ pub(crate) fn hold_unwinder_for_fork() -> Guard<'static, Option<OnDemandUnwinder
 impl OnDemandUnwinder {
     fn new() -> Self {
         let unwinder = Unwinder::new();
-        let modules = unwinder.modules().all().into();
+        let modules = Arc::new(unwinder.modules().clone());
         Self { unwinder, modules, native: NativeStack::default(), merged: Vec::new() }
+    }
+
+    /// Has one from now on, so that it can be told later whether what is captured after this was replaced.
+    pub(crate) fn ensure() {
+        static IS_THERE: AtomicBool = AtomicBool::new(false);
+        if !IS_THERE.swap(true, Ordering::Relaxed) {
+            Self::with(|_| ());
+        }
     }
 
     /// Calls `body` with the unwinder, which knows what is loaded now.
     fn with<T>(body: impl FnOnce(&mut Self) -> T) -> T {
         let mut place = ON_DEMAND.lock();
         let on_demand = place.get_or_insert_with(Self::new);
-        if on_demand.unwinder.refresh_modules() {
-            on_demand.modules = on_demand.unwinder.modules().all().into();
+        if on_demand.unwinder.look_at_modules() {
+            on_demand.unwinder.refresh_modules(0);
+            on_demand.modules = Arc::new(on_demand.unwinder.modules().clone());
         }
         body(on_demand)
     }
@@ -54,10 +63,7 @@ impl OnDemandUnwinder {
         self.native.frames.clear();
         self.native.truncated = false;
         if copied.features.contains(StackFeatures::LEAF) {
-            let Registers { pc, sp, .. } = copied.captured.registers;
-            self.native
-                .frames
-                .push(NativeFrame { address: CodeAddress::new(pc), stack_address: StackAddress(sp) });
+            self.unwinder.take_innermost(&copied.captured, &mut self.native);
         }
     }
 }
@@ -82,13 +88,18 @@ pub(crate) struct SampledStack {
     addresses: Vec<Option<SampledAddress>>,
     truncated: bool,
     /// What was loaded when it was unwound.
-    modules: Arc<[LoadedModule]>,
+    modules: Arc<ModuleTable>,
     /// Our functions that were inlined into the innermost frame.
     own_functions: &'static [&'static str],
     names: OnceLock<Vec<Vec<FunctionName>>>,
 }
 
 impl SampledStack {
+    /// To be called before a capture: from the first call on it is known what is loaded, and what takes its place.
+    pub(crate) fn prepare() {
+        OnDemandUnwinder::ensure();
+    }
+
     /// Unwinds what another thread's handler captured.
     pub(crate) fn of_capture(view: &CapturedView<'_>, thread: ThreadId, features: StackFeatures) -> Self {
         let label = |label| {
@@ -177,7 +188,7 @@ impl SampledStack {
     }
 
     fn look_names_up(&self) -> Vec<Vec<FunctionName>> {
-        let modules = self.modules_that_are_left();
+        let modules = self.modules.all_as_of_now();
         let addresses = self.addresses.iter().flatten().copied().collect();
         let generated = registered_code();
         let names = CodeAddressService::new(&modules, &generated).resolve(addresses);
@@ -195,24 +206,6 @@ impl SampledStack {
             (StackFrame::Native { .. }, None) => Vec::new(),
         };
         self.frames.iter().zip(&self.addresses).map(functions).collect()
-    }
-
-    /// Those modules of then that are still at their place are looked into.
-    fn modules_that_are_left(&self) -> Vec<LoadedModule> {
-        let now = OnDemandUnwinder::with(|on_demand| Arc::clone(&on_demand.modules));
-        let is_there = |then: &LoadedModule| {
-            now.iter().any(|now| {
-                !now.unloaded
-                    && now.image.range == then.image.range
-                    && now.image.path == then.image.path
-                    && now.image.build_id == then.image.build_id
-            })
-        };
-        let left = |then: &LoadedModule| LoadedModule {
-            image: Arc::clone(&then.image),
-            unloaded: then.unloaded || !is_there(then),
-        };
-        self.modules.iter().map(left).collect()
     }
 
     fn without_own_functions(&self, mut functions: Vec<FunctionName>) -> Vec<FunctionName> {

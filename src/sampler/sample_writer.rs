@@ -24,9 +24,18 @@ pub(super) struct LastStack {
     coded: Vec<u8>,
     flags: SampleFlags,
     chunk: Option<ChunkNumber>,
+    /// The version of the modules that its addresses were written under.
+    modules: u64,
 }
 
 impl LastStack {
+    /// Under other modules it is written again, since the same addresses may mean something else.
+    pub(super) fn follow_modules(&mut self, version: u64) {
+        if std::mem::replace(&mut self.modules, version) != version {
+            self.chunk = None;
+        }
+    }
+
     /// Makes this the thread's last stack.
     pub(super) fn set(&mut self, stack: &CodedStack) {
         if self.coded != stack.runs.bytes() || self.flags != stack.flags {

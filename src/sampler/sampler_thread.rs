@@ -4,14 +4,14 @@ use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::thread::JoinHandle;
 
 use crate::base::{Features, SamplingEngine, StartError, TimeStamp};
 use crate::buffer::{ChunkedBuffer, EntryHead, EntryKind};
 use crate::counters::{PROCESS_CPU, sample_process_cpu_ns};
 use crate::platform::{
-    HandlerCheck, current_process_id, current_thread_id, ensure_handler, follow_sandbox, monotonic_now,
-    prepare_sampler_thread, sleep_until, thread_cpu_ns, with_signals_blocked,
+    HandlerCheck, OwnThreadHandle, current_process_id, current_thread_id, ensure_handler, follow_sandbox,
+    monotonic_now, prepare_sampler_thread, sleep_until, spawn_own_thread, thread_cpu_ns,
+    with_signals_blocked,
 };
 use crate::sampler::activity::{ActivityClue, RestChecks};
 use crate::sampler::rest::Tick;
@@ -31,12 +31,11 @@ const SANDBOX_INTERVAL_NS: u64 = 1_000_000_000;
 /// A long sleep is taken in steps, so that a stop is noticed soon.
 const LONGEST_SLEEP_NS: u64 = 50_000_000;
 
-struct SamplerHandle(JoinHandle<()>);
+struct SamplerHandle(OwnThreadHandle);
 
 impl RunningSampler for SamplerHandle {
     fn join(self: Box<Self>) {
-        // It catches its own panics.
-        let _ = self.0.join();
+        self.0.join();
     }
 }
 
@@ -52,7 +51,6 @@ pub(crate) fn spawn_sampler(
     forget_unregistered_code();
     let unwinder = Unwinder::new();
     session.set_modules(unwinder.modules());
-    let builder = std::thread::Builder::new().name("SamplerThread".to_owned());
     let body = move || {
         let shared = Arc::clone(&session);
         let thread = SamplerThread::new(session, buffer, unwinder);
@@ -61,7 +59,7 @@ pub(crate) fn spawn_sampler(
             SessionCounts::add(&shared.counts.sampler_panics, 1);
         }
     };
-    let spawned = with_signals_blocked(|| builder.spawn(body));
+    let spawned = with_signals_blocked(|| spawn_own_thread(c"SamplerThread", body));
     match spawned {
         Ok(thread) => Ok(Box::new(SamplerHandle(thread))),
         Err(error) => {
@@ -116,7 +114,7 @@ impl SamplerThread {
     }
 
     /// Which engine stops the threads: what was asked for, or what a trial finds cheaper. Signals do until that is known.
-    fn choose_engine(&self) -> Option<JoinHandle<()>> {
+    fn choose_engine(&self) -> Option<OwnThreadHandle> {
         let settings = &self.session.settings;
         self.session.set_uses_timers(settings.engine == SamplingEngine::LocalTimers);
         if settings.engine != SamplingEngine::Auto {
@@ -129,7 +127,7 @@ impl SamplerThread {
                 session.set_uses_timers(trial.is_for_timers());
             }
         };
-        std::thread::Builder::new().name("EngineTrial".to_owned()).spawn(choose).ok()
+        spawn_own_thread(c"EngineTrial", choose).ok()
     }
 
     fn run(mut self) {
@@ -154,7 +152,9 @@ impl SamplerThread {
             threads.all().for_each(|thread| thread.end(context.tick, context))
         });
         // It takes some milliseconds, once for a process.
-        let _ = trial.map(JoinHandle::join);
+        if let Some(trial) = trial {
+            trial.join();
+        }
     }
 
     fn interval_ns(&self) -> u64 {
@@ -177,9 +177,7 @@ impl SamplerThread {
             self.next_look_at_sandbox = self.tick.time.plus_ns(SANDBOX_INTERVAL_NS);
             follow_sandbox();
         }
-        if self.unwinder.refresh_modules() {
-            self.session.set_modules(self.unwinder.modules());
-        }
+        self.follow_modules();
         self.refresh_threads();
         self.sample_counters();
         self.sample_threads();
@@ -190,6 +188,17 @@ impl SamplerThread {
         self.write_if_asked();
         let own_cpu_ns = thread_cpu_ns(current_thread_id()).unwrap_or(0);
         self.session.counts.sampler_cpu_ns.store(own_cpu_ns, Ordering::Relaxed);
+    }
+
+    /// Follows what was loaded and unloaded. What is still to be written of the time before is written before.
+    fn follow_modules(&mut self) {
+        if self.unwinder.look_at_modules() {
+            self.with_context(|threads, context| {
+                threads.all().for_each(|thread| thread.write_rest_before(context));
+            });
+            self.unwinder.refresh_modules(self.buffer.range().end);
+            self.session.set_modules(self.unwinder.modules());
+        }
     }
 
     /// Follows the registry, when it has changed.

@@ -55,7 +55,7 @@ impl SleepingPlaces {
         out: &mut NativeStack,
     ) -> Outside {
         unwinder.unwind(captured, out);
-        if !out.truncated {
+        if !out.truncated || out.doubtful {
             return Outside::AsFarAsItGoes;
         }
         let Some(asks) = out.frames.last().copied() else { return Outside::AsFarAsItGoes };
@@ -103,7 +103,7 @@ mod tests {
             address: CodeAddress::new(address),
             stack_address: StackAddress(address),
         };
-        NativeStack { frames: addresses.iter().map(frame).collect(), truncated: false }
+        NativeStack { frames: addresses.iter().map(frame).collect(), truncated: false, doubtful: false }
     }
 
     #[test]

@@ -24,7 +24,7 @@ use crate::sampler::handler::READS_CLOCK;
 use crate::sampler::rest::{Rest, Run, Tick};
 use crate::sampler::sample_writer::{LastStack, SampleTime};
 use crate::sampler::sleeping_places::{Outside, SleepingPlaces, registers_at};
-use crate::sampler::tick_context::{Scratch, TickContext, captured_by, set_innermost, unwind_counted};
+use crate::sampler::tick_context::{Scratch, TickContext, captured_by, unwind_counted};
 use crate::sampler::timers::TimerState;
 use crate::sampler::waiting::{Unanswered, Waiting};
 use crate::state::{Session, SessionCounts};
@@ -235,6 +235,11 @@ impl ThreadSampler {
         ran_ns >= elapsed_ns.saturating_sub(SHORT_ABSENCE_NS.max(elapsed_ns / 64))
     }
 
+    /// Writes what is not written yet of a rest up to the tick before.
+    pub(super) fn write_rest_before(&mut self, context: &TickContext<'_>) {
+        self.write_rest_until(context.tick_before, context);
+    }
+
     /// Writes what is not written yet of a rest, so that a profile has it.
     pub(super) fn write_rest(&mut self, context: &TickContext<'_>) {
         self.write_rest_until(context.tick, context);
@@ -289,9 +294,8 @@ impl ThreadSampler {
         }
         let Some(view) = slot.captured() else { return false };
         let captured = captured_by(&view);
-        let unwound = unwind_counted(captured.time, context, |unwinder, native| {
-            self.places.unwind(at, &captured, unwinder, native)
-        });
+        let unwound =
+            unwind_counted(context, |unwinder, native| self.places.unwind(at, &captured, unwinder, native));
         // Asked once for a place and none the wiser, it is not asked again.
         if unwound == Some(Outside::AskThread) && self.asked_at.replace(at) != Some(at) {
             return false;
@@ -299,13 +303,18 @@ impl ThreadSampler {
         self.asked_at = None;
         let Scratch { native, merged, coded } = &mut *context.scratch;
         if unwound.is_none() {
-            set_innermost(&view, native);
+            context.unwinder.take_innermost(&captured, native);
         }
         coded.set(native, &view, merged);
+        let is_doubtful = native.doubtful;
         let time = view.header().time;
         drop(view);
         SessionCounts::add(&context.session.counts.samples_from_outside, 1);
         self.write_sample(time, cpu_ns, context);
+        if is_doubtful {
+            // The next tick knows more.
+            return true;
+        }
         self.rest = Some(Rest::new(cpu_ns, announced, context.tick, context.interval_ns()));
         slot.give_back_deep_stack();
         true
@@ -395,11 +404,10 @@ impl ThreadSampler {
         }
         let header = *view.header();
         let captured = captured_by(&view);
-        let unwound =
-            unwind_counted(header.time, context, |unwinder, native| unwinder.unwind(&captured, native));
+        let unwound = unwind_counted(context, |unwinder, native| unwinder.unwind(&captured, native));
         let Scratch { native, merged, coded } = &mut *context.scratch;
         match (unwound, waiting.blocked_at) {
-            (None, _) => set_innermost(&view, native),
+            (None, _) => context.unwinder.take_innermost(&captured, native),
             (Some(()), Some(at)) => self.places.remember(at, &header.registers, native),
             (Some(()), None) => {}
         }
@@ -457,6 +465,7 @@ impl ThreadSampler {
         let first = run.first.max(self.last_time);
         self.last_time = run.last.max(first);
         let sample = self.sample_at(first, cpu_ns, context.session);
+        self.last_stack.follow_modules(context.unwinder.modules().version());
         context.writer.repeat(sample, run.ticks - 1, self.last_time.since_ns(first), &mut self.last_stack);
     }
 

@@ -2,14 +2,14 @@
 
 use std::sync::atomic::Ordering;
 
-use crate::base::{CodeAddress, Features, ProcessId, StackAddress, TimeStamp};
+use crate::base::{Features, ProcessId};
 use crate::platform::monotonic_now;
 use crate::sampler::merge::MergedFrame;
 use crate::sampler::rest::Tick;
 use crate::sampler::sample_writer::{CodedStack, SampleWriter};
 use crate::state::{Session, SessionCounts};
 use crate::threads::CapturedView;
-use crate::unwind::{Captured, NativeFrame, NativeStack, StackCopy, Unwinder};
+use crate::unwind::{Captured, NativeStack, StackCopy, Unwinder};
 
 /// One stack in so many is unwound once more, at once: what that takes is the unwinder's own share of the time, without the
 /// processor's wait for memory.
@@ -51,17 +51,13 @@ pub(super) fn captured_by<'a>(view: &'a CapturedView<'_>) -> Captured<'a> {
     }
 }
 
-/// Unwinds a capture of that time into the scratch memory and counts what it cost; `None` when stacks are not walked.
+/// Unwinds into the scratch memory and counts what it cost; `None` when stacks are not walked.
 pub(super) fn unwind_counted<T>(
-    time: TimeStamp,
     context: &mut TickContext<'_>,
     mut unwind: impl FnMut(&mut Unwinder, &mut NativeStack) -> T,
 ) -> Option<T> {
     if !context.session.settings.features.contains(Features::STACK_WALK) {
         return None;
-    }
-    if !context.unwinder.has_looked_after(time) && context.unwinder.refresh_modules() {
-        context.session.set_modules(context.unwinder.modules());
     }
     let before = monotonic_now();
     let answer = unwind(context.unwinder, &mut context.scratch.native);
@@ -77,15 +73,4 @@ pub(super) fn unwind_counted<T>(
         SessionCounts::add(&counts.repeated_frames, frames);
     }
     Some(answer)
-}
-
-/// The innermost frame alone.
-pub(super) fn set_innermost(view: &CapturedView<'_>, native: &mut NativeStack) {
-    let registers = &view.header().registers;
-    native.frames.clear();
-    native.truncated = false;
-    native.frames.push(NativeFrame {
-        address: CodeAddress::new(registers.pc),
-        stack_address: StackAddress(registers.sp),
-    });
 }

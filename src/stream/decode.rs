@@ -13,7 +13,7 @@ use crate::stream::source::ProfileSource;
 use crate::stream::unique_stacks::UniqueStacks;
 use crate::symbols::SampledAddress;
 use crate::threads::{ThreadRegistration, joined_label_text};
-use crate::unwind::Meant;
+use crate::unwind::{LoadedModule, Meant};
 
 /// A frame as it was sampled, before it is named.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -26,8 +26,8 @@ pub(super) enum FrameKey {
     Native(SampledAddress),
     /// In a module that was unloaded and whose place another took, by its number.
     Replaced(usize, SampledAddress),
-    /// In a module of which only this is known.
-    Forgotten,
+    /// In a module that was unloaded and that nobody remembers.
+    Unknown,
     Label {
         text: StringIndex,
         category: u8,
@@ -54,6 +54,8 @@ pub(crate) struct ProcessStreamingContext {
     pub(super) label_texts: UniqueStrings,
     pub(super) label_strings: Vec<String>,
     pub(super) counters: Vec<(&'static CounterDescription, CounterRows)>,
+    /// All modules, sorted by address and without overlaps.
+    pub(super) modules: Vec<LoadedModule>,
     pub(super) has_text_markers: bool,
     /// Entries that could not be read.
     pub(super) malformed_entries: u64,
@@ -71,6 +73,7 @@ impl ProcessStreamingContext {
             label_texts: UniqueStrings::default(),
             label_strings: Vec::new(),
             counters,
+            modules: source.modules.all(),
             has_text_markers: false,
             malformed_entries: 0,
         };
@@ -107,8 +110,7 @@ impl ProcessStreamingContext {
                 };
                 let Some(&index) = by_serial.get(&serial) else { return Some(()) };
                 let stack = if kind == EntryKind::Sample {
-                    let time = source.process_start.monotonic.plus_ns(time_ns);
-                    self.read_stack(index, flags, entry, |address| source.replaced.meaning(address, time))?
+                    self.read_stack(source, index, flags, block, entry)?
                 } else {
                     self.threads[index].last.filter(|(last_chunk, _)| *last_chunk == chunk)?.1
                 };
@@ -134,10 +136,11 @@ impl ProcessStreamingContext {
 
     fn read_stack(
         &mut self,
+        source: &ProfileSource,
         thread: usize,
         flags: SampleFlags,
+        block: BlockIndex,
         entry: &mut EntryReader<'_>,
-        meaning: impl Fn(u64) -> Meant,
     ) -> Option<u32> {
         let mut frames = Vec::with_capacity(64);
         if flags.has(SampleFlags::OTHER_STACK) {
@@ -171,10 +174,11 @@ impl ProcessStreamingContext {
         }
         for frame in &mut frames {
             let FrameKey::Native(address) = *frame else { continue };
-            match meaning(address.lookup_address()) {
-                Meant::Same => {}
+            let at = address.lookup_address();
+            match source.modules.meaning(&self.modules, at, block.get()) {
                 Meant::Replaced(module) => *frame = FrameKey::Replaced(module, address),
-                Meant::Forgotten => *frame = FrameKey::Forgotten,
+                Meant::Unknown if source.generated_code.find(at).is_none() => *frame = FrameKey::Unknown,
+                Meant::Same | Meant::Unknown => {}
             }
         }
         let stacks = &mut self.threads[thread].stacks;
@@ -202,6 +206,13 @@ impl ThreadStreamingContext {
             markers: Vec::new(),
             last: None,
         }
+    }
+
+    pub(super) fn replaced_addresses(&self) -> impl Iterator<Item = (usize, SampledAddress)> {
+        self.stacks.frames().iter().filter_map(|frame| match frame {
+            FrameKey::Replaced(module, address) => Some((*module, *address)),
+            _ => None,
+        })
     }
 
     pub(super) fn native_addresses(&self) -> impl Iterator<Item = SampledAddress> {

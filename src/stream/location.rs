@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use crate::symbols::{FrameName, SampledAddress};
-use crate::unwind::{CodeMap, LoadedModule, ReplacedModules};
+use crate::unwind::{CodeMap, LoadedModule, ModuleTable};
 
 /// The name by which the viewer shows a library. A path that the system marks as deleted is the one it was; brackets
 /// would end the name early.
@@ -16,22 +16,18 @@ pub(super) fn library_name(path: &Path) -> String {
 /// Makes location texts for addresses, with the names of their libraries at hand.
 pub(super) struct Locations<'a> {
     modules: &'a [LoadedModule],
-    replaced: &'a ReplacedModules,
+    table: &'a ModuleTable,
     generated: &'a CodeMap,
     library_names: HashMap<u64, String>,
 }
 
 impl<'a> Locations<'a> {
-    pub(super) fn new(
-        modules: &'a [LoadedModule],
-        replaced: &'a ReplacedModules,
-        generated: &'a CodeMap,
-    ) -> Self {
+    pub(super) fn new(modules: &'a [LoadedModule], table: &'a ModuleTable, generated: &'a CodeMap) -> Self {
         let library_names = modules
             .iter()
             .map(|module| (module.image.range.start, library_name(&module.image.path)))
             .collect();
-        Self { modules, replaced, generated, library_names }
+        Self { modules, table, generated, library_names }
     }
 
     fn library_of(&self, address: u64) -> Option<&str> {
@@ -57,11 +53,19 @@ impl<'a> Locations<'a> {
         format!("{:#x}", address.address.get())
     }
 
-    /// An address in a module whose place another took. As an address alone it would be taken for the other's.
-    pub(super) fn replaced(&self, module: usize, address: SampledAddress) -> String {
-        let Some(module) = self.replaced.module(module) else { return self.unnamed(address) };
-        let library = library_name(&module.image.path);
-        format!("{library}+{:#x} (in {library})", address.lookup_address().wrapping_sub(module.image.bias))
+    /// A named function of a module whose place another took.
+    pub(super) fn named_in_replaced(&self, module: usize, name: &FrameName) -> String {
+        match self.table.replaced(module) {
+            Some(module) => format!("{} (in {})", name.function, library_name(&module.path)),
+            None => name.function.clone(),
+        }
+    }
+
+    /// An address in such a module, without a name. As an address alone it would be taken for the other's.
+    pub(super) fn unnamed_in_replaced(&self, module: usize, address: SampledAddress) -> String {
+        let Some(module) = self.table.replaced(module) else { return self.unnamed(address) };
+        let library = library_name(&module.path);
+        format!("{library}+{:#x} (in {library})", address.lookup_address().wrapping_sub(module.bias))
     }
 }
 

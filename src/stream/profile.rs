@@ -6,10 +6,9 @@ use crate::json::JsonWriter;
 use crate::stream::decode::ProcessStreamingContext;
 use crate::stream::libs::write_libs;
 use crate::stream::meta::write_meta;
-use crate::stream::resolved_thread::{ResolvedThread, name_addresses};
+use crate::stream::resolved_thread::{ProfileNames, ResolvedThread, name_addresses};
 use crate::stream::source::ProfileSource;
 use crate::stream::thread_tables::{write_schema, write_stand_in_main_thread, write_thread};
-use crate::symbols::AddressNames;
 use crate::threads::MAIN_THREAD_NAME;
 
 /// Writes a profile in the Gecko format, version 36.
@@ -23,10 +22,10 @@ pub(crate) fn stream_gecko_json(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let process = ProcessStreamingContext::decode(source);
-    let names = if symbolicate { name_addresses(source, &process) } else { AddressNames::new() };
+    let names = if symbolicate { name_addresses(source, &process) } else { ProfileNames::default() };
     let mut json = JsonWriter::new(out);
     json.object(|json| {
-        write_libs(json.key("libs"), &source.modules);
+        write_libs(json.key("libs"), &process.modules);
         write_meta(json.key("meta"), source, &process, symbolicate);
         json.key("pages").array(|_| {});
         write_counters(json.key("counters"), source, &process);
@@ -46,7 +45,7 @@ fn write_threads(
     json: &mut JsonWriter<'_>,
     source: &ProfileSource,
     process: &ProcessStreamingContext,
-    names: &AddressNames,
+    names: &ProfileNames,
 ) {
     // The viewer takes the process's main thread first.
     let (main, others): (Vec<_>, Vec<_>) = process.threads.iter().partition(|context| context.thread.is_main);

@@ -3,12 +3,16 @@
 //! Two addresses in one function become one frame, and an address in an inlined function one frame for each function
 //! that it was inlined into.
 
+use std::collections::HashMap;
+use std::sync::Arc;
+
 use crate::json::{StringIndex, UniqueStrings};
 use crate::stream::decode::{FrameKey, ProcessStreamingContext, ThreadStreamingContext};
 use crate::stream::location::{Locations, label_location};
 use crate::stream::source::ProfileSource;
 use crate::stream::unique_stacks::UniqueStacks;
-use crate::symbols::{AddressNames, CodeAddressService};
+use crate::symbols::{AddressNames, CodeAddressService, FrameName, SampledAddress};
+use crate::unwind::{CodeMap, LoadedModule};
 
 /// The frame that stands for those that are missing.
 const TRUNCATED: &str = "(truncated)";
@@ -16,8 +20,8 @@ const TRUNCATED: &str = "(truncated)";
 /// The frame below those of a signal stack, a coroutine's, or another that the thread was not born with.
 const OTHER_STACK: &str = "(other stack)";
 
-/// A frame in a library that was unloaded so long ago, with so many others, that its place has nobody's name.
-const FORGOTTEN: &str = "(unloaded library)";
+/// A frame in code that is gone, of which nobody remembers what it was.
+const UNKNOWN: &str = "(unloaded library)";
 
 /// What a frame is of.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -53,10 +57,29 @@ pub(crate) struct ResolvedThread<'a> {
     stack_map: Vec<u32>,
 }
 
+/// The names of addresses, and of those in modules that were replaced, by the modules' numbers.
+#[derive(Debug, Default)]
+pub(crate) struct ProfileNames {
+    now: AddressNames,
+    replaced: HashMap<usize, AddressNames>,
+}
+
 /// Names all addresses of the profile.
-pub(crate) fn name_addresses(source: &ProfileSource, process: &ProcessStreamingContext) -> AddressNames {
+pub(crate) fn name_addresses(source: &ProfileSource, process: &ProcessStreamingContext) -> ProfileNames {
     let addresses = process.threads.iter().flat_map(ThreadStreamingContext::native_addresses).collect();
-    CodeAddressService::new(&source.modules, &source.generated_code).resolve(addresses)
+    let modules = source.modules.all_as_of_now();
+    let now = CodeAddressService::new(&modules, &source.generated_code).resolve(addresses);
+    let mut in_replaced: HashMap<usize, Vec<SampledAddress>> = HashMap::new();
+    for (module, address) in process.threads.iter().flat_map(ThreadStreamingContext::replaced_addresses) {
+        in_replaced.entry(module).or_default().push(address);
+    }
+    let no_code = CodeMap::default();
+    let replaced = in_replaced.into_iter().filter_map(|(number, addresses)| {
+        let image = Arc::clone(source.modules.replaced(number)?);
+        let modules = [LoadedModule { image, unloaded: true }];
+        Some((number, CodeAddressService::new(&modules, &no_code).resolve(addresses)))
+    });
+    ProfileNames { now, replaced: replaced.collect() }
 }
 
 impl<'a> ResolvedThread<'a> {
@@ -64,7 +87,7 @@ impl<'a> ResolvedThread<'a> {
         source: &ProfileSource,
         process: &ProcessStreamingContext,
         context: &'a ThreadStreamingContext,
-        names: &AddressNames,
+        names: &ProfileNames,
     ) -> Self {
         let mut resolved = Self {
             context,
@@ -73,7 +96,7 @@ impl<'a> ResolvedThread<'a> {
             stacks: UniqueStacks::default(),
             stack_map: Vec::with_capacity(context.stacks.stacks().len()),
         };
-        let locations = Locations::new(&source.modules, &source.replaced, &source.generated_code);
+        let locations = Locations::new(&process.modules, &source.modules, &source.generated_code);
         let frames: Vec<Vec<OutFrame>> = context
             .stacks
             .frames()
@@ -96,7 +119,7 @@ impl<'a> ResolvedThread<'a> {
         &mut self,
         frame: &FrameKey,
         process: &ProcessStreamingContext,
-        names: &AddressNames,
+        names: &ProfileNames,
         locations: &Locations<'_>,
     ) -> Vec<OutFrame> {
         let (kind, location) = match frame {
@@ -107,24 +130,29 @@ impl<'a> ResolvedThread<'a> {
                 let text = process.label_strings.get(text.0 as usize).map_or("", String::as_str);
                 (FrameKind::Label { category: *category, subcategory: *subcategory }, label_location(text))
             }
-            FrameKey::Replaced(module, address) => {
-                (FrameKind::Function, locations.replaced(*module, *address))
-            }
-            FrameKey::Forgotten => (FrameKind::Function, FORGOTTEN.to_owned()),
-            FrameKey::Native(address) => match names.get(address) {
+            FrameKey::Unknown => (FrameKind::Function, UNKNOWN.to_owned()),
+            FrameKey::Native(address) => match names.now.get(address) {
                 None => (FrameKind::Function, locations.unnamed(*address)),
-                Some(names) => {
-                    let outermost = names.len() - 1;
-                    let inlined =
-                        |index| if index == outermost { FrameKind::Function } else { FrameKind::Inlined };
-                    let named = names.iter().enumerate().rev();
-                    let located =
-                        named.map(|(index, name)| (inlined(index), locations.named(*address, name)));
-                    return located.map(|(kind, location)| self.out_frame(kind, location)).collect();
-                }
+                Some(names) => return self.named_frames(names, |name| locations.named(*address, name)),
             },
+            FrameKey::Replaced(module, address) => {
+                match names.replaced.get(module).and_then(|names| names.get(address)) {
+                    None => (FrameKind::Function, locations.unnamed_in_replaced(*module, *address)),
+                    Some(names) => {
+                        return self.named_frames(names, |name| locations.named_in_replaced(*module, name));
+                    }
+                }
+            }
         };
         vec![self.out_frame(kind, location)]
+    }
+
+    /// A frame for each of the functions at an address, the outermost first.
+    fn named_frames(&mut self, names: &[FrameName], locate: impl Fn(&FrameName) -> String) -> Vec<OutFrame> {
+        let outermost = names.len() - 1;
+        let kind = |index| if index == outermost { FrameKind::Function } else { FrameKind::Inlined };
+        let named = names.iter().enumerate().rev();
+        named.map(|(index, name)| self.out_frame(kind(index), locate(name))).collect()
     }
 
     fn out_frame(&mut self, kind: FrameKind, location: String) -> OutFrame {

@@ -7,7 +7,7 @@ use crate::buffer::BufferSnapshot;
 use crate::platform::ProcessStart;
 use crate::state::Session;
 use crate::threads::ThreadRegistration;
-use crate::unwind::{CodeMap, LoadedModule, ReplacedModules};
+use crate::unwind::{CodeMap, ModuleTable};
 
 /// A session, frozen: it can be streamed any number of times, while the session goes on or after it has ended.
 #[derive(Clone, Debug)]
@@ -21,9 +21,7 @@ pub(crate) struct ProfileSource {
     pub(crate) taken_at: TimeStamp,
     pub(crate) threads: Vec<Arc<ThreadRegistration>>,
     pub(crate) buffer: BufferSnapshot,
-    /// Sorted by address, without overlaps.
-    pub(crate) modules: Vec<LoadedModule>,
-    pub(crate) replaced: ReplacedModules,
+    pub(crate) modules: ModuleTable,
     pub(crate) generated_code: CodeMap,
 }
 

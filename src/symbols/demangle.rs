@@ -1,19 +1,16 @@
 //! Names as people wrote them.
 
-use backtrace::SymbolName;
-
 /// The demangled name: Rust's without its hash, C++'s with its parameters, any other as it is.
-pub(super) fn demangled(name: &SymbolName<'_>) -> String {
-    let raw = name.as_bytes();
-    let readable = format!("{name:#}");
-    if raw.starts_with(b"_Z") && readable.as_bytes() == raw {
+pub(super) fn demangled(raw: &str) -> String {
+    let readable = format!("{:#}", rustc_demangle::demangle(raw));
+    if raw.starts_with("_Z") && readable == raw {
         return cpp(raw).unwrap_or(readable);
     }
     readable
 }
 
-fn cpp(raw: &[u8]) -> Option<String> {
-    cpp_demangle::Symbol::new(raw).ok()?.demangle().ok()
+fn cpp(raw: &str) -> Option<String> {
+    cpp_demangle::Symbol::new(raw.as_bytes()).ok()?.demangle().ok()
 }
 
 #[cfg(test)]
@@ -29,7 +26,7 @@ mod tests {
             ("memcpy", "memcpy"),
             ("_Znonsense", "_Znonsense"),
         ] {
-            assert_eq!(demangled(&SymbolName::new(raw.as_bytes())), readable);
+            assert_eq!(demangled(raw), readable);
         }
     }
 }

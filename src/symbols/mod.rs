@@ -5,20 +5,21 @@
 //! that each module's debug information is opened once.
 //!
 //! # Threads and locks
-//! On the thread that asks for the profile, under no lock of ours; `backtrace` takes its own.
+//! On the thread that asks for the profile, under no lock.
 //!
 //! # Imports
 //! `base`, `unwind`
 //!
 //! # Invariants
-//! An address without a name has none: nothing is guessed. An address of a module that is gone is not looked up, since
-//! something else may stand there.
+//! An address without a name has none: nothing is guessed. What is looked up is the file that was loaded, by its build id;
+//! without one, only while the module stands at its place.
 //!
 //! # Read next
 //! `resolver.rs`, then `crate::stream`.
 
 mod demangle;
 mod mapped_symbols;
+mod module_symbols;
 mod resolver;
 
 pub(crate) use resolver::{AddressNames, CodeAddressService, FrameName, SampledAddress};

@@ -1,10 +1,10 @@
-//! Looks addresses up with `backtrace`.
+//! Looks addresses up in the files of their modules.
 
 use std::collections::HashMap;
 
 use crate::base::CodeAddress;
-use crate::symbols::demangle::demangled;
 use crate::symbols::mapped_symbols::MappedSymbols;
+use crate::symbols::module_symbols::ModuleSymbols;
 use crate::unwind::{CodeMap, LoadedModule};
 
 /// An address as it stands in a stack.
@@ -48,59 +48,48 @@ impl<'a> CodeAddressService<'a> {
     }
 
     /// The names of these addresses; those without one are absent. Reads the debug information of every module that is
-    /// asked for, some ms to seconds, and gives its memory back at the end.
+    /// asked for, one after another, some ms to seconds, and gives its memory back.
     pub(crate) fn resolve(&self, mut addresses: Vec<SampledAddress>) -> AddressNames {
         addresses.sort_unstable();
         addresses.dedup();
-        // It keeps the list of modules from its first use; there may be new ones.
-        backtrace::clear_symbol_cache();
-        let names = addresses
-            .into_iter()
-            .map(|address| (address, self.names_at(address.lookup_address())))
-            .filter(|(_, names)| !names.is_empty())
-            .collect();
-        backtrace::clear_symbol_cache();
+        let mut names = AddressNames::new();
+        let mut open: Option<(usize, ModuleSymbols)> = None;
+        for address in addresses {
+            let found = self.names_at(address.lookup_address(), &mut open);
+            if !found.is_empty() {
+                names.insert(address, found);
+            }
+        }
         names
     }
 
-    fn names_at(&self, address: u64) -> Vec<FrameName> {
+    fn names_at(&self, address: u64, open: &mut Option<(usize, ModuleSymbols)>) -> Vec<FrameName> {
         let alone = |name: &str| vec![FrameName { function: name.to_owned(), file: None, line: None }];
         if let Some(code) = self.generated.find(address) {
             return alone(&code.name);
         }
-        if !self.is_loaded(address) {
+        let after = self.modules.partition_point(|module| module.image.range.start <= address);
+        let Some(index) = after.checked_sub(1) else { return Vec::new() };
+        let module = &self.modules[index];
+        if !module.image.range.contains(&address) {
             return Vec::new();
         }
-        self.mapped.name_at(address).map_or_else(|| names_in_files(address), alone)
-    }
-
-    fn is_loaded(&self, address: u64) -> bool {
-        let after = self.modules.partition_point(|module| module.image.range.start <= address);
-        after.checked_sub(1).is_some_and(|index| {
-            let module = &self.modules[index];
-            !module.unloaded && module.image.range.contains(&address)
-        })
-    }
-}
-
-fn names_in_files(address: u64) -> Vec<FrameName> {
-    let mut names = Vec::new();
-    // `resolve` takes a return address, and looks one byte before it.
-    backtrace::resolve((address + 1) as *mut _, |symbol| {
-        if let Some(name) = symbol.name() {
-            names.push(FrameName {
-                function: demangled(&name),
-                file: symbol.filename().map(|file| file.display().to_string()),
-                line: symbol.lineno(),
-            });
+        if let Some(name) = self.mapped.name_at(address) {
+            return alone(name);
         }
-    });
-    names
+        if open.as_ref().is_none_or(|(open, _)| *open != index) {
+            *open = Some((index, ModuleSymbols::open(module)));
+        }
+        open.as_ref().map(|(_, symbols)| symbols.names_at(address)).unwrap_or_default()
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::platform::ModuleImage;
     use crate::unwind::ModuleTable;
 
     #[inline(never)]
@@ -111,7 +100,7 @@ mod tests {
     #[test]
     fn a_function_of_this_program_has_its_name_and_file() {
         let mut table = ModuleTable::default();
-        table.refresh();
+        table.refresh(0);
         let modules = table.all();
         let address = CodeAddress::new(a_function_to_find as fn() -> u64 as usize as u64);
         let first = SampledAddress { address, is_return_address: false };
@@ -126,13 +115,26 @@ mod tests {
     }
 
     #[test]
-    fn addresses_of_a_module_that_is_gone_are_not_looked_up() {
+    fn a_file_that_is_not_the_one_that_was_loaded_names_nothing() {
         let mut table = ModuleTable::default();
-        table.refresh();
-        let mut modules = table.all();
-        modules.iter_mut().for_each(|module| module.unloaded = true);
+        table.refresh(0);
         let address = CodeAddress::new(a_function_to_find as fn() -> u64 as usize as u64);
-        let asked = vec![SampledAddress { address, is_return_address: false }];
-        assert!(CodeAddressService::new(&modules, &CodeMap::default()).resolve(asked).is_empty());
+        let names_with = |change: &dyn Fn(&mut LoadedModule)| {
+            let mut modules = table.all();
+            modules.iter_mut().for_each(change);
+            let asked = vec![SampledAddress { address, is_return_address: false }];
+            CodeAddressService::new(&modules, &CodeMap::default()).resolve(asked).len()
+        };
+        let with_id = |module: &mut LoadedModule, id: &[u8]| {
+            module.image =
+                Arc::new(ModuleImage { build_id: id.to_vec(), ..ModuleImage::clone(&module.image) });
+        };
+        assert_eq!(names_with(&|module| with_id(module, &[1; 20])), 0, "another file's build id");
+        assert_eq!(names_with(&|module| with_id(module, &[])), 1, "what is loaded is what its path says");
+        let unloaded = |module: &mut LoadedModule| {
+            with_id(module, &[]);
+            module.unloaded = true;
+        };
+        assert_eq!(names_with(&unloaded), 0, "what was may have been another file");
     }
 }

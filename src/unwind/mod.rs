@@ -41,6 +41,7 @@ mod machine_code;
 #[cfg_attr(target_arch = "x86_64", path = "machine_code_x86_64.rs")]
 #[cfg_attr(target_arch = "aarch64", path = "machine_code_aarch64.rs")]
 mod machine_code_arch;
+mod module_history;
 mod module_table;
 mod native_stack;
 mod perf_map;
@@ -54,6 +55,7 @@ pub(crate) use code_ranges::{
     CodeRangeToken, CodeRanges, forget_unregistered_code, hold_code_ranges_for_fork, register_code_range,
     registered_code, unregister_code_range,
 };
-pub(crate) use module_table::{LoadedModule, Meant, ModuleTable, ReplacedModules};
+pub(crate) use module_history::Meant;
+pub(crate) use module_table::{LoadedModule, ModuleTable};
 pub(crate) use native_stack::{Captured, NativeFrame, NativeStack, StackCopy};
 pub(crate) use unwinder::Unwinder;

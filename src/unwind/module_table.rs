@@ -1,13 +1,22 @@
 //! The modules of a session: those that are loaded, and those that were.
+//!
+//! A place in memory may belong to one library after another. What was captured is unwound later than it was captured, so
+//! each change leaves *doubts*: places where code was, or may have been, that is not what the table has there now. What
+//! was captured before the change is not believed where it lies in one of them.
+//!
+//! Samples are named later still. They are written by the thread that follows the changes, so a place in the buffer tells
+//! which side of a change a sample is on; `module_history.rs` keeps what was where.
 
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
 use crate::base::TimeStamp;
 use crate::platform::{ModuleChanges, ModuleImage, list_modules, module_changes, monotonic_now};
+use crate::unwind::module_history::{Meant, ModuleHistory};
 
-/// So many of the modules that went are remembered. One that comes and goes where nobody else was meanwhile counts once.
-const MAX_UNLOADED: usize = 512;
+/// Older doubts are given up: what was captured before them is not believed in any module that can be unloaded.
+const MAX_DOUBTS: usize = 1024;
 
 /// A module of the session.
 #[derive(Clone, Debug)]
@@ -17,125 +26,108 @@ pub(crate) struct LoadedModule {
     pub(crate) unloaded: bool,
 }
 
-/// A module that was found gone.
+/// A module that is loaded.
 #[derive(Clone, Debug)]
-struct UnloadedModule {
+struct Present {
     image: Arc<ModuleImage>,
-    /// From here on its addresses mean nothing, or something else.
-    gone_by: TimeStamp,
+    /// Where the buffer ended when it was first seen.
+    from: u64,
+}
+
+/// Places where other code was, or may have been, before a time.
+#[derive(Clone, Debug, Default)]
+struct Doubts {
+    /// The oldest first.
+    places: VecDeque<(Range<u64>, TimeStamp)>,
+    /// Before this, nothing is known.
+    since: TimeStamp,
 }
 
 /// All modules that samples of the session may lie in.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ModuleTable {
     changes: ModuleChanges,
-    /// When this was what is loaded, as far as was looked.
+    /// When it was looked last and this was what is loaded.
     seen_at: TimeStamp,
-    /// When the last change was seen.
+    /// When the last change had been taken up.
     changed_at: TimeStamp,
+    /// A change was seen that is not taken up yet.
+    is_stale: bool,
+    /// Raised whenever an address may mean something else from then on.
+    version: u64,
     /// Sorted by address, without overlaps.
-    loaded: Vec<Arc<ModuleImage>>,
-    /// Without their unwind sections, the first to go first.
-    unloaded: Vec<UnloadedModule>,
-    forgotten: ForgottenModules,
+    loaded: Vec<Present>,
+    history: ModuleHistory,
     /// Those that the last change took away.
     gone: Vec<Arc<ModuleImage>>,
-    /// Where a module may have been that came and went between the last change and the one before, unseen.
-    unseen: Vec<Range<u64>>,
+    doubts: Doubts,
 }
 
-/// Where modules were of which there were too many.
-#[derive(Clone, Debug, Default)]
-struct ForgottenModules {
-    /// Without overlaps.
-    ranges: Vec<Range<u64>>,
-    /// When the last of them was found gone.
-    gone_by: TimeStamp,
-}
-
-fn is_same(one: &ModuleImage, other: &ModuleImage) -> bool {
+/// Whether it is the same file at the same place.
+pub(super) fn is_same(one: &ModuleImage, other: &ModuleImage) -> bool {
     one.range == other.range && one.path == other.path && one.build_id == other.build_id
 }
 
-fn overlap(one: &ModuleImage, other: &ModuleImage) -> bool {
+pub(super) fn overlap(one: &ModuleImage, other: &ModuleImage) -> bool {
     one.range.start < other.range.end && other.range.start < one.range.end
 }
 
-impl ModuleTable {
-    /// Looks whether anything was loaded or unloaded, and lists the modules anew if so; true then.
-    pub(crate) fn refresh(&mut self) -> bool {
-        self.seen_at = monotonic_now();
-        if !self.loaded.is_empty() && module_changes() == self.changes {
-            return false;
+impl Doubts {
+    fn add(&mut self, place: Range<u64>, until: TimeStamp) {
+        self.places.push_back((place, until));
+        if self.places.len() > MAX_DOUBTS
+            && let Some((_, until)) = self.places.pop_front()
+        {
+            self.since = until;
         }
+    }
+}
+
+impl ModuleTable {
+    /// Looks whether anything was loaded or unloaded since the last refresh. Takes the loader's lock for a moment.
+    pub(crate) fn look(&mut self) -> bool {
+        let now = monotonic_now();
+        self.is_stale = self.loaded.is_empty() || module_changes() != self.changes;
+        if !self.is_stale {
+            self.seen_at = now;
+        }
+        self.is_stale
+    }
+
+    /// Lists the modules anew. `position` is where the buffer ends: what is written behind it was unwound by the new list.
+    pub(crate) fn refresh(&mut self, position: u64) {
+        self.seen_at = monotonic_now();
         let (changes, images) = list_modules();
-        let unloaded = changes.unloaded_since(self.changes);
-        self.changes = changes;
         self.changed_at = monotonic_now();
+        let (loads, unloads) = changes.since(self.changes);
+        self.changes = changes;
+        self.is_stale = false;
+        // The loader lists them in the order in which it loaded them.
+        let may_be_new = |image: &ModuleImage| image.loaded_behind < loads;
+        let recent: Vec<_> =
+            images.iter().filter(|image| may_be_new(image)).map(|image| image.range.clone()).collect();
         let before = std::mem::take(&mut self.loaded);
         for image in images {
-            let known = before.iter().find(|old| is_same(old, &image));
-            self.loaded.push(known.cloned().unwrap_or_else(|| Arc::new(image)));
+            // Without a build id a file that was loaded again may be another one by now.
+            let is_certain = !image.build_id.is_empty() || !may_be_new(&image);
+            let known = before.iter().find(|old| is_certain && is_same(&old.image, &image));
+            let new = || Present { image: Arc::new(image), from: position };
+            self.loaded.push(known.cloned().unwrap_or_else(new));
         }
-        let is_in = |list: &[Arc<ModuleImage>], one| list.iter().any(|other| Arc::ptr_eq(one, other));
-        let gone: Vec<_> = before.iter().filter(|old| !is_in(&self.loaded, old)).cloned().collect();
-        self.unseen.clear();
-        if !before.is_empty() && unloaded > gone.len() as u64 {
-            let new = self.loaded.iter().filter(|new| !is_in(&before, new));
-            self.unseen.extend(new.map(|new| new.range.clone()));
+        let is_loaded = |old: &Present| self.loaded.iter().any(|new| Arc::ptr_eq(&new.image, &old.image));
+        let gone: Vec<Present> = before.iter().filter(|old| !is_loaded(old)).cloned().collect();
+        if before.is_empty() {
+            self.doubts.since = self.changed_at;
+        } else if unloads > gone.len() as u64 {
+            // Something came and went unseen, where one of these is now.
+            recent.into_iter().for_each(|place| self.doubts.add(place, self.changed_at));
         }
-        gone.iter().for_each(|gone| self.add_unloaded(gone));
-        self.gone = gone;
-        true
-    }
-
-    fn add_unloaded(&mut self, gone: &ModuleImage) {
-        // It is the same one all the time if nobody else was there meanwhile.
-        let last_there = self.unloaded.iter().rposition(|old| overlap(&old.image, gone));
-        let known = last_there.filter(|&index| is_same(&self.unloaded[index].image, gone));
-        let image = match known {
-            Some(index) => self.unloaded.remove(index).image,
-            None => Arc::new(ModuleImage { unwind: None, ..gone.clone() }),
-        };
-        self.unloaded.push(UnloadedModule { image, gone_by: self.changed_at });
-        if self.unloaded.len() > MAX_UNLOADED {
-            let oldest = self.unloaded.remove(0);
-            self.forgotten.add(&oldest);
+        for module in &gone {
+            self.doubts.add(module.image.range.clone(), self.changed_at);
+            self.history.add(&module.image, module.from..position);
         }
-    }
-
-    /// Whether this address may have meant something else when a capture was made. The table was looked at since.
-    pub(super) fn is_doubtful(&self, address: u64, time: TimeStamp) -> bool {
-        let gone_later = self.unloaded.iter().rev().take_while(|module| time < module.gone_by);
-        gone_later.map(|module| &module.image.range).any(|range| range.contains(&address))
-            || (time < self.changed_at && self.unseen.iter().any(|range| range.contains(&address)))
-    }
-
-    /// Whether anything may be doubtful in a capture of that time.
-    pub(super) fn has_doubts(&self, time: TimeStamp) -> bool {
-        time < self.changed_at && !(self.unloaded.is_empty() && self.unseen.is_empty())
-    }
-
-    /// Whether it was looked after that time what is loaded.
-    pub(super) fn is_seen_after(&self, time: TimeStamp) -> bool {
-        time < self.seen_at
-    }
-
-    /// Those that were unloaded, as far as others took their places.
-    pub(crate) fn replaced(&self) -> ReplacedModules {
-        let all = self.all();
-        let loaded = self.loaded.iter();
-        let images: Vec<_> = loaded.chain(self.unloaded.iter().map(|module| &module.image)).collect();
-        let is_replaced = |one: &UnloadedModule| {
-            images.iter().any(|other| overlap(&one.image, other) && !is_same(&one.image, other))
-        };
-        let replaced =
-            self.unloaded.iter().filter(|module| is_replaced(module)).map(|module| ReplacedModule {
-                image: Arc::clone(&module.image),
-                gone_by: module.gone_by,
-                is_back: all.iter().any(|now| is_same(&now.image, &module.image)),
-            });
-        ReplacedModules { modules: replaced.collect(), forgotten: self.forgotten.clone() }
+        self.version += u64::from(unloads > 0);
+        self.gone = gone.into_iter().map(|module| module.image).collect();
     }
 
     /// The modules that the last refresh found gone.
@@ -143,18 +135,46 @@ impl ModuleTable {
         &self.gone
     }
 
+    /// Raised whenever an address may mean something else from then on.
+    pub(crate) fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Whether it was looked after that time what is loaded.
+    pub(super) fn has_looked_after(&self, time: TimeStamp) -> bool {
+        time < self.seen_at
+    }
+
+    /// Whether anything may be doubtful in a capture of that time.
+    pub(super) fn has_doubts(&self, time: TimeStamp) -> bool {
+        time < self.changed_at || self.is_stale
+    }
+
+    /// Whether this address may have meant something else when a capture of that time was made.
+    pub(super) fn is_doubtful(&self, address: u64, time: TimeStamp) -> bool {
+        if time < self.doubts.since || (self.is_stale && time >= self.seen_at) {
+            return self.find(address).is_some_and(|module| !module.stays);
+        }
+        let later = self.doubts.places.iter().rev().take_while(|(_, until)| time < *until);
+        later.map(|(place, _)| place).any(|place| place.contains(&address))
+    }
+
     /// The module that this address lies in.
     pub(crate) fn find(&self, address: u64) -> Option<&Arc<ModuleImage>> {
-        let after = self.loaded.partition_point(|module| module.range.start <= address);
-        self.loaded.get(after.checked_sub(1)?).filter(|module| address < module.range.end)
+        self.present_at(address).map(|present| &present.image)
+    }
+
+    fn present_at(&self, address: u64) -> Option<&Present> {
+        let after = self.loaded.partition_point(|module| module.image.range.start <= address);
+        self.loaded.get(after.checked_sub(1)?).filter(|module| address < module.image.range.end)
     }
 
     /// All modules of the session, sorted by address and without overlaps: of two at the same place the one that is
     /// loaded now, or was last.
     pub(crate) fn all(&self) -> Vec<LoadedModule> {
         let mut all: Vec<LoadedModule> = Vec::new();
-        let loaded = self.loaded.iter().map(|image| (image, false));
-        let unloaded = self.unloaded.iter().rev().map(|module| (&module.image, true));
+        let loaded = self.loaded.iter().map(|module| (&module.image, false));
+        let unloaded = self.history.latest_first().map(|image| (image, true));
         for (image, unloaded) in loaded.chain(unloaded) {
             if !all.iter().any(|other| overlap(&other.image, image)) {
                 all.push(LoadedModule { image: Arc::clone(image), unloaded });
@@ -163,123 +183,149 @@ impl ModuleTable {
         all.sort_by_key(|module| module.image.range.start);
         all
     }
-}
 
-impl ForgottenModules {
-    fn add(&mut self, module: &UnloadedModule) {
-        self.gone_by = module.gone_by;
-        let mut hull = module.image.range.clone();
-        let touching = |range: &mut Range<u64>| range.start < hull.end && hull.start < range.end;
-        let touched: Vec<_> = self.ranges.extract_if(.., touching).collect();
-        for range in touched {
-            hull = hull.start.min(range.start)..hull.end.max(range.end);
+    /// The same, of which only those count as loaded that still are at this very moment. A few µs when nothing changed
+    /// since the last refresh, else some hundred.
+    pub(crate) fn all_as_of_now(&self) -> Vec<LoadedModule> {
+        let mut all = self.all();
+        let mut now = self.clone();
+        if now.look() {
+            now.refresh(0);
+            for module in &mut all {
+                module.unloaded |= !now.loaded.iter().any(|new| Arc::ptr_eq(&new.image, &module.image));
+            }
         }
-        self.ranges.push(hull);
-    }
-}
-
-/// A module whose place another took later.
-#[derive(Clone, Debug)]
-pub(crate) struct ReplacedModule {
-    pub(crate) image: Arc<ModuleImage>,
-    gone_by: TimeStamp,
-    /// Whether it took the place again, and was the last there.
-    is_back: bool,
-}
-
-/// Modules whose places others took later, the first to go first.
-#[derive(Clone, Default, Debug)]
-pub(crate) struct ReplacedModules {
-    modules: Vec<ReplacedModule>,
-    forgotten: ForgottenModules,
-}
-
-/// What an address meant at some time.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Meant {
-    /// What it means now.
-    Same,
-    /// Code of a module that was replaced, by its number.
-    Replaced(usize),
-    /// Code of a module that nobody remembers.
-    Forgotten,
-}
-
-impl ReplacedModules {
-    pub(crate) fn module(&self, number: usize) -> Option<&ReplacedModule> {
-        self.modules.get(number)
+        all
     }
 
-    /// What an address in a sample of that time meant.
-    pub(crate) fn meaning(&self, address: u64, time: TimeStamp) -> Meant {
-        let contains = |range: &Range<u64>| range.contains(&address);
-        if time < self.forgotten.gone_by && self.forgotten.ranges.iter().any(contains) {
-            return Meant::Forgotten;
+    /// What an address meant in a sample that stands there in the buffer, beside what it means in `all`.
+    pub(crate) fn meaning(&self, all: &[LoadedModule], address: u64, position: u64) -> Meant {
+        if self.present_at(address).is_some_and(|module| module.from <= position) {
+            return Meant::Same;
         }
-        let first = self.modules.partition_point(|module| module.gone_by <= time);
-        let then = self.modules[first..].iter().position(|module| contains(&module.image.range));
-        match then.map(|index| first + index) {
-            Some(number) if !self.modules[number].is_back => Meant::Replaced(number),
-            _ => Meant::Same,
-        }
+        self.history.meaning(all, address, position)
+    }
+
+    /// A module that was replaced, by its number.
+    pub(crate) fn replaced(&self, number: usize) -> Option<&Arc<ModuleImage>> {
+        self.history.module(number)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::platform::{TestFolder, TestLibrary};
+
+    fn table() -> ModuleTable {
+        let mut table = ModuleTable::default();
+        table.refresh(0);
+        table
+    }
+
+    fn follow(table: &mut ModuleTable, position: u64) {
+        assert!(table.look());
+        table.refresh(position);
+    }
 
     #[test]
-    fn an_address_of_this_program_is_found_and_a_refresh_without_changes_is_none() {
-        let mut table = ModuleTable::default();
-        assert!(table.refresh());
-        assert!(!table.refresh());
-        let own = ModuleTable::refresh as fn(&mut ModuleTable) -> bool as usize as u64;
+    fn an_address_of_this_program_is_found() {
+        let table = table();
+        let own = ModuleTable::refresh as fn(&mut ModuleTable, u64) as usize as u64;
         let module = table.find(own).expect("this program");
+        assert!(module.stays);
         assert_eq!(module.path, std::env::current_exe().expect("path"));
         assert!(table.find(1).is_none() && table.find(u64::MAX).is_none());
         assert_eq!(table.all().len(), table.loaded.len());
     }
 
-    fn image(name: &str, range: Range<u64>) -> Arc<ModuleImage> {
-        let path = name.into();
-        Arc::new(ModuleImage { path, bias: 0, range, build_id: Vec::new(), unwind: None, memory: None })
+    /// Other tests may load something meanwhile, and the loader may find another place; then it is tried again.
+    fn until_in_place(mut body: impl FnMut(&TestFolder) -> bool) {
+        let folder = TestFolder::new("module-table");
+        assert!((0..50).any(|_| body(&folder)), "never in the same place");
     }
 
-    fn unload_at(table: &mut ModuleTable, image: &Arc<ModuleImage>, ns: u64) {
-        table.changed_at = TimeStamp(ns);
-        table.add_unloaded(image);
-    }
-
+    /// One test, as each would move the others' libraries.
     #[test]
-    fn an_address_means_what_was_there_at_the_time() {
-        let mut table = ModuleTable::default();
-        let (a, b) = (image("a", 100..200), image("b", 150..250));
-        for ns in [10, 20] {
-            unload_at(&mut table, &a, ns);
-        }
-        assert_eq!(table.unloaded.len(), 1, "nobody was there meanwhile");
-        unload_at(&mut table, &b, 30);
-        table.loaded = vec![a];
-        let replaced = table.replaced();
-        let meant = |address, ns| replaced.meaning(address, TimeStamp(ns));
-        assert_eq!([meant(160, 5), meant(160, 19), meant(160, 30), meant(160, 99)], [Meant::Same; 4]);
-        assert_eq!([meant(160, 20), meant(240, 0), meant(240, 29)], [Meant::Replaced(1); 3]);
-        assert_eq!([meant(99, 0), meant(250, 0)], [Meant::Same; 2]);
-        assert_eq!(replaced.module(1).expect("b").image.path, std::path::Path::new("b"));
-        assert!(table.is_doubtful(240, TimeStamp(29)) && !table.is_doubtful(240, TimeStamp(30)));
+    fn what_was_loaded_in_between_is_doubted_and_everything_keeps_its_meaning() {
+        until_in_place(|folder| {
+            let (a, b) = (folder.compile("a", "function_a", &[]), folder.compile("b", "function_b", &[]));
+            let mut table = table();
+            let first = TestLibrary::load(&a);
+            let place = first.address();
+            follow(&mut table, 10);
+            let in_a = monotonic_now();
+            first.close();
+            let second = TestLibrary::load(&b);
+            if second.address() != place {
+                return false;
+            }
+            let in_b = monotonic_now();
+            assert!(table.look() && table.is_doubtful(place, in_b), "nobody knows what it is");
+            table.refresh(20);
+            assert!(table.is_doubtful(place, in_a) && table.is_doubtful(place, in_b));
+            assert!(!table.is_doubtful(place, monotonic_now()));
+            let version = table.version();
+            follow_another(folder, &mut table);
+            assert!(table.is_doubtful(place, in_b), "also after another change");
+            assert_eq!(table.version(), version, "nothing was unloaded");
+            let all = table.all();
+            let meant = |position| table.meaning(&all, place, position);
+            assert_eq!((meant(20), meant(9)), (Meant::Same, Meant::Unknown));
+            let Meant::Replaced(number) = meant(19) else { panic!("{:?}", meant(19)) };
+            assert_eq!(table.replaced(number).expect("a").path, a);
+            assert_eq!(meant(10), Meant::Replaced(number));
+            second.close();
+            true
+        });
+        until_in_place(|folder| {
+            let (a, x) = (folder.compile("a2", "function_a", &[]), folder.compile("x", "function_x", &[]));
+            let mut table = table();
+            let first = TestLibrary::load(&a);
+            let place = first.address();
+            follow(&mut table, 10);
+            first.close();
+            let unseen = TestLibrary::load(&x);
+            let (place_of_x, in_x) = (unseen.address(), monotonic_now());
+            unseen.close();
+            let again = TestLibrary::load(&a);
+            follow(&mut table, 20);
+            if (place_of_x, again.address()) != (place, place) {
+                return false;
+            }
+            assert!(table.is_doubtful(place, in_x), "captured in x, unwound as a");
+            assert_eq!(table.meaning(&table.all(), place, 15), Meant::Same);
+            again.close();
+            true
+        });
+        until_in_place(|folder| {
+            let no_id = &["-Wl,--build-id=none"];
+            let mut table = table();
+            let first = TestLibrary::load(&folder.compile("hot", "function_before", no_id));
+            let place = first.address();
+            follow(&mut table, 10);
+            let (before, in_first) = (Arc::clone(table.find(place).expect("loaded")), monotonic_now());
+            let then = table.clone();
+            first.close();
+            let second = TestLibrary::load(&folder.compile("hot", "function_after", no_id));
+            if second.address() != place {
+                return false;
+            }
+            follow(&mut table, 20);
+            let after = table.find(place).expect("loaded");
+            assert!(!Arc::ptr_eq(&before, after), "the same path may be another file by now");
+            assert!(table.is_doubtful(place, in_first));
+            let as_of_now = then.all_as_of_now();
+            let module = as_of_now.iter().find(|module| module.image.range.contains(&place));
+            assert!(module.expect("it was there").unloaded);
+            second.close();
+            true
+        });
     }
 
-    #[test]
-    fn the_oldest_are_forgotten_and_that_is_known() {
-        let mut table = ModuleTable::default();
-        for ns in 1..=MAX_UNLOADED as u64 + 2 {
-            unload_at(&mut table, &image(&format!("m{ns}"), 100 + ns % 7..200), ns);
-        }
-        let replaced = table.replaced();
-        assert_eq!((table.unloaded.len(), table.forgotten.ranges.len()), (MAX_UNLOADED, 1));
-        assert_eq!(replaced.meaning(150, TimeStamp(1)), Meant::Forgotten);
-        assert_eq!(replaced.meaning(150, TimeStamp(2)), Meant::Replaced(0));
-        assert_eq!(replaced.meaning(99, TimeStamp(1)), Meant::Same);
+    fn follow_another(folder: &TestFolder, table: &mut ModuleTable) {
+        // It stays loaded, so that nothing is unloaded here.
+        TestLibrary::load(&folder.compile("another", "another_function", &[]));
+        follow(table, 30);
     }
 }

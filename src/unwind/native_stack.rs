@@ -44,6 +44,8 @@ pub(crate) struct NativeStack {
     pub(crate) frames: Vec<NativeFrame>,
     /// Whether older frames are missing.
     pub(crate) truncated: bool,
+    /// Whether they are since other code may have been there; another capture of the same stack would tell.
+    pub(crate) doubtful: bool,
 }
 
 #[cfg(test)]

@@ -75,22 +75,24 @@ impl Unwinder {
             fixed_frames: HashMap::new(),
             context: UnwindContext::new(),
         };
-        unwinder.refresh_modules();
+        unwinder.refresh_modules(0);
         unwinder
     }
 
-    /// Follows what was loaded and unloaded; true when anything was. Cheap when nothing was. What is known of modules that
-    /// stay is kept.
-    pub(crate) fn refresh_modules(&mut self) -> bool {
-        if !self.modules.refresh() {
-            return false;
-        }
+    /// Whether anything was loaded or unloaded since the last refresh.
+    pub(crate) fn look_at_modules(&mut self) -> bool {
+        self.modules.look()
+    }
+
+    /// Follows what was loaded and unloaded. What is known of modules that stay is kept. `position` is where the buffer
+    /// ends for which stacks are unwound.
+    pub(crate) fn refresh_modules(&mut self, position: u64) {
+        self.modules.refresh(position);
         for gone in self.modules.gone() {
             self.rules.forget(&gone.range);
             self.functions.remove(&gone.range.start);
             self.fixed_frames.retain(|function, _| !gone.range.contains(function));
         }
-        true
     }
 
     pub(crate) fn modules(&self) -> &ModuleTable {
@@ -102,31 +104,46 @@ impl Unwinder {
         self.code.changed_perf_map()
     }
 
-    /// Whether it was looked after that time what is loaded, as it must be before a capture of that time is unwound.
-    pub(crate) fn has_looked_after(&self, time: TimeStamp) -> bool {
-        self.modules.is_seen_after(time)
+    /// Looks what is loaded, if nobody did after a capture of that time was made. To be called before it is unwound.
+    fn look_after(&mut self, time: TimeStamp) {
+        if !self.modules.has_looked_after(time) {
+            self.modules.look();
+        }
     }
 
-    /// Fills `out` with the stack that these registers and bytes are of, which were copied at that time.
+    /// Fills `out` with the innermost frame alone.
+    pub(crate) fn take_innermost(&mut self, captured: &Captured<'_>, out: &mut NativeStack) {
+        out.frames.clear();
+        out.truncated = false;
+        out.frames.push(innermost_frame(&captured.registers));
+        self.look_after(captured.time);
+        self.cut_where_doubtful(captured.time, out);
+    }
+
+    /// Fills `out` with the stack that these registers and bytes are of.
     pub(crate) fn unwind(&mut self, captured: &Captured<'_>, out: &mut NativeStack) {
         let Captured { registers, stack, time } = captured;
+        self.look_after(*time);
         // A frame that hangs on a register which the rules do not follow is rare enough to begin again for.
         if self.walk(registers, *stack, out, Follow::Pointers) == NoCaller::UnknownRegister {
             self.walk(registers, *stack, out, Follow::AllRegisters);
         }
-        if self.modules.has_doubts(*time) {
-            self.cut_where_doubtful(*time, out);
-        }
+        self.cut_where_doubtful(*time, out);
     }
 
     /// Leaves out what lies where other code was loaded when it was copied, or may have been.
     fn cut_where_doubtful(&self, time: TimeStamp, out: &mut NativeStack) {
+        out.doubtful = false;
+        if !self.modules.has_doubts(time) {
+            return;
+        }
         let is_doubtful = |(index, frame): (usize, &NativeFrame)| {
             self.modules.is_doubtful(frame.address.get().wrapping_sub(u64::from(index > 0)), time)
         };
         if let Some(first) = out.frames.iter().enumerate().position(is_doubtful) {
             out.frames.truncate(first);
             out.truncated = true;
+            out.doubtful = true;
         }
     }
 
@@ -151,11 +168,9 @@ impl Unwinder {
         out.frames.clear();
         out.truncated = true;
         let mut frame = Caller { address: registers.pc, exact: true };
+        let innermost = innermost_frame(registers);
         let mut registers = RegisterFile::new(registers);
-        out.frames.push(NativeFrame {
-            address: CodeAddress::new(frame.address),
-            stack_address: StackAddress(registers.sp()),
-        });
+        out.frames.push(innermost);
         let Some(mut rule) = self.rule_of(frame) else { return NoCaller::Broken };
         while out.frames.len() < MAX_FRAMES {
             let caller = match rule {
@@ -278,6 +293,10 @@ impl Unwinder {
             .map(|address| Caller { address, exact: false })
             .ok_or(NoCaller::Broken)
     }
+}
+
+fn innermost_frame(registers: &Registers) -> NativeFrame {
+    NativeFrame { address: CodeAddress::new(registers.pc), stack_address: StackAddress(registers.sp) }
 }
 
 /// The functions of a module, read when they are first asked for.

@@ -1,0 +1,72 @@
+//! Shared libraries that a unit test compiles, loads and unloads.
+//!
+//! **Contract** (cited below):
+//! - *ours*: the library has no constructors of its own, nobody runs in it when it is closed, and it is closed once.
+
+use std::ffi::{CString, c_void};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A folder that is removed at the end.
+pub(crate) struct TestFolder(PathBuf);
+
+impl TestFolder {
+    pub(crate) fn new(name: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("gekkota-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder for libraries");
+        Self(folder)
+    }
+
+    /// Compiles a library with a function of this name; gives its path.
+    pub(crate) fn compile(&self, library: &str, function: &str, flags: &[&str]) -> PathBuf {
+        let (source, path) = (self.0.join("source.c"), self.0.join(format!("lib{library}.so")));
+        let text = format!(
+            "int {function}(int x) {{ return x * 3; }} int enter(int x) {{ return {function}(x) + 1; }}"
+        );
+        std::fs::write(&source, text).expect("the source is written");
+        // What is loaded of an older one stays as it is.
+        let _ = std::fs::remove_file(&path);
+        let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".to_owned());
+        let output = Command::new(&compiler)
+            .args(["-shared", "-fPIC", "-O1", "-o"])
+            .args([&path, &source])
+            .args(flags)
+            .output()
+            .unwrap_or_else(|error| panic!("{compiler}, which cargo itself needs to link: {error}. Set CC."));
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        path
+    }
+}
+
+impl Drop for TestFolder {
+    fn drop(&mut self) {
+        // It lies among temporary files.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A library that is loaded, until it is closed.
+pub(crate) struct TestLibrary(*mut c_void);
+
+impl TestLibrary {
+    pub(crate) fn load(path: &Path) -> Self {
+        let name = CString::new(path.to_str().expect("UTF-8")).expect("no zero");
+        // SAFETY: *ours*.
+        let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+        assert!(!handle.is_null(), "{} could not be loaded", path.display());
+        Self(handle)
+    }
+
+    /// Where its function `enter` is.
+    pub(crate) fn address(&self) -> u64 {
+        // SAFETY: *ours*: it is loaded.
+        let address = unsafe { libc::dlsym(self.0, c"enter".as_ptr()) };
+        assert!(!address.is_null());
+        address as u64
+    }
+
+    pub(crate) fn close(self) {
+        // SAFETY: *ours*.
+        assert_eq!(unsafe { libc::dlclose(self.0) }, 0);
+    }
+}

@@ -8,7 +8,7 @@
 //! On the thread that asks for the profile, under no lock.
 //!
 //! # Imports
-//! `base`, `unwind`
+//! `base`, `platform`, `unwind`
 //!
 //! # Invariants
 //! An address without a name has none: nothing is guessed. What is looked up is the file that was loaded, by its build id;

@@ -40,6 +40,7 @@ use settings::Settings;
 
 fn run() -> Result<Vec<String>, String> {
     let settings = Settings::from_environment()?;
+    resources::share_heaps();
     let _libraries = library::Libraries::build()?;
     panics::silence_ours();
     altstack::install_handler();

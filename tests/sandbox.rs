@@ -29,17 +29,20 @@ fn kill_for(calls: &[libc::c_long]) {
     }
 }
 
+/// The CPU timers of this process.
+fn timers() -> String {
+    std::fs::read_to_string("/proc/self/timers").expect("the kernel lists them")
+}
+
+/// A session beside many sleepers, which has a timer.
+fn start_with_timer() -> ProfilerSession {
+    let session = ProfilerSession::start(StartParams::default()).expect("start");
+    wait_until("it is asked whether anybody runs", || timers().contains("ID:"));
+    session
+}
+
 #[test]
 fn nothing_unusual_is_called_in_a_sandbox() {
-    kill_for(&[
-        libc::SYS_perf_event_open,
-        libc::SYS_process_vm_readv,
-        libc::SYS_process_vm_writev,
-        libc::SYS_ptrace,
-        libc::SYS_timer_create,
-        libc::SYS_timer_delete,
-    ]);
-    let session = ProfilerSession::start(StartParams::default()).expect("start");
     // Beside many that sleep it is asked whether anybody has run at all.
     let sleepers: Vec<_> = (0..50)
         .map(|_| {
@@ -49,6 +52,22 @@ fn nothing_unusual_is_called_in_a_sandbox() {
             })
         })
         .collect();
+    for _ in 0..3 {
+        start_with_timer().finish().expect("profile");
+        assert_eq!(timers(), "", "it is given back");
+    }
+    let session = start_with_timer();
+    kill_for(&[
+        libc::SYS_perf_event_open,
+        libc::SYS_process_vm_readv,
+        libc::SYS_process_vm_writev,
+        libc::SYS_ptrace,
+        libc::SYS_timer_create,
+        libc::SYS_timer_delete,
+    ]);
+    // The sandbox came while it ran.
+    session.finish().expect("profile");
+    let session = ProfilerSession::start(StartParams::default()).expect("start");
     let thread = std::thread::spawn(|| {
         gekkota::register_thread("in the sandbox");
         for _ in 0..20 {

@@ -78,6 +78,7 @@ const UNSAFE_FILES: &[&str] = &[
     "src/threads/capture_slot.rs",
     "src/threads/captured_view.rs",
     "src/threads/outside_capture.rs",
+    "src/threads/growing_array.rs",
     "src/threads/slot_model.rs",
     "src/threads/slot_pool.rs",
 ];

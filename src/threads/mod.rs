@@ -23,6 +23,7 @@ mod backtrace;
 mod backtrace_pool;
 mod capture_slot;
 mod captured_view;
+mod growing_array;
 mod outside_capture;
 #[forbid(unsafe_code)]
 mod own_thread;

@@ -19,6 +19,7 @@ use std::marker::PhantomData;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering, compiler_fence};
 
 use crate::base::{FrameFlags, ProfilingCategoryPair};
+use crate::threads::growing_array::{free_array, leak_array, replace_array};
 use crate::threads::profiling_stack_frame::{ProfilingStackFrame, ScriptPlace};
 
 /// A dynamic string is cut to this many bytes, at a character.
@@ -316,37 +317,6 @@ const _: () = assert!(
         && std::mem::offset_of!(StackFromOutside, text_bytes)
             == std::mem::offset_of!(ProfilingStack, text_bytes)
 );
-
-fn leak_array<T: Copy>(value: T, length: u32) -> *mut T {
-    Box::into_raw(vec![value; length as usize].into_boxed_slice()).cast()
-}
-
-/// # Safety
-/// - `array` came from `leak_array` with this length and is used no more, or is null.
-unsafe fn free_array<T>(array: *mut T, length: u32) {
-    if !array.is_null() {
-        // SAFETY: by this function's contract.
-        drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(array, length as usize)) });
-    }
-}
-
-/// Moves the content to a longer array, publishes that, then frees the old one.
-///
-/// # Safety
-/// - Called on the thread that owns the slot; the array there has `old_length` elements or is null, and `new` has at
-///   least as many.
-unsafe fn replace_array<T: Copy>(place: &AtomicPtr<T>, old_length: u32, new: *mut T) {
-    let old = place.load(Ordering::Relaxed);
-    if !old.is_null() {
-        // SAFETY: by this function's contract; two arrays of `leak_array` do not overlap.
-        unsafe { std::ptr::copy_nonoverlapping(old, new, old_length as usize) };
-    }
-    compiler_fence(Ordering::SeqCst);
-    place.store(new, Ordering::Relaxed);
-    compiler_fence(Ordering::SeqCst);
-    // SAFETY: *freed last*.
-    unsafe { free_array(old, old_length) };
-}
 
 #[cfg(test)]
 mod tests {

@@ -6,7 +6,7 @@
 //   { "product": "demo", "threads": ["GeckoMain", "/^worker-/"], "hotFunctions": {"^worker-": ["demo::parse"]},
 //     "scripts": {"^worker-": ["^judge$"]}, "markers": {"^worker-": ["request"]}, "counters": ["processCPU"] }
 // hotFunctions are regular expressions too, and so are scripts, which must be in the viewer's call tree for
-// "JavaScript" and every other function not; idle samples do not count. What is asked of a thread name may be
+// "JavaScript", and of the 40 hottest functions no other; idle samples do not count. What is asked of a thread name may be
 // found on any thread of that name.
 
 import { execFile } from "node:child_process";
@@ -135,8 +135,10 @@ async function checkProfile(file, expect) {
     const { functions } = await ask("thread", "functions", "--include-idle", "--limit", "0", ...at);
     thread.function = timing ? functions.filter((func) => func.totalSamples > 0).map((func) => func.name) : [];
     thread.script = [];
-    if (expect.scripts) {
-      for (const { functionHandle, name } of functions) {
+    const scripts = Object.entries(expect.scripts ?? {}).filter(([pattern]) => new RegExp(pattern).test(thread.name));
+    const isScript = (name) => scripts.some(([, items]) => items.some((item) => new RegExp(item).test(name)));
+    if (scripts.length) {
+      for (const { functionHandle, name } of functions.filter(({ name }, i) => i < 40 || isScript(name))) {
         const { isJS, relevantForJS } = await ask("function", "info", functionHandle);
         if (isJS || relevantForJS) thread.script.push(name);
       }

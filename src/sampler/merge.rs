@@ -64,6 +64,15 @@ mod tests {
     }
 
     #[test]
+    fn script_frames_stand_where_their_interpreter_was_entered() {
+        // Each by its own call of the interpreter; and a run of them by one, whose hooks gave all the same address.
+        assert_eq!(merged(&[100, 200, 300], &[310, 210]), "l0 n2 l1 n1 n0");
+        assert_eq!(merged(&[100, 200, 300], &[250, 250, 250]), "n2 l0 l1 l2 n1 n0");
+        // A call into the host, and from there into the interpreter again.
+        assert_eq!(merged(&[100, 200, 300, 400], &[350, 350, 260, 150, 150]), "n3 l0 l1 n2 l2 n1 l3 l4 n0");
+    }
+
+    #[test]
     fn the_innermost_native_frame_stays_so_and_labels_keep_their_order() {
         assert_eq!(merged(&[100, 200], &[50]), "n1 l0 n0");
         assert_eq!(merged(&[100, 200], &[50, 300]), "n1 l0 l1 n0");

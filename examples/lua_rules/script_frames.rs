@@ -26,7 +26,7 @@ impl ScriptFrames {
     /// Lua's refusal.
     pub(crate) fn install(lua: &Lua, file: &str, script: &str) -> mlua::Result<Self> {
         let names = std::iter::once("").chain(script.lines().map(defined_name));
-        let named = |(line, name)| profiler_register_script_function(name, file, line.max(1), 0);
+        let named = |(line, name): (u32, &str)| profiler_register_script_function(name, file, line.max(1), 0);
         let functions = (0..).zip(names).map(named).collect();
         let frames = Self(Rc::new(RefCell::new(Calls { frames: Vec::new(), entered_at: 0, functions })));
         let of_hook = frames.clone();

@@ -462,7 +462,9 @@ mod tests {
         let stack = ProfilingStack::new();
         stack.open();
         let outermost = stack.push_script(1, at(2, 1));
-        (0..100_000).for_each(|line| std::mem::forget(stack.push_script(1, at(3, line))));
+        for line in 0..100_000 {
+            stack.push_script(1, at(3, line));
+        }
         assert_eq!(frames(&stack).last().map(String::as_str), Some("3:99999:0"));
         stack.move_script(&outermost, 5);
         assert_eq!(frames(&stack)[..2], ["2:5:0", "3:0:0"]);

@@ -15,7 +15,8 @@ pub(super) enum MergedFrame {
 /// A label's address is the stack pointer at its push, which lies in the frame of the function that pushed it: at or
 /// above that function's stack pointer, below its caller's. So a label stands between the two, as in Gecko. Labels
 /// whose frame is not there, since the stack was cut or the guard was moved out of it, keep their order, and the
-/// innermost native frame stays the innermost: that is where time was spent.
+/// innermost native frame stays the innermost: that is where time was spent. A script frame is a label here, by its own
+/// push or by the address that its host gave, which for a run of them may be one.
 #[doc(alias = "MergeStacks")]
 pub(super) fn merge_stacks(
     native: &[NativeFrame],

@@ -4,8 +4,9 @@
 //
 // EXPECT.json, every key optional; names between slashes and all keys of objects are regular expressions:
 //   { "product": "demo", "threads": ["GeckoMain", "/^worker-/"], "hotFunctions": {"^worker-": ["demo::parse"]},
-//     "markers": {"^worker-": ["request"]}, "counters": ["processCPU"] }
-// hotFunctions are regular expressions too; idle samples do not count. What is asked of a thread name may be
+//     "scripts": {"^worker-": ["^judge$"]}, "markers": {"^worker-": ["request"]}, "counters": ["processCPU"] }
+// hotFunctions are regular expressions too, and so are scripts, which must be in the viewer's call tree for
+// "JavaScript", and of the 40 hottest functions no other; idle samples do not count. What is asked of a thread name may be
 // found on any thread of that name.
 
 import { execFile } from "node:child_process";
@@ -133,6 +134,15 @@ async function checkProfile(file, expect) {
     // "thread samples" names 50 functions at most.
     const { functions } = await ask("thread", "functions", "--include-idle", "--limit", "0", ...at);
     thread.function = timing ? functions.filter((func) => func.totalSamples > 0).map((func) => func.name) : [];
+    thread.script = [];
+    const scripts = Object.entries(expect.scripts ?? {}).filter(([pattern]) => new RegExp(pattern).test(thread.name));
+    const isScript = (name) => scripts.some(([, items]) => items.some((item) => new RegExp(item).test(name)));
+    if (scripts.length) {
+      for (const { functionHandle, name } of functions.filter(({ name }, i) => i < 40 || isScript(name))) {
+        const { isJS, relevantForJS } = await ask("function", "info", functionHandle);
+        if (isJS || relevantForJS) thread.script.push(name);
+      }
+    }
     const markers = await ask("thread", "markers", "--limit", "0", ...at);
     thread.marker = markers.byType.map((group) => group.markerName);
   }
@@ -150,6 +160,12 @@ async function checkProfile(file, expect) {
     }
   };
   onThreads(expect.hotFunctions, "function", (item, name) => new RegExp(item).test(name));
+  onThreads(expect.scripts, "script", (item, name) => new RegExp(item).test(name));
+  for (const [pattern, items] of Object.entries(expect.scripts ?? {})) {
+    const matching = threads.filter((thread) => new RegExp(pattern).test(thread.name));
+    const others = matching.flatMap((thread) => thread.script).filter((name) => !items.some((item) => new RegExp(item).test(name)));
+    check(`no other script on ${pattern}`, !others.length, list(others));
+  }
   onThreads(expect.markers, "marker", (item, name) => item === name);
 
   const counters = processes.flatMap((process) => process.counters ?? []).map((counter) => counter.name);
@@ -166,7 +182,7 @@ if (Number.parseInt(process.versions.node, 10) < 24) {
   process.exit(2);
 }
 const expect = JSON.parse(readFileSync(expectFile));
-const known = ["product", "threads", "hotFunctions", "markers", "counters"];
+const known = ["product", "threads", "hotFunctions", "scripts", "markers", "counters"];
 const unknown = Object.keys(expect).filter((key) => !known.includes(key));
 if (unknown.length) {
   console.error(`check-profile.mjs: ${expectFile} has the unknown keys ${unknown.join(", ")}`);

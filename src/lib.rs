@@ -30,6 +30,7 @@
 //! - Threads: [`register_thread`], [`ThreadGuard`].
 //! - A single stack: [`profiler_suspend_and_sample_thread`], [`profiler_capture_backtrace`].
 //! - Code that the program generates: [`profiler_register_code_range`].
+//! - Scripts that an interpreter in the program runs: [`AutoProfilerScriptFrame`].
 //! - What the program says of itself: [`auto_profiler_label!`], [`add_text_marker`], [`auto_profiler_marker_text!`].
 //!
 //! # Features
@@ -85,14 +86,14 @@ mod macros;
 mod markers;
 
 pub use api::{
-    AutoProfilerInit, AutoProfilerLabel, AutoProfilerTextMarker, AutoProfilerThreadSleep,
-    AutoProfilerThreadWake, CodeRange, Format, Profile, ProfilerBacktrace, ProfilerSession, SnapshotOptions,
-    StackSample, Started, Symbolicate, ThreadGuard, add_text_marker, add_untyped_marker,
-    profiler_capture_backtrace, profiler_current_thread_id, profiler_get_profile, profiler_init,
-    profiler_is_active, profiler_register_code_range, profiler_save_profile_to_file, profiler_shutdown,
-    profiler_start, profiler_stop, profiler_stream_json, profiler_suspend_and_sample_thread,
-    profiler_thread_is_sleeping, profiler_thread_sleep, profiler_thread_wake, register_thread,
-    unregister_thread,
+    AutoProfilerInit, AutoProfilerLabel, AutoProfilerScriptFrame, AutoProfilerTextMarker,
+    AutoProfilerThreadSleep, AutoProfilerThreadWake, CodeRange, Format, Profile, ProfilerBacktrace,
+    ProfilerSession, ScriptFunction, SnapshotOptions, StackSample, Started, Symbolicate, ThreadGuard,
+    add_text_marker, add_untyped_marker, profiler_capture_backtrace, profiler_current_thread_id,
+    profiler_get_profile, profiler_init, profiler_is_active, profiler_register_code_range,
+    profiler_register_script_function, profiler_save_profile_to_file, profiler_shutdown, profiler_start,
+    profiler_stop, profiler_stream_json, profiler_suspend_and_sample_thread, profiler_thread_is_sleeping,
+    profiler_thread_sleep, profiler_thread_wake, register_thread, unregister_thread,
 };
 pub use base::{
     CodeAddress, Features, FunctionName, ProcessId, ProfilerTime, ProfilingCategoryPair, SamplingEngine,

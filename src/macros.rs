@@ -36,6 +36,33 @@ macro_rules! auto_profiler_label_dynamic {
     };
 }
 
+/// As [`auto_profiler_label!`], and the viewer shows it among the frames of scripts, too:
+/// `auto_profiler_label_relevant_for_js!("fetch", Network)`.
+#[doc(alias = "AUTO_PROFILER_LABEL_RELEVANT_FOR_JS")]
+#[macro_export]
+macro_rules! auto_profiler_label_relevant_for_js {
+    ($label:expr, $($category:ident),+ $(,)?) => {
+        let _auto_profiler_label = $crate::AutoProfilerLabel::relevant_for_js(
+            $label,
+            $crate::gecko_profiler_category!($($category),+),
+        );
+    };
+}
+
+/// As [`auto_profiler_label_dynamic!`], and the viewer shows it among the frames of scripts, too:
+/// `auto_profiler_label_dynamic_relevant_for_js!("rule", rule.name(), JavaScript)`.
+#[doc(alias = "AUTO_PROFILER_LABEL_DYNAMIC_CSTR_RELEVANT_FOR_JS")]
+#[macro_export]
+macro_rules! auto_profiler_label_dynamic_relevant_for_js {
+    ($label:expr, $dynamic:expr, $($category:ident),+ $(,)?) => {
+        let _auto_profiler_label = $crate::AutoProfilerLabel::relevant_for_js_with_dynamic(
+            $label,
+            $dynamic,
+            $crate::gecko_profiler_category!($($category),+),
+        );
+    };
+}
+
 /// An interval marker with a text, for the rest of the scope:
 /// `auto_profiler_marker_text!("Request", gecko_profiler_category!(Network), MarkerOptions::default(), url)`.
 #[doc(alias = "AUTO_PROFILER_MARKER_TEXT")]

@@ -3,17 +3,18 @@
 use std::time::Duration;
 
 use gekkota::{
-    AutoProfilerInit, AutoProfilerLabel, AutoProfilerTextMarker, AutoProfilerThreadSleep,
-    AutoProfilerThreadWake, CodeAddress, CodeRange, Features, Format, MarkerOptions, MarkerTiming, ProcessId,
-    Profile, ProfilerSession, ProfilerTime, ProfilingCategoryPair, SamplingEngine, SaveError,
-    SnapshotOptions, StackFeatures, StackFrame, StartError, StartParams, StreamError, SuspendError,
-    Symbolicate, ThreadGuard, ThreadId, add_text_marker, add_untyped_marker, auto_profiler_label,
-    auto_profiler_label_dynamic, auto_profiler_marker_text, gecko_profiler_category,
+    AutoProfilerInit, AutoProfilerLabel, AutoProfilerScriptFrame, AutoProfilerTextMarker,
+    AutoProfilerThreadSleep, AutoProfilerThreadWake, CodeAddress, CodeRange, Features, Format, MarkerOptions,
+    MarkerTiming, ProcessId, Profile, ProfilerSession, ProfilerTime, ProfilingCategoryPair, SamplingEngine,
+    SaveError, ScriptFunction, SnapshotOptions, StackFeatures, StackFrame, StartError, StartParams,
+    StreamError, SuspendError, Symbolicate, ThreadGuard, ThreadId, add_text_marker, add_untyped_marker,
+    auto_profiler_label, auto_profiler_label_dynamic, auto_profiler_label_dynamic_relevant_for_js,
+    auto_profiler_label_relevant_for_js, auto_profiler_marker_text, gecko_profiler_category,
     profiler_capture_backtrace, profiler_current_thread_id, profiler_get_profile, profiler_init,
-    profiler_is_active, profiler_register_code_range, profiler_save_profile_to_file, profiler_shutdown,
-    profiler_start, profiler_stop, profiler_stream_json, profiler_suspend_and_sample_thread,
-    profiler_thread_is_sleeping, profiler_thread_sleep, profiler_thread_wake, register_thread, subcategories,
-    unregister_thread,
+    profiler_is_active, profiler_register_code_range, profiler_register_script_function,
+    profiler_save_profile_to_file, profiler_shutdown, profiler_start, profiler_stop, profiler_stream_json,
+    profiler_suspend_and_sample_thread, profiler_thread_is_sleeping, profiler_thread_sleep,
+    profiler_thread_wake, register_thread, subcategories, unregister_thread,
 };
 
 fn everything_that_a_library_says() {
@@ -39,7 +40,34 @@ fn everything_that_a_library_says() {
     let code: CodeRange = profiler_register_code_range(0x1000 as *const u8, 16, "generated");
     drop(code);
     profiler_register_code_range(std::ptr::null(), 0, "no code").keep();
+    run_a_script();
     unregister_thread();
+}
+
+fn run_a_script() {
+    auto_profiler_label_relevant_for_js!("label", JavaScript);
+    auto_profiler_label_dynamic_relevant_for_js!("label", "dynamic", JavaScript, Parsing);
+    let _label = AutoProfilerLabel::relevant_for_js("label", gecko_profiler_category!(DOM));
+    let _label =
+        AutoProfilerLabel::relevant_for_js_with_dynamic("label", "dynamic", gecko_profiler_category!(DOM));
+    let function: ScriptFunction = profiler_register_script_function("f", "a.script", 3, 4);
+    let known = (function.name(), function.file(), function.line(), function.column());
+    assert_eq!(known, if cfg!(has_profiler) { ("f", "a.script", 3, 4) } else { ("", "", 0, 0) });
+    let outer = AutoProfilerScriptFrame::new(function);
+    outer.set_line(5);
+    let place = 0u8;
+    let inner = AutoProfilerScriptFrame::with_stack_address(function, (&raw const place).addr());
+    inner.set_position(6, 7);
+    let own = profiler_capture_backtrace().map(|backtrace| backtrace.resolve());
+    let frames = own.iter().flat_map(|stack| stack.frames());
+    let lines: Vec<_> = frames
+        .filter_map(|frame| match frame {
+            StackFrame::Script { line, column, .. } => Some((*line, *column)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(lines.is_empty(), !cfg!(has_profiler));
+    assert!(lines.is_empty() || lines == [(Some(6), Some(7)), (Some(5), None)]);
 }
 
 fn ask_for_stacks() {

@@ -11,7 +11,7 @@ use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use common::Read;
-use gekkota::{AutoProfilerLabel, ProfilerSession, StartParams};
+use gekkota::{AutoProfilerLabel, AutoProfilerScriptFrame, ProfilerSession, StartParams};
 
 struct AbortsInTheHandler;
 
@@ -82,10 +82,13 @@ fn nothing_is_allocated_in_the_handler() {
                 assert!(!in_the_handler());
                 assert!(with_all_signals_blocked(in_the_handler), "the check sees a handler's mask");
                 let category = gekkota::gecko_profiler_category!(Other);
+                let function = gekkota::profiler_register_script_function("f", "a.script", 1, 1);
                 let end = Instant::now() + Duration::from_secs(2);
                 let mut kept = Vec::new();
                 while Instant::now() < end {
                     let _label = AutoProfilerLabel::with_dynamic("label", "dynamic", category);
+                    let frame = AutoProfilerScriptFrame::new(function);
+                    frame.set_line(kept.len() as u32);
                     kept.push(vec![1u8; kept.len() % 4096]);
                     if kept.len() > 500 {
                         kept.clear();

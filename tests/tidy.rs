@@ -76,9 +76,11 @@ const UNSAFE_FILES: &[&str] = &[
     "src/threads/backtrace.rs",
     "src/threads/backtrace_pool.rs",
     "src/threads/profiling_stack.rs",
+    "src/threads/profiling_stack_frame.rs",
     "src/threads/capture_slot.rs",
     "src/threads/captured_view.rs",
     "src/threads/outside_capture.rs",
+    "src/threads/growing_array.rs",
     "src/threads/slot_model.rs",
     "src/threads/slot_pool.rs",
 ];

@@ -1,14 +1,14 @@
 //! Labels: frames that the program names itself.
 
 use crate::api::engine;
-use crate::base::ProfilingCategoryPair;
+use crate::base::{FrameFlags, ProfilingCategoryPair};
 
 /// A label on the calling thread's stack, from its making until its drop.
 ///
 /// In the profile it stands as a frame just above the function that made it; above the one that this was inlined into, if
 /// it was. It is there also for samples of a session
 /// that began after it. It is bound to its thread; one that is forgotten, or dropped out of order, can at worst remove
-/// labels that were pushed after it.
+/// labels and script frames that were pushed after it.
 ///
 /// Cost: a few stores; on a thread that is not registered, a load. Usually made by
 /// [`auto_profiler_label!`](crate::auto_profiler_label). Idea: Gecko's `AutoProfilerLabel`, whose place in the stack is
@@ -17,17 +17,38 @@ use crate::base::ProfilingCategoryPair;
 #[must_use = "the label is popped when this is dropped"]
 pub struct AutoProfilerLabel(engine::LabelToken);
 
+const RELEVANT: FrameFlags = FrameFlags::LABEL.with(FrameFlags::RELEVANT_FOR_JS);
+
 impl AutoProfilerLabel {
     /// Pushes a label.
     #[inline(always)]
     pub fn new(label: &'static str, category: ProfilingCategoryPair) -> Self {
-        Self(engine::push_label(engine::stack_pointer(), label, category, ""))
+        Self(engine::push_label(engine::stack_pointer(), label, category, FrameFlags::LABEL, ""))
     }
 
     /// Pushes a label with a text that is copied: 512 bytes of it at most, cut at a character.
     #[inline(always)]
     pub fn with_dynamic(label: &'static str, dynamic: &str, category: ProfilingCategoryPair) -> Self {
-        Self(engine::push_label(engine::stack_pointer(), label, category, dynamic))
+        Self(engine::push_label(engine::stack_pointer(), label, category, FrameFlags::LABEL, dynamic))
+    }
+
+    /// Pushes a label that the viewer also shows when it is asked for the frames of scripts alone: “JavaScript” in its
+    /// call tree. For what a script asks of its host.
+    #[doc(alias = "AUTO_PROFILER_LABEL_RELEVANT_FOR_JS")]
+    #[inline(always)]
+    pub fn relevant_for_js(label: &'static str, category: ProfilingCategoryPair) -> Self {
+        Self(engine::push_label(engine::stack_pointer(), label, category, RELEVANT, ""))
+    }
+
+    /// The same with a text that is copied, as by [`with_dynamic`](Self::with_dynamic).
+    #[doc(alias = "AUTO_PROFILER_LABEL_DYNAMIC_CSTR_RELEVANT_FOR_JS")]
+    #[inline(always)]
+    pub fn relevant_for_js_with_dynamic(
+        label: &'static str,
+        dynamic: &str,
+        category: ProfilingCategoryPair,
+    ) -> Self {
+        Self(engine::push_label(engine::stack_pointer(), label, category, RELEVANT, dynamic))
     }
 }
 

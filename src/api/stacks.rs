@@ -119,7 +119,7 @@ impl StackSample {
         self.sampled.time()
     }
 
-    /// The frames, innermost first; a label stands behind the function that pushed it, before its caller.
+    /// The frames, innermost first; a label or script frame stands behind the function that pushed it, before its caller.
     pub fn frames(&self) -> &[StackFrame] {
         self.sampled.frames()
     }
@@ -147,7 +147,9 @@ impl fmt::Display for StackSample {
             for name in names {
                 match frame {
                     StackFrame::Label { .. } => writeln!(f, "{number:4}: [{name}]")?,
-                    StackFrame::Native { .. } => writeln!(f, "{number:4}: {name}")?,
+                    StackFrame::Native { .. } | StackFrame::Script { .. } => {
+                        writeln!(f, "{number:4}: {name}")?;
+                    }
                 }
                 number += 1;
             }

@@ -44,6 +44,8 @@ macro_rules! categories {
 
         impl ProfilingCategoryPair {
             /// The category's index in the profile's list, and the subcategory's in the category's.
+            // So that a label's category is a number of the program's.
+            #[inline]
             pub const fn indices(self) -> (u8, u8) {
                 match self {
                     $(Self::$name(sub) => (

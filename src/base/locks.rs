@@ -1,8 +1,9 @@
 //! Mutexes with a name, an owner and a place in the lock order.
 //!
-//! The order is life cycle → `PsLock` → `ThreadRegistry` → thread data → chunk manager → unwinder → loader → code ranges.
-//! Debug builds assert that a thread takes them in that order and none twice. A lock is never poisoned: what a panic left
-//! behind is still well formed, as every critical section here is. None of them is taken in the signal handler.
+//! The order is life cycle → `PsLock` → `ThreadRegistry` → thread data → chunk manager → unwinder → loader → code ranges →
+//! script functions. Debug builds assert that a thread takes them in that order and none twice. A lock is never poisoned:
+//! what a panic left behind is still well formed, as every critical section here is. None of them is taken in the signal
+//! handler.
 
 use std::cell::Cell;
 use std::ops::{Deref, DerefMut};
@@ -20,10 +21,11 @@ pub(crate) enum LockRank {
     Unwinder = 5,
     Loader = 6,
     CodeRanges = 7,
+    ScriptFunctions = 8,
 }
 
 thread_local! {
-    static HELD_RANKS: Cell<u8> = const { Cell::new(0) };
+    static HELD_RANKS: Cell<u16> = const { Cell::new(0) };
 }
 
 fn enter(rank: LockRank, name: &str) {

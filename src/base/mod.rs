@@ -29,6 +29,8 @@ mod failure_latch;
 #[forbid(unsafe_code)]
 mod features;
 #[forbid(unsafe_code)]
+mod frame_flags;
+#[forbid(unsafe_code)]
 mod ids;
 #[cfg(has_profiler)]
 #[forbid(unsafe_code)]
@@ -55,6 +57,7 @@ pub use error::{SaveError, StartError, StreamError, SuspendError, UnknownFeature
 #[cfg(has_profiler)]
 pub(crate) use failure_latch::FailureLatch;
 pub use features::Features;
+pub(crate) use frame_flags::FrameFlags;
 pub use ids::{ProcessId, ThreadId};
 #[cfg(has_profiler)]
 pub(crate) use locks::{Guard, LockRank, NamedMutex};

@@ -15,7 +15,7 @@ use crate::base::CodeAddress;
 pub struct StackFeatures(u8);
 
 impl StackFeatures {
-    /// The labels.
+    /// The labels and script frames.
     #[doc(alias = "NonNative")]
     pub const LABELS: Self = Self(1);
     /// The innermost native frame: the instruction that was about to run.
@@ -24,7 +24,7 @@ impl StackFeatures {
     /// All native frames, the innermost one included. Without it no stack is copied and none unwound.
     #[doc(alias = "StackWalk")]
     pub const NATIVE: Self = Self(4 | 2);
-    /// Labels and all native frames: the default.
+    /// Labels, script frames and all native frames: the default.
     #[doc(alias = "Full")]
     pub const FULL: Self = Self(7);
 
@@ -72,15 +72,26 @@ pub enum StackFrame {
         /// The label's text, then a space and the dynamic text if it has one.
         text: String,
     },
+    /// A function of a script: see [`AutoProfilerScriptFrame`](crate::AutoProfilerScriptFrame).
+    Script {
+        /// The function's name; empty for what is in no function.
+        function: String,
+        /// The file; empty when it is not known.
+        file: String,
+        /// The line that ran, counted from 1.
+        line: Option<u32>,
+        /// The column in it, counted from 1.
+        column: Option<u32>,
+    },
 }
 
 /// What an address stands for: a function, and where in its source.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub struct FunctionName {
-    /// The function's name, demangled; a label's text.
+    /// The function's name, demangled; a label's text; the name of a script's function.
     pub name: String,
-    /// The source file, where debug information tells.
+    /// The source file, where debug information or the interpreter tells.
     pub file: Option<String>,
     /// The line in it, counted from 1.
     pub line: Option<u32>,

@@ -5,8 +5,9 @@
 //! entry   = kind:B fields
 //! Sample  = thread:N time:N flags:B [cpu:N] [more:N span:N] runs:N run*   a sample with its stack, oldest frame first
 //! run     = count*2:N (address:Z)*                            native frames; each is the distance to the one before
-//!         | count*2+1:N label*                                label frames
-//! label   = category:B subcategory:B text dynamic
+//!         | count*2+1:N label*                                frames of the label stack
+//! label   = flags:B category:B subcategory:B text dynamic     a label
+//!         | flags:B function:N line:N column:N                a script frame, as its flags say
 //! Same    = thread:N time:N flags:B [cpu:N] [more:N span:N]   with the stack of the thread's last Sample in this chunk
 //! Marker  = thread:N phase:B start:N end:N category:B subcategory:B name payload:B text?
 //! Counter = counter:N time:N value:Z                          a counter's absolute value
@@ -16,7 +17,8 @@
 //! Times are nanoseconds since the process began. `cpu`, nanoseconds of the thread's CPU time since its sample before,
 //! is there when the flags say so. A sample may stand for `more` others after it, evenly spaced, the last of them `span`
 //! nanoseconds later, in which the thread did not run. A phase is Gecko's: 0 instant, 1 interval, 2 start, 3 end; times
-//! that the phase does not have are 0. A payload of 0 is none, 1 a text.
+//! that the phase does not have are 0. A payload of 0 is none, 1 a text. A script's function is its number in the process;
+//! a line or column of 0 is not known.
 
 /// The first byte of an entry. 0 is none, so that zeroed memory is no entry.
 #[doc(alias = "ProfileBufferEntryKind")]

@@ -11,11 +11,12 @@ use crate::sampler::{
     OnDemandUnwinder, close_fork_gate, hold_unwinder_for_fork, open_fork_gate, reopen_fork_gate_in_child,
 };
 use crate::state::{ACTIVE_PS, RacyFeatures, core_buffer};
-use crate::threads::{RegistryForkGuard, ThreadRegistry};
+use crate::threads::{RegistryForkGuard, ScriptFunctions, ThreadRegistry, hold_script_functions_for_fork};
 use crate::unwind::{CodeRanges, hold_code_ranges_for_fork};
 
 /// All locks, dropped innermost first.
 struct Held {
+    script_functions: Guard<'static, Option<ScriptFunctions>>,
     code_ranges: Guard<'static, Option<CodeRanges>>,
     loader: Guard<'static, ()>,
     unwinder: Guard<'static, Option<OnDemandUnwinder>>,
@@ -43,7 +44,8 @@ fn prepare() {
     let unwinder = hold_unwinder_for_fork();
     let loader = hold_loader_for_fork();
     let code_ranges = hold_code_ranges_for_fork();
-    let held = Held { code_ranges, loader, unwinder, buffer, registry, ps, _life_cycle };
+    let script_functions = hold_script_functions_for_fork();
+    let held = Held { script_functions, code_ranges, loader, unwinder, buffer, registry, ps, _life_cycle };
     // A thread that is ending has no place to keep them; it forks without.
     let _ = HELD.try_with(|place| place.replace(Some(held)));
 }
@@ -60,8 +62,11 @@ fn parent() {
 /// The profiler is off and can be started again. What the parent's sampler was in the middle of is left alone.
 fn child() {
     RacyFeatures::set_inactive();
-    if let Some(Held { code_ranges, loader, unwinder, buffer, registry, mut ps, _life_cycle }) = take_held() {
-        // Generated code is there in the child, too.
+    if let Some(held) = take_held() {
+        let Held { script_functions, code_ranges, loader, unwinder, buffer, registry, mut ps, _life_cycle } =
+            held;
+        // Scripts and generated code are there in the child, too.
+        drop(script_functions);
         drop(code_ranges);
         drop(loader);
         drop(unwinder);

@@ -31,7 +31,8 @@ pub(crate) use on_demand::{
     suspend_and_sample,
 };
 pub(crate) use recording::{
-    CodeRangeToken, LabelToken, add_marker, announce_sleep, is_announced_asleep, now, pop_labels, push_label,
-    register_code_range, register_thread, stack_pointer, unregister_code_range, unregister_thread,
+    CodeRangeToken, Description, LabelToken, ScriptFunction, add_marker, announce_sleep, is_announced_asleep,
+    move_script_frame, now, pop_labels, push_label, push_script_frame, register_code_range,
+    register_script_function, register_thread, stack_pointer, unregister_code_range, unregister_thread,
 };
 pub(crate) use snapshot::{FrozenProfile, freeze};

@@ -18,9 +18,10 @@
 mod engine;
 
 pub(crate) use engine::{
-    CapturedBacktrace, CodeRangeToken, FrozenProfile, Generation, LabelToken, SampledStack, add_marker,
-    announce_sleep, capture_backtrace, freeze, init, is_active, is_announced_asleep, is_current_thread, now,
-    own_thread_id, pop_labels, push_label, register_code_range, register_thread, resolve_backtrace, shutdown,
-    stack_pointer, start, stop, stop_generation, suspend_and_sample, unregister_code_range,
+    CapturedBacktrace, CodeRangeToken, Description, FrozenProfile, Generation, LabelToken, SampledStack,
+    ScriptFunction, add_marker, announce_sleep, capture_backtrace, freeze, init, is_active,
+    is_announced_asleep, is_current_thread, move_script_frame, now, own_thread_id, pop_labels, push_label,
+    push_script_frame, register_code_range, register_script_function, register_thread, resolve_backtrace,
+    shutdown, stack_pointer, start, stop, stop_generation, suspend_and_sample, unregister_code_range,
     unregister_thread,
 };

@@ -26,15 +26,19 @@ pub struct ThreadSummary {
     pub truncated_samples: usize,
     /// The functions in its stacks, by the CPU time spent in themselves, the greatest first.
     pub functions: Vec<HotFunction>,
+    /// The functions of scripts, by the CPU time in which each was the innermost one of its stack's script frames: what the
+    /// interpreter does for a function is the function's own.
+    pub script_functions: Vec<HotFunction>,
 }
 
 /// What a thread spent on one function.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct HotFunction {
-    /// Its name, or its address where it has none.
+    /// Its name, or its address where it has none. A script's function is named as the viewer names it, with its file and
+    /// where it begins: `name (file:line:column)`.
     pub name: String,
-    /// The file name of the library or executable that it is in, if its name is known.
+    /// The file name of the library or executable that it is in, if its name is known; none for a script's function.
     pub library: Option<String>,
     /// CPU time while it was the innermost function. What was inlined into it counts as its own. Without the feature
     /// `cpu`, one interval a sample.
@@ -95,40 +99,27 @@ fn summarize_thread(source: &ProfileSource, thread: &ResolvedThread<'_>) -> Thre
         by_stack[thread.stack_of(row.stack) as usize].add(Weight { samples: 1, ns });
     }
 
-    let mut functions: HashMap<&str, (Weight, Weight)> = HashMap::new();
     let mut truncated_samples = 0;
+    let (mut functions, mut scripts) = (Tally::default(), Tally::default());
     for (stack, weight) in by_stack.iter().enumerate().filter(|(_, weight)| weight.samples > 0) {
         if thread.is_truncated(stack as u32) {
             truncated_samples += weight.samples;
         }
-        let mut seen = HashSet::new();
-        let mut is_innermost = true;
+        functions.begin_stack(*weight);
+        scripts.begin_stack(*weight);
         let mut next = Some(stack as u32);
         while let Some(stack) = next {
             let (prefix, kind, location) = thread.stack_parts(stack);
             next = prefix;
-            if !matches!(kind, FrameKind::Function | FrameKind::Inlined) {
-                continue;
-            }
-            let (own, total) = functions.entry(location).or_default();
-            if is_innermost && kind == FrameKind::Function {
-                own.add(*weight);
-                is_innermost = false;
-            }
-            if seen.insert(location) {
-                total.add(*weight);
+            match kind {
+                FrameKind::Structure | FrameKind::Label { .. } => {}
+                FrameKind::Function => functions.add(location, true),
+                FrameKind::Inlined => functions.add(location, false),
+                FrameKind::Script { .. } => scripts.add(location, true),
             }
         }
     }
 
-    let mut functions: Vec<HotFunction> = functions
-        .into_iter()
-        .map(|(location, (own, total))| HotFunction::new(location, own, total))
-        .collect();
-    functions.sort_by(|one, other| {
-        let key = |function: &HotFunction| (function.self_time, function.self_samples, function.total_time);
-        key(other).cmp(&key(one)).then_with(|| one.name.cmp(&other.name))
-    });
     let samples = thread.context.samples.len();
     ThreadSummary {
         name: thread.context.thread.name.clone(),
@@ -136,7 +127,51 @@ fn summarize_thread(source: &ProfileSource, thread: &ResolvedThread<'_>) -> Thre
         sampled: Duration::from_nanos(interval_ns.saturating_mul(samples as u64)),
         cpu: Duration::from_nanos(cpu_ns),
         truncated_samples,
-        functions,
+        functions: functions.sorted(HotFunction::new),
+        script_functions: scripts.sorted(HotFunction::of_script),
+    }
+}
+
+/// Weights by location, from stacks that are gone through from the innermost frame on.
+#[cfg(has_profiler)]
+#[derive(Default)]
+struct Tally<'a> {
+    functions: HashMap<&'a str, (Weight, Weight)>,
+    /// Of the current stack.
+    weight: Weight,
+    seen: HashSet<&'a str>,
+    has_innermost: bool,
+}
+
+#[cfg(has_profiler)]
+impl<'a> Tally<'a> {
+    fn begin_stack(&mut self, weight: Weight) {
+        self.weight = weight;
+        self.seen.clear();
+        self.has_innermost = false;
+    }
+
+    /// The next frame; the first that `may_be_innermost` has the stack's own time.
+    fn add(&mut self, location: &'a str, may_be_innermost: bool) {
+        let (own, total) = self.functions.entry(location).or_default();
+        if may_be_innermost && !self.has_innermost {
+            own.add(self.weight);
+            self.has_innermost = true;
+        }
+        if self.seen.insert(location) {
+            total.add(self.weight);
+        }
+    }
+
+    fn sorted(self, named: impl Fn(&str, Weight, Weight) -> HotFunction) -> Vec<HotFunction> {
+        let function = |(location, (own, total))| named(location, own, total);
+        let mut functions: Vec<HotFunction> = self.functions.into_iter().map(function).collect();
+        functions.sort_by(|one, other| {
+            let key =
+                |function: &HotFunction| (function.self_time, function.self_samples, function.total_time);
+            key(other).cmp(&key(one)).then_with(|| one.name.cmp(&other.name))
+        });
+        functions
     }
 }
 
@@ -146,9 +181,13 @@ impl HotFunction {
         let parts = location.strip_suffix(')').and_then(|location| location.rsplit_once(" (in "));
         let (name, library) =
             parts.map_or((location, None), |(name, library)| (name, Some(library.to_owned())));
+        Self { library, ..Self::of_script(name, own, total) }
+    }
+
+    fn of_script(name: &str, own: Weight, total: Weight) -> Self {
         Self {
             name: name.to_owned(),
-            library,
+            library: None,
             self_time: Duration::from_nanos(own.ns),
             total_time: Duration::from_nanos(total.ns),
             self_samples: own.samples,

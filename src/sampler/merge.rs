@@ -15,7 +15,8 @@ pub(super) enum MergedFrame {
 /// A label's address is the stack pointer at its push, which lies in the frame of the function that pushed it: at or
 /// above that function's stack pointer, below its caller's. So a label stands between the two, as in Gecko. Labels
 /// whose frame is not there, since the stack was cut or the guard was moved out of it, keep their order, and the
-/// innermost native frame stays the innermost: that is where time was spent.
+/// innermost native frame stays the innermost: that is where time was spent. A script frame is a label here, by its own
+/// push or by the address that its host gave, which for a run of them may be one.
 #[doc(alias = "MergeStacks")]
 pub(super) fn merge_stacks(
     native: &[NativeFrame],
@@ -61,6 +62,15 @@ mod tests {
         assert_eq!(merged(&[100, 200, 300], &[200]), "n2 l0 n1 n0");
         assert_eq!(merged(&[100, 200, 300], &[250, 240, 100]), "n2 l0 l1 n1 l2 n0");
         assert_eq!(merged(&[100, 200, 300], &[400]), "l0 n2 n1 n0");
+    }
+
+    #[test]
+    fn script_frames_stand_where_their_interpreter_was_entered() {
+        // Each by its own call of the interpreter; and a run of them by one, whose hooks gave all the same address.
+        assert_eq!(merged(&[100, 200, 300], &[310, 210]), "l0 n2 l1 n1 n0");
+        assert_eq!(merged(&[100, 200, 300], &[250, 250, 250]), "n2 l0 l1 l2 n1 n0");
+        // A call into the host, and from there into the interpreter again.
+        assert_eq!(merged(&[100, 200, 300, 400], &[350, 350, 260, 150, 150]), "n3 l0 l1 n2 l2 n1 l3 l4 n0");
     }
 
     #[test]

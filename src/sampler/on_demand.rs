@@ -10,7 +10,7 @@ use crate::base::{
 use crate::sampler::merge::{MergedFrame, merge_stacks};
 use crate::sampler::tick_context::captured_by;
 use crate::symbols::{CodeAddressService, SampledAddress};
-use crate::threads::{CapturedBacktrace, CapturedView, joined_label_text};
+use crate::threads::{CapturedBacktrace, CapturedView, ScriptPlace, joined_label_text, script_function};
 use crate::unwind::{Captured, ModuleTable, NativeStack, StackCopy, Unwinder, registered_code};
 
 /// The unwinder of stacks on demand, from the first one on.
@@ -74,7 +74,21 @@ struct Copied<'a> {
     thread: ThreadId,
     captured: Captured<'a>,
     /// Oldest first.
-    labels: Vec<(StackAddress, String)>,
+    labels: Vec<(StackAddress, StackFrame)>,
+}
+
+/// A frame of the label stack.
+fn label_frame(text: &[u8], dynamic: &[u8], script: Option<ScriptPlace>) -> StackFrame {
+    let Some(place) = script else { return StackFrame::Label { text: joined_label_text(text, dynamic) } };
+    let known = |number: u32| (number != 0).then_some(number);
+    let (name, file) = script_function(place.function())
+        .map_or(("", ""), |function| (function.description.name, function.description.file));
+    StackFrame::Script {
+        function: name.to_owned(),
+        file: file.to_owned(),
+        line: known(place.line()),
+        column: known(place.column()),
+    }
 }
 
 /// A stack, unwound; its names are looked up when they are asked for.
@@ -104,7 +118,7 @@ impl SampledStack {
     pub(crate) fn of_capture(view: &CapturedView<'_>, thread: ThreadId, features: StackFeatures) -> Self {
         let label = |label| {
             let (text, dynamic) = view.texts_of(label);
-            (label.stack_address, joined_label_text(text, dynamic))
+            (label.stack_address, label_frame(text, dynamic, label.script))
         };
         Self::unwind(Copied {
             features,
@@ -122,7 +136,7 @@ impl SampledStack {
     ) -> Self {
         let labels = backtrace
             .labels()
-            .map(|label| (label.stack_address, joined_label_text(label.text, label.dynamic)));
+            .map(|label| (label.stack_address, label_frame(label.text, label.dynamic, label.script)));
         let sampled = Self::unwind(Copied {
             features,
             thread: backtrace.thread(),
@@ -147,9 +161,7 @@ impl SampledStack {
                     let sampled = SampledAddress { address, is_return_address: index > 0 };
                     (StackFrame::Native { address }, Some(sampled))
                 }
-                MergedFrame::Label(index) => {
-                    (StackFrame::Label { text: copied.labels[index].1.clone() }, None)
-                }
+                MergedFrame::Label(index) => (copied.labels[index].1.clone(), None),
             };
             let (frames, addresses) = merged.iter().rev().map(frame).unzip();
             Self {
@@ -203,6 +215,10 @@ impl SampledStack {
                 }
             }
             (StackFrame::Label { text }, _) => vec![FunctionName::new(text.clone(), None, None)],
+            (StackFrame::Script { function, file, line, .. }, _) => {
+                let file = (!file.is_empty()).then(|| file.clone());
+                vec![FunctionName::new(function.clone(), file, *line)]
+            }
             (StackFrame::Native { .. }, None) => Vec::new(),
         };
         self.frames.iter().zip(&self.addresses).map(functions).collect()

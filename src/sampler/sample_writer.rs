@@ -145,8 +145,14 @@ impl CodedStack {
                     }
                     MergedFrame::Label(index) => {
                         let label = &labels[index];
-                        let (text, dynamic) = view.texts_of(label);
-                        self.runs.byte(label.category).byte(label.subcategory).text(text).text(dynamic);
+                        self.runs.byte(label.flags.to_byte());
+                        if let Some(place) = label.script {
+                            let (line, column) = (place.line().into(), place.column().into());
+                            self.runs.number(place.function().into()).number(line).number(column);
+                        } else {
+                            let (text, dynamic) = view.texts_of(label);
+                            self.runs.byte(label.category).byte(label.subcategory).text(text).text(dynamic);
+                        }
                     }
                 }
             }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::base::CodeAddress;
+use crate::base::{CodeAddress, FrameFlags};
 use crate::buffer::{BlockIndex, ChunkNumber, EntryKind, EntryReader, SampleFlags};
 use crate::counters::CounterDescription;
 use crate::json::{StringIndex, UniqueStrings};
@@ -32,6 +32,13 @@ pub(super) enum FrameKey {
         text: StringIndex,
         category: u8,
         subcategory: u8,
+        relevant_for_js: bool,
+    },
+    /// In a function of a script, by its number; a line or column of 0 is not known.
+    Script {
+        function: u32,
+        line: u32,
+        column: u32,
     },
 }
 
@@ -158,9 +165,7 @@ impl ProcessStreamingContext {
                     let address = CodeAddress::new(address);
                     FrameKey::Native(SampledAddress { address, is_return_address: true })
                 } else {
-                    let (category, subcategory) = (entry.byte()?, entry.byte()?);
-                    let text = self.label_text(entry.text()?, entry.text()?);
-                    FrameKey::Label { text, category, subcategory }
+                    self.read_label(entry)?
                 });
             }
         }
@@ -184,6 +189,19 @@ impl ProcessStreamingContext {
         let stacks = &mut self.threads[thread].stacks;
         let root = stacks.append_frame(None, FrameKey::Root);
         Some(frames.into_iter().fold(root, |prefix, frame| stacks.append_frame(Some(prefix), frame)))
+    }
+
+    /// A frame of the label stack.
+    fn read_label(&mut self, entry: &mut EntryReader<'_>) -> Option<FrameKey> {
+        let flags = FrameFlags::from_byte(entry.byte()?);
+        if flags.has(FrameFlags::SCRIPT) {
+            let mut number = || u32::try_from(entry.number()?).ok();
+            return Some(FrameKey::Script { function: number()?, line: number()?, column: number()? });
+        }
+        let (category, subcategory) = (entry.byte()?, entry.byte()?);
+        let text = self.label_text(entry.text()?, entry.text()?);
+        let relevant_for_js = flags.has(FrameFlags::RELEVANT_FOR_JS);
+        Some(FrameKey::Label { text, category, subcategory, relevant_for_js })
     }
 
     /// A label's text, dynamic part and all.

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use crate::symbols::{FrameName, SampledAddress};
+use crate::threads::Description;
 use crate::unwind::{CodeMap, LoadedModule, ModuleTable};
 
 /// The name by which the viewer shows a library. A path that the system marks as deleted is the one it was; brackets
@@ -80,6 +81,31 @@ pub(super) fn label_location(text: &str) -> String {
     if looks_like_a_place { text.replace(" (", "\u{a0}(") } else { text.to_owned() }
 }
 
+/// A function of a script: `name (file:line:column)`, with where it begins; `file:line:column` for one without a name, which
+/// the viewer calls the root scope of the file. What the viewer would take apart elsewhere gets a no-break space.
+pub(super) fn script_location(function: &Description<'_>) -> String {
+    let &Description { name, file, line, column } = function;
+    let on_one_line = |text: &str| text.replace(|c: char| c.is_control(), " ");
+    let mut name = on_one_line(name).replace(" (", "\u{a0}(");
+    if name.starts_with("0x") {
+        name.insert(0, '\u{a0}');
+    }
+    let mut file = on_one_line(file).replace(" (", "\u{a0}(");
+    if file.starts_with("in ") {
+        file.replace_range(2..3, "\u{a0}");
+    }
+    if file.is_empty() {
+        file.push_str("<script>");
+    }
+    let ends_in_a_number = file.rsplit_once(':').is_some_and(|(_, end)| end.parse::<u64>().is_ok());
+    let place = match column {
+        // The number of the file's name would be taken for the line.
+        0 if !ends_in_a_number => format!("{file}:{line}"),
+        _ => format!("{file}:{line}:{column}"),
+    };
+    if name.is_empty() { place } else { format!("{name} ({place})") }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -98,5 +124,17 @@ mod tests {
         assert_eq!(label_location("0x1f"), "\u{a0}0x1f");
         assert_eq!(label_location("read (a.rs:3)"), "read\u{a0}(a.rs:3)");
         assert_eq!(label_location("f(x) and more"), "f(x) and more");
+    }
+
+    #[test]
+    fn a_scripts_function_reads_as_one_with_its_file_and_place() {
+        let location = |name, file, line, column| script_location(&Description { name, file, line, column });
+        assert_eq!(location("f", "a/b.lua", 3, 7), "f (a/b.lua:3:7)");
+        assert_eq!(location("f", "a/b.lua", 3, 0), "f (a/b.lua:3)");
+        assert_eq!(location("", "b.lua", 1, 0), "b.lua:1");
+        assert_eq!(location("f", "", 0, 0), "f (<script>:0)");
+        assert_eq!(location("f", "eval:12", 3, 0), "f (eval:12:3:0)");
+        assert_eq!(location("f (in libc)\n", "in (x)", 1, 2), "f\u{a0}(in libc)  (in\u{a0}(x):1:2)");
+        assert_eq!(location("0x1f", "a", 1, 0), "\u{a0}0x1f (a:1)");
     }
 }

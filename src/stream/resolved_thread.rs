@@ -8,10 +8,11 @@ use std::sync::Arc;
 
 use crate::json::{StringIndex, UniqueStrings};
 use crate::stream::decode::{FrameKey, ProcessStreamingContext, ThreadStreamingContext};
-use crate::stream::location::{Locations, label_location};
+use crate::stream::location::{Locations, label_location, script_location};
 use crate::stream::source::ProfileSource;
 use crate::stream::unique_stacks::UniqueStacks;
 use crate::symbols::{AddressNames, CodeAddressService, FrameName, SampledAddress};
+use crate::threads::script_function;
 use crate::unwind::{CodeMap, LoadedModule};
 
 /// The frame that stands for those that are missing.
@@ -22,6 +23,9 @@ const OTHER_STACK: &str = "(other stack)";
 
 /// A frame in code that is gone, of which nobody remembers what it was.
 const UNKNOWN: &str = "(unloaded library)";
+
+/// A script frame of a function that nobody has named: only a damaged buffer has one.
+const UNKNOWN_SCRIPT: &str = "(unknown script)";
 
 /// What a frame is of.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -35,6 +39,12 @@ pub(crate) enum FrameKind {
     Label {
         category: u8,
         subcategory: u8,
+        relevant_for_js: bool,
+    },
+    /// A function of a script; a line or column of 0 is not known.
+    Script {
+        line: u32,
+        column: u32,
     },
 }
 
@@ -126,9 +136,16 @@ impl<'a> ResolvedThread<'a> {
             FrameKey::Root => (FrameKind::Structure, "(root)".to_owned()),
             FrameKey::OtherStack => (FrameKind::Structure, OTHER_STACK.to_owned()),
             FrameKey::Truncated => (FrameKind::Structure, TRUNCATED.to_owned()),
-            FrameKey::Label { text, category, subcategory } => {
+            &FrameKey::Label { text, category, subcategory, relevant_for_js } => {
                 let text = process.label_strings.get(text.0 as usize).map_or("", String::as_str);
-                (FrameKind::Label { category: *category, subcategory: *subcategory }, label_location(text))
+                (FrameKind::Label { category, subcategory, relevant_for_js }, label_location(text))
+            }
+            &FrameKey::Script { function, line, column } => {
+                let location = match script_function(function) {
+                    Some(function) => script_location(&function.description),
+                    None => UNKNOWN_SCRIPT.to_owned(),
+                };
+                (FrameKind::Script { line, column }, location)
             }
             FrameKey::Unknown => (FrameKind::Function, UNKNOWN.to_owned()),
             FrameKey::Native(address) => match names.now.get(address) {

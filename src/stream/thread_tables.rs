@@ -1,5 +1,6 @@
 //! The end of stop 12: a thread's tables are printed.
 
+use crate::base::{ProfilingCategoryPair, subcategories};
 use crate::json::{JsonWriter, UniqueStrings};
 use crate::markers::{DecodedMarker, MarkerPayload, MarkerPhase};
 use crate::stream::resolved_thread::{FrameKind, ResolvedThread};
@@ -69,14 +70,16 @@ pub(super) fn write_thread(json: &mut JsonWriter<'_>, source: &ProfileSource, th
                 for frame in thread.stacks.frames() {
                     json.array(|json| {
                         json.unsigned(frame.location.0.into());
-                        json.bool(false);
+                        json.bool(is_relevant_for_js(frame.kind));
                         json.unsigned(0);
-                        if let FrameKind::Label { category, subcategory } = frame.kind {
-                            json.null();
-                            json.null();
-                            json.null();
-                            json.unsigned(category.into());
-                            json.unsigned(subcategory.into());
+                        match frame.kind {
+                            FrameKind::Structure | FrameKind::Function | FrameKind::Inlined => {}
+                            FrameKind::Label { category, subcategory, .. } => {
+                                write_frame_tail(json, (0, 0), (category, subcategory));
+                            }
+                            FrameKind::Script { line, column } => {
+                                write_frame_tail(json, (line, column), SCRIPT_CATEGORY.indices());
+                            }
                         }
                     });
                 }
@@ -84,6 +87,28 @@ pub(super) fn write_thread(json: &mut JsonWriter<'_>, source: &ProfileSource, th
         });
         strings.write(json.key("stringTable"));
     });
+}
+
+/// Whether the frame is in views of scripts alone.
+fn is_relevant_for_js(kind: FrameKind) -> bool {
+    matches!(kind, FrameKind::Script { .. } | FrameKind::Label { relevant_for_js: true, .. })
+}
+
+/// From a frame's implementation on: none, which for a script's the viewer takes as an interpreter.
+fn write_frame_tail(
+    json: &mut JsonWriter<'_>,
+    (line, column): (u32, u32),
+    (category, subcategory): (u8, u8),
+) {
+    json.null();
+    for number in [line, column] {
+        match number {
+            0 => json.null(),
+            number => json.unsigned(number.into()),
+        }
+    }
+    json.unsigned(category.into());
+    json.unsigned(subcategory.into());
 }
 
 /// Writes a main thread of which nothing is known. A process without one has no track, and its counters are lost.
@@ -109,6 +134,10 @@ pub(super) fn write_stand_in_main_thread(json: &mut JsonWriter<'_>, source: &Pro
         json.key("stringTable").array(|_| {});
     });
 }
+
+/// The category of all script frames.
+const SCRIPT_CATEGORY: ProfilingCategoryPair =
+    ProfilingCategoryPair::JavaScript(Some(subcategories::JavaScript::Interpreter));
 
 const SAMPLES: &[&str] = &["stack", "time", "eventDelay", "threadCPUDelta"];
 const MARKERS: &[&str] = &["name", "startTime", "endTime", "phase", "category", "data"];

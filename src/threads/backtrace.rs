@@ -9,10 +9,12 @@ use crate::base::{StackAddress, ThreadId, TimeStamp};
 use crate::platform::{Registers, StackBounds, copy_words_in_handler, current_registers, monotonic_now};
 use crate::threads::backtrace_pool::{MOST_WORDS, give_back_words, take_words};
 use crate::threads::own_thread::OwnThread;
-use crate::threads::profiling_stack::{LabelFrame, own_profiling_stack};
+use crate::threads::profiling_stack::own_profiling_stack;
+use crate::threads::profiling_stack_frame::{ProfilingStackFrame, ScriptPlace};
 
-/// Behind a label's texts: nothing. Before them: its stack address, and how long they are.
-const LABEL_HEAD_BYTES: usize = 16;
+/// Behind a label's texts: nothing. Before them: its stack address, how long they are, and a script frame's place, whose
+/// function is 0 where it is none.
+const LABEL_HEAD_BYTES: usize = 28;
 
 /// Registers, stack and labels of a thread, not unwound yet. Its memory is used again when it is dropped.
 pub(crate) struct CapturedBacktrace {
@@ -27,12 +29,13 @@ pub(crate) struct CapturedBacktrace {
     words: Box<[u64]>,
 }
 
-/// A label of a backtrace.
+/// A label or a script frame of a backtrace.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BacktraceLabel<'a> {
     pub(crate) stack_address: StackAddress,
     pub(crate) text: &'a [u8],
     pub(crate) dynamic: &'a [u8],
+    pub(crate) script: Option<ScriptPlace>,
 }
 
 impl CapturedBacktrace {
@@ -126,17 +129,18 @@ struct Label<'a> {
     stack_address: u64,
     text: &'a [u8],
     dynamic: &'a [u8],
+    script: Option<ScriptPlace>,
 }
 
 impl<'a> Label<'a> {
     /// # Safety
     /// - The frame was pushed on a stack of this process, by code that is still loaded.
-    unsafe fn of(frame: &LabelFrame, texts: &'a [u8]) -> Self {
+    unsafe fn of(frame: &ProfilingStackFrame, texts: &'a [u8]) -> Self {
         let dynamic = texts.get(frame.text_start as usize..).unwrap_or_default();
         let dynamic = dynamic.get(..frame.text_bytes as usize).unwrap_or_default();
         // SAFETY: by this function's contract.
         let text = unsafe { frame.label_in_handler() };
-        Self { stack_address: frame.stack_address, text, dynamic }
+        Self { stack_address: frame.stack_address, text, dynamic, script: frame.script_place_in_handler() }
     }
 
     fn bytes(&self) -> usize {
@@ -148,10 +152,15 @@ impl<'a> Label<'a> {
         let (address, place) = place.split_at_mut(8);
         let (text_bytes, place) = place.split_at_mut(4);
         let (dynamic_bytes, place) = place.split_at_mut(4);
+        let (position, place) = place.split_at_mut(8);
+        let (function, place) = place.split_at_mut(4);
         let (text, dynamic) = place.split_at_mut(self.text.len());
         address.copy_from_slice(&self.stack_address.to_ne_bytes());
         text_bytes.copy_from_slice(&(self.text.len() as u32).to_ne_bytes());
         dynamic_bytes.copy_from_slice(&(self.dynamic.len() as u32).to_ne_bytes());
+        let script = self.script.unwrap_or_default();
+        position.copy_from_slice(&script.position.to_ne_bytes());
+        function.copy_from_slice(&script.function.to_ne_bytes());
         text.copy_from_slice(self.text);
         dynamic.copy_from_slice(self.dynamic);
     }
@@ -160,10 +169,15 @@ impl<'a> Label<'a> {
         let (address, bytes) = bytes.split_first_chunk::<8>()?;
         let (text_bytes, bytes) = bytes.split_first_chunk::<4>()?;
         let (dynamic_bytes, bytes) = bytes.split_first_chunk::<4>()?;
+        let (position, bytes) = bytes.split_first_chunk::<8>()?;
+        let (function, bytes) = bytes.split_first_chunk::<4>()?;
         let (text, bytes) = bytes.split_at_checked(u32::from_ne_bytes(*text_bytes) as usize)?;
         let (dynamic, bytes) = bytes.split_at_checked(u32::from_ne_bytes(*dynamic_bytes) as usize)?;
         let stack_address = StackAddress(u64::from_ne_bytes(*address));
-        Some((BacktraceLabel { stack_address, text, dynamic }, bytes))
+        let script =
+            ScriptPlace { position: u64::from_ne_bytes(*position), function: u32::from_ne_bytes(*function) };
+        let script = (script.function() != 0).then_some(script);
+        Some((BacktraceLabel { stack_address, text, dynamic, script }, bytes))
     }
 }
 
@@ -180,15 +194,17 @@ fn bytes_of_mut(words: &mut [u64]) -> &mut [u8] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::ProfilingCategoryPair;
-    use crate::threads::{push_label, register_current_thread, unregister_current_thread};
+    use crate::base::{FrameFlags, ProfilingCategoryPair};
+    use crate::threads::{push_label, push_script_frame, register_current_thread, unregister_current_thread};
 
     #[test]
     fn stack_and_labels_are_as_they_were() {
         let marker = std::hint::black_box([0x1234_5678_9abc_def0u64; 4]);
         register_current_thread("captures itself");
-        let _outer = push_label(70, "outer ", ProfilingCategoryPair::Other(None), "dynamic");
-        let _inner = push_label(60, "inner", ProfilingCategoryPair::Other(None), "");
+        let (category, flags) = (ProfilingCategoryPair::Other(None), FrameFlags::LABEL);
+        let _outer = push_label(70, "outer ", category, flags, "dynamic");
+        let _script = push_script_frame(65, 7, 11, 3);
+        let _inner = push_label(60, "inner", category, flags, "");
         let backtrace = CapturedBacktrace::capture_here().expect("memory");
         unregister_current_thread();
         let here = &raw const marker as u64;
@@ -196,7 +212,11 @@ mod tests {
         assert_eq!(backtrace.stack()[place..place + 8], marker[0].to_ne_bytes());
         let labels: Vec<_> =
             backtrace.labels().map(|label| (label.stack_address.0, label.text, label.dynamic)).collect();
-        assert_eq!(labels, [(70, &b"outer "[..], &b"dynamic"[..]), (60, b"inner", b"")]);
+        assert_eq!(labels, [(70, &b"outer "[..], &b"dynamic"[..]), (65, b"", b""), (60, b"inner", b"")]);
+        let scripts: Vec<_> = backtrace.labels().map(|label| label.script).collect();
+        let place = scripts[1].expect("a script frame");
+        assert_eq!((place.function(), place.line(), place.column()), (7, 11, 3));
+        assert_eq!((scripts[0], scripts[2]), (None, None));
     }
 
     #[test]

@@ -11,12 +11,13 @@
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
-use crate::base::{StackAddress, TimeStamp};
+use crate::base::{FrameFlags, StackAddress, TimeStamp};
 use crate::platform::{
     ArrivalInHandler, LazyRegion, MemoryPiece, Registers, SignalSource, StackBounds, copy_words_in_handler,
     read_guarded_in_handler, thread_pointer,
 };
-use crate::threads::profiling_stack::{LabelFrame, ProfilingStack, open_profiling_stack};
+use crate::threads::profiling_stack::{ProfilingStack, open_profiling_stack};
+use crate::threads::profiling_stack_frame::{ProfilingStackFrame, ScriptPlace};
 use crate::threads::slot_state::{SlotPhase, SlotState};
 
 pub(super) const LABELS_OFFSET: usize = 4 << 10;
@@ -59,7 +60,7 @@ pub(crate) struct CaptureHeader {
     pub(crate) text_bytes: usize,
 }
 
-/// A label as it was copied: its text, static and dynamic, stands in the text area.
+/// A label, or a script frame, as it was copied: a label's text, static and dynamic, stands in the text area.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct CapturedLabel {
@@ -69,6 +70,9 @@ pub(crate) struct CapturedLabel {
     pub(super) dynamic_bytes: u32,
     pub(crate) category: u8,
     pub(crate) subcategory: u8,
+    pub(crate) flags: FrameFlags,
+    /// Of a script frame.
+    pub(crate) script: Option<ScriptPlace>,
 }
 
 /// The head of a slot; the areas follow it in the same mapping.
@@ -317,7 +321,12 @@ impl SlotWriter<'_> {
         }
     }
 
-    pub(super) fn copy_label_in_handler(&mut self, frame: &LabelFrame, label: &[u8], dynamic: &[u8]) -> bool {
+    pub(super) fn copy_label_in_handler(
+        &mut self,
+        frame: &ProfilingStackFrame,
+        label: &[u8],
+        dynamic: &[u8],
+    ) -> bool {
         let text_start = self.header.text_bytes;
         let text_end = text_start + label.len() + dynamic.len();
         if self.header.labels >= MAX_LABELS || text_end > TEXT_BYTES {
@@ -330,6 +339,8 @@ impl SlotWriter<'_> {
             dynamic_bytes: dynamic.len() as u32,
             category: frame.category,
             subcategory: frame.subcategory,
+            flags: frame.flags,
+            script: frame.script_place_in_handler(),
         };
         // SAFETY: *phase owns*, and both areas have room, as checked above.
         unsafe {

@@ -1,7 +1,7 @@
 //! Threads that are known to the profiler.
 //!
 //! # Purpose
-//! Registration and the registry, the label stack of each thread, and the slot into which a thread's signal handler
+//! Registration and the registry, the label stack of each thread, the functions of scripts that stand on it, and the slot into which a thread's signal handler
 //! copies what a sample needs; and the copy that a thread makes of its own stack, where it wants to.
 //!
 //! # Threads and locks
@@ -23,14 +23,18 @@ mod backtrace;
 mod backtrace_pool;
 mod capture_slot;
 mod captured_view;
+mod growing_array;
 mod outside_capture;
 #[forbid(unsafe_code)]
 mod own_thread;
 mod profiling_stack;
+mod profiling_stack_frame;
 #[forbid(unsafe_code)]
 mod registration;
 #[forbid(unsafe_code)]
 mod registry;
+#[forbid(unsafe_code)]
+mod script_functions;
 #[cfg(all(test, loom))]
 mod slot_model;
 mod slot_pool;
@@ -40,10 +44,15 @@ mod slot_state;
 pub(crate) use backtrace::CapturedBacktrace;
 pub(crate) use capture_slot::CaptureParts;
 pub(crate) use captured_view::CapturedView;
-pub(crate) use profiling_stack::{LabelToken, joined_label_text, pop_labels, push_label};
+pub(crate) use profiling_stack::{LabelToken, move_script_frame, pop_labels, push_label, push_script_frame};
+pub(crate) use profiling_stack_frame::{ScriptPlace, joined_label_text};
 pub(crate) use registration::{
     CurrentThread, MAIN_THREAD_NAME, ThreadRegistration, register_current_thread, unregister_current_thread,
 };
 pub(crate) use registry::{RegistryForkGuard, ThreadRegistry};
+pub(crate) use script_functions::{
+    Description, ScriptFunction, ScriptFunctions, hold_script_functions_for_fork, register_script_function,
+    script_function,
+};
 pub(crate) use slot_pool::{NoSlot, SlotHandle, find_slot_in_handler, find_slot_of_thread_in_handler};
 pub(crate) use slot_state::SlotPhase;

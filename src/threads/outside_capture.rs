@@ -13,7 +13,8 @@ use crate::platform::{MemoryPiece, Registers, read_guarded};
 use crate::threads::capture_slot::{
     CaptureHeader, CaptureSlot, MAX_LABELS, STACK_OFFSET, SlotWriter, TEXT_BYTES,
 };
-use crate::threads::profiling_stack::{LabelFrame, StackFromOutside};
+use crate::threads::profiling_stack::StackFromOutside;
+use crate::threads::profiling_stack_frame::ProfilingStackFrame;
 
 impl CaptureSlot {
     /// Idle to ready, by the sampler, for a thread that is blocked in the kernel with these registers. `stood_still` is
@@ -63,7 +64,7 @@ impl SlotWriter<'_> {
             return Some(());
         }
         let depth = (stack.depth as usize).min(MAX_LABELS);
-        let frames = read_all::<LabelFrame>(stack.frames, depth)?;
+        let frames = read_all::<ProfilingStackFrame>(stack.frames, depth)?;
         let mut pieces = Vec::with_capacity(2 * depth);
         for frame in &frames {
             pieces.push(MemoryPiece { address: frame.label_address, bytes: frame.label_bytes as usize });

@@ -1,4 +1,4 @@
-//! The label stack of a thread: pushed and popped by it, copied by its own signal handler.
+//! The label stack of a thread, labels and script frames: pushed and popped by it, copied by its own signal handler.
 //!
 //! Only the thread itself touches it, in its code or in a handler that interrupts that code at any instruction and runs
 //! to its end before the code goes on. So there is no other thread to order with, only the compiler. The sampler reads the
@@ -9,6 +9,8 @@
 //! - *published last*: a frame or a text is written after the depth or the length was lowered to its place and before it
 //!   is raised to cover it, and a grown array is filled before its address replaces the old one's, with compiler fences
 //!   between; the handler reads the depth first and the address after;
+//! - *one store*: the only change to a frame below the depth is that of a script frame's position, one aligned number;
+//!   what a label has there nobody reads;
 //! - *freed last*: an array is freed after its address was replaced;
 //! - *numbers only*: a [`LabelToken`] holds a depth, and a pop can only lower it; so a token that is forgotten, or used
 //!   late or out of order, at worst removes labels. The length of the texts follows from the labels that are left.
@@ -16,35 +18,20 @@
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering, compiler_fence};
 
-use crate::base::ProfilingCategoryPair;
+use crate::base::{FrameFlags, ProfilingCategoryPair};
+use crate::threads::growing_array::{free_array, leak_array, replace_array};
+use crate::threads::profiling_stack_frame::{ProfilingStackFrame, ScriptPlace};
 
 /// A dynamic string is cut to this many bytes, at a character.
 const MAX_DYNAMIC_BYTES: usize = 512;
 const FIRST_FRAMES: u32 = 32;
 const FIRST_TEXT_BYTES: u32 = 512;
 
-/// A label on the stack, in plain numbers, so that it can also be copied from outside. Its dynamic text stands in the
-/// stack's text area.
-#[derive(Clone, Copy, Debug, Default)]
-#[repr(C)]
-pub(crate) struct LabelFrame {
-    /// The stack pointer at the push: the label's place among the native frames.
-    pub(crate) stack_address: u64,
-    /// Where the static text is: that of a `&'static str`.
-    pub(crate) label_address: u64,
-    pub(crate) label_bytes: u32,
-    pub(crate) text_start: u32,
-    pub(crate) text_bytes: u32,
-    pub(crate) category: u8,
-    pub(crate) subcategory: u8,
-}
-
 /// The label stack of one thread.
-#[doc(alias = "ProfilingStackFrame")]
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct ProfilingStack {
-    frames: AtomicPtr<LabelFrame>,
+    frames: AtomicPtr<ProfilingStackFrame>,
     capacity: AtomicU32,
     depth: AtomicU32,
     text: AtomicPtr<u8>,
@@ -57,11 +44,16 @@ thread_local! {
     static PROFILING_STACK: ProfilingStack = const { ProfilingStack::new() };
 }
 
-/// What a pop goes back to.
+/// What a pop goes back to, and where a script frame stands.
 #[derive(Debug)]
 pub(crate) struct LabelToken {
     depth: u32,
     own_thread: PhantomData<*const ()>,
+}
+
+impl LabelToken {
+    /// Of a push that found no stack.
+    const NONE: Self = Self { depth: u32::MAX, own_thread: PhantomData };
 }
 
 /// Pushes a label on the calling thread's stack; nothing where the thread is not registered.
@@ -70,9 +62,23 @@ pub(crate) fn push_label(
     stack_address: u64,
     label: &'static str,
     category: ProfilingCategoryPair,
+    flags: FrameFlags,
     dynamic: &str,
 ) -> LabelToken {
-    PROFILING_STACK.with(|stack| stack.push(stack_address, label, category, dynamic))
+    PROFILING_STACK.with(|stack| stack.push(stack_address, label, category, flags, dynamic))
+}
+
+/// Pushes a script frame, by its function's number, where a label would be pushed.
+#[inline]
+pub(crate) fn push_script_frame(stack_address: u64, function: u32, line: u32, column: u32) -> LabelToken {
+    let place = ScriptPlace { position: ScriptPlace::position_of(line, column), function };
+    PROFILING_STACK.with(|stack| stack.push_script(stack_address, place))
+}
+
+/// Tells where in its function the script frame of this push is now.
+#[inline]
+pub(crate) fn move_script_frame(token: &LabelToken, line: u32, column: u32) {
+    PROFILING_STACK.with(|stack| stack.move_script(token, ScriptPlace::position_of(line, column)));
 }
 
 /// Goes back to what was there before the push.
@@ -140,34 +146,77 @@ impl ProfilingStack {
         stack_address: u64,
         label: &'static str,
         category: ProfilingCategoryPair,
+        flags: FrameFlags,
         dynamic: &str,
     ) -> LabelToken {
-        let depth = self.depth.load(Ordering::Relaxed);
+        let Some((depth, frame)) = self.next_frame() else { return LabelToken::NONE };
         let text_start = self.text_bytes.load(Ordering::Relaxed);
-        let token = LabelToken { depth, own_thread: PhantomData };
+        let text_bytes = if dynamic.is_empty() { 0 } else { self.push_text(text_start, dynamic) };
+        let (category, subcategory) = category.indices();
+        // SAFETY: *own thread*: a frame of the array, not below the depth. Its place stays: see *one store*.
+        unsafe {
+            (*frame).stack_address = stack_address;
+            (*frame).label_address = label.as_ptr().expose_provenance() as u64;
+            (*frame).label_bytes = label.len() as u32;
+            (*frame).text_start = text_start;
+            (*frame).text_bytes = text_bytes;
+            (*frame).category = category;
+            (*frame).subcategory = subcategory;
+            (*frame).flags = flags;
+            (*frame).unused = 0;
+        }
+        self.cover(depth)
+    }
+
+    #[inline]
+    fn push_script(&self, stack_address: u64, place: ScriptPlace) -> LabelToken {
+        let Some((depth, frame)) = self.next_frame() else { return LabelToken::NONE };
+        let no_text = "";
+        let new = ProfilingStackFrame {
+            stack_address,
+            label_address: no_text.as_ptr().expose_provenance() as u64,
+            text_start: self.text_bytes.load(Ordering::Relaxed),
+            flags: FrameFlags::SCRIPT.with(FrameFlags::RELEVANT_FOR_JS),
+            place,
+            ..ProfilingStackFrame::default()
+        };
+        // SAFETY: *own thread*: a frame of the array, not below the depth.
+        unsafe { frame.write(new) };
+        self.cover(depth)
+    }
+
+    #[inline]
+    fn move_script(&self, token: &LabelToken, position: u64) {
+        if self.depth.load(Ordering::Relaxed) > token.depth {
+            // SAFETY: *own thread*, and the frame is below the depth. Whatever frame it is by now: *one store*.
+            unsafe {
+                let frame = self.frames.load(Ordering::Relaxed).add(token.depth as usize);
+                (&raw mut (*frame).place.position).write_volatile(position);
+            }
+        }
+    }
+
+    /// The newest frame is written.
+    #[inline]
+    fn cover(&self, depth: u32) -> LabelToken {
+        compiler_fence(Ordering::SeqCst);
+        self.depth.store(depth + 1, Ordering::Relaxed);
+        LabelToken { depth, own_thread: PhantomData }
+    }
+
+    /// The place above the newest frame; `None` when the stack is closed.
+    #[inline]
+    fn next_frame(&self) -> Option<(u32, *mut ProfilingStackFrame)> {
+        let depth = self.depth.load(Ordering::Relaxed);
         let capacity = self.capacity.load(Ordering::Relaxed);
         if depth >= capacity {
             if capacity == 0 {
-                return token;
+                return None;
             }
             self.grow_frames(capacity.saturating_mul(2));
         }
-        let text_bytes = if dynamic.is_empty() { 0 } else { self.push_text(text_start, dynamic) };
-        let (category, subcategory) = category.indices();
-        let frame = LabelFrame {
-            stack_address,
-            label_address: label.as_ptr().expose_provenance() as u64,
-            label_bytes: label.len() as u32,
-            text_start,
-            text_bytes,
-            category,
-            subcategory,
-        };
         // SAFETY: *own thread*, and `depth` is below the capacity of the array at this address.
-        unsafe { self.frames.load(Ordering::Relaxed).add(depth as usize).write(frame) };
-        compiler_fence(Ordering::SeqCst);
-        self.depth.store(depth + 1, Ordering::Relaxed);
-        token
+        Some((depth, unsafe { self.frames.load(Ordering::Relaxed).add(depth as usize) }))
     }
 
     /// Copies the text behind the others and gives its length.
@@ -217,7 +266,9 @@ impl ProfilingStack {
     fn grow_frames(&self, capacity: u32) {
         let old_capacity = self.capacity.load(Ordering::Relaxed);
         // SAFETY: *own thread*; the array at this address has the capacity that stands beside it.
-        unsafe { replace_array(&self.frames, old_capacity, leak_array(LabelFrame::default(), capacity)) };
+        unsafe {
+            replace_array(&self.frames, old_capacity, leak_array(ProfilingStackFrame::default(), capacity))
+        };
         self.capacity.store(capacity, Ordering::Relaxed);
     }
 
@@ -234,7 +285,7 @@ impl ProfilingStack {
     /// # Safety
     /// - Called on the stack's own thread, in a signal handler or where no push can come between; the slices are not
     ///   used once the handler has returned.
-    pub(crate) unsafe fn contents_in_handler(&self) -> (&[LabelFrame], &[u8]) {
+    pub(crate) unsafe fn contents_in_handler(&self) -> (&[ProfilingStackFrame], &[u8]) {
         let depth = self.depth.load(Ordering::Relaxed) as usize;
         let text_bytes = self.text_bytes.load(Ordering::Relaxed) as usize;
         compiler_fence(Ordering::SeqCst);
@@ -245,25 +296,6 @@ impl ProfilingStack {
         }
         // SAFETY: *published last*: what lies below these lengths is written, in whichever array stands there now.
         unsafe { (std::slice::from_raw_parts(frames, depth), std::slice::from_raw_parts(text, text_bytes)) }
-    }
-}
-
-/// A label's text and its dynamic text, as Gecko puts the two together.
-pub(crate) fn joined_label_text(text: &[u8], dynamic: &[u8]) -> String {
-    let (text, dynamic) = (String::from_utf8_lossy(text), String::from_utf8_lossy(dynamic));
-    let gap = if text.is_empty() || dynamic.is_empty() { "" } else { " " };
-    format!("{text}{gap}{dynamic}")
-}
-
-impl LabelFrame {
-    /// The static text.
-    ///
-    /// # Safety
-    /// - The frame was pushed on a stack of this process, by code that is still loaded.
-    pub(crate) unsafe fn label_in_handler<'a>(&self) -> &'a [u8] {
-        let start = std::ptr::with_exposed_provenance(self.label_address as usize);
-        // SAFETY: by this function's contract, the parts of a `&'static str`.
-        unsafe { std::slice::from_raw_parts(start, self.label_bytes as usize) }
     }
 }
 
@@ -286,64 +318,35 @@ const _: () = assert!(
             == std::mem::offset_of!(ProfilingStack, text_bytes)
 );
 
-fn leak_array<T: Copy>(value: T, length: u32) -> *mut T {
-    Box::into_raw(vec![value; length as usize].into_boxed_slice()).cast()
-}
-
-/// # Safety
-/// - `array` came from `leak_array` with this length and is used no more, or is null.
-unsafe fn free_array<T>(array: *mut T, length: u32) {
-    if !array.is_null() {
-        // SAFETY: by this function's contract.
-        drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(array, length as usize)) });
-    }
-}
-
-/// Moves the content to a longer array, publishes that, then frees the old one.
-///
-/// # Safety
-/// - Called on the thread that owns the slot; the array there has `old_length` elements or is null, and `new` has at
-///   least as many.
-unsafe fn replace_array<T: Copy>(place: &AtomicPtr<T>, old_length: u32, new: *mut T) {
-    let old = place.load(Ordering::Relaxed);
-    if !old.is_null() {
-        // SAFETY: by this function's contract; two arrays of `leak_array` do not overlap.
-        unsafe { std::ptr::copy_nonoverlapping(old, new, old_length as usize) };
-    }
-    compiler_fence(Ordering::SeqCst);
-    place.store(new, Ordering::Relaxed);
-    compiler_fence(Ordering::SeqCst);
-    // SAFETY: *freed last*.
-    unsafe { free_array(old, old_length) };
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     const OTHER: ProfilingCategoryPair = ProfilingCategoryPair::Other(None);
+    const LABEL: FrameFlags = FrameFlags::LABEL;
 
     fn labels(stack: &ProfilingStack) -> Vec<String> {
         // SAFETY: the test's own stack; no push comes between.
         let (frames, text) = unsafe { stack.contents_in_handler() };
-        let text_of = |frame: &LabelFrame| &text[frame.text_start as usize..][..frame.text_bytes as usize];
+        let text_of =
+            |frame: &ProfilingStackFrame| &text[frame.text_start as usize..][..frame.text_bytes as usize];
         let utf8 = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("UTF-8");
         // SAFETY: pushed by these tests.
-        let label_of = |frame: &LabelFrame| utf8(unsafe { frame.label_in_handler() });
+        let label_of = |frame: &ProfilingStackFrame| utf8(unsafe { frame.label_in_handler() });
         frames.iter().map(|frame| label_of(frame) + &utf8(text_of(frame))).collect()
     }
 
     #[test]
     fn labels_come_and_go_with_their_texts() {
         let stack = ProfilingStack::new();
-        stack.push(1, "lost: closed", OTHER, "");
+        stack.push(1, "lost: closed", OTHER, LABEL, "");
         assert!(labels(&stack).is_empty());
         stack.open();
-        let outer = stack.push(1, "a", OTHER, "");
-        let inner = stack.push(1, "b ", OTHER, "dynamic");
+        let outer = stack.push(1, "a", OTHER, LABEL, "");
+        let inner = stack.push(1, "b ", OTHER, LABEL, "dynamic");
         assert_eq!(labels(&stack), ["a", "b dynamic"]);
         stack.pop_to(&inner);
-        stack.push(1, "c ", OTHER, "x");
+        stack.push(1, "c ", OTHER, LABEL, "x");
         assert_eq!(labels(&stack), ["a", "c x"]);
         stack.pop_to(&outer);
         assert!(labels(&stack).is_empty());
@@ -354,16 +357,16 @@ mod tests {
     fn tokens_out_of_order_or_late_corrupt_nothing() {
         let stack = ProfilingStack::new();
         stack.open();
-        let outer = stack.push(1, "outer", OTHER, "o");
-        let inner = stack.push(1, "inner", OTHER, "i");
+        let outer = stack.push(1, "outer", OTHER, LABEL, "o");
+        let inner = stack.push(1, "inner", OTHER, LABEL, "i");
         stack.pop_to(&outer);
         stack.pop_to(&inner);
         assert!(labels(&stack).is_empty());
-        let late = stack.push(1, "late", OTHER, "l");
+        let late = stack.push(1, "late", OTHER, LABEL, "l");
         stack.close();
         stack.pop_to(&late);
         stack.open();
-        stack.push(1, "new", OTHER, "n");
+        stack.push(1, "new", OTHER, LABEL, "n");
         assert_eq!(labels(&stack), ["newn"]);
         stack.close();
     }
@@ -372,12 +375,12 @@ mod tests {
     fn a_late_token_leaves_the_texts_of_live_labels_alone() {
         let stack = ProfilingStack::new();
         stack.open();
-        let a = stack.push(1, "a ", OTHER, "four");
-        let b = stack.push(1, "b ", OTHER, "text");
+        let a = stack.push(1, "a ", OTHER, LABEL, "four");
+        let b = stack.push(1, "b ", OTHER, LABEL, "text");
         stack.pop_to(&a);
-        stack.push(1, "c ", OTHER, "a long text that lives");
+        stack.push(1, "c ", OTHER, LABEL, "a long text that lives");
         stack.pop_to(&b);
-        stack.push(1, "d ", OTHER, "OVERWRITES");
+        stack.push(1, "d ", OTHER, LABEL, "OVERWRITES");
         assert_eq!(labels(&stack), ["c a long text that lives", "d OVERWRITES"]);
         stack.close();
     }
@@ -388,14 +391,85 @@ mod tests {
         stack.open();
         let long = "é".repeat(400);
         for _ in 0..1000 {
-            stack.push(1, "", OTHER, &long);
+            stack.push(1, "", OTHER, LABEL, &long);
         }
         let all = labels(&stack);
         assert_eq!(all.len(), 1000);
         assert!(all.iter().all(|text| *text == "é".repeat(256)));
         let odd = format!("x{long}");
-        stack.push(1, "", OTHER, &odd);
+        stack.push(1, "", OTHER, LABEL, &odd);
         assert_eq!(labels(&stack)[1000].len(), 511);
+        stack.close();
+    }
+
+    /// Each frame: a label's text, a script frame's function, line and column.
+    fn frames(stack: &ProfilingStack) -> Vec<String> {
+        // SAFETY: the test's own stack; no push comes between.
+        let (frames, _) = unsafe { stack.contents_in_handler() };
+        let shown = |(frame, label): (&ProfilingStackFrame, String)| match frame.script_place_in_handler() {
+            Some(place) => format!("{}:{}:{}", place.function(), place.line(), place.column()),
+            None => label,
+        };
+        frames.iter().zip(labels(stack)).map(shown).collect()
+    }
+
+    fn at(function: u32, line: u32) -> ScriptPlace {
+        ScriptPlace { position: ScriptPlace::position_of(line, 0), function }
+    }
+
+    #[test]
+    fn script_frames_stand_among_labels_and_change_their_line() {
+        let stack = ProfilingStack::new();
+        let lost = stack.push_script(1, at(2, 1));
+        stack.open();
+        let outer = stack.push_script(1, at(2, 10));
+        let label = stack.push(1, "label", OTHER, LABEL, " text");
+        let inner = stack.push_script(1, at(3, u32::MAX));
+        assert_eq!(frames(&stack), ["2:10:0", "label text", &format!("3:{}:0", u32::MAX)]);
+        stack.move_script(&outer, ScriptPlace::position_of(11, 7));
+        stack.move_script(&inner, ScriptPlace::position_of(30, u32::MAX));
+        stack.move_script(&lost, 99);
+        stack.pop_to(&lost);
+        assert_eq!(frames(&stack), ["2:11:7", "label text", &format!("3:30:{}", u32::MAX)]);
+        stack.pop_to(&inner);
+        stack.pop_to(&label);
+        assert_eq!(
+            (frames(&stack), stack.text_bytes.load(Ordering::Relaxed)),
+            (vec!["2:11:7".to_owned()], 0)
+        );
+        stack.close();
+    }
+
+    #[test]
+    fn a_late_line_changes_no_label_and_a_label_leaves_no_line() {
+        let stack = ProfilingStack::new();
+        stack.open();
+        let gone = stack.push_script(1, at(2, 10));
+        stack.pop_to(&gone);
+        stack.move_script(&gone, 5);
+        stack.push(1, "label", OTHER, LABEL, "");
+        stack.move_script(&gone, 6);
+        assert_eq!(frames(&stack), ["label"]);
+        stack.pop_to(&gone);
+        stack.push_script(1, at(4, 1));
+        assert_eq!(frames(&stack), ["4:1:0"]);
+        stack.close();
+        stack.move_script(&gone, 7);
+    }
+
+    #[test]
+    fn a_deep_script_recursion_unwinds_at_once() {
+        let stack = ProfilingStack::new();
+        stack.open();
+        let outermost = stack.push_script(1, at(2, 1));
+        for line in 0..100_000 {
+            stack.push_script(1, at(3, line));
+        }
+        assert_eq!(frames(&stack).last().map(String::as_str), Some("3:99999:0"));
+        stack.move_script(&outermost, 5);
+        assert_eq!(frames(&stack)[..2], ["2:5:0", "3:0:0"]);
+        stack.pop_to(&outermost);
+        assert!(frames(&stack).is_empty());
         stack.close();
     }
 }

@@ -12,7 +12,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use gekkota::{AutoProfilerLabel, ProfilerSession, StartParams};
+use gekkota::{
+    AutoProfilerLabel, AutoProfilerScriptFrame, ProfilerSession, StartParams,
+    profiler_register_script_function,
+};
 
 use crate::common::work;
 
@@ -71,7 +74,11 @@ fn wait_until_enough() {
 fn allocate() {
     let category = gekkota::gecko_profiler_category!(Other);
     let _label = AutoProfilerLabel::new("allocates", category);
+    let function = profiler_register_script_function("allocate", "workload.script", 1, 1);
+    let frame = AutoProfilerScriptFrame::new(function);
     for size in 1..200usize {
+        frame.set_line(size as u32);
+        let _inner = AutoProfilerScriptFrame::new(function);
         let text = format!("{size} bytes");
         let _label = AutoProfilerLabel::with_dynamic("one", &text, category);
         black_box(vec![1u8; size * 37]);

@@ -1,0 +1,53 @@
+-- Rules for orders: what each is worth, and how suspicious it is.
+
+local function line_total(line)
+  local total = line.price * line.count
+  if line.count > 10 then
+    total = total * 0.9
+  end
+  return total
+end
+
+local function order_total(order)
+  local total = 0
+  for _, line in ipairs(order.lines) do
+    total = total + line_total(line)
+  end
+  return total
+end
+
+local function letters_in_common(one, other)
+  local common = 0
+  for i = 1, #one do
+    for j = 1, #other do
+      if one:byte(i) == other:byte(j) then
+        common = common + 1
+      end
+    end
+  end
+  return common
+end
+
+local function is_suspicious(order)
+  local score = letters_in_common(order.name, order.city)
+  if score > 20 then
+    error("too alike")
+  end
+  return fingerprint(order.name) % 7 == 0
+end
+
+-- The host calls this for each order.
+function judge(order)
+  local total = order_total(order)
+  local known, suspicious = pcall(is_suspicious, order)
+  if not known or suspicious then
+    return -total
+  end
+  return total
+end
+
+-- Below here runs once.
+limits = {}
+for i = 1, 100 do
+  limits[i] = i * i
+end

@@ -1,0 +1,108 @@
+//! Tells the profiler what Lua runs, by Lua's own hooks: a frame for each call, and its line.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use gekkota::{AutoProfilerScriptFrame, ScriptFunction, profiler_register_script_function};
+use mlua::{Debug, DebugEvent, HookTriggers, Lua, VmState};
+
+/// The calls that Lua is in.
+#[derive(Clone)]
+pub(crate) struct ScriptFrames(Rc<RefCell<Calls>>);
+
+struct Calls {
+    /// Outermost first.
+    frames: Vec<(ScriptFunction, AutoProfilerScriptFrame)>,
+    /// Where the host entered Lua. A hook has returned before the function runs, so its own place says nothing.
+    entered_at: usize,
+    /// The function that begins at each line of the script; at 0 what stands in none.
+    functions: Vec<ScriptFunction>,
+}
+
+impl ScriptFrames {
+    /// Follows the calls of this Lua, which runs this script alone.
+    ///
+    /// # Errors
+    /// Lua's refusal.
+    pub(crate) fn install(lua: &Lua, file: &str, script: &str) -> mlua::Result<Self> {
+        let names = std::iter::once("").chain(script.lines().map(defined_name));
+        let named = |(line, name): (u32, &str)| profiler_register_script_function(name, file, line.max(1), 0);
+        let functions = (0..).zip(names).map(named).collect();
+        let frames = Self(Rc::new(RefCell::new(Calls { frames: Vec::new(), entered_at: 0, functions })));
+        let of_hook = frames.clone();
+        let triggers = HookTriggers::new().on_calls().on_returns().every_line();
+        lua.set_hook(triggers, move |_, debug| {
+            of_hook.0.borrow_mut().note(debug);
+            Ok(VmState::Continue)
+        })?;
+        Ok(frames)
+    }
+
+    /// Runs Lua in `body`. Its frames stand above this function's in the profile, so above all of Lua's native ones.
+    pub(crate) fn enter<T>(&self, body: impl FnOnce() -> T) -> T {
+        let here = 0u8;
+        let (entered_before, depth) = {
+            let mut calls = self.0.borrow_mut();
+            (std::mem::replace(&mut calls.entered_at, (&raw const here).addr()), calls.frames.len())
+        };
+        let result = body();
+        let mut calls = self.0.borrow_mut();
+        // An error that left Lua left no word of the calls that it ended.
+        calls.frames.truncate(depth);
+        calls.entered_at = entered_before;
+        result
+    }
+
+    #[cfg(test)]
+    pub(crate) fn depth(&self) -> usize {
+        self.0.borrow().frames.len()
+    }
+}
+
+impl Calls {
+    fn note(&mut self, debug: &Debug<'_>) {
+        match debug.event() {
+            DebugEvent::Line => {
+                if let (Some((_, frame)), Some(line)) = (self.frames.last(), debug.current_line()) {
+                    frame.set_line(line as u32);
+                }
+            }
+            DebugEvent::Call => self.push(self.function_of(debug)),
+            DebugEvent::TailCall => {
+                self.frames.pop();
+                self.push(self.function_of(debug));
+            }
+            DebugEvent::Ret => {
+                let function = self.function_of(debug);
+                // Calls above it were ended by an error that it caught.
+                if let Some(index) = self.frames.iter().rposition(|(called, _)| *called == function) {
+                    self.frames.truncate(index);
+                }
+            }
+            DebugEvent::Count | DebugEvent::Unknown(_) => {}
+        }
+    }
+
+    fn push(&mut self, function: ScriptFunction) {
+        let frame = AutoProfilerScriptFrame::with_stack_address(function, self.entered_at);
+        self.frames.push((function, frame));
+    }
+
+    fn function_of(&self, debug: &Debug<'_>) -> ScriptFunction {
+        let source = debug.source();
+        if let (true, Some(&function)) =
+            (source.what != "C", self.functions.get(source.line_defined.unwrap_or(0)))
+        {
+            return function;
+        }
+        // The names of Lua's own functions are their callers'.
+        let names = debug.names();
+        profiler_register_script_function(names.name.as_deref().unwrap_or("(unnamed)"), "[C]", 0, 0)
+    }
+}
+
+/// The name of the function that a line defines: Lua's functions are values, and know none.
+fn defined_name(line: &str) -> &str {
+    let name = line.split_once("function ").and_then(|(_, rest)| rest.split_once('('));
+    name.map_or("(anonymous)", |(name, _)| name.trim())
+}

@@ -1,0 +1,154 @@
+//! The functions of scripts that the host has named, each once, for the life of the process.
+//!
+//! A frame, a capture and an entry of the buffer hold a number, which means the same as long as the process lives.
+//! So entering a function copies no text, and neither does the handler.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::base::{Guard, LockRank, NamedMutex};
+
+/// A name or a file longer than this is cut, at a character.
+const MAX_TEXT_BYTES: usize = 512;
+/// Who names more than so many has made names from data; then they all are [`TOO_MANY`].
+const MAX_FUNCTIONS: usize = 1 << 20;
+
+static TOO_MANY: ScriptFunction = ScriptFunction {
+    number: 1,
+    description: Description { name: "(too many script functions)", file: "", line: 0, column: 0 },
+};
+
+/// What the host says of a function.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Description<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) file: &'a str,
+    /// Where it begins, counted from 1; 0 when that is not known.
+    pub(crate) line: u32,
+    pub(crate) column: u32,
+}
+
+/// A function of a script.
+#[derive(PartialEq, Eq, Hash, Debug)]
+pub(crate) struct ScriptFunction {
+    /// From 1 on.
+    number: u32,
+    pub(crate) description: Description<'static>,
+}
+
+impl ScriptFunction {
+    pub(crate) const fn number(&self) -> u32 {
+        self.number
+    }
+}
+
+/// All of them.
+#[derive(Debug)]
+pub(crate) struct ScriptFunctions {
+    by_description: HashMap<Description<'static>, &'static ScriptFunction>,
+    by_number: Vec<&'static ScriptFunction>,
+    files: HashSet<&'static str>,
+    most: usize,
+}
+
+static FUNCTIONS: NamedMutex<Option<ScriptFunctions>> =
+    NamedMutex::new("script functions", LockRank::ScriptFunctions, None);
+
+/// The function of this description, the same for the same.
+pub(crate) fn register_script_function(description: Description<'_>) -> &'static ScriptFunction {
+    let description = Description { name: cut(description.name), file: cut(description.file), ..description };
+    FUNCTIONS.lock().get_or_insert_with(|| ScriptFunctions::empty(MAX_FUNCTIONS)).get_or_add(description)
+}
+
+/// The function of a number.
+pub(crate) fn script_function(number: u32) -> Option<&'static ScriptFunction> {
+    FUNCTIONS.lock().as_ref()?.by_number.get((number as usize).checked_sub(1)?).copied()
+}
+
+/// Holds them still while the process forks.
+pub(crate) fn hold_script_functions_for_fork() -> Guard<'static, Option<ScriptFunctions>> {
+    FUNCTIONS.lock()
+}
+
+impl ScriptFunctions {
+    fn empty(most: usize) -> Self {
+        let (by_description, files) = (HashMap::new(), HashSet::new());
+        Self { by_description, by_number: vec![&TOO_MANY], files, most }
+    }
+
+    fn get_or_add(&mut self, description: Description<'_>) -> &'static ScriptFunction {
+        if let Some(known) = find(&self.by_description, &description) {
+            return known;
+        }
+        if self.by_number.len() > self.most {
+            return &TOO_MANY;
+        }
+        let file: &'static str = match self.files.get(description.file) {
+            Some(&file) => file,
+            None => String::leak(description.file.to_owned()),
+        };
+        self.files.insert(file);
+        let name: &'static str = String::leak(description.name.to_owned());
+        let description = Description { name, file, ..description };
+        let number = self.by_number.len() as u32 + 1;
+        let function = Box::leak(Box::new(ScriptFunction { number, description }));
+        self.by_number.push(function);
+        self.by_description.insert(description, function);
+        function
+    }
+}
+
+/// A lookup with texts that live shorter than the map's.
+fn find<'a>(
+    map: &HashMap<Description<'a>, &'static ScriptFunction>,
+    description: &Description<'a>,
+) -> Option<&'static ScriptFunction> {
+    map.get(description).copied()
+}
+
+fn cut(text: &str) -> &str {
+    let end = (0..=MAX_TEXT_BYTES.min(text.len())).rev().find(|&end| text.is_char_boundary(end));
+    &text[..end.unwrap_or(0)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn described<'a>(name: &'a str, file: &'a str, line: u32) -> Description<'a> {
+        Description { name, file, line, column: 0 }
+    }
+
+    #[test]
+    fn a_function_is_one_however_often_it_is_named() {
+        let mut functions = ScriptFunctions::empty(100);
+        let f = functions.get_or_add(described("f", "a.lua", 1));
+        assert!(std::ptr::eq(f, functions.get_or_add(described(&String::from("f"), "a.lua", 1))));
+        for other in [described("g", "a.lua", 1), described("f", "b.lua", 1), described("f", "a.lua", 2)] {
+            let other = functions.get_or_add(other);
+            assert_ne!(other.number(), f.number());
+            assert!(std::ptr::eq(functions.by_number[other.number() as usize - 1], other));
+        }
+        assert_eq!(functions.files.len(), 2);
+    }
+
+    #[test]
+    fn too_many_functions_share_one_name_and_no_memory() {
+        let mut functions = ScriptFunctions::empty(2);
+        let [a, b] = ["a", "b"].map(|name| functions.get_or_add(described(name, "", 0)).number());
+        assert_eq!((a, b), (2, 3));
+        for name in ["c", "d"] {
+            assert!(std::ptr::eq(functions.get_or_add(described(name, "", 0)), &TOO_MANY));
+        }
+        assert_eq!((functions.by_number.len(), functions.get_or_add(described("a", "", 0)).number()), (3, a));
+    }
+
+    #[test]
+    fn texts_are_cut_at_a_character_and_numbers_lead_back() {
+        let long = format!("x{}", "é".repeat(400));
+        let function = register_script_function(Description { name: &long, file: &long, line: 7, column: 9 });
+        assert_eq!((function.description.name.len(), function.description.file.len()), (511, 511));
+        assert!(std::ptr::eq(script_function(function.number()).expect("registered"), function));
+        assert_eq!((script_function(0), script_function(u32::MAX)), (None, None));
+        assert_eq!(script_function(1), Some(&TOO_MANY));
+    }
+}

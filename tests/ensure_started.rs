@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use common::Read;
 use gekkota::{
-    Features, MarkerOptions, SamplingEngine, StartError, StartParams, add_untyped_marker,
+    Features, MarkerOptions, SamplingEngine, SnapshotOptions, StartError, StartParams, Symbolicate, add_untyped_marker,
     gecko_profiler_category, profiler_ensure_started, profiler_features_if_active, profiler_get_buffer_info,
-    profiler_get_profile, profiler_get_start_params, profiler_is_active, profiler_is_paused, profiler_pause,
+    profiler_stream_json, profiler_get_start_params, profiler_is_active, profiler_is_paused, profiler_pause,
     profiler_resume, profiler_stop,
 };
 
@@ -24,7 +24,10 @@ fn keeps_the_buffer(params: StartParams) -> bool {
     profiler_ensure_started(params).expect("started");
     assert!(profiler_is_active());
     let after = profiler_get_buffer_info().expect("active");
-    let read = Read::from_text(&profiler_get_profile().expect("active"));
+    let options = SnapshotOptions::default().symbolicate(Symbolicate::No);
+    let mut text = Vec::new();
+    profiler_stream_json(&mut text, &options).expect("active");
+    let read = Read::from_text(&text);
     let is_noted = read.markers("ensure").iter().any(|marker| marker.0 == "noted");
     assert!(!is_noted || after.put_entries >= before.put_entries, "{before:?}, then {after:?}");
     is_noted

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use common::{Read, work_for};
 use gekkota::{
-    MarkerOptions, ProfilerTime, SamplingState, StartParams, add_untyped_marker, gecko_profiler_category,
+    MarkerOptions, SamplingState, SnapshotOptions, StartParams, Symbolicate, add_untyped_marker, gecko_profiler_category,
     profiler_callback_after_sampling, profiler_feature_active, profiler_features_if_active,
-    profiler_features_if_active_and_unpaused, profiler_get_buffer_info, profiler_get_profile,
+    profiler_features_if_active_and_unpaused, profiler_get_buffer_info, profiler_stream_json,
     profiler_is_active, profiler_is_active_and_unpaused, profiler_is_paused, profiler_is_sampling_paused,
     profiler_pause, profiler_pause_sampling, profiler_resume, profiler_resume_sampling, profiler_start,
     profiler_stop,
@@ -42,7 +42,10 @@ fn mark(name: &str) {
 }
 
 fn read_profile() -> Read {
-    Read::from_text(&profiler_get_profile().expect("active"))
+    let options = SnapshotOptions::default().symbolicate(Symbolicate::No);
+    let mut text = Vec::new();
+    profiler_stream_json(&mut text, &options).expect("active");
+    Read::from_text(&text)
 }
 
 /// Start, end and reason.
@@ -109,7 +112,11 @@ fn each_pair_of_pauses_in_each_order() {
             assert!(!kept.is_empty() && kept.iter().all(|name| name == "kept"), "{kept:?}");
             let ranges = paused_ranges(&read);
             let reasons: Vec<_> = ranges.iter().map(|range| range.2.as_str()).collect();
-            assert_eq!(reasons, [REASONS[first_in], REASONS[1 - first_in]], "to do it twice is to do it once");
+            assert_eq!(
+                reasons,
+                [REASONS[first_in], REASONS[1 - first_in]],
+                "to do it twice is to do it once"
+            );
             let ends = |reason| ranges.iter().find(|range| range.2 == reason).and_then(|range| range.1);
             assert!(ends(REASONS[first_out]) < ends(REASONS[1 - first_out]), "{ranges:?}");
             assert!(ranges.iter().all(|range| range.0 < range.1), "{ranges:?}");
@@ -148,7 +155,6 @@ fn what_a_pause_leaves_out() {
             && !read_profile().samples("sleeps").is_empty()
     });
     work_for(Duration::from_millis(100));
-    let begin = ProfilerTime::now();
     profiler_pause();
     assert_eq!(one_loop(), SamplingState::SamplingPaused);
     let put = profiler_get_buffer_info().expect("active").put_entries;
@@ -159,7 +165,6 @@ fn what_a_pause_leaves_out() {
     let ranges = paused_ranges(&paused);
     assert!(matches!(&ranges[..], [(Some(_), None, reason)] if reason == "profiler-paused"), "{ranges:?}");
     profiler_resume();
-    assert!(begin < ProfilerTime::now());
     assert_eq!(one_loop(), SamplingState::SamplingCompleted);
     work_for(Duration::from_millis(60));
     wake.send(()).expect("the sleeper waits");
@@ -199,7 +204,7 @@ fn no_sample_lies_within_any_of_many_pauses() {
         gekkota::register_thread("busy");
         while !ENDS.load(Ordering::Relaxed) {
             mark("busy");
-            common::work(2_000);
+            common::work(100_000);
         }
     });
     let dozes = std::thread::spawn(|| {
@@ -214,7 +219,7 @@ fn no_sample_lies_within_any_of_many_pauses() {
         let kind = (round % 2) as usize;
         work_for(Duration::from_micros(1500 + round * 137 % 900));
         ENTER[kind]();
-        if round % 5 == 0 {
+        if round % 25 == 0 {
             read_profile();
         }
         work_for(Duration::from_micros(round * 211 % 1700));

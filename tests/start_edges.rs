@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use common::{Read, wait_until, work_for};
 use gekkota::{
-    MarkerOptions, ProfilerSession, StartParams, StreamError, add_untyped_marker, gecko_profiler_category,
+    MarkerOptions, ProfilerSession, SnapshotOptions, StartParams, StreamError, Symbolicate, add_untyped_marker, gecko_profiler_category,
     profiler_get_available_features, profiler_get_profile, profiler_is_active, profiler_shutdown,
-    profiler_start, profiler_stop,
+    profiler_start, profiler_stop, profiler_stream_json,
 };
 
 fn mark(name: &str) {
@@ -17,7 +17,10 @@ fn mark(name: &str) {
 }
 
 fn read_profile() -> Read {
-    Read::from_text(&profiler_get_profile().expect("active"))
+    let options = SnapshotOptions::default().symbolicate(Symbolicate::No);
+    let mut text = Vec::new();
+    profiler_stream_json(&mut text, &options).expect("active");
+    Read::from_text(&text)
 }
 
 fn marker_names() -> Vec<String> {

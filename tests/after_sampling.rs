@@ -137,9 +137,11 @@ fn who_is_left_over_is_told_before_the_stop_returns() {
     }
 }
 
-/// What an after-sampling callback does, with what holds afterwards.
+/// What an after-sampling callback does, and what holds afterwards.
+type Body = (fn(), fn() -> bool);
+
 fn callbacks_may_call_anything() {
-    let bodies: [(fn(), fn() -> bool); 6] = [
+    let bodies: [Body; 6] = [
         (profiler_stop, || !profiler_is_active()),
         (start, profiler_is_active),
         (

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use common::Read;
 use gekkota::{
-    Features, MarkerOptions, SamplingEngine, SnapshotOptions, StartError, StartParams, Symbolicate, add_untyped_marker,
-    gecko_profiler_category, profiler_ensure_started, profiler_features_if_active, profiler_get_buffer_info,
-    profiler_stream_json, profiler_get_start_params, profiler_is_active, profiler_is_paused, profiler_pause,
-    profiler_resume, profiler_stop,
+    Features, MarkerOptions, SamplingEngine, SnapshotOptions, StartError, StartParams, Symbolicate,
+    add_untyped_marker, gecko_profiler_category, profiler_ensure_started, profiler_features_if_active,
+    profiler_get_buffer_info, profiler_get_start_params, profiler_is_active, profiler_is_paused,
+    profiler_pause, profiler_resume, profiler_stop, profiler_stream_json,
 };
 
 fn base() -> StartParams {

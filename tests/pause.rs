@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use common::{Read, work_for};
 use gekkota::{
-    MarkerOptions, SamplingState, SnapshotOptions, StartParams, Symbolicate, add_untyped_marker, gecko_profiler_category,
-    profiler_callback_after_sampling, profiler_feature_active, profiler_features_if_active,
-    profiler_features_if_active_and_unpaused, profiler_get_buffer_info, profiler_stream_json,
+    MarkerOptions, SamplingState, SnapshotOptions, StartParams, Symbolicate, add_untyped_marker,
+    gecko_profiler_category, profiler_callback_after_sampling, profiler_feature_active,
+    profiler_features_if_active, profiler_features_if_active_and_unpaused, profiler_get_buffer_info,
     profiler_is_active, profiler_is_active_and_unpaused, profiler_is_paused, profiler_is_sampling_paused,
     profiler_pause, profiler_pause_sampling, profiler_resume, profiler_resume_sampling, profiler_start,
-    profiler_stop,
+    profiler_stop, profiler_stream_json,
 };
 
 const ENTER: [fn(); 2] = [profiler_pause, profiler_pause_sampling];

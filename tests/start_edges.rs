@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use common::{Read, wait_until, work_for};
 use gekkota::{
-    MarkerOptions, ProfilerSession, SnapshotOptions, StartParams, StreamError, Symbolicate, add_untyped_marker, gecko_profiler_category,
-    profiler_get_available_features, profiler_get_profile, profiler_is_active, profiler_shutdown,
-    profiler_start, profiler_stop, profiler_stream_json,
+    MarkerOptions, ProfilerSession, SnapshotOptions, StartParams, StreamError, Symbolicate,
+    add_untyped_marker, gecko_profiler_category, profiler_get_available_features, profiler_get_profile,
+    profiler_is_active, profiler_shutdown, profiler_start, profiler_stop, profiler_stream_json,
 };
 
 fn mark(name: &str) {

@@ -26,6 +26,8 @@
 //!
 //! # Where what is
 //! - Life cycle: [`AutoProfilerInit`], [`profiler_start`], [`profiler_stop`], or the guard [`ProfilerSession`].
+//! - While it runs: [`profiler_pause`], [`profiler_is_active`], [`profiler_get_buffer_info`],
+//!   [`profiler_add_state_change_callback`], [`profiler_callback_after_sampling`].
 //! - Getting it out: [`profiler_save_profile_to_file`], [`profiler_stream_json`], [`Profile`].
 //! - Threads: [`register_thread`], [`ThreadGuard`].
 //! - A single stack: [`profiler_suspend_and_sample_thread`], [`profiler_capture_backtrace`].
@@ -89,16 +91,22 @@ pub use api::{
     AutoProfilerInit, AutoProfilerLabel, AutoProfilerScriptFrame, AutoProfilerTextMarker,
     AutoProfilerThreadSleep, AutoProfilerThreadWake, CodeRange, Format, Profile, ProfilerBacktrace,
     ProfilerSession, ScriptFunction, SnapshotOptions, StackSample, Started, Symbolicate, ThreadGuard,
-    add_text_marker, add_untyped_marker, profiler_capture_backtrace, profiler_current_thread_id,
-    profiler_get_profile, profiler_init, profiler_is_active, profiler_register_code_range,
-    profiler_register_script_function, profiler_save_profile_to_file, profiler_shutdown, profiler_start,
-    profiler_stop, profiler_stream_json, profiler_suspend_and_sample_thread, profiler_thread_is_sleeping,
-    profiler_thread_sleep, profiler_thread_wake, register_thread, unregister_thread,
+    add_text_marker, add_untyped_marker, profiler_add_state_change_callback,
+    profiler_callback_after_sampling, profiler_capture_backtrace, profiler_current_thread_id,
+    profiler_ensure_started, profiler_feature_active, profiler_features_if_active,
+    profiler_features_if_active_and_unpaused, profiler_get_available_features, profiler_get_buffer_info,
+    profiler_get_profile, profiler_get_start_params, profiler_init, profiler_is_active,
+    profiler_is_active_and_unpaused, profiler_is_paused, profiler_is_sampling_paused, profiler_pause,
+    profiler_pause_sampling, profiler_register_code_range, profiler_register_script_function,
+    profiler_remove_state_change_callback, profiler_resume, profiler_resume_sampling,
+    profiler_save_profile_to_file, profiler_shutdown, profiler_start, profiler_stop, profiler_stream_json,
+    profiler_suspend_and_sample_thread, profiler_thread_is_sleeping, profiler_thread_sleep,
+    profiler_thread_wake, register_thread, unregister_thread,
 };
 pub use base::{
-    CodeAddress, Features, FunctionName, ProcessId, ProfilerTime, ProfilingCategoryPair, SamplingEngine,
-    SaveError, StackFeatures, StackFrame, StartError, StartParams, StreamError, SuspendError, ThreadId,
-    UnknownFeature, subcategories,
+    BufferInfo, CodeAddress, Features, FunctionName, ProcessId, ProfilerTime, ProfilingCategoryPair,
+    ProfilingState, ProfilingStates, SamplingEngine, SamplingState, SaveError, StackFeatures, StackFrame,
+    StartError, StartParams, StreamError, SuspendError, ThreadId, UnknownFeature, subcategories,
 };
 pub use export::{HotFunction, ThreadSummary};
 pub use markers::{MarkerOptions, MarkerTiming};

@@ -4,14 +4,20 @@ use std::time::Duration;
 
 use gekkota::{
     AutoProfilerInit, AutoProfilerLabel, AutoProfilerScriptFrame, AutoProfilerTextMarker,
-    AutoProfilerThreadSleep, AutoProfilerThreadWake, CodeAddress, CodeRange, Features, Format, MarkerOptions,
-    MarkerTiming, ProcessId, Profile, ProfilerSession, ProfilerTime, ProfilingCategoryPair, SamplingEngine,
-    SaveError, ScriptFunction, SnapshotOptions, StackFeatures, StackFrame, StartError, StartParams,
-    StreamError, SuspendError, Symbolicate, ThreadGuard, ThreadId, add_text_marker, add_untyped_marker,
-    auto_profiler_label, auto_profiler_label_dynamic, auto_profiler_label_dynamic_relevant_for_js,
+    AutoProfilerThreadSleep, AutoProfilerThreadWake, BufferInfo, CodeAddress, CodeRange, Features, Format,
+    MarkerOptions, MarkerTiming, ProcessId, Profile, ProfilerSession, ProfilerTime, ProfilingCategoryPair,
+    ProfilingState, ProfilingStates, SamplingEngine, SamplingState, SaveError, ScriptFunction,
+    SnapshotOptions, StackFeatures, StackFrame, StartError, StartParams, StreamError, SuspendError,
+    Symbolicate, ThreadGuard, ThreadId, add_text_marker, add_untyped_marker, auto_profiler_label,
+    auto_profiler_label_dynamic, auto_profiler_label_dynamic_relevant_for_js,
     auto_profiler_label_relevant_for_js, auto_profiler_marker_text, gecko_profiler_category,
-    profiler_capture_backtrace, profiler_current_thread_id, profiler_get_profile, profiler_init,
-    profiler_is_active, profiler_register_code_range, profiler_register_script_function,
+    profiler_add_state_change_callback, profiler_callback_after_sampling, profiler_capture_backtrace,
+    profiler_current_thread_id, profiler_ensure_started, profiler_feature_active,
+    profiler_features_if_active, profiler_features_if_active_and_unpaused, profiler_get_available_features,
+    profiler_get_buffer_info, profiler_get_profile, profiler_get_start_params, profiler_init,
+    profiler_is_active, profiler_is_active_and_unpaused, profiler_is_paused, profiler_is_sampling_paused,
+    profiler_pause, profiler_pause_sampling, profiler_register_code_range, profiler_register_script_function,
+    profiler_remove_state_change_callback, profiler_resume, profiler_resume_sampling,
     profiler_save_profile_to_file, profiler_shutdown, profiler_start, profiler_stop, profiler_stream_json,
     profiler_suspend_and_sample_thread, profiler_thread_is_sleeping, profiler_thread_sleep,
     profiler_thread_wake, register_thread, subcategories, unregister_thread,
@@ -95,6 +101,36 @@ fn ask_for_stacks() {
     }
 }
 
+/// Pauses and goes on, asks everything, and has itself told.
+fn ask_and_pause() {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    static TOLD: AtomicU64 = AtomicU64::new(0);
+    let active = profiler_is_active();
+    TOLD.store(0, Ordering::Relaxed);
+    let all: ProfilingStates = ProfilingState::Pausing | ProfilingState::Resumed | ProfilingStates::NONE;
+    profiler_add_state_change_callback(all, |_| _ = TOLD.fetch_add(1, Ordering::Relaxed), 5);
+    profiler_pause();
+    assert_eq!((profiler_is_paused(), profiler_is_active_and_unpaused()), (active, false));
+    profiler_resume();
+    profiler_pause_sampling();
+    assert_eq!((profiler_is_sampling_paused(), profiler_is_active_and_unpaused()), (active, active));
+    profiler_resume_sampling();
+    profiler_remove_state_change_callback(5);
+    assert_eq!(TOLD.load(Ordering::Relaxed), if active { 2 } else { 0 });
+    let (send, receive) = std::sync::mpsc::channel();
+    assert_eq!(profiler_callback_after_sampling(move |state| _ = send.send(state)), active);
+    assert_eq!(receive.recv().ok(), active.then_some(SamplingState::SamplingCompleted));
+    let features = profiler_features_if_active();
+    assert_eq!((features.is_some(), features), (active, profiler_features_if_active_and_unpaused()));
+    assert_eq!(features.is_some_and(profiler_feature_active), active);
+    assert_eq!(profiler_get_available_features(), Features::available());
+    let info: Option<BufferInfo> = profiler_get_buffer_info();
+    assert_eq!(info.map(|info| info.capacity_bytes), active.then_some(1 << 20));
+    assert_eq!(profiler_get_start_params().map(|params| params.features), features);
+    let again = profiler_get_start_params().unwrap_or_default();
+    assert_eq!(active && profiler_ensure_started(again).is_ok(), active);
+}
+
 fn write_every_way(profile: &Profile) {
     let mut text = Vec::new();
     profile.write(Format::Gecko, &mut text).expect("a vector never fails");
@@ -108,6 +144,7 @@ fn write_every_way(profile: &Profile) {
 fn every_public_item_does_what_it_can() {
     // What makes no sense yet, or any more, does nothing.
     everything_that_a_library_says();
+    ask_and_pause();
     ask_for_stacks();
     profiler_stop();
     profiler_shutdown();
@@ -129,6 +166,7 @@ fn every_public_item_does_what_it_can() {
         Ok(session) => {
             assert!(profiler_is_active());
             everything_that_a_library_says();
+            ask_and_pause();
             write_every_way(&session.snapshot().expect("active"));
             // Somebody else starts anew: the session is not this guard's any more.
             profiler_start(params).expect("start");
@@ -143,7 +181,8 @@ fn every_public_item_does_what_it_can() {
         Err(error) => {
             assert_eq!(error, StartError::Unsupported);
             assert!(error.to_string().contains("not in this build"));
-            assert_eq!(profiler_start(params), Err(StartError::Unsupported));
+            assert_eq!(profiler_start(params.clone()), Err(StartError::Unsupported));
+            assert_eq!(profiler_ensure_started(params), Err(StartError::Unsupported));
             everything_that_a_library_says();
         }
     }

@@ -47,7 +47,8 @@ pub fn profiler_init() {
 /// is saved there first; a failure to do so is told on standard error.
 ///
 /// May be called from any thread; the main thread's registration ends only if it is that one. Afterwards
-/// [`profiler_init`] may be called again. Idea: Gecko's `profiler_shutdown`.
+/// [`profiler_init`] may be called again. State-change callbacks are told `Stopping`, if it is active, and `ShuttingDown`, before
+/// the profile is saved. Idea: Gecko's `profiler_shutdown`.
 pub fn profiler_shutdown() {
     engine::shutdown();
 }
@@ -71,16 +72,24 @@ pub fn profiler_start(params: StartParams) -> Result<Started, StartError> {
     engine::start(&params).map(|_| Started)
 }
 
+/// Starts, unless the profiler is active with the same settings already; then the session goes on, paused or not, and keeps
+/// what it has recorded.
+///
+/// Settings are compared after adjustment: a feature that is not available, or that another one implies, makes no
+/// difference. Filters are compared as they are, in their order. State-change callbacks are told
+/// [`Started`](crate::ProfilingState::Started) only if it did start. Otherwise as [`profiler_start`]. Idea: Gecko's
+/// `profiler_ensure_started`, which compares what is asked for with what was adjusted.
+///
+/// # Errors
+/// Those of [`profiler_start`].
+pub fn profiler_ensure_started(params: StartParams) -> Result<Started, StartError> {
+    engine::ensure_started(&params).map(|_| Started)
+}
+
 /// Stops sampling and drops what was recorded; does nothing when the profiler is not active.
 ///
 /// May be called from any thread. Returns when the sampler thread has ended, within one interval and at most 50 ms,
 /// whether or not every thread has answered its last signal.
 pub fn profiler_stop() {
     engine::stop();
-}
-
-/// Whether the profiler is active: one relaxed load, from any thread. The answer may be out of date at once.
-#[inline]
-pub fn profiler_is_active() -> bool {
-    engine::is_active()
 }

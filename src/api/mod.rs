@@ -14,30 +14,44 @@
 //! Nothing here panics on a host's mistake. What makes no sense does nothing.
 //!
 //! # Read next
-//! `life_cycle.rs`, `session.rs`, `threads.rs`, `code.rs`, `labels.rs`, `script_frames.rs`, `markers.rs`, `stacks.rs`.
+//! `life_cycle.rs`, `pause.rs`, `inquiry.rs`, `callbacks.rs`, `session.rs`, `threads.rs`, `code.rs`, `labels.rs`, `script_frames.rs`,
+//! `markers.rs`, `stacks.rs`.
 
 #[cfg(has_profiler)]
 use crate::control as engine;
 #[cfg(not(has_profiler))]
 use crate::disabled as engine;
 
+mod callbacks;
 mod code;
+mod inquiry;
 mod labels;
 mod life_cycle;
 mod markers;
+mod pause;
 mod script_frames;
 mod session;
 mod snapshot;
 mod stacks;
 mod threads;
 
+pub use callbacks::{
+    profiler_add_state_change_callback, profiler_callback_after_sampling,
+    profiler_remove_state_change_callback,
+};
 pub use code::{CodeRange, profiler_register_code_range};
+pub use inquiry::{
+    profiler_feature_active, profiler_features_if_active, profiler_features_if_active_and_unpaused,
+    profiler_get_available_features, profiler_get_buffer_info, profiler_get_start_params, profiler_is_active,
+    profiler_is_active_and_unpaused, profiler_is_paused, profiler_is_sampling_paused,
+};
 pub use labels::AutoProfilerLabel;
 pub use life_cycle::{
-    AutoProfilerInit, Started, profiler_init, profiler_is_active, profiler_shutdown, profiler_start,
+    AutoProfilerInit, Started, profiler_ensure_started, profiler_init, profiler_shutdown, profiler_start,
     profiler_stop,
 };
 pub use markers::{AutoProfilerTextMarker, add_text_marker, add_untyped_marker};
+pub use pause::{profiler_pause, profiler_pause_sampling, profiler_resume, profiler_resume_sampling};
 pub use script_frames::{AutoProfilerScriptFrame, ScriptFunction, profiler_register_script_function};
 pub use session::{Format, Profile, ProfilerSession};
 pub use snapshot::{

@@ -103,11 +103,22 @@ impl Features {
         self.0 & !Self::of_rows(|_| true).0
     }
 
-    /// What of them is available.
+    /// What of them is available, and what that implies.
     #[doc(alias = "AdjustFeatures")]
     #[cfg(has_profiler)]
     pub(crate) fn adjusted(self) -> Self {
-        Self(self.0 & Self::available().0)
+        self.adjusted_to(Self::available())
+    }
+
+    #[cfg(has_profiler)]
+    fn adjusted_to(self, available: Self) -> Self {
+        const IMPLIED: [(Features, Features); 3] = [
+            (Features::FILE_IO_ALL, Features::FILE_IO),
+            (Features::FILE_IO, Features::MAIN_THREAD_IO),
+            (Features::CPU_ALL_THREADS, Features::CPU),
+        ];
+        let add = |all: Self, (with, implied)| if all.contains(with) { all | implied } else { all };
+        IMPLIED.into_iter().fold(Self(self.0 & available.0), add)
     }
 
     /// The feature with this name.
@@ -153,6 +164,19 @@ impl std::fmt::Debug for Features {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(has_profiler)]
+    #[test]
+    fn what_is_not_available_goes_and_what_is_implied_comes() {
+        let all = Features::of_rows(|_| true);
+        let io = Features::FILE_IO_ALL | Features::FILE_IO | Features::MAIN_THREAD_IO;
+        assert_eq!(Features::FILE_IO_ALL.adjusted_to(all), io);
+        assert_eq!(Features::FILE_IO.adjusted_to(all), Features::FILE_IO | Features::MAIN_THREAD_IO);
+        let cpu = Features::CPU_ALL_THREADS | Features::CPU;
+        assert_eq!(Features::CPU_ALL_THREADS.adjusted_to(all), cpu);
+        assert_eq!((cpu | Features::JAVA).adjusted_to(Features::CPU), Features::CPU);
+        assert_eq!(cpu.adjusted_to(all).adjusted_to(all), cpu);
+    }
 
     #[test]
     fn names_and_bits_are_geckos() {

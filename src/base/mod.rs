@@ -20,6 +20,8 @@
 #[forbid(unsafe_code)]
 mod address;
 #[forbid(unsafe_code)]
+mod buffer_info;
+#[forbid(unsafe_code)]
 mod category;
 #[forbid(unsafe_code)]
 mod error;
@@ -35,6 +37,8 @@ mod ids;
 #[cfg(has_profiler)]
 #[forbid(unsafe_code)]
 mod locks;
+#[forbid(unsafe_code)]
+mod profiling_state;
 #[cfg(has_profiler)]
 mod ps_lock;
 #[forbid(unsafe_code)]
@@ -50,6 +54,7 @@ mod time;
 pub use address::CodeAddress;
 #[cfg(has_profiler)]
 pub(crate) use address::StackAddress;
+pub use buffer_info::BufferInfo;
 #[cfg(has_profiler)]
 pub(crate) use category::CATEGORIES;
 pub use category::{ProfilingCategoryPair, subcategories};
@@ -61,6 +66,7 @@ pub(crate) use frame_flags::FrameFlags;
 pub use ids::{ProcessId, ThreadId};
 #[cfg(has_profiler)]
 pub(crate) use locks::{Guard, LockRank, NamedMutex};
+pub use profiling_state::{ProfilingState, ProfilingStates, SamplingState};
 #[cfg(has_profiler)]
 pub(crate) use ps_lock::{PsCell, PsLock};
 #[cfg(has_profiler)]

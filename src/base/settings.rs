@@ -35,15 +35,23 @@ pub enum SamplingEngine {
 
 /// What to record, how often, of which threads, and how much of it to keep.
 ///
-/// The defaults: 128 MiB, 1 ms, the default features, all registered threads, `SIGPROF`.
+/// The defaults: 128 MiB, 1 ms, the default features, all registered threads, `SIGPROF`. The methods set what the fields of
+/// the same names hold; the fields are there to be read.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct StartParams {
-    pub(crate) capacity_bytes: u64,
-    pub(crate) interval: Duration,
-    pub(crate) features: Features,
-    pub(crate) filters: Vec<String>,
-    pub(crate) signal: Option<i32>,
-    pub(crate) engine: SamplingEngine,
+    /// How many bytes to keep.
+    pub capacity_bytes: u64,
+    /// The time between two samples of a thread.
+    pub interval: Duration,
+    /// What to record.
+    pub features: Features,
+    /// Which threads; all when it is empty.
+    pub filters: Vec<String>,
+    /// The signal's number; `None` for the default.
+    pub signal: Option<i32>,
+    /// What asks a running thread for its stack.
+    pub engine: SamplingEngine,
 }
 
 impl Default for StartParams {

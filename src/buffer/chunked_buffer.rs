@@ -148,10 +148,26 @@ impl ChunkedBuffer {
 
     /// The positions of the oldest byte that is still there, and after the newest.
     pub(crate) fn range(&self) -> Range<u64> {
-        self.state.lock().as_ref().map_or(1..1, |state| {
-            let end = state.current.as_ref().map_or(state.range_end, |right| right.chunk().range_end());
-            state.chunks().next().map_or(end, |oldest| oldest.range_start)..end
-        })
+        self.state.lock().as_ref().map_or(1..1, State::range)
+    }
+
+    /// The same, and what the buffer did so far; `None` out of session.
+    pub(crate) fn fill_level(&self) -> Option<(Range<u64>, BufferStatistics)> {
+        let state = self.state.lock();
+        let state = state.as_ref()?;
+        Some((state.range(), self.statistics(state)))
+    }
+
+    fn statistics(&self, state: &State) -> BufferStatistics {
+        let (recycled_chunks, recycled_bytes) = state.manager.recycled();
+        BufferStatistics {
+            capacity_bytes: state.manager.max_bytes() as u64,
+            put_entries: state.put_entries,
+            put_bytes: state.put_bytes,
+            dropped_entries: self.dropped_entries.load(Ordering::Relaxed),
+            recycled_chunks,
+            recycled_bytes,
+        }
     }
 
     /// Shares what is there now. Writers go on; a chunk that is recycled meanwhile stays whole for this reader.
@@ -159,16 +175,7 @@ impl ChunkedBuffer {
         let state = self.state.lock();
         let Some(state) = state.as_ref() else { return BufferSnapshot::default() };
         let chunks = state.chunks().map(|chunk| (Arc::clone(chunk), chunk.committed_bytes().len())).collect();
-        let (recycled_chunks, recycled_bytes) = state.manager.recycled();
-        let statistics = BufferStatistics {
-            capacity_bytes: state.manager.max_bytes() as u64,
-            put_entries: state.put_entries,
-            put_bytes: state.put_bytes,
-            dropped_entries: self.dropped_entries.load(Ordering::Relaxed),
-            recycled_chunks,
-            recycled_bytes,
-        };
-        BufferSnapshot { chunks, statistics }
+        BufferSnapshot { chunks, statistics: self.statistics(state) }
     }
 }
 
@@ -188,6 +195,11 @@ impl State {
     /// All chunks, oldest first.
     fn chunks(&self) -> impl Iterator<Item = &Arc<Chunk>> {
         self.manager.released().chain(self.current.as_ref().map(WriteRight::chunk))
+    }
+
+    fn range(&self) -> Range<u64> {
+        let end = self.current.as_ref().map_or(self.range_end, |right| right.chunk().range_end());
+        self.chunks().next().map_or(end, |oldest| oldest.range_start)..end
     }
 
     fn append(&mut self, head: &[u8], parts: &[&[u8]], bytes: usize) -> Option<ChunkNumber> {

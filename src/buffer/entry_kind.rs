@@ -11,6 +11,7 @@
 //! Same    = thread:N time:N flags:B [cpu:N] [more:N span:N]   with the stack of the thread's last Sample in this chunk
 //! Marker  = thread:N phase:B start:N end:N category:B subcategory:B name payload:B text?
 //! Counter = counter:N time:N value:Z                          a counter's absolute value
+//! Pause, Resume, PauseSampling, ResumeSampling = time:N         from then on
 //! text    = length:N bytes                                    UTF-8
 //! ```
 //!
@@ -32,6 +33,12 @@ pub(crate) enum EntryKind {
     Marker = 3,
     #[doc(alias = "CounterId")]
     Counter = 4,
+    /// Neither samples nor markers are taken until the next `Resume`.
+    Pause = 8,
+    Resume = 9,
+    /// No samples are taken until the next `ResumeSampling`.
+    PauseSampling = 10,
+    ResumeSampling = 11,
 }
 
 impl EntryKind {
@@ -41,6 +48,10 @@ impl EntryKind {
             2 => Some(Self::Same),
             3 => Some(Self::Marker),
             4 => Some(Self::Counter),
+            8 => Some(Self::Pause),
+            9 => Some(Self::Resume),
+            10 => Some(Self::PauseSampling),
+            11 => Some(Self::ResumeSampling),
             _ => None,
         }
     }

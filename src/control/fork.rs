@@ -72,7 +72,11 @@ fn child() {
         drop(unwinder);
         buffer.abandon_session();
         ThreadRegistry::keep_only_current_thread(registry);
-        std::mem::forget(ACTIVE_PS.get_mut(&mut ps).take());
+        let active = ACTIVE_PS.get_mut(&mut ps).take();
+        if let Some(active) = &active {
+            active.session.after_sampling.leave_to_parent();
+        }
+        std::mem::forget(active);
         drop(ps);
     }
     reopen_fork_gate_in_child();

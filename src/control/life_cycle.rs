@@ -3,7 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::base::{Features, LockRank, NamedMutex, PsLock, StartError, StartParams, ThreadFilter};
+use crate::base::{
+    Features, LockRank, NamedMutex, ProfilingState, PsLock, StartError, StartParams, ThreadFilter,
+};
+use crate::control::callbacks::tell;
 use crate::control::environment::{self, StartUp};
 use crate::control::fork::fork_hooks;
 use crate::control::snapshot::freeze;
@@ -14,7 +17,8 @@ use crate::platform::{
 };
 use crate::sampler::{capture_in_handler, spawn_sampler};
 use crate::state::{
-    ACTIVE_PS, ActivePs, CORE_PS, CorePs, RacyFeatures, Session, SessionSettings, core_buffer,
+    ACTIVE_PS, ActivePs, CORE_PS, CorePs, LeftOverCallbacks, RacyFeatures, Session, SessionSettings,
+    core_buffer,
 };
 use crate::threads::{ThreadRegistry, register_current_thread, unregister_current_thread};
 
@@ -66,13 +70,18 @@ fn ensure_core() -> bool {
 
 /// See `profiler_shutdown`.
 pub(crate) fn shutdown() {
+    tell_stopping(None);
+    let is_initialized = CORE_PS.get(&PsLock::acquire()).is_some();
+    if is_initialized {
+        tell(ProfilingState::ShuttingDown);
+    }
     if let Some(path) = environment::shutdown_path()
         && let Some(profile) = freeze(None)
         && let Err(error) = profile.save(&path, true)
     {
         environment::print_problem(&error.to_string());
     }
-    stop();
+    stop_quietly(None);
     let core = {
         let mut lock = PsLock::acquire();
         CORE_PS.get_mut(&mut lock).take()
@@ -82,14 +91,50 @@ pub(crate) fn shutdown() {
     }
 }
 
-pub(crate) fn is_active() -> bool {
-    RacyFeatures::is_active()
-}
-
 /// See `profiler_start`.
 pub(crate) fn start(params: &StartParams) -> Result<Generation, StartError> {
+    start_unless(params, |_| false).inspect(|_| tell(ProfilingState::Started)).map(Begun::generation)
+}
+
+/// See `profiler_ensure_started`.
+pub(crate) fn ensure_started(params: &StartParams) -> Result<Generation, StartError> {
+    let begun = start_unless(params, |same| same)?;
+    if matches!(begun, Begun::Now(_)) {
+        tell(ProfilingState::Started);
+    }
+    Ok(begun.generation())
+}
+
+/// A session that runs.
+enum Begun {
+    Now(Generation),
+    Before(Generation),
+}
+
+impl Begun {
+    fn generation(self) -> Generation {
+        match self {
+            Self::Now(generation) | Self::Before(generation) => generation,
+        }
+    }
+}
+
+/// What a session with these parameters is run with.
+fn adjusted(params: &StartParams) -> Result<SessionSettings, StartError> {
     params.validate()?;
-    let signal = signal_is_acceptable(params.signal)?;
+    Ok(SessionSettings {
+        capacity_bytes: params.capacity_bytes,
+        interval: params.interval,
+        features: params.features.adjusted(),
+        filters: params.filters.clone(),
+        signal: signal_is_acceptable(params.signal)?,
+        engine: params.engine,
+    })
+}
+
+/// Starts, unless `keeps` likes the running session, of which it is told whether its settings are these.
+fn start_unless(params: &StartParams, keeps: impl Fn(bool) -> bool) -> Result<Begun, StartError> {
+    let settings = adjusted(params)?;
     ensure_core();
     let filter = ThreadFilter::new(&params.filters);
     if filter.excludes_process(current_process_id()) {
@@ -103,24 +148,23 @@ pub(crate) fn start(params: &StartParams) -> Result<Generation, StartError> {
         });
     }
 
+    // Told after the turn, on every way out.
+    let _left_over;
     let _turn = LIFE_CYCLE.lock();
+    if let Some((generation, session)) = running_session()
+        && keeps(session.settings == settings)
+    {
+        return Ok(Begun::Before(generation));
+    }
     // Before the old session ends, so that a refusal changes nothing.
-    install_handler(signal, capture_in_handler)?;
-    end_session();
+    install_handler(settings.signal, capture_in_handler)?;
+    _left_over = end_session();
 
-    let settings = SessionSettings {
-        capacity_bytes: params.capacity_bytes,
-        interval: params.interval,
-        features: params.features.adjusted(),
-        filters: params.filters.clone(),
-        signal,
-        engine: params.engine,
-    };
-    let features = settings.features;
+    let (features, capacity_bytes) = (settings.features, settings.capacity_bytes);
     let counters = if features.contains(Features::PROCESS_CPU) { vec![&PROCESS_CPU] } else { Vec::new() };
     let process_start = CorePs::process_start().monotonic;
     let session = Arc::new(Session::new(settings, process_start, monotonic_now(), counters));
-    core_buffer().begin_session(params.capacity_bytes);
+    core_buffer().begin_session(capacity_bytes);
     ThreadRegistry::set_session_filter(Some(filter));
     let sampler = match spawn_sampler(Arc::clone(&session), core_buffer()) {
         Ok(sampler) => sampler,
@@ -134,26 +178,42 @@ pub(crate) fn start(params: &StartParams) -> Result<Generation, StartError> {
     let mut lock = PsLock::acquire();
     *ACTIVE_PS.get_mut(&mut lock) = Some(ActivePs { generation, session, sampler });
     RacyFeatures::set_active(features);
-    Ok(Generation(generation))
+    Ok(Begun::Now(Generation(generation)))
 }
 
 /// See `profiler_stop`.
 pub(crate) fn stop() {
-    let _turn = LIFE_CYCLE.lock();
-    end_session();
+    tell_stopping(None);
+    stop_quietly(None);
 }
 
 /// Stops, if it is this session that runs.
 pub(crate) fn stop_generation(generation: Generation) {
-    let _turn = LIFE_CYCLE.lock();
-    if running_generation() == Some(generation) {
-        end_session();
+    tell_stopping(Some(generation));
+    stop_quietly(Some(generation));
+}
+
+/// Tells that the session is about to stop, if there is one and it is this.
+fn tell_stopping(only: Option<Generation>) {
+    if running_session().is_some_and(|(running, _)| only.is_none_or(|only| only == running)) {
+        tell(ProfilingState::Stopping);
     }
 }
 
-fn running_generation() -> Option<Generation> {
+fn stop_quietly(only: Option<Generation>) {
+    // Told after the turn.
+    let _left_over;
+    let _turn = LIFE_CYCLE.lock();
+    if only.is_none() || running_session().map(|(running, _)| running) == only {
+        _left_over = end_session();
+    }
+}
+
+/// The session that runs.
+pub(super) fn running_session() -> Option<(Generation, Arc<Session>)> {
     let lock = PsLock::acquire();
-    ACTIVE_PS.get(&lock).as_ref().map(ActivePs::generation).map(Generation)
+    let active = ACTIVE_PS.get(&lock).as_ref()?;
+    Some((Generation(active.generation()), active.session()))
 }
 
 impl ActivePs {
@@ -162,17 +222,18 @@ impl ActivePs {
     }
 }
 
-/// Ends the session, if there is one. Under the life-cycle lock.
-fn end_session() {
+/// Ends the session, if there is one, and gives the callbacks that waited for a loop of it, to be told under no lock. Under
+/// the life-cycle lock.
+fn end_session() -> LeftOverCallbacks {
     let ended = {
         let mut lock = PsLock::acquire();
         RacyFeatures::set_inactive();
         ACTIVE_PS.get_mut(&mut lock).take()
     };
-    if let Some(active) = ended {
-        active.session.request_stop();
-        active.sampler.join();
-        ThreadRegistry::set_session_filter(None);
-        core_buffer().end_session();
-    }
+    let Some(active) = ended else { return LeftOverCallbacks::default() };
+    active.session.request_stop();
+    active.sampler.join();
+    ThreadRegistry::set_session_filter(None);
+    core_buffer().end_session();
+    active.session.after_sampling.close()
 }

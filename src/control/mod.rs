@@ -1,35 +1,47 @@
-//! Starting, stopping, and getting a profile out.
+//! Starting, pausing, stopping, and getting a profile out.
 //!
 //! # Purpose
-//! The life cycle, the snapshot, stacks on demand, the file, the environment's variables, and what `fork` does to all that. What the API
+//! The life cycle, pauses, callbacks that tell of it, the snapshot, stacks on demand, the file, the environment's variables, and what `fork` does to all that. What the API
 //! calls is in here; `crate::disabled` is its twin where there is no profiler.
 //!
 //! # Threads and locks
 //! On any thread of the host. Start and stop take the life-cycle lock, the outermost one, and then the `PsLock`; the
-//! sampler is joined under the life-cycle lock, which it never takes, and not under the `PsLock`.
+//! sampler is joined under the life-cycle lock, and not under the `PsLock`. The sampler takes neither but in a host's
+//! callback, for which nobody waits. The host's callbacks are called under no lock.
 //!
 //! # Imports
 //! `base`, `buffer`, `counters`, `markers`, `platform`, `sampler`, `state`, `stream`, `threads`, `unwind`
 //!
 //! # Invariants
-//! A session's sampler has ended before the next session's begins. A file is whole or absent.
+//! A session's sampler has ended, or touches nothing any more, before the next session's begins. A file is whole or absent.
 //!
 //! # Read next
-//! `life_cycle.rs`, `snapshot.rs`, `environment.rs`.
+//! `life_cycle.rs`, `pause.rs`, `callbacks.rs`, `snapshot.rs`, `environment.rs`.
 
+mod callbacks;
 mod dump;
 mod environment;
 mod fork;
+mod inquiry;
 mod life_cycle;
 mod on_demand;
+mod pause;
 mod recording;
 mod snapshot;
 
-pub(crate) use life_cycle::{Generation, init, is_active, shutdown, start, stop, stop_generation};
+pub(crate) use callbacks::{
+    add_state_change_callback, callback_after_sampling, remove_state_change_callback,
+};
+pub(crate) use inquiry::{
+    buffer_info, features_if_active, features_if_active_and_unpaused, is_active, is_active_and_unpaused,
+    is_paused, is_sampling_paused, start_params,
+};
+pub(crate) use life_cycle::{Generation, ensure_started, init, shutdown, start, stop, stop_generation};
 pub(crate) use on_demand::{
     CapturedBacktrace, SampledStack, capture_backtrace, is_current_thread, own_thread_id, resolve_backtrace,
     suspend_and_sample,
 };
+pub(crate) use pause::{pause, pause_sampling, resume, resume_sampling};
 pub(crate) use recording::{
     CodeRangeToken, Description, LabelToken, ScriptFunction, add_marker, announce_sleep, is_announced_asleep,
     move_script_frame, now, pop_labels, push_label, push_script_frame, register_code_range,

@@ -46,12 +46,17 @@ pub(crate) fn add_marker(
     timing: MarkerTiming,
     text: Option<&str>,
 ) {
-    if !RacyFeatures::is_active() {
+    if !RacyFeatures::is_active_and_unpaused() {
+        return;
+    }
+    let now = monotonic_now();
+    // Asked again, so that no marker without a time of its own lies in a pause that began meanwhile.
+    if !RacyFeatures::is_still_unpaused() {
         return;
     }
     let thread = CurrentThread::with(|thread| thread.is_profiled().then_some(thread.serial)).flatten();
     if let Some(thread) = thread {
         let marker = NewMarker { thread, name, category, timing, text };
-        put_marker(core_buffer(), monotonic_now(), CorePs::process_start().monotonic, &marker);
+        put_marker(core_buffer(), now, CorePs::process_start().monotonic, &marker);
     }
 }

@@ -3,9 +3,10 @@
 use std::io::Write;
 use std::path::Path;
 
-use crate::base::{PsLock, SaveError};
+use crate::base::{ProfilingState, PsLock, SaveError};
+use crate::control::callbacks::tell;
 use crate::control::dump::save_profile;
-use crate::control::life_cycle::Generation;
+use crate::control::life_cycle::{Generation, running_session};
 use crate::platform::{current_process_id, monotonic_now};
 use crate::state::{ACTIVE_PS, CORE_PS, core_buffer};
 use crate::stream::{ProfileSource, stream_gecko_json};
@@ -20,10 +21,10 @@ pub(crate) struct FrozenProfile {
 /// Freezes the running session, or this one if it runs; `None` when it does not. Under the `PsLock`, for the time of
 /// cloning lists; chunks are shared, not copied.
 pub(crate) fn freeze(only: Option<Generation>) -> Option<FrozenProfile> {
-    let session = {
-        let lock = PsLock::acquire();
-        ACTIVE_PS.get(&lock).as_ref()?.session.clone()
-    };
+    let is_asked_for = |running| only.is_none_or(|only| only == running);
+    running_session().filter(|(running, _)| is_asked_for(*running))?;
+    tell(ProfilingState::GeneratingProfile);
+    let (_, session) = running_session().filter(|(running, _)| is_asked_for(*running))?;
     // Without the lock, since the sampler has to come by.
     session.wait_until_all_is_written();
     let lock = PsLock::acquire();
@@ -42,6 +43,7 @@ pub(crate) fn freeze(only: Option<Generation>) -> Option<FrozenProfile> {
         taken_at: monotonic_now(),
         threads: ThreadRegistry::threads_of_session(core_buffer().range().start),
         buffer,
+        open_pauses: session.pauses.open(),
         modules: session.modules(),
         generated_code: session.generated_code(),
         session,

@@ -5,8 +5,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::base::{
-    FrameFlags, FunctionName, ProfilerTime, ProfilingCategoryPair, SaveError, StackFeatures, StackFrame,
-    StartError, StartParams, SuspendError, ThreadId,
+    BufferInfo, Features, FrameFlags, FunctionName, ProfilerTime, ProfilingCategoryPair, ProfilingState,
+    ProfilingStates, SamplingState, SaveError, StackFeatures, StackFrame, StartError, StartParams,
+    SuspendError, ThreadId,
 };
 use crate::export::ProfileSource;
 use crate::markers::MarkerTiming;
@@ -46,7 +47,60 @@ pub(crate) fn start(_: &StartParams) -> Result<Generation, StartError> {
     Err(StartError::Unsupported)
 }
 
+pub(crate) fn ensure_started(_: &StartParams) -> Result<Generation, StartError> {
+    Err(StartError::Unsupported)
+}
+
 pub(crate) fn stop() {}
+
+pub(crate) fn pause() {}
+
+pub(crate) fn resume() {}
+
+pub(crate) fn pause_sampling() {}
+
+pub(crate) fn resume_sampling() {}
+
+pub(crate) fn is_active_and_unpaused() -> bool {
+    false
+}
+
+pub(crate) fn is_paused() -> bool {
+    false
+}
+
+pub(crate) fn is_sampling_paused() -> bool {
+    false
+}
+
+pub(crate) fn features_if_active() -> Option<Features> {
+    None
+}
+
+pub(crate) fn features_if_active_and_unpaused() -> Option<Features> {
+    None
+}
+
+pub(crate) fn start_params() -> Option<StartParams> {
+    None
+}
+
+pub(crate) fn buffer_info() -> Option<BufferInfo> {
+    None
+}
+
+pub(crate) fn add_state_change_callback(
+    _: ProfilingStates,
+    _: u64,
+    _: Box<dyn Fn(ProfilingState) + Send + Sync>,
+) {
+}
+
+pub(crate) fn remove_state_change_callback(_: u64) {}
+
+pub(crate) fn callback_after_sampling(_: Box<dyn FnOnce(SamplingState) + Send>) -> bool {
+    false
+}
 
 pub(crate) fn stop_generation(generation: Generation) {
     match generation {}

@@ -8,7 +8,7 @@
 //! # Threads and locks
 //! `handler.rs` runs in the signal handler of a sampled thread and takes no lock. Everything else runs on the sampler
 //! thread, which takes the registry's and the buffer's lock for a moment, never while it waits for a thread, since it
-//! waits for none. A stack on demand is waited for by the thread that asked, under no lock; it is unwound there, under
+//! waits for none. It calls after-sampling callbacks between two ticks, under no lock. A stack on demand is waited for by the thread that asked, under no lock; it is unwound there, under
 //! the lock of an unwinder that is not the sampler's.
 //!
 //! # Imports
@@ -17,7 +17,7 @@
 //! # Invariants
 //! A thread is stopped only while its own handler copies. A thread that does not answer is not signalled again until it
 //! has. A thread that has not run since its last sample is not signalled; one that is
-//! found asleep is signalled once for a place, where its stack needs the frame pointer.
+//! found asleep is signalled once for a place, where its stack needs the frame pointer. No sample lies within a pause.
 //!
 //! # Read next
 //! `sampler_thread.rs`, `thread_sampler.rs`, `handler.rs`, `merge.rs`, `suspend.rs`, then `crate::stream`.
@@ -27,6 +27,7 @@ mod fork_gate;
 mod handler;
 mod merge;
 mod on_demand;
+mod paused_thread;
 mod rest;
 mod sample_writer;
 mod sampler_thread;

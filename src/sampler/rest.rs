@@ -27,6 +27,21 @@ impl Run {
     pub(super) fn once(time: TimeStamp) -> Self {
         Self { first: time, last: time, ticks: 1 }
     }
+
+    /// The ticks of the run that come before this; its ticks are evenly spaced.
+    pub(super) fn before(self, end: TimeStamp) -> Option<Self> {
+        if self.last < end {
+            return Some(self);
+        }
+        let room_ns = end.0.checked_sub(self.first.0)?.checked_sub(1)?;
+        let (span_ns, gaps) = (self.last.since_ns(self.first), self.ticks - 1);
+        if gaps == 0 || span_ns == 0 {
+            return None;
+        }
+        let kept = (u128::from(room_ns) * u128::from(gaps) / u128::from(span_ns)) as u64;
+        let last = (u128::from(span_ns) * u128::from(kept) / u128::from(gaps)) as u64;
+        Some(Self { first: self.first, last: self.first.plus_ns(last), ticks: kept + 1 })
+    }
 }
 
 /// A thread that has not run since its stack was taken. Nothing is done for it while it rests.
@@ -56,6 +71,11 @@ impl Rest {
         self.announced.is_some()
             && self.announced == announced
             && !(tick.number - self.since + 1).is_multiple_of(ANNOUNCED_CHECK_TICKS)
+    }
+
+    /// What comes before this tick is not to be written.
+    pub(super) fn skip_to(&mut self, tick: Tick) {
+        self.unwritten = tick;
     }
 
     /// How long ago its last tick was written.
@@ -100,6 +120,31 @@ mod tests {
         let early = Tick { number: 501, time: TimeStamp(500_900) };
         let run = rest.take_run(early, INTERVAL_NS).expect("a tick");
         assert_eq!((run.first, run.last, run.ticks), (early.time, early.time, 1));
+    }
+
+    #[test]
+    fn a_run_is_cut_before_a_time() {
+        let run = Run { first: TimeStamp(1000), last: TimeStamp(4000), ticks: 4 };
+        let cut = |end| run.before(TimeStamp(end)).map(|run| (run.first.0, run.last.0, run.ticks));
+        assert_eq!(cut(4001), Some((1000, 4000, 4)));
+        assert_eq!(cut(4000), Some((1000, 3000, 3)));
+        assert_eq!(cut(2001), Some((1000, 2000, 2)));
+        assert_eq!(cut(2000), Some((1000, 1000, 1)));
+        assert_eq!(cut(1001), Some((1000, 1000, 1)));
+        assert_eq!(cut(1000), None);
+        assert_eq!(cut(7), None);
+        let at_once = Run { first: TimeStamp(5), last: TimeStamp(5), ticks: 3 };
+        assert_eq!((at_once.before(TimeStamp(5)), at_once.before(TimeStamp(6))), (None, Some(at_once)));
+    }
+
+    #[test]
+    fn a_rest_goes_on_after_what_is_skipped() {
+        let mut rest = Rest::new(5, None, tick(10), INTERVAL_NS);
+        rest.skip_to(tick(20));
+        assert_eq!(rest.take_run(tick(19), INTERVAL_NS), None);
+        rest.skip_to(tick(20));
+        let run = rest.take_run(tick(21), INTERVAL_NS).expect("two ticks");
+        assert_eq!((run.first, run.last, run.ticks), (tick(20).time, tick(21).time, 2));
     }
 
     #[test]

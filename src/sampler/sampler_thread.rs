@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::base::{Features, SamplingEngine, StartError, TimeStamp};
+use crate::base::{Features, SamplingEngine, SamplingState, StartError, TimeStamp};
 use crate::buffer::{ChunkedBuffer, EntryHead, EntryKind};
 use crate::counters::{PROCESS_CPU, sample_process_cpu_ns};
 use crate::platform::{
@@ -19,7 +19,7 @@ use crate::sampler::sample_writer::SampleWriter;
 use crate::sampler::thread_sampler::{ThreadLife, ThreadSampler};
 use crate::sampler::tick_context::{Scratch, TickContext};
 use crate::sampler::timers::try_engines;
-use crate::state::{RunningSampler, Session, SessionCounts};
+use crate::state::{RunningSampler, SamplerEnd, SeenPauses, Session, SessionCounts};
 use crate::threads::ThreadRegistry;
 use crate::unwind::{Unwinder, forget_unregistered_code};
 
@@ -31,11 +31,17 @@ const SANDBOX_INTERVAL_NS: u64 = 1_000_000_000;
 /// A long sleep is taken in steps, so that a stop is noticed soon.
 const LONGEST_SLEEP_NS: u64 = 50_000_000;
 
-struct SamplerHandle(OwnThreadHandle);
+struct SamplerHandle {
+    session: Arc<Session>,
+    thread: OwnThreadHandle,
+}
 
 impl RunningSampler for SamplerHandle {
     fn join(self: Box<Self>) {
-        self.0.join();
+        // One that is in a callback ends by itself; the callback may be the one that stops it.
+        if self.session.after_sampling.wait_for_end() == SamplerEnd::Ended {
+            self.thread.join();
+        }
     }
 }
 
@@ -51,17 +57,20 @@ pub(crate) fn spawn_sampler(
     forget_unregistered_code();
     let unwinder = Unwinder::new();
     session.set_modules(unwinder.modules());
+    let kept = Arc::clone(&session);
     let body = move || {
         let shared = Arc::clone(&session);
         let thread = SamplerThread::new(session, buffer, unwinder);
         // The host goes on without a sampler, and the profile says so.
         if catch_unwind(AssertUnwindSafe(|| thread.run())).is_err() {
             SessionCounts::add(&shared.counts.sampler_panics, 1);
+            shared.after_sampling.call_left_over();
         }
+        shared.after_sampling.set_ended();
     };
     let spawned = with_signals_blocked(|| spawn_own_thread(c"SamplerThread", body));
     match spawned {
-        Ok(thread) => Ok(Box::new(SamplerHandle(thread))),
+        Ok(thread) => Ok(Box::new(SamplerHandle { session: kept, thread })),
         Err(error) => {
             Err(StartError::System { action: "make the sampler thread", answer: error.to_string() })
         }
@@ -84,6 +93,7 @@ struct SamplerThread {
     registry_version: u64,
     tick: Tick,
     tick_before: Tick,
+    pauses: SeenPauses,
     scratch: Scratch,
     last_handler: HandlerCheck,
     next_counters: TimeStamp,
@@ -104,6 +114,7 @@ impl SamplerThread {
             registry_version: 0,
             tick: begin,
             tick_before: begin,
+            pauses: SeenPauses::default(),
             scratch: Scratch::default(),
             last_handler: HandlerCheck::InPlace,
             next_counters: TimeStamp(0),
@@ -144,8 +155,12 @@ impl SamplerThread {
             SessionCounts::add(&counts.ticks, 1);
             SessionCounts::add(&counts.late_ticks, (time.since_ns(schedule.next) > interval_ns / 2).into());
             let used_before_ns = counts.sampler_cpu_ns.load(Ordering::Relaxed);
-            self.take_tick();
+            self.session.after_sampling.begin_loop(tick.number);
+            let state = self.take_tick();
             let used_ns = self.session.counts.sampler_cpu_ns.load(Ordering::Relaxed) - used_before_ns;
+            if !self.call_back(state) {
+                return;
+            }
             let missed = schedule.advance(monotonic_now(), used_ns);
             SessionCounts::add(&self.session.counts.missed_ticks, missed);
             self.sleep_to(schedule.next);
@@ -174,15 +189,19 @@ impl SamplerThread {
         }
     }
 
-    fn take_tick(&mut self) {
+    fn take_tick(&mut self) -> SamplingState {
+        self.follow_pauses();
         if self.tick.time >= self.next_look_at_sandbox {
             self.next_look_at_sandbox = self.tick.time.plus_ns(SANDBOX_INTERVAL_NS);
             follow_sandbox();
         }
         self.follow_modules();
         self.refresh_threads();
-        self.sample_counters();
-        self.sample_threads();
+        let state = self.sampling_state();
+        if state != SamplingState::SamplingPaused {
+            self.sample_counters();
+            self.sample_threads();
+        }
         if let Some(map) = self.unwinder.changed_perf_map() {
             self.session.set_perf_map(map);
         }
@@ -190,6 +209,52 @@ impl SamplerThread {
         self.write_if_asked();
         let own_cpu_ns = thread_cpu_ns(current_thread_id()).unwrap_or(0);
         self.session.counts.sampler_cpu_ns.store(own_cpu_ns, Ordering::Relaxed);
+        state
+    }
+
+    fn sampling_state(&self) -> SamplingState {
+        if self.pauses.is_paused {
+            SamplingState::SamplingPaused
+        } else if self.session.settings.features.contains(Features::NO_STACK_SAMPLING) {
+            SamplingState::NoStackSamplingCompleted
+        } else {
+            SamplingState::SamplingCompleted
+        }
+    }
+
+    /// Finds out whether sampling stopped or went on since the last tick. It may have done both.
+    fn follow_pauses(&mut self) {
+        let before = self.pauses;
+        let Some(seen) = self.session.pauses.follow(&before) else { return };
+        let last = self.tick_before;
+        if let (false, Some(paused_at)) = (before.is_paused, seen.until) {
+            self.pauses = seen;
+            self.pauses.since = before.since;
+            self.with_context(|threads, context| {
+                threads.all().for_each(|thread| thread.pause(paused_at, last, context));
+            });
+        }
+        self.pauses = seen;
+        if !seen.is_paused && seen.until.is_some() {
+            self.pauses.until = None;
+            self.tick.time = self.tick.time.max(seen.since);
+            let tick = self.tick;
+            self.threads.all().for_each(|thread| thread.resume(tick));
+            self.threads.sort(tick, true);
+            self.next_counters = tick.time;
+        }
+    }
+
+    /// Calls those that wait for this loop; false when the session has ended meanwhile, and is not to be touched.
+    fn call_back(&mut self, state: SamplingState) -> bool {
+        let due = self.session.after_sampling.take_due(self.tick.number, state);
+        if due.is_empty() {
+            return true;
+        }
+        // A callback may stop the session, and then nobody looks after the threads' timers; or ask for a profile.
+        self.with_context(|threads, context| threads.all().for_each(|thread| thread.leave_alone(context)));
+        let session = Arc::clone(&self.session);
+        session.after_sampling.call_back(due)
     }
 
     /// Follows what was loaded and unloaded. What is still to be written of the time before is written before.
@@ -240,8 +305,11 @@ impl SamplerThread {
         let entry = EntryHead::new(EntryKind::Counter)
             .number(PROCESS_CPU.id)
             .number(now.since_ns(self.session.process_start))
-            .signed(sample_process_cpu_ns() - self.process_cpu_ns);
-        self.buffer.put(now, &[entry.bytes()]);
+            .signed(sample_process_cpu_ns() - self.process_cpu_ns - self.pauses.cpu_in_pauses_ns);
+        // Not if a pause has begun since this tick did.
+        if self.session.pauses.until(&self.pauses).is_none() {
+            self.buffer.put(now, &[entry.bytes()]);
+        }
     }
 
     fn sample_threads(&mut self) {
@@ -281,7 +349,9 @@ impl SamplerThread {
 
     /// Calls `body` with the threads and with what every thread's step needs.
     fn with_context<T>(&mut self, body: impl FnOnce(&mut Threads, &mut TickContext<'_>) -> T) -> T {
-        let Self { session, buffer, unwinder, threads, scratch, tick, tick_before, last_handler, .. } = self;
+        let Self {
+            session, buffer, unwinder, threads, scratch, tick, tick_before, pauses, last_handler, ..
+        } = self;
         let writer = SampleWriter {
             buffer,
             process_start: session.process_start,
@@ -304,6 +374,7 @@ impl SamplerThread {
             scratch,
             tick: *tick,
             tick_before: *tick_before,
+            pauses: *pauses,
             // A stranger's handler is not called at our rate.
             may_signal: matches!(handler, HandlerCheck::InPlace | HandlerCheck::PutBack),
         };

@@ -70,23 +70,25 @@ fn look_through(
 #[derive(Debug)]
 pub(super) struct ThreadSampler {
     pub(super) registration: Arc<ThreadRegistration>,
-    slot: Option<Arc<SlotHandle>>,
+    pub(super) slot: Option<Arc<SlotHandle>>,
     window: ThreadWindow,
     /// The system does not tell whether the thread sleeps.
     is_hidden: bool,
     /// Where it was when it was asked for its frame pointer last.
     asked_at: Option<BlockedAt>,
     places: SleepingPlaces,
-    timer: TimerState,
-    waiting: Option<Waiting>,
+    pub(super) timer: TimerState,
+    pub(super) waiting: Option<Waiting>,
     /// A request that was sent and taken back, and has not been answered since: its signal may be pending still.
     taken_back: Option<u32>,
-    rest: Option<Rest>,
+    pub(super) rest: Option<Rest>,
     /// The CPU clock when it was read last, and when that was.
     seen_cpu_ns: u64,
     seen_at: TimeStamp,
     /// The CPU clock up to which the thread's time stands in samples.
-    reported_cpu_ns: u64,
+    pub(super) reported_cpu_ns: u64,
+    /// While sampling pauses: what the thread ran before, after its last sample.
+    pub(super) ran_before_pause_ns: u64,
     last_stack: LastStack,
     /// When the last sample was.
     last_time: TimeStamp,
@@ -118,12 +120,13 @@ impl ThreadSampler {
             seen_cpu_ns: cpu_ns,
             seen_at: TimeStamp(0),
             reported_cpu_ns: cpu_ns,
+            ran_before_pause_ns: 0,
             last_stack: LastStack::default(),
             last_time: TimeStamp(0),
         }
     }
 
-    fn tid(&self) -> ThreadId {
+    pub(super) fn tid(&self) -> ThreadId {
         self.registration.tid()
     }
 
@@ -203,7 +206,7 @@ impl ThreadSampler {
     }
 
     /// Takes a request back that will not be answered soon; false when it just is.
-    fn take_back(&mut self, slot: &SlotHandle) -> bool {
+    pub(super) fn take_back(&mut self, slot: &SlotHandle) -> bool {
         let sent = self.waiting.as_ref().is_some_and(|waiting| !waiting.by_timer);
         if sent {
             self.taken_back = slot.pending_request().or(self.taken_back);
@@ -269,9 +272,10 @@ impl ThreadSampler {
         self.rest = None;
     }
 
-    fn write_rest_until(&mut self, last: Tick, context: &TickContext<'_>) {
+    pub(super) fn write_rest_until(&mut self, last: Tick, context: &TickContext<'_>) {
         let interval_ns = context.interval_ns();
         let Some(run) = self.rest.as_mut().and_then(|rest| rest.take_run(last, interval_ns)) else { return };
+        let Some(run) = context.unpaused_part(run) else { return };
         SessionCounts::add(&context.session.counts.same_samples, run.ticks);
         self.put_run(run, self.reported_cpu_ns, context);
     }
@@ -383,7 +387,7 @@ impl ThreadSampler {
     }
 
     /// Takes up a capture that has arrived: unwinds, merges and writes it.
-    fn take_up(&mut self, cpu_ns: u64, context: &mut TickContext<'_>) {
+    pub(super) fn take_up(&mut self, cpu_ns: u64, context: &mut TickContext<'_>) {
         let Some(slot) = self.slot.clone() else { return };
         if self.waiting.is_none() {
             // An answer to a session before this one, whose handler was writing when this one began.
@@ -452,10 +456,11 @@ impl ThreadSampler {
     /// The same, for a run of them.
     fn write_run(&mut self, run: Run, cpu_ns: u64, context: &TickContext<'_>) {
         let (counts, stack) = (&context.session.counts, &context.scratch.coded);
+        self.last_stack.set(stack);
+        let Some(run) = context.unpaused_part(run) else { return };
         let counted = |counts_here| if counts_here { run.ticks } else { 0 };
         SessionCounts::add(&counts.truncated_samples, counted(stack.is_truncated()));
         SessionCounts::add(&counts.samples_on_other_stacks, counted(stack.is_of_other_stack()));
-        self.last_stack.set(stack);
         self.put_run(run, cpu_ns, context);
     }
 

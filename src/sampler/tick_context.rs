@@ -5,9 +5,9 @@ use std::sync::atomic::Ordering;
 use crate::base::{Features, ProcessId};
 use crate::platform::monotonic_now;
 use crate::sampler::merge::MergedFrame;
-use crate::sampler::rest::Tick;
+use crate::sampler::rest::{Run, Tick};
 use crate::sampler::sample_writer::{CodedStack, SampleWriter};
-use crate::state::{Session, SessionCounts};
+use crate::state::{SeenPauses, Session, SessionCounts};
 use crate::threads::CapturedView;
 use crate::unwind::{Captured, NativeStack, StackCopy, Unwinder};
 
@@ -24,6 +24,7 @@ pub(super) struct TickContext<'a> {
     pub(super) scratch: &'a mut Scratch,
     pub(super) tick: Tick,
     pub(super) tick_before: Tick,
+    pub(super) pauses: SeenPauses,
     /// Whether the signal reaches our handler.
     pub(super) may_signal: bool,
 }
@@ -31,6 +32,17 @@ pub(super) struct TickContext<'a> {
 impl TickContext<'_> {
     pub(super) fn interval_ns(&self) -> u64 {
         self.session.settings.interval.as_nanos() as u64
+    }
+
+    /// The part of a run that lies in no pause; one may have begun since this tick did.
+    pub(super) fn unpaused_part(&self, run: Run) -> Option<Run> {
+        if run.first < self.pauses.since {
+            return None;
+        }
+        match self.session.pauses.until(&self.pauses) {
+            None => Some(run),
+            Some(end) => run.before(end),
+        }
     }
 }
 

@@ -7,8 +7,8 @@ use crate::state::session::Session;
 
 /// The sampler, as far as the state needs to know it.
 pub(crate) trait RunningSampler: Send {
-    /// Waits until the sampler thread has ended, which it does within one step of its sleep once the session says
-    /// stop. Not under the `PsLock`.
+    /// Waits until the sampler thread touches nothing of the session's any more: it has ended, which it does within one
+    /// step of its sleep once the session says stop, or it is in a callback. Not under the `PsLock`.
     fn join(self: Box<Self>);
 }
 
@@ -27,5 +27,9 @@ pub(crate) static ACTIVE_PS: PsCell<Option<ActivePs>> = PsCell::new(None);
 impl ActivePs {
     pub(crate) fn generation(&self) -> u64 {
         self.generation
+    }
+
+    pub(crate) fn session(&self) -> Arc<Session> {
+        Arc::clone(&self.session)
     }
 }

@@ -6,7 +6,8 @@
 //!
 //! # Threads and locks
 //! `CorePs` and `ActivePs` stand in cells that ask for the `PsLock`. The core buffer has its own lock; `RacyFeatures`
-//! is one atomic word.
+//! is one atomic word. A session's pauses and its after-sampling callbacks have a lock each; nobody holds one while a
+//! callback runs.
 //!
 //! # Imports
 //! `base`, `buffer`, `counters`, `platform`, `unwind`
@@ -19,13 +20,19 @@
 //! `active_ps.rs`, then `crate::control`.
 
 mod active_ps;
+mod after_sampling;
 mod core_buffer;
 mod core_ps;
+mod pauses;
 mod racy_features;
 mod session;
+mod state_callbacks;
 
 pub(crate) use active_ps::{ACTIVE_PS, ActivePs, RunningSampler};
+pub(crate) use after_sampling::{LeftOverCallbacks, SamplerEnd};
 pub(crate) use core_buffer::core_buffer;
 pub(crate) use core_ps::{CORE_PS, CorePs};
-pub(crate) use racy_features::RacyFeatures;
+pub(crate) use pauses::{OpenPauses, SeenPauses};
+pub(crate) use racy_features::{PauseKind, RacyFeatures};
 pub(crate) use session::{EngineTrial, Session, SessionCounts, SessionSettings};
+pub(crate) use state_callbacks::StateCallback;

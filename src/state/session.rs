@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 
 use crate::base::{Features, LockRank, NamedMutex, SamplingEngine, TimeStamp};
 use crate::counters::CounterDescription;
+use crate::state::after_sampling::AfterSampling;
+use crate::state::pauses::Pauses;
 use crate::unwind::{CodeMap, ModuleTable, registered_code};
 
 /// A session's settings, after adjustment.
@@ -115,6 +117,8 @@ pub(crate) struct Session {
     pub(crate) started_at: TimeStamp,
     pub(crate) counters: Vec<&'static CounterDescription>,
     pub(crate) counts: SessionCounts,
+    pub(crate) pauses: Pauses,
+    pub(crate) after_sampling: AfterSampling,
     /// Written by the sampler when something was loaded or unloaded, read by snapshots.
     modules: NamedMutex<ModuleTable>,
     /// What `/tmp/perf-PID.map` says, as far as the sampler has read it.
@@ -143,6 +147,8 @@ impl Session {
             started_at,
             counters,
             counts: SessionCounts::default(),
+            pauses: Pauses::new(),
+            after_sampling: AfterSampling::new(),
             modules: NamedMutex::new("session modules", LockRank::ThreadData, ModuleTable::default()),
             perf_map: NamedMutex::new("session perf map", LockRank::ThreadData, Arc::default()),
             stop: AtomicBool::new(false),
@@ -198,7 +204,9 @@ impl Session {
         let end = Instant::now() + LONGEST_WAIT;
         let is_open = || self.writes_done.load(Ordering::Acquire) < asked;
         let has_sampler = || self.counts.sampler_panics.load(Ordering::Relaxed) == 0;
-        while is_open() && has_sampler() && Instant::now() < end {
+        // Before it calls back it writes everything; and it may be one of its callbacks that asks.
+        let may_write = || has_sampler() && !self.after_sampling.is_calling_back();
+        while is_open() && may_write() && Instant::now() < end {
             std::thread::sleep(Duration::from_micros(100));
         }
     }

@@ -8,6 +8,7 @@ use crate::buffer::{BlockIndex, ChunkNumber, EntryKind, EntryReader, SampleFlags
 use crate::counters::CounterDescription;
 use crate::json::{StringIndex, UniqueStrings};
 use crate::markers::{DecodedMarker, MarkerPayload};
+use crate::stream::paused_ranges::PausedRanges;
 use crate::stream::rows::{CounterRows, More, SampleRow, SampleRows};
 use crate::stream::source::ProfileSource;
 use crate::stream::unique_stacks::UniqueStacks;
@@ -64,6 +65,7 @@ pub(crate) struct ProcessStreamingContext {
     /// All modules, sorted by address and without overlaps.
     pub(super) modules: Vec<LoadedModule>,
     pub(super) has_text_markers: bool,
+    pub(super) paused_ranges: PausedRanges,
     /// Entries that could not be read.
     pub(super) malformed_entries: u64,
 }
@@ -82,9 +84,11 @@ impl ProcessStreamingContext {
             counters,
             modules: source.modules.all(),
             has_text_markers: false,
+            paused_ranges: PausedRanges::default(),
             malformed_entries: 0,
         };
         context.read(source, &by_serial);
+        context.paused_ranges.add_open(source.open_pauses);
         context
     }
 
@@ -137,6 +141,10 @@ impl ProcessStreamingContext {
                     rows.push(time_ns, value);
                 }
             }
+            kind @ (EntryKind::Pause
+            | EntryKind::Resume
+            | EntryKind::PauseSampling
+            | EntryKind::ResumeSampling) => self.paused_ranges.add(kind, entry.number()?),
         }
         Some(())
     }

@@ -34,7 +34,7 @@ pub(crate) fn stream_gecko_json(
             json.key("data").array(|_| {});
         });
         json.key("threads").array(|json| write_threads(json, source, &process, &names));
-        json.key("pausedRanges").array(|_| {});
+        process.paused_ranges.write(json.key("pausedRanges"));
         write_log(json.key("profilingLog"), source, &process);
         json.key("processes").array(|_| {});
     });

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::base::{ProcessId, TimeStamp};
 use crate::buffer::BufferSnapshot;
 use crate::platform::ProcessStart;
-use crate::state::Session;
+use crate::state::{OpenPauses, Session};
 use crate::threads::ThreadRegistration;
 use crate::unwind::{CodeMap, ModuleTable};
 
@@ -21,6 +21,8 @@ pub(crate) struct ProfileSource {
     pub(crate) taken_at: TimeStamp,
     pub(crate) threads: Vec<Arc<ThreadRegistration>>,
     pub(crate) buffer: BufferSnapshot,
+    /// The pauses that it was taken in.
+    pub(crate) open_pauses: OpenPauses,
     pub(crate) modules: ModuleTable,
     pub(crate) generated_code: CodeMap,
 }

@@ -1,0 +1,63 @@
+//! What the profiler is doing.
+
+use crate::base::{BufferInfo, Features, PsLock, StartParams};
+use crate::state::{ACTIVE_PS, RacyFeatures, core_buffer};
+
+#[inline]
+pub(crate) fn is_active() -> bool {
+    RacyFeatures::is_active()
+}
+
+#[inline]
+pub(crate) fn is_active_and_unpaused() -> bool {
+    RacyFeatures::is_active_and_unpaused()
+}
+
+#[inline]
+pub(crate) fn is_paused() -> bool {
+    RacyFeatures::is_paused()
+}
+
+#[inline]
+pub(crate) fn is_sampling_paused() -> bool {
+    RacyFeatures::is_sampling_paused()
+}
+
+#[inline]
+pub(crate) fn features_if_active() -> Option<Features> {
+    RacyFeatures::features_if_active()
+}
+
+#[inline]
+pub(crate) fn features_if_active_and_unpaused() -> Option<Features> {
+    RacyFeatures::features_if_active_and_unpaused()
+}
+
+/// See `profiler_get_start_params`.
+pub(crate) fn start_params() -> Option<StartParams> {
+    let lock = PsLock::acquire();
+    let settings = ACTIVE_PS.get(&lock).as_ref()?.session.settings.clone();
+    Some(StartParams {
+        capacity_bytes: settings.capacity_bytes,
+        interval: settings.interval,
+        features: settings.features,
+        filters: settings.filters,
+        signal: Some(settings.signal),
+        engine: settings.engine,
+    })
+}
+
+/// See `profiler_get_buffer_info`.
+pub(crate) fn buffer_info() -> Option<BufferInfo> {
+    let lock = PsLock::acquire();
+    ACTIVE_PS.get(&lock).as_ref()?;
+    let (range, statistics) = core_buffer().fill_level()?;
+    Some(BufferInfo {
+        range_start: range.start,
+        range_end: range.end,
+        capacity_bytes: statistics.capacity_bytes,
+        put_entries: statistics.put_entries,
+        dropped_entries: statistics.dropped_entries,
+        recycled_bytes: statistics.recycled_bytes,
+    })
+}

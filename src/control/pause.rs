@@ -1,0 +1,47 @@
+//! Pausing: everything, or the sampling alone.
+
+use crate::base::{ProfilingState, PsLock, TimeStamp};
+use crate::buffer::{EntryHead, EntryKind};
+use crate::control::callbacks::tell;
+use crate::state::{ACTIVE_PS, ActivePs, PauseKind, RacyFeatures, core_buffer};
+
+/// See `profiler_pause`.
+pub(crate) fn pause() {
+    if RacyFeatures::is_active_and_unpaused() {
+        tell(ProfilingState::Pausing);
+        set_paused(PauseKind::All, true);
+    }
+}
+
+/// See `profiler_resume`.
+pub(crate) fn resume() {
+    if set_paused(PauseKind::All, false) {
+        tell(ProfilingState::Resumed);
+    }
+}
+
+/// See `profiler_pause_sampling`.
+pub(crate) fn pause_sampling() {
+    set_paused(PauseKind::Sampling, true);
+}
+
+/// See `profiler_resume_sampling`.
+pub(crate) fn resume_sampling() {
+    set_paused(PauseKind::Sampling, false);
+}
+
+/// True when that is a change. Under the `PsLock`, so that the session is the one whose state it is.
+fn set_paused(kind: PauseKind, paused: bool) -> bool {
+    let lock = PsLock::acquire();
+    let Some(session) = ACTIVE_PS.get(&lock).as_ref().map(ActivePs::session) else { return false };
+    let entry = match (kind, paused) {
+        (PauseKind::All, true) => EntryKind::Pause,
+        (PauseKind::All, false) => EntryKind::Resume,
+        (PauseKind::Sampling, true) => EntryKind::PauseSampling,
+        (PauseKind::Sampling, false) => EntryKind::ResumeSampling,
+    };
+    session.pauses.set(kind, paused, |now: TimeStamp| {
+        let entry = EntryHead::new(entry).number(now.since_ns(session.process_start));
+        core_buffer().put(now, &[entry.bytes()]);
+    })
+}

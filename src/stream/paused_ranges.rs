@@ -1,0 +1,115 @@
+//! When the profiler paused, as the profile tells it.
+
+use crate::buffer::EntryKind;
+use crate::json::JsonWriter;
+use crate::state::OpenPauses;
+
+/// Why there are no samples. The names are the format's; it has none for a pause of the sampling alone, and the second is
+/// nearest: samples are missing, and markers are there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Reason {
+    Paused,
+    Collecting,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct PausedRange {
+    /// Nanoseconds since the process began; `None` where the buffer does not reach.
+    start_ns: Option<u64>,
+    /// The same; `None` while it lasts.
+    end_ns: Option<u64>,
+    is_open: bool,
+    reason: Reason,
+}
+
+/// The pauses of a session, in the order in which they began.
+#[derive(Debug, Default)]
+pub(super) struct PausedRanges(Vec<PausedRange>);
+
+impl PausedRanges {
+    /// An entry of the buffer, which says that pausing began or ended then.
+    pub(super) fn add(&mut self, kind: EntryKind, time_ns: u64) {
+        let (reason, begins) = match kind {
+            EntryKind::Pause => (Reason::Paused, true),
+            EntryKind::Resume => (Reason::Paused, false),
+            EntryKind::PauseSampling => (Reason::Collecting, true),
+            EntryKind::ResumeSampling => (Reason::Collecting, false),
+            _ => return,
+        };
+        if begins {
+            self.0.push(PausedRange { start_ns: Some(time_ns), end_ns: None, is_open: true, reason });
+        } else if let Some(open) = self.open_range(reason) {
+            (open.end_ns, open.is_open) = (Some(time_ns), false);
+        } else {
+            // Where it began is not in the buffer any more.
+            self.0.insert(0, PausedRange { start_ns: None, end_ns: Some(time_ns), is_open: false, reason });
+        }
+    }
+
+    /// The pauses that lasted when the profile was taken; the buffer may not reach back to their beginning.
+    pub(super) fn add_open(&mut self, open: OpenPauses) {
+        for (since, reason) in
+            [(open.paused_since, Reason::Paused), (open.sampling_paused_since, Reason::Collecting)]
+        {
+            if since.is_some() && self.open_range(reason).is_none() {
+                self.0.insert(0, PausedRange { start_ns: None, end_ns: None, is_open: true, reason });
+            }
+        }
+    }
+
+    fn open_range(&mut self, reason: Reason) -> Option<&mut PausedRange> {
+        self.0.iter_mut().rev().find(|range| range.reason == reason && range.is_open)
+    }
+
+    pub(super) fn write(&self, json: &mut JsonWriter<'_>) {
+        let time = |json: &mut JsonWriter<'_>, time_ns| match time_ns {
+            Some(time_ns) => json.time_ms(time_ns),
+            None => json.null(),
+        };
+        json.array(|json| {
+            for range in &self.0 {
+                json.object(|json| {
+                    time(json.key("startTime"), range.start_ns);
+                    time(json.key("endTime"), range.end_ns);
+                    json.key("reason").string(match range.reason {
+                        Reason::Paused => "profiler-paused",
+                        Reason::Collecting => "collecting",
+                    });
+                });
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::TimeStamp;
+
+    fn written(entries: &[(EntryKind, u64)], open: OpenPauses) -> String {
+        let mut ranges = PausedRanges::default();
+        entries.iter().for_each(|&(kind, ms)| ranges.add(kind, ms * 1_000_000));
+        ranges.add_open(open);
+        let mut text = Vec::new();
+        let mut json = JsonWriter::new(&mut text);
+        ranges.write(&mut json);
+        json.finish().expect("a vector never fails");
+        String::from_utf8(text).expect("UTF-8")
+    }
+
+    #[test]
+    fn the_two_kinds_of_pause_overlap_and_ends_may_be_missing() {
+        use EntryKind::{Pause, PauseSampling, Resume, ResumeSampling};
+        let none = OpenPauses::default();
+        assert_eq!(written(&[], none), "[]");
+        let paused = OpenPauses { paused_since: Some(TimeStamp(5)), ..none };
+        assert_eq!(
+            written(&[(PauseSampling, 1), (Pause, 2), (ResumeSampling, 3), (Resume, 4), (Pause, 5)], paused),
+            r#"[{"startTime":1,"endTime":3,"reason":"collecting"},{"startTime":2,"endTime":4,"reason":"profiler-paused"},{"startTime":5,"endTime":null,"reason":"profiler-paused"}]"#
+        );
+        assert_eq!(
+            written(&[(ResumeSampling, 3)], paused),
+            r#"[{"startTime":null,"endTime":null,"reason":"profiler-paused"},{"startTime":null,"endTime":3,"reason":"collecting"}]"#
+        );
+    }
+}

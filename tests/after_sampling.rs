@@ -1,0 +1,225 @@
+//! After-sampling callbacks: in the four states, in their order, and whatever they do.
+#![cfg(has_profiler)]
+
+mod common;
+
+use std::sync::mpsc::{self, Receiver};
+use std::time::{Duration, Instant};
+
+use common::{Read, wait_until};
+use gekkota::{
+    Features, SamplingState, StartParams, auto_profiler_label, profiler_callback_after_sampling,
+    profiler_get_profile, profiler_is_active, profiler_pause, profiler_pause_sampling, profiler_resume,
+    profiler_resume_sampling, profiler_start, profiler_stop,
+};
+
+use SamplingState::{JustStopped, NoStackSamplingCompleted, SamplingCompleted, SamplingPaused};
+
+const LONG: Duration = Duration::from_secs(10);
+
+fn start() {
+    profiler_start(StartParams::default()).expect("start");
+}
+
+fn ask() -> Receiver<SamplingState> {
+    let (send, receive) = mpsc::channel();
+    assert!(profiler_callback_after_sampling(move |state| _ = send.send(state)));
+    receive
+}
+
+fn one_loop() -> SamplingState {
+    ask().recv_timeout(LONG).expect("a loop")
+}
+
+fn profile_has(text: &str) -> bool {
+    let profile = profiler_get_profile().expect("active");
+    String::from_utf8(profile).expect("UTF-8").contains(text)
+}
+
+fn sampler_threads() -> usize {
+    let tasks = std::fs::read_dir("/proc/self/task").expect("tasks");
+    let name = |task: std::io::Result<std::fs::DirEntry>| {
+        std::fs::read_to_string(task.ok()?.path().join("comm")).ok()
+    };
+    tasks.filter_map(name).filter(|name| name.trim_end() == "SamplerThread").count()
+}
+
+#[test]
+fn after_sampling_callbacks() {
+    gekkota::register_thread("asks");
+    each_of_the_four_states();
+    callbacks_are_called_in_their_order_on_the_sampler_thread();
+    who_is_left_over_is_told_before_the_stop_returns();
+    callbacks_may_call_anything();
+    nobody_waits_for_a_callback();
+    a_panic_ends_in_its_callback();
+}
+
+fn each_of_the_four_states() {
+    assert!(!profiler_callback_after_sampling(|_| panic!("it is not called")));
+    start();
+    {
+        auto_profiler_label!("label while it samples", Other);
+        assert_eq!(one_loop(), SamplingCompleted);
+    }
+    assert!(profile_has("label while it samples"), "what was sampled is in the buffer");
+    for (pause, resume, label) in [
+        (profiler_pause as fn(), profiler_resume as fn(), "label in a pause"),
+        (profiler_pause_sampling, profiler_resume_sampling, "label in a pause of the sampling"),
+    ] {
+        pause();
+        {
+            auto_profiler_label!(label, Other);
+            assert_eq!(one_loop(), SamplingPaused);
+        }
+        resume();
+        assert_eq!(one_loop(), SamplingCompleted);
+        assert!(!profile_has(label));
+    }
+    let features = Features::default_set() | Features::NO_STACK_SAMPLING;
+    profiler_start(StartParams::default().features(features)).expect("start");
+    {
+        auto_profiler_label!("label without stacks", Other);
+        assert_eq!(one_loop(), NoStackSamplingCompleted);
+    }
+    assert!(!profile_has("label without stacks"));
+    profiler_pause();
+    assert_eq!(one_loop(), SamplingPaused);
+    profiler_stop();
+    assert!(!profiler_callback_after_sampling(|_| panic!("it is not called")));
+}
+
+fn callbacks_are_called_in_their_order_on_the_sampler_thread() {
+    start();
+    let (send, receive) = mpsc::channel();
+    for number in 0..50 {
+        let send = send.clone();
+        let call = move |state| {
+            let thread = std::thread::current().name().map(str::to_owned);
+            _ = send.send((number, state, thread));
+        };
+        assert!(profiler_callback_after_sampling(call));
+    }
+    for number in 0..50 {
+        let called = receive.recv_timeout(LONG).expect("a loop");
+        assert_eq!(called, (number, SamplingCompleted, Some("SamplerThread".to_owned())));
+    }
+    drop(send);
+    assert!(receive.recv().is_err(), "each is called once");
+    profiler_stop();
+}
+
+fn who_is_left_over_is_told_before_the_stop_returns() {
+    let slow = || StartParams::default().interval(Duration::from_secs(10));
+    for end in [profiler_stop as fn(), start, gekkota::profiler_shutdown] {
+        profiler_start(slow()).expect("start");
+        let left: Vec<_> = (0..3).map(|_| ask()).collect();
+        end();
+        let told: Vec<_> = left.iter().map(|left| left.try_recv()).collect();
+        assert_eq!(told, [Ok(JustStopped); 3]);
+    }
+    // Nor is one told so twice, or one forgotten that comes while the session ends.
+    for _ in 0..30 {
+        start();
+        let asks = std::thread::spawn(|| {
+            let (send, receive) = mpsc::channel();
+            let mut taken = 0;
+            while profiler_is_active() {
+                let send = send.clone();
+                taken += usize::from(profiler_callback_after_sampling(move |state| _ = send.send(state)));
+            }
+            (taken, receive)
+        });
+        common::work_for(Duration::from_millis(2));
+        profiler_stop();
+        let (taken, receive) = asks.join().expect("thread");
+        assert_eq!(receive.iter().count(), taken);
+    }
+}
+
+/// What an after-sampling callback does, and what holds afterwards.
+type Body = (fn(), fn() -> bool);
+
+fn callbacks_may_call_anything() {
+    let bodies: [Body; 6] = [
+        (profiler_stop, || !profiler_is_active()),
+        (start, profiler_is_active),
+        (
+            || {
+                profiler_stop();
+                start();
+                profiler_stop();
+                start();
+            },
+            profiler_is_active,
+        ),
+        (|| _ = profiler_get_profile().expect("active"), profiler_is_active),
+        (gekkota::profiler_shutdown, || !profiler_is_active()),
+        (
+            || {
+                profiler_pause();
+                gekkota::register_thread("SamplerThread");
+                gekkota::unregister_thread();
+                profiler_resume();
+            },
+            profiler_is_active,
+        ),
+    ];
+    for (number, (body, holds)) in bodies.into_iter().enumerate() {
+        start();
+        let (send, receive) = mpsc::channel();
+        let next = send.clone();
+        let begin = Instant::now();
+        assert!(profiler_callback_after_sampling(move |state| {
+            body();
+            _ = send.send((state, holds()));
+        }));
+        assert!(profiler_callback_after_sampling(move |state| _ = next.send((state, true))));
+        let called = receive.recv_timeout(LONG);
+        assert_eq!(called, Ok((SamplingCompleted, true)), "callback {number}");
+        assert!(receive.recv_timeout(LONG).is_ok(), "callback {number}: the next one is called too");
+        println!("callback {number}: {:?}", begin.elapsed());
+        start();
+        assert_eq!(one_loop(), SamplingCompleted);
+        let read = Read::from_text(&profiler_get_profile().expect("active"));
+        let start_ms = read.0["meta"]["profilingStartTime"].as_f64().expect("a time");
+        let samples = read.samples("asks");
+        assert!(!samples.is_empty() && samples.iter().all(|sample| sample.time_ms >= start_ms));
+        profiler_stop();
+    }
+    wait_until("the samplers are gone", || sampler_threads() == 0);
+}
+
+fn nobody_waits_for_a_callback() {
+    start();
+    let (entered, has_entered) = mpsc::channel();
+    let (leave, may_leave) = mpsc::channel::<()>();
+    assert!(profiler_callback_after_sampling(move |_| {
+        _ = entered.send(());
+        _ = may_leave.recv();
+        profiler_stop();
+    }));
+    has_entered.recv_timeout(LONG).expect("a loop");
+    let profile = profiler_get_profile();
+    assert!(profile.is_some(), "the session is there");
+    profiler_stop();
+    assert!(!profiler_is_active(), "it has stopped, though the callback goes on");
+    start();
+    assert_eq!(one_loop(), SamplingCompleted, "another sampler is at work beside it");
+    leave.send(()).expect("it waits");
+    wait_until("it has stopped the profiler", || !profiler_is_active());
+    wait_until("the samplers are gone", || sampler_threads() == 0);
+}
+
+fn a_panic_ends_in_its_callback() {
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    start();
+    assert!(profiler_callback_after_sampling(|_| panic!("on purpose")));
+    assert_eq!(one_loop(), SamplingCompleted);
+    assert_eq!(one_loop(), SamplingCompleted, "the sampler goes on");
+    let read = Read::from_text(&profiler_get_profile().expect("active"));
+    assert_eq!(read.count("sampler_panics"), 0);
+    profiler_stop();
+    std::panic::set_hook(hook);
+}

@@ -1,0 +1,132 @@
+//! Starting while active, stopping twice, from any thread, and many starts in a row.
+#![cfg(has_profiler)]
+
+mod common;
+
+use std::time::Duration;
+
+use common::{Read, wait_until, work_for};
+use gekkota::{
+    MarkerOptions, ProfilerSession, SnapshotOptions, StartParams, StreamError, Symbolicate,
+    add_untyped_marker, gecko_profiler_category, profiler_get_available_features, profiler_get_profile,
+    profiler_is_active, profiler_shutdown, profiler_start, profiler_stop, profiler_stream_json,
+};
+
+fn mark(name: &str) {
+    add_untyped_marker(name, gecko_profiler_category!(Other), MarkerOptions::default());
+}
+
+fn read_profile() -> Read {
+    let options = SnapshotOptions::default().symbolicate(Symbolicate::No);
+    let mut text = Vec::new();
+    profiler_stream_json(&mut text, &options).expect("active");
+    Read::from_text(&text)
+}
+
+fn marker_names() -> Vec<String> {
+    read_profile().markers("edges").into_iter().map(|marker| marker.0).collect()
+}
+
+#[test]
+fn edges_of_start_and_stop() {
+    gekkota::register_thread("edges");
+    assert_eq!(profiler_get_available_features(), gekkota::Features::available());
+    start_when_active_drops_the_data_and_is_another_generation();
+    stop_twice_is_harmless();
+    start_and_stop_on_other_threads_are_seen_everywhere();
+    three_starts_in_a_row_with_shrinking_filters();
+    starts_and_stops_of_many_threads_take_turns();
+    profiler_shutdown();
+    profiler_shutdown();
+    assert!(!profiler_is_active());
+}
+
+fn start_when_active_drops_the_data_and_is_another_generation() {
+    let first = ProfilerSession::start(StartParams::default()).expect("start");
+    mark("of the first");
+    assert_eq!(marker_names(), ["of the first"]);
+    profiler_start(StartParams::default()).expect("start");
+    assert!(profiler_is_active());
+    mark("of the second");
+    assert_eq!(marker_names(), ["of the second"]);
+    assert!(matches!(first.snapshot(), Err(StreamError::Inactive)), "another generation");
+    drop(first);
+    assert!(profiler_is_active(), "which the first one's guard does not stop");
+    profiler_stop();
+}
+
+fn stop_twice_is_harmless() {
+    profiler_start(StartParams::default()).expect("start");
+    for _ in 0..3 {
+        profiler_stop();
+        assert!(!profiler_is_active() && profiler_get_profile().is_none());
+    }
+}
+
+fn start_and_stop_on_other_threads_are_seen_everywhere() {
+    let on_another = |body: fn()| std::thread::spawn(body).join().expect("thread");
+    on_another(|| _ = profiler_start(StartParams::default()).expect("start"));
+    assert!(profiler_is_active());
+    mark("here");
+    on_another(|| assert!(profiler_is_active() && profiler_get_profile().is_some()));
+    work_for(Duration::from_millis(20));
+    wait_until("this thread has samples", || !read_profile().samples("edges").is_empty());
+    assert_eq!(marker_names(), ["here"]);
+    on_another(profiler_stop);
+    assert!(!profiler_is_active() && profiler_get_profile().is_none());
+    profiler_start(StartParams::default()).expect("start");
+    on_another(|| _ = profiler_start(StartParams::default()).expect("start"));
+    assert!(marker_names().is_empty());
+    on_another(profiler_stop);
+    assert!(!profiler_is_active());
+}
+
+/// Mozilla bug 1355807.
+fn three_starts_in_a_row_with_shrinking_filters() {
+    let others = ["shrinks", "GeckoMain"].map(|name| {
+        let (end, wait) = std::sync::mpsc::channel::<()>();
+        let thread = std::thread::spawn(move || {
+            gekkota::register_thread(name);
+            _ = wait.recv();
+        });
+        (end, thread)
+    });
+    let threads = |filters: &[&str]| {
+        profiler_start(StartParams::default().filters(filters.iter().copied())).expect("start");
+        work_for(Duration::from_millis(10));
+        let read = read_profile();
+        let names = read.threads().iter().map(|thread| thread["name"].as_str().expect("a name").to_owned());
+        let mut names: Vec<String> = names.filter(|name| name != "GeckoMain").collect();
+        names.sort_unstable();
+        names
+    };
+    wait_until("they are registered", || threads(&["edges", "shrinks", "GeckoMain"]).len() == 2);
+    assert_eq!(threads(&["edges", "shrinks", "GeckoMain"]), ["edges", "shrinks"]);
+    assert_eq!(threads(&["edges", "GeckoMain"]), ["edges"]);
+    assert!(threads(&["GeckoMain"]).is_empty());
+    profiler_stop();
+    for (end, thread) in others {
+        drop(end);
+        thread.join().expect("thread");
+    }
+}
+
+fn starts_and_stops_of_many_threads_take_turns() {
+    std::thread::scope(|scope| {
+        for number in 0..4u64 {
+            scope.spawn(move || {
+                gekkota::register_thread("takes turns");
+                for round in 0..30 {
+                    match (number + round) % 4 {
+                        0 => profiler_stop(),
+                        1 => _ = profiler_get_profile(),
+                        _ => _ = profiler_start(StartParams::default()).expect("start"),
+                    }
+                    mark("turn");
+                }
+            });
+        }
+    });
+    profiler_stop();
+    assert!(!profiler_is_active());
+}

@@ -27,6 +27,8 @@
 //! # Where what is
 //! - Life cycle: [`AutoProfilerInit`], [`profiler_start`], [`profiler_stop`], or the guard [`ProfilerSession`].
 //! - Getting it out: [`profiler_save_profile_to_file`], [`profiler_stream_json`], [`Profile`].
+//! - From outside: the environment's variables ([`profiler_init`]), signals ([`profiler_control_by_signals`]), child
+//!   processes ([`profiler_env_vars_for_child_process`]).
 //! - Threads: [`register_thread`], [`ThreadGuard`].
 //! - A single stack: [`profiler_suspend_and_sample_thread`], [`profiler_capture_backtrace`].
 //! - Code that the program generates: [`profiler_register_code_range`].
@@ -88,16 +90,16 @@ pub use api::{
     AutoProfilerInit, AutoProfilerLabel, AutoProfilerTextMarker, AutoProfilerThreadSleep,
     AutoProfilerThreadWake, CodeRange, Format, Profile, ProfilerBacktrace, ProfilerSession, SnapshotOptions,
     StackSample, Started, Symbolicate, ThreadGuard, add_text_marker, add_untyped_marker,
-    profiler_capture_backtrace, profiler_current_thread_id, profiler_get_profile, profiler_init,
-    profiler_is_active, profiler_register_code_range, profiler_save_profile_to_file, profiler_shutdown,
-    profiler_start, profiler_stop, profiler_stream_json, profiler_suspend_and_sample_thread,
-    profiler_thread_is_sleeping, profiler_thread_sleep, profiler_thread_wake, register_thread,
-    unregister_thread,
+    profiler_capture_backtrace, profiler_control_by_signals, profiler_current_thread_id,
+    profiler_env_vars_for_child_process, profiler_get_profile, profiler_init, profiler_is_active,
+    profiler_register_code_range, profiler_save_profile_to_file, profiler_shutdown, profiler_start,
+    profiler_stop, profiler_stream_json, profiler_suspend_and_sample_thread, profiler_thread_is_sleeping,
+    profiler_thread_sleep, profiler_thread_wake, register_thread, unregister_thread,
 };
 pub use base::{
-    CodeAddress, Features, FunctionName, ProcessId, ProfilerTime, ProfilingCategoryPair, SamplingEngine,
-    SaveError, StackFeatures, StackFrame, StartError, StartParams, StreamError, SuspendError, ThreadId,
-    UnknownFeature, subcategories,
+    CodeAddress, ControlSignals, Features, FunctionName, ProcessId, ProfilerTime, ProfilingCategoryPair,
+    SamplingEngine, SaveError, StackFeatures, StackFrame, StartError, StartParams, StreamError, SuspendError,
+    ThreadId, UnknownFeature, subcategories,
 };
 pub use export::{HotFunction, ThreadSummary};
 pub use markers::{MarkerOptions, MarkerTiming};

@@ -14,7 +14,7 @@
 //! Nothing here panics on a host's mistake. What makes no sense does nothing.
 //!
 //! # Read next
-//! `life_cycle.rs`, `session.rs`, `threads.rs`, `code.rs`, `labels.rs`, `markers.rs`, `stacks.rs`.
+//! `life_cycle.rs`, `session.rs`, `threads.rs`, `code.rs`, `labels.rs`, `markers.rs`, `stacks.rs`, `outside.rs`.
 
 #[cfg(has_profiler)]
 use crate::control as engine;
@@ -25,6 +25,7 @@ mod code;
 mod labels;
 mod life_cycle;
 mod markers;
+mod outside;
 mod session;
 mod snapshot;
 mod stacks;
@@ -37,6 +38,7 @@ pub use life_cycle::{
     profiler_stop,
 };
 pub use markers::{AutoProfilerTextMarker, add_text_marker, add_untyped_marker};
+pub use outside::{profiler_control_by_signals, profiler_env_vars_for_child_process};
 pub use session::{Format, Profile, ProfilerSession};
 pub use snapshot::{
     SnapshotOptions, Symbolicate, profiler_get_profile, profiler_save_profile_to_file, profiler_stream_json,

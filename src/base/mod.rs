@@ -22,6 +22,8 @@ mod address;
 #[forbid(unsafe_code)]
 mod category;
 #[forbid(unsafe_code)]
+mod control_signals;
+#[forbid(unsafe_code)]
 mod error;
 #[cfg(has_profiler)]
 #[forbid(unsafe_code)]
@@ -51,6 +53,7 @@ pub(crate) use address::StackAddress;
 #[cfg(has_profiler)]
 pub(crate) use category::CATEGORIES;
 pub use category::{ProfilingCategoryPair, subcategories};
+pub use control_signals::ControlSignals;
 pub use error::{SaveError, StartError, StreamError, SuspendError, UnknownFeature};
 #[cfg(has_profiler)]
 pub(crate) use failure_latch::FailureLatch;

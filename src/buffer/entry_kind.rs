@@ -10,6 +10,7 @@
 //! Same    = thread:N time:N flags:B [cpu:N] [more:N span:N]   with the stack of the thread's last Sample in this chunk
 //! Marker  = thread:N phase:B start:N end:N category:B subcategory:B name payload:B text?
 //! Counter = counter:N time:N value:Z                          a counter's absolute value
+//! Tick    = time:N step:N{4}                                  nanoseconds that the steps of a tick took; kind `Overhead`
 //! text    = length:N bytes                                    UTF-8
 //! ```
 //!
@@ -30,6 +31,8 @@ pub(crate) enum EntryKind {
     Marker = 3,
     #[doc(alias = "CounterId")]
     Counter = 4,
+    #[doc(alias = "ProfilerOverheadTime")]
+    Overhead = 5,
 }
 
 impl EntryKind {
@@ -39,6 +42,7 @@ impl EntryKind {
             2 => Some(Self::Same),
             3 => Some(Self::Marker),
             4 => Some(Self::Counter),
+            5 => Some(Self::Overhead),
             _ => None,
         }
     }

@@ -1,11 +1,15 @@
 //! From `profiler_init` to `profiler_shutdown`.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use crate::base::{Features, LockRank, NamedMutex, PsLock, StartError, StartParams, ThreadFilter};
+use crate::base::{
+    ControlSignals, Features, LockRank, NamedMutex, PsLock, StartError, StartParams, ThreadFilter,
+};
+use crate::control::control_signals::{control_by_signals, end_control};
 use crate::control::environment::{self, StartUp};
 use crate::control::fork::fork_hooks;
+use crate::control::notices;
 use crate::control::snapshot::freeze;
 use crate::counters::PROCESS_CPU;
 use crate::platform::{
@@ -21,6 +25,9 @@ use crate::threads::{ThreadRegistry, register_current_thread, unregister_current
 /// Start, stop and fork take turns. Held while the sampler is joined.
 pub(super) static LIFE_CYCLE: NamedMutex<()> = NamedMutex::new("life cycle", LockRank::Lifecycle, ());
 
+/// From `profiler_init` to `profiler_shutdown`.
+static HAS_READ_ENVIRONMENT: AtomicBool = AtomicBool::new(false);
+
 static LAST_GENERATION: AtomicU64 = AtomicU64::new(0);
 
 /// Which session of the process.
@@ -29,25 +36,29 @@ pub(crate) struct Generation(u64);
 
 /// See `profiler_init`.
 pub(crate) fn init() {
-    if !ensure_core() {
+    ensure_core();
+    if HAS_READ_ENVIRONMENT.swap(true, Ordering::AcqRel) {
         return;
     }
-    if environment::wants_help() {
-        environment::print_help();
-    }
-    match environment::start_up() {
+    match environment::read() {
         StartUp::Off => {}
-        StartUp::Start(params) => {
-            if let Err(error) = start(&params) {
-                environment::print_problem(&error.to_string());
-            }
-        }
-        StartUp::Problem(problem) => environment::print_problem(&problem),
+        StartUp::Start(params) => match start_if_inactive(&params) {
+            Ok(Some(_)) => environment::tell_if_nothing_will_be_saved(),
+            // The program was first.
+            Ok(None) => {}
+            Err(error) => notices::tell(&error.to_string()),
+        },
+        StartUp::Problems(problems) => environment::tell_problems(&problems),
+    }
+    if environment::wants_signals()
+        && let Err(error) = control_by_signals(&ControlSignals::default())
+    {
+        notices::tell(&error.to_string());
     }
 }
 
-/// Makes `CorePs` if there is none, and registers the main thread if this is it; true when it was made.
-fn ensure_core() -> bool {
+/// Makes `CorePs` if there is none, and registers the main thread if this is it.
+pub(super) fn ensure_core() {
     let made = {
         let mut lock = PsLock::acquire();
         let core = CORE_PS.get_mut(&mut lock);
@@ -61,16 +72,21 @@ fn ensure_core() -> bool {
             register_current_thread("");
         }
     }
-    made
 }
 
 /// See `profiler_shutdown`.
 pub(crate) fn shutdown() {
-    if let Some(path) = environment::shutdown_path()
-        && let Some(profile) = freeze(None)
-        && let Err(error) = profile.save(&path, true)
-    {
-        environment::print_problem(&error.to_string());
+    // What a signal has asked for is done first.
+    end_control();
+    HAS_READ_ENVIRONMENT.store(false, Ordering::Release);
+    if let Some(path) = environment::shutdown_path() {
+        match freeze(None) {
+            None => environment::tell_nothing_to_save(&path),
+            Some(profile) => match profile.save(&path, environment::wants_names()) {
+                Ok(saved) => notices::tell(&format!("the profile was saved as {}", saved.display())),
+                Err(error) => notices::tell(&error.to_string()),
+            },
+        }
     }
     stop();
     let core = {
@@ -88,53 +104,86 @@ pub(crate) fn is_active() -> bool {
 
 /// See `profiler_start`.
 pub(crate) fn start(params: &StartParams) -> Result<Generation, StartError> {
-    params.validate()?;
-    let signal = signal_is_acceptable(params.signal)?;
-    ensure_core();
-    let filter = ThreadFilter::new(&params.filters);
-    if filter.excludes_process(current_process_id()) {
-        return Err(StartError::BadValue {
-            field: "filters",
-            value: format!("{:?}, which name other processes alone", params.filters),
-            accepted: format!(
-                "filters of which one is pid:{} or names threads",
-                current_process_id().to_number()
-            ),
-        });
+    let checked = CheckedParams::new(params)?;
+    let _turn = LIFE_CYCLE.lock();
+    checked.start()
+}
+
+/// Starts, if no session runs; `None` if one does.
+pub(super) fn start_if_inactive(params: &StartParams) -> Result<Option<Generation>, StartError> {
+    let checked = CheckedParams::new(params)?;
+    let _turn = LIFE_CYCLE.lock();
+    match running_generation() {
+        Some(_) => Ok(None),
+        None => checked.start().map(Some),
+    }
+}
+
+/// What can be started with.
+struct CheckedParams<'a> {
+    params: &'a StartParams,
+    signal: i32,
+    filter: ThreadFilter,
+}
+
+impl<'a> CheckedParams<'a> {
+    fn new(params: &'a StartParams) -> Result<Self, StartError> {
+        params.validate()?;
+        let signal = signal_is_acceptable(params.signal)?;
+        ensure_core();
+        let filter = ThreadFilter::new(&params.filters);
+        if filter.excludes_process(current_process_id()) {
+            return Err(StartError::BadValue {
+                field: "filters",
+                value: format!("{:?}, which name other processes alone", params.filters),
+                accepted: format!(
+                    "filters of which one is pid:{} or names threads",
+                    current_process_id().to_number()
+                ),
+            });
+        }
+
+        Ok(Self { params, signal, filter })
     }
 
-    let _turn = LIFE_CYCLE.lock();
-    // Before the old session ends, so that a refusal changes nothing.
-    install_handler(signal, capture_in_handler)?;
-    end_session();
+    /// Starts, after the session that may run. Under the life-cycle lock.
+    fn start(self) -> Result<Generation, StartError> {
+        let Self { params, signal, filter } = self;
+        // Before the old session ends, so that a refusal changes nothing.
+        install_handler(signal, capture_in_handler)?;
+        end_session();
 
-    let settings = SessionSettings {
-        capacity_bytes: params.capacity_bytes,
-        interval: params.interval,
-        features: params.features.adjusted(),
-        filters: params.filters.clone(),
-        signal,
-        engine: params.engine,
-    };
-    let features = settings.features;
-    let counters = if features.contains(Features::PROCESS_CPU) { vec![&PROCESS_CPU] } else { Vec::new() };
-    let process_start = CorePs::process_start().monotonic;
-    let session = Arc::new(Session::new(settings, process_start, monotonic_now(), counters));
-    core_buffer().begin_session(params.capacity_bytes);
-    ThreadRegistry::set_session_filter(Some(filter));
-    let sampler = match spawn_sampler(Arc::clone(&session), core_buffer()) {
-        Ok(sampler) => sampler,
-        Err(error) => {
-            ThreadRegistry::set_session_filter(None);
-            core_buffer().end_session();
-            return Err(error);
-        }
-    };
-    let generation = LAST_GENERATION.fetch_add(1, Ordering::Relaxed) + 1;
-    let mut lock = PsLock::acquire();
-    *ACTIVE_PS.get_mut(&mut lock) = Some(ActivePs { generation, session, sampler });
-    RacyFeatures::set_active(features);
-    Ok(Generation(generation))
+        let settings = SessionSettings {
+            capacity_bytes: params.capacity_bytes,
+            interval: params.interval,
+            features: params.features.adjusted(),
+            filters: params.filters.clone(),
+            signal,
+            engine: params.engine,
+            duration: params.duration,
+            active_tab_id: params.active_tab_id,
+            records_overheads: environment::records_overheads(),
+        };
+        let features = settings.features;
+        let counters = if features.contains(Features::PROCESS_CPU) { vec![&PROCESS_CPU] } else { Vec::new() };
+        let process_start = CorePs::process_start().monotonic;
+        let session = Arc::new(Session::new(settings, process_start, monotonic_now(), counters));
+        core_buffer().begin_session(params.capacity_bytes);
+        ThreadRegistry::set_session_filter(Some(filter));
+        let sampler = match spawn_sampler(Arc::clone(&session), core_buffer()) {
+            Ok(sampler) => sampler,
+            Err(error) => {
+                ThreadRegistry::set_session_filter(None);
+                core_buffer().end_session();
+                return Err(error);
+            }
+        };
+        let generation = LAST_GENERATION.fetch_add(1, Ordering::Relaxed) + 1;
+        let mut lock = PsLock::acquire();
+        *ACTIVE_PS.get_mut(&mut lock) = Some(ActivePs { generation, session, sampler });
+        RacyFeatures::set_active(features);
+        Ok(Generation(generation))
+    }
 }
 
 /// See `profiler_stop`.
@@ -151,7 +200,7 @@ pub(crate) fn stop_generation(generation: Generation) {
     }
 }
 
-fn running_generation() -> Option<Generation> {
+pub(super) fn running_generation() -> Option<Generation> {
     let lock = PsLock::acquire();
     ACTIVE_PS.get(&lock).as_ref().map(ActivePs::generation).map(Generation)
 }

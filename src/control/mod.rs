@@ -1,12 +1,13 @@
 //! Starting, stopping, and getting a profile out.
 //!
 //! # Purpose
-//! The life cycle, the snapshot, stacks on demand, the file, the environment's variables, and what `fork` does to all that. What the API
+//! The life cycle, the snapshot, stacks on demand, the file, the environment's variables, control by signals, and what `fork` does to all that. What the API
 //! calls is in here; `crate::disabled` is its twin where there is no profiler.
 //!
 //! # Threads and locks
 //! On any thread of the host. Start and stop take the life-cycle lock, the outermost one, and then the `PsLock`; the
-//! sampler is joined under the life-cycle lock, which it never takes, and not under the `PsLock`.
+//! sampler is joined under the life-cycle lock, which it never takes, and not under the `PsLock`. The thread that signals are
+//! handed to starts and stops as anybody does, so it is joined under neither.
 //!
 //! # Imports
 //! `base`, `buffer`, `counters`, `markers`, `platform`, `sampler`, `state`, `stream`, `threads`, `unwind`
@@ -15,16 +16,23 @@
 //! A session's sampler has ended before the next session's begins. A file is whole or absent.
 //!
 //! # Read next
-//! `life_cycle.rs`, `snapshot.rs`, `environment.rs`.
+//! `life_cycle.rs`, `snapshot.rs`, `environment_table.rs`.
 
+mod control_signals;
 mod dump;
 mod environment;
+mod environment_table;
+mod environment_values;
 mod fork;
 mod life_cycle;
+mod notices;
 mod on_demand;
 mod recording;
 mod snapshot;
 
+pub(crate) use control_signals::control_by_signals;
+pub(crate) use environment::{env_vars_for_child_process, wants_names};
+pub(crate) use environment_table::environment_docs;
 pub(crate) use life_cycle::{Generation, init, is_active, shutdown, start, stop, stop_generation};
 pub(crate) use on_demand::{
     CapturedBacktrace, SampledStack, capture_backtrace, is_current_thread, own_thread_id, resolve_backtrace,

@@ -19,8 +19,8 @@ mod engine;
 
 pub(crate) use engine::{
     CapturedBacktrace, CodeRangeToken, FrozenProfile, Generation, LabelToken, SampledStack, add_marker,
-    announce_sleep, capture_backtrace, freeze, init, is_active, is_announced_asleep, is_current_thread, now,
-    own_thread_id, pop_labels, push_label, register_code_range, register_thread, resolve_backtrace, shutdown,
-    stack_pointer, start, stop, stop_generation, suspend_and_sample, unregister_code_range,
-    unregister_thread,
+    announce_sleep, capture_backtrace, control_by_signals, env_vars_for_child_process, freeze, init,
+    is_active, is_announced_asleep, is_current_thread, now, own_thread_id, pop_labels, push_label,
+    register_code_range, register_thread, resolve_backtrace, shutdown, stack_pointer, start, stop,
+    stop_generation, suspend_and_sample, unregister_code_range, unregister_thread, wants_names,
 };

@@ -21,6 +21,7 @@ mod decode;
 mod libs;
 mod location;
 mod meta;
+mod overheads;
 mod profile;
 mod resolved_thread;
 mod rows;

@@ -4,16 +4,16 @@ use std::time::Duration;
 
 use gekkota::{
     AutoProfilerInit, AutoProfilerLabel, AutoProfilerTextMarker, AutoProfilerThreadSleep,
-    AutoProfilerThreadWake, CodeAddress, CodeRange, Features, Format, MarkerOptions, MarkerTiming, ProcessId,
-    Profile, ProfilerSession, ProfilerTime, ProfilingCategoryPair, SamplingEngine, SaveError,
-    SnapshotOptions, StackFeatures, StackFrame, StartError, StartParams, StreamError, SuspendError,
-    Symbolicate, ThreadGuard, ThreadId, add_text_marker, add_untyped_marker, auto_profiler_label,
-    auto_profiler_label_dynamic, auto_profiler_marker_text, gecko_profiler_category,
-    profiler_capture_backtrace, profiler_current_thread_id, profiler_get_profile, profiler_init,
-    profiler_is_active, profiler_register_code_range, profiler_save_profile_to_file, profiler_shutdown,
-    profiler_start, profiler_stop, profiler_stream_json, profiler_suspend_and_sample_thread,
-    profiler_thread_is_sleeping, profiler_thread_sleep, profiler_thread_wake, register_thread, subcategories,
-    unregister_thread,
+    AutoProfilerThreadWake, CodeAddress, CodeRange, ControlSignals, Features, Format, MarkerOptions,
+    MarkerTiming, ProcessId, Profile, ProfilerSession, ProfilerTime, ProfilingCategoryPair, SamplingEngine,
+    SaveError, SnapshotOptions, StackFeatures, StackFrame, StartError, StartParams, StreamError,
+    SuspendError, Symbolicate, ThreadGuard, ThreadId, add_text_marker, add_untyped_marker,
+    auto_profiler_label, auto_profiler_label_dynamic, auto_profiler_marker_text, gecko_profiler_category,
+    profiler_capture_backtrace, profiler_control_by_signals, profiler_current_thread_id,
+    profiler_env_vars_for_child_process, profiler_get_profile, profiler_init, profiler_is_active,
+    profiler_register_code_range, profiler_save_profile_to_file, profiler_shutdown, profiler_start,
+    profiler_stop, profiler_stream_json, profiler_suspend_and_sample_thread, profiler_thread_is_sleeping,
+    profiler_thread_sleep, profiler_thread_wake, register_thread, subcategories, unregister_thread,
 };
 
 fn everything_that_a_library_says() {
@@ -89,12 +89,21 @@ fn every_public_item_does_what_it_can() {
     let answer = profiler_stream_json(&mut out, &SnapshotOptions::default());
     assert!(matches!(answer, Err(StreamError::Inactive)) && out.is_empty());
 
+    let off = [("MOZ_PROFILER_STARTUP".to_owned(), String::new())];
+    assert_eq!(profiler_env_vars_for_child_process(), if cfg!(has_profiler) { &off[..] } else { &[] });
+    let signals = ControlSignals::new().start_signal(10).stop_signal(12).folder("/tmp");
+    let controlled = profiler_control_by_signals(signals.clone());
+    assert_eq!(controlled, if cfg!(has_profiler) { Ok(()) } else { Err(StartError::Unsupported) });
+    assert!(profiler_control_by_signals(signals.stop_signal(10)).is_err());
+    profiler_shutdown();
+
     let _profiler = AutoProfilerInit::new();
     profiler_init();
     let params = StartParams::new()
         .capacity_bytes(1 << 20)
         .interval(Duration::from_millis(2))
         .engine(SamplingEngine::Signals)
+        .duration(Duration::from_secs(60))
         .filters(["surface", "m"]);
     let params = params.features(Features::STACK_WALK | Features::CPU);
     match ProfilerSession::start(params.clone()) {

@@ -70,7 +70,7 @@ variables! {
         "Writes down what each tick of the sampler costs: profilerOverhead in the profile." None;
     SIGNALS "MOZ_PROFILER_SIGNALS" "anything but empty, 0, N or n"
         "SIGUSR1 starts the profiler, for all threads with 512 MiB and 1 ms; SIGUSR2 saves the profile as \
-        profile_default_<process id>.json and stops it." None;
+        profile_default_PID.json and stops it." None;
     UPLOAD_DIR "MOZ_UPLOAD_DIR" "a folder's path"
         "Where SIGUSR2 saves. Default: where the program was started." None;
 }

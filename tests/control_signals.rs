@@ -66,8 +66,23 @@ fn role_of_the_child() {
     println!("ready");
     for line in std::io::stdin().lines() {
         let line = line.expect("a line");
-        let answer = match line.split_once(' ').unwrap_or((&line, "")) {
+        let answer = match line.split_once(": ").unwrap_or((&line, "")) {
             ("active", _) => gekkota::profiler_is_active().to_string(),
+            ("start by", "USR1") => {
+                let params = gekkota::StartParams::default().signal(libc::SIGUSR1);
+                let params = params.engine(gekkota::SamplingEngine::Signals);
+                gekkota::profiler_start(params).is_ok().to_string()
+            }
+            ("control again", _) => match gekkota::profiler_control_by_signals(ControlSignals::default()) {
+                Ok(()) => "controlled".to_owned(),
+                Err(error) => error.to_string(),
+            },
+            ("init", _) => {
+                profiler = Some(gekkota::AutoProfilerInit::new());
+                String::new()
+            }
+            ("flood", _) => flood(),
+            ("execute", _) => descriptors_of_an_executed_program(),
             ("sampled", _) => wait_until_sampled(),
             ("calls", _) => HOSTS_CALLS.load(Ordering::Relaxed).to_string(),
             ("start", _) => gekkota::profiler_start(gekkota::StartParams::default()).is_ok().to_string(),
@@ -106,6 +121,23 @@ fn wait_until_sampled() -> String {
         })
     });
     String::new()
+}
+
+/// More than a pipe holds, faster than anybody saves.
+fn flood() -> String {
+    for round in 0..200_000 {
+        // SAFETY: handled before `raise` returns; touches no memory.
+        assert_eq!(unsafe { libc::raise(if round % 2 == 0 { libc::SIGUSR1 } else { libc::SIGUSR2 }) }, 0);
+    }
+    String::new()
+}
+
+fn descriptors_of_an_executed_program() -> String {
+    let output = Command::new("ls").args(["-l", "/proc/self/fd"]).stdin(Stdio::null()).output().expect("ls");
+    let listed = String::from_utf8_lossy(&output.stdout).into_owned();
+    let pipes = listed.lines().filter(|line| line.contains("pipe:")).count();
+    // Its standard output and error.
+    format!("{pipes} pipes")
 }
 
 fn errno_after(signal: i32) -> bool {
@@ -260,7 +292,7 @@ fn one_signal_starts_and_the_other_saves_and_stops() {
     child.notice("already profiling");
     child.ask("sampled");
     // Where the program was started counts, not where it is now.
-    assert_eq!(child.ask(&format!("go {}", elsewhere.0.display())), "true");
+    assert_eq!(child.ask(&format!("go: {}", elsewhere.0.display())), "true");
     // What was there is replaced, also where it is a link, which could lead anywhere.
     let target = elsewhere.0.join("target");
     std::fs::write(&target, "precious").expect("written");
@@ -311,7 +343,7 @@ fn the_folder_can_be_set_and_what_cannot_be_saved_goes_on() {
     // Another signal and another folder, by the function; the one that is not used any more is given back.
     let mut child = Controlled::start("plain", &folder.0, &[("MOZ_PROFILER_SYMBOLICATE", "0")]);
     let by_function = Folder::new("function");
-    assert_eq!(child.ask(&format!("control {}", by_function.0.display())), "true");
+    assert_eq!(child.ask(&format!("control: {}", by_function.0.display())), "true");
     child.signal(libc::SIGUSR1);
     child.notice("profiling; ");
     child.signal(libc::SIGURG);
@@ -365,6 +397,53 @@ fn many_signals_in_a_row_leave_it_well() {
     assert_eq!(child.ask("shutdown"), "the default, the default");
     child.end();
     assert_eq!(folder.files().len(), 1, "whole or absent: {:?}", folder.files());
+}
+
+#[test]
+fn a_flood_fills_the_pipe_and_nobody_waits_for_ever() {
+    let folder = Folder::new("flood");
+    let mut child = Controlled::start("plain", &folder.0, &[("MOZ_PROFILER_SYMBOLICATE", "0")]);
+    child.ask("flood");
+    assert_eq!(child.ask("shutdown"), "the default, the default");
+    read_profile(&child.file_in(&folder.0));
+    assert_eq!(folder.files().len(), 1, "whole or absent: {:?}", folder.files());
+    child.end();
+}
+
+#[test]
+fn it_can_be_shut_down_and_initialised_again() {
+    let folder = Folder::new("again");
+    let mut child = Controlled::start("plain", &folder.0, &[]);
+    for _ in 0..3 {
+        assert_eq!(child.ask("execute"), "2 pipes", "a program that is executed gets none of ours");
+        child.signal(libc::SIGUSR1);
+        child.notice("profiling; ");
+        assert_eq!(child.ask("shutdown"), "the default, the default");
+        assert_eq!(child.ask("active"), "false");
+        child.ask("init");
+    }
+    child.end();
+}
+
+#[test]
+fn threads_can_be_sampled_by_the_signal_that_starts() {
+    let folder = Folder::new("same");
+    let mut child = Controlled::start("plain", &folder.0, &[]);
+    assert_eq!(child.ask("start by: USR1"), "true");
+    child.ask("sampled");
+    child.signal(libc::SIGUSR1);
+    child.notice("already profiling");
+    child.signal(libc::SIGUSR2);
+    child.notice("stopped; ");
+    assert!(!read_profile(&child.file_in(&folder.0)).samples("busy").is_empty());
+    child.signal(libc::SIGUSR1);
+    child.notice("profiling; ");
+    // The other way round, each sample would start the profiler.
+    assert_eq!(
+        child.ask("control again"),
+        "the profiler did not start: start_signal is 10, by which threads are sampled; accepted is a signal by which they are not"
+    );
+    child.end();
 }
 
 #[test]

@@ -214,9 +214,10 @@ impl ControlPipe {
         Ok(Self { read_end, write_end: Some(write_end) })
     }
 
-    /// Waits for requests. The same one several times in a row is one. The pipe's end is [`ControlRequest::End`].
+    /// Waits for requests. Of many that have come at once the first counts, and the last, if it is another one. The pipe's
+    /// end is [`ControlRequest::End`].
     pub(crate) fn wait(&self) -> Vec<ControlRequest> {
-        let mut bytes = [0; 256];
+        let mut bytes = [0; 4096];
         let count = loop {
             match (&self.read_end).read(&mut bytes) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -226,10 +227,7 @@ impl ControlPipe {
         if count == 0 {
             return vec![ControlRequest::End];
         }
-        let mut requests: Vec<_> =
-            bytes[..count].iter().filter_map(|byte| ControlRequest::from_byte(*byte)).collect();
-        requests.dedup();
-        requests
+        summarize_requests(&bytes[..count])
     }
 
     /// Asks the thread that reads to end; false where the pipe is full.
@@ -248,6 +246,16 @@ impl ControlPipe {
             error => Err(error),
         }
     }
+}
+
+fn summarize_requests(bytes: &[u8]) -> Vec<ControlRequest> {
+    let requests = || bytes.iter().filter_map(|byte| ControlRequest::from_byte(*byte));
+    let asks = |request: &ControlRequest| *request != ControlRequest::End;
+    let mut summary: Vec<_> =
+        requests().find(asks).into_iter().chain(requests().filter(asks).last()).collect();
+    summary.dedup();
+    summary.extend(requests().find(|request| !asks(request)));
+    summary
 }
 
 impl Drop for ControlPipe {
@@ -282,5 +290,41 @@ pub(super) fn forget_control_pipe_in_child() {
             // SAFETY: open since before the fork, and its owner, which never drops it here, was the parent's.
             unsafe { libc::close(number) };
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ControlRequest::{End, Start, Stop};
+    use super::*;
+
+    #[test]
+    fn of_many_requests_the_first_and_the_last_count() {
+        let cases: [(&[ControlRequest], &[ControlRequest]); 9] = [
+            (&[Start], &[Start]),
+            (&[Start, Start, Start], &[Start]),
+            (&[Start, Stop], &[Start, Stop]),
+            (&[Stop, Start, Stop, Start], &[Stop, Start]),
+            (&[Stop, Start, Stop], &[Stop]),
+            (&[End], &[End]),
+            (&[Start, Stop, End], &[Start, Stop, End]),
+            (&[Start, End, End], &[Start, End]),
+            (&[], &[]),
+        ];
+        for (given, expected) in cases {
+            let bytes: Vec<u8> = given.iter().map(|request| *request as u8).collect();
+            assert_eq!(summarize_requests(&bytes), expected, "{given:?}");
+        }
+        assert_eq!(summarize_requests(b"\0g\xff"), [], "what others have written is nothing");
+    }
+
+    #[test]
+    fn signals_that_cannot_be_used_are_refused_in_words() {
+        let refusal = |start, stop| check_control_signals(start, stop).unwrap_err().to_string();
+        assert!(refusal(Some(libc::SIGKILL), None).contains("start_signal is 9"));
+        assert!(refusal(None, Some(libc::SIGSEGV)).contains("stop_signal is 11"));
+        assert!(refusal(Some(libc::SIGUSR2), None).contains("stop_signal is 12, which is the start's"));
+        let numbers = check_control_signals(None, None).map(|signals| signals.map(|signal| signal.number));
+        assert_eq!(numbers, Ok([libc::SIGUSR1, libc::SIGUSR2]));
     }
 }

@@ -91,6 +91,8 @@ pub(crate) struct ProcessStreamingContext {
     pub(super) has_text_markers: bool,
     /// What the sampler's ticks cost, if they wrote it down.
     pub(super) overheads: Option<OverheadStatistics>,
+    /// What is earlier stays out: see [`ProfileSource::cut_ns`].
+    cut_ns: u64,
     /// Entries that could not be read.
     pub(super) malformed_entries: u64,
 }
@@ -110,6 +112,7 @@ impl ProcessStreamingContext {
             modules: source.modules.all(),
             has_text_markers: false,
             overheads: None,
+            cut_ns: source.cut_ns(),
             malformed_entries: 0,
         };
         context.read(source, &by_serial);
@@ -140,7 +143,7 @@ impl ProcessStreamingContext {
                 let Some(&index) = by_serial.get(&head.serial) else { return Some(()) };
                 let SampleHead { time_ns, cpu_delta_ns, more, .. } = head;
                 let row = SampleRow { stack: 0, time_ns, cpu_delta_ns };
-                let left = cut_before(row, more, source.cut_ns());
+                let left = cut_before(row, more, self.cut_ns);
                 let last = match kind {
                     EntryKind::Sample if left.is_none() => LastStack::InEntry(block),
                     EntryKind::Sample => {
@@ -166,7 +169,7 @@ impl ProcessStreamingContext {
             EntryKind::Marker => {
                 let marker = DecodedMarker::read(entry)?;
                 let Some(&index) = by_serial.get(&marker.thread) else { return Some(()) };
-                if marker.last_ns() < source.cut_ns() {
+                if marker.last_ns() < self.cut_ns {
                     return Some(());
                 }
                 self.has_text_markers |= matches!(marker.payload, MarkerPayload::Text(_));
@@ -175,13 +178,13 @@ impl ProcessStreamingContext {
             EntryKind::Counter => {
                 let (id, time_ns, value) = (entry.number()?, entry.number()?, entry.signed()?);
                 let rows = self.counters.iter_mut().find(|(counter, _)| counter.id == id);
-                if let Some((_, rows)) = rows.filter(|_| time_ns >= source.cut_ns()) {
+                if let Some((_, rows)) = rows.filter(|_| time_ns >= self.cut_ns) {
                     rows.push(time_ns, value);
                 }
             }
             EntryKind::Overhead => {
                 let overhead = Overhead::read(entry)?;
-                if overhead.time_ns >= source.cut_ns() {
+                if overhead.time_ns >= self.cut_ns {
                     self.overheads.get_or_insert_default().add(&overhead);
                 }
             }

@@ -16,8 +16,9 @@ use crate::base::{ControlSignals, StartError};
 /// told on standard error in a line. `MOZ_PROFILER_SIGNALS=1` has [`profiler_init`](crate::profiler_init) call this.
 ///
 /// The handlers write a byte to a pipe and no more, whatever the thread is doing; a thread of the profiler's own does the
-/// work. A handler that was there before is called after ours. [`profiler_shutdown`](crate::profiler_shutdown) puts back
-/// what was there, unless somebody else has put a handler over ours meanwhile. Calling this again changes the signals and
+/// work. A handler that was there before is called after ours. [`profiler_shutdown`](crate::profiler_shutdown) puts it
+/// back, unless somebody else has put a handler over ours meanwhile; where there was none, ours stays and does nothing, since
+/// the default action would end the process for a signal that comes late. Calling this again changes the signals and
 /// the folder. In a child of `fork` the signals do nothing of ours, until it is called there.
 ///
 /// A program that is started by `exec` in this one's place meets the signals' default action, which ends it.

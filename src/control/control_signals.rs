@@ -6,6 +6,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -30,6 +31,7 @@ struct Control {
     signals: [ControlSignal; 2],
     folder: PathBuf,
     pipe: Arc<ControlPipe>,
+    is_ending: Arc<AtomicBool>,
     thread: JoinHandle<()>,
 }
 
@@ -73,26 +75,28 @@ fn begin_or_change(signals: [ControlSignal; 2], folder: PathBuf) -> Result<(), S
     let pipe = ControlPipe::open().map_err(|error| system_error("open a pipe", &error))?;
     let pipe = Arc::new(pipe);
     let builder = std::thread::Builder::new().name("ProfilerControl".to_owned());
-    let served = Arc::clone(&pipe);
-    let thread = with_signals_blocked(|| builder.spawn(move || serve(&served)))
+    let is_ending = Arc::new(AtomicBool::new(false));
+    let served = (Arc::clone(&pipe), Arc::clone(&is_ending));
+    let thread = with_signals_blocked(|| builder.spawn(move || serve(&served.0, &served.1)))
         .map_err(|error| system_error("make the control thread", &error))?;
-    let control = Control { process: current_process_id(), signals, folder, pipe, thread };
+    let control = Control { process: current_process_id(), signals, folder, pipe, is_ending, thread };
     let mut lock = PsLock::acquire();
     let stale = CONTROL.get_mut(&mut lock).replace(control);
     std::mem::forget(stale);
     Ok(())
 }
 
-/// Puts back what answered the signals before, and waits until what they have asked for is done.
+/// Gives the signals back, and waits until what they have asked for is done.
 pub(super) fn end_control() {
     let turn = LIFE_CYCLE.lock();
     let control = {
         let mut lock = PsLock::acquire();
         CONTROL.get_mut(&mut lock).take_if(|control| control.process == current_process_id())
     };
-    let Some(Control { signals, pipe, thread, .. }) = control else { return };
+    let Some(Control { signals, pipe, is_ending, thread, .. }) = control else { return };
     signals.into_iter().for_each(|signal| give_signal_back(signal.number));
     drop(turn);
+    is_ending.store(true, Ordering::Release);
     let has_been_told = loop {
         match pipe.ask_to_end() {
             Ok(false) if !thread.is_finished() => std::thread::sleep(Duration::from_millis(1)),
@@ -111,11 +115,12 @@ pub(super) fn forget_control_in_child(lock: &mut PsLock) {
     std::mem::forget(CONTROL.get_mut(lock).take());
 }
 
-/// The control thread.
-fn serve(pipe: &ControlPipe) {
+/// The control thread. Nothing is started any more when it is about to end.
+fn serve(pipe: &ControlPipe, is_ending: &AtomicBool) {
     loop {
         for request in pipe.wait() {
             let answer = match request {
+                ControlRequest::Start if is_ending.load(Ordering::Acquire) => continue,
                 ControlRequest::Start => start,
                 ControlRequest::Stop => save_and_stop,
                 ControlRequest::End => return,

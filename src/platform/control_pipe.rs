@@ -172,13 +172,17 @@ pub(crate) fn take_signal(signal: ControlSignal) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Has the signal ask for nothing, and puts back what answered it before, if ours is still there.
+/// Has the signal ask for nothing, and puts back what answered it before, if ours is still there. The default action is
+/// not put back: it would end the host for a signal that comes too late, so our handler stays and does nothing.
 pub(crate) fn give_signal_back(number: i32) {
     let index = number as usize;
     REQUESTS[index].store(0, Ordering::Relaxed);
     let previous = PREVIOUS[index].load(Ordering::Acquire);
-    if !previous.is_null() && read_action(number).is_ok_and(|current| is_ours(&current)) {
-        // SAFETY: *published before*: a leaked `sigaction`, which the kernel held.
+    // SAFETY: *published before*: a leaked `sigaction`.
+    let Some(previous) = (unsafe { previous.as_ref() }) else { return };
+    let is_default = previous.sa_sigaction == libc::SIG_DFL;
+    if !is_default && read_action(number).is_ok_and(|current| is_ours(&current)) {
+        // SAFETY: the kernel held this action, and reads it alone.
         unsafe { libc::sigaction(number, previous, std::ptr::null_mut()) };
     }
 }

@@ -255,8 +255,7 @@ impl ControlPipe {
 fn summarize_requests(bytes: &[u8]) -> Vec<ControlRequest> {
     let requests = || bytes.iter().filter_map(|byte| ControlRequest::from_byte(*byte));
     let asks = |request: &ControlRequest| *request != ControlRequest::End;
-    let mut summary: Vec<_> =
-        requests().find(asks).into_iter().chain(requests().filter(asks).last()).collect();
+    let mut summary: Vec<_> = requests().find(asks).into_iter().chain(requests().rfind(asks)).collect();
     summary.dedup();
     summary.extend(requests().find(|request| !asks(request)));
     summary

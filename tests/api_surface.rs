@@ -4,19 +4,20 @@ use std::time::Duration;
 
 use gekkota::{
     AutoProfilerInit, AutoProfilerLabel, AutoProfilerScriptFrame, AutoProfilerTextMarker,
-    AutoProfilerThreadSleep, AutoProfilerThreadWake, BufferInfo, CodeAddress, CodeRange, Features, Format,
-    MarkerOptions, MarkerTiming, ProcessId, Profile, ProfilerSession, ProfilerTime, ProfilingCategoryPair,
-    ProfilingState, ProfilingStates, SamplingEngine, SamplingState, SaveError, ScriptFunction,
-    SnapshotOptions, StackFeatures, StackFrame, StartError, StartParams, StreamError, SuspendError,
-    Symbolicate, ThreadGuard, ThreadId, add_text_marker, add_untyped_marker, auto_profiler_label,
-    auto_profiler_label_dynamic, auto_profiler_label_dynamic_relevant_for_js,
+    AutoProfilerThreadSleep, AutoProfilerThreadWake, BufferInfo, CodeAddress, CodeRange, ControlSignals,
+    Features, Format, MarkerOptions, MarkerTiming, ProcessId, Profile, ProfilerSession, ProfilerTime,
+    ProfilingCategoryPair, ProfilingState, ProfilingStates, SamplingEngine, SamplingState, SaveError,
+    ScriptFunction, SnapshotOptions, StackFeatures, StackFrame, StartError, StartParams, StreamError,
+    SuspendError, Symbolicate, ThreadGuard, ThreadId, add_text_marker, add_untyped_marker,
+    auto_profiler_label, auto_profiler_label_dynamic, auto_profiler_label_dynamic_relevant_for_js,
     auto_profiler_label_relevant_for_js, auto_profiler_marker_text, gecko_profiler_category,
     profiler_add_state_change_callback, profiler_callback_after_sampling, profiler_capture_backtrace,
-    profiler_current_thread_id, profiler_ensure_started, profiler_feature_active,
-    profiler_features_if_active, profiler_features_if_active_and_unpaused, profiler_get_available_features,
-    profiler_get_buffer_info, profiler_get_profile, profiler_get_start_params, profiler_init,
-    profiler_is_active, profiler_is_active_and_unpaused, profiler_is_paused, profiler_is_sampling_paused,
-    profiler_pause, profiler_pause_sampling, profiler_register_code_range, profiler_register_script_function,
+    profiler_control_by_signals, profiler_current_thread_id, profiler_ensure_started,
+    profiler_env_vars_for_child_process, profiler_feature_active, profiler_features_if_active,
+    profiler_features_if_active_and_unpaused, profiler_get_available_features, profiler_get_buffer_info,
+    profiler_get_profile, profiler_get_start_params, profiler_init, profiler_is_active,
+    profiler_is_active_and_unpaused, profiler_is_paused, profiler_is_sampling_paused, profiler_pause,
+    profiler_pause_sampling, profiler_register_code_range, profiler_register_script_function,
     profiler_remove_state_change_callback, profiler_resume, profiler_resume_sampling,
     profiler_save_profile_to_file, profiler_shutdown, profiler_start, profiler_stop, profiler_stream_json,
     profiler_suspend_and_sample_thread, profiler_thread_is_sleeping, profiler_thread_sleep,
@@ -154,12 +155,21 @@ fn every_public_item_does_what_it_can() {
     let answer = profiler_stream_json(&mut out, &SnapshotOptions::default());
     assert!(matches!(answer, Err(StreamError::Inactive)) && out.is_empty());
 
+    let off = [("MOZ_PROFILER_STARTUP".to_owned(), String::new())];
+    assert_eq!(profiler_env_vars_for_child_process(), if cfg!(has_profiler) { &off[..] } else { &[] });
+    let signals = ControlSignals::new().start_signal(10).stop_signal(12).folder("/tmp");
+    let controlled = profiler_control_by_signals(signals.clone());
+    assert_eq!(controlled, if cfg!(has_profiler) { Ok(()) } else { Err(StartError::Unsupported) });
+    assert!(profiler_control_by_signals(signals.stop_signal(10)).is_err());
+    profiler_shutdown();
+
     let _profiler = AutoProfilerInit::new();
     profiler_init();
     let params = StartParams::new()
         .capacity_bytes(1 << 20)
         .interval(Duration::from_millis(2))
         .engine(SamplingEngine::Signals)
+        .duration(Duration::from_secs(60))
         .filters(["surface", "m"]);
     let params = params.features(Features::STACK_WALK | Features::CPU);
     match ProfilerSession::start(params.clone()) {

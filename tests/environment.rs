@@ -15,9 +15,12 @@ const ROLE: &str = "GEKKOTA_TEST_ROLE";
 /// its own.
 #[test]
 fn role_of_the_child() {
-    if std::env::var_os(ROLE).is_none() {
-        return;
+    if std::env::var(ROLE).is_ok_and(|role| role == "child") {
+        be_the_child();
     }
+}
+
+fn be_the_child() {
     std::thread::spawn(|| {
         let _profiler = gekkota::AutoProfilerInit::new();
         gekkota::register_thread("child-main");
@@ -28,11 +31,16 @@ fn role_of_the_child() {
     .expect("the child's work");
 }
 
-fn child(variables: &[(&str, &str)]) -> Output {
+/// This executable, which plays the role that [`ROLE`] names.
+fn command_of_child(variables: &[(&str, &str)]) -> Command {
     let mut command = Command::new(std::env::current_exe().expect("path"));
-    command.args(["--exact", "role_of_the_child", "--nocapture"]).env(ROLE, "1");
+    command.args(["role_of_the", "--test-threads=1", "--nocapture"]).env(ROLE, "child");
     command.envs(variables.iter().copied());
-    let output = command.output().expect("the child");
+    command
+}
+
+fn child(variables: &[(&str, &str)]) -> Output {
+    let output = command_of_child(variables).output().expect("the child");
     assert!(output.status.success(), "{output:?}");
     output
 }
@@ -41,15 +49,15 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-fn scratch_folder() -> PathBuf {
-    let folder = std::env::temp_dir().join(format!("gekkota-environment-{}", std::process::id()));
+fn scratch_folder(name: &str) -> PathBuf {
+    let folder = std::env::temp_dir().join(format!("gekkota-environment-{name}-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("folder");
     folder
 }
 
 #[test]
 fn startup_and_shutdown_profile_a_program_of_one_line() {
-    let folder = scratch_folder();
+    let folder = scratch_folder("startup");
     let pattern = folder.join("out-%p.json");
     let output =
         child(&[("MOZ_PROFILER_STARTUP", "1"), ("MOZ_PROFILER_SHUTDOWN", pattern.to_str().expect("UTF-8"))]);
@@ -57,6 +65,9 @@ fn startup_and_shutdown_profile_a_program_of_one_line() {
     let files: Vec<_> =
         std::fs::read_dir(&folder).expect("folder").map(|file| file.expect("file").path()).collect();
     assert_eq!(files.len(), 1, "{files:?}");
+    let told = text(&output.stderr);
+    let path = files[0].to_str().expect("UTF-8");
+    assert!(told.lines().count() == 1 && told.contains("was saved as") && told.contains(path), "{told}");
     let name = files[0].file_name().expect("name").to_string_lossy().into_owned();
     assert!(name.starts_with("out-") && !name.contains("%p"), "{name}");
     let read = Read::from_text(&std::fs::read(&files[0]).expect("text"));
@@ -75,20 +86,59 @@ fn startup_and_shutdown_profile_a_program_of_one_line() {
 #[test]
 fn it_is_off_without_the_variable() {
     for value in ["", "0"] {
-        assert!(text(&child(&[("MOZ_PROFILER_STARTUP", value)]).stdout).contains("active: false"));
+        let output = child(&[("MOZ_PROFILER_STARTUP", value)]);
+        assert!(text(&output.stdout).contains("active: false"));
+        assert_eq!(text(&output.stderr), "", "nobody asked for anything");
     }
 }
 
 #[test]
-fn a_bad_value_is_told_with_the_usage_and_the_program_goes_on() {
-    let output = child(&[("MOZ_PROFILER_STARTUP", "1"), ("MOZ_PROFILER_STARTUP_INTERVAL", "0")]);
+fn a_bad_value_is_told_with_its_usage_and_the_program_goes_on() {
+    let output = child(&[
+        ("MOZ_PROFILER_STARTUP", "1"),
+        ("MOZ_PROFILER_STARTUP_INTERVAL", "0"),
+        ("MOZ_PROFILER_STARTUP_DURATION", "soon"),
+        ("MOZ_PROFILER_STARTUP_FEATURES", "cpu,nonsense"),
+    ]);
     let told = text(&output.stderr);
-    assert!(
-        told.contains("MOZ_PROFILER_STARTUP_INTERVAL is \"0\"") && told.contains("accepted is"),
-        "{told}"
-    );
-    assert!(told.contains("MOZ_PROFILER_SHUTDOWN="), "the usage follows: {told}");
+    for part in [
+        "MOZ_PROFILER_STARTUP_INTERVAL is \"0\", which is out of range; accepted is:",
+        "MOZ_PROFILER_STARTUP_INTERVAL=<a number of milliseconds",
+        "MOZ_PROFILER_STARTUP_DURATION is \"soon\", which is no number; accepted is:",
+        "MOZ_PROFILER_STARTUP_FEATURES: unrecognized feature \"nonsense\"",
+        "MOZ_PROFILER_HELP=1 prints all",
+    ] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    assert!(told.lines().count() <= 10, "nothing buries it: {told}");
     assert!(text(&output.stdout).contains("active: false"));
+}
+
+#[test]
+fn filters_of_other_processes_alone_keep_it_off_with_a_word() {
+    let output = child(&[("MOZ_PROFILER_STARTUP", "1"), ("MOZ_PROFILER_STARTUP_FILTERS", "pid:1")]);
+    let told = text(&output.stderr);
+    assert!(told.lines().count() == 1 && told.contains("pid:1") && told.contains("filters"), "{told}");
+    assert!(text(&output.stdout).contains("active: false"));
+}
+
+#[test]
+fn a_name_that_is_none_is_told_with_the_nearest() {
+    let output = child(&[("MOZ_PROFILER_STRATUP", "1")]);
+    let told = text(&output.stderr);
+    assert!(told.contains("MOZ_PROFILER_STRATUP is no variable"), "{told}");
+    assert!(told.contains("the nearest is MOZ_PROFILER_STARTUP,"), "{told}");
+}
+
+#[test]
+fn whoever_records_for_nobody_is_told() {
+    let told = text(&child(&[("MOZ_PROFILER_STARTUP", "1")]).stderr);
+    assert!(told.lines().count() == 1 && told.contains("MOZ_PROFILER_SHUTDOWN="), "{told}");
+    for wanted in [("MOZ_PROFILER_SHUTDOWN", ""), ("MOZ_PROFILER_SIGNALS", "1")] {
+        assert_eq!(text(&child(&[("MOZ_PROFILER_STARTUP", "1"), wanted]).stderr), "");
+    }
+    let off = text(&child(&[("MOZ_PROFILER_SHUTDOWN", "/nonexistent-folder/p.json")]).stderr);
+    assert!(off.contains("not running") && off.contains("MOZ_PROFILER_STARTUP=1"), "{off}");
 }
 
 #[test]
@@ -104,4 +154,128 @@ fn help_is_printed_and_the_program_goes_on() {
     let output = child(&[("MOZ_PROFILER_HELP", "")]);
     let told = text(&output.stdout);
     assert!(told.contains("MOZ_PROFILER_STARTUP_FILTERS=") && told.contains("active: false"), "{told}");
+}
+
+#[test]
+fn nobody_reading_the_help_or_the_notices_harms_nobody() {
+    let mut command = command_of_child(&[("MOZ_PROFILER_HELP", ""), ("MOZ_PROFILER_STARTUP", "1")]);
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    command.stdout(std::process::Stdio::null()).stderr(writer);
+    assert!(command.status().expect("the child").success());
+}
+
+/// What a child saves at its end with these variables.
+fn saved(name: &str, variables: &[(&str, &str)]) -> Read {
+    let folder = scratch_folder(name);
+    let file = folder.join("p.json");
+    let always = [("MOZ_PROFILER_STARTUP", "1"), ("MOZ_PROFILER_SHUTDOWN", file.to_str().expect("UTF-8"))];
+    child(&[&always, variables].concat());
+    let read = Read::from_text(&std::fs::read(&file).expect("text"));
+    std::fs::remove_dir_all(folder).expect("removed");
+    read
+}
+
+#[test]
+fn the_settings_arrive_in_the_profile() {
+    let read = saved(
+        "settings",
+        &[
+            ("MOZ_PROFILER_STARTUP_ENTRIES", "200MB"),
+            ("MOZ_PROFILER_STARTUP_INTERVAL", "2.5"),
+            ("MOZ_PROFILER_STARTUP_DURATION", "1.5"),
+            ("MOZ_PROFILER_STARTUP_FEATURES", "stackwalk,cpu"),
+            ("MOZ_PROFILER_STARTUP_FILTERS", "CHILD,other"),
+            ("MOZ_PROFILER_STARTUP_ACTIVE_TAB_ID", "18446744073709551615"),
+            ("MOZ_PROFILER_SYMBOLICATE", "n"),
+        ],
+    );
+    let expected = serde_json::json!({
+        "features": ["stackwalk", "cpu"], "threads": ["CHILD", "other"], "interval": 2.5,
+        "capacity": 256 << 20 >> 3, "duration": 1.5, "activeTabID": u64::MAX,
+    });
+    assert_eq!(read.0["meta"]["configuration"], expected);
+    assert_eq!(read.0["meta"]["presymbolicated"], serde_json::json!(false));
+    assert!(read.0.get("profilerOverhead").is_none());
+    assert!(!read.samples("child-main").is_empty());
+}
+
+#[test]
+fn overheads_are_recorded_tick_by_tick() {
+    let read = saved("overheads", &[("MOZ_PROFILER_RECORD_OVERHEADS", "1")]);
+    assert_eq!(read.0["meta"]["presymbolicated"], serde_json::json!(true));
+    let overhead = &read.0["profilerOverhead"];
+    let columns = serde_json::json!(
+        {"time": 0, "locking": 1, "expiredMarkerCleaning": 2, "counters": 3, "threads": 4}
+    );
+    assert_eq!(overhead["samples"]["schema"], columns);
+    let rows: Vec<Vec<f64>> =
+        serde_json::from_value(overhead["samples"]["data"].clone()).expect("rows of numbers");
+    assert!(rows.len() > 10, "{}", rows.len());
+    assert!(rows.windows(2).all(|two| two[0][0] < two[1][0]), "in the order of their time");
+    assert!(rows.iter().all(|row| row.len() == 5 && row[4] > 0.0), "threads took a while in each tick");
+    let number = |name: &str| overhead["statistics"][name].as_f64().unwrap_or_else(|| panic!("{name}"));
+    let sum: f64 = rows.iter().flat_map(|row| &row[1..]).sum();
+    assert_eq!(number("samplingCount"), rows.len() as f64);
+    assert!((number("overheadDurations") - sum).abs() < 1.0, "{sum} against {overhead}");
+    let profiled_ms = rows[rows.len() - 1][0] - rows[0][0];
+    assert!((number("profiledDuration") - profiled_ms).abs() < 0.001);
+    assert!((number("overheadPercentage") - sum / 1e3 / profiled_ms * 100.0).abs() < 0.01);
+    for name in ["Interval", "Overhead", "Lockings", "Cleaning", "Counter", "Thread"] {
+        let [least, mean, most] = ["min", "mean", "max"].map(|prefix| number(&format!("{prefix}{name}")));
+        assert!(least <= mean && mean <= most, "{name}: {least}, {mean}, {most}");
+    }
+}
+
+/// A process that profiles itself starts another with the values for it, which says how it is profiled.
+#[test]
+fn role_of_the_parent() {
+    if std::env::var(ROLE).is_ok_and(|role| role == "parent") {
+        let _profiler = gekkota::AutoProfilerInit::new();
+        let mut command = command_of_child(&[]);
+        command.env(ROLE, "configuration").envs(gekkota::profiler_env_vars_for_child_process());
+        assert!(command.status().expect("the grandchild").success());
+    }
+}
+
+#[test]
+fn role_of_the_configured() {
+    if std::env::var(ROLE).is_ok_and(|role| role == "configuration") {
+        let _profiler = gekkota::AutoProfilerInit::new();
+        let profile = gekkota::profiler_get_profile().map(|text| Read::from_text(&text));
+        let configuration = profile.map(|read| read.0["meta"]["configuration"].to_string());
+        println!("configuration: {}", configuration.unwrap_or_else(|| "off".to_owned()));
+    }
+}
+
+#[test]
+fn a_child_process_is_profiled_as_its_parent() {
+    let folder = scratch_folder("family");
+    let pattern = folder.join("%p.json");
+    let settings = [
+        ("MOZ_PROFILER_STARTUP_ENTRIES", "1GiB"),
+        ("MOZ_PROFILER_STARTUP_INTERVAL", "1.7"),
+        ("MOZ_PROFILER_STARTUP_DURATION", "0.25"),
+        ("MOZ_PROFILER_STARTUP_FEATURES", "cpu"),
+        ("MOZ_PROFILER_STARTUP_FILTERS", "GeckoMain,worker"),
+        ("MOZ_PROFILER_SHUTDOWN", pattern.to_str().expect("UTF-8")),
+    ];
+    let run = |startup: &str| {
+        let mut command = command_of_child(&[&[("MOZ_PROFILER_STARTUP", startup)], &settings[..]].concat());
+        let output = command.env(ROLE, "parent").output().expect("the parent");
+        assert!(output.status.success(), "{output:?}");
+        let told = text(&output.stdout);
+        let line = told.lines().find_map(|line| line.split_once("configuration: ")).expect("a line");
+        line.1.to_owned()
+    };
+    let configuration: serde_json::Value = serde_json::from_str(&run("1")).expect("JSON");
+    let expected = serde_json::json!({
+        "features": ["cpu"], "threads": ["GeckoMain", "worker"], "interval": 1.7,
+        "capacity": 1 << 27, "duration": 0.25, "activeTabID": 0,
+    });
+    assert_eq!(configuration, expected);
+    let files = std::fs::read_dir(&folder).expect("folder").count();
+    assert_eq!(files, 1, "the parent's alone");
+    assert_eq!(run("0"), "off");
+    std::fs::remove_dir_all(folder).expect("removed");
 }

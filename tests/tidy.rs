@@ -63,6 +63,7 @@ const UNSAFE_FILES: &[&str] = &[
     "src/platform/registers_aarch64.rs",
     "src/platform/stack_bounds.rs",
     "src/platform/clock.rs",
+    "src/platform/control_pipe.rs",
     "src/platform/modules.rs",
     "src/platform/others_activity.rs",
     "src/platform/own_thread.rs",
@@ -86,11 +87,15 @@ const UNSAFE_FILES: &[&str] = &[
 ];
 
 /// The files whose functions named `*_in_handler` are the signal handler.
-const HANDLER_FILES: &[&str] =
-    &["src/sampler/handler.rs", "src/threads/capture_slot.rs", "src/threads/slot_state.rs"];
+const HANDLER_FILES: &[&str] = &[
+    "src/platform/control_pipe.rs",
+    "src/sampler/handler.rs",
+    "src/threads/capture_slot.rs",
+    "src/threads/slot_state.rs",
+];
 
 /// The files of `src` that may print; the second is of tests.
-const PRINTING_FILES: &[&str] = &["src/control/environment.rs", "src/unwind/comparison.rs"];
+const PRINTING_FILES: &[&str] = &["src/control/notices.rs", "src/unwind/comparison.rs"];
 
 const MOST_LINES: usize = 500;
 const STOPS: usize = 12;

@@ -34,17 +34,22 @@ impl Drop for AutoProfilerInit {
 /// Gets the profiler ready, and starts it if the environment says so.
 ///
 /// Call it once, early, on the main thread, which it registers as `GeckoMain`; a second call does nothing. It installs
-/// fork handlers, prints the usage if `MOZ_PROFILER_HELP` is set, and with `MOZ_PROFILER_STARTUP` starts with the
-/// settings of the other `MOZ_PROFILER_STARTUP_…` variables. A bad value among them prints what is wrong with it, and
-/// the usage, to standard error, and the profiler stays off.
+/// fork handlers, and does what the environment asks for: see below.
+///
+/// # Environment
+/// What is wrong with a value is told on standard error, with that variable's usage, and the profiler stays off. So is a
+/// name that begins with `MOZ_PROFILER_` and is none of these, with the nearest that is one.
+///
+#[cfg_attr(has_profiler, doc = crate::control::environment_docs!())]
 ///
 /// Cost: some file reads, about 0.1 ms, and as much again when it starts. Idea: Gecko's `profiler_init`.
 pub fn profiler_init() {
     engine::init();
 }
 
-/// Stops the profiler and gives everything back. If it is active and `MOZ_PROFILER_SHUTDOWN` names a file, the profile
-/// is saved there first; a failure to do so is told on standard error.
+/// Stops the profiler and gives everything back, the signals of
+/// [`profiler_control_by_signals`](crate::profiler_control_by_signals) first. If it is active and `MOZ_PROFILER_SHUTDOWN` names a file, the profile
+/// is saved there first; on standard error it is told which file that is, or why there is none.
 ///
 /// May be called from any thread; the main thread's registration ends only if it is that one. Afterwards
 /// [`profiler_init`] may be called again. State-change callbacks are told `Stopping`, if it is active, and `ShuttingDown`, before

@@ -15,7 +15,7 @@
 //!
 //! # Read next
 //! `life_cycle.rs`, `pause.rs`, `inquiry.rs`, `callbacks.rs`, `session.rs`, `threads.rs`, `code.rs`, `labels.rs`, `script_frames.rs`,
-//! `markers.rs`, `stacks.rs`.
+//! `markers.rs`, `stacks.rs`, `outside.rs`.
 
 #[cfg(has_profiler)]
 use crate::control as engine;
@@ -28,6 +28,7 @@ mod inquiry;
 mod labels;
 mod life_cycle;
 mod markers;
+mod outside;
 mod pause;
 mod script_frames;
 mod session;
@@ -51,6 +52,7 @@ pub use life_cycle::{
     profiler_stop,
 };
 pub use markers::{AutoProfilerTextMarker, add_text_marker, add_untyped_marker};
+pub use outside::{profiler_control_by_signals, profiler_env_vars_for_child_process};
 pub use pause::{profiler_pause, profiler_pause_sampling, profiler_resume, profiler_resume_sampling};
 pub use script_frames::{AutoProfilerScriptFrame, ScriptFunction, profiler_register_script_function};
 pub use session::{Format, Profile, ProfilerSession};

@@ -98,7 +98,7 @@ impl Profile {
     /// # Errors
     /// [`SaveError`] tells which file could not be made or written, and why.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), SaveError> {
-        self.frozen.save(path.as_ref(), true)
+        self.frozen.save(path.as_ref(), engine::wants_names()).map(drop)
     }
 
     /// What each thread spent its time on, in the order of registration. Names every function, as writing does.

@@ -51,20 +51,22 @@ pub fn profiler_stream_json(out: &mut dyn Write, options: &SnapshotOptions) -> R
     profile.write(options.wants_names(), out).map_err(StreamError::Io)
 }
 
-/// The profile so far, as [`profiler_stream_json`] writes it; `None` when the profiler is not active.
+/// The profile so far, as [`profiler_stream_json`] writes it, with names unless `MOZ_PROFILER_SYMBOLICATE` is `0`; `None`
+/// when the profiler is not active.
 pub fn profiler_get_profile() -> Option<Vec<u8>> {
     let mut text = Vec::new();
-    profiler_stream_json(&mut text, &SnapshotOptions::default()).ok().map(|()| text)
+    let profile = engine::freeze(None)?;
+    profile.write(engine::wants_names(), &mut text).ok().map(|()| text)
 }
 
 /// Saves the profile so far to a file, readable by its owner alone. The session goes on.
 ///
 /// The first `%p` in the path becomes the process's id; a name that ends in `.gz` gets the file compressed. It is written
-/// beside its place and moved there, so it is whole or absent.
+/// beside its place and moved there, so it is whole or absent. Functions have names unless `MOZ_PROFILER_SYMBOLICATE` is `0`.
 ///
 /// # Errors
 /// [`SaveError`] tells which file could not be made or written, and why.
 pub fn profiler_save_profile_to_file(path: impl AsRef<Path>) -> Result<(), SaveError> {
     let profile = engine::freeze(None).ok_or(SaveError::Inactive)?;
-    profile.save(path.as_ref(), true)
+    profile.save(path.as_ref(), engine::wants_names()).map(drop)
 }

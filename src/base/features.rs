@@ -14,6 +14,8 @@ struct Row {
     name: &'static str,
     default: bool,
     available: bool,
+    #[cfg(has_profiler)]
+    description: &'static str,
 }
 
 macro_rules! features {
@@ -26,7 +28,14 @@ macro_rules! features {
         }
 
         const ROWS: &[Row] = &[
-            $(Row { bit: 1 << $bit, name: $name, default: features!(@ $default), available: features!(@ $available) },)+
+            $(Row {
+                bit: 1 << $bit,
+                name: $name,
+                default: features!(@ $default),
+                available: features!(@ $available),
+                #[cfg(has_profiler)]
+                description: $doc,
+            },)+
         ];
     };
     (@ yes) => { true };
@@ -135,6 +144,12 @@ impl Features {
     /// The names of the features in here, in the order of their bits.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
         ROWS.iter().filter(move |row| self.0 & row.bit != 0).map(|row| row.name)
+    }
+
+    /// Each feature that has a name, with its name and what it records.
+    #[cfg(has_profiler)]
+    pub(crate) fn described() -> impl Iterator<Item = (Self, &'static str, &'static str)> {
+        ROWS.iter().map(|row| (Self(row.bit), row.name, row.description))
     }
 
     fn of_rows(wanted: impl Fn(&Row) -> bool) -> Self {

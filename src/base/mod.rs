@@ -24,6 +24,8 @@ mod buffer_info;
 #[forbid(unsafe_code)]
 mod category;
 #[forbid(unsafe_code)]
+mod control_signals;
+#[forbid(unsafe_code)]
 mod error;
 #[cfg(has_profiler)]
 #[forbid(unsafe_code)]
@@ -58,6 +60,7 @@ pub use buffer_info::BufferInfo;
 #[cfg(has_profiler)]
 pub(crate) use category::CATEGORIES;
 pub use category::{ProfilingCategoryPair, subcategories};
+pub use control_signals::ControlSignals;
 pub use error::{SaveError, StartError, StreamError, SuspendError, UnknownFeature};
 #[cfg(has_profiler)]
 pub(crate) use failure_latch::FailureLatch;

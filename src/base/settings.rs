@@ -52,6 +52,10 @@ pub struct StartParams {
     pub signal: Option<i32>,
     /// What asks a running thread for its stack.
     pub engine: SamplingEngine,
+    /// How much of the past a profile holds, when it is limited. Never zero.
+    pub duration: Option<Duration>,
+    /// A browser's tab; a number that the profile carries.
+    pub active_tab_id: u64,
 }
 
 impl Default for StartParams {
@@ -63,6 +67,8 @@ impl Default for StartParams {
             filters: Vec::new(),
             signal: None,
             engine: SamplingEngine::Auto,
+            duration: None,
+            active_tab_id: 0,
         }
     }
 }
@@ -119,6 +125,19 @@ impl StartParams {
     #[must_use]
     pub fn engine(mut self, engine: SamplingEngine) -> Self {
         self.engine = engine;
+        self
+    }
+
+    /// How much of the past a profile holds: what is older than this at the moment when the profile is taken stays out
+    /// of it. By default, and with zero, there is no other limit than [`capacity_bytes`](Self::capacity_bytes), which
+    /// holds in any case.
+    ///
+    /// An interval marker counts by its end, every other thing by its time. Idea: Gecko's duration, which has no effect
+    /// there (Mozilla bug 1632365).
+    #[doc(alias = "MOZ_PROFILER_STARTUP_DURATION")]
+    #[must_use]
+    pub fn duration(mut self, duration: Duration) -> Self {
+        self.duration = (!duration.is_zero()).then_some(duration);
         self
     }
 

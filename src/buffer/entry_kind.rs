@@ -12,6 +12,7 @@
 //! Marker  = thread:N phase:B start:N end:N category:B subcategory:B name payload:B text?
 //! Counter = counter:N time:N value:Z                          a counter's absolute value
 //! Pause, Resume, PauseSampling, ResumeSampling = time:N         from then on
+//! Tick    = time:N step:N{4}                                  nanoseconds that the steps of a tick took; kind `Overhead`
 //! text    = length:N bytes                                    UTF-8
 //! ```
 //!
@@ -33,6 +34,8 @@ pub(crate) enum EntryKind {
     Marker = 3,
     #[doc(alias = "CounterId")]
     Counter = 4,
+    #[doc(alias = "ProfilerOverheadTime")]
+    Overhead = 5,
     /// Neither samples nor markers are taken until the next `Resume`.
     Pause = 8,
     Resume = 9,
@@ -48,6 +51,7 @@ impl EntryKind {
             2 => Some(Self::Same),
             3 => Some(Self::Marker),
             4 => Some(Self::Counter),
+            5 => Some(Self::Overhead),
             8 => Some(Self::Pause),
             9 => Some(Self::Resume),
             10 => Some(Self::PauseSampling),

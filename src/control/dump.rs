@@ -21,11 +21,11 @@ fn follow_links(path: PathBuf) -> PathBuf {
     if is_link { std::fs::canonicalize(&path).unwrap_or(path) } else { path }
 }
 
-/// Has `write` fill the file. A name that ends in `.gz` gets it compressed.
+/// Has `write` fill the file, and gives its whole path. A name that ends in `.gz` gets it compressed.
 pub(super) fn save_profile(
     path: &Path,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
-) -> Result<(), SaveError> {
+) -> Result<PathBuf, SaveError> {
     let path = follow_links(expand_path(path));
     let failed = |action, error| SaveError::Io { path: path.clone(), action, error };
     // A device or a pipe is written to; a file in its place would be no help.
@@ -35,8 +35,19 @@ pub(super) fn save_profile(
     {
         let file =
             std::fs::OpenOptions::new().write(true).open(&path).map_err(|error| failed("open", error))?;
-        return fill(BufWriter::new(file), &path, write).map(drop).map_err(|error| failed("write", error));
+        fill(BufWriter::new(file), &path, write).map_err(|error| failed("write", error))?;
+        return Ok(path);
     }
+    save_at(path, write)
+}
+
+/// The same at this very place: nothing in the name is replaced, and where there is a link, a file takes its place. So
+/// a name that can be guessed leads nobody's writing astray, in a folder in which others may make links.
+pub(super) fn save_at(
+    path: PathBuf,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> Result<PathBuf, SaveError> {
+    let failed = |action, error| SaveError::Io { path: path.clone(), action, error };
     let beside = name_beside(&path).ok_or_else(|| failed("name", io::ErrorKind::InvalidInput.into()))?;
     // One of this process's own may be left from a crash of a thread in the middle of it.
     let _ = std::fs::remove_file(&beside);
@@ -48,7 +59,7 @@ pub(super) fn save_profile(
     if moved.is_err() {
         let _ = std::fs::remove_file(&beside);
     }
-    moved
+    moved.map(|()| std::path::absolute(&path).unwrap_or(path))
 }
 
 /// A name in the same folder, which no other thread or process uses at the same time.

@@ -5,6 +5,7 @@ use std::cell::RefCell;
 
 use crate::base::{Guard, PsLock};
 use crate::buffer::BufferForkGuard;
+use crate::control::control_signals::forget_control_in_child;
 use crate::control::life_cycle::LIFE_CYCLE;
 use crate::platform::{ForkHooks, hold_loader_for_fork};
 use crate::sampler::{
@@ -72,6 +73,7 @@ fn child() {
         drop(unwinder);
         buffer.abandon_session();
         ThreadRegistry::keep_only_current_thread(registry);
+        forget_control_in_child(&mut ps);
         let active = ACTIVE_PS.get_mut(&mut ps).take();
         if let Some(active) = &active {
             active.session.after_sampling.leave_to_parent();

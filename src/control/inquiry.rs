@@ -44,6 +44,8 @@ pub(crate) fn start_params() -> Option<StartParams> {
         filters: settings.filters,
         signal: Some(settings.signal),
         engine: settings.engine,
+        duration: settings.duration,
+        active_tab_id: settings.active_tab_id,
     })
 }
 

@@ -1,14 +1,17 @@
 //! From `profiler_init` to `profiler_shutdown`.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::base::{
-    Features, LockRank, NamedMutex, ProfilingState, PsLock, StartError, StartParams, ThreadFilter,
+    ControlSignals, Features, LockRank, NamedMutex, ProfilingState, PsLock, StartError, StartParams,
+    ThreadFilter,
 };
 use crate::control::callbacks::tell;
+use crate::control::control_signals::{control_by_signals, end_control};
 use crate::control::environment::{self, StartUp};
 use crate::control::fork::fork_hooks;
+use crate::control::notices;
 use crate::control::snapshot::freeze;
 use crate::counters::PROCESS_CPU;
 use crate::platform::{
@@ -25,6 +28,9 @@ use crate::threads::{ThreadRegistry, register_current_thread, unregister_current
 /// Start, stop and fork take turns. Held while the sampler is joined.
 pub(super) static LIFE_CYCLE: NamedMutex<()> = NamedMutex::new("life cycle", LockRank::Lifecycle, ());
 
+/// From `profiler_init` to `profiler_shutdown`.
+static HAS_READ_ENVIRONMENT: AtomicBool = AtomicBool::new(false);
+
 static LAST_GENERATION: AtomicU64 = AtomicU64::new(0);
 
 /// Which session of the process.
@@ -33,25 +39,29 @@ pub(crate) struct Generation(u64);
 
 /// See `profiler_init`.
 pub(crate) fn init() {
-    if !ensure_core() {
+    ensure_core();
+    if HAS_READ_ENVIRONMENT.swap(true, Ordering::AcqRel) {
         return;
     }
-    if environment::wants_help() {
-        environment::print_help();
-    }
-    match environment::start_up() {
+    match environment::read() {
         StartUp::Off => {}
-        StartUp::Start(params) => {
-            if let Err(error) = start(&params) {
-                environment::print_problem(&error.to_string());
-            }
-        }
-        StartUp::Problem(problem) => environment::print_problem(&problem),
+        StartUp::Start(params) => match start_if_inactive(&params) {
+            Ok(Some(_)) => environment::tell_if_nothing_will_be_saved(),
+            // The program was first.
+            Ok(None) => {}
+            Err(error) => notices::tell(&error.to_string()),
+        },
+        StartUp::Problems(problems) => environment::tell_problems(&problems),
+    }
+    if environment::wants_signals()
+        && let Err(error) = control_by_signals(&ControlSignals::default())
+    {
+        notices::tell(&error.to_string());
     }
 }
 
-/// Makes `CorePs` if there is none, and registers the main thread if this is it; true when it was made.
-fn ensure_core() -> bool {
+/// Makes `CorePs` if there is none, and registers the main thread if this is it.
+pub(super) fn ensure_core() {
     let made = {
         let mut lock = PsLock::acquire();
         let core = CORE_PS.get_mut(&mut lock);
@@ -65,21 +75,26 @@ fn ensure_core() -> bool {
             register_current_thread("");
         }
     }
-    made
 }
 
 /// See `profiler_shutdown`.
 pub(crate) fn shutdown() {
+    // What a signal has asked for is done first.
+    end_control();
+    HAS_READ_ENVIRONMENT.store(false, Ordering::Release);
     tell_stopping(None);
     let is_initialized = CORE_PS.get(&PsLock::acquire()).is_some();
     if is_initialized {
         tell(ProfilingState::ShuttingDown);
     }
-    if let Some(path) = environment::shutdown_path()
-        && let Some(profile) = freeze(None)
-        && let Err(error) = profile.save(&path, true)
-    {
-        environment::print_problem(&error.to_string());
+    if let Some(path) = environment::shutdown_path() {
+        match freeze(None) {
+            None => environment::tell_nothing_to_save(&path),
+            Some(profile) => match profile.save(&path, environment::wants_names()) {
+                Ok(saved) => notices::tell(&format!("the profile was saved as {}", saved.display())),
+                Err(error) => notices::tell(&error.to_string()),
+            },
+        }
     }
     stop_quietly(None);
     let core = {
@@ -103,6 +118,17 @@ pub(crate) fn ensure_started(params: &StartParams) -> Result<Generation, StartEr
         tell(ProfilingState::Started);
     }
     Ok(begun.generation())
+}
+
+/// Starts, if no session runs; `None` if one does.
+pub(super) fn start_if_inactive(params: &StartParams) -> Result<Option<Generation>, StartError> {
+    match start_unless(params, |_| true)? {
+        Begun::Now(generation) => {
+            tell(ProfilingState::Started);
+            Ok(Some(generation))
+        }
+        Begun::Before(_) => Ok(None),
+    }
 }
 
 /// A session that runs.
@@ -129,6 +155,9 @@ fn adjusted(params: &StartParams) -> Result<SessionSettings, StartError> {
         filters: params.filters.clone(),
         signal: signal_is_acceptable(params.signal)?,
         engine: params.engine,
+        duration: params.duration,
+        active_tab_id: params.active_tab_id,
+        records_overheads: environment::records_overheads(),
     })
 }
 
@@ -207,6 +236,10 @@ fn stop_quietly(only: Option<Generation>) {
     if only.is_none() || running_session().map(|(running, _)| running) == only {
         _left_over = end_session();
     }
+}
+
+pub(super) fn running_generation() -> Option<Generation> {
+    running_session().map(|(running, _)| running)
 }
 
 /// The session that runs.

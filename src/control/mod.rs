@@ -1,13 +1,15 @@
 //! Starting, pausing, stopping, and getting a profile out.
 //!
 //! # Purpose
-//! The life cycle, pauses, callbacks that tell of it, the snapshot, stacks on demand, the file, the environment's variables, and what `fork` does to all that. What the API
+//! The life cycle, pauses, callbacks that tell of it, the snapshot, stacks on demand, the file, the environment's variables,
+//! control by signals, and what `fork` does to all that. What the API
 //! calls is in here; `crate::disabled` is its twin where there is no profiler.
 //!
 //! # Threads and locks
 //! On any thread of the host. Start and stop take the life-cycle lock, the outermost one, and then the `PsLock`; the
 //! sampler is joined under the life-cycle lock, and not under the `PsLock`. The sampler takes neither but in a host's
-//! callback, for which nobody waits. The host's callbacks are called under no lock.
+//! callback, for which nobody waits. The host's callbacks are called under no lock. The thread that signals
+//! are handed to starts and stops as anybody does, so it is joined under neither.
 //!
 //! # Imports
 //! `base`, `buffer`, `counters`, `markers`, `platform`, `sampler`, `state`, `stream`, `threads`, `unwind`
@@ -16,14 +18,18 @@
 //! A session's sampler has ended, or touches nothing any more, before the next session's begins. A file is whole or absent.
 //!
 //! # Read next
-//! `life_cycle.rs`, `pause.rs`, `callbacks.rs`, `snapshot.rs`, `environment.rs`.
+//! `life_cycle.rs`, `pause.rs`, `callbacks.rs`, `snapshot.rs`, `environment_table.rs`.
 
 mod callbacks;
+mod control_signals;
 mod dump;
 mod environment;
+mod environment_table;
+mod environment_values;
 mod fork;
 mod inquiry;
 mod life_cycle;
+mod notices;
 mod on_demand;
 mod pause;
 mod recording;
@@ -32,6 +38,9 @@ mod snapshot;
 pub(crate) use callbacks::{
     add_state_change_callback, callback_after_sampling, remove_state_change_callback,
 };
+pub(crate) use control_signals::control_by_signals;
+pub(crate) use environment::{env_vars_for_child_process, wants_names};
+pub(crate) use environment_table::environment_docs;
 pub(crate) use inquiry::{
     buffer_info, features_if_active, features_if_active_and_unpaused, is_active, is_active_and_unpaused,
     is_paused, is_sampling_paused, start_params,

@@ -1,11 +1,11 @@
 //! Stop 10 of 12: somebody asks for a profile, and gets the session as it is at this moment.
 
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::base::{ProfilingState, PsLock, SaveError};
 use crate::control::callbacks::tell;
-use crate::control::dump::save_profile;
+use crate::control::dump::{save_at, save_profile};
 use crate::control::life_cycle::{Generation, running_session};
 use crate::platform::{current_process_id, monotonic_now};
 use crate::state::{ACTIVE_PS, CORE_PS, core_buffer};
@@ -57,9 +57,14 @@ impl FrozenProfile {
         stream_gecko_json(&self.source, symbolicate, out)
     }
 
-    /// Writes it to a file.
-    pub(crate) fn save(&self, path: &Path, symbolicate: bool) -> Result<(), SaveError> {
+    /// Writes it to a file, and gives that file's path.
+    pub(crate) fn save(&self, path: &Path, symbolicate: bool) -> Result<PathBuf, SaveError> {
         save_profile(path, |out| self.write(symbolicate, out))
+    }
+
+    /// Writes it to a file at this very place: see [`save_at`].
+    pub(super) fn save_at(&self, path: PathBuf, symbolicate: bool) -> Result<PathBuf, SaveError> {
+        save_at(path, |out| self.write(symbolicate, out))
     }
 
     pub(crate) fn source(&self) -> &ProfileSource {

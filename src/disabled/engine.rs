@@ -1,13 +1,13 @@
 //! Every call of the API, doing nothing.
 
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::base::{
-    BufferInfo, Features, FrameFlags, FunctionName, ProfilerTime, ProfilingCategoryPair, ProfilingState,
-    ProfilingStates, SamplingState, SaveError, StackFeatures, StackFrame, StartError, StartParams,
-    SuspendError, ThreadId,
+    BufferInfo, ControlSignals, Features, FrameFlags, FunctionName, ProfilerTime, ProfilingCategoryPair,
+    ProfilingState, ProfilingStates, SamplingState, SaveError, StackFeatures, StackFrame, StartError,
+    StartParams, SuspendError, ThreadId,
 };
 use crate::export::ProfileSource;
 use crate::markers::MarkerTiming;
@@ -36,6 +36,18 @@ pub(crate) struct LabelToken(std::marker::PhantomData<*const ()>);
 pub(crate) enum CodeRangeToken {}
 
 pub(crate) fn init() {}
+
+pub(crate) fn wants_names() -> bool {
+    false
+}
+
+pub(crate) fn control_by_signals(_: &ControlSignals) -> Result<(), StartError> {
+    Err(StartError::Unsupported)
+}
+
+pub(crate) fn env_vars_for_child_process() -> Vec<(String, String)> {
+    Vec::new()
+}
 
 pub(crate) fn shutdown() {}
 
@@ -193,7 +205,7 @@ impl FrozenProfile {
         match *self {}
     }
 
-    pub(crate) fn save(&self, _: &Path, _: bool) -> Result<(), SaveError> {
+    pub(crate) fn save(&self, _: &Path, _: bool) -> Result<PathBuf, SaveError> {
         match *self {}
     }
 

@@ -51,6 +51,14 @@ impl<'a> DecodedMarker<'a> {
         };
         Some(Self { thread, phase, start_ns, end_ns, category, name, payload })
     }
+
+    /// The last moment that it tells of, in nanoseconds since the process began.
+    pub(crate) fn last_ns(&self) -> u64 {
+        match self.phase {
+            MarkerPhase::Instant | MarkerPhase::IntervalStart => self.start_ns,
+            MarkerPhase::Interval | MarkerPhase::IntervalEnd => self.end_ns,
+        }
+    }
 }
 
 #[cfg(test)]

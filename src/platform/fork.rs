@@ -2,6 +2,7 @@
 
 use std::sync::OnceLock;
 
+use crate::platform::control_pipe::forget_control_pipe_in_child;
 use crate::platform::identity::note_process;
 use crate::platform::procfs::take_kept_files;
 
@@ -29,6 +30,7 @@ extern "C" fn parent() {
 
 extern "C" fn child() {
     note_process();
+    forget_control_pipe_in_child();
     for number in take_kept_files() {
         // SAFETY: open since before the fork, and its owner was another thread.
         unsafe { libc::close(number) };

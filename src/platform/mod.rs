@@ -20,6 +20,7 @@
 //! `signal.rs`, then `crate::sampler`.
 
 mod clock;
+mod control_pipe;
 mod fork;
 mod guarded_memory;
 mod identity;
@@ -46,6 +47,9 @@ mod thread_timer;
 pub(crate) use clock::{
     ProcessStart, current_thread_cpu_ns_in_handler, monotonic_now, process_cpu_ns, process_start,
     sleep_until, thread_cpu_ns,
+};
+pub(crate) use control_pipe::{
+    ControlPipe, ControlRequest, ControlSignal, check_control_signals, give_signal_back, take_signal,
 };
 pub(crate) use fork::{ForkHooks, install_fork_handlers};
 pub(crate) use guarded_memory::{

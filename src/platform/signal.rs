@@ -61,7 +61,7 @@ type CaptureFn = fn(&ArrivalInHandler<'_>) -> bool;
 /// Marks a signal that has been passed on once; the kernel writes 0 there.
 const PASSED_ON: libc::c_int = 0x6e6b;
 
-const SIGNALS: usize = 65;
+pub(super) const SIGNALS: usize = 65;
 static CAPTURE: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
 static PREVIOUS: [AtomicPtr<libc::sigaction>; SIGNALS] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; SIGNALS];
@@ -135,10 +135,27 @@ unsafe fn pass_on_in_handler(signal: libc::c_int, info: *mut libc::siginfo_t, co
     if previous.is_null() {
         return;
     }
-    // SAFETY: *published before*: a leaked `sigaction`.
-    let previous = unsafe { &*previous };
-    // The default action would kill the host for a signal that it got while being profiled; it is not taken.
-    if previous.sa_sigaction == libc::SIG_DFL || previous.sa_sigaction == libc::SIG_IGN {
+    // SAFETY: *published before*: a leaked `sigaction`; *kernel's arguments*.
+    unsafe { call_in_handler(&*previous, signal, info, context) };
+}
+
+/// Whether it is a handler. The default action is never taken: it would kill the host.
+pub(super) fn is_function(action: &libc::sigaction) -> bool {
+    action.sa_sigaction != libc::SIG_DFL && action.sa_sigaction != libc::SIG_IGN
+}
+
+/// Calls another handler, if the action is one.
+///
+/// # Safety
+/// - The kernel held `previous` as a signal's action.
+/// - The other arguments are those of the signal handler that runs.
+pub(super) unsafe fn call_in_handler(
+    previous: &libc::sigaction,
+    signal: libc::c_int,
+    info: *mut libc::siginfo_t,
+    context: *mut libc::c_void,
+) {
+    if !is_function(previous) {
         return;
     }
     if previous.sa_flags & libc::SA_SIGINFO != 0 {
@@ -161,7 +178,14 @@ const DEFAULT_SIGNAL: i32 = libc::SIGPROF;
 /// # Errors
 /// [`StartError::BadValue`] for one that is not free for such a use.
 pub(crate) fn signal_is_acceptable(asked: Option<i32>) -> Result<i32, StartError> {
-    let signal = asked.unwrap_or(DEFAULT_SIGNAL);
+    check_signal("signal", asked.unwrap_or(DEFAULT_SIGNAL))
+}
+
+/// The signal, if it is one that nobody misses.
+///
+/// # Errors
+/// [`StartError::BadValue`] for `field`.
+pub(super) fn check_signal(field: &'static str, signal: i32) -> Result<i32, StartError> {
     // Signals that nobody misses: our handler stays for ever, so the default action of any other, from the interrupt
     // key's to a fault's, would never be taken again.
     let free = [
@@ -179,10 +203,10 @@ pub(crate) fn signal_is_acceptable(asked: Option<i32>) -> Result<i32, StartError
         return Ok(signal);
     }
     Err(StartError::BadValue {
-        field: "signal",
+        field,
         value: format!("{signal}"),
         accepted: format!(
-            "SIGPROF (the default), SIGVTALRM, SIGALRM, SIGURG, SIGUSR1, SIGUSR2, SIGIO, SIGPWR, SIGSTKFLT, or one of \
+            "SIGPROF, SIGVTALRM, SIGALRM, SIGURG, SIGUSR1, SIGUSR2, SIGIO, SIGPWR, SIGSTKFLT, or one of \
              {} to {}",
             libc::SIGRTMIN(),
             libc::SIGRTMAX()
@@ -210,7 +234,7 @@ pub(crate) fn ensure_handler(signal: i32) -> HandlerCheck {
     if is_ours(&current) {
         return HandlerCheck::InPlace;
     }
-    if current.sa_sigaction != libc::SIG_DFL && current.sa_sigaction != libc::SIG_IGN {
+    if is_function(&current) {
         return HandlerCheck::Foreign;
     }
     match put_handler(signal) {
@@ -219,7 +243,8 @@ pub(crate) fn ensure_handler(signal: i32) -> HandlerCheck {
     }
 }
 
-fn read_action(signal: i32) -> Result<libc::sigaction, StartError> {
+/// What the system does on this signal.
+pub(super) fn read_action(signal: i32) -> Result<libc::sigaction, StartError> {
     // SAFETY: zeroed is a valid `sigaction`, and the out-pointer is to a local.
     unsafe {
         let mut current: libc::sigaction = std::mem::zeroed();
@@ -234,7 +259,7 @@ fn is_ours(action: &libc::sigaction) -> bool {
     action.sa_sigaction == handle_signal as extern "C" fn(_, _, _) as usize
 }
 
-fn refused(action: &'static str) -> StartError {
+pub(super) fn refused(action: &'static str) -> StartError {
     StartError::System { action, answer: std::io::Error::last_os_error().to_string() }
 }
 
@@ -268,7 +293,7 @@ fn put_handler(signal: i32) -> Result<(), StartError> {
     if is_ours(&current) {
         return Ok(());
     }
-    keep_as_previous(signal, current);
+    PREVIOUS[signal as usize].store(keep_action(current), Ordering::Release);
     // SAFETY: the action is on this stack, and the handler has the shape that `SA_SIGINFO` asks for. Every signal is
     // blocked while it runs, so that no other handler can jump out of it; there is no `SA_ONSTACK`, since the
     // alternate stacks that Rust makes are too small for foreign handlers (coz #110).
@@ -284,14 +309,14 @@ fn put_handler(signal: i32) -> Result<(), StartError> {
     }
     // One that was installed since ours was looked for.
     if replaced.sa_sigaction != current.sa_sigaction && !is_ours(&replaced) {
-        keep_as_previous(signal, replaced);
+        PREVIOUS[signal as usize].store(keep_action(replaced), Ordering::Release);
     }
     Ok(())
 }
 
 /// Never freed, since a handler that runs may be reading the one before; so the same action is kept once. Without a lock,
 /// which a fork could leave held.
-fn keep_as_previous(signal: i32, current: libc::sigaction) {
+pub(super) fn keep_action(current: libc::sigaction) -> *mut libc::sigaction {
     static KEPT: [AtomicPtr<libc::sigaction>; 64] = [const { AtomicPtr::new(std::ptr::null_mut()) }; 64];
     let fresh = Box::into_raw(Box::new(current));
     let known = KEPT.iter().find_map(|place| {
@@ -301,9 +326,7 @@ fn keep_as_previous(signal: i32, current: libc::sigaction) {
             Err(known) => {
                 // SAFETY: *published before*: what is in the list is leaked.
                 let action = unsafe { &*known };
-                let is_same =
-                    action.sa_sigaction == current.sa_sigaction && action.sa_flags == current.sa_flags;
-                is_same.then_some(known)
+                is_same_action(action, &current).then_some(known)
             }
         }
     });
@@ -311,7 +334,22 @@ fn keep_as_previous(signal: i32, current: libc::sigaction) {
         // SAFETY: made above, and nobody has seen it.
         drop(unsafe { Box::from_raw(fresh) });
     }
-    PREVIOUS[signal as usize].store(known.unwrap_or(fresh), Ordering::Release);
+    known.unwrap_or(fresh)
+}
+
+fn is_same_action(one: &libc::sigaction, other: &libc::sigaction) -> bool {
+    let blocks = |action: &libc::sigaction, signal| {
+        // SAFETY: reads a whole set.
+        unsafe { libc::sigismember(&action.sa_mask, signal) }
+    };
+    one.sa_sigaction == other.sa_sigaction
+        && one.sa_flags == other.sa_flags
+        && (1..SIGNALS as i32).all(|signal| blocks(one, signal) == blocks(other, signal))
+}
+
+/// Whether threads are or were asked for their stacks by this signal. Its handler stays for ever.
+pub(super) fn is_sampling_signal(signal: i32) -> bool {
+    PREVIOUS.get(signal as usize).is_some_and(|previous| !previous.load(Ordering::Acquire).is_null())
 }
 
 /// Whether each signal of this number is kept until the thread takes it. Of the others a thread has one pending at most,

@@ -35,6 +35,7 @@ mod sleeping_places;
 mod suspend;
 mod thread_sampler;
 mod tick_context;
+mod tick_overheads;
 mod timers;
 mod waiting;
 

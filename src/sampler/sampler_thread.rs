@@ -18,6 +18,7 @@ use crate::sampler::rest::Tick;
 use crate::sampler::sample_writer::SampleWriter;
 use crate::sampler::thread_sampler::{ThreadLife, ThreadSampler};
 use crate::sampler::tick_context::{Scratch, TickContext};
+use crate::sampler::tick_overheads::TickOverheads;
 use crate::sampler::timers::try_engines;
 use crate::state::{RunningSampler, SamplerEnd, SeenPauses, Session, SessionCounts};
 use crate::threads::ThreadRegistry;
@@ -195,17 +196,23 @@ impl SamplerThread {
             self.next_look_at_sandbox = self.tick.time.plus_ns(SANDBOX_INTERVAL_NS);
             follow_sandbox();
         }
+        let mut overheads = TickOverheads::begin(&self.session, self.tick.time);
         self.follow_modules();
         self.refresh_threads();
+        overheads.step_done();
         let state = self.sampling_state();
         if state != SamplingState::SamplingPaused {
             self.sample_counters();
+            overheads.step_done();
             self.sample_threads();
         }
         if let Some(map) = self.unwinder.changed_perf_map() {
             self.session.set_perf_map(map);
         }
+        overheads.step_done();
         self.buffer.provide_spare_chunk();
+        overheads.step_done();
+        overheads.write(&self.session, self.buffer);
         self.write_if_asked();
         let own_cpu_ns = thread_cpu_ns(current_thread_id()).unwrap_or(0);
         self.session.counts.sampler_cpu_ns.store(own_cpu_ns, Ordering::Relaxed);

@@ -19,6 +19,11 @@ pub(crate) struct SessionSettings {
     pub(crate) filters: Vec<String>,
     pub(crate) signal: i32,
     pub(crate) engine: SamplingEngine,
+    /// How much of the past a profile holds.
+    pub(crate) duration: Option<Duration>,
+    pub(crate) active_tab_id: u64,
+    /// Whether each tick writes down what its steps took.
+    pub(crate) records_overheads: bool,
 }
 
 /// What a stop by each engine was found to take from a running thread.

@@ -8,8 +8,9 @@ use crate::buffer::{BlockIndex, ChunkNumber, EntryKind, EntryReader, SampleFlags
 use crate::counters::CounterDescription;
 use crate::json::{StringIndex, UniqueStrings};
 use crate::markers::{DecodedMarker, MarkerPayload};
+use crate::stream::overheads::{Overhead, OverheadStatistics};
 use crate::stream::paused_ranges::PausedRanges;
-use crate::stream::rows::{CounterRows, More, SampleRow, SampleRows};
+use crate::stream::rows::{CounterRows, More, SampleRow, SampleRows, cut_before};
 use crate::stream::source::ProfileSource;
 use crate::stream::unique_stacks::UniqueStacks;
 use crate::symbols::SampledAddress;
@@ -51,7 +52,38 @@ pub(crate) struct ThreadStreamingContext {
     pub(super) stacks: UniqueStacks<FrameKey>,
     pub(super) markers: Vec<BlockIndex>,
     /// The stack of the last sample, and the chunk that it was written to.
-    last: Option<(ChunkNumber, u32)>,
+    last: Option<(ChunkNumber, LastStack)>,
+}
+
+/// The stack of a sample.
+#[derive(Clone, Copy, Debug)]
+enum LastStack {
+    Read(u32),
+    /// The sample is too long ago, so that nobody may ever ask for its stack; its entry is here.
+    InEntry(BlockIndex),
+}
+
+/// What a sample's entry begins with.
+struct SampleHead {
+    serial: u64,
+    time_ns: u64,
+    flags: SampleFlags,
+    cpu_delta_ns: Option<u64>,
+    more: More,
+}
+
+impl SampleHead {
+    /// Of an entry whose kind was read already.
+    fn read(entry: &mut EntryReader<'_>) -> Option<Self> {
+        let (serial, time_ns) = (entry.number()?, entry.number()?);
+        let flags = SampleFlags::from_byte(entry.byte()?);
+        let cpu_delta_ns = if flags.has(SampleFlags::HAS_CPU) { Some(entry.number()?) } else { None };
+        let more = match flags.has(SampleFlags::HAS_MORE) {
+            true => More { count: entry.number()?, span_ns: entry.number()? },
+            false => More::default(),
+        };
+        Some(Self { serial, time_ns, flags, cpu_delta_ns, more })
+    }
 }
 
 /// What the buffer holds of the process.
@@ -66,6 +98,10 @@ pub(crate) struct ProcessStreamingContext {
     pub(super) modules: Vec<LoadedModule>,
     pub(super) has_text_markers: bool,
     pub(super) paused_ranges: PausedRanges,
+    /// What the sampler's ticks cost, if they wrote it down.
+    pub(super) overheads: Option<OverheadStatistics>,
+    /// What is earlier stays out: see [`ProfileSource::cut_ns`].
+    cut_ns: u64,
     /// Entries that could not be read.
     pub(super) malformed_entries: u64,
 }
@@ -85,10 +121,13 @@ impl ProcessStreamingContext {
             modules: source.modules.all(),
             has_text_markers: false,
             paused_ranges: PausedRanges::default(),
+            overheads: None,
+            cut_ns: source.cut_ns(),
             malformed_entries: 0,
         };
         context.read(source, &by_serial);
         context.paused_ranges.add_open(source.open_pauses);
+        context.threads.retain(|context| !context.is_too_long_ago(source));
         context
     }
 
@@ -111,33 +150,46 @@ impl ProcessStreamingContext {
     ) -> Option<()> {
         match entry.kind()? {
             kind @ (EntryKind::Sample | EntryKind::Same) => {
-                let serial = entry.number()?;
-                let time_ns = entry.number()?;
-                let flags = SampleFlags::from_byte(entry.byte()?);
-                let cpu_delta_ns = if flags.has(SampleFlags::HAS_CPU) { Some(entry.number()?) } else { None };
-                let more = match flags.has(SampleFlags::HAS_MORE) {
-                    true => More { count: entry.number()?, span_ns: entry.number()? },
-                    false => More::default(),
+                let head = SampleHead::read(entry)?;
+                let Some(&index) = by_serial.get(&head.serial) else { return Some(()) };
+                let SampleHead { time_ns, cpu_delta_ns, more, .. } = head;
+                let row = SampleRow { stack: 0, time_ns, cpu_delta_ns };
+                let left = cut_before(row, more, self.cut_ns);
+                let last = match kind {
+                    EntryKind::Sample if left.is_none() => LastStack::InEntry(block),
+                    EntryKind::Sample => {
+                        LastStack::Read(self.read_stack(source, index, head.flags, block, entry)?)
+                    }
+                    _ => self.threads[index].last.filter(|(last_chunk, _)| *last_chunk == chunk)?.1,
                 };
-                let Some(&index) = by_serial.get(&serial) else { return Some(()) };
-                let stack = if kind == EntryKind::Sample {
-                    self.read_stack(source, index, flags, block, entry)?
-                } else {
-                    self.threads[index].last.filter(|(last_chunk, _)| *last_chunk == chunk)?.1
+                self.threads[index].last = Some((chunk, last));
+                let Some((row, more)) = left else { return Some(()) };
+                let stack = match last {
+                    LastStack::Read(stack) => stack,
+                    LastStack::InEntry(block) => {
+                        let mut entry = source.buffer.entry_at(block)?;
+                        entry.kind()?;
+                        let head = SampleHead::read(&mut entry)?;
+                        self.read_stack(source, index, head.flags, block, &mut entry)?
+                    }
                 };
                 let thread = &mut self.threads[index];
-                thread.last = Some((chunk, stack));
-                thread.samples.push(SampleRow { stack, time_ns, cpu_delta_ns }, more);
+                thread.last = Some((chunk, LastStack::Read(stack)));
+                thread.samples.push(SampleRow { stack, ..row }, more);
             }
             EntryKind::Marker => {
                 let marker = DecodedMarker::read(entry)?;
                 let Some(&index) = by_serial.get(&marker.thread) else { return Some(()) };
+                if marker.last_ns() < self.cut_ns {
+                    return Some(());
+                }
                 self.has_text_markers |= matches!(marker.payload, MarkerPayload::Text(_));
                 self.threads[index].markers.push(block);
             }
             EntryKind::Counter => {
                 let (id, time_ns, value) = (entry.number()?, entry.number()?, entry.signed()?);
-                if let Some((_, rows)) = self.counters.iter_mut().find(|(counter, _)| counter.id == id) {
+                let rows = self.counters.iter_mut().find(|(counter, _)| counter.id == id);
+                if let Some((_, rows)) = rows.filter(|_| time_ns >= self.cut_ns) {
                     rows.push(time_ns, value);
                 }
             }
@@ -145,6 +197,12 @@ impl ProcessStreamingContext {
             | EntryKind::Resume
             | EntryKind::PauseSampling
             | EntryKind::ResumeSampling) => self.paused_ranges.add(kind, entry.number()?),
+            EntryKind::Overhead => {
+                let overhead = Overhead::read(entry)?;
+                if overhead.time_ns >= self.cut_ns {
+                    self.overheads.get_or_insert_default().add(&overhead);
+                }
+            }
         }
         Some(())
     }
@@ -239,6 +297,13 @@ impl ThreadStreamingContext {
             FrameKey::Replaced(module, address) => Some((*module, *address)),
             _ => None,
         })
+    }
+
+    /// Whether it had ended before anything that the profile holds, so that there is nothing of it.
+    fn is_too_long_ago(&self, source: &ProfileSource) -> bool {
+        let ended_at = self.thread.unregistered_at().map(|time| source.ns_since_start(time));
+        let ended = ended_at.is_some_and(|ended_ns| ended_ns < source.cut_ns());
+        ended && self.samples.len() == 0 && self.markers.is_empty()
     }
 
     pub(super) fn native_addresses(&self) -> impl Iterator<Item = SampledAddress> {

@@ -24,8 +24,8 @@ pub(super) fn write_meta(
         json.key("startTimeAsClockMonotonicNanosecondsSinceBoot").unsigned(source.process_start.monotonic.0);
         json.key("profilingStartTime").time_ms(source.ns_since_start(source.session.started_at));
         json.key("profilingEndTime").time_ms(source.ns_since_start(source.taken_at));
-        match source.buffer.earliest_time_after_loss() {
-            Some(time) => json.key("contentEarliestTime").time_ms(source.ns_since_start(time)),
+        match source.earliest_ns_after_loss() {
+            Some(ns) => json.key("contentEarliestTime").time_ms(ns),
             None => json.key("contentEarliestTime").null(),
         }
         json.key("shutdownTime").null();
@@ -44,7 +44,10 @@ pub(super) fn write_meta(
             json.key("interval").float(settings.interval.as_secs_f64() * 1e3);
             // In entries of 8 bytes, as the viewer reads it.
             json.key("capacity").unsigned(settings.capacity_bytes / 8);
-            json.key("activeTabID").unsigned(0);
+            if let Some(duration) = settings.duration {
+                json.key("duration").float(duration.as_secs_f64());
+            }
+            json.key("activeTabID").unsigned(settings.active_tab_id);
         });
         json.key("interval").float(settings.interval.as_secs_f64() * 1e3);
         json.key("stackwalk").unsigned(settings.features.contains(Features::STACK_WALK).into());

@@ -21,6 +21,7 @@ mod decode;
 mod libs;
 mod location;
 mod meta;
+mod overheads;
 mod paused_ranges;
 mod profile;
 mod resolved_thread;

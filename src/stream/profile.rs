@@ -6,6 +6,7 @@ use crate::json::JsonWriter;
 use crate::stream::decode::ProcessStreamingContext;
 use crate::stream::libs::write_libs;
 use crate::stream::meta::write_meta;
+use crate::stream::overheads::write_overheads;
 use crate::stream::resolved_thread::{ProfileNames, ResolvedThread, name_addresses};
 use crate::stream::source::ProfileSource;
 use crate::stream::thread_tables::{write_schema, write_stand_in_main_thread, write_thread};
@@ -28,6 +29,9 @@ pub(crate) fn stream_gecko_json(
         write_libs(json.key("libs"), &process.modules);
         write_meta(json.key("meta"), source, &process, symbolicate);
         json.key("pages").array(|_| {});
+        if let Some(statistics) = &process.overheads {
+            write_overheads(json.key("profilerOverhead"), source, statistics);
+        }
         write_counters(json.key("counters"), source, &process);
         json.key("sources").object(|json| {
             write_schema(json, &["id", "filename", "startLine", "startColumn", "sourceMapURL"]);
@@ -63,7 +67,7 @@ fn write_threads(
 /// Counters with values. A run of rows in which nothing grew is written as its first and last.
 fn write_counters(json: &mut JsonWriter<'_>, source: &ProfileSource, process: &ProcessStreamingContext) {
     // What a counter grew by before the oldest row that is left belongs to no row.
-    let begins_late = source.buffer.earliest_time_after_loss().is_some();
+    let begins_late = source.earliest_ns_after_loss().is_some();
     json.array(|json| {
         for (counter, rows) in process.counters.iter().filter(|(_, rows)| !rows.is_empty()) {
             json.object(|json| {

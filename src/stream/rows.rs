@@ -19,6 +19,23 @@ pub(super) struct More {
     pub(super) span_ns: u64,
 }
 
+/// What of a sample, and of those after it, is not earlier than this.
+pub(super) fn cut_before(row: SampleRow, more: More, cut_ns: u64) -> Option<(SampleRow, More)> {
+    if row.time_ns >= cut_ns {
+        return Some((row, more));
+    }
+    let missing_ns = cut_ns - row.time_ns;
+    if more.count == 0 || missing_ns > more.span_ns {
+        return None;
+    }
+    let [missing, span, count] = [missing_ns, more.span_ns, more.count].map(u128::from);
+    let skipped = (missing * count).div_ceil(span);
+    let offset_ns = (span * skipped / count) as u64;
+    let first =
+        SampleRow { time_ns: row.time_ns + offset_ns, cpu_delta_ns: row.cpu_delta_ns.map(|_| 0), ..row };
+    Some((first, More { count: more.count - skipped as u64, span_ns: more.span_ns - offset_ns }))
+}
+
 /// Samples in the order of their time.
 #[derive(Debug, Default)]
 pub(crate) struct SampleRows {
@@ -104,6 +121,31 @@ impl CounterRows {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_run_is_cut_where_it_becomes_too_old() {
+        let whole =
+            (SampleRow { stack: 4, time_ns: 1000, cpu_delta_ns: Some(9) }, More { count: 7, span_ns: 93 });
+        let times = |(row, more): (SampleRow, More)| {
+            let mut rows = SampleRows::default();
+            rows.push(row, more);
+            rows.iter().map(|row| (row.stack, row.time_ns, row.cpu_delta_ns)).collect::<Vec<_>>()
+        };
+        let all = times(whole);
+        for cut_ns in 990..=1100 {
+            let left = cut_before(whole.0, whole.1, cut_ns).map(times).unwrap_or_default();
+            let expected: Vec<_> = all.iter().copied().filter(|&(_, time_ns, _)| time_ns >= cut_ns).collect();
+            assert_eq!(left.len(), expected.len(), "cut at {cut_ns}");
+            for (left, expected) in left.iter().zip(&expected) {
+                // Even spacing is found anew, and rounded.
+                assert!(left.1.abs_diff(expected.1) <= 1 && left.1 >= cut_ns, "{left:?} for {expected:?}");
+                assert_eq!((left.0, left.2), (expected.0, expected.2));
+            }
+        }
+        let one = SampleRow { stack: 1, time_ns: 50, cpu_delta_ns: None };
+        assert_eq!(cut_before(one, More::default(), 50), Some((one, More::default())));
+        assert_eq!(cut_before(one, More::default(), 51), None);
+    }
 
     #[test]
     fn rows_read_back() {

@@ -32,4 +32,21 @@ impl ProfileSource {
     pub(crate) fn ns_since_start(&self, time: TimeStamp) -> u64 {
         time.since_ns(self.process_start.monotonic)
     }
+
+    /// What is earlier than this, in nanoseconds since the process began, stays out of the profile: it is longer ago than
+    /// the session's duration.
+    pub(crate) fn cut_ns(&self) -> u64 {
+        let duration = self.session.settings.duration.map(|duration| duration.as_nanos());
+        let duration_ns = duration.map_or(u64::MAX, |ns| ns.try_into().unwrap_or(u64::MAX));
+        self.ns_since_start(self.taken_at).saturating_sub(duration_ns)
+    }
+
+    /// When the oldest of what is left is from, if something of the session is not: the buffer was full, or it is too long
+    /// ago.
+    pub(crate) fn earliest_ns_after_loss(&self) -> Option<u64> {
+        let cut_ns = self.cut_ns();
+        let is_cut = cut_ns > self.ns_since_start(self.session.started_at);
+        let of_buffer = self.buffer.earliest_time_after_loss().map(|time| self.ns_since_start(time));
+        of_buffer.max(is_cut.then_some(cut_ns))
+    }
 }

@@ -76,11 +76,12 @@ pub(crate) fn check_ignored(sources: &[Source]) -> Vec<Finding> {
     findings
 }
 
+const PRINTS: &[&str] = &["println!", "eprintln!", "print!", "eprint!", "stdout(", "stderr("];
+
 /// Nothing in `src` prints, but the `listed` files.
 pub(crate) fn check_printing(sources: &[Source], listed: &[&str]) -> Vec<Finding> {
     let accepted = "printing in the files of `PRINTING_FILES` in tests/tidy.rs alone; an error is returned";
-    let prints =
-        |source: &Source| find_code(source, &["println!", "eprintln!", "print!", "eprint!"], accepted);
+    let prints = |source: &Source| find_code(source, PRINTS, accepted);
     let mut findings = Vec::new();
     for source in
         sources.iter().filter(|source| source.is_in_src() && !listed.contains(&source.path.as_str()))
@@ -201,6 +202,8 @@ mod snippets {
     fn printing_outside_of_its_files_is_found() {
         let source = || Source::new("src/a.rs", "/// println!()\nfn a() {\n eprintln!(); }");
         assert_eq!(found(&check_printing(&[source()], &[])), ["3 `eprintln!`"]);
+        let directly = Source::new("src/a.rs", "let _ = io::stderr().write_all(b);");
+        assert_eq!(found(&check_printing(&[directly], &[])), ["1 `stderr(`"]);
         assert_eq!(found(&check_printing(&[source()], &["src/a.rs"])), [""; 0]);
         assert_eq!(check_printing(&[Source::new("src/b.rs", "")], &["src/b.rs"]).len(), 1);
         assert_eq!(check_printing(&[Source::new("tests/b.rs", "println!()")], &[]).len(), 0);

@@ -1,0 +1,44 @@
+//! What the steps of a tick take, written down tick by tick if `MOZ_PROFILER_RECORD_OVERHEADS` asks for it.
+
+use crate::base::TimeStamp;
+use crate::buffer::{ChunkedBuffer, EntryHead, EntryKind};
+use crate::platform::monotonic_now;
+use crate::state::Session;
+
+/// Follow modules and threads, sample counters, sample threads, look after the buffer.
+const STEPS: usize = 4;
+
+/// The steps of the tick that runs. Without the variable no clock is read.
+pub(super) struct TickOverheads {
+    tick: Option<TimeStamp>,
+    step_began: TimeStamp,
+    steps_ns: [u64; STEPS],
+    done: usize,
+}
+
+impl TickOverheads {
+    pub(super) fn begin(session: &Session, tick: TimeStamp) -> Self {
+        let tick = session.settings.records_overheads.then_some(tick);
+        let step_began = tick.map_or(TimeStamp::default(), |_| monotonic_now());
+        Self { tick, step_began, steps_ns: [0; STEPS], done: 0 }
+    }
+
+    /// The next step is done.
+    pub(super) fn step_done(&mut self) {
+        if self.tick.is_some() {
+            let now = monotonic_now();
+            if let Some(step_ns) = self.steps_ns.get_mut(self.done) {
+                *step_ns = now.since_ns(self.step_began);
+            }
+            self.step_began = now;
+            self.done += 1;
+        }
+    }
+
+    pub(super) fn write(self, session: &Session, buffer: &ChunkedBuffer) {
+        let Some(tick) = self.tick else { return };
+        let head = EntryHead::new(EntryKind::Overhead).number(tick.since_ns(session.process_start));
+        let entry = self.steps_ns.into_iter().fold(head, EntryHead::number);
+        buffer.put(self.step_began, &[entry.bytes()]);
+    }
+}

@@ -1,0 +1,160 @@
+//! What the sampler's ticks cost, tick by tick: Gecko's `profilerOverhead`, if `MOZ_PROFILER_RECORD_OVERHEADS` is set.
+//!
+//! The columns have the names that the viewer knows. `locking` is the time for following the threads and the loaded
+//! modules, in which the sampler takes its locks; `expiredMarkerCleaning` that for looking after the buffer's chunks.
+
+use crate::buffer::{EntryKind, EntryReader};
+use crate::json::JsonWriter;
+use crate::stream::source::ProfileSource;
+use crate::stream::thread_tables::write_schema;
+
+/// One tick's.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Overhead {
+    /// Nanoseconds since the process began.
+    pub(super) time_ns: u64,
+    locking_ns: u64,
+    counters_ns: u64,
+    threads_ns: u64,
+    cleaning_ns: u64,
+}
+
+impl Overhead {
+    /// Of an entry whose kind was read already.
+    pub(super) fn read(entry: &mut EntryReader<'_>) -> Option<Self> {
+        Some(Self {
+            time_ns: entry.number()?,
+            locking_ns: entry.number()?,
+            counters_ns: entry.number()?,
+            threads_ns: entry.number()?,
+            cleaning_ns: entry.number()?,
+        })
+    }
+
+    fn sum_ns(&self) -> u64 {
+        [self.locking_ns, self.counters_ns, self.threads_ns, self.cleaning_ns]
+            .into_iter()
+            .fold(0, u64::saturating_add)
+    }
+}
+
+/// A sum, the least and the greatest of some numbers.
+#[derive(Clone, Copy, Debug)]
+struct Spread {
+    count: u64,
+    sum: u64,
+    least: u64,
+    greatest: u64,
+}
+
+impl Default for Spread {
+    fn default() -> Self {
+        Self { count: 0, sum: 0, least: u64::MAX, greatest: 0 }
+    }
+}
+
+impl Spread {
+    fn add(&mut self, number: u64) {
+        self.count += 1;
+        self.sum = self.sum.saturating_add(number);
+        self.least = self.least.min(number);
+        self.greatest = self.greatest.max(number);
+    }
+
+    /// Mean, least and greatest; `ns_per_unit` nanoseconds are 1.
+    fn write(&self, json: &mut JsonWriter<'_>, name: &str, ns_per_unit: f64) {
+        let mean = self.sum as f64 / self.count.max(1) as f64;
+        let values = [("mean", mean), ("min", self.least as f64), ("max", self.greatest as f64)];
+        for (prefix, ns) in values {
+            json.key(&format!("{prefix}{name}")).float(ns / ns_per_unit);
+        }
+    }
+}
+
+/// Over all ticks.
+#[derive(Clone, Debug, Default)]
+pub(super) struct OverheadStatistics {
+    times_ns: Option<(u64, u64)>,
+    intervals: Spread,
+    overheads: Spread,
+    lockings: Spread,
+    cleanings: Spread,
+    counters: Spread,
+    threads: Spread,
+}
+
+impl OverheadStatistics {
+    pub(super) fn add(&mut self, overhead: &Overhead) {
+        let (first_ns, last_ns) = self.times_ns.unwrap_or((overhead.time_ns, overhead.time_ns));
+        if self.times_ns.is_some() {
+            self.intervals.add(overhead.time_ns.saturating_sub(last_ns));
+        }
+        self.times_ns = Some((first_ns, overhead.time_ns.max(last_ns)));
+        self.overheads.add(overhead.sum_ns());
+        self.lockings.add(overhead.locking_ns);
+        self.cleanings.add(overhead.cleaning_ns);
+        self.counters.add(overhead.counters_ns);
+        self.threads.add(overhead.threads_ns);
+    }
+
+    /// Durations in microseconds but that of the profile, and intervals, which are in milliseconds, as in Gecko; the
+    /// percentage is one, which Gecko's is not.
+    fn write(&self, json: &mut JsonWriter<'_>) {
+        let (first_ns, last_ns) = self.times_ns.unwrap_or_default();
+        let profiled_ns = (last_ns - first_ns) as f64;
+        json.object(|json| {
+            json.key("profiledDuration").float(profiled_ns / NS_PER_MS);
+            json.key("samplingCount").unsigned(self.overheads.count);
+            json.key("overheadDurations").float(self.overheads.sum as f64 / NS_PER_US);
+            json.key("overheadPercentage").float(self.overheads.sum as f64 / profiled_ns * 100.0);
+            self.intervals.write(json, "Interval", NS_PER_MS);
+            self.overheads.write(json, "Overhead", NS_PER_US);
+            self.lockings.write(json, "Lockings", NS_PER_US);
+            self.cleanings.write(json, "Cleaning", NS_PER_US);
+            self.counters.write(json, "Counter", NS_PER_US);
+            self.threads.write(json, "Thread", NS_PER_US);
+        });
+    }
+}
+
+const NS_PER_US: f64 = 1e3;
+const NS_PER_MS: f64 = 1e6;
+const COLUMNS: &[&str] = &["time", "locking", "expiredMarkerCleaning", "counters", "threads"];
+
+/// Writes what each tick cost, read from the buffer once more, and over all of them.
+pub(super) fn write_overheads(
+    json: &mut JsonWriter<'_>,
+    source: &ProfileSource,
+    statistics: &OverheadStatistics,
+) {
+    let cut_ns = source.cut_ns();
+    json.object(|json| {
+        json.key("samples").object(|json| {
+            write_schema(json, COLUMNS);
+            json.key("data").array(|json| {
+                source.buffer.for_each_entry(|_, _, mut entry| {
+                    if entry.kind() != Some(EntryKind::Overhead) {
+                        return;
+                    }
+                    if let Some(overhead) = Overhead::read(&mut entry).filter(|tick| tick.time_ns >= cut_ns) {
+                        write_row(json, &overhead);
+                    }
+                });
+            });
+        });
+        // Of one tick there is no interval.
+        if statistics.intervals.count > 0 {
+            statistics.write(json.key("statistics"));
+        }
+    });
+}
+
+fn write_row(json: &mut JsonWriter<'_>, overhead: &Overhead) {
+    let Overhead { time_ns, locking_ns, counters_ns, threads_ns, cleaning_ns } = *overhead;
+    json.array(|json| {
+        json.time_ms(time_ns);
+        for ns in [locking_ns, cleaning_ns, counters_ns, threads_ns] {
+            json.float(ns as f64 / NS_PER_US);
+        }
+    });
+}

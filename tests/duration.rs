@@ -1,0 +1,128 @@
+//! A profile holds what is at most so long ago when it is taken.
+#![cfg(has_profiler)]
+
+mod common;
+
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use common::{Read, work_for};
+use gekkota::{
+    MarkerOptions, MarkerTiming, ProfilerSession, ProfilerTime, StartParams, add_text_marker,
+    add_untyped_marker, gecko_profiler_category,
+};
+
+const DURATION: Duration = Duration::from_millis(400);
+
+#[inline(never)]
+fn works_long_ago() {
+    work_for(Duration::from_millis(400));
+    std::hint::black_box(());
+}
+
+#[inline(never)]
+fn works_lately() {
+    work_for(Duration::from_millis(900));
+    std::hint::black_box(());
+}
+
+fn add(name: &str, timing: MarkerTiming) {
+    add_untyped_marker(name, gecko_profiler_category!(Other), MarkerOptions::default().with_timing(timing));
+}
+
+/// What a thread does in a session: much that is long ago at its end.
+fn live_through_it() {
+    gekkota::register_thread("busy");
+    let ended = std::thread::spawn(|| {
+        gekkota::register_thread("ended");
+        work_for(Duration::from_millis(50));
+    });
+    ended.join().expect("thread");
+    let begin = ProfilerTime::now();
+    add("at first", MarkerTiming::instant_now());
+    add_text_marker("text at first", gecko_profiler_category!(Other), MarkerOptions::default(), "old");
+    add("short", MarkerTiming::interval_until_now_from(begin));
+    add("begin", MarkerTiming::interval_start(begin));
+    add("end long ago", MarkerTiming::interval_end(begin));
+    works_long_ago();
+    works_lately();
+    add("long", MarkerTiming::interval_until_now_from(begin));
+    add("end", MarkerTiming::interval_end(ProfilerTime::now()));
+    add("at last", MarkerTiming::instant_now());
+}
+
+fn record(params: StartParams) -> (Read, gekkota::Profile) {
+    let (wake, woken) = channel::<()>();
+    let (slept, sleeps) = channel();
+    let sleeper = std::thread::spawn(move || {
+        gekkota::register_thread("sleeper");
+        slept.send(()).expect("somebody waits");
+        let _ = woken.recv();
+    });
+    sleeps.recv().expect("the sleeper");
+    let session = ProfilerSession::start(params).expect("start");
+    std::thread::spawn(live_through_it).join().expect("thread");
+    let profile = session.finish().expect("profile");
+    drop(wake);
+    sleeper.join().expect("thread");
+    (Read::from_profile(&profile), profile)
+}
+
+fn names(read: &Read) -> Vec<String> {
+    read.markers("busy").into_iter().map(|marker| marker.0).collect()
+}
+
+fn has_string(read: &Read, part: &str) -> bool {
+    let strings = read.thread("busy")["stringTable"].as_array().expect("strings");
+    strings.iter().any(|string| string.as_str().expect("a string").contains(part))
+}
+
+#[test]
+fn what_is_longer_ago_stays_out_of_the_profile() {
+    let (read, profile) = record(StartParams::default().duration(DURATION));
+    let meta = &read.0["meta"];
+    let number = |name: &str| meta[name].as_f64().unwrap_or_else(|| panic!("{name} in {meta}"));
+    assert_eq!(meta["configuration"]["duration"].as_f64(), Some(0.4));
+    let (end, cut) = (number("profilingEndTime"), number("contentEarliestTime"));
+    assert!((end - cut - 400.0).abs() < 0.001, "from {cut} to {end}");
+    assert!(number("profilingStartTime") < cut - 400.0, "the session began earlier");
+
+    for thread in ["busy", "sleeper"] {
+        let samples = read.samples(thread);
+        assert!(samples.iter().all(|sample| sample.time_ms >= cut && sample.time_ms <= end), "{thread}");
+        assert!(samples.len() > 10 && samples[0].time_ms < cut + 200.0, "{thread}: no more is left out");
+    }
+    let asleep = read.samples("sleeper");
+    assert!(asleep.iter().all(|sample| sample.stack == asleep[0].stack && sample.stack.len() > 3));
+    assert!(has_string(&read, "works_lately") && !has_string(&read, "works_long_ago"));
+    assert_eq!(names(&read), ["long", "end", "at last"]);
+    assert!(!has_string(&read, "old"));
+    assert_eq!(meta["markerSchema"].as_array().map(Vec::len), Some(0), "no text is left");
+    assert!(!read.threads().iter().any(|thread| thread["name"] == "ended"));
+
+    let rows = read.0["counters"][0]["samples"]["data"].as_array().expect("the process's CPU time");
+    assert!(rows.iter().all(|row| row[0].as_f64().expect("time") >= cut));
+    assert_eq!(rows[0][1].as_i64(), Some(0), "what it had grown by before belongs to no row");
+    let summary = profile.summarize();
+    let busy = summary.iter().find(|thread| thread.name == "busy").expect("a summary");
+    assert_eq!(busy.samples, read.samples("busy").len());
+
+    without_a_limit();
+}
+
+fn without_a_limit() {
+    let (read, _) = record(StartParams::default().duration(Duration::ZERO));
+    let meta = &read.0["meta"];
+    assert!(meta["contentEarliestTime"].is_null() && meta["configuration"].get("duration").is_none());
+    assert!(has_string(&read, "works_long_ago"));
+    assert_eq!(
+        names(&read),
+        ["at first", "text at first", "short", "begin", "end long ago", "long", "end", "at last"]
+    );
+    assert!(read.threads().iter().any(|thread| thread["name"] == "ended"));
+    assert_eq!(StartParams::new().duration(Duration::ZERO), StartParams::new());
+
+    // One that the session has not reached cuts nothing.
+    let (read, _) = record(StartParams::default().duration(Duration::from_secs(3600)));
+    assert!(read.0["meta"]["contentEarliestTime"].is_null() && names(&read).len() == 8);
+}

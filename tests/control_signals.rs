@@ -263,7 +263,10 @@ struct Folder(PathBuf);
 
 impl Folder {
     fn new(name: &str) -> Self {
-        let folder = std::env::temp_dir().join(format!("gekkota-signals-{name}-{}", std::process::id()));
+        // Each file is brought to the disk, which has others to serve, too; a folder in memory has not.
+        let memory = PathBuf::from("/dev/shm");
+        let place = if memory.is_dir() { memory } else { std::env::temp_dir() };
+        let folder = place.join(format!("gekkota-signals-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("folder");
         Self(folder.canonicalize().expect("folder"))
     }

@@ -1,13 +1,13 @@
 //! Control from outside: a signal starts the profiler, another saves the profile and stops it.
 //!
-//! The handlers hand their signals to a thread, which does what anybody could do by the API. `std::thread` may not be used in
-//! the child of a fork before the host asks for it: so the child has no such thread, and its handlers do nothing.
+//! The handlers hand their signals to a thread, which does what anybody could do by the API. The child of a fork has no such
+//! thread, and its handlers do nothing until the host asks for it there.
 
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::base::{ControlSignals, ProcessId, PsCell, PsLock, StartError, StartParams};
@@ -18,8 +18,8 @@ use crate::control::life_cycle::{
 use crate::control::notices;
 use crate::control::snapshot::freeze;
 use crate::platform::{
-    ControlPipe, ControlRequest, ControlSignal, check_control_signals, current_process_id, give_signal_back,
-    take_signal, with_signals_blocked,
+    ControlPipe, ControlRequest, ControlSignal, OwnThreadHandle, check_control_signals, current_process_id,
+    give_signal_back, spawn_own_thread, take_signal, with_signals_blocked,
 };
 
 /// How much is kept of what a signal started.
@@ -32,7 +32,20 @@ struct Control {
     folder: PathBuf,
     pipe: Arc<ControlPipe>,
     is_ending: Arc<AtomicBool>,
-    thread: JoinHandle<()>,
+    thread: OwnThreadHandle,
+}
+
+/// What the calling thread has to do with control by signals.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    None,
+    Serves,
+    /// It has served, and ends when it is back.
+    Ends,
+}
+
+thread_local! {
+    static OWN_PART: Cell<Part> = const { Cell::new(Part::None) };
 }
 
 /// Changed under the life-cycle lock as well.
@@ -74,10 +87,10 @@ fn begin_or_change(signals: [ControlSignal; 2], folder: PathBuf) -> Result<(), S
     }
     let pipe = ControlPipe::open().map_err(|error| system_error("open a pipe", &error))?;
     let pipe = Arc::new(pipe);
-    let builder = std::thread::Builder::new().name("ProfilerControl".to_owned());
     let is_ending = Arc::new(AtomicBool::new(false));
     let served = (Arc::clone(&pipe), Arc::clone(&is_ending));
-    let thread = with_signals_blocked(|| builder.spawn(move || serve(&served.0, &served.1)))
+    let body = move || serve(&served.0, &served.1);
+    let thread = with_signals_blocked(|| spawn_own_thread(c"ProfilerControl", body))
         .map_err(|error| system_error("make the control thread", &error))?;
     let control = Control { process: current_process_id(), signals, folder, pipe, is_ending, thread };
     let mut lock = PsLock::acquire();
@@ -97,16 +110,18 @@ pub(super) fn end_control() {
     signals.into_iter().for_each(|signal| give_signal_back(signal.number));
     drop(turn);
     is_ending.store(true, Ordering::Release);
-    let has_been_told = loop {
-        match pipe.ask_to_end() {
-            Ok(false) if !thread.is_finished() => std::thread::sleep(Duration::from_millis(1)),
-            answer => break answer.is_ok(),
-        }
-    };
     // The host may be called on that thread, and shut down there.
-    if has_been_told && thread.thread().id() != std::thread::current().id() {
-        // It catches its own panics.
-        let _ = thread.join();
+    if OWN_PART.get() != Part::None {
+        OWN_PART.set(Part::Ends);
+        return;
+    }
+    loop {
+        match pipe.ask_to_end() {
+            Ok(true) => return thread.join(),
+            Ok(false) => std::thread::sleep(Duration::from_millis(1)),
+            // Nobody can tell it any more.
+            Err(_) => return,
+        }
     }
 }
 
@@ -117,6 +132,7 @@ pub(super) fn forget_control_in_child(lock: &mut PsLock) {
 
 /// The control thread. Nothing is started any more when it is about to end.
 fn serve(pipe: &ControlPipe, is_ending: &AtomicBool) {
+    OWN_PART.set(Part::Serves);
     loop {
         for request in pipe.wait() {
             let answer = match request {
@@ -128,6 +144,9 @@ fn serve(pipe: &ControlPipe, is_ending: &AtomicBool) {
             // The host goes on, and the next signal may fare better.
             if catch_unwind(AssertUnwindSafe(answer)).is_err() {
                 notices::tell("what the signal asked for failed by an error of the profiler's own");
+            }
+            if OWN_PART.get() == Part::Ends {
+                return;
             }
         }
     }

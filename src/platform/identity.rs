@@ -33,6 +33,20 @@ pub(crate) fn current_thread_id() -> ThreadId {
     ThreadId::from_number(unsafe { libc::gettid() })
 }
 
+/// Writes it all to standard error, as far as that takes it, without a lock.
+pub(crate) fn write_to_standard_error(mut text: &[u8]) {
+    while !text.is_empty() {
+        // SAFETY: the kernel reads so many bytes of the slice.
+        let written = unsafe { libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len()) };
+        match usize::try_from(written) {
+            Ok(0) => return,
+            Ok(written) => text = text.get(written..).unwrap_or_default(),
+            Err(_) if std::io::Error::last_os_error().kind() == std::io::ErrorKind::Interrupted => {}
+            Err(_) => return,
+        }
+    }
+}
+
 /// The user in whose name the process makes and opens files. One system call.
 pub(super) fn current_user_id() -> u32 {
     // SAFETY: takes and touches no memory.

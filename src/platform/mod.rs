@@ -57,7 +57,7 @@ pub(crate) use guarded_memory::{
 };
 pub(crate) use identity::{
     current_process_id, current_thread_id, is_main_thread, prepare_sampler_thread, with_signals_blocked,
-    with_signals_unblocked,
+    with_signals_unblocked, write_to_standard_error,
 };
 pub(crate) use memory::LazyRegion;
 pub(crate) use modules::{ModuleChanges, ModuleImage, hold_loader_for_fork, list_modules, module_changes};

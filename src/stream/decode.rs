@@ -127,6 +127,7 @@ impl ProcessStreamingContext {
         };
         context.read(source, &by_serial);
         context.paused_ranges.add_open(source.open_pauses);
+        context.paused_ranges.cut(context.cut_ns);
         context.threads.retain(|context| !context.is_too_long_ago(source));
         context
     }

@@ -57,6 +57,14 @@ impl PausedRanges {
         }
     }
 
+    /// Leaves out what is before this time: a pause that began earlier has an open beginning.
+    pub(super) fn cut(&mut self, cut_ns: u64) {
+        self.0.retain(|range| range.is_open || range.end_ns.is_some_and(|end_ns| end_ns >= cut_ns));
+        for range in &mut self.0 {
+            range.start_ns = range.start_ns.filter(|&start_ns| start_ns >= cut_ns);
+        }
+    }
+
     fn open_range(&mut self, reason: Reason) -> Option<&mut PausedRange> {
         self.0.iter_mut().rev().find(|range| range.reason == reason && range.is_open)
     }
@@ -87,9 +95,14 @@ mod tests {
     use crate::base::TimeStamp;
 
     fn written(entries: &[(EntryKind, u64)], open: OpenPauses) -> String {
+        written_since(0, entries, open)
+    }
+
+    fn written_since(cut_ms: u64, entries: &[(EntryKind, u64)], open: OpenPauses) -> String {
         let mut ranges = PausedRanges::default();
         entries.iter().for_each(|&(kind, ms)| ranges.add(kind, ms * 1_000_000));
         ranges.add_open(open);
+        ranges.cut(cut_ms * 1_000_000);
         let mut text = Vec::new();
         let mut json = JsonWriter::new(&mut text);
         ranges.write(&mut json);
@@ -110,6 +123,10 @@ mod tests {
         assert_eq!(
             written(&[(ResumeSampling, 3)], paused),
             r#"[{"startTime":null,"endTime":null,"reason":"profiler-paused"},{"startTime":null,"endTime":3,"reason":"collecting"}]"#
+        );
+        assert_eq!(
+            written_since(5, &[(Pause, 1), (Resume, 3), (Pause, 4), (Resume, 6), (Pause, 7)], none),
+            r#"[{"startTime":null,"endTime":6,"reason":"profiler-paused"},{"startTime":7,"endTime":null,"reason":"profiler-paused"}]"#
         );
     }
 }

@@ -20,18 +20,18 @@ fn child_is_well() -> bool {
         return false;
     }
     let Ok(session) = ProfilerSession::start(StartParams::default()) else { return false };
-    work_for_cpu(Duration::from_millis(60));
-    let Ok(profile) = session.finish() else { return false };
-    let read = Read::from_profile(&profile);
+    // On a busy machine the sampler comes late.
+    (0..50).any(|_| {
+        work_for_cpu(Duration::from_millis(60));
+        session.snapshot().is_ok_and(|profile| is_sampled(&Read::from_profile(&profile)))
+    })
+}
+
+fn is_sampled(read: &Read) -> bool {
     let start = read.0["meta"]["profilingStartTime"].as_f64().expect("a time");
     let samples = read.samples("forks");
-    // On a busy machine the sampler is late; what it did not miss is there.
     let ticks = samples.len() as u64 + read.count("missed_ticks");
-    let well = samples.len() > 5 && ticks > 40 && samples.iter().all(|sample| sample.time_ms >= start);
-    if !well {
-        eprintln!("{} samples in the child, log {}", samples.len(), read.0["profilingLog"]);
-    }
-    well
+    samples.len() > 5 && ticks > 40 && samples.iter().all(|sample| sample.time_ms >= start)
 }
 
 fn fork_a_child(round: u32) {

@@ -6,7 +6,7 @@ mod common;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{Read, Sample, work_for};
+use common::{Read, Sample, Sleeper, work_for};
 use gekkota::{AutoProfilerThreadSleep, ProfilerSession, StartParams};
 
 const ROUNDS: u32 = 100;
@@ -64,26 +64,13 @@ fn shown_ms(samples: &[Sample], function: &str) -> f64 {
 fn check(announce: bool, idle_threads: usize) {
     INTERRUPTED.store(0, Ordering::Relaxed);
     let session = ProfilerSession::start(StartParams::default()).expect("start");
-    let idle: Vec<_> = (0..idle_threads)
-        .map(|_| {
-            let (end, ends) = std::sync::mpsc::channel::<()>();
-            let body = move || {
-                gekkota::register_thread("idle");
-                // Woken by the end alone.
-                assert!(ends.recv().is_err());
-            };
-            (end, std::thread::spawn(body))
-        })
-        .collect();
+    let idle: Vec<_> = (0..idle_threads).map(|_| Sleeper::start("idle")).collect();
     let thread = std::thread::spawn(move || {
         gekkota::register_thread("alternates");
         alternate(announce)
     });
     let (working, waiting) = thread.join().expect("thread");
-    for (end, thread) in idle {
-        drop(end);
-        thread.join().expect("thread");
-    }
+    drop(idle);
     let read = Read::from_profile(&session.finish().expect("profile"));
     let samples = read.samples("alternates");
     let shown = ["::works", "::waits"].map(|function| shown_ms(&samples, function));

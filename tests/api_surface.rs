@@ -170,6 +170,7 @@ fn every_public_item_does_what_it_can() {
         .interval(Duration::from_millis(2))
         .engine(SamplingEngine::Signals)
         .duration(Duration::from_secs(60))
+        .active_tab_id(7)
         .filters(["surface", "m"]);
     let params = params.features(Features::STACK_WALK | Features::CPU);
     match ProfilerSession::start(params.clone()) {

@@ -5,12 +5,11 @@ mod common;
 
 use std::time::Duration;
 
-use common::Read;
+use common::{Read, mark};
 use gekkota::{
-    Features, MarkerOptions, SamplingEngine, SnapshotOptions, StartError, StartParams, Symbolicate,
-    add_untyped_marker, gecko_profiler_category, profiler_ensure_started, profiler_features_if_active,
+    Features, SamplingEngine, StartError, StartParams, profiler_ensure_started, profiler_features_if_active,
     profiler_get_buffer_info, profiler_get_start_params, profiler_is_active, profiler_is_paused,
-    profiler_pause, profiler_resume, profiler_stop, profiler_stream_json,
+    profiler_pause, profiler_resume, profiler_stop,
 };
 
 fn base() -> StartParams {
@@ -19,16 +18,12 @@ fn base() -> StartParams {
 
 /// Notes something, ensures a start with these settings, and tells whether it is still there.
 fn keeps_the_buffer(params: StartParams) -> bool {
-    add_untyped_marker("noted", gecko_profiler_category!(Other), MarkerOptions::default());
+    mark("noted");
     let before = profiler_get_buffer_info().expect("active");
     profiler_ensure_started(params).expect("started");
     assert!(profiler_is_active());
     let after = profiler_get_buffer_info().expect("active");
-    let options = SnapshotOptions::default().symbolicate(Symbolicate::No);
-    let mut text = Vec::new();
-    profiler_stream_json(&mut text, &options).expect("active");
-    let read = Read::from_text(&text);
-    let is_noted = read.markers("ensure").iter().any(|marker| marker.0 == "noted");
+    let is_noted = Read::of_running().markers("ensure").iter().any(|marker| marker.0 == "noted");
     assert!(!is_noted || after.put_entries >= before.put_entries, "{before:?}, then {after:?}");
     is_noted
 }

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Read, in_forked_child, wait_until};
+use common::{Read, Sleeper, in_forked_child, wait_until};
 use gekkota::{ProfilerSession, SamplingEngine, StartParams};
 
 const SLEEPERS: u64 = 20;
@@ -20,17 +20,7 @@ fn files_about_threads() -> Vec<String> {
 fn a_child_has_no_files_of_the_samplers() {
     let params = || StartParams::default().engine(SamplingEngine::Signals);
     let session = ProfilerSession::start(params()).expect("start");
-    let threads: Vec<_> = (0..SLEEPERS)
-        .map(|_| {
-            let (end, ends) = std::sync::mpsc::channel::<()>();
-            let body = move || {
-                gekkota::register_thread("sleeper");
-                // Woken by the end alone.
-                assert!(ends.recv().is_err());
-            };
-            (end, std::thread::spawn(body))
-        })
-        .collect();
+    let sleepers: Vec<_> = (0..SLEEPERS).map(|_| Sleeper::start("sleeper")).collect();
     let looks = || {
         Read::from_text(&gekkota::profiler_get_profile().expect("a session")).count("samples_from_outside")
     };
@@ -49,10 +39,7 @@ fn a_child_has_no_files_of_the_samplers() {
         );
         "none".to_owned()
     });
-    for (end, thread) in threads {
-        drop(end);
-        thread.join().expect("thread");
-    }
+    drop(sleepers);
     session.finish().expect("profile");
     println!("{in_parent} in the parent, {in_child} in the child");
     assert_eq!(files_about_threads(), [""; 0], "after the session");

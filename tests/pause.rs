@@ -7,14 +7,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use common::{Read, work_for};
+use common::{Read, Sleeper, mark, work_for};
 use gekkota::{
-    MarkerOptions, SamplingState, SnapshotOptions, StartParams, Symbolicate, add_untyped_marker,
-    gecko_profiler_category, profiler_callback_after_sampling, profiler_feature_active,
+    SamplingState, StartParams, profiler_callback_after_sampling, profiler_feature_active,
     profiler_features_if_active, profiler_features_if_active_and_unpaused, profiler_get_buffer_info,
     profiler_is_active, profiler_is_active_and_unpaused, profiler_is_paused, profiler_is_sampling_paused,
     profiler_pause, profiler_pause_sampling, profiler_resume, profiler_resume_sampling, profiler_start,
-    profiler_stop, profiler_stream_json,
+    profiler_stop,
 };
 
 const ENTER: [fn(); 2] = [profiler_pause, profiler_pause_sampling];
@@ -35,17 +34,6 @@ fn one_loop() -> SamplingState {
     let (send, receive) = mpsc::channel();
     assert!(profiler_callback_after_sampling(move |state| _ = send.send(state)));
     receive.recv_timeout(Duration::from_secs(10)).expect("a loop")
-}
-
-fn mark(name: &str) {
-    add_untyped_marker(name, gecko_profiler_category!(Other), MarkerOptions::default());
-}
-
-fn read_profile() -> Read {
-    let options = SnapshotOptions::default().symbolicate(Symbolicate::No);
-    let mut text = Vec::new();
-    profiler_stream_json(&mut text, &options).expect("active");
-    Read::from_text(&text)
 }
 
 /// Start, end and reason.
@@ -107,7 +95,7 @@ fn each_pair_of_pauses_in_each_order() {
                     mark(if on[0] { "lost" } else { "kept" });
                 }
             }
-            let read = read_profile();
+            let read = Read::of_running();
             let kept = marker_names(&read);
             assert!(!kept.is_empty() && kept.iter().all(|name| name == "kept"), "{kept:?}");
             let ranges = paused_ranges(&read);
@@ -128,7 +116,7 @@ fn each_pair_of_pauses_in_each_order() {
     }
     profiler_start(StartParams::default()).expect("start");
     assert_eq!(answers(), (true, false, false), "a new session begins unpaused");
-    assert!(paused_ranges(&read_profile()).is_empty());
+    assert!(paused_ranges(&Read::of_running()).is_empty());
     profiler_stop();
 }
 
@@ -144,15 +132,11 @@ fn cpu_after(read: &Read, name: &str, time_ms: f64) -> (f64, f64) {
 
 fn what_a_pause_leaves_out() {
     const PAUSE: Duration = Duration::from_millis(400);
-    let (wake, sleeps) = mpsc::channel::<()>();
-    let sleeper = std::thread::spawn(move || {
-        gekkota::register_thread("sleeps");
-        _ = sleeps.recv();
-    });
+    let sleeper = Sleeper::start("sleeps");
     profiler_start(StartParams::default()).expect("start");
     common::wait_until("the sleeper has samples", || {
-        read_profile().threads().iter().any(|thread| thread["name"] == "sleeps")
-            && !read_profile().samples("sleeps").is_empty()
+        Read::of_running().threads().iter().any(|thread| thread["name"] == "sleeps")
+            && !Read::of_running().samples("sleeps").is_empty()
     });
     work_for(Duration::from_millis(100));
     profiler_pause();
@@ -161,15 +145,14 @@ fn what_a_pause_leaves_out() {
     work_for(PAUSE);
     mark("lost");
     assert_eq!(profiler_get_buffer_info().expect("active").put_entries, put, "nothing is recorded");
-    let paused = read_profile();
+    let paused = Read::of_running();
     let ranges = paused_ranges(&paused);
     assert!(matches!(&ranges[..], [(Some(_), None, reason)] if reason == "profiler-paused"), "{ranges:?}");
     profiler_resume();
     assert_eq!(one_loop(), SamplingState::SamplingCompleted);
     work_for(Duration::from_millis(60));
-    wake.send(()).expect("the sleeper waits");
-    sleeper.join().expect("thread");
-    let read = read_profile();
+    drop(sleeper);
+    let read = Read::of_running();
     profiler_stop();
 
     let (Some(start), Some(end)) = (paused_ranges(&read)[0].0, paused_ranges(&read)[0].1) else {
@@ -220,13 +203,13 @@ fn no_sample_lies_within_any_of_many_pauses() {
         work_for(Duration::from_micros(1500 + round * 137 % 900));
         ENTER[kind]();
         if round % 25 == 0 {
-            read_profile();
+            Read::of_running();
         }
         work_for(Duration::from_micros(round * 211 % 1700));
         LEAVE[kind]();
     }
     work_for(Duration::from_millis(30));
-    let read = read_profile();
+    let read = Read::of_running();
     profiler_stop();
     ENDS.store(true, Ordering::Relaxed);
     busy.join().expect("thread");
@@ -268,7 +251,7 @@ fn a_pause_of_another_thread_is_seen() {
     .join()
     .expect("thread");
     assert!(profiler_is_active_and_unpaused());
-    let read = read_profile();
+    let read = Read::of_running();
     profiler_stop();
     let markers: Vec<_> =
         read.markers("registered in the pause").into_iter().map(|marker| marker.0).collect();

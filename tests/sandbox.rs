@@ -5,7 +5,7 @@ mod common;
 
 use std::time::Duration;
 
-use common::{Read, wait_until, work_for_cpu};
+use common::{Read, Sleeper, wait_until, work_for_cpu};
 use gekkota::{ProfilerSession, StartParams};
 
 /// A filter for the whole process that kills for each of these, and allows everything else.
@@ -44,14 +44,7 @@ fn start_with_timer() -> ProfilerSession {
 #[test]
 fn nothing_unusual_is_called_in_a_sandbox() {
     // Beside many that sleep it is asked whether anybody has run at all.
-    let sleepers: Vec<_> = (0..50)
-        .map(|_| {
-            std::thread::spawn(|| {
-                gekkota::register_thread("sleeper");
-                std::thread::park();
-            })
-        })
-        .collect();
+    let sleepers: Vec<_> = (0..50).map(|_| Sleeper::start("sleeper")).collect();
     for _ in 0..3 {
         start_with_timer().finish().expect("profile");
         assert_eq!(timers(), "", "it is given back");
@@ -77,10 +70,7 @@ fn nothing_unusual_is_called_in_a_sandbox() {
     });
     wait_until("it has ended", || thread.is_finished());
     thread.join().expect("thread");
-    for sleeper in sleepers {
-        sleeper.thread().unpark();
-        sleeper.join().expect("sleeper");
-    }
+    drop(sleepers);
     let read = Read::from_profile(&session.finish().expect("profile"));
     let samples = read.samples("in the sandbox");
     let asleep =

@@ -5,26 +5,14 @@ mod common;
 
 use std::time::Duration;
 
-use common::{Read, wait_until, work_for};
+use common::{Read, Sleeper, mark, wait_until, work_for};
 use gekkota::{
-    MarkerOptions, ProfilerSession, SnapshotOptions, StartParams, StreamError, Symbolicate,
-    add_untyped_marker, gecko_profiler_category, profiler_get_available_features, profiler_get_profile,
-    profiler_is_active, profiler_shutdown, profiler_start, profiler_stop, profiler_stream_json,
+    ProfilerSession, StartParams, StreamError, profiler_get_available_features, profiler_get_profile,
+    profiler_is_active, profiler_shutdown, profiler_start, profiler_stop,
 };
 
-fn mark(name: &str) {
-    add_untyped_marker(name, gecko_profiler_category!(Other), MarkerOptions::default());
-}
-
-fn read_profile() -> Read {
-    let options = SnapshotOptions::default().symbolicate(Symbolicate::No);
-    let mut text = Vec::new();
-    profiler_stream_json(&mut text, &options).expect("active");
-    Read::from_text(&text)
-}
-
 fn marker_names() -> Vec<String> {
-    read_profile().markers("edges").into_iter().map(|marker| marker.0).collect()
+    Read::of_running().markers("edges").into_iter().map(|marker| marker.0).collect()
 }
 
 #[test]
@@ -70,7 +58,7 @@ fn start_and_stop_on_other_threads_are_seen_everywhere() {
     mark("here");
     on_another(|| assert!(profiler_is_active() && profiler_get_profile().is_some()));
     work_for(Duration::from_millis(20));
-    wait_until("this thread has samples", || !read_profile().samples("edges").is_empty());
+    wait_until("this thread has samples", || !Read::of_running().samples("edges").is_empty());
     assert_eq!(marker_names(), ["here"]);
     on_another(profiler_stop);
     assert!(!profiler_is_active() && profiler_get_profile().is_none());
@@ -83,18 +71,11 @@ fn start_and_stop_on_other_threads_are_seen_everywhere() {
 
 /// Mozilla bug 1355807.
 fn three_starts_in_a_row_with_shrinking_filters() {
-    let others = ["shrinks", "GeckoMain"].map(|name| {
-        let (end, wait) = std::sync::mpsc::channel::<()>();
-        let thread = std::thread::spawn(move || {
-            gekkota::register_thread(name);
-            _ = wait.recv();
-        });
-        (end, thread)
-    });
+    let others = ["shrinks", "GeckoMain"].map(Sleeper::start);
     let threads = |filters: &[&str]| {
         profiler_start(StartParams::default().filters(filters.iter().copied())).expect("start");
         work_for(Duration::from_millis(10));
-        let read = read_profile();
+        let read = Read::of_running();
         let names = read.threads().iter().map(|thread| thread["name"].as_str().expect("a name").to_owned());
         let mut names: Vec<String> = names.filter(|name| name != "GeckoMain").collect();
         names.sort_unstable();
@@ -105,10 +86,7 @@ fn three_starts_in_a_row_with_shrinking_filters() {
     assert_eq!(threads(&["edges", "GeckoMain"]), ["edges"]);
     assert!(threads(&["GeckoMain"]).is_empty());
     profiler_stop();
-    for (end, thread) in others {
-        drop(end);
-        thread.join().expect("thread");
-    }
+    drop(others);
 }
 
 fn starts_and_stops_of_many_threads_take_turns() {

@@ -5,13 +5,12 @@ mod common;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use common::Read;
+use common::{Read, mark};
 use gekkota::{
-    MarkerOptions, ProfilerSession, ProfilingState, ProfilingStates, StartParams, add_untyped_marker,
-    gecko_profiler_category, profiler_add_state_change_callback, profiler_ensure_started,
-    profiler_get_profile, profiler_is_active, profiler_is_paused, profiler_pause, profiler_pause_sampling,
-    profiler_remove_state_change_callback, profiler_resume, profiler_resume_sampling, profiler_shutdown,
-    profiler_start, profiler_stop,
+    ProfilerSession, ProfilingState, ProfilingStates, StartParams, profiler_add_state_change_callback,
+    profiler_ensure_started, profiler_get_profile, profiler_is_active, profiler_is_paused, profiler_pause,
+    profiler_pause_sampling, profiler_remove_state_change_callback, profiler_resume,
+    profiler_resume_sampling, profiler_shutdown, profiler_start, profiler_stop,
 };
 
 use ProfilingState::{
@@ -49,10 +48,6 @@ impl Told {
 
 fn start() {
     profiler_start(StartParams::default()).expect("start");
-}
-
-fn mark(name: &str) {
-    add_untyped_marker(name, gecko_profiler_category!(Other), MarkerOptions::default());
 }
 
 #[test]

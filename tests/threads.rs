@@ -5,17 +5,11 @@ mod common;
 
 use std::time::Duration;
 
-use common::{Read, wait_until, work_for_cpu};
-use gekkota::{
-    ProfilerSession, StartParams, ThreadGuard, gecko_profiler_category, register_thread, unregister_thread,
-};
+use common::{Read, mark, wait_until, work_for_cpu};
+use gekkota::{ProfilerSession, StartParams, ThreadGuard, register_thread, unregister_thread};
 
 fn in_a_thread(body: impl FnOnce() + Send + 'static) {
     std::thread::spawn(body).join().expect("thread");
-}
-
-fn mark(name: &str) {
-    gekkota::add_untyped_marker(name, gecko_profiler_category!(Other), Default::default());
 }
 
 #[test]

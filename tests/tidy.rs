@@ -66,7 +66,7 @@ const UNSAFE_FILES: &[&str] = &[
     "src/platform/control_pipe.rs",
     "src/platform/modules.rs",
     "src/platform/others_activity.rs",
-    "src/platform/own_thread.rs",
+    "src/platform/profiler_thread.rs",
     "src/platform/fork.rs",
     "src/platform/guarded_memory.rs",
     "src/platform/memory.rs",

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::api::engine;
+use crate::base::ScriptDescription;
 
 /// A function of a script, by which its frames are known.
 ///
@@ -27,7 +28,7 @@ pub struct ScriptFunction(&'static engine::ScriptFunction);
 /// the answer beside its own function.
 #[doc(alias = "ProfilingStackFrame")]
 pub fn profiler_register_script_function(name: &str, file: &str, line: u32, column: u32) -> ScriptFunction {
-    ScriptFunction(engine::register_script_function(engine::Description { name, file, line, column }))
+    ScriptFunction(engine::register_script_function(ScriptDescription { name, file, line, column }))
 }
 
 impl ScriptFunction {
@@ -54,7 +55,7 @@ impl ScriptFunction {
 
 impl fmt::Debug for ScriptFunction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let engine::Description { name, file, line, column } = self.0.description;
+        let ScriptDescription { name, file, line, column } = self.0.description;
         write!(f, "ScriptFunction({name:?} at {file}:{line}:{column})")
     }
 }

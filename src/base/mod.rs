@@ -44,6 +44,8 @@ mod profiling_state;
 #[cfg(has_profiler)]
 mod ps_lock;
 #[forbid(unsafe_code)]
+mod script_description;
+#[forbid(unsafe_code)]
 mod settings;
 #[forbid(unsafe_code)]
 mod stacks;
@@ -72,6 +74,7 @@ pub(crate) use locks::{Guard, LockRank, NamedMutex};
 pub use profiling_state::{ProfilingState, ProfilingStates, SamplingState};
 #[cfg(has_profiler)]
 pub(crate) use ps_lock::{PsCell, PsLock};
+pub(crate) use script_description::ScriptDescription;
 #[cfg(has_profiler)]
 pub(crate) use settings::INTERVAL_RANGE;
 pub use settings::{SamplingEngine, StartParams};

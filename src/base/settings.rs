@@ -54,7 +54,7 @@ pub struct StartParams {
     pub engine: SamplingEngine,
     /// How much of the past a profile holds, when it is limited. Never zero.
     pub duration: Option<Duration>,
-    /// A browser's tab; a number that the profile carries.
+    /// The id of a browser's tab; 0 for none.
     pub active_tab_id: u64,
 }
 
@@ -90,6 +90,13 @@ impl StartParams {
     #[must_use]
     pub fn interval(mut self, interval: Duration) -> Self {
         self.interval = interval;
+        self
+    }
+
+    /// The id of the browser's tab that the program serves, for who reads the profile; 0 for none.
+    #[must_use]
+    pub fn active_tab_id(mut self, id: u64) -> Self {
+        self.active_tab_id = id;
         self
     }
 

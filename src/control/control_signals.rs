@@ -18,8 +18,8 @@ use crate::control::life_cycle::{
 use crate::control::notices;
 use crate::control::snapshot::freeze;
 use crate::platform::{
-    ControlPipe, ControlRequest, ControlSignal, OwnThreadHandle, check_control_signals, current_process_id,
-    give_signal_back, spawn_own_thread, take_signal, with_signals_blocked,
+    ControlPipe, ControlRequest, ControlSignal, ProfilerThread, check_control_signals, current_process_id,
+    give_signal_back, spawn_profiler_thread, take_signal, with_signals_blocked,
 };
 
 /// How much is kept of what a signal started.
@@ -32,7 +32,7 @@ struct Control {
     folder: PathBuf,
     pipe: Arc<ControlPipe>,
     is_ending: Arc<AtomicBool>,
-    thread: OwnThreadHandle,
+    thread: ProfilerThread,
 }
 
 /// What the calling thread has to do with control by signals.
@@ -90,7 +90,7 @@ fn begin_or_change(signals: [ControlSignal; 2], folder: PathBuf) -> Result<(), S
     let is_ending = Arc::new(AtomicBool::new(false));
     let served = (Arc::clone(&pipe), Arc::clone(&is_ending));
     let body = move || serve(&served.0, &served.1);
-    let thread = with_signals_blocked(|| spawn_own_thread(c"ProfilerControl", body))
+    let thread = with_signals_blocked(|| spawn_profiler_thread(c"ProfilerControl", body))
         .map_err(|error| system_error("make the control thread", &error))?;
     let control = Control { process: current_process_id(), signals, folder, pipe, is_ending, thread };
     let mut lock = PsLock::acquire();

@@ -7,7 +7,7 @@ use crate::state::{CorePs, RacyFeatures, core_buffer};
 use crate::threads::{CurrentThread, register_current_thread, unregister_current_thread};
 
 pub(crate) use crate::threads::{
-    Description, LabelToken, ScriptFunction, move_script_frame, pop_labels, push_label, push_script_frame,
+    LabelToken, ScriptFunction, move_script_frame, pop_labels, push_label, push_script_frame,
     register_script_function,
 };
 pub(crate) use crate::unwind::{CodeRangeToken, register_code_range, unregister_code_range};

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use crate::base::{
     BufferInfo, ControlSignals, Features, FrameFlags, FunctionName, ProfilerTime, ProfilingCategoryPair,
-    ProfilingState, ProfilingStates, SamplingState, SaveError, StackFeatures, StackFrame, StartError,
-    StartParams, SuspendError, ThreadId,
+    ProfilingState, ProfilingStates, SamplingState, SaveError, ScriptDescription, StackFeatures, StackFrame,
+    StartError, StartParams, SuspendError, ThreadId,
 };
 use crate::export::ProfileSource;
 use crate::markers::MarkerTiming;
@@ -145,24 +145,15 @@ pub(crate) fn push_label(
 #[inline(always)]
 pub(crate) fn pop_labels(_: &LabelToken) {}
 
-/// What is said of a script's function.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct Description<'a> {
-    pub(crate) name: &'a str,
-    pub(crate) file: &'a str,
-    pub(crate) line: u32,
-    pub(crate) column: u32,
-}
-
 /// The one that stands for all.
 #[derive(PartialEq, Eq, Hash, Debug)]
 pub(crate) struct ScriptFunction {
-    pub(crate) description: Description<'static>,
+    pub(crate) description: ScriptDescription<'static>,
 }
 
 #[inline(always)]
-pub(crate) fn register_script_function(_: Description<'_>) -> &'static ScriptFunction {
-    &ScriptFunction { description: Description { name: "", file: "", line: 0, column: 0 } }
+pub(crate) fn register_script_function(_: ScriptDescription<'_>) -> &'static ScriptFunction {
+    &ScriptFunction { description: ScriptDescription { name: "", file: "", line: 0, column: 0 } }
 }
 
 #[inline(always)]

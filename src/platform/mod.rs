@@ -27,11 +27,11 @@ mod identity;
 mod memory;
 mod modules;
 mod others_activity;
-mod own_thread;
 #[forbid(unsafe_code)]
 mod private_file;
 #[forbid(unsafe_code)]
 mod procfs;
+mod profiler_thread;
 mod registers;
 #[cfg_attr(target_arch = "x86_64", path = "registers_x86_64.rs")]
 #[cfg_attr(target_arch = "aarch64", path = "registers_aarch64.rs")]
@@ -62,9 +62,9 @@ pub(crate) use identity::{
 pub(crate) use memory::LazyRegion;
 pub(crate) use modules::{ModuleChanges, ModuleImage, hold_loader_for_fork, list_modules, module_changes};
 pub(crate) use others_activity::{OthersActivity, RunningSum, others_activity_thread_by_thread};
-pub(crate) use own_thread::{OwnThreadHandle, spawn_own_thread};
 pub(crate) use private_file::{create_private, open_own_file, read_exe_path};
 pub(crate) use procfs::{BlockedAt, Look, ThreadWindow, is_sandboxed};
+pub(crate) use profiler_thread::{ProfilerThread, spawn_profiler_thread};
 pub(crate) use registers::{
     GENERAL_REGISTERS, Registers, copy_words_in_handler, current_registers, current_stack_pointer,
     thread_pointer,

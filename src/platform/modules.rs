@@ -177,7 +177,7 @@ pub(crate) fn list_modules() -> (ModuleChanges, Vec<ModuleImage>) {
         .enumerate()
         .map(|(index, (unwind, row))| {
             let loaded_behind = (rows.len() - 1 - index) as u64;
-            ModuleImage { loaded_behind, ..row.to_image(unwind, index == 0) }
+            row.to_image(unwind, index == 0, loaded_behind)
         })
         .filter(|image| !image.range.is_empty())
         .collect();
@@ -268,7 +268,12 @@ impl UnwindPlace {
 }
 
 impl Row {
-    fn to_image(&self, unwind: Option<UnwindSections>, is_executable: bool) -> ModuleImage {
+    fn to_image(
+        &self,
+        unwind: Option<UnwindSections>,
+        is_executable: bool,
+        loaded_behind: u64,
+    ) -> ModuleImage {
         let name = &self.name[..self.name_bytes];
         let path = match name {
             _ if is_executable => read_exe_path(),
@@ -287,7 +292,7 @@ impl Row {
             build_id: self.build_id[..self.build_id_bytes].to_vec(),
             is_executable,
             stays: self.stays,
-            loaded_behind: 0,
+            loaded_behind,
             unwind,
             memory,
         }

@@ -9,8 +9,8 @@ use crate::base::{Features, SamplingEngine, SamplingState, StartError, TimeStamp
 use crate::buffer::{ChunkedBuffer, EntryHead, EntryKind};
 use crate::counters::{PROCESS_CPU, sample_process_cpu_ns};
 use crate::platform::{
-    HandlerCheck, OwnThreadHandle, current_process_id, current_thread_id, ensure_handler, follow_sandbox,
-    monotonic_now, prepare_sampler_thread, sleep_until, spawn_own_thread, thread_cpu_ns,
+    HandlerCheck, ProfilerThread, current_process_id, current_thread_id, ensure_handler, follow_sandbox,
+    monotonic_now, prepare_sampler_thread, sleep_until, spawn_profiler_thread, thread_cpu_ns,
     with_signals_blocked,
 };
 use crate::sampler::activity::{ActivityClue, RestChecks};
@@ -34,7 +34,7 @@ const LONGEST_SLEEP_NS: u64 = 50_000_000;
 
 struct SamplerHandle {
     session: Arc<Session>,
-    thread: OwnThreadHandle,
+    thread: ProfilerThread,
 }
 
 impl RunningSampler for SamplerHandle {
@@ -69,7 +69,7 @@ pub(crate) fn spawn_sampler(
         }
         shared.after_sampling.set_ended();
     };
-    let spawned = with_signals_blocked(|| spawn_own_thread(c"SamplerThread", body));
+    let spawned = with_signals_blocked(|| spawn_profiler_thread(c"SamplerThread", body));
     match spawned {
         Ok(thread) => Ok(Box::new(SamplerHandle { session: kept, thread })),
         Err(error) => {
@@ -126,7 +126,7 @@ impl SamplerThread {
     }
 
     /// Which engine stops the threads: what was asked for, or what a trial finds cheaper. Signals do until that is known.
-    fn choose_engine(&self) -> Option<OwnThreadHandle> {
+    fn choose_engine(&self) -> Option<ProfilerThread> {
         let settings = &self.session.settings;
         self.session.set_uses_timers(settings.engine == SamplingEngine::LocalTimers);
         if settings.engine != SamplingEngine::Auto {
@@ -139,7 +139,7 @@ impl SamplerThread {
                 session.set_uses_timers(trial.is_for_timers());
             }
         };
-        spawn_own_thread(c"EngineTrial", choose).ok()
+        spawn_profiler_thread(c"EngineTrial", choose).ok()
     }
 
     fn run(mut self) {
@@ -201,9 +201,12 @@ impl SamplerThread {
         self.refresh_threads();
         overheads.step_done();
         let state = self.sampling_state();
-        if state != SamplingState::SamplingPaused {
+        let is_sampling = state != SamplingState::SamplingPaused;
+        if is_sampling {
             self.sample_counters();
-            overheads.step_done();
+        }
+        overheads.step_done();
+        if is_sampling {
             self.sample_threads();
         }
         if let Some(map) = self.unwinder.changed_perf_map() {

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::path::Path;
 
+use crate::base::ScriptDescription;
 use crate::symbols::{FrameName, SampledAddress};
-use crate::threads::Description;
 use crate::unwind::{CodeMap, LoadedModule, ModuleTable};
 
 /// The name by which the viewer shows a library. A path that the system marks as deleted is the one it was; brackets
@@ -83,8 +83,8 @@ pub(super) fn label_location(text: &str) -> String {
 
 /// A function of a script: `name (file:line:column)`, with where it begins; `file:line:column` for one without a name, which
 /// the viewer calls the root scope of the file. What the viewer would take apart elsewhere gets a no-break space.
-pub(super) fn script_location(function: &Description<'_>) -> String {
-    let &Description { name, file, line, column } = function;
+pub(super) fn script_location(function: &ScriptDescription<'_>) -> String {
+    let &ScriptDescription { name, file, line, column } = function;
     let on_one_line = |text: &str| text.replace(|c: char| c.is_control(), " ");
     let mut name = on_one_line(name).replace(" (", "\u{a0}(");
     if name.starts_with("0x") {
@@ -128,7 +128,8 @@ mod tests {
 
     #[test]
     fn a_scripts_function_reads_as_one_with_its_file_and_place() {
-        let location = |name, file, line, column| script_location(&Description { name, file, line, column });
+        let location =
+            |name, file, line, column| script_location(&ScriptDescription { name, file, line, column });
         assert_eq!(location("f", "a/b.lua", 3, 7), "f (a/b.lua:3:7)");
         assert_eq!(location("f", "a/b.lua", 3, 0), "f (a/b.lua:3)");
         assert_eq!(location("", "b.lua", 1, 0), "b.lua:1");

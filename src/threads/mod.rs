@@ -51,7 +51,7 @@ pub(crate) use registration::{
 };
 pub(crate) use registry::{RegistryForkGuard, ThreadRegistry};
 pub(crate) use script_functions::{
-    Description, ScriptFunction, ScriptFunctions, hold_script_functions_for_fork, register_script_function,
+    ScriptFunction, ScriptFunctions, hold_script_functions_for_fork, register_script_function,
     script_function,
 };
 pub(crate) use slot_pool::{NoSlot, SlotHandle, find_slot_in_handler, find_slot_of_thread_in_handler};

@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::base::{Guard, LockRank, NamedMutex};
+use crate::base::{Guard, LockRank, NamedMutex, ScriptDescription};
 
 /// A name or a file longer than this is cut, at a character.
 const MAX_TEXT_BYTES: usize = 512;
@@ -14,25 +14,15 @@ const MAX_FUNCTIONS: usize = 1 << 20;
 
 static TOO_MANY: ScriptFunction = ScriptFunction {
     number: 1,
-    description: Description { name: "(too many script functions)", file: "", line: 0, column: 0 },
+    description: ScriptDescription { name: "(too many script functions)", file: "", line: 0, column: 0 },
 };
-
-/// What the host says of a function.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct Description<'a> {
-    pub(crate) name: &'a str,
-    pub(crate) file: &'a str,
-    /// Where it begins, counted from 1; 0 when that is not known.
-    pub(crate) line: u32,
-    pub(crate) column: u32,
-}
 
 /// A function of a script.
 #[derive(PartialEq, Eq, Hash, Debug)]
 pub(crate) struct ScriptFunction {
     /// From 1 on.
     number: u32,
-    pub(crate) description: Description<'static>,
+    pub(crate) description: ScriptDescription<'static>,
 }
 
 impl ScriptFunction {
@@ -44,7 +34,7 @@ impl ScriptFunction {
 /// All of them.
 #[derive(Debug)]
 pub(crate) struct ScriptFunctions {
-    by_description: HashMap<Description<'static>, &'static ScriptFunction>,
+    by_description: HashMap<ScriptDescription<'static>, &'static ScriptFunction>,
     by_number: Vec<&'static ScriptFunction>,
     files: HashSet<&'static str>,
     most: usize,
@@ -54,8 +44,9 @@ static FUNCTIONS: NamedMutex<Option<ScriptFunctions>> =
     NamedMutex::new("script functions", LockRank::ScriptFunctions, None);
 
 /// The function of this description, the same for the same.
-pub(crate) fn register_script_function(description: Description<'_>) -> &'static ScriptFunction {
-    let description = Description { name: cut(description.name), file: cut(description.file), ..description };
+pub(crate) fn register_script_function(description: ScriptDescription<'_>) -> &'static ScriptFunction {
+    let description =
+        ScriptDescription { name: cut(description.name), file: cut(description.file), ..description };
     FUNCTIONS.lock().get_or_insert_with(|| ScriptFunctions::empty(MAX_FUNCTIONS)).get_or_add(description)
 }
 
@@ -75,7 +66,7 @@ impl ScriptFunctions {
         Self { by_description, by_number: vec![&TOO_MANY], files, most }
     }
 
-    fn get_or_add(&mut self, description: Description<'_>) -> &'static ScriptFunction {
+    fn get_or_add(&mut self, description: ScriptDescription<'_>) -> &'static ScriptFunction {
         if let Some(known) = find(&self.by_description, &description) {
             return known;
         }
@@ -88,7 +79,7 @@ impl ScriptFunctions {
         };
         self.files.insert(file);
         let name: &'static str = String::leak(description.name.to_owned());
-        let description = Description { name, file, ..description };
+        let description = ScriptDescription { name, file, ..description };
         let number = self.by_number.len() as u32 + 1;
         let function = Box::leak(Box::new(ScriptFunction { number, description }));
         self.by_number.push(function);
@@ -99,8 +90,8 @@ impl ScriptFunctions {
 
 /// A lookup with texts that live shorter than the map's.
 fn find<'a>(
-    map: &HashMap<Description<'a>, &'static ScriptFunction>,
-    description: &Description<'a>,
+    map: &HashMap<ScriptDescription<'a>, &'static ScriptFunction>,
+    description: &ScriptDescription<'a>,
 ) -> Option<&'static ScriptFunction> {
     map.get(description).copied()
 }
@@ -114,8 +105,8 @@ fn cut(text: &str) -> &str {
 mod tests {
     use super::*;
 
-    fn described<'a>(name: &'a str, file: &'a str, line: u32) -> Description<'a> {
-        Description { name, file, line, column: 0 }
+    fn described<'a>(name: &'a str, file: &'a str, line: u32) -> ScriptDescription<'a> {
+        ScriptDescription { name, file, line, column: 0 }
     }
 
     #[test]
@@ -145,7 +136,8 @@ mod tests {
     #[test]
     fn texts_are_cut_at_a_character_and_numbers_lead_back() {
         let long = format!("x{}", "é".repeat(400));
-        let function = register_script_function(Description { name: &long, file: &long, line: 7, column: 9 });
+        let function =
+            register_script_function(ScriptDescription { name: &long, file: &long, line: 7, column: 9 });
         assert_eq!((function.description.name.len(), function.description.file.len()), (511, 511));
         assert!(std::ptr::eq(script_function(function.number()).expect("registered"), function));
         assert_eq!((script_function(0), script_function(u32::MAX)), (None, None));

@@ -8,7 +8,7 @@ use crate::platform::ModuleImage;
 use crate::unwind::module_table::{LoadedModule, is_same};
 
 /// So many stays are remembered; what was sampled in older ones has no name.
-pub(super) const MAX_STAYS: usize = 512;
+const MAX_STAYS: usize = 512;
 
 /// What an address meant in a sample.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -68,7 +68,7 @@ pub(super) fn is_same(one: &ModuleImage, other: &ModuleImage) -> bool {
     one.range == other.range && one.path == other.path && one.build_id == other.build_id
 }
 
-pub(super) fn overlap(one: &ModuleImage, other: &ModuleImage) -> bool {
+fn overlap(one: &ModuleImage, other: &ModuleImage) -> bool {
     one.range.start < other.range.end && other.range.start < one.range.end
 }
 

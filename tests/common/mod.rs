@@ -19,6 +19,14 @@ pub struct Sample {
 }
 
 impl Read {
+    /// What the running session has so far, without names.
+    pub fn of_running() -> Self {
+        let options = gekkota::SnapshotOptions::default().symbolicate(gekkota::Symbolicate::No);
+        let mut text = Vec::new();
+        gekkota::profiler_stream_json(&mut text, &options).expect("active");
+        Self::from_text(&text)
+    }
+
     pub fn from_profile(profile: &gekkota::Profile) -> Self {
         let mut text = Vec::new();
         profile.write(gekkota::Format::Gecko, &mut text).expect("a vector never fails");
@@ -155,6 +163,35 @@ pub fn generated_call() -> (&'static [u8], CallThrough) {
         assert_eq!(libc::mprotect(memory, 4096, run), 0);
         let code = std::slice::from_raw_parts(memory.cast::<u8>(), CODE.len());
         (code, std::mem::transmute::<*mut libc::c_void, CallThrough>(memory))
+    }
+}
+
+/// A marker of the calling thread's.
+pub fn mark(name: &str) {
+    gekkota::add_untyped_marker(name, gekkota::gecko_profiler_category!(Other), Default::default());
+}
+
+/// A registered thread that sleeps until this is dropped.
+pub struct Sleeper(Option<(std::sync::mpsc::Sender<()>, std::thread::JoinHandle<()>)>);
+
+impl Sleeper {
+    pub fn start(name: &'static str) -> Self {
+        let (end, ends) = std::sync::mpsc::channel();
+        let body = move || {
+            gekkota::register_thread(name);
+            // Nobody sends: it is woken by the end alone.
+            assert!(ends.recv().is_err());
+        };
+        Self(Some((end, std::thread::spawn(body))))
+    }
+}
+
+impl Drop for Sleeper {
+    fn drop(&mut self) {
+        if let Some((end, thread)) = self.0.take() {
+            drop(end);
+            thread.join().expect("it only sleeps");
+        }
     }
 }
 

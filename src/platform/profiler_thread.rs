@@ -18,12 +18,12 @@ struct Start {
     body: Body,
 }
 
-/// A thread that was made by [`spawn_own_thread`]. It goes on alone when this is dropped.
+/// A thread that was made by [`spawn_profiler_thread`]. It goes on alone when this is dropped.
 #[derive(Debug)]
-pub(crate) struct OwnThreadHandle(Option<libc::pthread_t>);
+pub(crate) struct ProfilerThread(Option<libc::pthread_t>);
 
 // SAFETY: a `pthread_t` may be joined and detached by any thread of its process.
-unsafe impl Send for OwnThreadHandle {}
+unsafe impl Send for ProfilerThread {}
 
 extern "C" fn run(start: *mut c_void) -> *mut c_void {
     // SAFETY: *ours*.
@@ -39,10 +39,10 @@ extern "C" fn run(start: *mut c_void) -> *mut c_void {
 ///
 /// # Errors
 /// The system's refusal to make one.
-pub(crate) fn spawn_own_thread(
+pub(crate) fn spawn_profiler_thread(
     name: &'static CStr,
     body: impl FnOnce() + Send + 'static,
-) -> io::Result<OwnThreadHandle> {
+) -> io::Result<ProfilerThread> {
     let start = Box::into_raw(Box::new(Start { name, body: Box::new(body) }));
     let mut thread: libc::pthread_t = 0;
     // SAFETY: *ours*; the id is a local, and the default attributes are asked for.
@@ -52,10 +52,10 @@ pub(crate) fn spawn_own_thread(
         drop(unsafe { Box::from_raw(start) });
         return Err(io::Error::from_raw_os_error(answer));
     }
-    Ok(OwnThreadHandle(Some(thread)))
+    Ok(ProfilerThread(Some(thread)))
 }
 
-impl OwnThreadHandle {
+impl ProfilerThread {
     /// Waits until it has ended.
     pub(crate) fn join(mut self) {
         if let Some(thread) = self.0.take() {
@@ -65,7 +65,7 @@ impl OwnThreadHandle {
     }
 }
 
-impl Drop for OwnThreadHandle {
+impl Drop for ProfilerThread {
     fn drop(&mut self) {
         if let Some(thread) = self.0.take() {
             // SAFETY: *once*.
@@ -86,10 +86,10 @@ mod tests {
         let (sender, receiver) = mpsc::channel();
         let tell = sender.clone();
         let named = move || tell.send(current_thread_os_name()).expect("it is waited for");
-        spawn_own_thread(c"SomeThread", named).expect("a thread").join();
+        spawn_profiler_thread(c"SomeThread", named).expect("a thread").join();
         assert_eq!(receiver.recv().expect("a name"), "SomeThread");
-        spawn_own_thread(c"Panics", || panic!("on purpose")).expect("a thread").join();
-        drop(spawn_own_thread(c"Alone", move || drop(sender)).expect("a thread"));
+        spawn_profiler_thread(c"Panics", || panic!("on purpose")).expect("a thread").join();
+        drop(spawn_profiler_thread(c"Alone", move || drop(sender)).expect("a thread"));
         assert!(receiver.recv().is_err(), "the last sender is gone, so it ran");
     }
 }

@@ -70,7 +70,9 @@ pub use features::Features;
 pub(crate) use frame_flags::FrameFlags;
 pub use ids::{ProcessId, ThreadId};
 #[cfg(has_profiler)]
-pub(crate) use locks::{Guard, LockRank, NamedMutex};
+pub(crate) use locks::{
+    ExclusiveGuard, Guard, LockRank, NamedMutex, NamedRwLock, is_any_lock_held_on_current_thread,
+};
 pub use profiling_state::{ProfilingState, ProfilingStates, SamplingState};
 #[cfg(has_profiler)]
 pub(crate) use ps_lock::{PsCell, PsLock};

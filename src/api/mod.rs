@@ -34,6 +34,7 @@ mod script_frames;
 mod session;
 mod snapshot;
 mod stacks;
+mod thread_queries;
 mod threads;
 
 pub use callbacks::{
@@ -62,6 +63,11 @@ pub use snapshot::{
 pub use stacks::{
     ProfilerBacktrace, StackSample, profiler_capture_backtrace, profiler_current_thread_id,
     profiler_suspend_and_sample_thread,
+};
+pub use thread_queries::{
+    profiler_current_process_id, profiler_is_active_and_thread_is_registered,
+    profiler_is_locked_on_current_thread, profiler_is_main_thread, profiler_main_thread_id,
+    profiler_other_thread_is_being_profiled, profiler_thread_is_being_profiled,
 };
 pub use threads::{
     AutoProfilerThreadSleep, AutoProfilerThreadWake, ThreadGuard, profiler_thread_is_sleeping,

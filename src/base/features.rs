@@ -60,9 +60,9 @@ features! {
     13 AUDIO_CALLBACK_TRACING "audiocallbacktracing" no no "markers of audio call-backs.";
     14 CPU "cpu" yes yes "CPU time of each thread, sample by sample.";
     15 NO_TIMER_RESOLUTION_CHANGE "notimerresolutionchange" no no "Windows only.";
-    16 CPU_ALL_THREADS "cpuallthreads" no no "CPU time of all registered threads.";
-    17 SAMPLING_ALL_THREADS "samplingallthreads" no no "stacks of all registered threads.";
-    18 MARKERS_ALL_THREADS "markersallthreads" no no "markers of all registered threads.";
+    16 CPU_ALL_THREADS "cpuallthreads" no yes "CPU time of all registered threads.";
+    17 SAMPLING_ALL_THREADS "samplingallthreads" no yes "stacks of all registered threads.";
+    18 MARKERS_ALL_THREADS "markersallthreads" no yes "markers of all registered threads.";
     19 UNREGISTERED_THREADS "unregisteredthreads" no no "threads that nobody registered.";
     20 PROCESS_CPU "processcpu" yes yes "a counter of the process's CPU time.";
     21 POWER "power" no no "energy counters.";

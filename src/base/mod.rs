@@ -34,6 +34,9 @@ mod failure_latch;
 mod features;
 #[forbid(unsafe_code)]
 mod frame_flags;
+#[cfg(has_profiler)]
+#[forbid(unsafe_code)]
+mod generation;
 #[forbid(unsafe_code)]
 mod ids;
 #[cfg(has_profiler)]
@@ -49,6 +52,8 @@ mod script_description;
 mod settings;
 #[forbid(unsafe_code)]
 mod stacks;
+#[forbid(unsafe_code)]
+mod thread_features;
 #[cfg(has_profiler)]
 #[forbid(unsafe_code)]
 mod thread_filter;
@@ -68,6 +73,8 @@ pub use error::{SaveError, StartError, StreamError, SuspendError, UnknownFeature
 pub(crate) use failure_latch::FailureLatch;
 pub use features::Features;
 pub(crate) use frame_flags::FrameFlags;
+#[cfg(has_profiler)]
+pub(crate) use generation::Generation;
 pub use ids::{ProcessId, ThreadId};
 #[cfg(has_profiler)]
 pub(crate) use locks::{
@@ -81,6 +88,7 @@ pub(crate) use script_description::ScriptDescription;
 pub(crate) use settings::INTERVAL_RANGE;
 pub use settings::{SamplingEngine, StartParams};
 pub use stacks::{FunctionName, StackFeatures, StackFrame};
+pub use thread_features::ThreadProfilingFeatures;
 #[cfg(has_profiler)]
 pub(crate) use thread_filter::ThreadFilter;
 pub use time::ProfilerTime;

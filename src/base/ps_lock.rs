@@ -30,9 +30,16 @@ impl PsLock {
     pub(crate) fn acquire() -> Self {
         Self { guard: PS_MUTEX.lock(), own_thread: PhantomData }
     }
+
+    /// Whether the calling thread has it: for assertions.
+    #[doc(alias = "IsLockedOnCurrentThread")]
+    pub(crate) fn is_held_on_current_thread() -> bool {
+        PS_MUTEX.is_locked_on_current_thread()
+    }
 }
 
-/// A static value that only the holder of the [`PsLock`] can touch.
+/// A value that only the holder of the [`PsLock`] can touch.
+#[derive(Debug)]
 pub(crate) struct PsCell<T>(UnsafeCell<T>);
 
 // SAFETY: *one lock*, *own thread* and *exclusive*: all access goes through the lock on the thread that holds it, so

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::base::{Guard, LockRank, NamedMutex, TimeStamp};
+use crate::base::{Generation, Guard, LockRank, NamedMutex, TimeStamp};
 use crate::buffer::chunk::{Chunk, WriteRight};
 use crate::buffer::chunk_manager::ChunkManagerWithLocalLimit;
 use crate::buffer::entry_reader::EntryReader;
@@ -36,6 +36,7 @@ pub(crate) struct ChunkedBuffer {
 
 #[derive(Debug)]
 struct State {
+    session: Generation,
     manager: ChunkManagerWithLocalLimit,
     current: Option<WriteRight>,
     next_number: u64,
@@ -54,17 +55,21 @@ impl ChunkedBuffer {
     }
 
     #[cfg(test)]
+    pub(crate) const TEST_SESSION: Generation = Generation::from_number(1);
+
+    #[cfg(test)]
     pub(crate) fn for_test(capacity_bytes: u64) -> Self {
         let buffer = Self::out_of_session();
-        buffer.begin_session(capacity_bytes);
+        buffer.begin_session(Self::TEST_SESSION, capacity_bytes);
         buffer
     }
 
-    /// Takes entries from now on, into nothing that was there before.
-    pub(crate) fn begin_session(&self, capacity_bytes: u64) {
+    /// Takes entries of this session from now on, into nothing that was there before.
+    pub(crate) fn begin_session(&self, session: Generation, capacity_bytes: u64) {
         let capacity = usize::try_from(capacity_bytes).unwrap_or(usize::MAX);
         self.dropped_entries.store(0, Ordering::Relaxed);
         let state = State {
+            session,
             manager: ChunkManagerWithLocalLimit::new(capacity),
             current: None,
             next_number: 0,
@@ -87,31 +92,38 @@ impl ChunkedBuffer {
         BufferForkGuard(self.state.lock())
     }
 
-    /// Puts the parts as one entry, and gives the chunk that it came to lie in. `None` out of session, and when it is larger
-    /// than a chunk, which is counted as dropped.
+    /// Puts the parts as one entry of this session, and gives the chunk that it came to lie in. `None` when that session runs
+    /// no more, and when the entry is larger than a chunk, which is counted as dropped.
     #[doc(alias = "ReserveAndPut")]
-    pub(crate) fn put(&self, now: TimeStamp, parts: &[&[u8]]) -> Option<ChunkNumber> {
-        self.put_where(now, parts, None)
+    pub(crate) fn put(&self, session: Generation, now: TimeStamp, parts: &[&[u8]]) -> Option<ChunkNumber> {
+        self.put_where(session, now, parts, None)
     }
 
     /// Puts the entry if it comes to lie in this chunk; `None`, uncounted, when it would not.
     pub(crate) fn put_in_chunk(
         &self,
+        session: Generation,
         chunk: ChunkNumber,
         now: TimeStamp,
         parts: &[&[u8]],
     ) -> Option<ChunkNumber> {
-        self.put_where(now, parts, Some(chunk))
+        self.put_where(session, now, parts, Some(chunk))
     }
 
-    fn put_where(&self, now: TimeStamp, parts: &[&[u8]], only: Option<ChunkNumber>) -> Option<ChunkNumber> {
+    fn put_where(
+        &self,
+        session: Generation,
+        now: TimeStamp,
+        parts: &[&[u8]],
+        only: Option<ChunkNumber>,
+    ) -> Option<ChunkNumber> {
         let entry_bytes: usize = parts.iter().map(|part| part.len()).sum();
         let mut head = [0; leb128::MAX_BYTES];
         let head_bytes = leb128::encode(entry_bytes as u64, &mut head);
         let head = &head[..head_bytes];
 
         let mut state = self.state.lock();
-        let state = state.as_mut()?;
+        let state = state.as_mut().filter(|state| state.session == session)?;
         if let Some(chunk) = only
             && state.current.as_ref().map(|right| right.chunk().number) != Some(chunk)
         {
@@ -278,6 +290,8 @@ fn take_block<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
 mod tests {
     use super::*;
 
+    const SESSION: Generation = ChunkedBuffer::TEST_SESSION;
+
     fn numbers_in(snapshot: &BufferSnapshot) -> Vec<u64> {
         let mut numbers = Vec::new();
         snapshot.for_each_entry(|_, block, mut entry| {
@@ -291,7 +305,7 @@ mod tests {
     fn put_number(buffer: &ChunkedBuffer, number: u64) -> ChunkNumber {
         let mut bytes = [0; leb128::MAX_BYTES];
         let length = leb128::encode(number, &mut bytes);
-        buffer.put(TimeStamp(number), &[&bytes[..length], &[0; 20]]).expect("fits")
+        buffer.put(SESSION, TimeStamp(number), &[&bytes[..length], &[0; 20]]).expect("fits")
     }
 
     #[test]
@@ -329,7 +343,7 @@ mod tests {
     fn an_entry_larger_than_a_chunk_is_dropped_and_counted() {
         let buffer = ChunkedBuffer::for_test(4096);
         put_number(&buffer, 1);
-        assert!(buffer.put(TimeStamp(0), &[&[0; 2000]]).is_none());
+        assert!(buffer.put(SESSION, TimeStamp(0), &[&[0; 2000]]).is_none());
         put_number(&buffer, 2);
         assert_eq!(buffer.snapshot().statistics.dropped_entries, 1);
         assert_eq!(numbers_in(&buffer.snapshot()), [1, 2]);
@@ -340,20 +354,22 @@ mod tests {
         let buffer = ChunkedBuffer::for_test(4096);
         put_number(&buffer, 1);
         buffer.end_session();
-        assert!(buffer.put(TimeStamp(0), &[&[1]]).is_none());
+        assert!(buffer.put(SESSION, TimeStamp(0), &[&[1]]).is_none());
         assert!(numbers_in(&buffer.snapshot()).is_empty());
-        buffer.begin_session(4096);
-        put_number(&buffer, 2);
-        assert_eq!(numbers_in(&buffer.snapshot()), [2]);
+        let next = Generation::from_number(2);
+        buffer.begin_session(next, 4096);
+        assert!(buffer.put(SESSION, TimeStamp(0), &[&[2]]).is_none(), "of the session before");
+        assert!(buffer.put(next, TimeStamp(0), &[&[3]]).is_some());
+        assert_eq!(numbers_in(&buffer.snapshot()), [3]);
     }
 
     #[test]
     fn an_entry_can_insist_on_its_chunk() {
         let buffer = ChunkedBuffer::for_test(4096);
         let first = put_number(&buffer, 1);
-        assert!(buffer.put_in_chunk(first, TimeStamp(0), &[&[2]]).is_some());
+        assert!(buffer.put_in_chunk(SESSION, first, TimeStamp(0), &[&[2]]).is_some());
         while put_number(&buffer, 3) == first {}
-        assert!(buffer.put_in_chunk(first, TimeStamp(0), &[&[4]]).is_none());
+        assert!(buffer.put_in_chunk(SESSION, first, TimeStamp(0), &[&[4]]).is_none());
         assert_eq!(buffer.snapshot().statistics.dropped_entries, 0);
     }
 

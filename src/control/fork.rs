@@ -75,6 +75,9 @@ fn child() {
         ThreadRegistry::keep_only_current_thread(registry);
         forget_control_in_child(&mut ps);
         let active = ACTIVE_PS.get_mut(&mut ps).take();
+        ThreadRegistry::for_each(&ps, |thread| {
+            thread.locked_rw_from_any_thread().clear_profiling_features(&ps);
+        });
         if let Some(active) = &active {
             active.session.after_sampling.leave_to_parent();
         }

@@ -1,11 +1,12 @@
 //! From `profiler_init` to `profiler_shutdown`.
 
+use std::cell::RefCell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::base::{
-    ControlSignals, Features, LockRank, NamedMutex, ProfilingState, PsLock, StartError, StartParams,
-    ThreadFilter,
+    ControlSignals, Features, Generation, LockRank, NamedMutex, ProfilingState, PsLock, StartError,
+    StartParams, ThreadFilter,
 };
 use crate::control::callbacks::tell;
 use crate::control::control_signals::{control_by_signals, end_control};
@@ -20,22 +21,16 @@ use crate::platform::{
 };
 use crate::sampler::{capture_in_handler, spawn_sampler};
 use crate::state::{
-    ACTIVE_PS, ActivePs, CORE_PS, CorePs, LeftOverCallbacks, RacyFeatures, Session, SessionSettings,
-    core_buffer,
+    ACTIVE_PS, ActivePs, CORE_PS, CorePs, LeftOverCallbacks, ProfiledThreads, REGISTRATION_HOOKS,
+    RacyFeatures, Session, SessionSettings, core_buffer,
 };
-use crate::threads::{ThreadRegistry, register_current_thread, unregister_current_thread};
+use crate::threads::{register_current_thread, unregister_current_thread};
 
 /// Start, stop and fork take turns. Held while the sampler is joined.
 pub(super) static LIFE_CYCLE: NamedMutex<()> = NamedMutex::new("life cycle", LockRank::Lifecycle, ());
 
 /// From `profiler_init` to `profiler_shutdown`.
 static HAS_READ_ENVIRONMENT: AtomicBool = AtomicBool::new(false);
-
-static LAST_GENERATION: AtomicU64 = AtomicU64::new(0);
-
-/// Which session of the process.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Generation(u64);
 
 /// See `profiler_init`.
 pub(crate) fn init() {
@@ -72,7 +67,7 @@ pub(super) fn ensure_core() {
     if made {
         install_fork_handlers(fork_hooks());
         if is_main_thread() {
-            register_current_thread("");
+            register_current_thread("", REGISTRATION_HOOKS);
         }
     }
 }
@@ -192,22 +187,24 @@ fn start_unless(params: &StartParams, keeps: impl Fn(bool) -> bool) -> Result<Be
     let (features, capacity_bytes) = (settings.features, settings.capacity_bytes);
     let counters = if features.contains(Features::PROCESS_CPU) { vec![&PROCESS_CPU] } else { Vec::new() };
     let process_start = CorePs::process_start().monotonic;
-    let session = Arc::new(Session::new(settings, process_start, monotonic_now(), counters));
-    core_buffer().begin_session(capacity_bytes);
-    ThreadRegistry::set_session_filter(Some(filter));
-    let sampler = match spawn_sampler(Arc::clone(&session), core_buffer()) {
-        Ok(sampler) => sampler,
+    let session = Session::new(settings, process_start, monotonic_now(), counters);
+    let generation = session.generation;
+    core_buffer().begin_session(generation, capacity_bytes);
+    let (session, sampler) = match spawn_sampler(session, core_buffer()) {
+        Ok(spawned) => spawned,
         Err(error) => {
-            ThreadRegistry::set_session_filter(None);
             core_buffer().end_session();
             return Err(error);
         }
     };
-    let generation = LAST_GENERATION.fetch_add(1, Ordering::Relaxed) + 1;
+    let threads = RefCell::new(ProfiledThreads::new(generation, features, filter));
     let mut lock = PsLock::acquire();
-    *ACTIVE_PS.get_mut(&mut lock) = Some(ActivePs { generation, session, sampler });
+    *ACTIVE_PS.get_mut(&mut lock) = Some(ActivePs { session, threads, sampler });
+    if let Some(active) = ACTIVE_PS.get(&lock) {
+        active.threads.borrow_mut().begin(&lock);
+    }
     RacyFeatures::set_active(features);
-    Ok(Begun::Now(Generation(generation)))
+    Ok(Begun::Now(generation))
 }
 
 /// See `profiler_stop`.
@@ -246,13 +243,7 @@ pub(super) fn running_generation() -> Option<Generation> {
 pub(super) fn running_session() -> Option<(Generation, Arc<Session>)> {
     let lock = PsLock::acquire();
     let active = ACTIVE_PS.get(&lock).as_ref()?;
-    Some((Generation(active.generation()), active.session()))
-}
-
-impl ActivePs {
-    pub(super) fn is_generation(&self, generation: Generation) -> bool {
-        self.generation() == generation.0
-    }
+    Some((active.generation(), active.session()))
 }
 
 /// Ends the session, if there is one, and gives the callbacks that waited for a loop of it, to be told under no lock. Under
@@ -261,12 +252,12 @@ fn end_session() -> LeftOverCallbacks {
     let ended = {
         let mut lock = PsLock::acquire();
         RacyFeatures::set_inactive();
-        ACTIVE_PS.get_mut(&mut lock).take()
+        let ended = ACTIVE_PS.get_mut(&mut lock).take();
+        ended.inspect(|active| active.threads.borrow_mut().end(&lock))
     };
     let Some(active) = ended else { return LeftOverCallbacks::default() };
     active.session.request_stop();
     active.sampler.join();
-    ThreadRegistry::set_session_filter(None);
     core_buffer().end_session();
     active.session.after_sampling.close()
 }

@@ -34,7 +34,9 @@ mod on_demand;
 mod pause;
 mod recording;
 mod snapshot;
+mod thread_queries;
 
+pub(crate) use crate::base::Generation;
 pub(crate) use callbacks::{
     add_state_change_callback, callback_after_sampling, remove_state_change_callback,
 };
@@ -45,7 +47,7 @@ pub(crate) use inquiry::{
     buffer_info, features_if_active, features_if_active_and_unpaused, is_active, is_active_and_unpaused,
     is_paused, is_sampling_paused, start_params,
 };
-pub(crate) use life_cycle::{Generation, ensure_started, init, shutdown, start, stop, stop_generation};
+pub(crate) use life_cycle::{ensure_started, init, shutdown, start, stop, stop_generation};
 pub(crate) use on_demand::{
     CapturedBacktrace, SampledStack, capture_backtrace, is_current_thread, own_thread_id, resolve_backtrace,
     suspend_and_sample,
@@ -57,3 +59,7 @@ pub(crate) use recording::{
     register_script_function, register_thread, stack_pointer, unregister_code_range, unregister_thread,
 };
 pub(crate) use snapshot::{FrozenProfile, freeze};
+pub(crate) use thread_queries::{
+    is_locked_on_current_thread, is_main_thread, is_other_thread_being_profiled, is_thread_being_profiled,
+    is_thread_registered, main_thread_id,
+};

@@ -42,6 +42,6 @@ fn set_paused(kind: PauseKind, paused: bool) -> bool {
     };
     session.pauses.set(kind, paused, |now: TimeStamp| {
         let entry = EntryHead::new(entry).number(now.since_ns(session.process_start));
-        core_buffer().put(now, &[entry.bytes()]);
+        core_buffer().put(session.generation, now, &[entry.bytes()]);
     })
 }

@@ -1,10 +1,12 @@
 //! What a program says of itself while it runs: threads, labels, markers.
 
-use crate::base::{ProfilerTime, ProfilingCategoryPair};
+use crate::base::{
+    ProfilerTime, ProfilingCategoryPair, ThreadProfilingFeatures, is_any_lock_held_on_current_thread,
+};
 use crate::markers::{MarkerTiming, NewMarker, put_marker};
 use crate::platform::{current_stack_pointer, monotonic_now};
-use crate::state::{CorePs, RacyFeatures, core_buffer};
-use crate::threads::{CurrentThread, register_current_thread, unregister_current_thread};
+use crate::state::{CorePs, REGISTRATION_HOOKS, RacyFeatures, core_buffer};
+use crate::threads::{OnThreadRef, register_current_thread, unregister_current_thread};
 
 pub(crate) use crate::threads::{
     LabelToken, ScriptFunction, move_script_frame, pop_labels, push_label, push_script_frame,
@@ -22,7 +24,7 @@ pub(crate) fn stack_pointer() -> u64 {
 }
 
 pub(crate) fn register_thread(name: &str) {
-    register_current_thread(name);
+    register_current_thread(name, REGISTRATION_HOOKS);
 }
 
 pub(crate) fn unregister_thread() {
@@ -31,12 +33,15 @@ pub(crate) fn unregister_thread() {
 
 /// The calling thread says that it goes to sleep, or that it is awake.
 pub(crate) fn announce_sleep(sleeps: bool) {
-    CurrentThread::with(|thread| thread.announce(sleeps));
+    OnThreadRef::with(|thread| thread.unlocked_reader_and_atomic_rw_on_thread().announce(sleeps));
 }
 
 /// Whether the calling thread has said that it sleeps.
 pub(crate) fn is_announced_asleep() -> bool {
-    CurrentThread::with(|thread| thread.announced_sleep().is_some()).unwrap_or(false)
+    let is_asleep = |thread: OnThreadRef<'_>| {
+        thread.unlocked_reader_and_atomic_rw_on_thread().announced_sleep().is_some()
+    };
+    OnThreadRef::with(is_asleep).unwrap_or(false)
 }
 
 /// Adds a marker to the calling thread, if the running session profiles it.
@@ -46,7 +51,8 @@ pub(crate) fn add_marker(
     timing: MarkerTiming,
     text: Option<&str>,
 ) {
-    if !RacyFeatures::is_active_and_unpaused() {
+    // In the midst of the profiler's own work: the host's allocator, say, called by it.
+    if !RacyFeatures::is_active_and_unpaused() || is_any_lock_held_on_current_thread() {
         return;
     }
     let now = monotonic_now();
@@ -54,9 +60,13 @@ pub(crate) fn add_marker(
     if !RacyFeatures::is_still_unpaused() {
         return;
     }
-    let thread = CurrentThread::with(|thread| thread.is_profiled().then_some(thread.serial)).flatten();
-    if let Some(thread) = thread {
-        let marker = NewMarker { thread, name, category, timing, text };
+    let recorded = OnThreadRef::with(|thread| {
+        let thread = thread.unlocked_reader_and_atomic_rw_on_thread();
+        let session = thread.session_that_records(ThreadProfilingFeatures::MARKERS)?;
+        Some((session, thread.info().serial))
+    });
+    if let Some((session, thread)) = recorded.flatten() {
+        let marker = NewMarker { session, thread, name, category, timing, text };
         put_marker(core_buffer(), now, CorePs::process_start().monotonic, &marker);
     }
 }

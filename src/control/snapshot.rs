@@ -3,14 +3,14 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use crate::base::{ProfilingState, PsLock, SaveError};
+use crate::base::{Generation, ProfilingState, PsLock, SaveError};
 use crate::control::callbacks::tell;
 use crate::control::dump::{save_at, save_profile};
-use crate::control::life_cycle::{Generation, running_session};
+use crate::control::life_cycle::running_session;
 use crate::platform::{current_process_id, monotonic_now};
 use crate::state::{ACTIVE_PS, CORE_PS, core_buffer};
 use crate::stream::{ProfileSource, stream_gecko_json};
-use crate::threads::ThreadRegistry;
+use crate::threads::OffThreadRef;
 
 /// A session, frozen; writing it out touches nothing that runs.
 #[derive(Clone, Debug)]
@@ -29,19 +29,25 @@ pub(crate) fn freeze(only: Option<Generation>) -> Option<FrozenProfile> {
     session.wait_until_all_is_written();
     let lock = PsLock::acquire();
     let active = ACTIVE_PS.get(&lock).as_ref()?;
-    if only.is_some_and(|generation| !active.is_generation(generation)) {
+    if only.is_some_and(|generation| generation != active.generation()) {
         return None;
     }
     let core = CORE_PS.get(&lock).as_ref()?;
     let session = active.session.clone();
     let buffer = core_buffer().snapshot();
+    let mut threads = {
+        let mut of_session = active.threads.borrow_mut();
+        of_session.drop_expired(core_buffer().range().start, &lock);
+        of_session.all()
+    };
+    threads.sort_by_key(OffThreadRef::serial);
     let source = ProfileSource {
         process: current_process_id(),
         process_name: core.process_name.clone(),
         process_start: core.process_start,
         counts: session.counts.all(),
         taken_at: monotonic_now(),
-        threads: ThreadRegistry::threads_of_session(core_buffer().range().start),
+        threads,
         buffer,
         open_pauses: session.pauses.open(),
         modules: session.modules(),

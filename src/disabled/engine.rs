@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::base::{
     BufferInfo, ControlSignals, Features, FrameFlags, FunctionName, ProfilerTime, ProfilingCategoryPair,
     ProfilingState, ProfilingStates, SamplingState, SaveError, ScriptDescription, StackFeatures, StackFrame,
-    StartError, StartParams, SuspendError, ThreadId,
+    StartError, StartParams, SuspendError, ThreadId, ThreadProfilingFeatures,
 };
 use crate::export::ProfileSource;
 use crate::markers::MarkerTiming;
@@ -207,6 +207,30 @@ impl FrozenProfile {
     pub(crate) fn counts(&self) -> Vec<(&'static str, u64)> {
         match *self {}
     }
+}
+
+pub(crate) fn is_thread_being_profiled(_: ThreadProfilingFeatures) -> bool {
+    false
+}
+
+pub(crate) fn is_other_thread_being_profiled(_: ThreadId, _: ThreadProfilingFeatures) -> bool {
+    false
+}
+
+pub(crate) fn is_thread_registered() -> bool {
+    false
+}
+
+pub(crate) fn is_locked_on_current_thread() -> bool {
+    false
+}
+
+pub(crate) fn main_thread_id() -> ThreadId {
+    ThreadId::UNSPECIFIED
+}
+
+pub(crate) fn is_main_thread() -> bool {
+    false
 }
 
 pub(crate) fn is_current_thread(_: ThreadId) -> bool {

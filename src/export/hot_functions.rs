@@ -122,7 +122,7 @@ fn summarize_thread(source: &ProfileSource, thread: &ResolvedThread<'_>) -> Thre
 
     let samples = thread.context.samples.len();
     ThreadSummary {
-        name: thread.context.thread.name.clone(),
+        name: thread.context.thread.unlocked_const_reader().info().name.clone(),
         samples,
         sampled: Duration::from_nanos(interval_ns.saturating_mul(samples as u64)),
         cpu: Duration::from_nanos(cpu_ns),

@@ -82,7 +82,9 @@ mod tests {
         for (timing, (phase, start_ns, end_ns)) in cases {
             let buffer = ChunkedBuffer::for_test(1 << 20);
             let category = ProfilingCategoryPair::Network(None);
-            let marker = NewMarker { thread: 3, name: "name µ", category, timing, text: Some("text") };
+            let session = ChunkedBuffer::TEST_SESSION;
+            let marker =
+                NewMarker { session, thread: 3, name: "name µ", category, timing, text: Some("text") };
             assert!(put_marker(&buffer, TimeStamp(1000), TimeStamp(100), &marker));
             let mut seen = 0;
             buffer.snapshot().for_each_entry(|_, _, mut entry| {

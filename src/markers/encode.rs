@@ -1,6 +1,6 @@
 //! A marker's way into the buffer.
 
-use crate::base::{ProfilingCategoryPair, TimeStamp};
+use crate::base::{Generation, ProfilingCategoryPair, TimeStamp};
 use crate::buffer::{ChunkedBuffer, EntryHead, EntryKind};
 use crate::markers::decode::{PAYLOAD_NONE, PAYLOAD_TEXT};
 use crate::markers::options::{MarkerPhase, MarkerTiming};
@@ -8,6 +8,7 @@ use crate::markers::options::{MarkerPhase, MarkerTiming};
 /// A marker that is being added.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NewMarker<'a> {
+    pub(crate) session: Generation,
     /// The registration of the thread that it is of.
     pub(crate) thread: u64,
     pub(crate) name: &'a str,
@@ -16,7 +17,7 @@ pub(crate) struct NewMarker<'a> {
     pub(crate) text: Option<&'a str>,
 }
 
-/// Puts a marker; true when it is stored. `now` fills in the times that were left open; times in the buffer count from
+/// Puts a marker; true when it is stored, in its own session. `now` fills in the times that were left open; times in the buffer count from
 /// `process_start`.
 pub(crate) fn put_marker(
     buffer: &ChunkedBuffer,
@@ -45,5 +46,5 @@ pub(crate) fn put_marker(
         Some(text) => EntryHead::bare().byte(PAYLOAD_TEXT).number(text.len() as u64),
     };
     let text = marker.text.unwrap_or_default().as_bytes();
-    buffer.put(now, &[head.bytes(), marker.name.as_bytes(), payload.bytes(), text]).is_some()
+    buffer.put(marker.session, now, &[head.bytes(), marker.name.as_bytes(), payload.bytes(), text]).is_some()
 }

@@ -4,7 +4,7 @@
 
 use std::sync::atomic::AtomicU64;
 
-use crate::base::{StackAddress, TimeStamp};
+use crate::base::{Generation, StackAddress, TimeStamp};
 use crate::buffer::{ChunkNumber, ChunkedBuffer, EntryHead, EntryKind, EntryWriter, SampleFlags};
 use crate::sampler::merge::{MergedFrame, merge_stacks};
 use crate::state::SessionCounts;
@@ -58,6 +58,7 @@ pub(super) struct SampleTime {
 /// Writes samples to the buffer.
 pub(super) struct SampleWriter<'a> {
     pub(super) buffer: &'a ChunkedBuffer,
+    pub(super) session: Generation,
     pub(super) process_start: TimeStamp,
     pub(super) dropped: &'a AtomicU64,
 }
@@ -68,12 +69,12 @@ impl SampleWriter<'_> {
         let head = |kind| self.head(kind, sample, more, span_ns, last.flags);
         if let Some(chunk) = last.chunk {
             let head = head(EntryKind::Same);
-            if self.buffer.put_in_chunk(chunk, sample.time, &[head.bytes()]).is_some() {
+            if self.buffer.put_in_chunk(self.session, chunk, sample.time, &[head.bytes()]).is_some() {
                 return;
             }
         }
         let head = head(EntryKind::Sample);
-        last.chunk = self.buffer.put(sample.time, &[head.bytes(), &last.coded]);
+        last.chunk = self.buffer.put(self.session, sample.time, &[head.bytes(), &last.coded]);
         if last.chunk.is_none() {
             SessionCounts::add(self.dropped, 1);
         }

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::base::{Features, SamplingEngine, SamplingState, StartError, TimeStamp};
+use crate::base::{Features, PsLock, SamplingEngine, SamplingState, StartError, TimeStamp};
 use crate::buffer::{ChunkedBuffer, EntryHead, EntryKind};
 use crate::counters::{PROCESS_CPU, sample_process_cpu_ns};
 use crate::platform::{
@@ -20,8 +20,11 @@ use crate::sampler::thread_sampler::{ThreadLife, ThreadSampler};
 use crate::sampler::tick_context::{Scratch, TickContext};
 use crate::sampler::tick_overheads::TickOverheads;
 use crate::sampler::timers::try_engines;
-use crate::state::{RunningSampler, SamplerEnd, SeenPauses, Session, SessionCounts};
-use crate::threads::ThreadRegistry;
+use crate::state::{
+    ACTIVE_PS, ProfiledThreads, REGISTRATION_HOOKS, RunningSampler, SamplerEnd, SeenPauses, Session,
+    SessionCounts,
+};
+use crate::threads::{OffThreadRef, unregister};
 use crate::unwind::{Unwinder, forget_unregistered_code};
 
 /// The kernel brings the CPU time of threads on other cores up to date once a scheduler tick, every 1 to 10 ms; read more
@@ -39,6 +42,7 @@ struct SamplerHandle {
 
 impl RunningSampler for SamplerHandle {
     fn join(self: Box<Self>) {
+        debug_assert!(!PsLock::is_held_on_current_thread(), "the sampler needs it to end");
         // One that is in a callback ends by itself; the callback may be the one that stops it.
         if self.session.after_sampling.wait_for_end() == SamplerEnd::Ended {
             self.thread.join();
@@ -51,17 +55,17 @@ impl RunningSampler for SamplerHandle {
 /// # Errors
 /// The system's refusal to make a thread.
 pub(crate) fn spawn_sampler(
-    session: Arc<Session>,
+    mut session: Session,
     buffer: &'static ChunkedBuffer,
-) -> Result<Box<dyn RunningSampler>, StartError> {
+) -> Result<(Arc<Session>, Box<dyn RunningSampler>), StartError> {
     // Made here, so that the first tick is not late by it, and a snapshot taken at once finds the modules.
     forget_unregistered_code();
     let unwinder = Unwinder::new();
-    session.set_modules(unwinder.modules());
-    let kept = Arc::clone(&session);
+    session.set_first_modules(unwinder.modules());
+    let session = Arc::new(session);
+    let shared = Arc::clone(&session);
     let body = move || {
-        let shared = Arc::clone(&session);
-        let thread = SamplerThread::new(session, buffer, unwinder);
+        let thread = SamplerThread::new(Arc::clone(&shared), buffer, unwinder);
         // The host goes on without a sampler, and the profile says so.
         if catch_unwind(AssertUnwindSafe(|| thread.run())).is_err() {
             SessionCounts::add(&shared.counts.sampler_panics, 1);
@@ -71,7 +75,10 @@ pub(crate) fn spawn_sampler(
     };
     let spawned = with_signals_blocked(|| spawn_profiler_thread(c"SamplerThread", body));
     match spawned {
-        Ok(thread) => Ok(Box::new(SamplerHandle { session: kept, thread })),
+        Ok(thread) => {
+            let handle = SamplerHandle { session: Arc::clone(&session), thread };
+            Ok((session, Box::new(handle)))
+        }
         Err(error) => {
             Err(StartError::System { action: "make the sampler thread", answer: error.to_string() })
         }
@@ -280,27 +287,40 @@ impl SamplerThread {
 
     /// Follows the registry, when it has changed.
     fn refresh_threads(&mut self) {
-        let version = ThreadRegistry::version();
+        let version = ProfiledThreads::version();
         if version == self.registry_version {
             return;
         }
         self.registry_version = version;
-        let profiled = ThreadRegistry::profiled_threads();
-        let serials: HashSet<u64> = profiled.iter().map(|registration| registration.serial).collect();
-        let known: HashSet<u64> = self.threads.all().map(|thread| thread.registration.serial).collect();
+        let sampled = self.with_session_threads(|threads, _| threads.sampled()).unwrap_or_default();
+        let serials: HashSet<u64> = sampled.iter().map(OffThreadRef::serial).collect();
+        let known: HashSet<u64> = self.threads.all().map(|thread| thread.registration.serial()).collect();
         self.with_context(|threads, context| {
             for list in [&mut threads.active, &mut threads.resting] {
-                let is_gone = |thread: &mut ThreadSampler| !serials.contains(&thread.registration.serial);
+                let is_gone = |thread: &mut ThreadSampler| !serials.contains(&thread.registration.serial());
                 list.extract_if(.., is_gone).for_each(|mut gone| gone.end(context.tick_before, context));
             }
         });
-        for registration in profiled {
-            if !known.contains(&registration.serial) {
+        for registration in sampled {
+            if !known.contains(&registration.serial()) {
                 self.threads.active.push(ThreadSampler::new(registration, &self.session));
             }
         }
         let range = self.buffer.range();
-        ThreadRegistry::stamp_dead_threads(range.end, range.start);
+        // One that has ended since the list was made is still in the sampler's.
+        let still_writes = |dead: &OffThreadRef| serials.contains(&dead.serial());
+        self.with_session_threads(|threads, lock| {
+            threads.set_written(range.end, still_writes, lock);
+            threads.drop_expired(range.start, lock);
+        });
+    }
+
+    /// The session's threads; `None` when it has ended, and another may run already.
+    fn with_session_threads<T>(&self, body: impl FnOnce(&mut ProfiledThreads, &PsLock) -> T) -> Option<T> {
+        let lock = PsLock::acquire();
+        let active = ACTIVE_PS.get(&lock).as_ref()?;
+        let is_own = active.generation() == self.session.generation;
+        is_own.then(|| body(&mut active.threads.borrow_mut(), &lock))
     }
 
     fn sample_counters(&mut self) {
@@ -318,7 +338,7 @@ impl SamplerThread {
             .signed(sample_process_cpu_ns() - self.process_cpu_ns - self.pauses.cpu_in_pauses_ns);
         // Not if a pause has begun since this tick did.
         if self.session.pauses.until(&self.pauses).is_none() {
-            self.buffer.put(now, &[entry.bytes()]);
+            self.buffer.put(self.session.generation, now, &[entry.bytes()]);
         }
     }
 
@@ -333,7 +353,7 @@ impl SamplerThread {
         self.with_context(|threads, context| {
             let mut step = |thread: &mut ThreadSampler| {
                 if thread.tick(context) == ThreadLife::Dead {
-                    dead.push(Arc::clone(&thread.registration));
+                    dead.push(thread.registration.clone());
                 }
                 thread.rests()
             };
@@ -349,9 +369,9 @@ impl SamplerThread {
         });
         for registration in dead {
             // One that has unregistered and ended since this tick began is no surprise.
-            if registration.unregistered_at().is_none() {
+            if registration.unlocked_const_reader_and_atomic_rw().unregistered_at().is_none() {
                 SessionCounts::add(&self.session.counts.threads_found_dead, 1);
-                ThreadRegistry::remove(&registration, monotonic_now());
+                unregister(&registration, REGISTRATION_HOOKS);
             }
         }
         self.threads.sort(self.tick, any_woke);
@@ -364,6 +384,7 @@ impl SamplerThread {
         } = self;
         let writer = SampleWriter {
             buffer,
+            session: session.generation,
             process_start: session.process_start,
             dropped: &session.counts.dropped_samples,
         };

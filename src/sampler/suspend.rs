@@ -51,7 +51,7 @@ pub(crate) fn suspend_and_capture(
             SuspendError::Gone { thread }
         });
     };
-    let own = registration.slot().ok_or(SuspendError::NoStack { thread })?;
+    let own = registration.unlocked_const_reader().slot().ok_or(SuspendError::NoStack { thread })?;
     let slot = SlotHandle::acquire_beside(&own, parts).map_err(|error| match error {
         NoSlot::Unregistered => SuspendError::NotRegistered { thread },
         NoSlot::OutOfMemory => SuspendError::NoStack { thread },

@@ -15,7 +15,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::base::{Features, ThreadId, TimeStamp};
+use crate::base::{ThreadId, ThreadProfilingFeatures, TimeStamp};
 use crate::platform::{
     BlockedAt, Look, Sent, SignalTicket, ThreadWindow, monotonic_now, send_request, thread_cpu_ns,
 };
@@ -28,7 +28,7 @@ use crate::sampler::tick_context::{Scratch, TickContext, captured_by, unwind_cou
 use crate::sampler::timers::TimerState;
 use crate::sampler::waiting::{Unanswered, Waiting};
 use crate::state::{Session, SessionCounts};
-use crate::threads::{SlotHandle, SlotPhase, ThreadRegistration};
+use crate::threads::{OffThreadRef, SlotHandle, SlotPhase};
 
 /// So long a thread takes at most from the end of its handler back to its sleep, where nobody can look whether it sleeps.
 const RETURN_TO_SLEEP_NS: u64 = 30_000;
@@ -69,7 +69,9 @@ fn look_through(
 /// The sampler's side of a thread.
 #[derive(Debug)]
 pub(super) struct ThreadSampler {
-    pub(super) registration: Arc<ThreadRegistration>,
+    pub(super) registration: OffThreadRef,
+    /// What is recorded of it.
+    features: ThreadProfilingFeatures,
     pub(super) slot: Option<Arc<SlotHandle>>,
     window: ThreadWindow,
     /// The system does not tell whether the thread sleeps.
@@ -95,19 +97,26 @@ pub(super) struct ThreadSampler {
 }
 
 impl ThreadSampler {
-    pub(super) fn new(registration: Arc<ThreadRegistration>, session: &Session) -> Self {
-        let slot = registration.slot();
+    pub(super) fn new(registration: OffThreadRef, session: &Session) -> Self {
+        let unlocked = registration.unlocked_const_reader_and_atomic_rw();
+        let features = unlocked.profiling_features();
+        let slot = unlocked.slot().filter(|_| session.records_stacks_of(features));
         match &slot {
             // What an earlier session asked for.
             Some(slot) => {
                 slot.retire();
                 slot.set_timer(-1);
             }
-            None => SessionCounts::add(&session.counts.threads_without_stacks, 1),
+            None if session.records_stacks_of(features) => {
+                SessionCounts::add(&session.counts.threads_without_stacks, 1);
+            }
+            None => {}
         }
-        let cpu_ns = thread_cpu_ns(registration.tid()).unwrap_or(0);
+        let tid = unlocked.tid();
+        let cpu_ns = thread_cpu_ns(tid).unwrap_or(0);
         Self {
-            window: ThreadWindow::new(registration.tid()),
+            window: ThreadWindow::new(tid),
+            features,
             registration,
             slot,
             is_hidden: false,
@@ -127,7 +136,11 @@ impl ThreadSampler {
     }
 
     pub(super) fn tid(&self) -> ThreadId {
-        self.registration.tid()
+        self.registration.unlocked_const_reader_and_atomic_rw().tid()
+    }
+
+    fn announced_sleep(&self) -> Option<u32> {
+        self.registration.unlocked_const_reader_and_atomic_rw().announced_sleep()
     }
 
     /// Whether it has not run since its stack was taken.
@@ -149,7 +162,7 @@ impl ThreadSampler {
             return ThreadLife::Alive;
         }
         if let Some(rest) = &self.rest {
-            let announced = self.registration.announced_sleep();
+            let announced = self.announced_sleep();
             if rest.is_announced(announced, context.tick) {
                 return ThreadLife::Alive;
             }
@@ -168,12 +181,9 @@ impl ThreadSampler {
             return ThreadLife::Alive;
         }
         let runs = self.ran_until_now(cpu_ns);
-        let slot = match self.slot.clone() {
-            Some(slot) if !context.session.settings.features.contains(Features::NO_STACK_SAMPLING) => slot,
-            _ => {
-                self.sample_without_stack(cpu_ns, context);
-                return ThreadLife::Alive;
-            }
+        let Some(slot) = self.slot.clone() else {
+            self.sample_without_stack(cpu_ns, context);
+            return ThreadLife::Alive;
         };
         let mut blocked_at = None;
         if let Some(waiting) = &mut self.waiting {
@@ -223,7 +233,7 @@ impl ThreadSampler {
     fn ask_timer(&mut self, slot: &SlotHandle, cpu_ns: u64, context: &TickContext<'_>) -> bool {
         let has_timer = context.session.uses_timers()
             && context.may_signal
-            && self.timer.ensure(self.registration.tid(), slot, context.session);
+            && self.timer.ensure(self.tid(), slot, context.session);
         if has_timer && slot.request().is_some() {
             self.waiting = Some(Waiting::new(cpu_ns, context.tick, None, true));
         }
@@ -289,7 +299,7 @@ impl ThreadSampler {
         context: &mut TickContext<'_>,
     ) -> bool {
         // Before the thread is looked at: an announcement that comes later is of another sleep.
-        let announced = self.registration.announced_sleep();
+        let announced = self.announced_sleep();
         let tid = self.tid();
         // It has not run if its clock stands where it stood before it was looked at.
         let stood_still = || thread_cpu_ns(tid) == Some(cpu_ns);
@@ -443,7 +453,7 @@ impl ThreadSampler {
         let ran_on_ns = cpu_ns.saturating_sub(header.cpu_ns);
         if self.is_hidden && header.cpu_ns > 0 && ran_on_ns <= RETURN_TO_SLEEP_NS {
             // It went back to where it slept, or has hardly left it.
-            let announced = self.registration.announced_sleep();
+            let announced = self.announced_sleep();
             self.rest = Some(Rest::new(cpu_ns, announced, context.tick, context.interval_ns()));
         }
     }
@@ -484,7 +494,7 @@ impl ThreadSampler {
     fn sample_at(&mut self, time: TimeStamp, cpu_ns: u64, session: &Session) -> SampleTime {
         let delta = cpu_ns.saturating_sub(self.reported_cpu_ns);
         self.reported_cpu_ns = self.reported_cpu_ns.max(cpu_ns);
-        let cpu_delta_ns = session.settings.features.contains(Features::CPU).then_some(delta);
-        SampleTime { thread: self.registration.serial, time, cpu_delta_ns }
+        let cpu_delta_ns = session.records_cpu_of(self.features).then_some(delta);
+        SampleTime { thread: self.registration.serial(), time, cpu_delta_ns }
     }
 }

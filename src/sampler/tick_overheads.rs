@@ -39,6 +39,6 @@ impl TickOverheads {
         let Some(tick) = self.tick else { return };
         let head = EntryHead::new(EntryKind::Overhead).number(tick.since_ns(session.process_start));
         let entry = self.steps_ns.into_iter().fold(head, EntryHead::number);
-        buffer.put(self.step_began, &[entry.bytes()]);
+        buffer.put(session.generation, self.step_began, &[entry.bytes()]);
     }
 }

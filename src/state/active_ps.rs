@@ -1,9 +1,12 @@
 //! What is known while the profiler runs.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
-use crate::base::PsCell;
+use crate::base::{Generation, PsCell, PsLock};
+use crate::state::profiled_threads::ProfiledThreads;
 use crate::state::session::Session;
+use crate::threads::RegistrationHooks;
 
 /// The sampler, as far as the state needs to know it.
 pub(crate) trait RunningSampler: Send {
@@ -15,9 +18,9 @@ pub(crate) trait RunningSampler: Send {
 /// A running session and its sampler.
 #[doc(alias = "ActivePS")]
 pub(crate) struct ActivePs {
-    /// Which session of the process.
-    pub(crate) generation: u64,
+    /// Settings, times, counts: what the sampler and snapshots share.
     pub(crate) session: Arc<Session>,
+    pub(crate) threads: RefCell<ProfiledThreads>,
     pub(crate) sampler: Box<dyn RunningSampler>,
 }
 
@@ -25,11 +28,23 @@ pub(crate) struct ActivePs {
 pub(crate) static ACTIVE_PS: PsCell<Option<ActivePs>> = PsCell::new(None);
 
 impl ActivePs {
-    pub(crate) fn generation(&self) -> u64 {
-        self.generation
+    pub(crate) fn generation(&self) -> Generation {
+        self.session.generation
     }
 
     pub(crate) fn session(&self) -> Arc<Session> {
         Arc::clone(&self.session)
+    }
+}
+
+/// How a session hears of threads that come and go.
+pub(crate) const REGISTRATION_HOOKS: RegistrationHooks = RegistrationHooks {
+    registered: |thread, lock| with_session_threads(lock, |threads| threads.add(thread, lock)),
+    unregistered: |thread, lock| with_session_threads(lock, |threads| threads.end_thread(thread, lock)),
+};
+
+fn with_session_threads(lock: &PsLock, body: impl FnOnce(&mut ProfiledThreads)) {
+    if let Some(active) = ACTIVE_PS.get(lock) {
+        body(&mut active.threads.borrow_mut());
     }
 }

@@ -10,7 +10,7 @@
 //! callback runs.
 //!
 //! # Imports
-//! `base`, `buffer`, `counters`, `platform`, `unwind`
+//! `base`, `buffer`, `counters`, `platform`, `threads`, `unwind`
 //!
 //! # Invariants
 //! `RacyFeatures` says "active" only while there is an `ActivePs`. The sampler is reached through a slot that is filled
@@ -24,15 +24,17 @@ mod after_sampling;
 mod core_buffer;
 mod core_ps;
 mod pauses;
+mod profiled_threads;
 mod racy_features;
 mod session;
 mod state_callbacks;
 
-pub(crate) use active_ps::{ACTIVE_PS, ActivePs, RunningSampler};
+pub(crate) use active_ps::{ACTIVE_PS, ActivePs, REGISTRATION_HOOKS, RunningSampler};
 pub(crate) use after_sampling::{LeftOverCallbacks, SamplerEnd};
 pub(crate) use core_buffer::core_buffer;
 pub(crate) use core_ps::{CORE_PS, CorePs};
 pub(crate) use pauses::{OpenPauses, SeenPauses};
+pub(crate) use profiled_threads::ProfiledThreads;
 pub(crate) use racy_features::{PauseKind, RacyFeatures};
 pub(crate) use session::{EngineTrial, Session, SessionCounts, SessionSettings};
 pub(crate) use state_callbacks::StateCallback;

@@ -4,7 +4,9 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use crate::base::{Features, LockRank, NamedMutex, SamplingEngine, TimeStamp};
+use crate::base::{
+    Features, Generation, LockRank, NamedMutex, SamplingEngine, ThreadProfilingFeatures, TimeStamp,
+};
 use crate::counters::CounterDescription;
 use crate::state::after_sampling::AfterSampling;
 use crate::state::pauses::Pauses;
@@ -117,6 +119,7 @@ impl SessionCounts {
 /// A running session, shared by reference.
 #[derive(Debug)]
 pub(crate) struct Session {
+    pub(crate) generation: Generation,
     pub(crate) settings: SessionSettings,
     pub(crate) process_start: TimeStamp,
     pub(crate) started_at: TimeStamp,
@@ -147,6 +150,7 @@ impl Session {
         counters: Vec<&'static CounterDescription>,
     ) -> Self {
         Self {
+            generation: Generation::next(),
             settings,
             process_start,
             started_at,
@@ -163,6 +167,18 @@ impl Session {
             writes_asked: AtomicU64::new(0),
             writes_done: AtomicU64::new(0),
         }
+    }
+
+    /// Whether stacks are recorded of a thread of which this is.
+    pub(crate) fn records_stacks_of(&self, of_thread: ThreadProfilingFeatures) -> bool {
+        let of_session = !self.settings.features.contains(Features::NO_STACK_SAMPLING);
+        of_session && of_thread.intersects(ThreadProfilingFeatures::SAMPLING)
+    }
+
+    /// Whether CPU times are recorded of a thread of which this is.
+    pub(crate) fn records_cpu_of(&self, of_thread: ThreadProfilingFeatures) -> bool {
+        let of_session = self.settings.features.contains(Features::CPU);
+        of_session && of_thread.intersects(ThreadProfilingFeatures::CPU_UTILIZATION)
     }
 
     /// Whether threads that run are stopped by timers of their own.
@@ -189,6 +205,11 @@ impl Session {
 
     pub(crate) fn trial(&self) -> Option<EngineTrial> {
         self.trial.get().copied()
+    }
+
+    /// Before anybody else knows of the session.
+    pub(crate) fn set_first_modules(&mut self, table: &ModuleTable) {
+        *self.modules.get_mut() = table.clone();
     }
 
     pub(crate) fn set_modules(&self, table: &ModuleTable) {

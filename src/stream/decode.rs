@@ -1,7 +1,6 @@
 //! Stop 11 of 12: the entries are decoded once, each to its thread's streaming context.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use crate::base::{CodeAddress, FrameFlags};
 use crate::buffer::{BlockIndex, ChunkNumber, EntryKind, EntryReader, SampleFlags};
@@ -14,7 +13,7 @@ use crate::stream::rows::{CounterRows, More, SampleRow, SampleRows, cut_before};
 use crate::stream::source::ProfileSource;
 use crate::stream::unique_stacks::UniqueStacks;
 use crate::symbols::SampledAddress;
-use crate::threads::{ThreadRegistration, joined_label_text};
+use crate::threads::{OffThreadRef, joined_label_text};
 use crate::unwind::{LoadedModule, Meant};
 
 /// A frame as it was sampled, before it is named.
@@ -47,7 +46,7 @@ pub(super) enum FrameKey {
 /// What the buffer holds of one thread.
 #[derive(Debug)]
 pub(crate) struct ThreadStreamingContext {
-    pub(crate) thread: Arc<ThreadRegistration>,
+    pub(crate) thread: OffThreadRef,
     pub(crate) samples: SampleRows,
     pub(super) stacks: UniqueStacks<FrameKey>,
     pub(super) markers: Vec<BlockIndex>,
@@ -110,7 +109,7 @@ impl ProcessStreamingContext {
     pub(crate) fn decode(source: &ProfileSource) -> Self {
         let threads: Vec<_> = source.threads.iter().map(ThreadStreamingContext::new).collect();
         let by_serial: HashMap<u64, usize> =
-            threads.iter().enumerate().map(|(index, context)| (context.thread.serial, index)).collect();
+            threads.iter().enumerate().map(|(index, context)| (context.thread.serial(), index)).collect();
         let counters =
             source.session.counters.iter().map(|&counter| (counter, CounterRows::default())).collect();
         let mut context = Self {
@@ -283,9 +282,9 @@ impl ProcessStreamingContext {
 }
 
 impl ThreadStreamingContext {
-    fn new(thread: &Arc<ThreadRegistration>) -> Self {
+    fn new(thread: &OffThreadRef) -> Self {
         Self {
-            thread: Arc::clone(thread),
+            thread: thread.clone(),
             samples: SampleRows::default(),
             stacks: UniqueStacks::default(),
             markers: Vec::new(),
@@ -302,7 +301,11 @@ impl ThreadStreamingContext {
 
     /// Whether it had ended before anything that the profile holds, so that there is nothing of it.
     fn is_too_long_ago(&self, source: &ProfileSource) -> bool {
-        let ended_at = self.thread.unregistered_at().map(|time| source.ns_since_start(time));
+        let ended_at = self
+            .thread
+            .unlocked_const_reader_and_atomic_rw()
+            .unregistered_at()
+            .map(|time| source.ns_since_start(time));
         let ended = ended_at.is_some_and(|ended_ns| ended_ns < source.cut_ns());
         ended && self.samples.len() == 0 && self.markers.is_empty()
     }

@@ -52,8 +52,13 @@ fn write_threads(
     names: &ProfileNames,
 ) {
     // The viewer takes the process's main thread first.
-    let (main, others): (Vec<_>, Vec<_>) = process.threads.iter().partition(|context| context.thread.is_main);
-    if !process.threads.iter().any(|context| context.thread.name == MAIN_THREAD_NAME) {
+    let (main, others): (Vec<_>, Vec<_>) =
+        process.threads.iter().partition(|context| context.thread.unlocked_const_reader().info().is_main);
+    if !process
+        .threads
+        .iter()
+        .any(|context| context.thread.unlocked_const_reader().info().name == MAIN_THREAD_NAME)
+    {
         write_stand_in_main_thread(json, source);
     }
     for context in main.into_iter().chain(others) {

@@ -6,7 +6,7 @@ use crate::base::{ProcessId, TimeStamp};
 use crate::buffer::BufferSnapshot;
 use crate::platform::ProcessStart;
 use crate::state::{OpenPauses, Session};
-use crate::threads::ThreadRegistration;
+use crate::threads::OffThreadRef;
 use crate::unwind::{CodeMap, ModuleTable};
 
 /// A session, frozen: it can be streamed any number of times, while the session goes on or after it has ended.
@@ -19,7 +19,7 @@ pub(crate) struct ProfileSource {
     /// The counts of the session at this moment, by name.
     pub(crate) counts: Vec<(&'static str, u64)>,
     pub(crate) taken_at: TimeStamp,
-    pub(crate) threads: Vec<Arc<ThreadRegistration>>,
+    pub(crate) threads: Vec<OffThreadRef>,
     pub(crate) buffer: BufferSnapshot,
     /// The pauses that it was taken in.
     pub(crate) open_pauses: OpenPauses,

@@ -10,10 +10,11 @@ use crate::threads::MAIN_THREAD_NAME;
 /// Writes one element of `threads`.
 pub(super) fn write_thread(json: &mut JsonWriter<'_>, source: &ProfileSource, thread: ResolvedThread<'_>) {
     let ResolvedThread { context, .. } = &thread;
-    let registration = &context.thread;
+    let registration = context.thread.unlocked_const_reader_and_atomic_rw();
+    let info = registration.info();
     json.object(|json| {
-        write_head(json, source, &registration.name);
-        json.key("registerTime").time_ms(source.ns_since_start(registration.registered_at));
+        write_head(json, source, &info.name);
+        json.key("registerTime").time_ms(source.ns_since_start(info.registered_at));
         match registration.unregistered_at() {
             Some(time) => json.key("unregisterTime").time_ms(source.ns_since_start(time)),
             None => json.key("unregisterTime").null(),

@@ -195,12 +195,14 @@ fn bytes_of_mut(words: &mut [u64]) -> &mut [u8] {
 mod tests {
     use super::*;
     use crate::base::{FrameFlags, ProfilingCategoryPair};
-    use crate::threads::{push_label, push_script_frame, register_current_thread, unregister_current_thread};
+    use crate::threads::{
+        RegistrationHooks, push_label, push_script_frame, register_current_thread, unregister_current_thread,
+    };
 
     #[test]
     fn stack_and_labels_are_as_they_were() {
         let marker = std::hint::black_box([0x1234_5678_9abc_def0u64; 4]);
-        register_current_thread("captures itself");
+        register_current_thread("captures itself", RegistrationHooks::NONE);
         let (category, flags) = (ProfilingCategoryPair::Other(None), FrameFlags::LABEL);
         let _outer = push_label(70, "outer ", category, flags, "dynamic");
         let _script = push_script_frame(65, 7, 11, 3);

@@ -27,10 +27,14 @@ mod growing_array;
 mod outside_capture;
 #[forbid(unsafe_code)]
 mod own_thread;
+#[forbid(unsafe_code)]
+mod profiled_thread_data;
 mod profiling_stack;
 mod profiling_stack_frame;
 #[forbid(unsafe_code)]
 mod registration;
+#[forbid(unsafe_code)]
+mod registration_data;
 #[forbid(unsafe_code)]
 mod registry;
 #[forbid(unsafe_code)]
@@ -44,10 +48,12 @@ mod slot_state;
 pub(crate) use backtrace::CapturedBacktrace;
 pub(crate) use capture_slot::CaptureParts;
 pub(crate) use captured_view::CapturedView;
+pub(crate) use profiled_thread_data::ProfiledThreadData;
 pub(crate) use profiling_stack::{LabelToken, move_script_frame, pop_labels, push_label, push_script_frame};
 pub(crate) use profiling_stack_frame::{ScriptPlace, joined_label_text};
 pub(crate) use registration::{
-    CurrentThread, MAIN_THREAD_NAME, ThreadRegistration, register_current_thread, unregister_current_thread,
+    MAIN_THREAD_NAME, OffThreadRef, OnThreadRef, RegistrationHooks, register_current_thread, unregister,
+    unregister_current_thread,
 };
 pub(crate) use registry::{RegistryForkGuard, ThreadRegistry};
 pub(crate) use script_functions::{

@@ -1,136 +1,85 @@
-//! All registered threads, and those that ended while a session may still hold their data.
+//! All registered threads.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::base::{Guard, LockRank, NamedMutex, ThreadFilter, ThreadId, TimeStamp};
-use crate::platform::current_process_id;
+use crate::base::{ExclusiveGuard, Guard, LockRank, NamedRwLock, PsLock, ThreadId, TimeStamp};
 use crate::threads::own_thread::forget_own_thread;
-use crate::threads::registration::{CurrentThread, ThreadRegistration};
+use crate::threads::registration::{OffThreadRef, OnThreadRef};
 use crate::threads::slot_pool::{Pool, hold_pool};
 
-/// The one registry.
+/// The one registry. To add or to take off a thread takes as long with one thread as with a thousand.
 #[derive(Debug)]
 pub(crate) struct ThreadRegistry {
-    live: Vec<Arc<ThreadRegistration>>,
-    /// Ended during the session; dropped when the buffer holds nothing of them any more.
-    dead: Vec<Arc<ThreadRegistration>>,
-    /// The session's filter; `None` while there is no session.
-    filter: Option<ThreadFilter>,
-    last_serial: u64,
+    /// In no order; each thread knows its place.
+    live: Vec<OffThreadRef>,
 }
 
-static REGISTRY: NamedMutex<ThreadRegistry> = NamedMutex::new(
-    "thread registry",
-    LockRank::ThreadRegistry,
-    ThreadRegistry { live: Vec::new(), dead: Vec::new(), filter: None, last_serial: 0 },
-);
-/// Raised with every change of the list of live threads, so that the sampler looks at the list only then.
-static VERSION: AtomicU64 = AtomicU64::new(1);
+static REGISTRY: NamedRwLock<ThreadRegistry> =
+    NamedRwLock::new("thread registry", LockRank::ThreadRegistry, ThreadRegistry { live: Vec::new() });
 
 impl ThreadRegistry {
-    /// Adds the calling thread. What `make` asks of the system is asked before the lock is taken.
-    pub(super) fn add(make: impl FnOnce(u64) -> ThreadRegistration) -> Arc<ThreadRegistration> {
-        let serial = {
-            let mut registry = REGISTRY.lock();
-            registry.last_serial += 1;
-            registry.last_serial
-        };
-        let registration = Arc::new(make(serial));
-        let mut registry = REGISTRY.lock();
-        registration.set_profiled(registry.selects(&registration));
-        registry.live.push(Arc::clone(&registration));
-        VERSION.fetch_add(1, Ordering::Release);
-        registration
+    pub(super) fn next_serial() -> u64 {
+        static LAST_SERIAL: AtomicU64 = AtomicU64::new(0);
+        LAST_SERIAL.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Takes a thread that has ended off the list.
-    pub(crate) fn remove(registration: &Arc<ThreadRegistration>, now: TimeStamp) {
-        let mut registry = REGISTRY.lock();
-        if let Some(index) = registry.live.iter().position(|live| Arc::ptr_eq(live, registration)) {
-            let removed = registry.live.swap_remove(index);
-            removed.set_unregistered(now);
-            if registry.filter.is_some() && removed.is_profiled() {
-                registry.dead.push(removed);
-            }
-            VERSION.fetch_add(1, Ordering::Release);
+    pub(super) fn is_locked_exclusive_on_current_thread() -> bool {
+        REGISTRY.is_locked_exclusive_on_current_thread()
+    }
+
+    pub(super) fn add(registration: &OffThreadRef) {
+        let mut registry = REGISTRY.lock_exclusive();
+        registration.data().set_registry_index(registry.live.len());
+        registry.live.push(registration.clone());
+    }
+
+    /// Takes a thread that has ended off the list; false if it is not there any more.
+    pub(super) fn remove(registration: &OffThreadRef, now: TimeStamp) -> bool {
+        let mut registry = REGISTRY.lock_exclusive();
+        let index = registration.data().registry_index();
+        if !registry.live.get(index).is_some_and(|live| live.is(registration)) {
+            return false;
         }
-    }
-
-    fn selects(&self, registration: &ThreadRegistration) -> bool {
-        self.filter.as_ref().is_some_and(|filter| filter.selects(&registration.name, current_process_id()))
-    }
-
-    /// A session begins with this filter, or ends.
-    pub(crate) fn set_session_filter(filter: Option<ThreadFilter>) {
-        let mut registry = REGISTRY.lock();
-        registry.filter = filter;
-        registry.dead.clear();
-        for registration in &registry.live {
-            registration.set_profiled(registry.selects(registration));
+        registry.live.swap_remove(index);
+        if let Some(moved) = registry.live.get(index) {
+            moved.data().set_registry_index(index);
         }
-        VERSION.fetch_add(1, Ordering::Release);
+        registration.data().set_unregistered(now);
+        true
     }
 
     /// The registered thread with this id.
-    pub(crate) fn find(thread: ThreadId) -> Option<Arc<ThreadRegistration>> {
-        REGISTRY.lock().live.iter().find(|registration| registration.tid() == thread).cloned()
+    pub(crate) fn find(thread: ThreadId) -> Option<OffThreadRef> {
+        let is_it = |live: &&OffThreadRef| live.unlocked_const_reader_and_atomic_rw().tid() == thread;
+        REGISTRY.lock_shared().live.iter().find(is_it).cloned()
     }
 
-    pub(crate) fn version() -> u64 {
-        VERSION.load(Ordering::Acquire)
-    }
-
-    /// The threads that the session selects and that live.
-    pub(crate) fn profiled_threads() -> Vec<Arc<ThreadRegistration>> {
-        REGISTRY.lock().live.iter().filter(|registration| registration.is_profiled()).cloned().collect()
-    }
-
-    /// The threads that the session selects, dead ones that it may hold data of included, in order of registration.
-    ///
-    /// Dead threads of which nothing can lie at or after `range_start` are forgotten; not those that ended before anything
-    /// was recorded.
-    pub(crate) fn threads_of_session(range_start: u64) -> Vec<Arc<ThreadRegistration>> {
-        let mut registry = REGISTRY.lock();
-        registry.dead.retain(|dead| dead.end_position().is_none_or(|end| end >= range_start));
-        let live = registry.live.iter().filter(|registration| registration.is_profiled());
-        let mut threads: Vec<_> = live.chain(&registry.dead).cloned().collect();
-        threads.sort_by_key(|thread| thread.serial);
-        threads
-    }
-
-    /// Notes the end of the buffer for threads that died since the last call.
-    pub(crate) fn stamp_dead_threads(range_end: u64, range_start: u64) {
-        let mut registry = REGISTRY.lock();
-        for dead in registry.dead.iter().filter(|dead| dead.end_position().is_none()) {
-            dead.set_end_position(range_end);
-        }
-        registry.dead.retain(|dead| dead.end_position().is_none_or(|end| end >= range_start));
+    /// Calls `visit` with each registered thread. None registers or unregisters meanwhile, by the `PsLock`.
+    #[doc(alias = "LockedRegistry")]
+    pub(crate) fn for_each(_lock: &PsLock, visit: impl FnMut(&OffThreadRef)) {
+        REGISTRY.lock_shared().live.iter().for_each(visit);
     }
 
     /// Holds the registry still while the process forks.
     pub(crate) fn hold_for_fork() -> RegistryForkGuard {
-        let registry = REGISTRY.lock();
+        let registry = REGISTRY.lock_exclusive();
         RegistryForkGuard { pool: hold_pool(), registry }
     }
 
-    /// In the child of a fork: of all threads only the calling one is left, and there is no session.
+    /// In the child of a fork: of all threads only the calling one is left.
     pub(crate) fn keep_only_current_thread(mut guard: RegistryForkGuard) {
-        let serial = CurrentThread::with(|registration| {
-            registration.adopt_after_fork();
-            registration.serial
+        let own = OnThreadRef::with(|thread| {
+            thread.unlocked_reader_and_atomic_rw_on_thread().adopt_after_fork();
+            thread.to_off_thread()
         });
         forget_own_thread();
         let registry = &mut *guard.registry;
-        // The others' slots may be half written; their memory is left alone.
-        let (kept, gone) = registry.live.drain(..).partition(|live| Some(live.serial) == serial);
+        let (kept, gone): (Vec<_>, Vec<_>) =
+            registry.live.drain(..).partition(|live| own.as_ref().is_some_and(|own| live.is(own)));
         registry.live = kept;
-        let gone: Vec<Arc<ThreadRegistration>> = gone;
+        registry.live.iter().for_each(|live| live.data().set_registry_index(0));
+        // The others' slots may be half written; their memory is left alone.
         std::mem::forget(gone);
-        std::mem::forget(std::mem::take(&mut registry.dead));
-        registry.filter = None;
-        registry.live.iter().for_each(|live| live.set_profiled(false));
-        VERSION.fetch_add(1, Ordering::Release);
     }
 }
 
@@ -140,5 +89,5 @@ pub(crate) struct RegistryForkGuard {
     // Dropped in the reverse of the order in which they were taken.
     #[expect(dead_code, reason = "held for its drop")]
     pool: Guard<'static, Pool>,
-    registry: Guard<'static, ThreadRegistry>,
+    registry: ExclusiveGuard<'static, ThreadRegistry>,
 }

@@ -1,0 +1,40 @@
+//! What anybody may ask about threads.
+
+use crate::base::{ThreadId, ThreadProfilingFeatures};
+use crate::control::on_demand::is_current_thread;
+use crate::platform::current_process_id;
+use crate::state::RacyFeatures;
+use crate::threads::{OnThreadRef, ThreadRegistry};
+
+pub(crate) use crate::base::is_any_lock_held_on_current_thread as is_locked_on_current_thread;
+pub(crate) use crate::platform::is_main_thread;
+
+/// See `profiler_thread_is_being_profiled`.
+pub(crate) fn is_thread_being_profiled(any_of: ThreadProfilingFeatures) -> bool {
+    let of_thread =
+        || OnThreadRef::with(|thread| thread.unlocked_reader_and_atomic_rw_on_thread().profiling_features());
+    RacyFeatures::is_active_and_unpaused() && of_thread().is_some_and(|features| features.intersects(any_of))
+}
+
+/// See `profiler_other_thread_is_being_profiled`.
+pub(crate) fn is_other_thread_being_profiled(thread: ThreadId, any_of: ThreadProfilingFeatures) -> bool {
+    if !RacyFeatures::is_active_and_unpaused() {
+        return false;
+    }
+    if is_current_thread(thread) {
+        return is_thread_being_profiled(any_of);
+    }
+    ThreadRegistry::find(thread).is_some_and(|registered| {
+        registered.unlocked_const_reader_and_atomic_rw().profiling_features().intersects(any_of)
+    })
+}
+
+/// Whether the calling thread is registered.
+pub(crate) fn is_thread_registered() -> bool {
+    OnThreadRef::with(|_| ()).is_some()
+}
+
+/// The kernel gives the main thread the process's id.
+pub(crate) fn main_thread_id() -> ThreadId {
+    ThreadId::from_number(current_process_id().to_number())
+}

@@ -27,28 +27,41 @@ const LEFT: u64 = 1 << 63;
 /// A thread that finds no place within so many goes without a timer.
 const MAX_PROBES: usize = 64;
 
-static POOL: NamedMutex<Pool> =
-    NamedMutex::new("slot pool", LockRank::ThreadData, Pool { free: Vec::new(), late: Vec::new(), made: 0 });
+static POOL: NamedMutex<Pool> = NamedMutex::new("slot pool", LockRank::ThreadData, Pool::EMPTY);
+
+/// Stacks have the sizes of the powers of two from [`LEAST_STACK_BYTES`] to [`MOST_STACK_BYTES`].
+const SIZES: usize = (MOST_STACK_BYTES / LEAST_STACK_BYTES).ilog2() as usize + 1;
+
+fn size_of(stack_bytes: usize) -> usize {
+    (stack_bytes / LEAST_STACK_BYTES).ilog2() as usize
+}
 
 #[derive(Debug)]
 pub(super) struct Pool {
-    free: Vec<u16>,
+    /// By size, so that to find one takes no longer when there are many.
+    free: [Vec<u16>; SIZES],
     /// Given back while some handler was still writing into them.
     late: Vec<u16>,
     made: usize,
 }
 
 impl Pool {
+    const EMPTY: Self = Self { free: [const { Vec::new() }; SIZES], late: Vec::new(), made: 0 };
+
+    fn put(&mut self, number: u16, stack_bytes: usize) {
+        self.free[size_of(stack_bytes)].push(number);
+    }
+
     /// Takes in the slots whose late handlers have ended.
     fn collect_late(&mut self) {
-        let Self { free, late, .. } = self;
-        late.retain(|&number| {
-            let is_idle = find_slot_in_handler(number).is_some_and(CaptureSlot::retire);
-            if is_idle {
-                free.push(number);
+        let late = std::mem::take(&mut self.late);
+        for number in late {
+            let slot = find_slot_in_handler(number);
+            match slot.filter(|slot| slot.retire()) {
+                Some(slot) => self.put(number, slot.stack_capacity()),
+                None => self.late.push(number),
             }
-            !is_idle
-        });
+        }
     }
 }
 
@@ -124,11 +137,7 @@ impl SlotHandle {
         let stack_bytes = stack_bytes.clamp(LEAST_STACK_BYTES, MOST_STACK_BYTES).next_power_of_two();
         let mut pool = POOL.lock();
         pool.collect_late();
-        let fits = |number: &u16| {
-            find_slot_in_handler(*number).is_some_and(|slot| slot.stack_capacity() == stack_bytes)
-        };
-        if let Some(place) = pool.free.iter().rposition(fits) {
-            let number = pool.free.swap_remove(place);
+        if let Some(number) = pool.free[size_of(stack_bytes)].pop() {
             return find_slot_in_handler(number).map(|slot| Self { number, slot });
         }
         let number = u16::try_from(pool.made).ok()?;
@@ -174,7 +183,7 @@ impl Drop for SlotHandle {
         let is_idle = self.slot.retire();
         self.slot.give_back_deep_stack();
         let mut pool = POOL.lock();
-        if is_idle { pool.free.push(self.number) } else { pool.late.push(self.number) }
+        if is_idle { pool.put(self.number, self.slot.stack_capacity()) } else { pool.late.push(self.number) }
     }
 }
 

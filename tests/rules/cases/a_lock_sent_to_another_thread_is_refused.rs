@@ -1,0 +1,10 @@
+//! Rule: the `PsLock` stays on the thread that took it.
+include!("layers.in");
+
+fn send<T: Send>(_: T) {}
+
+fn broken() {
+    send(base::PsLock::acquire());
+}
+
+fn main() {}

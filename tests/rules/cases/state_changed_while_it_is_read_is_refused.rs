@@ -1,0 +1,11 @@
+//! Rule: who changes what a `PsLock` guards is alone with it.
+include!("layers.in");
+
+fn broken() -> bool {
+    let mut lock = base::PsLock::acquire();
+    let active = state::ACTIVE_PS.get(&lock).as_ref();
+    *state::ACTIVE_PS.get_mut(&mut lock) = None;
+    active.is_some()
+}
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! Nothing: the cases in `cases` are crates of their own.

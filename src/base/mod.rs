@@ -23,6 +23,9 @@ mod address;
 mod buffer_info;
 #[forbid(unsafe_code)]
 mod category;
+#[cfg(has_profiler)]
+#[forbid(unsafe_code)]
+mod change_count;
 #[forbid(unsafe_code)]
 mod control_signals;
 #[forbid(unsafe_code)]
@@ -67,6 +70,8 @@ pub use buffer_info::BufferInfo;
 #[cfg(has_profiler)]
 pub(crate) use category::CATEGORIES;
 pub use category::{ProfilingCategoryPair, subcategories};
+#[cfg(has_profiler)]
+pub(crate) use change_count::ChangeCount;
 pub use control_signals::ControlSignals;
 pub use error::{SaveError, StartError, StreamError, SuspendError, UnknownFeature};
 #[cfg(has_profiler)]

@@ -197,7 +197,7 @@ fn start_unless(params: &StartParams, keeps: impl Fn(bool) -> bool) -> Result<Be
             return Err(error);
         }
     };
-    let threads = RefCell::new(ProfiledThreads::new(generation, features, filter));
+    let threads = RefCell::new(ProfiledThreads::new(Arc::clone(&session), filter));
     let mut lock = PsLock::acquire();
     *ACTIVE_PS.get_mut(&mut lock) = Some(ActivePs { session, threads, sampler });
     if let Some(active) = ACTIVE_PS.get(&lock) {

@@ -98,7 +98,7 @@ struct SamplerThread {
     buffer: &'static ChunkedBuffer,
     unwinder: Unwinder,
     threads: Threads,
-    registry_version: u64,
+    seen_thread_changes: u64,
     tick: Tick,
     tick_before: Tick,
     pauses: SeenPauses,
@@ -119,7 +119,7 @@ impl SamplerThread {
             buffer,
             unwinder,
             threads: Threads::default(),
-            registry_version: 0,
+            seen_thread_changes: 0,
             tick: begin,
             tick_before: begin,
             pauses: SeenPauses::default(),
@@ -285,13 +285,13 @@ impl SamplerThread {
         }
     }
 
-    /// Follows the registry, when it has changed.
+    /// Follows the session's list of threads, when it has changed.
     fn refresh_threads(&mut self) {
-        let version = ProfiledThreads::version();
-        if version == self.registry_version {
+        let changes = self.session.thread_changes.read();
+        if changes == self.seen_thread_changes {
             return;
         }
-        self.registry_version = version;
+        self.seen_thread_changes = changes;
         let sampled = self.with_session_threads(|threads, _| threads.sampled()).unwrap_or_default();
         let serials: HashSet<u64> = sampled.iter().map(OffThreadRef::serial).collect();
         let known: HashSet<u64> = self.threads.all().map(|thread| thread.registration.serial()).collect();

@@ -27,6 +27,8 @@ mod pauses;
 mod profiled_threads;
 mod racy_features;
 mod session;
+#[cfg(all(test, loom))]
+mod session_model;
 mod state_callbacks;
 
 pub(crate) use active_ps::{ACTIVE_PS, ActivePs, REGISTRATION_HOOKS, RunningSampler};

@@ -1,20 +1,17 @@
 //! The threads that a session records something of, and those of them that have ended.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
 
-use crate::base::{Features, Generation, PsLock, ThreadFilter, ThreadProfilingFeatures};
+use crate::base::{PsLock, ThreadFilter, ThreadProfilingFeatures};
 use crate::platform::current_process_id;
+use crate::state::session::Session;
 use crate::threads::{OffThreadRef, ProfiledThreadData, ThreadRegistry};
-
-/// Raised with every change of a session's live threads, so that the sampler looks at the list only then.
-static VERSION: AtomicU64 = AtomicU64::new(1);
 
 /// A session's threads. To take one up or to end one takes as long with one thread as with a thousand.
 #[derive(Debug)]
 pub(crate) struct ProfiledThreads {
-    session: Generation,
-    features: Features,
+    session: Arc<Session>,
     filter: ThreadFilter,
     /// In no order; each thread knows its place.
     live: Vec<OffThreadRef>,
@@ -25,13 +22,8 @@ pub(crate) struct ProfiledThreads {
 }
 
 impl ProfiledThreads {
-    pub(crate) fn new(session: Generation, features: Features, filter: ThreadFilter) -> Self {
-        Self { session, features, filter, live: Vec::new(), dead: VecDeque::new(), written: 0 }
-    }
-
-    /// The list has changed when this has.
-    pub(crate) fn version() -> u64 {
-        VERSION.load(Ordering::Acquire)
+    pub(crate) fn new(session: Arc<Session>, filter: ThreadFilter) -> Self {
+        Self { session, filter, live: Vec::new(), dead: VecDeque::new(), written: 0 }
     }
 
     /// The session begins: takes up all registered threads of which something is to be recorded.
@@ -43,14 +35,19 @@ impl ProfiledThreads {
     pub(crate) fn add(&mut self, thread: &OffThreadRef, lock: &PsLock) {
         let name = &thread.unlocked_const_reader().info().name;
         let is_selected = self.filter.selects(name, current_process_id());
-        let features = ThreadProfilingFeatures::in_session(self.features, is_selected);
+        let features = ThreadProfilingFeatures::in_session(self.session.settings.features, is_selected);
         if features == ThreadProfilingFeatures::NOT_PROFILED {
             return;
         }
         let data = ProfiledThreadData { live_index: self.live.len(), end_position: None };
-        thread.locked_rw_from_any_thread().set_profiling_features(self.session, features, data, lock);
+        thread.locked_rw_from_any_thread().set_profiling_features(
+            self.session.generation,
+            features,
+            data,
+            lock,
+        );
         self.live.push(thread.clone());
-        VERSION.fetch_add(1, Ordering::Release);
+        self.session.thread_changes.raise();
     }
 
     /// A thread has ended, or unregistered; the buffer may still hold what was recorded of it.
@@ -61,7 +58,7 @@ impl ProfiledThreads {
             let moved = moved.unlocked_rw_for_locked_profiler();
             moved.update_profiled_thread_data(lock, |moved| moved.live_index = data.live_index);
         }
-        VERSION.fetch_add(1, Ordering::Release);
+        self.session.thread_changes.raise();
     }
 
     /// The session ends: nothing is recorded of any thread any more.

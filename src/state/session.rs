@@ -5,7 +5,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use crate::base::{
-    Features, Generation, LockRank, NamedMutex, SamplingEngine, ThreadProfilingFeatures, TimeStamp,
+    ChangeCount, Features, Generation, LockRank, NamedMutex, SamplingEngine, ThreadProfilingFeatures,
+    TimeStamp,
 };
 use crate::counters::CounterDescription;
 use crate::state::after_sampling::AfterSampling;
@@ -127,6 +128,8 @@ pub(crate) struct Session {
     pub(crate) counts: SessionCounts,
     pub(crate) pauses: Pauses,
     pub(crate) after_sampling: AfterSampling,
+    /// Of the session's live threads, so that the sampler looks at the list only then.
+    pub(crate) thread_changes: ChangeCount,
     /// Written by the sampler when something was loaded or unloaded, read by snapshots.
     modules: NamedMutex<ModuleTable>,
     /// What `/tmp/perf-PID.map` says, as far as the sampler has read it.
@@ -158,6 +161,7 @@ impl Session {
             counts: SessionCounts::default(),
             pauses: Pauses::new(),
             after_sampling: AfterSampling::new(),
+            thread_changes: ChangeCount::new(),
             modules: NamedMutex::new("session modules", LockRank::ThreadData, ModuleTable::default()),
             perf_map: NamedMutex::new("session perf map", LockRank::ThreadData, Arc::default()),
             stop: AtomicBool::new(false),

@@ -32,6 +32,8 @@ mod profiled_thread_data;
 mod profiling_stack;
 mod profiling_stack_frame;
 #[forbid(unsafe_code)]
+mod profiling_word;
+#[forbid(unsafe_code)]
 mod registration;
 #[forbid(unsafe_code)]
 mod registration_data;
@@ -51,6 +53,8 @@ pub(crate) use captured_view::CapturedView;
 pub(crate) use profiled_thread_data::ProfiledThreadData;
 pub(crate) use profiling_stack::{LabelToken, move_script_frame, pop_labels, push_label, push_script_frame};
 pub(crate) use profiling_stack_frame::{ScriptPlace, joined_label_text};
+#[cfg(all(test, loom))]
+pub(crate) use profiling_word::ProfilingWord;
 pub(crate) use registration::{
     MAIN_THREAD_NAME, OffThreadRef, OnThreadRef, RegistrationHooks, register_current_thread, unregister,
     unregister_current_thread,

@@ -26,6 +26,7 @@ use crate::base::{
 };
 use crate::platform::current_thread_id;
 use crate::threads::profiled_thread_data::ProfiledThreadData;
+use crate::threads::profiling_word::ProfilingWord;
 use crate::threads::registry::ThreadRegistry;
 use crate::threads::slot_pool::SlotHandle;
 
@@ -54,18 +55,15 @@ pub(super) struct ThreadRegistrationData {
     announced: AtomicU32,
     /// Written under the registry's lock, once. Read by anyone; 0 while the thread is registered.
     unregistered_at: AtomicU64,
-    /// Written under the `PsLock` and the data lock. Read by anyone: the generation of the session that records something of
-    /// the thread, above the bits of what; 0 when none does.
-    profiling: AtomicU64,
+    /// Written under the `PsLock` and the data lock. Read by anyone: what the running session records of the thread.
+    profiling: ProfilingWord,
     /// Written and read under the registry's lock: where in its list the thread stands.
     registry_index: AtomicUsize,
-    /// Written and read under the `PsLock`; there is some exactly while `profiling` is not 0.
+    /// Written and read under the `PsLock`; there are some exactly while `profiling` names a session.
     profiled: PsCell<Cell<Option<ProfiledThreadData>>>,
     /// The thread's data lock.
     data_lock: NamedMutex<()>,
 }
-
-const FEATURE_BITS: u32 = 3;
 
 impl ThreadRegistrationData {
     /// Of the calling thread.
@@ -76,7 +74,7 @@ impl ThreadRegistrationData {
             tid: AtomicI32::new(current_thread_id().to_number()),
             announced: AtomicU32::new(0),
             unregistered_at: AtomicU64::new(0),
-            profiling: AtomicU64::new(0),
+            profiling: ProfilingWord::new(),
             registry_index: AtomicUsize::new(usize::MAX),
             profiled: PsCell::new(Cell::new(None)),
             data_lock: NamedMutex::new("thread data", LockRank::ThreadData, ()),
@@ -178,16 +176,14 @@ impl UnlockedConstReaderAndAtomicRw<'_> {
     ///
     /// Written under the `PsLock` and the data lock. Read by anyone. Under nothing.
     pub(crate) fn profiling_features(&self) -> ThreadProfilingFeatures {
-        ThreadProfilingFeatures::from_bits(self.0.0.profiling.load(Ordering::Relaxed) as u8)
+        self.0.0.profiling.features()
     }
 
     /// The session that records any of this of the thread.
     ///
     /// Written under the `PsLock` and the data lock. Read by anyone. Under nothing.
     pub(crate) fn session_that_records(&self, any_of: ThreadProfilingFeatures) -> Option<Generation> {
-        let word = self.0.0.profiling.load(Ordering::Relaxed);
-        let features = ThreadProfilingFeatures::from_bits(word as u8);
-        features.intersects(any_of).then(|| Generation::from_number(word >> FEATURE_BITS))
+        self.0.0.profiling.session_that_records(any_of)
     }
 }
 
@@ -302,8 +298,7 @@ impl<'r> LockedRwFromAnyThread<'r> {
     ) {
         let data_of_thread = self.below.data();
         data_of_thread.profiled.get(lock).set(Some(data));
-        let word = session.to_number() << FEATURE_BITS | u64::from(features.to_bits());
-        data_of_thread.profiling.store(word, Ordering::Relaxed);
+        data_of_thread.profiling.set(session, features);
     }
 
     /// No session records anything of the thread any more.
@@ -312,7 +307,7 @@ impl<'r> LockedRwFromAnyThread<'r> {
     #[doc(alias = "ClearProfilingFeaturesAndData")]
     pub(crate) fn clear_profiling_features(&mut self, lock: &PsLock) {
         let data_of_thread = self.below.data();
-        data_of_thread.profiling.store(0, Ordering::Relaxed);
+        data_of_thread.profiling.clear();
         data_of_thread.profiled.get(lock).set(None);
     }
 }

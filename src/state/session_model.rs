@@ -1,0 +1,308 @@
+//! Threads that register, mark and unregister beside a sampler and beside a stop and a new start, tried by loom in the orders
+//! that they can take.
+//!
+//! [`ProfilingWord`] and [`ChangeCount`] are the real ones; what lies under the real locks lies under loom's here, and is
+//! done in the steps in which `registration.rs`, `profiled_threads.rs`, `sampler_thread.rs` and `life_cycle.rs` do it.
+//!
+//! Run by `RUSTFLAGS="--cfg loom" cargo test --release --lib session_model`. Each model names the ways that it must have
+//! taken, so that none is true of nothing.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+
+use loom::sync::atomic::{AtomicBool, Ordering};
+use loom::sync::{Arc as Shared, Mutex as LoomMutex};
+use loom::thread::spawn;
+
+use crate::base::{ChangeCount, Generation, ThreadProfilingFeatures};
+use crate::threads::ProfilingWord;
+
+const MOST_PREEMPTIONS: usize = 3;
+const FIRST: Generation = Generation::from_number(1);
+const SECOND: Generation = Generation::from_number(2);
+
+/// What a session's sampler shares with it.
+struct ModelSession {
+    generation: Generation,
+    changes: ChangeCount,
+    stop: AtomicBool,
+}
+
+impl ModelSession {
+    fn new(generation: Generation) -> Shared<Self> {
+        Shared::new(Self { generation, changes: ChangeCount::new(), stop: AtomicBool::new(false) })
+    }
+}
+
+/// What lies under the `PsLock`: who is registered, and the session with its threads. There is one thread.
+#[derive(Default)]
+struct UnderPsLock {
+    is_registered: bool,
+    active: Option<ModelActive>,
+}
+
+struct ModelActive {
+    session: Shared<ModelSession>,
+    lives: bool,
+    dead: Option<Dead>,
+}
+
+/// A thread that has ended, and where the buffer ended when nothing of it was to be written any more.
+#[derive(Clone, Copy, Default)]
+struct Dead {
+    end_position: Option<usize>,
+}
+
+/// An entry of a session: a marker of the thread's, or a sample.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Entry {
+    Marker,
+    Sample,
+}
+
+struct World {
+    ps: LoomMutex<UnderPsLock>,
+    word: ProfilingWord,
+    /// The core buffer: the session that it is in, and the entries of that.
+    buffer: LoomMutex<Option<(Generation, Vec<(Generation, Entry)>)>>,
+}
+
+impl World {
+    /// The first session runs; the thread is registered or not.
+    fn new(is_registered: bool) -> (Shared<Self>, Shared<ModelSession>) {
+        let world = Shared::new(Self {
+            ps: LoomMutex::default(),
+            word: ProfilingWord::new(),
+            buffer: LoomMutex::new(None),
+        });
+        if is_registered {
+            world.register();
+        }
+        let session = world.start(FIRST);
+        (world, session)
+    }
+
+    fn start(&self, generation: Generation) -> Shared<ModelSession> {
+        *self.buffer.lock().unwrap() = Some((generation, Vec::new()));
+        let session = ModelSession::new(generation);
+        let mut ps = self.ps.lock().unwrap();
+        let mut active = ModelActive { session: Shared::clone(&session), lives: false, dead: None };
+        if ps.is_registered {
+            self.take_up(&mut active);
+        }
+        ps.active = Some(active);
+        session
+    }
+
+    fn take_up(&self, active: &mut ModelActive) {
+        self.word.set(active.session.generation, ThreadProfilingFeatures::ANY);
+        active.lives = true;
+        active.session.changes.raise();
+    }
+
+    fn register(&self) {
+        let mut ps = self.ps.lock().unwrap();
+        ps.is_registered = true;
+        if let Some(active) = &mut ps.active {
+            self.take_up(active);
+        }
+    }
+
+    fn unregister(&self) {
+        let mut ps = self.ps.lock().unwrap();
+        ps.is_registered = false;
+        if let Some(active) = ps.active.as_mut().filter(|active| active.lives) {
+            active.lives = false;
+            active.dead = Some(Dead::default());
+            active.session.changes.raise();
+        }
+    }
+
+    /// What the thread's marker is put into; `None` when the session that it was asked for runs no more.
+    fn mark(&self) -> Option<Generation> {
+        let session = self.word.session_that_records(ThreadProfilingFeatures::MARKERS)?;
+        self.put(session, Entry::Marker).then_some(session)
+    }
+
+    fn put(&self, session: Generation, entry: Entry) -> bool {
+        match self.buffer.lock().unwrap().as_mut() {
+            Some((current, entries)) if *current == session => {
+                entries.push((session, entry));
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn range_end(&self) -> usize {
+        self.buffer.lock().unwrap().as_ref().map_or(0, |(_, entries)| entries.len())
+    }
+
+    /// Ends the session, up to the join of its sampler.
+    fn stop(&self) -> Option<Shared<ModelSession>> {
+        let mut ps = self.ps.lock().unwrap();
+        let active = ps.active.take()?;
+        if active.lives || active.dead.is_some() {
+            self.word.clear();
+        }
+        active.session.stop.store(true, Ordering::Release);
+        Some(active.session)
+    }
+
+    /// The session's threads, for its own sampler alone.
+    fn with_session_threads<T>(
+        &self,
+        session: &ModelSession,
+        body: impl FnOnce(&mut ModelActive) -> T,
+    ) -> Option<T> {
+        let mut ps = self.ps.lock().unwrap();
+        let active = ps.active.as_mut()?;
+        (active.session.generation == session.generation).then(|| body(active))
+    }
+}
+
+/// The sampler: so many ticks, or fewer when it is stopped. Whether it has sampled the thread at all.
+fn sample(world: &World, session: &ModelSession, ticks: usize) -> bool {
+    let (mut seen, mut knows, mut has_sampled) = (0, false, false);
+    for _ in 0..ticks {
+        if session.stop.load(Ordering::Acquire) {
+            break;
+        }
+        let changes = session.changes.read();
+        if changes != seen {
+            seen = changes;
+            let lives = world.with_session_threads(session, |active| active.lives).unwrap_or(false);
+            if knows && !lives {
+                // What was not written yet of it.
+                assert!(world.put(session.generation, Entry::Sample), "before its end the buffer is its own");
+            }
+            knows = lives;
+            let end = world.range_end();
+            world.with_session_threads(session, |active| {
+                if let Some(dead) = active.dead.as_mut().filter(|dead| dead.end_position.is_none() && !lives)
+                {
+                    dead.end_position = Some(end);
+                }
+            });
+        }
+        if knows {
+            has_sampled |= world.put(session.generation, Entry::Sample);
+        }
+    }
+    has_sampled
+}
+
+/// Tries a model in all orders; it says which of its `ways` an order took, and each must have been taken.
+fn explore<const N: usize>(
+    ways: [&'static str; N],
+    model: impl Fn() -> &'static str + Send + Sync + 'static,
+) {
+    let taken = Arc::new(Mutex::new(BTreeSet::new()));
+    let seen = Arc::clone(&taken);
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound.get_or_insert(MOST_PREEMPTIONS);
+    builder.check(move || {
+        let way = model();
+        seen.lock().expect("no model panics here").insert(way);
+    });
+    let taken = taken.lock().expect("no model panics here");
+    assert_eq!(*taken, BTreeSet::from(ways));
+}
+
+#[test]
+fn a_marker_is_in_the_session_that_it_was_asked_for_or_in_none() {
+    explore(["in the first", "in the second", "in none"], || {
+        let (world, _) = World::new(true);
+        let marks = Shared::clone(&world);
+        let marker = spawn(move || marks.mark());
+        let restarts = Shared::clone(&world);
+        let restart = spawn(move || {
+            restarts.stop();
+            *restarts.buffer.lock().unwrap() = None;
+            restarts.start(SECOND);
+        });
+        restart.join().unwrap();
+        let marked = marker.join().unwrap();
+        let buffer = world.buffer.lock().unwrap();
+        let (current, entries) = buffer.as_ref().expect("the second session runs");
+        assert_eq!(*current, SECOND);
+        assert!(entries.iter().all(|(session, _)| session == current), "{entries:?}");
+        assert_eq!(entries.len(), usize::from(marked == Some(SECOND)), "{entries:?}");
+        match marked {
+            Some(FIRST) => "in the first",
+            Some(_) => "in the second",
+            None => "in none",
+        }
+    });
+}
+
+#[test]
+fn who_registers_is_sampled_from_the_next_look_on() {
+    explore(["sampled", "registered too late"], || {
+        let (world, session) = World::new(false);
+        let registers = Shared::clone(&world);
+        let thread = spawn(move || registers.register());
+        let samples = (Shared::clone(&world), Shared::clone(&session));
+        let sampler = spawn(move || sample(&samples.0, &samples.1, 2));
+        thread.join().unwrap();
+        let has_sampled = sampler.join().unwrap();
+        // Whatever was seen of the change before, the next look sees the thread.
+        assert!(sample(&world, &session, 1), "it is registered, and the session runs");
+        if has_sampled { "sampled" } else { "registered too late" }
+    });
+}
+
+#[test]
+fn a_thread_that_comes_and_goes_beside_a_stop_leaves_nothing_to_the_next_session() {
+    explore(["all in the first", "some in the second", "nothing"], || {
+        let (world, session) = World::new(false);
+        let lives = Shared::clone(&world);
+        let thread = spawn(move || {
+            lives.register();
+            let marked = lives.mark();
+            lives.unregister();
+            marked
+        });
+        let samples = (Shared::clone(&world), Shared::clone(&session));
+        let sampler = spawn(move || sample(&samples.0, &samples.1, 2));
+        world.stop();
+        // As the life cycle does it: first the sampler has ended, then the buffer is the next session's.
+        let has_sampled = sampler.join().unwrap();
+        *world.buffer.lock().unwrap() = None;
+        world.start(SECOND);
+        let marked = thread.join().unwrap();
+        let buffer = world.buffer.lock().unwrap();
+        let (_, entries) = buffer.as_ref().expect("the second session runs");
+        assert!(entries.iter().all(|(session, _)| *session == SECOND), "{entries:?}");
+        assert!(
+            entries.iter().all(|(_, entry)| *entry == Entry::Marker),
+            "the first session's sampler has ended"
+        );
+        match (marked, has_sampled) {
+            (Some(SECOND), _) => "some in the second",
+            (None, false) => "nothing",
+            _ => "all in the first",
+        }
+    });
+}
+
+#[test]
+fn after_the_end_of_a_dead_thread_nothing_of_it_is_written() {
+    explore(["its end is known", "the sampler has not come by", "it was never seen"], || {
+        let (world, session) = World::new(true);
+        let ends = Shared::clone(&world);
+        let thread = spawn(move || ends.unregister());
+        let samples = (Shared::clone(&world), Shared::clone(&session));
+        let sampler = spawn(move || sample(&samples.0, &samples.1, 3));
+        thread.join().unwrap();
+        let has_sampled = sampler.join().unwrap();
+        let end = world.with_session_threads(&session, |active| active.dead.map(|dead| dead.end_position));
+        let end = end.flatten().expect("it has ended");
+        assert!(end.is_none_or(|end| end == world.range_end()), "{end:?} of {}", world.range_end());
+        match (end, has_sampled) {
+            (Some(_), true) => "its end is known",
+            (Some(_), false) => "it was never seen",
+            (None, _) => "the sampler has not come by",
+        }
+    });
+}

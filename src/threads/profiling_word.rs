@@ -1,0 +1,43 @@
+//! What a session records of a thread, in a word that anyone may read.
+//!
+//! *hint*: who reads it learns what was so a moment ago; the entry that is put because of it names its session, and the
+//! buffer takes none of another. `state/session_model.rs` tries this under loom.
+
+#[cfg(all(test, loom))]
+use loom::sync::atomic::{AtomicU64, Ordering};
+#[cfg(not(all(test, loom)))]
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::base::{Generation, ThreadProfilingFeatures};
+
+/// The generation of the session that records something of the thread, above the bits of what; 0 when none does.
+#[derive(Debug)]
+pub(crate) struct ProfilingWord(AtomicU64);
+
+const FEATURE_BITS: u32 = 3;
+
+impl ProfilingWord {
+    pub(crate) fn new() -> Self {
+        Self(AtomicU64::new(0))
+    }
+
+    pub(crate) fn set(&self, session: Generation, features: ThreadProfilingFeatures) {
+        let word = session.to_number() << FEATURE_BITS | u64::from(features.to_bits());
+        self.0.store(word, Ordering::Relaxed);
+    }
+
+    pub(crate) fn clear(&self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
+
+    pub(crate) fn features(&self) -> ThreadProfilingFeatures {
+        ThreadProfilingFeatures::from_bits(self.0.load(Ordering::Relaxed) as u8)
+    }
+
+    /// The session that records any of this.
+    pub(crate) fn session_that_records(&self, any_of: ThreadProfilingFeatures) -> Option<Generation> {
+        let word = self.0.load(Ordering::Relaxed);
+        let features = ThreadProfilingFeatures::from_bits(word as u8);
+        features.intersects(any_of).then(|| Generation::from_number(word >> FEATURE_BITS))
+    }
+}

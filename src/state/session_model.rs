@@ -161,22 +161,43 @@ impl World {
     }
 }
 
-/// The sampler: so many ticks, or fewer when it is stopped. Whether it has sampled the thread at all.
-fn sample(world: &World, session: &ModelSession, ticks: usize) -> bool {
-    let (mut seen, mut knows, mut has_sampled) = (0, false, false);
-    for _ in 0..ticks {
-        if session.stop.load(Ordering::Acquire) {
-            break;
+/// A session's sampler, and what it keeps from tick to tick.
+struct ModelSampler {
+    world: Shared<World>,
+    session: Shared<ModelSession>,
+    seen_changes: u64,
+    knows: bool,
+    samples: usize,
+}
+
+impl ModelSampler {
+    fn new(world: &Shared<World>, session: &Shared<ModelSession>) -> Self {
+        let (world, session) = (Shared::clone(world), Shared::clone(session));
+        Self { world, session, seen_changes: 0, knows: false, samples: 0 }
+    }
+
+    /// So many ticks, or fewer when it is stopped.
+    fn ticks(mut self, ticks: usize) -> Self {
+        for _ in 0..ticks {
+            if self.session.stop.load(Ordering::Acquire) {
+                break;
+            }
+            self.tick();
         }
+        self
+    }
+
+    fn tick(&mut self) {
+        let Self { world, session, seen_changes, knows, samples } = self;
         let changes = session.changes.read();
-        if changes != seen {
-            seen = changes;
+        if changes != *seen_changes {
+            *seen_changes = changes;
             let lives = world.with_session_threads(session, |active| active.lives).unwrap_or(false);
-            if knows && !lives {
+            if *knows && !lives {
                 // What was not written yet of it.
                 assert!(world.put(session.generation, Entry::Sample), "before its end the buffer is its own");
             }
-            knows = lives;
+            *knows = lives;
             let end = world.range_end();
             world.with_session_threads(session, |active| {
                 if let Some(dead) = active.dead.as_mut().filter(|dead| dead.end_position.is_none() && !lives)
@@ -185,11 +206,10 @@ fn sample(world: &World, session: &ModelSession, ticks: usize) -> bool {
                 }
             });
         }
-        if knows {
-            has_sampled |= world.put(session.generation, Entry::Sample);
+        if *knows && world.put(session.generation, Entry::Sample) {
+            *samples += 1;
         }
     }
-    has_sampled
 }
 
 /// Tries a model in all orders; it says which of its `ways` an order took, and each must have been taken.
@@ -238,17 +258,22 @@ fn a_marker_is_in_the_session_that_it_was_asked_for_or_in_none() {
 
 #[test]
 fn who_registers_is_sampled_from_the_next_look_on() {
-    explore(["sampled", "registered too late"], || {
-        let (world, session) = World::new(false);
+    explore(["sampled at once", "sampled from then on"], || {
+        // There is a change before, which may make the sampler look while the thread comes.
+        let (world, session) = World::new(true);
         let registers = Shared::clone(&world);
-        let thread = spawn(move || registers.register());
-        let samples = (Shared::clone(&world), Shared::clone(&session));
-        let sampler = spawn(move || sample(&samples.0, &samples.1, 2));
+        let thread = spawn(move || {
+            registers.unregister();
+            registers.register();
+        });
+        let sampler = ModelSampler::new(&world, &session);
+        let sampler = spawn(move || sampler.ticks(2));
         thread.join().unwrap();
-        let has_sampled = sampler.join().unwrap();
-        // Whatever was seen of the change before, the next look sees the thread.
-        assert!(sample(&world, &session, 1), "it is registered, and the session runs");
-        if has_sampled { "sampled" } else { "registered too late" }
+        let sampler = sampler.join().unwrap();
+        let before = sampler.samples;
+        // Whatever was seen of the change before, the next tick samples the thread.
+        assert_eq!(sampler.ticks(1).samples, before + 1, "it is registered, and the session runs");
+        if before > 0 { "sampled at once" } else { "sampled from then on" }
     });
 }
 
@@ -263,11 +288,11 @@ fn a_thread_that_comes_and_goes_beside_a_stop_leaves_nothing_to_the_next_session
             lives.unregister();
             marked
         });
-        let samples = (Shared::clone(&world), Shared::clone(&session));
-        let sampler = spawn(move || sample(&samples.0, &samples.1, 2));
+        let sampler = ModelSampler::new(&world, &session);
+        let sampler = spawn(move || sampler.ticks(2));
         world.stop();
         // As the life cycle does it: first the sampler has ended, then the buffer is the next session's.
-        let has_sampled = sampler.join().unwrap();
+        let has_sampled = sampler.join().unwrap().samples > 0;
         *world.buffer.lock().unwrap() = None;
         world.start(SECOND);
         let marked = thread.join().unwrap();
@@ -292,10 +317,10 @@ fn after_the_end_of_a_dead_thread_nothing_of_it_is_written() {
         let (world, session) = World::new(true);
         let ends = Shared::clone(&world);
         let thread = spawn(move || ends.unregister());
-        let samples = (Shared::clone(&world), Shared::clone(&session));
-        let sampler = spawn(move || sample(&samples.0, &samples.1, 3));
+        let sampler = ModelSampler::new(&world, &session);
+        let sampler = spawn(move || sampler.ticks(3));
         thread.join().unwrap();
-        let has_sampled = sampler.join().unwrap();
+        let has_sampled = sampler.join().unwrap().samples > 0;
         let end = world.with_session_threads(&session, |active| active.dead.map(|dead| dead.end_position));
         let end = end.flatten().expect("it has ended");
         assert!(end.is_none_or(|end| end == world.range_end()), "{end:?} of {}", world.range_end());

@@ -66,6 +66,7 @@ const UNSAFE_FILES: &[&str] = &[
     "src/platform/control_pipe.rs",
     "src/platform/modules.rs",
     "src/platform/others_activity.rs",
+    "src/platform/pipe_end.rs",
     "src/platform/profiler_thread.rs",
     "src/platform/fork.rs",
     "src/platform/guarded_memory.rs",
@@ -89,6 +90,7 @@ const UNSAFE_FILES: &[&str] = &[
 /// The files whose functions named `*_in_handler` are the signal handler.
 const HANDLER_FILES: &[&str] = &[
     "src/platform/control_pipe.rs",
+    "src/platform/pipe_end.rs",
     "src/sampler/handler.rs",
     "src/threads/capture_slot.rs",
     "src/threads/slot_state.rs",

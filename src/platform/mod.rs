@@ -27,6 +27,7 @@ mod identity;
 mod memory;
 mod modules;
 mod others_activity;
+mod pipe_end;
 #[forbid(unsafe_code)]
 mod private_file;
 #[forbid(unsafe_code)]

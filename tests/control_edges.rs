@@ -8,9 +8,9 @@ mod controlled;
 use std::fs::File;
 use std::io::{Seek, Write};
 use std::os::fd::{AsRawFd, RawFd};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::channel;
+use std::sync::{Barrier, Mutex};
 use std::time::Duration;
 
 use common::wait_until;
@@ -18,7 +18,7 @@ use controlled::{
     Controlled, Folder, action_of, hosts_handler_address, obey, open_pipes, own_role, raise, set_handler,
 };
 use gekkota::{
-    AutoProfilerInit, ControlSignals, ProfilingState, profiler_add_state_change_callback,
+    AutoProfilerInit, ControlSignals, ProfilingState, StartParams, profiler_add_state_change_callback,
     profiler_control_by_signals, profiler_is_active, profiler_shutdown,
 };
 
@@ -27,6 +27,10 @@ fn role_of_the_child() {
     let Some(role) = own_role() else { return };
     if role == "chained" {
         set_handler(libc::SIGUSR1, hosts_handler_address());
+    }
+    if role == "controls itself" {
+        let signals = ControlSignals::new().start_signal(libc::SIGURG).stop_signal(libc::SIGIO);
+        profiler_control_by_signals(signals.folder("/dev/null/of the program's")).expect("control");
     }
     let host = Host { pipes: open_pipes(), stranger: Stranger::new() };
     let host: &'static Host = Box::leak(Box::new(host));
@@ -70,6 +74,7 @@ fn role_of_the_child() {
             ("fork while it starts", _) => while_it_starts(|| host.fork()),
             ("forks", _) => return FORKS.load(Ordering::Relaxed).to_string(),
             ("be cancelled", _) => return be_cancelled_in_handler(),
+            ("race", _) => race_start_and_control(),
             (order, _) => panic!("{order}"),
         }
         String::new()
@@ -207,6 +212,35 @@ fn be_cancelled_in_handler() -> String {
     answer.addr().to_string()
 }
 
+/// Whoever wants a signal for the one and whoever wants it for the other come at once: threads are not sampled by a
+/// signal whose first answer is control's.
+fn race_start_and_control() {
+    let sampled_by = |signal| StartParams::default().interval(Duration::from_millis(50)).signal(signal);
+    gekkota::profiler_start(sampled_by(libc::SIGPROF)).expect("start");
+    let sampling = action_of(libc::SIGPROF);
+    let refused = AtomicU32::new(0);
+    for signal in libc::SIGRTMIN()..=libc::SIGRTMAX() {
+        gekkota::profiler_start(sampled_by(libc::SIGPROF)).expect("start");
+        let together = Barrier::new(3);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                together.wait();
+                // It holds the life cycle until the sampler has ended, so that the others wait for the same lock.
+                gekkota::profiler_stop();
+            });
+            scope.spawn(|| {
+                together.wait();
+                gekkota::profiler_start(sampled_by(signal)).expect("start");
+            });
+            together.wait();
+            let signals = ControlSignals::new().start_signal(signal).stop_signal(libc::SIGURG);
+            let is_refused = profiler_control_by_signals(signals).is_err();
+            refused.fetch_add(is_refused.into(), Ordering::Relaxed);
+        });
+        assert_eq!(action_of(signal), sampling, "{} refused before", refused.load(Ordering::Relaxed));
+    }
+}
+
 #[test]
 fn what_a_signal_has_asked_for_is_done_before_the_shutdown() {
     let folder = Folder::new("pending");
@@ -274,5 +308,24 @@ fn the_handler_is_no_place_to_cancel_a_thread() {
     let mut child = Controlled::start("plain", &folder.0, &[]);
     assert_eq!(child.ask("be cancelled"), "7");
     child.notice("profiling; ");
+    child.end();
+}
+
+#[test]
+fn the_environment_leaves_the_programs_own_control_alone() {
+    let folder = Folder::new("own");
+    let child = Controlled::start("controls itself", &folder.0, &[]);
+    child.signal(libc::SIGURG);
+    let told = child.notice("profiling; ");
+    assert!(told.contains(&format!("signal {} saves", libc::SIGIO)), "{told}");
+    assert!(told.contains("/of the program's/"), "{told}");
+    child.end();
+}
+
+#[test]
+fn a_signal_is_the_samplings_or_the_controls() {
+    let folder = Folder::new("race");
+    let mut child = Controlled::start("plain", &folder.0, &[]);
+    child.ask("race");
     child.end();
 }

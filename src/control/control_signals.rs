@@ -55,15 +55,29 @@ static CONTROL: PsCell<Option<Control>> = PsCell::new(None);
 
 /// See `profiler_control_by_signals`.
 pub(crate) fn control_by_signals(asked: &ControlSignals) -> Result<(), StartError> {
-    let signals = check_control_signals(asked.start_signal, asked.stop_signal)?;
+    take_control(asked, false)
+}
+
+/// The same with the defaults, unless the program was first.
+pub(super) fn control_by_default_signals() -> Result<(), StartError> {
+    take_control(&ControlSignals::default(), true)
+}
+
+fn take_control(asked: &ControlSignals, keeps: bool) -> Result<(), StartError> {
     let folder = environment::upload_folder().or_else(|| asked.folder.clone()).unwrap_or_default();
     // The program may go elsewhere later.
     let folder = std::path::absolute(folder.join("."))
         .map_err(|error| system_error("find the current folder", &error))?;
     ensure_core();
     let turn = LIFE_CYCLE.lock();
+    // A session takes its signal under that lock, and the two must not be the same.
+    let signals = check_control_signals(asked.start_signal, asked.stop_signal)?;
+    let running = running_control();
+    if keeps && running.is_some() {
+        return Ok(());
+    }
     let orders = Orders { signals, folder };
-    let changed = match running_control() {
+    let changed = match running {
         Some(running) => {
             running.change(orders);
             Ok(())

@@ -159,6 +159,41 @@ fn help_is_printed_and_the_program_goes_on() {
 }
 
 #[test]
+fn role_of_the_forking() {
+    if std::env::var(ROLE).is_ok_and(|role| role == "forking") {
+        let (locked, is_locked) = std::sync::mpsc::channel();
+        let (end, ends) = std::sync::mpsc::channel::<()>();
+        let holder = std::thread::spawn(move || {
+            let _output = std::io::stdout().lock();
+            locked.send(()).expect("it is waited for");
+            // Nobody sends: it is woken by the end alone.
+            assert!(ends.recv().is_err());
+        });
+        is_locked.recv().expect("it is locked");
+        common::in_forked_child(|| {
+            // SAFETY: touches no memory. A child that waits for the lock is ended by it.
+            unsafe { libc::alarm(30) };
+            gekkota::profiler_init();
+            String::new()
+        });
+        drop(end);
+        holder.join().expect("the holder's end");
+    }
+}
+
+#[test]
+fn help_is_printed_in_a_forked_child_though_a_lock_is_lost_there() {
+    let output = command_of_child(&[("MOZ_PROFILER_HELP", "")]).env(ROLE, "forking").output();
+    let output = output.expect("the child");
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(
+        text(&output.stdout).matches("Environment variables of the profiler:").count(),
+        1,
+        "{output:?}"
+    );
+}
+
+#[test]
 fn nobody_reading_the_help_or_the_notices_harms_nobody() {
     let mut command = command_of_child(&[("MOZ_PROFILER_HELP", ""), ("MOZ_PROFILER_STARTUP", "1")]);
     let (reader, writer) = std::io::pipe().expect("a pipe");

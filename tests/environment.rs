@@ -296,12 +296,12 @@ fn role_of_the_pausing() {
                 assert_eq!(receive.recv_timeout(Duration::from_secs(10)), Ok(expected));
             }
         };
-        let pauses: [(fn(), fn()); 2] = [
-            (gekkota::profiler_pause, gekkota::profiler_resume),
-            (gekkota::profiler_pause_sampling, gekkota::profiler_resume_sampling),
+        let pauses: [[fn(); 2]; 2] = [
+            [gekkota::profiler_pause, gekkota::profiler_resume],
+            [gekkota::profiler_pause_sampling, gekkota::profiler_resume_sampling],
         ];
         loops(SamplingCompleted);
-        for (pause, resume) in pauses {
+        for [pause, resume] in pauses {
             pause();
             loops(SamplingPaused);
             resume();

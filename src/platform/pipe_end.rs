@@ -97,10 +97,8 @@ mod tests {
         let mut bytes = [0; 9];
         assert_eq!(end.read(&mut bytes).expect("five bytes"), 5);
         // SAFETY: touches no memory; the number is the end's.
-        assert_eq!(
-            unsafe { libc::dup3(others_write_end.as_raw_fd(), end.number, libc::O_CLOEXEC) },
-            end.number
-        );
+        let copy = unsafe { libc::dup3(others_write_end.as_raw_fd(), end.number, libc::O_CLOEXEC) };
+        assert_eq!(copy, end.number);
         assert!(!end.is_open_in_handler());
         drop(others_write_end);
         end.close_if_open();

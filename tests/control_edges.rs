@@ -53,14 +53,25 @@ fn role_of_the_child() {
             }
             ("replace the pipe while it starts", _) => while_it_starts(|| host.replace_pipe()),
             ("replace the pipe and shut down", _) => {
-                while_it_starts(|| {
+                let (is_over, over) = channel();
+                while_it_starts(move || {
                     host.replace_pipe();
                     host.stranger.is_open_in_forked_child();
                     wait_until_shut_down();
+                    is_over.send(()).expect("it is asked");
                 });
                 wait_until("the pipe is a stranger's", || host.stranger.has_numbers());
                 raise(libc::SIGUSR2);
                 drop(profiler.take());
+                over.try_recv().expect("the shutdown has waited");
+            }
+            ("replace the pipe and take control", _) => {
+                let (is_taken, taken) = channel();
+                while_it_starts(move || {
+                    host.replace_pipe();
+                    is_taken.send(profiler_control_by_signals(ControlSignals::default())).expect("awaited");
+                });
+                taken.recv_timeout(Duration::from_secs(10)).expect("an answer").expect("control");
             }
             ("is the stranger whole", _) => return host.stranger.is_whole().to_string(),
             ("shut down twice while it starts", _) => {
@@ -269,7 +280,15 @@ fn a_pipe_that_the_host_has_closed_is_left_alone() {
         assert_eq!(child.ask("is the stranger whole"), "true", "{order}");
         assert_eq!(child.end(), [""; 0]);
     }
-    // While the control thread is busy nobody notices; a call that takes control opens another pipe.
+    // While the control thread is at work nobody notices; a call that takes control opens another pipe.
+    let mut child = Controlled::start("chained", &folder.0, &[]);
+    child.ask("replace the pipe and take control");
+    child.signal(libc::SIGUSR2);
+    assert_eq!(child.notices_until("stopped; ").len(), 2, "nothing has ended");
+    assert_eq!(child.ask("is the stranger whole"), "true");
+    assert_eq!(child.end(), [""; 0]);
+
+    // Nor does a shutdown have anybody whom it could tell.
     let mut child = Controlled::start("chained", &folder.0, &[]);
     child.ask("replace the pipe and shut down");
     assert_eq!(child.ask("is the stranger whole"), "true");

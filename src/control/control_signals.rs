@@ -30,6 +30,8 @@ struct Shared {
     pipe: ControlPipe,
     process: ProcessId,
     is_ending: AtomicBool,
+    /// Whether the thread is at work.
+    is_answering: AtomicBool,
     orders: PsCell<Orders>,
 }
 
@@ -118,6 +120,7 @@ fn begin(orders: Orders) -> Result<(), StartError> {
         pipe,
         process: current_process_id(),
         is_ending: AtomicBool::new(false),
+        is_answering: AtomicBool::new(false),
         orders: PsCell::new(orders),
     });
     let served = Arc::clone(&shared);
@@ -150,10 +153,12 @@ pub(super) fn end_control() {
     loop {
         match shared.pipe.ask_to_end() {
             Ok(true) => return thread.join(),
-            Ok(false) => std::thread::sleep(Duration::from_millis(1)),
-            // Nobody can tell it any more; it finds out by itself.
+            Ok(false) => {}
+            // Nobody can tell it any more; where it is at work, it finds out by itself.
+            Err(_) if shared.is_answering.load(Ordering::Acquire) => {}
             Err(_) => return,
         }
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 
@@ -193,6 +198,7 @@ impl Shared {
         // A callback of the host's may have forked, and be back in the child, where somebody else has the pipe's numbers.
         let serves = || SERVED.get() == Arc::as_ptr(&self) && current_process_id() == self.process;
         while let Ok(requests) = self.pipe.wait() {
+            self.is_answering.store(true, Ordering::Release);
             for request in requests {
                 let answer = match request {
                     ControlRequest::Start if self.is_ending.load(Ordering::Acquire) => continue,
@@ -208,6 +214,7 @@ impl Shared {
                     return;
                 }
             }
+            self.is_answering.store(false, Ordering::Release);
         }
         let is_news = {
             let _turn = LIFE_CYCLE.lock();

@@ -302,7 +302,7 @@ impl Drop for ControlPipe {
                 // Both ends are left open, since a handler may write yet.
                 return;
             }
-            std::thread::yield_now();
+            std::thread::sleep(Duration::from_micros(100));
         }
         self.write_end.close_if_open();
         self.read_end.close_if_open();

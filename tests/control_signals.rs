@@ -2,56 +2,24 @@
 #![cfg(has_profiler)]
 
 mod common;
+#[path = "common/controlled.rs"]
+mod controlled;
 
-use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::mpsc::{Receiver, channel};
-use std::time::Duration;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::atomic::Ordering;
 
 use common::{Read, wait_until};
+use controlled::{
+    Controlled, Folder, HOSTS_CALLS, action_of, hosts_handler_address, obey, open_pipes, own_role, raise,
+    set_handler,
+};
 use gekkota::ControlSignals;
 
-const ROLE: &str = "GEKKOTA_TEST_ROLE";
-const LONGEST_WAIT: Duration = Duration::from_secs(60);
-
-static HOSTS_CALLS: AtomicU32 = AtomicU32::new(0);
-
-extern "C" fn hosts_handler(_: i32) {
-    HOSTS_CALLS.fetch_add(1, Ordering::Relaxed);
-    // SAFETY: the thread's own `errno`; the handlers have to put it back, this one does not.
-    unsafe { *libc::__errno_location() = libc::ENOANO };
-}
-
-fn action_of(signal: i32) -> usize {
-    // SAFETY: zeroed is a valid `sigaction`; the out-pointer is to a local.
-    unsafe {
-        let mut action: libc::sigaction = std::mem::zeroed();
-        assert_eq!(libc::sigaction(signal, std::ptr::null(), &mut action), 0);
-        action.sa_sigaction
-    }
-}
-
-fn set_handler(signal: i32, handler: usize) {
-    // SAFETY: the action is a local, and the handler takes a number.
-    unsafe {
-        let mut action: libc::sigaction = std::mem::zeroed();
-        action.sa_sigaction = handler;
-        action.sa_flags = libc::SA_RESTART;
-        assert_eq!(libc::sigaction(signal, &action, std::ptr::null_mut()), 0);
-    }
-}
-
-fn hosts_handler_address() -> usize {
-    hosts_handler as extern "C" fn(i32) as usize
-}
-
-/// The child: it obeys the lines of its standard input, so that the test can wait for each thing.
 #[test]
 fn role_of_the_child() {
-    let Some(role) = std::env::var_os(ROLE) else { return };
+    let Some(role) = own_role() else { return };
     if role == "chained" {
         set_handler(libc::SIGUSR1, hosts_handler_address());
     }
@@ -64,53 +32,48 @@ fn role_of_the_child() {
             common::work(10_000);
         }
     });
-    println!("ready");
-    for line in std::io::stdin().lines() {
-        let line = line.expect("a line");
-        let answer = match line.split_once(": ").unwrap_or((&line, "")) {
-            ("active", _) => gekkota::profiler_is_active().to_string(),
-            ("start by", "USR1") => {
-                let params = gekkota::StartParams::default().signal(libc::SIGUSR1);
-                let params = params.engine(gekkota::SamplingEngine::Signals);
-                gekkota::profiler_start(params).is_ok().to_string()
-            }
-            ("control again", _) => match gekkota::profiler_control_by_signals(ControlSignals::default()) {
-                Ok(()) => "controlled".to_owned(),
-                Err(error) => error.to_string(),
-            },
-            ("init", _) => {
-                profiler = Some(gekkota::AutoProfilerInit::new());
-                String::new()
-            }
-            ("flood", _) => flood(),
-            ("execute", _) => pipes_of_an_executed_program(&given),
-            ("sampled", _) => wait_until_sampled(),
-            ("calls", _) => HOSTS_CALLS.load(Ordering::Relaxed).to_string(),
-            ("start", _) => gekkota::profiler_start(gekkota::StartParams::default()).is_ok().to_string(),
-            ("go", folder) => std::env::set_current_dir(folder).is_ok().to_string(),
-            ("control", folder) => {
-                let signals = ControlSignals::new().stop_signal(libc::SIGURG).folder(folder);
-                gekkota::profiler_control_by_signals(signals).is_ok().to_string()
-            }
-            ("fork", _) => signals_in_a_forked_child(),
-            ("errno", _) => errno_after(libc::SIGUSR1).to_string(),
-            ("replace", _) => {
-                set_handler(libc::SIGUSR2, hosts_handler_address());
-                String::new()
-            }
-            ("shutdown", _) => {
-                drop(profiler.take());
-                let actions = [libc::SIGUSR1, libc::SIGUSR2].map(|signal| match action_of(signal) {
-                    action if action == hosts_handler_address() => "the host's",
-                    libc::SIG_DFL => "the default",
-                    _ => "nothing",
-                });
-                actions.join(", ")
-            }
-            (command, _) => panic!("{command}"),
-        };
-        println!("answer: {answer}");
-    }
+    obey(|order, argument| match (order, argument) {
+        ("active", _) => gekkota::profiler_is_active().to_string(),
+        ("start by", "USR1") => {
+            let params = gekkota::StartParams::default().signal(libc::SIGUSR1);
+            let params = params.engine(gekkota::SamplingEngine::Signals);
+            gekkota::profiler_start(params).is_ok().to_string()
+        }
+        ("control again", _) => match gekkota::profiler_control_by_signals(ControlSignals::default()) {
+            Ok(()) => "controlled".to_owned(),
+            Err(error) => error.to_string(),
+        },
+        ("init", _) => {
+            profiler = Some(gekkota::AutoProfilerInit::new());
+            String::new()
+        }
+        ("flood", _) => flood(),
+        ("execute", _) => pipes_of_an_executed_program(&given),
+        ("sampled", _) => wait_until_sampled(),
+        ("calls", _) => HOSTS_CALLS.load(Ordering::Relaxed).to_string(),
+        ("start", _) => gekkota::profiler_start(gekkota::StartParams::default()).is_ok().to_string(),
+        ("go", folder) => std::env::set_current_dir(folder).is_ok().to_string(),
+        ("control", folder) => {
+            let signals = ControlSignals::new().stop_signal(libc::SIGURG).folder(folder);
+            gekkota::profiler_control_by_signals(signals).is_ok().to_string()
+        }
+        ("fork", _) => signals_in_a_forked_child(),
+        ("errno", _) => errno_after(libc::SIGUSR1).to_string(),
+        ("replace", _) => {
+            set_handler(libc::SIGUSR2, hosts_handler_address());
+            String::new()
+        }
+        ("shutdown", _) => {
+            drop(profiler.take());
+            let actions = [libc::SIGUSR1, libc::SIGUSR2].map(|signal| match action_of(signal) {
+                action if action == hosts_handler_address() => "the host's",
+                libc::SIG_DFL => "the default",
+                _ => "nothing",
+            });
+            actions.join(", ")
+        }
+        (command, _) => panic!("{command}"),
+    });
 }
 
 fn wait_until_sampled() -> String {
@@ -127,16 +90,9 @@ fn wait_until_sampled() -> String {
 /// More than a pipe holds, faster than anybody saves.
 fn flood() -> String {
     for round in 0..70_000 {
-        // SAFETY: handled before `raise` returns; touches no memory.
-        assert_eq!(unsafe { libc::raise(if round % 2 == 0 { libc::SIGUSR1 } else { libc::SIGUSR2 }) }, 0);
+        raise(if round % 2 == 0 { libc::SIGUSR1 } else { libc::SIGUSR2 });
     }
     String::new()
-}
-
-fn open_pipes() -> Vec<String> {
-    let descriptors = std::fs::read_dir("/proc/self/fd").expect("descriptors").map_while(Result::ok);
-    let targets = descriptors.filter_map(|entry| std::fs::read_link(entry.path()).ok());
-    targets.map(|target| target.display().to_string()).filter(|target| target.starts_with("pipe:")).collect()
 }
 
 /// How many pipes a program gets that is executed here, but for its standard output and those that this one was given.
@@ -162,125 +118,14 @@ fn errno_after(signal: i32) -> bool {
 /// In a child of `fork` the signals do nothing, to it or to the parent, until they are asked for there.
 fn signals_in_a_forked_child() -> String {
     common::in_forked_child(|| {
-        // SAFETY: handled before `raise` returns; touches no memory.
-        unsafe {
-            assert_eq!(libc::raise(libc::SIGUSR1), 0);
-            assert_eq!(libc::raise(libc::SIGUSR2), 0);
-        }
+        [libc::SIGUSR1, libc::SIGUSR2].into_iter().for_each(raise);
         assert!(!gekkota::profiler_is_active());
         gekkota::profiler_control_by_signals(ControlSignals::default()).expect("control");
-        // SAFETY: as above.
-        assert_eq!(unsafe { libc::raise(libc::SIGUSR1) }, 0);
+        raise(libc::SIGUSR1);
         wait_until("the child of the child profiles", gekkota::profiler_is_active);
         gekkota::profiler_shutdown();
         "well".to_owned()
     })
-}
-
-/// A running child, and what it says.
-struct Controlled {
-    child: Child,
-    orders: ChildStdin,
-    answers: Receiver<String>,
-    notices: Receiver<String>,
-}
-
-fn lines_of(from: impl std::io::Read + Send + 'static) -> Receiver<String> {
-    let (sender, receiver) = channel();
-    std::thread::spawn(move || {
-        for line in BufReader::new(from).lines().map_while(Result::ok) {
-            if sender.send(line).is_err() {
-                return;
-            }
-        }
-    });
-    receiver
-}
-
-#[track_caller]
-fn wait_for(lines: &Receiver<String>, part: &str) -> String {
-    let mut seen = Vec::new();
-    loop {
-        match lines.recv_timeout(LONGEST_WAIT) {
-            Ok(line) if line.contains(part) => return line,
-            Ok(line) => seen.push(line),
-            Err(error) => panic!("no line with {part:?}, {error}: {seen:?}"),
-        }
-    }
-}
-
-impl Controlled {
-    fn start(role: &str, folder: &Path, variables: &[(&str, &str)]) -> Self {
-        let mut command = Command::new(std::env::current_exe().expect("path"));
-        command.args(["--exact", "role_of_the_child", "--nocapture"]).env(ROLE, role);
-        command.env("MOZ_PROFILER_SIGNALS", "1").env_remove("MOZ_UPLOAD_DIR").current_dir(folder);
-        // Names take a while.
-        command.env("MOZ_PROFILER_SYMBOLICATE", "0").envs(variables.iter().copied());
-        let mut child = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the child");
-        let answers = lines_of(child.stdout.take().expect("standard output"));
-        let notices = lines_of(child.stderr.take().expect("standard error"));
-        wait_for(&answers, "ready");
-        let orders = child.stdin.take().expect("standard input");
-        Self { child, orders, answers, notices }
-    }
-
-    fn ask(&mut self, order: &str) -> String {
-        writeln!(self.orders, "{order}").expect("the child reads");
-        wait_for(&self.answers, "answer: ").split_once("answer: ").expect("an answer").1.to_owned()
-    }
-
-    fn signal(&self, signal: i32) {
-        // SAFETY: touches no memory.
-        assert_eq!(unsafe { libc::kill(self.child.id() as i32, signal) }, 0);
-    }
-
-    #[track_caller]
-    fn notice(&self, part: &str) -> String {
-        wait_for(&self.notices, part)
-    }
-
-    /// The file's name, by the child's process id.
-    fn file_in(&self, folder: &Path) -> PathBuf {
-        folder.join(format!("profile_default_{}.json", self.child.id()))
-    }
-
-    /// The child ends, and what is left of what it said.
-    fn end(mut self) -> Vec<String> {
-        drop(self.orders);
-        let status = self.child.wait().expect("the child's end");
-        let left: Vec<_> = self.notices.iter().collect();
-        assert!(status.success(), "{status}: {left:?}");
-        left
-    }
-}
-
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        // Each file is brought to the disk, which has others to serve, too; a folder in memory has not.
-        let memory = PathBuf::from("/dev/shm");
-        let place = if memory.is_dir() { memory } else { std::env::temp_dir() };
-        let folder = place.join(format!("gekkota-signals-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).expect("folder");
-        Self(folder.canonicalize().expect("folder"))
-    }
-
-    fn files(&self) -> Vec<String> {
-        let entries = std::fs::read_dir(&self.0).expect("folder");
-        entries.map(|file| file.expect("file").file_name().to_string_lossy().into_owned()).collect()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }
 
 fn read_profile(path: &Path) -> Read {
@@ -305,7 +150,7 @@ fn one_signal_starts_and_the_other_saves_and_stops() {
     child.signal(libc::SIGUSR1);
     child.notice("already profiling");
     child.ask("sampled");
-    // Where the program was started counts, not where it is now.
+    // The folder in which the signals were taken counts, not the one where it is now.
     assert_eq!(child.ask(&format!("go: {}", elsewhere.0.display())), "true");
     // What was there is replaced, also where it is a link, which could lead anywhere.
     let target = elsewhere.0.join("target");
@@ -374,7 +219,8 @@ fn a_handler_that_was_there_is_called_and_put_back() {
     let mut child = Controlled::start("chained", &folder.0, &[]);
     child.signal(libc::SIGUSR1);
     child.notice("profiling; ");
-    assert_eq!(child.ask("calls"), "1");
+    // The thread that handles the signal may come to it after all that.
+    wait_until("the host's handler was called", || child.ask("calls") == "1");
     assert_eq!(child.ask("errno"), "true");
     assert_eq!(child.ask("calls"), "2");
     assert_eq!(child.ask("shutdown"), "the host's, nothing");
@@ -470,8 +316,18 @@ fn in_a_forked_child_they_do_nothing_to_anybody() {
     assert_eq!(child.ask("fork"), "well");
     assert_eq!(child.ask("active"), "false", "the parent has heard nothing");
     child.signal(libc::SIGUSR1);
-    wait_until("the parent's thread is there still", || child.ask("active") == "true");
+    let own = child.file_in(&folder.0).display().to_string();
+    // What the child of the child says once it controls itself, and what its parent says, by the signal that it got.
+    let notices = child.notices_until(&own);
+    assert_eq!(notices.len(), 2, "{notices:?}");
+    assert!(notices.iter().all(|notice| notice.contains("profiling; ")), "{notices:?}");
+    assert_eq!(folder.files(), [""; 0]);
     assert_eq!(child.ask("fork"), "well");
     assert_eq!(child.ask("active"), "true");
-    child.end();
+    child.signal(libc::SIGUSR2);
+    let notices = child.notices_until(&own);
+    assert_eq!(notices.len(), 2, "{notices:?}");
+    assert!(notices[1].contains("stopped; "), "{notices:?}");
+    assert_eq!(folder.files().len(), 1, "{:?}", folder.files());
+    assert_eq!(child.end(), [""; 0]);
 }

@@ -25,6 +25,8 @@ fn be_the_child() {
         let _profiler = gekkota::AutoProfilerInit::new();
         gekkota::register_thread("child-main");
         println!("active: {}", gekkota::profiler_is_active());
+        common::mark("begins");
+        gekkota::auto_profiler_label!("label of the work", Other);
         common::work_for_cpu(Duration::from_millis(100));
     })
     .join()
@@ -157,6 +159,41 @@ fn help_is_printed_and_the_program_goes_on() {
 }
 
 #[test]
+fn role_of_the_forking() {
+    if std::env::var(ROLE).is_ok_and(|role| role == "forking") {
+        let (locked, is_locked) = std::sync::mpsc::channel();
+        let (end, ends) = std::sync::mpsc::channel::<()>();
+        let holder = std::thread::spawn(move || {
+            let _output = std::io::stdout().lock();
+            locked.send(()).expect("it is waited for");
+            // Nobody sends: it is woken by the end alone.
+            assert!(ends.recv().is_err());
+        });
+        is_locked.recv().expect("it is locked");
+        common::in_forked_child(|| {
+            // SAFETY: touches no memory. A child that waits for the lock is ended by it.
+            unsafe { libc::alarm(30) };
+            gekkota::profiler_init();
+            String::new()
+        });
+        drop(end);
+        holder.join().expect("the holder's end");
+    }
+}
+
+#[test]
+fn help_is_printed_in_a_forked_child_though_a_lock_is_lost_there() {
+    let output = command_of_child(&[("MOZ_PROFILER_HELP", "")]).env(ROLE, "forking").output();
+    let output = output.expect("the child");
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(
+        text(&output.stdout).matches("Environment variables of the profiler:").count(),
+        1,
+        "{output:?}"
+    );
+}
+
+#[test]
 fn nobody_reading_the_help_or_the_notices_harms_nobody() {
     let mut command = command_of_child(&[("MOZ_PROFILER_HELP", ""), ("MOZ_PROFILER_STARTUP", "1")]);
     let (reader, writer) = std::io::pipe().expect("a pipe");
@@ -167,10 +204,16 @@ fn nobody_reading_the_help_or_the_notices_harms_nobody() {
 
 /// What a child saves at its end with these variables.
 fn saved(name: &str, variables: &[(&str, &str)]) -> Read {
+    saved_by("child", name, variables)
+}
+
+fn saved_by(role: &str, name: &str, variables: &[(&str, &str)]) -> Read {
     let folder = scratch_folder(name);
     let file = folder.join("p.json");
     let always = [("MOZ_PROFILER_STARTUP", "1"), ("MOZ_PROFILER_SHUTDOWN", file.to_str().expect("UTF-8"))];
-    child(&[&always, variables].concat());
+    let output = command_of_child(&[&always, variables].concat()).env(ROLE, role).output();
+    let output = output.expect("the child");
+    assert!(output.status.success(), "{output:?}");
     let read = Read::from_text(&std::fs::read(&file).expect("text"));
     std::fs::remove_dir_all(folder).expect("removed");
     read
@@ -225,6 +268,62 @@ fn overheads_are_recorded_tick_by_tick() {
         let [least, mean, most] = ["min", "mean", "max"].map(|prefix| number(&format!("{prefix}{name}")));
         assert!(least <= mean && mean <= most, "{name}: {least}, {mean}, {most}");
     }
+}
+
+#[test]
+fn no_features_are_labels_and_innermost_addresses_and_markers() {
+    let bare = [("MOZ_PROFILER_STARTUP_FEATURES", ""), ("MOZ_PROFILER_SYMBOLICATE", "0")];
+    let read = saved("no-features", &bare);
+    assert_eq!(read.0["meta"]["configuration"]["features"], serde_json::json!([]));
+    let stacks: Vec<_> = read.samples("child-main").into_iter().map(|sample| sample.stack).collect();
+    let is_in_work = |stack: &&Vec<String>| stack.first().is_some_and(|frame| frame == "label of the work");
+    let in_work: Vec<_> = stacks.iter().filter(is_in_work).collect();
+    assert!(in_work.len() > 20, "{stacks:?}");
+    assert!(in_work.iter().all(|stack| stack.len() == 2 && stack[1].starts_with("0x")), "{in_work:?}");
+    assert!(read.markers("child-main").iter().any(|marker| marker.0 == "begins"));
+    assert!(saved("features", &bare[1..]).samples("child-main").iter().any(|sample| sample.stack.len() > 4));
+}
+
+#[test]
+fn role_of_the_pausing() {
+    use gekkota::SamplingState::{SamplingCompleted, SamplingPaused};
+    if std::env::var(ROLE).is_ok_and(|role| role == "pausing") {
+        let _profiler = gekkota::AutoProfilerInit::new();
+        let loops = |expected| {
+            for _ in 0..5 {
+                let (send, receive) = std::sync::mpsc::channel();
+                assert!(gekkota::profiler_callback_after_sampling(move |state| _ = send.send(state)));
+                assert_eq!(receive.recv_timeout(Duration::from_secs(10)), Ok(expected));
+            }
+        };
+        let pauses: [[fn(); 2]; 2] = [
+            [gekkota::profiler_pause, gekkota::profiler_resume],
+            [gekkota::profiler_pause_sampling, gekkota::profiler_resume_sampling],
+        ];
+        loops(SamplingCompleted);
+        for [pause, resume] in pauses {
+            pause();
+            loops(SamplingPaused);
+            resume();
+            loops(SamplingCompleted);
+        }
+    }
+}
+
+#[test]
+fn pauses_have_no_overhead() {
+    let read = saved_by("pausing", "pauses", &[("MOZ_PROFILER_RECORD_OVERHEADS", "1")]);
+    let rows = read.0["profilerOverhead"]["samples"]["data"].as_array().expect("rows");
+    let times: Vec<_> = rows.iter().map(|row| row[0].as_f64().expect("a time")).collect();
+    let mut after = 0.0;
+    for range in read.0["pausedRanges"].as_array().expect("ranges") {
+        let [start, end] = ["startTime", "endTime"].map(|end| range[end].as_f64().expect("a time"));
+        assert!(times.iter().any(|time| (after..start).contains(time)), "{after} to {start}: {times:?}");
+        assert!(!times.iter().any(|time| start < *time && *time < end), "{start} to {end}: {times:?}");
+        after = end;
+    }
+    assert!(after > 0.0 && times.iter().any(|time| *time > after), "{after}: {times:?}");
+    assert_eq!(read.0["pausedRanges"].as_array().map(Vec::len), Some(2));
 }
 
 /// A process that profiles itself starts another with the values for it, which says how it is profiled.

@@ -13,13 +13,17 @@ use crate::base::{ControlSignals, StartError};
 /// `kill -USR1 PID` starts it, with the default features, all registered threads, 512 MiB and 1 ms; it is ignored while
 /// the profiler is active. `kill -USR2 PID` saves the profile as `profile_default_PID.json`, readable by its owner alone,
 /// and stops, whoever had started; where it cannot be saved, the profiler goes on. What was done, or why it was not, is
-/// told on standard error in a line. `MOZ_PROFILER_SIGNALS=1` has [`profiler_init`](crate::profiler_init) call this.
+/// told on standard error in a line. `MOZ_PROFILER_SIGNALS=1` has [`profiler_init`](crate::profiler_init) call this, with the
+/// defaults, unless the program has called it before.
 ///
 /// The handlers write a byte to a pipe and no more, whatever the thread is doing; a thread of the profiler's own does the
 /// work. A handler that was there before is called after ours. [`profiler_shutdown`](crate::profiler_shutdown) puts it
 /// back, unless somebody else has put a handler over ours meanwhile; where there was none, ours stays and does nothing, since
 /// the default action would end the process for a signal that comes late. Calling this again changes the signals and
 /// the folder. In a child of `fork` the signals do nothing of ours, until it is called there.
+///
+/// A host that closes files which it does not know, as `closefrom` does, closes that pipe as well: the signals are given
+/// back then, with a line on standard error, and nothing of the host's is touched. Calling this again begins anew.
 ///
 /// A program that is started by `exec` in this one's place meets the signals' default action, which ends it.
 ///

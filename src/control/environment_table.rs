@@ -53,7 +53,8 @@ variables! {
         "The time between two samples of a thread. Default: 1." Some(apply_interval);
     FEATURES "MOZ_PROFILER_STARTUP_FEATURES"
         "names of features, with commas between; \"default\" stands for the default ones"
-        "What to record. Unknown names are told and otherwise ignored. Set and empty: nothing but markers."
+        "What to record. Unknown names are told and otherwise ignored. Set and empty: labels, the \
+        innermost address, and markers."
         Some(apply_features);
     FEATURES_BITFIELD "MOZ_PROFILER_STARTUP_FEATURES_BITFIELD" "a number below 2^32"
         "The features, as a sum of their bits. Goes over their names." Some(apply_features_bitfield);
@@ -72,7 +73,8 @@ variables! {
         "SIGUSR1 starts the profiler, for all threads with 512 MiB and 1 ms; SIGUSR2 saves the profile as \
         profile_default_PID.json and stops it." None;
     UPLOAD_DIR "MOZ_UPLOAD_DIR" "a folder's path"
-        "Where SIGUSR2 saves. Default: where the program was started." None;
+        "Where SIGUSR2 saves. Default: the folder that is the current one when the program calls \
+        profiler_init." None;
 }
 
 /// Variables of Gecko's that have no meaning here, and are no mistakes.

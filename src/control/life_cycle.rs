@@ -5,11 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::base::{
-    ControlSignals, Features, Generation, LockRank, NamedMutex, ProfilingState, PsLock, StartError,
-    StartParams, ThreadFilter,
+    Features, Generation, LockRank, NamedMutex, ProfilingState, PsLock, StartError, StartParams, ThreadFilter,
 };
 use crate::control::callbacks::tell;
-use crate::control::control_signals::{control_by_signals, end_control};
+use crate::control::control_signals::{control_by_default_signals, end_control};
 use crate::control::environment::{self, StartUp};
 use crate::control::fork::fork_hooks;
 use crate::control::notices;
@@ -49,7 +48,7 @@ pub(crate) fn init() {
         StartUp::Problems(problems) => environment::tell_problems(&problems),
     }
     if environment::wants_signals()
-        && let Err(error) = control_by_signals(&ControlSignals::default())
+        && let Err(error) = control_by_default_signals()
     {
         notices::tell(&error.to_string());
     }

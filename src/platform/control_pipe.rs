@@ -10,12 +10,12 @@
 //!   is taken away first, then nobody may be left, then the pipe is closed. A child of `fork` has the parent's pipe, so
 //!   the handler writes in the process that opened it alone.
 
-use std::io::{self, Read};
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU8, AtomicU32, Ordering};
+use std::io;
+use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::base::StartError;
+use crate::platform::pipe_end::{NO_END, PipeEnd};
 use crate::platform::signal::{
     SIGNALS, call_in_handler, check_signal, is_function, is_sampling_signal, keep_action, read_action,
     refused,
@@ -44,8 +44,9 @@ pub(crate) struct ControlSignal {
     pub(crate) request: ControlRequest,
 }
 
-static WRITE_END: AtomicI32 = AtomicI32::new(-1);
-static READ_END: AtomicI32 = AtomicI32::new(-1);
+/// The ends of the open pipe, as [`PipeEnd::to_word`] writes them.
+static WRITE_END: AtomicU64 = AtomicU64::new(NO_END);
+static READ_END: AtomicU64 = AtomicU64::new(NO_END);
 /// The process that opened the pipe.
 static OWNER: AtomicI32 = AtomicI32::new(0);
 /// How many handlers may be about to write.
@@ -99,13 +100,28 @@ fn write_request_in_handler(signal: libc::c_int) {
         return;
     }
     WRITERS.fetch_add(1, Ordering::SeqCst);
-    let write_end = WRITE_END.load(Ordering::SeqCst);
-    // SAFETY: async-signal-safe, touches no memory.
-    if write_end >= 0 && OWNER.load(Ordering::Relaxed) == unsafe { libc::getpid() } {
-        // SAFETY: *open while in use*; one byte of a local. It does not wait.
-        unsafe { libc::write(write_end, (&raw const request).cast(), 1) };
+    let [read_end, write_end] =
+        [&READ_END, &WRITE_END].map(|end| PipeEnd::from_word_in_handler(end.load(Ordering::SeqCst)));
+    if let (Some(read_end), Some(write_end)) = (read_end, write_end)
+        // SAFETY: async-signal-safe, touches no memory.
+        && OWNER.load(Ordering::Relaxed) == unsafe { libc::getpid() }
+        // Where nobody can read, it would be a signal that ends the process.
+        && read_end.is_open_in_handler()
+        && write_end.is_open_in_handler()
+    {
+        // *open while in use*.
+        write_end.write_in_handler(request);
     }
     WRITERS.fetch_sub(1, Ordering::SeqCst);
+}
+
+/// Calls each function of the C library that the handler calls: a function of another library may be bound at its first
+/// call, and that takes the loader's lock. [`PipeEnd::new`] has called `fstat`.
+fn bind_what_the_handler_calls() {
+    // SAFETY: touch no memory of ours.
+    unsafe {
+        std::hint::black_box((libc::__errno_location(), libc::syscall(libc::SYS_getpid)));
+    }
 }
 
 /// The signals that are meant, `SIGUSR1` and `SIGUSR2` by default, if they can be used.
@@ -194,9 +210,8 @@ fn is_ours(action: &libc::sigaction) -> bool {
 /// The pipe between the handlers and the thread that reads. There is one at a time.
 #[derive(Debug)]
 pub(crate) struct ControlPipe {
-    read_end: io::PipeReader,
-    /// `None` once it was given away, to a handler that never came back.
-    write_end: Option<OwnedFd>,
+    read_end: PipeEnd,
+    write_end: PipeEnd,
 }
 
 impl ControlPipe {
@@ -206,48 +221,63 @@ impl ControlPipe {
     /// The system's refusal.
     pub(crate) fn open() -> io::Result<Self> {
         let (read_end, write_end) = io::pipe()?;
-        let write_end = OwnedFd::from(write_end);
+        let pipe = Self { read_end: PipeEnd::new(read_end)?, write_end: PipeEnd::new(write_end)? };
         // SAFETY: the number is open; no memory is touched.
-        if unsafe { libc::fcntl(write_end.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) } != 0 {
+        if unsafe { libc::fcntl(pipe.write_end.number, libc::F_SETFL, libc::O_NONBLOCK) } != 0 {
             return Err(io::Error::last_os_error());
         }
+        bind_what_the_handler_calls();
         // SAFETY: touches no memory.
         OWNER.store(unsafe { libc::getpid() }, Ordering::SeqCst);
-        READ_END.store(read_end.as_raw_fd(), Ordering::SeqCst);
-        WRITE_END.store(write_end.as_raw_fd(), Ordering::SeqCst);
-        Ok(Self { read_end, write_end: Some(write_end) })
+        READ_END.store(pipe.read_end.to_word(), Ordering::SeqCst);
+        WRITE_END.store(pipe.write_end.to_word(), Ordering::SeqCst);
+        Ok(pipe)
     }
 
-    /// Waits for requests. Of many that have come at once the first counts, and the last, if it is another one. The pipe's
-    /// end is [`ControlRequest::End`].
-    pub(crate) fn wait(&self) -> Vec<ControlRequest> {
+    /// Whether the host has left it open.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.read_end.is_open_in_handler() && self.write_end.is_open_in_handler()
+    }
+
+    /// Waits for requests. Of many that have come at once the first counts, and the last, if it is another one.
+    ///
+    /// # Errors
+    /// Somebody has closed the pipe: there will be no more.
+    pub(crate) fn wait(&self) -> io::Result<Vec<ControlRequest>> {
         let mut bytes = [0; 4096];
-        let count = loop {
-            match (&self.read_end).read(&mut bytes) {
+        while self.is_whole() {
+            match self.read_end.read(&mut bytes) {
+                Ok(0) => break,
+                Ok(count) => return Ok(summarize_requests(&bytes[..count])),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                answer => break answer.unwrap_or(0),
+                Err(error) => return Err(error),
             }
-        };
-        if count == 0 {
-            return vec![ControlRequest::End];
         }
-        summarize_requests(&bytes[..count])
+        Err(io::ErrorKind::BrokenPipe.into())
     }
 
     /// Asks the thread that reads to end; false where the pipe is full.
     ///
     /// # Errors
-    /// The system's refusal: somebody has closed the pipe, and that thread waits for ever.
+    /// Somebody has closed the pipe, or the system's refusal.
     pub(crate) fn ask_to_end(&self) -> io::Result<bool> {
-        let Some(write_end) = &self.write_end else { return Ok(false) };
-        let byte = ControlRequest::End as u8;
-        // SAFETY: one byte of a local, to a number that this owns.
-        if unsafe { libc::write(write_end.as_raw_fd(), (&raw const byte).cast(), 1) } == 1 {
+        if !self.is_whole() {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        if self.write_end.write_in_handler(ControlRequest::End as u8) == 1 {
             return Ok(true);
         }
         match io::Error::last_os_error() {
             full if full.kind() == io::ErrorKind::WouldBlock => Ok(false),
             error => Err(error),
+        }
+    }
+
+    /// Takes it from the handlers.
+    pub(crate) fn withdraw(&self) {
+        // Another one may have been opened already.
+        for (place, end) in [(&WRITE_END, self.write_end), (&READ_END, self.read_end)] {
+            let _ = place.compare_exchange(end.to_word(), NO_END, Ordering::SeqCst, Ordering::SeqCst);
         }
     }
 }
@@ -265,22 +295,17 @@ impl Drop for ControlPipe {
     fn drop(&mut self) {
         /// A handler that another one has jumped out of counts for ever.
         const LONGEST_WAIT: Duration = Duration::from_secs(1);
-        // Another one may have been opened already.
-        let write_end = self.write_end.as_ref().map(AsRawFd::as_raw_fd);
-        for (place, number) in [(&WRITE_END, write_end), (&READ_END, Some(self.read_end.as_raw_fd()))] {
-            if let Some(number) = number {
-                let _ = place.compare_exchange(number, -1, Ordering::SeqCst, Ordering::SeqCst);
-            }
-        }
+        self.withdraw();
         let end = Instant::now() + LONGEST_WAIT;
         while WRITERS.load(Ordering::SeqCst) != 0 {
             if Instant::now() > end {
-                // Left open, since a handler may write to it yet.
-                std::mem::forget(self.write_end.take());
+                // Both ends are left open, since a handler may write yet.
                 return;
             }
-            std::thread::yield_now();
+            std::thread::sleep(Duration::from_micros(100));
         }
+        self.write_end.close_if_open();
+        self.read_end.close_if_open();
     }
 }
 
@@ -288,11 +313,9 @@ impl Drop for ControlPipe {
 pub(super) fn forget_control_pipe_in_child() {
     WRITERS.store(0, Ordering::SeqCst);
     for end in [&WRITE_END, &READ_END] {
-        let number = end.swap(-1, Ordering::SeqCst);
-        if number >= 0 {
-            // SAFETY: open since before the fork, and its owner, which never drops it here, was the parent's.
-            unsafe { libc::close(number) };
-        }
+        // Its owner, which never drops it here, was the parent's.
+        let end = PipeEnd::from_word_in_handler(end.swap(NO_END, Ordering::SeqCst));
+        end.into_iter().for_each(PipeEnd::close_if_open);
     }
 }
 
@@ -319,6 +342,20 @@ mod tests {
             assert_eq!(summarize_requests(&bytes), expected, "{given:?}");
         }
         assert_eq!(summarize_requests(b"\0g\xff"), [], "what others have written is nothing");
+    }
+
+    #[test]
+    fn a_pipe_that_a_handler_may_write_to_yet_keeps_both_its_ends() {
+        let pipe = ControlPipe::open().expect("a pipe");
+        let ends = [pipe.read_end, pipe.write_end];
+        WRITERS.fetch_add(1, Ordering::SeqCst);
+        drop(pipe);
+        assert_eq!(ends.map(PipeEnd::is_open_in_handler), [true; 2]);
+        assert_eq!([&READ_END, &WRITE_END].map(|end| end.load(Ordering::SeqCst)), [NO_END; 2]);
+        assert_eq!(ends[1].write_in_handler(1), 1, "a write that comes late ends no process");
+        WRITERS.fetch_sub(1, Ordering::SeqCst);
+        drop(ControlPipe { read_end: ends[0], write_end: ends[1] });
+        assert_eq!(ends.map(PipeEnd::is_open_in_handler), [false; 2]);
     }
 
     #[test]

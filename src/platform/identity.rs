@@ -33,11 +33,19 @@ pub(crate) fn current_thread_id() -> ThreadId {
     ThreadId::from_number(unsafe { libc::gettid() })
 }
 
-/// Writes it all to standard error, as far as that takes it, without a lock.
-pub(crate) fn write_to_standard_error(mut text: &[u8]) {
+/// A file that every program has open from its beginning.
+#[derive(Clone, Copy, Debug)]
+#[repr(i32)]
+pub(crate) enum StandardStream {
+    Output = libc::STDOUT_FILENO,
+    Error = libc::STDERR_FILENO,
+}
+
+/// Writes it all, as far as the stream takes it, without a lock, and before what the host has in its own buffer for it.
+pub(crate) fn write_to_standard(stream: StandardStream, mut text: &[u8]) {
     while !text.is_empty() {
         // SAFETY: the kernel reads so many bytes of the slice.
-        let written = unsafe { libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len()) };
+        let written = unsafe { libc::write(stream as i32, text.as_ptr().cast(), text.len()) };
         match usize::try_from(written) {
             Ok(0) => return,
             Ok(written) => text = text.get(written..).unwrap_or_default(),

@@ -27,6 +27,7 @@ mod identity;
 mod memory;
 mod modules;
 mod others_activity;
+mod pipe_end;
 #[forbid(unsafe_code)]
 mod private_file;
 #[forbid(unsafe_code)]
@@ -56,8 +57,8 @@ pub(crate) use guarded_memory::{
     MemoryPiece, follow_sandbox, read_guarded, read_guarded_in_handler, read_own_memory,
 };
 pub(crate) use identity::{
-    current_process_id, current_thread_id, is_main_thread, prepare_sampler_thread, with_signals_blocked,
-    with_signals_unblocked, write_to_standard_error,
+    StandardStream, current_process_id, current_thread_id, is_main_thread, prepare_sampler_thread,
+    with_signals_blocked, with_signals_unblocked, write_to_standard,
 };
 pub(crate) use memory::LazyRegion;
 pub(crate) use modules::{ModuleChanges, ModuleImage, hold_loader_for_fork, list_modules, module_changes};

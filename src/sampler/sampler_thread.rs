@@ -222,7 +222,10 @@ impl SamplerThread {
         overheads.step_done();
         self.buffer.provide_spare_chunk();
         overheads.step_done();
-        overheads.write(&self.session, self.buffer);
+        // As in Gecko, what a pause costs is no overhead of the sampling.
+        if is_sampling {
+            overheads.write(&self.session, self.buffer);
+        }
         self.write_if_asked();
         let own_cpu_ns = thread_cpu_ns(current_thread_id()).unwrap_or(0);
         self.session.counts.sampler_cpu_ns.store(own_cpu_ns, Ordering::Relaxed);

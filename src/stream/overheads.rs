@@ -1,7 +1,8 @@
 //! What the sampler's ticks cost, tick by tick: Gecko's `profilerOverhead`, if `MOZ_PROFILER_RECORD_OVERHEADS` is set.
 //!
 //! The columns have the names that the viewer knows. `locking` is the time for following the threads and the loaded
-//! modules, in which the sampler takes its locks; `expiredMarkerCleaning` that for looking after the buffer's chunks.
+//! modules, in which the sampler takes its locks; `expiredMarkerCleaning` that for looking after the buffer's chunks. Nothing
+//! is written down in a pause.
 
 use crate::buffer::{EntryKind, EntryReader};
 use crate::json::JsonWriter;
@@ -157,4 +158,55 @@ fn write_row(json: &mut JsonWriter<'_>, overhead: &Overhead) {
             json.float(ns as f64 / NS_PER_US);
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::buffer::EntryHead;
+
+    fn written(write: impl FnOnce(&mut JsonWriter<'_>)) -> serde_json::Value {
+        let mut text = Vec::new();
+        let mut json = JsonWriter::new(&mut text);
+        write(&mut json);
+        json.finish().expect("a vector never fails");
+        serde_json::from_slice(&text).expect("JSON")
+    }
+
+    /// A tick of that time, whose steps took so many microseconds in their order: following, counters, threads, cleaning.
+    fn tick(time_us: u64, steps_us: [u64; 4]) -> Overhead {
+        let head = EntryHead::new(EntryKind::Overhead).number(time_us * 1000);
+        let entry = steps_us.into_iter().fold(head, |head, step_us| head.number(step_us * 1000));
+        let mut reader = EntryReader::new(entry.bytes());
+        assert_eq!(reader.kind(), Some(EntryKind::Overhead));
+        Overhead::read(&mut reader).expect("five numbers")
+    }
+
+    #[test]
+    fn each_step_stands_in_its_column_and_its_statistics() {
+        let ticks = [tick(10_000, [1, 20, 300, 4000]), tick(12_500, [5, 60, 700, 7414])];
+        let row = written(|json| write_row(json, &ticks[0]));
+        let columns: serde_json::Map<_, _> = COLUMNS
+            .iter()
+            .map(ToString::to_string)
+            .zip(row.as_array().expect("a row").iter().cloned())
+            .collect();
+        let expected = serde_json::json!(
+            {"time": 10, "locking": 1, "expiredMarkerCleaning": 4000, "counters": 20, "threads": 300}
+        );
+        assert_eq!(serde_json::Value::from(columns), expected);
+
+        let mut statistics = OverheadStatistics::default();
+        ticks.iter().for_each(|tick| statistics.add(tick));
+        let expected = serde_json::json!({
+            "profiledDuration": 2.5, "samplingCount": 2, "overheadDurations": 12_500, "overheadPercentage": 500,
+            "meanInterval": 2.5, "minInterval": 2.5, "maxInterval": 2.5,
+            "meanOverhead": 6250, "minOverhead": 4321, "maxOverhead": 8179,
+            "meanLockings": 3, "minLockings": 1, "maxLockings": 5,
+            "meanCleaning": 5707, "minCleaning": 4000, "maxCleaning": 7414,
+            "meanCounter": 40, "minCounter": 20, "maxCounter": 60,
+            "meanThread": 500, "minThread": 300, "maxThread": 700,
+        });
+        assert_eq!(written(|json| statistics.write(json)), expected);
+    }
 }

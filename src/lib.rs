@@ -30,8 +30,9 @@
 //!   [`profiler_add_state_change_callback`], [`profiler_callback_after_sampling`].
 //! - Getting it out: [`profiler_save_profile_to_file`], [`profiler_stream_json`], [`Profile`].
 //! - From outside: the environment's variables ([`profiler_init`]), signals ([`profiler_control_by_signals`]), child
-//!   processes ([`profiler_env_vars_for_child_process`]).
-//! - Threads: [`register_thread`], [`ThreadGuard`].
+//!   processes ([`profiler_env_vars_for_child_process`], [`profiler_received_exit_profile`]).
+//! - Threads: [`register_thread`], [`ThreadGuard`], [`profiler_thread_is_being_profiled`].
+//! - Pages and the process's name: [`profiler_register_page`], [`profiler_set_process_name`].
 //! - A single stack: [`profiler_suspend_and_sample_thread`], [`profiler_capture_backtrace`].
 //! - Code that the program generates: [`profiler_register_code_range`].
 //! - Scripts that an interpreter in the program runs: [`AutoProfilerScriptFrame`].
@@ -94,24 +95,26 @@ pub use api::{
     AutoProfilerThreadSleep, AutoProfilerThreadWake, CodeRange, Format, Profile, ProfilerBacktrace,
     ProfilerSession, ScriptFunction, SnapshotOptions, StackSample, Started, Symbolicate, ThreadGuard,
     add_text_marker, add_untyped_marker, profiler_add_state_change_callback,
-    profiler_callback_after_sampling, profiler_capture_backtrace, profiler_control_by_signals,
-    profiler_current_process_id, profiler_current_thread_id, profiler_ensure_started,
-    profiler_env_vars_for_child_process, profiler_feature_active, profiler_features_if_active,
-    profiler_features_if_active_and_unpaused, profiler_get_available_features, profiler_get_buffer_info,
-    profiler_get_profile, profiler_get_start_params, profiler_init, profiler_is_active,
-    profiler_is_active_and_thread_is_registered, profiler_is_active_and_unpaused,
+    profiler_callback_after_sampling, profiler_capture_backtrace, profiler_clear_all_pages,
+    profiler_control_by_signals, profiler_current_process_id, profiler_current_thread_id,
+    profiler_ensure_started, profiler_env_vars_for_child_process, profiler_feature_active,
+    profiler_features_if_active, profiler_features_if_active_and_unpaused, profiler_get_available_features,
+    profiler_get_buffer_info, profiler_get_profile, profiler_get_start_params, profiler_init,
+    profiler_is_active, profiler_is_active_and_thread_is_registered, profiler_is_active_and_unpaused,
     profiler_is_locked_on_current_thread, profiler_is_main_thread, profiler_is_paused,
     profiler_is_sampling_paused, profiler_main_thread_id, profiler_other_thread_is_being_profiled,
-    profiler_pause, profiler_pause_sampling, profiler_register_code_range, profiler_register_script_function,
-    profiler_remove_state_change_callback, profiler_resume, profiler_resume_sampling,
-    profiler_save_profile_to_file, profiler_shutdown, profiler_start, profiler_stop, profiler_stream_json,
+    profiler_pause, profiler_pause_sampling, profiler_received_exit_profile, profiler_register_code_range,
+    profiler_register_page, profiler_register_script_function, profiler_remove_state_change_callback,
+    profiler_resume, profiler_resume_sampling, profiler_save_profile_to_file, profiler_set_process_name,
+    profiler_shutdown, profiler_start, profiler_stop, profiler_stream_json,
     profiler_suspend_and_sample_thread, profiler_thread_is_being_profiled, profiler_thread_is_sleeping,
-    profiler_thread_sleep, profiler_thread_wake, register_thread, unregister_thread,
+    profiler_thread_sleep, profiler_thread_wake, profiler_unregister_page, register_thread,
+    unregister_thread,
 };
 pub use base::{
-    BufferInfo, CodeAddress, ControlSignals, Features, FunctionName, ProcessId, ProfilerTime,
-    ProfilingCategoryPair, ProfilingState, ProfilingStates, SamplingEngine, SamplingState, SaveError,
-    StackFeatures, StackFrame, StartError, StartParams, StreamError, SuspendError, ThreadId,
+    BufferInfo, CodeAddress, ControlSignals, ExitProfileError, Features, FunctionName, Page, ProcessId,
+    ProfilerTime, ProfilingCategoryPair, ProfilingState, ProfilingStates, SamplingEngine, SamplingState,
+    SaveError, StackFeatures, StackFrame, StartError, StartParams, StreamError, SuspendError, ThreadId,
     ThreadProfilingFeatures, UnknownFeature, subcategories,
 };
 pub use export::{HotFunction, ThreadSummary};

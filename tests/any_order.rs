@@ -274,6 +274,14 @@ impl Actor<'_> {
     }
 
     fn control(&mut self) {
+        let id = self.random.below(20);
+        match self.random.below(4) {
+            0 => profiler_register_page(Page::new(id, "page")),
+            1 => profiler_unregister_page(id),
+            2 if self.random.one_in(4) => profiler_clear_all_pages(),
+            2 => profiler_set_process_name("any", Some("order.example")),
+            _ => _ = profiler_received_exit_profile(r#"{"meta": {}, "threads": []}"#),
+        }
         let signals = match self.random.below(3) {
             0 => ControlSignals::new().start_signal(libc::SIGUSR2).stop_signal(libc::SIGUSR1),
             _ => ControlSignals::new(),

@@ -5,26 +5,36 @@ use std::time::Duration;
 use gekkota::{
     AutoProfilerInit, AutoProfilerLabel, AutoProfilerScriptFrame, AutoProfilerTextMarker,
     AutoProfilerThreadSleep, AutoProfilerThreadWake, BufferInfo, CodeAddress, CodeRange, ControlSignals,
-    Features, Format, MarkerOptions, MarkerTiming, ProcessId, Profile, ProfilerSession, ProfilerTime,
-    ProfilingCategoryPair, ProfilingState, ProfilingStates, SamplingEngine, SamplingState, SaveError,
-    ScriptFunction, SnapshotOptions, StackFeatures, StackFrame, StartError, StartParams, StreamError,
-    SuspendError, Symbolicate, ThreadGuard, ThreadId, add_text_marker, add_untyped_marker,
-    auto_profiler_label, auto_profiler_label_dynamic, auto_profiler_label_dynamic_relevant_for_js,
-    auto_profiler_label_relevant_for_js, auto_profiler_marker_text, gecko_profiler_category,
-    profiler_add_state_change_callback, profiler_callback_after_sampling, profiler_capture_backtrace,
-    profiler_control_by_signals, profiler_current_thread_id, profiler_ensure_started,
-    profiler_env_vars_for_child_process, profiler_feature_active, profiler_features_if_active,
-    profiler_features_if_active_and_unpaused, profiler_get_available_features, profiler_get_buffer_info,
-    profiler_get_profile, profiler_get_start_params, profiler_init, profiler_is_active,
-    profiler_is_active_and_unpaused, profiler_is_paused, profiler_is_sampling_paused, profiler_pause,
-    profiler_pause_sampling, profiler_register_code_range, profiler_register_script_function,
-    profiler_remove_state_change_callback, profiler_resume, profiler_resume_sampling,
-    profiler_save_profile_to_file, profiler_shutdown, profiler_start, profiler_stop, profiler_stream_json,
-    profiler_suspend_and_sample_thread, profiler_thread_is_sleeping, profiler_thread_sleep,
-    profiler_thread_wake, register_thread, subcategories, unregister_thread,
+    ExitProfileError, Features, Format, MarkerOptions, MarkerTiming, Page, ProcessId, Profile,
+    ProfilerSession, ProfilerTime, ProfilingCategoryPair, ProfilingState, ProfilingStates, SamplingEngine,
+    SamplingState, SaveError, ScriptFunction, SnapshotOptions, StackFeatures, StackFrame, StartError,
+    StartParams, StreamError, SuspendError, Symbolicate, ThreadGuard, ThreadId, ThreadProfilingFeatures,
+    add_text_marker, add_untyped_marker, auto_profiler_label, auto_profiler_label_dynamic,
+    auto_profiler_label_dynamic_relevant_for_js, auto_profiler_label_relevant_for_js,
+    auto_profiler_marker_text, gecko_profiler_category, profiler_add_state_change_callback,
+    profiler_callback_after_sampling, profiler_capture_backtrace, profiler_clear_all_pages,
+    profiler_control_by_signals, profiler_current_process_id, profiler_current_thread_id,
+    profiler_ensure_started, profiler_env_vars_for_child_process, profiler_feature_active,
+    profiler_features_if_active, profiler_features_if_active_and_unpaused, profiler_get_available_features,
+    profiler_get_buffer_info, profiler_get_profile, profiler_get_start_params, profiler_init,
+    profiler_is_active, profiler_is_active_and_thread_is_registered, profiler_is_active_and_unpaused,
+    profiler_is_locked_on_current_thread, profiler_is_main_thread, profiler_is_paused,
+    profiler_is_sampling_paused, profiler_main_thread_id, profiler_other_thread_is_being_profiled,
+    profiler_pause, profiler_pause_sampling, profiler_received_exit_profile, profiler_register_code_range,
+    profiler_register_page, profiler_register_script_function, profiler_remove_state_change_callback,
+    profiler_resume, profiler_resume_sampling, profiler_save_profile_to_file, profiler_set_process_name,
+    profiler_shutdown, profiler_start, profiler_stop, profiler_stream_json,
+    profiler_suspend_and_sample_thread, profiler_thread_is_being_profiled, profiler_thread_is_sleeping,
+    profiler_thread_sleep, profiler_thread_wake, profiler_unregister_page, register_thread, subcategories,
+    unregister_thread,
 };
 
 fn everything_that_a_library_says() {
+    profiler_set_process_name("surface", Some("example.org"));
+    profiler_register_page(Page::new(3, "page").tab_id(1).embedder(2).private_browsing(true));
+    assert_eq!(Page::new(3, "page").inner_window_id(), 3);
+    profiler_unregister_page(3);
+    profiler_clear_all_pages();
     register_thread("surface");
     let _guard = ThreadGuard::register("surface");
     auto_profiler_label!("label", Other);
@@ -48,6 +58,14 @@ fn everything_that_a_library_says() {
     drop(code);
     profiler_register_code_range(std::ptr::null(), 0, "no code").keep();
     run_a_script();
+    let all = ThreadProfilingFeatures::CPU_UTILIZATION | ThreadProfilingFeatures::MARKERS;
+    assert!(all.combined(ThreadProfilingFeatures::SAMPLING).intersects(ThreadProfilingFeatures::ANY));
+    let is_profiled = profiler_thread_is_being_profiled(all);
+    assert_eq!(is_profiled, profiler_is_active() && profiler_is_active_and_thread_is_registered());
+    assert_eq!(profiler_other_thread_is_being_profiled(ThreadId::UNSPECIFIED, all), is_profiled);
+    assert!(!profiler_is_locked_on_current_thread() && !profiler_is_main_thread());
+    assert_eq!(profiler_main_thread_id().is_specified(), cfg!(has_profiler));
+    assert_eq!(profiler_current_process_id().to_number(), std::process::id() as i32);
     unregister_thread();
 }
 
@@ -132,6 +150,15 @@ fn ask_and_pause() {
     assert_eq!(active && profiler_ensure_started(again).is_ok(), active);
 }
 
+fn take_a_childs_profile() {
+    let answer = profiler_received_exit_profile("{}");
+    let expected = match cfg!(has_profiler) {
+        true => ExitProfileError::NotAProfile { lacks: "meta" },
+        false => ExitProfileError::Unsupported,
+    };
+    assert!(answer.is_err_and(|error| error == expected && !error.to_string().is_empty()));
+}
+
 fn write_every_way(profile: &Profile) {
     let mut text = Vec::new();
     profile.write(Format::Gecko, &mut text).expect("a vector never fails");
@@ -147,6 +174,7 @@ fn every_public_item_does_what_it_can() {
     everything_that_a_library_says();
     ask_and_pause();
     ask_for_stacks();
+    take_a_childs_profile();
     profiler_stop();
     profiler_shutdown();
     assert!(!profiler_is_active() && profiler_get_profile().is_none());

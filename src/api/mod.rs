@@ -30,6 +30,7 @@ mod life_cycle;
 mod markers;
 mod outside;
 mod pause;
+mod process;
 mod script_frames;
 mod session;
 mod snapshot;
@@ -55,6 +56,10 @@ pub use life_cycle::{
 pub use markers::{AutoProfilerTextMarker, add_text_marker, add_untyped_marker};
 pub use outside::{profiler_control_by_signals, profiler_env_vars_for_child_process};
 pub use pause::{profiler_pause, profiler_pause_sampling, profiler_resume, profiler_resume_sampling};
+pub use process::{
+    profiler_clear_all_pages, profiler_received_exit_profile, profiler_register_page,
+    profiler_set_process_name, profiler_unregister_page,
+};
 pub use script_frames::{AutoProfilerScriptFrame, ScriptFunction, profiler_register_script_function};
 pub use session::{Format, Profile, ProfilerSession};
 pub use snapshot::{

@@ -81,6 +81,41 @@ impl Error for StreamError {
     }
 }
 
+/// Why a child's profile was not taken.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum ExitProfileError {
+    /// The profiler is not running, so there is no profile that it would stand in.
+    Inactive,
+    /// The text is not JSON; this is where and why. A profile that is compressed is not.
+    NotJson(String),
+    /// The text is JSON, and no profile in Gecko's format: it lacks this.
+    NotAProfile {
+        /// The part that every profile has.
+        lacks: &'static str,
+    },
+    /// This build, or this system, has no profiler.
+    Unsupported,
+}
+
+impl fmt::Display for ExitProfileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the child's profile was not taken: ")?;
+        match self {
+            Self::Inactive => f.write_str("the profiler is not running; `profiler_start` starts it"),
+            Self::NotJson(error) => {
+                write!(f, "it is not JSON ({error}); accepted is a profile in Gecko's format, uncompressed")
+            }
+            Self::NotAProfile { lacks } => {
+                write!(f, "it has no {lacks:?}; accepted is a profile in Gecko's format")
+            }
+            Self::Unsupported => f.write_str("the profiler is not in this build"),
+        }
+    }
+}
+
+impl Error for ExitProfileError {}
+
 /// Why no profile was saved. The file that was there before, if any, is untouched.
 #[derive(Debug)]
 #[non_exhaustive]

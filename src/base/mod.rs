@@ -46,6 +46,8 @@ mod ids;
 #[forbid(unsafe_code)]
 mod locks;
 #[forbid(unsafe_code)]
+mod page;
+#[forbid(unsafe_code)]
 mod profiling_state;
 #[cfg(has_profiler)]
 mod ps_lock;
@@ -73,7 +75,7 @@ pub use category::{ProfilingCategoryPair, subcategories};
 #[cfg(has_profiler)]
 pub(crate) use change_count::ChangeCount;
 pub use control_signals::ControlSignals;
-pub use error::{SaveError, StartError, StreamError, SuspendError, UnknownFeature};
+pub use error::{ExitProfileError, SaveError, StartError, StreamError, SuspendError, UnknownFeature};
 #[cfg(has_profiler)]
 pub(crate) use failure_latch::FailureLatch;
 pub use features::Features;
@@ -85,6 +87,7 @@ pub use ids::{ProcessId, ThreadId};
 pub(crate) use locks::{
     ExclusiveGuard, Guard, LockRank, NamedMutex, NamedRwLock, is_any_lock_held_on_current_thread,
 };
+pub use page::Page;
 pub use profiling_state::{ProfilingState, ProfilingStates, SamplingState};
 #[cfg(has_profiler)]
 pub(crate) use ps_lock::{PsCell, PsLock};

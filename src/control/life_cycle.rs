@@ -1,6 +1,5 @@
 //! From `profiler_init` to `profiler_shutdown`.
 
-use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -20,8 +19,8 @@ use crate::platform::{
 };
 use crate::sampler::{capture_in_handler, spawn_sampler};
 use crate::state::{
-    ACTIVE_PS, ActivePs, CORE_PS, CorePs, LeftOverCallbacks, ProfiledThreads, REGISTRATION_HOOKS,
-    RacyFeatures, Session, SessionSettings, core_buffer,
+    ACTIVE_PS, ActivePs, CORE_PS, CorePs, LeftOverCallbacks, REGISTRATION_HOOKS, RacyFeatures, Session,
+    SessionSettings, core_buffer,
 };
 use crate::threads::{register_current_thread, unregister_current_thread};
 
@@ -196,9 +195,8 @@ fn start_unless(params: &StartParams, keeps: impl Fn(bool) -> bool) -> Result<Be
             return Err(error);
         }
     };
-    let threads = RefCell::new(ProfiledThreads::new(Arc::clone(&session), filter));
     let mut lock = PsLock::acquire();
-    *ACTIVE_PS.get_mut(&mut lock) = Some(ActivePs { session, threads, sampler });
+    *ACTIVE_PS.get_mut(&mut lock) = Some(ActivePs::new(session, filter, sampler));
     if let Some(active) = ACTIVE_PS.get(&lock) {
         active.threads.borrow_mut().begin(&lock);
     }

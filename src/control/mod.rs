@@ -32,6 +32,7 @@ mod life_cycle;
 mod notices;
 mod on_demand;
 mod pause;
+mod process;
 mod recording;
 mod snapshot;
 mod thread_queries;
@@ -53,6 +54,9 @@ pub(crate) use on_demand::{
     suspend_and_sample,
 };
 pub(crate) use pause::{pause, pause_sampling, resume, resume_sampling};
+pub(crate) use process::{
+    clear_all_pages, received_exit_profile, register_page, set_process_name, unregister_page,
+};
 pub(crate) use recording::{
     CodeRangeToken, LabelToken, ScriptFunction, add_marker, announce_sleep, is_announced_asleep,
     move_script_frame, now, pop_labels, push_label, push_script_frame, register_code_range,

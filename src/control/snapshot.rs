@@ -35,15 +35,22 @@ pub(crate) fn freeze(only: Option<Generation>) -> Option<FrozenProfile> {
     let core = CORE_PS.get(&lock).as_ref()?;
     let session = active.session.clone();
     let buffer = core_buffer().snapshot();
+    let buffer_start = core_buffer().range().start;
+    active.ended_pages.borrow_mut().drop_expired(buffer_start);
+    active.exit_profiles.borrow_mut().drop_expired(buffer_start);
     let mut threads = {
         let mut of_session = active.threads.borrow_mut();
-        of_session.drop_expired(core_buffer().range().start, &lock);
+        of_session.drop_expired(buffer_start, &lock);
         of_session.all()
     };
     threads.sort_by_key(OffThreadRef::serial);
     let source = ProfileSource {
         process: current_process_id(),
+        product: core.product.clone(),
         process_name: core.process_name.clone(),
+        etld1: core.etld1.clone(),
+        pages: core.pages.iter().chain(active.ended_pages.borrow().iter()).cloned().collect(),
+        exit_profiles: active.exit_profiles.borrow().iter().cloned().collect(),
         process_start: core.process_start,
         counts: session.counts.all(),
         taken_at: monotonic_now(),

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::base::{
-    BufferInfo, ControlSignals, Features, FrameFlags, FunctionName, ProfilerTime, ProfilingCategoryPair,
-    ProfilingState, ProfilingStates, SamplingState, SaveError, ScriptDescription, StackFeatures, StackFrame,
-    StartError, StartParams, SuspendError, ThreadId, ThreadProfilingFeatures,
+    BufferInfo, ControlSignals, ExitProfileError, Features, FrameFlags, FunctionName, Page, ProfilerTime,
+    ProfilingCategoryPair, ProfilingState, ProfilingStates, SamplingState, SaveError, ScriptDescription,
+    StackFeatures, StackFrame, StartError, StartParams, SuspendError, ThreadId, ThreadProfilingFeatures,
 };
 use crate::export::ProfileSource;
 use crate::markers::MarkerTiming;
@@ -207,6 +207,18 @@ impl FrozenProfile {
     pub(crate) fn counts(&self) -> Vec<(&'static str, u64)> {
         match *self {}
     }
+}
+
+pub(crate) fn set_process_name(_: &str, _: Option<&str>) {}
+
+pub(crate) fn register_page(_: Page) {}
+
+pub(crate) fn unregister_page(_: u64) {}
+
+pub(crate) fn clear_all_pages() {}
+
+pub(crate) fn received_exit_profile(_: String) -> Result<(), ExitProfileError> {
+    Err(ExitProfileError::Unsupported)
 }
 
 pub(crate) fn is_thread_being_profiled(_: ThreadProfilingFeatures) -> bool {

@@ -88,6 +88,12 @@ impl<'a> JsonWriter<'a> {
         self.nested(b"[", b"]", body);
     }
 
+    /// A value that is JSON already.
+    pub(crate) fn splice(&mut self, value: &str) {
+        self.separate();
+        self.put(value.as_bytes());
+    }
+
     /// A property's name; its value comes next.
     pub(crate) fn key(&mut self, key: &str) -> &mut Self {
         self.string(key);

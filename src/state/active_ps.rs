@@ -3,9 +3,10 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use crate::base::{Generation, PsCell, PsLock};
+use crate::base::{Generation, Page, PsCell, PsLock, ThreadFilter};
 use crate::state::profiled_threads::ProfiledThreads;
 use crate::state::session::Session;
+use crate::state::while_buffered::WhileBuffered;
 use crate::threads::RegistrationHooks;
 
 /// The sampler, as far as the state needs to know it.
@@ -21,6 +22,10 @@ pub(crate) struct ActivePs {
     /// Settings, times, counts: what the sampler and snapshots share.
     pub(crate) session: Arc<Session>,
     pub(crate) threads: RefCell<ProfiledThreads>,
+    /// Pages that are gone, and that the buffer may speak of.
+    pub(crate) ended_pages: RefCell<WhileBuffered<Arc<Page>>>,
+    /// Profiles of children that have ended.
+    pub(crate) exit_profiles: RefCell<WhileBuffered<Arc<str>>>,
     pub(crate) sampler: Box<dyn RunningSampler>,
 }
 
@@ -28,6 +33,17 @@ pub(crate) struct ActivePs {
 pub(crate) static ACTIVE_PS: PsCell<Option<ActivePs>> = PsCell::new(None);
 
 impl ActivePs {
+    /// Nothing has happened yet.
+    pub(crate) fn new(session: Arc<Session>, filter: ThreadFilter, sampler: Box<dyn RunningSampler>) -> Self {
+        Self {
+            threads: RefCell::new(ProfiledThreads::new(Arc::clone(&session), filter)),
+            session,
+            ended_pages: RefCell::new(WhileBuffered::new()),
+            exit_profiles: RefCell::new(WhileBuffered::new()),
+            sampler,
+        }
+    }
+
     pub(crate) fn generation(&self) -> Generation {
         self.session.generation
     }

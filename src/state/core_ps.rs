@@ -1,8 +1,8 @@
 //! What is known from `profiler_init` on.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
-use crate::base::PsCell;
+use crate::base::{Page, PsCell};
 use crate::platform::{ProcessStart, process_start, read_exe_path};
 
 /// Facts of the process, from `profiler_init` to `profiler_shutdown`.
@@ -10,7 +10,14 @@ use crate::platform::{ProcessStart, process_start, read_exe_path};
 #[derive(Debug)]
 pub(crate) struct CorePs {
     pub(crate) process_start: ProcessStart,
+    /// The executable's name.
+    pub(crate) product: String,
+    /// As the host says, or the executable's name.
     pub(crate) process_name: String,
+    /// The site that the process works for, if the host says so.
+    pub(crate) etld1: Option<String>,
+    /// In the order in which they were registered.
+    pub(crate) pages: Vec<Arc<Page>>,
     /// Whether initialisation registered the main thread, so that the shutdown takes that back.
     pub(crate) registered_main_thread: bool,
 }
@@ -25,7 +32,34 @@ impl CorePs {
     pub(crate) fn new(registered_main_thread: bool) -> Self {
         let name = read_exe_path().file_name().map(|name| name.to_string_lossy().into_owned());
         let process_name = name.unwrap_or_else(|| "rust".to_owned());
-        Self { process_start: Self::process_start(), process_name, registered_main_thread }
+        Self {
+            process_start: Self::process_start(),
+            product: process_name.clone(),
+            process_name,
+            etld1: None,
+            pages: Vec::new(),
+            registered_main_thread,
+        }
+    }
+
+    pub(crate) fn set_process_name(&mut self, name: String, etld1: Option<String>) {
+        self.process_name = name;
+        self.etld1 = etld1;
+    }
+
+    /// Makes the page known, or puts it into the place of the one with its id.
+    pub(crate) fn register_page(&mut self, page: Arc<Page>) {
+        let is_same = |known: &&mut Arc<Page>| known.inner_window_id == page.inner_window_id;
+        match self.pages.iter_mut().find(is_same) {
+            Some(known) => *known = page,
+            None => self.pages.push(page),
+        }
+    }
+
+    /// Takes the page with this id out.
+    pub(crate) fn unregister_page(&mut self, inner_window_id: u64) -> Option<Arc<Page>> {
+        let index = self.pages.iter().position(|page| page.inner_window_id == inner_window_id)?;
+        Some(self.pages.remove(index))
     }
 
     /// When the process began; known to anyone without the lock, since it never changes.

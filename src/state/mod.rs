@@ -30,6 +30,7 @@ mod session;
 #[cfg(all(test, loom))]
 mod session_model;
 mod state_callbacks;
+mod while_buffered;
 
 pub(crate) use active_ps::{ACTIVE_PS, ActivePs, REGISTRATION_HOOKS, RunningSampler};
 pub(crate) use after_sampling::{LeftOverCallbacks, SamplerEnd};

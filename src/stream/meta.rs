@@ -62,7 +62,7 @@ pub(super) fn write_meta(
         json.key("misc").string("");
         json.key("abi").string(&format!("{}-gcc3", std::env::consts::ARCH));
         json.key("toolkit").string("");
-        json.key("product").string(&source.process_name);
+        json.key("product").string(&source.product);
         if !system.cpu_name.is_empty() {
             json.key("CPUName").string(&system.cpu_name);
         }

@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use crate::base::Page;
 use crate::json::JsonWriter;
 use crate::stream::decode::ProcessStreamingContext;
 use crate::stream::libs::write_libs;
@@ -28,7 +29,7 @@ pub(crate) fn stream_gecko_json(
     json.object(|json| {
         write_libs(json.key("libs"), &process.modules);
         write_meta(json.key("meta"), source, &process, symbolicate);
-        json.key("pages").array(|_| {});
+        json.key("pages").array(|json| source.pages.iter().for_each(|page| write_page(json, page)));
         if let Some(statistics) = &process.overheads {
             write_overheads(json.key("profilerOverhead"), source, statistics);
         }
@@ -40,9 +41,20 @@ pub(crate) fn stream_gecko_json(
         json.key("threads").array(|json| write_threads(json, source, &process, &names));
         process.paused_ranges.write(json.key("pausedRanges"));
         write_log(json.key("profilingLog"), source, &process);
-        json.key("processes").array(|_| {});
+        json.key("processes")
+            .array(|json| source.exit_profiles.iter().for_each(|profile| json.splice(profile)));
     });
     json.finish()
+}
+
+fn write_page(json: &mut JsonWriter<'_>, page: &Page) {
+    json.object(|json| {
+        json.key("tabID").unsigned(page.tab_id);
+        json.key("innerWindowID").unsigned(page.inner_window_id);
+        json.key("url").string(&page.url);
+        json.key("embedderInnerWindowID").unsigned(page.embedder_inner_window_id);
+        json.key("isPrivateBrowsing").bool(page.is_private_browsing);
+    });
 }
 
 fn write_threads(

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::base::{ProcessId, TimeStamp};
+use crate::base::{Page, ProcessId, TimeStamp};
 use crate::buffer::BufferSnapshot;
 use crate::platform::ProcessStart;
 use crate::state::{OpenPauses, Session};
@@ -13,7 +13,12 @@ use crate::unwind::{CodeMap, ModuleTable};
 #[derive(Clone, Debug)]
 pub(crate) struct ProfileSource {
     pub(crate) process: ProcessId,
+    pub(crate) product: String,
     pub(crate) process_name: String,
+    pub(crate) etld1: Option<String>,
+    pub(crate) pages: Vec<Arc<Page>>,
+    /// Profiles of children, as they are.
+    pub(crate) exit_profiles: Vec<Arc<str>>,
     pub(crate) process_start: ProcessStart,
     pub(crate) session: Arc<Session>,
     /// The counts of the session at this moment, by name.

@@ -167,6 +167,9 @@ fn write_head(json: &mut JsonWriter<'_>, source: &ProfileSource, name: &str) {
     json.key("processType").string("default");
     json.key("name").string(name);
     json.key("processName").string(&source.process_name);
+    if let Some(etld1) = &source.etld1 {
+        json.key("eTLD+1").string(etld1);
+    }
 }
 
 fn write_marker(json: &mut JsonWriter<'_>, marker: &DecodedMarker<'_>, strings: &mut UniqueStrings) {

@@ -1,0 +1,53 @@
+//! What a host says of its process: its name, its pages, and what its children recorded.
+
+use crate::api::engine;
+use crate::base::{ExitProfileError, Page};
+
+/// Says what the process is called, and optionally which site it works for: the viewer shows both beside its threads.
+///
+/// Until it is said, the process is called as its executable is. Both may be said again; it stays until
+/// [`profiler_shutdown`](crate::profiler_shutdown). From any thread, active or not. Cost: a lock and two copies. Idea:
+/// Gecko's function of the same name; `etld1` is the registrable domain, its "eTLD+1".
+pub fn profiler_set_process_name(name: &str, etld1: Option<&str>) {
+    engine::set_process_name(name, etld1);
+}
+
+/// Makes a page known, which the viewer offers as a tab.
+///
+/// One that is known with the same id is replaced; its place in the profile stays. From any thread, active or not; it stays
+/// until [`profiler_shutdown`](crate::profiler_shutdown). Cost: a lock and a look at each page. Idea: Gecko's function of the
+/// same name.
+///
+/// ```
+/// use gekkota::{Page, profiler_register_page, profiler_unregister_page};
+/// profiler_register_page(Page::new(7, "https://example.org/").tab_id(1));
+/// profiler_unregister_page(7);
+/// ```
+pub fn profiler_register_page(page: Page) {
+    engine::register_page(page);
+}
+
+/// Says that a page is gone. The profile still has it while the buffer reaches back to its time. Nothing happens if it is not
+/// known. From any thread. Cost: a lock and a look at each page.
+pub fn profiler_unregister_page(inner_window_id: u64) {
+    engine::unregister_page(inner_window_id);
+}
+
+/// Forgets all pages, those that the profile still had included. From any thread.
+pub fn profiler_clear_all_pages() {
+    engine::clear_all_pages();
+}
+
+/// Takes the profile of a child process that has ended, in Gecko's format and uncompressed, into every profile that is taken
+/// from now on, as long as the buffer reaches back to this moment and the session runs.
+///
+/// The viewer shows the child's threads beside this process's. It is for who starts children with
+/// [`profiler_env_vars_for_child_process`](crate::profiler_env_vars_for_child_process) and `MOZ_PROFILER_SHUTDOWN`, and reads
+/// the file when they have ended. From any thread. Cost: the text is read through once, and kept. Idea: Gecko's function of
+/// the same name.
+///
+/// # Errors
+/// [`ExitProfileError`]: the profiler is not active, or the text is no profile. It is then not kept.
+pub fn profiler_received_exit_profile(profile: impl Into<String>) -> Result<(), ExitProfileError> {
+    engine::received_exit_profile(profile.into())
+}

@@ -10,6 +10,7 @@ mod child;
 mod churn;
 mod handshake;
 mod idle;
+mod libraries;
 mod machine;
 mod oversubscribed;
 mod profile;
@@ -22,6 +23,7 @@ mod slowdown;
 mod spawn;
 mod stall;
 mod stall_arms;
+mod start;
 mod target;
 mod unwind;
 
@@ -84,6 +86,11 @@ const MEASUREMENTS: &[Measurement] = &[
         name: "spawn",
         description: "slowdown of spawning processes and of forks, at 1,000 Hz",
         run: spawn::measure,
+    },
+    Measurement {
+        name: "start",
+        description: "time to start with 200 loaded libraries, to stop, and what registering threads wait for meanwhile",
+        run: start::measure,
     },
     Measurement {
         name: "unwind",

@@ -24,6 +24,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::libraries::beside_this_program;
 use crate::machine::{self, load_note};
 use crate::report::{Arm, Report, median};
 use crate::{Effort, Outcome};
@@ -137,14 +138,7 @@ impl Program {
         };
         let rustc = Path::new(&text_of(Path::new("rustc"), "--print=sysroot")?).join("bin/rustc");
         let version = text_of(&rustc, "--version")?;
-        let own = std::env::current_exe()?;
-        let own_folder = own.parent().ok_or("this program lies nowhere")?;
-        // Cargo puts a library that another target needs beside the program, or in its folder of parts.
-        let preloaded = [own_folder.to_owned(), own_folder.join("deps")]
-            .map(|folder| folder.join(PRELOADED))
-            .into_iter()
-            .find(|path| path.exists())
-            .ok_or_else(|| format!("{PRELOADED} is not beside {}", own.display()))?;
+        let preloaded = beside_this_program(PRELOADED)?;
         Ok(Self { rustc, version, preloaded })
     }
 

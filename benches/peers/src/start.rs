@@ -1,0 +1,157 @@
+//! `start`: how long `profiler_start` takes in a process with 200 loaded libraries, how long `profiler_stop` takes, and how
+//! long another thread waits meanwhile that registers and unregisters.
+//!
+//! Each run is a process of its own, since the first start costs most: libraries are listed, and threads made. The later ones
+//! are told beside it. pprof-rs makes its first report's guard in the same way. While nothing starts or stops, a thread that
+//! registers may be held up as well, by the scheduler; so its longest wait is told with and without.
+
+use std::error::Error;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use gekkota::{StartParams, profiler_start, profiler_stop, register_thread, unregister_thread};
+use serde_json::{Value, json};
+
+use crate::libraries::Copies;
+use crate::machine::{self, load_note};
+use crate::report::{Arm, Report, median};
+use crate::{Effort, Outcome, child};
+
+const LIBRARIES: usize = 200;
+const LATER_STARTS: usize = 30;
+/// From a start to its stop: some ticks.
+const SESSION: Duration = Duration::from_millis(20);
+const START_GOAL_MS: f64 = 20.0;
+/// One interval, and 5 ms.
+const STOP_GOAL_MS: f64 = 1.0 + 5.0;
+
+pub(crate) fn measure(effort: Effort) -> Outcome {
+    let rounds = if effort.quick { 3 } else { 11 };
+    let mut ours = Arm::new("ours");
+    let mut pprof = Arm::new("pprof");
+    let mut others = ["ours_few_libraries", "ours_later", "stop", "stop_longest"].map(Arm::aside);
+    let mut waits = ["registration_longest_us", "registration_longest_idle_us"].map(Arm::aside);
+    let mut notes = vec![format!("{rounds} processes an arm, in turns; {}", load_note())];
+    for round in 1..=rounds {
+        let (run, taken) = machine::watch(|| {
+            let run =
+                |who: &str, libraries: usize| child::run("start", &[who.to_owned(), libraries.to_string()]);
+            Ok::<_, Box<dyn Error>>((run("ours", LIBRARIES)?, run("pprof", LIBRARIES)?, run("ours", 0)?))
+        });
+        let (with, peer, few) = run?;
+        let number = |run: &Value, name: &str| run[name].as_f64().ok_or(format!("no figure {name}"));
+        ours.runs.push(number(&with, "first_ms")?);
+        pprof.runs.push(number(&peer, "first_ms")?);
+        let figures = [
+            number(&few, "first_ms")?,
+            number(&with, "later_ms")?,
+            number(&with, "stop_ms")?,
+            number(&with, "stop_longest_ms")?,
+        ];
+        others.iter_mut().zip(figures).for_each(|(arm, figure)| arm.runs.push(figure));
+        let figures = [number(&with, "wait_us")?, number(&with, "wait_idle_us")?];
+        waits.iter_mut().zip(figures).for_each(|(arm, figure)| arm.runs.push(figure));
+        notes.push(format!(
+            "round {round}: {} libraries; {} registrations while it started and stopped, {} while nothing did; processors that \
+             others + the hypervisor had: {taken}",
+            with["modules"], with["registrations"], with["registrations_idle"]
+        ));
+    }
+    let met = ours.figure() <= START_GOAL_MS && others[2].figure() <= STOP_GOAL_MS;
+    Ok(Report {
+        unit: "ms of the first start with 200 libraries",
+        ours,
+        peers: std::iter::once(pprof).chain(others).chain(waits).collect(),
+        floor: None,
+        better: f64::min,
+        goal: "ours <= 20 ms; stop <= one interval + 5 ms (1,000 Hz)",
+        met,
+        notes,
+    })
+}
+
+/// Its arguments: who starts, and how many libraries are loaded before.
+pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
+    let [who, libraries] = arguments else {
+        return Err("`ours` or `pprof`, and a number of libraries".into());
+    };
+    let copies = Copies::new()?;
+    copies.load(libraries.parse()?)?;
+    match who.as_str() {
+        "ours" => start_and_stop(),
+        "pprof" => {
+            let begin = Instant::now();
+            let guard = pprof::ProfilerGuardBuilder::default().frequency(1000).build()?;
+            let first_ms = milliseconds(begin);
+            drop(guard);
+            Ok(json!({ "first_ms": first_ms }))
+        }
+        other => Err(format!("there is no `{other}`").into()),
+    }
+}
+
+fn milliseconds(since: Instant) -> f64 {
+    since.elapsed().as_secs_f64() * 1e3
+}
+
+/// What the thread that registers has seen.
+#[derive(Default)]
+struct Registrations {
+    ends: AtomicBool,
+    done: AtomicU64,
+    longest_ns: AtomicU64,
+}
+
+impl Registrations {
+    fn run(&self) {
+        while !self.ends.load(Ordering::Relaxed) {
+            let begin = Instant::now();
+            register_thread("comes and goes");
+            unregister_thread();
+            self.longest_ns.fetch_max(begin.elapsed().as_nanos() as u64, Ordering::Relaxed);
+            self.done.fetch_add(1, Ordering::Relaxed);
+            // It leaves a processor to the others.
+            std::thread::sleep(Duration::from_micros(20));
+        }
+    }
+
+    /// How many since the last call, and the longest in microseconds.
+    fn take(&self) -> (u64, f64) {
+        (self.done.swap(0, Ordering::Relaxed), self.longest_ns.swap(0, Ordering::Relaxed) as f64 / 1e3)
+    }
+}
+
+fn start_and_stop() -> Result<Value, Box<dyn Error>> {
+    let registrations = Registrations::default();
+    std::thread::scope(|scope| {
+        scope.spawn(|| registrations.run());
+        let result = (|| {
+            std::thread::sleep(SESSION * 10);
+            let (idle, wait_idle_us) = registrations.take();
+            let (mut starts, mut stops) = (Vec::new(), Vec::new());
+            for _ in 0..=LATER_STARTS {
+                let begin = Instant::now();
+                profiler_start(StartParams::default())?;
+                starts.push(milliseconds(begin));
+                std::thread::sleep(SESSION);
+                let begin = Instant::now();
+                profiler_stop();
+                stops.push(milliseconds(begin));
+            }
+            let (busy, wait_us) = registrations.take();
+            Ok::<_, Box<dyn Error>>(json!({
+                "first_ms": starts[0],
+                "later_ms": median(&starts[1..]),
+                "stop_ms": median(&stops),
+                "stop_longest_ms": stops.iter().copied().fold(0.0, f64::max),
+                "wait_us": wait_us,
+                "wait_idle_us": wait_idle_us,
+                "registrations": busy,
+                "registrations_idle": idle,
+                "modules": crate::raw::modules().len(),
+            }))
+        })();
+        registrations.ends.store(true, Ordering::Relaxed);
+        result
+    })
+}

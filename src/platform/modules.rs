@@ -35,7 +35,7 @@ impl ModuleChanges {
 #[derive(Clone, Debug)]
 pub(crate) enum SectionBytes {
     Mapped(&'static [u8]),
-    Copied(Arc<[u8]>, Range<usize>),
+    Copied(Arc<Vec<u8>>, Range<usize>),
 }
 
 impl Default for SectionBytes {
@@ -251,7 +251,7 @@ impl UnwindPlace {
             // SAFETY: *stays*: both ranges lie in a loaded segment.
             unsafe { (SectionBytes::Mapped(mapped(header)), SectionBytes::Mapped(mapped(frames))) }
         } else {
-            let bytes: Arc<[u8]> = copy.filter(|copy| !copy.is_empty())?.into();
+            let bytes = Arc::new(copy.filter(|copy| !copy.is_empty())?);
             let within = |range: Range<u64>| {
                 let offset = |address: u64| (address - self.region.start) as usize;
                 SectionBytes::Copied(Arc::clone(&bytes), offset(range.start)..offset(range.end))

@@ -46,12 +46,11 @@ pub(crate) fn add_marker(
     timing: MarkerTiming,
     text: Option<&str>,
 ) {
-    if !RacyFeatures::is_active_and_unpaused() {
-        return;
-    }
+    let Some(since) = RacyFeatures::recording() else { return };
     let now = monotonic_now();
-    // Asked again, so that no marker without a time of its own lies in a pause that began meanwhile.
-    if !RacyFeatures::is_still_unpaused() {
+    // Asked again, so that the time lies in no pause that has begun meanwhile, even if it has ended too. A time that the
+    // host gives is the host's, and may lie in one.
+    if !RacyFeatures::still_records(since) {
         return;
     }
     let thread = CurrentThread::with(|thread| thread.is_profiled().then_some(thread.serial)).flatten();

@@ -146,13 +146,14 @@ impl Session {
         started_at: TimeStamp,
         counters: Vec<&'static CounterDescription>,
     ) -> Self {
+        let counts_cpu = settings.features.contains(Features::PROCESS_CPU);
         Self {
             settings,
             process_start,
             started_at,
             counters,
             counts: SessionCounts::default(),
-            pauses: Pauses::new(),
+            pauses: Pauses::new(counts_cpu),
             after_sampling: AfterSampling::new(),
             modules: NamedMutex::new("session modules", LockRank::ThreadData, ModuleTable::default()),
             perf_map: NamedMutex::new("session perf map", LockRank::ThreadData, Arc::default()),

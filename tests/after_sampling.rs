@@ -3,14 +3,15 @@
 
 mod common;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
 use common::{Read, wait_until};
 use gekkota::{
-    Features, SamplingState, StartParams, auto_profiler_label, profiler_callback_after_sampling,
-    profiler_get_profile, profiler_is_active, profiler_pause, profiler_pause_sampling, profiler_resume,
-    profiler_resume_sampling, profiler_start, profiler_stop,
+    Features, SamplingEngine, SamplingState, StartParams, auto_profiler_label,
+    profiler_callback_after_sampling, profiler_get_profile, profiler_is_active, profiler_pause,
+    profiler_pause_sampling, profiler_resume, profiler_resume_sampling, profiler_start, profiler_stop,
 };
 
 use SamplingState::{JustStopped, NoStackSamplingCompleted, SamplingCompleted, SamplingPaused};
@@ -53,6 +54,7 @@ fn after_sampling_callbacks() {
     callbacks_may_call_anything();
     nobody_waits_for_a_callback();
     a_panic_ends_in_its_callback();
+    threads_are_stopped_by_their_timers_again_after_a_callback();
 }
 
 fn each_of_the_four_states() {
@@ -222,4 +224,30 @@ fn a_panic_ends_in_its_callback() {
     assert_eq!(read.count("sampler_panics"), 0);
     profiler_stop();
     std::panic::set_hook(hook);
+}
+
+fn threads_are_stopped_by_their_timers_again_after_a_callback() {
+    static ENDS: AtomicBool = AtomicBool::new(false);
+    let busy = std::thread::spawn(|| {
+        gekkota::register_thread("busy");
+        while !ENDS.load(Ordering::Relaxed) {
+            common::work(10_000);
+        }
+    });
+    // A machine that stands still under its threads makes timers look silent, too, but not each time.
+    let is_well = (0..20).any(|_| {
+        profiler_start(StartParams::default().engine(SamplingEngine::LocalTimers)).expect("start");
+        wait_until("there are samples beside callbacks", || {
+            (0..10).for_each(|_| assert_eq!(one_loop(), SamplingCompleted));
+            Read::of_running().count("captured_samples") > 50
+        });
+        let read = Read::of_running();
+        profiler_stop();
+        let (silent, captured) = (read.count("silent_timers"), read.count("captured_samples"));
+        println!("{captured} samples beside callbacks, {silent} silent timers");
+        silent == 0
+    });
+    ENDS.store(true, Ordering::Relaxed);
+    busy.join().expect("thread");
+    assert!(is_well, "callbacks leave threads without their timers");
 }

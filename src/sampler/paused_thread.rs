@@ -42,7 +42,18 @@ impl ThreadSampler {
     /// The sampler will do nothing for a while, and may never do anything again.
     pub(super) fn leave_alone(&mut self, context: &TickContext<'_>) {
         self.write_rest(context);
+        self.end_timer();
+    }
+
+    /// Ends its timer. What that was asked for is taken back, so that the next request makes another; an answer that is
+    /// there already is taken up.
+    pub(super) fn end_timer(&mut self) {
         self.timer.end();
+        if self.waiting.as_ref().is_some_and(|waiting| waiting.by_timer)
+            && let Some(slot) = self.slot.clone()
+        {
+            self.take_back(&slot);
+        }
     }
 
     /// An answer that comes in spite of this, since its handler was writing it, is not taken up.

@@ -143,7 +143,7 @@ impl ThreadSampler {
     /// One tick of this thread. One that rests may be left out.
     pub(super) fn tick(&mut self, context: &mut TickContext<'_>) -> ThreadLife {
         if !context.may_signal {
-            self.timer.end();
+            self.end_timer();
         }
         if self.is_waited_for(context) {
             return ThreadLife::Alive;

@@ -96,11 +96,12 @@ pub(crate) fn shutdown() {
             },
         }
     }
-    stop_quietly(None);
-    let core = {
-        let mut lock = PsLock::acquire();
-        CORE_PS.get_mut(&mut lock).take()
-    };
+    // Told after the turn.
+    let _left_over;
+    let _turn = LIFE_CYCLE.lock();
+    _left_over = end_session();
+    // In the same turn, so that no session is without it.
+    let core = CORE_PS.get_mut(&mut PsLock::acquire()).take();
     if core.is_some_and(|core| core.registered_main_thread) && is_main_thread() {
         unregister_current_thread();
     }
@@ -164,7 +165,6 @@ fn adjusted(params: &StartParams) -> Result<SessionSettings, StartError> {
 /// Starts, unless `keeps` likes the running session, of which it is told whether its settings are these.
 fn start_unless(params: &StartParams, keeps: impl Fn(bool) -> bool) -> Result<Begun, StartError> {
     let settings = adjusted(params)?;
-    ensure_core();
     let filter = ThreadFilter::new(&params.filters);
     if filter.excludes_process(current_process_id()) {
         return Err(StartError::BadValue {
@@ -180,6 +180,7 @@ fn start_unless(params: &StartParams, keeps: impl Fn(bool) -> bool) -> Result<Be
     // Told after the turn, on every way out.
     let _left_over;
     let _turn = LIFE_CYCLE.lock();
+    ensure_core();
     if let Some((generation, session)) = running_session()
         && keeps(session.settings == settings)
     {

@@ -243,6 +243,8 @@ fn a_panic_ends_in_its_callback() {
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
     profiler_add_state_change_callback(ProfilingStates::ALL, |_| panic!("on purpose"), 41);
+    let panics_twice = |_| std::panic::panic_any(common::PanicsAgain);
+    profiler_add_state_change_callback(ProfilingStates::ALL, panics_twice, 41);
     let told = Told::listen(ProfilingStates::ALL, 42);
     start();
     profiler_pause();

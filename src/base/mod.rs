@@ -34,6 +34,9 @@ mod failure_latch;
 mod features;
 #[forbid(unsafe_code)]
 mod frame_flags;
+#[cfg(has_profiler)]
+#[forbid(unsafe_code)]
+mod host_code;
 #[forbid(unsafe_code)]
 mod ids;
 #[cfg(has_profiler)]
@@ -68,6 +71,8 @@ pub use error::{SaveError, StartError, StreamError, SuspendError, UnknownFeature
 pub(crate) use failure_latch::FailureLatch;
 pub use features::Features;
 pub(crate) use frame_flags::FrameFlags;
+#[cfg(has_profiler)]
+pub(crate) use host_code::call_host;
 pub use ids::{ProcessId, ThreadId};
 #[cfg(has_profiler)]
 pub(crate) use locks::{Guard, LockRank, NamedMutex};

@@ -29,7 +29,7 @@ mod session;
 mod state_callbacks;
 
 pub(crate) use active_ps::{ACTIVE_PS, ActivePs, RunningSampler};
-pub(crate) use after_sampling::{LeftOverCallbacks, SamplerEnd};
+pub(crate) use after_sampling::{LeftOverCallbacks, SamplerEnd, leave_callbacks_to_parent};
 pub(crate) use core_buffer::core_buffer;
 pub(crate) use core_ps::{CORE_PS, CorePs};
 pub(crate) use pauses::{OpenPauses, SeenPauses};

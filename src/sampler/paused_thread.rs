@@ -1,8 +1,8 @@
 //! A thread while sampling pauses: nothing is done for it, and nothing of that time is written or charged.
 //!
 //! Its CPU time until the pause, after its last sample, goes to its first sample after the pause; that of the pause to none.
-//! What it may have run between the pause's beginning or end and the tick that noticed is not known, and counts as the
-//! pause's.
+//! The border is known to a tick alone: the time between the pause's beginning or end and the tick that noticed it counts
+//! as run in the pause, and so does what it ran between two pauses when no tick fell there.
 
 use crate::base::TimeStamp;
 use crate::platform::{monotonic_now, thread_cpu_ns};

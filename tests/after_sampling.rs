@@ -3,14 +3,18 @@
 
 mod common;
 
+use std::cell::RefCell;
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
 use common::{Read, wait_until};
 use gekkota::{
-    Features, SamplingState, StartParams, auto_profiler_label, profiler_callback_after_sampling,
-    profiler_get_profile, profiler_is_active, profiler_pause, profiler_pause_sampling, profiler_resume,
-    profiler_resume_sampling, profiler_start, profiler_stop,
+    Features, SamplingEngine, SamplingState, StartParams, auto_profiler_label,
+    profiler_callback_after_sampling, profiler_get_profile, profiler_is_active, profiler_pause,
+    profiler_pause_sampling, profiler_resume, profiler_resume_sampling, profiler_start, profiler_stop,
 };
 
 use SamplingState::{JustStopped, NoStackSamplingCompleted, SamplingCompleted, SamplingPaused};
@@ -53,6 +57,8 @@ fn after_sampling_callbacks() {
     callbacks_may_call_anything();
     nobody_waits_for_a_callback();
     a_panic_ends_in_its_callback();
+    threads_are_stopped_by_their_timers_again_after_a_callback();
+    a_fork_in_a_callback_leaves_the_rest_to_the_parent();
 }
 
 fn each_of_the_four_states() {
@@ -216,10 +222,101 @@ fn a_panic_ends_in_its_callback() {
     std::panic::set_hook(Box::new(|_| {}));
     start();
     assert!(profiler_callback_after_sampling(|_| panic!("on purpose")));
+    assert!(profiler_callback_after_sampling(|_| std::panic::panic_any(common::PanicsAgain)));
     assert_eq!(one_loop(), SamplingCompleted);
     assert_eq!(one_loop(), SamplingCompleted, "the sampler goes on");
     let read = Read::from_text(&profiler_get_profile().expect("active"));
     assert_eq!(read.count("sampler_panics"), 0);
     profiler_stop();
     std::panic::set_hook(hook);
+}
+
+fn threads_are_stopped_by_their_timers_again_after_a_callback() {
+    static ENDS: AtomicBool = AtomicBool::new(false);
+    let busy = std::thread::spawn(|| {
+        gekkota::register_thread("busy");
+        while !ENDS.load(Ordering::Relaxed) {
+            common::work(10_000);
+        }
+    });
+    // A machine that stands still under its threads makes timers look silent, too, but not each time.
+    let is_well = (0..20).any(|_| {
+        profiler_start(StartParams::default().engine(SamplingEngine::LocalTimers)).expect("start");
+        wait_until("there are samples beside callbacks", || {
+            (0..10).for_each(|_| assert_eq!(one_loop(), SamplingCompleted));
+            Read::of_running().count("captured_samples") > 50
+        });
+        let read = Read::of_running();
+        profiler_stop();
+        let (silent, captured) = (read.count("silent_timers"), read.count("captured_samples"));
+        println!("{captured} samples beside callbacks, {silent} silent timers");
+        silent == 0
+    });
+    ENDS.store(true, Ordering::Relaxed);
+    busy.join().expect("thread");
+    assert!(is_well, "callbacks leave threads without their timers");
+}
+
+/// What the child of the fork opened in the callback; when its thread ends, it tells whether that is open still.
+struct Opened(Vec<File>);
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        // SAFETY: takes numbers alone.
+        let is_open = |file: &File| unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETFD) } >= 0;
+        let status = if self.0.iter().all(is_open) { WELL } else { FILES_CLOSED };
+        // SAFETY: ends the process.
+        unsafe { libc::_exit(status) };
+    }
+}
+
+const WELL: i32 = 7;
+const FILES_CLOSED: i32 = 8;
+const CALLED_IN_CHILD: i32 = 9;
+
+thread_local! {
+    static OPENED: RefCell<Option<Opened>> = const { RefCell::new(None) };
+}
+
+fn a_fork_in_a_callback_leaves_the_rest_to_the_parent() {
+    let sleeper = common::Sleeper::start("sleeps");
+    start();
+    // The sampler keeps a file of a thread that it looked at.
+    wait_until("a sleeper was seen", || Read::of_running().count("samples_from_outside") > 0);
+    let (send, receive) = mpsc::channel();
+    let forks = move |_| {
+        // SAFETY: the child calls what it likes, as a child of a program with threads may after the profiler's handlers.
+        let child = unsafe { libc::fork() };
+        assert!(child >= 0);
+        if child == 0 {
+            let files = (0..40).map(|_| File::open("/dev/null").expect("a file")).collect();
+            OPENED.set(Some(Opened(files)));
+        } else {
+            _ = send.send(child);
+        }
+    };
+    let parent = std::process::id();
+    let (called, is_called) = mpsc::channel();
+    let next = move |state| {
+        if std::process::id() != parent {
+            // SAFETY: ends the process.
+            unsafe { libc::_exit(CALLED_IN_CHILD) };
+        }
+        _ = called.send(state);
+    };
+    // From within one, so that both wait for the same loop.
+    assert!(profiler_callback_after_sampling(move |_| {
+        assert!(profiler_callback_after_sampling(forks));
+        assert!(profiler_callback_after_sampling(next));
+    }));
+    let child = receive.recv_timeout(LONG).expect("a child");
+    assert_eq!(is_called.recv_timeout(LONG), Ok(SamplingCompleted), "the parent goes on");
+    let mut status = 0;
+    // SAFETY: the status is a local.
+    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+    assert!(libc::WIFEXITED(status), "the child: {status:#x}");
+    assert_eq!(libc::WEXITSTATUS(status), WELL);
+    assert_eq!(one_loop(), SamplingCompleted);
+    profiler_stop();
+    drop(sleeper);
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use common::{Read, Sleeper, mark, work_for};
+use common::{Read, Sleeper, mark, work_for, work_for_cpu};
 use gekkota::{
     SamplingState, StartParams, profiler_callback_after_sampling, profiler_feature_active,
     profiler_features_if_active, profiler_features_if_active_and_unpaused, profiler_get_buffer_info,
@@ -150,7 +150,7 @@ fn what_a_pause_leaves_out() {
     assert!(matches!(&ranges[..], [(Some(_), None, reason)] if reason == "profiler-paused"), "{ranges:?}");
     profiler_resume();
     assert_eq!(one_loop(), SamplingState::SamplingCompleted);
-    work_for(Duration::from_millis(60));
+    work_for_cpu(Duration::from_millis(60));
     drop(sleeper);
     let read = Read::of_running();
     profiler_stop();
@@ -208,21 +208,31 @@ fn no_sample_lies_within_any_of_many_pauses() {
         work_for(Duration::from_micros(round * 211 % 1700));
         LEAVE[kind]();
     }
-    work_for(Duration::from_millis(30));
+    const THREADS: [&str; 3] = ["busy", "dozes", "main of test"];
+    // A busy machine gives them their time late.
+    common::wait_until("each thread has samples", || {
+        let read = Read::of_running();
+        THREADS.iter().all(|thread| read.samples(thread).len() > 50)
+    });
+    // While it pauses nothing is written that the counts would not have.
+    profiler_pause();
+    assert_eq!(one_loop(), SamplingState::SamplingPaused);
     let read = Read::of_running();
     profiler_stop();
     ENDS.store(true, Ordering::Relaxed);
     busy.join().expect("thread");
     dozes.join().expect("thread");
     let ranges = paused_ranges(&read);
-    assert_eq!(ranges.len(), 150);
+    assert_eq!(ranges.len(), 151);
+    let counted = ["captured_samples", "samples_from_outside", "same_samples"].map(|name| read.count(name));
+    let written = read.threads().iter().map(|thread| common::samples_of(thread).len() as u64);
+    assert_eq!(written.sum::<u64>(), counted.iter().sum::<u64>(), "{counted:?}");
     let lies_in = |time: f64, (start, end, _): &(Option<f64>, Option<f64>, String)| {
         start.is_some_and(|start| time > start) && end.is_some_and(|end| time < end)
     };
-    for thread in ["busy", "dozes", "main of test"] {
+    for thread in THREADS {
         let samples = read.samples(thread);
         println!("{thread}: {} samples", samples.len());
-        assert!(samples.len() > 50, "{thread} has {} samples", samples.len());
         for sample in samples {
             let within = ranges.iter().find(|range| lies_in(sample.time_ms, range));
             assert!(within.is_none(), "{thread}: a sample at {} in {within:?}", sample.time_ms);
@@ -247,6 +257,10 @@ fn a_pause_of_another_thread_is_seen() {
         profiler_resume();
         mark("kept");
         assert_eq!(one_loop(), SamplingState::SamplingCompleted);
+        // On a busy machine it may not have come to answer yet.
+        common::wait_until("it has samples", || {
+            !Read::of_running().samples("registered in the pause").is_empty()
+        });
     })
     .join()
     .expect("thread");
@@ -256,5 +270,4 @@ fn a_pause_of_another_thread_is_seen() {
     let markers: Vec<_> =
         read.markers("registered in the pause").into_iter().map(|marker| marker.0).collect();
     assert_eq!(markers, ["kept"]);
-    assert!(!read.samples("registered in the pause").is_empty());
 }

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use common::{Read, Sleeper, mark, wait_until, work_for};
 use gekkota::{
-    ProfilerSession, StartParams, StreamError, profiler_get_available_features, profiler_get_profile,
-    profiler_is_active, profiler_shutdown, profiler_start, profiler_stop,
+    ProfilerSession, SamplingState, StartParams, StreamError, profiler_callback_after_sampling,
+    profiler_get_available_features, profiler_get_profile, profiler_is_active, profiler_shutdown,
+    profiler_start, profiler_stop,
 };
 
 fn marker_names() -> Vec<String> {
@@ -24,6 +25,7 @@ fn edges_of_start_and_stop() {
     start_and_stop_on_other_threads_are_seen_everywhere();
     three_starts_in_a_row_with_shrinking_filters();
     starts_and_stops_of_many_threads_take_turns();
+    a_start_beside_a_shutdown_can_be_profiled();
     profiler_shutdown();
     profiler_shutdown();
     assert!(!profiler_is_active());
@@ -107,4 +109,23 @@ fn starts_and_stops_of_many_threads_take_turns() {
     });
     profiler_stop();
     assert!(!profiler_is_active());
+}
+
+fn a_start_beside_a_shutdown_can_be_profiled() {
+    // A callback that is left over is told by the shutdown, and starts anew.
+    profiler_start(StartParams::default().interval(Duration::from_secs(10))).expect("start");
+    assert!(profiler_callback_after_sampling(|state| {
+        assert_eq!(state, SamplingState::JustStopped);
+        profiler_start(StartParams::default()).expect("start");
+    }));
+    profiler_shutdown();
+    assert!(profiler_is_active() && profiler_get_profile().is_some());
+    // Whichever thread comes last, what runs then can be had.
+    for _ in 0..300 {
+        std::thread::scope(|scope| {
+            scope.spawn(profiler_shutdown);
+            profiler_start(StartParams::default()).expect("start");
+        });
+        assert_eq!(profiler_get_profile().is_some(), profiler_is_active());
+    }
 }

@@ -3,11 +3,14 @@
 
 mod common;
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::Read;
+use common::{Read, become_nobody, in_forked_child};
 use gekkota::{
-    Features, ProfilerSession, StartError, StartParams, profiler_is_active, profiler_start, profiler_stop,
+    Features, ProfilerSession, ProfilingState, ProfilingStates, StartError, StartParams,
+    profiler_add_state_change_callback, profiler_callback_after_sampling, profiler_is_active, profiler_start,
+    profiler_stop,
 };
 
 fn refusal(params: StartParams) -> String {
@@ -48,6 +51,7 @@ fn bad_settings_are_named_with_their_value_and_range() {
     a_refused_start_leaves_the_running_session_alone();
     an_empty_thread_name_stands_for_the_systems();
     a_path_that_cannot_be_written_is_named();
+    assert_eq!(in_forked_child(a_start_anew_that_fails_tells_of_the_stop), "[Started, Stopping]");
 }
 
 fn a_refused_start_leaves_the_running_session_alone() {
@@ -57,6 +61,35 @@ fn a_refused_start_leaves_the_running_session_alone() {
     session.finish().expect("the same session");
     assert!(!profiler_is_active());
     profiler_stop();
+}
+
+/// In a process that may not make threads any more.
+fn a_start_anew_that_fails_tells_of_the_stop() -> String {
+    become_nobody();
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let own = Arc::clone(&told);
+    let note = move |state| own.lock().expect("nobody panics").push((state, profiler_is_active()));
+    profiler_add_state_change_callback(ProfilingStates::ALL, note, 1);
+    profiler_start(StartParams::default()).expect("start");
+    let left_over = Arc::new(Mutex::new(None));
+    let state_of = Arc::clone(&left_over);
+    let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the limit is a local.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NPROC, &none) }, 0);
+    refusal(StartParams::default().capacity_bytes(0));
+    assert!(profiler_is_active(), "a bad value ends nothing");
+    assert!(profiler_callback_after_sampling(
+        move |state| *state_of.lock().expect("nobody panics") = Some(state)
+    ));
+    let error = profiler_start(StartParams::default()).expect_err("no thread can be made");
+    assert!(matches!(error, StartError::System { .. }), "{error}");
+    assert!(error.to_string().contains("make the sampler thread"), "{error}");
+    assert!(!profiler_is_active() && left_over.lock().expect("nobody panics").is_some());
+    let told = std::mem::take(&mut *told.lock().expect("nobody panics"));
+    assert_eq!(told, [(ProfilingState::Started, true), (ProfilingState::Stopping, false)]);
+    profiler_start(StartParams::default()).expect_err("no thread can be made");
+    profiler_stop();
+    format!("{:?}", told.iter().map(|(state, _)| state).collect::<Vec<_>>())
 }
 
 fn an_empty_thread_name_stands_for_the_systems() {

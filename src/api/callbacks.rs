@@ -11,7 +11,7 @@ use crate::base::{ProfilingState, ProfilingStates, SamplingState};
 /// | [`Started`](ProfilingState::Started) | after a start, or a start anew |
 /// | [`Pausing`](ProfilingState::Pausing), [`Resumed`](ProfilingState::Resumed) | before a pause, after its end; not for a pause of the sampling alone, nor where there is nothing to change |
 /// | [`GeneratingProfile`](ProfilingState::GeneratingProfile) | before each profile is taken |
-/// | [`Stopping`](ProfilingState::Stopping) | before a stop; not before a start anew |
+/// | [`Stopping`](ProfilingState::Stopping) | before a stop; not before a start anew, but after one that failed when the session before had ended |
 /// | [`ShuttingDown`](ProfilingState::ShuttingDown) | in `profiler_shutdown`, after `Stopping` and before its file is written |
 /// | [`RemovingCallback`](ProfilingState::RemovingCallback) | to a callback that was removed, by that function |
 ///
@@ -44,7 +44,7 @@ pub fn profiler_remove_state_change_callback(id: u64) {
 }
 
 /// Calls `callback` once, when the sampler has been through a whole loop that began after this; false, and it is dropped
-/// uncalled, when the profiler is not active.
+/// uncalled, when the profiler is not active, is just being stopped, or its sampler has failed.
 ///
 /// What it is told says what the loop did. With [`SamplingCompleted`](SamplingState::SamplingCompleted), samples that were
 /// taken after this call are in the buffer, of every profiled thread that has answered: it comes after the tick that

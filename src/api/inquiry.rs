@@ -58,7 +58,9 @@ pub fn profiler_get_available_features() -> Features {
 /// What the running session was started with, after adjustment: features that are not available are gone, those that are
 /// implied are there, and the signal is the one that is used. `None` when the profiler is not active.
 ///
-/// To start with these again, or to ensure that, changes nothing. From any thread; takes the profiler's lock for a moment.
+/// [`profiler_ensure_started`](crate::profiler_ensure_started) with these changes nothing, while they are the running
+/// session's; [`profiler_start`](crate::profiler_start) begins another session like it. From any thread; takes the
+/// profiler's lock for a moment.
 pub fn profiler_get_start_params() -> Option<StartParams> {
     engine::start_params()
 }

@@ -72,7 +72,8 @@ pub struct Started;
 /// # Errors
 /// [`StartError::BadValue`] names a setting that is out of range, with what was asked and what is accepted;
 /// [`StartError::System`] tells what the operating system refused; [`StartError::Unsupported`] that there is no profiler
-/// in this build. A running session goes on after the first and the last of these.
+/// in this build. A running session goes on after the first and the last of these. After the second it may have ended;
+/// then state-change callbacks are told [`Stopping`](crate::ProfilingState::Stopping) afterwards.
 pub fn profiler_start(params: StartParams) -> Result<Started, StartError> {
     engine::start(&params).map(|_| Started)
 }
@@ -93,8 +94,10 @@ pub fn profiler_ensure_started(params: StartParams) -> Result<Started, StartErro
 
 /// Stops sampling and drops what was recorded; does nothing when the profiler is not active.
 ///
-/// May be called from any thread. Returns when the sampler thread has ended, within one interval and at most 50 ms,
-/// whether or not every thread has answered its last signal.
+/// May be called from any thread. State-change callbacks are told [`Stopping`](crate::ProfilingState::Stopping) before; they
+/// run on this thread, as do after-sampling callbacks that are left over, after the stop. Beside these it takes until the
+/// sampler thread has ended, or is in an after-sampling callback, after which it ends by itself: one interval and at most
+/// 50 ms, whether or not every thread has answered its last signal.
 pub fn profiler_stop() {
     engine::stop();
 }

@@ -9,8 +9,9 @@ use crate::api::engine;
 /// is spent in it belongs to no sample and to no row of the `processCPU` counter. The profile lists it in `pausedRanges`,
 /// by the reason `profiler-paused`.
 ///
-/// Independent of [`profiler_pause_sampling`]. May be called from any thread; about a µs. A marker that another thread is
-/// adding at this moment may come to stand, if its time is earlier. State-change callbacks are told
+/// Independent of [`profiler_pause_sampling`]. May be called from any thread; about a µs. Of markers that other threads are
+/// adding at this moment, those may still be recorded for which the clock was read before the pause; so none that has the
+/// time at which it was added lies within a pause. One with a time that the host gives may. State-change callbacks are told
 /// [`Pausing`](crate::ProfilingState::Pausing) before, unless it pauses already. Idea: Gecko's `profiler_pause`.
 pub fn profiler_pause() {
     engine::pause();

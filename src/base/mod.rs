@@ -40,6 +40,9 @@ mod frame_flags;
 #[cfg(has_profiler)]
 #[forbid(unsafe_code)]
 mod generation;
+#[cfg(has_profiler)]
+#[forbid(unsafe_code)]
+mod host_code;
 #[forbid(unsafe_code)]
 mod ids;
 #[cfg(has_profiler)]
@@ -82,6 +85,8 @@ pub use features::Features;
 pub(crate) use frame_flags::FrameFlags;
 #[cfg(has_profiler)]
 pub(crate) use generation::Generation;
+#[cfg(has_profiler)]
+pub(crate) use host_code::call_host;
 pub use ids::{ProcessId, ThreadId};
 #[cfg(has_profiler)]
 pub(crate) use locks::{

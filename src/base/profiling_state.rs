@@ -17,7 +17,8 @@ pub enum ProfilingState {
     Resumed = 4,
     /// A profile is about to be taken. Markers that are added now are in it.
     GeneratingProfile = 5,
-    /// The profiler is about to stop. What was recorded can still be had. Not told when it starts anew.
+    /// The profiler is about to stop. What was recorded can still be had. Not told when it starts anew; but if that fails
+    /// after the stop, it is told then.
     Stopping = 6,
     /// `profiler_shutdown` was called; the profiler is about to give everything back.
     ShuttingDown = 7,

@@ -1,9 +1,8 @@
 //! Telling the host what happens to the profiler. Under no lock of the profiler's, so that a callback may call anything.
 
 use std::cell::RefCell;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::base::{ProfilingState, ProfilingStates, PsLock, SamplingState};
+use crate::base::{ProfilingState, ProfilingStates, PsLock, SamplingState, call_host};
 use crate::state::{ACTIVE_PS, ActivePs, RacyFeatures, StateCallback};
 
 /// A callback that makes another thing happen is told of that from within; no deeper than this.
@@ -34,8 +33,7 @@ impl Telling {
 
 fn call(callback: &StateCallback, state: ProfilingState) {
     if callback.wants(state) && TELLING.with(|telling| telling.borrow_mut().begin(callback.serial, state)) {
-        // The message is on standard error, by the host's panic hook; the profiler goes on.
-        let _ = catch_unwind(AssertUnwindSafe(|| callback.call(state)));
+        call_host(|| callback.call(state));
         TELLING.with(|telling| telling.borrow_mut().depth -= 1);
     }
 }

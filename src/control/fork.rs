@@ -11,7 +11,7 @@ use crate::platform::{ForkHooks, hold_loader_for_fork};
 use crate::sampler::{
     OnDemandUnwinder, close_fork_gate, hold_unwinder_for_fork, open_fork_gate, reopen_fork_gate_in_child,
 };
-use crate::state::{ACTIVE_PS, RacyFeatures, core_buffer};
+use crate::state::{ACTIVE_PS, RacyFeatures, core_buffer, leave_callbacks_to_parent};
 use crate::threads::{RegistryForkGuard, ScriptFunctions, ThreadRegistry, hold_script_functions_for_fork};
 use crate::unwind::{CodeRanges, hold_code_ranges_for_fork};
 
@@ -63,6 +63,7 @@ fn parent() {
 /// The profiler is off and can be started again. What the parent's sampler was in the middle of is left alone.
 fn child() {
     RacyFeatures::set_inactive();
+    leave_callbacks_to_parent();
     if let Some(held) = take_held() {
         let Held { script_functions, code_ranges, loader, unwinder, buffer, registry, mut ps, _life_cycle } =
             held;
@@ -78,9 +79,6 @@ fn child() {
         ThreadRegistry::for_each(&ps, |thread| {
             thread.locked_rw_from_any_thread().clear_profiling_features(&ps);
         });
-        if let Some(active) = &active {
-            active.session.after_sampling.leave_to_parent();
-        }
         std::mem::forget(active);
         drop(ps);
     }

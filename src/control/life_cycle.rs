@@ -89,11 +89,12 @@ pub(crate) fn shutdown() {
             },
         }
     }
-    stop_quietly(None);
-    let core = {
-        let mut lock = PsLock::acquire();
-        CORE_PS.get_mut(&mut lock).take()
-    };
+    // Told after the turn.
+    let _left_over;
+    let _turn = LIFE_CYCLE.lock();
+    _left_over = end_session();
+    // In the same turn, so that no session is without it.
+    let core = CORE_PS.get_mut(&mut PsLock::acquire()).take();
     if core.is_some_and(|core| core.registered_main_thread) && is_main_thread() {
         unregister_current_thread();
     }
@@ -156,8 +157,21 @@ fn adjusted(params: &StartParams) -> Result<SessionSettings, StartError> {
 
 /// Starts, unless `keeps` likes the running session, of which it is told whether its settings are these.
 fn start_unless(params: &StartParams, keeps: impl Fn(bool) -> bool) -> Result<Begun, StartError> {
+    let mut ended_one = false;
+    let begun = start_in_turn(params, keeps, &mut ended_one);
+    if begun.is_err() && ended_one {
+        // It was not to stop; so it can be told only now.
+        tell(ProfilingState::Stopping);
+    }
+    begun
+}
+
+fn start_in_turn(
+    params: &StartParams,
+    keeps: impl Fn(bool) -> bool,
+    ended_one: &mut bool,
+) -> Result<Begun, StartError> {
     let settings = adjusted(params)?;
-    ensure_core();
     let filter = ThreadFilter::new(&params.filters);
     if filter.excludes_process(current_process_id()) {
         return Err(StartError::BadValue {
@@ -173,14 +187,17 @@ fn start_unless(params: &StartParams, keeps: impl Fn(bool) -> bool) -> Result<Be
     // Told after the turn, on every way out.
     let _left_over;
     let _turn = LIFE_CYCLE.lock();
-    if let Some((generation, session)) = running_session()
+    ensure_core();
+    let running = running_session();
+    if let Some((generation, session)) = &running
         && keeps(session.settings == settings)
     {
-        return Ok(Begun::Before(generation));
+        return Ok(Begun::Before(*generation));
     }
     // Before the old session ends, so that a refusal changes nothing.
     install_handler(settings.signal, capture_in_handler)?;
     _left_over = end_session();
+    *ended_one = running.is_some();
 
     let (features, capacity_bytes) = (settings.features, settings.capacity_bytes);
     let counters = if features.contains(Features::PROCESS_CPU) { vec![&PROCESS_CPU] } else { Vec::new() };

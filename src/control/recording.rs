@@ -51,13 +51,15 @@ pub(crate) fn add_marker(
     timing: MarkerTiming,
     text: Option<&str>,
 ) {
+    let Some(since) = RacyFeatures::recording() else { return };
     // In the midst of the profiler's own work: the host's allocator, say, called by it.
-    if !RacyFeatures::is_active_and_unpaused() || is_any_lock_held_on_current_thread() {
+    if is_any_lock_held_on_current_thread() {
         return;
     }
     let now = monotonic_now();
-    // Asked again, so that no marker without a time of its own lies in a pause that began meanwhile.
-    if !RacyFeatures::is_still_unpaused() {
+    // Asked again, so that the time lies in no pause that has begun meanwhile, even if it has ended too. A time that the
+    // host gives is the host's, and may lie in one.
+    if !RacyFeatures::still_records(since) {
         return;
     }
     let recorded = OnThreadRef::with(|thread| {

@@ -1,8 +1,8 @@
 //! A thread while sampling pauses: nothing is done for it, and nothing of that time is written or charged.
 //!
 //! Its CPU time until the pause, after its last sample, goes to its first sample after the pause; that of the pause to none.
-//! What it may have run between the pause's beginning or end and the tick that noticed is not known, and counts as the
-//! pause's.
+//! The border is known to a tick alone: the time between the pause's beginning or end and the tick that noticed it counts
+//! as run in the pause, and so does what it ran between two pauses when no tick fell there.
 
 use crate::base::TimeStamp;
 use crate::platform::{monotonic_now, thread_cpu_ns};
@@ -42,7 +42,18 @@ impl ThreadSampler {
     /// The sampler will do nothing for a while, and may never do anything again.
     pub(super) fn leave_alone(&mut self, context: &TickContext<'_>) {
         self.write_rest(context);
+        self.end_timer();
+    }
+
+    /// Ends its timer. What that was asked for is taken back, so that the next request makes another; an answer that is
+    /// there already is taken up.
+    pub(super) fn end_timer(&mut self) {
         self.timer.end();
+        if self.waiting.as_ref().is_some_and(|waiting| waiting.by_timer)
+            && let Some(slot) = self.slot.clone()
+        {
+            self.take_back(&slot);
+        }
     }
 
     /// An answer that comes in spite of this, since its handler was writing it, is not taken up.

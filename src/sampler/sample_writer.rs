@@ -64,20 +64,23 @@ pub(super) struct SampleWriter<'a> {
 }
 
 impl SampleWriter<'_> {
-    /// Writes a sample with the thread's last stack, which stands for `more` after it.
-    pub(super) fn repeat(&self, sample: SampleTime, more: u64, span_ns: u64, last: &mut LastStack) {
+    /// Writes a sample with the thread's last stack, which stands for `more` after it. Gives how many that are; 0 when there
+    /// is no room for it.
+    pub(super) fn repeat(&self, sample: SampleTime, more: u64, span_ns: u64, last: &mut LastStack) -> u64 {
         let head = |kind| self.head(kind, sample, more, span_ns, last.flags);
         if let Some(chunk) = last.chunk {
             let head = head(EntryKind::Same);
             if self.buffer.put_in_chunk(self.session, chunk, sample.time, &[head.bytes()]).is_some() {
-                return;
+                return more + 1;
             }
         }
         let head = head(EntryKind::Sample);
         last.chunk = self.buffer.put(self.session, sample.time, &[head.bytes(), &last.coded]);
         if last.chunk.is_none() {
-            SessionCounts::add(self.dropped, 1);
+            SessionCounts::add(self.dropped, more + 1);
+            return 0;
         }
+        more + 1
     }
 
     fn head(

@@ -167,6 +167,10 @@ impl SamplerThread {
             let state = self.take_tick();
             let used_ns = self.session.counts.sampler_cpu_ns.load(Ordering::Relaxed) - used_before_ns;
             if !self.call_back(state) {
+                if self.session.after_sampling.is_of_parent() {
+                    // The files and threads that they stand for are the parent's.
+                    std::mem::forget((self, trial));
+                }
                 return;
             }
             let missed = schedule.advance(monotonic_now(), used_ns);

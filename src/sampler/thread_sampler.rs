@@ -156,7 +156,7 @@ impl ThreadSampler {
     /// One tick of this thread. One that rests may be left out.
     pub(super) fn tick(&mut self, context: &mut TickContext<'_>) -> ThreadLife {
         if !context.may_signal {
-            self.timer.end();
+            self.end_timer();
         }
         if self.is_waited_for(context) {
             return ThreadLife::Alive;
@@ -286,8 +286,8 @@ impl ThreadSampler {
         let interval_ns = context.interval_ns();
         let Some(run) = self.rest.as_mut().and_then(|rest| rest.take_run(last, interval_ns)) else { return };
         let Some(run) = context.unpaused_part(run) else { return };
-        SessionCounts::add(&context.session.counts.same_samples, run.ticks);
-        self.put_run(run, self.reported_cpu_ns, context);
+        let written = self.put_run(run, self.reported_cpu_ns, context);
+        SessionCounts::add(&context.session.counts.same_samples, written);
     }
 
     /// Reads the stack of a thread that is blocked there, without waking it.
@@ -323,8 +323,8 @@ impl ThreadSampler {
         let is_doubtful = native.doubtful;
         let time = view.header().time;
         drop(view);
-        SessionCounts::add(&context.session.counts.samples_from_outside, 1);
-        self.write_sample(time, cpu_ns, context);
+        let written = self.write_sample(time, cpu_ns, context);
+        SessionCounts::add(&context.session.counts.samples_from_outside, written);
         if is_doubtful {
             // The next tick knows more.
             return true;
@@ -428,10 +428,8 @@ impl ThreadSampler {
         coded.set(native, &view, merged);
         drop(view);
 
-        let counts = &context.session.counts;
-        SessionCounts::add(&counts.captured_samples, 1);
         if waiting.by_timer && header.cpu_ns > 0 {
-            self.write_sample(header.time, header.cpu_ns, context);
+            self.write_captured(header.time, header.cpu_ns, context);
             return;
         }
         // What it ran since it answered belongs to its next sample.
@@ -439,15 +437,15 @@ impl ThreadSampler {
         match waiting.idle_run(header.time, now, cpu_ns, context.interval_ns()) {
             Ok(run) => {
                 if let Some(run) = run {
-                    SessionCounts::add(&counts.same_samples, run.ticks);
-                    self.write_run(run, waiting.cpu_ns, context);
+                    let written = self.write_run(run, waiting.cpu_ns, context);
+                    SessionCounts::add(&context.session.counts.same_samples, written);
                 }
-                self.write_sample(header.time, waiting.cpu_ns, context);
+                self.write_captured(header.time, waiting.cpu_ns, context);
             }
             Err(unanswered) => {
-                SessionCounts::add(&counts.unanswered_ticks, unanswered);
+                SessionCounts::add(&context.session.counts.unanswered_ticks, unanswered);
                 let at_answer_ns = cpu_ns.saturating_sub(now.since_ns(header.time));
-                self.write_sample(header.time, at_answer_ns.max(waiting.cpu_ns), context);
+                self.write_captured(header.time, at_answer_ns.max(waiting.cpu_ns), context);
             }
         }
         let ran_on_ns = cpu_ns.saturating_sub(header.cpu_ns);
@@ -458,30 +456,36 @@ impl ThreadSampler {
         }
     }
 
-    /// Writes a sample with the stack in the scratch memory.
-    fn write_sample(&mut self, time: TimeStamp, cpu_ns: u64, context: &TickContext<'_>) {
-        self.write_run(Run::once(time), cpu_ns, context);
+    fn write_captured(&mut self, time: TimeStamp, cpu_ns: u64, context: &TickContext<'_>) {
+        let written = self.write_sample(time, cpu_ns, context);
+        SessionCounts::add(&context.session.counts.captured_samples, written);
     }
 
-    /// The same, for a run of them.
-    fn write_run(&mut self, run: Run, cpu_ns: u64, context: &TickContext<'_>) {
+    /// Writes a sample with the stack in the scratch memory. 0 when it is not wanted, or finds no room; else 1.
+    fn write_sample(&mut self, time: TimeStamp, cpu_ns: u64, context: &TickContext<'_>) -> u64 {
+        self.write_run(Run::once(time), cpu_ns, context)
+    }
+
+    /// The same, for a run of them: how many were written.
+    fn write_run(&mut self, run: Run, cpu_ns: u64, context: &TickContext<'_>) -> u64 {
         let (counts, stack) = (&context.session.counts, &context.scratch.coded);
         self.last_stack.set(stack);
-        let Some(run) = context.unpaused_part(run) else { return };
-        let counted = |counts_here| if counts_here { run.ticks } else { 0 };
+        let Some(run) = context.unpaused_part(run) else { return 0 };
+        let written = self.put_run(run, cpu_ns, context);
+        let counted = |counts_here| if counts_here { written } else { 0 };
         SessionCounts::add(&counts.truncated_samples, counted(stack.is_truncated()));
         SessionCounts::add(&counts.samples_on_other_stacks, counted(stack.is_of_other_stack()));
-        self.put_run(run, cpu_ns, context);
+        written
     }
 
-    /// Puts a run of samples with the last stack. None is before the one before it, also when the sampler was held up
-    /// between the beginning of a tick and a capture.
-    fn put_run(&mut self, run: Run, cpu_ns: u64, context: &TickContext<'_>) {
+    /// Puts a run of samples with the last stack, and gives how many there was room for. None is before the one before it,
+    /// also when the sampler was held up between the beginning of a tick and a capture.
+    fn put_run(&mut self, run: Run, cpu_ns: u64, context: &TickContext<'_>) -> u64 {
         let first = run.first.max(self.last_time);
         self.last_time = run.last.max(first);
         let sample = self.sample_at(first, cpu_ns, context.session);
         self.last_stack.follow_modules(context.unwinder.modules().version());
-        context.writer.repeat(sample, run.ticks - 1, self.last_time.since_ns(first), &mut self.last_stack);
+        context.writer.repeat(sample, run.ticks - 1, self.last_time.since_ns(first), &mut self.last_stack)
     }
 
     fn sample_without_stack(&mut self, cpu_ns: u64, context: &mut TickContext<'_>) {

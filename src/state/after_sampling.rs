@@ -4,28 +4,58 @@
 //! sampler calls back it touches nothing of the session's, and who stops it then parts with it there and then.
 
 use std::collections::VecDeque;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-use crate::base::{LockRank, NamedMutex, SamplingState};
+use crate::base::{LockRank, NamedMutex, SamplingState, call_host};
 
 /// What is to be called once.
 pub(crate) type AfterSamplingCallback = Box<dyn FnOnce(SamplingState) + Send>;
 
-/// Calls it; a panic of its ends here.
-pub(crate) fn call_after_sampling(callback: AfterSamplingCallback, state: SamplingState) {
-    let _ = catch_unwind(AssertUnwindSafe(|| callback(state)));
+/// How many forks lie between the first process and this one.
+static FORKS: AtomicU32 = AtomicU32::new(0);
+
+/// The process that something is of.
+#[derive(Clone, Copy, Default, Debug)]
+struct OfProcess(u32);
+
+impl OfProcess {
+    fn this() -> Self {
+        Self(FORKS.load(Ordering::Acquire))
+    }
+
+    /// Whether this is a child of that process: its threads are not here, and its locks may be held for ever.
+    fn is_parent(self) -> bool {
+        FORKS.load(Ordering::Acquire) != self.0
+    }
+}
+
+/// In the child of a fork: what waits for a loop is the parent's, and so is a sampler that forked in a callback.
+pub(crate) fn leave_callbacks_to_parent() {
+    FORKS.fetch_add(1, Ordering::AcqRel);
+}
+
+/// Calls one after another; if one of them forks, the child calls no more, nor drops what those that are left hold.
+fn call_all(of: OfProcess, mut callbacks: impl Iterator<Item = (AfterSamplingCallback, SamplingState)>) {
+    while !of.is_parent() {
+        let Some((callback, state)) = callbacks.next() else { return };
+        call_host(|| callback(state));
+    }
+    std::mem::forget(callbacks);
 }
 
 /// Callbacks whose loop will never be. They are told so when this is dropped, which must be under no lock.
 #[derive(Default)]
 #[must_use = "dropped under no lock"]
-pub(crate) struct LeftOverCallbacks(Vec<AfterSamplingCallback>);
+pub(crate) struct LeftOverCallbacks {
+    of: OfProcess,
+    callbacks: Vec<AfterSamplingCallback>,
+}
 
 impl Drop for LeftOverCallbacks {
     fn drop(&mut self) {
-        self.0.drain(..).for_each(|callback| call_after_sampling(callback, SamplingState::JustStopped));
+        let callbacks = std::mem::take(&mut self.callbacks).into_iter();
+        call_all(self.of, callbacks.map(|callback| (callback, SamplingState::JustStopped)));
     }
 }
 
@@ -34,8 +64,7 @@ pub(crate) struct AfterSampling {
     queue: NamedMutex<Queue>,
     stage: Mutex<Stage>,
     stage_changed: Condvar,
-    /// The process forked in the middle of a callback, and this is the child.
-    is_childs: AtomicBool,
+    of: OfProcess,
 }
 
 #[derive(Default)]
@@ -65,13 +94,13 @@ pub(crate) enum SamplerEnd {
 }
 
 impl AfterSampling {
-    pub(crate) const fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let queue = Queue { callbacks: VecDeque::new(), is_closed: false };
         Self {
             queue: NamedMutex::new("after-sampling callbacks", LockRank::ThreadData, queue),
             stage: Mutex::new(Stage::Works),
             stage_changed: Condvar::new(),
-            is_childs: AtomicBool::new(false),
+            of: OfProcess::this(),
         }
     }
 
@@ -92,7 +121,8 @@ impl AfterSampling {
     pub(crate) fn close(&self) -> LeftOverCallbacks {
         let mut queue = self.queue.lock();
         queue.is_closed = true;
-        LeftOverCallbacks(queue.callbacks.drain(..).map(|(_, callback)| callback).collect())
+        let callbacks = queue.callbacks.drain(..).map(|(_, callback)| callback).collect();
+        LeftOverCallbacks { of: self.of, callbacks }
     }
 
     /// A loop begins.
@@ -126,8 +156,8 @@ impl AfterSampling {
     /// Calls back, on the sampler thread; false when the session has ended meanwhile, and nothing of it may be touched.
     pub(crate) fn call_back(&self, due: Vec<(AfterSamplingCallback, SamplingState)>) -> bool {
         self.set_stage(Stage::CallsBack);
-        due.into_iter().for_each(|(callback, state)| call_after_sampling(callback, state));
-        if self.is_childs.load(Ordering::Acquire) {
+        call_all(self.of, due.into_iter());
+        if self.is_of_parent() {
             return false;
         }
         let mut stage = self.lock_stage();
@@ -139,6 +169,9 @@ impl AfterSampling {
 
     /// The sampler has failed: there will be no loop any more. On its thread.
     pub(crate) fn call_left_over(&self) {
+        if self.is_of_parent() {
+            return;
+        }
         self.set_stage(Stage::CallsBack);
         drop(self.close());
     }
@@ -167,12 +200,16 @@ impl AfterSampling {
         SamplerEnd::Parted
     }
 
-    /// In the child of a fork: the sampler there is none, even if it was the thread that forked.
-    pub(crate) fn leave_to_parent(&self) {
-        self.is_childs.store(true, Ordering::Release);
+    /// Whether the process forked in a callback, and this is the child. The sampler there is none, though its thread forked.
+    pub(crate) fn is_of_parent(&self) -> bool {
+        self.of.is_parent()
     }
 
     fn set_stage(&self, to: Stage) {
+        // Another thread may have held the lock while the process forked.
+        if self.is_of_parent() {
+            return;
+        }
         *self.lock_stage() = to;
         self.stage_changed.notify_all();
     }
@@ -216,6 +253,27 @@ mod tests {
         assert_eq!(due(&after, 4, NoStackSamplingCompleted), [NoStackSamplingCompleted]);
         drop(after.close());
         assert!(after.add(Box::new(|_| {})).is_err());
+    }
+
+    #[test]
+    fn in_the_child_of_a_fork_no_more_are_called_and_no_lock_is_taken() {
+        let of_parent = || OfProcess(FORKS.load(Ordering::Acquire).wrapping_sub(1));
+        let after = AfterSampling { of: of_parent(), ..AfterSampling::new() };
+        let stage = after.lock_stage();
+        let queue = after.queue.lock();
+        let (kept, is_kept) = std::sync::mpsc::channel::<()>();
+        let lost: AfterSamplingCallback = Box::new(move |_| _ = kept.send(()));
+        assert!(!after.call_back(vec![(lost, SamplingState::SamplingCompleted)]));
+        after.call_left_over();
+        after.set_ended();
+        drop((stage, queue));
+        assert_eq!(*after.lock_stage(), Stage::Works);
+        let (kept_too, is_kept_too) = std::sync::mpsc::channel::<()>();
+        let lost: AfterSamplingCallback = Box::new(move |_| _ = kept_too.send(()));
+        drop(LeftOverCallbacks { of: of_parent(), callbacks: vec![lost] });
+        for is_kept in [is_kept, is_kept_too] {
+            assert_eq!(is_kept.try_recv(), Err(std::sync::mpsc::TryRecvError::Empty), "it is not dropped");
+        }
     }
 
     #[test]

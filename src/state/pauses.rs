@@ -7,12 +7,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::base::{LockRank, NamedMutex, TimeStamp};
 use crate::counters::sample_process_cpu_ns;
-use crate::platform::monotonic_now;
 use crate::state::racy_features::{PauseKind, RacyFeatures};
 
 /// The pauses of a session.
 #[derive(Debug)]
 pub(crate) struct Pauses {
+    /// Whether the session counts the CPU time of the process.
+    counts_cpu: bool,
     changes: AtomicU64,
     log: NamedMutex<Log>,
 }
@@ -53,8 +54,17 @@ pub(crate) struct OpenPauses {
     pub(crate) sampling_paused_since: Option<TimeStamp>,
 }
 
+impl OpenPauses {
+    fn since(&self, kind: PauseKind) -> Option<TimeStamp> {
+        match kind {
+            PauseKind::All => self.paused_since,
+            PauseKind::Sampling => self.sampling_paused_since,
+        }
+    }
+}
+
 impl Pauses {
-    pub(crate) const fn new() -> Self {
+    pub(crate) const fn new(counts_cpu: bool) -> Self {
         let log = Log {
             paused_since: None,
             sampling_paused_since: None,
@@ -64,21 +74,49 @@ impl Pauses {
             cpu_at_begin_ns: 0,
             cpu_in_pauses_ns: 0,
         };
-        Self { changes: AtomicU64::new(0), log: NamedMutex::new("pauses", LockRank::ThreadData, log) }
+        let log = NamedMutex::new("pauses", LockRank::ThreadData, log);
+        Self { counts_cpu, changes: AtomicU64::new(0), log }
     }
 
     /// Pauses so, or goes on, and calls `note` with the time of that; false when there was nothing to change. Under the
     /// `PsLock`, while the session runs.
     pub(crate) fn set(&self, kind: PauseKind, paused: bool, note: impl FnOnce(TimeStamp)) -> bool {
-        let mut log = self.log.lock();
-        self.changes.fetch_add(1, Ordering::SeqCst);
-        if !RacyFeatures::set_paused(kind, paused) {
+        let cpu_ns = || if self.counts_cpu { sample_process_cpu_ns() } else { 0 };
+        self.set_with(kind, paused, cpu_ns, || {
+            let now = RacyFeatures::set_paused(kind, paused);
+            // Under the lock, so that entries are in the order of their times.
+            note(now);
+            now
+        })
+    }
+
+    /// The same; `change` makes it known, and tells when that was.
+    fn set_with(
+        &self,
+        kind: PauseKind,
+        paused: bool,
+        cpu_ns: impl Fn() -> i64,
+        change: impl FnOnce() -> TimeStamp,
+    ) -> bool {
+        // Nobody changes it meanwhile, since that takes the `PsLock`.
+        if self.open().since(kind).is_some() == paused {
             return false;
         }
-        let now = monotonic_now();
-        log.set(kind, paused.then_some(now), now, sample_process_cpu_ns);
-        // Under the lock, so that entries are in the order of their times.
-        note(now);
+        // The CPU clock is a system call, so it is read under no lock that the sampler waits for; and within the pause, too,
+        // so that the CPU time outside of pauses never goes back.
+        let cpu_at_end_ns = if paused { 0 } else { cpu_ns() };
+        let mut log = self.log.lock();
+        self.changes.fetch_add(1, Ordering::SeqCst);
+        let now = change();
+        match log.set(kind, paused, now) {
+            Effect::None => {}
+            Effect::Stops => {
+                drop(log);
+                let cpu_at_begin_ns = cpu_ns();
+                self.log.lock().cpu_at_begin_ns = cpu_at_begin_ns;
+            }
+            Effect::GoesOn => log.cpu_in_pauses_ns += cpu_at_end_ns - log.cpu_at_begin_ns,
+        }
         true
     }
 
@@ -104,13 +142,24 @@ impl Pauses {
     pub(crate) fn until(&self, seen: &SeenPauses) -> Option<TimeStamp> {
         match self.changes.load(Ordering::SeqCst) == seen.changes {
             true => seen.until,
-            false => self.log.lock().earliest,
+            // What began after `seen` does not take back what ended before it.
+            false => [seen.until, self.log.lock().earliest].into_iter().flatten().min(),
         }
     }
 }
 
+/// What a change did to the sampling.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Effect {
+    /// The other way to pause is on.
+    None,
+    Stops,
+    GoesOn,
+}
+
 impl Log {
-    fn set(&mut self, kind: PauseKind, since: Option<TimeStamp>, now: TimeStamp, cpu_ns: impl Fn() -> i64) {
+    fn set(&mut self, kind: PauseKind, paused: bool, now: TimeStamp) -> Effect {
+        let since = paused.then_some(now);
         match kind {
             PauseKind::All => self.paused_since = since,
             PauseKind::Sampling => self.sampling_paused_since = since,
@@ -120,48 +169,88 @@ impl Log {
             (false, true) => {
                 self.open = Some(now);
                 self.earliest.get_or_insert(now);
-                self.cpu_at_begin_ns = cpu_ns();
+                Effect::Stops
             }
             (true, false) => {
                 self.open = None;
                 self.resumed_at = now;
-                self.cpu_in_pauses_ns += cpu_ns() - self.cpu_at_begin_ns;
+                Effect::GoesOn
             }
-            (false, false) | (true, true) => {}
+            (false, false) | (true, true) => Effect::None,
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::PauseKind::{All, Sampling};
     use super::*;
+
+    /// Changes it at a time at which the process has had so much CPU time.
+    fn set(pauses: &Pauses, kind: PauseKind, paused: bool, now: u64, cpu_ns: i64) -> bool {
+        pauses.set_with(kind, paused, || cpu_ns, || TimeStamp(now))
+    }
 
     #[test]
     fn sampling_goes_on_when_both_pauses_have_ended() {
-        use PauseKind::{All, Sampling};
-        let pauses = Pauses::new();
-        let set = |kind, since: Option<u64>, now, cpu| {
-            pauses.changes.fetch_add(1, Ordering::SeqCst);
-            pauses.log.lock().set(kind, since.map(TimeStamp), TimeStamp(now), || cpu);
-        };
+        let pauses = Pauses::new(true);
+        let set = |kind, paused, now, cpu_ns| assert!(set(&pauses, kind, paused, now, cpu_ns));
         let mut seen = SeenPauses::default();
         assert!(pauses.follow(&seen).is_none());
-        set(All, Some(10), 10, 100);
-        set(Sampling, Some(20), 20, 120);
-        set(All, None, 30, 130);
+        set(All, true, 10, 100);
+        set(Sampling, true, 20, 120);
+        set(All, false, 30, 130);
         assert_eq!(pauses.until(&seen), Some(TimeStamp(10)));
         seen = pauses.follow(&seen).expect("a change");
         assert_eq!((seen.until, seen.is_paused), (Some(TimeStamp(10)), true));
-        set(Sampling, None, 40, 150);
-        set(All, Some(50), 50, 200);
-        set(All, None, 60, 230);
+        set(Sampling, false, 40, 150);
+        set(All, true, 50, 200);
+        set(All, false, 60, 230);
         assert_eq!(pauses.until(&seen), Some(TimeStamp(10)), "what came in the pause is not wanted");
         seen = pauses.follow(&seen).expect("a change");
         assert_eq!((seen.until, seen.is_paused, seen.since), (Some(TimeStamp(10)), false, TimeStamp(60)));
         assert_eq!(seen.cpu_in_pauses_ns, 50 + 30);
-        set(All, Some(70), 70, 300);
+        set(All, true, 70, 300);
         seen = pauses.follow(&seen).expect("a change");
         assert_eq!((seen.until, seen.is_paused), (Some(TimeStamp(70)), true));
         assert!(pauses.follow(&seen).is_none());
+    }
+
+    #[test]
+    fn what_changes_after_a_look_takes_back_nothing_of_it() {
+        let pauses = Pauses::new(true);
+        assert!(set(&pauses, All, true, 10, 0) && set(&pauses, All, false, 20, 0));
+        let seen = pauses.follow(&SeenPauses::default()).expect("a change");
+        assert!(!seen.is_paused && pauses.until(&seen) == Some(TimeStamp(10)));
+        assert!(!set(&pauses, All, false, 30, 0) && !set(&pauses, Sampling, false, 40, 0));
+        assert!(pauses.follow(&seen).is_none(), "there was nothing to change");
+        assert_eq!(pauses.until(&seen), Some(TimeStamp(10)));
+        assert!(set(&pauses, Sampling, true, 50, 0));
+        assert_eq!(pauses.until(&seen), Some(TimeStamp(10)), "it is later than what is to be written");
+        assert!(!set(&pauses, Sampling, true, 60, 0) && set(&pauses, Sampling, false, 70, 0));
+        assert_eq!(pauses.until(&seen), Some(TimeStamp(10)));
+        let seen = pauses.follow(&seen).expect("a change");
+        assert_eq!((seen.until, seen.since), (Some(TimeStamp(50)), TimeStamp(70)));
+    }
+
+    #[test]
+    fn the_cpu_clock_is_read_under_no_lock_and_within_the_pause() {
+        let pauses = Pauses::new(true);
+        let (state, reads) = (std::cell::Cell::new("before"), std::cell::RefCell::new(Vec::new()));
+        let cpu_ns = || {
+            // Taken twice, it is refused.
+            drop(pauses.log.lock());
+            reads.borrow_mut().push(state.get());
+            0
+        };
+        for (paused, after) in [(true, "in the pause"), (false, "after it")] {
+            let change = || {
+                state.set(after);
+                TimeStamp(1)
+            };
+            assert!(pauses.set_with(All, paused, cpu_ns, change));
+            assert!(!pauses.set_with(All, paused, cpu_ns, || panic!("it is no change")));
+        }
+        assert_eq!(reads.into_inner(), ["in the pause"; 2]);
     }
 }

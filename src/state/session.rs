@@ -152,6 +152,7 @@ impl Session {
         started_at: TimeStamp,
         counters: Vec<&'static CounterDescription>,
     ) -> Self {
+        let counts_cpu = settings.features.contains(Features::PROCESS_CPU);
         Self {
             generation: Generation::next(),
             settings,
@@ -159,7 +160,7 @@ impl Session {
             started_at,
             counters,
             counts: SessionCounts::default(),
-            pauses: Pauses::new(),
+            pauses: Pauses::new(counts_cpu),
             after_sampling: AfterSampling::new(),
             thread_changes: ChangeCount::new(),
             modules: NamedMutex::new("session modules", LockRank::ThreadData, ModuleTable::default()),

@@ -125,7 +125,7 @@ impl ProcessStreamingContext {
             malformed_entries: 0,
         };
         context.read(source, &by_serial);
-        context.paused_ranges.add_open(source.open_pauses);
+        context.paused_ranges.add_open(source.open_pauses, source.process_start.monotonic);
         context.paused_ranges.cut(context.cut_ns);
         context.threads.retain(|context| !context.is_too_long_ago(source));
         context

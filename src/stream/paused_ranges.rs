@@ -1,5 +1,6 @@
 //! When the profiler paused, as the profile tells it.
 
+use crate::base::TimeStamp;
 use crate::buffer::EntryKind;
 use crate::json::JsonWriter;
 use crate::state::OpenPauses;
@@ -47,14 +48,19 @@ impl PausedRanges {
     }
 
     /// The pauses that lasted when the profile was taken; the buffer may not reach back to their beginning.
-    pub(super) fn add_open(&mut self, open: OpenPauses) {
+    pub(super) fn add_open(&mut self, open: OpenPauses, process_start: TimeStamp) {
         for (since, reason) in
             [(open.paused_since, Reason::Paused), (open.sampling_paused_since, Reason::Collecting)]
         {
-            if since.is_some() && self.open_range(reason).is_none() {
-                self.0.insert(0, PausedRange { start_ns: None, end_ns: None, is_open: true, reason });
+            if let Some(since) = since
+                && self.open_range(reason).is_none()
+            {
+                let start_ns = Some(since.since_ns(process_start));
+                self.0.push(PausedRange { start_ns, end_ns: None, is_open: true, reason });
             }
         }
+        // First those of which the beginning is lost.
+        self.0.sort_by_key(|range| range.start_ns);
     }
 
     /// Leaves out what is before this time: a pause that began earlier has an open beginning.
@@ -92,7 +98,12 @@ impl PausedRanges {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::TimeStamp;
+
+    const PROCESS_START: TimeStamp = TimeStamp(77);
+
+    fn at(ms: u64) -> Option<TimeStamp> {
+        Some(PROCESS_START.plus_ns(ms * 1_000_000))
+    }
 
     fn written(entries: &[(EntryKind, u64)], open: OpenPauses) -> String {
         written_since(0, entries, open)
@@ -101,7 +112,7 @@ mod tests {
     fn written_since(cut_ms: u64, entries: &[(EntryKind, u64)], open: OpenPauses) -> String {
         let mut ranges = PausedRanges::default();
         entries.iter().for_each(|&(kind, ms)| ranges.add(kind, ms * 1_000_000));
-        ranges.add_open(open);
+        ranges.add_open(open, PROCESS_START);
         ranges.cut(cut_ms * 1_000_000);
         let mut text = Vec::new();
         let mut json = JsonWriter::new(&mut text);
@@ -115,14 +126,28 @@ mod tests {
         use EntryKind::{Pause, PauseSampling, Resume, ResumeSampling};
         let none = OpenPauses::default();
         assert_eq!(written(&[], none), "[]");
-        let paused = OpenPauses { paused_since: Some(TimeStamp(5)), ..none };
+        let paused = OpenPauses { paused_since: at(5), ..none };
         assert_eq!(
             written(&[(PauseSampling, 1), (Pause, 2), (ResumeSampling, 3), (Resume, 4), (Pause, 5)], paused),
             r#"[{"startTime":1,"endTime":3,"reason":"collecting"},{"startTime":2,"endTime":4,"reason":"profiler-paused"},{"startTime":5,"endTime":null,"reason":"profiler-paused"}]"#
         );
         assert_eq!(
             written(&[(ResumeSampling, 3)], paused),
-            r#"[{"startTime":null,"endTime":null,"reason":"profiler-paused"},{"startTime":null,"endTime":3,"reason":"collecting"}]"#
+            r#"[{"startTime":null,"endTime":3,"reason":"collecting"},{"startTime":5,"endTime":null,"reason":"profiler-paused"}]"#
+        );
+        // Both began before the buffer does, the sampling's first.
+        let both = OpenPauses { sampling_paused_since: at(4), ..paused };
+        assert_eq!(
+            written(&[], both),
+            r#"[{"startTime":4,"endTime":null,"reason":"collecting"},{"startTime":5,"endTime":null,"reason":"profiler-paused"}]"#
+        );
+        assert_eq!(
+            written(&[(PauseSampling, 6), (ResumeSampling, 7)], paused),
+            r#"[{"startTime":5,"endTime":null,"reason":"profiler-paused"},{"startTime":6,"endTime":7,"reason":"collecting"}]"#
+        );
+        assert_eq!(
+            written_since(5, &[], both),
+            r#"[{"startTime":null,"endTime":null,"reason":"collecting"},{"startTime":5,"endTime":null,"reason":"profiler-paused"}]"#
         );
         assert_eq!(
             written_since(5, &[(Pause, 1), (Resume, 3), (Pause, 4), (Resume, 6), (Pause, 7)], none),

@@ -145,6 +145,15 @@ pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
+/// What a panic carries that panics again when it is dropped.
+pub struct PanicsAgain;
+
+impl Drop for PanicsAgain {
+    fn drop(&mut self) {
+        panic!("on purpose, when it is dropped");
+    }
+}
+
 /// A function that calls what it is given.
 pub type CallThrough = extern "C" fn(extern "C" fn());
 

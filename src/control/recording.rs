@@ -23,12 +23,18 @@ pub(crate) fn stack_pointer() -> u64 {
     current_stack_pointer()
 }
 
+/// Not in the midst of the profiler's own work: the host's allocator, say, called by it.
 pub(crate) fn register_thread(name: &str) {
-    register_current_thread(name, REGISTRATION_HOOKS);
+    if !is_any_lock_held_on_current_thread() {
+        register_current_thread(name, REGISTRATION_HOOKS);
+    }
 }
 
+/// The same.
 pub(crate) fn unregister_thread() {
-    unregister_current_thread();
+    if !is_any_lock_held_on_current_thread() {
+        unregister_current_thread();
+    }
 }
 
 /// The calling thread says that it goes to sleep, or that it is awake.

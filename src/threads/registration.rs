@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use crate::base::{PsLock, ThreadId, is_any_lock_held_on_current_thread};
+use crate::base::{PsLock, ThreadId};
 use crate::platform::{
     current_stack_bounds, current_thread_id, current_thread_os_name, is_main_thread, monotonic_now,
     thread_pointer,
@@ -153,11 +153,8 @@ impl Drop for CurrentThread {
 }
 
 /// Registers the calling thread, or counts once more that it is registered. Does nothing when it is called, by an
-/// allocator say, from within the profiler's own work.
+/// allocator say, from within itself.
 pub(crate) fn register_current_thread(name: &str, hooks: RegistrationHooks) {
-    if is_any_lock_held_on_current_thread() {
-        return;
-    }
     let _ = CURRENT.try_with(|current| {
         let Ok(mut current) = current.try_borrow_mut() else { return };
         current.nesting = current.nesting.saturating_add(1);
@@ -169,9 +166,6 @@ pub(crate) fn register_current_thread(name: &str, hooks: RegistrationHooks) {
 
 /// Takes one registration back; the last one ends it. More than there were are harmless.
 pub(crate) fn unregister_current_thread() {
-    if is_any_lock_held_on_current_thread() {
-        return;
-    }
     let _ = CURRENT.try_with(|current| {
         let Ok(mut current) = current.try_borrow_mut() else { return };
         current.nesting = current.nesting.saturating_sub(1);

@@ -33,6 +33,7 @@
 //!   processes ([`profiler_env_vars_for_child_process`]).
 //! - Threads: [`register_thread`], [`ThreadGuard`].
 //! - A single stack: [`profiler_suspend_and_sample_thread`], [`profiler_capture_backtrace`].
+//! - How long an event loop keeps its events waiting: [`AutoProfilerEvent`].
 //! - Code that the program generates: [`profiler_register_code_range`].
 //! - Scripts that an interpreter in the program runs: [`AutoProfilerScriptFrame`].
 //! - What the program says of itself: [`auto_profiler_label!`], [`add_text_marker`], [`auto_profiler_marker_text!`].
@@ -90,7 +91,7 @@ mod macros;
 mod markers;
 
 pub use api::{
-    AutoProfilerInit, AutoProfilerLabel, AutoProfilerScriptFrame, AutoProfilerTextMarker,
+    AutoProfilerEvent, AutoProfilerInit, AutoProfilerLabel, AutoProfilerScriptFrame, AutoProfilerTextMarker,
     AutoProfilerThreadSleep, AutoProfilerThreadWake, CodeRange, Format, Profile, ProfilerBacktrace,
     ProfilerSession, ScriptFunction, SnapshotOptions, StackSample, Started, Symbolicate, ThreadGuard,
     add_text_marker, add_untyped_marker, profiler_add_state_change_callback,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use gekkota::{
-    AutoProfilerInit, AutoProfilerLabel, AutoProfilerScriptFrame, AutoProfilerTextMarker,
+    AutoProfilerEvent, AutoProfilerInit, AutoProfilerLabel, AutoProfilerScriptFrame, AutoProfilerTextMarker,
     AutoProfilerThreadSleep, AutoProfilerThreadWake, BufferInfo, CodeAddress, CodeRange, ControlSignals,
     Features, Format, MarkerOptions, MarkerTiming, ProcessId, Profile, ProfilerSession, ProfilerTime,
     ProfilingCategoryPair, ProfilingState, ProfilingStates, SamplingEngine, SamplingState, SaveError,
@@ -48,6 +48,8 @@ fn everything_that_a_library_says() {
     drop(code);
     profiler_register_code_range(std::ptr::null(), 0, "no code").keep();
     run_a_script();
+    let _event = AutoProfilerEvent::queued_at(ProfilerTime::now());
+    drop(AutoProfilerEvent::new());
     unregister_thread();
 }
 

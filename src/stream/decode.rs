@@ -10,7 +10,7 @@ use crate::json::{StringIndex, UniqueStrings};
 use crate::markers::{DecodedMarker, MarkerPayload};
 use crate::stream::overheads::{Overhead, OverheadStatistics};
 use crate::stream::paused_ranges::PausedRanges;
-use crate::stream::rows::{CounterRows, More, SampleRow, SampleRows, cut_before};
+use crate::stream::rows::{CounterRows, More, RowEvent, SampleRow, SampleRows, cut_before};
 use crate::stream::source::ProfileSource;
 use crate::stream::unique_stacks::UniqueStacks;
 use crate::symbols::SampledAddress;
@@ -69,6 +69,7 @@ struct SampleHead {
     time_ns: u64,
     flags: SampleFlags,
     cpu_delta_ns: Option<u64>,
+    event: RowEvent,
     more: More,
 }
 
@@ -78,11 +79,13 @@ impl SampleHead {
         let (serial, time_ns) = (entry.number()?, entry.number()?);
         let flags = SampleFlags::from_byte(entry.byte()?);
         let cpu_delta_ns = if flags.has(SampleFlags::HAS_CPU) { Some(entry.number()?) } else { None };
+        let event = if flags.has(SampleFlags::HAS_EVENT) { Some(entry.number()?) } else { None };
+        let event = RowEvent::from_field(event);
         let more = match flags.has(SampleFlags::HAS_MORE) {
             true => More { count: entry.number()?, span_ns: entry.number()? },
             false => More::default(),
         };
-        Some(Self { serial, time_ns, flags, cpu_delta_ns, more })
+        Some(Self { serial, time_ns, flags, cpu_delta_ns, event, more })
     }
 }
 
@@ -153,8 +156,8 @@ impl ProcessStreamingContext {
             kind @ (EntryKind::Sample | EntryKind::Same) => {
                 let head = SampleHead::read(entry)?;
                 let Some(&index) = by_serial.get(&head.serial) else { return Some(()) };
-                let SampleHead { time_ns, cpu_delta_ns, more, .. } = head;
-                let row = SampleRow { stack: 0, time_ns, cpu_delta_ns };
+                let SampleHead { time_ns, cpu_delta_ns, event, more, .. } = head;
+                let row = SampleRow { stack: 0, time_ns, cpu_delta_ns, event };
                 let left = cut_before(row, more, self.cut_ns);
                 let last = match kind {
                     EntryKind::Sample if left.is_none() => LastStack::InEntry(block),

@@ -2,7 +2,8 @@
 //!
 //! # Purpose
 //! Registration and the registry, the label stack of each thread, the functions of scripts that stand on it, and the slot into which a thread's signal handler
-//! copies what a sample needs; and the copy that a thread makes of its own stack, where it wants to.
+//! copies what a sample needs; the copy that a thread makes of its own stack, where it wants to; and what is known of its
+//! event loop.
 //!
 //! # Threads and locks
 //! A thread registers itself, owns its label stack and fills its slot, in the handler; the sampler reads the slot, and fills
@@ -23,6 +24,8 @@ mod backtrace;
 mod backtrace_pool;
 mod capture_slot;
 mod captured_view;
+#[forbid(unsafe_code)]
+mod event_delay;
 mod growing_array;
 mod outside_capture;
 #[forbid(unsafe_code)]
@@ -44,6 +47,7 @@ mod slot_state;
 pub(crate) use backtrace::CapturedBacktrace;
 pub(crate) use capture_slot::CaptureParts;
 pub(crate) use captured_view::CapturedView;
+pub(crate) use event_delay::EventLoopState;
 pub(crate) use profiling_stack::{LabelToken, move_script_frame, pop_labels, push_label, push_script_frame};
 pub(crate) use profiling_stack_frame::{ScriptPlace, joined_label_text};
 pub(crate) use registration::{

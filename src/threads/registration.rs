@@ -9,6 +9,7 @@ use crate::platform::{
     current_stack_bounds, current_thread_id, current_thread_os_name, is_main_thread, monotonic_now,
     thread_pointer,
 };
+use crate::threads::event_delay::EventDelay;
 use crate::threads::profiling_stack::close_profiling_stack;
 use crate::threads::registry::ThreadRegistry;
 use crate::threads::slot_pool::SlotHandle;
@@ -118,6 +119,13 @@ impl CurrentThread {
     /// Calls `body` with the calling thread's registration; `None` when there is none, or the thread is ending.
     pub(crate) fn with<T>(body: impl FnOnce(&Arc<ThreadRegistration>) -> T) -> Option<T> {
         CURRENT.try_with(|current| current.try_borrow().ok()?.registration.as_ref().map(body)).ok()?
+    }
+
+    /// Calls `body` with what the calling thread reports of its event loop; `None` as above, and for a thread without a slot.
+    pub(crate) fn with_event_delay<T>(body: impl FnOnce(&EventDelay) -> T) -> Option<T> {
+        CURRENT
+            .try_with(|current| Some(body(current.try_borrow().ok()?.slot.as_ref()?.event_delay())))
+            .ok()?
     }
 
     fn end(&mut self) {

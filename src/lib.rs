@@ -33,7 +33,7 @@
 //!   processes ([`profiler_env_vars_for_child_process`]).
 //! - Threads: [`register_thread`], [`ThreadGuard`].
 //! - A single stack: [`profiler_suspend_and_sample_thread`], [`profiler_capture_backtrace`].
-//! - How long an event loop keeps its events waiting: [`AutoProfilerEvent`].
+//! - How long an event loop keeps its events waiting: [`AutoProfilerEvent`], [`profiler_watch_event_loop`].
 //! - Code that the program generates: [`profiler_register_code_range`].
 //! - Scripts that an interpreter in the program runs: [`AutoProfilerScriptFrame`].
 //! - What the program says of itself: [`auto_profiler_label!`], [`add_text_marker`], [`auto_profiler_marker_text!`].
@@ -92,9 +92,9 @@ mod markers;
 
 pub use api::{
     AutoProfilerEvent, AutoProfilerInit, AutoProfilerLabel, AutoProfilerScriptFrame, AutoProfilerTextMarker,
-    AutoProfilerThreadSleep, AutoProfilerThreadWake, CodeRange, Format, Profile, ProfilerBacktrace,
-    ProfilerSession, ScriptFunction, SnapshotOptions, StackSample, Started, Symbolicate, ThreadGuard,
-    add_text_marker, add_untyped_marker, profiler_add_state_change_callback,
+    AutoProfilerThreadSleep, AutoProfilerThreadWake, CodeRange, EventDelayProbe, EventLoopWatch, Format,
+    Profile, ProfilerBacktrace, ProfilerSession, ScriptFunction, SnapshotOptions, StackSample, Started,
+    Symbolicate, ThreadGuard, add_text_marker, add_untyped_marker, profiler_add_state_change_callback,
     profiler_callback_after_sampling, profiler_capture_backtrace, profiler_control_by_signals,
     profiler_current_thread_id, profiler_ensure_started, profiler_env_vars_for_child_process,
     profiler_feature_active, profiler_features_if_active, profiler_features_if_active_and_unpaused,
@@ -104,8 +104,8 @@ pub use api::{
     profiler_register_code_range, profiler_register_script_function, profiler_remove_state_change_callback,
     profiler_resume, profiler_resume_sampling, profiler_save_profile_to_file, profiler_shutdown,
     profiler_start, profiler_stop, profiler_stream_json, profiler_suspend_and_sample_thread,
-    profiler_thread_is_sleeping, profiler_thread_sleep, profiler_thread_wake, register_thread,
-    unregister_thread,
+    profiler_thread_is_sleeping, profiler_thread_sleep, profiler_thread_wake, profiler_watch_event_loop,
+    register_thread, unregister_thread,
 };
 pub use base::{
     BufferInfo, CodeAddress, ControlSignals, Features, FunctionName, ProcessId, ProfilerTime,

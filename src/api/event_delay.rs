@@ -1,5 +1,7 @@
 //! How long a thread's event loop would keep an event waiting.
 
+use std::fmt;
+
 use crate::api::engine;
 use crate::base::ProfilerTime;
 
@@ -55,5 +57,95 @@ impl AutoProfilerEvent {
 impl Drop for AutoProfilerEvent {
     fn drop(&mut self) {
         engine::end_event(&self.0);
+    }
+}
+
+/// Watches the calling thread's event loop, where its code cannot say what [`AutoProfilerEvent`] says: `post` is given a
+/// probe now and then, and puts it into the loop's queue as an event that calls [`EventDelayProbe::run`].
+///
+/// As long as a probe has not run, samples of the thread tell how long ago it was posted: `eventDelay`, in milliseconds, as a
+/// marker “Jank” in the viewer where it reached 50. Between a probe's answer and the next probe it is 0; before the first it is
+/// null. Of several watches of a thread, and its [`AutoProfilerEvent`]s, the longest delay counts.
+///
+/// `post` is called while a session runs that profiles the thread and is not paused, on a thread of the profiler's that it
+/// shares with other watches; so it hands the probe over and waits for nothing. There is one probe at a time; the next comes 8 to
+/// 16 ms after the answer, or after the session's interval if that is longer. The watch ends when this guard is dropped, when the
+/// thread's registration ends, when a probe is dropped before it ran, as by a queue that is closed, and when `post` panics. What
+/// `post` holds is dropped then, or soon after on the profiler's thread, so let it hold nothing that keeps the loop from
+/// its end.
+///
+/// On a thread that is not registered nothing is watched. A delay shorter than the pause between probes may go unseen. In the
+/// child of a fork the forking thread's watches go on, but for one whose `post` runs just then.
+///
+/// Cost: a lock and an allocation; then up to 125 events a second in the loop while a session runs, and about as many wake-ups of
+/// the profiler's thread. Idea: Gecko's former `EventTracer`.
+///
+/// ```
+/// use gekkota::{EventDelayProbe, ThreadGuard, profiler_watch_event_loop};
+///
+/// enum Event {
+///     Work(u32),
+///     Probe(EventDelayProbe),
+///     Quit,
+/// }
+///
+/// # let (sender, events) = std::sync::mpsc::channel();
+/// # sender.send(Event::Work(1))?;
+/// # sender.send(Event::Quit)?;
+/// let _registered = ThreadGuard::register("loop");
+/// let _watch = profiler_watch_event_loop(move |probe| {
+///     // A loop that has ended gives the probe back, and that ends the watch.
+///     let _ = sender.send(Event::Probe(probe));
+/// });
+/// for event in events {
+///     match event {
+///         Event::Work(number) => println!("{number}"),
+///         Event::Probe(probe) => probe.run(),
+///         Event::Quit => break,
+///     }
+/// }
+/// # Ok::<(), std::sync::mpsc::SendError<Event>>(())
+/// ```
+#[doc(alias = "EventTracer")]
+#[doc(alias = "eventDelay")]
+#[doc(alias = "mThread")]
+pub fn profiler_watch_event_loop(mut post: impl FnMut(EventDelayProbe) + Send + 'static) -> EventLoopWatch {
+    EventLoopWatch(engine::watch_event_loop(Box::new(move |probe| post(EventDelayProbe(probe)))))
+}
+
+/// A question to an event loop, on its way through the loop's queue: see [`profiler_watch_event_loop`].
+#[must_use = "a probe that is dropped before it has run ends its watch"]
+pub struct EventDelayProbe(engine::ProbeToken);
+
+impl EventDelayProbe {
+    /// Answers, on the loop's thread, when the loop has come to this event. Cost: the clock is read, a number stored.
+    pub fn run(self) {
+        self.0.answer();
+    }
+}
+
+impl fmt::Debug for EventDelayProbe {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EventDelayProbe").finish_non_exhaustive()
+    }
+}
+
+/// A watch of an event loop that ends with this: see [`profiler_watch_event_loop`].
+#[derive(Debug)]
+#[must_use = "the watch ends when this is dropped"]
+pub struct EventLoopWatch(Option<engine::EventWatchToken>);
+
+impl EventLoopWatch {
+    /// Keeps watching for as long as the thread is registered.
+    pub fn keep(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for EventLoopWatch {
+    fn drop(&mut self) {
+        if let Some(watch) = &self.0 {
+            engine::unwatch_event_loop(watch);
+        }
     }
 }

@@ -42,7 +42,7 @@ pub use callbacks::{
     profiler_remove_state_change_callback,
 };
 pub use code::{CodeRange, profiler_register_code_range};
-pub use event_delay::AutoProfilerEvent;
+pub use event_delay::{AutoProfilerEvent, EventDelayProbe, EventLoopWatch, profiler_watch_event_loop};
 pub use inquiry::{
     profiler_feature_active, profiler_features_if_active, profiler_features_if_active_and_unpaused,
     profiler_get_available_features, profiler_get_buffer_info, profiler_get_start_params, profiler_is_active,

@@ -10,6 +10,7 @@
 //!         | flags:B function:N line:N column:N                a script frame, as its flags say
 //! Same    = thread:N time:N flags:B [cpu:N] [event:N] [more:N span:N]   with the stack of the thread's last Sample in this chunk
 //! Marker  = thread:N phase:B start:N end:N category:B subcategory:B name payload:B text?
+//! EventProbe = thread:N posted:N waited:N                    of a thread's event loop; later ones of the same `posted` add to it
 //! Counter = counter:N time:N value:Z                          a counter's absolute value
 //! Pause, Resume, PauseSampling, ResumeSampling = time:N         from then on
 //! Tick    = time:N step:N{4}                                  nanoseconds that the steps of a tick took; kind `Overhead`
@@ -37,6 +38,7 @@ pub(crate) enum EntryKind {
     Counter = 4,
     #[doc(alias = "ProfilerOverheadTime")]
     Overhead = 5,
+    EventProbe = 6,
     /// Neither samples nor markers are taken until the next `Resume`.
     Pause = 8,
     Resume = 9,
@@ -53,6 +55,7 @@ impl EntryKind {
             3 => Some(Self::Marker),
             4 => Some(Self::Counter),
             5 => Some(Self::Overhead),
+            6 => Some(Self::EventProbe),
             8 => Some(Self::Pause),
             9 => Some(Self::Resume),
             10 => Some(Self::PauseSampling),

@@ -3,8 +3,12 @@
 use std::marker::PhantomData;
 
 use crate::base::ProfilerTime;
+use crate::control::event_watcher::{drop_quietly, ensure_event_watcher};
+use crate::control::life_cycle::running_session;
 use crate::platform::monotonic_now;
-use crate::threads::CurrentThread;
+use crate::threads::{CurrentThread, EventWatches, PostProbe};
+
+pub(crate) use crate::threads::ProbeToken;
 
 /// An event that the calling thread's loop runs.
 #[derive(Debug)]
@@ -24,4 +28,24 @@ pub(crate) fn begin_event(queued: Option<ProfilerTime>) -> EventToken {
 /// It has ended.
 pub(crate) fn end_event(event: &EventToken) {
     CurrentThread::with_event_delay(|delay| delay.end(event.level));
+}
+
+/// A watch of an event loop, by its number.
+#[derive(Debug)]
+pub(crate) struct EventWatchToken(u64);
+
+/// See `profiler_watch_event_loop`; `None` when the calling thread is not registered.
+pub(crate) fn watch_event_loop(post: PostProbe) -> Option<EventWatchToken> {
+    let thread = CurrentThread::with(Clone::clone)?;
+    let (id, over) = EventWatches::add(thread, post);
+    over.into_iter().for_each(drop_quietly);
+    if let Some((_, session)) = running_session() {
+        ensure_event_watcher(session.settings.interval);
+    }
+    Some(EventWatchToken(id))
+}
+
+/// Ends the watch, if it has not ended.
+pub(crate) fn unwatch_event_loop(watch: &EventWatchToken) {
+    EventWatches::remove(watch.0).into_iter().for_each(drop_quietly);
 }

@@ -10,6 +10,7 @@ use crate::base::{
 use crate::control::callbacks::tell;
 use crate::control::control_signals::{control_by_signals, end_control};
 use crate::control::environment::{self, StartUp};
+use crate::control::event_watcher::ensure_event_watcher;
 use crate::control::fork::fork_hooks;
 use crate::control::notices;
 use crate::control::snapshot::freeze;
@@ -189,7 +190,8 @@ fn start_unless(params: &StartParams, keeps: impl Fn(bool) -> bool) -> Result<Be
     install_handler(settings.signal, capture_in_handler)?;
     _left_over = end_session();
 
-    let (features, capacity_bytes) = (settings.features, settings.capacity_bytes);
+    let (features, capacity_bytes, interval) =
+        (settings.features, settings.capacity_bytes, settings.interval);
     let counters = if features.contains(Features::PROCESS_CPU) { vec![&PROCESS_CPU] } else { Vec::new() };
     let process_start = CorePs::process_start().monotonic;
     let session = Arc::new(Session::new(settings, process_start, monotonic_now(), counters));
@@ -207,6 +209,8 @@ fn start_unless(params: &StartParams, keeps: impl Fn(bool) -> bool) -> Result<Be
     let mut lock = PsLock::acquire();
     *ACTIVE_PS.get_mut(&mut lock) = Some(ActivePs { generation, session, sampler });
     RacyFeatures::set_active(features);
+    drop(lock);
+    ensure_event_watcher(interval);
     Ok(Begun::Now(Generation(generation)))
 }
 

@@ -27,6 +27,7 @@ mod environment;
 mod environment_table;
 mod environment_values;
 mod event_loops;
+mod event_watcher;
 mod fork;
 mod inquiry;
 mod life_cycle;
@@ -42,7 +43,9 @@ pub(crate) use callbacks::{
 pub(crate) use control_signals::control_by_signals;
 pub(crate) use environment::{env_vars_for_child_process, wants_names};
 pub(crate) use environment_table::environment_docs;
-pub(crate) use event_loops::{EventToken, begin_event, end_event};
+pub(crate) use event_loops::{
+    EventToken, EventWatchToken, ProbeToken, begin_event, end_event, unwatch_event_loop, watch_event_loop,
+};
 pub(crate) use inquiry::{
     buffer_info, features_if_active, features_if_active_and_unpaused, is_active, is_active_and_unpaused,
     is_paused, is_sampling_paused, start_params,

@@ -8,6 +8,7 @@ use crate::buffer::{BlockIndex, ChunkNumber, EntryKind, EntryReader, SampleFlags
 use crate::counters::CounterDescription;
 use crate::json::{StringIndex, UniqueStrings};
 use crate::markers::{DecodedMarker, MarkerPayload};
+use crate::stream::event_probes::EventProbes;
 use crate::stream::overheads::{Overhead, OverheadStatistics};
 use crate::stream::paused_ranges::PausedRanges;
 use crate::stream::rows::{CounterRows, More, RowEvent, SampleRow, SampleRows, cut_before};
@@ -51,6 +52,7 @@ pub(crate) struct ThreadStreamingContext {
     pub(crate) samples: SampleRows,
     pub(super) stacks: UniqueStacks<FrameKey>,
     pub(super) markers: Vec<BlockIndex>,
+    pub(super) probes: EventProbes,
     /// The stack of the last sample, and the chunk that it was written to.
     last: Option<(ChunkNumber, LastStack)>,
 }
@@ -190,6 +192,12 @@ impl ProcessStreamingContext {
                 self.has_text_markers |= matches!(marker.payload, MarkerPayload::Text(_));
                 self.threads[index].markers.push(block);
             }
+            EntryKind::EventProbe => {
+                let (serial, posted_ns, waited_ns) = (entry.number()?, entry.number()?, entry.number()?);
+                if let Some(&index) = by_serial.get(&serial) {
+                    self.threads[index].probes.push(posted_ns, waited_ns);
+                }
+            }
             EntryKind::Counter => {
                 let (id, time_ns, value) = (entry.number()?, entry.number()?, entry.signed()?);
                 let rows = self.counters.iter_mut().find(|(counter, _)| counter.id == id);
@@ -292,6 +300,7 @@ impl ThreadStreamingContext {
             samples: SampleRows::default(),
             stacks: UniqueStacks::default(),
             markers: Vec::new(),
+            probes: EventProbes::default(),
             last: None,
         }
     }

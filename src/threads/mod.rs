@@ -26,10 +26,14 @@ mod capture_slot;
 mod captured_view;
 #[forbid(unsafe_code)]
 mod event_delay;
+#[forbid(unsafe_code)]
+mod event_watches;
 mod growing_array;
 mod outside_capture;
 #[forbid(unsafe_code)]
 mod own_thread;
+#[forbid(unsafe_code)]
+mod probed_loop;
 mod profiling_stack;
 mod profiling_stack_frame;
 #[forbid(unsafe_code)]
@@ -48,6 +52,8 @@ pub(crate) use backtrace::CapturedBacktrace;
 pub(crate) use capture_slot::CaptureParts;
 pub(crate) use captured_view::CapturedView;
 pub(crate) use event_delay::EventLoopState;
+pub(crate) use event_watches::{EventWatches, PostProbe, WatchWork};
+pub(crate) use probed_loop::{ProbeToken, ProbedLoop};
 pub(crate) use profiling_stack::{LabelToken, move_script_frame, pop_labels, push_label, push_script_frame};
 pub(crate) use profiling_stack_frame::{ScriptPlace, joined_label_text};
 pub(crate) use registration::{

@@ -1,0 +1,106 @@
+//! An event loop that is asked how long it keeps an event waiting: a probe is queued like any event, and answers when it runs.
+//!
+//! One probe at a time is out. It is taken along by three threads, each of which writes a word of its own:
+//!
+//! ```text
+//! posted P1, recorded P0, answered 0      out: the loop has not come to it            (watcher)
+//! posted P1, recorded P0, answered A1     it has run, or was thrown away              (the loop)
+//! posted P1, recorded P1                  it stands in the buffer; the next may go out (sampler)
+//! ```
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use crate::base::TimeStamp;
+use crate::platform::monotonic_now;
+use crate::threads::registration::ThreadRegistration;
+
+/// A thread whose event loop is probed.
+#[doc(alias = "EventTracer")]
+#[derive(Debug)]
+pub(crate) struct ProbedLoop {
+    pub(crate) thread: Arc<ThreadRegistration>,
+    /// Written by the watcher, with `answered` set to 0 before: when the last probe was posted, by which it is known. 0 before
+    /// the first.
+    posted_ns: AtomicU64,
+    /// Written by whoever has the probe, once.
+    answered_ns: AtomicU64,
+    /// Written by the sampler.
+    recorded_ns: AtomicU64,
+    /// Raised when a probe was thrown away: the loop takes none any more.
+    is_over: AtomicBool,
+}
+
+/// A probe that is not in the buffer as a whole.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct UnrecordedProbe {
+    pub(crate) posted: TimeStamp,
+    /// `None` while it is out.
+    pub(crate) answered: Option<TimeStamp>,
+}
+
+impl ProbedLoop {
+    pub(super) fn new(thread: Arc<ThreadRegistration>) -> Self {
+        let [posted_ns, answered_ns, recorded_ns] = [const { AtomicU64::new(0) }; 3];
+        Self { thread, posted_ns, answered_ns, recorded_ns, is_over: AtomicBool::new(false) }
+    }
+
+    /// Whether there is no use in another probe.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Acquire) || self.thread.unregistered_at().is_some()
+    }
+
+    /// Whether nothing of the last probe is open, and so long ago it was answered.
+    pub(super) fn is_due(&self, now: TimeStamp, pause_ns: u64) -> bool {
+        let posted_ns = self.posted_ns.load(Ordering::Relaxed);
+        let answered = TimeStamp(self.answered_ns.load(Ordering::Acquire));
+        posted_ns == 0
+            || (self.recorded_ns.load(Ordering::Acquire) == posted_ns && now.since_ns(answered) >= pause_ns)
+    }
+
+    /// By the watcher alone, when one is due.
+    pub(crate) fn post(self: &Arc<Self>, now: TimeStamp) -> ProbeToken {
+        let before_ns = self.posted_ns.load(Ordering::Relaxed);
+        self.answered_ns.store(0, Ordering::Relaxed);
+        self.posted_ns.store(now.0.max(before_ns + 1), Ordering::Release);
+        ProbeToken { probed: Arc::clone(self), has_run: false }
+    }
+
+    /// What the buffer does not hold of it yet.
+    pub(crate) fn unrecorded(&self) -> Option<UnrecordedProbe> {
+        let posted_ns = self.posted_ns.load(Ordering::Acquire);
+        if posted_ns == self.recorded_ns.load(Ordering::Relaxed) {
+            return None;
+        }
+        let answered = Some(self.answered_ns.load(Ordering::Acquire)).filter(|&ns| ns != 0).map(TimeStamp);
+        Some(UnrecordedProbe { posted: TimeStamp(posted_ns), answered })
+    }
+
+    /// By the sampler alone: the buffer holds the whole of it.
+    pub(crate) fn set_recorded(&self, probe: UnrecordedProbe) {
+        self.recorded_ns.store(probe.posted.0, Ordering::Release);
+    }
+}
+
+/// A probe that is out. Dropping it is an answer too, and the last.
+#[derive(Debug)]
+pub(crate) struct ProbeToken {
+    probed: Arc<ProbedLoop>,
+    has_run: bool,
+}
+
+impl ProbeToken {
+    /// The loop has come to it.
+    pub(crate) fn answer(mut self) {
+        self.has_run = true;
+    }
+}
+
+impl Drop for ProbeToken {
+    fn drop(&mut self) {
+        if !self.has_run {
+            self.probed.is_over.store(true, Ordering::Release);
+        }
+        self.probed.answered_ns.store(monotonic_now().0.max(1), Ordering::Release);
+    }
+}

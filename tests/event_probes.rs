@@ -1,0 +1,142 @@
+//! How long an event loop keeps its events waiting stands in each sample: a watcher posts probes.
+#![cfg(has_profiler)]
+
+mod common;
+mod event_loops;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use common::{Read, wait_until, work_for};
+use event_loops::{EVENT, Loop, Truth, intervals, judge, mark_since};
+use gekkota::{
+    EventDelayProbe, ProfilerSession, ProfilerTime, StartParams, ThreadGuard, profiler_watch_event_loop,
+};
+
+/// Between a probe's posting and the moment at which the host takes the time, its thread may lose the processor.
+const SLACK_MS: f64 = 25.0;
+
+/// Runs a probe, and leaves markers over its time and its answer.
+fn run_probe(posted_at: ProfilerTime, probe: EventDelayProbe) {
+    let answers = ProfilerTime::now();
+    probe.run();
+    mark_since("answer", answers);
+    mark_since("probe", posted_at);
+}
+
+/// A loop that knows nothing of the profiler. The watch holds `posts`, and counts what it posts.
+fn start_watched_loop(name: &'static str, posts: &Arc<AtomicU64>) -> Loop {
+    let posts = Arc::clone(posts);
+    Loop::start(move |events, own_sender| {
+        let _registered = ThreadGuard::register(name);
+        let watch = profiler_watch_event_loop(move |probe| {
+            posts.fetch_add(1, Ordering::Relaxed);
+            let posted_at = ProfilerTime::now();
+            // A loop that has ended gives the probe back, and that is the end of the watch.
+            let _ = own_sender.send((posted_at, Some(Box::new(move || run_probe(posted_at, probe)))));
+        });
+        watch.keep();
+        while let Ok((_, Some(body))) = events.recv() {
+            body();
+        }
+        drop(events);
+    })
+}
+
+/// Waits for so many probes more.
+fn wait_for_probes(posts: &AtomicU64, more: u64) {
+    let wanted = posts.load(Ordering::Relaxed) + more;
+    wait_until("probes are posted", || posts.load(Ordering::Relaxed) >= wanted);
+}
+
+fn has_watcher() -> bool {
+    let tasks = std::fs::read_dir("/proc/self/task").expect("tasks").flatten();
+    let names = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok());
+    names.into_iter().any(|name| name.trim() == "EventWatcher")
+}
+
+/// The longest delay of a loop that was kept busy for `EVENT`, compared with its probes.
+fn longest_delay(read: &Read, name: &str) -> f64 {
+    let probes = intervals(read, name, "probe").into_iter().zip(intervals(read, name, "answer"));
+    let truth = |((posted, _), answer)| Truth { queued: posted, begins: (posted, posted), ends: answer };
+    let truths: Vec<_> = probes.map(truth).collect();
+    let end = truths.last().expect("probes").ends.0;
+    let mut samples = read.samples(name);
+    // The last probe went with the loop.
+    samples.retain(|sample| sample.time_ms <= end);
+    let largest = judge(&samples, &truths, SLACK_MS);
+    let longest = truths.iter().map(|truth| truth.ends.1 - truth.queued).fold(0.0, f64::max);
+    println!("{name}: {} samples, {} probes, up to {largest:.1} ms", samples.len(), truths.len());
+    let shown = samples.iter().filter_map(|sample| sample.event_delay_ms);
+    for shown in shown {
+        assert!((0.0..=longest + SLACK_MS).contains(&shown), "{shown} ms of {longest}");
+    }
+    let pauses = truths.windows(2).map(|pair| pair[1].queued - pair[0].ends.0);
+    assert!(pauses.fold(f64::MAX, f64::min) >= 8.0, "a loop is left alone for a while");
+    largest
+}
+
+#[test]
+fn a_sample_tells_how_long_the_loop_kept_a_probe_waiting() {
+    let posts: [Arc<AtomicU64>; 3] = Default::default();
+    let loops = ["sleeps", "burns", "stuck"];
+    let loops: Vec<_> =
+        loops.iter().zip(&posts).map(|(name, posts)| start_watched_loop(name, posts)).collect();
+    loops.iter().for_each(Loop::settle);
+    assert!(posts.iter().all(|posts| posts.load(Ordering::Relaxed) == 0) && !has_watcher(), "no session");
+
+    let session = ProfilerSession::start(StartParams::default()).expect("start");
+    posts.iter().for_each(|posts| wait_for_probes(posts, 3));
+    loops[0].post(|| std::thread::sleep(EVENT));
+    loops[1].post(|| work_for(EVENT));
+    // It waits for a lock.
+    let lock = Arc::new(Mutex::new(()));
+    let held = lock.lock().expect("nobody panics");
+    let waits = Arc::clone(&lock);
+    loops[2].post(move || drop(waits.lock()));
+    loops[..2].iter().for_each(Loop::settle);
+    std::thread::sleep(Duration::from_millis(150));
+    let meanwhile = Read::of_running();
+    drop(held);
+    loops[2].settle();
+    posts.iter().for_each(|posts| wait_for_probes(posts, 3));
+
+    // Somebody else's loop, whose watch panics, and one whose queue is closed.
+    let panicking = std::thread::spawn(|| {
+        let _registered = ThreadGuard::register("panics");
+        let held = Arc::new(());
+        let alive = Arc::clone(&held);
+        let _watch = profiler_watch_event_loop(move |probe| {
+            let _alive = &alive;
+            assert!(format!("{probe:?}").starts_with("EventDelayProbe"));
+            // Without a message on the terminal.
+            std::panic::resume_unwind(Box::new("on purpose"));
+        });
+        wait_until("the watch is over", || Arc::strong_count(&held) == 1);
+    });
+    panicking.join().expect("its panic is not the thread's");
+    let closed = Arc::new(AtomicU64::new(0));
+    start_watched_loop("closed", &closed).end();
+    wait_until("the watch of a loop that has ended is over", || Arc::strong_count(&closed) == 1);
+    posts.iter().for_each(|posts| wait_for_probes(posts, 3));
+
+    let read = Read::from_profile(&session.finish().expect("profile"));
+    wait_until("there is no watcher without a session", || !has_watcher());
+    let after = posts.each_ref().map(|posts| posts.load(Ordering::Relaxed));
+    for name in ["sleeps", "burns", "stuck"] {
+        assert!(longest_delay(&read, name) >= 150.0, "{name}");
+    }
+    let shown = meanwhile.samples("stuck");
+    let last = shown.last().expect("samples").event_delay_ms.expect("it is watched");
+    println!("stuck for {last:.1} ms while it was looked at");
+    assert!(last >= 300.0, "{last} ms: a loop that is stuck does not look as if it waited");
+
+    // Another session goes on with the same watches.
+    loops.iter().for_each(Loop::settle);
+    assert_eq!(after, posts.each_ref().map(|posts| posts.load(Ordering::Relaxed)), "no session");
+    let again = ProfilerSession::start(StartParams::default()).expect("start");
+    posts.iter().for_each(|posts| wait_for_probes(posts, 2));
+    drop(again);
+    loops.into_iter().for_each(Loop::end);
+}

@@ -68,8 +68,12 @@ fn a_sample_tells_how_long_the_loop_keeps_its_events_waiting() {
         let event_loop = start_loop(name);
         quiet();
         event_loop.post(event);
+        std::thread::sleep(EVENT / 2);
+        let meanwhile = Read::of_running();
         event_loop.settle();
         quiet();
+        let shown = meanwhile.samples(name).last().expect("samples").event_delay_ms;
+        assert!(shown.is_some_and(|ms| ms >= 50.0), "{name}: {shown:?} in the middle of an event");
         event_loop.end();
     }
     // The second waits for the first; within it there is a loop of its own.

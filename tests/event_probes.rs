@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::{Read, wait_until, work_for};
+use common::{Read, in_forked_child, wait_until, work_for};
 use event_loops::{EVENT, Loop, Truth, intervals, judge, mark_since};
 use gekkota::{
     EventDelayProbe, ProfilerSession, ProfilerTime, StartParams, ThreadGuard, profiler_watch_event_loop,
@@ -119,6 +119,23 @@ fn a_sample_tells_how_long_the_loop_kept_a_probe_waiting() {
     let closed = Arc::new(AtomicU64::new(0));
     start_watched_loop("closed", &closed).end();
     wait_until("the watch of a loop that has ended is over", || Arc::strong_count(&closed) == 1);
+    // A thread that ends while a probe waits for it.
+    let leaves = Arc::new(AtomicU64::new(0));
+    let posts_of_leaving = Arc::clone(&leaves);
+    let leaving = std::thread::spawn(move || {
+        let _registered = ThreadGuard::register("leaves");
+        let posts = Arc::clone(&posts_of_leaving);
+        let post = move |probe| {
+            std::mem::forget(probe);
+            posts.fetch_add(1, Ordering::Relaxed);
+        };
+        profiler_watch_event_loop(post).keep();
+        wait_until("a probe is posted", || posts_of_leaving.load(Ordering::Relaxed) == 1);
+        std::thread::sleep(Duration::from_millis(150));
+    });
+    leaving.join().expect("it only waits");
+    wait_until("the watch of a thread that has ended is over", || Arc::strong_count(&leaves) == 1);
+    assert_eq!(leaves.load(Ordering::Relaxed), 1, "one probe at a time");
     posts.iter().for_each(|posts| wait_for_probes(posts, 3));
 
     let read = Read::from_profile(&session.finish().expect("profile"));
@@ -132,11 +149,31 @@ fn a_sample_tells_how_long_the_loop_kept_a_probe_waiting() {
     println!("stuck for {last:.1} ms while it was looked at");
     assert!(last >= 300.0, "{last} ms: a loop that is stuck does not look as if it waited");
 
+    let left = read.samples("leaves").last().expect("samples").event_delay_ms;
+    assert!(left.is_some_and(|ms| ms >= 50.0), "{left:?} ms when the thread ended");
+
     // Another session goes on with the same watches.
     loops.iter().for_each(Loop::settle);
     assert_eq!(after, posts.each_ref().map(|posts| posts.load(Ordering::Relaxed)), "no session");
     let again = ProfilerSession::start(StartParams::default()).expect("start");
     posts.iter().for_each(|posts| wait_for_probes(posts, 2));
     drop(again);
+    go_on_in_a_forked_child();
     loops.into_iter().for_each(Loop::end);
+}
+
+/// The forking thread's watch goes on in the child, where there are no others.
+fn go_on_in_a_forked_child() {
+    let _registered = ThreadGuard::register("forks");
+    let (sender, probes) = std::sync::mpsc::channel();
+    let _watch = profiler_watch_event_loop(move |probe| _ = sender.send(probe));
+    let found = in_forked_child(|| {
+        let session = ProfilerSession::start(StartParams::default()).expect("start");
+        for _ in 0..3 {
+            probes.recv_timeout(Duration::from_secs(10)).expect("a probe").run();
+        }
+        let read = Read::from_profile(&session.finish().expect("profile"));
+        format!("{}", read.samples("forks").iter().any(|sample| sample.event_delay_ms.is_some()))
+    });
+    assert_eq!(found, "true", "its samples tell of its probes");
 }

@@ -10,7 +10,7 @@
 //!         | flags:B function:N line:N column:N                a script frame, as its flags say
 //! Same    = thread:N time:N flags:B [cpu:N] [event:N] [more:N span:N]   with the stack of the thread's last Sample in this chunk
 //! Marker  = thread:N phase:B start:N end:N category:B subcategory:B name payload:B text?
-//! EventProbe = thread:N posted:N waited:N                    of a thread's event loop; later ones of the same `posted` add to it
+//! EventProbe = thread:N posted:N waited:N                     an event loop's probe; the longest `waited` of a `posted` holds
 //! Counter = counter:N time:N value:Z                          a counter's absolute value
 //! Pause, Resume, PauseSampling, ResumeSampling = time:N         from then on
 //! Tick    = time:N step:N{4}                                  nanoseconds that the steps of a tick took; kind `Overhead`

@@ -177,3 +177,49 @@ impl EventWatches {
         VERSION.fetch_add(1, Ordering::Release);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::platform::monotonic_now;
+    use crate::threads::registration::{register_current_thread, unregister_current_thread};
+
+    fn due_on_post() -> Vec<DueWatch> {
+        EventWatches::begin_round(monotonic_now(), || WatchWork::Post).expect("there is a watch").due
+    }
+
+    // The only test of the one list.
+    #[test]
+    fn a_watch_is_in_one_hand_at_a_time() {
+        register_current_thread("watched");
+        let thread = CurrentThread::with(Arc::clone).expect("registered");
+        assert!(!EventWatches::claim_watcher(0), "there is nothing to watch");
+        let (id, _) = EventWatches::add(Arc::clone(&thread), Box::new(ProbeToken::answer));
+        assert!(EventWatches::claim_watcher(0) && !EventWatches::claim_watcher(0), "one is enough");
+        assert!(due_on_post().is_empty(), "nobody profiles the thread");
+        thread.set_profiled(true);
+        let round = EventWatches::begin_round(monotonic_now(), || WatchWork::Rest).expect("there is a watch");
+        assert!(round.due.is_empty(), "nobody would see it");
+
+        let mut due = due_on_post();
+        let mut mine = due.pop().expect("the first is due at once");
+        assert!(due_on_post().is_empty(), "it is in this hand");
+        (mine.post)(mine.probed.post(monotonic_now()));
+        assert!(EventWatches::put_back(mine).is_none());
+        assert!(due_on_post().is_empty(), "its answer is not recorded");
+        let probed = EventWatches::probed_loops().pop().expect("one");
+        probed.set_recorded(probed.unrecorded().expect("answered"));
+        let mine = due_on_post().pop().expect("due again");
+        assert!(EventWatches::remove(id).is_none(), "whoever has it drops it");
+        assert!(EventWatches::put_back(mine).is_some());
+
+        assert!(EventWatches::begin_round(monotonic_now(), || unreachable!("there is nothing")).is_none());
+        let (_, over) = EventWatches::add(Arc::clone(&thread), Box::new(drop));
+        assert!(over.is_empty() && EventWatches::claim_watcher(0), "the last watcher has ended");
+        assert!(EventWatches::begin_round(monotonic_now(), || WatchWork::End).is_none());
+        unregister_current_thread();
+        let (id, over) = EventWatches::add(thread, Box::new(drop));
+        assert_eq!((over.len(), EventWatches::probed_loops().len()), (1, 1), "the thread is gone");
+        assert!(EventWatches::remove(id).is_some() && EventWatches::probed_loops().is_empty());
+    }
+}

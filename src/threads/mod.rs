@@ -7,8 +7,8 @@
 //!
 //! # Threads and locks
 //! A thread registers itself, owns its label stack and fills its slot, in the handler; the sampler reads the slot, and fills
-//! it for a thread that sleeps (`outside_capture.rs`). The registry's lock is held for a push or a removal, the slot pool's (thread data, in the lock order) for the same; the
-//! sampler holds neither while it works. `slot_state.rs` draws who may move a slot from state to state.
+//! it for a thread that sleeps (`outside_capture.rs`). The registry's lock is held for a push or a removal, the slot pool's (thread data, in the lock order) and the event watches' for the same; the
+//! sampler holds none of them while it works. `slot_state.rs` draws who may move a slot from state to state.
 //!
 //! # Imports
 //! `base`, `platform`

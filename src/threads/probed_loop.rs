@@ -104,3 +104,41 @@ impl Drop for ProbeToken {
         self.probed.answered_ns.store(monotonic_now().0.max(1), Ordering::Release);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::threads::registration::{CurrentThread, register_current_thread, unregister_current_thread};
+
+    #[test]
+    fn a_probe_goes_out_when_the_one_before_is_recorded_and_long_ago() {
+        register_current_thread("probed");
+        let thread = CurrentThread::with(Arc::clone).expect("registered");
+        let probed = Arc::new(ProbedLoop::new(thread));
+        let now = monotonic_now();
+        assert!(probed.unrecorded().is_none() && probed.is_due(now, 1000));
+        let probe = probed.post(now);
+        let out = UnrecordedProbe { posted: now, answered: None };
+        assert_eq!(probed.unrecorded(), Some(out));
+        assert!(!probed.is_due(now.plus_ns(1 << 40), 1000), "it is out");
+        probe.answer();
+        let answered = probed.unrecorded().expect("not recorded");
+        let answered_at = answered.answered.expect("answered");
+        assert!(answered.posted == now && answered_at >= now && !probed.is_over());
+        assert!(!probed.is_due(now.plus_ns(1 << 40), 1000), "it is not recorded");
+        probed.set_recorded(answered);
+        assert_eq!(probed.unrecorded(), None);
+        assert!(
+            !probed.is_due(answered_at.plus_ns(999), 1000) && probed.is_due(answered_at.plus_ns(1000), 1000)
+        );
+        // Two within the clock's grain are two.
+        let second = probed.post(now);
+        assert!(probed.unrecorded().is_some_and(|probe| probe.posted > now));
+        drop(second);
+        assert!(probed.is_over() && probed.unrecorded().is_some_and(|probe| probe.answered.is_some()));
+        let other = ProbedLoop::new(Arc::clone(&probed.thread));
+        assert!(!other.is_over());
+        unregister_current_thread();
+        assert!(other.is_over(), "its thread is gone");
+    }
+}

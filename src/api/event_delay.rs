@@ -9,8 +9,8 @@ use crate::base::ProfilerTime;
 ///
 /// Samples of the thread tell meanwhile how long ago the event was queued: `eventDelay`, in milliseconds. That is how
 /// long it waited and has run, so what somebody waits who wants anything of the thread. Between events it is 0; on a thread
-/// that never made one of these it is null. The viewer shows an event of 50 ms or more as a marker “Jank”. An event within an
-/// event, of a loop within the loop, counts while it runs, and then the outer one again.
+/// that never made one of these it is null. The viewer shows an event of 50 ms or more as a marker “Jank”, also one that only
+/// waited so long behind another. An event within an event, of a loop within the loop, counts while it runs, and then the outer one again.
 ///
 /// ```
 /// use gekkota::{AutoProfilerEvent, ProfilerTime};

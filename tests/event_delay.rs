@@ -7,9 +7,9 @@ mod event_loops;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use common::{Read, Sleeper, work_for};
+use common::{Read, Sleeper, wait_until, work_for};
 use event_loops::{EVENT, INTERVAL_MS, Loop, Truth, intervals, judge, mark_since};
-use gekkota::{AutoProfilerEvent, ProfilerSession, ProfilerTime, StartParams, ThreadGuard};
+use gekkota::{AutoProfilerEvent, Features, ProfilerSession, ProfilerTime, StartParams, ThreadGuard};
 
 /// A loop that tells the profiler of its events.
 fn start_loop(name: &'static str) -> Loop {
@@ -68,22 +68,24 @@ fn a_sample_tells_how_long_the_loop_keeps_its_events_waiting() {
         let event_loop = start_loop(name);
         quiet();
         event_loop.post(event);
-        std::thread::sleep(EVENT / 2);
-        let meanwhile = Read::of_running();
         event_loop.settle();
         quiet();
-        let shown = meanwhile.samples(name).last().expect("samples").event_delay_ms;
-        assert!(shown.is_some_and(|ms| ms >= 50.0), "{name}: {shown:?} in the middle of an event");
         event_loop.end();
     }
     // The second waits for the first; within it there is a loop of its own.
     let queue = start_loop("queue");
-    queue.post(sleep_event);
+    let (end, is_to_end) = std::sync::mpsc::channel::<()>();
+    queue.post(move || assert!(is_to_end.recv().is_err()));
     queue.post(|| {
         std::thread::sleep(Duration::from_millis(50));
         run_event(ProfilerTime::now(), || std::thread::sleep(Duration::from_millis(50)));
         std::thread::sleep(Duration::from_millis(50));
     });
+    wait_until("a profile that is taken within an event tells of it", || {
+        let last = Read::of_running().samples("queue").pop();
+        last.and_then(|sample| sample.event_delay_ms).is_some_and(|ms| ms >= 200.0)
+    });
+    drop(end);
     queue.settle();
     quiet();
     queue.end();
@@ -107,4 +109,22 @@ fn a_sample_tells_how_long_the_loop_keeps_its_events_waiting() {
         let end = samples.len() - 10;
         assert!(samples[end..].iter().all(|sample| sample.event_delay_ms == Some(0.0)), "the loop waits");
     }
+    samples_without_stacks_tell_it_too();
+}
+
+fn samples_without_stacks_tell_it_too() {
+    let params = StartParams::default().features(Features::NO_STACK_SAMPLING | Features::CPU);
+    let session = ProfilerSession::start(params).expect("start");
+    let event_loop = start_loop("no stacks");
+    event_loop.post(sleep_event);
+    event_loop.post(burn_event);
+    event_loop.settle();
+    quiet();
+    event_loop.end();
+    let read = Read::from_profile(&session.finish().expect("profile"));
+    let samples = read.samples("no stacks");
+    assert!(samples.iter().all(|sample| sample.stack.is_empty()));
+    // The sampler may lose the processor between a tick's time and its look.
+    let largest = judge(&samples, &truths(&read, "no stacks"), 25.0);
+    assert!(largest >= 350.0, "{largest} ms");
 }

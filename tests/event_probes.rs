@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::{Read, in_forked_child, wait_until, work_for};
+use common::{Read, in_forked_child, wait_until, work_for_cpu};
 use event_loops::{EVENT, Loop, Truth, intervals, judge, mark_since};
 use gekkota::{
     EventDelayProbe, ProfilerSession, ProfilerTime, StartParams, ThreadGuard, profiler_watch_event_loop,
@@ -17,24 +17,51 @@ use gekkota::{
 /// Between a probe's posting and the moment at which the host takes the time, its thread may lose the processor.
 const SLACK_MS: f64 = 25.0;
 
+/// How many probes were given to be posted, and have run.
+#[derive(Default)]
+struct Probes {
+    posted: AtomicU64,
+    run: AtomicU64,
+}
+
+impl Probes {
+    fn posted(&self) -> u64 {
+        self.posted.load(Ordering::Relaxed)
+    }
+
+    /// Waits for so many more.
+    fn wait_for(&self, more: u64) {
+        let wanted = self.posted() + more;
+        wait_until("probes are posted", || self.posted() >= wanted);
+    }
+
+    /// In an event: waits until a probe waits for its end.
+    fn wait_for_one_in_queue(&self) {
+        wait_until("a probe waits", || self.posted() > self.run.load(Ordering::Relaxed));
+    }
+}
+
 /// Runs a probe, and leaves markers over its time and its answer.
-fn run_probe(posted_at: ProfilerTime, probe: EventDelayProbe) {
+fn run_probe(probes: &Probes, posted_at: ProfilerTime, probe: EventDelayProbe) {
     let answers = ProfilerTime::now();
+    probes.run.fetch_add(1, Ordering::Relaxed);
     probe.run();
     mark_since("answer", answers);
     mark_since("probe", posted_at);
 }
 
-/// A loop that knows nothing of the profiler. The watch holds `posts`, and counts what it posts.
-fn start_watched_loop(name: &'static str, posts: &Arc<AtomicU64>) -> Loop {
-    let posts = Arc::clone(posts);
+/// A loop that knows nothing of the profiler. The watch holds `probes`.
+fn start_watched_loop(name: &'static str, probes: &Arc<Probes>) -> Loop {
+    let probes = Arc::clone(probes);
     Loop::start(move |events, own_sender| {
         let _registered = ThreadGuard::register(name);
         let watch = profiler_watch_event_loop(move |probe| {
-            posts.fetch_add(1, Ordering::Relaxed);
+            probes.posted.fetch_add(1, Ordering::Relaxed);
+            let probes = Arc::clone(&probes);
             let posted_at = ProfilerTime::now();
             // A loop that has ended gives the probe back, and that is the end of the watch.
-            let _ = own_sender.send((posted_at, Some(Box::new(move || run_probe(posted_at, probe)))));
+            let _ =
+                own_sender.send((posted_at, Some(Box::new(move || run_probe(&probes, posted_at, probe)))));
         });
         watch.keep();
         while let Ok((_, Some(body))) = events.recv() {
@@ -42,12 +69,6 @@ fn start_watched_loop(name: &'static str, posts: &Arc<AtomicU64>) -> Loop {
         }
         drop(events);
     })
-}
-
-/// Waits for so many probes more.
-fn wait_for_probes(posts: &AtomicU64, more: u64) {
-    let wanted = posts.load(Ordering::Relaxed) + more;
-    wait_until("probes are posted", || posts.load(Ordering::Relaxed) >= wanted);
 }
 
 fn has_watcher() -> bool {
@@ -79,28 +100,38 @@ fn longest_delay(read: &Read, name: &str) -> f64 {
 
 #[test]
 fn a_sample_tells_how_long_the_loop_kept_a_probe_waiting() {
-    let posts: [Arc<AtomicU64>; 3] = Default::default();
+    let probes: [Arc<Probes>; 3] = Default::default();
     let loops = ["sleeps", "burns", "stuck"];
     let loops: Vec<_> =
-        loops.iter().zip(&posts).map(|(name, posts)| start_watched_loop(name, posts)).collect();
+        loops.iter().zip(&probes).map(|(name, probes)| start_watched_loop(name, probes)).collect();
     loops.iter().for_each(Loop::settle);
-    assert!(posts.iter().all(|posts| posts.load(Ordering::Relaxed) == 0) && !has_watcher(), "no session");
+    assert!(probes.iter().all(|probes| probes.posted() == 0) && !has_watcher(), "no session");
 
     let session = ProfilerSession::start(StartParams::default()).expect("start");
-    posts.iter().for_each(|posts| wait_for_probes(posts, 3));
-    loops[0].post(|| std::thread::sleep(EVENT));
-    loops[1].post(|| work_for(EVENT));
+    probes.iter().for_each(|probes| probes.wait_for(3));
+    let of = |index: usize| Arc::clone(&probes[index]);
+    let (sleeping, burning) = (of(0), of(1));
+    loops[0].post(move || {
+        sleeping.wait_for_one_in_queue();
+        std::thread::sleep(EVENT);
+    });
+    loops[1].post(move || {
+        burning.wait_for_one_in_queue();
+        work_for_cpu(EVENT);
+    });
     // It waits for a lock.
     let lock = Arc::new(Mutex::new(()));
     let held = lock.lock().expect("nobody panics");
     let waits = Arc::clone(&lock);
     loops[2].post(move || drop(waits.lock()));
     loops[..2].iter().for_each(Loop::settle);
-    std::thread::sleep(Duration::from_millis(150));
-    let meanwhile = Read::of_running();
+    wait_until("a profile that is taken meanwhile tells of a loop that is stuck", || {
+        let last = Read::of_running().samples("stuck").pop();
+        last.and_then(|sample| sample.event_delay_ms).is_some_and(|ms| ms >= 300.0)
+    });
     drop(held);
     loops[2].settle();
-    posts.iter().for_each(|posts| wait_for_probes(posts, 3));
+    probes.iter().for_each(|probes| probes.wait_for(3));
 
     // Somebody else's loop, whose watch panics, and one whose queue is closed.
     let panicking = std::thread::spawn(|| {
@@ -116,7 +147,7 @@ fn a_sample_tells_how_long_the_loop_kept_a_probe_waiting() {
         wait_until("the watch is over", || Arc::strong_count(&held) == 1);
     });
     panicking.join().expect("its panic is not the thread's");
-    let closed = Arc::new(AtomicU64::new(0));
+    let closed = Arc::new(Probes::default());
     start_watched_loop("closed", &closed).end();
     wait_until("the watch of a loop that has ended is over", || Arc::strong_count(&closed) == 1);
     // A thread that ends while a probe waits for it.
@@ -136,27 +167,23 @@ fn a_sample_tells_how_long_the_loop_kept_a_probe_waiting() {
     leaving.join().expect("it only waits");
     wait_until("the watch of a thread that has ended is over", || Arc::strong_count(&leaves) == 1);
     assert_eq!(leaves.load(Ordering::Relaxed), 1, "one probe at a time");
-    posts.iter().for_each(|posts| wait_for_probes(posts, 3));
+    probes.iter().for_each(|probes| probes.wait_for(3));
 
     let read = Read::from_profile(&session.finish().expect("profile"));
     wait_until("there is no watcher without a session", || !has_watcher());
-    let after = posts.each_ref().map(|posts| posts.load(Ordering::Relaxed));
+    let after = probes.each_ref().map(|probes| probes.posted());
     for name in ["sleeps", "burns", "stuck"] {
-        assert!(longest_delay(&read, name) >= 150.0, "{name}");
+        let longest = longest_delay(&read, name);
+        assert!(longest >= 150.0, "{name}: {longest} ms");
     }
-    let shown = meanwhile.samples("stuck");
-    let last = shown.last().expect("samples").event_delay_ms.expect("it is watched");
-    println!("stuck for {last:.1} ms while it was looked at");
-    assert!(last >= 300.0, "{last} ms: a loop that is stuck does not look as if it waited");
-
     let left = read.samples("leaves").last().expect("samples").event_delay_ms;
     assert!(left.is_some_and(|ms| ms >= 50.0), "{left:?} ms when the thread ended");
 
     // Another session goes on with the same watches.
     loops.iter().for_each(Loop::settle);
-    assert_eq!(after, posts.each_ref().map(|posts| posts.load(Ordering::Relaxed)), "no session");
+    assert_eq!(after, probes.each_ref().map(|probes| probes.posted()), "no session");
     let again = ProfilerSession::start(StartParams::default()).expect("start");
-    posts.iter().for_each(|posts| wait_for_probes(posts, 2));
+    probes.iter().for_each(|probes| probes.wait_for(2));
     drop(again);
     go_on_in_a_forked_child();
     loops.into_iter().for_each(Loop::end);

@@ -4,10 +4,12 @@
 //
 // EXPECT.json, every key optional; names between slashes and all keys of objects are regular expressions:
 //   { "product": "demo", "threads": ["GeckoMain", "/^worker-/"], "hotFunctions": {"^worker-": ["demo::parse"]},
-//     "scripts": {"^worker-": ["^judge$"]}, "markers": {"^worker-": ["request"]}, "counters": ["processCPU"] }
+//     "scripts": {"^worker-": ["^judge$"]}, "markers": {"^worker-": ["request"]},
+//     "longestMs": {"^worker-": {"Jank": [150, 250]}}, "counters": ["processCPU"] }
 // hotFunctions are regular expressions too, and so are scripts, which must be in the viewer's call tree for
 // "JavaScript", and of the 40 hottest functions no other; idle samples do not count. What is asked of a thread name may be
-// found on any thread of that name.
+// found on any thread of that name. Markers that the viewer derives itself, as "Jank", count too; longestMs says between what the
+// longest marker of a name lies.
 
 import { execFile } from "node:child_process";
 import { readFileSync, rmSync } from "node:fs";
@@ -145,6 +147,7 @@ async function checkProfile(file, expect) {
     }
     const markers = await ask("thread", "markers", "--limit", "0", ...at);
     thread.marker = markers.byType.map((group) => group.markerName);
+    thread.longestMs = Object.fromEntries(markers.byType.map((group) => [group.markerName, group.durationStats?.max]));
   }
 
   const onThreads = (wanted, noun, test) => {
@@ -167,6 +170,13 @@ async function checkProfile(file, expect) {
     check(`no other script on ${pattern}`, !others.length, list(others));
   }
   onThreads(expect.markers, "marker", (item, name) => item === name);
+  for (const [pattern, limits] of Object.entries(expect.longestMs ?? {})) {
+    const matching = threads.filter((thread) => new RegExp(pattern).test(thread.name));
+    for (const [name, [least, most]] of Object.entries(limits)) {
+      const longest = Math.max(...matching.map((thread) => thread.longestMs[name] ?? -1));
+      check(`a longest marker ${name} of ${least} to ${most} ms on ${pattern}`, longest >= least && longest <= most, `${longest} ms`);
+    }
+  }
 
   const counters = processes.flatMap((process) => process.counters ?? []).map((counter) => counter.name);
   for (const name of expect.counters ?? []) check(`counter ${name}`, counters.includes(name), list(counters));
@@ -182,7 +192,7 @@ if (Number.parseInt(process.versions.node, 10) < 24) {
   process.exit(2);
 }
 const expect = JSON.parse(readFileSync(expectFile));
-const known = ["product", "threads", "hotFunctions", "scripts", "markers", "counters"];
+const known = ["product", "threads", "hotFunctions", "scripts", "markers", "longestMs", "counters"];
 const unknown = Object.keys(expect).filter((key) => !known.includes(key));
 if (unknown.length) {
   console.error(`check-profile.mjs: ${expectFile} has the unknown keys ${unknown.join(", ")}`);

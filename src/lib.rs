@@ -34,6 +34,7 @@
 //! - Threads: [`register_thread`], [`ThreadGuard`], [`profiler_thread_is_being_profiled`].
 //! - Pages and the process's name: [`profiler_register_page`], [`profiler_set_process_name`].
 //! - A single stack: [`profiler_suspend_and_sample_thread`], [`profiler_capture_backtrace`].
+//! - How long an event loop keeps its events waiting: [`AutoProfilerEvent`], [`profiler_watch_event_loop`].
 //! - Code that the program generates: [`profiler_register_code_range`].
 //! - Scripts that an interpreter in the program runs: [`AutoProfilerScriptFrame`].
 //! - What the program says of itself: [`auto_profiler_label!`], [`add_text_marker`], [`auto_profiler_marker_text!`].
@@ -91,10 +92,10 @@ mod macros;
 mod markers;
 
 pub use api::{
-    AutoProfilerInit, AutoProfilerLabel, AutoProfilerScriptFrame, AutoProfilerTextMarker,
-    AutoProfilerThreadSleep, AutoProfilerThreadWake, CodeRange, Format, Profile, ProfilerBacktrace,
-    ProfilerSession, ScriptFunction, SnapshotOptions, StackSample, Started, Symbolicate, ThreadGuard,
-    add_text_marker, add_untyped_marker, profiler_add_state_change_callback,
+    AutoProfilerEvent, AutoProfilerInit, AutoProfilerLabel, AutoProfilerScriptFrame, AutoProfilerTextMarker,
+    AutoProfilerThreadSleep, AutoProfilerThreadWake, CodeRange, EventDelayProbe, EventLoopWatch, Format,
+    Profile, ProfilerBacktrace, ProfilerSession, ScriptFunction, SnapshotOptions, StackSample, Started,
+    Symbolicate, ThreadGuard, add_text_marker, add_untyped_marker, profiler_add_state_change_callback,
     profiler_callback_after_sampling, profiler_capture_backtrace, profiler_clear_all_pages,
     profiler_control_by_signals, profiler_current_process_id, profiler_current_thread_id,
     profiler_ensure_started, profiler_env_vars_for_child_process, profiler_feature_active,
@@ -108,8 +109,8 @@ pub use api::{
     profiler_resume, profiler_resume_sampling, profiler_save_profile_to_file, profiler_set_process_name,
     profiler_shutdown, profiler_start, profiler_stop, profiler_stream_json,
     profiler_suspend_and_sample_thread, profiler_thread_is_being_profiled, profiler_thread_is_sleeping,
-    profiler_thread_sleep, profiler_thread_wake, profiler_unregister_page, register_thread,
-    unregister_thread,
+    profiler_thread_sleep, profiler_thread_wake, profiler_unregister_page, profiler_watch_event_loop,
+    register_thread, unregister_thread,
 };
 pub use base::{
     BufferInfo, CodeAddress, ControlSignals, ExitProfileError, Features, FunctionName, Page, ProcessId,

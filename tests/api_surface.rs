@@ -3,21 +3,22 @@
 use std::time::Duration;
 
 use gekkota::{
-    AutoProfilerInit, AutoProfilerLabel, AutoProfilerScriptFrame, AutoProfilerTextMarker,
+    AutoProfilerEvent, AutoProfilerInit, AutoProfilerLabel, AutoProfilerScriptFrame, AutoProfilerTextMarker,
     AutoProfilerThreadSleep, AutoProfilerThreadWake, BufferInfo, CodeAddress, CodeRange, ControlSignals,
-    ExitProfileError, Features, Format, MarkerOptions, MarkerTiming, Page, ProcessId, Profile,
-    ProfilerSession, ProfilerTime, ProfilingCategoryPair, ProfilingState, ProfilingStates, SamplingEngine,
-    SamplingState, SaveError, ScriptFunction, SnapshotOptions, StackFeatures, StackFrame, StartError,
-    StartParams, StreamError, SuspendError, Symbolicate, ThreadGuard, ThreadId, ThreadProfilingFeatures,
-    add_text_marker, add_untyped_marker, auto_profiler_label, auto_profiler_label_dynamic,
-    auto_profiler_label_dynamic_relevant_for_js, auto_profiler_label_relevant_for_js,
-    auto_profiler_marker_text, gecko_profiler_category, profiler_add_state_change_callback,
-    profiler_callback_after_sampling, profiler_capture_backtrace, profiler_clear_all_pages,
-    profiler_control_by_signals, profiler_current_process_id, profiler_current_thread_id,
-    profiler_ensure_started, profiler_env_vars_for_child_process, profiler_feature_active,
-    profiler_features_if_active, profiler_features_if_active_and_unpaused, profiler_get_available_features,
-    profiler_get_buffer_info, profiler_get_profile, profiler_get_start_params, profiler_init,
-    profiler_is_active, profiler_is_active_and_thread_is_registered, profiler_is_active_and_unpaused,
+    EventDelayProbe, EventLoopWatch, ExitProfileError, Features, Format, MarkerOptions, MarkerTiming, Page,
+    ProcessId, Profile, ProfilerSession, ProfilerTime, ProfilingCategoryPair, ProfilingState,
+    ProfilingStates, SamplingEngine, SamplingState, SaveError, ScriptFunction, SnapshotOptions,
+    StackFeatures, StackFrame, StartError, StartParams, StreamError, SuspendError, Symbolicate, ThreadGuard,
+    ThreadId, ThreadProfilingFeatures, add_text_marker, add_untyped_marker, auto_profiler_label,
+    auto_profiler_label_dynamic, auto_profiler_label_dynamic_relevant_for_js,
+    auto_profiler_label_relevant_for_js, auto_profiler_marker_text, gecko_profiler_category,
+    profiler_add_state_change_callback, profiler_callback_after_sampling, profiler_capture_backtrace,
+    profiler_clear_all_pages, profiler_control_by_signals, profiler_current_process_id,
+    profiler_current_thread_id, profiler_ensure_started, profiler_env_vars_for_child_process,
+    profiler_feature_active, profiler_features_if_active, profiler_features_if_active_and_unpaused,
+    profiler_get_available_features, profiler_get_buffer_info, profiler_get_profile,
+    profiler_get_start_params, profiler_init, profiler_is_active,
+    profiler_is_active_and_thread_is_registered, profiler_is_active_and_unpaused,
     profiler_is_locked_on_current_thread, profiler_is_main_thread, profiler_is_paused,
     profiler_is_sampling_paused, profiler_main_thread_id, profiler_other_thread_is_being_profiled,
     profiler_pause, profiler_pause_sampling, profiler_received_exit_profile, profiler_register_code_range,
@@ -25,8 +26,8 @@ use gekkota::{
     profiler_resume, profiler_resume_sampling, profiler_save_profile_to_file, profiler_set_process_name,
     profiler_shutdown, profiler_start, profiler_stop, profiler_stream_json,
     profiler_suspend_and_sample_thread, profiler_thread_is_being_profiled, profiler_thread_is_sleeping,
-    profiler_thread_sleep, profiler_thread_wake, profiler_unregister_page, register_thread, subcategories,
-    unregister_thread,
+    profiler_thread_sleep, profiler_thread_wake, profiler_unregister_page, profiler_watch_event_loop,
+    register_thread, subcategories, unregister_thread,
 };
 
 fn everything_that_a_library_says() {
@@ -66,6 +67,11 @@ fn everything_that_a_library_says() {
     assert!(!profiler_is_locked_on_current_thread() && !profiler_is_main_thread());
     assert_eq!(profiler_main_thread_id().is_specified(), cfg!(has_profiler));
     assert_eq!(profiler_current_process_id().to_number(), std::process::id() as i32);
+    let _event = AutoProfilerEvent::queued_at(ProfilerTime::now());
+    drop(AutoProfilerEvent::new());
+    let watch: EventLoopWatch = profiler_watch_event_loop(|probe: EventDelayProbe| probe.run());
+    drop(watch);
+    profiler_watch_event_loop(drop).keep();
     unregister_thread();
 }
 

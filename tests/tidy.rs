@@ -93,6 +93,7 @@ const HANDLER_FILES: &[&str] = &[
     "src/platform/pipe_end.rs",
     "src/sampler/handler.rs",
     "src/threads/capture_slot.rs",
+    "src/threads/event_delay.rs",
     "src/threads/slot_state.rs",
 ];
 

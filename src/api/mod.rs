@@ -14,7 +14,7 @@
 //! Nothing here panics on a host's mistake. What makes no sense does nothing.
 //!
 //! # Read next
-//! `life_cycle.rs`, `pause.rs`, `inquiry.rs`, `callbacks.rs`, `session.rs`, `threads.rs`, `code.rs`, `labels.rs`, `script_frames.rs`,
+//! `life_cycle.rs`, `pause.rs`, `inquiry.rs`, `callbacks.rs`, `session.rs`, `threads.rs`, `code.rs`, `event_delay.rs`, `labels.rs`, `script_frames.rs`,
 //! `markers.rs`, `stacks.rs`, `outside.rs`.
 
 #[cfg(has_profiler)]
@@ -24,6 +24,7 @@ use crate::disabled as engine;
 
 mod callbacks;
 mod code;
+mod event_delay;
 mod inquiry;
 mod labels;
 mod life_cycle;
@@ -43,6 +44,7 @@ pub use callbacks::{
     profiler_remove_state_change_callback,
 };
 pub use code::{CodeRange, profiler_register_code_range};
+pub use event_delay::{AutoProfilerEvent, EventDelayProbe, EventLoopWatch, profiler_watch_event_loop};
 pub use inquiry::{
     profiler_feature_active, profiler_features_if_active, profiler_features_if_active_and_unpaused,
     profiler_get_available_features, profiler_get_buffer_info, profiler_get_start_params, profiler_is_active,

@@ -1,7 +1,7 @@
 //! Locks with a name, an owner and a place in the lock order.
 //!
 //! The order is life cycle → `PsLock` → `ThreadRegistry` → thread data → chunk manager → unwinder → loader → code ranges →
-//! script functions. Debug builds assert that a thread takes them in that order and none twice. A lock is never poisoned:
+//! script functions → event watches. Debug builds assert that a thread takes them in that order and none twice. A lock is never poisoned:
 //! what a panic left behind is still well formed, as every critical section here is. None of them is taken in the signal
 //! handler.
 //!
@@ -29,6 +29,7 @@ pub(crate) enum LockRank {
     Loader = 6,
     CodeRanges = 7,
     ScriptFunctions = 8,
+    EventWatches = 9,
 }
 
 thread_local! {

@@ -3,13 +3,14 @@
 //! ```text
 //! block   = length:N entry                         N: ULEB128    Z: zigzag, then ULEB128    B: one byte
 //! entry   = kind:B fields
-//! Sample  = thread:N time:N flags:B [cpu:N] [more:N span:N] runs:N run*   a sample with its stack, oldest frame first
+//! Sample  = thread:N time:N flags:B [cpu:N] [event:N] [more:N span:N] runs:N run*   a sample with its stack, oldest frame first
 //! run     = count*2:N (address:Z)*                            native frames; each is the distance to the one before
 //!         | count*2+1:N label*                                frames of the label stack
 //! label   = flags:B category:B subcategory:B text dynamic     a label
 //!         | flags:B function:N line:N column:N                a script frame, as its flags say
-//! Same    = thread:N time:N flags:B [cpu:N] [more:N span:N]   with the stack of the thread's last Sample in this chunk
+//! Same    = thread:N time:N flags:B [cpu:N] [event:N] [more:N span:N]   with the stack of the thread's last Sample in this chunk
 //! Marker  = thread:N phase:B start:N end:N category:B subcategory:B name payload:B text?
+//! EventProbe = thread:N posted:N waited:N                     an event loop's probe; the longest `waited` of a `posted` holds
 //! Counter = counter:N time:N value:Z                          a counter's absolute value
 //! Pause, Resume, PauseSampling, ResumeSampling = time:N         from then on
 //! Tick    = time:N step:N{4}                                  nanoseconds that the steps of a tick took; kind `Overhead`
@@ -17,8 +18,9 @@
 //! ```
 //!
 //! Times are nanoseconds since the process began. `cpu`, nanoseconds of the thread's CPU time since its sample before,
-//! is there when the flags say so. A sample may stand for `more` others after it, evenly spaced, the last of them `span`
-//! nanoseconds later, in which the thread did not run. A phase is Gecko's: 0 instant, 1 interval, 2 start, 3 end; times
+//! is there when the flags say so; so is `event`, which is 0 when the thread's event loop waits, else one more than the
+//! nanoseconds since the event that runs was queued. A sample may stand for `more` others after it, evenly spaced, the last of them `span`
+//! nanoseconds later, in which the thread did not run, so that the event goes on. A phase is Gecko's: 0 instant, 1 interval, 2 start, 3 end; times
 //! that the phase does not have are 0. A payload of 0 is none, 1 a text. A script's function is its number in the process;
 //! a line or column of 0 is not known.
 
@@ -36,6 +38,7 @@ pub(crate) enum EntryKind {
     Counter = 4,
     #[doc(alias = "ProfilerOverheadTime")]
     Overhead = 5,
+    EventProbe = 6,
     /// Neither samples nor markers are taken until the next `Resume`.
     Pause = 8,
     Resume = 9,
@@ -52,6 +55,7 @@ impl EntryKind {
             3 => Some(Self::Marker),
             4 => Some(Self::Counter),
             5 => Some(Self::Overhead),
+            6 => Some(Self::EventProbe),
             8 => Some(Self::Pause),
             9 => Some(Self::Resume),
             10 => Some(Self::PauseSampling),
@@ -75,6 +79,8 @@ impl SampleFlags {
     pub(crate) const HAS_MORE: Self = Self(4);
     /// The stack is not the one that the thread was born with.
     pub(crate) const OTHER_STACK: Self = Self(8);
+    /// The thread has an event loop.
+    pub(crate) const HAS_EVENT: Self = Self(16);
 
     pub(crate) const fn from_byte(byte: u8) -> Self {
         Self(byte)

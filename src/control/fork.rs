@@ -12,11 +12,15 @@ use crate::sampler::{
     OnDemandUnwinder, close_fork_gate, hold_unwinder_for_fork, open_fork_gate, reopen_fork_gate_in_child,
 };
 use crate::state::{ACTIVE_PS, RacyFeatures, core_buffer, leave_callbacks_to_parent};
-use crate::threads::{RegistryForkGuard, ScriptFunctions, ThreadRegistry, hold_script_functions_for_fork};
+use crate::threads::{
+    EventWatches, OnThreadRef, RegistryForkGuard, ScriptFunctions, ThreadRegistry,
+    hold_script_functions_for_fork,
+};
 use crate::unwind::{CodeRanges, hold_code_ranges_for_fork};
 
 /// All locks, dropped innermost first.
 struct Held {
+    event_watches: Guard<'static, EventWatches>,
     script_functions: Guard<'static, Option<ScriptFunctions>>,
     code_ranges: Guard<'static, Option<CodeRanges>>,
     loader: Guard<'static, ()>,
@@ -46,7 +50,18 @@ fn prepare() {
     let loader = hold_loader_for_fork();
     let code_ranges = hold_code_ranges_for_fork();
     let script_functions = hold_script_functions_for_fork();
-    let held = Held { script_functions, code_ranges, loader, unwinder, buffer, registry, ps, _life_cycle };
+    let event_watches = EventWatches::hold_for_fork();
+    let held = Held {
+        event_watches,
+        script_functions,
+        code_ranges,
+        loader,
+        unwinder,
+        buffer,
+        registry,
+        ps,
+        _life_cycle,
+    };
     // A thread that is ending has no place to keep them; it forks without.
     let _ = HELD.try_with(|place| place.replace(Some(held)));
 }
@@ -65,8 +80,18 @@ fn child() {
     RacyFeatures::set_inactive();
     leave_callbacks_to_parent();
     if let Some(held) = take_held() {
-        let Held { script_functions, code_ranges, loader, unwinder, buffer, registry, mut ps, _life_cycle } =
-            held;
+        let Held {
+            event_watches,
+            script_functions,
+            code_ranges,
+            loader,
+            unwinder,
+            buffer,
+            registry,
+            mut ps,
+            _life_cycle,
+        } = held;
+        EventWatches::keep_only_current_thread(event_watches);
         // Scripts and generated code are there in the child, too.
         drop(script_functions);
         drop(code_ranges);
@@ -76,6 +101,7 @@ fn child() {
         ThreadRegistry::keep_only_current_thread(registry);
         forget_control_in_child(&mut ps);
         let active = ACTIVE_PS.get_mut(&mut ps).take();
+        OnThreadRef::with(|thread| thread.locked_rw_on_thread().adopt_after_fork());
         ThreadRegistry::for_each(&ps, |thread| {
             thread.locked_rw_from_any_thread().clear_profiling_features(&ps);
         });

@@ -9,6 +9,7 @@ use crate::base::{
 use crate::control::callbacks::tell;
 use crate::control::control_signals::{control_by_default_signals, end_control};
 use crate::control::environment::{self, StartUp};
+use crate::control::event_watcher::ensure_event_watcher;
 use crate::control::fork::fork_hooks;
 use crate::control::notices;
 use crate::control::snapshot::freeze;
@@ -199,7 +200,8 @@ fn start_in_turn(
     _left_over = end_session();
     *ended_one = running.is_some();
 
-    let (features, capacity_bytes) = (settings.features, settings.capacity_bytes);
+    let (features, capacity_bytes, interval) =
+        (settings.features, settings.capacity_bytes, settings.interval);
     let counters = if features.contains(Features::PROCESS_CPU) { vec![&PROCESS_CPU] } else { Vec::new() };
     let process_start = CorePs::process_start().monotonic;
     let session = Session::new(settings, process_start, monotonic_now(), counters);
@@ -218,6 +220,8 @@ fn start_in_turn(
         active.threads.borrow_mut().begin(&lock);
     }
     RacyFeatures::set_active(features);
+    drop(lock);
+    ensure_event_watcher(interval);
     Ok(Begun::Now(generation))
 }
 

@@ -9,7 +9,8 @@
 //! On any thread of the host. Start and stop take the life-cycle lock, the outermost one, and then the `PsLock`; the
 //! sampler is joined under the life-cycle lock, and not under the `PsLock`. The sampler takes neither but in a host's
 //! callback, for which nobody waits. The host's callbacks are called under no lock. The thread that signals
-//! are handed to starts and stops as anybody does, so it is joined under neither.
+//! are handed to starts and stops as anybody does, so it is joined under neither. The one that posts probes to event loops ends
+//! by itself soon after the session, and is joined by nobody.
 //!
 //! # Imports
 //! `base`, `buffer`, `counters`, `markers`, `platform`, `sampler`, `state`, `stream`, `threads`, `unwind`
@@ -26,6 +27,8 @@ mod dump;
 mod environment;
 mod environment_table;
 mod environment_values;
+mod event_loops;
+mod event_watcher;
 mod fork;
 mod inquiry;
 mod life_cycle;
@@ -44,6 +47,9 @@ pub(crate) use callbacks::{
 pub(crate) use control_signals::control_by_signals;
 pub(crate) use environment::{env_vars_for_child_process, wants_names};
 pub(crate) use environment_table::environment_docs;
+pub(crate) use event_loops::{
+    EventToken, EventWatchToken, ProbeToken, begin_event, end_event, unwatch_event_loop, watch_event_loop,
+};
 pub(crate) use inquiry::{
     buffer_info, features_if_active, features_if_active_and_unpaused, is_active, is_active_and_unpaused,
     is_paused, is_sampling_paused, start_params,

@@ -180,6 +180,40 @@ pub(crate) fn is_announced_asleep() -> bool {
     false
 }
 
+/// An event of a loop.
+#[derive(Debug)]
+pub(crate) struct EventToken(std::marker::PhantomData<*const ()>);
+
+#[inline(always)]
+pub(crate) fn begin_event(_: Option<ProfilerTime>) -> EventToken {
+    EventToken(std::marker::PhantomData)
+}
+
+#[inline(always)]
+pub(crate) fn end_event(_: &EventToken) {}
+
+/// No loop is probed.
+#[derive(Debug)]
+pub(crate) enum ProbeToken {}
+
+impl ProbeToken {
+    pub(crate) fn answer(self) {
+        match self {}
+    }
+}
+
+/// Nor watched.
+#[derive(Debug)]
+pub(crate) enum EventWatchToken {}
+
+pub(crate) fn watch_event_loop(_: Box<dyn FnMut(ProbeToken) + Send>) -> Option<EventWatchToken> {
+    None
+}
+
+pub(crate) fn unwatch_event_loop(watch: &EventWatchToken) {
+    match *watch {}
+}
+
 pub(crate) fn register_code_range(_: u64, _: u64, _: &str) -> Option<CodeRangeToken> {
     None
 }

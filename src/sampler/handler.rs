@@ -33,6 +33,7 @@ pub(crate) fn capture_in_handler(arrival: &ArrivalInHandler<'_>) -> bool {
     };
     let Some(mut writer) = slot.begin_in_handler(arrival) else { return true };
     writer.header.time = monotonic_now();
+    writer.header.event_loop = slot.event_delay().state_in_handler();
     writer.copy_stack_in_handler();
     writer.copy_labels_in_handler();
     let is_timer = matches!(arrival.source, SignalSource::Timer(_));

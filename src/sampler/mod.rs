@@ -23,6 +23,7 @@
 //! `sampler_thread.rs`, `thread_sampler.rs`, `handler.rs`, `merge.rs`, `suspend.rs`, then `crate::stream`.
 
 mod activity;
+mod event_probes;
 mod fork_gate;
 mod handler;
 mod merge;

@@ -8,14 +8,16 @@ use crate::base::{Generation, StackAddress, TimeStamp};
 use crate::buffer::{ChunkNumber, ChunkedBuffer, EntryHead, EntryKind, EntryWriter, SampleFlags};
 use crate::sampler::merge::{MergedFrame, merge_stacks};
 use crate::state::SessionCounts;
-use crate::threads::CapturedView;
+use crate::threads::{CapturedView, EventLoopState};
 use crate::unwind::NativeStack;
 
-/// A stack as it goes into the buffer: its coded runs of frames, and whether older ones are missing.
+/// A stack as it goes into the buffer: its coded runs of frames, whether older ones are missing, and what the thread's event
+/// loop did.
 #[derive(Debug, Default)]
 pub(super) struct CodedStack {
     runs: EntryWriter,
     flags: SampleFlags,
+    event_loop: EventLoopState,
 }
 
 /// The stack that a thread's samples repeat until there is another, and where it was written last.
@@ -23,6 +25,7 @@ pub(super) struct CodedStack {
 pub(super) struct LastStack {
     coded: Vec<u8>,
     flags: SampleFlags,
+    event_loop: EventLoopState,
     chunk: Option<ChunkNumber>,
     /// The version of the modules that its addresses were written under.
     modules: u64,
@@ -44,6 +47,7 @@ impl LastStack {
             self.flags = stack.flags;
             self.chunk = None;
         }
+        self.event_loop = stack.event_loop;
     }
 }
 
@@ -67,7 +71,7 @@ impl SampleWriter<'_> {
     /// Writes a sample with the thread's last stack, which stands for `more` after it. Gives how many that are; 0 when there
     /// is no room for it.
     pub(super) fn repeat(&self, sample: SampleTime, more: u64, span_ns: u64, last: &mut LastStack) -> u64 {
-        let head = |kind| self.head(kind, sample, more, span_ns, last.flags);
+        let head = |kind| self.head(kind, sample, more, span_ns, last);
         if let Some(chunk) = last.chunk {
             let head = head(EntryKind::Same);
             if self.buffer.put_in_chunk(self.session, chunk, sample.time, &[head.bytes()]).is_some() {
@@ -89,10 +93,17 @@ impl SampleWriter<'_> {
         sample: SampleTime,
         more: u64,
         span_ns: u64,
-        flags: SampleFlags,
+        last: &LastStack,
     ) -> EntryHead {
-        let flags = flags
+        let event = match last.event_loop {
+            EventLoopState::Unknown => None,
+            EventLoopState::Idle => Some(0),
+            EventLoopState::Running(queued) => Some(1 + sample.time.since_ns(queued)),
+        };
+        let flags = last
+            .flags
             .with(SampleFlags::HAS_CPU, sample.cpu_delta_ns.is_some())
+            .with(SampleFlags::HAS_EVENT, event.is_some())
             .with(SampleFlags::HAS_MORE, more > 0);
         let head = EntryHead::new(kind)
             .number(sample.thread)
@@ -100,6 +111,10 @@ impl SampleWriter<'_> {
             .byte(flags.to_byte());
         let head = match sample.cpu_delta_ns {
             Some(cpu) => head.number(cpu),
+            None => head,
+        };
+        let head = match event {
+            Some(event) => head.number(event),
             None => head,
         };
         if more > 0 { head.number(more).number(span_ns) } else { head }
@@ -116,9 +131,10 @@ impl CodedStack {
     }
 
     /// A stack without frames.
-    pub(super) fn set_empty(&mut self) {
+    pub(super) fn set_empty(&mut self, event_loop: EventLoopState) {
         self.runs.clear().number(0);
         self.flags = SampleFlags::default();
+        self.event_loop = event_loop;
     }
 
     /// Merges and codes a captured stack.
@@ -134,6 +150,7 @@ impl CodedStack {
         self.flags = SampleFlags::default()
             .with(SampleFlags::TRUNCATED, native.truncated)
             .with(SampleFlags::OTHER_STACK, view.header().on_other_stack);
+        self.event_loop = view.header().event_loop;
         let is_native = |frame: &MergedFrame| matches!(frame, MergedFrame::Native(_));
         let runs = || merged.chunk_by(|one, next| is_native(one) == is_native(next));
         self.runs.clear().number(runs().count() as u64);

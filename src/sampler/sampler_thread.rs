@@ -14,6 +14,7 @@ use crate::platform::{
     with_signals_blocked,
 };
 use crate::sampler::activity::{ActivityClue, RestChecks};
+use crate::sampler::event_probes::EventProbes;
 use crate::sampler::rest::Tick;
 use crate::sampler::sample_writer::SampleWriter;
 use crate::sampler::thread_sampler::{ThreadLife, ThreadSampler};
@@ -107,6 +108,7 @@ struct SamplerThread {
     next_counters: TimeStamp,
     next_look_at_sandbox: TimeStamp,
     activity: ActivityClue,
+    event_probes: EventProbes,
     /// The process's CPU time when the session began; the counter counts from here.
     process_cpu_ns: i64,
 }
@@ -128,6 +130,7 @@ impl SamplerThread {
             next_counters: TimeStamp(0),
             next_look_at_sandbox: TimeStamp(0),
             activity: ActivityClue::default(),
+            event_probes: EventProbes::default(),
             process_cpu_ns: sample_process_cpu_ns(),
         }
     }
@@ -223,6 +226,7 @@ impl SamplerThread {
         if let Some(map) = self.unwinder.changed_perf_map() {
             self.session.set_perf_map(map);
         }
+        self.event_probes.record(&self.session, self.buffer, false);
         overheads.step_done();
         self.buffer.provide_spare_chunk();
         overheads.step_done();
@@ -422,6 +426,7 @@ impl SamplerThread {
     fn write_if_asked(&mut self) {
         if let Some(asked) = self.session.asked_to_write() {
             self.with_context(|threads, context| threads.all().for_each(|thread| thread.write_rest(context)));
+            self.event_probes.record(&self.session, self.buffer, true);
             self.session.set_written(asked);
         }
     }

@@ -489,7 +489,8 @@ impl ThreadSampler {
     }
 
     fn sample_without_stack(&mut self, cpu_ns: u64, context: &mut TickContext<'_>) {
-        context.scratch.coded.set_empty();
+        let event_loop = self.slot.as_deref().map(|slot| slot.event_delay().state_in_handler());
+        context.scratch.coded.set_empty(event_loop.unwrap_or_default());
         self.write_sample(context.tick.time, cpu_ns, context);
         self.rest = Some(Rest::new(cpu_ns, None, context.tick, context.interval_ns()));
     }

@@ -7,9 +7,10 @@ use crate::buffer::{BlockIndex, ChunkNumber, EntryKind, EntryReader, SampleFlags
 use crate::counters::CounterDescription;
 use crate::json::{StringIndex, UniqueStrings};
 use crate::markers::{DecodedMarker, MarkerPayload};
+use crate::stream::event_probes::EventProbes;
 use crate::stream::overheads::{Overhead, OverheadStatistics};
 use crate::stream::paused_ranges::PausedRanges;
-use crate::stream::rows::{CounterRows, More, SampleRow, SampleRows, cut_before};
+use crate::stream::rows::{CounterRows, More, RowEvent, SampleRow, SampleRows, cut_before};
 use crate::stream::source::ProfileSource;
 use crate::stream::unique_stacks::UniqueStacks;
 use crate::symbols::SampledAddress;
@@ -50,6 +51,7 @@ pub(crate) struct ThreadStreamingContext {
     pub(crate) samples: SampleRows,
     pub(super) stacks: UniqueStacks<FrameKey>,
     pub(super) markers: Vec<BlockIndex>,
+    pub(super) probes: EventProbes,
     /// The stack of the last sample, and the chunk that it was written to.
     last: Option<(ChunkNumber, LastStack)>,
 }
@@ -68,6 +70,7 @@ struct SampleHead {
     time_ns: u64,
     flags: SampleFlags,
     cpu_delta_ns: Option<u64>,
+    event: RowEvent,
     more: More,
 }
 
@@ -77,11 +80,13 @@ impl SampleHead {
         let (serial, time_ns) = (entry.number()?, entry.number()?);
         let flags = SampleFlags::from_byte(entry.byte()?);
         let cpu_delta_ns = if flags.has(SampleFlags::HAS_CPU) { Some(entry.number()?) } else { None };
+        let event = if flags.has(SampleFlags::HAS_EVENT) { Some(entry.number()?) } else { None };
+        let event = RowEvent::from_field(event);
         let more = match flags.has(SampleFlags::HAS_MORE) {
             true => More { count: entry.number()?, span_ns: entry.number()? },
             false => More::default(),
         };
-        Some(Self { serial, time_ns, flags, cpu_delta_ns, more })
+        Some(Self { serial, time_ns, flags, cpu_delta_ns, event, more })
     }
 }
 
@@ -152,8 +157,8 @@ impl ProcessStreamingContext {
             kind @ (EntryKind::Sample | EntryKind::Same) => {
                 let head = SampleHead::read(entry)?;
                 let Some(&index) = by_serial.get(&head.serial) else { return Some(()) };
-                let SampleHead { time_ns, cpu_delta_ns, more, .. } = head;
-                let row = SampleRow { stack: 0, time_ns, cpu_delta_ns };
+                let SampleHead { time_ns, cpu_delta_ns, event, more, .. } = head;
+                let row = SampleRow { stack: 0, time_ns, cpu_delta_ns, event };
                 let left = cut_before(row, more, self.cut_ns);
                 let last = match kind {
                     EntryKind::Sample if left.is_none() => LastStack::InEntry(block),
@@ -185,6 +190,12 @@ impl ProcessStreamingContext {
                 }
                 self.has_text_markers |= matches!(marker.payload, MarkerPayload::Text(_));
                 self.threads[index].markers.push(block);
+            }
+            EntryKind::EventProbe => {
+                let (serial, posted_ns, waited_ns) = (entry.number()?, entry.number()?, entry.number()?);
+                if let Some(&index) = by_serial.get(&serial) {
+                    self.threads[index].probes.push(posted_ns, waited_ns);
+                }
             }
             EntryKind::Counter => {
                 let (id, time_ns, value) = (entry.number()?, entry.number()?, entry.signed()?);
@@ -288,6 +299,7 @@ impl ThreadStreamingContext {
             samples: SampleRows::default(),
             stacks: UniqueStacks::default(),
             markers: Vec::new(),
+            probes: EventProbes::default(),
             last: None,
         }
     }

@@ -18,6 +18,7 @@
 //! `source.rs`, `decode.rs`, `resolved_thread.rs`, `profile.rs`.
 
 mod decode;
+mod event_probes;
 mod libs;
 mod location;
 mod meta;

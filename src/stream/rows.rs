@@ -2,6 +2,58 @@
 
 use crate::buffer::{EntryReader, EntryWriter};
 
+/// What the thread's event loop did at a sample.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) enum RowEvent {
+    /// The thread has reported none.
+    #[default]
+    Unknown,
+    /// None ran.
+    Idle,
+    /// One ran that was queued so long ago.
+    Running { ns: u64 },
+}
+
+impl RowEvent {
+    /// Of a sample's field, if it has it.
+    pub(super) fn from_field(field: Option<u64>) -> Self {
+        match field {
+            None => Self::Unknown,
+            Some(0) => Self::Idle,
+            Some(field) => Self::Running { ns: field - 1 },
+        }
+    }
+
+    /// The same event, so much later.
+    fn later_by(self, later_ns: u64) -> Self {
+        match self {
+            Self::Running { ns } => Self::Running { ns: ns.saturating_add(later_ns) },
+            Self::Unknown | Self::Idle => self,
+        }
+    }
+
+    /// How long an event that came now would have waited already.
+    pub(super) fn delay_ns(self) -> Option<u64> {
+        match self {
+            Self::Unknown => None,
+            Self::Idle => Some(0),
+            Self::Running { ns } => Some(ns),
+        }
+    }
+
+    fn to_number(self) -> u64 {
+        match self {
+            Self::Unknown => 0,
+            Self::Idle => 1,
+            Self::Running { ns } => ns.saturating_add(2),
+        }
+    }
+
+    fn from_number(number: u64) -> Self {
+        Self::from_field(number.checked_sub(1))
+    }
+}
+
 /// A sample of a thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct SampleRow {
@@ -10,9 +62,22 @@ pub(crate) struct SampleRow {
     /// Nanoseconds since the process began.
     pub(crate) time_ns: u64,
     pub(crate) cpu_delta_ns: Option<u64>,
+    pub(crate) event: RowEvent,
 }
 
-/// Samples after another one with the same stack and no CPU time: how many, and how much later the last one is.
+impl SampleRow {
+    /// One of those after it: the thread has not run.
+    fn later_by(self, later_ns: u64) -> Self {
+        Self {
+            time_ns: self.time_ns + later_ns,
+            cpu_delta_ns: self.cpu_delta_ns.map(|_| 0),
+            event: self.event.later_by(later_ns),
+            ..self
+        }
+    }
+}
+
+/// Samples after another one with the same stack and event and no CPU time: how many, and how much later the last one is.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct More {
     pub(super) count: u64,
@@ -31,9 +96,10 @@ pub(super) fn cut_before(row: SampleRow, more: More, cut_ns: u64) -> Option<(Sam
     let [missing, span, count] = [missing_ns, more.span_ns, more.count].map(u128::from);
     let skipped = (missing * count).div_ceil(span);
     let offset_ns = (span * skipped / count) as u64;
-    let first =
-        SampleRow { time_ns: row.time_ns + offset_ns, cpu_delta_ns: row.cpu_delta_ns.map(|_| 0), ..row };
-    Some((first, More { count: more.count - skipped as u64, span_ns: more.span_ns - offset_ns }))
+    Some((
+        row.later_by(offset_ns),
+        More { count: more.count - skipped as u64, span_ns: more.span_ns - offset_ns },
+    ))
 }
 
 /// Samples in the order of their time.
@@ -50,6 +116,7 @@ impl SampleRows {
             .number(row.stack.into())
             .signed(row.time_ns.wrapping_sub(self.last_time_ns) as i64)
             .number(row.cpu_delta_ns.map_or(0, |cpu| cpu.saturating_add(1)))
+            .number(row.event.to_number())
             .number(more.count);
         if more.count > 0 {
             self.coded.number(more.span_ns);
@@ -69,19 +136,16 @@ impl SampleRows {
             let stack = coded.number()? as u32;
             time_ns = time_ns.wrapping_add(coded.signed()? as u64);
             let cpu_delta_ns = coded.number()?.checked_sub(1);
+            let event = RowEvent::from_number(coded.number()?);
             let count = coded.number()?;
             let span_ns = if count > 0 { coded.number()? } else { 0 };
-            Some((SampleRow { stack, time_ns, cpu_delta_ns }, More { count, span_ns }))
+            Some((SampleRow { stack, time_ns, cpu_delta_ns, event }, More { count, span_ns }))
         });
         coded_runs.flat_map(|(first, more)| {
             (0..=more.count).map(move |index| match index {
                 0 => first,
-                _ => SampleRow {
-                    time_ns: first.time_ns
-                        + (u128::from(more.span_ns) * u128::from(index) / u128::from(more.count)) as u64,
-                    cpu_delta_ns: first.cpu_delta_ns.map(|_| 0),
-                    ..first
-                },
+                _ => first
+                    .later_by((u128::from(more.span_ns) * u128::from(index) / u128::from(more.count)) as u64),
             })
         })
     }
@@ -124,11 +188,15 @@ mod tests {
 
     #[test]
     fn a_run_is_cut_where_it_becomes_too_old() {
-        let whole =
-            (SampleRow { stack: 4, time_ns: 1000, cpu_delta_ns: Some(9) }, More { count: 7, span_ns: 93 });
+        let event = RowEvent::Running { ns: 500 };
+        let whole = (
+            SampleRow { stack: 4, time_ns: 1000, cpu_delta_ns: Some(9), event },
+            More { count: 7, span_ns: 93 },
+        );
         let times = |(row, more): (SampleRow, More)| {
             let mut rows = SampleRows::default();
             rows.push(row, more);
+            assert!(rows.iter().all(|row| row.event == RowEvent::Running { ns: row.time_ns - 500 }));
             rows.iter().map(|row| (row.stack, row.time_ns, row.cpu_delta_ns)).collect::<Vec<_>>()
         };
         let all = times(whole);
@@ -142,24 +210,31 @@ mod tests {
                 assert_eq!((left.0, left.2), (expected.0, expected.2));
             }
         }
-        let one = SampleRow { stack: 1, time_ns: 50, cpu_delta_ns: None };
+        let one = SampleRow { stack: 1, time_ns: 50, cpu_delta_ns: None, event: RowEvent::Idle };
         assert_eq!(cut_before(one, More::default(), 50), Some((one, More::default())));
         assert_eq!(cut_before(one, More::default(), 51), None);
     }
 
     #[test]
     fn rows_read_back() {
-        let row = |stack, time_ns, cpu_delta_ns| SampleRow { stack, time_ns, cpu_delta_ns };
+        let row = |stack, time_ns, cpu_delta_ns: Option<u64>| {
+            let event = RowEvent::from_field(cpu_delta_ns.map(|_| 0));
+            SampleRow { stack, time_ns, cpu_delta_ns, event }
+        };
         let rows = [row(0, 5, None), row(3, 1_000_000_000_000, Some(0)), row(1, 1_000_000_000_001, Some(7))];
         let mut samples = SampleRows::default();
         rows.iter().for_each(|row| samples.push(*row, More::default()));
         assert_eq!(samples.iter().collect::<Vec<_>>(), rows);
         assert_eq!(samples.len(), 3);
         samples.push(row(2, 1_000_000_000_100, Some(9)), More { count: 3, span_ns: 31 });
-        let run: Vec<_> = samples.iter().skip(3).collect();
+        let event =
+            |ns| SampleRow { event: RowEvent::Running { ns }, ..row(7, 1_000_000_000_200 + ns, None) };
+        samples.push(event(0), More { count: 2, span_ns: 60 });
+        assert_eq!(samples.iter().skip(7).collect::<Vec<_>>(), [event(0), event(30), event(60)]);
+        let run: Vec<_> = samples.iter().skip(3).take(4).collect();
         let later = |ns: u64| row(2, 1_000_000_000_100 + ns, Some(0));
         assert_eq!(run, [row(2, 1_000_000_000_100, Some(9)), later(10), later(20), later(31)]);
-        assert_eq!(samples.len(), 7);
+        assert_eq!(samples.len(), 10);
 
         let mut counter = CounterRows::default();
         assert!(counter.is_empty());

@@ -21,13 +21,18 @@ pub(super) fn write_thread(json: &mut JsonWriter<'_>, source: &ProfileSource, th
         }
         json.key("samples").object(|json| {
             write_schema(json, SAMPLES);
+            let mut probed_ns = context.probes.delays();
             json.key("data").array(|json| {
                 for row in context.samples.iter() {
                     json.array(|json| {
                         json.unsigned(thread.stack_of(row.stack).into());
                         json.time_ms(row.time_ns);
+                        match row.event.delay_ns().max(probed_ns(row.time_ns)) {
+                            Some(delay_ns) => json.time_ms(delay_ns),
+                            None if row.cpu_delta_ns.is_some() => json.null(),
+                            None => {}
+                        }
                         if let Some(cpu) = row.cpu_delta_ns {
-                            json.null();
                             json.unsigned(cpu);
                         }
                     });

@@ -16,6 +16,7 @@ use crate::platform::{
     ArrivalInHandler, LazyRegion, MemoryPiece, Registers, SignalSource, StackBounds, copy_words_in_handler,
     read_guarded_in_handler, thread_pointer,
 };
+use crate::threads::event_delay::{EventDelay, EventLoopState};
 use crate::threads::profiling_stack::{ProfilingStack, open_profiling_stack};
 use crate::threads::profiling_stack_frame::{ProfilingStackFrame, ScriptPlace};
 use crate::threads::slot_state::{SlotPhase, SlotState};
@@ -51,6 +52,8 @@ pub(crate) struct CaptureHeader {
     pub(crate) time: TimeStamp,
     /// The thread's CPU time, where its own timer stopped it; else 0.
     pub(crate) cpu_ns: u64,
+    /// What the thread's event loop did then.
+    pub(crate) event_loop: EventLoopState,
     /// The stack address of the first byte of the copy; 0 when nothing there was readable.
     pub(crate) stack_start: u64,
     pub(crate) stack_bytes: usize,
@@ -86,6 +89,8 @@ pub(crate) struct CaptureSlot {
     stack_low: AtomicU64,
     stack_top: AtomicU64,
     pub(super) profiling_stack: AtomicPtr<ProfilingStack>,
+    /// Of the thread that the slot is tied to.
+    event_delay: EventDelay,
     pub(super) region: &'static LazyRegion,
     /// Captures since the last deep one; written by the reader. 0 when none was deep.
     pub(super) since_deep: AtomicU32,
@@ -105,6 +110,7 @@ impl CaptureSlot {
             stack_low: AtomicU64::new(0),
             stack_top: AtomicU64::new(0),
             profiling_stack: AtomicPtr::new(std::ptr::null_mut()),
+            event_delay: EventDelay::new(),
             region,
             since_deep: AtomicU32::new(0),
             header: UnsafeCell::new(CaptureHeader::default()),
@@ -127,6 +133,7 @@ impl CaptureSlot {
 
     /// Ties the slot to the calling thread, whose stack this is.
     pub(super) fn bind_to_current_thread(&self, bounds: StackBounds) {
+        self.event_delay.reset();
         // SAFETY: the calling thread's own; bounds are had from the system alone.
         unsafe { self.bind(thread_pointer(), bounds, open_profiling_stack()) };
     }
@@ -179,6 +186,11 @@ impl CaptureSlot {
     pub(super) fn unbind(&self) {
         self.thread_pointer.store(0, Ordering::Relaxed);
         self.profiling_stack.store(std::ptr::null_mut(), Ordering::Release);
+    }
+
+    /// What the thread's event loop does.
+    pub(crate) fn event_delay(&self) -> &EventDelay {
+        &self.event_delay
     }
 
     pub(crate) fn phase(&self) -> SlotPhase {

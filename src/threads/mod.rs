@@ -2,12 +2,13 @@
 //!
 //! # Purpose
 //! Registration and the registry, the label stack of each thread, the functions of scripts that stand on it, and the slot into which a thread's signal handler
-//! copies what a sample needs; and the copy that a thread makes of its own stack, where it wants to.
+//! copies what a sample needs; the copy that a thread makes of its own stack, where it wants to; and what is known of its
+//! event loop.
 //!
 //! # Threads and locks
 //! A thread registers itself, owns its label stack and fills its slot, in the handler; the sampler reads the slot, and fills
-//! it for a thread that sleeps (`outside_capture.rs`). The registry's lock is held for a push or a removal, the slot pool's (thread data, in the lock order) for the same; the
-//! sampler holds neither while it works. `slot_state.rs` draws who may move a slot from state to state.
+//! it for a thread that sleeps (`outside_capture.rs`). The registry's lock is held for a push or a removal, the slot pool's (thread data, in the lock order) and the event watches' for the same; the
+//! sampler holds none of them while it works. `slot_state.rs` draws who may move a slot from state to state.
 //!
 //! # Imports
 //! `base`, `platform`
@@ -23,10 +24,16 @@ mod backtrace;
 mod backtrace_pool;
 mod capture_slot;
 mod captured_view;
+#[forbid(unsafe_code)]
+mod event_delay;
+#[forbid(unsafe_code)]
+mod event_watches;
 mod growing_array;
 mod outside_capture;
 #[forbid(unsafe_code)]
 mod own_thread;
+#[forbid(unsafe_code)]
+mod probed_loop;
 #[forbid(unsafe_code)]
 mod profiled_thread_data;
 mod profiling_stack;
@@ -50,6 +57,9 @@ mod slot_state;
 pub(crate) use backtrace::CapturedBacktrace;
 pub(crate) use capture_slot::CaptureParts;
 pub(crate) use captured_view::CapturedView;
+pub(crate) use event_delay::EventLoopState;
+pub(crate) use event_watches::{EventWatches, PostProbe, WatchWork};
+pub(crate) use probed_loop::{ProbeToken, ProbedLoop};
 pub(crate) use profiled_thread_data::ProfiledThreadData;
 pub(crate) use profiling_stack::{LabelToken, move_script_frame, pop_labels, push_label, push_script_frame};
 pub(crate) use profiling_stack_frame::{ScriptPlace, joined_label_text};

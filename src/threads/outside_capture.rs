@@ -27,7 +27,8 @@ impl CaptureSlot {
         stood_still: impl FnOnce() -> bool,
     ) -> bool {
         let Some(sequence) = self.state.begin_from_outside() else { return false };
-        let header = CaptureHeader { registers, time, ..CaptureHeader::default() };
+        let event_loop = self.event_delay().state_in_handler();
+        let header = CaptureHeader { registers, time, event_loop, ..CaptureHeader::default() };
         let mut writer = SlotWriter { slot: self, sequence, header };
         let whole = writer.copy_from_outside().is_some() && stood_still();
         if whole {

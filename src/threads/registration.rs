@@ -9,10 +9,12 @@ use crate::platform::{
     current_stack_bounds, current_thread_id, current_thread_os_name, is_main_thread, monotonic_now,
     thread_pointer,
 };
+use crate::threads::event_delay::EventDelay;
 use crate::threads::profiling_stack::close_profiling_stack;
 use crate::threads::registration_data::{
-    LockedRwFromAnyThread, ThreadRegistrationData, ThreadRegistrationInfo, UnlockedConstReader,
-    UnlockedConstReaderAndAtomicRw, UnlockedReaderAndAtomicRwOnThread, UnlockedRwForLockedProfiler,
+    LockedRwFromAnyThread, LockedRwOnThread, ThreadRegistrationData, ThreadRegistrationInfo,
+    UnlockedConstReader, UnlockedConstReaderAndAtomicRw, UnlockedReaderAndAtomicRwOnThread,
+    UnlockedRwForLockedProfiler,
 };
 use crate::threads::registry::ThreadRegistry;
 use crate::threads::slot_pool::SlotHandle;
@@ -65,6 +67,7 @@ impl OffThreadRef {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OnThreadRef<'tls> {
     registration: &'tls OffThreadRef,
+    slot: Option<&'tls SlotHandle>,
     own_thread: PhantomData<*const ()>,
 }
 
@@ -75,7 +78,8 @@ impl<'tls> OnThreadRef<'tls> {
         let call = |current: &RefCell<CurrentThread>| {
             let current = current.try_borrow().ok()?;
             let registration = current.registration.as_ref()?;
-            Some(body(OnThreadRef { registration, own_thread: PhantomData }))
+            let slot = current.slot.as_deref();
+            Some(body(OnThreadRef { registration, slot, own_thread: PhantomData }))
         };
         CURRENT.try_with(call).ok()?
     }
@@ -83,6 +87,19 @@ impl<'tls> OnThreadRef<'tls> {
     #[doc(alias = "UnlockedReaderAndAtomicRWOnThreadRef")]
     pub(crate) fn unlocked_reader_and_atomic_rw_on_thread(&self) -> UnlockedReaderAndAtomicRwOnThread<'tls> {
         self.registration.data().unlocked_reader_and_atomic_rw_on_thread()
+    }
+
+    /// Waits for the thread's data lock.
+    #[doc(alias = "GetLockedRWOnThread")]
+    pub(crate) fn locked_rw_on_thread(&self) -> LockedRwOnThread<'tls> {
+        self.registration.data().locked_rw_on_thread()
+    }
+
+    /// What the thread reports of its event loop; `None` for a thread without a slot.
+    ///
+    /// Written by the own thread. Read by its handler and by the sampler. Under nothing.
+    pub(crate) fn event_delay(&self) -> Option<&'tls EventDelay> {
+        self.slot.map(|slot| slot.event_delay())
     }
 
     /// The same thread, for whoever is not on it.

@@ -11,6 +11,7 @@
 //! | [`UnlockedRwForLockedProfiler`] | a [`PsLock`], with each call | what the session keeps of the thread |
 //! | [`UnlockedReaderAndAtomicRwOnThread`] | is made on the thread alone | the atomics that the thread writes of itself |
 //! | [`LockedRwFromAnyThread`] | the thread's data lock | what a session records of it, changed |
+//! | [`LockedRwOnThread`] | the data lock, on the thread | what the thread changes of itself while others may hold to it |
 //!
 //! [`OnThreadRef`]: crate::threads::OnThreadRef
 //! [`OffThreadRef`]: crate::threads::OffThreadRef
@@ -48,7 +49,7 @@ pub(super) struct ThreadRegistrationData {
     /// Written when it is made. Read by anyone. The thread owns its slot, and the sampler while it samples it; a dead thread's
     /// serves another.
     slot: Weak<SlotHandle>,
-    /// Written by the own thread, in the child of a fork. Read by anyone.
+    /// Written by the own thread under the data lock, in the child of a fork. Read by anyone.
     tid: AtomicI32,
     /// Written by the own thread: raised when it says that it goes to sleep, and when it says that it is awake; odd while
     /// it sleeps. Read by anyone.
@@ -123,6 +124,11 @@ impl ThreadRegistrationData {
             _data_lock: self.data_lock.lock(),
         }
     }
+
+    /// On the own thread alone.
+    pub(super) fn locked_rw_on_thread(&self) -> LockedRwOnThread<'_> {
+        LockedRwOnThread { below: self.locked_rw_from_any_thread(), own_thread: PhantomData }
+    }
 }
 
 /// What anyone may read at any time: it never changes.
@@ -152,7 +158,7 @@ impl<'r> UnlockedConstReader<'r> {
 pub(crate) struct UnlockedConstReaderAndAtomicRw<'r>(UnlockedConstReader<'r>);
 
 impl UnlockedConstReaderAndAtomicRw<'_> {
-    /// Written by the own thread, in the child of a fork. Read by anyone. Under nothing.
+    /// Written by the own thread under the data lock, in the child of a fork. Read by anyone. Under nothing.
     pub(crate) fn tid(&self) -> ThreadId {
         ThreadId::from_number(self.0.0.tid.load(Ordering::Relaxed))
     }
@@ -256,16 +262,6 @@ impl UnlockedReaderAndAtomicRwOnThread<'_> {
             announced.store(before.wrapping_add(1), Ordering::Relaxed);
         }
     }
-
-    /// In the child of a fork: the thread has a new id, and nobody waits for its slot.
-    ///
-    /// Written by the own thread. Read by anyone. Under all locks, which the fork took.
-    pub(super) fn adopt_after_fork(&self) {
-        self.below.data().tid.store(current_thread_id().to_number(), Ordering::Relaxed);
-        if let Some(slot) = self.slot() {
-            slot.reset_after_fork();
-        }
-    }
 }
 
 impl<'r> Deref for UnlockedReaderAndAtomicRwOnThread<'r> {
@@ -314,6 +310,33 @@ impl<'r> LockedRwFromAnyThread<'r> {
 
 impl<'r> Deref for LockedRwFromAnyThread<'r> {
     type Target = UnlockedRwForLockedProfiler<'r>;
+    fn deref(&self) -> &Self::Target {
+        &self.below
+    }
+}
+
+/// What the thread itself may change while it holds its data lock.
+#[doc(alias = "ThreadRegistrationLockedRWOnThread")]
+#[derive(Debug)]
+pub(crate) struct LockedRwOnThread<'r> {
+    below: LockedRwFromAnyThread<'r>,
+    own_thread: PhantomData<*const ()>,
+}
+
+impl LockedRwOnThread<'_> {
+    /// In the child of a fork: the thread has a new id, and nobody waits for its slot.
+    ///
+    /// Written by the own thread. Read by anyone. Under the data lock.
+    pub(crate) fn adopt_after_fork(&mut self) {
+        self.below.below.data().tid.store(current_thread_id().to_number(), Ordering::Relaxed);
+        if let Some(slot) = self.slot() {
+            slot.reset_after_fork();
+        }
+    }
+}
+
+impl<'r> Deref for LockedRwOnThread<'r> {
+    type Target = LockedRwFromAnyThread<'r>;
     fn deref(&self) -> &Self::Target {
         &self.below
     }

@@ -68,10 +68,7 @@ impl ThreadRegistry {
 
     /// In the child of a fork: of all threads only the calling one is left.
     pub(crate) fn keep_only_current_thread(mut guard: RegistryForkGuard) {
-        let own = OnThreadRef::with(|thread| {
-            thread.unlocked_reader_and_atomic_rw_on_thread().adopt_after_fork();
-            thread.to_off_thread()
-        });
+        let own = OnThreadRef::with(|thread| thread.to_off_thread());
         forget_own_thread();
         let registry = &mut *guard.registry;
         let (kept, gone): (Vec<_>, Vec<_>) =

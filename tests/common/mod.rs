@@ -15,6 +15,7 @@ pub struct Sample {
     /// Frame locations, oldest first, without the root.
     pub stack: Vec<String>,
     pub time_ms: f64,
+    pub event_delay_ms: Option<f64>,
     pub cpu_ns: Option<u64>,
 }
 
@@ -97,6 +98,7 @@ pub fn samples_of(thread: &Value) -> Vec<Sample> {
     let row = |row: &Value| Sample {
         stack: stack_of(row[0].as_u64()),
         time_ms: row[1].as_f64().expect("time"),
+        event_delay_ms: row.get(2).and_then(Value::as_f64),
         cpu_ns: row.get(3).and_then(Value::as_u64),
     };
     thread["samples"]["data"].as_array().expect("samples").iter().map(row).collect()

@@ -15,6 +15,7 @@ mod gate;
 mod labels;
 mod library;
 mod loader;
+mod loops;
 mod memory;
 mod panics;
 mod peer;

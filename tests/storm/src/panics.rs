@@ -23,6 +23,11 @@ pub fn silence_ours() {
     }));
 }
 
+/// Panics, untold.
+pub fn throw() -> ! {
+    panic_any(Thrown(0))
+}
+
 struct Counted<'a>(&'a Cell<u64>);
 
 impl Drop for Counted<'_> {

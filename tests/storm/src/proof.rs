@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::churn::CHILD;
 use crate::crew::MARKER;
 use crate::labels;
+use crate::loops;
 use crate::roster::ROSTER;
 use crate::tally;
 
@@ -118,6 +119,8 @@ struct Stacks<'a> {
     roots: Vec<u64>,
     labelled: Vec<bool>,
     samples: Vec<Option<usize>>,
+    /// How many of them tell of an event loop.
+    delays: usize,
     /// The texts of the markers that workers add with each step.
     markers: Vec<&'a str>,
 }
@@ -156,7 +159,7 @@ impl<'a> Stacks<'a> {
             of_stack.push(roots);
             labelled.push(label);
         }
-        let mut samples = Vec::new();
+        let (mut samples, mut delays) = (Vec::new(), 0);
         for sample in rows("samples")? {
             let stack = sample[0].as_u64().map(|stack| stack as usize);
             if stack.is_some_and(|stack| stack >= of_stack.len()) {
@@ -165,6 +168,10 @@ impl<'a> Stacks<'a> {
             if !sample[1].as_f64().is_some_and(|time| time >= 0.0) {
                 return Err(format!("a sample at {}", sample[1]));
             }
+            if sample[2].as_f64().is_some_and(|delay| delay < 0.0) {
+                return Err(format!("an event delay of {}", sample[2]));
+            }
+            delays += usize::from(!sample[2].is_null());
             samples.push(stack);
         }
         let mut markers = Vec::new();
@@ -174,7 +181,7 @@ impl<'a> Stacks<'a> {
             }
         }
         let name = thread["name"].as_str().ok_or("no name")?;
-        Ok(Self { thread: name, roots: of_stack, labelled, samples, markers })
+        Ok(Self { thread: name, roots: of_stack, labelled, samples, delays, markers })
     }
 
     fn holds(&self, stack: Option<usize>, root: usize) -> bool {
@@ -189,6 +196,9 @@ impl<'a> Stacks<'a> {
         let kind = kind_of(name);
         if kind != "label" && self.labelled.contains(&true) {
             problems.push(format!("{name} has labels, and pushes none"));
+        }
+        if kind != loops::KIND && self.delays > 0 {
+            problems.push(format!("{name} has an event loop in {} samples", self.delays));
         }
         if names == Names::No {
             return;

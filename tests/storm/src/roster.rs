@@ -2,7 +2,7 @@
 
 use crate::crew::Context;
 use crate::{
-    altstack, backtraces, blocked, churn, coroutines, forks, labels, loader, memory, panics, reader,
+    altstack, backtraces, blocked, churn, coroutines, forks, labels, loader, loops, memory, panics, reader,
     recursion, registers, spawning, waits,
 };
 
@@ -44,6 +44,7 @@ pub static ROSTER: &[Role] = &[
     role("coroutine", 3, coroutines::coroutine_worker, "::coroutine_worker"),
     Role { shows_root: false, ..role("blocked", 2, blocked::blocked_worker, "::blocked_worker") },
     role("label", 3, labels::label_worker, "::label_worker"),
+    role(loops::KIND, 2, loops::loop_worker, "::loop_worker"),
     role("marker", 2, labels::marker_worker, "::marker_worker"),
     role("register", 3, registers::register_worker, "::register_worker"),
     role("reader", 1, reader::reader_worker, "::reader_worker"),

@@ -89,6 +89,8 @@ tallies! {
     BLOCKED_SPANS "seconds with the signals blocked";
     LABELS "labels pushed";
     MARKERS "markers added";
+    EVENTS "events run";
+    PROBES "probes that came";
     REGISTER_CHECKS "checks of all registers";
 }
 

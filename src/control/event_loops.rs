@@ -1,0 +1,51 @@
+//! What the host says of its event loops.
+
+use std::marker::PhantomData;
+
+use crate::base::ProfilerTime;
+use crate::control::event_watcher::{drop_quietly, ensure_event_watcher};
+use crate::control::life_cycle::running_session;
+use crate::platform::monotonic_now;
+use crate::threads::{EventWatches, OnThreadRef, PostProbe};
+
+pub(crate) use crate::threads::ProbeToken;
+
+/// An event that the calling thread's loop runs.
+#[derive(Debug)]
+pub(crate) struct EventToken {
+    level: u32,
+    own_thread: PhantomData<*const ()>,
+}
+
+/// The calling thread's loop runs an event from now on that was queued then, or just now.
+pub(crate) fn begin_event(queued: Option<ProfilerTime>) -> EventToken {
+    let begin = || queued.map_or_else(monotonic_now, ProfilerTime::timestamp);
+    // None without a registration.
+    let level = OnThreadRef::with(|thread| Some(thread.event_delay()?.begin(begin()))).flatten().unwrap_or(0);
+    EventToken { level, own_thread: PhantomData }
+}
+
+/// It has ended.
+pub(crate) fn end_event(event: &EventToken) {
+    OnThreadRef::with(|thread| thread.event_delay().map(|delay| delay.end(event.level)));
+}
+
+/// A watch of an event loop, by its number.
+#[derive(Debug)]
+pub(crate) struct EventWatchToken(u64);
+
+/// See `profiler_watch_event_loop`; `None` when the calling thread is not registered.
+pub(crate) fn watch_event_loop(post: PostProbe) -> Option<EventWatchToken> {
+    let thread = OnThreadRef::with(|thread| thread.to_off_thread())?;
+    let (id, over) = EventWatches::add(thread, post);
+    over.into_iter().for_each(drop_quietly);
+    if let Some((_, session)) = running_session() {
+        ensure_event_watcher(session.settings.interval);
+    }
+    Some(EventWatchToken(id))
+}
+
+/// Ends the watch, if it has not ended.
+pub(crate) fn unwatch_event_loop(watch: &EventWatchToken) {
+    EventWatches::remove(watch.0).into_iter().for_each(drop_quietly);
+}

@@ -25,6 +25,9 @@ mod buffer_info;
 mod category;
 #[forbid(unsafe_code)]
 mod control_signals;
+#[cfg(has_profiler)]
+#[forbid(unsafe_code)]
+mod cut_text;
 #[forbid(unsafe_code)]
 mod error;
 #[cfg(has_profiler)]
@@ -63,6 +66,8 @@ pub use buffer_info::BufferInfo;
 pub(crate) use category::CATEGORIES;
 pub use category::{ProfilingCategoryPair, subcategories};
 pub use control_signals::ControlSignals;
+#[cfg(has_profiler)]
+pub(crate) use cut_text::cut_at_character;
 pub use error::{SaveError, StartError, StreamError, SuspendError, UnknownFeature};
 #[cfg(has_profiler)]
 pub(crate) use failure_latch::FailureLatch;

@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::base::{Guard, LockRank, NamedMutex, ScriptDescription};
+use crate::base::{Guard, LockRank, NamedMutex, ScriptDescription, cut_at_character};
 
 /// A name or a file longer than this is cut, at a character.
 const MAX_TEXT_BYTES: usize = 512;
@@ -45,8 +45,9 @@ static FUNCTIONS: NamedMutex<Option<ScriptFunctions>> =
 
 /// The function of this description, the same for the same.
 pub(crate) fn register_script_function(description: ScriptDescription<'_>) -> &'static ScriptFunction {
-    let description =
-        ScriptDescription { name: cut(description.name), file: cut(description.file), ..description };
+    let [name, file] =
+        [description.name, description.file].map(|text| cut_at_character(text, MAX_TEXT_BYTES));
+    let description = ScriptDescription { name, file, ..description };
     FUNCTIONS.lock().get_or_insert_with(|| ScriptFunctions::empty(MAX_FUNCTIONS)).get_or_add(description)
 }
 
@@ -94,11 +95,6 @@ fn find<'a>(
     description: &ScriptDescription<'a>,
 ) -> Option<&'static ScriptFunction> {
     map.get(description).copied()
-}
-
-fn cut(text: &str) -> &str {
-    let end = (0..=MAX_TEXT_BYTES.min(text.len())).rev().find(|&end| text.is_char_boundary(end));
-    &text[..end.unwrap_or(0)]
 }
 
 #[cfg(test)]

@@ -56,14 +56,14 @@ impl CapturedBacktrace {
     #[inline(never)]
     unsafe fn capture(registers: Registers) -> Option<Self> {
         let own = OwnThread::current();
-        // SAFETY: a thread-local of the calling thread, and no label is pushed until the slices are used no more.
+        // SAFETY: a thread-local of the calling thread, and no label is pushed while the slices are used.
         let (frames, texts) = unsafe { (*own_profiling_stack()).contents_in_handler() };
-        // SAFETY: this thread's labels, which live as long as the code that pushed them runs.
-        let label_of = |frame| unsafe { Label::of(frame, texts) };
-        let label_bytes: usize = frames.iter().map(|frame| label_of(frame).bytes()).sum();
+        let label_bytes: usize = frames.iter().map(|frame| Label::bytes_of(frame, texts)).sum();
         let (stack_start, stack_bytes) = used_stack(registers.sp, own.bounds);
         let stack_words = (stack_bytes / 8).min(MOST_WORDS.saturating_sub(label_bytes.div_ceil(8)));
         let mut words = take_words(stack_words + label_bytes.div_ceil(8))?;
+        // SAFETY: as above. An allocator of the host's that pushes labels may have made the stack move.
+        let (frames, texts) = unsafe { (*own_profiling_stack()).contents_in_handler() };
         let (stack, rest) = words.split_at_mut_checked(stack_words)?;
         // SAFETY: by this function's contract the source is readable and of this thread; the target is as long, both are
         // word aligned, and a box is no part of a stack.
@@ -72,7 +72,8 @@ impl CapturedBacktrace {
         let mut room = bytes_of_mut(rest);
         let mut written = 0;
         for frame in frames {
-            let label = label_of(frame);
+            // SAFETY: this thread's labels, which live as long as the code that pushed them runs.
+            let label = unsafe { Label::of(frame, texts) };
             let Some((place, left)) = std::mem::take(&mut room).split_at_mut_checked(label.bytes()) else {
                 break;
             };
@@ -136,11 +137,15 @@ impl<'a> Label<'a> {
     /// # Safety
     /// - The frame was pushed on a stack of this process, by code that is still loaded.
     unsafe fn of(frame: &ProfilingStackFrame, texts: &'a [u8]) -> Self {
-        let dynamic = texts.get(frame.text_start as usize..).unwrap_or_default();
-        let dynamic = dynamic.get(..frame.text_bytes as usize).unwrap_or_default();
+        let dynamic = dynamic_of(frame, texts);
         // SAFETY: by this function's contract.
         let text = unsafe { frame.label_in_handler() };
         Self { stack_address: frame.stack_address, text, dynamic, script: frame.script_place_in_handler() }
+    }
+
+    /// How many bytes the label of this frame takes.
+    fn bytes_of(frame: &ProfilingStackFrame, texts: &[u8]) -> usize {
+        LABEL_HEAD_BYTES + frame.label_bytes as usize + dynamic_of(frame, texts).len()
     }
 
     fn bytes(&self) -> usize {
@@ -179,6 +184,11 @@ impl<'a> Label<'a> {
         let script = (script.function() != 0).then_some(script);
         Some((BacktraceLabel { stack_address, text, dynamic, script }, bytes))
     }
+}
+
+fn dynamic_of<'a>(frame: &ProfilingStackFrame, texts: &'a [u8]) -> &'a [u8] {
+    let dynamic = texts.get(frame.text_start as usize..).unwrap_or_default();
+    dynamic.get(..frame.text_bytes as usize).unwrap_or_default()
 }
 
 fn bytes_of(words: &[u64]) -> &[u8] {

@@ -6,36 +6,39 @@
 //!
 //! **Contract** (cited below):
 //! - *own thread*: the stack is a thread-local without a destructor; its cells are read and written on its thread alone;
+//! - *asked before*: memory is asked for before a place is taken, for the allocator may be the host's, and push and pop
+//!   labels itself; what was read before is read again after, and what finds no room then is left out;
 //! - *published last*: a frame or a text is written after the depth or the length was lowered to its place and before it
 //!   is raised to cover it, and a grown array is filled before its address replaces the old one's, with compiler fences
 //!   between; the handler reads the depth first and the address after;
 //! - *one store*: the only change to a frame below the depth is that of a script frame's position, one aligned number;
 //!   what a label has there nobody reads;
-//! - *freed last*: an array is freed after its address was replaced;
 //! - *numbers only*: a [`LabelToken`] holds a depth, and a pop can only lower it; so a token that is forgotten, or used
 //!   late or out of order, at worst removes labels. The length of the texts follows from the labels that are left.
 
 use std::marker::PhantomData;
-use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering, compiler_fence};
+use std::sync::atomic::{AtomicU32, Ordering, compiler_fence};
 
-use crate::base::{FrameFlags, ProfilingCategoryPair};
-use crate::threads::growing_array::{free_array, leak_array, replace_array};
+use crate::base::{FrameFlags, ProfilingCategoryPair, cut_at_character};
+use crate::threads::growing_array::GrowingArray;
 use crate::threads::profiling_stack_frame::{ProfilingStackFrame, ScriptPlace};
 
 /// A dynamic string is cut to this many bytes, at a character.
 const MAX_DYNAMIC_BYTES: usize = 512;
 const FIRST_FRAMES: u32 = 32;
 const FIRST_TEXT_BYTES: u32 = 512;
+/// What is deeper was most likely forgotten, and is left out: by its 48 bytes a frame, the stack would take all memory.
+const MOST_FRAMES: u32 = 1 << 20;
+/// A text that finds no room is left out of its label.
+const MOST_TEXT_BYTES: u32 = 64 << 20;
 
 /// The label stack of one thread.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct ProfilingStack {
-    frames: AtomicPtr<ProfilingStackFrame>,
-    capacity: AtomicU32,
+    frames: GrowingArray<ProfilingStackFrame>,
+    text: GrowingArray<u8>,
     depth: AtomicU32,
-    text: AtomicPtr<u8>,
-    text_capacity: AtomicU32,
     text_bytes: AtomicU32,
 }
 
@@ -108,36 +111,24 @@ pub(super) fn close_profiling_stack() {
 impl ProfilingStack {
     const fn new() -> Self {
         Self {
-            frames: AtomicPtr::new(std::ptr::null_mut()),
-            capacity: AtomicU32::new(0),
+            frames: GrowingArray::closed(),
+            text: GrowingArray::closed(),
             depth: AtomicU32::new(0),
-            text: AtomicPtr::new(std::ptr::null_mut()),
-            text_capacity: AtomicU32::new(0),
             text_bytes: AtomicU32::new(0),
         }
     }
 
     fn open(&self) {
-        if self.capacity.load(Ordering::Relaxed) == 0 {
-            self.grow_frames(FIRST_FRAMES);
-            self.grow_text(FIRST_TEXT_BYTES);
-        }
+        self.frames.grow(FIRST_FRAMES, MOST_FRAMES);
+        self.text.grow(FIRST_TEXT_BYTES, MOST_TEXT_BYTES);
     }
 
     fn close(&self) {
         self.depth.store(0, Ordering::Relaxed);
         self.text_bytes.store(0, Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
-        let frames = self.frames.swap(std::ptr::null_mut(), Ordering::Relaxed);
-        let capacity = self.capacity.swap(0, Ordering::Relaxed);
-        let text = self.text.swap(std::ptr::null_mut(), Ordering::Relaxed);
-        let text_capacity = self.text_capacity.swap(0, Ordering::Relaxed);
-        compiler_fence(Ordering::SeqCst);
-        // SAFETY: *freed last*: both came from `leak_array` with these lengths, or are null.
-        unsafe {
-            free_array(frames, capacity);
-            free_array(text, text_capacity);
-        }
+        self.frames.close();
+        self.text.close();
     }
 
     #[inline]
@@ -149,6 +140,9 @@ impl ProfilingStack {
         flags: FrameFlags,
         dynamic: &str,
     ) -> LabelToken {
+        if !dynamic.is_empty() {
+            self.make_room_for_text(dynamic);
+        }
         let Some((depth, frame)) = self.next_frame() else { return LabelToken::NONE };
         let text_start = self.text_bytes.load(Ordering::Relaxed);
         let text_bytes = if dynamic.is_empty() { 0 } else { self.push_text(text_start, dynamic) };
@@ -190,7 +184,7 @@ impl ProfilingStack {
         if self.depth.load(Ordering::Relaxed) > token.depth {
             // SAFETY: *own thread*, and the frame is below the depth. Whatever frame it is by now: *one store*.
             unsafe {
-                let frame = self.frames.load(Ordering::Relaxed).add(token.depth as usize);
+                let frame = self.frames.start().add(token.depth as usize);
                 (&raw mut (*frame).place.position).write_volatile(position);
             }
         }
@@ -204,34 +198,48 @@ impl ProfilingStack {
         LabelToken { depth, own_thread: PhantomData }
     }
 
-    /// The place above the newest frame; `None` when the stack is closed.
+    /// The place above the newest frame; `None` when the stack is closed, at its end, or in its allocator.
     #[inline]
     fn next_frame(&self) -> Option<(u32, *mut ProfilingStackFrame)> {
-        let depth = self.depth.load(Ordering::Relaxed);
-        let capacity = self.capacity.load(Ordering::Relaxed);
+        let mut depth = self.depth.load(Ordering::Relaxed);
+        let capacity = self.frames.capacity();
         if depth >= capacity {
-            if capacity == 0 {
+            if capacity == 0 || !self.make_room_for_frame(depth) {
                 return None;
             }
-            self.grow_frames(capacity.saturating_mul(2));
+            depth = self.depth.load(Ordering::Relaxed);
         }
         // SAFETY: *own thread*, and `depth` is below the capacity of the array at this address.
-        Some((depth, unsafe { self.frames.load(Ordering::Relaxed).add(depth as usize) }))
+        Some((depth, unsafe { self.frames.start().add(depth as usize) }))
     }
 
-    /// Copies the text behind the others and gives its length.
+    #[cold]
+    fn make_room_for_frame(&self, depth: u32) -> bool {
+        self.frames.grow(depth + 1, MOST_FRAMES);
+        // *Asked before*: so much for what was true when it was called.
+        self.depth.load(Ordering::Relaxed) < self.frames.capacity()
+    }
+
+    #[cold]
+    fn make_room_for_text(&self, dynamic: &str) {
+        let end = self.text_bytes.load(Ordering::Relaxed) + dynamic.len().min(MAX_DYNAMIC_BYTES) as u32;
+        let capacity = self.text.capacity();
+        if end > capacity && capacity > 0 {
+            self.text.grow(end, MOST_TEXT_BYTES);
+        }
+    }
+
+    /// Copies the text behind the others and gives its length: 0 where there is no room for it.
     #[cold]
     fn push_text(&self, start: u32, dynamic: &str) -> u32 {
-        let cut = (0..=dynamic.len().min(MAX_DYNAMIC_BYTES)).rev().find(|&cut| dynamic.is_char_boundary(cut));
-        let dynamic = &dynamic[..cut.unwrap_or(0)];
+        let dynamic = cut_at_character(dynamic, MAX_DYNAMIC_BYTES);
         let end = start + dynamic.len() as u32;
-        let capacity = self.text_capacity.load(Ordering::Relaxed);
-        if end > capacity {
-            self.grow_text(end.max(capacity.saturating_mul(2)));
+        if end > self.text.capacity() {
+            return 0;
         }
         // SAFETY: *own thread*, and the area has room up to `end`.
         unsafe {
-            let target = self.text.load(Ordering::Relaxed).add(start as usize);
+            let target = self.text.start().add(start as usize);
             std::ptr::copy_nonoverlapping(dynamic.as_ptr(), target, dynamic.len());
         }
         compiler_fence(Ordering::SeqCst);
@@ -258,26 +266,8 @@ impl ProfilingStack {
             return 0;
         }
         // SAFETY: *own thread*, and labels below the depth are written.
-        let newest = unsafe { &*self.frames.load(Ordering::Relaxed).add(depth as usize - 1) };
+        let newest = unsafe { &*self.frames.start().add(depth as usize - 1) };
         newest.text_start + newest.text_bytes
-    }
-
-    #[cold]
-    fn grow_frames(&self, capacity: u32) {
-        let old_capacity = self.capacity.load(Ordering::Relaxed);
-        // SAFETY: *own thread*; the array at this address has the capacity that stands beside it.
-        unsafe {
-            replace_array(&self.frames, old_capacity, leak_array(ProfilingStackFrame::default(), capacity))
-        };
-        self.capacity.store(capacity, Ordering::Relaxed);
-    }
-
-    #[cold]
-    fn grow_text(&self, capacity: u32) {
-        let old_capacity = self.text_capacity.load(Ordering::Relaxed);
-        // SAFETY: *own thread*; the area at this address has the capacity that stands beside it.
-        unsafe { replace_array(&self.text, old_capacity, leak_array(0, capacity)) };
-        self.text_capacity.store(capacity, Ordering::Relaxed);
     }
 
     /// The frames and the texts, as a handler that interrupts the thread finds them.
@@ -289,8 +279,7 @@ impl ProfilingStack {
         let depth = self.depth.load(Ordering::Relaxed) as usize;
         let text_bytes = self.text_bytes.load(Ordering::Relaxed) as usize;
         compiler_fence(Ordering::SeqCst);
-        let frames = self.frames.load(Ordering::Relaxed);
-        let text = self.text.load(Ordering::Relaxed);
+        let (frames, text) = (self.frames.start(), self.text.start());
         if frames.is_null() || text.is_null() {
             return (&[], &[]);
         }
@@ -304,18 +293,16 @@ impl ProfilingStack {
 #[repr(C)]
 pub(super) struct StackFromOutside {
     pub(super) frames: u64,
-    capacity: u32,
-    pub(super) depth: u32,
+    frames_capacity: u64,
     pub(super) text: u64,
-    text_capacity: u32,
-    pub(super) text_bytes: u32,
+    text_capacity: u64,
+    pub(super) depth: u32,
+    text_bytes: u32,
 }
 const _: () = assert!(
     size_of::<StackFromOutside>() == size_of::<ProfilingStack>()
         && std::mem::offset_of!(StackFromOutside, depth) == std::mem::offset_of!(ProfilingStack, depth)
         && std::mem::offset_of!(StackFromOutside, text) == std::mem::offset_of!(ProfilingStack, text)
-        && std::mem::offset_of!(StackFromOutside, text_bytes)
-            == std::mem::offset_of!(ProfilingStack, text_bytes)
 );
 
 #[cfg(test)]
@@ -386,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn it_grows_without_limit_and_cuts_texts_at_a_character() {
+    fn it_grows_and_cuts_texts_at_a_character() {
         let stack = ProfilingStack::new();
         stack.open();
         let long = "é".repeat(400);
@@ -399,6 +386,34 @@ mod tests {
         let odd = format!("x{long}");
         stack.push(1, "", OTHER, LABEL, &odd);
         assert_eq!(labels(&stack)[1000].len(), 511);
+        stack.close();
+    }
+
+    #[test]
+    fn what_is_too_deep_or_too_long_is_left_out_and_the_rest_stays() {
+        let stack = ProfilingStack::new();
+        stack.open();
+        let outer = stack.push(1, "outer", OTHER, LABEL, "");
+        let long = "x".repeat(MAX_DYNAMIC_BYTES);
+        let fitting = MOST_TEXT_BYTES as usize / MAX_DYNAMIC_BYTES;
+        for _ in 0..fitting {
+            stack.push(1, "", OTHER, LABEL, &long);
+        }
+        stack.push(1, "no room", OTHER, LABEL, "x");
+        let all = labels(&stack);
+        assert!(all.len() == fitting + 2 && all[1..=fitting].iter().all(|text| *text == long));
+        assert_eq!([&all[0], &all[fitting + 1]], ["outer", "no room"]);
+        for number in fitting as u32 + 2..MOST_FRAMES {
+            assert_ne!(stack.push_script(1, at(2, number)).depth, LabelToken::NONE.depth);
+        }
+        for lost in [stack.push(1, "lost", OTHER, LABEL, "x"), stack.push_script(1, at(2, 0))] {
+            assert_eq!(lost.depth, LabelToken::NONE.depth);
+            stack.pop_to(&lost);
+        }
+        assert_eq!(stack.depth.load(Ordering::Relaxed), MOST_FRAMES);
+        stack.pop_to(&outer);
+        stack.push(1, "new", OTHER, LABEL, " text");
+        assert_eq!(labels(&stack), ["new text"]);
         stack.close();
     }
 

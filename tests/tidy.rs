@@ -78,6 +78,7 @@ const UNSAFE_FILES: &[&str] = &[
     "src/threads/backtrace_pool.rs",
     "src/threads/profiling_stack.rs",
     "src/threads/profiling_stack_frame.rs",
+    "src/threads/profiling_stack_tests.rs",
     "src/threads/capture_slot.rs",
     "src/threads/captured_view.rs",
     "src/threads/outside_capture.rs",

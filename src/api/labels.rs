@@ -17,19 +17,17 @@ use crate::base::{FrameFlags, ProfilingCategoryPair};
 #[must_use = "the label is popped when this is dropped"]
 pub struct AutoProfilerLabel(engine::LabelToken);
 
-const RELEVANT: FrameFlags = FrameFlags::LABEL.with(FrameFlags::RELEVANT_FOR_JS);
-
 impl AutoProfilerLabel {
     /// Pushes a label.
     #[inline(always)]
     pub fn new(label: &'static str, category: ProfilingCategoryPair) -> Self {
-        Self(engine::push_label(engine::stack_pointer(), label, category, FrameFlags::LABEL, ""))
+        Self(push(label, category, FrameFlags::NONE))
     }
 
     /// Pushes a label with a text that is copied: 512 bytes of it at most, cut at a character.
     #[inline(always)]
     pub fn with_dynamic(label: &'static str, dynamic: &str, category: ProfilingCategoryPair) -> Self {
-        Self(engine::push_label(engine::stack_pointer(), label, category, FrameFlags::LABEL, dynamic))
+        Self(push_with_text(label, category, FrameFlags::NONE, dynamic))
     }
 
     /// Pushes a label that the viewer also shows when it is asked for the frames of scripts alone: “JavaScript” in its
@@ -37,7 +35,7 @@ impl AutoProfilerLabel {
     #[doc(alias = "AUTO_PROFILER_LABEL_RELEVANT_FOR_JS")]
     #[inline(always)]
     pub fn relevant_for_js(label: &'static str, category: ProfilingCategoryPair) -> Self {
-        Self(engine::push_label(engine::stack_pointer(), label, category, RELEVANT, ""))
+        Self(push(label, category, FrameFlags::RELEVANT_FOR_JS))
     }
 
     /// The same with a text that is copied, as by [`with_dynamic`](Self::with_dynamic).
@@ -48,8 +46,23 @@ impl AutoProfilerLabel {
         dynamic: &str,
         category: ProfilingCategoryPair,
     ) -> Self {
-        Self(engine::push_label(engine::stack_pointer(), label, category, RELEVANT, dynamic))
+        Self(push_with_text(label, category, FrameFlags::RELEVANT_FOR_JS, dynamic))
     }
+}
+
+#[inline(always)]
+fn push(label: &'static str, category: ProfilingCategoryPair, flags: FrameFlags) -> engine::LabelToken {
+    engine::push_label(engine::stack_pointer(), label, category, flags)
+}
+
+#[inline(always)]
+fn push_with_text(
+    label: &'static str,
+    category: ProfilingCategoryPair,
+    flags: FrameFlags,
+    dynamic: &str,
+) -> engine::LabelToken {
+    engine::push_label_with_text(engine::stack_pointer(), label, category, flags, dynamic)
 }
 
 impl Drop for AutoProfilerLabel {

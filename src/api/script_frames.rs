@@ -106,8 +106,8 @@ impl AutoProfilerScriptFrame {
     /// stands where `stack_address` says. That is the address of a local variable of the function that runs the
     /// interpreter, as a number; nothing is read from there.
     ///
-    /// An address that lies elsewhere moves the frame to the inner or outer end of the native ones; script frames and labels
-    /// keep their order anyway.
+    /// An address that lies elsewhere moves the frame to the inner or outer end of the native ones. Script frames and labels
+    /// keep their order, so one that stands further in than it should moves all that is pushed after it along, to there.
     #[doc(alias = "IS_SP_MARKER_FRAME")]
     #[doc(alias = "initSpMarkerFrame")]
     #[inline(always)]

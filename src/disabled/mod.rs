@@ -23,8 +23,8 @@ pub(crate) use engine::{
     capture_backtrace, control_by_signals, ensure_started, env_vars_for_child_process, features_if_active,
     features_if_active_and_unpaused, freeze, init, is_active, is_active_and_unpaused, is_announced_asleep,
     is_current_thread, is_paused, is_sampling_paused, move_script_frame, now, own_thread_id, pause,
-    pause_sampling, pop_labels, push_label, push_script_frame, register_code_range, register_script_function,
-    register_thread, remove_state_change_callback, resolve_backtrace, resume, resume_sampling, shutdown,
-    stack_pointer, start, start_params, stop, stop_generation, suspend_and_sample, unregister_code_range,
-    unregister_thread, wants_names,
+    pause_sampling, pop_labels, push_label, push_label_with_text, push_script_frame, register_code_range,
+    register_script_function, register_thread, remove_state_change_callback, resolve_backtrace, resume,
+    resume_sampling, shutdown, stack_pointer, start, start_params, stop, stop_generation, suspend_and_sample,
+    unregister_code_range, unregister_thread, wants_names,
 };

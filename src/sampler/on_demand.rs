@@ -118,7 +118,7 @@ impl SampledStack {
     pub(crate) fn of_capture(view: &CapturedView<'_>, thread: ThreadId, features: StackFeatures) -> Self {
         let label = |label| {
             let (text, dynamic) = view.texts_of(label);
-            (label.stack_address, label_frame(text, dynamic, label.script))
+            (label.stack_address, label_frame(text, dynamic, label.script()))
         };
         Self::unwind(Copied {
             features,

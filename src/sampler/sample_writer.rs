@@ -146,7 +146,7 @@ impl CodedStack {
                     MergedFrame::Label(index) => {
                         let label = &labels[index];
                         self.runs.byte(label.flags.to_byte());
-                        if let Some(place) = label.script {
+                        if let Some(place) = label.script() {
                             let (line, column) = (place.line().into(), place.column().into());
                             self.runs.number(place.function().into()).number(line).number(column);
                         } else {

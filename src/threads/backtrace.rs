@@ -9,8 +9,8 @@ use crate::base::{StackAddress, ThreadId, TimeStamp};
 use crate::platform::{Registers, StackBounds, copy_words_in_handler, current_registers, monotonic_now};
 use crate::threads::backtrace_pool::{MOST_WORDS, give_back_words, take_words};
 use crate::threads::own_thread::OwnThread;
-use crate::threads::profiling_stack::own_profiling_stack;
 use crate::threads::profiling_stack_frame::{ProfilingStackFrame, ScriptPlace};
+use crate::threads::thread_labels::own_profiling_stack;
 
 /// Behind a label's texts: nothing. Before them: its stack address, how long they are, and a script frame's place, whose
 /// function is 0 where it is none.
@@ -137,7 +137,7 @@ impl<'a> Label<'a> {
     /// # Safety
     /// - The frame was pushed on a stack of this process, by code that is still loaded.
     unsafe fn of(frame: &ProfilingStackFrame, texts: &'a [u8]) -> Self {
-        let dynamic = dynamic_of(frame, texts);
+        let dynamic = frame.text_of_in_handler(texts);
         // SAFETY: by this function's contract.
         let text = unsafe { frame.label_in_handler() };
         Self { stack_address: frame.stack_address, text, dynamic, script: frame.script_place_in_handler() }
@@ -145,7 +145,7 @@ impl<'a> Label<'a> {
 
     /// How many bytes the label of this frame takes.
     fn bytes_of(frame: &ProfilingStackFrame, texts: &[u8]) -> usize {
-        LABEL_HEAD_BYTES + frame.label_bytes as usize + dynamic_of(frame, texts).len()
+        LABEL_HEAD_BYTES + frame.label_bytes as usize + frame.text_of_in_handler(texts).len()
     }
 
     fn bytes(&self) -> usize {
@@ -186,11 +186,6 @@ impl<'a> Label<'a> {
     }
 }
 
-fn dynamic_of<'a>(frame: &ProfilingStackFrame, texts: &'a [u8]) -> &'a [u8] {
-    let dynamic = texts.get(frame.text_start as usize..).unwrap_or_default();
-    dynamic.get(..frame.text_bytes as usize).unwrap_or_default()
-}
-
 fn bytes_of(words: &[u64]) -> &[u8] {
     // SAFETY: *words are bytes*.
     unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), size_of_val(words)) }
@@ -205,16 +200,19 @@ fn bytes_of_mut(words: &mut [u64]) -> &mut [u8] {
 mod tests {
     use super::*;
     use crate::base::{FrameFlags, ProfilingCategoryPair};
-    use crate::threads::{push_label, push_script_frame, register_current_thread, unregister_current_thread};
+    use crate::threads::{
+        push_label, push_label_with_text, push_script_frame, register_current_thread,
+        unregister_current_thread,
+    };
 
     #[test]
     fn stack_and_labels_are_as_they_were() {
         let marker = std::hint::black_box([0x1234_5678_9abc_def0u64; 4]);
         register_current_thread("captures itself");
-        let (category, flags) = (ProfilingCategoryPair::Other(None), FrameFlags::LABEL);
-        let _outer = push_label(70, "outer ", category, flags, "dynamic");
+        let (category, flags) = (ProfilingCategoryPair::Other(None), FrameFlags::NONE);
+        let _outer = push_label_with_text(70, "outer ", category, flags, "dynamic");
         let _script = push_script_frame(65, 7, 11, 3);
-        let _inner = push_label(60, "inner", category, flags, "");
+        let _inner = push_label(60, "inner", category, flags);
         let backtrace = CapturedBacktrace::capture_here().expect("memory");
         unregister_current_thread();
         let here = &raw const marker as u64;

@@ -16,9 +16,10 @@ use crate::platform::{
     ArrivalInHandler, LazyRegion, MemoryPiece, Registers, SignalSource, StackBounds, copy_words_in_handler,
     read_guarded_in_handler, thread_pointer,
 };
-use crate::threads::profiling_stack::{ProfilingStack, open_profiling_stack};
+use crate::threads::profiling_stack::ProfilingStack;
 use crate::threads::profiling_stack_frame::{ProfilingStackFrame, ScriptPlace};
 use crate::threads::slot_state::{SlotPhase, SlotState};
+use crate::threads::thread_labels::open_profiling_stack;
 
 pub(super) const LABELS_OFFSET: usize = 4 << 10;
 pub(super) const MAX_LABELS: usize = 1024;
@@ -71,8 +72,15 @@ pub(crate) struct CapturedLabel {
     pub(crate) category: u8,
     pub(crate) subcategory: u8,
     pub(crate) flags: FrameFlags,
-    /// Of a script frame.
-    pub(crate) script: Option<ScriptPlace>,
+    /// Of a script frame; anything of a label.
+    place: ScriptPlace,
+}
+
+impl CapturedLabel {
+    /// Of a script frame, where it is.
+    pub(crate) fn script(&self) -> Option<ScriptPlace> {
+        self.flags.has(FrameFlags::SCRIPT).then_some(self.place)
+    }
 }
 
 /// The head of a slot; the areas follow it in the same mapping.
@@ -301,18 +309,15 @@ impl SlotWriter<'_> {
 
     /// Copies the labels with their texts, oldest first, as many as there is room for.
     pub(crate) fn copy_labels_in_handler(&mut self) {
-        // SAFETY: the owner's thread-local, tied to the slot while its thread is registered; this is its thread, by
-        // the check of the thread pointer in `begin_in_handler`.
+        // SAFETY: the owner's thread-local, tied to the slot while its thread is registered. This is its thread: a request's
+        // handler has compared the thread pointers, and a timer's has found the slot by its own (`sampler/handler.rs`).
         let Some(stack) = (unsafe { self.slot.profiling_stack.load(Ordering::Acquire).as_ref() }) else {
             return;
         };
         // SAFETY: in the handler, on the stack's own thread.
         let (frames, texts) = unsafe { stack.contents_in_handler() };
         for frame in frames {
-            let dynamic = (frame.text_start as usize).min(texts.len());
-            let dynamic_end = (dynamic + frame.text_bytes as usize).min(texts.len());
-            // SAFETY: both indices lie within the slice, in order.
-            let dynamic = unsafe { texts.get_unchecked(dynamic..dynamic_end) };
+            let dynamic = frame.text_of_in_handler(texts);
             // SAFETY: its label is pushed, so what it names is loaded.
             let label = unsafe { frame.label_in_handler() };
             if !self.copy_label_in_handler(frame, label, dynamic) {
@@ -340,7 +345,7 @@ impl SlotWriter<'_> {
             category: frame.category,
             subcategory: frame.subcategory,
             flags: frame.flags,
-            script: frame.script_place_in_handler(),
+            place: frame.place_in_handler(),
         };
         // SAFETY: *phase owns*, and both areas have room, as checked above.
         unsafe {
@@ -431,7 +436,7 @@ mod tests {
         assert!(slot.profiling_stack.load(Ordering::Relaxed).is_null());
         own.unbind();
         assert!(beside(parts).is_err());
-        crate::threads::profiling_stack::close_profiling_stack();
+        crate::threads::thread_labels::close_profiling_stack();
     }
 
     #[test]

@@ -68,8 +68,8 @@ impl SlotWriter<'_> {
         let mut pieces = Vec::with_capacity(2 * depth);
         for frame in &frames {
             pieces.push(MemoryPiece { address: frame.label_address, bytes: frame.label_bytes as usize });
-            let dynamic = stack.text.wrapping_add(frame.text_start.into());
-            pieces.push(MemoryPiece { address: dynamic, bytes: frame.text_bytes as usize });
+            let (start, bytes) = frame.text_range_in_handler();
+            pieces.push(MemoryPiece { address: stack.text.wrapping_add(start as u64), bytes });
         }
         let bytes = pieces.iter().map(|piece| piece.bytes).sum();
         if bytes > 2 * TEXT_BYTES {
@@ -83,7 +83,7 @@ impl SlotWriter<'_> {
         let mut rest = &texts[..];
         for frame in &frames {
             let (label, after) = rest.split_at(frame.label_bytes as usize);
-            let (dynamic, after) = after.split_at(frame.text_bytes as usize);
+            let (dynamic, after) = after.split_at(frame.text_range_in_handler().1);
             rest = after;
             if !self.copy_label_in_handler(frame, label, dynamic) {
                 break;

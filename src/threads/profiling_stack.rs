@@ -5,9 +5,12 @@
 //! stack of a thread that sleeps from outside, as bytes that may be anything (`outside_capture.rs`).
 //!
 //! **Contract** (cited below):
-//! - *own thread*: the stack is a thread-local without a destructor; its cells are read and written on its thread alone;
+//! - *own thread*: the stack is a thread-local without a destructor (`thread_labels.rs`); its cells are read and written on
+//!   its thread alone;
 //! - *asked before*: memory is asked for before a place is taken, for the allocator may be the host's, and push and pop
 //!   labels itself; what was read before is read again after, and what finds no room then is left out;
+//! - *chained*: the depth of texts is at most the depth, or the depth is just about to follow; the frame that it counts
+//!   last has a text, and leads to the one before;
 //! - *published last*: a frame or a text is written after the depth or the length was lowered to its place and before it
 //!   is raised to cover it, and a grown array is filled before its address replaces the old one's, with compiler fences
 //!   between; the handler reads the depth first and the address after;
@@ -21,7 +24,7 @@ use std::sync::atomic::{AtomicU32, Ordering, compiler_fence};
 
 use crate::base::{FrameFlags, ProfilingCategoryPair, cut_at_character};
 use crate::threads::growing_array::GrowingArray;
-use crate::threads::profiling_stack_frame::{ProfilingStackFrame, ScriptPlace};
+use crate::threads::profiling_stack_frame::{ProfilingStackFrame, ScriptPlace, TextPlace};
 
 /// A dynamic string is cut to this many bytes, at a character.
 const MAX_DYNAMIC_BYTES: usize = 512;
@@ -40,11 +43,8 @@ pub(crate) struct ProfilingStack {
     text: GrowingArray<u8>,
     depth: AtomicU32,
     text_bytes: AtomicU32,
-}
-
-thread_local! {
-    // Without a destructor and made at compile time, so that it is one addition away and never gone.
-    static PROFILING_STACK: ProfilingStack = const { ProfilingStack::new() };
+    /// How deep the stack is up to the newest frame with a text; 0 where there is none.
+    text_depth: AtomicU32,
 }
 
 /// What a pop goes back to, and where a script frame stands.
@@ -59,80 +59,51 @@ impl LabelToken {
     const NONE: Self = Self { depth: u32::MAX, own_thread: PhantomData };
 }
 
-/// Pushes a label on the calling thread's stack; nothing where the thread is not registered.
-#[inline]
-pub(crate) fn push_label(
-    stack_address: u64,
-    label: &'static str,
-    category: ProfilingCategoryPair,
-    flags: FrameFlags,
-    dynamic: &str,
-) -> LabelToken {
-    PROFILING_STACK.with(|stack| stack.push(stack_address, label, category, flags, dynamic))
-}
-
-/// Pushes a script frame, by its function's number, where a label would be pushed.
-#[inline]
-pub(crate) fn push_script_frame(stack_address: u64, function: u32, line: u32, column: u32) -> LabelToken {
-    let place = ScriptPlace { position: ScriptPlace::position_of(line, column), function };
-    PROFILING_STACK.with(|stack| stack.push_script(stack_address, place))
-}
-
-/// Tells where in its function the script frame of this push is now.
-#[inline]
-pub(crate) fn move_script_frame(token: &LabelToken, line: u32, column: u32) {
-    PROFILING_STACK.with(|stack| stack.move_script(token, ScriptPlace::position_of(line, column)));
-}
-
-/// Goes back to what was there before the push.
-#[inline]
-pub(crate) fn pop_labels(token: &LabelToken) {
-    PROFILING_STACK.with(|stack| stack.pop_to(token));
-}
-
-/// Gives the calling thread's stack its memory, and its address for the handler's use.
-pub(super) fn open_profiling_stack() -> *const ProfilingStack {
-    PROFILING_STACK.with(|stack| {
-        stack.open();
-        stack as *const ProfilingStack
-    })
-}
-
-/// The calling thread's stack, whether it is open or not.
-pub(super) fn own_profiling_stack() -> *const ProfilingStack {
-    PROFILING_STACK.with(|stack| stack as *const ProfilingStack)
-}
-
-/// Takes the memory back. Guards that are still alive do nothing from then on.
-pub(super) fn close_profiling_stack() {
-    PROFILING_STACK.with(ProfilingStack::close);
-}
-
 impl ProfilingStack {
-    const fn new() -> Self {
+    pub(super) const fn new() -> Self {
         Self {
             frames: GrowingArray::closed(),
             text: GrowingArray::closed(),
             depth: AtomicU32::new(0),
             text_bytes: AtomicU32::new(0),
+            text_depth: AtomicU32::new(0),
         }
     }
 
-    fn open(&self) {
+    /// Gives it its memory, if it has none.
+    pub(super) fn open(&self) {
         self.frames.grow(FIRST_FRAMES, MOST_FRAMES);
         self.text.grow(FIRST_TEXT_BYTES, MOST_TEXT_BYTES);
     }
 
-    fn close(&self) {
+    /// Takes the memory back. Tokens that are still around do nothing from then on.
+    pub(super) fn close(&self) {
         self.depth.store(0, Ordering::Relaxed);
         self.text_bytes.store(0, Ordering::Relaxed);
+        self.text_depth.store(0, Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
         self.frames.close();
         self.text.close();
     }
 
+    /// Pushes a label; nothing while the stack is closed, as all the others here.
     #[inline]
-    fn push(
+    pub(super) fn push(
+        &self,
+        stack_address: u64,
+        label: &'static str,
+        category: ProfilingCategoryPair,
+        flags: FrameFlags,
+    ) -> LabelToken {
+        let Some((depth, frame)) = self.next_frame() else { return LabelToken::NONE };
+        // SAFETY: *own thread*: a frame of the array, not below the depth.
+        unsafe { write_label(frame, stack_address, label, category, flags) };
+        self.cover(depth)
+    }
+
+    /// The same with a text that is copied.
+    #[inline(never)]
+    pub(super) fn push_with_text(
         &self,
         stack_address: u64,
         label: &'static str,
@@ -140,52 +111,48 @@ impl ProfilingStack {
         flags: FrameFlags,
         dynamic: &str,
     ) -> LabelToken {
-        if !dynamic.is_empty() {
-            self.make_room_for_text(dynamic);
-        }
+        let dynamic = cut_at_character(dynamic, MAX_DYNAMIC_BYTES);
+        self.make_room_for_text(dynamic.len() as u32);
         let Some((depth, frame)) = self.next_frame() else { return LabelToken::NONE };
-        let text_start = self.text_bytes.load(Ordering::Relaxed);
-        let text_bytes = if dynamic.is_empty() { 0 } else { self.push_text(text_start, dynamic) };
-        let (category, subcategory) = category.indices();
-        // SAFETY: *own thread*: a frame of the array, not below the depth. Its place stays: see *one store*.
+        // SAFETY: *own thread*: a frame of the array, not below the depth.
+        unsafe { write_label(frame, stack_address, label, category, flags) };
+        if let Some(text) = self.push_text(dynamic) {
+            // SAFETY: as above.
+            unsafe {
+                (*frame).has_text = 1;
+                (*frame).text = text;
+            }
+            self.text_depth.store(depth + 1, Ordering::Relaxed);
+        }
+        self.cover(depth)
+    }
+
+    /// Pushes a script frame.
+    #[inline]
+    pub(super) fn push_script(&self, stack_address: u64, place: ScriptPlace) -> LabelToken {
+        let Some((depth, frame)) = self.next_frame() else { return LabelToken::NONE };
+        // SAFETY: *own thread*: a frame of the array, not below the depth.
         unsafe {
             (*frame).stack_address = stack_address;
-            (*frame).label_address = label.as_ptr().expose_provenance() as u64;
-            (*frame).label_bytes = label.len() as u32;
-            (*frame).text_start = text_start;
-            (*frame).text_bytes = text_bytes;
-            (*frame).category = category;
-            (*frame).subcategory = subcategory;
-            (*frame).flags = flags;
-            (*frame).unused = 0;
+            (*frame).label_bytes = 0;
+            (*frame).category = 0;
+            (*frame).subcategory = 0;
+            (*frame).flags = FrameFlags::SCRIPT;
+            (*frame).has_text = 0;
+            (*frame).position = place.position;
+            (*frame).function = place.function;
         }
         self.cover(depth)
     }
 
+    /// Changes the position of the script frame of this push.
     #[inline]
-    fn push_script(&self, stack_address: u64, place: ScriptPlace) -> LabelToken {
-        let Some((depth, frame)) = self.next_frame() else { return LabelToken::NONE };
-        let no_text = "";
-        let new = ProfilingStackFrame {
-            stack_address,
-            label_address: no_text.as_ptr().expose_provenance() as u64,
-            text_start: self.text_bytes.load(Ordering::Relaxed),
-            flags: FrameFlags::SCRIPT.with(FrameFlags::RELEVANT_FOR_JS),
-            place,
-            ..ProfilingStackFrame::default()
-        };
-        // SAFETY: *own thread*: a frame of the array, not below the depth.
-        unsafe { frame.write(new) };
-        self.cover(depth)
-    }
-
-    #[inline]
-    fn move_script(&self, token: &LabelToken, position: u64) {
+    pub(super) fn move_script(&self, token: &LabelToken, position: u64) {
         if self.depth.load(Ordering::Relaxed) > token.depth {
             // SAFETY: *own thread*, and the frame is below the depth. Whatever frame it is by now: *one store*.
             unsafe {
                 let frame = self.frames.start().add(token.depth as usize);
-                (&raw mut (*frame).place.position).write_volatile(position);
+                (&raw mut (*frame).position).write_volatile(position);
             }
         }
     }
@@ -220,22 +187,20 @@ impl ProfilingStack {
         self.depth.load(Ordering::Relaxed) < self.frames.capacity()
     }
 
-    #[cold]
-    fn make_room_for_text(&self, dynamic: &str) {
-        let end = self.text_bytes.load(Ordering::Relaxed) + dynamic.len().min(MAX_DYNAMIC_BYTES) as u32;
+    fn make_room_for_text(&self, bytes: u32) {
+        let end = self.text_bytes.load(Ordering::Relaxed) + bytes;
         let capacity = self.text.capacity();
         if end > capacity && capacity > 0 {
             self.text.grow(end, MOST_TEXT_BYTES);
         }
     }
 
-    /// Copies the text behind the others and gives its length: 0 where there is no room for it.
-    #[cold]
-    fn push_text(&self, start: u32, dynamic: &str) -> u32 {
-        let dynamic = cut_at_character(dynamic, MAX_DYNAMIC_BYTES);
-        let end = start + dynamic.len() as u32;
-        if end > self.text.capacity() {
-            return 0;
+    /// Copies the text behind the others; `None` where there is no room for it, or it is empty.
+    fn push_text(&self, dynamic: &str) -> Option<TextPlace> {
+        let (start, bytes) = (self.text_bytes.load(Ordering::Relaxed), dynamic.len() as u32);
+        let end = start + bytes;
+        if bytes == 0 || end > self.text.capacity() {
+            return None;
         }
         // SAFETY: *own thread*, and the area has room up to `end`.
         unsafe {
@@ -244,30 +209,34 @@ impl ProfilingStack {
         }
         compiler_fence(Ordering::SeqCst);
         self.text_bytes.store(end, Ordering::Relaxed);
-        dynamic.len() as u32
+        Some(TextPlace { start, bytes, depth_before: self.text_depth.load(Ordering::Relaxed) })
     }
 
+    /// Goes back to what was there before the push.
     #[inline]
-    fn pop_to(&self, token: &LabelToken) {
+    pub(super) fn pop_to(&self, token: &LabelToken) {
         if self.depth.load(Ordering::Relaxed) > token.depth {
             self.depth.store(token.depth, Ordering::Relaxed);
             compiler_fence(Ordering::SeqCst);
-            if self.text_bytes.load(Ordering::Relaxed) > 0 {
-                self.text_bytes.store(self.text_end(token.depth), Ordering::Relaxed);
-                compiler_fence(Ordering::SeqCst);
+            if self.text_depth.load(Ordering::Relaxed) > token.depth {
+                self.pop_texts(token.depth);
             }
         }
     }
 
-    /// Where the texts of so many labels end.
-    #[cold]
-    fn text_end(&self, depth: u32) -> u32 {
-        if depth == 0 {
-            return 0;
+    /// Goes back to where the oldest of the texts above this depth began.
+    #[inline(never)]
+    fn pop_texts(&self, depth: u32) {
+        let mut text_depth = self.text_depth.load(Ordering::Relaxed);
+        let mut text_bytes = self.text_bytes.load(Ordering::Relaxed);
+        while text_depth > depth {
+            // SAFETY: *own thread* and *chained*.
+            let text = unsafe { (*self.frames.start().add(text_depth as usize - 1)).text };
+            (text_depth, text_bytes) = (text.depth_before, text.start);
         }
-        // SAFETY: *own thread*, and labels below the depth are written.
-        let newest = unsafe { &*self.frames.start().add(depth as usize - 1) };
-        newest.text_start + newest.text_bytes
+        self.text_depth.store(text_depth, Ordering::Relaxed);
+        self.text_bytes.store(text_bytes, Ordering::Relaxed);
+        compiler_fence(Ordering::SeqCst);
     }
 
     /// The frames and the texts, as a handler that interrupts the thread finds them.
@@ -288,6 +257,29 @@ impl ProfilingStack {
     }
 }
 
+/// # Safety
+/// - The frame is of this thread's array, and no handler reads it yet.
+#[inline]
+unsafe fn write_label(
+    frame: *mut ProfilingStackFrame,
+    stack_address: u64,
+    label: &'static str,
+    category: ProfilingCategoryPair,
+    flags: FrameFlags,
+) {
+    let (category, subcategory) = category.indices();
+    // SAFETY: by this function's contract. A script's place stays as it is: see *one store*.
+    unsafe {
+        (*frame).stack_address = stack_address;
+        (*frame).label_address = label.as_ptr().expose_provenance() as u64;
+        (*frame).label_bytes = label.len() as u32;
+        (*frame).category = category;
+        (*frame).subcategory = subcategory;
+        (*frame).flags = flags;
+        (*frame).has_text = 0;
+    }
+}
+
 /// What another thread's stack was, read from outside: see [`crate::threads`]'s slots. The same fields in the same order.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
@@ -298,6 +290,7 @@ pub(super) struct StackFromOutside {
     text_capacity: u64,
     pub(super) depth: u32,
     text_bytes: u32,
+    text_depth: u32,
 }
 const _: () = assert!(
     size_of::<StackFromOutside>() == size_of::<ProfilingStack>()
@@ -306,185 +299,5 @@ const _: () = assert!(
 );
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const OTHER: ProfilingCategoryPair = ProfilingCategoryPair::Other(None);
-    const LABEL: FrameFlags = FrameFlags::LABEL;
-
-    fn labels(stack: &ProfilingStack) -> Vec<String> {
-        // SAFETY: the test's own stack; no push comes between.
-        let (frames, text) = unsafe { stack.contents_in_handler() };
-        let text_of =
-            |frame: &ProfilingStackFrame| &text[frame.text_start as usize..][..frame.text_bytes as usize];
-        let utf8 = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("UTF-8");
-        // SAFETY: pushed by these tests.
-        let label_of = |frame: &ProfilingStackFrame| utf8(unsafe { frame.label_in_handler() });
-        frames.iter().map(|frame| label_of(frame) + &utf8(text_of(frame))).collect()
-    }
-
-    #[test]
-    fn labels_come_and_go_with_their_texts() {
-        let stack = ProfilingStack::new();
-        stack.push(1, "lost: closed", OTHER, LABEL, "");
-        assert!(labels(&stack).is_empty());
-        stack.open();
-        let outer = stack.push(1, "a", OTHER, LABEL, "");
-        let inner = stack.push(1, "b ", OTHER, LABEL, "dynamic");
-        assert_eq!(labels(&stack), ["a", "b dynamic"]);
-        stack.pop_to(&inner);
-        stack.push(1, "c ", OTHER, LABEL, "x");
-        assert_eq!(labels(&stack), ["a", "c x"]);
-        stack.pop_to(&outer);
-        assert!(labels(&stack).is_empty());
-        stack.close();
-    }
-
-    #[test]
-    fn tokens_out_of_order_or_late_corrupt_nothing() {
-        let stack = ProfilingStack::new();
-        stack.open();
-        let outer = stack.push(1, "outer", OTHER, LABEL, "o");
-        let inner = stack.push(1, "inner", OTHER, LABEL, "i");
-        stack.pop_to(&outer);
-        stack.pop_to(&inner);
-        assert!(labels(&stack).is_empty());
-        let late = stack.push(1, "late", OTHER, LABEL, "l");
-        stack.close();
-        stack.pop_to(&late);
-        stack.open();
-        stack.push(1, "new", OTHER, LABEL, "n");
-        assert_eq!(labels(&stack), ["newn"]);
-        stack.close();
-    }
-
-    #[test]
-    fn a_late_token_leaves_the_texts_of_live_labels_alone() {
-        let stack = ProfilingStack::new();
-        stack.open();
-        let a = stack.push(1, "a ", OTHER, LABEL, "four");
-        let b = stack.push(1, "b ", OTHER, LABEL, "text");
-        stack.pop_to(&a);
-        stack.push(1, "c ", OTHER, LABEL, "a long text that lives");
-        stack.pop_to(&b);
-        stack.push(1, "d ", OTHER, LABEL, "OVERWRITES");
-        assert_eq!(labels(&stack), ["c a long text that lives", "d OVERWRITES"]);
-        stack.close();
-    }
-
-    #[test]
-    fn it_grows_and_cuts_texts_at_a_character() {
-        let stack = ProfilingStack::new();
-        stack.open();
-        let long = "é".repeat(400);
-        for _ in 0..1000 {
-            stack.push(1, "", OTHER, LABEL, &long);
-        }
-        let all = labels(&stack);
-        assert_eq!(all.len(), 1000);
-        assert!(all.iter().all(|text| *text == "é".repeat(256)));
-        let odd = format!("x{long}");
-        stack.push(1, "", OTHER, LABEL, &odd);
-        assert_eq!(labels(&stack)[1000].len(), 511);
-        stack.close();
-    }
-
-    #[test]
-    fn what_is_too_deep_or_too_long_is_left_out_and_the_rest_stays() {
-        let stack = ProfilingStack::new();
-        stack.open();
-        let outer = stack.push(1, "outer", OTHER, LABEL, "");
-        let long = "x".repeat(MAX_DYNAMIC_BYTES);
-        let fitting = MOST_TEXT_BYTES as usize / MAX_DYNAMIC_BYTES;
-        for _ in 0..fitting {
-            stack.push(1, "", OTHER, LABEL, &long);
-        }
-        stack.push(1, "no room", OTHER, LABEL, "x");
-        let all = labels(&stack);
-        assert!(all.len() == fitting + 2 && all[1..=fitting].iter().all(|text| *text == long));
-        assert_eq!([&all[0], &all[fitting + 1]], ["outer", "no room"]);
-        for number in fitting as u32 + 2..MOST_FRAMES {
-            assert_ne!(stack.push_script(1, at(2, number)).depth, LabelToken::NONE.depth);
-        }
-        for lost in [stack.push(1, "lost", OTHER, LABEL, "x"), stack.push_script(1, at(2, 0))] {
-            assert_eq!(lost.depth, LabelToken::NONE.depth);
-            stack.pop_to(&lost);
-        }
-        assert_eq!(stack.depth.load(Ordering::Relaxed), MOST_FRAMES);
-        stack.pop_to(&outer);
-        stack.push(1, "new", OTHER, LABEL, " text");
-        assert_eq!(labels(&stack), ["new text"]);
-        stack.close();
-    }
-
-    /// Each frame: a label's text, a script frame's function, line and column.
-    fn frames(stack: &ProfilingStack) -> Vec<String> {
-        // SAFETY: the test's own stack; no push comes between.
-        let (frames, _) = unsafe { stack.contents_in_handler() };
-        let shown = |(frame, label): (&ProfilingStackFrame, String)| match frame.script_place_in_handler() {
-            Some(place) => format!("{}:{}:{}", place.function(), place.line(), place.column()),
-            None => label,
-        };
-        frames.iter().zip(labels(stack)).map(shown).collect()
-    }
-
-    fn at(function: u32, line: u32) -> ScriptPlace {
-        ScriptPlace { position: ScriptPlace::position_of(line, 0), function }
-    }
-
-    #[test]
-    fn script_frames_stand_among_labels_and_change_their_line() {
-        let stack = ProfilingStack::new();
-        let lost = stack.push_script(1, at(2, 1));
-        stack.open();
-        let outer = stack.push_script(1, at(2, 10));
-        let label = stack.push(1, "label", OTHER, LABEL, " text");
-        let inner = stack.push_script(1, at(3, u32::MAX));
-        assert_eq!(frames(&stack), ["2:10:0", "label text", &format!("3:{}:0", u32::MAX)]);
-        stack.move_script(&outer, ScriptPlace::position_of(11, 7));
-        stack.move_script(&inner, ScriptPlace::position_of(30, u32::MAX));
-        stack.move_script(&lost, 99);
-        stack.pop_to(&lost);
-        assert_eq!(frames(&stack), ["2:11:7", "label text", &format!("3:30:{}", u32::MAX)]);
-        stack.pop_to(&inner);
-        stack.pop_to(&label);
-        assert_eq!(
-            (frames(&stack), stack.text_bytes.load(Ordering::Relaxed)),
-            (vec!["2:11:7".to_owned()], 0)
-        );
-        stack.close();
-    }
-
-    #[test]
-    fn a_late_line_changes_no_label_and_a_label_leaves_no_line() {
-        let stack = ProfilingStack::new();
-        stack.open();
-        let gone = stack.push_script(1, at(2, 10));
-        stack.pop_to(&gone);
-        stack.move_script(&gone, 5);
-        stack.push(1, "label", OTHER, LABEL, "");
-        stack.move_script(&gone, 6);
-        assert_eq!(frames(&stack), ["label"]);
-        stack.pop_to(&gone);
-        stack.push_script(1, at(4, 1));
-        assert_eq!(frames(&stack), ["4:1:0"]);
-        stack.close();
-        stack.move_script(&gone, 7);
-    }
-
-    #[test]
-    fn a_deep_script_recursion_unwinds_at_once() {
-        let stack = ProfilingStack::new();
-        stack.open();
-        let outermost = stack.push_script(1, at(2, 1));
-        for line in 0..100_000 {
-            stack.push_script(1, at(3, line));
-        }
-        assert_eq!(frames(&stack).last().map(String::as_str), Some("3:99999:0"));
-        stack.move_script(&outermost, 5);
-        assert_eq!(frames(&stack)[..2], ["2:5:0", "3:0:0"]);
-        stack.pop_to(&outermost);
-        assert!(frames(&stack).is_empty());
-        stack.close();
-    }
-}
+#[path = "profiling_stack_tests.rs"]
+mod tests;

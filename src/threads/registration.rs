@@ -9,9 +9,9 @@ use crate::platform::{
     current_stack_bounds, current_thread_id, current_thread_os_name, is_main_thread, monotonic_now,
     thread_pointer,
 };
-use crate::threads::profiling_stack::close_profiling_stack;
 use crate::threads::registry::ThreadRegistry;
 use crate::threads::slot_pool::SlotHandle;
+use crate::threads::thread_labels::close_profiling_stack;
 
 /// The name by which the Firefox Profiler knows a process's main thread.
 pub(crate) const MAIN_THREAD_NAME: &str = "GeckoMain";

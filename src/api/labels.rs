@@ -10,6 +10,9 @@ use crate::base::{FrameFlags, ProfilingCategoryPair};
 /// that began after it. It is bound to its thread; one that is forgotten, or dropped out of order, can at worst remove
 /// labels and script frames that were pushed after it.
 ///
+/// A sample holds the 1,024 oldest labels and script frames of its thread; “(newer labels left out)” stands for the others.
+/// A thread has 1,048,576 of them at most; what is pushed beyond is lost.
+///
 /// Cost: a few stores; on a thread that is not registered, a load. Usually made by
 /// [`auto_profiler_label!`](crate::auto_profiler_label). Idea: Gecko's `AutoProfilerLabel`, whose place in the stack is
 /// its own address; here it is the stack pointer at the push, since Rust moves values.
@@ -25,6 +28,9 @@ impl AutoProfilerLabel {
     }
 
     /// Pushes a label with a text that is copied: 512 bytes of it at most, cut at a character.
+    ///
+    /// A thread's labels hold 64 MiB of such texts, and a sample of it 48 KiB, those of the oldest labels; beyond, a label
+    /// is there without.
     #[inline(always)]
     pub fn with_dynamic(label: &'static str, dynamic: &str, category: ProfilingCategoryPair) -> Self {
         Self(push_with_text(label, category, FrameFlags::NONE, dynamic))

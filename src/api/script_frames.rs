@@ -69,7 +69,9 @@ impl fmt::Debug for ScriptFunction {
 /// that began after it. It is bound to its thread; one that is forgotten, or dropped out of order, can at worst remove
 /// labels and script frames that were pushed after it.
 ///
-/// A sample holds the 1,024 oldest labels and script frames of its thread.
+/// A sample holds the 1,024 oldest labels and script frames of its thread; “(newer labels left out)” stands for the others,
+/// and nobody knows then which function was the innermost. A thread has 1,048,576 of them at most; what is pushed beyond is
+/// lost.
 ///
 /// Cost: about as much as an [`AutoProfilerLabel`](crate::AutoProfilerLabel) without a dynamic text: a few stores; no text is
 /// copied, neither here nor for a sample. Idea: Gecko's JS frames on the `ProfilingStack`, whose interpreter pushes a

@@ -67,7 +67,8 @@ pub enum StackFrame {
         /// returned there.
         address: CodeAddress,
     },
-    /// A label, with its dynamic text.
+    /// A label, with its dynamic text. “(newer labels left out)” stands for labels and script frames that the copy of the
+    /// stack had no room for.
     Label {
         /// The label's text, then a space and the dynamic text if it has one.
         text: String,

@@ -11,7 +11,7 @@ use crate::state::SessionCounts;
 use crate::threads::CapturedView;
 use crate::unwind::NativeStack;
 
-/// A stack as it goes into the buffer: its coded runs of frames, and whether older ones are missing.
+/// A stack as it goes into the buffer: its coded runs of frames, and whether some are missing.
 #[derive(Debug, Default)]
 pub(super) struct CodedStack {
     runs: EntryWriter,
@@ -129,7 +129,8 @@ impl CodedStack {
         merge_stacks(&native.frames, addresses, merged);
         self.flags = SampleFlags::default()
             .with(SampleFlags::TRUNCATED, native.truncated)
-            .with(SampleFlags::OTHER_STACK, view.header().on_other_stack);
+            .with(SampleFlags::OTHER_STACK, view.header().on_other_stack)
+            .with(SampleFlags::LABELS_LEFT_OUT, view.header().labels_left_out);
         let is_native = |frame: &MergedFrame| matches!(frame, MergedFrame::Native(_));
         let runs = || merged.chunk_by(|one, next| is_native(one) == is_native(next));
         self.runs.clear().number(runs().count() as u64);

@@ -25,6 +25,8 @@ pub(crate) struct CapturedBacktrace {
     pub(crate) stack_start: u64,
     stack_words: usize,
     label_bytes: usize,
+    /// Whether there was no room for the newest ones.
+    pub(crate) labels_left_out: bool,
     /// First the stack, then the labels, oldest first.
     words: Box<[u64]>,
 }
@@ -68,13 +70,13 @@ impl CapturedBacktrace {
         // SAFETY: by this function's contract the source is readable and of this thread; the target is as long, both are
         // word aligned, and a box is no part of a stack.
         unsafe { copy_words_in_handler(stack_start, stack.as_mut_ptr().cast(), stack_words * 8) };
-        // More labels than the largest memory holds are left out.
         let mut room = bytes_of_mut(rest);
-        let mut written = 0;
+        let (mut written, mut labels_left_out) = (0, false);
         for frame in frames {
             // SAFETY: this thread's labels, which live as long as the code that pushed them runs.
             let label = unsafe { Label::of(frame, texts) };
             let Some((place, left)) = std::mem::take(&mut room).split_at_mut_checked(label.bytes()) else {
+                labels_left_out = true;
                 break;
             };
             label.write_to(place);
@@ -82,7 +84,8 @@ impl CapturedBacktrace {
             room = left;
         }
         let (thread, time) = (own.tid, monotonic_now());
-        Some(Self { thread, time, registers, stack_start, stack_words, label_bytes: written, words })
+        let label_bytes = written;
+        Some(Self { thread, time, registers, stack_start, stack_words, label_bytes, labels_left_out, words })
     }
 
     pub(crate) fn thread(&self) -> ThreadId {

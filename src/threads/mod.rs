@@ -43,11 +43,11 @@ mod slot_state;
 #[forbid(unsafe_code)]
 mod thread_labels;
 
-pub(crate) use backtrace::CapturedBacktrace;
+pub(crate) use backtrace::{BacktraceLabel, CapturedBacktrace};
 pub(crate) use capture_slot::CaptureParts;
 pub(crate) use captured_view::CapturedView;
 pub(crate) use profiling_stack::LabelToken;
-pub(crate) use profiling_stack_frame::{ScriptPlace, joined_label_text};
+pub(crate) use profiling_stack_frame::{LABELS_LEFT_OUT, ScriptPlace, joined_label_text};
 pub(crate) use registration::{
     CurrentThread, MAIN_THREAD_NAME, ThreadRegistration, register_current_thread, unregister_current_thread,
 };

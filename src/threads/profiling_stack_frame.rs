@@ -106,6 +106,9 @@ impl ProfilingStackFrame {
     }
 }
 
+/// Stands for labels and script frames that a copy of a stack had no room for.
+pub(crate) const LABELS_LEFT_OUT: &str = "(newer labels left out)";
+
 /// A label's text and its dynamic text, as Gecko puts the two together.
 pub(crate) fn joined_label_text(text: &[u8], dynamic: &[u8]) -> String {
     let (text, dynamic) = (String::from_utf8_lossy(text), String::from_utf8_lossy(dynamic));

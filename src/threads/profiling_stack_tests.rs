@@ -98,7 +98,8 @@ fn texts_follow_the_labels_in_whatever_order_tokens_are_used() {
             4 => tokens.push((stack.push_with_text(1, "", OTHER, LABEL, &long), model.len())),
             // The newest, as most are; any, early or late; and one that is forgotten.
             5 | 6 if !tokens.is_empty() => {
-                let used = if choice % 3 > 0 { tokens.len() - 1 } else { (choice >> 3) % tokens.len() };
+                let used =
+                    if choice.is_multiple_of(3) { (choice >> 3) % tokens.len() } else { tokens.len() - 1 };
                 let (token, depth) = tokens.remove(used);
                 stack.pop_to(&token);
                 model.truncate(depth);

@@ -71,6 +71,9 @@ impl OnDemandUnwinder {
     }
 }
 
+/// What stands in no function of its file, in the viewer's words.
+const ROOT_SCOPE: &str = "(root scope)";
+
 /// What was copied of a thread.
 struct Copied<'a> {
     features: StackFeatures,
@@ -231,8 +234,9 @@ impl SampledStack {
             }
             (StackFrame::Label { text }, _) => vec![FunctionName::new(text.clone(), None, None)],
             (StackFrame::Script { function, file, line, .. }, _) => {
+                let name = if function.is_empty() { ROOT_SCOPE } else { function };
                 let file = (!file.is_empty()).then(|| file.clone());
-                vec![FunctionName::new(function.clone(), file, *line)]
+                vec![FunctionName::new(name.to_owned(), file, *line)]
             }
             (StackFrame::Native { .. }, None) => Vec::new(),
         };

@@ -85,6 +85,7 @@ const UNSAFE_FILES: &[&str] = &[
     "src/threads/growing_array.rs",
     "src/threads/slot_model.rs",
     "src/threads/slot_pool.rs",
+    "src/threads/thread_labels.rs",
 ];
 
 /// The files whose functions named `*_in_handler` are the signal handler.
@@ -92,6 +93,8 @@ const HANDLER_FILES: &[&str] = &[
     "src/platform/control_pipe.rs",
     "src/sampler/handler.rs",
     "src/threads/capture_slot.rs",
+    "src/threads/profiling_stack.rs",
+    "src/threads/profiling_stack_frame.rs",
     "src/threads/slot_state.rs",
 ];
 

@@ -29,13 +29,13 @@ impl<T: Copy + Default> GrowingArray<T> {
     }
 
     /// Null without memory. What lies below what was filled of it stays so when it is replaced.
-    #[inline]
+    #[inline(always)]
     pub(super) fn start(&self) -> *mut T {
         self.start.load(Ordering::Relaxed)
     }
 
     /// 0 without memory, and while it grows.
-    #[inline]
+    #[inline(always)]
     pub(super) fn capacity(&self) -> u32 {
         self.capacity.load(Ordering::Relaxed)
     }

@@ -40,7 +40,6 @@ mod slot_model;
 mod slot_pool;
 #[forbid(unsafe_code)]
 mod slot_state;
-#[forbid(unsafe_code)]
 mod thread_labels;
 
 pub(crate) use backtrace::{BacktraceLabel, CapturedBacktrace};

@@ -4,6 +4,8 @@
 //! to its end before the code goes on. So there is no other thread to order with, only the compiler. The sampler reads the
 //! stack of a thread that sleeps from outside, as bytes that may be anything (`outside_capture.rs`).
 //!
+//! Runs in the signal handler: [`ProfilingStack::contents_in_handler`].
+//!
 //! **Contract** (cited below):
 //! - *own thread*: the stack is a thread-local without a destructor (`thread_labels.rs`); its cells are read and written on
 //!   its thread alone;
@@ -87,7 +89,7 @@ impl ProfilingStack {
     }
 
     /// Pushes a label; nothing while the stack is closed, as all the others here.
-    #[inline]
+    #[inline(always)]
     pub(super) fn push(
         &self,
         stack_address: u64,
@@ -128,7 +130,7 @@ impl ProfilingStack {
     }
 
     /// Pushes a script frame.
-    #[inline]
+    #[inline(always)]
     pub(super) fn push_script(&self, stack_address: u64, place: ScriptPlace) -> LabelToken {
         let Some((depth, frame)) = self.next_frame() else { return LabelToken::NONE };
         // SAFETY: *own thread*: a frame of the array, not below the depth.
@@ -146,7 +148,7 @@ impl ProfilingStack {
     }
 
     /// Changes the position of the script frame of this push.
-    #[inline]
+    #[inline(always)]
     pub(super) fn move_script(&self, token: &LabelToken, position: u64) {
         if self.depth.load(Ordering::Relaxed) > token.depth {
             // SAFETY: *own thread*, and the frame is below the depth. Whatever frame it is by now: *one store*.
@@ -158,7 +160,7 @@ impl ProfilingStack {
     }
 
     /// The newest frame is written.
-    #[inline]
+    #[inline(always)]
     fn cover(&self, depth: u32) -> LabelToken {
         compiler_fence(Ordering::SeqCst);
         self.depth.store(depth + 1, Ordering::Relaxed);
@@ -166,11 +168,12 @@ impl ProfilingStack {
     }
 
     /// The place above the newest frame; `None` when the stack is closed, at its end, or in its allocator.
-    #[inline]
+    #[inline(always)]
     fn next_frame(&self) -> Option<(u32, *mut ProfilingStackFrame)> {
         let mut depth = self.depth.load(Ordering::Relaxed);
         let capacity = self.frames.capacity();
         if depth >= capacity {
+            rarely();
             if capacity == 0 || !self.make_room_for_frame(depth) {
                 return None;
             }
@@ -181,6 +184,7 @@ impl ProfilingStack {
     }
 
     #[cold]
+    #[inline(never)]
     fn make_room_for_frame(&self, depth: u32) -> bool {
         self.frames.grow(depth + 1, MOST_FRAMES);
         // *Asked before*: so much for what was true when it was called.
@@ -213,7 +217,7 @@ impl ProfilingStack {
     }
 
     /// Goes back to what was there before the push.
-    #[inline]
+    #[inline(always)]
     pub(super) fn pop_to(&self, token: &LabelToken) {
         if self.depth.load(Ordering::Relaxed) > token.depth {
             self.depth.store(token.depth, Ordering::Relaxed);
@@ -225,6 +229,7 @@ impl ProfilingStack {
     }
 
     /// Goes back to where the oldest of the texts above this depth began.
+    #[cold]
     #[inline(never)]
     fn pop_texts(&self, depth: u32) {
         let mut text_depth = self.text_depth.load(Ordering::Relaxed);
@@ -257,9 +262,13 @@ impl ProfilingStack {
     }
 }
 
+/// Has the compiler lay out the code so that what does not come here is a straight line.
+#[cold]
+const fn rarely() {}
+
 /// # Safety
 /// - The frame is of this thread's array, and no handler reads it yet.
-#[inline]
+#[inline(always)]
 unsafe fn write_label(
     frame: *mut ProfilingStackFrame,
     stack_address: u64,

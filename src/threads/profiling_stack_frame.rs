@@ -1,5 +1,7 @@
 //! A frame of the label stack, a label or a function of a script, in plain numbers, so that it can also be copied from
 //! outside.
+//!
+//! Runs in the signal handler: what tells of a frame.
 
 use crate::base::FrameFlags;
 

@@ -5,6 +5,9 @@
 //! in a row, each with something in it that the compiler cannot look into, so that no push is left out or joined with the
 //! next. The loop is in all figures; `empty` is what it takes with nothing in the scopes.
 //!
+//! What is in the scopes stores nothing, and that tells: with one store of the host's in each, the three took 1.62 ns on a
+//! machine where a push and a pop took 1.35 and the store alone 0.15.
+//!
 //! `ours` is in a session at 1,000 Hz, on a thread that it samples; `ours_inactive` is the same without a session,
 //! `ours_unregistered` on a thread that is not registered, and `ours_below_text` inside of a label with a dynamic text.
 //! `ours_script` is a script frame and a line in it, where an interpreter runs the function for one line.

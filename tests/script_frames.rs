@@ -270,6 +270,7 @@ fn script_frames_are_merged_by_their_place_on_the_stack() {
     let waits = |(name, row): &(String, Value)| {
         name == "waits (rules/test.lua:70)" && (&row[4], &row[5]) == (&json!(71), &json!(3))
     };
+    assert!(read.count("samples_from_outside") > 0);
     let below = |stack: &[(String, Value)]| order(stack, &["waits_below ("]).len();
     let waiting = asleep.iter().filter(|stack| stack.iter().any(waits) && below(stack) > 1000).count();
     assert!(waiting > 100 && nearly_all(waiting, asleep.len()), "{waiting} of {}", asleep.len());
@@ -331,6 +332,19 @@ fn stacks_on_demand_have_them() {
     assert!(place(&label).expect("the label") < place(&script("asks", 81, None)).expect("the frame"));
     assert!(matches!(own.frames()[0], StackFrame::Native { .. }));
     assert!(own.to_string().contains(": asks at rules/test.lua:81\n"), "{own}");
+}
+
+#[test]
+fn what_is_in_no_function_is_shown_as_the_viewer_does() {
+    gekkota::register_thread("runs a file");
+    let frame = AutoProfilerScriptFrame::new(profiler_register_script_function("", "rules/top.lua", 0, 0));
+    frame.set_line(3);
+    let stack = profiler_capture_backtrace().expect("memory").resolve_with(StackFeatures::LABELS);
+    drop(frame);
+    gekkota::unregister_thread();
+    assert!(matches!(&stack.frames()[0], StackFrame::Script { function, .. } if function.is_empty()));
+    assert_eq!(stack.names()[0][0].name, "(root scope)");
+    assert_eq!(stack.to_string(), "   0: (root scope) at rules/top.lua:3\n");
 }
 
 #[test]

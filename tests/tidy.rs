@@ -79,12 +79,14 @@ const UNSAFE_FILES: &[&str] = &[
     "src/threads/backtrace_pool.rs",
     "src/threads/profiling_stack.rs",
     "src/threads/profiling_stack_frame.rs",
+    "src/threads/profiling_stack_tests.rs",
     "src/threads/capture_slot.rs",
     "src/threads/captured_view.rs",
     "src/threads/outside_capture.rs",
     "src/threads/growing_array.rs",
     "src/threads/slot_model.rs",
     "src/threads/slot_pool.rs",
+    "src/threads/thread_labels.rs",
 ];
 
 /// The files whose functions named `*_in_handler` are the signal handler.
@@ -94,6 +96,8 @@ const HANDLER_FILES: &[&str] = &[
     "src/sampler/handler.rs",
     "src/threads/capture_slot.rs",
     "src/threads/event_delay.rs",
+    "src/threads/profiling_stack.rs",
+    "src/threads/profiling_stack_frame.rs",
     "src/threads/slot_state.rs",
 ];
 

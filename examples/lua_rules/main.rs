@@ -114,10 +114,40 @@ fn main() -> Result<(), Box<dyn Error>> {
 mod tests {
     use super::*;
 
+    /// Runs a script in which a function `depth` tells how many frames there are.
+    fn run<T: mlua::FromLuaMulti>(rules: &Rules, script: &str) -> mlua::Result<T> {
+        let frames = rules.frames.clone();
+        let depth = rules.lua.create_function(move |_, ()| Ok(frames.depth()))?;
+        rules.lua.globals().set("depth", depth)?;
+        rules.frames.enter(|| rules.lua.load(script).eval())
+    }
+
     #[test]
-    fn frames_are_balanced_though_rules_fail() {
+    fn frames_are_balanced_though_calls_fail() {
         let rules = Rules::load().expect("the rules");
+        let script = "
+            local before = depth()
+            local function fails(below)
+              if below == 0 then error('on purpose') end
+              local result = fails(below - 1)
+              return result
+            end
+            local deepest = select(2, pcall(function()
+              local inner = depth()
+              return inner
+            end))
+            local worked = pcall(fails, 5)
+            return before, deepest, worked, depth()
+        ";
+        let (before, deepest, worked, after): (usize, usize, bool, usize) = run(&rules, script).expect("run");
+        // The script, `pcall`, the function in it, and `depth` itself.
+        assert_eq!((before, deepest, worked, after), (2, 4, false, 2));
         assert_eq!(rules.frames.depth(), 0);
+    }
+
+    #[test]
+    fn frames_are_gone_though_lua_was_left_by_an_error_or_a_panic() {
+        let rules = Rules::load().expect("the rules");
         let worth = rules.judge(&rules.order(3).expect("an order")).expect("judged");
         assert!(worth > 0.0, "{worth}");
         // Its name and city are too alike: an error that the script catches.
@@ -126,5 +156,17 @@ mod tests {
         // What is no order: an error that the host gets.
         assert!(rules.judge(&rules.lua.create_table().expect("a table")).is_err());
         assert_eq!(rules.frames.depth(), 0);
+
+        let panics = rules.lua.create_function(|_, ()| -> mlua::Result<()> { panic!("on purpose") });
+        rules.lua.globals().set("panics", panics.expect("a function")).expect("set");
+        let outer = rules.frames.enter(|| {
+            let left = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                run::<()>(&rules, "local function calls() panics() end calls()")
+            }));
+            (left.is_err(), rules.frames.depth(), rules.frames.entered_at())
+        });
+        assert!(outer.0, "the panic came through");
+        assert_eq!((outer.1, rules.frames.depth(), rules.frames.entered_at()), (0, 0, 0));
+        assert_ne!(outer.2, 0);
     }
 }

@@ -41,21 +41,38 @@ impl ScriptFrames {
     /// Runs Lua in `body`. Its frames stand above this function's in the profile, so above all of Lua's native ones.
     pub(crate) fn enter<T>(&self, body: impl FnOnce() -> T) -> T {
         let here = 0u8;
-        let (entered_before, depth) = {
-            let mut calls = self.0.borrow_mut();
-            (std::mem::replace(&mut calls.entered_at, (&raw const here).addr()), calls.frames.len())
-        };
-        let result = body();
         let mut calls = self.0.borrow_mut();
-        // An error that left Lua left no word of the calls that it ended.
-        calls.frames.truncate(depth);
-        calls.entered_at = entered_before;
-        result
+        let entered_before = std::mem::replace(&mut calls.entered_at, (&raw const here).addr());
+        let _leaves = Leaves { frames: self, entered_before, depth: calls.frames.len() };
+        drop(calls);
+        body()
     }
 
     #[cfg(test)]
     pub(crate) fn depth(&self) -> usize {
         self.0.borrow().frames.len()
+    }
+
+    /// The address at which the host is in Lua; 0 where it is not.
+    #[cfg(test)]
+    pub(crate) fn entered_at(&self) -> usize {
+        self.0.borrow().entered_at
+    }
+}
+
+/// Goes back to what was there before Lua was entered, also where a panic leaves it.
+struct Leaves<'a> {
+    frames: &'a ScriptFrames,
+    entered_before: usize,
+    depth: usize,
+}
+
+impl Drop for Leaves<'_> {
+    fn drop(&mut self) {
+        let mut calls = self.frames.0.borrow_mut();
+        // An error or a panic that left Lua left no word of the calls that it ended.
+        calls.frames.truncate(self.depth);
+        calls.entered_at = self.entered_before;
     }
 }
 

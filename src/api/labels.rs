@@ -10,6 +10,9 @@ use crate::base::{FrameFlags, ProfilingCategoryPair};
 /// that began after it. It is bound to its thread; one that is forgotten, or dropped out of order, can at worst remove
 /// labels and script frames that were pushed after it.
 ///
+/// A sample holds the 1,024 oldest labels and script frames of its thread; “(newer labels left out)” stands for the others.
+/// A thread has 1,048,576 of them at most; what is pushed beyond is lost.
+///
 /// Cost: a few stores; on a thread that is not registered, a load. Usually made by
 /// [`auto_profiler_label!`](crate::auto_profiler_label). Idea: Gecko's `AutoProfilerLabel`, whose place in the stack is
 /// its own address; here it is the stack pointer at the push, since Rust moves values.
@@ -17,19 +20,20 @@ use crate::base::{FrameFlags, ProfilingCategoryPair};
 #[must_use = "the label is popped when this is dropped"]
 pub struct AutoProfilerLabel(engine::LabelToken);
 
-const RELEVANT: FrameFlags = FrameFlags::LABEL.with(FrameFlags::RELEVANT_FOR_JS);
-
 impl AutoProfilerLabel {
     /// Pushes a label.
     #[inline(always)]
     pub fn new(label: &'static str, category: ProfilingCategoryPair) -> Self {
-        Self(engine::push_label(engine::stack_pointer(), label, category, FrameFlags::LABEL, ""))
+        Self(push(label, category, FrameFlags::NONE))
     }
 
     /// Pushes a label with a text that is copied: 512 bytes of it at most, cut at a character.
+    ///
+    /// A thread's labels hold 64 MiB of such texts, and a sample of it 48 KiB, those of the oldest labels; beyond, a label
+    /// is there without.
     #[inline(always)]
     pub fn with_dynamic(label: &'static str, dynamic: &str, category: ProfilingCategoryPair) -> Self {
-        Self(engine::push_label(engine::stack_pointer(), label, category, FrameFlags::LABEL, dynamic))
+        Self(push_with_text(label, category, FrameFlags::NONE, dynamic))
     }
 
     /// Pushes a label that the viewer also shows when it is asked for the frames of scripts alone: “JavaScript” in its
@@ -37,7 +41,7 @@ impl AutoProfilerLabel {
     #[doc(alias = "AUTO_PROFILER_LABEL_RELEVANT_FOR_JS")]
     #[inline(always)]
     pub fn relevant_for_js(label: &'static str, category: ProfilingCategoryPair) -> Self {
-        Self(engine::push_label(engine::stack_pointer(), label, category, RELEVANT, ""))
+        Self(push(label, category, FrameFlags::RELEVANT_FOR_JS))
     }
 
     /// The same with a text that is copied, as by [`with_dynamic`](Self::with_dynamic).
@@ -48,8 +52,23 @@ impl AutoProfilerLabel {
         dynamic: &str,
         category: ProfilingCategoryPair,
     ) -> Self {
-        Self(engine::push_label(engine::stack_pointer(), label, category, RELEVANT, dynamic))
+        Self(push_with_text(label, category, FrameFlags::RELEVANT_FOR_JS, dynamic))
     }
+}
+
+#[inline(always)]
+fn push(label: &'static str, category: ProfilingCategoryPair, flags: FrameFlags) -> engine::LabelToken {
+    engine::push_label(engine::stack_pointer(), label, category, flags)
+}
+
+#[inline(always)]
+fn push_with_text(
+    label: &'static str,
+    category: ProfilingCategoryPair,
+    flags: FrameFlags,
+    dynamic: &str,
+) -> engine::LabelToken {
+    engine::push_label_with_text(engine::stack_pointer(), label, category, flags, dynamic)
 }
 
 impl Drop for AutoProfilerLabel {

@@ -69,7 +69,9 @@ impl fmt::Debug for ScriptFunction {
 /// that began after it. It is bound to its thread; one that is forgotten, or dropped out of order, can at worst remove
 /// labels and script frames that were pushed after it.
 ///
-/// A sample holds the 1,024 oldest labels and script frames of its thread.
+/// A sample holds the 1,024 oldest labels and script frames of its thread; “(newer labels left out)” stands for the others,
+/// and nobody knows then which function was the innermost. A thread has 1,048,576 of them at most; what is pushed beyond is
+/// lost.
 ///
 /// Cost: about as much as an [`AutoProfilerLabel`](crate::AutoProfilerLabel) without a dynamic text: a few stores; no text is
 /// copied, neither here nor for a sample. Idea: Gecko's JS frames on the `ProfilingStack`, whose interpreter pushes a
@@ -106,8 +108,8 @@ impl AutoProfilerScriptFrame {
     /// stands where `stack_address` says. That is the address of a local variable of the function that runs the
     /// interpreter, as a number; nothing is read from there.
     ///
-    /// An address that lies elsewhere moves the frame to the inner or outer end of the native ones; script frames and labels
-    /// keep their order anyway.
+    /// An address that lies elsewhere moves the frame to the inner or outer end of the native ones. Script frames and labels
+    /// keep their order, so one that stands further in than it should moves all that is pushed after it along, to there.
     #[doc(alias = "IS_SP_MARKER_FRAME")]
     #[doc(alias = "initSpMarkerFrame")]
     #[inline(always)]

@@ -28,6 +28,9 @@ mod category;
 mod change_count;
 #[forbid(unsafe_code)]
 mod control_signals;
+#[cfg(has_profiler)]
+#[forbid(unsafe_code)]
+mod cut_text;
 #[forbid(unsafe_code)]
 mod error;
 #[cfg(has_profiler)]
@@ -78,6 +81,8 @@ pub use category::{ProfilingCategoryPair, subcategories};
 #[cfg(has_profiler)]
 pub(crate) use change_count::ChangeCount;
 pub use control_signals::ControlSignals;
+#[cfg(has_profiler)]
+pub(crate) use cut_text::cut_at_character;
 pub use error::{ExitProfileError, SaveError, StartError, StreamError, SuspendError, UnknownFeature};
 #[cfg(has_profiler)]
 pub(crate) use failure_latch::FailureLatch;

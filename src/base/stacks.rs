@@ -67,14 +67,15 @@ pub enum StackFrame {
         /// returned there.
         address: CodeAddress,
     },
-    /// A label, with its dynamic text.
+    /// A label, with its dynamic text. “(newer labels left out)” stands for labels and script frames that the copy of the
+    /// stack had no room for.
     Label {
         /// The label's text, then a space and the dynamic text if it has one.
         text: String,
     },
     /// A function of a script: see [`AutoProfilerScriptFrame`](crate::AutoProfilerScriptFrame).
     Script {
-        /// The function's name; empty for what is in no function.
+        /// The function's name; empty for what is in no function, which is shown as “(root scope)”.
         function: String,
         /// The file; empty when it is not known.
         file: String,
@@ -89,7 +90,7 @@ pub enum StackFrame {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub struct FunctionName {
-    /// The function's name, demangled; a label's text; the name of a script's function.
+    /// The function's name, demangled; a label's text; the name of a script's function, “(root scope)” for what is in none.
     pub name: String,
     /// The source file, where debug information or the interpreter tells.
     pub file: Option<String>,

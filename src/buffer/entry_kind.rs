@@ -74,13 +74,14 @@ impl SampleFlags {
     pub(crate) const HAS_CPU: Self = Self(1);
     /// The stack could not be followed to its root.
     pub(crate) const TRUNCATED: Self = Self(2);
-
     /// It stands for others after it.
     pub(crate) const HAS_MORE: Self = Self(4);
     /// The stack is not the one that the thread was born with.
     pub(crate) const OTHER_STACK: Self = Self(8);
     /// The thread has an event loop.
     pub(crate) const HAS_EVENT: Self = Self(16);
+    /// There were newer labels than those that are in it.
+    pub(crate) const LABELS_LEFT_OUT: Self = Self(32);
 
     pub(crate) const fn from_byte(byte: u8) -> Self {
         Self(byte)

@@ -65,8 +65,9 @@ pub(crate) use process::{
 };
 pub(crate) use recording::{
     CodeRangeToken, LabelToken, ScriptFunction, add_marker, announce_sleep, is_announced_asleep,
-    move_script_frame, now, pop_labels, push_label, push_script_frame, register_code_range,
-    register_script_function, register_thread, stack_pointer, unregister_code_range, unregister_thread,
+    move_script_frame, now, pop_labels, push_label, push_label_with_text, push_script_frame,
+    register_code_range, register_script_function, register_thread, stack_pointer, unregister_code_range,
+    unregister_thread,
 };
 pub(crate) use snapshot::{FrozenProfile, freeze};
 pub(crate) use thread_queries::{

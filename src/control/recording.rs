@@ -9,8 +9,8 @@ use crate::state::{CorePs, REGISTRATION_HOOKS, RacyFeatures, core_buffer};
 use crate::threads::{OnThreadRef, register_current_thread, unregister_current_thread};
 
 pub(crate) use crate::threads::{
-    LabelToken, ScriptFunction, move_script_frame, pop_labels, push_label, push_script_frame,
-    register_script_function,
+    LabelToken, ScriptFunction, move_script_frame, pop_labels, push_label, push_label_with_text,
+    push_script_frame, register_script_function,
 };
 pub(crate) use crate::unwind::{CodeRangeToken, register_code_range, unregister_code_range};
 

@@ -27,7 +27,8 @@ pub struct ThreadSummary {
     /// The functions in its stacks, by the CPU time spent in themselves, the greatest first.
     pub functions: Vec<HotFunction>,
     /// The functions of scripts, by the CPU time in which each was the innermost one of its stack's script frames: what the
-    /// interpreter does for a function is the function's own.
+    /// interpreter does for a function is the function's own. A sample that had no room for the innermost ones counts for
+    /// no function's own time.
     pub script_functions: Vec<HotFunction>,
 }
 
@@ -113,6 +114,7 @@ fn summarize_thread(source: &ProfileSource, thread: &ResolvedThread<'_>) -> Thre
             next = prefix;
             match kind {
                 FrameKind::Structure | FrameKind::Label { .. } => {}
+                FrameKind::LabelsLeftOut => scripts.leave_innermost_out(),
                 FrameKind::Function => functions.add(location, true),
                 FrameKind::Inlined => functions.add(location, false),
                 FrameKind::Script { .. } => scripts.add(location, true),
@@ -149,6 +151,11 @@ impl<'a> Tally<'a> {
         self.weight = weight;
         self.seen.clear();
         self.has_innermost = false;
+    }
+
+    /// The current stack's innermost function is not known.
+    fn leave_innermost_out(&mut self) {
+        self.has_innermost = true;
     }
 
     /// The next frame; the first that `may_be_innermost` has the stack's own time.

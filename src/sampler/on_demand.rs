@@ -10,7 +10,10 @@ use crate::base::{
 use crate::sampler::merge::{MergedFrame, merge_stacks};
 use crate::sampler::tick_context::captured_by;
 use crate::symbols::{CodeAddressService, SampledAddress};
-use crate::threads::{CapturedBacktrace, CapturedView, ScriptPlace, joined_label_text, script_function};
+use crate::threads::{
+    BacktraceLabel, CapturedBacktrace, CapturedView, LABELS_LEFT_OUT, ScriptPlace, joined_label_text,
+    script_function,
+};
 use crate::unwind::{Captured, ModuleTable, NativeStack, StackCopy, Unwinder, registered_code};
 
 /// The unwinder of stacks on demand, from the first one on.
@@ -68,6 +71,9 @@ impl OnDemandUnwinder {
     }
 }
 
+/// What stands in no function of its file, in the viewer's words.
+const ROOT_SCOPE: &str = "(root scope)";
+
 /// What was copied of a thread.
 struct Copied<'a> {
     features: StackFeatures,
@@ -75,6 +81,12 @@ struct Copied<'a> {
     captured: Captured<'a>,
     /// Oldest first.
     labels: Vec<(StackAddress, StackFrame)>,
+}
+
+/// Puts a frame behind the newest label, for those that are missing.
+fn tell_labels_left_out(labels: &mut Vec<(StackAddress, StackFrame)>) {
+    let address = labels.last().map_or(StackAddress(0), |(address, _)| *address);
+    labels.push((address, StackFrame::Label { text: LABELS_LEFT_OUT.to_owned() }));
 }
 
 /// A frame of the label stack.
@@ -118,14 +130,13 @@ impl SampledStack {
     pub(crate) fn of_capture(view: &CapturedView<'_>, thread: ThreadId, features: StackFeatures) -> Self {
         let label = |label| {
             let (text, dynamic) = view.texts_of(label);
-            (label.stack_address, label_frame(text, dynamic, label.script))
+            (label.stack_address, label_frame(text, dynamic, label.script()))
         };
-        Self::unwind(Copied {
-            features,
-            thread,
-            captured: captured_by(view),
-            labels: view.labels().iter().map(label).collect(),
-        })
+        let mut labels = view.labels().iter().map(label).collect();
+        if view.header().labels_left_out {
+            tell_labels_left_out(&mut labels);
+        }
+        Self::unwind(Copied { features, thread, captured: captured_by(view), labels })
     }
 
     /// Unwinds what a thread captured of itself. Where it did so is named without `own_functions`, innermost first.
@@ -134,9 +145,16 @@ impl SampledStack {
         features: StackFeatures,
         own_functions: &'static [&'static str],
     ) -> Self {
-        let labels = backtrace
-            .labels()
-            .map(|label| (label.stack_address, label_frame(label.text, label.dynamic, label.script)));
+        let label = |label: BacktraceLabel<'_>| {
+            (label.stack_address, label_frame(label.text, label.dynamic, label.script))
+        };
+        let mut labels = Vec::new();
+        if features.contains(StackFeatures::LABELS) {
+            labels.extend(backtrace.labels().map(label));
+            if backtrace.labels_left_out {
+                tell_labels_left_out(&mut labels);
+            }
+        }
         let sampled = Self::unwind(Copied {
             features,
             thread: backtrace.thread(),
@@ -145,7 +163,7 @@ impl SampledStack {
                 stack: StackCopy { start: backtrace.stack_start, bytes: backtrace.stack() },
                 time: backtrace.time,
             },
-            labels: if features.contains(StackFeatures::LABELS) { labels.collect() } else { Vec::new() },
+            labels,
         });
         Self { own_functions, ..sampled }
     }
@@ -216,8 +234,9 @@ impl SampledStack {
             }
             (StackFrame::Label { text }, _) => vec![FunctionName::new(text.clone(), None, None)],
             (StackFrame::Script { function, file, line, .. }, _) => {
+                let name = if function.is_empty() { ROOT_SCOPE } else { function };
                 let file = (!file.is_empty()).then(|| file.clone());
-                vec![FunctionName::new(function.clone(), file, *line)]
+                vec![FunctionName::new(name.to_owned(), file, *line)]
             }
             (StackFrame::Native { .. }, None) => Vec::new(),
         };

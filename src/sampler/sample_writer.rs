@@ -11,7 +11,7 @@ use crate::state::SessionCounts;
 use crate::threads::{CapturedView, EventLoopState};
 use crate::unwind::NativeStack;
 
-/// A stack as it goes into the buffer: its coded runs of frames, whether older ones are missing, and what the thread's event
+/// A stack as it goes into the buffer: its coded runs of frames, whether some are missing, and what the thread's event
 /// loop did.
 #[derive(Debug, Default)]
 pub(super) struct CodedStack {
@@ -149,7 +149,8 @@ impl CodedStack {
         merge_stacks(&native.frames, addresses, merged);
         self.flags = SampleFlags::default()
             .with(SampleFlags::TRUNCATED, native.truncated)
-            .with(SampleFlags::OTHER_STACK, view.header().on_other_stack);
+            .with(SampleFlags::OTHER_STACK, view.header().on_other_stack)
+            .with(SampleFlags::LABELS_LEFT_OUT, view.header().labels_left_out);
         self.event_loop = view.header().event_loop;
         let is_native = |frame: &MergedFrame| matches!(frame, MergedFrame::Native(_));
         let runs = || merged.chunk_by(|one, next| is_native(one) == is_native(next));
@@ -167,7 +168,7 @@ impl CodedStack {
                     MergedFrame::Label(index) => {
                         let label = &labels[index];
                         self.runs.byte(label.flags.to_byte());
-                        if let Some(place) = label.script {
+                        if let Some(place) = label.script() {
                             let (line, column) = (place.line().into(), place.column().into());
                             self.runs.number(place.function().into()).number(line).number(column);
                         } else {

@@ -25,6 +25,8 @@ pub(super) enum FrameKey {
     OtherStack,
     /// Stands for the frames that are missing.
     Truncated,
+    /// Stands for labels that are missing, behind the newest that is there.
+    LabelsLeftOut,
     Native(SampledAddress),
     /// In a module that was unloaded and whose place another took, by its number.
     Replaced(usize, SampledAddress),
@@ -234,6 +236,7 @@ impl ProcessStreamingContext {
             frames.push(FrameKey::Truncated);
         }
         let mut address = 0u64;
+        let mut behind_labels = frames.len();
         for _ in 0..entry.number()? {
             let head = entry.number()?;
             for _ in 0..head >> 1 {
@@ -244,6 +247,9 @@ impl ProcessStreamingContext {
                 } else {
                     self.read_label(entry)?
                 });
+            }
+            if head & 1 == 1 {
+                behind_labels = frames.len();
             }
         }
         // The innermost native frame's address is that of the next instruction; no call returns there.
@@ -262,6 +268,9 @@ impl ProcessStreamingContext {
                 Meant::Unknown if source.generated_code.find(at).is_none() => *frame = FrameKey::Unknown,
                 Meant::Same | Meant::Unknown => {}
             }
+        }
+        if flags.has(SampleFlags::LABELS_LEFT_OUT) {
+            frames.insert(behind_labels, FrameKey::LabelsLeftOut);
         }
         let stacks = &mut self.threads[thread].stacks;
         let root = stacks.append_frame(None, FrameKey::Root);

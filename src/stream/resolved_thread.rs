@@ -12,7 +12,7 @@ use crate::stream::location::{Locations, label_location, script_location};
 use crate::stream::source::ProfileSource;
 use crate::stream::unique_stacks::UniqueStacks;
 use crate::symbols::{AddressNames, CodeAddressService, FrameName, SampledAddress};
-use crate::threads::script_function;
+use crate::threads::{LABELS_LEFT_OUT, script_function};
 use crate::unwind::{CodeMap, LoadedModule};
 
 /// The frame that stands for those that are missing.
@@ -32,6 +32,8 @@ const UNKNOWN_SCRIPT: &str = "(unknown script)";
 pub(crate) enum FrameKind {
     /// Nothing that runs: the root, or what is missing.
     Structure,
+    /// The labels and script frames that are missing.
+    LabelsLeftOut,
     /// A function, or an address.
     Function,
     /// A function whose code stands in its caller's.
@@ -136,6 +138,7 @@ impl<'a> ResolvedThread<'a> {
             FrameKey::Root => (FrameKind::Structure, "(root)".to_owned()),
             FrameKey::OtherStack => (FrameKind::Structure, OTHER_STACK.to_owned()),
             FrameKey::Truncated => (FrameKind::Structure, TRUNCATED.to_owned()),
+            FrameKey::LabelsLeftOut => (FrameKind::LabelsLeftOut, LABELS_LEFT_OUT.to_owned()),
             &FrameKey::Label { text, category, subcategory, relevant_for_js } => {
                 let text = process.label_strings.get(text.0 as usize).map_or("", String::as_str);
                 (FrameKind::Label { category, subcategory, relevant_for_js }, label_location(text))

@@ -79,7 +79,10 @@ pub(super) fn write_thread(json: &mut JsonWriter<'_>, source: &ProfileSource, th
                         json.bool(is_relevant_for_js(frame.kind));
                         json.unsigned(0);
                         match frame.kind {
-                            FrameKind::Structure | FrameKind::Function | FrameKind::Inlined => {}
+                            FrameKind::Structure
+                            | FrameKind::LabelsLeftOut
+                            | FrameKind::Function
+                            | FrameKind::Inlined => {}
                             FrameKind::Label { category, subcategory, .. } => {
                                 write_frame_tail(json, (0, 0), (category, subcategory));
                             }

@@ -9,8 +9,8 @@ use crate::base::{StackAddress, ThreadId, TimeStamp};
 use crate::platform::{Registers, StackBounds, copy_words_in_handler, current_registers, monotonic_now};
 use crate::threads::backtrace_pool::{MOST_WORDS, give_back_words, take_words};
 use crate::threads::own_thread::OwnThread;
-use crate::threads::profiling_stack::own_profiling_stack;
 use crate::threads::profiling_stack_frame::{ProfilingStackFrame, ScriptPlace};
+use crate::threads::thread_labels::own_profiling_stack;
 
 /// Behind a label's texts: nothing. Before them: its stack address, how long they are, and a script frame's place, whose
 /// function is 0 where it is none.
@@ -25,6 +25,8 @@ pub(crate) struct CapturedBacktrace {
     pub(crate) stack_start: u64,
     stack_words: usize,
     label_bytes: usize,
+    /// Whether there was no room for the newest ones.
+    pub(crate) labels_left_out: bool,
     /// First the stack, then the labels, oldest first.
     words: Box<[u64]>,
 }
@@ -56,24 +58,25 @@ impl CapturedBacktrace {
     #[inline(never)]
     unsafe fn capture(registers: Registers) -> Option<Self> {
         let own = OwnThread::current();
-        // SAFETY: a thread-local of the calling thread, and no label is pushed until the slices are used no more.
+        // SAFETY: a thread-local of the calling thread, and no label is pushed while the slices are used.
         let (frames, texts) = unsafe { (*own_profiling_stack()).contents_in_handler() };
-        // SAFETY: this thread's labels, which live as long as the code that pushed them runs.
-        let label_of = |frame| unsafe { Label::of(frame, texts) };
-        let label_bytes: usize = frames.iter().map(|frame| label_of(frame).bytes()).sum();
+        let label_bytes: usize = frames.iter().map(|frame| Label::bytes_of(frame, texts)).sum();
         let (stack_start, stack_bytes) = used_stack(registers.sp, own.bounds);
         let stack_words = (stack_bytes / 8).min(MOST_WORDS.saturating_sub(label_bytes.div_ceil(8)));
         let mut words = take_words(stack_words + label_bytes.div_ceil(8))?;
+        // SAFETY: as above. An allocator of the host's that pushes labels may have made the stack move.
+        let (frames, texts) = unsafe { (*own_profiling_stack()).contents_in_handler() };
         let (stack, rest) = words.split_at_mut_checked(stack_words)?;
         // SAFETY: by this function's contract the source is readable and of this thread; the target is as long, both are
         // word aligned, and a box is no part of a stack.
         unsafe { copy_words_in_handler(stack_start, stack.as_mut_ptr().cast(), stack_words * 8) };
-        // More labels than the largest memory holds are left out.
         let mut room = bytes_of_mut(rest);
-        let mut written = 0;
+        let (mut written, mut labels_left_out) = (0, false);
         for frame in frames {
-            let label = label_of(frame);
+            // SAFETY: this thread's labels, which live as long as the code that pushed them runs.
+            let label = unsafe { Label::of(frame, texts) };
             let Some((place, left)) = std::mem::take(&mut room).split_at_mut_checked(label.bytes()) else {
+                labels_left_out = true;
                 break;
             };
             label.write_to(place);
@@ -81,7 +84,8 @@ impl CapturedBacktrace {
             room = left;
         }
         let (thread, time) = (own.tid, monotonic_now());
-        Some(Self { thread, time, registers, stack_start, stack_words, label_bytes: written, words })
+        let label_bytes = written;
+        Some(Self { thread, time, registers, stack_start, stack_words, label_bytes, labels_left_out, words })
     }
 
     pub(crate) fn thread(&self) -> ThreadId {
@@ -136,11 +140,15 @@ impl<'a> Label<'a> {
     /// # Safety
     /// - The frame was pushed on a stack of this process, by code that is still loaded.
     unsafe fn of(frame: &ProfilingStackFrame, texts: &'a [u8]) -> Self {
-        let dynamic = texts.get(frame.text_start as usize..).unwrap_or_default();
-        let dynamic = dynamic.get(..frame.text_bytes as usize).unwrap_or_default();
+        let dynamic = frame.text_of_in_handler(texts);
         // SAFETY: by this function's contract.
         let text = unsafe { frame.label_in_handler() };
         Self { stack_address: frame.stack_address, text, dynamic, script: frame.script_place_in_handler() }
+    }
+
+    /// How many bytes the label of this frame takes.
+    fn bytes_of(frame: &ProfilingStackFrame, texts: &[u8]) -> usize {
+        LABEL_HEAD_BYTES + frame.label_bytes as usize + frame.text_of_in_handler(texts).len()
     }
 
     fn bytes(&self) -> usize {
@@ -196,17 +204,18 @@ mod tests {
     use super::*;
     use crate::base::{FrameFlags, ProfilingCategoryPair};
     use crate::threads::{
-        RegistrationHooks, push_label, push_script_frame, register_current_thread, unregister_current_thread,
+        RegistrationHooks, push_label, push_label_with_text, push_script_frame, register_current_thread,
+        unregister_current_thread,
     };
 
     #[test]
     fn stack_and_labels_are_as_they_were() {
         let marker = std::hint::black_box([0x1234_5678_9abc_def0u64; 4]);
         register_current_thread("captures itself", RegistrationHooks::NONE);
-        let (category, flags) = (ProfilingCategoryPair::Other(None), FrameFlags::LABEL);
-        let _outer = push_label(70, "outer ", category, flags, "dynamic");
+        let (category, flags) = (ProfilingCategoryPair::Other(None), FrameFlags::NONE);
+        let _outer = push_label_with_text(70, "outer ", category, flags, "dynamic");
         let _script = push_script_frame(65, 7, 11, 3);
-        let _inner = push_label(60, "inner", category, flags, "");
+        let _inner = push_label(60, "inner", category, flags);
         let backtrace = CapturedBacktrace::capture_here().expect("memory");
         unregister_current_thread();
         let here = &raw const marker as u64;

@@ -17,14 +17,17 @@ use crate::platform::{
     read_guarded_in_handler, thread_pointer,
 };
 use crate::threads::event_delay::{EventDelay, EventLoopState};
-use crate::threads::profiling_stack::{ProfilingStack, open_profiling_stack};
+use crate::threads::profiling_stack::ProfilingStack;
 use crate::threads::profiling_stack_frame::{ProfilingStackFrame, ScriptPlace};
 use crate::threads::slot_state::{SlotPhase, SlotState};
+use crate::threads::thread_labels::open_profiling_stack;
 
 pub(super) const LABELS_OFFSET: usize = 4 << 10;
 pub(super) const MAX_LABELS: usize = 1024;
 pub(super) const TEXT_OFFSET: usize = LABELS_OFFSET + MAX_LABELS * size_of::<CapturedLabel>();
 pub(super) const TEXT_BYTES: usize = 64 << 10;
+/// Dynamic texts leave so much of these for the static ones: what a label is matters more than what of.
+const STATIC_TEXT_BYTES: usize = 16 << 10;
 pub(super) const STACK_OFFSET: usize = TEXT_OFFSET + TEXT_BYTES;
 /// Below its stack pointer a leaf function may use so many bytes, where the machine's ABI allows it.
 const RED_ZONE_BYTES: u64 = if cfg!(target_arch = "x86_64") { 128 } else { 0 };
@@ -61,6 +64,8 @@ pub(crate) struct CaptureHeader {
     pub(crate) on_other_stack: bool,
     pub(crate) labels: usize,
     pub(crate) text_bytes: usize,
+    /// Whether there were more labels than there is room for: the newest are missing.
+    pub(crate) labels_left_out: bool,
 }
 
 /// A label, or a script frame, as it was copied: a label's text, static and dynamic, stands in the text area.
@@ -74,8 +79,15 @@ pub(crate) struct CapturedLabel {
     pub(crate) category: u8,
     pub(crate) subcategory: u8,
     pub(crate) flags: FrameFlags,
-    /// Of a script frame.
-    pub(crate) script: Option<ScriptPlace>,
+    /// Of a script frame; anything of a label.
+    place: ScriptPlace,
+}
+
+impl CapturedLabel {
+    /// Of a script frame, where it is.
+    pub(crate) fn script(&self) -> Option<ScriptPlace> {
+        self.flags.has(FrameFlags::SCRIPT).then_some(self.place)
+    }
 }
 
 /// The head of a slot; the areas follow it in the same mapping.
@@ -311,37 +323,38 @@ impl SlotWriter<'_> {
         }
     }
 
-    /// Copies the labels with their texts, oldest first, as many as there is room for.
+    /// Copies the labels with their texts, oldest first, as many as there is room for, and notes if those are not all.
     pub(crate) fn copy_labels_in_handler(&mut self) {
-        // SAFETY: the owner's thread-local, tied to the slot while its thread is registered; this is its thread, by
-        // the check of the thread pointer in `begin_in_handler`.
+        // SAFETY: the owner's thread-local, tied to the slot while its thread is registered. This is its thread: a request's
+        // handler has compared the thread pointers, and a timer's has found the slot by its own (`sampler/handler.rs`).
         let Some(stack) = (unsafe { self.slot.profiling_stack.load(Ordering::Acquire).as_ref() }) else {
             return;
         };
         // SAFETY: in the handler, on the stack's own thread.
         let (frames, texts) = unsafe { stack.contents_in_handler() };
         for frame in frames {
-            let dynamic = (frame.text_start as usize).min(texts.len());
-            let dynamic_end = (dynamic + frame.text_bytes as usize).min(texts.len());
-            // SAFETY: both indices lie within the slice, in order.
-            let dynamic = unsafe { texts.get_unchecked(dynamic..dynamic_end) };
+            let dynamic = frame.text_of_in_handler(texts);
             // SAFETY: its label is pushed, so what it names is loaded.
             let label = unsafe { frame.label_in_handler() };
-            if !self.copy_label_in_handler(frame, label, dynamic) {
+            let fitting = fitting_texts_in_handler(self.header.text_bytes, label.len(), dynamic.len());
+            // SAFETY: neither is longer than before.
+            let texts = unsafe { (label.get_unchecked(..fitting.0), dynamic.get_unchecked(..fitting.1)) };
+            if !self.copy_label_in_handler(frame, texts) {
                 return;
             }
         }
     }
 
+    /// Copies a label with as much of its texts as fits; false, and noted, when there is no room for another label.
     pub(super) fn copy_label_in_handler(
         &mut self,
         frame: &ProfilingStackFrame,
-        label: &[u8],
-        dynamic: &[u8],
+        (label, dynamic): (&[u8], &[u8]),
     ) -> bool {
         let text_start = self.header.text_bytes;
         let text_end = text_start + label.len() + dynamic.len();
         if self.header.labels >= MAX_LABELS || text_end > TEXT_BYTES {
+            self.header.labels_left_out = true;
             return false;
         }
         let captured = CapturedLabel {
@@ -352,7 +365,7 @@ impl SlotWriter<'_> {
             category: frame.category,
             subcategory: frame.subcategory,
             flags: frame.flags,
-            script: frame.script_place_in_handler(),
+            place: frame.place_in_handler(),
         };
         // SAFETY: *phase owns*, and both areas have room, as checked above.
         unsafe {
@@ -372,6 +385,14 @@ impl SlotWriter<'_> {
         unsafe { *self.slot.header.get() = self.header };
         self.slot.state.publish_in_handler(self.sequence);
     }
+}
+
+/// How much of a label's static and dynamic text to copy behind so many bytes of others: all or nothing of either. A label
+/// whose text does not fit is copied without.
+pub(super) fn fitting_texts_in_handler(before: usize, label: usize, dynamic: usize) -> (usize, usize) {
+    let label = if label <= TEXT_BYTES - before { label } else { 0 };
+    let room = (TEXT_BYTES - STATIC_TEXT_BYTES).saturating_sub(before + label);
+    (label, if dynamic <= room { dynamic } else { 0 })
 }
 
 #[cfg(test)]
@@ -443,7 +464,25 @@ mod tests {
         assert!(slot.profiling_stack.load(Ordering::Relaxed).is_null());
         own.unbind();
         assert!(beside(parts).is_err());
-        crate::threads::profiling_stack::close_profiling_stack();
+        crate::threads::thread_labels::close_profiling_stack();
+    }
+
+    #[test]
+    fn a_text_that_does_not_fit_is_left_out_and_a_dynamic_one_sooner() {
+        const DYNAMIC: usize = TEXT_BYTES - STATIC_TEXT_BYTES;
+        for (before, texts, fitting) in [
+            (0, (5, 512), (5, 512)),
+            (DYNAMIC - 517, (5, 512), (5, 512)),
+            (DYNAMIC - 516, (5, 512), (5, 0)),
+            (DYNAMIC + 1, (5, 1), (5, 0)),
+            (DYNAMIC - 3, (5, 0), (5, 0)),
+            (TEXT_BYTES - 5, (5, 1), (5, 0)),
+            (TEXT_BYTES - 4, (5, 1), (0, 0)),
+            (TEXT_BYTES, (0, 0), (0, 0)),
+            (0, (u32::MAX as usize, 512), (0, 512)),
+        ] {
+            assert_eq!(fitting_texts_in_handler(before, texts.0, texts.1), fitting, "{before} {texts:?}");
+        }
     }
 
     #[test]

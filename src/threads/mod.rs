@@ -18,7 +18,7 @@
 //! waits. A label guard holds numbers, no pointer.
 //!
 //! # Read next
-//! `capture_slot.rs`, `profiling_stack.rs`, then `crate::sampler`.
+//! `capture_slot.rs`, `profiling_stack.rs`, `thread_labels.rs`, then `crate::sampler`.
 
 mod backtrace;
 mod backtrace_pool;
@@ -53,16 +53,17 @@ mod slot_model;
 mod slot_pool;
 #[forbid(unsafe_code)]
 mod slot_state;
+mod thread_labels;
 
-pub(crate) use backtrace::CapturedBacktrace;
+pub(crate) use backtrace::{BacktraceLabel, CapturedBacktrace};
 pub(crate) use capture_slot::CaptureParts;
 pub(crate) use captured_view::CapturedView;
 pub(crate) use event_delay::EventLoopState;
 pub(crate) use event_watches::{EventWatches, PostProbe, WatchWork};
 pub(crate) use probed_loop::{ProbeToken, ProbedLoop};
 pub(crate) use profiled_thread_data::ProfiledThreadData;
-pub(crate) use profiling_stack::{LabelToken, move_script_frame, pop_labels, push_label, push_script_frame};
-pub(crate) use profiling_stack_frame::{ScriptPlace, joined_label_text};
+pub(crate) use profiling_stack::LabelToken;
+pub(crate) use profiling_stack_frame::{LABELS_LEFT_OUT, ScriptPlace, joined_label_text};
 #[cfg(all(test, loom))]
 pub(crate) use profiling_word::ProfilingWord;
 pub(crate) use registration::{
@@ -76,3 +77,6 @@ pub(crate) use script_functions::{
 };
 pub(crate) use slot_pool::{NoSlot, SlotHandle, find_slot_in_handler, find_slot_of_thread_in_handler};
 pub(crate) use slot_state::SlotPhase;
+pub(crate) use thread_labels::{
+    move_script_frame, pop_labels, push_label, push_label_with_text, push_script_frame,
+};

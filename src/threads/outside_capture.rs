@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use crate::base::TimeStamp;
 use crate::platform::{MemoryPiece, Registers, read_guarded};
 use crate::threads::capture_slot::{
-    CaptureHeader, CaptureSlot, MAX_LABELS, STACK_OFFSET, SlotWriter, TEXT_BYTES,
+    CaptureHeader, CaptureSlot, MAX_LABELS, STACK_OFFSET, SlotWriter, fitting_texts_in_handler,
 };
 use crate::threads::profiling_stack::StackFromOutside;
 use crate::threads::profiling_stack_frame::ProfilingStackFrame;
@@ -65,16 +65,23 @@ impl SlotWriter<'_> {
             return Some(());
         }
         let depth = (stack.depth as usize).min(MAX_LABELS);
+        self.header.labels_left_out = stack.depth as usize > depth;
         let frames = read_all::<ProfilingStackFrame>(stack.frames, depth)?;
+        let mut bytes = 0;
         let mut pieces = Vec::with_capacity(2 * depth);
+        let mut lengths = Vec::with_capacity(depth);
         for frame in &frames {
-            pieces.push(MemoryPiece { address: frame.label_address, bytes: frame.label_bytes as usize });
-            let dynamic = stack.text.wrapping_add(frame.text_start.into());
-            pieces.push(MemoryPiece { address: dynamic, bytes: frame.text_bytes as usize });
-        }
-        let bytes = pieces.iter().map(|piece| piece.bytes).sum();
-        if bytes > 2 * TEXT_BYTES {
-            return None;
+            let (dynamic, dynamic_bytes) = frame.text_range_in_handler();
+            let fitting = fitting_texts_in_handler(bytes, frame.label_bytes as usize, dynamic_bytes);
+            let address = stack.text.wrapping_add(dynamic as u64);
+            for piece in [
+                MemoryPiece { address: frame.label_address, bytes: fitting.0 },
+                MemoryPiece { address, bytes: fitting.1 },
+            ] {
+                bytes += piece.bytes;
+                pieces.extend((piece.bytes > 0).then_some(piece));
+            }
+            lengths.push(fitting);
         }
         let mut texts = vec![0; bytes];
         // SAFETY: the vector has room for all pieces.
@@ -82,13 +89,11 @@ impl SlotWriter<'_> {
             return None;
         }
         let mut rest = &texts[..];
-        for frame in &frames {
-            let (label, after) = rest.split_at(frame.label_bytes as usize);
-            let (dynamic, after) = after.split_at(frame.text_bytes as usize);
+        for (frame, (label, dynamic)) in frames.iter().zip(lengths) {
+            let (label, after) = rest.split_at(label);
+            let (dynamic, after) = after.split_at(dynamic);
             rest = after;
-            if !self.copy_label_in_handler(frame, label, dynamic) {
-                break;
-            }
+            self.copy_label_in_handler(frame, (label, dynamic));
         }
         Some(())
     }

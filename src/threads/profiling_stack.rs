@@ -4,44 +4,49 @@
 //! to its end before the code goes on. So there is no other thread to order with, only the compiler. The sampler reads the
 //! stack of a thread that sleeps from outside, as bytes that may be anything (`outside_capture.rs`).
 //!
+//! Runs in the signal handler: [`ProfilingStack::contents_in_handler`].
+//!
 //! **Contract** (cited below):
-//! - *own thread*: the stack is a thread-local without a destructor; its cells are read and written on its thread alone;
+//! - *own thread*: the stack is a thread-local without a destructor (`thread_labels.rs`); its cells are read and written on
+//!   its thread alone;
+//! - *asked before*: memory is asked for before a place is taken, for the allocator may be the host's, and push and pop
+//!   labels itself; what was read before is read again after, and what finds no room then is left out;
+//! - *chained*: the depth of texts is at most the depth, or the depth is just about to follow; the frame that it counts
+//!   last has a text, and leads to the one before;
 //! - *published last*: a frame or a text is written after the depth or the length was lowered to its place and before it
 //!   is raised to cover it, and a grown array is filled before its address replaces the old one's, with compiler fences
 //!   between; the handler reads the depth first and the address after;
 //! - *one store*: the only change to a frame below the depth is that of a script frame's position, one aligned number;
 //!   what a label has there nobody reads;
-//! - *freed last*: an array is freed after its address was replaced;
 //! - *numbers only*: a [`LabelToken`] holds a depth, and a pop can only lower it; so a token that is forgotten, or used
 //!   late or out of order, at worst removes labels. The length of the texts follows from the labels that are left.
 
 use std::marker::PhantomData;
-use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering, compiler_fence};
+use std::sync::atomic::{AtomicU32, Ordering, compiler_fence};
 
-use crate::base::{FrameFlags, ProfilingCategoryPair};
-use crate::threads::growing_array::{free_array, leak_array, replace_array};
-use crate::threads::profiling_stack_frame::{ProfilingStackFrame, ScriptPlace};
+use crate::base::{FrameFlags, ProfilingCategoryPair, cut_at_character};
+use crate::threads::growing_array::GrowingArray;
+use crate::threads::profiling_stack_frame::{ProfilingStackFrame, ScriptPlace, TextPlace};
 
 /// A dynamic string is cut to this many bytes, at a character.
 const MAX_DYNAMIC_BYTES: usize = 512;
 const FIRST_FRAMES: u32 = 32;
 const FIRST_TEXT_BYTES: u32 = 512;
+/// What is deeper was most likely forgotten, and is left out: by its 48 bytes a frame, the stack would take all memory.
+const MOST_FRAMES: u32 = 1 << 20;
+/// A text that finds no room is left out of its label.
+const MOST_TEXT_BYTES: u32 = 64 << 20;
 
 /// The label stack of one thread.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct ProfilingStack {
-    frames: AtomicPtr<ProfilingStackFrame>,
-    capacity: AtomicU32,
+    frames: GrowingArray<ProfilingStackFrame>,
+    text: GrowingArray<u8>,
     depth: AtomicU32,
-    text: AtomicPtr<u8>,
-    text_capacity: AtomicU32,
     text_bytes: AtomicU32,
-}
-
-thread_local! {
-    // Without a destructor and made at compile time, so that it is one addition away and never gone.
-    static PROFILING_STACK: ProfilingStack = const { ProfilingStack::new() };
+    /// How deep the stack is up to the newest frame with a text; 0 where there is none.
+    text_depth: AtomicU32,
 }
 
 /// What a pop goes back to, and where a script frame stands.
@@ -56,92 +61,51 @@ impl LabelToken {
     const NONE: Self = Self { depth: u32::MAX, own_thread: PhantomData };
 }
 
-/// Pushes a label on the calling thread's stack; nothing where the thread is not registered.
-#[inline]
-pub(crate) fn push_label(
-    stack_address: u64,
-    label: &'static str,
-    category: ProfilingCategoryPair,
-    flags: FrameFlags,
-    dynamic: &str,
-) -> LabelToken {
-    PROFILING_STACK.with(|stack| stack.push(stack_address, label, category, flags, dynamic))
-}
-
-/// Pushes a script frame, by its function's number, where a label would be pushed.
-#[inline]
-pub(crate) fn push_script_frame(stack_address: u64, function: u32, line: u32, column: u32) -> LabelToken {
-    let place = ScriptPlace { position: ScriptPlace::position_of(line, column), function };
-    PROFILING_STACK.with(|stack| stack.push_script(stack_address, place))
-}
-
-/// Tells where in its function the script frame of this push is now.
-#[inline]
-pub(crate) fn move_script_frame(token: &LabelToken, line: u32, column: u32) {
-    PROFILING_STACK.with(|stack| stack.move_script(token, ScriptPlace::position_of(line, column)));
-}
-
-/// Goes back to what was there before the push.
-#[inline]
-pub(crate) fn pop_labels(token: &LabelToken) {
-    PROFILING_STACK.with(|stack| stack.pop_to(token));
-}
-
-/// Gives the calling thread's stack its memory, and its address for the handler's use.
-pub(super) fn open_profiling_stack() -> *const ProfilingStack {
-    PROFILING_STACK.with(|stack| {
-        stack.open();
-        stack as *const ProfilingStack
-    })
-}
-
-/// The calling thread's stack, whether it is open or not.
-pub(super) fn own_profiling_stack() -> *const ProfilingStack {
-    PROFILING_STACK.with(|stack| stack as *const ProfilingStack)
-}
-
-/// Takes the memory back. Guards that are still alive do nothing from then on.
-pub(super) fn close_profiling_stack() {
-    PROFILING_STACK.with(ProfilingStack::close);
-}
-
 impl ProfilingStack {
-    const fn new() -> Self {
+    pub(super) const fn new() -> Self {
         Self {
-            frames: AtomicPtr::new(std::ptr::null_mut()),
-            capacity: AtomicU32::new(0),
+            frames: GrowingArray::closed(),
+            text: GrowingArray::closed(),
             depth: AtomicU32::new(0),
-            text: AtomicPtr::new(std::ptr::null_mut()),
-            text_capacity: AtomicU32::new(0),
             text_bytes: AtomicU32::new(0),
+            text_depth: AtomicU32::new(0),
         }
     }
 
-    fn open(&self) {
-        if self.capacity.load(Ordering::Relaxed) == 0 {
-            self.grow_frames(FIRST_FRAMES);
-            self.grow_text(FIRST_TEXT_BYTES);
-        }
+    /// Gives it its memory, if it has none.
+    pub(super) fn open(&self) {
+        self.frames.grow(FIRST_FRAMES, MOST_FRAMES);
+        self.text.grow(FIRST_TEXT_BYTES, MOST_TEXT_BYTES);
     }
 
-    fn close(&self) {
+    /// Takes the memory back. Tokens that are still around do nothing from then on.
+    pub(super) fn close(&self) {
         self.depth.store(0, Ordering::Relaxed);
         self.text_bytes.store(0, Ordering::Relaxed);
+        self.text_depth.store(0, Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
-        let frames = self.frames.swap(std::ptr::null_mut(), Ordering::Relaxed);
-        let capacity = self.capacity.swap(0, Ordering::Relaxed);
-        let text = self.text.swap(std::ptr::null_mut(), Ordering::Relaxed);
-        let text_capacity = self.text_capacity.swap(0, Ordering::Relaxed);
-        compiler_fence(Ordering::SeqCst);
-        // SAFETY: *freed last*: both came from `leak_array` with these lengths, or are null.
-        unsafe {
-            free_array(frames, capacity);
-            free_array(text, text_capacity);
-        }
+        self.frames.close();
+        self.text.close();
     }
 
-    #[inline]
-    fn push(
+    /// Pushes a label; nothing while the stack is closed, as all the others here.
+    #[inline(always)]
+    pub(super) fn push(
+        &self,
+        stack_address: u64,
+        label: &'static str,
+        category: ProfilingCategoryPair,
+        flags: FrameFlags,
+    ) -> LabelToken {
+        let Some((depth, frame)) = self.next_frame() else { return LabelToken::NONE };
+        // SAFETY: *own thread*: a frame of the array, not below the depth.
+        unsafe { write_label(frame, stack_address, label, category, flags) };
+        self.cover(depth)
+    }
+
+    /// The same with a text that is copied.
+    #[inline(never)]
+    pub(super) fn push_with_text(
         &self,
         stack_address: u64,
         label: &'static str,
@@ -149,135 +113,135 @@ impl ProfilingStack {
         flags: FrameFlags,
         dynamic: &str,
     ) -> LabelToken {
+        let dynamic = cut_at_character(dynamic, MAX_DYNAMIC_BYTES);
+        self.make_room_for_text(dynamic.len() as u32);
         let Some((depth, frame)) = self.next_frame() else { return LabelToken::NONE };
-        let text_start = self.text_bytes.load(Ordering::Relaxed);
-        let text_bytes = if dynamic.is_empty() { 0 } else { self.push_text(text_start, dynamic) };
-        let (category, subcategory) = category.indices();
-        // SAFETY: *own thread*: a frame of the array, not below the depth. Its place stays: see *one store*.
-        unsafe {
-            (*frame).stack_address = stack_address;
-            (*frame).label_address = label.as_ptr().expose_provenance() as u64;
-            (*frame).label_bytes = label.len() as u32;
-            (*frame).text_start = text_start;
-            (*frame).text_bytes = text_bytes;
-            (*frame).category = category;
-            (*frame).subcategory = subcategory;
-            (*frame).flags = flags;
-            (*frame).unused = 0;
+        // SAFETY: *own thread*: a frame of the array, not below the depth.
+        unsafe { write_label(frame, stack_address, label, category, flags) };
+        if let Some(text) = self.push_text(dynamic) {
+            // SAFETY: as above.
+            unsafe {
+                (*frame).has_text = 1;
+                (*frame).text = text;
+            }
+            self.text_depth.store(depth + 1, Ordering::Relaxed);
         }
         self.cover(depth)
     }
 
-    #[inline]
-    fn push_script(&self, stack_address: u64, place: ScriptPlace) -> LabelToken {
+    /// Pushes a script frame.
+    #[inline(always)]
+    pub(super) fn push_script(&self, stack_address: u64, place: ScriptPlace) -> LabelToken {
         let Some((depth, frame)) = self.next_frame() else { return LabelToken::NONE };
-        let no_text = "";
-        let new = ProfilingStackFrame {
-            stack_address,
-            label_address: no_text.as_ptr().expose_provenance() as u64,
-            text_start: self.text_bytes.load(Ordering::Relaxed),
-            flags: FrameFlags::SCRIPT.with(FrameFlags::RELEVANT_FOR_JS),
-            place,
-            ..ProfilingStackFrame::default()
-        };
         // SAFETY: *own thread*: a frame of the array, not below the depth.
-        unsafe { frame.write(new) };
+        unsafe {
+            (*frame).stack_address = stack_address;
+            (*frame).label_bytes = 0;
+            (*frame).category = 0;
+            (*frame).subcategory = 0;
+            (*frame).flags = FrameFlags::SCRIPT;
+            (*frame).has_text = 0;
+            (*frame).position = place.position;
+            (*frame).function = place.function;
+        }
         self.cover(depth)
     }
 
-    #[inline]
-    fn move_script(&self, token: &LabelToken, position: u64) {
+    /// Changes the position of the script frame of this push.
+    #[inline(always)]
+    pub(super) fn move_script(&self, token: &LabelToken, position: u64) {
         if self.depth.load(Ordering::Relaxed) > token.depth {
             // SAFETY: *own thread*, and the frame is below the depth. Whatever frame it is by now: *one store*.
             unsafe {
-                let frame = self.frames.load(Ordering::Relaxed).add(token.depth as usize);
-                (&raw mut (*frame).place.position).write_volatile(position);
+                let frame = self.frames.start().add(token.depth as usize);
+                (&raw mut (*frame).position).write_volatile(position);
             }
         }
     }
 
     /// The newest frame is written.
-    #[inline]
+    #[inline(always)]
     fn cover(&self, depth: u32) -> LabelToken {
         compiler_fence(Ordering::SeqCst);
         self.depth.store(depth + 1, Ordering::Relaxed);
         LabelToken { depth, own_thread: PhantomData }
     }
 
-    /// The place above the newest frame; `None` when the stack is closed.
-    #[inline]
+    /// The place above the newest frame; `None` when the stack is closed, at its end, or in its allocator.
+    #[inline(always)]
     fn next_frame(&self) -> Option<(u32, *mut ProfilingStackFrame)> {
-        let depth = self.depth.load(Ordering::Relaxed);
-        let capacity = self.capacity.load(Ordering::Relaxed);
+        let mut depth = self.depth.load(Ordering::Relaxed);
+        let capacity = self.frames.capacity();
         if depth >= capacity {
-            if capacity == 0 {
+            rarely();
+            if capacity == 0 || !self.make_room_for_frame(depth) {
                 return None;
             }
-            self.grow_frames(capacity.saturating_mul(2));
+            depth = self.depth.load(Ordering::Relaxed);
         }
         // SAFETY: *own thread*, and `depth` is below the capacity of the array at this address.
-        Some((depth, unsafe { self.frames.load(Ordering::Relaxed).add(depth as usize) }))
+        Some((depth, unsafe { self.frames.start().add(depth as usize) }))
     }
 
-    /// Copies the text behind the others and gives its length.
     #[cold]
-    fn push_text(&self, start: u32, dynamic: &str) -> u32 {
-        let cut = (0..=dynamic.len().min(MAX_DYNAMIC_BYTES)).rev().find(|&cut| dynamic.is_char_boundary(cut));
-        let dynamic = &dynamic[..cut.unwrap_or(0)];
-        let end = start + dynamic.len() as u32;
-        let capacity = self.text_capacity.load(Ordering::Relaxed);
-        if end > capacity {
-            self.grow_text(end.max(capacity.saturating_mul(2)));
+    #[inline(never)]
+    fn make_room_for_frame(&self, depth: u32) -> bool {
+        self.frames.grow(depth + 1, MOST_FRAMES);
+        // *Asked before*: so much for what was true when it was called.
+        self.depth.load(Ordering::Relaxed) < self.frames.capacity()
+    }
+
+    fn make_room_for_text(&self, bytes: u32) {
+        let end = self.text_bytes.load(Ordering::Relaxed) + bytes;
+        let capacity = self.text.capacity();
+        if end > capacity && capacity > 0 {
+            self.text.grow(end, MOST_TEXT_BYTES);
+        }
+    }
+
+    /// Copies the text behind the others; `None` where there is no room for it, or it is empty.
+    fn push_text(&self, dynamic: &str) -> Option<TextPlace> {
+        let (start, bytes) = (self.text_bytes.load(Ordering::Relaxed), dynamic.len() as u32);
+        let end = start + bytes;
+        if bytes == 0 || end > self.text.capacity() {
+            return None;
         }
         // SAFETY: *own thread*, and the area has room up to `end`.
         unsafe {
-            let target = self.text.load(Ordering::Relaxed).add(start as usize);
+            let target = self.text.start().add(start as usize);
             std::ptr::copy_nonoverlapping(dynamic.as_ptr(), target, dynamic.len());
         }
         compiler_fence(Ordering::SeqCst);
         self.text_bytes.store(end, Ordering::Relaxed);
-        dynamic.len() as u32
+        Some(TextPlace { start, bytes, depth_before: self.text_depth.load(Ordering::Relaxed) })
     }
 
-    #[inline]
-    fn pop_to(&self, token: &LabelToken) {
+    /// Goes back to what was there before the push.
+    #[inline(always)]
+    pub(super) fn pop_to(&self, token: &LabelToken) {
         if self.depth.load(Ordering::Relaxed) > token.depth {
             self.depth.store(token.depth, Ordering::Relaxed);
             compiler_fence(Ordering::SeqCst);
-            if self.text_bytes.load(Ordering::Relaxed) > 0 {
-                self.text_bytes.store(self.text_end(token.depth), Ordering::Relaxed);
-                compiler_fence(Ordering::SeqCst);
+            if self.text_depth.load(Ordering::Relaxed) > token.depth {
+                self.pop_texts(token.depth);
             }
         }
     }
 
-    /// Where the texts of so many labels end.
+    /// Goes back to where the oldest of the texts above this depth began.
     #[cold]
-    fn text_end(&self, depth: u32) -> u32 {
-        if depth == 0 {
-            return 0;
+    #[inline(never)]
+    fn pop_texts(&self, depth: u32) {
+        let mut text_depth = self.text_depth.load(Ordering::Relaxed);
+        let mut text_bytes = self.text_bytes.load(Ordering::Relaxed);
+        while text_depth > depth {
+            // SAFETY: *own thread* and *chained*.
+            let text = unsafe { (*self.frames.start().add(text_depth as usize - 1)).text };
+            (text_depth, text_bytes) = (text.depth_before, text.start);
         }
-        // SAFETY: *own thread*, and labels below the depth are written.
-        let newest = unsafe { &*self.frames.load(Ordering::Relaxed).add(depth as usize - 1) };
-        newest.text_start + newest.text_bytes
-    }
-
-    #[cold]
-    fn grow_frames(&self, capacity: u32) {
-        let old_capacity = self.capacity.load(Ordering::Relaxed);
-        // SAFETY: *own thread*; the array at this address has the capacity that stands beside it.
-        unsafe {
-            replace_array(&self.frames, old_capacity, leak_array(ProfilingStackFrame::default(), capacity))
-        };
-        self.capacity.store(capacity, Ordering::Relaxed);
-    }
-
-    #[cold]
-    fn grow_text(&self, capacity: u32) {
-        let old_capacity = self.text_capacity.load(Ordering::Relaxed);
-        // SAFETY: *own thread*; the area at this address has the capacity that stands beside it.
-        unsafe { replace_array(&self.text, old_capacity, leak_array(0, capacity)) };
-        self.text_capacity.store(capacity, Ordering::Relaxed);
+        self.text_depth.store(text_depth, Ordering::Relaxed);
+        self.text_bytes.store(text_bytes, Ordering::Relaxed);
+        compiler_fence(Ordering::SeqCst);
     }
 
     /// The frames and the texts, as a handler that interrupts the thread finds them.
@@ -289,8 +253,7 @@ impl ProfilingStack {
         let depth = self.depth.load(Ordering::Relaxed) as usize;
         let text_bytes = self.text_bytes.load(Ordering::Relaxed) as usize;
         compiler_fence(Ordering::SeqCst);
-        let frames = self.frames.load(Ordering::Relaxed);
-        let text = self.text.load(Ordering::Relaxed);
+        let (frames, text) = (self.frames.start(), self.text.start());
         if frames.is_null() || text.is_null() {
             return (&[], &[]);
         }
@@ -299,177 +262,51 @@ impl ProfilingStack {
     }
 }
 
+/// Has the compiler lay out the code so that what does not come here is a straight line.
+#[cold]
+const fn rarely() {}
+
+/// # Safety
+/// - The frame is of this thread's array, and no handler reads it yet.
+#[inline(always)]
+unsafe fn write_label(
+    frame: *mut ProfilingStackFrame,
+    stack_address: u64,
+    label: &'static str,
+    category: ProfilingCategoryPair,
+    flags: FrameFlags,
+) {
+    let (category, subcategory) = category.indices();
+    // SAFETY: by this function's contract. A script's place stays as it is: see *one store*.
+    unsafe {
+        (*frame).stack_address = stack_address;
+        (*frame).label_address = label.as_ptr().expose_provenance() as u64;
+        (*frame).label_bytes = label.len() as u32;
+        (*frame).category = category;
+        (*frame).subcategory = subcategory;
+        (*frame).flags = flags;
+        (*frame).has_text = 0;
+    }
+}
+
 /// What another thread's stack was, read from outside: see [`crate::threads`]'s slots. The same fields in the same order.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub(super) struct StackFromOutside {
     pub(super) frames: u64,
-    capacity: u32,
-    pub(super) depth: u32,
+    frames_capacity: u64,
     pub(super) text: u64,
-    text_capacity: u32,
-    pub(super) text_bytes: u32,
+    text_capacity: u64,
+    pub(super) depth: u32,
+    text_bytes: u32,
+    text_depth: u32,
 }
 const _: () = assert!(
     size_of::<StackFromOutside>() == size_of::<ProfilingStack>()
         && std::mem::offset_of!(StackFromOutside, depth) == std::mem::offset_of!(ProfilingStack, depth)
         && std::mem::offset_of!(StackFromOutside, text) == std::mem::offset_of!(ProfilingStack, text)
-        && std::mem::offset_of!(StackFromOutside, text_bytes)
-            == std::mem::offset_of!(ProfilingStack, text_bytes)
 );
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const OTHER: ProfilingCategoryPair = ProfilingCategoryPair::Other(None);
-    const LABEL: FrameFlags = FrameFlags::LABEL;
-
-    fn labels(stack: &ProfilingStack) -> Vec<String> {
-        // SAFETY: the test's own stack; no push comes between.
-        let (frames, text) = unsafe { stack.contents_in_handler() };
-        let text_of =
-            |frame: &ProfilingStackFrame| &text[frame.text_start as usize..][..frame.text_bytes as usize];
-        let utf8 = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("UTF-8");
-        // SAFETY: pushed by these tests.
-        let label_of = |frame: &ProfilingStackFrame| utf8(unsafe { frame.label_in_handler() });
-        frames.iter().map(|frame| label_of(frame) + &utf8(text_of(frame))).collect()
-    }
-
-    #[test]
-    fn labels_come_and_go_with_their_texts() {
-        let stack = ProfilingStack::new();
-        stack.push(1, "lost: closed", OTHER, LABEL, "");
-        assert!(labels(&stack).is_empty());
-        stack.open();
-        let outer = stack.push(1, "a", OTHER, LABEL, "");
-        let inner = stack.push(1, "b ", OTHER, LABEL, "dynamic");
-        assert_eq!(labels(&stack), ["a", "b dynamic"]);
-        stack.pop_to(&inner);
-        stack.push(1, "c ", OTHER, LABEL, "x");
-        assert_eq!(labels(&stack), ["a", "c x"]);
-        stack.pop_to(&outer);
-        assert!(labels(&stack).is_empty());
-        stack.close();
-    }
-
-    #[test]
-    fn tokens_out_of_order_or_late_corrupt_nothing() {
-        let stack = ProfilingStack::new();
-        stack.open();
-        let outer = stack.push(1, "outer", OTHER, LABEL, "o");
-        let inner = stack.push(1, "inner", OTHER, LABEL, "i");
-        stack.pop_to(&outer);
-        stack.pop_to(&inner);
-        assert!(labels(&stack).is_empty());
-        let late = stack.push(1, "late", OTHER, LABEL, "l");
-        stack.close();
-        stack.pop_to(&late);
-        stack.open();
-        stack.push(1, "new", OTHER, LABEL, "n");
-        assert_eq!(labels(&stack), ["newn"]);
-        stack.close();
-    }
-
-    #[test]
-    fn a_late_token_leaves_the_texts_of_live_labels_alone() {
-        let stack = ProfilingStack::new();
-        stack.open();
-        let a = stack.push(1, "a ", OTHER, LABEL, "four");
-        let b = stack.push(1, "b ", OTHER, LABEL, "text");
-        stack.pop_to(&a);
-        stack.push(1, "c ", OTHER, LABEL, "a long text that lives");
-        stack.pop_to(&b);
-        stack.push(1, "d ", OTHER, LABEL, "OVERWRITES");
-        assert_eq!(labels(&stack), ["c a long text that lives", "d OVERWRITES"]);
-        stack.close();
-    }
-
-    #[test]
-    fn it_grows_without_limit_and_cuts_texts_at_a_character() {
-        let stack = ProfilingStack::new();
-        stack.open();
-        let long = "é".repeat(400);
-        for _ in 0..1000 {
-            stack.push(1, "", OTHER, LABEL, &long);
-        }
-        let all = labels(&stack);
-        assert_eq!(all.len(), 1000);
-        assert!(all.iter().all(|text| *text == "é".repeat(256)));
-        let odd = format!("x{long}");
-        stack.push(1, "", OTHER, LABEL, &odd);
-        assert_eq!(labels(&stack)[1000].len(), 511);
-        stack.close();
-    }
-
-    /// Each frame: a label's text, a script frame's function, line and column.
-    fn frames(stack: &ProfilingStack) -> Vec<String> {
-        // SAFETY: the test's own stack; no push comes between.
-        let (frames, _) = unsafe { stack.contents_in_handler() };
-        let shown = |(frame, label): (&ProfilingStackFrame, String)| match frame.script_place_in_handler() {
-            Some(place) => format!("{}:{}:{}", place.function(), place.line(), place.column()),
-            None => label,
-        };
-        frames.iter().zip(labels(stack)).map(shown).collect()
-    }
-
-    fn at(function: u32, line: u32) -> ScriptPlace {
-        ScriptPlace { position: ScriptPlace::position_of(line, 0), function }
-    }
-
-    #[test]
-    fn script_frames_stand_among_labels_and_change_their_line() {
-        let stack = ProfilingStack::new();
-        let lost = stack.push_script(1, at(2, 1));
-        stack.open();
-        let outer = stack.push_script(1, at(2, 10));
-        let label = stack.push(1, "label", OTHER, LABEL, " text");
-        let inner = stack.push_script(1, at(3, u32::MAX));
-        assert_eq!(frames(&stack), ["2:10:0", "label text", &format!("3:{}:0", u32::MAX)]);
-        stack.move_script(&outer, ScriptPlace::position_of(11, 7));
-        stack.move_script(&inner, ScriptPlace::position_of(30, u32::MAX));
-        stack.move_script(&lost, 99);
-        stack.pop_to(&lost);
-        assert_eq!(frames(&stack), ["2:11:7", "label text", &format!("3:30:{}", u32::MAX)]);
-        stack.pop_to(&inner);
-        stack.pop_to(&label);
-        assert_eq!(
-            (frames(&stack), stack.text_bytes.load(Ordering::Relaxed)),
-            (vec!["2:11:7".to_owned()], 0)
-        );
-        stack.close();
-    }
-
-    #[test]
-    fn a_late_line_changes_no_label_and_a_label_leaves_no_line() {
-        let stack = ProfilingStack::new();
-        stack.open();
-        let gone = stack.push_script(1, at(2, 10));
-        stack.pop_to(&gone);
-        stack.move_script(&gone, 5);
-        stack.push(1, "label", OTHER, LABEL, "");
-        stack.move_script(&gone, 6);
-        assert_eq!(frames(&stack), ["label"]);
-        stack.pop_to(&gone);
-        stack.push_script(1, at(4, 1));
-        assert_eq!(frames(&stack), ["4:1:0"]);
-        stack.close();
-        stack.move_script(&gone, 7);
-    }
-
-    #[test]
-    fn a_deep_script_recursion_unwinds_at_once() {
-        let stack = ProfilingStack::new();
-        stack.open();
-        let outermost = stack.push_script(1, at(2, 1));
-        for line in 0..100_000 {
-            stack.push_script(1, at(3, line));
-        }
-        assert_eq!(frames(&stack).last().map(String::as_str), Some("3:99999:0"));
-        stack.move_script(&outermost, 5);
-        assert_eq!(frames(&stack)[..2], ["2:5:0", "3:0:0"]);
-        stack.pop_to(&outermost);
-        assert!(frames(&stack).is_empty());
-        stack.close();
-    }
-}
+#[path = "profiling_stack_tests.rs"]
+mod tests;

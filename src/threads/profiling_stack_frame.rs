@@ -1,11 +1,12 @@
 //! A frame of the label stack, a label or a function of a script, in plain numbers, so that it can also be copied from
 //! outside.
+//!
+//! Runs in the signal handler: what tells of a frame.
 
 use crate::base::FrameFlags;
 
 /// Where in a script a thread is: a function, and a place in it.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-#[repr(C)]
 pub(crate) struct ScriptPlace {
     /// The line, and in the upper half the column: one number, so that one store changes both.
     pub(super) position: u64,
@@ -34,30 +35,63 @@ impl ScriptPlace {
     }
 }
 
-/// A frame on the stack. A label's dynamic text stands in the stack's text area.
+/// A frame on the stack. What it is and its first words are written by every push; the rest may be another frame's that
+/// was here before, where what it is does not say that it has it.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub(crate) struct ProfilingStackFrame {
     /// The stack pointer at the push, or what the host gave: the frame's place among the native frames.
     pub(crate) stack_address: u64,
-    /// Where the static text is: that of a `&'static str`.
+    /// Where the static text is: that of a `&'static str`, if that has a length.
     pub(crate) label_address: u64,
+    // From here on eight bytes that the compiler makes one store of where a label's text and category are constants.
     pub(crate) label_bytes: u32,
-    pub(crate) text_start: u32,
-    pub(crate) text_bytes: u32,
     pub(crate) category: u8,
     pub(crate) subcategory: u8,
     pub(crate) flags: FrameFlags,
-    /// Written so that the four bytes are one store.
-    pub(super) unused: u8,
-    /// Of a script frame; what a label has here was left by another.
-    pub(super) place: ScriptPlace,
+    /// 0 or 1: whether there is a dynamic text.
+    pub(super) has_text: u8,
+    /// Of a script frame, and so is the function: the two of a [`ScriptPlace`].
+    pub(super) position: u64,
+    pub(super) function: u32,
+    /// Of a frame with a dynamic text, where that is in the stack's text area.
+    pub(super) text: TextPlace,
+}
+const _: () = assert!(size_of::<ProfilingStackFrame>() == 48);
+
+/// Where a frame's dynamic text is.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub(super) struct TextPlace {
+    pub(super) start: u32,
+    pub(super) bytes: u32,
+    /// How deep the stack is up to the newest of the older frames with a text; 0 where there is none.
+    pub(super) depth_before: u32,
 }
 
 impl ProfilingStackFrame {
     /// Of a script frame, where it is.
     pub(crate) fn script_place_in_handler(&self) -> Option<ScriptPlace> {
-        if self.flags.has(FrameFlags::SCRIPT) { Some(self.place) } else { None }
+        if self.flags.has(FrameFlags::SCRIPT) { Some(self.place_in_handler()) } else { None }
+    }
+
+    /// The same; anything of a label.
+    pub(super) fn place_in_handler(&self) -> ScriptPlace {
+        ScriptPlace { position: self.position, function: self.function }
+    }
+
+    /// Where its dynamic text is in the text area, and how long; nothing when it has none.
+    pub(super) fn text_range_in_handler(&self) -> (usize, usize) {
+        if self.has_text != 0 { (self.text.start as usize, self.text.bytes as usize) } else { (0, 0) }
+    }
+
+    /// Its dynamic text, as far as the area has it.
+    pub(super) fn text_of_in_handler<'a>(&self, area: &'a [u8]) -> &'a [u8] {
+        let (start, bytes) = self.text_range_in_handler();
+        let start = start.min(area.len());
+        let end = (start + bytes).min(area.len());
+        // SAFETY: both indices lie within the slice, in order.
+        unsafe { area.get_unchecked(start..end) }
     }
 
     /// The static text; a script frame's is empty.
@@ -65,11 +99,17 @@ impl ProfilingStackFrame {
     /// # Safety
     /// - The frame was pushed on a stack of this process, by code that is still loaded.
     pub(crate) unsafe fn label_in_handler<'a>(&self) -> &'a [u8] {
+        if self.label_bytes == 0 {
+            return &[];
+        }
         let start = std::ptr::with_exposed_provenance(self.label_address as usize);
         // SAFETY: by this function's contract, the parts of a `&'static str`.
         unsafe { std::slice::from_raw_parts(start, self.label_bytes as usize) }
     }
 }
+
+/// Stands for labels and script frames that a copy of a stack had no room for.
+pub(crate) const LABELS_LEFT_OUT: &str = "(newer labels left out)";
 
 /// A label's text and its dynamic text, as Gecko puts the two together.
 pub(crate) fn joined_label_text(text: &[u8], dynamic: &[u8]) -> String {

@@ -10,7 +10,6 @@ use crate::platform::{
     thread_pointer,
 };
 use crate::threads::event_delay::EventDelay;
-use crate::threads::profiling_stack::close_profiling_stack;
 use crate::threads::registration_data::{
     LockedRwFromAnyThread, LockedRwOnThread, ThreadRegistrationData, ThreadRegistrationInfo,
     UnlockedConstReader, UnlockedConstReaderAndAtomicRw, UnlockedReaderAndAtomicRwOnThread,
@@ -18,6 +17,7 @@ use crate::threads::registration_data::{
 };
 use crate::threads::registry::ThreadRegistry;
 use crate::threads::slot_pool::SlotHandle;
+use crate::threads::thread_labels::close_profiling_stack;
 
 /// The name by which the Firefox Profiler knows a process's main thread.
 pub(crate) const MAIN_THREAD_NAME: &str = "GeckoMain";

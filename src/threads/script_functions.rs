@@ -4,8 +4,9 @@
 //! So entering a function copies no text, and neither does the handler.
 
 use std::collections::{HashMap, HashSet};
+use std::hash::{Hash, Hasher};
 
-use crate::base::{Guard, LockRank, NamedMutex, ScriptDescription};
+use crate::base::{Guard, LockRank, NamedMutex, ScriptDescription, cut_at_character};
 
 /// A name or a file longer than this is cut, at a character.
 const MAX_TEXT_BYTES: usize = 512;
@@ -17,8 +18,8 @@ static TOO_MANY: ScriptFunction = ScriptFunction {
     description: ScriptDescription { name: "(too many script functions)", file: "", line: 0, column: 0 },
 };
 
-/// A function of a script.
-#[derive(PartialEq, Eq, Hash, Debug)]
+/// A function of a script. There is one of each number, so the number is what is compared.
+#[derive(Debug)]
 pub(crate) struct ScriptFunction {
     /// From 1 on.
     number: u32,
@@ -28,6 +29,20 @@ pub(crate) struct ScriptFunction {
 impl ScriptFunction {
     pub(crate) const fn number(&self) -> u32 {
         self.number
+    }
+}
+
+impl PartialEq for ScriptFunction {
+    fn eq(&self, other: &Self) -> bool {
+        self.number == other.number
+    }
+}
+
+impl Eq for ScriptFunction {}
+
+impl Hash for ScriptFunction {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.number.hash(state);
     }
 }
 
@@ -45,8 +60,9 @@ static FUNCTIONS: NamedMutex<Option<ScriptFunctions>> =
 
 /// The function of this description, the same for the same.
 pub(crate) fn register_script_function(description: ScriptDescription<'_>) -> &'static ScriptFunction {
-    let description =
-        ScriptDescription { name: cut(description.name), file: cut(description.file), ..description };
+    let [name, file] =
+        [description.name, description.file].map(|text| cut_at_character(text, MAX_TEXT_BYTES));
+    let description = ScriptDescription { name, file, ..description };
     FUNCTIONS.lock().get_or_insert_with(|| ScriptFunctions::empty(MAX_FUNCTIONS)).get_or_add(description)
 }
 
@@ -96,11 +112,6 @@ fn find<'a>(
     map.get(description).copied()
 }
 
-fn cut(text: &str) -> &str {
-    let end = (0..=MAX_TEXT_BYTES.min(text.len())).rev().find(|&end| text.is_char_boundary(end));
-    &text[..end.unwrap_or(0)]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -120,6 +131,25 @@ mod tests {
             assert!(std::ptr::eq(functions.by_number[other.number() as usize - 1], other));
         }
         assert_eq!(functions.files.len(), 2);
+    }
+
+    #[test]
+    fn functions_are_compared_and_hashed_by_their_numbers() {
+        struct Bytes(Vec<u8>);
+        impl Hasher for Bytes {
+            fn write(&mut self, bytes: &[u8]) {
+                self.0.extend_from_slice(bytes);
+            }
+            fn finish(&self) -> u64 {
+                0
+            }
+        }
+        let function = |number, name| ScriptFunction { number, description: described(name, "", 0) };
+        assert_eq!(function(7, "f"), function(7, "g"));
+        assert_ne!(function(7, "f"), function(8, "f"));
+        let mut hashed = Bytes(Vec::new());
+        function(7, "a long name").hash(&mut hashed);
+        assert_eq!(hashed.0, 7u32.to_ne_bytes());
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::base::{Guard, LockRank, NamedMutex};
+use crate::base::{Guard, LockRank, NamedMutex, cut_at_character};
 use crate::unwind::code_map::{CodeMap, CodeRangeId, GeneratedCode};
 
 /// A name longer than this is cut.
@@ -38,8 +38,7 @@ pub(crate) fn register_code_range(start: u64, bytes: u64, name: &str) -> Option<
     if range.is_empty() || start == 0 {
         return None;
     }
-    let end = (0..=MAX_NAME_BYTES.min(name.len())).rev().find(|&end| name.is_char_boundary(end))?;
-    let name = name[..end].into();
+    let name = cut_at_character(name, MAX_NAME_BYTES).into();
     let mut ranges = RANGES.lock();
     let ranges = ranges.get_or_insert_with(CodeRanges::empty);
     ranges.last_id += 1;

@@ -18,6 +18,7 @@ const PARTS: &[(&str, Part)] = &[
     ("capture", crate::capture::run_part),
     ("churn", crate::churn::run_part),
     ("idle", crate::idle::run_part),
+    ("label", crate::label::run_part),
     ("spawn", crate::spawn::run_part),
     ("slowdown", crate::slowdown::run_part),
     ("stall", crate::stall::run_part),

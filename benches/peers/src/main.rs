@@ -10,6 +10,7 @@ mod child;
 mod churn;
 mod handshake;
 mod idle;
+mod label;
 mod libraries;
 mod machine;
 mod oversubscribed;
@@ -81,6 +82,11 @@ const MEASUREMENTS: &[Measurement] = &[
         name: "churn",
         description: "what registering and unregistering add to making and joining a thread",
         run: churn::measure,
+    },
+    Measurement {
+        name: "label",
+        description: "a push and pop of a label, with and without a session",
+        run: label::measure,
     },
     Measurement {
         name: "spawn",

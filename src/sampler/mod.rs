@@ -35,6 +35,7 @@ mod sampler_thread;
 mod sleeping_places;
 mod suspend;
 mod thread_sampler;
+mod thread_samples;
 mod tick_context;
 mod tick_overheads;
 mod timers;

@@ -21,8 +21,8 @@ use crate::platform::{
 };
 use crate::sampler::fork_gate::may_signal;
 use crate::sampler::handler::READS_CLOCK;
-use crate::sampler::rest::{Rest, Run, Tick};
-use crate::sampler::sample_writer::{LastStack, SampleTime};
+use crate::sampler::rest::{Rest, Tick};
+use crate::sampler::sample_writer::LastStack;
 use crate::sampler::sleeping_places::{Outside, SleepingPlaces, registers_at};
 use crate::sampler::tick_context::{Scratch, TickContext, captured_by, unwind_counted};
 use crate::sampler::timers::TimerState;
@@ -34,8 +34,6 @@ use crate::threads::{OffThreadRef, SlotHandle, SlotPhase};
 const RETURN_TO_SLEEP_NS: u64 = 30_000;
 /// A thread that runs is away so long for an interrupt.
 const SHORT_ABSENCE_NS: u64 = 10_000;
-/// What is not written of a rest becomes old with this, so that little of it is lost with a crash.
-const OLD_REST_NS: u64 = 1_000_000_000;
 
 /// A thread that can be told to be gone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -71,7 +69,7 @@ fn look_through(
 pub(super) struct ThreadSampler {
     pub(super) registration: OffThreadRef,
     /// What is recorded of it.
-    features: ThreadProfilingFeatures,
+    pub(super) features: ThreadProfilingFeatures,
     pub(super) slot: Option<Arc<SlotHandle>>,
     window: ThreadWindow,
     /// The system does not tell whether the thread sleeps.
@@ -91,16 +89,16 @@ pub(super) struct ThreadSampler {
     pub(super) reported_cpu_ns: u64,
     /// While sampling pauses: what the thread ran before, after its last sample.
     pub(super) ran_before_pause_ns: u64,
-    last_stack: LastStack,
+    pub(super) last_stack: LastStack,
     /// When the last sample was.
-    last_time: TimeStamp,
+    pub(super) last_time: TimeStamp,
 }
 
 impl ThreadSampler {
     pub(super) fn new(registration: OffThreadRef, session: &Session) -> Self {
         let unlocked = registration.unlocked_const_reader_and_atomic_rw();
         let features = unlocked.profiling_features();
-        let slot = unlocked.slot().filter(|_| session.records_stacks_of(features));
+        let slot = unlocked.slot();
         match &slot {
             // What an earlier session asked for.
             Some(slot) => {
@@ -181,7 +179,8 @@ impl ThreadSampler {
             return ThreadLife::Alive;
         }
         let runs = self.ran_until_now(cpu_ns);
-        let Some(slot) = self.slot.clone() else {
+        let is_captured = context.session.records_stacks_of(self.features);
+        let Some(slot) = self.slot.clone().filter(|_| is_captured) else {
             self.sample_without_stack(cpu_ns, context);
             return ThreadLife::Alive;
         };
@@ -248,23 +247,6 @@ impl ThreadSampler {
         ran_ns >= elapsed_ns.saturating_sub(SHORT_ABSENCE_NS.max(elapsed_ns / 64))
     }
 
-    /// Writes what is not written yet of a rest up to the tick before.
-    pub(super) fn write_rest_before(&mut self, context: &TickContext<'_>) {
-        self.write_rest_until(context.tick_before, context);
-    }
-
-    /// Writes what is not written yet of a rest, so that a profile has it.
-    pub(super) fn write_rest(&mut self, context: &TickContext<'_>) {
-        self.write_rest_until(context.tick, context);
-    }
-
-    /// The same, if that is old.
-    pub(super) fn write_old_rest(&mut self, context: &TickContext<'_>) {
-        if self.rest.as_ref().is_some_and(|rest| rest.unwritten_ns(context.tick.time) >= OLD_REST_NS) {
-            self.write_rest(context);
-        }
-    }
-
     /// Writes what is to be written, up to the last tick that it was there, and gives up on a request that is out. A signal
     /// that comes later finds that nobody waits.
     pub(super) fn end(&mut self, last: Tick, context: &TickContext<'_>) {
@@ -280,14 +262,6 @@ impl ThreadSampler {
     fn end_rest(&mut self, context: &TickContext<'_>) {
         self.write_rest_until(context.tick_before, context);
         self.rest = None;
-    }
-
-    pub(super) fn write_rest_until(&mut self, last: Tick, context: &TickContext<'_>) {
-        let interval_ns = context.interval_ns();
-        let Some(run) = self.rest.as_mut().and_then(|rest| rest.take_run(last, interval_ns)) else { return };
-        let Some(run) = context.unpaused_part(run) else { return };
-        let written = self.put_run(run, self.reported_cpu_ns, context);
-        SessionCounts::add(&context.session.counts.same_samples, written);
     }
 
     /// Reads the stack of a thread that is blocked there, without waking it.
@@ -454,52 +428,5 @@ impl ThreadSampler {
             let announced = self.announced_sleep();
             self.rest = Some(Rest::new(cpu_ns, announced, context.tick, context.interval_ns()));
         }
-    }
-
-    fn write_captured(&mut self, time: TimeStamp, cpu_ns: u64, context: &TickContext<'_>) {
-        let written = self.write_sample(time, cpu_ns, context);
-        SessionCounts::add(&context.session.counts.captured_samples, written);
-    }
-
-    /// Writes a sample with the stack in the scratch memory. 0 when it is not wanted, or finds no room; else 1.
-    fn write_sample(&mut self, time: TimeStamp, cpu_ns: u64, context: &TickContext<'_>) -> u64 {
-        self.write_run(Run::once(time), cpu_ns, context)
-    }
-
-    /// The same, for a run of them: how many were written.
-    fn write_run(&mut self, run: Run, cpu_ns: u64, context: &TickContext<'_>) -> u64 {
-        let (counts, stack) = (&context.session.counts, &context.scratch.coded);
-        self.last_stack.set(stack);
-        let Some(run) = context.unpaused_part(run) else { return 0 };
-        let written = self.put_run(run, cpu_ns, context);
-        let counted = |counts_here| if counts_here { written } else { 0 };
-        SessionCounts::add(&counts.truncated_samples, counted(stack.is_truncated()));
-        SessionCounts::add(&counts.samples_on_other_stacks, counted(stack.is_of_other_stack()));
-        written
-    }
-
-    /// Puts a run of samples with the last stack, and gives how many there was room for. None is before the one before it,
-    /// also when the sampler was held up between the beginning of a tick and a capture.
-    fn put_run(&mut self, run: Run, cpu_ns: u64, context: &TickContext<'_>) -> u64 {
-        let first = run.first.max(self.last_time);
-        self.last_time = run.last.max(first);
-        let sample = self.sample_at(first, cpu_ns, context.session);
-        self.last_stack.follow_modules(context.unwinder.modules().version());
-        context.writer.repeat(sample, run.ticks - 1, self.last_time.since_ns(first), &mut self.last_stack)
-    }
-
-    fn sample_without_stack(&mut self, cpu_ns: u64, context: &mut TickContext<'_>) {
-        let event_loop = self.slot.as_deref().map(|slot| slot.event_delay().state_in_handler());
-        context.scratch.coded.set_empty(event_loop.unwrap_or_default());
-        self.write_sample(context.tick.time, cpu_ns, context);
-        self.rest = Some(Rest::new(cpu_ns, None, context.tick, context.interval_ns()));
-    }
-
-    /// A sample at which the thread's CPU clock shows `cpu_ns`.
-    fn sample_at(&mut self, time: TimeStamp, cpu_ns: u64, session: &Session) -> SampleTime {
-        let delta = cpu_ns.saturating_sub(self.reported_cpu_ns);
-        self.reported_cpu_ns = self.reported_cpu_ns.max(cpu_ns);
-        let cpu_delta_ns = session.records_cpu_of(self.features).then_some(delta);
-        SampleTime { thread: self.registration.serial(), time, cpu_delta_ns }
     }
 }

@@ -4,9 +4,9 @@
 
 use std::sync::atomic::Ordering;
 
+use crate::threads::capture::{CaptureHeader, CapturedLabel};
 use crate::threads::capture_slot::{
-    CAPTURES_WITHOUT, CaptureHeader, CaptureSlot, CapturedLabel, KEPT_STACK_BYTES, LABELS_OFFSET,
-    STACK_OFFSET, TEXT_OFFSET,
+    CAPTURES_WITHOUT, CaptureSlot, KEPT_STACK_BYTES, LABELS_OFFSET, STACK_OFFSET, TEXT_OFFSET,
 };
 
 impl CaptureSlot {

@@ -22,6 +22,8 @@
 
 mod backtrace;
 mod backtrace_pool;
+#[forbid(unsafe_code)]
+mod capture;
 mod capture_slot;
 mod captured_view;
 #[forbid(unsafe_code)]
@@ -56,7 +58,7 @@ mod slot_state;
 mod thread_labels;
 
 pub(crate) use backtrace::{BacktraceLabel, CapturedBacktrace};
-pub(crate) use capture_slot::CaptureParts;
+pub(crate) use capture::CaptureParts;
 pub(crate) use captured_view::CapturedView;
 pub(crate) use event_delay::EventLoopState;
 pub(crate) use event_watches::{EventWatches, PostProbe, WatchWork};

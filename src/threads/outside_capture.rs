@@ -10,8 +10,9 @@ use std::sync::atomic::Ordering;
 
 use crate::base::TimeStamp;
 use crate::platform::{MemoryPiece, Registers, read_guarded};
+use crate::threads::capture::CaptureHeader;
 use crate::threads::capture_slot::{
-    CaptureHeader, CaptureSlot, MAX_LABELS, STACK_OFFSET, SlotWriter, fitting_texts_in_handler,
+    CaptureSlot, MAX_LABELS, STACK_OFFSET, SlotWriter, fitting_texts_in_handler,
 };
 use crate::threads::profiling_stack::StackFromOutside;
 use crate::threads::profiling_stack_frame::ProfilingStackFrame;

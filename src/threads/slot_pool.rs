@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use crate::base::{LockRank, NamedMutex};
 use crate::platform::LazyRegion;
-use crate::threads::capture_slot::{CaptureParts, CaptureSlot, STACK_OFFSET};
+use crate::threads::capture::CaptureParts;
+use crate::threads::capture_slot::{CaptureSlot, STACK_OFFSET};
 
 /// More threads than these at once go unsampled.
 const MAX_SLOTS: usize = 1 << 16;

@@ -77,7 +77,7 @@ fn parent() {
 
 /// The profiler is off and can be started again. What the parent's sampler was in the middle of is left alone.
 fn child() {
-    RacyFeatures::set_inactive();
+    RacyFeatures::set_inactive_in_child();
     leave_callbacks_to_parent();
     if let Some(held) = take_held() {
         let Held {

@@ -54,20 +54,25 @@ pub(crate) fn init() {
     }
 }
 
-/// Makes `CorePs` if there is none, and registers the main thread if this is it.
+/// Makes `CorePs` if there is none, and registers the main thread if this is it and that was not done yet.
 pub(super) fn ensure_core() {
-    let made = {
+    // What the system is asked for, it is asked under no lock.
+    let is_main = is_main_thread();
+    let is_missing = CORE_PS.get(&PsLock::acquire()).is_none();
+    let fresh = is_missing.then(CorePs::new);
+    let registers_main = {
         let mut lock = PsLock::acquire();
         let core = CORE_PS.get_mut(&mut lock);
-        let made = core.is_none();
-        core.get_or_insert_with(|| CorePs::new(is_main_thread()));
-        made
+        let core = core.get_or_insert_with(|| fresh.unwrap_or_else(CorePs::new));
+        let registers_main = is_main && !core.registered_main_thread;
+        core.registered_main_thread |= is_main;
+        registers_main
     };
-    if made {
+    if is_missing {
         install_fork_handlers(fork_hooks());
-        if is_main_thread() {
-            register_current_thread("", REGISTRATION_HOOKS);
-        }
+    }
+    if registers_main {
+        register_current_thread("", REGISTRATION_HOOKS);
     }
 }
 
@@ -219,7 +224,7 @@ fn start_in_turn(
     if let Some(active) = ACTIVE_PS.get(&lock) {
         active.threads.borrow_mut().begin(&lock);
     }
-    RacyFeatures::set_active(features);
+    RacyFeatures::set_active(features, &lock);
     drop(lock);
     ensure_event_watcher(interval);
     Ok(Begun::Now(generation))
@@ -269,7 +274,7 @@ pub(super) fn running_session() -> Option<(Generation, Arc<Session>)> {
 fn end_session() -> LeftOverCallbacks {
     let ended = {
         let mut lock = PsLock::acquire();
-        RacyFeatures::set_inactive();
+        RacyFeatures::set_inactive(&lock);
         let ended = ACTIVE_PS.get_mut(&mut lock).take();
         ended.inspect(|active| active.threads.borrow_mut().end(&lock))
     };

@@ -40,7 +40,7 @@ fn set_paused(kind: PauseKind, paused: bool) -> bool {
         (PauseKind::Sampling, true) => EntryKind::PauseSampling,
         (PauseKind::Sampling, false) => EntryKind::ResumeSampling,
     };
-    session.pauses.set(kind, paused, |now: TimeStamp| {
+    session.pauses.set(kind, paused, &lock, |now: TimeStamp| {
         let entry = EntryHead::new(entry).number(now.since_ns(session.process_start));
         core_buffer().put(session.generation, now, &[entry.bytes()]);
     })

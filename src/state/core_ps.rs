@@ -29,7 +29,7 @@ pub(crate) static CORE_PS: PsCell<Option<CorePs>> = PsCell::new(None);
 static PROCESS_START: OnceLock<ProcessStart> = OnceLock::new();
 
 impl CorePs {
-    pub(crate) fn new(registered_main_thread: bool) -> Self {
+    pub(crate) fn new() -> Self {
         let name = read_exe_path().file_name().map(|name| name.to_string_lossy().into_owned());
         let process_name = name.unwrap_or_else(|| "rust".to_owned());
         Self {
@@ -38,7 +38,7 @@ impl CorePs {
             process_name,
             etld1: None,
             pages: Vec::new(),
-            registered_main_thread,
+            registered_main_thread: false,
         }
     }
 

@@ -5,8 +5,8 @@
 //! share with the sampler (`Session`), and what anybody may ask without a lock (`RacyFeatures`).
 //!
 //! # Threads and locks
-//! `CorePs` and `ActivePs` stand in cells that ask for the `PsLock`. The core buffer has its own lock; `RacyFeatures`
-//! is one atomic word. A session's pauses and its after-sampling callbacks have a lock each; nobody holds one while a
+//! `CorePs` and `ActivePs`, in which the session's threads are, stand in cells that ask for the `PsLock`. The core buffer has
+//! its own lock; `RacyFeatures` is one atomic word. A session's pauses and its after-sampling callbacks have a lock each; nobody holds one while a
 //! callback runs.
 //!
 //! # Imports

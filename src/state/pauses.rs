@@ -5,7 +5,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::base::{LockRank, NamedMutex, TimeStamp};
+use crate::base::{LockRank, NamedMutex, PsLock, TimeStamp};
 use crate::counters::sample_process_cpu_ns;
 use crate::state::racy_features::{PauseKind, RacyFeatures};
 
@@ -78,12 +78,18 @@ impl Pauses {
         Self { counts_cpu, changes: AtomicU64::new(0), log }
     }
 
-    /// Pauses so, or goes on, and calls `note` with the time of that; false when there was nothing to change. Under the
-    /// `PsLock`, while the session runs.
-    pub(crate) fn set(&self, kind: PauseKind, paused: bool, note: impl FnOnce(TimeStamp)) -> bool {
+    /// Pauses so, or goes on, and calls `note` with the time of that; false when there was nothing to change. While the
+    /// session runs.
+    pub(crate) fn set(
+        &self,
+        kind: PauseKind,
+        paused: bool,
+        lock: &PsLock,
+        note: impl FnOnce(TimeStamp),
+    ) -> bool {
         let cpu_ns = || if self.counts_cpu { sample_process_cpu_ns() } else { 0 };
         self.set_with(kind, paused, cpu_ns, || {
-            let now = RacyFeatures::set_paused(kind, paused);
+            let now = RacyFeatures::set_paused(kind, paused, lock);
             // Under the lock, so that entries are in the order of their times.
             note(now);
             now

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::base::{Features, TimeStamp};
+use crate::base::{Features, PsLock, TimeStamp};
 use crate::platform::monotonic_now;
 
 const ACTIVE: u32 = 1 << 31;
@@ -33,7 +33,7 @@ impl PauseKind {
 }
 
 /// In the lower half states and features, 0 while the profiler is not active; in the upper one how often recording has begun
-/// or been paused, so that who looks twice also sees a pause that began and ended between. Changed under the `PsLock` alone.
+/// or been paused, so that who looks twice also sees a pause that began and ended between. Changed under the `PsLock`.
 #[derive(Debug)]
 struct Word(AtomicU64);
 
@@ -100,17 +100,22 @@ impl Recording {
 pub(crate) struct RacyFeatures;
 
 impl RacyFeatures {
-    pub(crate) fn set_active(features: Features) {
+    pub(crate) fn set_active(features: Features, _lock: &PsLock) {
         THE_WORD.set_active(features);
     }
 
-    pub(crate) fn set_inactive() {
+    pub(crate) fn set_inactive(_lock: &PsLock) {
+        Self::set_inactive_in_child();
+    }
+
+    /// In the child of a fork, where no other thread is: also on one that is ending, and has no lock.
+    pub(crate) fn set_inactive_in_child() {
         THE_WORD.set_inactive();
     }
 
     /// Pauses so, or goes on, and gives the time of that. At both ends it is read within the pause, so that who reads the
-    /// clock outside finds a time outside. Under the `PsLock`, while the profiler is active.
-    pub(crate) fn set_paused(kind: PauseKind, paused: bool) -> TimeStamp {
+    /// clock outside finds a time outside. While the profiler is active.
+    pub(crate) fn set_paused(kind: PauseKind, paused: bool, _lock: &PsLock) -> TimeStamp {
         THE_WORD.set_paused(kind, paused, monotonic_now)
     }
 

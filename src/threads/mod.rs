@@ -1,24 +1,26 @@
 //! Threads that are known to the profiler.
 //!
 //! # Purpose
-//! Registration and the registry, the label stack of each thread, the functions of scripts that stand on it, and the slot into which a thread's signal handler
-//! copies what a sample needs; the copy that a thread makes of its own stack, where it wants to; and what is known of its
-//! event loop.
+//! Registration and the registry, what is known of a thread and the ladder of those who may touch it, the label stack of
+//! each thread, the functions of scripts that stand on it, and the slot into which a thread's signal handler copies what a
+//! sample needs; the copy that a thread makes of its own stack, where it wants to; and what is known of its event loop.
 //!
 //! # Threads and locks
 //! A thread registers itself, owns its label stack and fills its slot, in the handler; the sampler reads the slot, and fills
-//! it for a thread that sleeps (`outside_capture.rs`). The registry's lock is held for a push or a removal, the slot pool's (thread data, in the lock order) and the event watches' for the same; the
-//! sampler holds none of them while it works. `slot_state.rs` draws who may move a slot from state to state.
+//! it for a thread that sleeps (`outside_capture.rs`). Registration takes the `PsLock` and then the registry's, for a push or a
+//! removal; the slot pool's (thread data, in the lock order) and the event watches' are held as shortly; the sampler holds
+//! none of them while it works. `slot_state.rs` draws who may move a slot from state to state, and `registration_data.rs`
+//! says of each datum who writes it, who reads it, and under what.
 //!
 //! # Imports
 //! `base`, `platform`
 //!
 //! # Invariants
 //! A slot's memory, once made, is a slot for ever: a signal that comes late finds a slot, and by its state that nobody
-//! waits. A label guard holds numbers, no pointer.
+//! waits. A label guard holds numbers, no pointer. A thread's data are reached by the accessors alone.
 //!
 //! # Read next
-//! `capture_slot.rs`, `profiling_stack.rs`, `thread_labels.rs`, then `crate::sampler`.
+//! `registration_data.rs`, `capture_slot.rs`, `profiling_stack.rs`, `thread_labels.rs`, then `crate::sampler`.
 
 mod backtrace;
 mod backtrace_pool;

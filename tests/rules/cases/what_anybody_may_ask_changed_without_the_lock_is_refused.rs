@@ -1,0 +1,8 @@
+//! Rule: what anybody may ask without a lock changes under the `PsLock`.
+include!("layers.in");
+
+fn broken() {
+    state::RacyFeatures::set_active(base::Features::NONE);
+}
+
+fn main() {}

@@ -37,6 +37,7 @@ fn registrations_at_any_time() {
     a_thread_is_profiled_only_while_nothing_pauses();
     threads_have_their_ids();
     unregistering_within_its_own_registration_is_seen_at_once();
+    the_main_thread_is_registered_from_its_first_call_to_the_shutdown();
 }
 
 fn registration_before_init_and_after_shutdown() {
@@ -167,4 +168,24 @@ fn unregistering_within_its_own_registration_is_seen_at_once() {
         Read::of_running().thread("other")["unregisterTime"].is_number()
     });
     profiler_stop();
+}
+
+/// The thread that forks is the child's main thread.
+fn the_main_thread_is_registered_from_its_first_call_to_the_shutdown() {
+    let told = common::in_forked_child(|| {
+        assert!(profiler_is_main_thread());
+        let mut known_after = Vec::new();
+        let start_elsewhere: fn() = || in_a_thread(start);
+        for step in [start_elsewhere, profiler_init, profiler_shutdown, start_elsewhere, start, profiler_stop]
+        {
+            step();
+            known_after.push(profiler_is_active_and_thread_is_registered());
+        }
+        start_elsewhere();
+        known_after.push(profiler_is_active_and_thread_is_registered());
+        let names = Read::of_running().thread("GeckoMain")["registerTime"].is_number();
+        profiler_shutdown();
+        format!("{known_after:?} {names}")
+    });
+    assert_eq!(told, "[false, true, false, false, true, false, true] true");
 }

@@ -66,8 +66,10 @@ function endDaemon() {
 }
 
 // The loader quietly drops rows with a bad index and fields without a schema, so those are looked for here.
-function mistakes(profile, meta = profile.meta, found = []) {
-  const schemas = new Map(meta.markerSchema.map((schema) => [schema.name, schema]));
+function mistakes(profile, known = [], found = []) {
+  const { meta } = profile;
+  // The loader puts those of all processes together.
+  const schemas = new Map([...known, ...allSchemas(profile)].map((schema) => [schema.name, schema]));
   for (const thread of profile.threads) {
     const { stringTable, frameTable, stackTable, samples, markers } = thread;
     const inRange = (what, index, length) => {
@@ -103,9 +105,11 @@ function mistakes(profile, meta = profile.meta, found = []) {
       }
     }
   }
-  for (const process of profile.processes) mistakes(process, meta, found);
+  for (const process of profile.processes) mistakes(process, [...schemas.values()], found);
   return found;
 }
+
+const allSchemas = (profile) => [...profile.meta.markerSchema, ...profile.processes.flatMap(allSchemas)];
 
 async function checkProfile(file, expect) {
   await reader(["load", file]);

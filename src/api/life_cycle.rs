@@ -37,8 +37,9 @@ impl Drop for AutoProfilerInit {
 /// fork handlers, and does what the environment asks for: see below.
 ///
 /// # Environment
-/// What is wrong with a value is told on standard error, with that variable's usage, and the profiler stays off. So is a
-/// name that begins with `MOZ_PROFILER_` and is none of these, with the nearest that is one.
+/// What is wrong with a value is told on standard error, with that variable's usage, and the profiler stays off. A name that
+/// begins with `MOZ_PROFILER_` and is none of these is told as well, with the nearest that is one, and otherwise ignored, as is the
+/// name of a feature that there is not.
 ///
 #[cfg_attr(has_profiler, doc = crate::control::environment_docs!())]
 ///

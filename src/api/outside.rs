@@ -25,7 +25,9 @@ use crate::base::{ControlSignals, StartError};
 /// A host that closes files which it does not know, as `closefrom` does, closes that pipe as well: the signals are given
 /// back then, with a line on standard error, and nothing of the host's is touched. Calling this again begins anew.
 ///
-/// A program that is started by `exec` in this one's place meets the signals' default action, which ends it.
+/// Before this is called, or [`profiler_init`](crate::profiler_init) where the environment asks for it, the signals have their
+/// default action, which ends the program; so they have in one that is started by `exec` in this one's place. A profile that
+/// was saved before under the same name is replaced.
 ///
 /// May be called from any thread; about 0.1 ms. Idea: Gecko's asynchronous control by POSIX signals.
 ///
@@ -41,6 +43,8 @@ pub fn profiler_control_by_signals(signals: ControlSignals) -> Result<(), StartE
 /// ```no_run
 /// let mut child = std::process::Command::new("worker");
 /// child.envs(gekkota::profiler_env_vars_for_child_process());
+/// // What the child is to have otherwise comes after.
+/// child.env("MOZ_PROFILER_SHUTDOWN", "worker-%p.json");
 /// ```
 ///
 /// While the profiler is active: that it starts, with the running session's capacity, duration, interval, features and

@@ -3,16 +3,20 @@
 use crate::api::engine;
 use crate::base::{ExitProfileError, Page};
 
-/// Says what the process is called, and optionally which site it works for: the viewer shows both beside its threads.
+/// Says what the process is called, and optionally which site it works for: for who reads the profile.
 ///
-/// Until it is said, the process is called as its executable is. Both may be said again; it stays until
+/// Until it is said, the process is called as its executable is. The viewer shows the site in the place of the name, where
+/// there is one. Both may be said again; it stays until
 /// [`profiler_shutdown`](crate::profiler_shutdown). From any thread, active or not. Cost: a lock and two copies. Idea:
 /// Gecko's function of the same name; `etld1` is the registrable domain, its "eTLD+1".
 pub fn profiler_set_process_name(name: &str, etld1: Option<&str>) {
     engine::set_process_name(name, etld1);
 }
 
-/// Makes a page known, which the viewer offers as a tab.
+/// Makes a page known, so that it stands in the profile.
+///
+/// The viewer offers a page as a tab to look at where some frame or marker says that it belongs to it, which none does yet.
+/// Nothing happens with the id 0.
 ///
 /// One that is known with the same id is replaced; its place in the profile stays. From any thread, active or not; it stays
 /// until [`profiler_shutdown`](crate::profiler_shutdown). Cost: a lock and a look at each page. Idea: Gecko's function of the
@@ -41,10 +45,20 @@ pub fn profiler_clear_all_pages() {
 /// Takes the profile of a child process that has ended, in Gecko's format and uncompressed, into every profile that is taken
 /// from now on, as long as the buffer reaches back to this moment and the session runs.
 ///
-/// The viewer shows the child's threads beside this process's. It is for who starts children with
-/// [`profiler_env_vars_for_child_process`](crate::profiler_env_vars_for_child_process) and `MOZ_PROFILER_SHUTDOWN`, and reads
-/// the file when they have ended. From any thread. Cost: the text is read through once, and kept. Idea: Gecko's function of
-/// the same name.
+/// The viewer shows the child's threads beside this process's, and those of the processes in its profile. A profile that is
+/// given twice is there twice. [`Profile::summarize`](crate::Profile::summarize) leaves them out. From any thread. Cost: the
+/// text is read through, and kept. Idea: Gecko's function of the same name.
+///
+/// ```no_run
+/// let file = std::env::temp_dir().join("child.json");
+/// std::process::Command::new("worker")
+///     .envs(gekkota::profiler_env_vars_for_child_process())
+///     // After those, which may say that it saves nothing.
+///     .env("MOZ_PROFILER_SHUTDOWN", &file)
+///     .status()?;
+/// gekkota::profiler_received_exit_profile(std::fs::read_to_string(&file)?)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
 /// # Errors
 /// [`ExitProfileError`]: the profiler is not active, or the text is no profile. It is then not kept.

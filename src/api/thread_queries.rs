@@ -3,8 +3,13 @@
 use crate::api::engine;
 use crate::base::{ProcessId, ThreadId, ThreadProfilingFeatures};
 
-/// Whether the running session records any of these of the calling thread: false when the profiler is not active or pauses,
-/// and on a thread that is not registered or that the session leaves out.
+/// Whether the calling thread is one of which the running session records any of these: false when the profiler is not
+/// active or pauses, and on a thread that is not registered or that the session leaves out.
+///
+/// It is about the thread, as in Gecko: what the session records of no thread, without [`Features::CPU`] say, or while
+/// sampling alone pauses, it does not record of this one either.
+///
+/// [`Features::CPU`]: crate::Features::CPU
 ///
 /// For who would do work for it only then. Cost: a relaxed load, and a second where the profiler is active. Idea: Gecko's
 /// function of the same name.

@@ -94,6 +94,12 @@ impl Features {
         self.0 & other.0 == other.0
     }
 
+    /// These without those.
+    #[must_use]
+    pub const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
     /// The default set, whether available here or not.
     #[doc(alias = "DefaultFeatures")]
     pub fn default_set() -> Self {
@@ -170,6 +176,12 @@ impl std::ops::BitOr for Features {
     }
 }
 
+impl std::ops::BitOrAssign for Features {
+    fn bitor_assign(&mut self, other: Self) {
+        self.0 |= other.0;
+    }
+}
+
 impl std::fmt::Debug for Features {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_set().entries(self.names()).finish()
@@ -191,6 +203,13 @@ mod tests {
         assert_eq!(Features::CPU_ALL_THREADS.adjusted_to(all), cpu);
         assert_eq!((cpu | Features::JAVA).adjusted_to(Features::CPU), Features::CPU);
         assert_eq!(cpu.adjusted_to(all).adjusted_to(all), cpu);
+    }
+
+    #[test]
+    fn features_come_and_go() {
+        let mut features = Features::CPU | Features::JS;
+        features |= Features::POWER;
+        assert_eq!(features.without(Features::JS | Features::MEMORY), Features::CPU | Features::POWER);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What a thread shows or serves: documents of a browser, windows, tenants.
 
-/// A page: what the Firefox Profiler offers as a tab to look at by itself.
+/// A page: what the Firefox Profiler can offer as a tab, to look at what belongs to it alone.
 ///
 /// A browser's page is a document; a host that is none may have one for a window, a tenant or a connection. Idea: Gecko's
 /// `PageInformation`.
@@ -15,7 +15,7 @@ pub struct Page {
 }
 
 impl Page {
-    /// A page by its id, which is the host's to choose and not 0, and what the viewer shows for it.
+    /// A page by its id, which is the host's to choose and not 0, which stands for none, and what the viewer shows for it.
     pub fn new(inner_window_id: u64, url: impl Into<String>) -> Self {
         let (tab_id, embedder_inner_window_id, is_private_browsing) = (0, 0, false);
         Self { tab_id, inner_window_id, url: url.into(), embedder_inner_window_id, is_private_browsing }
@@ -36,7 +36,7 @@ impl Page {
         self
     }
 
-    /// That it is one of a private window, which the viewer leaves out of what it shares unless told otherwise.
+    /// That it is one of a private window, so that who shares the profile may leave it out.
     #[doc(alias = "isPrivateBrowsing")]
     #[must_use]
     pub fn private_browsing(mut self, is_private: bool) -> Self {

@@ -109,7 +109,8 @@ impl StartParams {
 
     /// Which threads: those whose name contains one of these, ASCII case aside.
     ///
-    /// `*` and the empty string select every thread, `pid:N` every thread of process N; so does an empty list.
+    /// `*` and the empty string select every thread, `pid:N` every thread of process N; so does an empty list. A list of
+    /// other processes alone is refused.
     #[must_use]
     pub fn filters<S: Into<String>>(mut self, filters: impl IntoIterator<Item = S>) -> Self {
         self.filters = filters.into_iter().map(Into::into).collect();

@@ -4,7 +4,7 @@
 ///
 /// A thread that the session's filters select has all three. Of the others the features [`Features::CPU_ALL_THREADS`],
 /// [`Features::SAMPLING_ALL_THREADS`] and [`Features::MARKERS_ALL_THREADS`] record one each. Idea: Gecko's type of the same
-/// name.
+/// name. A process's main thread stands in each profile, be it without anything.
 ///
 /// [`Features::CPU_ALL_THREADS`]: crate::Features::CPU_ALL_THREADS
 /// [`Features::SAMPLING_ALL_THREADS`]: crate::Features::SAMPLING_ALL_THREADS

@@ -96,10 +96,17 @@ pub(super) fn tell_if_nothing_will_be_saved() {
     }
 }
 
+/// Tells that it stays off, which is no mistake.
+pub(super) fn tell_that_others_are_meant(filters: &[String]) {
+    let filters = filters.join(",");
+    notices::tell(&format!("the profiler stays off: {FILTERS}={filters} names other processes alone"));
+}
+
 /// Tells that there is nothing to save at shutdown.
 pub(super) fn tell_nothing_to_save(path: &std::path::Path) {
     notices::tell(&format!(
-        "no profile was saved as {}: the profiler is not running; {STARTUP}=1 starts it",
+        "no profile was saved as {}: the profiler was not running at the end; {STARTUP}=1 starts it at the beginning, and the \
+        program may stop it",
         path.display()
     ));
 }

@@ -106,14 +106,13 @@ pub(super) fn apply_duration(reading: &mut Reading, value: &str) -> Result<(), S
 pub(super) fn apply_features(reading: &mut Reading, value: &str) -> Result<(), String> {
     let mut features = Features::NONE;
     for name in value.split(',').filter(|name| !name.is_empty()) {
-        features = features
-            | match name {
-                "default" => startup_features(),
-                name => Features::from_name(name).unwrap_or_else(|error| {
-                    reading.remarks.push(format!("{FEATURES}: {error}"));
-                    Features::NONE
-                }),
-            };
+        features |= match name {
+            "default" => startup_features(),
+            name => Features::from_name(name).unwrap_or_else(|error| {
+                reading.remarks.push(format!("{FEATURES}: {error}"));
+                Features::NONE
+            }),
+        };
     }
     reading.params.features = features;
     Ok(())

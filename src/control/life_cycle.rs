@@ -39,6 +39,12 @@ pub(crate) fn init() {
     }
     match environment::read() {
         StartUp::Off => {}
+        // A parent's wish, or a shell's, for another process.
+        StartUp::Start(params)
+            if ThreadFilter::new(&params.filters).excludes_process(current_process_id()) =>
+        {
+            environment::tell_that_others_are_meant(&params.filters);
+        }
         StartUp::Start(params) => match start_if_inactive(&params) {
             Ok(Some(_)) => environment::tell_if_nothing_will_be_saved(),
             // The program was first.

@@ -27,8 +27,11 @@ pub(crate) fn set_process_name(name: &str, etld1: Option<&str>) {
 
 /// See `profiler_register_page`.
 pub(crate) fn register_page(page: Page) {
-    let page = Arc::new(page);
-    with_core(|core| core.register_page(page));
+    // The id that stands for none.
+    if page.inner_window_id != 0 {
+        let page = Arc::new(page);
+        with_core(|core| core.register_page(page));
+    }
 }
 
 /// See `profiler_unregister_page`.
@@ -57,18 +60,20 @@ pub(crate) fn clear_all_pages() {
 
 /// See `profiler_received_exit_profile`.
 pub(crate) fn received_exit_profile(profile: String) -> Result<(), ExitProfileError> {
-    check_profile(&profile)?;
+    let mut processes = Vec::new();
+    take_apart(&profile, &mut processes)?;
     let buffer = core_buffer().range();
     let lock = PsLock::acquire();
     let active = ACTIVE_PS.get(&lock).as_ref().ok_or(ExitProfileError::Inactive)?;
     let mut kept = active.exit_profiles.borrow_mut();
     kept.drop_expired(buffer.start);
-    kept.keep(buffer.end, profile.into());
+    processes.into_iter().for_each(|process| kept.keep(buffer.end, process));
     Ok(())
 }
 
-/// Reads the whole of it, so that it can stand in a profile as it is.
-fn check_profile(text: &str) -> Result<(), ExitProfileError> {
+/// Reads the whole of a profile, so that it can stand in another as it is, and those in it beside it: the viewer looks no
+/// deeper.
+fn take_apart(text: &str, into: &mut Vec<Arc<str>>) -> Result<(), ExitProfileError> {
     let not_json = |error: serde_json::Error| ExitProfileError::NotJson(error.to_string());
     let parts: HashMap<String, &RawValue> = serde_json::from_str(text).map_err(not_json)?;
     for (lacks, begins) in [("meta", '{'), ("threads", '[')] {
@@ -76,7 +81,15 @@ fn check_profile(text: &str) -> Result<(), ExitProfileError> {
             return Err(ExitProfileError::NotAProfile { lacks });
         }
     }
-    Ok(())
+    let Some(processes) = parts.get("processes").map(|processes| processes.get()) else {
+        into.push(text.into());
+        return Ok(());
+    };
+    // A part is a piece of the text.
+    let start = processes.as_ptr().addr() - text.as_ptr().addr();
+    into.push([&text[..start], "[]", &text[start + processes.len()..]].concat().into());
+    let inner: Vec<&RawValue> = serde_json::from_str(processes).map_err(not_json)?;
+    inner.into_iter().try_for_each(|process| take_apart(process.get(), into))
 }
 
 #[cfg(test)]
@@ -85,8 +98,20 @@ mod tests {
 
     #[test]
     fn a_childs_profile_is_one() {
-        let refusal = |text: &str| check_profile(text).unwrap_err().to_string();
-        assert_eq!(check_profile(r#" {"meta": {}, "threads": [], "x": null} "#), Ok(()));
+        let refusal = |text: &str| take_apart(text, &mut Vec::new()).unwrap_err().to_string();
+        let parts = |text: &str| {
+            let mut parts = Vec::new();
+            take_apart(text, &mut parts).expect("a profile");
+            parts.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        let plain = r#" {"meta": {}, "threads": [], "x": null} "#;
+        assert_eq!(parts(plain), [plain]);
+        let of = |name: &str, processes: &str| {
+            format!(r#"{{"meta": {{"x": "{name}"}}, "processes": [{processes}], "threads": []}}"#)
+        };
+        let nested = of("a", &[of("b", &of("c", "")), of("d", "")].join(", "));
+        assert_eq!(parts(&nested), ["a", "b", "c", "d"].map(|name| of(name, "")));
+        assert!(refusal(&of("a", r#"{"meta": 1}"#)).contains(r#"no "meta""#));
         assert!(refusal("\u{1f}\u{8b}").contains("uncompressed"));
         assert!(refusal(r#"{"meta": {}, "threads": [}"#).contains("line 1"));
         assert!(refusal(r#"{"meta": {}, "threads": [], "cut": "#).contains("not JSON"));

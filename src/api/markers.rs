@@ -41,10 +41,12 @@ pub struct AutoProfilerTextMarker<'a> {
     options: MarkerOptions,
     text: &'a str,
     start: ProfilerTime,
+    session: engine::Generation,
 }
 
 impl<'a> AutoProfilerTextMarker<'a> {
-    /// Begins the interval; `None` when the profiler is not active. The timing in the options is not used.
+    /// Begins the interval; `None` when no session records markers of this thread. The timing in the options is not used. An
+    /// interval that outlasts its session is in none.
     #[inline]
     pub fn new(
         name: &'a str,
@@ -52,13 +54,15 @@ impl<'a> AutoProfilerTextMarker<'a> {
         options: MarkerOptions,
         text: &'a str,
     ) -> Option<Self> {
-        engine::is_active().then(|| Self { name, category, options, text, start: ProfilerTime::now() })
+        let session = engine::session_that_records_markers()?;
+        Some(Self { name, category, options, text, start: ProfilerTime::now(), session })
     }
 }
 
 impl Drop for AutoProfilerTextMarker<'_> {
     fn drop(&mut self) {
         let options = self.options.with_timing(MarkerTiming::interval_until_now_from(self.start));
-        add_text_marker(self.name, self.category, options, self.text);
+        let timing = options.timing;
+        engine::add_marker_of(self.session, self.name, self.category, timing, Some(self.text));
     }
 }

@@ -2,16 +2,17 @@
 //! more; so the locks are taken before, in their order, and given back on both sides after.
 
 use std::cell::RefCell;
+use std::mem::ManuallyDrop;
 
 use crate::base::{Guard, PsLock};
 use crate::buffer::BufferForkGuard;
 use crate::control::control_signals::forget_control_in_child;
 use crate::control::life_cycle::LIFE_CYCLE;
-use crate::platform::{ForkHooks, hold_loader_for_fork};
+use crate::platform::{ForkHooks, hold_loader_for_fork, is_main_thread};
 use crate::sampler::{
     OnDemandUnwinder, close_fork_gate, hold_unwinder_for_fork, open_fork_gate, reopen_fork_gate_in_child,
 };
-use crate::state::{ACTIVE_PS, RacyFeatures, core_buffer, leave_callbacks_to_parent};
+use crate::state::{ACTIVE_PS, CORE_PS, RacyFeatures, core_buffer, leave_callbacks_to_parent};
 use crate::threads::{
     EventWatches, OnThreadRef, RegistryForkGuard, ScriptFunctions, ThreadRegistry,
     hold_script_functions_for_fork,
@@ -29,11 +30,12 @@ struct Held {
     registry: RegistryForkGuard,
     ps: PsLock,
     _life_cycle: Guard<'static, ()>,
+    by_main_thread: bool,
 }
 
 thread_local! {
-    // A fork returns on the thread that called it.
-    static HELD: RefCell<Option<Held>> = const { RefCell::new(None) };
+    // A fork returns on the thread that called it. Without a destructor, so that it is there also when an ending thread forks.
+    static HELD: RefCell<ManuallyDrop<Option<Held>>> = const { RefCell::new(ManuallyDrop::new(None)) };
 }
 
 pub(super) fn fork_hooks() -> ForkHooks {
@@ -41,6 +43,7 @@ pub(super) fn fork_hooks() -> ForkHooks {
 }
 
 fn prepare() {
+    let by_main_thread = is_main_thread();
     close_fork_gate();
     let _life_cycle = LIFE_CYCLE.lock();
     let ps = PsLock::acquire();
@@ -61,13 +64,13 @@ fn prepare() {
         registry,
         ps,
         _life_cycle,
+        by_main_thread,
     };
-    // A thread that is ending has no place to keep them; it forks without.
-    let _ = HELD.try_with(|place| place.replace(Some(held)));
+    HELD.with(|place| **place.borrow_mut() = Some(held));
 }
 
 fn take_held() -> Option<Held> {
-    HELD.try_with(RefCell::take).ok().flatten()
+    HELD.with(|place| place.borrow_mut().take())
 }
 
 fn parent() {
@@ -90,6 +93,7 @@ fn child() {
             registry,
             mut ps,
             _life_cycle,
+            by_main_thread,
         } = held;
         EventWatches::keep_only_current_thread(event_watches);
         // Scripts and generated code are there in the child, too.
@@ -100,6 +104,10 @@ fn child() {
         buffer.abandon_session();
         ThreadRegistry::keep_only_current_thread(registry);
         forget_control_in_child(&mut ps);
+        // The thread that forks is the child's main thread; what it registered before, it did itself.
+        if let Some(core) = CORE_PS.get_mut(&mut ps) {
+            core.registered_main_thread &= by_main_thread;
+        }
         let active = ACTIVE_PS.get_mut(&mut ps).take();
         OnThreadRef::with(|thread| thread.locked_rw_on_thread().adopt_after_fork());
         ThreadRegistry::for_each(&ps, |thread| {

@@ -64,10 +64,10 @@ pub(crate) use process::{
     clear_all_pages, received_exit_profile, register_page, set_process_name, unregister_page,
 };
 pub(crate) use recording::{
-    CodeRangeToken, LabelToken, ScriptFunction, add_marker, announce_sleep, is_announced_asleep,
-    move_script_frame, now, pop_labels, push_label, push_label_with_text, push_script_frame,
-    register_code_range, register_script_function, register_thread, stack_pointer, unregister_code_range,
-    unregister_thread,
+    CodeRangeToken, LabelToken, ScriptFunction, add_marker, add_marker_of, announce_sleep,
+    is_announced_asleep, move_script_frame, now, pop_labels, push_label, push_label_with_text,
+    push_script_frame, register_code_range, register_script_function, register_thread,
+    session_that_records_markers, stack_pointer, unregister_code_range, unregister_thread,
 };
 pub(crate) use snapshot::{FrozenProfile, freeze};
 pub(crate) use thread_queries::{

@@ -36,13 +36,15 @@ pub(crate) fn register_page(page: Page) {
 
 /// See `profiler_unregister_page`.
 pub(crate) fn unregister_page(inner_window_id: u64) {
-    let buffer = core_buffer().range();
+    let _expired;
     let mut lock = PsLock::acquire();
     let Some(core) = CORE_PS.get_mut(&mut lock) else { return };
     let gone = core.unregister_page(inner_window_id);
     if let Some(active) = ACTIVE_PS.get(&lock) {
+        // Under the lock, so that it is the range of this session.
+        let buffer = core_buffer().range();
         let mut ended = active.ended_pages.borrow_mut();
-        ended.drop_expired(buffer.start);
+        _expired = ended.take_expired(buffer.start);
         gone.into_iter().for_each(|page| ended.keep(buffer.end, page));
     }
 }
@@ -62,12 +64,17 @@ pub(crate) fn clear_all_pages() {
 pub(crate) fn received_exit_profile(profile: String) -> Result<(), ExitProfileError> {
     let mut processes = Vec::new();
     take_apart(&profile, &mut processes)?;
-    let buffer = core_buffer().range();
-    let lock = PsLock::acquire();
-    let active = ACTIVE_PS.get(&lock).as_ref().ok_or(ExitProfileError::Inactive)?;
-    let mut kept = active.exit_profiles.borrow_mut();
-    kept.drop_expired(buffer.start);
-    processes.into_iter().for_each(|process| kept.keep(buffer.end, process));
+    // What is dropped may be long, and others wait for the lock.
+    let expired = {
+        let lock = PsLock::acquire();
+        let active = ACTIVE_PS.get(&lock).as_ref().ok_or(ExitProfileError::Inactive)?;
+        let buffer = core_buffer().range();
+        let mut kept = active.exit_profiles.borrow_mut();
+        let expired = kept.take_expired(buffer.start);
+        processes.into_iter().for_each(|process| kept.keep(buffer.end, process));
+        expired
+    };
+    drop(expired);
     Ok(())
 }
 

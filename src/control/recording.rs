@@ -1,7 +1,8 @@
 //! What a program says of itself while it runs: threads, labels, markers.
 
 use crate::base::{
-    ProfilerTime, ProfilingCategoryPair, ThreadProfilingFeatures, is_any_lock_held_on_current_thread,
+    Generation, ProfilerTime, ProfilingCategoryPair, ThreadProfilingFeatures,
+    is_any_lock_held_on_current_thread,
 };
 use crate::markers::{MarkerTiming, NewMarker, put_marker};
 use crate::platform::{current_stack_pointer, monotonic_now};
@@ -50,8 +51,38 @@ pub(crate) fn is_announced_asleep() -> bool {
     OnThreadRef::with(is_asleep).unwrap_or(false)
 }
 
-/// Adds a marker to the calling thread, if the running session profiles it.
+/// Adds a marker to the calling thread, if the running session records any of it.
 pub(crate) fn add_marker(
+    name: &str,
+    category: ProfilingCategoryPair,
+    timing: MarkerTiming,
+    text: Option<&str>,
+) {
+    put_marker_of(None, name, category, timing, text);
+}
+
+/// The same, if it is this session that runs still.
+pub(crate) fn add_marker_of(
+    session: Generation,
+    name: &str,
+    category: ProfilingCategoryPair,
+    timing: MarkerTiming,
+    text: Option<&str>,
+) {
+    put_marker_of(Some(session), name, category, timing, text);
+}
+
+/// The session that records markers of the calling thread, be it in a pause.
+pub(crate) fn session_that_records_markers() -> Option<Generation> {
+    let of_thread = |thread: OnThreadRef<'_>| {
+        let thread = thread.unlocked_reader_and_atomic_rw_on_thread();
+        thread.session_that_records(ThreadProfilingFeatures::MARKERS)
+    };
+    if RacyFeatures::is_active() { OnThreadRef::with(of_thread).flatten() } else { None }
+}
+
+fn put_marker_of(
+    only: Option<Generation>,
     name: &str,
     category: ProfilingCategoryPair,
     timing: MarkerTiming,
@@ -71,7 +102,7 @@ pub(crate) fn add_marker(
     let recorded = OnThreadRef::with(|thread| {
         let thread = thread.unlocked_reader_and_atomic_rw_on_thread();
         let session = thread.session_that_records(ThreadProfilingFeatures::MARKERS)?;
-        Some((session, thread.info().serial))
+        only.is_none_or(|only| only == session).then(|| (session, thread.info().serial))
     });
     if let Some((session, thread)) = recorded.flatten() {
         let marker = NewMarker { session, thread, name, category, timing, text };

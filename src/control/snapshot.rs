@@ -11,6 +11,7 @@ use crate::platform::{current_process_id, monotonic_now};
 use crate::state::{ACTIVE_PS, CORE_PS, core_buffer};
 use crate::stream::{ProfileSource, stream_gecko_json};
 use crate::threads::OffThreadRef;
+use crate::unwind::{CodeMap, ModuleTable};
 
 /// A session, frozen; writing it out touches nothing that runs.
 #[derive(Clone, Debug)]
@@ -24,43 +25,41 @@ pub(crate) fn freeze(only: Option<Generation>) -> Option<FrozenProfile> {
     let is_asked_for = |running| only.is_none_or(|only| only == running);
     running_session().filter(|(running, _)| is_asked_for(*running))?;
     tell(ProfilingState::GeneratingProfile);
-    let (_, session) = running_session().filter(|(running, _)| is_asked_for(*running))?;
+    let (generation, session) = running_session().filter(|(running, _)| is_asked_for(*running))?;
     // Without the lock, since the sampler has to come by.
     session.wait_until_all_is_written();
-    let lock = PsLock::acquire();
-    let active = ACTIVE_PS.get(&lock).as_ref()?;
-    if only.is_some_and(|generation| generation != active.generation()) {
-        return None;
-    }
-    let core = CORE_PS.get(&lock).as_ref()?;
-    let session = active.session.clone();
-    let buffer = core_buffer().snapshot();
-    let buffer_start = core_buffer().range().start;
-    active.ended_pages.borrow_mut().drop_expired(buffer_start);
-    active.exit_profiles.borrow_mut().drop_expired(buffer_start);
-    let mut threads = {
-        let mut of_session = active.threads.borrow_mut();
-        of_session.drop_expired(buffer_start, &lock);
-        of_session.all()
+    let mut source = {
+        let lock = PsLock::acquire();
+        // It is this one's data that were waited for.
+        let active = ACTIVE_PS.get(&lock).as_ref().filter(|active| active.generation() == generation)?;
+        let core = CORE_PS.get(&lock).as_ref()?;
+        // Before the buffer is shared, so that nobody is dropped of whom it has anything.
+        let buffer_start = core_buffer().range().start;
+        let mut threads = active.threads.borrow_mut();
+        threads.drop_expired(buffer_start, &lock);
+        let (ended_pages, exit_profiles) = (active.ended_pages.borrow(), active.exit_profiles.borrow());
+        ProfileSource {
+            process: current_process_id(),
+            product: core.product.clone(),
+            process_name: core.process_name.clone(),
+            etld1: core.etld1.clone(),
+            pages: core.pages.iter().chain(ended_pages.since(buffer_start)).cloned().collect(),
+            exit_profiles: exit_profiles.since(buffer_start).cloned().collect(),
+            process_start: core.process_start,
+            threads: threads.all(),
+            buffer: core_buffer().snapshot(),
+            counts: session.counts.all(),
+            open_pauses: session.pauses.open(),
+            taken_at: monotonic_now(),
+            modules: ModuleTable::default(),
+            generated_code: CodeMap::default(),
+            session,
+        }
     };
-    threads.sort_by_key(OffThreadRef::serial);
-    let source = ProfileSource {
-        process: current_process_id(),
-        product: core.product.clone(),
-        process_name: core.process_name.clone(),
-        etld1: core.etld1.clone(),
-        pages: core.pages.iter().chain(active.ended_pages.borrow().iter()).cloned().collect(),
-        exit_profiles: active.exit_profiles.borrow().iter().cloned().collect(),
-        process_start: core.process_start,
-        counts: session.counts.all(),
-        taken_at: monotonic_now(),
-        threads,
-        buffer,
-        open_pauses: session.pauses.open(),
-        modules: session.modules(),
-        generated_code: session.generated_code(),
-        session,
-    };
+    // They may be long, and nobody else waits for these.
+    source.threads.sort_by_key(OffThreadRef::serial);
+    source.modules = source.session.modules();
+    source.generated_code = source.session.generated_code();
     Some(FrozenProfile { source })
 }
 

@@ -230,6 +230,22 @@ pub(crate) fn unregister_code_range(token: &CodeRangeToken) {
 #[inline(always)]
 pub(crate) fn add_marker(_: &str, _: ProfilingCategoryPair, _: MarkerTiming, _: Option<&str>) {}
 
+#[inline(always)]
+pub(crate) fn add_marker_of(
+    session: Generation,
+    _: &str,
+    _: ProfilingCategoryPair,
+    _: MarkerTiming,
+    _: Option<&str>,
+) {
+    match session {}
+}
+
+#[inline(always)]
+pub(crate) fn session_that_records_markers() -> Option<Generation> {
+    None
+}
+
 impl FrozenProfile {
     pub(crate) fn write(&self, _: bool, _: &mut dyn Write) -> std::io::Result<()> {
         match *self {}

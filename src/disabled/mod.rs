@@ -19,8 +19,8 @@ mod engine;
 
 pub(crate) use engine::{
     CapturedBacktrace, CodeRangeToken, EventToken, EventWatchToken, FrozenProfile, Generation, LabelToken,
-    ProbeToken, SampledStack, ScriptFunction, add_marker, add_state_change_callback, announce_sleep,
-    begin_event, buffer_info, callback_after_sampling, capture_backtrace, clear_all_pages,
+    ProbeToken, SampledStack, ScriptFunction, add_marker, add_marker_of, add_state_change_callback,
+    announce_sleep, begin_event, buffer_info, callback_after_sampling, capture_backtrace, clear_all_pages,
     control_by_signals, end_event, ensure_started, env_vars_for_child_process, features_if_active,
     features_if_active_and_unpaused, freeze, init, is_active, is_active_and_unpaused, is_announced_asleep,
     is_current_thread, is_locked_on_current_thread, is_main_thread, is_other_thread_being_profiled,
@@ -28,7 +28,7 @@ pub(crate) use engine::{
     move_script_frame, now, own_thread_id, pause, pause_sampling, pop_labels, push_label,
     push_label_with_text, push_script_frame, received_exit_profile, register_code_range, register_page,
     register_script_function, register_thread, remove_state_change_callback, resolve_backtrace, resume,
-    resume_sampling, set_process_name, shutdown, stack_pointer, start, start_params, stop, stop_generation,
-    suspend_and_sample, unregister_code_range, unregister_page, unregister_thread, unwatch_event_loop,
-    wants_names, watch_event_loop,
+    resume_sampling, session_that_records_markers, set_process_name, shutdown, stack_pointer, start,
+    start_params, stop, stop_generation, suspend_and_sample, unregister_code_range, unregister_page,
+    unregister_thread, unwatch_event_loop, wants_names, watch_event_loop,
 };

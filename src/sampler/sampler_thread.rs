@@ -33,8 +33,8 @@ use crate::unwind::{Unwinder, forget_unregistered_code};
 const COUNTER_INTERVAL_NS: u64 = 20_000_000;
 /// A program may put itself into a sandbox at any time.
 const SANDBOX_INTERVAL_NS: u64 = 1_000_000_000;
-/// A long sleep is taken in steps, so that a stop is noticed soon.
-const LONGEST_SLEEP_NS: u64 = 50_000_000;
+/// A long sleep is taken in steps of an interval, or of these bounds, so that a stop is noticed soon.
+const SLEEP_STEPS_NS: std::ops::RangeInclusive<u64> = 2_000_000..=50_000_000;
 
 struct SamplerHandle {
     session: Arc<Session>,
@@ -196,7 +196,8 @@ impl SamplerThread {
     fn sleep_to(&mut self, deadline: TimeStamp) {
         while !self.session.is_stopping() {
             self.write_if_asked();
-            let step = monotonic_now().plus_ns(LONGEST_SLEEP_NS);
+            let (shortest, longest) = SLEEP_STEPS_NS.into_inner();
+            let step = monotonic_now().plus_ns(self.interval_ns().clamp(shortest, longest));
             sleep_until(deadline.min(step));
             if deadline <= step {
                 return;
@@ -361,6 +362,7 @@ impl SamplerThread {
         self.threads.active.rotate_left(usize::from(count > 1));
         let mut dead = Vec::new();
         let mut any_woke = false;
+        let session = Arc::clone(&self.session);
         self.with_context(|threads, context| {
             let mut step = |thread: &mut ThreadSampler| {
                 if thread.tick(context) == ThreadLife::Dead {
@@ -368,7 +370,13 @@ impl SamplerThread {
                 }
                 thread.rests()
             };
-            threads.active.iter_mut().for_each(|thread| _ = step(thread));
+            for thread in &mut threads.active {
+                // Whoever stops waits for this.
+                if session.is_stopping() {
+                    return;
+                }
+                step(thread);
+            }
             if let RestChecks::OneIn(count) = checks {
                 let due = threads.resting.iter_mut().skip((number % count) as usize).step_by(count as usize);
                 due.for_each(|thread| any_woke |= !step(thread));

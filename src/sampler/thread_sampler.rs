@@ -79,8 +79,6 @@ pub(super) struct ThreadSampler {
     places: SleepingPlaces,
     pub(super) timer: TimerState,
     pub(super) waiting: Option<Waiting>,
-    /// A request that was sent and taken back, and has not been answered since: its signal may be pending still.
-    taken_back: Option<u32>,
     pub(super) rest: Option<Rest>,
     /// The CPU clock when it was read last, and when that was.
     seen_cpu_ns: u64,
@@ -122,7 +120,6 @@ impl ThreadSampler {
             places: SleepingPlaces::default(),
             timer: TimerState::default(),
             waiting: None,
-            taken_back: None,
             rest: None,
             seen_cpu_ns: cpu_ns,
             seen_at: TimeStamp(0),
@@ -216,16 +213,21 @@ impl ThreadSampler {
 
     /// Takes a request back that will not be answered soon; false when it just is.
     pub(super) fn take_back(&mut self, slot: &SlotHandle) -> bool {
-        let sent = self.waiting.as_ref().is_some_and(|waiting| !waiting.by_timer);
-        if sent {
-            self.taken_back = slot.pending_request().or(self.taken_back);
-        }
+        self.note_taken_back(slot);
         slot.cancel();
         let is_back = slot.phase() == SlotPhase::Idle;
         if is_back {
             self.waiting = None;
         }
         is_back
+    }
+
+    /// Before a request is taken back: where a signal was sent for it, that may come later, in another session even.
+    fn note_taken_back(&self, slot: &SlotHandle) {
+        let was_sent = self.waiting.as_ref().is_some_and(|waiting| !waiting.by_timer);
+        if let Some(sequence) = slot.pending_request().filter(|_| was_sent) {
+            slot.set_taken_back(sequence);
+        }
     }
 
     /// Leaves it to the thread's own timer to stop it. False where it has none.
@@ -253,6 +255,7 @@ impl ThreadSampler {
         self.write_rest_until(last, context);
         self.timer.end();
         if let Some(slot) = &self.slot {
+            self.note_taken_back(slot);
             slot.retire();
         }
         self.waiting = None;
@@ -318,8 +321,7 @@ impl ThreadSampler {
         if !(context.may_signal && may_signal()) {
             return;
         }
-        let again = self.taken_back.filter(|&sequence| slot.request_again(sequence));
-        let Some(sequence) = again.or_else(|| slot.request()) else { return };
+        let Some(sequence) = slot.request_taken_back().or_else(|| slot.request()) else { return };
         if blocked_at.is_some() {
             SessionCounts::add(&context.session.counts.signals_to_sleepers, 1);
         }
@@ -388,7 +390,7 @@ impl ThreadSampler {
         };
         let Some(waiting) = self.waiting.take() else { return };
         if !waiting.by_timer {
-            self.taken_back = None;
+            slot.clear_taken_back();
         }
         let header = *view.header();
         let captured = captured_by(&view);

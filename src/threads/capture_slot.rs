@@ -48,6 +48,9 @@ pub(crate) struct CaptureSlot {
     /// Written by the owner before the first request, read by its handler.
     thread_pointer: AtomicU64,
     timer: AtomicI32,
+    /// Written by the sampler: the number of a request that was sent by a signal and taken back, and not answered since; that
+    /// signal may be pending still, and the kernel drops others meanwhile. 0 when there is none.
+    taken_back: AtomicU32,
     stack_low: AtomicU64,
     stack_top: AtomicU64,
     pub(super) profiling_stack: AtomicPtr<ProfilingStack>,
@@ -69,6 +72,7 @@ impl CaptureSlot {
             state: SlotState::new(),
             thread_pointer: AtomicU64::new(0),
             timer: AtomicI32::new(-1),
+            taken_back: AtomicU32::new(0),
             stack_low: AtomicU64::new(0),
             stack_top: AtomicU64::new(0),
             profiling_stack: AtomicPtr::new(std::ptr::null_mut()),
@@ -96,6 +100,7 @@ impl CaptureSlot {
     /// Ties the slot to the calling thread, whose stack this is.
     pub(super) fn bind_to_current_thread(&self, bounds: StackBounds) {
         self.event_delay.reset();
+        self.taken_back.store(0, Ordering::Relaxed);
         // SAFETY: the calling thread's own; bounds are had from the system alone.
         unsafe { self.bind(thread_pointer(), bounds, open_profiling_stack()) };
     }
@@ -130,6 +135,22 @@ impl CaptureSlot {
         true
     }
 
+    /// Notes a request that was sent by a signal and is taken back.
+    pub(crate) fn set_taken_back(&self, sequence: u32) {
+        self.taken_back.store(sequence, Ordering::Relaxed);
+    }
+
+    /// Its signal has come.
+    pub(crate) fn clear_taken_back(&self) {
+        self.taken_back.store(0, Ordering::Relaxed);
+    }
+
+    /// Makes the request again that was taken back, if there is one: its number. Its signal may be pending still.
+    pub(crate) fn request_taken_back(&self) -> Option<u32> {
+        let sequence = self.taken_back.load(Ordering::Relaxed);
+        (sequence != 0 && self.state.request_again(sequence)).then_some(sequence)
+    }
+
     /// The number that the signals of the thread's own timer carry; -1 while it has none.
     pub(crate) fn set_timer(&self, number: i32) {
         self.timer.store(number, Ordering::Release);
@@ -162,11 +183,6 @@ impl CaptureSlot {
     /// Idle to requested: the number that the signal is to carry.
     pub(crate) fn request(&self) -> Option<u32> {
         self.state.request()
-    }
-
-    /// The same with the number of a request that was taken back, whose signal may still be on its way.
-    pub(crate) fn request_again(&self, sequence: u32) -> bool {
-        self.state.request_again(sequence)
     }
 
     /// Requested to idle: nobody waits any more.

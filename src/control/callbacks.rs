@@ -2,7 +2,9 @@
 
 use std::cell::RefCell;
 
-use crate::base::{ProfilingState, ProfilingStates, PsLock, SamplingState, call_host};
+use crate::base::{
+    ProfilingState, ProfilingStates, PsLock, SamplingState, call_host, is_any_lock_held_on_current_thread,
+};
 use crate::state::{ACTIVE_PS, ActivePs, RacyFeatures, StateCallback};
 
 /// A callback that makes another thing happen is told of that from within; no deeper than this.
@@ -50,6 +52,9 @@ pub(crate) fn add_state_change_callback(
     id: u64,
     callback: Box<dyn Fn(ProfilingState) + Send + Sync>,
 ) {
+    if is_any_lock_held_on_current_thread() {
+        return;
+    }
     let callback = StateCallback::add(states, id, callback);
     if RacyFeatures::is_active() {
         call(&callback, ProfilingState::AlreadyActive);
@@ -58,6 +63,9 @@ pub(crate) fn add_state_change_callback(
 
 /// See `profiler_remove_state_change_callback`.
 pub(crate) fn remove_state_change_callback(id: u64) {
+    if is_any_lock_held_on_current_thread() {
+        return;
+    }
     if id == 0 {
         return;
     }
@@ -66,6 +74,9 @@ pub(crate) fn remove_state_change_callback(id: u64) {
 
 /// See `profiler_callback_after_sampling`.
 pub(crate) fn callback_after_sampling(callback: Box<dyn FnOnce(SamplingState) + Send>) -> bool {
+    if is_any_lock_held_on_current_thread() {
+        return false;
+    }
     let session = {
         let lock = PsLock::acquire();
         ACTIVE_PS.get(&lock).as_ref().map(ActivePs::session)

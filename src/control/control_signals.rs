@@ -10,10 +10,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::base::{ControlSignals, ProcessId, PsCell, PsLock, StartError, StartParams};
+use crate::base::{
+    ControlSignals, ProcessId, PsCell, PsLock, StartError, StartParams, is_any_lock_held_on_current_thread,
+};
 use crate::control::environment;
 use crate::control::life_cycle::{
-    LIFE_CYCLE, ensure_core, running_generation, start_if_inactive, stop_generation,
+    LIFE_CYCLE, ensure_core, running_generation, start_if_inactive, stop_generation, within_own_work,
 };
 use crate::control::notices;
 use crate::control::snapshot::freeze;
@@ -57,6 +59,9 @@ static CONTROL: PsCell<Option<Control>> = PsCell::new(None);
 
 /// See `profiler_control_by_signals`.
 pub(crate) fn control_by_signals(asked: &ControlSignals) -> Result<(), StartError> {
+    if is_any_lock_held_on_current_thread() {
+        return Err(within_own_work());
+    }
     take_control(asked, false)
 }
 

@@ -6,7 +6,7 @@
 use std::env;
 use std::path::PathBuf;
 
-use crate::base::{PsLock, StartParams};
+use crate::base::{PsLock, StartParams, is_any_lock_held_on_current_thread};
 use crate::control::environment_table::{
     ACTIVE_TAB_ID, DURATION, ENTRIES, FEATURES, FEATURES_BITFIELD, FILTERS, GECKOS_OWN, HELP, INTERVAL,
     RECORD_OVERHEADS, SHUTDOWN, SIGNALS, STARTUP, SYMBOLICATE, UPLOAD_DIR, VARIABLES, Variable, help_text,
@@ -179,6 +179,9 @@ fn edit_distance(one: &str, other: &str) -> usize {
 
 /// See `profiler_env_vars_for_child_process`.
 pub(crate) fn env_vars_for_child_process() -> Vec<(String, String)> {
+    if is_any_lock_held_on_current_thread() {
+        return Vec::new();
+    }
     let settings = {
         let lock = PsLock::acquire();
         ACTIVE_PS.get(&lock).as_ref().map(|active| active.session.settings.clone())

@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use crate::base::ProfilerTime;
+use crate::base::{ProfilerTime, is_any_lock_held_on_current_thread};
 use crate::control::event_watcher::{drop_quietly, ensure_event_watcher};
 use crate::control::life_cycle::running_session;
 use crate::platform::monotonic_now;
@@ -36,6 +36,9 @@ pub(crate) struct EventWatchToken(u64);
 
 /// See `profiler_watch_event_loop`; `None` when the calling thread is not registered.
 pub(crate) fn watch_event_loop(post: PostProbe) -> Option<EventWatchToken> {
+    if is_any_lock_held_on_current_thread() {
+        return None;
+    }
     let thread = OnThreadRef::with(|thread| thread.to_off_thread())?;
     let (id, over) = EventWatches::add(thread, post);
     over.into_iter().for_each(drop_quietly);
@@ -47,5 +50,8 @@ pub(crate) fn watch_event_loop(post: PostProbe) -> Option<EventWatchToken> {
 
 /// Ends the watch, if it has not ended.
 pub(crate) fn unwatch_event_loop(watch: &EventWatchToken) {
+    if is_any_lock_held_on_current_thread() {
+        return;
+    }
     EventWatches::remove(watch.0).into_iter().for_each(drop_quietly);
 }

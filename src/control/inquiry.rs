@@ -1,6 +1,6 @@
 //! What the profiler is doing.
 
-use crate::base::{BufferInfo, Features, PsLock, StartParams};
+use crate::base::{BufferInfo, Features, PsLock, StartParams, is_any_lock_held_on_current_thread};
 use crate::state::{ACTIVE_PS, RacyFeatures, core_buffer};
 
 #[inline]
@@ -35,6 +35,9 @@ pub(crate) fn features_if_active_and_unpaused() -> Option<Features> {
 
 /// See `profiler_get_start_params`.
 pub(crate) fn start_params() -> Option<StartParams> {
+    if is_any_lock_held_on_current_thread() {
+        return None;
+    }
     let lock = PsLock::acquire();
     let settings = ACTIVE_PS.get(&lock).as_ref()?.session.settings.clone();
     Some(StartParams {
@@ -51,6 +54,9 @@ pub(crate) fn start_params() -> Option<StartParams> {
 
 /// See `profiler_get_buffer_info`.
 pub(crate) fn buffer_info() -> Option<BufferInfo> {
+    if is_any_lock_held_on_current_thread() {
+        return None;
+    }
     let lock = PsLock::acquire();
     ACTIVE_PS.get(&lock).as_ref()?;
     let (range, statistics) = core_buffer().fill_level()?;

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::base::{
-    Features, Generation, LockRank, NamedMutex, ProfilingState, PsLock, StartError, StartParams, ThreadFilter,
+    Features, Generation, LockRank, NamedMutex, ProfilingState, PsLock, StartError, StartParams,
+    ThreadFilter, is_any_lock_held_on_current_thread,
 };
 use crate::control::callbacks::tell;
 use crate::control::control_signals::{control_by_default_signals, end_control};
@@ -33,6 +34,9 @@ static HAS_READ_ENVIRONMENT: AtomicBool = AtomicBool::new(false);
 
 /// See `profiler_init`.
 pub(crate) fn init() {
+    if is_any_lock_held_on_current_thread() {
+        return;
+    }
     ensure_core();
     if HAS_READ_ENVIRONMENT.swap(true, Ordering::AcqRel) {
         return;
@@ -84,6 +88,9 @@ pub(super) fn ensure_core() {
 
 /// See `profiler_shutdown`.
 pub(crate) fn shutdown() {
+    if is_any_lock_held_on_current_thread() {
+        return;
+    }
     // What a signal has asked for is done first.
     end_control();
     HAS_READ_ENVIRONMENT.store(false, Ordering::Release);
@@ -151,6 +158,16 @@ impl Begun {
     }
 }
 
+/// What is asked for from within the profiler's own work, by the host's allocator say, or by a handler of `fork`'s between
+/// ours, would wait for a lock that its own thread holds.
+pub(super) fn within_own_work() -> StartError {
+    StartError::System {
+        action: "do this within the profiler's own work",
+        answer: "a lock of the profiler's is held on this thread: see profiler_is_locked_on_current_thread"
+            .to_owned(),
+    }
+}
+
 /// What a session with these parameters is run with.
 fn adjusted(params: &StartParams) -> Result<SessionSettings, StartError> {
     params.validate()?;
@@ -183,6 +200,9 @@ fn start_in_turn(
     keeps: impl Fn(bool) -> bool,
     ended_one: &mut bool,
 ) -> Result<Begun, StartError> {
+    if is_any_lock_held_on_current_thread() {
+        return Err(within_own_work());
+    }
     let settings = adjusted(params)?;
     let filter = ThreadFilter::new(&params.filters);
     if filter.excludes_process(current_process_id()) {
@@ -238,12 +258,18 @@ fn start_in_turn(
 
 /// See `profiler_stop`.
 pub(crate) fn stop() {
+    if is_any_lock_held_on_current_thread() {
+        return;
+    }
     tell_stopping(None);
     stop_quietly(None);
 }
 
 /// Stops, if it is this session that runs.
 pub(crate) fn stop_generation(generation: Generation) {
+    if is_any_lock_held_on_current_thread() {
+        return;
+    }
     tell_stopping(Some(generation));
     stop_quietly(Some(generation));
 }

@@ -1,13 +1,13 @@
 //! Pausing: everything, or the sampling alone.
 
-use crate::base::{ProfilingState, PsLock, TimeStamp};
+use crate::base::{ProfilingState, PsLock, TimeStamp, is_any_lock_held_on_current_thread};
 use crate::buffer::{EntryHead, EntryKind};
 use crate::control::callbacks::tell;
 use crate::state::{ACTIVE_PS, ActivePs, PauseKind, RacyFeatures, core_buffer};
 
 /// See `profiler_pause`.
 pub(crate) fn pause() {
-    if RacyFeatures::is_active_and_unpaused() {
+    if RacyFeatures::is_active_and_unpaused() && !is_any_lock_held_on_current_thread() {
         tell(ProfilingState::Pausing);
         set_paused(PauseKind::All, true);
     }
@@ -32,6 +32,9 @@ pub(crate) fn resume_sampling() {
 
 /// True when that is a change. Under the `PsLock`, so that the session is the one whose state it is.
 fn set_paused(kind: PauseKind, paused: bool) -> bool {
+    if is_any_lock_held_on_current_thread() {
+        return false;
+    }
     let lock = PsLock::acquire();
     let Some(session) = ACTIVE_PS.get(&lock).as_ref().map(ActivePs::session) else { return false };
     let entry = match (kind, paused) {

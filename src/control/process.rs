@@ -5,12 +5,15 @@ use std::sync::Arc;
 
 use serde_json::value::RawValue;
 
-use crate::base::{ExitProfileError, Page, PsLock};
+use crate::base::{ExitProfileError, Page, PsLock, is_any_lock_held_on_current_thread};
 use crate::control::life_cycle::ensure_core;
 use crate::state::{ACTIVE_PS, CORE_PS, CorePs, core_buffer};
 
 /// Calls `body` with `CorePs`, which is made if there is none.
 fn with_core(body: impl FnOnce(&mut CorePs)) {
+    if is_any_lock_held_on_current_thread() {
+        return;
+    }
     ensure_core();
     let mut lock = PsLock::acquire();
     // A shutdown may have come between.
@@ -36,6 +39,9 @@ pub(crate) fn register_page(page: Page) {
 
 /// See `profiler_unregister_page`.
 pub(crate) fn unregister_page(inner_window_id: u64) {
+    if is_any_lock_held_on_current_thread() {
+        return;
+    }
     let _expired;
     let mut lock = PsLock::acquire();
     let Some(core) = CORE_PS.get_mut(&mut lock) else { return };
@@ -51,6 +57,9 @@ pub(crate) fn unregister_page(inner_window_id: u64) {
 
 /// See `profiler_clear_all_pages`.
 pub(crate) fn clear_all_pages() {
+    if is_any_lock_held_on_current_thread() {
+        return;
+    }
     let mut lock = PsLock::acquire();
     if let Some(core) = CORE_PS.get_mut(&mut lock) {
         core.pages.clear();
@@ -62,6 +71,9 @@ pub(crate) fn clear_all_pages() {
 
 /// See `profiler_received_exit_profile`.
 pub(crate) fn received_exit_profile(profile: String) -> Result<(), ExitProfileError> {
+    if is_any_lock_held_on_current_thread() {
+        return Err(ExitProfileError::Inactive);
+    }
     let mut processes = Vec::new();
     take_apart(&profile, &mut processes)?;
     // What is dropped may be long, and others wait for the lock.

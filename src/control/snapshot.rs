@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use crate::base::{Generation, ProfilingState, PsLock, SaveError};
+use crate::base::{Generation, ProfilingState, PsLock, SaveError, is_any_lock_held_on_current_thread};
 use crate::control::callbacks::tell;
 use crate::control::dump::{save_at, save_profile};
 use crate::control::life_cycle::running_session;
@@ -22,6 +22,9 @@ pub(crate) struct FrozenProfile {
 /// Freezes the running session, or this one if it runs; `None` when it does not. Under the `PsLock`, for the time of
 /// cloning lists; chunks are shared, not copied.
 pub(crate) fn freeze(only: Option<Generation>) -> Option<FrozenProfile> {
+    if is_any_lock_held_on_current_thread() {
+        return None;
+    }
     let is_asked_for = |running| only.is_none_or(|only| only == running);
     running_session().filter(|(running, _)| is_asked_for(*running))?;
     tell(ProfilingState::GeneratingProfile);

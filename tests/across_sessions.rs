@@ -1,15 +1,15 @@
-//! What does not care about sessions beginning and ending: stacks that a program holds, and its clock; and that a thread which
-//! does nothing is charged less than one that works.
+//! What goes on from one session to the next, as stacks that a program holds and its clock do, and what must not: markers and
+//! requests. And that a thread which does nothing is charged less than one that works.
 #![cfg(has_profiler)]
 
 mod common;
 
 use std::time::Duration;
 
-use common::{Read, Sleeper, work_for_cpu};
+use common::{Read, Sleeper, mark, work_for_cpu};
 use gekkota::{
-    ProfilerBacktrace, ProfilerTime, StartParams, ThreadGuard, profiler_capture_backtrace, profiler_shutdown,
-    profiler_start, profiler_stop,
+    AutoProfilerTextMarker, MarkerOptions, ProfilerBacktrace, ProfilerTime, SamplingEngine, StartParams,
+    ThreadGuard, profiler_capture_backtrace, profiler_shutdown, profiler_start, profiler_stop,
 };
 
 fn start() {
@@ -19,6 +19,8 @@ fn start() {
 #[test]
 fn across_sessions() {
     a_hundred_backtraces_outlive_the_session();
+    an_interval_that_outlasts_its_session_is_in_none();
+    a_signal_that_is_pending_at_a_restart_costs_no_samples();
     time_goes_on_through_starts_and_stops();
     an_idle_thread_is_charged_less_than_a_busy_one();
 }
@@ -45,6 +47,62 @@ fn a_hundred_backtraces_outlive_the_session() {
     profiler_shutdown();
     assert_eq!(held.len(), 40);
     assert!(are_whole(held), "after the shutdown");
+}
+
+fn an_interval_that_outlasts_its_session_is_in_none() {
+    let interval = || {
+        let category = gekkota::gecko_profiler_category!(Other);
+        AutoProfilerTextMarker::new("interval", category, MarkerOptions::default(), "text")
+    };
+    let _registered = ThreadGuard::register("marks");
+    let names = || Read::of_running().markers("marks").into_iter().map(|marker| marker.0).collect::<Vec<_>>();
+    assert!(interval().is_none(), "there is no session");
+    start();
+    let of_the_first = interval().expect("a session");
+    start();
+    let of_the_second = interval().expect("a session");
+    drop(of_the_first);
+    mark("second");
+    assert_eq!(names(), ["second"]);
+    drop(of_the_second);
+    assert_eq!(names(), ["second", "interval"]);
+    let of_none = interval();
+    profiler_stop();
+    drop(of_none);
+}
+
+fn set_blocked(signal: i32, how: i32) {
+    // SAFETY: the set is a local, filled before it is read.
+    unsafe {
+        let mut signals = std::mem::zeroed();
+        libc::sigemptyset(&mut signals);
+        libc::sigaddset(&mut signals, signal);
+        assert_eq!(libc::pthread_sigmask(how, &signals, std::ptr::null_mut()), 0);
+    }
+}
+
+/// The kernel drops a signal where one of its number is pending; so a new session must not wait for another answer than the
+/// one that comes.
+fn a_signal_that_is_pending_at_a_restart_costs_no_samples() {
+    let by_signals = || StartParams::default().engine(SamplingEngine::Signals);
+    let asked = std::thread::spawn(move || {
+        let _registered = ThreadGuard::register("blocks");
+        set_blocked(libc::SIGPROF, libc::SIG_BLOCK);
+        for _ in 0..3 {
+            profiler_start(by_signals()).expect("start");
+            work_for_cpu(Duration::from_millis(50));
+        }
+        set_blocked(libc::SIGPROF, libc::SIG_UNBLOCK);
+        mark("answers");
+        work_for_cpu(Duration::from_millis(300));
+        Read::of_running()
+    });
+    let read = asked.join().expect("thread");
+    profiler_stop();
+    let since = read.markers("blocks")[0].1;
+    let later = read.samples("blocks").iter().filter(|sample| sample.time_ms > since).count();
+    // It has run for 300 ms; where it is given up for lost, it has none of them.
+    assert!(later > 100, "{later} samples since it answers");
 }
 
 fn time_goes_on_through_starts_and_stops() {

@@ -11,7 +11,7 @@ use crate::base::{ProcessId, ThreadId, ThreadProfilingFeatures};
 ///
 /// [`Features::CPU`]: crate::Features::CPU
 ///
-/// For who would do work for it only then. Cost: a relaxed load, and a second where the profiler is active. Idea: Gecko's
+/// For who would do work for it only then. Cost: a load, and where the profiler is active a look at the registration. Idea: Gecko's
 /// function of the same name.
 ///
 /// ```
@@ -32,17 +32,18 @@ pub fn profiler_other_thread_is_being_profiled(thread: ThreadId, any_of: ThreadP
     engine::is_other_thread_being_profiled(thread, any_of)
 }
 
-/// Whether the profiler is active and the calling thread is registered; whether it is profiled does not matter. Cost: two
-/// loads.
+/// Whether the profiler is active and the calling thread is registered; whether it is profiled does not matter. Cost: a
+/// load, and where the profiler is active a look at the registration.
 pub fn profiler_is_active_and_thread_is_registered() -> bool {
     engine::is_active() && engine::is_thread_registered()
 }
 
 /// Whether the calling thread holds one of the profiler's own locks.
 ///
-/// It does when the profiler's work calls the host's code: its allocator, say. Markers are dropped and registrations do
-/// nothing there; everything else that takes a lock must not be called. An allocator or a hook that wants to ask the profiler
-/// anything asks this first. May be called anywhere. Cost: one load. Idea: Gecko's function of the same name.
+/// It does when the profiler's work calls the host's code: its allocator, say, or a handler of `pthread_atfork` that stands
+/// between the profiler's. Markers are dropped there, and what would take a lock does nothing, or is an error. Stacks on
+/// demand, and functions and code of scripts, must not be asked for: who may be there asks this first. May be called anywhere.
+/// Cost: one load. Idea: Gecko's function of the same name.
 pub fn profiler_is_locked_on_current_thread() -> bool {
     engine::is_locked_on_current_thread()
 }

@@ -162,8 +162,9 @@ impl Begun {
 /// ours, would wait for a lock that its own thread holds.
 pub(super) fn within_own_work() -> StartError {
     StartError::System {
-        action: "do this within the profiler's own work",
-        answer: "a lock of the profiler's is held on this thread: see profiler_is_locked_on_current_thread"
+        action: "take its locks",
+        answer: "this thread holds them, within the profiler's own work or a fork; see \
+                 profiler_is_locked_on_current_thread"
             .to_owned(),
     }
 }

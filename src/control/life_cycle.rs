@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::base::{
-    Features, Generation, LockRank, NamedMutex, ProfilingState, PsLock, StartError, StartParams,
-    ThreadFilter, is_any_lock_held_on_current_thread,
+    Generation, LockRank, NamedMutex, ProfilingState, PsLock, StartError, StartParams, ThreadFilter,
+    is_any_lock_held_on_current_thread,
 };
 use crate::control::callbacks::tell;
 use crate::control::control_signals::{control_by_default_signals, end_control};
@@ -14,7 +14,6 @@ use crate::control::event_watcher::ensure_event_watcher;
 use crate::control::fork::fork_hooks;
 use crate::control::notices;
 use crate::control::snapshot::freeze;
-use crate::counters::PROCESS_CPU;
 use crate::platform::{
     current_process_id, install_fork_handlers, install_handler, is_main_thread, monotonic_now,
     signal_is_acceptable,
@@ -234,7 +233,11 @@ fn start_in_turn(
 
     let (features, capacity_bytes, interval) =
         (settings.features, settings.capacity_bytes, settings.interval);
-    let counters = if features.contains(Features::PROCESS_CPU) { vec![&PROCESS_CPU] } else { Vec::new() };
+    let counters = {
+        let lock = PsLock::acquire();
+        let known = CORE_PS.get(&lock).iter().flat_map(|core| &core.counters);
+        known.copied().filter(|counter| features.contains(counter.feature)).collect()
+    };
     let process_start = CorePs::process_start().monotonic;
     let session = Session::new(settings, process_start, monotonic_now(), counters);
     let generation = session.generation;

@@ -7,7 +7,7 @@
 //! Read by the sampler thread; no lock.
 //!
 //! # Imports
-//! `platform`
+//! `base`, `platform`
 //!
 //! # Invariants
 //! A counter's value is absolute; the profile shows what it grew by from sample to sample.

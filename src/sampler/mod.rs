@@ -32,6 +32,7 @@ mod paused_thread;
 mod rest;
 mod sample_writer;
 mod sampler_thread;
+mod schedule;
 mod sleeping_places;
 mod suspend;
 mod thread_sampler;

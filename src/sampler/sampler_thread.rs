@@ -17,6 +17,7 @@ use crate::sampler::activity::{ActivityClue, RestChecks};
 use crate::sampler::event_probes::EventProbes;
 use crate::sampler::rest::Tick;
 use crate::sampler::sample_writer::SampleWriter;
+use crate::sampler::schedule::Schedule;
 use crate::sampler::thread_sampler::{ThreadLife, ThreadSampler};
 use crate::sampler::tick_context::{Scratch, TickContext};
 use crate::sampler::tick_overheads::TickOverheads;
@@ -135,29 +136,29 @@ impl SamplerThread {
         }
     }
 
-    /// Which engine stops the threads: what was asked for, or what a trial finds cheaper. Signals do until that is known.
-    fn choose_engine(&self) -> Option<ProfilerThread> {
+    /// Which engine stops the threads: what was asked for, or what a trial finds cheaper. Signals do until that is known. Nobody
+    /// waits for the trial, which takes some milliseconds once for a process, and more where the system is slow to end a timer.
+    fn choose_engine(&self) {
         let settings = &self.session.settings;
         self.session.set_uses_timers(settings.engine == SamplingEngine::LocalTimers);
-        if settings.engine != SamplingEngine::Auto {
-            return None;
+        if settings.engine == SamplingEngine::Auto {
+            let session = Arc::clone(&self.session);
+            // Without it signals go on.
+            let _ = spawn_profiler_thread(c"EngineTrial", move || {
+                if let Some(trial) = try_engines(&session) {
+                    session.set_trial(trial);
+                    session.set_uses_timers(trial.is_for_timers());
+                }
+            });
         }
-        let session = Arc::clone(&self.session);
-        let choose = move || {
-            if let Some(trial) = try_engines(&session) {
-                session.set_trial(trial);
-                session.set_uses_timers(trial.is_for_timers());
-            }
-        };
-        spawn_profiler_thread(c"EngineTrial", choose).ok()
     }
 
     fn run(mut self) {
         let nice = prepare_sampler_thread();
         self.session.set_sampler_nice(nice);
-        let trial = self.choose_engine();
+        self.choose_engine();
         let interval_ns = self.interval_ns();
-        let mut schedule = Schedule { next: monotonic_now(), interval_ns };
+        let mut schedule = Schedule::new(monotonic_now(), interval_ns);
         while !self.session.is_stopping() {
             let time = monotonic_now();
             let tick = Tick { number: self.tick.number + 1, time };
@@ -172,7 +173,7 @@ impl SamplerThread {
             if !self.call_back(state) {
                 if self.session.after_sampling.is_of_parent() {
                     // The files and threads that they stand for are the parent's.
-                    std::mem::forget((self, trial));
+                    std::mem::forget(self);
                 }
                 return;
             }
@@ -183,10 +184,6 @@ impl SamplerThread {
         self.with_context(|threads, context| {
             threads.all().for_each(|thread| thread.end(context.tick, context))
         });
-        // It takes some milliseconds, once for a process.
-        if let Some(trial) = trial {
-            trial.join();
-        }
     }
 
     fn interval_ns(&self) -> u64 {
@@ -210,6 +207,7 @@ impl SamplerThread {
         if self.tick.time >= self.next_look_at_sandbox {
             self.next_look_at_sandbox = self.tick.time.plus_ns(SANDBOX_INTERVAL_NS);
             follow_sandbox();
+            self.drop_expired();
         }
         let mut overheads = TickOverheads::begin(&self.session, self.tick.time);
         self.follow_modules();
@@ -325,6 +323,18 @@ impl SamplerThread {
             threads.set_written(range.end, still_writes, lock);
             threads.drop_expired(range.start, lock);
         });
+    }
+
+    /// What children sent and the buffer does not reach back to any more may be large.
+    #[doc(alias = "ClearExpiredExitProfiles")]
+    fn drop_expired(&self) {
+        let buffer_start = self.buffer.range().start;
+        let lock = PsLock::acquire();
+        let own =
+            ACTIVE_PS.get(&lock).as_ref().filter(|active| active.generation() == self.session.generation);
+        let expired = own.map(|active| active.exit_profiles.borrow_mut().take_expired(buffer_start));
+        drop(lock);
+        drop(expired);
     }
 
     /// The session's threads; `None` when it has ended, and another may run already.
@@ -451,48 +461,5 @@ impl Threads {
             self.active.extend(self.resting.extract_if(.., |thread| !thread.rests()));
         }
         self.resting.extend(self.active.extract_if(.., |thread| thread.rests_long(tick)));
-    }
-}
-
-/// When the ticks are.
-struct Schedule {
-    next: TimeStamp,
-    interval_ns: u64,
-}
-
-impl Schedule {
-    /// Goes to the next tick after `now`, and gives how many were missed. They are dropped, not made up for. After a tick
-    /// that used more processor time than an interval is long, the host has as much before the next.
-    fn advance(&mut self, now: TimeStamp, used_ns: u64) -> u64 {
-        let rest_ns = if used_ns > self.interval_ns { used_ns } else { 0 };
-        let late_ns = now.plus_ns(rest_ns).since_ns(self.next);
-        let missed = late_ns / self.interval_ns;
-        self.next = self.next.plus_ns((missed + 1) * self.interval_ns);
-        missed
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ticks_stay_on_the_schedule_and_missed_ones_are_counted_once() {
-        let mut schedule = Schedule { next: TimeStamp(1000), interval_ns: 100 };
-        assert_eq!((schedule.advance(TimeStamp(1030), 30), schedule.next), (0, TimeStamp(1100)));
-        assert_eq!((schedule.advance(TimeStamp(1100), 100), schedule.next), (0, TimeStamp(1200)));
-        assert_eq!((schedule.advance(TimeStamp(1530), 30), schedule.next), (3, TimeStamp(1600)));
-        assert_eq!((schedule.advance(TimeStamp(1540), 40), schedule.next), (0, TimeStamp(1700)));
-    }
-
-    #[test]
-    fn a_sampler_that_cannot_keep_up_leaves_half_of_a_processor() {
-        let mut schedule = Schedule { next: TimeStamp(1000), interval_ns: 100 };
-        assert_eq!((schedule.advance(TimeStamp(1250), 250), schedule.next), (5, TimeStamp(1600)));
-        assert_eq!(
-            (schedule.advance(TimeStamp(1850), 90), schedule.next),
-            (2, TimeStamp(1900)),
-            "it was held up"
-        );
     }
 }

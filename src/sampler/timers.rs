@@ -3,8 +3,8 @@
 //! Which of the two costs a thread less depends on the machine: a signal from another processor costs an interrupt
 //! across, a timer costs one of the machine's timer, and a little with each switch of its thread. A trial tells.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use crate::base::{ThreadId, TimeStamp};
 use crate::platform::{
@@ -56,7 +56,12 @@ impl TimerState {
 }
 
 /// One trial for a process: machines do not change. Without a lock, which a fork could leave held.
-static TRIED: AtomicBool = AtomicBool::new(false);
+static TRIAL: AtomicU8 = AtomicU8::new(UNTRIED);
+const UNTRIED: u8 = 0;
+const RUNNING: u8 = 1;
+const DONE: u8 = 2;
+/// A trial of a session before may run on so long; in the child of a fork, one of the parent's for ever.
+const LONGEST_TRIAL: Duration = Duration::from_secs(1);
 /// What it found; 0 where it found nothing, or not yet.
 static SIGNAL_NS: AtomicU64 = AtomicU64::new(0);
 static TIMER_NS: AtomicU64 = AtomicU64::new(0);
@@ -70,15 +75,19 @@ const SHORTEST_STOP_NS: u64 = 800;
 /// What a stop by each engine takes from a running thread, on this machine. The first call takes 4 ms, of which a thread
 /// that is made for it spins; later ones know. `None` where it cannot be found out, for the want of a second processor, say.
 pub(super) fn try_engines(session: &Session) -> Option<EngineTrial> {
-    if !TRIED.swap(true, Ordering::AcqRel) {
+    let end = Instant::now() + LONGEST_TRIAL;
+    while TRIAL.load(Ordering::Acquire) == RUNNING && !session.is_stopping() && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    if TRIAL.compare_exchange(UNTRIED, RUNNING, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
         let trial = run_trial(session);
         if let Some(trial) = trial {
             TIMER_NS.store(trial.timer_ns.unwrap_or(0), Ordering::Relaxed);
             SIGNAL_NS.store(trial.signal_ns, Ordering::Release);
-        } else if session.is_stopping() {
-            // It was cut short; the next session tries again.
-            TRIED.store(false, Ordering::Release);
         }
+        // One that was cut short is made again by the next session.
+        let was_cut = trial.is_none() && session.is_stopping();
+        TRIAL.store(if was_cut { UNTRIED } else { DONE }, Ordering::Release);
     }
     let found = |ns: &AtomicU64| Some(ns.load(Ordering::Acquire)).filter(|&ns| ns > 0);
     Some(EngineTrial { signal_ns: found(&SIGNAL_NS)?, timer_ns: found(&TIMER_NS) })
@@ -130,8 +139,8 @@ fn run_trial(session: &Session) -> Option<EngineTrial> {
     let timer = ThreadTimer::start_as(spinner, INTERVAL_NS, signal, |number| {
         TRIAL_TIMER.store(number, Ordering::Release);
     });
-    if !session.is_stopping() {
-        sleep_until(between.plus_ns((u64::from(STOPS) + 1) * INTERVAL_NS));
+    for stop in (0..=u64::from(STOPS)).take_while(|_| !session.is_stopping()) {
+        sleep_until(between.plus_ns((stop + 1) * INTERVAL_NS));
     }
     let has_timer = timer.is_ok();
     drop(timer);

@@ -3,6 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use crate::base::{Page, PsCell};
+use crate::counters::{CounterDescription, PROCESS_CPU};
 use crate::platform::{ProcessStart, process_start, read_exe_path};
 
 /// Facts of the process, from `profiler_init` to `profiler_shutdown`.
@@ -16,6 +17,8 @@ pub(crate) struct CorePs {
     pub(crate) process_name: String,
     /// The site that the process works for, if the host says so.
     pub(crate) etld1: Option<String>,
+    /// All that there are; a session samples those of its features.
+    pub(crate) counters: Vec<&'static CounterDescription>,
     /// In the order in which they were registered.
     pub(crate) pages: Vec<Arc<Page>>,
     /// Whether initialisation registered the main thread, so that the shutdown takes that back.
@@ -37,6 +40,7 @@ impl CorePs {
             product: process_name.clone(),
             process_name,
             etld1: None,
+            counters: vec![&PROCESS_CPU],
             pages: Vec::new(),
             registered_main_thread: false,
         }

@@ -13,7 +13,7 @@
 //! by itself soon after the session, and is joined by nobody.
 //!
 //! # Imports
-//! `base`, `buffer`, `counters`, `markers`, `platform`, `sampler`, `state`, `stream`, `threads`, `unwind`
+//! `base`, `buffer`, `markers`, `platform`, `sampler`, `state`, `stream`, `threads`, `unwind`
 //!
 //! # Invariants
 //! A session's sampler has ended, or touches nothing any more, before the next session's begins. A file is whole or absent.

@@ -205,6 +205,7 @@ fn every_public_item_does_what_it_can() {
         .engine(SamplingEngine::Signals)
         .duration(Duration::from_secs(60))
         .active_tab_id(7)
+        .control_signals(ControlSignals::new())
         .filters(["surface", "m"]);
     let params = params.features(Features::STACK_WALK | Features::CPU);
     match ProfilerSession::start(params.clone()) {

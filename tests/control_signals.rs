@@ -57,6 +57,11 @@ fn role_of_the_child() {
             let signals = ControlSignals::new().stop_signal(libc::SIGURG).folder(folder);
             gekkota::profiler_control_by_signals(signals).is_ok().to_string()
         }
+        ("start controlled", folder) => {
+            let signals = ControlSignals::new().stop_signal(libc::SIGURG).folder(folder);
+            let params = gekkota::StartParams::default().control_signals(signals);
+            gekkota::profiler_start(params).is_ok().to_string()
+        }
         ("fork", _) => signals_in_a_forked_child(),
         ("errno", _) => errno_after(libc::SIGUSR1).to_string(),
         ("replace", _) => {
@@ -209,6 +214,18 @@ fn the_folder_can_be_set_and_what_cannot_be_saved_goes_on() {
     child.notice("stopped; ");
     let read = read_profile(&child.file_in(&by_function.0));
     assert_eq!(read.0["meta"]["presymbolicated"], serde_json::json!(false));
+    assert_eq!(child.ask("shutdown"), "nothing, nothing");
+    child.end();
+
+    // By the parameters of a start, and beyond its session.
+    let mut child = Controlled::start("plain", &folder.0, &[]);
+    let by_start = Folder::new("start");
+    assert_eq!(child.ask(&format!("start controlled: {}", by_start.0.display())), "true");
+    child.signal(libc::SIGURG);
+    child.notice("stopped; ");
+    read_profile(&child.file_in(&by_start.0));
+    child.signal(libc::SIGUSR1);
+    child.notice("profiling; ");
     assert_eq!(child.ask("shutdown"), "nothing, nothing");
     child.end();
 }

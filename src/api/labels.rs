@@ -13,6 +13,8 @@ use crate::base::{FrameFlags, ProfilingCategoryPair};
 /// A sample holds the 1,024 oldest labels and script frames of its thread; “(newer labels left out)” stands for the others.
 /// A thread has 1,048,576 of them at most; what is pushed beyond is lost.
 ///
+/// Not for a signal handler of the host's: it may come in the middle of a push. (The profiler's own knows what it may find.)
+///
 /// Cost: a few stores; on a thread that is not registered, a load. Usually made by
 /// [`auto_profiler_label!`](crate::auto_profiler_label). Idea: Gecko's `AutoProfilerLabel`, whose place in the stack is
 /// its own address; here it is the stack pointer at the push, since Rust moves values.

@@ -17,7 +17,8 @@ use crate::base::{ControlSignals, StartError};
 /// defaults, unless the program has called it before.
 ///
 /// The handlers write a byte to a pipe and no more, whatever the thread is doing; a thread of the profiler's own does the
-/// work. A handler that was there before is called after ours. [`profiler_shutdown`](crate::profiler_shutdown) puts it
+/// work. A handler that was there before is called after ours, with what the
+/// kernel gave but for `si_errno`. [`profiler_shutdown`](crate::profiler_shutdown) puts it
 /// back, unless somebody else has put a handler over ours meanwhile; where there was none, ours stays and does nothing, since
 /// the default action would end the process for a signal that comes late. Calling this again changes the signals and
 /// the folder. In a child of `fork` the signals do nothing of ours, until it is called there.

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use crate::base::Features;
 #[cfg(has_profiler)]
 use crate::base::StartError;
+use crate::base::{ControlSignals, Features};
 
 /// Below 10 µs a signal costs more than the interval that it samples.
 #[cfg(has_profiler)]
@@ -56,6 +56,8 @@ pub struct StartParams {
     pub duration: Option<Duration>,
     /// The id of a browser's tab; 0 for none.
     pub active_tab_id: u64,
+    /// Which signals start and stop the profiler from then on; `None` leaves that as it is.
+    pub control_signals: Option<ControlSignals>,
 }
 
 impl Default for StartParams {
@@ -69,6 +71,7 @@ impl Default for StartParams {
             engine: SamplingEngine::Auto,
             duration: None,
             active_tab_id: 0,
+            control_signals: None,
         }
     }
 }
@@ -97,6 +100,15 @@ impl StartParams {
     #[must_use]
     pub fn active_tab_id(mut self, id: u64) -> Self {
         self.active_tab_id = id;
+        self
+    }
+
+    /// Lets signals stop the profiler, and start it again: see
+    /// [`profiler_control_by_signals`](crate::profiler_control_by_signals), which the start does first. It is no setting of the
+    /// session: it stays when that ends.
+    #[must_use]
+    pub fn control_signals(mut self, signals: ControlSignals) -> Self {
+        self.control_signals = Some(signals);
         self
     }
 

@@ -1,8 +1,16 @@
 //! The environment's variables: one table, from which reading, the help text and the API's documentation are made.
 //!
-//! Names, accepted values and limits are Gecko's, with these differences: what is switched on by a variable is switched
-//! off by `0`, `N` or `n` for every one of them, as Gecko does for `MOZ_PROFILER_STARTUP` alone; a bit field has to be a
-//! number; the duration has an effect.
+//! Names, accepted values and limits are Gecko's, with these differences, as far as they are known:
+//!
+//! - what is switched on by a variable is switched off by `0`, `N` or `n` for every one of them, as Gecko does for
+//!   `MOZ_PROFILER_STARTUP` alone; names are found unless that is switched off;
+//! - help is printed, and a bad value told, and the program goes on: a library does not end its host;
+//! - a bit field has to be a number; the interval goes to 10,000 ms; without filters all registered threads are profiled, and
+//!   not the main thread alone;
+//! - the duration has an effect, and children get it.
+//!
+//! Of Gecko's other variables, `MOZ_PROFILER_…` that have no meaning here are known and passed over; those of other names
+//! (`MOZ_LOG`, `MOZ_BASE_PROFILER_…`, `XPCOM_MEM_BLOAT_LOG`, …) are of other systems, and not read.
 
 use crate::base::Features;
 use crate::control::environment_values::{

@@ -49,6 +49,7 @@ pub(crate) fn start_params() -> Option<StartParams> {
         engine: settings.engine,
         duration: settings.duration,
         active_tab_id: settings.active_tab_id,
+        control_signals: None,
     })
 }
 

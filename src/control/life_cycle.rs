@@ -8,7 +8,7 @@ use crate::base::{
     is_any_lock_held_on_current_thread,
 };
 use crate::control::callbacks::tell;
-use crate::control::control_signals::{control_by_default_signals, end_control};
+use crate::control::control_signals::{control_by_default_signals, control_by_signals, end_control};
 use crate::control::environment::{self, StartUp};
 use crate::control::event_watcher::ensure_event_watcher;
 use crate::control::fork::fork_hooks;
@@ -204,6 +204,9 @@ fn start_in_turn(
         return Err(within_own_work());
     }
     let settings = adjusted(params)?;
+    if let Some(signals) = &params.control_signals {
+        control_by_signals(signals)?;
+    }
     let filter = ThreadFilter::new(&params.filters);
     if filter.excludes_process(current_process_id()) {
         return Err(StartError::BadValue {

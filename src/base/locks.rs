@@ -9,7 +9,7 @@
 //! |---|---|---|
 //! | [`NamedMutex`] | one thread at a time | `BaseProfilerMutex` |
 //! | [`NamedRwLock`] | many that read, or one that changes | `BaseProfilerSharedMutex` |
-//! | [`NamedMutex::get_mut`] | who has it for himself, and so locks nothing | `BaseProfilerMaybeMutex` |
+//! | [`NamedMutex::get_mut`] | who has it for himself, and so locks nothing | none; it takes the place of `BaseProfilerMaybeMutex`, which decides at run time whether it locks |
 
 use std::cell::Cell;
 use std::ops::{Deref, DerefMut};
@@ -33,7 +33,8 @@ pub(crate) enum LockRank {
 }
 
 thread_local! {
-    /// The ranks of the locks that the thread holds. Its address tells threads apart.
+    /// The ranks of the locks that the thread holds. Its address tells threads apart. It has no destructor, and so it is
+    /// there as long as the thread, for the destructors of other thread-locals too.
     static HELD_RANKS: Cell<u16> = const { Cell::new(0) };
 }
 
@@ -41,7 +42,7 @@ thread_local! {
 /// allocator, say. What it asks for then must not take a lock.
 #[doc(alias = "profiler_is_locked_on_current_thread")]
 pub(crate) fn is_any_lock_held_on_current_thread() -> bool {
-    HELD_RANKS.try_with(|held| held.get() != 0).unwrap_or(false)
+    HELD_RANKS.get() != 0
 }
 
 /// What each kind of lock knows of itself.
@@ -63,8 +64,7 @@ impl LockInfo {
     fn enter(&self) {
         debug_assert!(!self.is_owned_by_current_thread(), "recursion: {} taken by its owner", self.name);
         let bit = 1 << self.rank as u8;
-        // A thread whose thread-locals are gone is not checked.
-        let held = HELD_RANKS.try_with(|held| held.replace(held.get() | bit)).unwrap_or(0);
+        let held = HELD_RANKS.with(|held| held.replace(held.get() | bit));
         debug_assert!(
             held >> self.rank as u8 == 0,
             "lock order: {} taken while holding ranks {held:#b}",
@@ -73,7 +73,7 @@ impl LockInfo {
     }
 
     fn leave(&self) {
-        let _ = HELD_RANKS.try_with(|held| held.set(held.get() & !(1 << self.rank as u8)));
+        HELD_RANKS.set(HELD_RANKS.get() & !(1 << self.rank as u8));
     }
 
     fn set_owner(&self) {
@@ -89,9 +89,9 @@ impl LockInfo {
         owner != 0 && owner == Self::current_thread()
     }
 
-    /// 0 on a thread whose thread-locals are gone.
+    /// Never 0.
     fn current_thread() -> usize {
-        HELD_RANKS.try_with(|held| std::ptr::from_ref(held).addr()).unwrap_or(0)
+        HELD_RANKS.with(|held| std::ptr::from_ref(held).addr())
     }
 }
 

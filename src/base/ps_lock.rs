@@ -26,7 +26,8 @@ pub(crate) struct PsLock {
 }
 
 impl PsLock {
-    /// Waits for the lock. Not from the signal handler, nor while holding any other of the profiler's locks.
+    /// Waits for the lock. Not from the signal handler, nor while holding any other of the profiler's
+    /// locks but that of the life cycle.
     pub(crate) fn acquire() -> Self {
         Self { guard: PS_MUTEX.lock(), own_thread: PhantomData }
     }

@@ -7,7 +7,8 @@
 //!
 //! # Threads and locks
 //! `handler.rs` runs in the signal handler of a sampled thread and takes no lock. Everything else runs on the sampler
-//! thread, which takes the registry's and the buffer's lock for a moment, never while it waits for a thread, since it
+//! thread. That takes each of the profiler's locks, the `PsLock` and the registry's as well as the buffer's, for a moment, but
+//! the life cycle's, the script functions' and that of the unwinder on demand; never while it waits for a thread, since it
 //! waits for none. It calls after-sampling callbacks between two ticks, under no lock. A stack on demand is waited for by the thread that asked, under no lock; it is unwound there, under
 //! the lock of an unwinder that is not the sampler's.
 //!

@@ -1,8 +1,12 @@
 //! Threads that register, mark and unregister beside a sampler and beside a stop and a new start, tried by loom in the orders
-//! that they can take.
+//! that they can take with three preemptions at most (`LOOM_MAX_PREEMPTIONS` sets another bound). An order that takes more of
+//! them is not tried.
 //!
-//! [`ProfilingWord`] and [`ChangeCount`] are the real ones; what lies under the real locks lies under loom's here, and is
-//! done in the steps in which `registration.rs`, `profiled_threads.rs`, `sampler_thread.rs` and `life_cycle.rs` do it.
+//! Of the real code only [`ProfilingWord`] and [`ChangeCount`] run here. All else is written down again, in the steps in which
+//! `registration.rs`, `profiled_threads.rs`, `sampler_thread.rs` and `life_cycle.rs` do it, and what lies under their locks
+//! lies under loom's: the life cycle, the lists of threads with their data, the sampler's loop and the buffer. Neither
+//! `PsLock`, `ThreadRegistry`, the data lock, `ProfiledThreads`, `Session`, nor the chunked buffer is run, and there are no
+//! pauses, callbacks, forks nor captures. So a change there must be made here by hand: that they say the same nobody checks.
 //!
 //! Run by `RUSTFLAGS="--cfg loom" cargo test --release --lib session_model`. Each model names the ways that it must have
 //! taken, so that none is true of nothing.

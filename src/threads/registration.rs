@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use crate::base::{PsLock, ThreadId};
+use crate::base::{PsLock, ThreadId, TimeStamp};
 use crate::platform::{
     current_stack_bounds, current_thread_id, current_thread_os_name, is_main_thread, monotonic_now,
     thread_pointer,
@@ -54,8 +54,19 @@ impl OffThreadRef {
         self.unlocked_const_reader().info().serial
     }
 
-    pub(super) fn data(&self) -> &ThreadRegistrationData {
-        &self.0
+    /// For the registry alone, under its lock.
+    pub(super) fn registry_index(&self) -> usize {
+        self.0.registry_index()
+    }
+
+    /// For the registry alone, under its lock.
+    pub(super) fn set_registry_index(&self, index: usize) {
+        self.0.set_registry_index(index);
+    }
+
+    /// For the registry alone, under its lock.
+    pub(super) fn set_unregistered(&self, at: TimeStamp) {
+        self.0.set_unregistered(at);
     }
 
     pub(super) fn is(&self, other: &Self) -> bool {
@@ -86,13 +97,13 @@ impl<'tls> OnThreadRef<'tls> {
 
     #[doc(alias = "UnlockedReaderAndAtomicRWOnThreadRef")]
     pub(crate) fn unlocked_reader_and_atomic_rw_on_thread(&self) -> UnlockedReaderAndAtomicRwOnThread<'tls> {
-        self.registration.data().unlocked_reader_and_atomic_rw_on_thread()
+        self.registration.0.unlocked_reader_and_atomic_rw_on_thread()
     }
 
     /// Waits for the thread's data lock.
     #[doc(alias = "GetLockedRWOnThread")]
     pub(crate) fn locked_rw_on_thread(&self) -> LockedRwOnThread<'tls> {
-        self.registration.data().locked_rw_on_thread()
+        self.registration.0.locked_rw_on_thread()
     }
 
     /// What the thread reports of its event loop; `None` for a thread without a slot.

@@ -1,8 +1,11 @@
 //! What is known of a registered thread, and the ladder of those who may touch it.
 //!
 //! The data are private to this file. Each rung of the ladder gives what its holder may touch, and, by `Deref`, what the
-//! rung below gives; a holder comes to a rung by [`OnThreadRef`] or [`OffThreadRef`] alone. So whoever breaks a rule of the
-//! table does not compile; `tests/rules` shows each.
+//! rung below gives; a holder comes to a rung by [`OnThreadRef`] or [`OffThreadRef`] alone, since only `registration.rs`,
+//! where these two are, comes from them to the data. So whoever breaks a rule of the table does not compile, outside of this
+//! file and that one; `tests/rules` shows each. They alone are to be read for it: `registration.rs` must make the rungs of
+//! the own thread for [`OnThreadRef`] alone. What is the registry's, `OffThreadRef` gives all of `threads`; there debug
+//! builds assert that the registry's lock is held.
 //!
 //! | rung | proof | gives |
 //! |---|---|---|
@@ -12,6 +15,9 @@
 //! | [`UnlockedReaderAndAtomicRwOnThread`] | is made on the thread alone | the atomics that the thread writes of itself |
 //! | [`LockedRwFromAnyThread`] | the thread's data lock | what a session records of it, changed |
 //! | [`LockedRwOnThread`] | the data lock, on the thread | what the thread changes of itself while others may hold to it |
+//!
+//! Today the data lock is taken only under the `PsLock`, so nobody ever waits for it; what it guards would be as safe by the
+//! `PsLock` alone. It is there for those who will come without that.
 //!
 //! [`OnThreadRef`]: crate::threads::OnThreadRef
 //! [`OffThreadRef`]: crate::threads::OffThreadRef
@@ -84,6 +90,7 @@ impl ThreadRegistrationData {
 
     /// Where in the registry's list the thread stands. For the registry alone, under its lock.
     pub(super) fn registry_index(&self) -> usize {
+        debug_assert!(ThreadRegistry::is_locked_exclusive_on_current_thread());
         self.registry_index.load(Ordering::Relaxed)
     }
 
@@ -95,6 +102,7 @@ impl ThreadRegistrationData {
 
     /// For the registry alone, under its lock.
     pub(super) fn set_unregistered(&self, at: TimeStamp) {
+        debug_assert!(ThreadRegistry::is_locked_exclusive_on_current_thread());
         self.unregistered_at.store(at.0.max(1), Ordering::Release);
     }
 
@@ -110,7 +118,7 @@ impl ThreadRegistrationData {
         UnlockedRwForLockedProfiler(self.unlocked_const_reader_and_atomic_rw())
     }
 
-    /// On the own thread alone.
+    /// For `OnThreadRef` alone.
     pub(super) fn unlocked_reader_and_atomic_rw_on_thread(&self) -> UnlockedReaderAndAtomicRwOnThread<'_> {
         UnlockedReaderAndAtomicRwOnThread {
             below: self.unlocked_rw_for_locked_profiler(),
@@ -125,7 +133,7 @@ impl ThreadRegistrationData {
         }
     }
 
-    /// On the own thread alone.
+    /// For `OnThreadRef` alone.
     pub(super) fn locked_rw_on_thread(&self) -> LockedRwOnThread<'_> {
         LockedRwOnThread { below: self.locked_rw_from_any_thread(), own_thread: PhantomData }
     }

@@ -29,22 +29,22 @@ impl ThreadRegistry {
 
     pub(super) fn add(registration: &OffThreadRef) {
         let mut registry = REGISTRY.lock_exclusive();
-        registration.data().set_registry_index(registry.live.len());
+        registration.set_registry_index(registry.live.len());
         registry.live.push(registration.clone());
     }
 
     /// Takes a thread that has ended off the list; false if it is not there any more.
     pub(super) fn remove(registration: &OffThreadRef, now: TimeStamp) -> bool {
         let mut registry = REGISTRY.lock_exclusive();
-        let index = registration.data().registry_index();
+        let index = registration.registry_index();
         if !registry.live.get(index).is_some_and(|live| live.is(registration)) {
             return false;
         }
         registry.live.swap_remove(index);
         if let Some(moved) = registry.live.get(index) {
-            moved.data().set_registry_index(index);
+            moved.set_registry_index(index);
         }
-        registration.data().set_unregistered(now);
+        registration.set_unregistered(now);
         true
     }
 
@@ -74,7 +74,7 @@ impl ThreadRegistry {
         let (kept, gone): (Vec<_>, Vec<_>) =
             registry.live.drain(..).partition(|live| own.as_ref().is_some_and(|own| live.is(own)));
         registry.live = kept;
-        registry.live.iter().for_each(|live| live.data().set_registry_index(0));
+        registry.live.iter().for_each(|live| live.set_registry_index(0));
         // The others' slots may be half written; their memory is left alone.
         std::mem::forget(gone);
     }

@@ -1,0 +1,17 @@
+//! Choices at random.
+
+/// Marsaglia's xorshift: the choices need no more.
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % bound
+    }
+
+    pub(crate) fn one_in(&mut self, bound: u64) -> bool {
+        self.below(bound) == 0
+    }
+}

@@ -18,8 +18,8 @@
 //! ```
 //!
 //! Times are nanoseconds since the process began. `cpu`, nanoseconds of the thread's CPU time since its sample before,
-//! is there when the flags say so; so is `event`, which is 0 when the thread's event loop waits, else one more than the
-//! nanoseconds since the event that runs was queued. A sample may stand for `more` others after it, evenly spaced, the last of them `span`
+//! is there when the flags say so; so is `event`, which is 0 when the thread's event loop waits, else one more than
+//! zigzag of the nanoseconds since the event that runs was queued, which are negative before that. A sample may stand for `more` others after it, evenly spaced, the last of them `span`
 //! nanoseconds later, in which the thread did not run, so that the event goes on. A phase is Gecko's: 0 instant, 1 interval, 2 start, 3 end; times
 //! that the phase does not have are 0. A payload of 0 is none, 1 a text. A script's function is its number in the process;
 //! a line or column of 0 is not known.

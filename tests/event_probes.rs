@@ -254,6 +254,15 @@ fn nothing_is_known_of_a_loop_that_nobody_asks() {
     }
 }
 
+/// When it is dropped it panics with what panics again.
+struct PanicsTwice;
+
+impl Drop for PanicsTwice {
+    fn drop(&mut self) {
+        std::panic::resume_unwind(Box::new(PanicsAgain));
+    }
+}
+
 /// The host's panics may carry, and its functions may hold, what panics when it is dropped.
 fn panics_that_panic_again_end_their_watch_alone() {
     let session = ProfilerSession::start(StartParams::default()).expect("start");
@@ -268,7 +277,7 @@ fn panics_that_panic_again_end_their_watch_alone() {
         wait_until("the watch is over", || Arc::strong_count(&held) == 1);
         for _ in 0..2 {
             let (sender, probes) = channel();
-            let held = PanicsAgain;
+            let held = PanicsTwice;
             let watch = profiler_watch_event_loop(move |probe: EventDelayProbe| {
                 let _held = &held;
                 let _ = sender.send(probe);

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use common::{Read, Sleeper, wait_until, work_for_cpu};
-use event_loops::{EVENT, INTERVAL_MS, Loop, Truth, intervals, judge, mark_since};
+use event_loops::{EDGE_MS, EVENT, INTERVAL_MS, Loop, Truth, intervals, judge, mark_since};
 use gekkota::{AutoProfilerEvent, Features, ProfilerSession, ProfilerTime, StartParams, ThreadGuard};
 
 /// A loop that tells the profiler of its events.
@@ -110,6 +110,7 @@ fn a_sample_tells_how_long_the_loop_keeps_its_events_waiting() {
         assert_eq!(samples.last().and_then(|sample| sample.event_delay_ms), Some(0.0), "the loop waits");
     }
     samples_without_stacks_tell_it_too();
+    an_event_counts_from_when_its_time_has_come();
 }
 
 fn samples_without_stacks_tell_it_too() {
@@ -127,4 +128,34 @@ fn samples_without_stacks_tell_it_too() {
     // The sampler may lose the processor between a tick's time and its look.
     let largest = judge(&samples, &truths(&read, "no stacks"), 25.0);
     assert!(largest >= 350.0, "{largest} ms");
+}
+
+fn an_event_counts_from_when_its_time_has_come() {
+    let session = ProfilerSession::start(StartParams::default()).expect("start");
+    let early = std::thread::spawn(|| {
+        let _registered = ThreadGuard::register("early");
+        let begins = ProfilerTime::now();
+        let queued_at = begins.add_microseconds(200_000.0);
+        let event = AutoProfilerEvent::queued_at(queued_at);
+        mark_since("begins", begins);
+        std::thread::sleep(2 * EVENT);
+        let ends = ProfilerTime::now();
+        drop(event);
+        mark_since("ends", ends);
+    });
+    early.join().expect("it only sleeps");
+    let read = Read::from_profile(&session.finish().expect("profile"));
+    let the_one = |name: &str| intervals(&read, "early", name)[0];
+    let (begins, ends) = (the_one("begins"), the_one("ends"));
+    let queued = begins.0 + 200.0;
+    let mut samples = read.samples("early");
+    samples.retain(|sample| begins.1 + EDGE_MS <= sample.time_ms && sample.time_ms <= ends.0 - EDGE_MS);
+    for sample in &samples {
+        let shown = sample.event_delay_ms.expect("it has events");
+        let expected = (sample.time_ms - queued).max(0.0);
+        assert!((shown - expected).abs() <= 0.2, "{shown} ms at {}, queued {queued}", sample.time_ms);
+    }
+    let shown_at =
+        |is_before: bool| samples.iter().filter(move |sample| (sample.time_ms < queued) == is_before);
+    assert!(shown_at(true).count() >= 100 && shown_at(false).count() >= 100, "{} samples", samples.len());
 }

@@ -5,17 +5,20 @@ mod common;
 mod event_loops;
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::{Read, in_forked_child, wait_until, work_for_cpu};
-use event_loops::{EVENT, Loop, Truth, intervals, judge, mark_since};
+use common::{PanicsAgain, Read, in_forked_child, wait_until, work_for_cpu};
+use event_loops::{EDGE_MS, EVENT, Loop, Truth, intervals, judge, mark_since};
 use gekkota::{
     EventDelayProbe, ProfilerSession, ProfilerTime, StartParams, ThreadGuard, profiler_watch_event_loop,
 };
 
 /// Between a probe's posting and the moment at which the host takes the time, its thread may lose the processor.
 const SLACK_MS: f64 = 25.0;
+/// When the next probe comes later than this after an answer, nothing is known of the time between.
+const LONGEST_PAUSE_MS: f64 = 64.0;
 
 /// How many probes were given to be posted, and have run.
 #[derive(Default)]
@@ -86,6 +89,11 @@ fn longest_delay(read: &Read, name: &str) -> f64 {
     let mut samples = read.samples(name);
     // The last probe went with the loop.
     samples.retain(|sample| sample.time_ms <= end);
+    // The watcher may have lost the processor for so long that nobody can tell here whether it was too long.
+    let late = |pair: &&[Truth]| pair[1].queued - pair[0].ends.0 > LONGEST_PAUSE_MS - SLACK_MS;
+    for pair in truths.windows(2).filter(late) {
+        samples.retain(|sample| !(pair[0].ends.0..pair[1].queued).contains(&sample.time_ms));
+    }
     let largest = judge(&samples, &truths, SLACK_MS);
     let longest = truths.iter().map(|truth| truth.ends.1 - truth.queued).fold(0.0, f64::max);
     println!("{name}: {} samples, {} probes, up to {largest:.1} ms", samples.len(), truths.len());
@@ -185,14 +193,111 @@ fn a_sample_tells_how_long_the_loop_kept_a_probe_waiting() {
     let again = ProfilerSession::start(StartParams::default()).expect("start");
     probes.iter().for_each(|probes| probes.wait_for(2));
     drop(again);
+    nothing_is_known_of_a_loop_that_nobody_asks();
+    panics_that_panic_again_end_their_watch_alone();
     go_on_in_a_forked_child();
     loops.into_iter().for_each(Loop::end);
+}
+
+/// A loop's thread is stuck while the watcher is held up by another watch, and when its own watch has ended.
+fn nothing_is_known_of_a_loop_that_nobody_asks() {
+    let session = ProfilerSession::start(StartParams::default()).expect("start");
+    let stuck_as = |name: &str| {
+        let begins = ProfilerTime::now();
+        std::thread::sleep(EVENT);
+        mark_since(name, begins);
+    };
+    let asked = std::thread::spawn(move || {
+        let _registered = ThreadGuard::register("asked");
+        let (sender, probes) = channel();
+        let watch = profiler_watch_event_loop(move |probe| _ = sender.send(probe));
+        let run_probes = || (0..3).for_each(|_| probes.recv().expect("it is watched").run());
+        run_probes();
+
+        let (is_held, holds) = channel::<()>();
+        let (release, is_released) = channel::<()>();
+        let holder = std::thread::spawn(move || {
+            let _registered = ThreadGuard::register("holder");
+            let (over, is_over) = channel::<()>();
+            let hold = move |_probe| {
+                let _over = &over;
+                is_held.send(()).expect("it is waited for");
+                assert!(is_released.recv().is_err());
+            };
+            profiler_watch_event_loop(hold).keep();
+            assert!(is_over.recv().is_err());
+        });
+        holds.recv().expect("the watcher is held up");
+        probes.try_iter().for_each(EventDelayProbe::run);
+        stuck_as("while another post waits");
+        drop(release);
+        holder.join().expect("it only waits");
+        run_probes();
+
+        drop(watch);
+        // Until the watcher has let go of it too.
+        probes.into_iter().for_each(EventDelayProbe::run);
+        stuck_as("without a watch");
+    });
+    asked.join().expect("it runs its probes");
+    let read = Read::from_profile(&session.finish().expect("profile"));
+    let samples = read.samples("asked");
+    assert!(samples.iter().any(|sample| sample.event_delay_ms.is_some()), "it was asked");
+    for name in ["while another post waits", "without a watch"] {
+        let (begins, ends) = intervals(&read, "asked", name)[0];
+        let is_within = |time: f64| begins + EDGE_MS <= time && time <= ends - EDGE_MS;
+        let within: Vec<_> = samples.iter().filter(|sample| is_within(sample.time_ms)).collect();
+        assert!(within.len() >= 100, "{name}: {} samples", within.len());
+        for sample in within {
+            assert_eq!(sample.event_delay_ms, None, "{name}, at {}", sample.time_ms);
+        }
+    }
+}
+
+/// When it is dropped it panics with what panics again.
+struct PanicsTwice;
+
+impl Drop for PanicsTwice {
+    fn drop(&mut self) {
+        std::panic::resume_unwind(Box::new(PanicsAgain));
+    }
+}
+
+/// The host's panics may carry, and its functions may hold, what panics when it is dropped.
+fn panics_that_panic_again_end_their_watch_alone() {
+    let session = ProfilerSession::start(StartParams::default()).expect("start");
+    let panicking = std::thread::spawn(|| {
+        let _registered = ThreadGuard::register("panics again");
+        let held = Arc::new(());
+        let alive = Arc::clone(&held);
+        let panics = profiler_watch_event_loop(move |_| {
+            let _alive = &alive;
+            std::panic::resume_unwind(Box::new(PanicsAgain));
+        });
+        wait_until("the watch is over", || Arc::strong_count(&held) == 1);
+        for _ in 0..2 {
+            let (sender, probes) = channel();
+            let held = PanicsTwice;
+            let watch = profiler_watch_event_loop(move |probe: EventDelayProbe| {
+                let _held = &held;
+                let _ = sender.send(probe);
+            });
+            for _ in 0..3 {
+                probes.recv_timeout(Duration::from_secs(10)).expect("there is a watcher").run();
+            }
+            drop(watch);
+            probes.into_iter().for_each(EventDelayProbe::run);
+        }
+        drop(panics);
+    });
+    panicking.join().expect("the panics are not the thread's");
+    drop(session);
 }
 
 /// The forking thread's watch goes on in the child, where there are no others.
 fn go_on_in_a_forked_child() {
     let _registered = ThreadGuard::register("forks");
-    let (sender, probes) = std::sync::mpsc::channel();
+    let (sender, probes) = channel();
     let _watch = profiler_watch_event_loop(move |probe| _ = sender.send(probe));
     let found = in_forked_child(|| {
         let session = ProfilerSession::start(StartParams::default()).expect("start");

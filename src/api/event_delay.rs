@@ -65,15 +65,19 @@ impl Drop for AutoProfilerEvent {
 /// probe now and then, and puts it into the loop's queue as an event that calls [`EventDelayProbe::run`].
 ///
 /// As long as a probe has not run, samples of the thread tell how long ago it was posted: `eventDelay`, in milliseconds, as a
-/// marker “Jank” in the viewer where it reached 50. Between a probe's answer and the next probe it is 0; before the first it is
-/// null. Of several watches of a thread, and its [`AutoProfilerEvent`]s, the longest delay counts.
+/// marker “Jank” in the viewer where it reached 50. Between a probe's answer and the next probe it is 0. It is null where
+/// nobody asks: before the first probe, after the last, and wherever the next one follows an answer by more than 64 ms, or four
+/// of the session's intervals if that is longer, as when another watch's `post` waits, or over a pause of the session. Of several watches of a thread, and its [`AutoProfilerEvent`]s, the longest delay counts.
 ///
 /// `post` is called while a session runs that profiles the thread and is not paused, on a thread of the profiler's that it
 /// shares with other watches; so it hands the probe over and waits for nothing. There is one probe at a time; the next comes 8 to
 /// 16 ms after the answer, or after the session's interval if that is longer. The watch ends when this guard is dropped, when the
-/// thread's registration ends, when a probe is dropped before it ran, as by a queue that is closed, and when `post` panics. What
-/// `post` holds is dropped then, or soon after on the profiler's thread, so let it hold nothing that keeps the loop from
-/// its end.
+/// thread's registration ends, when a probe is dropped before it ran, as by a queue that is closed, and when `post` panics.
+///
+/// What `post` holds is dropped with this guard, on the guard's thread, unless `post` runs just then: then on the profiler's
+/// thread, as after its panic. Where a registration or a dropped probe ended the watch, it is dropped on the profiler's thread
+/// within some 10 ms, but only while a session runs; else when the next session has begun, or when any thread begins
+/// another watch, on that thread. So let it hold nothing that keeps the loop from its end, or that is bound to a thread.
 ///
 /// On a thread that is not registered nothing is watched. A delay shorter than the pause between probes may go unseen. In the
 /// child of a fork the forking thread's watches go on, but for one whose `post` runs just then.

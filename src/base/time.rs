@@ -45,6 +45,12 @@ impl TimeStamp {
         self.0.saturating_sub(start.0)
     }
 
+    /// The same, negative when `self` is earlier. Centuries are cut off, so that there is room for more.
+    pub(crate) fn signed_since_ns(self, start: TimeStamp) -> i64 {
+        const MOST_NS: i128 = i64::MAX as i128 / 4;
+        (i128::from(self.0) - i128::from(start.0)).clamp(-MOST_NS, MOST_NS) as i64
+    }
+
     pub(crate) const fn plus_ns(self, ns: u64) -> TimeStamp {
         TimeStamp(self.0.saturating_add(ns))
     }
@@ -53,6 +59,18 @@ impl TimeStamp {
 #[cfg(test)]
 mod tests {
     use super::ProfilerTime;
+    #[cfg(has_profiler)]
+    use super::TimeStamp;
+
+    #[cfg(has_profiler)]
+    #[test]
+    fn a_signed_distance_goes_both_ways_and_has_ends() {
+        let (one, other) = (TimeStamp(5_000), TimeStamp(7_000));
+        assert_eq!((other.signed_since_ns(one), one.signed_since_ns(other)), (2_000, -2_000));
+        let (first, last) = (TimeStamp(0), TimeStamp(u64::MAX));
+        assert_eq!(last.signed_since_ns(first), i64::MAX / 4);
+        assert_eq!(first.signed_since_ns(last), -(i64::MAX / 4));
+    }
 
     #[test]
     fn microseconds_move_a_time_both_ways_and_saturate() {

@@ -10,7 +10,7 @@
 //!         | flags:B function:N line:N column:N                a script frame, as its flags say
 //! Same    = thread:N time:N flags:B [cpu:N] [event:N] [more:N span:N]   with the stack of the thread's last Sample in this chunk
 //! Marker  = thread:N phase:B start:N end:N category:B subcategory:B name payload:B text?
-//! EventProbe = thread:N posted:N waited:N                     an event loop's probe; the longest `waited` of a `posted` holds
+//! EventProbe = thread:N posted:N waited:N                     an event loop's probe
 //! Counter = counter:N time:N value:Z                          a counter's absolute value
 //! Pause, Resume, PauseSampling, ResumeSampling = time:N         from then on
 //! Tick    = time:N step:N{4}                                  nanoseconds that the steps of a tick took; kind `Overhead`
@@ -18,8 +18,9 @@
 //! ```
 //!
 //! Times are nanoseconds since the process began. `cpu`, nanoseconds of the thread's CPU time since its sample before,
-//! is there when the flags say so; so is `event`, which is 0 when the thread's event loop waits, else one more than the
-//! nanoseconds since the event that runs was queued. A sample may stand for `more` others after it, evenly spaced, the last of them `span`
+//! is there when the flags say so; so is `event`, which is 0 when the thread's event loop waits, else one more than
+//! zigzag of the nanoseconds since the event that runs was queued, which are negative before that. `waited` is 0 of
+//! a probe that is out and has another entry later, else one more than the nanoseconds until its answer. A sample may stand for `more` others after it, evenly spaced, the last of them `span`
 //! nanoseconds later, in which the thread did not run, so that the event goes on. A phase is Gecko's: 0 instant, 1 interval, 2 start, 3 end; times
 //! that the phase does not have are 0. A payload of 0 is none, 1 a text. A script's function is its number in the process;
 //! a line or column of 0 is not known.

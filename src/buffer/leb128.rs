@@ -37,11 +37,11 @@ pub(super) fn decode(bytes: &mut &[u8]) -> Option<u64> {
 }
 
 /// Small magnitudes become small numbers, whatever their sign.
-pub(super) const fn zigzag(number: i64) -> u64 {
+pub(crate) const fn zigzag(number: i64) -> u64 {
     ((number << 1) ^ (number >> 63)) as u64
 }
 
-pub(super) const fn unzigzag(number: u64) -> i64 {
+pub(crate) const fn unzigzag(number: u64) -> i64 {
     (number >> 1) as i64 ^ -((number & 1) as i64)
 }
 

@@ -39,3 +39,4 @@ pub(crate) use entry_kind::{EntryKind, SampleFlags};
 pub(crate) use entry_reader::EntryReader;
 pub(crate) use entry_writer::{EntryHead, EntryWriter};
 pub(crate) use index::{BlockIndex, ChunkNumber};
+pub(crate) use leb128::{unzigzag, zigzag};

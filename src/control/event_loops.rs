@@ -42,7 +42,11 @@ pub(crate) fn watch_event_loop(post: PostProbe) -> Option<EventWatchToken> {
     let thread = OnThreadRef::with(|thread| thread.to_off_thread())?;
     let (id, over) = EventWatches::add(thread, post);
     over.into_iter().for_each(drop_quietly);
-    if let Some((_, session)) = running_session() {
+    // A session that begins meanwhile says its own interval, which this one's must not replace.
+    let mut ensured_for = None;
+    while let Some((generation, session)) = running_session()
+        && ensured_for.replace(generation) != Some(generation)
+    {
         ensure_event_watcher(session.settings.interval);
     }
     Some(EventWatchToken(id))

@@ -3,9 +3,9 @@
 //! It looks each 8 ms; so a loop has its next probe 8 to 16 ms after it answered the one before, as with Gecko's event
 //! tracer. Nobody waits for it: it may be in the host's code.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
+use crate::base::call_host;
 use crate::platform::{monotonic_now, sleep_until, spawn_profiler_thread, with_signals_blocked};
 use crate::state::RacyFeatures;
 use crate::threads::{EventWatches, PostProbe, WatchWork};
@@ -39,8 +39,12 @@ fn watch() {
         round.over.into_iter().for_each(drop_quietly);
         for mut due in round.due {
             let probe = due.probed.post(monotonic_now());
-            let posted = catch_unwind(AssertUnwindSafe(|| (due.post)(probe)));
-            let over = if posted.is_ok() { EventWatches::put_back(due) } else { EventWatches::discard(due) };
+            let mut is_posted = false;
+            call_host(|| {
+                (due.post)(probe);
+                is_posted = true;
+            });
+            let over = if is_posted { EventWatches::put_back(due) } else { EventWatches::discard(due) };
             over.into_iter().for_each(drop_quietly);
         }
         next = monotonic_now().plus_ns(ROUND_NS);
@@ -50,5 +54,5 @@ fn watch() {
 
 /// What the host's function holds may panic when it is dropped.
 pub(super) fn drop_quietly(post: PostProbe) {
-    let _ = catch_unwind(AssertUnwindSafe(|| drop(post)));
+    call_host(|| drop(post));
 }

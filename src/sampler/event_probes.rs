@@ -18,7 +18,7 @@ pub(super) struct EventProbes {
 }
 
 impl EventProbes {
-    /// Writes the probes that were answered, and those that are out as well if `with_open`: they are written again later.
+    /// Writes the probes that were answered, and that others are out if `with_open`: they are written again later.
     pub(super) fn record(&mut self, session: &Session, buffer: &ChunkedBuffer, with_open: bool) {
         let version = EventWatches::version();
         if version != self.version {
@@ -41,7 +41,7 @@ impl EventProbes {
                 let entry = EntryHead::new(EntryKind::EventProbe)
                     .number(probed.thread.serial())
                     .number(probe.posted.since_ns(session.process_start))
-                    .number(end.unwrap_or(now).since_ns(probe.posted));
+                    .number(end.map_or(0, |end| 1 + end.since_ns(probe.posted)));
                 buffer.put(session.generation, now, &[entry.bytes()]);
             }
             if end.is_some() {

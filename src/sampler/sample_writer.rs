@@ -5,7 +5,7 @@
 use std::sync::atomic::AtomicU64;
 
 use crate::base::{Generation, StackAddress, TimeStamp};
-use crate::buffer::{ChunkNumber, ChunkedBuffer, EntryHead, EntryKind, EntryWriter, SampleFlags};
+use crate::buffer::{ChunkNumber, ChunkedBuffer, EntryHead, EntryKind, EntryWriter, SampleFlags, zigzag};
 use crate::sampler::merge::{MergedFrame, merge_stacks};
 use crate::state::SessionCounts;
 use crate::threads::{CapturedView, EventLoopState};
@@ -98,7 +98,7 @@ impl SampleWriter<'_> {
         let event = match last.event_loop {
             EventLoopState::Unknown => None,
             EventLoopState::Idle => Some(0),
-            EventLoopState::Running(queued) => Some(1 + sample.time.since_ns(queued)),
+            EventLoopState::Running(queued) => Some(1 + zigzag(sample.time.signed_since_ns(queued))),
         };
         let flags = last
             .flags

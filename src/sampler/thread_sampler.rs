@@ -425,7 +425,9 @@ impl ThreadSampler {
             }
         }
         let ran_on_ns = cpu_ns.saturating_sub(header.cpu_ns);
-        if self.is_hidden && header.cpu_ns > 0 && ran_on_ns <= RETURN_TO_SLEEP_NS {
+        let is_back = self.is_hidden && header.cpu_ns > 0 && ran_on_ns <= RETURN_TO_SLEEP_NS;
+        // In so little time an event may have begun or ended, after which it sleeps as well.
+        if is_back && slot.event_delay().state_in_handler() == header.event_loop {
             // It went back to where it slept, or has hardly left it.
             let announced = self.announced_sleep();
             self.rest = Some(Rest::new(cpu_ns, announced, context.tick, context.interval_ns()));

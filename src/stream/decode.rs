@@ -196,7 +196,7 @@ impl ProcessStreamingContext {
             EntryKind::EventProbe => {
                 let (serial, posted_ns, waited_ns) = (entry.number()?, entry.number()?, entry.number()?);
                 if let Some(&index) = by_serial.get(&serial) {
-                    self.threads[index].probes.push(posted_ns, waited_ns);
+                    self.threads[index].probes.push(posted_ns, waited_ns.checked_sub(1));
                 }
             }
             EntryKind::Counter => {

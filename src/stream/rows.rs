@@ -1,6 +1,6 @@
 //! Samples and counter values between decoding and printing, in a few bytes each.
 
-use crate::buffer::{EntryReader, EntryWriter};
+use crate::buffer::{EntryReader, EntryWriter, unzigzag, zigzag};
 
 /// What the thread's event loop did at a sample.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -10,8 +10,8 @@ pub(crate) enum RowEvent {
     Unknown,
     /// None ran.
     Idle,
-    /// One ran that was queued so long ago.
-    Running { ns: u64 },
+    /// One ran that was queued so long ago; negative before that time.
+    Running { ns: i64 },
 }
 
 impl RowEvent {
@@ -20,14 +20,14 @@ impl RowEvent {
         match field {
             None => Self::Unknown,
             Some(0) => Self::Idle,
-            Some(field) => Self::Running { ns: field - 1 },
+            Some(field) => Self::Running { ns: unzigzag(field - 1) },
         }
     }
 
     /// The same event, so much later.
     fn later_by(self, later_ns: u64) -> Self {
         match self {
-            Self::Running { ns } => Self::Running { ns: ns.saturating_add(later_ns) },
+            Self::Running { ns } => Self::Running { ns: ns.saturating_add_unsigned(later_ns) },
             Self::Unknown | Self::Idle => self,
         }
     }
@@ -37,7 +37,7 @@ impl RowEvent {
         match self {
             Self::Unknown => None,
             Self::Idle => Some(0),
-            Self::Running { ns } => Some(ns),
+            Self::Running { ns } => Some(ns.max(0) as u64),
         }
     }
 
@@ -45,7 +45,7 @@ impl RowEvent {
         match self {
             Self::Unknown => 0,
             Self::Idle => 1,
-            Self::Running { ns } => ns.saturating_add(2),
+            Self::Running { ns } => zigzag(ns).saturating_add(2),
         }
     }
 
@@ -188,7 +188,8 @@ mod tests {
 
     #[test]
     fn a_run_is_cut_where_it_becomes_too_old() {
-        let event = RowEvent::Running { ns: 500 };
+        // Queued in the midst of the run.
+        let event = RowEvent::Running { ns: -50 };
         let whole = (
             SampleRow { stack: 4, time_ns: 1000, cpu_delta_ns: Some(9), event },
             More { count: 7, span_ns: 93 },
@@ -196,7 +197,8 @@ mod tests {
         let times = |(row, more): (SampleRow, More)| {
             let mut rows = SampleRows::default();
             rows.push(row, more);
-            assert!(rows.iter().all(|row| row.event == RowEvent::Running { ns: row.time_ns - 500 }));
+            assert!(rows.iter().all(|row| row.event == RowEvent::Running { ns: row.time_ns as i64 - 1050 }));
+            assert!(rows.iter().all(|row| row.event.delay_ns() == Some(row.time_ns.saturating_sub(1050))));
             rows.iter().map(|row| (row.stack, row.time_ns, row.cpu_delta_ns)).collect::<Vec<_>>()
         };
         let all = times(whole);
@@ -227,8 +229,10 @@ mod tests {
         assert_eq!(samples.iter().collect::<Vec<_>>(), rows);
         assert_eq!(samples.len(), 3);
         samples.push(row(2, 1_000_000_000_100, Some(9)), More { count: 3, span_ns: 31 });
-        let event =
-            |ns| SampleRow { event: RowEvent::Running { ns }, ..row(7, 1_000_000_000_200 + ns, None) };
+        let event = |ns: i64| SampleRow {
+            event: RowEvent::Running { ns },
+            ..row(7, 1_000_000_000_200 + ns as u64, None)
+        };
         samples.push(event(0), More { count: 2, span_ns: 60 });
         assert_eq!(samples.iter().skip(7).collect::<Vec<_>>(), [event(0), event(30), event(60)]);
         let run: Vec<_> = samples.iter().skip(3).take(4).collect();

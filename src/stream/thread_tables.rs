@@ -3,9 +3,19 @@
 use crate::base::{ProfilingCategoryPair, subcategories};
 use crate::json::{JsonWriter, UniqueStrings};
 use crate::markers::{DecodedMarker, MarkerPayload, MarkerPhase};
+use crate::stream::decode::ThreadStreamingContext;
+use crate::stream::event_probes::longest_pause_ns;
 use crate::stream::resolved_thread::{FrameKind, ResolvedThread};
 use crate::stream::source::ProfileSource;
 use crate::threads::MAIN_THREAD_NAME;
+
+/// How long the thread's event loop kept events waiting at a time, as probes tell.
+fn probed_delays(source: &ProfileSource, thread: &ThreadStreamingContext) -> impl FnMut(u64) -> Option<u64> {
+    let registration = thread.thread.unlocked_const_reader_and_atomic_rw();
+    let end = registration.unregistered_at().map_or(source.taken_at, |time| time.min(source.taken_at));
+    let interval_ns = source.session.settings.interval.as_nanos() as u64;
+    thread.probes.delays(longest_pause_ns(interval_ns), source.ns_since_start(end))
+}
 
 /// Writes one element of `threads`.
 pub(super) fn write_thread(json: &mut JsonWriter<'_>, source: &ProfileSource, thread: ResolvedThread<'_>) {
@@ -21,7 +31,7 @@ pub(super) fn write_thread(json: &mut JsonWriter<'_>, source: &ProfileSource, th
         }
         json.key("samples").object(|json| {
             write_schema(json, SAMPLES);
-            let mut probed_ns = context.probes.delays();
+            let mut probed_ns = probed_delays(source, context);
             json.key("data").array(|json| {
                 for row in context.samples.iter() {
                     json.array(|json| {

@@ -51,7 +51,13 @@ fn every_combination_starts_samples_and_streams() {
         };
         assert_eq!(state, expected, "{features:?}");
         let active = profiler_features_if_active().expect("active");
-        let read = Read::of_running();
+        // A thread that is just on its way to its sleep answers a little later.
+        let mut read = Read::of_running();
+        common::wait_until("the selected thread has a sample", || {
+            read = Read::of_running();
+            read.threads().iter().any(|thread| thread["name"] == "selected")
+                && !read.samples("selected").is_empty()
+        });
         profiler_stop();
         let told: Vec<&str> = read.0["meta"]["configuration"]["features"]
             .as_array()
@@ -62,7 +68,6 @@ fn every_combination_starts_samples_and_streams() {
         assert_eq!(told, active.names().collect::<Vec<_>>(), "{features:?}");
         assert!(active.contains(Features::CPU) || !features.contains(Features::CPU_ALL_THREADS));
         let samples = read.samples("selected");
-        assert!(!samples.is_empty(), "{features:?}");
         assert!(has_stacks || samples.iter().all(|sample| sample.stack.is_empty()), "{features:?}");
         seen += 1;
     }

@@ -10,9 +10,16 @@ use mlua::{Debug, DebugEvent, HookTriggers, Lua, VmState};
 #[derive(Clone)]
 pub(crate) struct ScriptFrames(Rc<RefCell<Calls>>);
 
+/// Which function was called: one of the script by the line that it begins at, one of Lua's own by its caller's name for it.
+#[derive(PartialEq)]
+enum Called {
+    OfScript(usize),
+    OfLua(String),
+}
+
 struct Calls {
     /// Outermost first.
-    frames: Vec<(ScriptFunction, AutoProfilerScriptFrame)>,
+    frames: Vec<(Called, AutoProfilerScriptFrame)>,
     /// Where the host entered Lua. A hook has returned before the function runs, so its own place says nothing.
     entered_at: usize,
     /// The function that begins at each line of the script; at 0 what stands in none.
@@ -84,15 +91,15 @@ impl Calls {
                     frame.set_line(line as u32);
                 }
             }
-            DebugEvent::Call => self.push(self.function_of(debug)),
+            DebugEvent::Call => self.push(called(debug)),
             DebugEvent::TailCall => {
                 self.frames.pop();
-                self.push(self.function_of(debug));
+                self.push(called(debug));
             }
             DebugEvent::Ret => {
-                let function = self.function_of(debug);
+                let returns = called(debug);
                 // Calls above it were ended by an error that it caught.
-                if let Some(index) = self.frames.iter().rposition(|(called, _)| *called == function) {
+                if let Some(index) = self.frames.iter().rposition(|(called, _)| *called == returns) {
                     self.frames.truncate(index);
                 }
             }
@@ -100,21 +107,24 @@ impl Calls {
         }
     }
 
-    fn push(&mut self, function: ScriptFunction) {
+    fn push(&mut self, called: Called) {
+        let function = match &called {
+            Called::OfScript(line) => *self.functions.get(*line).unwrap_or(&self.functions[0]),
+            Called::OfLua(name) => profiler_register_script_function(name, "[C]", 0, 0),
+        };
         let frame = AutoProfilerScriptFrame::with_stack_address(function, self.entered_at);
-        self.frames.push((function, frame));
+        self.frames.push((called, frame));
     }
+}
 
-    fn function_of(&self, debug: &Debug<'_>) -> ScriptFunction {
-        let source = debug.source();
-        if let (true, Some(&function)) =
-            (source.what != "C", self.functions.get(source.line_defined.unwrap_or(0)))
-        {
-            return function;
+fn called(debug: &Debug<'_>) -> Called {
+    let source = debug.source();
+    match source.line_defined {
+        _ if source.what == "C" => {
+            // The names of Lua's own functions are their callers'.
+            Called::OfLua(debug.names().name.as_deref().unwrap_or("(unnamed)").to_owned())
         }
-        // The names of Lua's own functions are their callers'.
-        let names = debug.names();
-        profiler_register_script_function(names.name.as_deref().unwrap_or("(unnamed)"), "[C]", 0, 0)
+        line => Called::OfScript(line.unwrap_or(0)),
     }
 }
 

@@ -3,7 +3,8 @@
 //! The loader calls back for each module while it holds a lock of its own. In the call-back nothing is allocated and
 //! the loader is not called again (tcmalloc #120, tracy #780): rows have a fixed size and go to a vector that was made
 //! large enough before. The unwind sections of a library that could be unloaded are copied while the loader's lock is
-//! held; those of the executable and of the vDSO, which stay, are used where they are mapped.
+//! held, when they are asked for first: most libraries of a program stand on no stack. Those of the executable and of the
+//! vDSO, which stay, are used where they are mapped.
 //!
 //! **Contract of the call-backs** (cited below):
 //! - *loader's lock*: while the loader calls back, the module that it shows stays mapped as its headers say;
@@ -12,7 +13,7 @@
 use std::ffi::CStr;
 use std::ops::{ControlFlow, Deref, Range};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::base::{Guard, LockRank, NamedMutex};
 use crate::platform::private_file::{read_exe_path, to_path_bytes};
@@ -77,9 +78,19 @@ pub(crate) struct ModuleImage {
     pub(crate) stays: bool,
     /// How many were loaded after it.
     pub(crate) loaded_behind: u64,
-    pub(crate) unwind: Option<UnwindSections>,
+    unwind: UnwindSource,
     /// The whole of a module that has no file: the vDSO.
     pub(crate) memory: Option<&'static [u8]>,
+}
+
+/// Where a module's unwind sections stand, and they themselves once they were asked for.
+#[derive(Clone, Debug, Default)]
+struct UnwindSource {
+    /// `None` where there are none.
+    place: Option<UnwindPlace>,
+    /// The loader's counters when the module was seen.
+    seen: ModuleChanges,
+    sections: OnceLock<UnwindSections>,
 }
 
 const PAGE: u64 = 4096;
@@ -100,7 +111,7 @@ struct Row {
 }
 
 /// Where the two sections stand: both lie in `region`.
-#[derive(Clone, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 struct UnwindPlace {
     region: Range<u64>,
     eh_frame_hdr: u64,
@@ -168,17 +179,13 @@ pub(crate) fn module_changes() -> ModuleChanges {
     changes
 }
 
-/// All modules, sorted by address, and the counters that they belong to. A few hundred µs; allocates.
+/// All modules, sorted by address, and the counters that they belong to. Some hundred µs; allocates.
 pub(crate) fn list_modules() -> (ModuleChanges, Vec<ModuleImage>) {
     let (changes, rows) = collect_rows();
-    let mut images: Vec<ModuleImage> = copy_unwind_sections(&rows)
-        .into_iter()
-        .zip(&rows)
+    let mut images: Vec<ModuleImage> = rows
+        .iter()
         .enumerate()
-        .map(|(index, (unwind, row))| {
-            let loaded_behind = (rows.len() - 1 - index) as u64;
-            row.to_image(unwind, index == 0, loaded_behind)
-        })
+        .map(|(index, row)| row.to_image(changes, index == 0, (rows.len() - 1 - index) as u64))
         .filter(|image| !image.range.is_empty())
         .collect();
     images.sort_by_key(|image| image.range.start);
@@ -211,30 +218,46 @@ fn collect_rows() -> (ModuleChanges, Vec<Row>) {
     }
 }
 
-/// The unwind sections of each row. A module that went away meanwhile has none.
-fn copy_unwind_sections(rows: &[Row]) -> Vec<Option<UnwindSections>> {
-    let mut copies: Vec<Option<Vec<u8>>> = rows
-        .iter()
-        .map(|row| {
-            let place = row.unwind.as_ref().filter(|_| !row.stays)?;
-            Some(Vec::with_capacity((place.region.end - place.region.start) as usize))
-        })
-        .collect();
-    visit_modules(&mut |shown| {
-        for (row, copy) in rows.iter().zip(&mut copies) {
-            let (Some(place), Some(copy)) = (&row.unwind, copy) else { continue };
-            if row.bias == shown.info.dlpi_addr
-                && shown.unwind_place().as_ref() == Some(place)
-                && copy.is_empty()
-            {
+impl ModuleImage {
+    /// The module's unwind sections; `None` where it has none, and when it is not there any more and they were not asked for
+    /// while it was. Copies them the first time, under the loader's lock; allocates.
+    pub(crate) fn unwind_sections(&self) -> Option<&UnwindSections> {
+        let UnwindSource { place, sections, .. } = &self.unwind;
+        if let Some(known) = sections.get() {
+            return Some(known);
+        }
+        let place = place.as_ref()?;
+        let found =
+            place.sections(self.stays, if self.stays { None } else { self.copy_unwind_region(place) })?;
+        Some(sections.get_or_init(|| found))
+    }
+
+    /// The same, forgotten.
+    pub(crate) fn without_unwind_sections(&self) -> Self {
+        Self { unwind: UnwindSource::default(), ..self.clone() }
+    }
+
+    /// `None` when another file may be there by now.
+    fn copy_unwind_region(&self, place: &UnwindPlace) -> Option<Vec<u8>> {
+        let mut copy = Vec::with_capacity((place.region.end - place.region.start) as usize);
+        visit_modules(&mut |shown| {
+            if shown.info.dlpi_addr != self.bias || shown.unwind_place().as_ref() != Some(place) {
+                return ControlFlow::Continue(());
+            }
+            let build_id = shown.build_id().unwrap_or_default();
+            let is_same = match self.build_id.is_empty() {
+                true => shown.changes() == self.unwind.seen,
+                false => build_id[..build_id.len().min(MAX_BUILD_ID)] == self.build_id[..],
+            };
+            if is_same {
                 // SAFETY: *loader's lock*: the region lies in a segment that this module has loaded.
                 // The vector has the room, so nothing is allocated.
                 copy.extend_from_slice(unsafe { mapped(place.region.clone()) });
             }
-        }
-        ControlFlow::Continue(())
-    });
-    rows.iter().zip(copies).map(|(row, copy)| row.unwind.as_ref()?.sections(row.stays, copy)).collect()
+            ControlFlow::Break(())
+        });
+        (!copy.is_empty()).then_some(copy)
+    }
 }
 
 /// # Safety
@@ -268,12 +291,7 @@ impl UnwindPlace {
 }
 
 impl Row {
-    fn to_image(
-        &self,
-        unwind: Option<UnwindSections>,
-        is_executable: bool,
-        loaded_behind: u64,
-    ) -> ModuleImage {
+    fn to_image(&self, seen: ModuleChanges, is_executable: bool, loaded_behind: u64) -> ModuleImage {
         let name = &self.name[..self.name_bytes];
         let path = match name {
             _ if is_executable => read_exe_path(),
@@ -293,7 +311,7 @@ impl Row {
             is_executable,
             stays: self.stays,
             loaded_behind,
-            unwind,
+            unwind: UnwindSource { place: self.unwind.clone(), seen, sections: OnceLock::new() },
             memory,
         }
     }
@@ -413,12 +431,20 @@ mod tests {
         let program = modules.iter().find(|module| module.range.contains(&own)).expect("this program");
         assert_eq!(program.path, std::env::current_exe().expect("path"));
         assert!(!program.build_id.is_empty());
-        let unwind = program.unwind.as_ref().expect("unwind sections");
+        let unwind = program.unwind_sections().expect("unwind sections");
         assert!(matches!(unwind.eh_frame, SectionBytes::Mapped(_)));
         let getpid = libc::getpid as unsafe extern "C" fn() -> i32 as usize as u64;
         let libc = modules.iter().find(|module| module.range.contains(&getpid)).expect("the C library");
-        assert!(matches!(libc.unwind.as_ref().expect("unwind sections").eh_frame, SectionBytes::Copied(..)));
-        assert!(modules.iter().any(|module| module.path.as_os_str() == "[vdso]" && module.unwind.is_some()));
+        assert!(libc.unwind.sections.get().is_none(), "nobody has asked");
+        let unwind = libc.unwind_sections().expect("unwind sections");
+        assert!(matches!(unwind.eh_frame, SectionBytes::Copied(..)));
+        let is_known = |module: &ModuleImage| module.unwind_sections().is_some();
+        assert!(modules.iter().any(|module| module.path.as_os_str() == "[vdso]" && is_known(module)));
+        // Of another file at the same place there are none.
+        let mut other = libc.without_unwind_sections();
+        other.unwind = UnwindSource { sections: OnceLock::new(), ..libc.unwind.clone() };
+        other.build_id[0] ^= 1;
+        assert!(other.unwind_sections().is_none());
     }
 
     #[test]

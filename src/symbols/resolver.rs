@@ -126,8 +126,11 @@ mod tests {
             CodeAddressService::new(&modules, &CodeMap::default()).resolve(asked).len()
         };
         let with_id = |module: &mut LoadedModule, id: &[u8]| {
-            module.image =
-                Arc::new(ModuleImage { build_id: id.to_vec(), ..ModuleImage::clone(&module.image) });
+            module.image = {
+                let mut image = ModuleImage::clone(&module.image);
+                image.build_id = id.to_vec();
+                Arc::new(image)
+            };
         };
         assert_eq!(names_with(&|module| with_id(module, &[1; 20])), 0, "another file's build id");
         assert_eq!(names_with(&|module| with_id(module, &[])), 1, "what is loaded is what its path says");

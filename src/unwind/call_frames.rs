@@ -52,7 +52,7 @@ pub(super) enum NoCaller {
 
 impl<'a> CallFrames<'a> {
     pub(super) fn of(module: &'a ModuleImage) -> Option<Self> {
-        let unwind = module.unwind.as_ref()?;
+        let unwind = module.unwind_sections()?;
         let bases = BaseAddresses::default()
             .set_eh_frame_hdr(unwind.eh_frame_hdr_address)
             .set_eh_frame(unwind.eh_frame_address);

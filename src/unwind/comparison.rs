@@ -19,7 +19,7 @@ type Framehop = UnwinderNative<Vec<u8>, MayAllocateDuringUnwind>;
 type Cache = CacheNative<MayAllocateDuringUnwind>;
 
 fn framehop_of(module: &ModuleImage) -> Framehop {
-    let unwind = module.unwind.as_ref().expect("sections");
+    let unwind = module.unwind_sections().expect("sections");
     let place = |address: u64, length: usize| {
         let start = address.wrapping_sub(module.bias);
         Some(start..start.wrapping_add(length as u64))
@@ -38,7 +38,7 @@ fn framehop_of(module: &ModuleImage) -> Framehop {
 
 /// Where the rows of a module's call frame information begin.
 fn rows(module: &ModuleImage) -> Vec<u64> {
-    let unwind = module.unwind.as_ref().expect("sections");
+    let unwind = module.unwind_sections().expect("sections");
     let bases = BaseAddresses::default()
         .set_eh_frame_hdr(unwind.eh_frame_hdr_address)
         .set_eh_frame(unwind.eh_frame_address);
@@ -73,7 +73,7 @@ fn where_a_rule_says_all_framehop_says_the_same() {
     let start = Registers { sp: STACK_START + 512, fp: STACK_START + 2048, ..Registers::default() };
     let mut context = UnwindContext::new();
     let (mut same, mut roots, mut evaluated) = (0, 0, 0);
-    for module in list_modules().1.iter().filter(|module| module.unwind.is_some()) {
+    for module in list_modules().1.iter().filter(|module| module.unwind_sections().is_some()) {
         let framehop = framehop_of(module);
         let frames = CallFrames::of(module).expect("call frames");
         let mut cache = Cache::new();

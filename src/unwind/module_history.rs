@@ -38,7 +38,7 @@ pub(super) struct ModuleHistory {
 
 impl ModuleHistory {
     pub(super) fn add(&mut self, image: &ModuleImage, positions: Range<u64>) {
-        let image = Arc::new(ModuleImage { unwind: None, ..image.clone() });
+        let image = Arc::new(image.without_unwind_sections());
         self.stays.push_back(Stay { image, positions });
         if self.stays.len() > MAX_STAYS {
             self.stays.pop_front();

@@ -97,8 +97,9 @@ pub fn profiler_ensure_started(params: StartParams) -> Result<Started, StartErro
 ///
 /// May be called from any thread. State-change callbacks are told [`Stopping`](crate::ProfilingState::Stopping) before; they
 /// run on this thread, as do after-sampling callbacks that are left over, after the stop. Beside these it takes until the
-/// sampler thread has ended, or is in an after-sampling callback, after which it ends by itself: one interval and at most
-/// 50 ms, whether or not every thread has answered its last signal.
+/// sampler thread has ended, or is in an after-sampling callback, after which it ends by itself. It notices the stop within
+/// an interval, within 2 ms where that is shorter and within 50 ms where it is longer, and waits for no thread that has not
+/// answered its last signal.
 pub fn profiler_stop() {
     engine::stop();
 }

@@ -219,9 +219,12 @@ fn start_in_turn(
         });
     }
 
+    // Under no lock: installing fork handlers waits for a fork that is going on, which may wait for the turn.
+    ensure_core();
     // Told after the turn, on every way out.
     let _left_over;
     let _turn = LIFE_CYCLE.lock();
+    // A shutdown may have come between.
     ensure_core();
     let running = running_session();
     if let Some((generation, session)) = &running

@@ -227,9 +227,8 @@ impl ModuleImage {
             return Some(known);
         }
         let place = place.as_ref()?;
-        let found =
-            place.sections(self.stays, if self.stays { None } else { self.copy_unwind_region(place) })?;
-        Some(sections.get_or_init(|| found))
+        let copy = if self.stays { None } else { Some(self.copy_unwind_region(place)?) };
+        Some(sections.get_or_init(|| place.sections(copy)))
     }
 
     /// The same, forgotten.
@@ -268,25 +267,26 @@ unsafe fn mapped<'a>(range: Range<u64>) -> &'a [u8] {
 }
 
 impl UnwindPlace {
-    fn sections(&self, stays: bool, copy: Option<Vec<u8>>) -> Option<UnwindSections> {
+    /// In a copy of the region; without one in place, which is only for a module that stays.
+    fn sections(&self, copy: Option<Vec<u8>>) -> UnwindSections {
         let (header, frames) = (self.eh_frame_hdr..self.eh_frame_hdr_end, self.eh_frame..self.region.end);
-        let (eh_frame_hdr, eh_frame) = if stays {
-            // SAFETY: *stays*: both ranges lie in a loaded segment.
-            unsafe { (SectionBytes::Mapped(mapped(header)), SectionBytes::Mapped(mapped(frames))) }
-        } else {
-            let bytes = Arc::new(copy.filter(|copy| !copy.is_empty())?);
+        let (eh_frame_hdr, eh_frame) = if let Some(copy) = copy {
+            let bytes = Arc::new(copy);
             let within = |range: Range<u64>| {
                 let offset = |address: u64| (address - self.region.start) as usize;
                 SectionBytes::Copied(Arc::clone(&bytes), offset(range.start)..offset(range.end))
             };
             (within(header), within(frames))
+        } else {
+            // SAFETY: *stays*: both ranges lie in a loaded segment.
+            unsafe { (SectionBytes::Mapped(mapped(header)), SectionBytes::Mapped(mapped(frames))) }
         };
-        Some(UnwindSections {
+        UnwindSections {
             eh_frame_hdr,
             eh_frame_hdr_address: self.eh_frame_hdr,
             eh_frame,
             eh_frame_address: self.eh_frame,
-        })
+        }
     }
 }
 

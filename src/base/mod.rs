@@ -51,6 +51,9 @@ mod ids;
 #[cfg(has_profiler)]
 #[forbid(unsafe_code)]
 mod locks;
+#[cfg(all(test, loom, has_profiler))]
+#[forbid(unsafe_code)]
+mod loom_model;
 #[forbid(unsafe_code)]
 mod page;
 #[forbid(unsafe_code)]
@@ -97,6 +100,8 @@ pub use ids::{ProcessId, ThreadId};
 pub(crate) use locks::{
     ExclusiveGuard, Guard, LockRank, NamedMutex, NamedRwLock, is_any_lock_held_on_current_thread,
 };
+#[cfg(all(test, loom, has_profiler))]
+pub(crate) use loom_model::explore_model;
 pub use page::Page;
 pub use profiling_state::{ProfilingState, ProfilingStates, SamplingState};
 #[cfg(has_profiler)]

@@ -1,6 +1,5 @@
-//! Threads that register, mark and unregister beside a sampler and beside a stop and a new start, tried by loom in the orders
-//! that they can take with three preemptions at most (`LOOM_MAX_PREEMPTIONS` sets another bound). An order that takes more of
-//! them is not tried.
+//! Threads that register, mark and unregister beside a sampler and beside a stop and a new start, tried in the orders of
+//! `explore_model`.
 //!
 //! Of the real code only [`ProfilingWord`] and [`ChangeCount`] run here. All else is written down again, in the steps in which
 //! `registration.rs`, `profiled_threads.rs`, `sampler_thread.rs` and `life_cycle.rs` do it, and what lies under their locks
@@ -8,20 +7,15 @@
 //! `PsLock`, `ThreadRegistry`, the data lock, `ProfiledThreads`, `Session`, nor the chunked buffer is run, and there are no
 //! pauses, callbacks, forks nor captures. So a change there must be made here by hand: that they say the same nobody checks.
 //!
-//! Run by `RUSTFLAGS="--cfg loom" cargo test --release --lib session_model`. Each model names the ways that it must have
-//! taken, so that none is true of nothing.
-
-use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex};
+//! Run by `RUSTFLAGS="--cfg loom" cargo test --release --lib session_model`.
 
 use loom::sync::atomic::{AtomicBool, Ordering};
 use loom::sync::{Arc as Shared, Mutex as LoomMutex};
 use loom::thread::spawn;
 
-use crate::base::{ChangeCount, Generation, ThreadProfilingFeatures};
+use crate::base::{ChangeCount, Generation, ThreadProfilingFeatures, explore_model};
 use crate::threads::ProfilingWord;
 
-const MOST_PREEMPTIONS: usize = 3;
 const FIRST: Generation = Generation::from_number(1);
 const SECOND: Generation = Generation::from_number(2);
 
@@ -216,26 +210,9 @@ impl ModelSampler {
     }
 }
 
-/// Tries a model in all orders; it says which of its `ways` an order took, and each must have been taken.
-fn explore<const N: usize>(
-    ways: [&'static str; N],
-    model: impl Fn() -> &'static str + Send + Sync + 'static,
-) {
-    let taken = Arc::new(Mutex::new(BTreeSet::new()));
-    let seen = Arc::clone(&taken);
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound.get_or_insert(MOST_PREEMPTIONS);
-    builder.check(move || {
-        let way = model();
-        seen.lock().expect("no model panics here").insert(way);
-    });
-    let taken = taken.lock().expect("no model panics here");
-    assert_eq!(*taken, BTreeSet::from(ways));
-}
-
 #[test]
 fn a_marker_is_in_the_session_that_it_was_asked_for_or_in_none() {
-    explore(["in the first", "in the second", "in none"], || {
+    explore_model(["in the first", "in the second", "in none"], || {
         let (world, _) = World::new(true);
         let marks = Shared::clone(&world);
         let marker = spawn(move || marks.mark());
@@ -262,7 +239,7 @@ fn a_marker_is_in_the_session_that_it_was_asked_for_or_in_none() {
 
 #[test]
 fn who_registers_is_sampled_from_the_next_look_on() {
-    explore(["sampled at once", "sampled from then on"], || {
+    explore_model(["sampled at once", "sampled from then on"], || {
         // There is a change before, which may make the sampler look while the thread comes.
         let (world, session) = World::new(true);
         let registers = Shared::clone(&world);
@@ -283,7 +260,7 @@ fn who_registers_is_sampled_from_the_next_look_on() {
 
 #[test]
 fn a_thread_that_comes_and_goes_beside_a_stop_leaves_nothing_to_the_next_session() {
-    explore(["all in the first", "some in the second", "nothing"], || {
+    explore_model(["all in the first", "some in the second", "nothing"], || {
         let (world, session) = World::new(false);
         let lives = Shared::clone(&world);
         let thread = spawn(move || {
@@ -317,7 +294,7 @@ fn a_thread_that_comes_and_goes_beside_a_stop_leaves_nothing_to_the_next_session
 
 #[test]
 fn after_the_end_of_a_dead_thread_nothing_of_it_is_written() {
-    explore(["its end is known", "the sampler has not come by", "it was never seen"], || {
+    explore_model(["its end is known", "the sampler has not come by", "it was never seen"], || {
         let (world, session) = World::new(true);
         let ends = Shared::clone(&world);
         let thread = spawn(move || ends.unregister());

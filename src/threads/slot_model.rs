@@ -1,5 +1,4 @@
-//! The moves of `slot_state.rs`, tried by loom in the orders that they can take and with every value that a read may
-//! see.
+//! The moves of `slot_state.rs`, tried in the orders of `explore_model` and with every value that a read may see.
 //!
 //! A handler is a thread of its own that has nothing but its ticket: no edge from the sampler to it is taken for granted
 //! but the slot's. What lies behind the slot is the sequence number of the request that it answers, in a cell in which
@@ -9,24 +8,17 @@
 //! Whoever acts in a model is a thread that the model's own spawns; its own only prepares and judges. For what a thread
 //! did before another's first step loom does not try in another order.
 //!
-//! Run by `RUSTFLAGS="--cfg loom" cargo test --release --lib slot_model`. Each model names the
-//! ways that it must have taken, so that none is true of nothing.
+//! Run by `RUSTFLAGS="--cfg loom" cargo test --release --lib slot_model`.
 //!
 //! **Contract** (cited below):
 //! - *watched*: loom fails the model when an access to the cell is not in order with all that went before.
-
-use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex};
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc as Shared;
 use loom::thread::{JoinHandle, spawn};
 
+use crate::base::explore_model;
 use crate::threads::slot_state::{SlotPhase, SlotState};
-
-/// So often a thread is interrupted in an order that is tried, where `LOOM_MAX_PREEMPTIONS` does not say otherwise. All
-/// orders without a bound take some minutes.
-const MOST_PREEMPTIONS: usize = 3;
 
 /// A slot whose capture is the sequence number that it was made for.
 #[derive(Debug)]
@@ -91,23 +83,6 @@ fn end<T>(actor: JoinHandle<T>) -> T {
     actor.join().expect("an actor ends")
 }
 
-/// Tries a model in all orders; it says which of its `ways` an order took, and each must have been taken.
-fn explore<const N: usize>(
-    ways: [&'static str; N],
-    model: impl Fn() -> &'static str + Send + Sync + 'static,
-) {
-    let taken = Arc::new(Mutex::new(BTreeSet::new()));
-    let seen = Arc::clone(&taken);
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound.get_or_insert(MOST_PREEMPTIONS);
-    builder.check(move || {
-        let way = model();
-        seen.lock().expect("no model panics here").insert(way);
-    });
-    let taken = taken.lock().expect("no model panics here");
-    assert_eq!(*taken, BTreeSet::from(ways));
-}
-
 /// A slot whose first request is out.
 fn requested() -> Shared<Slot> {
     let slot = Slot::new();
@@ -117,7 +92,7 @@ fn requested() -> Shared<Slot> {
 
 #[test]
 fn every_answer_is_taken_up_once_and_the_slot_goes_round() {
-    explore(["both answered", "the first answered", "none answered"], || {
+    explore_model(["both answered", "the first answered", "none answered"], || {
         let slot = Slot::new();
         let target = actor(&slot, |slot| [1, 2].map(|ticket| slot.answer(ticket)));
         let sampler = actor(&slot, |slot| {
@@ -146,7 +121,7 @@ fn every_answer_is_taken_up_once_and_the_slot_goes_round() {
 
 #[test]
 fn an_old_ticket_does_not_answer_a_new_request() {
-    explore(["the old one in time", "the old one late", "both too late or too early"], || {
+    explore_model(["the old one in time", "the old one late", "both too late or too early"], || {
         let slot = requested();
         let old = handler(&slot, 1);
         let current = handler(&slot, 2);
@@ -170,7 +145,7 @@ fn an_old_ticket_does_not_answer_a_new_request() {
 
 #[test]
 fn a_cancel_and_a_beginning_handler_agree() {
-    explore(["cancelled", "answered"], || {
+    explore_model(["cancelled", "answered"], || {
         let slot = requested();
         let handler = handler(&slot, 1);
         let sampler = actor(&slot, |slot| {
@@ -186,7 +161,7 @@ fn a_cancel_and_a_beginning_handler_agree() {
 
 #[test]
 fn a_slot_that_was_retired_is_the_retirers_alone() {
-    explore(["before the handler", "after the handler", "refused"], || {
+    explore_model(["before the handler", "after the handler", "refused"], || {
         let slot = requested();
         let handler = handler(&slot, 1);
         let retirer = actor(&slot, |slot| {
@@ -212,7 +187,7 @@ fn a_slot_that_was_retired_is_the_retirers_alone() {
 
 #[test]
 fn an_owner_that_retires_and_a_sampler_that_reads_agree() {
-    explore(["retired unread", "retired after it was read", "refused"], || {
+    explore_model(["retired unread", "retired after it was read", "refused"], || {
         let slot = requested();
         assert!(slot.answer(1));
         let sampler = actor(&slot, Slot::take_up);
@@ -243,49 +218,52 @@ fn an_owner_that_retires_and_a_sampler_that_reads_agree() {
 #[test]
 fn a_late_handler_stays_out_while_the_sampler_fills_the_slot() {
     for publishes in [true, false] {
-        explore(["the handler answered", "the sampler filled it", "and the next was answered"], move || {
-            let slot = requested();
-            let late = handler(&slot, 1);
-            let next = handler(&slot, 3);
-            let sampler = actor(&slot, move |slot| {
-                slot.state.cancel();
-                let own = slot.state.begin_from_outside()?;
-                assert_eq!(own, 2);
-                slot.write(own);
-                assert_eq!(slot.state.begin_from_outside(), None, "being filled");
-                assert_eq!(slot.state.request(), None, "being filled");
-                if publishes {
-                    slot.state.publish_in_handler(own);
-                    assert_eq!(slot.take_up(), Some(own));
-                } else {
-                    slot.state.abandon(own);
-                    assert_eq!(slot.take_up(), None);
+        explore_model(
+            ["the handler answered", "the sampler filled it", "and the next was answered"],
+            move || {
+                let slot = requested();
+                let late = handler(&slot, 1);
+                let next = handler(&slot, 3);
+                let sampler = actor(&slot, move |slot| {
+                    slot.state.cancel();
+                    let own = slot.state.begin_from_outside()?;
+                    assert_eq!(own, 2);
+                    slot.write(own);
+                    assert_eq!(slot.state.begin_from_outside(), None, "being filled");
+                    assert_eq!(slot.state.request(), None, "being filled");
+                    if publishes {
+                        slot.state.publish_in_handler(own);
+                        assert_eq!(slot.take_up(), Some(own));
+                    } else {
+                        slot.state.abandon(own);
+                        assert_eq!(slot.take_up(), None);
+                    }
+                    slot.state.request()
+                });
+                let (late, next, third) = (end(late), end(next), end(sampler));
+                assert_eq!(
+                    third,
+                    (!late).then_some(3),
+                    "either the handler answered or the sampler filled the slot"
+                );
+                assert_eq!(slot.take_up(), if late { Some(1) } else { next.then_some(3) });
+                slot.assert_comes_back();
+                match (late, next) {
+                    (true, next) => {
+                        assert!(!next, "nobody asked");
+                        "the handler answered"
+                    }
+                    (false, true) => "and the next was answered",
+                    (false, false) => "the sampler filled it",
                 }
-                slot.state.request()
-            });
-            let (late, next, third) = (end(late), end(next), end(sampler));
-            assert_eq!(
-                third,
-                (!late).then_some(3),
-                "either the handler answered or the sampler filled the slot"
-            );
-            assert_eq!(slot.take_up(), if late { Some(1) } else { next.then_some(3) });
-            slot.assert_comes_back();
-            match (late, next) {
-                (true, next) => {
-                    assert!(!next, "nobody asked");
-                    "the handler answered"
-                }
-                (false, true) => "and the next was answered",
-                (false, false) => "the sampler filled it",
-            }
-        });
+            },
+        );
     }
 }
 
 #[test]
 fn a_request_that_was_taken_back_is_made_again_and_its_one_signal_answers_it_once() {
-    explore(["before it was taken back", "when it was made again", "in between, for nobody"], || {
+    explore_model(["before it was taken back", "when it was made again", "in between, for nobody"], || {
         let slot = requested();
         let only = handler(&slot, 1);
         let sampler = actor(&slot, |slot| {
@@ -311,7 +289,7 @@ fn a_request_that_was_taken_back_is_made_again_and_its_one_signal_answers_it_onc
 
 #[test]
 fn what_one_sampler_gives_up_the_next_may_have() {
-    explore(["one", "one after the other"], || {
+    explore_model(["one", "one after the other"], || {
         let slot = Slot::new();
         let fills = actor(&slot, |slot| {
             let own = slot.state.begin_from_outside()?;
@@ -334,7 +312,7 @@ fn what_one_sampler_gives_up_the_next_may_have() {
 
 #[test]
 fn of_handlers_with_one_ticket_one_is_let_in() {
-    explore(["taken up between them", "asked again and still out", "taken up at last"], || {
+    explore_model(["taken up between them", "asked again and still out", "taken up at last"], || {
         let slot = requested();
         let handlers = [1, 1].map(|ticket| handler(&slot, ticket));
         let sampler = actor(&slot, |slot| {
@@ -357,7 +335,7 @@ fn of_handlers_with_one_ticket_one_is_let_in() {
 
 #[test]
 fn a_handler_inside_a_handler_stays_out() {
-    explore(["taken up at once", "taken up later"], || {
+    explore_model(["taken up at once", "taken up later"], || {
         let slot = requested();
         let target = actor(&slot, |slot| {
             assert!(slot.state.begin_in_handler(1));
@@ -378,7 +356,7 @@ fn a_handler_inside_a_handler_stays_out() {
 
 #[test]
 fn the_first_owners_late_handler_never_writes_into_the_seconds_slot() {
-    explore(["handed on", "handed on and answered", "handed on after an answer", "given up"], || {
+    explore_model(["handed on", "handed on and answered", "handed on after an answer", "given up"], || {
         let slot = requested();
         let late = handler(&slot, 1);
         let own = handler(&slot, 2);

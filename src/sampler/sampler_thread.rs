@@ -23,8 +23,8 @@ use crate::sampler::tick_context::{Scratch, TickContext};
 use crate::sampler::tick_overheads::TickOverheads;
 use crate::sampler::timers::try_engines;
 use crate::state::{
-    ACTIVE_PS, ProfiledThreads, REGISTRATION_HOOKS, RunningSampler, SamplerEnd, SeenPauses, Session,
-    SessionCounts,
+    ACTIVE_PS, ActivePs, ProfiledThreads, REGISTRATION_HOOKS, RunningSampler, SamplerEnd, SeenPauses,
+    Session, SessionCounts,
 };
 use crate::threads::{OffThreadRef, unregister};
 use crate::unwind::{Unwinder, forget_unregistered_code};
@@ -329,20 +329,22 @@ impl SamplerThread {
     #[doc(alias = "ClearExpiredExitProfiles")]
     fn drop_expired(&self) {
         let buffer_start = self.buffer.range().start;
-        let lock = PsLock::acquire();
-        let own =
-            ACTIVE_PS.get(&lock).as_ref().filter(|active| active.generation() == self.session.generation);
-        let expired = own.map(|active| active.exit_profiles.borrow_mut().take_expired(buffer_start));
-        drop(lock);
+        let expired =
+            self.with_active(|active, _| active.exit_profiles.borrow_mut().take_expired(buffer_start));
+        // Not under the lock.
         drop(expired);
     }
 
-    /// The session's threads; `None` when it has ended, and another may run already.
+    /// The session's threads; `None` when it has ended.
     fn with_session_threads<T>(&self, body: impl FnOnce(&mut ProfiledThreads, &PsLock) -> T) -> Option<T> {
+        self.with_active(|active, lock| body(&mut active.threads.borrow_mut(), lock))
+    }
+
+    /// The session's own `ActivePs`; `None` when it has ended, and another may run already.
+    fn with_active<T>(&self, body: impl FnOnce(&ActivePs, &PsLock) -> T) -> Option<T> {
         let lock = PsLock::acquire();
         let active = ACTIVE_PS.get(&lock).as_ref()?;
-        let is_own = active.generation() == self.session.generation;
-        is_own.then(|| body(&mut active.threads.borrow_mut(), &lock))
+        (active.generation() == self.session.generation).then(|| body(active, &lock))
     }
 
     fn sample_counters(&mut self) {

@@ -7,10 +7,10 @@ use std::cell::RefCell;
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Receiver};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use common::{Read, wait_until};
+use common::{Read, one_loop, thread_names, wait_until};
 use gekkota::{
     Features, SamplingEngine, SamplingState, StartParams, auto_profiler_label,
     profiler_callback_after_sampling, profiler_get_profile, profiler_is_active, profiler_pause,
@@ -25,27 +25,13 @@ fn start() {
     profiler_start(StartParams::default()).expect("start");
 }
 
-fn ask() -> Receiver<SamplingState> {
-    let (send, receive) = mpsc::channel();
-    assert!(profiler_callback_after_sampling(move |state| _ = send.send(state)));
-    receive
-}
-
-fn one_loop() -> SamplingState {
-    ask().recv_timeout(LONG).expect("a loop")
-}
-
 fn profile_has(text: &str) -> bool {
     let profile = profiler_get_profile().expect("active");
     String::from_utf8(profile).expect("UTF-8").contains(text)
 }
 
 fn sampler_threads() -> usize {
-    let tasks = std::fs::read_dir("/proc/self/task").expect("tasks");
-    let name = |task: std::io::Result<std::fs::DirEntry>| {
-        std::fs::read_to_string(task.ok()?.path().join("comm")).ok()
-    };
-    tasks.filter_map(name).filter(|name| name.trim_end() == "SamplerThread").count()
+    thread_names().iter().filter(|name| *name == "SamplerThread").count()
 }
 
 #[test]
@@ -119,7 +105,12 @@ fn who_is_left_over_is_told_before_the_stop_returns() {
     let slow = || StartParams::default().interval(Duration::from_secs(10));
     for end in [profiler_stop as fn(), start, gekkota::profiler_shutdown] {
         profiler_start(slow()).expect("start");
-        let left: Vec<_> = (0..3).map(|_| ask()).collect();
+        let ask = |_| {
+            let (send, receive) = mpsc::channel();
+            assert!(profiler_callback_after_sampling(move |state| _ = send.send(state)));
+            receive
+        };
+        let left: Vec<_> = (0..3).map(ask).collect();
         end();
         let told: Vec<_> = left.iter().map(|left| left.try_recv()).collect();
         assert_eq!(told, [Ok(JustStopped); 3]);

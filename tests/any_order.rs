@@ -5,7 +5,7 @@
 #![cfg(has_profiler)]
 
 mod common;
-#[path = "any_order/left_behind.rs"]
+#[path = "common/left_behind.rs"]
 mod left_behind;
 #[path = "any_order/random.rs"]
 mod random;

@@ -9,7 +9,7 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::{PanicsAgain, Read, in_forked_child, wait_until, work_for_cpu};
+use common::{PanicsAgain, Read, in_forked_child, thread_names, wait_until, work_for_cpu};
 use event_loops::{EDGE_MS, EVENT, Loop, Truth, intervals, judge, mark_since};
 use gekkota::{
     EventDelayProbe, ProfilerSession, ProfilerTime, StartParams, ThreadGuard, profiler_watch_event_loop,
@@ -75,9 +75,7 @@ fn start_watched_loop(name: &'static str, probes: &Arc<Probes>) -> Loop {
 }
 
 fn has_watcher() -> bool {
-    let tasks = std::fs::read_dir("/proc/self/task").expect("tasks").flatten();
-    let names = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok());
-    names.into_iter().any(|name| name.trim() == "EventWatcher")
+    thread_names().iter().any(|name| name == "EventWatcher")
 }
 
 /// The longest delay of a loop that was kept busy for `EVENT`, compared with its probes.

@@ -3,13 +3,9 @@
 
 mod common;
 
-use std::sync::mpsc;
-use std::time::Duration;
-
-use common::{Read, Sleeper};
+use common::{Read, Sleeper, one_loop};
 use gekkota::{
-    Features, SamplingState, StartParams, profiler_callback_after_sampling, profiler_features_if_active,
-    profiler_start, profiler_stop,
+    Features, SamplingState, StartParams, profiler_features_if_active, profiler_start, profiler_stop,
 };
 
 /// The default ones apart, which the other tests use together.
@@ -41,15 +37,12 @@ fn every_combination_starts_samples_and_streams() {
     for features in combinations() {
         let params = StartParams::default().features(features).filters(["selected"]);
         profiler_start(params).unwrap_or_else(|error| panic!("{features:?}: {error}"));
-        let (send, receive) = mpsc::channel();
-        assert!(profiler_callback_after_sampling(move |state| _ = send.send(state)));
-        let state = receive.recv_timeout(Duration::from_secs(10)).expect("a loop");
         let has_stacks = !features.contains(Features::NO_STACK_SAMPLING);
         let expected = match has_stacks {
             true => SamplingState::SamplingCompleted,
             false => SamplingState::NoStackSamplingCompleted,
         };
-        assert_eq!(state, expected, "{features:?}");
+        assert_eq!(one_loop(), expected, "{features:?}");
         let active = profiler_features_if_active().expect("active");
         // A thread that is just on its way to its sleep answers a little later.
         let mut read = Read::of_running();

@@ -4,16 +4,14 @@
 mod common;
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc;
 use std::time::Duration;
 
-use common::{Read, Sleeper, mark, work_for, work_for_cpu};
+use common::{Read, Sleeper, mark, one_loop, work_for, work_for_cpu};
 use gekkota::{
-    SamplingState, StartParams, profiler_callback_after_sampling, profiler_feature_active,
-    profiler_features_if_active, profiler_features_if_active_and_unpaused, profiler_get_buffer_info,
-    profiler_is_active, profiler_is_active_and_unpaused, profiler_is_paused, profiler_is_sampling_paused,
-    profiler_pause, profiler_pause_sampling, profiler_resume, profiler_resume_sampling, profiler_start,
-    profiler_stop,
+    SamplingState, StartParams, profiler_feature_active, profiler_features_if_active,
+    profiler_features_if_active_and_unpaused, profiler_get_buffer_info, profiler_is_active,
+    profiler_is_active_and_unpaused, profiler_is_paused, profiler_is_sampling_paused, profiler_pause,
+    profiler_pause_sampling, profiler_resume, profiler_resume_sampling, profiler_start, profiler_stop,
 };
 
 const ENTER: [fn(); 2] = [profiler_pause, profiler_pause_sampling];
@@ -27,13 +25,6 @@ fn answers() -> (bool, bool, bool) {
 
 fn expected(paused: bool, sampling_paused: bool) -> (bool, bool, bool) {
     (!paused, paused, paused || sampling_paused)
-}
-
-/// Waits for a loop of the sampler.
-fn one_loop() -> SamplingState {
-    let (send, receive) = mpsc::channel();
-    assert!(profiler_callback_after_sampling(move |state| _ = send.send(state)));
-    receive.recv_timeout(Duration::from_secs(10)).expect("a loop")
 }
 
 /// Start, end and reason.

@@ -2,30 +2,22 @@
 #![cfg(has_profiler)]
 
 mod common;
+#[path = "common/left_behind.rs"]
+mod left_behind;
 
 use std::time::Duration;
 
+use common::{thread_names, wait_until};
 use gekkota::{StartParams, profiler_start, profiler_stop};
+use left_behind::{Holdings, threads};
 
-fn entries(folder: &str) -> usize {
-    std::fs::read_dir(folder).expect(folder).count()
-}
-
-fn resident_kib() -> usize {
-    let status = std::fs::read_to_string("/proc/self/status").expect("status");
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("VmRSS");
-    line.split_whitespace().nth(1).and_then(|number| number.parse().ok()).expect("a number")
-}
-
-fn mappings() -> usize {
-    std::fs::read_to_string("/proc/self/maps").expect("maps").lines().count()
-}
+const RESIDENT_SLACK_KIB: usize = 4 * 1024;
+/// The C library keeps up to 40 MiB of stacks of threads that were.
+const MAPPED_SLACK_KIB: usize = 64 * 1024;
 
 #[test]
 fn a_thousand_sessions_leak_neither_threads_nor_memory_nor_descriptors() {
-    // Memory that the C library keeps for each thread that was, it does not give back.
-    // SAFETY: sets a number of the allocator's.
-    unsafe { libc::mallopt(libc::M_ARENA_MAX, 1) };
+    Holdings::prepare();
     let worker = std::thread::spawn(|| {
         gekkota::register_thread("busy");
         common::work_for(Duration::from_millis(100));
@@ -39,20 +31,14 @@ fn a_thousand_sessions_leak_neither_threads_nor_memory_nor_descriptors() {
     };
     (0..50).for_each(|_| cycle());
     // The one trial of the engines outlasts the first sessions.
-    common::wait_until("the trial is over", || {
-        let threads = std::fs::read_dir("/proc/self/task").expect("threads");
-        let name = |thread: std::fs::DirEntry| std::fs::read_to_string(thread.path().join("comm"));
-        threads.flatten().filter_map(|thread| name(thread).ok()).all(|name| name.trim() != "EngineTrial")
-    });
-    let before = (entries("/proc/self/task"), entries("/proc/self/fd"), resident_kib(), mappings());
+    wait_until("the trial is over", || thread_names().iter().all(|name| name != "EngineTrial"));
+    let before = Holdings::now();
     (0..1000).for_each(|_| cycle());
     // A thread that was joined may stand there for a moment.
-    common::wait_until("the samplers are gone", || entries("/proc/self/task") <= before.0);
-    let after = (entries("/proc/self/task"), entries("/proc/self/fd"), resident_kib(), mappings());
-    println!("threads, descriptors, resident KiB, mappings: {before:?}, then {after:?}");
-    assert_eq!((before.0, before.1), (after.0, after.1));
-    assert!(after.2 < before.2 + 4096, "resident memory went from {} to {} KiB", before.2, after.2);
-    assert!(after.3 < before.3 + 20, "mappings went from {} to {}", before.3, after.3);
+    wait_until("the samplers are gone", || threads() <= before.threads);
+    let after = Holdings::now();
+    after.assert_as_before(&before, RESIDENT_SLACK_KIB, MAPPED_SLACK_KIB);
+    assert!(after.mappings < before.mappings + 20, "mappings: {before:?}, then {after:?}");
     profiler_stop();
     profiler_stop();
     worker.thread().unpark();

@@ -2,11 +2,14 @@
 #![cfg(has_profiler)]
 
 mod common;
+#[path = "common/left_behind.rs"]
+mod left_behind;
 
 use std::time::Duration;
 
 use common::{Read, mark, wait_until, work_for_cpu};
 use gekkota::{ProfilerSession, StartParams, ThreadGuard, register_thread, unregister_thread};
+use left_behind::status_kib;
 
 fn in_a_thread(body: impl FnOnce() + Send + 'static) {
     std::thread::spawn(body).join().expect("thread");
@@ -114,21 +117,16 @@ fn a_restart_shows_nothing_of_the_session_before() {
 
 /// A place to copy stacks to is as large as the stack, and goes to the next thread when one ends.
 fn threads_in_turn_share_their_memory() {
-    let virtual_kib = || -> u64 {
-        let status = std::fs::read_to_string("/proc/self/status").expect("status");
-        let line = status.lines().find(|line| line.starts_with("VmSize:")).expect("VmSize");
-        line.split_whitespace().nth(1).and_then(|number| number.parse().ok()).expect("a number")
-    };
     let session = ProfilerSession::start(StartParams::default()).expect("start");
     in_a_thread(|| register_thread("first"));
-    let before = virtual_kib();
+    let before = status_kib("VmSize:");
     for _ in 0..2000 {
         in_a_thread(|| {
             register_thread("in turn");
             mark("kept");
         });
     }
-    let grown = virtual_kib().saturating_sub(before);
+    let grown = status_kib("VmSize:").saturating_sub(before);
     let read = Read::from_profile(&session.finish().expect("profile"));
     assert_eq!(read.threads().iter().filter(|thread| thread["name"] == "in turn").count(), 2000);
     assert!(grown < 500_000, "{grown} KiB of address space for 2000 threads in turn");

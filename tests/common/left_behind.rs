@@ -1,4 +1,5 @@
 //! What of the process may be left behind by what ran in it.
+#![allow(dead_code, reason = "each test uses its part of it")]
 
 /// What the process has, of all that is to be given back.
 #[derive(Clone, Copy, Debug)]
@@ -9,6 +10,7 @@ pub(crate) struct Holdings {
     /// Of addresses, whether there is memory behind them or not: where pages are given back and their addresses are not,
     /// this alone tells.
     mapped_kib: usize,
+    pub(crate) mappings: usize,
 }
 
 impl Holdings {
@@ -26,10 +28,11 @@ impl Holdings {
             descriptors: entries("/proc/self/fd"),
             resident_kib: status_kib("VmRSS:"),
             mapped_kib: status_kib("VmSize:"),
+            mappings: std::fs::read_to_string("/proc/self/maps").expect("maps").lines().count(),
         }
     }
 
-    /// Panics if there is more of it than `before`: memory, by more than the slacks.
+    /// Panics if there are other threads or descriptors than `before`, or more memory, by the slacks.
     pub(crate) fn assert_as_before(&self, before: &Self, resident_slack_kib: usize, mapped_slack_kib: usize) {
         println!("{before:?}, then {self:?}");
         assert_eq!((before.threads, before.descriptors), (self.threads, self.descriptors));
@@ -51,7 +54,7 @@ fn entries(folder: &str) -> usize {
 }
 
 /// A number of KiB in the process's status.
-fn status_kib(key: &str) -> usize {
+pub(crate) fn status_kib(key: &str) -> usize {
     let status = std::fs::read_to_string("/proc/self/status").expect("status");
     let line = status.lines().find(|line| line.starts_with(key)).expect(key);
     line.split_whitespace().nth(1).and_then(|number| number.parse().ok()).expect("a number")

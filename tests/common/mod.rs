@@ -147,6 +147,21 @@ pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
+/// Waits for a loop of the sampler, and tells what it did.
+pub fn one_loop() -> gekkota::SamplingState {
+    let (send, receive) = std::sync::mpsc::channel();
+    assert!(gekkota::profiler_callback_after_sampling(move |state| _ = send.send(state)));
+    receive.recv_timeout(Duration::from_secs(10)).expect("a loop")
+}
+
+/// The kernel's names of the process's threads.
+pub fn thread_names() -> Vec<String> {
+    let threads = std::fs::read_dir("/proc/self/task").expect("threads").flatten();
+    // One that has ended meanwhile has none.
+    let names = threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("comm")).ok());
+    names.map(|name| name.trim_end().to_owned()).collect()
+}
+
 /// What a panic carries that panics again when it is dropped.
 pub struct PanicsAgain;
 

@@ -7,13 +7,13 @@ use crate::base::{ProfilingState, ProfilingStates, SamplingState};
 ///
 /// | state | told |
 /// |---|---|
-/// | [`AlreadyActive`](ProfilingState::AlreadyActive) | to the new callback alone, by this function, if the profiler is active |
-/// | [`Started`](ProfilingState::Started) | after a start, or a start anew |
-/// | [`Pausing`](ProfilingState::Pausing), [`Resumed`](ProfilingState::Resumed) | before a pause, after its end; not for a pause of the sampling alone, nor where there is nothing to change |
-/// | [`GeneratingProfile`](ProfilingState::GeneratingProfile) | before each profile is taken |
-/// | [`Stopping`](ProfilingState::Stopping) | before a stop; not before a start anew, but after one that failed when the session before had ended |
-/// | [`ShuttingDown`](ProfilingState::ShuttingDown) | in `profiler_shutdown`, after `Stopping` and before its file is written |
-/// | [`RemovingCallback`](ProfilingState::RemovingCallback) | to a callback that was removed, by that function |
+/// | [`AlreadyActive`] | to the new callback alone, by this function, if the profiler is active |
+/// | [`Started`] | after a start, or a start anew |
+/// | [`Pausing`], [`Resumed`] | before a pause, after its end; not where nothing changes, nor for a pause of the sampling alone |
+/// | [`GeneratingProfile`] | before each profile is taken |
+/// | [`Stopping`] | before a stop; not before a start anew, but after one that failed when the session before had ended |
+/// | [`ShuttingDown`] | in `profiler_shutdown`, after `Stopping` and before its file is written |
+/// | [`RemovingCallback`] | to a callback that was removed, by that function |
 ///
 /// Callbacks are told in the order in which they were added, on the thread that calls the function, which goes on when
 /// they have returned. They stay from session to session, and over a shutdown. An id may be anything; 0 stands for a
@@ -27,6 +27,15 @@ use crate::base::{ProfilingState, ProfilingStates, SamplingState};
 ///
 /// From any thread; takes the profiler's lock for a moment. Idea: Gecko's `profiler_add_state_change_callback`, which tells
 /// `Pausing` also when there is nothing to pause, and where callbacks may not add or remove any.
+///
+/// [`AlreadyActive`]: ProfilingState::AlreadyActive
+/// [`Started`]: ProfilingState::Started
+/// [`Pausing`]: ProfilingState::Pausing
+/// [`Resumed`]: ProfilingState::Resumed
+/// [`GeneratingProfile`]: ProfilingState::GeneratingProfile
+/// [`Stopping`]: ProfilingState::Stopping
+/// [`ShuttingDown`]: ProfilingState::ShuttingDown
+/// [`RemovingCallback`]: ProfilingState::RemovingCallback
 pub fn profiler_add_state_change_callback(
     states: ProfilingStates,
     callback: impl Fn(ProfilingState) + Send + Sync + 'static,

@@ -31,8 +31,8 @@ use crate::base::ProfilerTime;
 /// the one around it ends, or the thread's registration. So keep it out of a future that waits: there it runs no longer.
 ///
 /// Cost: about 5 ns, whether the profiler is active or not: a look at the calling thread's own registration, two stores at the
-/// beginning and one at the end; [`new`](Self::new) reads the clock as well, 25 ns in all. Nobody else does anything for it: a sample holds
-/// one number more. Where the loop's code cannot be changed, see
+/// beginning and one at the end; [`new`](Self::new) reads the clock as well, 25 ns in all. Nobody else does anything for it:
+/// a sample holds one number more. Where the loop's code cannot be changed, see
 /// [`profiler_watch_event_loop`](crate::profiler_watch_event_loop). Idea: Gecko's `nsThread::GetRunningEventDelay`.
 #[doc(alias = "eventDelay")]
 #[doc(alias = "responsiveness")]
@@ -67,7 +67,8 @@ impl Drop for AutoProfilerEvent {
 /// As long as a probe has not run, samples of the thread tell how long ago it was posted: `eventDelay`, in milliseconds, as a
 /// marker “Jank” in the viewer where it reached 50. Between a probe's answer and the next probe it is 0. It is null where
 /// nobody asks: before the first probe, after the last, and wherever the next one follows an answer by more than 64 ms, or four
-/// of the session's intervals if that is longer, as when another watch's `post` waits, or over a pause of the session. Of several watches of a thread, and its [`AutoProfilerEvent`]s, the longest delay counts.
+/// of the session's intervals if that is longer, as when another watch's `post` waits, or over a pause of the session. Of
+/// several watches of a thread, and its [`AutoProfilerEvent`]s, the longest delay counts.
 ///
 /// `post` is called while a session runs that profiles the thread and is not paused, on a thread of the profiler's that it
 /// shares with other watches; so it hands the probe over and waits for nothing. There is one probe at a time; the next comes 8 to

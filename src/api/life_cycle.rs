@@ -38,8 +38,8 @@ impl Drop for AutoProfilerInit {
 ///
 /// # Environment
 /// What is wrong with a value is told on standard error, with that variable's usage, and the profiler stays off. A name that
-/// begins with `MOZ_PROFILER_` and is none of these is told as well, with the nearest that is one, and otherwise ignored, as is the
-/// name of a feature that there is not.
+/// begins with `MOZ_PROFILER_` and is none of these is told as well, with the nearest that is one, and otherwise ignored, as
+/// is the name of a feature that there is not.
 ///
 #[cfg_attr(has_profiler, doc = crate::control::environment_docs!())]
 ///
@@ -49,8 +49,8 @@ pub fn profiler_init() {
 }
 
 /// Stops the profiler and gives everything back, the signals of
-/// [`profiler_control_by_signals`](crate::profiler_control_by_signals) first. If it is active and `MOZ_PROFILER_SHUTDOWN` names a file, the profile
-/// is saved there first; on standard error it is told which file that is, or why there is none.
+/// [`profiler_control_by_signals`](crate::profiler_control_by_signals) first. If it is active and `MOZ_PROFILER_SHUTDOWN`
+/// names a file, the profile is saved there first; on standard error it is told which file that is, or why there is none.
 ///
 /// May be called from any thread; the main thread's registration ends only if it is that one. Afterwards
 /// [`profiler_init`] may be called again. State-change callbacks are told `Stopping`, if it is active, and `ShuttingDown`, before
@@ -67,8 +67,9 @@ pub struct Started;
 /// Starts sampling. If the profiler is active, it is stopped first, and what it had recorded is dropped.
 ///
 /// May be called from any thread. Returns once the sampler thread is there: 0.1 to 0.5 ms, most of it for the list of modules.
-/// From then on registered threads that the filters select get the signal once an interval while they run; one that
-/// sleeps is read from outside, and woken for that only where its stack needs the frame pointer, once for a place. Idea: Gecko's `profiler_start`.
+/// From then on registered threads that the filters select get the signal once an interval while they run; one that sleeps
+/// is read from outside, and woken for that only where its stack needs the frame pointer, once for a place. Idea: Gecko's
+/// `profiler_start`.
 ///
 /// # Errors
 /// [`StartError::BadValue`] names a setting that is out of range, with what was asked and what is accepted;

@@ -14,8 +14,8 @@
 //! Nothing here panics on a host's mistake. What makes no sense does nothing.
 //!
 //! # Read next
-//! `life_cycle.rs`, `pause.rs`, `inquiry.rs`, `callbacks.rs`, `session.rs`, `threads.rs`, `code.rs`, `event_delay.rs`, `labels.rs`, `script_frames.rs`,
-//! `markers.rs`, `stacks.rs`, `outside.rs`.
+//! `life_cycle.rs`, `pause.rs`, `inquiry.rs`, `callbacks.rs`, `session.rs`, `threads.rs`, `code.rs`, `event_delay.rs`,
+//! `labels.rs`, `script_frames.rs`, `markers.rs`, `stacks.rs`, `outside.rs`.
 
 #[cfg(has_profiler)]
 use crate::control as engine;

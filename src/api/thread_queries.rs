@@ -11,8 +11,8 @@ use crate::base::{ProcessId, ThreadId, ThreadProfilingFeatures};
 ///
 /// [`Features::CPU`]: crate::Features::CPU
 ///
-/// For who would do work for it only then. Cost: a load, and where the profiler is active a look at the registration. Idea: Gecko's
-/// function of the same name.
+/// For who would do work for it only then. Cost: a load, and where the profiler is active a look at the registration. Idea:
+/// Gecko's function of the same name.
 ///
 /// ```
 /// use gekkota::{ThreadProfilingFeatures, profiler_thread_is_being_profiled};

@@ -1,15 +1,17 @@
 //! Locks with a name, an owner and a place in the lock order.
 //!
 //! The order is life cycle → `PsLock` → `ThreadRegistry` → thread data → chunk manager → unwinder → loader → code ranges →
-//! script functions → event watches. Debug builds assert that a thread takes them in that order and none twice. A lock is never poisoned:
-//! what a panic left behind is still well formed, as every critical section here is. None of them is taken in the signal
-//! handler.
+//! script functions → event watches. Debug builds assert that a thread takes them in that order and none twice. A lock is
+//! never poisoned: what a panic left behind is still well formed, as every critical section here is. None of them is taken
+//! in the signal handler.
 //!
 //! | kind | for | Gecko's |
 //! |---|---|---|
 //! | [`NamedMutex`] | one thread at a time | `BaseProfilerMutex` |
 //! | [`NamedRwLock`] | many that read, or one that changes | `BaseProfilerSharedMutex` |
-//! | [`NamedMutex::get_mut`] | who has it for himself, and so locks nothing | none; it takes the place of `BaseProfilerMaybeMutex`, which decides at run time whether it locks |
+//! | [`NamedMutex::get_mut`] | who has it for himself, and so locks nothing | none |
+//!
+//! The last takes the place of `BaseProfilerMaybeMutex`, which decides at run time whether it locks.
 
 use std::cell::Cell;
 use std::ops::{Deref, DerefMut};

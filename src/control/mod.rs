@@ -2,15 +2,15 @@
 //!
 //! # Purpose
 //! The life cycle, pauses, callbacks that tell of it, the snapshot, stacks on demand, the file, the environment's variables,
-//! control by signals, and what `fork` does to all that. What the API
-//! calls is in here; `crate::disabled` is its twin where there is no profiler.
+//! control by signals, and what `fork` does to all that. What the API calls is in here; `crate::disabled` is its twin where
+//! there is no profiler.
 //!
 //! # Threads and locks
 //! On any thread of the host. Start and stop take the life-cycle lock, the outermost one, and then the `PsLock`; the
 //! sampler is joined under the life-cycle lock, and not under the `PsLock`. The sampler takes the `PsLock` for a moment when
-//! the session's threads change, and the other only in a host's callback, for which nobody waits. The host's callbacks are called under no lock. The thread that signals
-//! are handed to starts and stops as anybody does, so it is joined under neither. The one that posts probes to event loops ends
-//! by itself soon after the session, and is joined by nobody.
+//! the session's threads change, and the other only in a host's callback, for which nobody waits. The host's callbacks are
+//! called under no lock. The thread that signals are handed to starts and stops as anybody does, so it is joined under
+//! neither. The one that posts probes to event loops ends by itself soon after the session, and is joined by nobody.
 //!
 //! # Imports
 //! `base`, `buffer`, `markers`, `platform`, `sampler`, `state`, `stream`, `threads`, `unwind`

@@ -9,16 +9,16 @@
 //! `handler.rs` runs in the signal handler of a sampled thread and takes no lock. Everything else runs on the sampler
 //! thread. That takes each of the profiler's locks, the `PsLock` and the registry's as well as the buffer's, for a moment, but
 //! the life cycle's, the script functions' and that of the unwinder on demand; never while it waits for a thread, since it
-//! waits for none. It calls after-sampling callbacks between two ticks, under no lock. A stack on demand is waited for by the thread that asked, under no lock; it is unwound there, under
-//! the lock of an unwinder that is not the sampler's.
+//! waits for none. It calls after-sampling callbacks between two ticks, under no lock. A stack on demand is waited for by
+//! the thread that asked, under no lock; it is unwound there, under the lock of an unwinder that is not the sampler's.
 //!
 //! # Imports
 //! `base`, `buffer`, `counters`, `platform`, `state`, `symbols`, `threads`, `unwind`
 //!
 //! # Invariants
-//! A thread is stopped only while its own handler copies. A thread that does not answer is not signalled again until it
-//! has. A thread that has not run since its last sample is not signalled; one that is
-//! found asleep is signalled once for a place, where its stack needs the frame pointer. No sample lies within a pause.
+//! A thread is stopped only while its own handler copies. A thread that does not answer is not signalled again until it has.
+//! A thread that has not run since its last sample is not signalled; one that is found asleep is signalled once for a place,
+//! where its stack needs the frame pointer. No sample lies within a pause.
 //!
 //! # Read next
 //! `sampler_thread.rs`, `thread_sampler.rs`, `handler.rs`, `merge.rs`, `suspend.rs`, then `crate::stream`.

@@ -6,8 +6,8 @@
 //!
 //! # Threads and locks
 //! `CorePs` and `ActivePs`, in which the session's threads are, stand in cells that ask for the `PsLock`. The core buffer has
-//! its own lock; `RacyFeatures` is one atomic word. A session's pauses and its after-sampling callbacks have a lock each; nobody holds one while a
-//! callback runs.
+//! its own lock; `RacyFeatures` is one atomic word. A session's pauses and its after-sampling callbacks have a lock each;
+//! nobody holds one while a callback runs.
 //!
 //! # Imports
 //! `base`, `buffer`, `counters`, `platform`, `threads`, `unwind`

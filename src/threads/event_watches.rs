@@ -162,8 +162,8 @@ impl EventWatches {
         WATCHES.lock()
     }
 
-    /// In the child of a fork: of all threads only the calling one is left, and so are its watches, if the watcher had none in its
-    /// hands.
+    /// In the child of a fork: of all threads only the calling one is left, and so are its watches, if the watcher had none
+    /// in its hands.
     pub(crate) fn keep_only_current_thread(mut guard: Guard<'static, EventWatches>) {
         let serial = OnThreadRef::with(|thread| thread.to_off_thread().serial());
         let watches = &mut *guard;

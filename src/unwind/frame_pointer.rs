@@ -3,7 +3,8 @@
 //! In a module, a frame pointer is believed when the call that the return address follows names the very function that the
 //! address lies in, by its address or by a word that the dynamic linker alone writes, and that function begins by setting
 //! its frame pointer up. So a frame pointer that belongs to an older frame, as in code built without frame pointers, is
-//! never mistaken for this one's; calls through pointers are not followed. Generated code promises to keep frame pointers; there, any call will do.
+//! never mistaken for this one's; calls through pointers are not followed. Generated code promises to keep frame pointers;
+//! there, any call will do.
 //!
 //! In the few instructions between a function's giving its frame pointer back and its return, the frame pointer is its
 //! caller's. So where a return address is on top of the stack, or what looks like one, the frame pointer of the innermost

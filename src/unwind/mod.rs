@@ -16,7 +16,8 @@
 //!
 //! # Threads and locks
 //! An unwinder belongs to the sampler thread, another one to stacks on demand, under a lock; no thread is stopped meanwhile,
-//! so it may allocate, and read files. The registered ranges alone are shared, under a lock of their own that is held for a moment.
+//! so it may allocate, and read files. The registered ranges alone are shared, under a lock of their own that is held for a
+//! moment.
 //!
 //! # Imports
 //! `base`, `platform`

@@ -6,9 +6,9 @@
 //! the profiler; so whatever context switches the kernel counts in them over the span, voluntary or not, are its doing.
 //! Calls that came back with `EINTR` are counted as well, those of the time before the span by themselves.
 //!
-//! The goal is for both engines; `ours` is the one that sends signals. The floor is a thread that does nothing but sleep from tick to tick, prepared as
-//! our sampler is. pprof-rs goes by
-//! the process's CPU time alone, so that it does nothing at all while everybody sleeps, and has no samples of it either.
+//! The goal is for both engines; `ours` is the one that sends signals. The floor is a thread that does nothing but sleep
+//! from tick to tick, prepared as our sampler is. pprof-rs goes by the process's CPU time alone, so that it does nothing at
+//! all while everybody sleeps, and has no samples of it either.
 //!
 //! Each run is a process of its own; the arms take turns.
 

@@ -56,6 +56,14 @@ impl Source {
         line_of(&self.comments, line)
     }
 
+    /// Whether a line holds a part of a string or of a character's literal.
+    pub(crate) fn has_literal(&self, line: usize) -> bool {
+        let letters = |view: &str| -> usize {
+            view.lines().nth(line - 1).unwrap_or_default().split_whitespace().map(str::len).sum()
+        };
+        letters(&self.text) > letters(&self.code) + letters(&self.comments)
+    }
+
     /// The line numbers of the comments right above a line, nearest first.
     pub(crate) fn comment_lines_above(&self, line: usize) -> impl Iterator<Item = usize> {
         let is_comment = |line: &usize| line_of(&self.code, *line).is_none() && self.comment(*line).is_some();

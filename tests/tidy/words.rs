@@ -14,6 +14,22 @@ pub(crate) fn check_length(sources: &[Source], most: usize) -> Vec<Finding> {
     findings
 }
 
+/// Neither a row of a table can be broken, nor, always, a literal.
+pub(crate) fn check_width(sources: &[Source], most: usize) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for source in sources {
+        for (index, text) in source.text.lines().enumerate() {
+            let (line, columns) = (index + 1, text.chars().count());
+            let is_row = || ["//! |", "/// |"].iter().any(|row| text.trim_start().starts_with(row));
+            if columns > most && !is_row() && !source.has_literal(line) {
+                let accepted = format!("{most} at most, but of tables and literals");
+                findings.push(source.finding(line, format!("{columns} columns"), accepted));
+            }
+        }
+    }
+    findings
+}
+
 /// This test names the words that it looks for.
 fn is_tidy_itself(source: &Source) -> bool {
     source.path == "tests/tidy.rs" || source.path.starts_with("tests/tidy/")
@@ -177,6 +193,18 @@ mod snippets {
     fn a_long_file_is_found() {
         assert_eq!(found(&check_length(&[Source::new("src/a.rs", "1\n2\n3\n")], 3)), [""; 0]);
         assert_eq!(found(&check_length(&[Source::new("src/a.rs", "1\n2\n3\n4")], 3)), ["4 4 lines"]);
+    }
+
+    #[test]
+    fn a_wide_line_is_found_that_is_neither_a_table_nor_a_literal() {
+        let wide = |text: &str| found(&check_width(&[Source::new("src/a.rs", text)], 9));
+        assert_eq!(wide("// 4567 9"), [""; 0]);
+        assert_eq!(wide("a\n// äöü 78 0"), ["2 11 columns"]);
+        assert_eq!(wide("let b = cdef;"), ["1 13 columns"]);
+        assert_eq!(wide("//! | a | b |\n    /// | c | d |"), [""; 0]);
+        assert_eq!(wide("// | a | b |"), ["1 12 columns"]);
+        assert_eq!(wide("let b = \"c\";\n\"d\n efghijklmn\""), [""; 0]);
+        assert_eq!(wide("// \"in a comment\""), ["1 17 columns"]);
     }
 
     #[test]

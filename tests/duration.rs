@@ -117,7 +117,8 @@ fn without_a_limit() {
     assert!(has_string(&read, "works_long_ago"));
     assert_eq!(
         names(&read),
-        ["at first", "text at first", "short", "begin", "end long ago", "long", "end", "at last"]
+        ["begin", "end long ago", "at first", "text at first", "short", "long", "end", "at last"],
+        "by the last moment of each"
     );
     assert!(read.threads().iter().any(|thread| thread["name"] == "ended"));
     assert_eq!(StartParams::new().duration(Duration::ZERO), StartParams::new());

@@ -1,34 +1,61 @@
 //! A slab of bytes with one writer and any number of readers.
 //!
+//! A chunk's life, which debug builds check:
+//!
+//! | from | to | by | when |
+//! |---|---|---|---|
+//! | fresh | ready | manager | it gets its number, its session and its range, and a lane |
+//! | ready | in use | writer | the first entry is put |
+//! | ready, in use | done | who has the right to write | it is full, or its lane has ended or gone quiet |
+//! | done | released | manager | it is on the list of those that the oldest is recycled of |
+//! | released | fresh | manager | it is the oldest, the limit is reached, and no reader shares it |
+//!
 //! **Contract** (cited below):
-//! - *one writer*: [`Chunk::append`] is called by the holder of the buffer's mutex, which owns the chunk's
-//!   [`WriteRight`]; there is one for each chunk;
+//! - *one writer*: [`WriteRight::append`] is called by whoever owns the chunk's [`WriteRight`]; there is one for each
+//!   chunk, made when the chunk becomes ready;
 //! - *committed bytes rest*: bytes below `committed` are written before `committed` is raised (release), and are not
 //!   written again while anybody else shares the chunk; readers look only below a `committed` that they loaded
 //!   (acquire).
 
-use std::cell::UnsafeCell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+#[cfg(not(all(test, loom)))]
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
-use crate::base::TimeStamp;
+#[cfg(all(test, loom))]
+use loom::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+
+use crate::base::{Generation, TimeStamp};
 use crate::buffer::index::ChunkNumber;
+use crate::buffer::slab::Slab;
+
+/// Where a chunk is in its life.
+#[doc(alias = "ProfileBufferChunk::InternalHeader::State")]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(super) enum ChunkLife {
+    Fresh = 0,
+    Ready = 1,
+    InUse = 2,
+    Done = 3,
+    Released = 4,
+}
 
 /// Contiguous memory that holds whole blocks.
 #[doc(alias = "ProfileBufferChunk")]
 #[derive(Debug)]
-pub(super) struct Chunk {
+pub(crate) struct Chunk {
     pub(super) number: ChunkNumber,
-    /// The position of its first byte among all bytes that were ever put.
+    pub(super) session: Generation,
+    /// The position of its first byte among those of all chunks that the session ever had.
     pub(super) range_start: u64,
-    /// When it was first written to.
-    pub(super) first_used: TimeStamp,
+    life: AtomicU8,
+    /// When it was first written to; what else stands here counts only once there are entries.
+    first_used_ns: AtomicU64,
+    done_ns: AtomicU64,
+    entries: AtomicU64,
     committed: AtomicUsize,
-    bytes: Box<[UnsafeCell<u8>]>,
+    bytes: Slab,
 }
-
-// SAFETY: *one writer* and *committed bytes rest*: no byte is read and written at once.
-unsafe impl Sync for Chunk {}
 
 /// The right to append to a chunk.
 #[derive(Debug)]
@@ -38,98 +65,193 @@ pub(super) struct WriteRight {
 
 impl Chunk {
     pub(super) fn new(bytes: usize) -> Self {
-        let zeroed: Box<[u8]> = vec![0; bytes].into_boxed_slice();
-        // SAFETY: `UnsafeCell<u8>` has the layout of `u8`. Not by an iterator, which would touch every page at once.
-        let bytes = unsafe { Box::from_raw(Box::into_raw(zeroed) as *mut [UnsafeCell<u8>]) };
         Self {
             number: ChunkNumber(0),
+            session: Generation::from_number(0),
             range_start: 0,
-            first_used: TimeStamp::default(),
+            life: AtomicU8::new(ChunkLife::Fresh as u8),
+            first_used_ns: AtomicU64::new(0),
+            done_ns: AtomicU64::new(0),
+            entries: AtomicU64::new(0),
             committed: AtomicUsize::new(0),
-            bytes,
+            bytes: Slab::new(bytes),
         }
     }
 
-    /// Empties the chunk for a new life. `self` is owned, so nobody shares it.
-    pub(super) fn begin(mut self, number: ChunkNumber, range_start: u64, now: TimeStamp) -> WriteRight {
-        *self.committed.get_mut() = 0;
-        self.number = number;
-        self.range_start = range_start;
-        self.first_used = now;
-        WriteRight { chunk: Arc::new(self) }
+    /// Touches every page, so that whoever writes waits for none.
+    pub(super) fn touch(&mut self) {
+        self.bytes.touch();
     }
 
-    /// The position after its last committed byte.
-    pub(super) fn range_end(&self) -> u64 {
-        self.range_start + self.committed_bytes().len() as u64
+    /// Gives the chunk, which nobody shares, a new life.
+    pub(super) fn begin(
+        mut self,
+        number: ChunkNumber,
+        session: Generation,
+        range_start: u64,
+    ) -> (Arc<Self>, WriteRight) {
+        debug_assert_eq!(self.life(), ChunkLife::Fresh, "only a fresh chunk is begun");
+        self.committed = AtomicUsize::new(0);
+        self.entries = AtomicU64::new(0);
+        self.number = number;
+        self.session = session;
+        self.range_start = range_start;
+        self.set_life(&[ChunkLife::Fresh], ChunkLife::Ready);
+        let chunk = Arc::new(self);
+        (Arc::clone(&chunk), WriteRight { chunk })
+    }
+
+    /// Takes a released chunk back to be used again; `None` while a reader shares it, who has it for himself then.
+    pub(super) fn recycle(chunk: Arc<Self>) -> Option<Self> {
+        debug_assert_eq!(chunk.life(), ChunkLife::Released, "only a released chunk is recycled");
+        let chunk = Arc::into_inner(chunk)?;
+        chunk.set_life(&[ChunkLife::Released], ChunkLife::Fresh);
+        Some(chunk)
+    }
+
+    pub(super) fn life(&self) -> ChunkLife {
+        match self.life.load(Ordering::Acquire) {
+            0 => ChunkLife::Fresh,
+            1 => ChunkLife::Ready,
+            2 => ChunkLife::InUse,
+            3 => ChunkLife::Done,
+            _ => ChunkLife::Released,
+        }
+    }
+
+    fn set_life(&self, from: &[ChunkLife], to: ChunkLife) {
+        debug_assert!(from.contains(&self.life()), "a chunk goes from {:?} to {to:?}", self.life());
+        self.life.store(to as u8, Ordering::Release);
+    }
+
+    /// By the manager, which takes it on its list.
+    pub(super) fn set_released(&self) {
+        self.set_life(&[ChunkLife::Done], ChunkLife::Released);
     }
 
     pub(super) fn capacity(&self) -> usize {
         self.bytes.len()
     }
 
-    /// The bytes that were committed before this call, whole blocks all.
+    /// When it was first written to, if it was.
+    pub(super) fn first_used(&self) -> Option<TimeStamp> {
+        let is_used = self.committed.load(Ordering::Acquire) > 0;
+        is_used.then(|| TimeStamp(self.first_used_ns.load(Ordering::Relaxed)))
+    }
+
+    /// When nothing was written to it any more, once it is done.
+    pub(super) fn done_at(&self) -> TimeStamp {
+        TimeStamp(self.done_ns.load(Ordering::Relaxed))
+    }
+
+    /// How many entries were committed, a moment ago.
+    pub(super) fn entries(&self) -> u64 {
+        self.entries.load(Ordering::Relaxed)
+    }
+
+    /// How many bytes were committed before this call; whole blocks all.
+    pub(super) fn committed(&self) -> usize {
+        self.committed.load(Ordering::Acquire)
+    }
+
+    /// The bytes that were committed before this call.
     pub(super) fn committed_bytes(&self) -> &[u8] {
-        let committed = self.committed.load(Ordering::Acquire);
-        // SAFETY: *committed bytes rest*; `UnsafeCell<u8>` has the layout of `u8`.
-        unsafe { std::slice::from_raw_parts(self.bytes.as_ptr().cast::<u8>(), committed) }
+        // SAFETY: *committed bytes rest*.
+        unsafe { self.bytes.read(self.committed()) }
     }
 }
 
 impl WriteRight {
-    pub(super) fn chunk(&self) -> &Arc<Chunk> {
-        &self.chunk
+    /// Of a chunk that was in a [`TakeCell`](super::take_cell::TakeCell).
+    pub(super) fn of_taken(chunk: Arc<Chunk>) -> Self {
+        Self { chunk }
     }
 
-    /// Gives the right up: the chunk is complete.
-    pub(super) fn into_chunk(self) -> Arc<Chunk> {
+    pub(super) fn into_taken(self) -> Arc<Chunk> {
         self.chunk
     }
 
-    /// Appends the parts as one, and gives the offset of the first byte; `None`, and nothing changed, when they do not
-    /// fit.
-    pub(super) fn append(&mut self, parts: &[&[u8]]) -> Option<usize> {
-        let start = self.chunk.committed.load(Ordering::Relaxed);
-        let length: usize = parts.iter().map(|part| part.len()).sum();
-        if length > self.chunk.capacity() - start {
-            return None;
+    pub(super) fn chunk(&self) -> &Chunk {
+        &self.chunk
+    }
+
+    /// Gives the right up: nothing is written any more.
+    pub(super) fn finish(self, now: TimeStamp) {
+        self.chunk.done_ns.store(now.0, Ordering::Relaxed);
+        self.chunk.set_life(&[ChunkLife::Ready, ChunkLife::InUse], ChunkLife::Done);
+    }
+
+    /// Appends the parts as one entry; false, and nothing changed, when they do not fit. They are `bytes` long.
+    #[inline]
+    pub(super) fn append(&mut self, now: TimeStamp, head: &[u8], parts: &[&[u8]], bytes: usize) -> bool {
+        debug_assert_eq!(bytes, head.len() + parts.iter().map(|part| part.len()).sum::<usize>());
+        let chunk = &*self.chunk;
+        let start = chunk.committed.load(Ordering::Relaxed);
+        if bytes > chunk.capacity() - start {
+            return false;
+        }
+        if start == 0 {
+            chunk.first_used_ns.store(now.0, Ordering::Relaxed);
+            chunk.set_life(&[ChunkLife::Ready], ChunkLife::InUse);
         }
         let mut end = start;
-        for part in parts {
-            // SAFETY: *one writer*: `&mut self` is the only right, and the target lies above `committed`, inside of
-            // the slab, since all parts together fit.
-            unsafe {
-                let target = self.chunk.bytes.as_ptr().add(end).cast::<u8>().cast_mut();
-                std::ptr::copy_nonoverlapping(part.as_ptr(), target, part.len());
-            }
+        for part in std::iter::once(&head).chain(parts) {
+            // SAFETY: *one writer*: `&mut self` is the only right, and the target lies above `committed`; the slab
+            // checks that it lies within itself.
+            unsafe { chunk.bytes.write(end, part) };
             end += part.len();
         }
-        self.chunk.committed.store(end, Ordering::Release);
-        Some(start)
+        chunk.entries.store(chunk.entries.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        chunk.committed.store(end, Ordering::Release);
+        true
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 
+    const SESSION: Generation = Generation::from_number(1);
+
+    fn begun(bytes: usize, number: u64, range_start: u64) -> (Arc<Chunk>, WriteRight) {
+        Chunk::new(bytes).begin(ChunkNumber(number), SESSION, range_start)
+    }
+
     #[test]
     fn parts_are_appended_whole_or_not_at_all() {
-        let mut right = Chunk::new(8).begin(ChunkNumber(3), 100, TimeStamp(5));
-        assert_eq!(right.append(&[b"ab", b"", b"cd"]), Some(0));
-        assert_eq!(right.append(&[b"12345"]), None);
-        assert_eq!(right.append(&[b"1234"]), Some(4));
-        assert_eq!(right.append(&[b"x"]), None);
-        assert_eq!(right.chunk().committed_bytes(), b"abcd1234");
-        let chunk = Arc::try_unwrap(right.into_chunk()).expect("unshared");
-        let again = chunk.begin(ChunkNumber(4), 200, TimeStamp(6));
-        assert_eq!(again.chunk().committed_bytes(), b"");
+        let (chunk, mut right) = begun(8, 3, 100);
+        assert_eq!((chunk.life(), chunk.first_used()), (ChunkLife::Ready, None));
+        assert!(right.append(TimeStamp(5), b"ab", &[b"", b"cd"], 4));
+        assert!(!right.append(TimeStamp(6), b"12345", &[], 5));
+        assert!(right.append(TimeStamp(7), b"1234", &[], 4));
+        assert!(!right.append(TimeStamp(8), b"x", &[], 1));
+        assert_eq!((chunk.committed_bytes(), chunk.entries()), (&b"abcd1234"[..], 2));
+        assert_eq!((chunk.life(), chunk.first_used()), (ChunkLife::InUse, Some(TimeStamp(5))));
+        right.finish(TimeStamp(9));
+        assert_eq!((chunk.life(), chunk.done_at()), (ChunkLife::Done, TimeStamp(9)));
+        chunk.set_released();
+        let shared = Arc::clone(&chunk);
+        assert!(Chunk::recycle(chunk).is_none(), "a reader has it");
+        let again = Chunk::recycle(shared).expect("nobody else has it");
+        let (again, mut right) = again.begin(ChunkNumber(4), SESSION, 200);
+        assert_eq!((again.committed_bytes(), again.entries(), again.first_used()), (&b""[..], 0, None));
+        assert!(right.append(TimeStamp(10), b"new", &[], 3));
+        assert_eq!(again.committed_bytes(), b"new");
+    }
+
+    #[test]
+    #[cfg(debug_assertions)]
+    #[should_panic(expected = "from Released to InUse")]
+    fn a_released_chunk_is_not_written_to() {
+        let (chunk, right) = begun(8, 0, 0);
+        right.finish(TimeStamp(1));
+        chunk.set_released();
+        WriteRight::of_taken(chunk).append(TimeStamp(2), b"x", &[], 1);
     }
 
     #[test]
     fn a_reader_beside_the_writer_sees_whole_appends() {
-        let mut right = Chunk::new(1 << 20).begin(ChunkNumber(0), 0, TimeStamp(0));
-        let chunk = Arc::clone(right.chunk());
+        let (chunk, mut right) = begun(1 << 20, 0, 0);
         let reader = std::thread::spawn(move || {
             loop {
                 let bytes = chunk.committed_bytes();
@@ -144,7 +266,7 @@ mod tests {
         });
         for index in 0..1u32 << 18 {
             let word = index.to_le_bytes();
-            right.append(&[&word[..1], &word[1..]]).expect("room");
+            assert!(right.append(TimeStamp(0), &word[..1], &[&word[1..]], 4), "room");
         }
         reader.join().expect("the reader saw whole words");
     }

@@ -38,6 +38,12 @@ impl EntryWriter {
         self
     }
 
+    /// What is coded already.
+    pub(crate) fn raw(&mut self, coded: &[u8]) -> &mut Self {
+        self.bytes.extend_from_slice(coded);
+        self
+    }
+
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }

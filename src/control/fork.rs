@@ -12,7 +12,9 @@ use crate::platform::{ForkHooks, hold_loader_for_fork, is_main_thread};
 use crate::sampler::{
     OnDemandUnwinder, close_fork_gate, hold_unwinder_for_fork, open_fork_gate, reopen_fork_gate_in_child,
 };
-use crate::state::{ACTIVE_PS, CORE_PS, RacyFeatures, core_buffer, leave_callbacks_to_parent};
+use crate::state::{
+    ACTIVE_PS, CORE_PS, RacyFeatures, core_buffer, leave_callbacks_to_parent, own_lane_index,
+};
 use crate::threads::{
     EventWatches, OnThreadRef, RegistryForkGuard, ScriptFunctions, ThreadRegistry,
     hold_script_functions_for_fork,
@@ -101,7 +103,7 @@ fn child() {
         drop(code_ranges);
         drop(loader);
         drop(unwinder);
-        buffer.abandon_session();
+        buffer.abandon_session(own_lane_index());
         ThreadRegistry::keep_only_current_thread(registry);
         forget_control_in_child(&mut ps);
         // The thread that forks is the child's main thread; what it registered before, it did itself.

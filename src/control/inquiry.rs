@@ -60,10 +60,11 @@ pub(crate) fn buffer_info() -> Option<BufferInfo> {
     }
     let lock = PsLock::acquire();
     ACTIVE_PS.get(&lock).as_ref()?;
-    let (range, statistics) = core_buffer().fill_level()?;
+    let (held_bytes, statistics) = core_buffer().fill_level()?;
+    let range_end = 1 + statistics.put_bytes;
     Some(BufferInfo {
-        range_start: range.start,
-        range_end: range.end,
+        range_start: range_end.saturating_sub(held_bytes),
+        range_end,
         capacity_bytes: statistics.capacity_bytes,
         put_entries: statistics.put_entries,
         dropped_entries: statistics.dropped_entries,

@@ -3,7 +3,7 @@
 use crate::base::{ProfilingState, PsLock, TimeStamp, is_any_lock_held_on_current_thread};
 use crate::buffer::{EntryHead, EntryKind};
 use crate::control::callbacks::tell;
-use crate::state::{ACTIVE_PS, ActivePs, PauseKind, RacyFeatures, core_buffer};
+use crate::state::{ACTIVE_PS, ActivePs, PauseKind, RacyFeatures, put_entry};
 
 /// See `profiler_pause`.
 pub(crate) fn pause() {
@@ -45,6 +45,6 @@ fn set_paused(kind: PauseKind, paused: bool) -> bool {
     };
     session.pauses.set(kind, paused, &lock, |now: TimeStamp| {
         let entry = EntryHead::new(entry).number(now.since_ns(session.process_start));
-        core_buffer().put(session.generation, now, &[entry.bytes()]);
+        put_entry(session.generation, now, &[entry.bytes()]);
     })
 }

@@ -6,7 +6,7 @@ use crate::base::{
 };
 use crate::markers::{MarkerTiming, NewMarker, put_marker};
 use crate::platform::{current_stack_pointer, monotonic_now};
-use crate::state::{CorePs, REGISTRATION_HOOKS, RacyFeatures, core_buffer};
+use crate::state::{CorePs, REGISTRATION_HOOKS, RacyFeatures, prepare_own_lane, put_entry};
 use crate::threads::{OnThreadRef, register_current_thread, unregister_current_thread};
 
 pub(crate) use crate::threads::{
@@ -28,6 +28,7 @@ pub(crate) fn stack_pointer() -> u64 {
 pub(crate) fn register_thread(name: &str) {
     if !is_any_lock_held_on_current_thread() {
         register_current_thread(name, REGISTRATION_HOOKS);
+        prepare_own_lane();
     }
 }
 
@@ -106,6 +107,6 @@ fn put_marker_of(
     });
     if let Some((session, thread)) = recorded.flatten() {
         let marker = NewMarker { session, thread, name, category, timing, text };
-        put_marker(core_buffer(), now, CorePs::process_start().monotonic, &marker);
+        put_marker(put_entry, now, CorePs::process_start().monotonic, &marker);
     }
 }

@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 #[cfg(has_profiler)]
 use crate::base::Features;
 #[cfg(has_profiler)]
-use crate::stream::{FrameKind, ProcessStreamingContext, ProfileSource, ResolvedThread, name_addresses};
+use crate::stream::{FrameKind, NamedFrames, ProcessStreamingContext, ProfileSource, ResolvedThread};
 
 /// What a profile says of one thread.
 #[derive(Clone, Debug, PartialEq)]
@@ -81,23 +81,26 @@ impl Weight {
 #[cfg(has_profiler)]
 pub(crate) fn summarize(source: &ProfileSource) -> Vec<ThreadSummary> {
     let process = ProcessStreamingContext::decode(source);
-    let names = name_addresses(source, &process);
-    let of_thread =
-        |context| summarize_thread(source, &ResolvedThread::new(source, &process, context, &names));
+    let named = NamedFrames::new(source, &process, true);
+    let of_thread = |context| summarize_thread(source, ResolvedThread::new(&process, context, &named));
     process.threads.iter().map(of_thread).collect()
 }
 
 #[cfg(has_profiler)]
-fn summarize_thread(source: &ProfileSource, thread: &ResolvedThread<'_>) -> ThreadSummary {
+fn summarize_thread(source: &ProfileSource, mut thread: ResolvedThread<'_>) -> ThreadSummary {
     let settings = &source.session.settings;
     let interval_ns = settings.interval.as_nanos() as u64;
     let has_cpu = settings.features.contains(Features::CPU);
-    let mut by_stack = vec![Weight::default(); thread.stack_count()];
+    let mut by_stack: Vec<Weight> = Vec::new();
     let mut cpu_ns = 0;
     for row in thread.context.samples.iter() {
         cpu_ns += row.cpu_delta_ns.unwrap_or(0);
         let ns = if has_cpu { row.cpu_delta_ns.unwrap_or(0) } else { interval_ns };
-        by_stack[thread.stack_of(row.stack) as usize].add(Weight { samples: 1, ns });
+        let stack = thread.stack_of(row.stack) as usize;
+        if stack >= by_stack.len() {
+            by_stack.resize(stack + 1, Weight::default());
+        }
+        by_stack[stack].add(Weight { samples: 1, ns });
     }
 
     let mut truncated_samples = 0;
@@ -122,11 +125,11 @@ fn summarize_thread(source: &ProfileSource, thread: &ResolvedThread<'_>) -> Thre
         }
     }
 
-    let samples = thread.context.samples.len();
+    let samples = thread.context.samples.rows();
     ThreadSummary {
         name: thread.context.thread.unlocked_const_reader().info().name.clone(),
-        samples,
-        sampled: Duration::from_nanos(interval_ns.saturating_mul(samples as u64)),
+        samples: samples as usize,
+        sampled: Duration::from_nanos(interval_ns.saturating_mul(samples)),
         cpu: Duration::from_nanos(cpu_ns),
         truncated_samples,
         functions: functions.sorted(HotFunction::new),

@@ -85,9 +85,12 @@ mod tests {
             let session = ChunkedBuffer::TEST_SESSION;
             let marker =
                 NewMarker { session, thread: 3, name: "name µ", category, timing, text: Some("text") };
-            assert!(put_marker(&buffer, TimeStamp(1000), TimeStamp(100), &marker));
+            let lane = buffer.take_lane();
+            let put = |session, now, parts: &[&[u8]]| lane.put(session, now, parts).is_some();
+            assert!(put_marker(put, TimeStamp(1000), TimeStamp(100), &marker));
             let mut seen = 0;
-            buffer.snapshot().for_each_entry(|_, _, mut entry| {
+            for block in buffer.snapshot().chunks().flatten() {
+                let mut entry = block.expect("well formed").entry;
                 assert_eq!(entry.kind(), Some(EntryKind::Marker));
                 let decoded = DecodedMarker::read(&mut entry).expect("well formed");
                 let payload = MarkerPayload::Text("text".into());
@@ -97,7 +100,7 @@ mod tests {
                     DecodedMarker { thread: 3, phase, start_ns, end_ns, category: 6, name, payload }
                 );
                 seen += 1;
-            });
+            }
             assert_eq!(seen, 1);
         }
     }

@@ -1,7 +1,7 @@
 //! A marker's way into the buffer.
 
 use crate::base::{Generation, ProfilingCategoryPair, TimeStamp};
-use crate::buffer::{ChunkedBuffer, EntryHead, EntryKind};
+use crate::buffer::{EntryHead, EntryKind};
 use crate::markers::decode::{PAYLOAD_NONE, PAYLOAD_TEXT};
 use crate::markers::options::{MarkerPhase, MarkerTiming};
 
@@ -17,10 +17,11 @@ pub(crate) struct NewMarker<'a> {
     pub(crate) text: Option<&'a str>,
 }
 
-/// Puts a marker; true when it is stored, in its own session. `now` fills in the times that were left open; times in the buffer count from
-/// `process_start`.
+/// Has a marker `put` into its session; true when it is stored. `now` fills in the times that were left open; times in the
+/// buffer count from `process_start`.
+#[inline]
 pub(crate) fn put_marker(
-    buffer: &ChunkedBuffer,
+    put: impl FnOnce(Generation, TimeStamp, &[&[u8]]) -> bool,
     now: TimeStamp,
     process_start: TimeStamp,
     marker: &NewMarker<'_>,
@@ -46,5 +47,5 @@ pub(crate) fn put_marker(
         Some(text) => EntryHead::bare().byte(PAYLOAD_TEXT).number(text.len() as u64),
     };
     let text = marker.text.unwrap_or_default().as_bytes();
-    buffer.put(marker.session, now, &[head.bytes(), marker.name.as_bytes(), payload.bytes(), text]).is_some()
+    put(marker.session, now, &[head.bytes(), marker.name.as_bytes(), payload.bytes(), text])
 }

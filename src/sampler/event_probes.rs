@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use crate::buffer::{ChunkedBuffer, EntryHead, EntryKind};
+use crate::buffer::{EntryHead, EntryKind, LaneHandle};
 use crate::platform::monotonic_now;
 use crate::state::Session;
 use crate::threads::{EventWatches, ProbedLoop};
@@ -19,7 +19,7 @@ pub(super) struct EventProbes {
 
 impl EventProbes {
     /// Writes the probes that were answered, and that others are out if `with_open`: they are written again later.
-    pub(super) fn record(&mut self, session: &Session, buffer: &ChunkedBuffer, with_open: bool) {
+    pub(super) fn record(&mut self, session: &Session, lane: &LaneHandle<'_>, with_open: bool) {
         let version = EventWatches::version();
         if version != self.version {
             self.version = version;
@@ -42,7 +42,7 @@ impl EventProbes {
                     .number(probed.thread.serial())
                     .number(probe.posted.since_ns(session.process_start))
                     .number(end.map_or(0, |end| 1 + end.since_ns(probe.posted)));
-                buffer.put(session.generation, now, &[entry.bytes()]);
+                lane.put(session.generation, now, &[entry.bytes()]);
             }
             if end.is_some() {
                 probed.set_recorded(probe);

@@ -35,6 +35,8 @@ mod sample_writer;
 mod sampler_thread;
 mod schedule;
 mod sleeping_places;
+mod stack_dictionary;
+mod stack_frames;
 mod suspend;
 mod thread_sampler;
 mod thread_samples;

@@ -52,7 +52,7 @@ impl OnDemandUnwinder {
         let mut place = ON_DEMAND.lock();
         let on_demand = place.get_or_insert_with(Self::new);
         if on_demand.unwinder.look_at_modules() {
-            on_demand.unwinder.refresh_modules(0);
+            on_demand.unwinder.refresh_modules();
             on_demand.modules = Arc::new(on_demand.unwinder.modules().clone());
         }
         body(on_demand)

@@ -1,12 +1,13 @@
 //! Stop 1 of 12: the sampler wakes on an absolute schedule, and takes the threads one after another.
 
+use std::cell::RefCell;
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::base::{Features, PsLock, SamplingEngine, SamplingState, StartError, TimeStamp};
-use crate::buffer::{ChunkedBuffer, EntryHead, EntryKind};
+use crate::buffer::{ChunkedBuffer, EntryHead, EntryKind, LaneHandle};
 use crate::counters::{PROCESS_CPU, sample_process_cpu_ns};
 use crate::platform::{
     HandlerCheck, ProfilerThread, current_process_id, current_thread_id, ensure_handler, follow_sandbox,
@@ -16,7 +17,7 @@ use crate::platform::{
 use crate::sampler::activity::{ActivityClue, RestChecks};
 use crate::sampler::event_probes::EventProbes;
 use crate::sampler::rest::Tick;
-use crate::sampler::sample_writer::SampleWriter;
+use crate::sampler::sample_writer::{SampleCoder, SampleWriter};
 use crate::sampler::schedule::Schedule;
 use crate::sampler::thread_sampler::{ThreadLife, ThreadSampler};
 use crate::sampler::tick_context::{Scratch, TickContext};
@@ -98,6 +99,8 @@ struct Threads {
 struct SamplerThread {
     session: Arc<Session>,
     buffer: &'static ChunkedBuffer,
+    lane: LaneHandle<'static>,
+    coder: RefCell<SampleCoder>,
     unwinder: Unwinder,
     threads: Threads,
     seen_thread_changes: u64,
@@ -120,6 +123,8 @@ impl SamplerThread {
         Self {
             session,
             buffer,
+            lane: buffer.take_lane_for_samples(),
+            coder: RefCell::default(),
             unwinder,
             threads: Threads::default(),
             seen_thread_changes: 0,
@@ -207,6 +212,7 @@ impl SamplerThread {
         if self.tick.time >= self.next_look_at_sandbox {
             self.next_look_at_sandbox = self.tick.time.plus_ns(SANDBOX_INTERVAL_NS);
             follow_sandbox();
+            self.discard_old();
             self.drop_expired();
         }
         let mut overheads = TickOverheads::begin(&self.session, self.tick.time);
@@ -225,13 +231,13 @@ impl SamplerThread {
         if let Some(map) = self.unwinder.changed_perf_map() {
             self.session.set_perf_map(map);
         }
-        self.event_probes.record(&self.session, self.buffer, false);
+        self.event_probes.record(&self.session, &self.lane, false);
         overheads.step_done();
-        self.buffer.provide_spare_chunk();
+        self.buffer.take_care();
         overheads.step_done();
         // As in Gecko, what a pause costs is no overhead of the sampling.
         if is_sampling {
-            overheads.write(&self.session, self.buffer);
+            overheads.write(&self.session, &self.lane);
         }
         self.write_if_asked();
         let own_cpu_ns = thread_cpu_ns(current_thread_id()).unwrap_or(0);
@@ -290,7 +296,7 @@ impl SamplerThread {
             self.with_context(|threads, context| {
                 threads.all().for_each(|thread| thread.write_rest_before(context));
             });
-            self.unwinder.refresh_modules(self.buffer.range().end);
+            self.unwinder.refresh_modules();
             self.session.set_modules(self.unwinder.modules());
         }
     }
@@ -323,6 +329,14 @@ impl SamplerThread {
             threads.set_written(range.end, still_writes, lock);
             threads.drop_expired(range.start, lock);
         });
+    }
+
+    /// What no profile will hold any more, since it is longer ago than the session's duration.
+    fn discard_old(&self) {
+        let duration_ns =
+            self.session.settings.duration.and_then(|duration| duration.as_nanos().try_into().ok());
+        let too_old = duration_ns.and_then(|ns| self.tick.time.0.checked_sub(ns)).map(TimeStamp);
+        self.buffer.discard_old(self.tick.time, too_old);
     }
 
     /// What children sent and the buffer does not reach back to any more may be large.
@@ -362,7 +376,7 @@ impl SamplerThread {
             .signed(sample_process_cpu_ns() - self.process_cpu_ns - self.pauses.cpu_in_pauses_ns);
         // Not if a pause has begun since this tick did.
         if self.session.pauses.until(&self.pauses).is_none() {
-            self.buffer.put(self.session.generation, now, &[entry.bytes()]);
+            self.lane.put(self.session.generation, now, &[entry.bytes()]);
         }
     }
 
@@ -411,10 +425,21 @@ impl SamplerThread {
     /// Calls `body` with the threads and with what every thread's step needs.
     fn with_context<T>(&mut self, body: impl FnOnce(&mut Threads, &mut TickContext<'_>) -> T) -> T {
         let Self {
-            session, buffer, unwinder, threads, scratch, tick, tick_before, pauses, last_handler, ..
+            session,
+            lane,
+            coder,
+            unwinder,
+            threads,
+            scratch,
+            tick,
+            tick_before,
+            pauses,
+            last_handler,
+            ..
         } = self;
         let writer = SampleWriter {
-            buffer,
+            lane,
+            coder,
             session: session.generation,
             process_start: session.process_start,
             dropped: &session.counts.dropped_samples,
@@ -446,7 +471,7 @@ impl SamplerThread {
     fn write_if_asked(&mut self) {
         if let Some(asked) = self.session.asked_to_write() {
             self.with_context(|threads, context| threads.all().for_each(|thread| thread.write_rest(context)));
-            self.event_probes.record(&self.session, self.buffer, true);
+            self.event_probes.record(&self.session, &self.lane, true);
             self.session.set_written(asked);
         }
     }

@@ -292,11 +292,11 @@ impl ThreadSampler {
             return false;
         }
         self.asked_at = None;
-        let Scratch { native, merged, coded } = &mut *context.scratch;
+        let Scratch { native, merged, stack } = &mut *context.scratch;
         if unwound.is_none() {
             context.unwinder.take_innermost(&captured, native);
         }
-        coded.set(native, &view, merged);
+        stack.set(native, &view, merged);
         let is_doubtful = native.doubtful;
         let time = view.header().time;
         drop(view);
@@ -395,13 +395,13 @@ impl ThreadSampler {
         let header = *view.header();
         let captured = captured_by(&view);
         let unwound = unwind_counted(context, |unwinder, native| unwinder.unwind(&captured, native));
-        let Scratch { native, merged, coded } = &mut *context.scratch;
+        let Scratch { native, merged, stack } = &mut *context.scratch;
         match (unwound, waiting.blocked_at) {
             (None, _) => context.unwinder.take_innermost(&captured, native),
             (Some(()), Some(at)) => self.places.remember(at, &header.registers, native),
             (Some(()), None) => {}
         }
-        coded.set(native, &view, merged);
+        stack.set(native, &view, merged);
         drop(view);
 
         if waiting.by_timer && header.cpu_ns > 0 {

@@ -5,7 +5,7 @@ use crate::sampler::rest::{Rest, Run, Tick};
 use crate::sampler::sample_writer::SampleTime;
 use crate::sampler::thread_sampler::ThreadSampler;
 use crate::sampler::tick_context::TickContext;
-use crate::state::{Session, SessionCounts};
+use crate::state::SessionCounts;
 
 /// What is not written of a rest becomes old with this, so that little of it is lost with a crash.
 const OLD_REST_NS: u64 = 1_000_000_000;
@@ -48,7 +48,7 @@ impl ThreadSampler {
 
     /// The same, for a run of them: how many were written.
     pub(super) fn write_run(&mut self, run: Run, cpu_ns: u64, context: &TickContext<'_>) -> u64 {
-        let (counts, stack) = (&context.session.counts, &context.scratch.coded);
+        let (counts, stack) = (&context.session.counts, &context.scratch.stack);
         self.last_stack.set(stack);
         let Some(run) = context.unpaused_part(run) else { return 0 };
         let written = self.put_run(run, cpu_ns, context);
@@ -63,23 +63,22 @@ impl ThreadSampler {
     fn put_run(&mut self, run: Run, cpu_ns: u64, context: &TickContext<'_>) -> u64 {
         let first = run.first.max(self.last_time);
         self.last_time = run.last.max(first);
-        let sample = self.sample_at(first, cpu_ns, context.session);
-        self.last_stack.follow_modules(context.unwinder.modules().version());
-        context.writer.repeat(sample, run.ticks - 1, self.last_time.since_ns(first), &mut self.last_stack)
+        let delta = cpu_ns.saturating_sub(self.reported_cpu_ns);
+        self.reported_cpu_ns = self.reported_cpu_ns.max(cpu_ns);
+        let sample = SampleTime {
+            thread: self.registration.serial(),
+            time: first,
+            cpu_delta_ns: context.session.records_cpu_of(self.features).then_some(delta),
+            more: run.ticks - 1,
+            span_ns: self.last_time.since_ns(first),
+        };
+        context.writer.write(sample, context.unwinder.modules().number(), &mut self.last_stack)
     }
 
     pub(super) fn sample_without_stack(&mut self, cpu_ns: u64, context: &mut TickContext<'_>) {
         let event_loop = self.slot.as_deref().map(|slot| slot.event_delay().state_in_handler());
-        context.scratch.coded.set_empty(event_loop.unwrap_or_default());
+        context.scratch.stack.set_empty(event_loop.unwrap_or_default());
         self.write_sample(context.tick.time, cpu_ns, context);
         self.rest = Some(Rest::new(cpu_ns, None, context.tick, context.interval_ns()));
-    }
-
-    /// A sample at which the thread's CPU clock shows `cpu_ns`.
-    fn sample_at(&mut self, time: TimeStamp, cpu_ns: u64, session: &Session) -> SampleTime {
-        let delta = cpu_ns.saturating_sub(self.reported_cpu_ns);
-        self.reported_cpu_ns = self.reported_cpu_ns.max(cpu_ns);
-        let cpu_delta_ns = session.records_cpu_of(self.features).then_some(delta);
-        SampleTime { thread: self.registration.serial(), time, cpu_delta_ns }
     }
 }

@@ -6,7 +6,8 @@ use crate::base::{Features, ProcessId};
 use crate::platform::monotonic_now;
 use crate::sampler::merge::MergedFrame;
 use crate::sampler::rest::{Run, Tick};
-use crate::sampler::sample_writer::{CodedStack, SampleWriter};
+use crate::sampler::sample_writer::SampleWriter;
+use crate::sampler::stack_frames::StackFrames;
 use crate::state::{SeenPauses, Session, SessionCounts};
 use crate::threads::CapturedView;
 use crate::unwind::{Captured, NativeStack, StackCopy, Unwinder};
@@ -51,7 +52,7 @@ impl TickContext<'_> {
 pub(super) struct Scratch {
     pub(super) native: NativeStack,
     pub(super) merged: Vec<MergedFrame>,
-    pub(super) coded: CodedStack,
+    pub(super) stack: StackFrames,
 }
 
 pub(super) fn captured_by<'a>(view: &'a CapturedView<'_>) -> Captured<'a> {

@@ -1,7 +1,7 @@
 //! What the steps of a tick take, written down tick by tick if `MOZ_PROFILER_RECORD_OVERHEADS` asks for it.
 
 use crate::base::TimeStamp;
-use crate::buffer::{ChunkedBuffer, EntryHead, EntryKind};
+use crate::buffer::{EntryHead, EntryKind, LaneHandle};
 use crate::platform::monotonic_now;
 use crate::state::Session;
 
@@ -35,10 +35,10 @@ impl TickOverheads {
         }
     }
 
-    pub(super) fn write(self, session: &Session, buffer: &ChunkedBuffer) {
+    pub(super) fn write(self, session: &Session, lane: &LaneHandle<'_>) {
         let Some(tick) = self.tick else { return };
         let head = EntryHead::new(EntryKind::Overhead).number(tick.since_ns(session.process_start));
         let entry = self.steps_ns.into_iter().fold(head, EntryHead::number);
-        buffer.put(session.generation, self.step_began, &[entry.bytes()]);
+        lane.put(session.generation, self.step_began, &[entry.bytes()]);
     }
 }

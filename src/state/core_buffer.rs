@@ -1,11 +1,47 @@
 //! The process's buffer. It stands for ever, so that a marker need not ask whether it does.
 
-use crate::buffer::ChunkedBuffer;
+use std::cell::OnceCell;
+
+use crate::base::{Generation, TimeStamp};
+use crate::buffer::{ChunkedBuffer, LaneHandle};
 
 static CORE_BUFFER: ChunkedBuffer = ChunkedBuffer::out_of_session();
+
+thread_local! {
+    /// Where this thread writes. The destructor gives it to the next thread.
+    static OWN_LANE: OnceCell<LaneHandle<'static>> = const { OnceCell::new() };
+}
 
 /// In session only while the profiler is active.
 #[doc(alias = "profiler_get_core_buffer")]
 pub(crate) fn core_buffer() -> &'static ChunkedBuffer {
     &CORE_BUFFER
+}
+
+/// Gives the calling thread its lane, so that its first entry need not.
+pub(crate) fn prepare_own_lane() {
+    let _ = OWN_LANE.try_with(|own| {
+        if own.get().is_none() {
+            // Set meanwhile, by a handler that wrote an entry, it stays.
+            let _ = own.set(CORE_BUFFER.take_lane());
+        }
+    });
+}
+
+/// The calling thread's lane, if it has one.
+pub(crate) fn own_lane_index() -> Option<usize> {
+    OWN_LANE.try_with(|own| own.get().map(LaneHandle::index)).ok().flatten()
+}
+
+/// Puts the parts as one entry of this session; false when that session runs no more, or there is no room.
+pub(crate) fn put_entry(session: Generation, now: TimeStamp, parts: &[&[u8]]) -> bool {
+    let put = |lane: &LaneHandle<'_>| lane.put(session, now, parts).is_some();
+    let put_in_own = |own: &OnceCell<LaneHandle<'static>>| {
+        if own.get().is_none() {
+            prepare_own_lane();
+        }
+        own.get().is_some_and(put)
+    };
+    // A thread that is ending, and has given its lane back already, takes one for this.
+    OWN_LANE.try_with(put_in_own).unwrap_or_else(|_| put(&CORE_BUFFER.take_lane()))
 }

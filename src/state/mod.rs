@@ -34,7 +34,7 @@ mod while_buffered;
 
 pub(crate) use active_ps::{ACTIVE_PS, ActivePs, REGISTRATION_HOOKS, RunningSampler};
 pub(crate) use after_sampling::{LeftOverCallbacks, SamplerEnd, leave_callbacks_to_parent};
-pub(crate) use core_buffer::core_buffer;
+pub(crate) use core_buffer::{core_buffer, own_lane_index, prepare_own_lane, put_entry};
 pub(crate) use core_ps::{CORE_PS, CorePs};
 pub(crate) use pauses::{OpenPauses, SeenPauses};
 pub(crate) use profiled_threads::ProfiledThreads;

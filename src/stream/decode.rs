@@ -2,13 +2,15 @@
 
 use std::collections::HashMap;
 
-use crate::base::{CodeAddress, FrameFlags};
-use crate::buffer::{BlockIndex, ChunkNumber, EntryKind, EntryReader, SampleFlags};
+use crate::base::CATEGORIES;
+use crate::buffer::{Block, BlockIndex, EntryKind, EntryReader, SampleFlags};
 use crate::counters::CounterDescription;
 use crate::json::{StringIndex, UniqueStrings};
 use crate::markers::{DecodedMarker, MarkerPayload};
+use crate::stream::chunk_stacks::{ChunkStacks, FrameKey, Meanings};
+use crate::stream::entry_counts::{EntryCounts, EntrySort};
 use crate::stream::event_probes::EventProbes;
-use crate::stream::overheads::{Overhead, OverheadStatistics};
+use crate::stream::overheads::{Overhead, Overheads};
 use crate::stream::paused_ranges::PausedRanges;
 use crate::stream::rows::{CounterRows, More, RowEvent, SampleRow, SampleRows, cut_before};
 use crate::stream::source::ProfileSource;
@@ -17,60 +19,27 @@ use crate::symbols::SampledAddress;
 use crate::threads::{OffThreadRef, joined_label_text};
 use crate::unwind::{LoadedModule, Meant};
 
-/// A frame as it was sampled, before it is named.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(super) enum FrameKey {
-    Root,
-    /// Stands below the frames of a stack that is not the thread's own.
-    OtherStack,
-    /// Stands for the frames that are missing.
-    Truncated,
-    /// Stands for labels that are missing, behind the newest that is there.
-    LabelsLeftOut,
-    Native(SampledAddress),
-    /// In a module that was unloaded and whose place another took, by its number.
-    Replaced(usize, SampledAddress),
-    /// In a module that was unloaded and that nobody remembers.
-    Unknown,
-    Label {
-        text: StringIndex,
-        category: u8,
-        subcategory: u8,
-        relevant_for_js: bool,
-    },
-    /// In a function of a script, by its number; a line or column of 0 is not known.
-    Script {
-        function: u32,
-        line: u32,
-        column: u32,
-    },
-}
-
 /// What the buffer holds of one thread.
 #[derive(Debug)]
 pub(crate) struct ThreadStreamingContext {
     pub(crate) thread: OffThreadRef,
     pub(crate) samples: SampleRows,
-    pub(super) stacks: UniqueStacks<FrameKey>,
-    pub(super) markers: Vec<BlockIndex>,
+    /// In the order of the last moments that they tell of.
+    pub(super) markers: Vec<MarkerPlace>,
     pub(super) probes: EventProbes,
-    /// The stack of the last sample, and the chunk that it was written to.
-    last: Option<(ChunkNumber, LastStack)>,
 }
 
-/// The stack of a sample.
-#[derive(Clone, Copy, Debug)]
-enum LastStack {
-    Read(u32),
-    /// The sample is too long ago, so that nobody may ever ask for its stack; its entry is here.
-    InEntry(BlockIndex),
+/// A marker's last moment, and where it is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct MarkerPlace {
+    last_ns: u64,
+    pub(super) block: BlockIndex,
 }
 
 /// What a sample's entry begins with.
 struct SampleHead {
     serial: u64,
     time_ns: u64,
-    flags: SampleFlags,
     cpu_delta_ns: Option<u64>,
     event: RowEvent,
     more: More,
@@ -78,8 +47,9 @@ struct SampleHead {
 
 impl SampleHead {
     /// Of an entry whose kind was read already.
-    fn read(entry: &mut EntryReader<'_>) -> Option<Self> {
-        let (serial, time_ns) = (entry.number()?, entry.number()?);
+    fn read(entry: &mut EntryReader<'_>, stacks: &mut ChunkStacks) -> Option<Self> {
+        let serial = entry.number()?;
+        let time_ns = stacks.time_ns(entry.signed()?);
         let flags = SampleFlags::from_byte(entry.byte()?);
         let cpu_delta_ns = if flags.has(SampleFlags::HAS_CPU) { Some(entry.number()?) } else { None };
         let event = if flags.has(SampleFlags::HAS_EVENT) { Some(entry.number()?) } else { None };
@@ -88,7 +58,7 @@ impl SampleHead {
             true => More { count: entry.number()?, span_ns: entry.number()? },
             false => More::default(),
         };
-        Some(Self { serial, time_ns, flags, cpu_delta_ns, event, more })
+        Some(Self { serial, time_ns, cpu_delta_ns, event, more })
     }
 }
 
@@ -96,20 +66,71 @@ impl SampleHead {
 #[derive(Debug)]
 pub(crate) struct ProcessStreamingContext {
     pub(crate) threads: Vec<ThreadStreamingContext>,
-    /// The texts of all labels.
-    pub(super) label_texts: UniqueStrings,
-    pub(super) label_strings: Vec<String>,
+    /// Those of all threads.
+    pub(super) stacks: UniqueStacks<FrameKey>,
+    pub(super) label_texts: LabelTexts,
     pub(super) counters: Vec<(&'static CounterDescription, CounterRows)>,
     /// All modules, sorted by address and without overlaps.
     pub(super) modules: Vec<LoadedModule>,
     pub(super) has_text_markers: bool,
     pub(super) paused_ranges: PausedRanges,
     /// What the sampler's ticks cost, if they wrote it down.
-    pub(super) overheads: Option<OverheadStatistics>,
+    pub(super) overheads: Option<Overheads>,
     /// What is earlier stays out: see [`ProfileSource::cut_ns`].
     cut_ns: u64,
-    /// Entries that could not be read.
-    pub(super) malformed_entries: u64,
+    /// What the buffer holds, sort by sort, and what of it could not be read.
+    pub(super) entry_counts: EntryCounts,
+    /// Rows of threads that did not run that are left out: see [`Self::thin_idle_rows`].
+    pub(super) left_out_idle_rows: u64,
+}
+
+/// The texts of labels, each once.
+#[derive(Debug, Default)]
+pub(super) struct LabelTexts {
+    indices: UniqueStrings,
+    texts: Vec<String>,
+}
+
+impl LabelTexts {
+    fn add(&mut self, text: String) -> StringIndex {
+        let index = self.indices.intern(&text);
+        if index.0 as usize == self.texts.len() {
+            self.texts.push(text);
+        }
+        index
+    }
+
+    pub(super) fn get(&self, index: StringIndex) -> &str {
+        self.texts.get(index.0 as usize).map_or("", String::as_str)
+    }
+}
+
+/// What native frames of this profile were, and the texts of its labels.
+struct ProfileMeanings<'a> {
+    source: &'a ProfileSource,
+    modules: &'a [LoadedModule],
+    label_texts: &'a mut LabelTexts,
+}
+
+impl Meanings for ProfileMeanings<'_> {
+    fn native(&mut self, address: SampledAddress, modules: u64) -> FrameKey {
+        let at = address.lookup_address();
+        match self.source.modules.meaning(self.modules, at, modules) {
+            Meant::Replaced(module) => FrameKey::Replaced(module, address),
+            Meant::Unknown if self.source.generated_code.find(at).is_none() => FrameKey::Unknown,
+            Meant::Same | Meant::Unknown => FrameKey::Native(address),
+        }
+    }
+
+    fn label_text(&mut self, label: &[u8], dynamic: &[u8]) -> StringIndex {
+        self.label_texts.add(joined_label_text(label, dynamic))
+    }
+}
+
+/// What is collected before it can be put in its order, since the lanes of several threads hold it.
+#[derive(Default)]
+struct Unordered {
+    pauses: Vec<(u64, EntryKind)>,
 }
 
 impl ProcessStreamingContext {
@@ -121,15 +142,16 @@ impl ProcessStreamingContext {
             source.session.counters.iter().map(|&counter| (counter, CounterRows::default())).collect();
         let mut context = Self {
             threads,
-            label_texts: UniqueStrings::default(),
-            label_strings: Vec::new(),
+            stacks: UniqueStacks::default(),
+            label_texts: LabelTexts::default(),
             counters,
             modules: source.modules.all(),
             has_text_markers: false,
             paused_ranges: PausedRanges::default(),
             overheads: None,
             cut_ns: source.cut_ns(),
-            malformed_entries: 0,
+            entry_counts: EntryCounts::default(),
+            left_out_idle_rows: 0,
         };
         context.read(source, &by_serial);
         context.paused_ranges.add_open(source.open_pauses, source.process_start.monotonic);
@@ -139,65 +161,70 @@ impl ProcessStreamingContext {
     }
 
     fn read(&mut self, source: &ProfileSource, by_serial: &HashMap<u64, usize>) {
-        source.buffer.for_each_entry(|chunk, block, mut entry| {
-            if self.read_entry(source, chunk, block, &mut entry, by_serial).is_none() {
-                self.malformed_entries += 1;
+        let mut stacks = ChunkStacks::default();
+        let mut unordered = Unordered::default();
+        for chunk in source.buffer.chunks() {
+            stacks.begin(0);
+            for block in chunk {
+                let read = block.ok().and_then(|block| {
+                    let bytes = block.bytes;
+                    let sort = self.read_entry(source, block, by_serial, &mut stacks, &mut unordered)?;
+                    self.entry_counts.add(sort, bytes);
+                    Some(())
+                });
+                if read.is_none() {
+                    self.entry_counts.malformed += 1;
+                }
             }
-        });
+        }
+        unordered.pauses.sort_by_key(|&(time_ns, _)| time_ns);
+        unordered.pauses.into_iter().for_each(|(time_ns, kind)| self.paused_ranges.add(kind, time_ns));
+        for thread in &mut self.threads {
+            // As they were put, for the most part.
+            if !thread.markers.is_sorted() {
+                thread.markers.sort();
+            }
+        }
     }
 
     /// `None` when the entry is malformed. An entry of a thread that is not in the profile is skipped.
     fn read_entry(
         &mut self,
         source: &ProfileSource,
-        chunk: ChunkNumber,
-        block: BlockIndex,
-        entry: &mut EntryReader<'_>,
+        Block { index: block, mut entry, .. }: Block<'_>,
         by_serial: &HashMap<u64, usize>,
-    ) -> Option<()> {
+        stacks: &mut ChunkStacks,
+        unordered: &mut Unordered,
+    ) -> Option<EntrySort> {
+        let entry = &mut entry;
         match entry.kind()? {
             kind @ (EntryKind::Sample | EntryKind::Same) => {
-                let head = SampleHead::read(entry)?;
-                let Some(&index) = by_serial.get(&head.serial) else { return Some(()) };
-                let SampleHead { time_ns, cpu_delta_ns, event, more, .. } = head;
-                let row = SampleRow { stack: 0, time_ns, cpu_delta_ns, event };
-                let left = cut_before(row, more, self.cut_ns);
-                let last = match kind {
-                    EntryKind::Sample if left.is_none() => LastStack::InEntry(block),
-                    EntryKind::Sample => {
-                        LastStack::Read(self.read_stack(source, index, head.flags, block, entry)?)
-                    }
-                    _ => self.threads[index].last.filter(|(last_chunk, _)| *last_chunk == chunk)?.1,
-                };
-                self.threads[index].last = Some((chunk, last));
-                let Some((row, more)) = left else { return Some(()) };
-                let stack = match last {
-                    LastStack::Read(stack) => stack,
-                    LastStack::InEntry(block) => {
-                        let mut entry = source.buffer.entry_at(block)?;
-                        entry.kind()?;
-                        let head = SampleHead::read(&mut entry)?;
-                        self.read_stack(source, index, head.flags, block, &mut entry)?
-                    }
-                };
-                let thread = &mut self.threads[index];
-                thread.last = Some((chunk, LastStack::Read(stack)));
-                thread.samples.push(SampleRow { stack, ..row }, more);
+                self.read_sample(source, kind, entry, by_serial, stacks)
+            }
+            EntryKind::Modules => {
+                stacks.begin(entry.number()?);
+                Some(EntrySort::Modules)
             }
             EntryKind::Marker => {
                 let marker = DecodedMarker::read(entry)?;
-                let Some(&index) = by_serial.get(&marker.thread) else { return Some(()) };
-                if marker.last_ns() < self.cut_ns {
-                    return Some(());
+                if usize::from(marker.category) >= CATEGORIES.len() {
+                    return None;
                 }
-                self.has_text_markers |= matches!(marker.payload, MarkerPayload::Text(_));
-                self.threads[index].markers.push(block);
+                let last_ns = marker.last_ns();
+                if let Some(&index) = by_serial.get(&marker.thread)
+                    && last_ns >= self.cut_ns
+                {
+                    self.has_text_markers |= matches!(marker.payload, MarkerPayload::Text(_));
+                    self.threads[index].markers.push(MarkerPlace { last_ns, block });
+                }
+                Some(EntrySort::Marker)
             }
             EntryKind::EventProbe => {
                 let (serial, posted_ns, waited_ns) = (entry.number()?, entry.number()?, entry.number()?);
                 if let Some(&index) = by_serial.get(&serial) {
                     self.threads[index].probes.push(posted_ns, waited_ns.checked_sub(1));
                 }
+                Some(EntrySort::EventProbe)
             }
             EntryKind::Counter => {
                 let (id, time_ns, value) = (entry.number()?, entry.number()?, entry.signed()?);
@@ -205,99 +232,73 @@ impl ProcessStreamingContext {
                 if let Some((_, rows)) = rows.filter(|_| time_ns >= self.cut_ns) {
                     rows.push(time_ns, value);
                 }
+                Some(EntrySort::Counter)
             }
             kind @ (EntryKind::Pause
             | EntryKind::Resume
             | EntryKind::PauseSampling
-            | EntryKind::ResumeSampling) => self.paused_ranges.add(kind, entry.number()?),
+            | EntryKind::ResumeSampling) => {
+                unordered.pauses.push((entry.number()?, kind));
+                Some(EntrySort::Pause)
+            }
             EntryKind::Overhead => {
                 let overhead = Overhead::read(entry)?;
                 if overhead.time_ns >= self.cut_ns {
                     self.overheads.get_or_insert_default().add(&overhead);
                 }
+                Some(EntrySort::Overhead)
             }
         }
-        Some(())
     }
 
-    fn read_stack(
+    fn read_sample(
         &mut self,
         source: &ProfileSource,
-        thread: usize,
-        flags: SampleFlags,
-        block: BlockIndex,
+        kind: EntryKind,
         entry: &mut EntryReader<'_>,
-    ) -> Option<u32> {
-        let mut frames = Vec::with_capacity(64);
-        if flags.has(SampleFlags::OTHER_STACK) {
-            frames.push(FrameKey::OtherStack);
-        }
-        if flags.has(SampleFlags::TRUNCATED) {
-            frames.push(FrameKey::Truncated);
-        }
-        let mut address = 0u64;
-        let mut behind_labels = frames.len();
-        for _ in 0..entry.number()? {
-            let head = entry.number()?;
-            for _ in 0..head >> 1 {
-                frames.push(if head & 1 == 0 {
-                    address = address.wrapping_add(entry.signed()? as u64);
-                    let address = CodeAddress::new(address);
-                    FrameKey::Native(SampledAddress { address, is_return_address: true })
-                } else {
-                    self.read_label(entry)?
-                });
+        by_serial: &HashMap<u64, usize>,
+        stacks: &mut ChunkStacks,
+    ) -> Option<EntrySort> {
+        let head = SampleHead::read(entry, stacks)?;
+        let SampleHead { serial, time_ns, cpu_delta_ns, event, more } = head;
+        let (node, sort) = match kind {
+            EntryKind::Same => (stacks.last_node(serial)?, EntrySort::SameSample),
+            _ => {
+                let Self { modules, label_texts, .. } = self;
+                let mut meanings = ProfileMeanings { source, modules, label_texts };
+                let (node, has_fresh) = stacks.read(serial, entry, &mut meanings)?;
+                (node, if has_fresh { EntrySort::Sample } else { EntrySort::RepeatedSample })
             }
-            if head & 1 == 1 {
-                behind_labels = frames.len();
+        };
+        if let Some(&index) = by_serial.get(&serial) {
+            let row = SampleRow { stack: 0, time_ns, cpu_delta_ns, event };
+            // What nobody asks for has no stack made for it.
+            if let Some((row, more)) = cut_before(row, more, self.cut_ns) {
+                let stack = stacks.stack(node, &mut self.stacks);
+                self.threads[index].samples.push(SampleRow { stack, ..row }, more);
             }
         }
-        // The innermost native frame's address is that of the next instruction; no call returns there.
-        let innermost = frames.iter_mut().rev().find_map(|frame| match frame {
-            FrameKey::Native(address) => Some(address),
-            _ => None,
-        });
-        if let Some(address) = innermost {
-            address.is_return_address = false;
-        }
-        for frame in &mut frames {
-            let FrameKey::Native(address) = *frame else { continue };
-            let at = address.lookup_address();
-            match source.modules.meaning(&self.modules, at, block.get()) {
-                Meant::Replaced(module) => *frame = FrameKey::Replaced(module, address),
-                Meant::Unknown if source.generated_code.find(at).is_none() => *frame = FrameKey::Unknown,
-                Meant::Same | Meant::Unknown => {}
-            }
-        }
-        if flags.has(SampleFlags::LABELS_LEFT_OUT) {
-            frames.insert(behind_labels, FrameKey::LabelsLeftOut);
-        }
-        let stacks = &mut self.threads[thread].stacks;
-        let root = stacks.append_frame(None, FrameKey::Root);
-        Some(frames.into_iter().fold(root, |prefix, frame| stacks.append_frame(Some(prefix), frame)))
+        Some(if more.count > 0 { EntrySort::Run } else { sort })
     }
 
-    /// A frame of the label stack.
-    fn read_label(&mut self, entry: &mut EntryReader<'_>) -> Option<FrameKey> {
-        let flags = FrameFlags::from_byte(entry.byte()?);
-        if flags.has(FrameFlags::SCRIPT) {
-            let mut number = || u32::try_from(entry.number()?).ok();
-            return Some(FrameKey::Script { function: number()?, line: number()?, column: number()? });
+    /// Has no more than `max_rows` rows of samples printed, if leaving out some of those in which a thread did not run is
+    /// enough for that. Of each run of them the first and the last stay, and those between evenly spaced.
+    pub(crate) fn thin_idle_rows(&mut self, max_rows: u64) {
+        let sum = |of: fn(&SampleRows) -> u64| {
+            self.threads.iter().fold(0, |sum: u64, thread| sum.saturating_add(of(&thread.samples)))
+        };
+        let (rows, idle, runs) = (sum(SampleRows::rows), sum(SampleRows::idle_rows), sum(SampleRows::runs));
+        if rows <= max_rows {
+            return;
         }
-        let (category, subcategory) = (entry.byte()?, entry.byte()?);
-        let text = self.label_text(entry.text()?, entry.text()?);
-        let relevant_for_js = flags.has(FrameFlags::RELEVANT_FOR_JS);
-        Some(FrameKey::Label { text, category, subcategory, relevant_for_js })
-    }
-
-    /// A label's text, dynamic part and all.
-    fn label_text(&mut self, label: &[u8], dynamic: &[u8]) -> StringIndex {
-        let text = joined_label_text(label, dynamic);
-        let index = self.label_texts.intern(&text);
-        if index.0 as usize == self.label_strings.len() {
-            self.label_strings.push(text);
+        // A run keeps one row more than its share, at the most.
+        let room = max_rows.saturating_sub(rows - idle).saturating_sub(runs);
+        let stride = if room == 0 { u64::MAX } else { idle.div_ceil(room) };
+        for thread in &mut self.threads {
+            thread.samples.thin_idle_rows(stride);
         }
-        index
+        let kept: u64 = self.threads.iter().map(|thread| thread.samples.kept_rows()).sum();
+        self.left_out_idle_rows = rows - kept;
     }
 }
 
@@ -306,18 +307,9 @@ impl ThreadStreamingContext {
         Self {
             thread: thread.clone(),
             samples: SampleRows::default(),
-            stacks: UniqueStacks::default(),
             markers: Vec::new(),
             probes: EventProbes::default(),
-            last: None,
         }
-    }
-
-    pub(super) fn replaced_addresses(&self) -> impl Iterator<Item = (usize, SampledAddress)> {
-        self.stacks.frames().iter().filter_map(|frame| match frame {
-            FrameKey::Replaced(module, address) => Some((*module, *address)),
-            _ => None,
-        })
     }
 
     /// Whether it had ended before anything that the profile holds, so that there is nothing of it.
@@ -328,13 +320,6 @@ impl ThreadStreamingContext {
             .unregistered_at()
             .map(|time| source.ns_since_start(time));
         let ended = ended_at.is_some_and(|ended_ns| ended_ns < source.cut_ns());
-        ended && self.samples.len() == 0 && self.markers.is_empty()
-    }
-
-    pub(super) fn native_addresses(&self) -> impl Iterator<Item = SampledAddress> {
-        self.stacks.frames().iter().filter_map(|frame| match frame {
-            FrameKey::Native(address) => Some(*address),
-            _ => None,
-        })
+        ended && self.samples.rows() == 0 && self.markers.is_empty()
     }
 }

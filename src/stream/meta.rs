@@ -5,6 +5,7 @@ use crate::json::JsonWriter;
 use crate::markers::write_text_schema;
 use crate::platform::system_info;
 use crate::stream::decode::ProcessStreamingContext;
+use crate::stream::losses::write_losses;
 use crate::stream::source::ProfileSource;
 
 /// The version of the format: markers' texts are string indices since 36.
@@ -85,6 +86,7 @@ pub(super) fn write_meta(
         let engine = if source.session.uses_timers() { "local timers" } else { "signals" };
         json.key("samplingEngine").string(engine);
         json.key("presymbolicated").bool(symbolicated);
+        write_losses(json.key("losses"), source, process);
     });
 }
 

@@ -17,11 +17,15 @@
 //! # Read next
 //! `source.rs`, `decode.rs`, `resolved_thread.rs`, `profile.rs`.
 
+mod chunk_stacks;
 mod decode;
+mod entry_counts;
 mod event_probes;
 mod libs;
 mod location;
+mod losses;
 mod meta;
+mod named_frames;
 mod overheads;
 mod paused_ranges;
 mod profile;
@@ -32,6 +36,7 @@ mod thread_tables;
 mod unique_stacks;
 
 pub(crate) use decode::ProcessStreamingContext;
+pub(crate) use named_frames::{FrameKind, NamedFrames};
 pub(crate) use profile::stream_gecko_json;
-pub(crate) use resolved_thread::{FrameKind, ResolvedThread, name_addresses};
+pub(crate) use resolved_thread::ResolvedThread;
 pub(crate) use source::ProfileSource;

@@ -4,9 +4,8 @@
 //! modules, in which the sampler takes its locks; `expiredMarkerCleaning` that for looking after the buffer's chunks. Nothing
 //! is written down in a pause.
 
-use crate::buffer::{EntryKind, EntryReader};
+use crate::buffer::{EntryReader, EntryWriter};
 use crate::json::JsonWriter;
-use crate::stream::source::ProfileSource;
 use crate::stream::thread_tables::write_schema;
 
 /// One tick's.
@@ -74,7 +73,7 @@ impl Spread {
 
 /// Over all ticks.
 #[derive(Clone, Debug, Default)]
-pub(super) struct OverheadStatistics {
+struct OverheadStatistics {
     times_ns: Option<(u64, u64)>,
     intervals: Spread,
     overheads: Spread,
@@ -85,7 +84,7 @@ pub(super) struct OverheadStatistics {
 }
 
 impl OverheadStatistics {
-    pub(super) fn add(&mut self, overhead: &Overhead) {
+    fn add(&mut self, overhead: &Overhead) {
         let (first_ns, last_ns) = self.times_ns.unwrap_or((overhead.time_ns, overhead.time_ns));
         if self.times_ns.is_some() {
             self.intervals.add(overhead.time_ns.saturating_sub(last_ns));
@@ -122,32 +121,41 @@ const NS_PER_US: f64 = 1e3;
 const NS_PER_MS: f64 = 1e6;
 const COLUMNS: &[&str] = &["time", "locking", "expiredMarkerCleaning", "counters", "threads"];
 
-/// Writes what each tick cost, read from the buffer once more, and over all of them.
-pub(super) fn write_overheads(
-    json: &mut JsonWriter<'_>,
-    source: &ProfileSource,
-    statistics: &OverheadStatistics,
-) {
-    let cut_ns = source.cut_ns();
-    json.object(|json| {
-        json.key("samples").object(|json| {
-            write_schema(json, COLUMNS);
-            json.key("data").array(|json| {
-                source.buffer.for_each_entry(|_, _, mut entry| {
-                    if entry.kind() != Some(EntryKind::Overhead) {
-                        return;
-                    }
-                    if let Some(overhead) = Overhead::read(&mut entry).filter(|tick| tick.time_ns >= cut_ns) {
+/// All ticks, and what they say together.
+#[derive(Debug, Default)]
+pub(super) struct Overheads {
+    /// Coded as they were, without their kind.
+    rows: EntryWriter,
+    statistics: OverheadStatistics,
+}
+
+impl Overheads {
+    pub(super) fn add(&mut self, overhead: &Overhead) {
+        let Overhead { time_ns, locking_ns, counters_ns, threads_ns, cleaning_ns } = *overhead;
+        for number in [time_ns, locking_ns, counters_ns, threads_ns, cleaning_ns] {
+            self.rows.number(number);
+        }
+        self.statistics.add(overhead);
+    }
+
+    /// Writes what each tick cost, and over all of them.
+    pub(super) fn write(&self, json: &mut JsonWriter<'_>) {
+        json.object(|json| {
+            json.key("samples").object(|json| {
+                write_schema(json, COLUMNS);
+                json.key("data").array(|json| {
+                    let mut rows = EntryReader::new(self.rows.bytes());
+                    while let Some(overhead) = Overhead::read(&mut rows) {
                         write_row(json, &overhead);
                     }
                 });
             });
+            // Of one tick there is no interval.
+            if self.statistics.intervals.count > 0 {
+                self.statistics.write(json.key("statistics"));
+            }
         });
-        // Of one tick there is no interval.
-        if statistics.intervals.count > 0 {
-            statistics.write(json.key("statistics"));
-        }
-    });
+    }
 }
 
 fn write_row(json: &mut JsonWriter<'_>, overhead: &Overhead) {
@@ -163,7 +171,7 @@ fn write_row(json: &mut JsonWriter<'_>, overhead: &Overhead) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::buffer::EntryHead;
+    use crate::buffer::{EntryHead, EntryKind};
 
     fn written(write: impl FnOnce(&mut JsonWriter<'_>)) -> serde_json::Value {
         let mut text = Vec::new();

@@ -6,9 +6,10 @@ use crate::base::Page;
 use crate::json::JsonWriter;
 use crate::stream::decode::ProcessStreamingContext;
 use crate::stream::libs::write_libs;
+use crate::stream::losses::buffer_counts;
 use crate::stream::meta::write_meta;
-use crate::stream::overheads::write_overheads;
-use crate::stream::resolved_thread::{ProfileNames, ResolvedThread, name_addresses};
+use crate::stream::named_frames::NamedFrames;
+use crate::stream::resolved_thread::ResolvedThread;
 use crate::stream::source::ProfileSource;
 use crate::stream::thread_tables::{write_schema, write_stand_in_main_thread, write_thread};
 use crate::threads::MAIN_THREAD_NAME;
@@ -24,21 +25,21 @@ pub(crate) fn stream_gecko_json(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let process = ProcessStreamingContext::decode(source);
-    let names = if symbolicate { name_addresses(source, &process) } else { ProfileNames::default() };
+    let named = NamedFrames::new(source, &process, symbolicate);
     let mut json = JsonWriter::new(out);
     json.object(|json| {
         write_libs(json.key("libs"), &process.modules);
         write_meta(json.key("meta"), source, &process, symbolicate);
         json.key("pages").array(|json| source.pages.iter().for_each(|page| write_page(json, page)));
-        if let Some(statistics) = &process.overheads {
-            write_overheads(json.key("profilerOverhead"), source, statistics);
+        if let Some(overheads) = &process.overheads {
+            overheads.write(json.key("profilerOverhead"));
         }
         write_counters(json.key("counters"), source, &process);
         json.key("sources").object(|json| {
             write_schema(json, &["id", "filename", "startLine", "startColumn", "sourceMapURL"]);
             json.key("data").array(|_| {});
         });
-        json.key("threads").array(|json| write_threads(json, source, &process, &names));
+        json.key("threads").array(|json| write_threads(json, source, &process, &named));
         process.paused_ranges.write(json.key("pausedRanges"));
         write_log(json.key("profilingLog"), source, &process);
         json.key("processes")
@@ -61,7 +62,7 @@ fn write_threads(
     json: &mut JsonWriter<'_>,
     source: &ProfileSource,
     process: &ProcessStreamingContext,
-    names: &ProfileNames,
+    named: &NamedFrames,
 ) {
     // The viewer takes the process's main thread first.
     let (main, others): (Vec<_>, Vec<_>) =
@@ -77,7 +78,7 @@ fn write_threads(
         if json.failed() {
             return;
         }
-        write_thread(json, source, ResolvedThread::new(source, process, context, names));
+        write_thread(json, source, ResolvedThread::new(process, context, named));
     }
 }
 
@@ -127,7 +128,6 @@ fn write_counter_row(json: &mut JsonWriter<'_>, time_ns: u64, delta: i64) {
 
 /// What the profiler did, dropped and cost, by the process's id.
 fn write_log(json: &mut JsonWriter<'_>, source: &ProfileSource, process: &ProcessStreamingContext) {
-    let buffer = &source.buffer.statistics;
     json.object(|json| {
         json.key(&source.process.to_number().to_string()).object(|json| {
             json.key("profilingLogBegin_TSms").time_ms(source.ns_since_start(source.session.started_at));
@@ -147,17 +147,17 @@ fn write_log(json: &mut JsonWriter<'_>, source: &ProfileSource, process: &Proces
                 }
             });
             json.key("buffer").object(|json| {
-                for (name, count) in [
-                    ("capacity_bytes", buffer.capacity_bytes),
-                    ("put_entries", buffer.put_entries),
-                    ("put_bytes", buffer.put_bytes),
-                    ("dropped_entries", buffer.dropped_entries),
-                    ("recycled_chunks", buffer.recycled_chunks),
-                    ("recycled_bytes", buffer.recycled_bytes),
-                    ("malformed_entries", process.malformed_entries),
-                ] {
+                for (name, count) in buffer_counts(source, process) {
                     json.key(name).unsigned(count);
                 }
+                let memory = source.buffer.chunk_memory();
+                json.key("lanes").unsigned(source.buffer.statistics.lanes);
+                json.key("unreleased_chunk_bytes").unsigned(memory.unreleased_bytes);
+                json.key("released_chunk_bytes").unsigned(memory.released_bytes);
+                if let Some(done) = memory.oldest_done {
+                    json.key("oldestChunkDone_TSms").time_ms(source.ns_since_start(done));
+                }
+                process.entry_counts.write(json.key("entries"));
             });
             json.key("profilingLogEnd_TSms").time_ms(source.ns_since_start(source.taken_at));
         });

@@ -69,7 +69,7 @@ impl SampleRow {
     /// One of those after it: the thread has not run.
     fn later_by(self, later_ns: u64) -> Self {
         Self {
-            time_ns: self.time_ns + later_ns,
+            time_ns: self.time_ns.saturating_add(later_ns),
             cpu_delta_ns: self.cpu_delta_ns.map(|_| 0),
             event: self.event.later_by(later_ns),
             ..self
@@ -103,11 +103,28 @@ pub(super) fn cut_before(row: SampleRow, more: More, cut_ns: u64) -> Option<(Sam
 }
 
 /// Samples in the order of their time.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct SampleRows {
     coded: EntryWriter,
-    count: usize,
+    rows: u64,
+    idle_rows: u64,
+    runs: u64,
     last_time_ns: u64,
+    /// Of the rows after the first of a run, each so many-th is there, counted from the last.
+    idle_stride: u64,
+}
+
+impl Default for SampleRows {
+    fn default() -> Self {
+        Self {
+            coded: EntryWriter::default(),
+            rows: 0,
+            idle_rows: 0,
+            runs: 0,
+            last_time_ns: 0,
+            idle_stride: 1,
+        }
+    }
 }
 
 impl SampleRows {
@@ -120,19 +137,42 @@ impl SampleRows {
             .number(more.count);
         if more.count > 0 {
             self.coded.number(more.span_ns);
+            self.runs += 1;
         }
         self.last_time_ns = row.time_ns;
-        self.count += 1 + more.count as usize;
+        self.idle_rows = self.idle_rows.saturating_add(more.count);
+        self.rows = self.rows.saturating_add(more.count).saturating_add(1);
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.count
+    /// How many there are, those that are left out included.
+    pub(crate) fn rows(&self) -> u64 {
+        self.rows
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = SampleRow> {
+    /// How many of them are of a thread that has not run since the one before.
+    pub(super) fn idle_rows(&self) -> u64 {
+        self.idle_rows
+    }
+
+    /// How many runs of those there are.
+    pub(super) fn runs(&self) -> u64 {
+        self.runs
+    }
+
+    /// Leaves all but each so many-th of the idle rows out.
+    pub(super) fn thin_idle_rows(&mut self, stride: u64) {
+        self.idle_stride = stride.max(1);
+    }
+
+    /// How many there are that are not left out.
+    pub(super) fn kept_rows(&self) -> u64 {
+        self.runs_coded().map(|(_, more)| 1 + more.count.div_ceil(self.idle_stride)).sum()
+    }
+
+    fn runs_coded(&self) -> impl Iterator<Item = (SampleRow, More)> {
         let mut coded = EntryReader::new(self.coded.bytes());
         let mut time_ns = 0u64;
-        let coded_runs = std::iter::from_fn(move || {
+        std::iter::from_fn(move || {
             let stack = coded.number()? as u32;
             time_ns = time_ns.wrapping_add(coded.signed()? as u64);
             let cpu_delta_ns = coded.number()?.checked_sub(1);
@@ -140,13 +180,20 @@ impl SampleRows {
             let count = coded.number()?;
             let span_ns = if count > 0 { coded.number()? } else { 0 };
             Some((SampleRow { stack, time_ns, cpu_delta_ns, event }, More { count, span_ns }))
-        });
-        coded_runs.flat_map(|(first, more)| {
-            (0..=more.count).map(move |index| match index {
-                0 => first,
-                _ => first
-                    .later_by((u128::from(more.span_ns) * u128::from(index) / u128::from(more.count)) as u64),
-            })
+        })
+    }
+
+    /// Those that are not left out.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = SampleRow> {
+        let stride = self.idle_stride;
+        self.runs_coded().flat_map(move |(first, more)| {
+            let More { count, span_ns } = more;
+            let kept = count.div_ceil(stride);
+            let later = (0..kept).rev().map(move |from_last| {
+                let index = count - from_last * stride;
+                first.later_by((u128::from(span_ns) * u128::from(index) / u128::from(count)) as u64)
+            });
+            std::iter::once(first).chain(later)
         })
     }
 }
@@ -227,7 +274,7 @@ mod tests {
         let mut samples = SampleRows::default();
         rows.iter().for_each(|row| samples.push(*row, More::default()));
         assert_eq!(samples.iter().collect::<Vec<_>>(), rows);
-        assert_eq!(samples.len(), 3);
+        assert_eq!(samples.rows(), 3);
         samples.push(row(2, 1_000_000_000_100, Some(9)), More { count: 3, span_ns: 31 });
         let event = |ns: i64| SampleRow {
             event: RowEvent::Running { ns },
@@ -238,7 +285,20 @@ mod tests {
         let run: Vec<_> = samples.iter().skip(3).take(4).collect();
         let later = |ns: u64| row(2, 1_000_000_000_100 + ns, Some(0));
         assert_eq!(run, [row(2, 1_000_000_000_100, Some(9)), later(10), later(20), later(31)]);
-        assert_eq!(samples.len(), 10);
+        assert_eq!(samples.rows(), 10);
+
+        let all: Vec<_> = samples.iter().collect();
+        let thinned = |samples: &mut SampleRows, stride| {
+            samples.thin_idle_rows(stride);
+            let kept: Vec<_> = samples.iter().collect();
+            assert_eq!((kept.len() as u64, samples.rows()), (samples.kept_rows(), 10));
+            kept.iter()
+                .map(|row| all.iter().position(|other| other == row).expect("one of all"))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(thinned(&mut samples, 2), [0, 1, 2, 3, 4, 6, 7, 9]);
+        assert_eq!(thinned(&mut samples, 3), [0, 1, 2, 3, 6, 7, 9]);
+        assert_eq!(thinned(&mut samples, u64::MAX), [0, 1, 2, 3, 6, 7, 9]);
 
         let mut counter = CounterRows::default();
         assert!(counter.is_empty());

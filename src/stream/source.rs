@@ -46,12 +46,12 @@ impl ProfileSource {
         self.ns_since_start(self.taken_at).saturating_sub(duration_ns)
     }
 
-    /// When the oldest of what is left is from, if something of the session is not: the buffer was full, or it is too long
-    /// ago.
+    /// From when on nothing is missing, if something of the session is: the buffer was full, or it is too long ago. Of what was
+    /// before, the buffer may hold some still.
     pub(crate) fn earliest_ns_after_loss(&self) -> Option<u64> {
         let cut_ns = self.cut_ns();
         let is_cut = cut_ns > self.ns_since_start(self.session.started_at);
-        let of_buffer = self.buffer.earliest_time_after_loss().map(|time| self.ns_since_start(time));
+        let of_buffer = self.buffer.complete_since().map(|time| self.ns_since_start(time));
         of_buffer.max(is_cut.then_some(cut_ns))
     }
 }

@@ -5,7 +5,8 @@ use crate::json::{JsonWriter, UniqueStrings};
 use crate::markers::{DecodedMarker, MarkerPayload, MarkerPhase};
 use crate::stream::decode::ThreadStreamingContext;
 use crate::stream::event_probes::longest_pause_ns;
-use crate::stream::resolved_thread::{FrameKind, ResolvedThread};
+use crate::stream::named_frames::FrameKind;
+use crate::stream::resolved_thread::ResolvedThread;
 use crate::stream::source::ProfileSource;
 use crate::threads::MAIN_THREAD_NAME;
 
@@ -18,8 +19,12 @@ fn probed_delays(source: &ProfileSource, thread: &ThreadStreamingContext) -> imp
 }
 
 /// Writes one element of `threads`.
-pub(super) fn write_thread(json: &mut JsonWriter<'_>, source: &ProfileSource, thread: ResolvedThread<'_>) {
-    let ResolvedThread { context, .. } = &thread;
+pub(super) fn write_thread(
+    json: &mut JsonWriter<'_>,
+    source: &ProfileSource,
+    mut thread: ResolvedThread<'_>,
+) {
+    let context = thread.context;
     let registration = context.thread.unlocked_const_reader_and_atomic_rw();
     let info = registration.info();
     json.object(|json| {
@@ -53,8 +58,8 @@ pub(super) fn write_thread(json: &mut JsonWriter<'_>, source: &ProfileSource, th
         json.key("markers").object(|json| {
             write_schema(json, MARKERS);
             json.key("data").array(|json| {
-                for &block in &context.markers {
-                    let marker = source.buffer.entry_at(block).and_then(|mut entry| {
+                for place in &context.markers {
+                    let marker = source.buffer.entry_at(place.block).and_then(|mut entry| {
                         entry.kind()?;
                         DecodedMarker::read(&mut entry)
                     });

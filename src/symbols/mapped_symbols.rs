@@ -48,7 +48,7 @@ mod tests {
     #[test]
     fn the_vdsos_clock_has_its_name() {
         let mut table = ModuleTable::default();
-        table.refresh(0);
+        table.refresh();
         let symbols = MappedSymbols::of(&table.all());
         let (start, end, name) =
             symbols.functions.iter().find(|(.., name)| name.contains("clock_gettime")).expect("the clock");

@@ -100,7 +100,7 @@ mod tests {
     #[test]
     fn a_function_of_this_program_has_its_name_and_file() {
         let mut table = ModuleTable::default();
-        table.refresh(0);
+        table.refresh();
         let modules = table.all();
         let address = CodeAddress::new(a_function_to_find as fn() -> u64 as usize as u64);
         let first = SampledAddress { address, is_return_address: false };
@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn a_file_that_is_not_the_one_that_was_loaded_names_nothing() {
         let mut table = ModuleTable::default();
-        table.refresh(0);
+        table.refresh();
         let address = CodeAddress::new(a_function_to_find as fn() -> u64 as usize as u64);
         let names_with = |change: &dyn Fn(&mut LoadedModule)| {
             let mut modules = table.all();

@@ -85,7 +85,7 @@ mod tests {
     #[test]
     fn a_function_of_this_program_and_one_of_the_c_library_have_bounds() {
         let mut table = ModuleTable::default();
-        table.refresh(0);
+        table.refresh();
         let start_of = |address: u64| {
             let module = table.find(address).expect("a module");
             FunctionBounds::read(module).start_of(address)

@@ -1,4 +1,4 @@
-//! What was where: modules that were unloaded, and where in the buffer their samples stand.
+//! What was where: modules that were unloaded, and the lists of modules that they stood in.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -26,8 +26,8 @@ pub(crate) enum Meant {
 struct Stay {
     /// Without its unwind sections.
     image: Arc<ModuleImage>,
-    /// Where in the buffer its samples are.
-    positions: Range<u64>,
+    /// The numbers of the lists that it stood in.
+    lists: Range<u64>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -37,9 +37,9 @@ pub(super) struct ModuleHistory {
 }
 
 impl ModuleHistory {
-    pub(super) fn add(&mut self, image: &ModuleImage, positions: Range<u64>) {
+    pub(super) fn add(&mut self, image: &ModuleImage, lists: Range<u64>) {
         let image = Arc::new(image.without_unwind_sections());
-        self.stays.push_back(Stay { image, positions });
+        self.stays.push_back(Stay { image, lists });
         if self.stays.len() > MAX_STAYS {
             self.stays.pop_front();
         }
@@ -53,13 +53,12 @@ impl ModuleHistory {
         self.stays.get(number).map(|stay| &stay.image)
     }
 
-    /// What an address meant in a sample at this position, at which no module that is loaded was there.
-    pub(super) fn meaning(&self, all: &[LoadedModule], address: u64, position: u64) -> Meant {
+    /// What an address meant in a sample that was unwound by this list, in which no module that is loaded was there.
+    pub(super) fn meaning(&self, all: &[LoadedModule], address: u64, list: u64) -> Meant {
         let after = all.partition_point(|module| module.image.range.start <= address);
         let now = after.checked_sub(1).map(|index| &all[index]);
         let Some(now) = now.filter(|now| now.image.range.contains(&address)) else { return Meant::Same };
-        let was_there =
-            |stay: &Stay| stay.positions.contains(&position) && stay.image.range.contains(&address);
+        let was_there = |stay: &Stay| stay.lists.contains(&list) && stay.image.range.contains(&address);
         match self.stays.iter().position(was_there) {
             Some(number) if !is_same(&self.stays[number].image, &now.image) => Meant::Replaced(number),
             Some(_) => Meant::Same,

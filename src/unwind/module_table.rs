@@ -4,8 +4,8 @@
 //! each change leaves *doubts*: places where code was, or may have been, that is not what the table has there now. What
 //! was captured before the change is not believed where it lies in one of them.
 //!
-//! Samples are named later still. They are written by the thread that follows the changes, so a place in the buffer tells
-//! which side of a change a sample is on; `module_history.rs` keeps what was where.
+//! Samples are named later still. They are written by the thread that follows the changes, with the number of the list that
+//! they were unwound by; `module_history.rs` keeps what was where.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -30,7 +30,7 @@ pub(crate) struct LoadedModule {
 #[derive(Clone, Debug)]
 struct Present {
     image: Arc<ModuleImage>,
-    /// Where the buffer ended when it was first seen.
+    /// The first list that it is in.
     from: u64,
 }
 
@@ -53,8 +53,8 @@ pub(crate) struct ModuleTable {
     changed_at: TimeStamp,
     /// A change was seen that is not taken up yet.
     is_stale: bool,
-    /// Raised whenever an address may mean something else from then on.
-    version: u64,
+    /// Which list this is.
+    number: u64,
     /// Sorted by address, without overlaps.
     loaded: Vec<Present>,
     history: ModuleHistory,
@@ -94,8 +94,10 @@ impl ModuleTable {
         self.is_stale
     }
 
-    /// Lists the modules anew. `position` is where the buffer ends: what is written behind it was unwound by the new list.
-    pub(crate) fn refresh(&mut self, position: u64) {
+    /// Lists the modules anew.
+    pub(crate) fn refresh(&mut self) {
+        self.number += 1;
+        let number = self.number;
         self.seen_at = monotonic_now();
         let (changes, images) = list_modules();
         self.changed_at = monotonic_now();
@@ -111,7 +113,7 @@ impl ModuleTable {
             // Without a build id a file that was loaded again may be another one by now.
             let is_certain = !image.build_id.is_empty() || !may_be_new(&image);
             let known = before.iter().find(|old| is_certain && is_same(&old.image, &image));
-            let new = || Present { image: Arc::new(image), from: position };
+            let new = || Present { image: Arc::new(image), from: number };
             self.loaded.push(known.cloned().unwrap_or_else(new));
         }
         let is_loaded = |old: &Present| self.loaded.iter().any(|new| Arc::ptr_eq(&new.image, &old.image));
@@ -124,9 +126,8 @@ impl ModuleTable {
         }
         for module in &gone {
             self.doubts.add(module.image.range.clone(), self.changed_at);
-            self.history.add(&module.image, module.from..position);
+            self.history.add(&module.image, module.from..number);
         }
-        self.version += u64::from(unloads > 0);
         self.gone = gone.into_iter().map(|module| module.image).collect();
     }
 
@@ -135,9 +136,9 @@ impl ModuleTable {
         &self.gone
     }
 
-    /// Raised whenever an address may mean something else from then on.
-    pub(crate) fn version(&self) -> u64 {
-        self.version
+    /// Which list this is. What a stack's addresses mean is told by the one that it was unwound by.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
     }
 
     /// Whether it was looked after that time what is loaded.
@@ -190,7 +191,7 @@ impl ModuleTable {
         let mut all = self.all();
         let mut now = self.clone();
         if now.look() {
-            now.refresh(0);
+            now.refresh();
             for module in &mut all {
                 module.unloaded |= !now.loaded.iter().any(|new| Arc::ptr_eq(&new.image, &module.image));
             }
@@ -198,12 +199,12 @@ impl ModuleTable {
         all
     }
 
-    /// What an address meant in a sample that stands there in the buffer, beside what it means in `all`.
-    pub(crate) fn meaning(&self, all: &[LoadedModule], address: u64, position: u64) -> Meant {
-        if self.present_at(address).is_some_and(|module| module.from <= position) {
+    /// What an address meant in a sample that was unwound by the list of this number, beside what it means in `all`.
+    pub(crate) fn meaning(&self, all: &[LoadedModule], address: u64, number: u64) -> Meant {
+        if self.present_at(address).is_some_and(|module| module.from <= number) {
             return Meant::Same;
         }
-        self.history.meaning(all, address, position)
+        self.history.meaning(all, address, number)
     }
 
     /// A module that was replaced, by its number.
@@ -219,19 +220,20 @@ mod tests {
 
     fn table() -> ModuleTable {
         let mut table = ModuleTable::default();
-        table.refresh(0);
+        table.refresh();
         table
     }
 
-    fn follow(table: &mut ModuleTable, position: u64) {
+    fn follow(table: &mut ModuleTable) -> u64 {
         assert!(table.look());
-        table.refresh(position);
+        table.refresh();
+        table.number()
     }
 
     #[test]
     fn an_address_of_this_program_is_found() {
         let table = table();
-        let own = ModuleTable::refresh as fn(&mut ModuleTable, u64) as usize as u64;
+        let own = ModuleTable::refresh as fn(&mut ModuleTable) as usize as u64;
         let module = table.find(own).expect("this program");
         assert!(module.stays);
         assert_eq!(module.path, std::env::current_exe().expect("path"));
@@ -253,7 +255,7 @@ mod tests {
             let mut table = table();
             let first = TestLibrary::load(&a);
             let place = first.address();
-            follow(&mut table, 10);
+            let with_a = follow(&mut table);
             let in_a = monotonic_now();
             first.close();
             let second = TestLibrary::load(&b);
@@ -262,19 +264,18 @@ mod tests {
             }
             let in_b = monotonic_now();
             assert!(table.look() && table.is_doubtful(place, in_b), "nobody knows what it is");
-            table.refresh(20);
+            table.refresh();
+            let with_b = table.number();
             assert!(table.is_doubtful(place, in_a) && table.is_doubtful(place, in_b));
             assert!(!table.is_doubtful(place, monotonic_now()));
-            let version = table.version();
             follow_another(folder, &mut table);
             assert!(table.is_doubtful(place, in_b), "also after another change");
-            assert_eq!(table.version(), version, "nothing was unloaded");
             let all = table.all();
-            let meant = |position| table.meaning(&all, place, position);
-            assert_eq!((meant(20), meant(9)), (Meant::Same, Meant::Unknown));
-            let Meant::Replaced(number) = meant(19) else { panic!("{:?}", meant(19)) };
+            let meant = |number| table.meaning(&all, place, number);
+            assert_eq!((meant(with_b), meant(with_a - 1)), (Meant::Same, Meant::Unknown));
+            let Meant::Replaced(number) = meant(with_b - 1) else { panic!("{:?}", meant(with_b - 1)) };
             assert_eq!(table.replaced(number).expect("a").path, a);
-            assert_eq!(meant(10), Meant::Replaced(number));
+            assert_eq!(meant(with_a), Meant::Replaced(number));
             second.close();
             true
         });
@@ -283,18 +284,18 @@ mod tests {
             let mut table = table();
             let first = TestLibrary::load(&a);
             let place = first.address();
-            follow(&mut table, 10);
+            let with_a = follow(&mut table);
             first.close();
             let unseen = TestLibrary::load(&x);
             let (place_of_x, in_x) = (unseen.address(), monotonic_now());
             unseen.close();
             let again = TestLibrary::load(&a);
-            follow(&mut table, 20);
+            follow(&mut table);
             if (place_of_x, again.address()) != (place, place) {
                 return false;
             }
             assert!(table.is_doubtful(place, in_x), "captured in x, unwound as a");
-            assert_eq!(table.meaning(&table.all(), place, 15), Meant::Same);
+            assert_eq!(table.meaning(&table.all(), place, with_a), Meant::Same);
             again.close();
             true
         });
@@ -303,7 +304,7 @@ mod tests {
             let mut table = table();
             let first = TestLibrary::load(&folder.compile("hot", "function_before", no_id));
             let place = first.address();
-            follow(&mut table, 10);
+            follow(&mut table);
             let (before, in_first) = (Arc::clone(table.find(place).expect("loaded")), monotonic_now());
             let then = table.clone();
             first.close();
@@ -311,7 +312,7 @@ mod tests {
             if second.address() != place {
                 return false;
             }
-            follow(&mut table, 20);
+            follow(&mut table);
             let after = table.find(place).expect("loaded");
             assert!(!Arc::ptr_eq(&before, after), "the same path may be another file by now");
             assert!(table.is_doubtful(place, in_first));
@@ -326,6 +327,6 @@ mod tests {
     fn follow_another(folder: &TestFolder, table: &mut ModuleTable) {
         // It stays loaded, so that nothing is unloaded here.
         TestLibrary::load(&folder.compile("another", "another_function", &[]));
-        follow(table, 30);
+        follow(table);
     }
 }

@@ -75,7 +75,7 @@ impl Unwinder {
             fixed_frames: HashMap::new(),
             context: UnwindContext::new(),
         };
-        unwinder.refresh_modules(0);
+        unwinder.refresh_modules();
         unwinder
     }
 
@@ -84,10 +84,9 @@ impl Unwinder {
         self.modules.look()
     }
 
-    /// Follows what was loaded and unloaded. What is known of modules that stay is kept. `position` is where the buffer
-    /// ends for which stacks are unwound.
-    pub(crate) fn refresh_modules(&mut self, position: u64) {
-        self.modules.refresh(position);
+    /// Follows what was loaded and unloaded. What is known of modules that stay is kept.
+    pub(crate) fn refresh_modules(&mut self) {
+        self.modules.refresh();
         for gone in self.modules.gone() {
             self.rules.forget(&gone.range);
             self.functions.remove(&gone.range.start);

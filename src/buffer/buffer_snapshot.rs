@@ -1,0 +1,141 @@
+//! The chunks as they were at one moment, shared with the writers.
+
+use std::sync::Arc;
+
+use crate::base::TimeStamp;
+use crate::buffer::chunk::Chunk;
+use crate::buffer::chunk_book::BufferStatistics;
+use crate::buffer::chunk_manager::Update;
+use crate::buffer::entry_reader::EntryReader;
+use crate::buffer::index::BlockIndex;
+use crate::buffer::leb128;
+
+/// What the buffer held at one moment: chunks in the order in which they were begun.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct BufferSnapshot {
+    chunks: Vec<(Arc<Chunk>, usize)>,
+    complete_since: Option<TimeStamp>,
+    chunk_memory: ChunkMemory,
+    pub(crate) statistics: BufferStatistics,
+}
+
+/// The memory of all chunks.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ChunkMemory {
+    /// Of those that are written to, or are there to be next.
+    pub(crate) unreleased_bytes: u64,
+    /// Of those that are complete.
+    pub(crate) released_bytes: u64,
+    /// When the oldest of these was complete.
+    pub(crate) oldest_done: Option<TimeStamp>,
+}
+
+/// A block could not be read: it is longer than what is left of its chunk, or empty. What follows it in the chunk is lost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct MalformedBlock;
+
+impl BufferSnapshot {
+    pub(super) fn new(
+        chunks: Vec<(Arc<Chunk>, usize)>,
+        complete_since: Option<TimeStamp>,
+        update: Update,
+        statistics: BufferStatistics,
+    ) -> Self {
+        let chunk_memory = match update {
+            Update::Changed { unreleased_bytes, released_bytes, oldest_done, .. } => {
+                ChunkMemory { unreleased_bytes, released_bytes, oldest_done }
+            }
+            Update::None | Update::Final => ChunkMemory::default(),
+        };
+        Self { chunks, complete_since, chunk_memory, statistics }
+    }
+
+    pub(crate) fn chunk_memory(&self) -> ChunkMemory {
+        self.chunk_memory
+    }
+
+    /// From when on nothing is missing, if older chunks were given up. Something older may be there.
+    pub(crate) fn complete_since(&self) -> Option<TimeStamp> {
+        self.complete_since
+    }
+
+    /// Each chunk's entries, which need nothing of another chunk's.
+    pub(crate) fn chunks(&self) -> impl Iterator<Item = ChunkEntries<'_>> {
+        self.chunks.iter().map(|(chunk, committed)| {
+            let bytes = &chunk.committed_bytes()[..*committed];
+            ChunkEntries { position: chunk.range_start, rest: bytes }
+        })
+    }
+
+    /// The entry that begins at `block`, if it is in here.
+    pub(crate) fn entry_at(&self, block: BlockIndex) -> Option<EntryReader<'_>> {
+        let after = self.chunks.partition_point(|(chunk, _)| chunk.range_start <= block.get());
+        let (chunk, committed) = self.chunks.get(after.checked_sub(1)?)?;
+        let offset = usize::try_from(block.get() - chunk.range_start).ok()?;
+        let mut rest = chunk.committed_bytes().get(offset..*committed)?;
+        take_block(&mut rest).map(EntryReader::new)
+    }
+}
+
+/// The entries of one chunk, in the order in which they were put.
+#[derive(Debug)]
+pub(crate) struct ChunkEntries<'a> {
+    /// Of the first byte of the rest.
+    position: u64,
+    rest: &'a [u8],
+}
+
+/// An entry in its chunk.
+#[derive(Debug)]
+pub(crate) struct Block<'a> {
+    pub(crate) index: BlockIndex,
+    /// With its length.
+    pub(crate) bytes: u64,
+    pub(crate) entry: EntryReader<'a>,
+}
+
+impl<'a> Iterator for ChunkEntries<'a> {
+    type Item = Result<Block<'a>, MalformedBlock>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let before = self.rest.len();
+        let (Some(entry), Some(index)) = (take_block(&mut self.rest), BlockIndex::new(self.position)) else {
+            self.rest = &[];
+            return Some(Err(MalformedBlock));
+        };
+        let bytes = (before - self.rest.len()) as u64;
+        self.position += bytes;
+        Some(Ok(Block { index, bytes, entry: EntryReader::new(entry) }))
+    }
+}
+
+fn take_block<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let length = usize::try_from(leb128::decode(rest)?).ok()?;
+    let (entry, after) = rest.split_at_checked(length).filter(|_| length > 0)?;
+    *rest = after;
+    Some(entry)
+}
+
+/// Chunks of bytes that no writer has made.
+#[cfg(any(test, fuzzing))]
+impl BufferSnapshot {
+    pub(crate) fn of_bytes(chunks: &[&[u8]]) -> Self {
+        use crate::base::Generation;
+        use crate::buffer::index::ChunkNumber;
+
+        let mut range_start = 1;
+        let share = |(number, bytes): (usize, &&[u8])| {
+            let fresh = Chunk::new(bytes.len());
+            let (chunk, mut right) =
+                fresh.begin(ChunkNumber(number as u64), Generation::from_number(1), range_start);
+            range_start += bytes.len() as u64;
+            right.append(TimeStamp(0), bytes, &[], bytes.len());
+            (chunk, bytes.len())
+        };
+        let chunks = chunks.iter().enumerate().map(share).collect();
+        Self::new(chunks, None, Update::None, BufferStatistics::default())
+    }
+}

@@ -1,0 +1,262 @@
+//! Writers, readers and recycling beside each other, with the real chunks.
+
+use std::collections::BTreeMap;
+
+use crate::base::{Generation, TimeStamp};
+use crate::buffer::buffer_snapshot::BufferSnapshot;
+use crate::buffer::chunk_manager::ChunkManager;
+use crate::buffer::chunked_buffer::{ChunkedBuffer, LaneHandle};
+use crate::buffer::index::ChunkNumber;
+use crate::buffer::leb128;
+use crate::buffer::single::ChunkManagerSingle;
+
+const SESSION: Generation = ChunkedBuffer::TEST_SESSION;
+
+fn numbers_in(snapshot: &BufferSnapshot) -> Vec<u64> {
+    let mut numbers = Vec::new();
+    for block in snapshot.chunks().flatten() {
+        let mut block = block.expect("well formed");
+        let number = block.entry.number().expect("a number");
+        assert_eq!(snapshot.entry_at(block.index).and_then(|mut entry| entry.number()), Some(number));
+        numbers.push(number);
+    }
+    numbers
+}
+
+fn put_number<M: ChunkManager>(lane: &LaneHandle<'_, M>, number: u64) -> Option<ChunkNumber> {
+    let mut bytes = [0; leb128::MAX_BYTES];
+    let length = leb128::encode(number, &mut bytes);
+    lane.put(SESSION, TimeStamp(number), &[&bytes[..length], &[0; 20]])
+}
+
+#[test]
+fn the_oldest_chunks_go_and_the_rest_reads_back_in_order() {
+    let buffer = ChunkedBuffer::for_test(4096);
+    let lane = buffer.take_lane();
+    for number in 0..1000 {
+        put_number(&lane, number).expect("fits");
+        if number % 7 == 0 {
+            buffer.take_care();
+        }
+    }
+    let snapshot = buffer.snapshot();
+    let numbers = numbers_in(&snapshot);
+    let first = numbers[0];
+    assert!(first > 0, "something was recycled");
+    assert_eq!(numbers, (first..1000).collect::<Vec<_>>());
+    let statistics = snapshot.statistics;
+    assert_eq!(statistics.put_entries, 1000);
+    assert!(statistics.recycled_chunks > 0 && statistics.recycled_bytes > 0);
+    let (held_bytes, _) = buffer.fill_level().expect("in session");
+    assert!(held_bytes <= 4096 && held_bytes + statistics.recycled_bytes == statistics.put_bytes);
+    let memory = snapshot.chunk_memory();
+    assert!(memory.unreleased_bytes + memory.released_bytes <= 4096, "{memory:?}");
+    let complete_since = snapshot.complete_since().expect("something is missing");
+    assert_eq!(complete_since, TimeStamp(first), "its chunk was begun when the last one was full");
+}
+
+#[test]
+fn a_snapshot_stays_whole_while_its_chunks_are_recycled() {
+    let buffer = ChunkedBuffer::for_test(4096);
+    let lane = buffer.take_lane();
+    (0..50).for_each(|number| _ = put_number(&lane, number).expect("fits"));
+    let snapshot = buffer.snapshot();
+    let before = numbers_in(&snapshot);
+    (50..2000).for_each(|number| _ = put_number(&lane, number).expect("fits"));
+    assert_eq!(numbers_in(&snapshot), before);
+    assert_eq!(before, (0..50).collect::<Vec<_>>());
+}
+
+#[test]
+fn an_entry_larger_than_a_chunk_is_counted_and_nowhere() {
+    let buffer = ChunkedBuffer::for_test(64 << 10);
+    let lane = buffer.take_lane();
+    assert_eq!(lane.put(SESSION, TimeStamp(0), &[&[1; 20_000]]), None);
+    assert!(put_number(&lane, 7).is_some());
+    // Larger than the small chunks that a lane has at first.
+    assert!(lane.put(SESSION, TimeStamp(0), &[&[9], &[1; 16_000]]).is_some());
+    assert!(put_number(&lane, 8).is_some());
+    let snapshot = buffer.snapshot();
+    assert_eq!((numbers_in(&snapshot), snapshot.statistics.dropped_entries), (vec![7, 9, 8], 1));
+}
+
+#[test]
+fn nothing_is_put_out_of_session_or_for_another_session() {
+    let buffer = ChunkedBuffer::for_test(4096);
+    let lane = buffer.take_lane();
+    assert!(put_number(&lane, 1).is_some());
+    let other = Generation::from_number(2);
+    assert_eq!(lane.put(other, TimeStamp(0), &[&[1]]), None);
+    assert_eq!(numbers_in(&buffer.snapshot()), [1]);
+    buffer.end_session();
+    assert_eq!(put_number(&lane, 2), None);
+    assert!(numbers_in(&buffer.snapshot()).is_empty() && buffer.fill_level().is_none());
+    buffer.begin_session(other, 4096);
+    assert_eq!(put_number(&lane, 3), None);
+    assert!(lane.put(other, TimeStamp(0), &[&[4]]).is_some());
+    let snapshot = buffer.snapshot();
+    assert_eq!((numbers_in(&snapshot), snapshot.statistics.dropped_entries), (vec![4], 0));
+}
+
+#[test]
+fn an_entry_goes_into_the_chunk_that_it_was_made_for_or_nowhere() {
+    let buffer = ChunkedBuffer::for_test(4096);
+    let lane = buffer.take_lane_for_samples();
+    let first = put_number(&lane, 0).expect("fits");
+    let put_in_first = |lane: &LaneHandle<'_>| lane.put_in_chunk(first, SESSION, TimeStamp(0), &[&[9; 100]]);
+    let put = (0..100).take_while(|_| put_in_first(&lane).is_some()).count();
+    assert!((5..=10).contains(&put), "as many as a chunk of 1,024 bytes holds: {put}");
+    // It was only asked for: what fits still goes there.
+    assert_eq!(lane.put(SESSION, TimeStamp(0), &[&[1]]), Some(first));
+    lane.leave_chunk(TimeStamp(0));
+    let second = put_number(&lane, 1).expect("fits");
+    assert!(second != first && put_in_first(&lane).is_none());
+    assert_eq!(buffer.snapshot().statistics.dropped_entries, 0);
+}
+
+#[test]
+fn the_next_chunk_is_there_before_it_is_needed_and_grows_with_what_is_written() {
+    const CAPACITY: u64 = 16 << 20;
+    let buffer = ChunkedBuffer::for_test(CAPACITY);
+    let lane = buffer.take_lane();
+    buffer.take_care();
+    let unreleased = |buffer: &ChunkedBuffer| buffer.snapshot().chunk_memory().unreleased_bytes;
+    assert_eq!(unreleased(&buffer), 4096, "a small one");
+    let entry = [1; 1000];
+    let mut largest = 0;
+    for time in 0..10_000u64 {
+        lane.put(SESSION, TimeStamp(time), &[&entry]).expect("fits");
+        buffer.take_care();
+        largest = largest.max(unreleased(&buffer));
+    }
+    assert_eq!(largest, 2 << 20, "two of the largest");
+    // Slowly filled, they stay as they are.
+    let slow = buffer.take_lane();
+    let before = unreleased(&buffer);
+    for time in 0..10_000u64 {
+        slow.put(SESSION, TimeStamp(time * 300_000_000), &[&entry]).expect("fits");
+        buffer.take_care();
+        assert!(unreleased(&buffer) <= before + 2 * 4096);
+    }
+}
+
+#[test]
+fn a_thousand_lanes_take_no_more_than_half() {
+    const CAPACITY: u64 = 32 << 20;
+    let buffer = ChunkedBuffer::for_test(CAPACITY);
+    let lanes: Vec<_> = (0..1000).map(|_| buffer.take_lane()).collect();
+    buffer.take_care();
+    let memory = buffer.snapshot().chunk_memory();
+    assert_eq!(memory.unreleased_bytes, 1000 * 4096);
+    for round in 0..40 {
+        for lane in &lanes {
+            (0..8).for_each(|_| _ = lane.put(SESSION, TimeStamp(round), &[&[1; 1000]]).expect("fits"));
+        }
+        buffer.take_care();
+        let memory = buffer.snapshot().chunk_memory();
+        assert!(memory.unreleased_bytes <= CAPACITY / 2 + 4096, "{memory:?} in round {round}");
+        assert!(memory.unreleased_bytes + memory.released_bytes <= CAPACITY, "{memory:?}");
+    }
+}
+
+#[test]
+fn the_next_writer_goes_on_where_the_last_one_ended() {
+    let buffer = ChunkedBuffer::for_test(1 << 20);
+    let chunks: Vec<_> = (0..100)
+        .map(|number| {
+            let lane = buffer.take_lane();
+            buffer.take_care();
+            put_number(&lane, number).expect("fits")
+        })
+        .collect();
+    assert!(chunks.iter().all(|chunk| *chunk == chunks[0]), "{chunks:?}");
+    assert_eq!(numbers_in(&buffer.snapshot()).len(), 100);
+    assert_eq!(buffer.snapshot().statistics.lanes, 0);
+    assert_eq!(buffer.snapshot().chunk_memory().unreleased_bytes, 4096, "nobody's next chunk is kept");
+}
+
+#[test]
+fn a_lane_that_has_gone_quiet_keeps_nothing_that_nobody_else_remembers() {
+    let buffer = ChunkedBuffer::for_test(4096);
+    let (quiet, busy) = (buffer.take_lane(), buffer.take_lane());
+    put_number(&quiet, 0).expect("fits");
+    let start = buffer.range().start;
+    for number in 1..1000 {
+        put_number(&busy, number).expect("fits");
+        if number % 10 == 0 {
+            buffer.discard_old(TimeStamp(number), None);
+            buffer.take_care();
+        }
+    }
+    assert!(!numbers_in(&buffer.snapshot()).contains(&0));
+    assert!(buffer.range().start > start);
+    put_number(&quiet, 2000).expect("it goes on in another chunk");
+    assert!(numbers_in(&buffer.snapshot()).contains(&2000));
+}
+
+#[test]
+fn what_is_older_than_a_time_is_given_up() {
+    let buffer = ChunkedBuffer::for_test(64 << 10);
+    let lane = buffer.take_lane();
+    (0..1000).for_each(|number| _ = put_number(&lane, number).expect("fits"));
+    assert_eq!(numbers_in(&buffer.snapshot()).len(), 1000);
+    buffer.discard_old(TimeStamp(1000), Some(TimeStamp(500)));
+    let snapshot = buffer.snapshot();
+    let numbers = numbers_in(&snapshot);
+    assert!((1..=501).contains(&numbers[0]), "{}", numbers[0]);
+    assert_eq!(numbers, (numbers[0]..1000).collect::<Vec<_>>());
+    assert!(snapshot.complete_since().is_some_and(|time| time <= TimeStamp(500)));
+}
+
+#[test]
+fn a_buffer_of_one_chunk_keeps_what_came_first() {
+    let buffer: ChunkedBuffer<ChunkManagerSingle> = ChunkedBuffer::out_of_session();
+    buffer.begin_with(SESSION, ChunkManagerSingle::new(256));
+    let lane = buffer.take_lane_for_samples();
+    let put: Vec<u64> = (0..100).take_while(|&number| put_number(&lane, number).is_some()).collect();
+    assert!((8..=12).contains(&put.len()), "{put:?}");
+    assert_eq!(put_number(&lane, 1000), None, "there is no second chunk");
+    assert_eq!(numbers_in(&buffer.share()), put);
+    let other = buffer.take_lane();
+    assert_eq!(put_number(&other, 7), None, "nor one for another writer");
+    assert!(buffer.share().statistics.dropped_entries >= 2);
+}
+
+#[test]
+fn threads_put_side_by_side_and_nothing_is_torn() {
+    const THREADS: u64 = 4;
+    const EACH: u64 = 20_000;
+    let buffer = ChunkedBuffer::for_test(64 << 20);
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..THREADS)
+            .map(|thread| {
+                let buffer = &buffer;
+                scope.spawn(move || {
+                    let lane = buffer.take_lane();
+                    (0..EACH)
+                        .for_each(|number| _ = put_number(&lane, thread * 1_000_000 + number).expect("fits"));
+                })
+            })
+            .collect();
+        let (buffer, done) = (&buffer, &done);
+        scope.spawn(move || {
+            while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                buffer.take_care();
+                // Whoever reads sees of each thread the first so many.
+                let mut of_threads: BTreeMap<u64, u64> = BTreeMap::new();
+                for number in numbers_in(&buffer.snapshot()) {
+                    let next = of_threads.entry(number / 1_000_000).or_default();
+                    assert_eq!(number % 1_000_000, *next);
+                    *next += 1;
+                }
+            }
+        });
+        writers.into_iter().for_each(|writer| writer.join().expect("a writer"));
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    let mut numbers = numbers_in(&buffer.snapshot());
+    numbers.sort_unstable();
+    numbers.dedup();
+    assert_eq!(numbers.len() as u64, THREADS * EACH);
+}

@@ -1,0 +1,172 @@
+//! Where a thread writes: a chunk of its own, and the next one.
+//!
+//! Who writes takes the chunk out of its lane, appends, and puts it back: one swap and one store, and nobody waits. Who
+//! finds none there, since the lane has none yet, or the entry comes from a handler that interrupted a write, goes on with
+//! the next chunk. So whoever ends a session, or wants back what lies in a lane that has gone quiet, may take the chunk out
+//! as well.
+
+#[cfg(not(all(test, loom)))]
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+#[cfg(all(test, loom))]
+use loom::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::base::{Generation, TimeStamp};
+use crate::buffer::chunk::WriteRight;
+use crate::buffer::chunk_book::LARGEST;
+use crate::buffer::index::ChunkNumber;
+use crate::buffer::take_cell::TakeCell;
+
+/// A chunk that was filled in less time was small for its lane, and the next one is twice as large.
+const QUICKLY_NS: u64 = 1_000_000_000;
+
+/// An entry on its way into a lane: `bytes` of them in the head and the parts.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NewEntry<'a> {
+    pub(super) session: Generation,
+    pub(super) now: TimeStamp,
+    pub(super) head: &'a [u8],
+    pub(super) parts: &'a [&'a [u8]],
+    pub(super) bytes: usize,
+}
+
+/// Whence a lane without room gets a chunk.
+pub(super) trait ChunkSource {
+    /// A chunk of the entry's session with room for it, made on the spot; `None` when that session runs no more, or there is
+    /// no such chunk.
+    fn make_chunk(&self, lane: &Lane, entry: &NewEntry<'_>) -> Option<WriteRight>;
+
+    /// A chunk is done, or a lane's next chunk was taken: somebody should look after the lanes.
+    fn ask_for_care(&self);
+}
+
+/// A writer's place. On cache lines of its own.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(super) struct Lane {
+    pub(super) index: usize,
+    /// Put by the lane's writer alone.
+    current: TakeCell,
+    /// There before it is needed. Put by the caretaker alone.
+    next: TakeCell,
+    wanted_bytes: AtomicUsize,
+}
+
+impl Lane {
+    pub(super) fn new(index: usize) -> Self {
+        Self { index, current: TakeCell::empty(), next: TakeCell::empty(), wanted_bytes: AtomicUsize::new(0) }
+    }
+
+    /// Puts an entry, and gives the chunk that it came to lie in.
+    #[inline]
+    pub(super) fn put(&self, entry: &NewEntry<'_>, source: &impl ChunkSource) -> Option<ChunkNumber> {
+        let mut current = self.current.take().filter(|right| right.chunk().session == entry.session);
+        if let Some(right) = &mut current
+            && right.append(entry.now, entry.head, entry.parts, entry.bytes)
+        {
+            let number = right.chunk().number;
+            self.give_back(current);
+            return Some(number);
+        }
+        self.put_in_next(current, entry, source)
+    }
+
+    /// Puts an entry if it comes to lie in this chunk.
+    pub(super) fn put_in_chunk(&self, chunk: ChunkNumber, entry: &NewEntry<'_>) -> Option<ChunkNumber> {
+        let mut current = self.current.take().filter(|right| right.chunk().session == entry.session);
+        let is_put = current.as_mut().is_some_and(|right| {
+            right.chunk().number == chunk && right.append(entry.now, entry.head, entry.parts, entry.bytes)
+        });
+        self.give_back(current);
+        is_put.then_some(chunk)
+    }
+
+    #[inline]
+    fn give_back(&self, right: Option<WriteRight>) {
+        let Some(right) = right else { return };
+        if self.current.is_empty() {
+            self.current.put(right);
+        } else {
+            // A handler interrupted this write and wrote, too.
+            let done_at = right.chunk().first_used().unwrap_or_default();
+            right.finish(done_at);
+        }
+    }
+
+    #[cold]
+    fn put_in_next(
+        &self,
+        full: Option<WriteRight>,
+        entry: &NewEntry<'_>,
+        source: &impl ChunkSource,
+    ) -> Option<ChunkNumber> {
+        if let Some(full) = full {
+            self.want_after(&full, entry.now);
+            full.finish(entry.now);
+        }
+        let has_room = |right: &WriteRight| {
+            right.chunk().session == entry.session && right.chunk().capacity() >= entry.bytes
+        };
+        let next = match self.next.take() {
+            Some(next) if has_room(&next) => Some(next),
+            unfit => {
+                unfit.into_iter().for_each(|unfit| unfit.finish(entry.now));
+                source.make_chunk(self, entry)
+            }
+        };
+        source.ask_for_care();
+        let mut next = next?;
+        let is_put = next.append(entry.now, entry.head, entry.parts, entry.bytes);
+        let number = next.chunk().number;
+        self.give_back(Some(next));
+        is_put.then_some(number)
+    }
+
+    /// How large the chunks are to be from now on.
+    fn want_after(&self, full: &WriteRight, now: TimeStamp) {
+        if self.wanted_bytes() == LARGEST {
+            return;
+        }
+        let chunk = full.chunk();
+        let was_filled_quickly = chunk.first_used().is_some_and(|first| now.since_ns(first) < QUICKLY_NS);
+        let bytes = if was_filled_quickly { chunk.capacity() * 2 } else { chunk.capacity() };
+        self.wanted_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// How large its next chunk should be; 0 for one that has filled none.
+    pub(super) fn wanted_bytes(&self) -> usize {
+        self.wanted_bytes.load(Ordering::Relaxed)
+    }
+
+    /// By the caretaker: whether the next chunk is missing.
+    pub(super) fn wants_next(&self) -> bool {
+        self.next.is_empty()
+    }
+
+    /// By the caretaker, where the next chunk is missing.
+    pub(super) fn set_next(&self, next: WriteRight) {
+        debug_assert!(self.next.is_empty(), "there is a next chunk already");
+        self.next.put(next);
+    }
+
+    pub(super) fn take_next(&self) -> Option<WriteRight> {
+        self.next.take()
+    }
+
+    /// The chunk that it writes to, unless the writer has it in its hands just now.
+    pub(super) fn take_current(&self) -> Option<WriteRight> {
+        self.current.take()
+    }
+
+    /// For a new writer.
+    pub(super) fn set_wanted_bytes(&self, bytes: usize) {
+        self.wanted_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// For a new session: what was needed in the one before says nothing.
+    pub(super) fn start_anew(&self) {
+        if self.wanted_bytes() != LARGEST {
+            self.set_wanted_bytes(0);
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! The manager of a buffer that is one chunk.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::buffer::chunk::Chunk;
+use crate::buffer::chunk_manager::{ChunkManager, Discarded, Room};
+
+/// Gives one chunk and no other: a small buffer that keeps what came first.
+#[doc(alias = "ProfileBufferChunkManagerSingle")]
+#[derive(Debug)]
+pub(super) struct ChunkManagerSingle {
+    bytes: usize,
+    is_given: bool,
+    released: VecDeque<Arc<Chunk>>,
+}
+
+impl ChunkManagerSingle {
+    pub(super) fn new(bytes: usize) -> Self {
+        Self { bytes, is_given: false, released: VecDeque::new() }
+    }
+}
+
+impl ChunkManager for ChunkManagerSingle {
+    fn max_total_bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn largest_chunk_bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn make_room(&mut self, bytes: usize) -> Room {
+        if bytes > self.bytes || std::mem::replace(&mut self.is_given, true) {
+            Room::None
+        } else {
+            Room::Make
+        }
+    }
+
+    fn release(&mut self, chunk: Arc<Chunk>) {
+        chunk.set_released();
+        self.released.push_back(chunk);
+    }
+
+    fn forget_unreleased(&mut self, _: usize) {
+        self.is_given = false;
+    }
+
+    fn released(&self) -> &VecDeque<Arc<Chunk>> {
+        &self.released
+    }
+
+    fn unreleased_bytes(&self) -> usize {
+        if self.is_given && self.released.is_empty() { self.bytes } else { 0 }
+    }
+
+    fn discarded(&self) -> Discarded {
+        Discarded::default()
+    }
+}

@@ -1,0 +1,159 @@
+//! A merged stack, taken from its capture: numbers and coded labels, to be kept until the thread has another one.
+
+use crate::base::{FrameFlags, StackAddress};
+use crate::buffer::{EntryWriter, FrameTag, root_node};
+use crate::sampler::merge::{MergedFrame, merge_stacks};
+use crate::threads::{CapturedView, EventLoopState};
+use crate::unwind::NativeStack;
+
+/// A frame of a stack.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum StackFrame {
+    Native {
+        address: u64,
+        /// Where the thread was, not where a call returns to.
+        is_innermost: bool,
+    },
+    /// A frame of the label stack, by the place of its code among those of its stack.
+    Label { start: u32, end: u32 },
+}
+
+/// A stack as it goes into the buffer, the oldest frame first, and what the thread's event loop did.
+#[derive(Debug, Default)]
+pub(super) struct StackFrames {
+    frames: Vec<StackFrame>,
+    /// The codes of its labels, each as `entry_kind.rs` says.
+    labels: EntryWriter,
+    is_truncated: bool,
+    is_of_other_stack: bool,
+    pub(super) event_loop: EventLoopState,
+}
+
+impl StackFrames {
+    pub(super) fn is_truncated(&self) -> bool {
+        self.is_truncated
+    }
+
+    pub(super) fn is_of_other_stack(&self) -> bool {
+        self.is_of_other_stack
+    }
+
+    pub(super) fn frames(&self) -> &[StackFrame] {
+        &self.frames
+    }
+
+    /// The code of a label of its own.
+    pub(super) fn label(&self, start: u32, end: u32) -> &[u8] {
+        self.labels.bytes().get(start as usize..end as usize).unwrap_or_default()
+    }
+
+    /// The node that it stands on.
+    pub(super) fn root(&self) -> u32 {
+        root_node(self.is_truncated, self.is_of_other_stack)
+    }
+
+    /// Whether it has the same frames.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        self.root() == other.root()
+            && self.frames == other.frames
+            && self.labels.bytes() == other.labels.bytes()
+    }
+
+    /// Becomes equal to that one, in the memory that it has.
+    pub(super) fn copy_from(&mut self, other: &Self) {
+        self.frames.clone_from(&other.frames);
+        self.labels.clear().raw(other.labels.bytes());
+        (self.is_truncated, self.is_of_other_stack) = (other.is_truncated, other.is_of_other_stack);
+        self.event_loop = other.event_loop;
+    }
+
+    /// A stack without frames.
+    pub(super) fn set_empty(&mut self, event_loop: EventLoopState) {
+        self.frames.clear();
+        self.labels.clear();
+        (self.is_truncated, self.is_of_other_stack) = (false, false);
+        self.event_loop = event_loop;
+    }
+
+    /// Merges a captured stack.
+    pub(super) fn set(
+        &mut self,
+        native: &NativeStack,
+        view: &CapturedView<'_>,
+        merged: &mut Vec<MergedFrame>,
+    ) {
+        let header = view.header();
+        self.set_empty(header.event_loop);
+        (self.is_truncated, self.is_of_other_stack) = (native.truncated, header.on_other_stack);
+        let labels: &[_] = view.labels();
+        let addresses = labels.iter().map(|label| -> StackAddress { label.stack_address });
+        merge_stacks(&native.frames, addresses, merged);
+        let left_out_at = header.labels_left_out.then(|| {
+            let last_label = merged.iter().rposition(|frame| matches!(frame, MergedFrame::Label(_)));
+            last_label.map_or(0, |last| last + 1)
+        });
+        for (index, frame) in merged.iter().enumerate() {
+            if left_out_at == Some(index) {
+                self.add_labels_left_out();
+            }
+            match *frame {
+                MergedFrame::Native(index) => {
+                    let address = native.frames[index].address.get();
+                    self.frames.push(StackFrame::Native { address, is_innermost: index == 0 });
+                }
+                MergedFrame::Label(index) => {
+                    let label = &labels[index];
+                    self.add_label(label.flags, |code| match label.script() {
+                        Some(place) => {
+                            let (line, column) = (place.line().into(), place.column().into());
+                            code.number(place.function().into()).number(line).number(column);
+                        }
+                        None => {
+                            let (text, dynamic) = view.texts_of(label);
+                            code.byte(label.category).byte(label.subcategory).text(text).text(dynamic);
+                        }
+                    });
+                }
+            }
+        }
+        if left_out_at == Some(merged.len()) {
+            self.add_labels_left_out();
+        }
+    }
+
+    fn add_label(&mut self, flags: FrameFlags, fields: impl FnOnce(&mut EntryWriter)) {
+        self.add_coded(FrameTag::Label.join(flags.to_byte().into()), fields);
+    }
+
+    fn add_labels_left_out(&mut self) {
+        self.add_coded(FrameTag::Label.join(FrameTag::LABELS_LEFT_OUT), |_| ());
+    }
+
+    fn add_coded(&mut self, tag: u64, fields: impl FnOnce(&mut EntryWriter)) {
+        let start = self.labels.bytes().len() as u32;
+        self.labels.number(tag);
+        fields(&mut self.labels);
+        let end = self.labels.bytes().len() as u32;
+        self.frames.push(StackFrame::Label { start, end });
+    }
+
+    /// For tests elsewhere: return addresses, and the innermost at the end.
+    #[cfg(test)]
+    pub(super) fn of_addresses(addresses: &[u64]) -> Self {
+        let mut stack = Self::default();
+        let innermost = addresses.len().wrapping_sub(1);
+        stack.frames = addresses
+            .iter()
+            .enumerate()
+            .map(|(index, &address)| StackFrame::Native { address, is_innermost: index == innermost })
+            .collect();
+        stack
+    }
+
+    #[cfg(test)]
+    pub(super) fn add_text_label(&mut self, text: &str) {
+        self.add_label(FrameFlags::NONE, |code| {
+            code.byte(1).byte(0).text(text.as_bytes()).text(b"");
+        });
+    }
+}

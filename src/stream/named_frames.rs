@@ -1,0 +1,138 @@
+//! Stop 12 of 12, begun: frames are named, each once for all threads.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::stream::chunk_stacks::FrameKey;
+use crate::stream::decode::ProcessStreamingContext;
+use crate::stream::location::{Locations, label_location, script_location};
+use crate::stream::source::ProfileSource;
+use crate::symbols::{AddressNames, CodeAddressService, FrameName, SampledAddress};
+use crate::threads::{LABELS_LEFT_OUT, script_function};
+use crate::unwind::{CodeMap, LoadedModule};
+
+/// The frame that stands for those that are missing.
+pub(super) const TRUNCATED: &str = "(truncated)";
+
+/// The frame below those of a signal stack, a coroutine's, or another that the thread was not born with.
+const OTHER_STACK: &str = "(other stack)";
+
+/// A frame in code that is gone, of which nobody remembers what it was.
+const UNKNOWN: &str = "(unloaded library)";
+
+/// A script frame of a function that nobody has named: only a damaged buffer has one.
+const UNKNOWN_SCRIPT: &str = "(unknown script)";
+
+/// What a frame is of.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum FrameKind {
+    /// Nothing that runs: the root, or what is missing.
+    Structure,
+    /// The labels and script frames that are missing.
+    LabelsLeftOut,
+    /// A function, or an address.
+    Function,
+    /// A function whose code stands in its caller's.
+    Inlined,
+    Label {
+        category: u8,
+        subcategory: u8,
+        relevant_for_js: bool,
+    },
+    /// A function of a script; a line or column of 0 is not known.
+    Script {
+        line: u32,
+        column: u32,
+    },
+}
+
+/// For each frame of the process those that it is printed as, the outermost first: what it is, and its location.
+#[derive(Debug)]
+pub(crate) struct NamedFrames(Vec<Vec<(FrameKind, String)>>);
+
+impl NamedFrames {
+    /// Names all frames of the profile; with `symbolicate` addresses get the names of their functions.
+    pub(crate) fn new(source: &ProfileSource, process: &ProcessStreamingContext, symbolicate: bool) -> Self {
+        let names = if symbolicate { name_addresses(source, process) } else { ProfileNames::default() };
+        let locations = Locations::new(&process.modules, &source.modules, &source.generated_code);
+        let frames = process.stacks.frames().iter();
+        Self(frames.map(|frame| named_frame(frame, process, &names, &locations)).collect())
+    }
+
+    pub(super) fn of(&self, frame: u32) -> &[(FrameKind, String)] {
+        &self.0[frame as usize]
+    }
+}
+
+/// The names of addresses, and of those in modules that were replaced, by the modules' numbers.
+#[derive(Debug, Default)]
+struct ProfileNames {
+    now: AddressNames,
+    replaced: HashMap<usize, AddressNames>,
+}
+
+fn name_addresses(source: &ProfileSource, process: &ProcessStreamingContext) -> ProfileNames {
+    let mut addresses = Vec::new();
+    let mut in_replaced: HashMap<usize, Vec<SampledAddress>> = HashMap::new();
+    for frame in process.stacks.frames() {
+        match frame {
+            FrameKey::Native(address) => addresses.push(*address),
+            FrameKey::Replaced(module, address) => in_replaced.entry(*module).or_default().push(*address),
+            _ => {}
+        }
+    }
+    let modules = source.modules.all_as_of_now();
+    let now = CodeAddressService::new(&modules, &source.generated_code).resolve(addresses);
+    let no_code = CodeMap::default();
+    let replaced = in_replaced.into_iter().filter_map(|(number, addresses)| {
+        let image = Arc::clone(source.modules.replaced(number)?);
+        let modules = [LoadedModule { image, unloaded: true }];
+        Some((number, CodeAddressService::new(&modules, &no_code).resolve(addresses)))
+    });
+    ProfileNames { now, replaced: replaced.collect() }
+}
+
+/// The frames that a sampled one stands for, the outermost first.
+fn named_frame(
+    frame: &FrameKey,
+    process: &ProcessStreamingContext,
+    names: &ProfileNames,
+    locations: &Locations<'_>,
+) -> Vec<(FrameKind, String)> {
+    let one = |kind, location| vec![(kind, location)];
+    match frame {
+        FrameKey::Root => one(FrameKind::Structure, "(root)".to_owned()),
+        FrameKey::OtherStack => one(FrameKind::Structure, OTHER_STACK.to_owned()),
+        FrameKey::Truncated => one(FrameKind::Structure, TRUNCATED.to_owned()),
+        FrameKey::LabelsLeftOut => one(FrameKind::LabelsLeftOut, LABELS_LEFT_OUT.to_owned()),
+        &FrameKey::Label { text, category, subcategory, relevant_for_js } => {
+            let text = process.label_texts.get(text);
+            one(FrameKind::Label { category, subcategory, relevant_for_js }, label_location(text))
+        }
+        &FrameKey::Script { function, line, column } => {
+            let location = match script_function(function) {
+                Some(function) => script_location(&function.description),
+                None => UNKNOWN_SCRIPT.to_owned(),
+            };
+            one(FrameKind::Script { line, column }, location)
+        }
+        FrameKey::Unknown => one(FrameKind::Function, UNKNOWN.to_owned()),
+        FrameKey::Native(address) => match names.now.get(address) {
+            None => one(FrameKind::Function, locations.unnamed(*address)),
+            Some(names) => functions(names, |name| locations.named(*address, name)),
+        },
+        FrameKey::Replaced(module, address) => {
+            match names.replaced.get(module).and_then(|names| names.get(address)) {
+                None => one(FrameKind::Function, locations.unnamed_in_replaced(*module, *address)),
+                Some(names) => functions(names, |name| locations.named_in_replaced(*module, name)),
+            }
+        }
+    }
+}
+
+/// A frame for each of the functions at an address, the outermost first.
+fn functions(names: &[FrameName], locate: impl Fn(&FrameName) -> String) -> Vec<(FrameKind, String)> {
+    let outermost = names.len() - 1;
+    let kind = |index| if index == outermost { FrameKind::Function } else { FrameKind::Inlined };
+    names.iter().enumerate().rev().map(|(index, name)| (kind(index), locate(name))).collect()
+}

@@ -6,7 +6,7 @@ use std::time::Duration;
 use std::collections::{HashMap, HashSet};
 
 #[cfg(has_profiler)]
-use crate::base::Features;
+use crate::base::{Features, ProgressLogger};
 #[cfg(has_profiler)]
 use crate::stream::{FrameKind, ProcessStreamingContext, ProfileSource, ResolvedThread, name_addresses};
 
@@ -81,7 +81,7 @@ impl Weight {
 #[cfg(has_profiler)]
 pub(crate) fn summarize(source: &ProfileSource) -> Vec<ThreadSummary> {
     let process = ProcessStreamingContext::decode(source);
-    let names = name_addresses(source, &process);
+    let names = name_addresses(source, &process, &ProgressLogger::unwatched());
     let of_thread =
         |context| summarize_thread(source, &ResolvedThread::new(source, &process, context, &names));
     process.threads.iter().map(of_thread).collect()

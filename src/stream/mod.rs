@@ -12,16 +12,17 @@
 //!
 //! # Invariants
 //! The text is never held as a whole. Memory grows with the distinct frames and stacks, and by some bytes a sample.
-//! A malformed entry is skipped and counted. Every index that is written points into its table.
+//! A job whose writer fails ends at its next look at the failure. A malformed entry is skipped and counted. Every index that is written points into its table.
 //!
 //! # Read next
-//! `source.rs`, `decode.rs`, `resolved_thread.rs`, `profile.rs`.
+//! `source.rs`, `options.rs`, `decode.rs`, `resolved_thread.rs`, `profile.rs`.
 
 mod decode;
 mod event_probes;
 mod libs;
 mod location;
 mod meta;
+mod options;
 mod overheads;
 mod paused_ranges;
 mod profile;
@@ -32,6 +33,7 @@ mod thread_tables;
 mod unique_stacks;
 
 pub(crate) use decode::ProcessStreamingContext;
+pub(crate) use options::StreamOptions;
 pub(crate) use profile::stream_gecko_json;
 pub(crate) use resolved_thread::{FrameKind, ResolvedThread, name_addresses};
 pub(crate) use source::ProfileSource;

@@ -134,7 +134,7 @@ pub(super) fn write_overheads(
             write_schema(json, COLUMNS);
             json.key("data").array(|json| {
                 source.buffer.for_each_entry(|_, _, mut entry| {
-                    if entry.kind() != Some(EntryKind::Overhead) {
+                    if json.failed() || entry.kind() != Some(EntryKind::Overhead) {
                         return;
                     }
                     if let Some(overhead) = Overhead::read(&mut entry).filter(|tick| tick.time_ns >= cut_ns) {

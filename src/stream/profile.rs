@@ -2,49 +2,99 @@
 
 use std::io::{self, Write};
 
-use crate::base::Page;
+use crate::base::{FailureLatch, Page, ProgressLocation, ProgressLogger, ProportionValue};
 use crate::json::JsonWriter;
 use crate::stream::decode::ProcessStreamingContext;
 use crate::stream::libs::write_libs;
 use crate::stream::meta::write_meta;
+use crate::stream::options::StreamOptions;
 use crate::stream::overheads::write_overheads;
 use crate::stream::resolved_thread::{ProfileNames, ResolvedThread, name_addresses};
 use crate::stream::source::ProfileSource;
 use crate::stream::thread_tables::{write_schema, write_stand_in_main_thread, write_thread};
 use crate::threads::MAIN_THREAD_NAME;
 
-/// Writes a profile in the Gecko format, version 36.
+/// Where in the job each part of it ends. Without names, theirs is stepped over.
+const ENTRIES_END: ProportionValue = ProportionValue::percent(15);
+const LIBRARIES_END: ProportionValue = ProportionValue::percent(16);
+const META_END: ProportionValue = ProportionValue::percent(17);
+const PAGES_END: ProportionValue = ProportionValue::percent(18);
+const OVERHEADS_END: ProportionValue = ProportionValue::percent(20);
+const COUNTERS_END: ProportionValue = ProportionValue::percent(22);
+const NAMES_END: ProportionValue = ProportionValue::percent(50);
+const THREADS_END: ProportionValue = ProportionValue::percent(96);
+const LOG_END: ProportionValue = ProportionValue::percent(97);
+const CHILD_PROFILES_END: ProportionValue = ProportionValue::percent(99);
+
+/// Writes a profile in the Gecko format, version 36. Everything that is written comes by here. With names, what comes before
+/// the threads goes to the sink before they are looked up, so that a sink that fails at once fails before the long part.
 ///
 /// # Errors
-/// The writer's first failure.
+/// The job's first failure: the writer's.
 #[doc(alias = "profiler_stream_json_for_this_process")]
 pub(crate) fn stream_gecko_json(
     source: &ProfileSource,
-    symbolicate: bool,
+    options: &StreamOptions,
+    latch: FailureLatch,
     out: &mut dyn Write,
 ) -> io::Result<()> {
+    let source = &*source.since(options.since);
+    let progress = &options.progress;
+    let decoding = progress.sub_logger(ProportionValue::ZERO, ENTRIES_END, ProgressLocation::Entries);
     let process = ProcessStreamingContext::decode(source);
-    let names = if symbolicate { name_addresses(source, &process) } else { ProfileNames::default() };
-    let mut json = JsonWriter::new(out);
+    drop(decoding);
+    let mut json = JsonWriter::for_job(out, latch);
     json.object(|json| {
+        progress.set_local_progress(ENTRIES_END, ProgressLocation::Libraries);
         write_libs(json.key("libs"), &process.modules);
-        write_meta(json.key("meta"), source, &process, symbolicate);
+        progress.set_local_progress(LIBRARIES_END, ProgressLocation::Meta);
+        write_meta(json.key("meta"), source, &process, options.symbolicate);
+        progress.set_local_progress(META_END, ProgressLocation::Pages);
         json.key("pages").array(|json| source.pages.iter().for_each(|page| write_page(json, page)));
+        progress.set_local_progress(PAGES_END, ProgressLocation::Overheads);
         if let Some(statistics) = &process.overheads {
             write_overheads(json.key("profilerOverhead"), source, statistics);
         }
+        progress.set_local_progress(OVERHEADS_END, ProgressLocation::Counters);
         write_counters(json.key("counters"), source, &process);
         json.key("sources").object(|json| {
             write_schema(json, &["id", "filename", "startLine", "startColumn", "sourceMapURL"]);
             json.key("data").array(|_| {});
         });
-        json.key("threads").array(|json| write_threads(json, source, &process, &names));
+        let names = name_if_asked(json, source, &process, options);
+        let threads = progress.sub_logger(NAMES_END, THREADS_END, ProgressLocation::Frames);
+        json.key("threads").array(|json| write_threads(json, source, &process, &names, &threads));
+        drop(threads);
+        progress.set_local_progress(THREADS_END, ProgressLocation::Log);
         process.paused_ranges.write(json.key("pausedRanges"));
-        write_log(json.key("profilingLog"), source, &process);
-        json.key("processes")
-            .array(|json| source.exit_profiles.iter().for_each(|profile| json.splice(profile)));
+        write_log(json.key("profilingLog"), source, &process, options);
+        let children = progress.sub_logger(LOG_END, CHILD_PROFILES_END, ProgressLocation::ChildProfiles);
+        json.key("processes").array(|json| {
+            for (_, profile) in
+                children.loop_sub_loggers(&source.exit_profiles, ProgressLocation::ChildProfiles)
+            {
+                json.splice(profile.as_bytes());
+            }
+        });
     });
     json.finish()
+}
+
+fn name_if_asked(
+    json: &mut JsonWriter<'_>,
+    source: &ProfileSource,
+    process: &ProcessStreamingContext,
+    options: &StreamOptions,
+) -> ProfileNames {
+    if !options.symbolicate {
+        return ProfileNames::default();
+    }
+    json.hand_over();
+    if json.failed() {
+        return ProfileNames::default();
+    }
+    let progress = options.progress.sub_logger(COUNTERS_END, NAMES_END, ProgressLocation::Names);
+    name_addresses(source, process, &progress)
 }
 
 fn write_page(json: &mut JsonWriter<'_>, page: &Page) {
@@ -62,6 +112,7 @@ fn write_threads(
     source: &ProfileSource,
     process: &ProcessStreamingContext,
     names: &ProfileNames,
+    progress: &ProgressLogger,
 ) {
     // The viewer takes the process's main thread first.
     let (main, others): (Vec<_>, Vec<_>) =
@@ -73,11 +124,12 @@ fn write_threads(
     {
         write_stand_in_main_thread(json, source);
     }
-    for context in main.into_iter().chain(others) {
+    let in_order = [main, others].concat();
+    for (progress, context) in progress.loop_sub_loggers(in_order, ProgressLocation::Frames) {
         if json.failed() {
             return;
         }
-        write_thread(json, source, ResolvedThread::new(source, process, context, names));
+        write_thread(json, source, ResolvedThread::new(source, process, context, names), &progress);
     }
 }
 
@@ -126,7 +178,12 @@ fn write_counter_row(json: &mut JsonWriter<'_>, time_ns: u64, delta: i64) {
 }
 
 /// What the profiler did, dropped and cost, by the process's id.
-fn write_log(json: &mut JsonWriter<'_>, source: &ProfileSource, process: &ProcessStreamingContext) {
+fn write_log(
+    json: &mut JsonWriter<'_>,
+    source: &ProfileSource,
+    process: &ProcessStreamingContext,
+    options: &StreamOptions,
+) {
     let buffer = &source.buffer.statistics;
     json.object(|json| {
         json.key(&source.process.to_number().to_string()).object(|json| {
@@ -159,6 +216,7 @@ fn write_log(json: &mut JsonWriter<'_>, source: &ProfileSource, process: &Proces
                     json.key(name).unsigned(count);
                 }
             });
+            json.key("maxRows").unsigned(options.max_rows);
             json.key("profilingLogEnd_TSms").time_ms(source.ns_since_start(source.taken_at));
         });
     });

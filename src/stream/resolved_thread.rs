@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use crate::base::{ProgressLocation, ProgressLogger, ProportionValue};
 use crate::json::{StringIndex, UniqueStrings};
 use crate::stream::decode::{FrameKey, ProcessStreamingContext, ThreadStreamingContext};
 use crate::stream::location::{Locations, label_location, script_location};
@@ -26,6 +27,8 @@ const UNKNOWN: &str = "(unloaded library)";
 
 /// A script frame of a function that nobody has named: only a damaged buffer has one.
 const UNKNOWN_SCRIPT: &str = "(unknown script)";
+
+const MOST_NAMES: ProportionValue = ProportionValue::percent(90);
 
 /// What a frame is of.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -77,19 +80,28 @@ pub(crate) struct ProfileNames {
 }
 
 /// Names all addresses of the profile.
-pub(crate) fn name_addresses(source: &ProfileSource, process: &ProcessStreamingContext) -> ProfileNames {
+pub(crate) fn name_addresses(
+    source: &ProfileSource,
+    process: &ProcessStreamingContext,
+    progress: &ProgressLogger,
+) -> ProfileNames {
     let addresses = process.threads.iter().flat_map(ThreadStreamingContext::native_addresses).collect();
     let modules = source.modules.all_as_of_now();
-    let now = CodeAddressService::new(&modules, &source.generated_code).resolve(addresses);
+    // Of the others there are few.
+    let most = progress.sub_logger(ProportionValue::ZERO, MOST_NAMES, ProgressLocation::Names);
+    let now = CodeAddressService::new(&modules, &source.generated_code).resolve_watched(addresses, &most);
+    drop(most);
+    let rest = progress.sub_logger(MOST_NAMES, ProportionValue::ONE, ProgressLocation::Names);
     let mut in_replaced: HashMap<usize, Vec<SampledAddress>> = HashMap::new();
     for (module, address) in process.threads.iter().flat_map(ThreadStreamingContext::replaced_addresses) {
         in_replaced.entry(module).or_default().push(address);
     }
     let no_code = CodeMap::default();
-    let replaced = in_replaced.into_iter().filter_map(|(number, addresses)| {
+    let in_replaced = rest.loop_sub_loggers(in_replaced, ProgressLocation::Names);
+    let replaced = in_replaced.filter_map(|(progress, (number, addresses))| {
         let image = Arc::clone(source.modules.replaced(number)?);
         let modules = [LoadedModule { image, unloaded: true }];
-        Some((number, CodeAddressService::new(&modules, &no_code).resolve(addresses)))
+        Some((number, CodeAddressService::new(&modules, &no_code).resolve_watched(addresses, &progress)))
     });
     ProfileNames { now, replaced: replaced.collect() }
 }

@@ -1,7 +1,7 @@
 //! A profile's file: written beside its place and moved there, so that it is whole or absent.
 
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use crate::base::SaveError;
@@ -35,7 +35,7 @@ pub(super) fn save_profile(
     {
         let file =
             std::fs::OpenOptions::new().write(true).open(&path).map_err(|error| failed("open", error))?;
-        fill(BufWriter::new(file), &path, write).map_err(|error| failed("write", error))?;
+        fill(file, &path, write).map_err(|error| failed("write", error))?;
         return Ok(path);
     }
     save_at(path, write)
@@ -52,7 +52,7 @@ pub(super) fn save_at(
     // One of this process's own may be left from a crash of a thread in the middle of it.
     let _ = std::fs::remove_file(&beside);
     let file = create_private(&beside).map_err(|error| failed("create", error))?;
-    let whole = fill(BufWriter::new(file), &path, write).and_then(|file| file.sync_all());
+    let whole = fill(file, &path, write).and_then(|file| file.sync_all());
     let written = whole.map_err(|error| failed("write", error));
     let moved =
         written.and_then(|()| std::fs::rename(&beside, &path).map_err(|error| failed("move to", error)));
@@ -73,8 +73,9 @@ fn name_beside(path: &Path) -> Option<PathBuf> {
     Some(path.with_file_name(name))
 }
 
+/// The writer brings a buffer of its own, and drops it when the file fails, so that nothing is tried again.
 fn fill(
-    mut file: BufWriter<File>,
+    mut file: File,
     path: &Path,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> io::Result<File> {
@@ -83,7 +84,7 @@ fn fill(
     } else {
         write(&mut file)?;
     }
-    file.into_inner().map_err(io::IntoInnerError::into_error)
+    Ok(file)
 }
 
 #[cfg(feature = "gzip")]

@@ -2,73 +2,80 @@
 
 use std::io::Write;
 
-/// No number's text is longer.
-pub(super) const MOST_BYTES: usize = 32;
+/// No number's text is longer, and there is room to write eight bytes where one is needed.
+pub(super) const MOST_BYTES: usize = 40;
 
-/// The text of a number, in the first bytes.
-pub(super) struct NumberText {
-    pub(super) bytes: [u8; MOST_BYTES],
-    pub(super) length: usize,
+/// Where a number's text is written to.
+pub(super) type Place = [u8; MOST_BYTES];
+
+/// Writes a number, and gives the length of its text.
+pub(super) fn write_unsigned(number: u64, place: &mut Place) -> usize {
+    let mut text = Text::at(place);
+    text.push_unsigned(number);
+    text.length
 }
 
-/// From "00" to "99".
-const PAIRS: [[u8; 2]; 100] = {
-    let mut pairs = [[0; 2]; 100];
-    let mut number = 0;
-    while number < 100 {
-        pairs[number] = [b'0' + number as u8 / 10, b'0' + number as u8 % 10];
-        number += 1;
+/// The same of one that may be negative.
+pub(super) fn write_signed(number: i64, place: &mut Place) -> usize {
+    let mut text = Text::at(place);
+    if number < 0 {
+        text.push(b'-');
     }
-    pairs
-};
+    text.push_unsigned(number.unsigned_abs());
+    text.length
+}
 
-impl NumberText {
-    fn new() -> Self {
-        Self { bytes: [0; MOST_BYTES], length: 0 }
+/// Nanoseconds as milliseconds: up to six decimals, without zeros at the end.
+pub(super) fn write_ns_in_ms(ns: u64, place: &mut Place) -> usize {
+    let mut text = Text::at(place);
+    text.push_unsigned(ns / 1_000_000);
+    text.push_decimals((ns % 1_000_000) as u32 * 100);
+    text.length
+}
+
+/// A finite number as EcmaScript's `Number.prototype.toString` has it: the shortest digits that read back the same, with an
+/// exponent from 1e21 on and below 1e-6.
+pub(super) fn write_float(number: f64, place: &mut Place) -> usize {
+    let mut text = Text::at(place);
+    if number < 0.0 {
+        text.push(b'-');
     }
-
-    pub(super) fn of_unsigned(number: u64) -> Self {
-        let mut text = Self::new();
-        text.push_unsigned(number);
-        text
+    let number = number.abs();
+    // Most numbers have up to three decimals. With at most fifteen digits no other so short text reads back the same, so
+    // that these are the shortest digits.
+    let thousandths = (number * 1e3).round();
+    if thousandths < 1e15 && thousandths / 1e3 == number {
+        let thousandths = thousandths as u64;
+        text.push_unsigned(thousandths / 1000);
+        text.push_decimals((thousandths % 1000) as u32 * 100_000);
+    } else {
+        text.push_shortest(number);
     }
+    text.length
+}
 
-    pub(super) fn of_signed(number: i64) -> Self {
-        let mut text = Self::new();
-        if number < 0 {
-            text.push(b'-');
-        }
-        text.push_unsigned(number.unsigned_abs());
-        text
-    }
+const EIGHT_ZEROS: u64 = u64::from_le_bytes([b'0'; 8]);
 
-    /// Nanoseconds as milliseconds: up to six decimals, without zeros at the end.
-    pub(super) fn of_ns_in_ms(ns: u64) -> Self {
-        let mut text = Self::new();
-        text.push_unsigned(ns / 1_000_000);
-        text.push_decimals::<6>((ns % 1_000_000) as u32);
-        text
-    }
+/// The values of eight digits, the first in the lowest byte, of a number below 10^8: halves, quarters and eighths of the
+/// word are divided side by side.
+const fn eight_digits(number: u32) -> u64 {
+    let (high, low) = (number as u64 / 10_000, number as u64 % 10_000);
+    let fours = high | low << 32;
+    let hundreds = (fours * 10_486 >> 20) & 0x7f_0000_007f;
+    let twos = hundreds | (fours - hundreds * 100) << 16;
+    let tens = (twos * 103 >> 10) & 0x000f_000f_000f_000f;
+    tens | (twos - tens * 10) << 8
+}
 
-    /// A finite number as EcmaScript's `Number.prototype.toString` has it: the shortest digits that read back the same,
-    /// with an exponent from 1e21 on and below 1e-6.
-    pub(super) fn of_float(number: f64) -> Self {
-        let mut text = Self::new();
-        if number < 0.0 {
-            text.push(b'-');
-        }
-        let number = number.abs();
-        // Most numbers have up to three decimals. With at most fifteen digits no other so short text reads back the same, so
-        // that these are the shortest digits.
-        let thousandths = (number * 1e3).round();
-        if thousandths < 1e15 && thousandths / 1e3 == number {
-            let thousandths = thousandths as u64;
-            text.push_unsigned(thousandths / 1000);
-            text.push_decimals::<3>((thousandths % 1000) as u32);
-        } else {
-            text.push_shortest(number);
-        }
-        text
+/// A text that is made.
+struct Text<'a> {
+    bytes: &'a mut Place,
+    length: usize,
+}
+
+impl<'a> Text<'a> {
+    fn at(bytes: &'a mut Place) -> Self {
+        Self { bytes, length: 0 }
     }
 
     fn push(&mut self, byte: u8) {
@@ -81,51 +88,42 @@ impl NumberText {
         self.length += bytes.len();
     }
 
-    fn push_unsigned(&mut self, mut number: u64) {
-        let count = number.checked_ilog10().unwrap_or(0) as usize + 1;
-        let digits = &mut self.bytes[self.length..][..count];
-        let mut end = count;
-        while number >= 100 {
-            digits[end - 2..end].copy_from_slice(&PAIRS[(number % 100) as usize]);
-            number /= 100;
-            end -= 2;
-        }
-        if end == 2 {
-            digits[..2].copy_from_slice(&PAIRS[number as usize]);
-        } else {
-            digits[0] = b'0' + number as u8;
-        }
-        self.length += count;
+    /// The first of these digits. All eight are put there, and what comes next is put over those too many.
+    fn push_digits(&mut self, digits: u64, count: u32) {
+        self.bytes[self.length..][..8].copy_from_slice(&(digits | EIGHT_ZEROS).to_le_bytes());
+        self.length += count as usize;
     }
 
-    /// A point and so many digits of a fraction below `10^DIGITS`, up to the last that is not 0; nothing for 0.
-    fn push_decimals<const DIGITS: usize>(&mut self, mut fraction: u32) {
-        if fraction == 0 {
-            return;
+    fn push_unsigned(&mut self, number: u64) {
+        const EIGHT: u64 = 100_000_000;
+        if number >= EIGHT {
+            self.push_unsigned(number / EIGHT);
+            self.push_digits(eight_digits((number % EIGHT) as u32), 8);
+        } else {
+            let digits = eight_digits(number as u32);
+            // The last is there also of 0.
+            let zeros = (digits.trailing_zeros() / 8).min(7);
+            self.push_digits(digits >> (zeros * 8), 8 - zeros);
         }
-        let decimals = &mut self.bytes[self.length..][..=DIGITS];
-        decimals[0] = b'.';
-        let mut end = DIGITS;
-        while fraction.is_multiple_of(10) {
-            fraction /= 10;
-            end -= 1;
+    }
+
+    /// A point and the eight digits of a fraction up to the last that is not 0; nothing for 0.
+    fn push_decimals(&mut self, fraction: u32) {
+        if fraction != 0 {
+            let digits = eight_digits(fraction);
+            self.push(b'.');
+            self.push_digits(digits, 8 - digits.leading_zeros() / 8);
         }
-        for digit in decimals[1..=end].iter_mut().rev() {
-            *digit = b'0' + (fraction % 10) as u8;
-            fraction /= 10;
-        }
-        self.length += 1 + end;
     }
 
     /// Of a positive number.
     fn push_shortest(&mut self, number: f64) {
         let mut scientific = [0; MOST_BYTES];
-        let mut rest = &mut scientific[..];
-        // The standard library's digits are the shortest; only their arrangement is another. They have room.
-        let _ = write!(rest, "{number:e}");
-        let unused = rest.len();
-        let scientific = &scientific[..MOST_BYTES - unused];
+        // The standard library's digits are the shortest; only their arrangement is another.
+        let scientific = written(&mut scientific, format_args!("{number:e}"));
         let (digits, exponent) = split_scientific(scientific);
+        to_even_of_two(digits, exponent, number);
+        let digits = &*digits;
         let (first, others) = (&digits[..1], digits.get(2..).unwrap_or_default());
         // Where the point is, counted from before the first digit.
         let point = exponent + 1;
@@ -162,20 +160,67 @@ impl NumberText {
     }
 }
 
+/// What there is room for, which is all.
+fn written<'a>(place: &'a mut Place, text: std::fmt::Arguments<'_>) -> &'a mut [u8] {
+    let mut rest = &mut place[..];
+    let _ = rest.write_fmt(text);
+    let length = MOST_BYTES - rest.len();
+    &mut place[..length]
+}
+
 /// The digits, which have a point after the first if there are several, and the exponent of `1.5e-7`.
-fn split_scientific(text: &[u8]) -> (&[u8], i32) {
+fn split_scientific(text: &mut [u8]) -> (&mut [u8], i32) {
     let at = text.iter().position(|&byte| byte == b'e').unwrap_or(text.len());
-    let (digits, exponent) = text.split_at(at);
+    let (digits, exponent) = text.split_at_mut(at);
     let exponent = str::from_utf8(exponent.get(1..).unwrap_or_default()).ok();
     (digits, exponent.and_then(|exponent| exponent.parse().ok()).unwrap_or(0))
+}
+
+/// How many places after the binary point a positive number has; none or fewer for an integer.
+fn binary_places(number: f64) -> i32 {
+    const FRACTION_BITS: i32 = f64::MANTISSA_DIGITS as i32 - 1;
+    let (exponent, fraction) =
+        (number.to_bits() >> FRACTION_BITS, number.to_bits() & ((1 << FRACTION_BITS) - 1));
+    // The leading bit, which is not written, is the last one where there is no other.
+    let zeros = (fraction | 1 << FRACTION_BITS).trailing_zeros() as i32;
+    FRACTION_BITS - zeros - (exponent as i32 - (f64::MAX_EXP - 1))
+}
+
+/// Where the number lies in the middle between two such texts, the standard library takes the greater, and EcmaScript the
+/// one whose last digit is even.
+fn to_even_of_two(digits: &mut [u8], exponent: i32, number: f64) {
+    // With fewer digits the two would be too far apart to mean the same number.
+    const FEWEST: usize = 16;
+    let Some((last, before)) = digits.split_last_mut() else { return };
+    let decimals = before.len() as i32 - 1 - exponent;
+    // In the middle, the number has one decimal more, and each binary place is one.
+    let is_possible = match binary_places(number) {
+        places @ 1.. => places == decimals + 1,
+        _ => decimals < 0,
+    };
+    if before.len() < FEWEST || last.is_multiple_of(2) || !is_possible {
+        return;
+    }
+    let mut exact = [0; MOST_BYTES];
+    let exact = written(&mut exact, format_args!("{number:.25e}"));
+    let rest = exact.strip_prefix(before).and_then(|rest| rest.strip_prefix(&[*last - 1, b'5']));
+    if rest.is_some_and(|rest| rest.iter().take_while(|&&byte| byte != b'e').all(|&byte| byte == b'0')) {
+        *last -= 1;
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn text(text: NumberText) -> String {
-        String::from_utf8(text.bytes[..text.length].to_vec()).expect("ASCII")
+    fn text(write: impl FnOnce(&mut Place) -> usize) -> String {
+        let mut place = [b'?'; MOST_BYTES];
+        let length = write(&mut place);
+        String::from_utf8(place[..length].to_vec()).expect("ASCII")
+    }
+
+    fn float(number: f64) -> String {
+        text(|place| write_float(number, place))
     }
 
     /// Some numbers that look random, the same each time.
@@ -189,11 +234,11 @@ mod tests {
         let powers = (0..20).map(|power| 10u64.pow(power)).flat_map(|power| [power - 1, power, power + 1]);
         for number in powers.chain([u64::MAX, 42, 99, 100]).chain(scattered().take(10_000)) {
             for number in [number, number >> 17, number >> 40] {
-                assert_eq!(text(NumberText::of_unsigned(number)), number.to_string());
-                assert_eq!(text(NumberText::of_signed(number as i64)), (number as i64).to_string());
+                assert_eq!(text(|place| write_unsigned(number, place)), number.to_string());
+                assert_eq!(text(|place| write_signed(number as i64, place)), (number as i64).to_string());
             }
         }
-        assert_eq!(text(NumberText::of_signed(i64::MIN)), i64::MIN.to_string());
+        assert_eq!(text(|place| write_signed(i64::MIN, place)), i64::MIN.to_string());
     }
 
     /// Gecko's `JSONTimeOutput`.
@@ -219,10 +264,10 @@ mod tests {
             (123_456_789_012_345_678, "123456789012.345678"),
             (u64::MAX, "18446744073709.551615"),
         ] {
-            assert_eq!(text(NumberText::of_ns_in_ms(ns)), expected);
+            assert_eq!(text(|place| write_ns_in_ms(ns, place)), expected);
         }
         for ns in scattered().take(10_000).map(|ns| ns >> 20) {
-            let written = text(NumberText::of_ns_in_ms(ns));
+            let written = text(|place| write_ns_in_ms(ns, place));
             let (ms, fraction) = written.split_once('.').unwrap_or((&written, ""));
             assert!(!fraction.ends_with('0') && fraction.len() <= 6, "{written}");
             assert_eq!(format!("{ms}{fraction:0<6}").parse(), Ok(ns), "{written}");
@@ -263,8 +308,13 @@ mod tests {
             (4.35, "4.35"),
             (0.000035, "0.000035"),
             (2e-3 / 3.0, "0.0006666666666666666"),
+            // In the middle between two.
+            (87_754_195_502_575.125, "87754195502575.12"),
+            (-1_487_824_212_577_976.25, "-1487824212577976.2"),
+            (1_433_259_392_540_249.75, "1433259392540249.8"),
+            (8_796_093_022_208.0625, "8796093022208.062"),
         ] {
-            assert_eq!(text(NumberText::of_float(number)), expected);
+            assert_eq!(float(number), expected);
         }
     }
 
@@ -274,7 +324,7 @@ mod tests {
         let of_decimals = scattered().map(|bits| (bits >> 30) as f64 / 1e3);
         let of_more = scattered().map(|bits| (bits >> 40) as f64 / 1e5);
         for number in of_bits.take(10_000).chain(of_decimals.take(10_000)).chain(of_more.take(10_000)) {
-            let written = text(NumberText::of_float(number));
+            let written = float(number);
             assert_eq!(written.parse(), Ok(number));
             let digits = |text: &str| {
                 let mantissa = text.split('e').next().unwrap_or_default().replace(['-', '.'], "");

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use crate::base::FailureLatch;
 use crate::json::escape::escape;
-use crate::json::number::{MOST_BYTES, NumberText};
+use crate::json::number::{MOST_BYTES, Place, write_float, write_ns_in_ms, write_signed, write_unsigned};
 
 const BUFFER_BYTES: usize = 64 << 10;
 
@@ -54,6 +54,7 @@ impl<'a> JsonWriter<'a> {
     }
 
     /// Hands what there is to the sink, so that it may fail before something long.
+    #[cold]
     pub(crate) fn hand_over(&mut self) {
         let written = match self.latch.failed() {
             true => Ok(()),
@@ -101,14 +102,17 @@ impl<'a> JsonWriter<'a> {
         self.first = false;
     }
 
-    fn number(&mut self, text: &NumberText) {
-        self.separate();
-        if self.buffer.len() - self.used < MOST_BYTES {
+    /// Has a number written where it stays, with one look for room.
+    fn number(&mut self, write: impl FnOnce(&mut Place) -> usize) {
+        if self.buffer.len() - self.used <= MOST_BYTES {
             self.hand_over();
         }
-        // All bytes, of which there is a known number, and then the next value over those too many.
-        self.buffer[self.used..][..MOST_BYTES].copy_from_slice(&text.bytes);
-        self.used += text.length;
+        self.buffer[self.used] = b',';
+        self.used += usize::from(!self.first);
+        self.first = false;
+        if let Some(place) = self.buffer[self.used..].first_chunk_mut() {
+            self.used += write(place);
+        }
     }
 
     fn nested(&mut self, open: u8, close: u8, body: impl FnOnce(&mut Self)) {
@@ -164,11 +168,11 @@ impl<'a> JsonWriter<'a> {
     }
 
     pub(crate) fn unsigned(&mut self, number: u64) {
-        self.number(&NumberText::of_unsigned(number));
+        self.number(|place| write_unsigned(number, place));
     }
 
     pub(crate) fn signed(&mut self, number: i64) {
-        self.number(&NumberText::of_signed(number));
+        self.number(|place| write_signed(number, place));
     }
 
     /// A float as EcmaScript writes it; `null` for what JSON cannot say.
@@ -176,7 +180,7 @@ impl<'a> JsonWriter<'a> {
         if !number.is_finite() {
             return self.null();
         }
-        self.number(&NumberText::of_float(number));
+        self.number(|place| write_float(number, place));
     }
 
     pub(crate) fn bool(&mut self, value: bool) {
@@ -192,7 +196,7 @@ impl<'a> JsonWriter<'a> {
     /// Nanoseconds, as milliseconds with up to six decimals and no zeros at their end.
     #[doc(alias = "TimeI64NsElement")]
     pub(crate) fn time_ms(&mut self, ns: u64) {
-        self.number(&NumberText::of_ns_in_ms(ns));
+        self.number(|place| write_ns_in_ms(ns, place));
     }
 }
 

@@ -37,12 +37,15 @@ impl Write for Watched {
     }
 }
 
-/// What another thread sees while the profile is written.
+/// What a look at the progress tells.
+type Seen = (f64, &'static str);
+
+/// Writes the profile, and gives what another thread saw meanwhile.
 fn watch(
     profile: &Profile,
     options: SnapshotOptions,
     fails: bool,
-) -> (Result<Vec<u8>, StreamError>, Vec<(f64, &'static str)>) {
+) -> (Result<Vec<u8>, StreamError>, Vec<Seen>) {
     let progress = options.progress.clone().expect("a progress");
     let (look, looks) = channel();
     let (tell, looked) = channel();
@@ -61,7 +64,7 @@ fn watch(
     (result.map(|()| text), watcher.join().expect("the watcher"))
 }
 
-fn assert_goes_up(seen: &[(f64, &'static str)]) {
+fn assert_goes_up(seen: &[Seen]) {
     assert!(seen.is_sorted_by(|one, next| one.0 <= next.0), "{seen:?}");
     assert!(seen.iter().all(|&(proportion, _)| (0.0..1.0).contains(&proportion)), "{seen:?}");
 }

@@ -2,58 +2,13 @@
 
 use std::io::Write;
 
-/// No number's text is longer, and there is room to write eight bytes where one is needed.
-pub(super) const MOST_BYTES: usize = 40;
+/// No number's text is longer, with a comma before it and room to write eight bytes where one is needed.
+pub(super) const MOST_BYTES: usize = 48;
 
-/// Where a number's text is written to.
+/// Where a text is written to.
 pub(super) type Place = [u8; MOST_BYTES];
 
-/// Writes a number, and gives the length of its text.
-pub(super) fn write_unsigned(number: u64, place: &mut Place) -> usize {
-    let mut text = Text::at(place);
-    text.push_unsigned(number);
-    text.length
-}
-
-/// The same of one that may be negative.
-pub(super) fn write_signed(number: i64, place: &mut Place) -> usize {
-    let mut text = Text::at(place);
-    if number < 0 {
-        text.push(b'-');
-    }
-    text.push_unsigned(number.unsigned_abs());
-    text.length
-}
-
-/// Nanoseconds as milliseconds: up to six decimals, without zeros at the end.
-pub(super) fn write_ns_in_ms(ns: u64, place: &mut Place) -> usize {
-    let mut text = Text::at(place);
-    text.push_unsigned(ns / 1_000_000);
-    text.push_decimals((ns % 1_000_000) as u32 * 100);
-    text.length
-}
-
-/// A finite number as EcmaScript's `Number.prototype.toString` has it: the shortest digits that read back the same, with an
-/// exponent from 1e21 on and below 1e-6.
-pub(super) fn write_float(number: f64, place: &mut Place) -> usize {
-    let mut text = Text::at(place);
-    if number < 0.0 {
-        text.push(b'-');
-    }
-    let number = number.abs();
-    // Most numbers have up to three decimals. With at most fifteen digits no other so short text reads back the same, so
-    // that these are the shortest digits.
-    let thousandths = (number * 1e3).round();
-    if thousandths < 1e15 && thousandths / 1e3 == number {
-        let thousandths = thousandths as u64;
-        text.push_unsigned(thousandths / 1000);
-        text.push_decimals((thousandths % 1000) as u32 * 100_000);
-    } else {
-        text.push_shortest(number);
-    }
-    text.length
-}
-
+const EIGHT_DIGITS: u64 = 100_000_000;
 const EIGHT_ZEROS: u64 = u64::from_le_bytes([b'0'; 8]);
 
 /// The values of eight digits, the first in the lowest byte, of a number below 10^8: halves, quarters and eighths of the
@@ -61,50 +16,99 @@ const EIGHT_ZEROS: u64 = u64::from_le_bytes([b'0'; 8]);
 const fn eight_digits(number: u32) -> u64 {
     let (high, low) = (number as u64 / 10_000, number as u64 % 10_000);
     let fours = high | low << 32;
-    let hundreds = (fours * 10_486 >> 20) & 0x7f_0000_007f;
+    let hundreds = ((fours * 10_486) >> 20) & 0x7f_0000_007f;
     let twos = hundreds | (fours - hundreds * 100) << 16;
-    let tens = (twos * 103 >> 10) & 0x000f_000f_000f_000f;
+    let tens = ((twos * 103) >> 10) & 0x000f_000f_000f_000f;
     tens | (twos - tens * 10) << 8
 }
 
 /// A text that is made.
-struct Text<'a> {
+pub(super) struct Text<'a> {
     bytes: &'a mut Place,
     length: usize,
 }
 
 impl<'a> Text<'a> {
-    fn at(bytes: &'a mut Place) -> Self {
-        Self { bytes, length: 0 }
+    /// A text after a comma, or after none.
+    #[inline]
+    pub(super) fn begin(bytes: &'a mut Place, has_comma: bool) -> Self {
+        bytes[0] = b',';
+        Self { bytes, length: usize::from(has_comma) }
     }
 
-    fn push(&mut self, byte: u8) {
-        self.bytes[self.length] = byte;
-        self.length += 1;
+    pub(super) fn length(&self) -> usize {
+        self.length
     }
 
-    fn extend(&mut self, bytes: &[u8]) {
-        self.bytes[self.length..][..bytes.len()].copy_from_slice(bytes);
-        self.length += bytes.len();
-    }
-
-    /// The first of these digits. All eight are put there, and what comes next is put over those too many.
-    fn push_digits(&mut self, digits: u64, count: u32) {
-        self.bytes[self.length..][..8].copy_from_slice(&(digits | EIGHT_ZEROS).to_le_bytes());
-        self.length += count as usize;
-    }
-
-    fn push_unsigned(&mut self, number: u64) {
-        const EIGHT: u64 = 100_000_000;
-        if number >= EIGHT {
-            self.push_unsigned(number / EIGHT);
-            self.push_digits(eight_digits((number % EIGHT) as u32), 8);
+    #[inline]
+    pub(super) fn push_unsigned(&mut self, number: u64) {
+        if number >= EIGHT_DIGITS {
+            self.push_long(number);
         } else {
             let digits = eight_digits(number as u32);
             // The last is there also of 0.
             let zeros = (digits.trailing_zeros() / 8).min(7);
             self.push_digits(digits >> (zeros * 8), 8 - zeros);
         }
+    }
+
+    #[inline]
+    pub(super) fn push_signed(&mut self, number: i64) {
+        if number < 0 {
+            self.push(b'-');
+        }
+        self.push_unsigned(number.unsigned_abs());
+    }
+
+    /// Nanoseconds as milliseconds: up to six decimals, without zeros at the end.
+    #[inline]
+    pub(super) fn push_ns_in_ms(&mut self, ns: u64) {
+        self.push_unsigned(ns / 1_000_000);
+        self.push_decimals((ns % 1_000_000) as u32 * 100);
+    }
+
+    /// A finite number as EcmaScript's `Number.prototype.toString` has it: the shortest digits that read back the same, with an
+    /// exponent from 1e21 on and below 1e-6.
+    pub(super) fn push_float(&mut self, number: f64) {
+        if number < 0.0 {
+            self.push(b'-');
+        }
+        let number = number.abs();
+        // Most numbers have up to three decimals. With at most fifteen digits no other so short text reads back the same, so
+        // that these are the shortest digits.
+        let thousandths = (number * 1e3).round();
+        if thousandths < 1e15 && thousandths / 1e3 == number {
+            let thousandths = thousandths as u64;
+            self.push_unsigned(thousandths / 1000);
+            self.push_decimals((thousandths % 1000) as u32 * 100_000);
+        } else {
+            self.push_shortest(number);
+        }
+    }
+
+    #[inline]
+    pub(super) fn push(&mut self, byte: u8) {
+        self.bytes[self.length] = byte;
+        self.length += 1;
+    }
+
+    #[inline]
+    pub(super) fn extend(&mut self, bytes: &[u8]) {
+        self.bytes[self.length..][..bytes.len()].copy_from_slice(bytes);
+        self.length += bytes.len();
+    }
+
+    /// The first of these digits. All eight are put there, and what comes next is put over those too many.
+    #[inline]
+    fn push_digits(&mut self, digits: u64, count: u32) {
+        self.bytes[self.length..][..8].copy_from_slice(&(digits | EIGHT_ZEROS).to_le_bytes());
+        self.length += count as usize;
+    }
+
+    /// Of a number with more than eight digits.
+    fn push_long(&mut self, number: u64) {
+        self.push_unsigned(number / EIGHT_DIGITS);
+        self.push_digits(eight_digits((number % EIGHT_DIGITS) as u32), 8);
     }
 
     /// A point and the eight digits of a fraction up to the last that is not 0; nothing for 0.
@@ -176,6 +180,10 @@ fn split_scientific(text: &mut [u8]) -> (&mut [u8], i32) {
     (digits, exponent.and_then(|exponent| exponent.parse().ok()).unwrap_or(0))
 }
 
+fn is_power_of_two(number: f64) -> bool {
+    number.to_bits().trailing_zeros() >= f64::MANTISSA_DIGITS - 1
+}
+
 /// How many places after the binary point a positive number has; none or fewer for an integer.
 fn binary_places(number: f64) -> i32 {
     const FRACTION_BITS: i32 = f64::MANTISSA_DIGITS as i32 - 1;
@@ -193,8 +201,10 @@ fn to_even_of_two(digits: &mut [u8], exponent: i32, number: f64) {
     const FEWEST: usize = 16;
     let Some((last, before)) = digits.split_last_mut() else { return };
     let decimals = before.len() as i32 - 1 - exponent;
-    // In the middle, the number has one decimal more, and each binary place is one.
+    // In the middle, the number has one decimal more, and each binary place is one. Below a power of two numbers lie closer,
+    // so that the smaller text is another's.
     let is_possible = match binary_places(number) {
+        _ if is_power_of_two(number) => false,
         places @ 1.. => places == decimals + 1,
         _ => decimals < 0,
     };
@@ -213,14 +223,16 @@ fn to_even_of_two(digits: &mut [u8], exponent: i32, number: f64) {
 mod tests {
     use super::*;
 
-    fn text(write: impl FnOnce(&mut Place) -> usize) -> String {
+    fn text(write: impl FnOnce(&mut Text<'_>)) -> String {
         let mut place = [b'?'; MOST_BYTES];
-        let length = write(&mut place);
+        let mut text = Text::begin(&mut place, false);
+        write(&mut text);
+        let length = text.length();
         String::from_utf8(place[..length].to_vec()).expect("ASCII")
     }
 
     fn float(number: f64) -> String {
-        text(|place| write_float(number, place))
+        text(|text| text.push_float(number))
     }
 
     /// Some numbers that look random, the same each time.
@@ -234,11 +246,11 @@ mod tests {
         let powers = (0..20).map(|power| 10u64.pow(power)).flat_map(|power| [power - 1, power, power + 1]);
         for number in powers.chain([u64::MAX, 42, 99, 100]).chain(scattered().take(10_000)) {
             for number in [number, number >> 17, number >> 40] {
-                assert_eq!(text(|place| write_unsigned(number, place)), number.to_string());
-                assert_eq!(text(|place| write_signed(number as i64, place)), (number as i64).to_string());
+                assert_eq!(text(|text| text.push_unsigned(number)), number.to_string());
+                assert_eq!(text(|text| text.push_signed(number as i64)), (number as i64).to_string());
             }
         }
-        assert_eq!(text(|place| write_signed(i64::MIN, place)), i64::MIN.to_string());
+        assert_eq!(text(|text| text.push_signed(i64::MIN)), i64::MIN.to_string());
     }
 
     /// Gecko's `JSONTimeOutput`.
@@ -264,10 +276,10 @@ mod tests {
             (123_456_789_012_345_678, "123456789012.345678"),
             (u64::MAX, "18446744073709.551615"),
         ] {
-            assert_eq!(text(|place| write_ns_in_ms(ns, place)), expected);
+            assert_eq!(text(|text| text.push_ns_in_ms(ns)), expected);
         }
         for ns in scattered().take(10_000).map(|ns| ns >> 20) {
-            let written = text(|place| write_ns_in_ms(ns, place));
+            let written = text(|text| text.push_ns_in_ms(ns));
             let (ms, fraction) = written.split_once('.').unwrap_or((&written, ""));
             assert!(!fraction.ends_with('0') && fraction.len() <= 6, "{written}");
             assert_eq!(format!("{ms}{fraction:0<6}").parse(), Ok(ns), "{written}");
@@ -308,11 +320,12 @@ mod tests {
             (4.35, "4.35"),
             (0.000035, "0.000035"),
             (2e-3 / 3.0, "0.0006666666666666666"),
-            // In the middle between two.
-            (87_754_195_502_575.125, "87754195502575.12"),
-            (-1_487_824_212_577_976.25, "-1487824212577976.2"),
-            (1_433_259_392_540_249.75, "1433259392540249.8"),
-            (8_796_093_022_208.0625, "8796093022208.062"),
+            // In the middle between two; a power of two is so as well.
+            (2f64.powi(-24), "5.960464477539063e-8"),
+            (87_754_195_502_575.0 + 0.125, "87754195502575.12"),
+            (-1_487_824_212_577_976.0 - 0.25, "-1487824212577976.2"),
+            (1_433_259_392_540_249.0 + 0.75, "1433259392540249.8"),
+            (8_796_093_022_208.0 + 0.0625, "8796093022208.062"),
         ] {
             assert_eq!(float(number), expected);
         }
@@ -323,7 +336,10 @@ mod tests {
         let of_bits = scattered().map(f64::from_bits).filter(|number| number.is_finite());
         let of_decimals = scattered().map(|bits| (bits >> 30) as f64 / 1e3);
         let of_more = scattered().map(|bits| (bits >> 40) as f64 / 1e5);
-        for number in of_bits.take(10_000).chain(of_decimals.take(10_000)).chain(of_more.take(10_000)) {
+        let powers = (-1074..1024).map(|power| 2f64.powi(power));
+        for number in
+            powers.chain(of_bits.take(10_000)).chain(of_decimals.take(10_000)).chain(of_more.take(10_000))
+        {
             let written = float(number);
             assert_eq!(written.parse(), Ok(number));
             let digits = |text: &str| {

@@ -132,5 +132,4 @@ fn while_another_thread_polls_at_will(profile: &Profile) {
     profile.write_with(Format::Gecko, &mut text, &options).expect("a vector never fails");
     let seen = watcher.join().expect("the watcher ends when the writing does");
     assert!(seen.is_sorted(), "{seen:?}");
-    assert!(seen.iter().any(|proportion| (0.2..0.9).contains(proportion)), "{seen:?}");
 }

@@ -50,8 +50,8 @@ impl SnapshotOptions {
     }
 
     /// Leaves out what is earlier: samples, markers that ended before, counter values, pauses, and threads that ended before
-    /// and have nothing left. `meta.contentEarliestTime` then says this time. One before the session began changes nothing,
-    /// and neither does one longer ago than [`StartParams::duration`](crate::StartParams::duration).
+    /// and have nothing left; profiles of children stand as they came. `meta.contentEarliestTime` then says this time. One
+    /// before the session began changes nothing, and neither does one longer ago than [`StartParams::duration`](crate::StartParams::duration).
     #[must_use]
     #[doc(alias = "sinceTime")]
     pub fn since(mut self, since: ProfilerTime) -> Self {
@@ -66,7 +66,8 @@ impl SnapshotOptions {
         self
     }
 
-    /// Tells here how far the writing is, for another thread to poll. Costs some atomic writes per thread of the profile.
+    /// Tells here how far the writing is, for another thread to poll. Costs some hundred atomic writes for each thread in the
+    /// profile.
     #[must_use]
     pub fn progress(mut self, progress: SharedProgress) -> Self {
         self.progress = Some(progress);

@@ -7,7 +7,7 @@ use std::io::{Error, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use common::{Read, mark, work_for};
+use common::{Read, mark, work_for_cpu};
 use gekkota::{
     Format, Profile, ProfilerSession, SaveError, SnapshotOptions, StartParams, StreamError, Symbolicate,
     profiler_is_active, profiler_save_profile_to_file, profiler_stream_json,
@@ -177,14 +177,14 @@ fn what_fails_is_told_and_what_was_recorded_stays() {
         for number in 0..3000 {
             mark(&format!("marker {number}"));
         }
-        work_for(Duration::from_millis(300));
+        work_for_cpu(Duration::from_millis(300));
     });
     worker.join().expect("thread");
     let profile = session.snapshot().expect("active");
     let mut whole = Vec::new();
     profile.write_with(Format::Gecko, &mut whole, &without_names()).expect("a vector never fails");
     let early = of_worker(&Read::from_text(&whole));
-    assert!(early.0.len() == 3000 && early.1.len() > 50, "{} samples", early.1.len());
+    assert!(early.0.len() == 3000 && early.1.len() > 20, "{} samples", early.1.len());
 
     fails_wherever_it_is_cut(&profile, &whole);
     // The running session itself is asked, and writers fail early and late.

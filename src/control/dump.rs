@@ -89,12 +89,65 @@ fn fill(
 
 #[cfg(feature = "gzip")]
 fn compress(out: &mut dyn Write, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+    let out = UntilFailure { out, has_failed: false };
     let mut compressor = flate2::write::GzEncoder::new(out, flate2::Compression::fast());
     write(&mut compressor)?;
     compressor.finish().map(drop)
 }
 
+/// Keeps the compressor, which tries to finish when it is dropped, from a file that has failed.
+#[cfg(feature = "gzip")]
+struct UntilFailure<'a> {
+    out: &'a mut dyn Write,
+    has_failed: bool,
+}
+
+#[cfg(feature = "gzip")]
+impl Write for UntilFailure<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.has_failed {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        let written = self.out.write(bytes);
+        self.has_failed = written.as_ref().is_err_and(|error| error.kind() != io::ErrorKind::Interrupted);
+        written
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        if self.has_failed { Err(io::ErrorKind::BrokenPipe.into()) } else { self.out.flush() }
+    }
+}
+
 #[cfg(not(feature = "gzip"))]
 fn compress(_: &mut dyn Write, _: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
     Err(io::Error::other("a name that ends in .gz needs the crate's feature `gzip`"))
+}
+
+#[cfg(all(test, feature = "gzip"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_compressor_leaves_a_file_alone_that_has_failed() {
+        struct Full(usize);
+        impl Write for Full {
+            fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+                self.0 += 1;
+                Err(io::Error::other(format!("full, attempt {}", self.0)))
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                self.0 += 1;
+                Ok(())
+            }
+        }
+        let mut sink = Full(0);
+        let failure = compress(&mut sink, |out| {
+            // What hardly gets shorter, so that it is not all held back.
+            let text: Vec<u8> =
+                (0..1u32 << 18).flat_map(|n| n.wrapping_mul(2_654_435_769).to_le_bytes()).collect();
+            out.write_all(&text)
+        });
+        assert_eq!(failure.unwrap_err().to_string(), "full, attempt 1");
+        assert_eq!(sink.0, 1);
+    }
 }

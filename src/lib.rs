@@ -115,8 +115,8 @@ pub use api::{
 pub use base::{
     BufferInfo, CodeAddress, ControlSignals, ExitProfileError, Features, FunctionName, Page, ProcessId,
     ProfilerTime, ProfilingCategoryPair, ProfilingState, ProfilingStates, SamplingEngine, SamplingState,
-    SaveError, StackFeatures, StackFrame, StartError, StartParams, StreamError, SuspendError, ThreadId,
-    ThreadProfilingFeatures, UnknownFeature, subcategories,
+    SaveError, SharedProgress, StackFeatures, StackFrame, StartError, StartParams, StreamError, SuspendError,
+    ThreadId, ThreadProfilingFeatures, UnknownFeature, subcategories,
 };
 pub use export::{HotFunction, ThreadSummary};
 pub use markers::{MarkerOptions, MarkerTiming};

@@ -7,10 +7,10 @@ use gekkota::{
     AutoProfilerThreadSleep, AutoProfilerThreadWake, BufferInfo, CodeAddress, CodeRange, ControlSignals,
     EventDelayProbe, EventLoopWatch, ExitProfileError, Features, Format, MarkerOptions, MarkerTiming, Page,
     ProcessId, Profile, ProfilerSession, ProfilerTime, ProfilingCategoryPair, ProfilingState,
-    ProfilingStates, SamplingEngine, SamplingState, SaveError, ScriptFunction, SnapshotOptions,
-    StackFeatures, StackFrame, StartError, StartParams, StreamError, SuspendError, Symbolicate, ThreadGuard,
-    ThreadId, ThreadProfilingFeatures, add_text_marker, add_untyped_marker, auto_profiler_label,
-    auto_profiler_label_dynamic, auto_profiler_label_dynamic_relevant_for_js,
+    ProfilingStates, SamplingEngine, SamplingState, SaveError, ScriptFunction, SharedProgress,
+    SnapshotOptions, StackFeatures, StackFrame, StartError, StartParams, StreamError, SuspendError,
+    Symbolicate, ThreadGuard, ThreadId, ThreadProfilingFeatures, add_text_marker, add_untyped_marker,
+    auto_profiler_label, auto_profiler_label_dynamic, auto_profiler_label_dynamic_relevant_for_js,
     auto_profiler_label_relevant_for_js, auto_profiler_marker_text, gecko_profiler_category,
     profiler_add_state_change_callback, profiler_callback_after_sampling, profiler_capture_backtrace,
     profiler_clear_all_pages, profiler_control_by_signals, profiler_current_process_id,
@@ -168,8 +168,12 @@ fn take_a_childs_profile() {
 fn write_every_way(profile: &Profile) {
     let mut text = Vec::new();
     profile.write(Format::Gecko, &mut text).expect("a vector never fails");
-    let options = SnapshotOptions::default().symbolicate(Symbolicate::No);
+    let progress = SharedProgress::new();
+    let options = SnapshotOptions::default().symbolicate(Symbolicate::No).progress(progress.clone());
+    let options = options.since(ProfilerTime::now()).max_rows(1000);
+    assert_eq!((options.max_rows, options.progress.as_ref()), (1000, Some(&progress)));
     profile.write_with(Format::Gecko, &mut text, &options).expect("a vector never fails");
+    assert_eq!((progress.proportion(), progress.last_location()), (1.0, "done"));
     assert!(profile.save("/nonexistent-folder/p.json").is_err());
     assert!(!profile.summarize().is_empty() && !profile.sampler_counts().is_empty());
 }
@@ -186,7 +190,9 @@ fn every_public_item_does_what_it_can() {
     assert!(!profiler_is_active() && profiler_get_profile().is_none());
     assert!(matches!(profiler_save_profile_to_file("/tmp/none.json"), Err(SaveError::Inactive)));
     let mut out = Vec::new();
-    let answer = profiler_stream_json(&mut out, &SnapshotOptions::default());
+    let progress = SharedProgress::new();
+    let answer = profiler_stream_json(&mut out, &SnapshotOptions::default().progress(progress.clone()));
+    assert_eq!(progress.proportion(), 1.0, "it has ended, with and without a profiler");
     assert!(matches!(answer, Err(StreamError::Inactive)) && out.is_empty());
 
     let off = [("MOZ_PROFILER_STARTUP".to_owned(), String::new())];

@@ -1,4 +1,4 @@
-//! A profile holds what is at most so long ago when it is taken.
+//! A profile holds what is at most so long ago when it is taken, and nothing from before the time that was asked for.
 #![cfg(has_profiler)]
 
 mod common;
@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use common::{Read, work_for};
 use gekkota::{
-    MarkerOptions, MarkerTiming, ProfilerSession, ProfilerTime, StartParams, add_text_marker,
-    add_untyped_marker, gecko_profiler_category,
+    Format, MarkerOptions, MarkerTiming, Profile, ProfilerSession, ProfilerTime, SnapshotOptions,
+    StartParams, add_text_marker, add_untyped_marker, gecko_profiler_category,
 };
+use serde_json::{Value, json};
 
 const DURATION: Duration = Duration::from_millis(400);
 
@@ -30,8 +31,8 @@ fn add(name: &str, timing: MarkerTiming) {
     add_untyped_marker(name, gecko_profiler_category!(Other), MarkerOptions::default().with_timing(timing));
 }
 
-/// What a thread does in a session: much that is long ago at its end.
-fn live_through_it() {
+/// What a thread does in a session: much that is long ago at its end. Gives a time in the middle, of which it has a marker.
+fn live_through_it() -> ProfilerTime {
     gekkota::register_thread("busy");
     let ended = std::thread::spawn(|| {
         gekkota::register_thread("ended");
@@ -45,13 +46,16 @@ fn live_through_it() {
     add("begin", MarkerTiming::interval_start(begin));
     add("end long ago", MarkerTiming::interval_end(begin));
     works_long_ago();
+    let since = ProfilerTime::now();
+    add("since", MarkerTiming::instant_at(since));
     works_lately();
     add("long", MarkerTiming::interval_until_now_from(begin));
     add("end", MarkerTiming::interval_end(ProfilerTime::now()));
     add("at last", MarkerTiming::instant_now());
+    since
 }
 
-fn record(params: StartParams) -> (Read, gekkota::Profile) {
+fn record(params: StartParams) -> (Read, Profile, ProfilerTime) {
     let (wake, woken) = channel::<()>();
     let (slept, sleeps) = channel();
     let sleeper = std::thread::spawn(move || {
@@ -61,11 +65,11 @@ fn record(params: StartParams) -> (Read, gekkota::Profile) {
     });
     sleeps.recv().expect("the sleeper");
     let session = ProfilerSession::start(params).expect("start");
-    std::thread::spawn(live_through_it).join().expect("thread");
+    let since = std::thread::spawn(live_through_it).join().expect("thread");
     let profile = session.finish().expect("profile");
     drop(wake);
     sleeper.join().expect("thread");
-    (Read::from_profile(&profile), profile)
+    (Read::from_profile(&profile), profile, since)
 }
 
 fn names(read: &Read) -> Vec<String> {
@@ -79,7 +83,7 @@ fn has_string(read: &Read, part: &str) -> bool {
 
 #[test]
 fn what_is_longer_ago_stays_out_of_the_profile() {
-    let (read, profile) = record(StartParams::default().duration(DURATION));
+    let (read, profile, since) = record(StartParams::default().duration(DURATION));
     let meta = &read.0["meta"];
     let number = |name: &str| meta[name].as_f64().unwrap_or_else(|| panic!("{name} in {meta}"));
     assert_eq!(meta["configuration"]["duration"].as_f64(), Some(0.4));
@@ -107,23 +111,74 @@ fn what_is_longer_ago_stays_out_of_the_profile() {
     let busy = summary.iter().find(|thread| thread.name == "busy").expect("a summary");
     assert_eq!(busy.samples, read.samples("busy").len());
 
+    // Longer ago than the duration anyway.
+    let same = written_since(&profile, since);
+    assert_eq!(same.0["meta"]["contentEarliestTime"], meta["contentEarliestTime"]);
+    assert_eq!(names(&same), names(&read));
+
     without_a_limit();
 }
 
+fn written_since(profile: &Profile, since: ProfilerTime) -> Read {
+    let mut text = Vec::new();
+    let options = SnapshotOptions::default().since(since);
+    profile.write_with(Format::Gecko, &mut text, &options).expect("a vector never fails");
+    Read::from_text(&text)
+}
+
+fn what_is_before_the_time_that_was_asked_for_stays_out(
+    whole: &Read,
+    profile: &Profile,
+    since: ProfilerTime,
+) {
+    let since_ms = whole.markers("busy").iter().find(|marker| marker.0 == "since").expect("its marker").1;
+    let read = written_since(profile, since);
+    assert_eq!(read.0["meta"]["contentEarliestTime"].as_f64(), Some(since_ms));
+    assert_eq!(read.0["meta"]["profilingEndTime"], whole.0["meta"]["profilingEndTime"]);
+    for thread in ["busy", "sleeper"] {
+        let times =
+            |read: &Read| read.samples(thread).iter().map(|sample| sample.time_ms).collect::<Vec<_>>();
+        let (mut expected, left) = (times(whole), times(&read));
+        let before = expected.len();
+        expected.retain(|&time_ms| time_ms >= since_ms);
+        assert!(expected.len() > 10 && before - expected.len() > 10, "{thread}: both sides have samples");
+        // A run of equal samples that is cut gets its times by another division.
+        assert!(left.len() == expected.len(), "{thread}: {} of {}", left.len(), expected.len());
+        assert!(left.iter().zip(&expected).all(|(one, other)| (one - other).abs() < 1e-5), "{thread}");
+    }
+    assert!(has_string(&read, "works_lately") && !has_string(&read, "works_long_ago"));
+    assert_eq!(names(&read), ["since", "long", "end", "at last"]);
+    assert!(!read.threads().iter().any(|thread| thread["name"] == "ended"));
+    let rows = read.0["counters"][0]["samples"]["data"].as_array().expect("the process's CPU time");
+    assert!(rows.iter().all(|row| row[0].as_f64().expect("time") >= since_ms));
+
+    // The profile itself has lost nothing by that.
+    assert_eq!(names(&Read::from_profile(profile)), names(whole));
+    // One before the session cuts nothing, one in the future everything.
+    let read = written_since(profile, since.subtract_microseconds(1e9));
+    assert!(read.0["meta"]["contentEarliestTime"].is_null() && names(&read) == names(whole));
+    let read = written_since(profile, ProfilerTime::now().add_microseconds(1e9));
+    assert_eq!(read.0["meta"]["contentEarliestTime"], read.0["meta"]["profilingEndTime"]);
+    let is_empty =
+        |thread: &Value| ["samples", "markers"].iter().all(|table| thread[table]["data"] == json!([]));
+    assert!(read.threads().iter().all(is_empty));
+}
+
 fn without_a_limit() {
-    let (read, _) = record(StartParams::default().duration(Duration::ZERO));
+    let (read, profile, since) = record(StartParams::default().duration(Duration::ZERO));
     let meta = &read.0["meta"];
     assert!(meta["contentEarliestTime"].is_null() && meta["configuration"].get("duration").is_none());
     assert!(has_string(&read, "works_long_ago"));
     assert_eq!(
         names(&read),
-        ["begin", "end long ago", "at first", "text at first", "short", "long", "end", "at last"],
+        ["begin", "end long ago", "at first", "text at first", "short", "since", "long", "end", "at last"],
         "by the last moment of each"
     );
     assert!(read.threads().iter().any(|thread| thread["name"] == "ended"));
     assert_eq!(StartParams::new().duration(Duration::ZERO), StartParams::new());
+    what_is_before_the_time_that_was_asked_for_stays_out(&read, &profile, since);
 
     // One that the session has not reached cuts nothing.
-    let (read, _) = record(StartParams::default().duration(Duration::from_secs(3600)));
-    assert!(read.0["meta"]["contentEarliestTime"].is_null() && names(&read).len() == 8);
+    let (read, ..) = record(StartParams::default().duration(Duration::from_secs(3600)));
+    assert!(read.0["meta"]["contentEarliestTime"].is_null() && names(&read).len() == 9);
 }

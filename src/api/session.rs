@@ -89,7 +89,7 @@ impl Profile {
         options: &SnapshotOptions,
     ) -> Result<(), StreamError> {
         match format {
-            Format::Gecko => self.frozen.write(options.wants_names(), out).map_err(StreamError::Io),
+            Format::Gecko => self.frozen.write(&options.to_stream_options(), out).map_err(StreamError::Io),
         }
     }
 
@@ -98,7 +98,7 @@ impl Profile {
     /// # Errors
     /// [`SaveError`] tells which file could not be made or written, and why.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), SaveError> {
-        self.frozen.save(path.as_ref(), engine::wants_names()).map(drop)
+        self.frozen.save(path.as_ref()).map(drop)
     }
 
     /// What each thread spent its time on, in the order of registration. Names every function, as writing does.

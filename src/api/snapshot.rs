@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::Path;
 
 use crate::api::engine;
-use crate::base::{SaveError, StreamError};
+use crate::base::{DEFAULT_MAX_ROWS, ProfilerTime, SaveError, SharedProgress, StreamError};
 
 /// Whether addresses get names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -19,23 +19,64 @@ pub enum Symbolicate {
 }
 
 /// How a profile is to be written.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+///
+/// By default with names, whole, and with nobody watching. The methods set what the fields of the same names hold; the fields
+/// are there to be read.
+#[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct SnapshotOptions {
     /// Whether addresses get names.
     pub symbolicate: Symbolicate,
+    /// What is earlier stays out of the profile; `None` for no limit but the session's own duration.
+    pub since: Option<ProfilerTime>,
+    /// How many rows of samples and markers the profile may hold, of all threads together.
+    pub max_rows: u64,
+    /// Where the writing tells how far it is.
+    pub progress: Option<SharedProgress>,
+}
+
+impl Default for SnapshotOptions {
+    fn default() -> Self {
+        Self { symbolicate: Symbolicate::Full, since: None, max_rows: DEFAULT_MAX_ROWS, progress: None }
+    }
 }
 
 impl SnapshotOptions {
-    /// The same options with this.
+    /// Whether addresses get names; by default [`Symbolicate::Full`].
     #[must_use]
     pub fn symbolicate(mut self, symbolicate: Symbolicate) -> Self {
         self.symbolicate = symbolicate;
         self
     }
 
-    pub(super) fn wants_names(self) -> bool {
-        self.symbolicate == Symbolicate::Full
+    /// Leaves out what is earlier: samples, markers that ended before, counter values, pauses, and threads that ended before
+    /// and have nothing left; profiles of children stand as they came. `meta.contentEarliestTime` then says this time. One
+    /// before the session began changes nothing, and neither does one longer ago than [`StartParams::duration`](crate::StartParams::duration).
+    #[must_use]
+    #[doc(alias = "sinceTime")]
+    pub fn since(mut self, since: ProfilerTime) -> Self {
+        self.since = Some(since);
+        self
+    }
+
+    /// How many rows of samples and markers the profile may hold, of all threads together; by default 4 000 000.
+    #[must_use]
+    pub fn max_rows(mut self, max_rows: u64) -> Self {
+        self.max_rows = max_rows;
+        self
+    }
+
+    /// Tells here how far the writing is, for another thread to poll. Costs some hundred atomic writes for each thread in the
+    /// profile.
+    #[must_use]
+    pub fn progress(mut self, progress: SharedProgress) -> Self {
+        self.progress = Some(progress);
+        self
+    }
+
+    pub(super) fn to_stream_options(&self) -> engine::StreamOptions {
+        let wants_names = self.symbolicate == Symbolicate::Full;
+        engine::StreamOptions::new(wants_names, self.since, self.max_rows, self.progress.as_ref())
     }
 }
 
@@ -45,18 +86,19 @@ impl SnapshotOptions {
 /// streamed; memory grows with the number of distinct stacks, and by about 10 bytes a sample.
 ///
 /// # Errors
-/// [`StreamError::Inactive`], or the writer's first failure as [`StreamError::Io`].
+/// [`StreamError::Inactive`], or the writer's first failure as [`StreamError::Io`]: its very error, after which nothing more
+/// is written. The session and what it has recorded stay as they are.
 pub fn profiler_stream_json(out: &mut dyn Write, options: &SnapshotOptions) -> Result<(), StreamError> {
+    // Before the profile is taken, so that the progress ends in any case.
+    let options = options.to_stream_options();
     let profile = engine::freeze(None).ok_or(StreamError::Inactive)?;
-    profile.write(options.wants_names(), out).map_err(StreamError::Io)
+    profile.write(&options, out).map_err(StreamError::Io)
 }
 
 /// The profile so far, as [`profiler_stream_json`] writes it, with names unless `MOZ_PROFILER_SYMBOLICATE` is `0`; `None`
 /// when the profiler is not active.
 pub fn profiler_get_profile() -> Option<Vec<u8>> {
-    let mut text = Vec::new();
-    let profile = engine::freeze(None)?;
-    profile.write(engine::wants_names(), &mut text).ok().map(|()| text)
+    engine::freeze(None)?.to_text(&engine::default_options()).ok()
 }
 
 /// Saves the profile so far to a file, readable by its owner alone. The session goes on.
@@ -65,8 +107,9 @@ pub fn profiler_get_profile() -> Option<Vec<u8>> {
 /// beside its place and moved there, so it is whole or absent. Functions have names unless `MOZ_PROFILER_SYMBOLICATE` is `0`.
 ///
 /// # Errors
-/// [`SaveError`] tells which file could not be made or written, and why.
+/// [`SaveError`] tells which file could not be made or written, and why. Where the disk is full, nothing of the profile stays
+/// on it, and the session goes on.
 pub fn profiler_save_profile_to_file(path: impl AsRef<Path>) -> Result<(), SaveError> {
     let profile = engine::freeze(None).ok_or(SaveError::Inactive)?;
-    profile.save(path.as_ref(), engine::wants_names()).map(drop)
+    profile.save(path.as_ref()).map(drop)
 }

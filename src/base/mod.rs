@@ -2,7 +2,8 @@
 //!
 //! # Purpose
 //! Times, ids, addresses, features, categories, settings, errors and the profiler's one lock: what every other
-//! room speaks in. Nothing here reads a clock or asks the operating system for anything.
+//! room speaks in; for long jobs, how they failed ([`failure_latch`]) and how far they are ([`progress_logger`]). Nothing
+//! here reads a clock or asks the operating system for anything.
 //!
 //! # Threads and locks
 //! [`ps_lock`] holds the main lock and the proof that it is held; [`locks`] the named locks below it, with their order.
@@ -59,11 +60,18 @@ mod page;
 #[forbid(unsafe_code)]
 mod profiling_state;
 #[cfg(has_profiler)]
+#[forbid(unsafe_code)]
+mod progress_logger;
+#[forbid(unsafe_code)]
+mod proportion_value;
+#[cfg(has_profiler)]
 mod ps_lock;
 #[forbid(unsafe_code)]
 mod script_description;
 #[forbid(unsafe_code)]
 mod settings;
+#[forbid(unsafe_code)]
+mod shared_progress;
 #[forbid(unsafe_code)]
 mod stacks;
 #[forbid(unsafe_code)]
@@ -105,11 +113,17 @@ pub(crate) use loom_model::explore_model;
 pub use page::Page;
 pub use profiling_state::{ProfilingState, ProfilingStates, SamplingState};
 #[cfg(has_profiler)]
+pub(crate) use progress_logger::ProgressLogger;
+pub(crate) use proportion_value::ProportionValue;
+#[cfg(has_profiler)]
 pub(crate) use ps_lock::{PsCell, PsLock};
 pub(crate) use script_description::ScriptDescription;
+pub(crate) use settings::DEFAULT_MAX_ROWS;
 #[cfg(has_profiler)]
 pub(crate) use settings::INTERVAL_RANGE;
 pub use settings::{SamplingEngine, StartParams};
+pub(crate) use shared_progress::ProgressLocation;
+pub use shared_progress::SharedProgress;
 pub use stacks::{FunctionName, StackFeatures, StackFrame};
 pub use thread_features::ThreadProfilingFeatures;
 #[cfg(has_profiler)]

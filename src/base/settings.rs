@@ -15,6 +15,9 @@ pub(crate) const INTERVAL_RANGE: std::ops::RangeInclusive<Duration> =
 #[cfg(has_profiler)]
 pub(crate) const CAPACITY_RANGE_BYTES: std::ops::RangeInclusive<u64> = (256 << 10)..=(64 << 30);
 
+/// How many rows a profile holds where nobody says it: samples and markers, of all threads together.
+pub(crate) const DEFAULT_MAX_ROWS: u64 = 4_000_000;
+
 /// What asks a running thread for its stack.
 ///
 /// All use the same handler. They differ in what a sample costs the thread, and in how many samples a thread has that

@@ -60,7 +60,7 @@ impl BufferSnapshot {
     }
 
     /// Each chunk's entries, which need nothing of another chunk's.
-    pub(crate) fn chunks(&self) -> impl Iterator<Item = ChunkEntries<'_>> {
+    pub(crate) fn chunks(&self) -> impl ExactSizeIterator<Item = ChunkEntries<'_>> {
         self.chunks.iter().map(|(chunk, committed)| {
             let bytes = &chunk.committed_bytes()[..*committed];
             ChunkEntries { position: chunk.range_start, rest: bytes }

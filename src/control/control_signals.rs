@@ -261,7 +261,7 @@ fn save_and_stop(control: &Shared) {
         ));
         return;
     };
-    match profile.save_at(path, environment::wants_names()) {
+    match profile.save_at(path) {
         Ok(saved) => {
             stop_generation(generation);
             notices::tell(&format!("stopped; the profile was saved as {}", saved.display()));

@@ -1,7 +1,7 @@
 //! A profile's file: written beside its place and moved there, so that it is whole or absent.
 
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use crate::base::SaveError;
@@ -35,7 +35,7 @@ pub(super) fn save_profile(
     {
         let file =
             std::fs::OpenOptions::new().write(true).open(&path).map_err(|error| failed("open", error))?;
-        fill(BufWriter::new(file), &path, write).map_err(|error| failed("write", error))?;
+        fill(file, &path, write).map_err(|error| failed("write", error))?;
         return Ok(path);
     }
     save_at(path, write)
@@ -52,7 +52,7 @@ pub(super) fn save_at(
     // One of this process's own may be left from a crash of a thread in the middle of it.
     let _ = std::fs::remove_file(&beside);
     let file = create_private(&beside).map_err(|error| failed("create", error))?;
-    let whole = fill(BufWriter::new(file), &path, write).and_then(|file| file.sync_all());
+    let whole = fill(file, &path, write).and_then(|file| file.sync_all());
     let written = whole.map_err(|error| failed("write", error));
     let moved =
         written.and_then(|()| std::fs::rename(&beside, &path).map_err(|error| failed("move to", error)));
@@ -73,8 +73,9 @@ fn name_beside(path: &Path) -> Option<PathBuf> {
     Some(path.with_file_name(name))
 }
 
+/// The writer brings a buffer of its own, and drops it when the file fails, so that nothing is tried again.
 fn fill(
-    mut file: BufWriter<File>,
+    mut file: File,
     path: &Path,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> io::Result<File> {
@@ -83,17 +84,70 @@ fn fill(
     } else {
         write(&mut file)?;
     }
-    file.into_inner().map_err(io::IntoInnerError::into_error)
+    Ok(file)
 }
 
 #[cfg(feature = "gzip")]
 fn compress(out: &mut dyn Write, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+    let out = UntilFailure { out, has_failed: false };
     let mut compressor = flate2::write::GzEncoder::new(out, flate2::Compression::fast());
     write(&mut compressor)?;
     compressor.finish().map(drop)
 }
 
+/// Keeps the compressor, which tries to finish when it is dropped, from a file that has failed.
+#[cfg(feature = "gzip")]
+struct UntilFailure<'a> {
+    out: &'a mut dyn Write,
+    has_failed: bool,
+}
+
+#[cfg(feature = "gzip")]
+impl Write for UntilFailure<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.has_failed {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        let written = self.out.write(bytes);
+        self.has_failed = written.as_ref().is_err_and(|error| error.kind() != io::ErrorKind::Interrupted);
+        written
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        if self.has_failed { Err(io::ErrorKind::BrokenPipe.into()) } else { self.out.flush() }
+    }
+}
+
 #[cfg(not(feature = "gzip"))]
 fn compress(_: &mut dyn Write, _: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
     Err(io::Error::other("a name that ends in .gz needs the crate's feature `gzip`"))
+}
+
+#[cfg(all(test, feature = "gzip"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_compressor_leaves_a_file_alone_that_has_failed() {
+        struct Full(usize);
+        impl Write for Full {
+            fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+                self.0 += 1;
+                Err(io::Error::other(format!("full, attempt {}", self.0)))
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                self.0 += 1;
+                Ok(())
+            }
+        }
+        let mut sink = Full(0);
+        let failure = compress(&mut sink, |out| {
+            // What hardly gets shorter, so that it is not all held back.
+            let text: Vec<u8> =
+                (0..1u32 << 18).flat_map(|n| n.wrapping_mul(2_654_435_769).to_le_bytes()).collect();
+            out.write_all(&text)
+        });
+        assert_eq!(failure.unwrap_err().to_string(), "full, attempt 1");
+        assert_eq!(sink.0, 1);
+    }
 }

@@ -55,7 +55,7 @@ pub(super) fn wants_signals() -> bool {
 }
 
 /// Whether profiles for which the program does not say it get names.
-pub(crate) fn wants_names() -> bool {
+pub(super) fn wants_names() -> bool {
     raw_value_of(SYMBOLICATE).is_none_or(|value| value.is_empty() || is_on(&value))
 }
 

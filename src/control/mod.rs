@@ -41,11 +41,12 @@ mod snapshot;
 mod thread_queries;
 
 pub(crate) use crate::base::Generation;
+pub(crate) use crate::stream::StreamOptions;
 pub(crate) use callbacks::{
     add_state_change_callback, callback_after_sampling, remove_state_change_callback,
 };
 pub(crate) use control_signals::control_by_signals;
-pub(crate) use environment::{env_vars_for_child_process, wants_names};
+pub(crate) use environment::env_vars_for_child_process;
 pub(crate) use environment_table::environment_docs;
 pub(crate) use event_loops::{
     EventToken, EventWatchToken, ProbeToken, begin_event, end_event, unwatch_event_loop, watch_event_loop,
@@ -69,7 +70,7 @@ pub(crate) use recording::{
     push_script_frame, register_code_range, register_script_function, register_thread,
     session_that_records_markers, stack_pointer, unregister_code_range, unregister_thread,
 };
-pub(crate) use snapshot::{FrozenProfile, freeze};
+pub(crate) use snapshot::{FrozenProfile, default_options, freeze};
 pub(crate) use thread_queries::{
     is_locked_on_current_thread, is_main_thread, is_other_thread_being_profiled, is_thread_being_profiled,
     is_thread_registered, main_thread_id,

@@ -1,15 +1,18 @@
 //! Stop 10 of 12: somebody asks for a profile, and gets the session as it is at this moment.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use crate::base::{Generation, ProfilingState, PsLock, SaveError, is_any_lock_held_on_current_thread};
+use crate::base::{
+    FailureLatch, Generation, ProfilingState, PsLock, SaveError, is_any_lock_held_on_current_thread,
+};
 use crate::control::callbacks::tell;
 use crate::control::dump::{save_at, save_profile};
+use crate::control::environment::wants_names;
 use crate::control::life_cycle::running_session;
 use crate::platform::{current_process_id, monotonic_now};
 use crate::state::{ACTIVE_PS, CORE_PS, core_buffer};
-use crate::stream::{ProfileSource, stream_gecko_json};
+use crate::stream::{ProfileSource, StreamOptions, stream_gecko_json};
 use crate::threads::OffThreadRef;
 use crate::unwind::{CodeMap, ModuleTable};
 
@@ -54,6 +57,7 @@ pub(crate) fn freeze(only: Option<Generation>) -> Option<FrozenProfile> {
             counts: session.counts.all(),
             open_pauses: session.pauses.open(),
             taken_at: monotonic_now(),
+            since: None,
             modules: ModuleTable::default(),
             generated_code: CodeMap::default(),
             session,
@@ -66,20 +70,31 @@ pub(crate) fn freeze(only: Option<Generation>) -> Option<FrozenProfile> {
     Some(FrozenProfile { source })
 }
 
+/// How a profile is written for which the program does not say it: whole, with names unless the environment says no.
+pub(crate) fn default_options() -> StreamOptions {
+    StreamOptions::whole(wants_names())
+}
+
 impl FrozenProfile {
     /// Writes Gecko's JSON.
-    pub(crate) fn write(&self, symbolicate: bool, out: &mut dyn Write) -> std::io::Result<()> {
-        stream_gecko_json(&self.source, symbolicate, out)
+    pub(crate) fn write(&self, options: &StreamOptions, out: &mut dyn Write) -> io::Result<()> {
+        stream_gecko_json(&self.source, options, FailureLatch::fallible(), out)
+    }
+
+    /// The text, in memory.
+    pub(crate) fn to_text(&self, options: &StreamOptions) -> io::Result<Vec<u8>> {
+        let mut text = Vec::new();
+        stream_gecko_json(&self.source, options, FailureLatch::infallible(), &mut text).map(|()| text)
     }
 
     /// Writes it to a file, and gives that file's path.
-    pub(crate) fn save(&self, path: &Path, symbolicate: bool) -> Result<PathBuf, SaveError> {
-        save_profile(path, |out| self.write(symbolicate, out))
+    pub(crate) fn save(&self, path: &Path) -> Result<PathBuf, SaveError> {
+        save_profile(path, |out| self.write(&default_options(), out))
     }
 
     /// Writes it to a file at this very place: see [`save_at`].
-    pub(super) fn save_at(&self, path: PathBuf, symbolicate: bool) -> Result<PathBuf, SaveError> {
-        save_at(path, |out| self.write(symbolicate, out))
+    pub(super) fn save_at(&self, path: PathBuf) -> Result<PathBuf, SaveError> {
+        save_at(path, |out| self.write(&default_options(), out))
     }
 
     pub(crate) fn source(&self) -> &ProfileSource {

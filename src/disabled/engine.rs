@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use crate::base::{
     BufferInfo, ControlSignals, ExitProfileError, Features, FrameFlags, FunctionName, Page, ProfilerTime,
-    ProfilingCategoryPair, ProfilingState, ProfilingStates, SamplingState, SaveError, ScriptDescription,
-    StackFeatures, StackFrame, StartError, StartParams, SuspendError, ThreadId, ThreadProfilingFeatures,
+    ProfilingCategoryPair, ProfilingState, ProfilingStates, ProgressLocation, ProportionValue, SamplingState,
+    SaveError, ScriptDescription, SharedProgress, StackFeatures, StackFrame, StartError, StartParams,
+    SuspendError, ThreadId, ThreadProfilingFeatures,
 };
 use crate::export::ProfileSource;
 use crate::markers::MarkerTiming;
@@ -37,8 +38,21 @@ pub(crate) enum CodeRangeToken {}
 
 pub(crate) fn init() {}
 
-pub(crate) fn wants_names() -> bool {
-    false
+/// Nothing is written, so that it is done at once.
+#[derive(Debug)]
+pub(crate) struct StreamOptions;
+
+impl StreamOptions {
+    pub(crate) fn new(_: bool, _: Option<ProfilerTime>, _: u64, progress: Option<&SharedProgress>) -> Self {
+        if let Some(progress) = progress {
+            progress.reach(ProportionValue::ONE, ProgressLocation::Done);
+        }
+        Self
+    }
+}
+
+pub(crate) fn default_options() -> StreamOptions {
+    StreamOptions
 }
 
 pub(crate) fn control_by_signals(_: &ControlSignals) -> Result<(), StartError> {
@@ -247,11 +261,15 @@ pub(crate) fn session_that_records_markers() -> Option<Generation> {
 }
 
 impl FrozenProfile {
-    pub(crate) fn write(&self, _: bool, _: &mut dyn Write) -> std::io::Result<()> {
+    pub(crate) fn write(&self, _: &StreamOptions, _: &mut dyn Write) -> std::io::Result<()> {
         match *self {}
     }
 
-    pub(crate) fn save(&self, _: &Path, _: bool) -> Result<PathBuf, SaveError> {
+    pub(crate) fn to_text(&self, _: &StreamOptions) -> std::io::Result<Vec<u8>> {
+        match *self {}
+    }
+
+    pub(crate) fn save(&self, _: &Path) -> Result<PathBuf, SaveError> {
         match *self {}
     }
 

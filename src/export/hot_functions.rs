@@ -6,7 +6,7 @@ use std::time::Duration;
 use std::collections::{HashMap, HashSet};
 
 #[cfg(has_profiler)]
-use crate::base::Features;
+use crate::base::{Features, ProgressLogger};
 #[cfg(has_profiler)]
 use crate::stream::{FrameKind, NamedFrames, ProcessStreamingContext, ProfileSource, ResolvedThread};
 
@@ -80,8 +80,8 @@ impl Weight {
 /// Each thread's summary, in the order of registration. Names every function, as writing the profile does.
 #[cfg(has_profiler)]
 pub(crate) fn summarize(source: &ProfileSource) -> Vec<ThreadSummary> {
-    let process = ProcessStreamingContext::decode(source);
-    let named = NamedFrames::new(source, &process, true);
+    let process = ProcessStreamingContext::decode(source, &ProgressLogger::unwatched());
+    let named = NamedFrames::new(source, &process, Some(&ProgressLogger::unwatched()));
     let of_thread = |context| summarize_thread(source, ResolvedThread::new(&process, context, &named));
     process.threads.iter().map(of_thread).collect()
 }

@@ -1,54 +1,91 @@
 //! A table in which each string stands once.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use crate::json::JsonWriter;
+use crate::json::escape::escape;
 
 /// A string's place in its table.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub(crate) struct StringIndex(pub(crate) u32);
 
-/// Strings in the order in which they were first seen.
+/// Strings in the order in which they were first seen, each made JSON at that moment.
 #[doc(alias = "UniqueJSONStrings")]
 #[derive(Debug, Default)]
 pub(crate) struct UniqueStrings {
-    indices: HashMap<Arc<str>, StringIndex>,
-    strings: Vec<Arc<str>>,
+    indices: HashMap<Box<str>, StringIndex>,
+    /// The elements of the table's array, commas and all.
+    elements: Vec<u8>,
 }
 
 impl UniqueStrings {
     /// The string's index, the same for the same string.
+    #[doc(alias = "GetOrAddIndex")]
     pub(crate) fn intern(&mut self, string: &str) -> StringIndex {
         if let Some(&index) = self.indices.get(string) {
             return index;
         }
-        let index = StringIndex(self.strings.len() as u32);
-        let string: Arc<str> = string.into();
-        self.strings.push(Arc::clone(&string));
-        self.indices.insert(string, index);
+        let index = StringIndex(self.indices.len() as u32);
+        self.indices.insert(string.into(), index);
+        self.elements.extend_from_slice(if index.0 == 0 { b"\"" } else { b",\"" });
+        escape(string.as_bytes(), |part| self.elements.extend_from_slice(part));
+        self.elements.push(b'"');
         index
     }
 
-    /// Writes the table as an array.
+    /// Writes the table as an array, with no second look at its strings.
+    #[doc(alias = "SpliceStringTableElements")]
     pub(crate) fn write(&self, json: &mut JsonWriter<'_>) {
-        json.array(|json| self.strings.iter().for_each(|string| json.string(string)));
+        json.array(|json| json.splice(&self.elements));
     }
 }
 
+/// Gecko's `TestUniqueJSONStrings`.
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn written(strings: &UniqueStrings) -> String {
+        let mut out = Vec::new();
+        let mut json = JsonWriter::new(&mut out);
+        strings.write(&mut json);
+        json.finish().expect("a vector never fails");
+        String::from_utf8(out).expect("UTF-8")
+    }
+
+    #[test]
+    fn an_empty_table_is_an_empty_array() {
+        assert_eq!(written(&UniqueStrings::default()), "[]");
+    }
 
     #[test]
     fn a_string_keeps_its_index() {
         let mut strings = UniqueStrings::default();
         let first = strings.intern("a");
+        assert_eq!(first, StringIndex(0));
         assert_eq!((strings.intern("b"), strings.intern("a")), (StringIndex(1), first));
-        let mut out = Vec::new();
-        let mut json = JsonWriter::new(&mut out);
-        strings.write(&mut json);
-        json.finish().expect("a vector never fails");
-        assert_eq!(out, br#"["a","b"]"#);
+        assert_eq!(written(&strings), r#"["a","b"]"#);
+        assert_eq!((strings.intern(""), strings.intern("b")), (StringIndex(2), StringIndex(1)));
+        assert_eq!(written(&strings), r#"["a","b",""]"#, "it goes on after it was written");
+    }
+
+    #[test]
+    fn strings_are_told_apart_by_what_they_are_and_not_by_how_they_are_written() {
+        let mut strings = UniqueStrings::default();
+        let texts = ["\n", "\\n", "\"", "\\\"", "é", "e\u{301}", "\0", " "];
+        let indices = texts.map(|text| strings.intern(text).0);
+        assert_eq!(indices, [0, 1, 2, 3, 4, 5, 6, 7]);
+        assert_eq!(serde_json::from_str::<Vec<String>>(&written(&strings)).expect("JSON"), texts);
+    }
+
+    #[test]
+    fn two_tables_are_apart() {
+        let (mut one, mut other) = (UniqueStrings::default(), UniqueStrings::default());
+        one.intern("only here");
+        assert_eq!((other.intern("there"), written(&other).as_str()), (StringIndex(0), r#"["there"]"#));
+        let long: Vec<String> = (0..10_000).map(|number| format!("string {number}")).collect();
+        long.iter().for_each(|string| _ = one.intern(string));
+        let read: Vec<String> = serde_json::from_str(&written(&one)).expect("JSON");
+        assert_eq!((read.len(), &read[0], &read[1..]), (10_001, &"only here".to_owned(), &long[..]));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::base::CATEGORIES;
+use crate::base::{CATEGORIES, ProgressLocation, ProgressLogger};
 use crate::buffer::{Block, BlockIndex, EntryKind, EntryReader, SampleFlags};
 use crate::counters::CounterDescription;
 use crate::json::{StringIndex, UniqueStrings};
@@ -134,7 +134,8 @@ struct Unordered {
 }
 
 impl ProcessStreamingContext {
-    pub(crate) fn decode(source: &ProfileSource) -> Self {
+    /// Of everything that the source holds.
+    pub(crate) fn decode(source: &ProfileSource, progress: &ProgressLogger) -> Self {
         let threads: Vec<_> = source.threads.iter().map(ThreadStreamingContext::new).collect();
         let by_serial: HashMap<u64, usize> =
             threads.iter().enumerate().map(|(index, context)| (context.thread.serial(), index)).collect();
@@ -153,17 +154,17 @@ impl ProcessStreamingContext {
             entry_counts: EntryCounts::default(),
             left_out_idle_rows: 0,
         };
-        context.read(source, &by_serial);
+        context.read(source, &by_serial, progress);
         context.paused_ranges.add_open(source.open_pauses, source.process_start.monotonic);
         context.paused_ranges.cut(context.cut_ns);
         context.threads.retain(|context| !context.is_too_long_ago(source));
         context
     }
 
-    fn read(&mut self, source: &ProfileSource, by_serial: &HashMap<u64, usize>) {
+    fn read(&mut self, source: &ProfileSource, by_serial: &HashMap<u64, usize>, progress: &ProgressLogger) {
         let mut stacks = ChunkStacks::default();
         let mut unordered = Unordered::default();
-        for chunk in source.buffer.chunks() {
+        for (_, chunk) in progress.loop_sub_loggers(source.buffer.chunks(), ProgressLocation::Entries) {
             stacks.begin(0);
             for block in chunk {
                 let read = block.ok().and_then(|block| {

@@ -10,16 +10,19 @@ pub(super) fn write_libs(json: &mut JsonWriter<'_>, modules: &[LoadedModule]) {
         for LoadedModule { image, .. } in modules {
             json.object(|json| {
                 let name = library_name(&image.path);
-                let path = image.path.to_string_lossy();
-                let path = path.trim_end_matches(" (deleted)");
-                json.key("start").unsigned(image.range.start);
-                json.key("end").unsigned(image.range.end);
+                // As the system has it, which need not be UTF-8.
+                let mut path = image.path.as_os_str().as_encoded_bytes();
+                while let Some(before) = path.strip_suffix(b" (deleted)") {
+                    path = before;
+                }
+                write_address(json.key("start"), image.range.start);
+                write_address(json.key("end"), image.range.end);
                 // Addresses are looked up relative to the first loaded byte.
                 json.key("offset").unsigned(0);
                 json.key("name").string(&name);
-                json.key("path").string(path);
+                json.key("path").text_bytes(path);
                 json.key("debugName").string(&name);
-                json.key("debugPath").string(path);
+                json.key("debugPath").text_bytes(path);
                 json.key("breakpadId").string(&breakpad_id(&image.build_id));
                 match code_id(&image.build_id) {
                     Some(id) => json.key("codeId").string(&id),
@@ -29,6 +32,15 @@ pub(super) fn write_libs(json: &mut JsonWriter<'_>, modules: &[LoadedModule]) {
             });
         }
     });
+}
+
+/// The viewer's numbers are exact up to 2^53 - 1 alone; what is above is -1, as in Gecko.
+fn write_address(json: &mut JsonWriter<'_>, address: u64) {
+    const MOST: u64 = (1 << 53) - 1;
+    match address {
+        0..=MOST => json.unsigned(address),
+        _ => json.signed(-1),
+    }
 }
 
 /// The build id's first 16 bytes as a GUID, whose first three fields are little-endian, then the age, 0. A module
@@ -53,6 +65,17 @@ fn code_id(build_id: &[u8]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn addresses_that_the_viewer_has_no_number_for_are_none() {
+        let mut text = Vec::new();
+        let mut json = JsonWriter::new(&mut text);
+        for address in [0, (1 << 53) - 1, 1 << 53, u64::MAX] {
+            write_address(&mut json, address);
+        }
+        json.finish().expect("a vector never fails");
+        assert_eq!(text, b"0,9007199254740991,-1,-1");
+    }
 
     #[test]
     fn ids_are_made_as_symbol_servers_make_them() {

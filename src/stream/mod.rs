@@ -12,10 +12,10 @@
 //!
 //! # Invariants
 //! The text is never held as a whole. Memory grows with the distinct frames and stacks, and by some bytes a sample.
-//! A malformed entry is skipped and counted. Every index that is written points into its table.
+//! A job whose writer fails ends at its next look at the failure. A malformed entry is skipped and counted. Every index that is written points into its table.
 //!
 //! # Read next
-//! `source.rs`, `decode.rs`, `resolved_thread.rs`, `profile.rs`.
+//! `source.rs`, `options.rs`, `decode.rs`, `resolved_thread.rs`, `profile.rs`.
 
 mod chunk_stacks;
 mod decode;
@@ -26,6 +26,7 @@ mod location;
 mod losses;
 mod meta;
 mod named_frames;
+mod options;
 mod overheads;
 mod paused_ranges;
 mod profile;
@@ -37,6 +38,7 @@ mod unique_stacks;
 
 pub(crate) use decode::ProcessStreamingContext;
 pub(crate) use named_frames::{FrameKind, NamedFrames};
+pub(crate) use options::StreamOptions;
 pub(crate) use profile::stream_gecko_json;
 pub(crate) use resolved_thread::ResolvedThread;
 pub(crate) use source::ProfileSource;

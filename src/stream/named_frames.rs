@@ -1,8 +1,9 @@
-//! Stop 12 of 12, begun: frames are named, each once for all threads.
+//! The first part of stop 12: frames are named, each once for all threads.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use crate::base::{ProgressLocation, ProgressLogger, ProportionValue};
 use crate::stream::chunk_stacks::FrameKey;
 use crate::stream::decode::ProcessStreamingContext;
 use crate::stream::location::{Locations, label_location, script_location};
@@ -22,6 +23,8 @@ const UNKNOWN: &str = "(unloaded library)";
 
 /// A script frame of a function that nobody has named: only a damaged buffer has one.
 const UNKNOWN_SCRIPT: &str = "(unknown script)";
+
+const MOST_NAMES: ProportionValue = ProportionValue::percent(90);
 
 /// What a frame is of.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -51,9 +54,13 @@ pub(crate) enum FrameKind {
 pub(crate) struct NamedFrames(Vec<Vec<(FrameKind, String)>>);
 
 impl NamedFrames {
-    /// Names all frames of the profile; with `symbolicate` addresses get the names of their functions.
-    pub(crate) fn new(source: &ProfileSource, process: &ProcessStreamingContext, symbolicate: bool) -> Self {
-        let names = if symbolicate { name_addresses(source, process) } else { ProfileNames::default() };
+    /// Names all frames of the profile; addresses get the names of their functions if that is asked for, by its progress.
+    pub(crate) fn new(
+        source: &ProfileSource,
+        process: &ProcessStreamingContext,
+        naming: Option<&ProgressLogger>,
+    ) -> Self {
+        let names = naming.map(|progress| name_addresses(source, process, progress)).unwrap_or_default();
         let locations = Locations::new(&process.modules, &source.modules, &source.generated_code);
         let frames = process.stacks.frames().iter();
         Self(frames.map(|frame| named_frame(frame, process, &names, &locations)).collect())
@@ -71,7 +78,11 @@ struct ProfileNames {
     replaced: HashMap<usize, AddressNames>,
 }
 
-fn name_addresses(source: &ProfileSource, process: &ProcessStreamingContext) -> ProfileNames {
+fn name_addresses(
+    source: &ProfileSource,
+    process: &ProcessStreamingContext,
+    progress: &ProgressLogger,
+) -> ProfileNames {
     let mut addresses = Vec::new();
     let mut in_replaced: HashMap<usize, Vec<SampledAddress>> = HashMap::new();
     for frame in process.stacks.frames() {
@@ -82,12 +93,17 @@ fn name_addresses(source: &ProfileSource, process: &ProcessStreamingContext) -> 
         }
     }
     let modules = source.modules.all_as_of_now();
-    let now = CodeAddressService::new(&modules, &source.generated_code).resolve(addresses);
+    // Of the others there are few.
+    let most = progress.sub_logger(ProportionValue::ZERO, MOST_NAMES, ProgressLocation::Names);
+    let now = CodeAddressService::new(&modules, &source.generated_code).resolve_watched(addresses, &most);
+    drop(most);
+    let rest = progress.sub_logger(MOST_NAMES, ProportionValue::ONE, ProgressLocation::Names);
     let no_code = CodeMap::default();
-    let replaced = in_replaced.into_iter().filter_map(|(number, addresses)| {
+    let in_replaced = rest.loop_sub_loggers(in_replaced, ProgressLocation::Names);
+    let replaced = in_replaced.filter_map(|(progress, (number, addresses))| {
         let image = Arc::clone(source.modules.replaced(number)?);
         let modules = [LoadedModule { image, unloaded: true }];
-        Some((number, CodeAddressService::new(&modules, &no_code).resolve(addresses)))
+        Some((number, CodeAddressService::new(&modules, &no_code).resolve_watched(addresses, &progress)))
     });
     ProfileNames { now, replaced: replaced.collect() }
 }

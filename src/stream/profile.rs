@@ -2,50 +2,96 @@
 
 use std::io::{self, Write};
 
-use crate::base::Page;
+use crate::base::{FailureLatch, Page, ProgressLocation, ProgressLogger, ProportionValue};
 use crate::json::JsonWriter;
 use crate::stream::decode::ProcessStreamingContext;
 use crate::stream::libs::write_libs;
 use crate::stream::losses::buffer_counts;
 use crate::stream::meta::write_meta;
 use crate::stream::named_frames::NamedFrames;
+use crate::stream::options::StreamOptions;
 use crate::stream::resolved_thread::ResolvedThread;
 use crate::stream::source::ProfileSource;
 use crate::stream::thread_tables::{write_schema, write_stand_in_main_thread, write_thread};
 use crate::threads::MAIN_THREAD_NAME;
 
-/// Writes a profile in the Gecko format, version 36.
+/// Where in the job each part of it ends. Without names, theirs is stepped over.
+const ENTRIES_END: ProportionValue = ProportionValue::percent(15);
+const LIBRARIES_END: ProportionValue = ProportionValue::percent(16);
+const META_END: ProportionValue = ProportionValue::percent(17);
+const PAGES_END: ProportionValue = ProportionValue::percent(18);
+const OVERHEADS_END: ProportionValue = ProportionValue::percent(20);
+const COUNTERS_END: ProportionValue = ProportionValue::percent(22);
+const NAMES_END: ProportionValue = ProportionValue::percent(50);
+const THREADS_END: ProportionValue = ProportionValue::percent(96);
+const LOG_END: ProportionValue = ProportionValue::percent(97);
+const CHILD_PROFILES_END: ProportionValue = ProportionValue::percent(99);
+
+/// Writes a profile in the Gecko format, version 36. Everything that is written comes by here. With names, what comes before
+/// the threads goes to the sink before they are looked up, so that a sink that fails at once fails before the long part.
 ///
 /// # Errors
-/// The writer's first failure.
+/// The job's first failure: the writer's.
 #[doc(alias = "profiler_stream_json_for_this_process")]
 pub(crate) fn stream_gecko_json(
     source: &ProfileSource,
-    symbolicate: bool,
+    options: &StreamOptions,
+    latch: FailureLatch,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let process = ProcessStreamingContext::decode(source);
-    let named = NamedFrames::new(source, &process, symbolicate);
-    let mut json = JsonWriter::new(out);
+    let source = &*source.since(options.since);
+    let progress = &options.progress;
+    let decoding = progress.sub_logger(ProportionValue::ZERO, ENTRIES_END, ProgressLocation::Entries);
+    let mut process = ProcessStreamingContext::decode(source, &decoding);
+    drop(decoding);
+    process.thin_idle_rows(options.max_rows);
+    let mut json = JsonWriter::for_job(out, latch);
     json.object(|json| {
+        progress.set_local_progress(ENTRIES_END, ProgressLocation::Libraries);
         write_libs(json.key("libs"), &process.modules);
-        write_meta(json.key("meta"), source, &process, symbolicate);
+        progress.set_local_progress(LIBRARIES_END, ProgressLocation::Meta);
+        write_meta(json.key("meta"), source, &process, options.symbolicate);
+        progress.set_local_progress(META_END, ProgressLocation::Pages);
         json.key("pages").array(|json| source.pages.iter().for_each(|page| write_page(json, page)));
+        progress.set_local_progress(PAGES_END, ProgressLocation::Overheads);
         if let Some(overheads) = &process.overheads {
             overheads.write(json.key("profilerOverhead"));
         }
+        progress.set_local_progress(OVERHEADS_END, ProgressLocation::Counters);
         write_counters(json.key("counters"), source, &process);
         json.key("sources").object(|json| {
             write_schema(json, &["id", "filename", "startLine", "startColumn", "sourceMapURL"]);
             json.key("data").array(|_| {});
         });
-        json.key("threads").array(|json| write_threads(json, source, &process, &named));
+        let named = name_if_asked(json, source, &process, options);
+        let threads = progress.sub_logger(NAMES_END, THREADS_END, ProgressLocation::Frames);
+        json.key("threads").array(|json| write_threads(json, source, &process, &named, &threads));
+        drop(threads);
+        progress.set_local_progress(THREADS_END, ProgressLocation::Log);
         process.paused_ranges.write(json.key("pausedRanges"));
         write_log(json.key("profilingLog"), source, &process);
-        json.key("processes")
-            .array(|json| source.exit_profiles.iter().for_each(|profile| json.splice(profile)));
+        let children = progress.sub_logger(LOG_END, CHILD_PROFILES_END, ProgressLocation::ChildProfiles);
+        json.key("processes").array(|json| {
+            for (_, profile) in
+                children.loop_sub_loggers(&source.exit_profiles, ProgressLocation::ChildProfiles)
+            {
+                json.splice(profile.as_bytes());
+            }
+        });
     });
     json.finish()
+}
+
+fn name_if_asked(
+    json: &mut JsonWriter<'_>,
+    source: &ProfileSource,
+    process: &ProcessStreamingContext,
+    options: &StreamOptions,
+) -> NamedFrames {
+    json.hand_over();
+    let progress = options.progress.sub_logger(COUNTERS_END, NAMES_END, ProgressLocation::Names);
+    let wants_names = options.symbolicate && !json.failed();
+    NamedFrames::new(source, process, wants_names.then_some(&progress))
 }
 
 fn write_page(json: &mut JsonWriter<'_>, page: &Page) {
@@ -63,6 +109,7 @@ fn write_threads(
     source: &ProfileSource,
     process: &ProcessStreamingContext,
     named: &NamedFrames,
+    progress: &ProgressLogger,
 ) {
     // The viewer takes the process's main thread first.
     let (main, others): (Vec<_>, Vec<_>) =
@@ -74,11 +121,12 @@ fn write_threads(
     {
         write_stand_in_main_thread(json, source);
     }
-    for context in main.into_iter().chain(others) {
+    let in_order = [main, others].concat();
+    for (progress, context) in progress.loop_sub_loggers(in_order, ProgressLocation::Frames) {
         if json.failed() {
             return;
         }
-        write_thread(json, source, ResolvedThread::new(process, context, named));
+        write_thread(json, source, ResolvedThread::new(process, context, named), &progress);
     }
 }
 

@@ -1,5 +1,6 @@
 //! What a profile is made from: a session as it was at one moment.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::base::{Page, ProcessId, TimeStamp};
@@ -24,6 +25,8 @@ pub(crate) struct ProfileSource {
     /// The counts of the session at this moment, by name.
     pub(crate) counts: Vec<(&'static str, u64)>,
     pub(crate) taken_at: TimeStamp,
+    /// What is earlier stays out of what is written, if anybody asked for that.
+    pub(crate) since: Option<TimeStamp>,
     pub(crate) threads: Vec<OffThreadRef>,
     pub(crate) buffer: BufferSnapshot,
     /// The pauses that it was taken in.
@@ -38,18 +41,27 @@ impl ProfileSource {
         time.since_ns(self.process_start.monotonic)
     }
 
+    /// The same without what is earlier. A copy shares what is large.
+    pub(crate) fn since(&self, since: Option<TimeStamp>) -> Cow<'_, Self> {
+        match since {
+            None => Cow::Borrowed(self),
+            Some(_) => Cow::Owned(Self { since, ..self.clone() }),
+        }
+    }
+
     /// What is earlier than this, in nanoseconds since the process began, stays out of the profile: it is longer ago than
-    /// the session's duration.
+    /// the session's duration, or before what was asked for.
     pub(crate) fn cut_ns(&self) -> u64 {
         let duration = self.session.settings.duration.map(|duration| duration.as_nanos());
         let duration_ns = duration.map_or(u64::MAX, |ns| ns.try_into().unwrap_or(u64::MAX));
-        self.ns_since_start(self.taken_at).saturating_sub(duration_ns)
+        let duration_cut_ns = self.ns_since_start(self.taken_at).saturating_sub(duration_ns);
+        duration_cut_ns.max(self.since.map_or(0, |since| self.ns_since_start(since)))
     }
 
-    /// From when on nothing is missing, if something of the session is: the buffer was full, or it is too long ago. Of what was
-    /// before, the buffer may hold some still.
+    /// From when on nothing is missing, if something of the session is: the buffer was full, or it is before the cut. Of what was
+    /// before, the buffer may hold some still. Nothing is from after the profile was taken.
     pub(crate) fn earliest_ns_after_loss(&self) -> Option<u64> {
-        let cut_ns = self.cut_ns();
+        let cut_ns = self.cut_ns().min(self.ns_since_start(self.taken_at));
         let is_cut = cut_ns > self.ns_since_start(self.session.started_at);
         let of_buffer = self.buffer.complete_since().map(|time| self.ns_since_start(time));
         of_buffer.max(is_cut.then_some(cut_ns))

@@ -1,6 +1,6 @@
 //! The end of stop 12: a thread's tables are printed.
 
-use crate::base::{ProfilingCategoryPair, subcategories};
+use crate::base::{ProfilingCategoryPair, ProgressLocation, ProgressLogger, ProportionValue, subcategories};
 use crate::json::{JsonWriter, UniqueStrings};
 use crate::markers::{DecodedMarker, MarkerPayload, MarkerPhase};
 use crate::stream::decode::ThreadStreamingContext;
@@ -18,11 +18,17 @@ fn probed_delays(source: &ProfileSource, thread: &ThreadStreamingContext) -> imp
     thread.probes.delays(longest_pause_ns(interval_ns), source.ns_since_start(end))
 }
 
+/// Where in a thread's share of the job its parts end; the first is the frames'.
+const FRAMES_END: ProportionValue = ProportionValue::percent(20);
+const SAMPLES_END: ProportionValue = ProportionValue::percent(60);
+const MARKERS_END: ProportionValue = ProportionValue::percent(90);
+
 /// Writes one element of `threads`.
 pub(super) fn write_thread(
     json: &mut JsonWriter<'_>,
     source: &ProfileSource,
     mut thread: ResolvedThread<'_>,
+    progress: &ProgressLogger,
 ) {
     let context = thread.context;
     let registration = context.thread.unlocked_const_reader_and_atomic_rw();
@@ -37,8 +43,13 @@ pub(super) fn write_thread(
         json.key("samples").object(|json| {
             write_schema(json, SAMPLES);
             let mut probed_ns = probed_delays(source, context);
+            let rows = progress.sub_logger(FRAMES_END, SAMPLES_END, ProgressLocation::Samples);
             json.key("data").array(|json| {
-                for row in context.samples.iter() {
+                let count = context.samples.kept_rows() as usize;
+                for row in rows.watch(context.samples.iter(), count, ProgressLocation::Samples) {
+                    if json.failed() {
+                        return;
+                    }
                     json.array(|json| {
                         json.unsigned(thread.stack_of(row.stack).into());
                         json.time_ms(row.time_ns);
@@ -57,8 +68,13 @@ pub(super) fn write_thread(
         let mut strings = thread.strings;
         json.key("markers").object(|json| {
             write_schema(json, MARKERS);
+            let rows = progress.sub_logger(SAMPLES_END, MARKERS_END, ProgressLocation::Markers);
             json.key("data").array(|json| {
-                for place in &context.markers {
+                let count = context.markers.len();
+                for place in rows.watch(context.markers.iter(), count, ProgressLocation::Markers) {
+                    if json.failed() {
+                        return;
+                    }
                     let marker = source.buffer.entry_at(place.block).and_then(|mut entry| {
                         entry.kind()?;
                         DecodedMarker::read(&mut entry)
@@ -69,6 +85,7 @@ pub(super) fn write_thread(
                 }
             });
         });
+        progress.set_local_progress(MARKERS_END, ProgressLocation::Tables);
         json.key("pid").signed(source.process.to_number().into());
         json.key("tid").signed(registration.tid().to_number().into());
         json.key("stackTable").object(|json| {

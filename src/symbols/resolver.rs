@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::base::CodeAddress;
+use crate::base::{CodeAddress, ProgressLocation, ProgressLogger};
 use crate::symbols::mapped_symbols::MappedSymbols;
 use crate::symbols::module_symbols::ModuleSymbols;
 use crate::unwind::{CodeMap, LoadedModule};
@@ -49,12 +49,22 @@ impl<'a> CodeAddressService<'a> {
 
     /// The names of these addresses; those without one are absent. Reads the debug information of every module that is
     /// asked for, one after another, some ms to seconds, and gives its memory back.
-    pub(crate) fn resolve(&self, mut addresses: Vec<SampledAddress>) -> AddressNames {
+    pub(crate) fn resolve(&self, addresses: Vec<SampledAddress>) -> AddressNames {
+        self.resolve_watched(addresses, &ProgressLogger::unwatched())
+    }
+
+    /// The same, telling how far it is.
+    pub(crate) fn resolve_watched(
+        &self,
+        mut addresses: Vec<SampledAddress>,
+        progress: &ProgressLogger,
+    ) -> AddressNames {
         addresses.sort_unstable();
         addresses.dedup();
         let mut names = AddressNames::new();
         let mut open: Option<(usize, ModuleSymbols)> = None;
-        for address in addresses {
+        let count = addresses.len();
+        for address in progress.watch(addresses.into_iter(), count, ProgressLocation::Names) {
             let found = self.names_at(address.lookup_address(), &mut open);
             if !found.is_empty() {
                 names.insert(address, found);

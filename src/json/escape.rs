@@ -1,0 +1,89 @@
+//! Texts between quotation marks.
+
+/// How many bytes are looked at at a time.
+const LANE: usize = 16;
+
+const fn needs_escape(byte: u8) -> bool {
+    byte < 0x20 || byte == b'"' || byte == b'\\'
+}
+
+/// Where the first byte stands that a text in JSON cannot hold as it is.
+fn find_escape(bytes: &[u8]) -> Option<usize> {
+    let (lanes, rest) = bytes.as_chunks::<LANE>();
+    // Without a branch for each byte, so that it becomes one comparison of all.
+    let is_hit = |lane: &[u8; LANE]| lane.iter().fold(false, |hit, &byte| hit | needs_escape(byte));
+    match lanes.iter().position(is_hit) {
+        Some(lane) => {
+            let within = lanes[lane].iter().position(|&byte| needs_escape(byte));
+            within.map(|within| lane * LANE + within)
+        }
+        None => {
+            let within = rest.iter().position(|&byte| needs_escape(byte));
+            within.map(|within| lanes.len() * LANE + within)
+        }
+    }
+}
+
+/// Hands over the text in parts, of which each is as JSON has it.
+pub(super) fn escape(mut text: &[u8], mut put: impl FnMut(&[u8])) {
+    while let Some(at) = find_escape(text) {
+        put(&text[..at]);
+        match text[at] {
+            b'"' => put(b"\\\""),
+            b'\\' => put(b"\\\\"),
+            b'\n' => put(b"\\n"),
+            b'\r' => put(b"\\r"),
+            b'\t' => put(b"\\t"),
+            byte => {
+                let digit = |digit: u8| b"0123456789abcdef"[usize::from(digit)];
+                put(&[b'\\', b'u', b'0', b'0', digit(byte >> 4), digit(byte & 15)]);
+            }
+        }
+        text = &text[at + 1..];
+    }
+    put(text);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn escaped(text: &str) -> String {
+        let mut out = Vec::new();
+        escape(text.as_bytes(), |part| out.extend_from_slice(part));
+        String::from_utf8(out).expect("UTF-8")
+    }
+
+    #[test]
+    fn each_byte_at_each_place_reads_back() {
+        for length in [0, 1, 7, 15, 16, 17, 31, 32, 40] {
+            for at in 0..length {
+                for byte in 0..128u8 {
+                    let mut text = "é".repeat(length / 2) + &"x".repeat(length % 2);
+                    text.insert(text.floor_char_boundary_before(at), char::from(byte));
+                    let json = format!("\"{}\"", escaped(&text));
+                    assert_eq!(serde_json::from_str::<String>(&json).expect("JSON"), text);
+                }
+            }
+        }
+    }
+
+    trait Before {
+        fn floor_char_boundary_before(&self, at: usize) -> usize;
+    }
+
+    impl Before for String {
+        fn floor_char_boundary_before(&self, at: usize) -> usize {
+            (0..=at).rev().find(|&at| self.is_char_boundary(at)).unwrap_or(0)
+        }
+    }
+
+    #[test]
+    fn what_needs_none_is_handed_over_in_one_part() {
+        let text = "no escape in this: µ \u{7f} \u{2028} \u{1f600}";
+        let mut parts = Vec::new();
+        escape(text.as_bytes(), |part| parts.push(part.to_vec()));
+        assert_eq!(parts, [text.as_bytes()]);
+        assert_eq!(escaped("\0\u{1f}\"\\\n\r\t"), r#"\u0000\u001f\"\\\n\r\t"#);
+    }
+}

@@ -1,0 +1,352 @@
+//! Numbers as text, without an allocation.
+
+use std::io::Write;
+
+/// No number's text is longer, with a comma before it and room to write eight bytes where one is needed.
+pub(super) const MOST_BYTES: usize = 48;
+
+/// Where a text is written to.
+pub(super) type Place = [u8; MOST_BYTES];
+
+const EIGHT_DIGITS: u64 = 100_000_000;
+const EIGHT_ZEROS: u64 = u64::from_le_bytes([b'0'; 8]);
+
+/// The values of eight digits, the first in the lowest byte, of a number below 10^8: halves, quarters and eighths of the
+/// word are divided side by side.
+const fn eight_digits(number: u32) -> u64 {
+    let (high, low) = (number as u64 / 10_000, number as u64 % 10_000);
+    let fours = high | low << 32;
+    let hundreds = ((fours * 10_486) >> 20) & 0x7f_0000_007f;
+    let twos = hundreds | (fours - hundreds * 100) << 16;
+    let tens = ((twos * 103) >> 10) & 0x000f_000f_000f_000f;
+    tens | (twos - tens * 10) << 8
+}
+
+/// A text that is made.
+pub(super) struct Text<'a> {
+    bytes: &'a mut Place,
+    length: usize,
+}
+
+impl<'a> Text<'a> {
+    /// A text after a comma, or after none.
+    #[inline]
+    pub(super) fn begin(bytes: &'a mut Place, has_comma: bool) -> Self {
+        bytes[0] = b',';
+        Self { bytes, length: usize::from(has_comma) }
+    }
+
+    pub(super) fn length(&self) -> usize {
+        self.length
+    }
+
+    #[inline]
+    pub(super) fn push_unsigned(&mut self, number: u64) {
+        if number >= EIGHT_DIGITS {
+            self.push_long(number);
+        } else {
+            let digits = eight_digits(number as u32);
+            // The last is there also of 0.
+            let zeros = (digits.trailing_zeros() / 8).min(7);
+            self.push_digits(digits >> (zeros * 8), 8 - zeros);
+        }
+    }
+
+    #[inline]
+    pub(super) fn push_signed(&mut self, number: i64) {
+        if number < 0 {
+            self.push(b'-');
+        }
+        self.push_unsigned(number.unsigned_abs());
+    }
+
+    /// Nanoseconds as milliseconds: up to six decimals, without zeros at the end.
+    #[inline]
+    pub(super) fn push_ns_in_ms(&mut self, ns: u64) {
+        self.push_unsigned(ns / 1_000_000);
+        self.push_decimals((ns % 1_000_000) as u32 * 100);
+    }
+
+    /// A finite number as EcmaScript's `Number.prototype.toString` has it: the shortest digits that read back the same, with an
+    /// exponent from 1e21 on and below 1e-6.
+    pub(super) fn push_float(&mut self, number: f64) {
+        if number < 0.0 {
+            self.push(b'-');
+        }
+        let number = number.abs();
+        // Most numbers have up to three decimals. With at most fifteen digits no other so short text reads back the same, so
+        // that these are the shortest digits.
+        let thousandths = (number * 1e3).round();
+        if thousandths < 1e15 && thousandths / 1e3 == number {
+            let thousandths = thousandths as u64;
+            self.push_unsigned(thousandths / 1000);
+            self.push_decimals((thousandths % 1000) as u32 * 100_000);
+        } else {
+            self.push_shortest(number);
+        }
+    }
+
+    #[inline]
+    pub(super) fn push(&mut self, byte: u8) {
+        self.bytes[self.length] = byte;
+        self.length += 1;
+    }
+
+    #[inline]
+    pub(super) fn extend(&mut self, bytes: &[u8]) {
+        self.bytes[self.length..][..bytes.len()].copy_from_slice(bytes);
+        self.length += bytes.len();
+    }
+
+    /// The first of these digits. All eight are put there, and what comes next is put over those too many.
+    #[inline]
+    fn push_digits(&mut self, digits: u64, count: u32) {
+        self.bytes[self.length..][..8].copy_from_slice(&(digits | EIGHT_ZEROS).to_le_bytes());
+        self.length += count as usize;
+    }
+
+    /// Of a number with more than eight digits.
+    fn push_long(&mut self, number: u64) {
+        self.push_unsigned(number / EIGHT_DIGITS);
+        self.push_digits(eight_digits((number % EIGHT_DIGITS) as u32), 8);
+    }
+
+    /// A point and the eight digits of a fraction up to the last that is not 0; nothing for 0.
+    fn push_decimals(&mut self, fraction: u32) {
+        if fraction != 0 {
+            let digits = eight_digits(fraction);
+            self.push(b'.');
+            self.push_digits(digits, 8 - digits.leading_zeros() / 8);
+        }
+    }
+
+    /// Of a positive number.
+    fn push_shortest(&mut self, number: f64) {
+        let mut scientific = [0; MOST_BYTES];
+        // The standard library's digits are the shortest; only their arrangement is another.
+        let scientific = written(&mut scientific, format_args!("{number:e}"));
+        let (digits, exponent) = split_scientific(scientific);
+        to_even_of_two(digits, exponent, number);
+        let digits = &*digits;
+        let (first, others) = (&digits[..1], digits.get(2..).unwrap_or_default());
+        // Where the point is, counted from before the first digit.
+        let point = exponent + 1;
+        let count = 1 + others.len() as i32;
+        match point {
+            1..=21 if count <= point => {
+                self.extend(first);
+                self.extend(others);
+                (count..point).for_each(|_| self.push(b'0'));
+            }
+            1..=21 => {
+                let (whole, fraction) = others.split_at(point as usize - 1);
+                self.extend(first);
+                self.extend(whole);
+                self.push(b'.');
+                self.extend(fraction);
+            }
+            -5..=0 => {
+                self.extend(b"0.");
+                (point..0).for_each(|_| self.push(b'0'));
+                self.extend(first);
+                self.extend(others);
+            }
+            _ => {
+                self.extend(first);
+                if !others.is_empty() {
+                    self.push(b'.');
+                    self.extend(others);
+                }
+                self.extend(if exponent < 0 { b"e-" } else { b"e+" });
+                self.push_unsigned(exponent.unsigned_abs().into());
+            }
+        }
+    }
+}
+
+/// What there is room for, which is all.
+fn written<'a>(place: &'a mut Place, text: std::fmt::Arguments<'_>) -> &'a mut [u8] {
+    let mut rest = &mut place[..];
+    let _ = rest.write_fmt(text);
+    let length = MOST_BYTES - rest.len();
+    &mut place[..length]
+}
+
+/// The digits, which have a point after the first if there are several, and the exponent of `1.5e-7`.
+fn split_scientific(text: &mut [u8]) -> (&mut [u8], i32) {
+    let at = text.iter().position(|&byte| byte == b'e').unwrap_or(text.len());
+    let (digits, exponent) = text.split_at_mut(at);
+    let exponent = str::from_utf8(exponent.get(1..).unwrap_or_default()).ok();
+    (digits, exponent.and_then(|exponent| exponent.parse().ok()).unwrap_or(0))
+}
+
+fn is_power_of_two(number: f64) -> bool {
+    number.to_bits().trailing_zeros() >= f64::MANTISSA_DIGITS - 1
+}
+
+/// How many places after the binary point a positive number has; none or fewer for an integer.
+fn binary_places(number: f64) -> i32 {
+    const FRACTION_BITS: i32 = f64::MANTISSA_DIGITS as i32 - 1;
+    let (exponent, fraction) =
+        (number.to_bits() >> FRACTION_BITS, number.to_bits() & ((1 << FRACTION_BITS) - 1));
+    // The leading bit, which is not written, is the last one where there is no other.
+    let zeros = (fraction | 1 << FRACTION_BITS).trailing_zeros() as i32;
+    FRACTION_BITS - zeros - (exponent as i32 - (f64::MAX_EXP - 1))
+}
+
+/// Where the number lies in the middle between two such texts, the standard library takes the greater, and EcmaScript the
+/// one whose last digit is even.
+fn to_even_of_two(digits: &mut [u8], exponent: i32, number: f64) {
+    // With fewer digits the two would be too far apart to mean the same number.
+    const FEWEST: usize = 16;
+    let Some((last, before)) = digits.split_last_mut() else { return };
+    let decimals = before.len() as i32 - 1 - exponent;
+    // In the middle, the number has one decimal more, and each binary place is one. Below a power of two numbers lie closer,
+    // so that the smaller text is another's.
+    let is_possible = match binary_places(number) {
+        _ if is_power_of_two(number) => false,
+        places @ 1.. => places == decimals + 1,
+        _ => decimals < 0,
+    };
+    if before.len() < FEWEST || last.is_multiple_of(2) || !is_possible {
+        return;
+    }
+    let mut exact = [0; MOST_BYTES];
+    let exact = written(&mut exact, format_args!("{number:.25e}"));
+    let rest = exact.strip_prefix(before).and_then(|rest| rest.strip_prefix(&[*last - 1, b'5']));
+    if rest.is_some_and(|rest| rest.iter().take_while(|&&byte| byte != b'e').all(|&byte| byte == b'0')) {
+        *last -= 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(write: impl FnOnce(&mut Text<'_>)) -> String {
+        let mut place = [b'?'; MOST_BYTES];
+        let mut text = Text::begin(&mut place, false);
+        write(&mut text);
+        let length = text.length();
+        String::from_utf8(place[..length].to_vec()).expect("ASCII")
+    }
+
+    fn float(number: f64) -> String {
+        text(|text| text.push_float(number))
+    }
+
+    /// Some numbers that look random, the same each time.
+    fn scattered() -> impl Iterator<Item = u64> {
+        let step = |bits: &u64| Some(bits.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(99));
+        std::iter::successors(Some(88_172_645_463_325_252u64), step).map(|bits| bits ^ bits >> 29)
+    }
+
+    #[test]
+    fn integers_are_as_the_standard_library_writes_them() {
+        let powers = (0..20).map(|power| 10u64.pow(power)).flat_map(|power| [power - 1, power, power + 1]);
+        for number in powers.chain([u64::MAX, 42, 99, 100]).chain(scattered().take(10_000)) {
+            for number in [number, number >> 17, number >> 40] {
+                assert_eq!(text(|text| text.push_unsigned(number)), number.to_string());
+                assert_eq!(text(|text| text.push_signed(number as i64)), (number as i64).to_string());
+            }
+        }
+        assert_eq!(text(|text| text.push_signed(i64::MIN)), i64::MIN.to_string());
+    }
+
+    /// Gecko's `JSONTimeOutput`.
+    #[test]
+    fn times_have_up_to_six_decimals_and_no_zeros_at_their_end() {
+        for (ns, expected) in [
+            (0, "0"),
+            (1, "0.000001"),
+            (9, "0.000009"),
+            (10, "0.00001"),
+            (12, "0.000012"),
+            (123, "0.000123"),
+            (1_000, "0.001"),
+            (1_001, "0.001001"),
+            (100_000, "0.1"),
+            (123_456, "0.123456"),
+            (999_999, "0.999999"),
+            (1_000_000, "1"),
+            (1_000_001, "1.000001"),
+            (1_500_000, "1.5"),
+            (10_020_000, "10.02"),
+            (23_841_461, "23.841461"),
+            (123_456_789_012_345_678, "123456789012.345678"),
+            (u64::MAX, "18446744073709.551615"),
+        ] {
+            assert_eq!(text(|text| text.push_ns_in_ms(ns)), expected);
+        }
+        for ns in scattered().take(10_000).map(|ns| ns >> 20) {
+            let written = text(|text| text.push_ns_in_ms(ns));
+            let (ms, fraction) = written.split_once('.').unwrap_or((&written, ""));
+            assert!(!fraction.ends_with('0') && fraction.len() <= 6, "{written}");
+            assert_eq!(format!("{ms}{fraction:0<6}").parse(), Ok(ns), "{written}");
+        }
+    }
+
+    #[test]
+    fn floats_are_as_ecmascript_writes_them() {
+        for (number, expected) in [
+            (0.0, "0"),
+            (-0.0, "0"),
+            (1.0, "1"),
+            (-1.5, "-1.5"),
+            (0.1, "0.1"),
+            (0.001, "0.001"),
+            (0.000123, "0.000123"),
+            (0.000001, "0.000001"),
+            (0.0000015, "0.0000015"),
+            (9.99999e-7, "9.99999e-7"),
+            (1e-7, "1e-7"),
+            (-1.25e-9, "-1.25e-9"),
+            (5e-324, "5e-324"),
+            (2.2250738585072014e-308, "2.2250738585072014e-308"),
+            (100.0, "100"),
+            (123.456, "123.456"),
+            (0.1 + 0.2, "0.30000000000000004"),
+            (23.841461000000002, "23.841461000000002"),
+            (1_700_000_000_000.25, "1700000000000.25"),
+            (9_007_199_254_740_991.0, "9007199254740991"),
+            (1e15, "1000000000000000"),
+            (1e20, "100000000000000000000"),
+            (123456789012345680000.0, "123456789012345680000"),
+            (999999999999999900000.0, "999999999999999900000"),
+            (1e21, "1e+21"),
+            (-1.5e21, "-1.5e+21"),
+            (1.7976931348623157e308, "1.7976931348623157e+308"),
+            (1.0 / 3.0, "0.3333333333333333"),
+            (4.35, "4.35"),
+            (0.000035, "0.000035"),
+            (2e-3 / 3.0, "0.0006666666666666666"),
+            // In the middle between two; a power of two is so as well.
+            (2f64.powi(-24), "5.960464477539063e-8"),
+            (87_754_195_502_575.0 + 0.125, "87754195502575.12"),
+            (-1_487_824_212_577_976.0 - 0.25, "-1487824212577976.2"),
+            (1_433_259_392_540_249.0 + 0.75, "1433259392540249.8"),
+            (8_796_093_022_208.0 + 0.0625, "8796093022208.062"),
+        ] {
+            assert_eq!(float(number), expected);
+        }
+    }
+
+    #[test]
+    fn floats_read_back_with_the_shortest_digits() {
+        let of_bits = scattered().map(f64::from_bits).filter(|number| number.is_finite());
+        let of_decimals = scattered().map(|bits| (bits >> 30) as f64 / 1e3);
+        let of_more = scattered().map(|bits| (bits >> 40) as f64 / 1e5);
+        let powers = (-1074..1024).map(|power| 2f64.powi(power));
+        for number in
+            powers.chain(of_bits.take(10_000)).chain(of_decimals.take(10_000)).chain(of_more.take(10_000))
+        {
+            let written = float(number);
+            assert_eq!(written.parse(), Ok(number));
+            let digits = |text: &str| {
+                let mantissa = text.split('e').next().unwrap_or_default().replace(['-', '.'], "");
+                mantissa.trim_matches('0').len()
+            };
+            assert_eq!(digits(&written), digits(&format!("{number:e}")), "{written}");
+        }
+    }
+}

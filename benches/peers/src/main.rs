@@ -5,9 +5,11 @@
 //! says that something was measured, 1 that it could not be, 2 that the command line makes no sense.
 
 mod busy;
+mod bytes_per_sample;
 mod capture;
 mod child;
 mod churn;
+mod gecko_coding;
 mod handshake;
 mod idle;
 mod label;
@@ -20,6 +22,7 @@ mod rate;
 mod raw;
 mod raw_threads;
 mod report;
+mod rows;
 mod schedule;
 mod sleepers;
 mod slowdown;
@@ -29,6 +32,14 @@ mod stall_arms;
 mod start;
 mod target;
 mod unwind;
+
+// The quick start's work, as it is.
+#[path = "../../../examples/quick_start/files.rs"]
+mod files;
+#[path = "../../../examples/quick_start/progress.rs"]
+mod progress;
+#[path = "../../../examples/quick_start/workload.rs"]
+mod workload;
 
 use std::process::ExitCode;
 
@@ -104,6 +115,11 @@ const MEASUREMENTS: &[Measurement] = &[
         name: "unwind",
         description: "time to unwind a frame of rustc's stacks, on the sampler's thread",
         run: unwind::measure,
+    },
+    Measurement {
+        name: "bytes_per_sample",
+        description: "bytes of the buffer for a sample of the quick start's work, at 1,000 Hz",
+        run: bytes_per_sample::measure,
     },
 ];
 

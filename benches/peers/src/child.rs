@@ -19,6 +19,7 @@ const PARTS: &[(&str, Part)] = &[
     ("capture", crate::capture::run_part),
     ("churn", crate::churn::run_part),
     ("idle", crate::idle::run_part),
+    ("idle_bytes", crate::idle_bytes::run_part),
     ("label", crate::label::run_part),
     ("spawn", crate::spawn::run_part),
     ("slowdown", crate::slowdown::run_part),

@@ -12,6 +12,7 @@ mod churn;
 mod gecko_coding;
 mod handshake;
 mod idle;
+mod idle_bytes;
 mod label;
 mod libraries;
 mod machine;
@@ -120,6 +121,11 @@ const MEASUREMENTS: &[Measurement] = &[
         name: "bytes_per_sample",
         description: "bytes of the buffer for a sample of the quick start's work, at 1,000 Hz",
         run: bytes_per_sample::measure,
+    },
+    Measurement {
+        name: "idle_bytes",
+        description: "bytes of the buffer for a sleeping thread and second, at 1,000 Hz",
+        run: idle_bytes::measure,
     },
 ];
 

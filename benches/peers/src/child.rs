@@ -21,6 +21,7 @@ const PARTS: &[(&str, Part)] = &[
     ("idle", crate::idle::run_part),
     ("idle_bytes", crate::idle_bytes::run_part),
     ("label", crate::label::run_part),
+    ("put", crate::put::run_part),
     ("spawn", crate::spawn::run_part),
     ("slowdown", crate::slowdown::run_part),
     ("stall", crate::stall::run_part),

@@ -19,6 +19,7 @@ mod machine;
 mod memory;
 mod oversubscribed;
 mod profile;
+mod put;
 mod rate;
 mod raw;
 mod raw_threads;
@@ -126,6 +127,11 @@ const MEASUREMENTS: &[Measurement] = &[
         name: "idle_bytes",
         description: "bytes of the buffer for a sleeping thread and second, at 1,000 Hz",
         run: idle_bytes::measure,
+    },
+    Measurement {
+        name: "put",
+        description: "adding a small marker, from 1, 2 and 16 threads at once",
+        run: put::measure,
     },
 ];
 

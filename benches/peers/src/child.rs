@@ -26,6 +26,7 @@ const PARTS: &[(&str, Part)] = &[
     ("slowdown", crate::slowdown::run_part),
     ("stall", crate::stall::run_part),
     ("start", crate::start::run_part),
+    ("stream", crate::stream::run_part),
 ];
 
 /// No run takes nearly as long. A peer that waits for ever in its signal handler would otherwise take us along.

@@ -9,6 +9,7 @@ mod bytes_per_sample;
 mod capture;
 mod child;
 mod churn;
+mod deep;
 mod gecko_coding;
 mod handshake;
 mod idle;
@@ -23,6 +24,7 @@ mod put;
 mod rate;
 mod raw;
 mod raw_threads;
+mod recording;
 mod report;
 mod rows;
 mod schedule;
@@ -32,6 +34,7 @@ mod spawn;
 mod stall;
 mod stall_arms;
 mod start;
+mod stream;
 mod target;
 mod unwind;
 
@@ -132,6 +135,11 @@ const MEASUREMENTS: &[Measurement] = &[
         name: "put",
         description: "adding a small marker, from 1, 2 and 16 threads at once",
         run: put::measure,
+    },
+    Measurement {
+        name: "stream",
+        description: "writing a profile of 1,000,000 samples of 16 threads as JSON, and the memory that it takes",
+        run: stream::measure,
     },
 ];
 

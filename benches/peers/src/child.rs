@@ -22,6 +22,7 @@ const PARTS: &[(&str, Part)] = &[
     ("idle_bytes", crate::idle_bytes::run_part),
     ("label", crate::label::run_part),
     ("put", crate::put::run_part),
+    ("snapshot_pause", crate::snapshot_pause::run_part),
     ("spawn", crate::spawn::run_part),
     ("slowdown", crate::slowdown::run_part),
     ("stall", crate::stall::run_part),

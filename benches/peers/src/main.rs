@@ -30,6 +30,7 @@ mod rows;
 mod schedule;
 mod sleepers;
 mod slowdown;
+mod snapshot_pause;
 mod spawn;
 mod stall;
 mod stall_arms;
@@ -140,6 +141,11 @@ const MEASUREMENTS: &[Measurement] = &[
         name: "stream",
         description: "writing a profile of 1,000,000 samples of 16 threads as JSON, and the memory that it takes",
         run: stream::measure,
+    },
+    Measurement {
+        name: "snapshot_pause",
+        description: "how much longer markers and ticks wait while that profile is written",
+        run: snapshot_pause::measure,
     },
 ];
 

@@ -18,6 +18,7 @@ const PARTS: &[(&str, Part)] = &[
     ("bytes_per_sample", crate::bytes_per_sample::run_part),
     ("capture", crate::capture::run_part),
     ("churn", crate::churn::run_part),
+    ("hour", crate::hour::run_part),
     ("idle", crate::idle::run_part),
     ("idle_bytes", crate::idle_bytes::run_part),
     ("label", crate::label::run_part),

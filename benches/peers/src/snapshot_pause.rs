@@ -2,17 +2,17 @@
 //!
 //! The profile is recorded as for `stream` (`recording.rs`); its threads have ended when this begins, and the session goes
 //! on, at its interval. One thread adds a marker with a text every 100 µs and reads the clock before and after each; it is
-//! sampled as well, by signals, so that the gaps between its samples' times are those between ticks. A tick's delay is what such a gap
-//! is longer than the interval. Another thread takes snapshots and writes them, without names, to a sink that counts; turns of
-//! that are beside turns in which nothing is written, and others in which that thread computes instead, which shows what a
-//! busy processor next to them does by itself (`…_beside_work`).
+//! sampled as well, by signals, so that the gaps between its samples' times are those between ticks. A tick's delay is what
+//! such a gap is longer than the interval. Another thread takes snapshots and writes them, without names, to a sink that
+//! counts; turns of that are beside turns as long in which nothing is written, and others in which that thread computes
+//! instead, which shows what a busy processor next to them does by itself (`…_beside_work`).
 //!
 //! The writer has a processor for itself. The thread with the markers has another, where the sampler is too if there
 //! are but two, and else a third: on two, a call can wait for a tick's work in every turn alike.
 //!
-//! `ours` is the longest call of a turn with snapshots, without the longest of the quiet turn beside it; `tick` is the
-//! same of ticks. What stands behind them is told as well: the longest of each kind of turn, and the 99.9th percentiles of all turns of a
-//! kind in a process. Each round is a process of its own, with a recording of its own; the runs are its turns.
+//! `ours` is the longest call of a turn with snapshots, without the longest of the quiet turn after it; `tick` is the
+//! same of ticks. What stands behind them is told as well: the longest of each kind of turn, and the 99.9th percentiles of
+//! all turns of a kind in a process. Each round is a process of its own, with a recording of its own; the runs are its turns.
 
 use std::error::Error;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -120,7 +120,7 @@ impl SharedWork {
 
 /// Some ten microseconds of work.
 #[inline(never)]
-fn work(seed: u64, numbers: &mut [u64; 512]) -> u64 {
+pub(crate) fn work(seed: u64, numbers: &mut [u64; 512]) -> u64 {
     fill(seed, numbers);
     sort(numbers);
     hash(numbers)

@@ -15,18 +15,27 @@ pub(crate) const FLAG: &str = "--child";
 type Part = fn(&[String]) -> Result<Value, Box<dyn Error>>;
 
 const PARTS: &[(&str, Part)] = &[
+    ("bytes_per_sample", crate::bytes_per_sample::run_part),
     ("capture", crate::capture::run_part),
     ("churn", crate::churn::run_part),
+    ("hour", crate::hour::run_part),
     ("idle", crate::idle::run_part),
+    ("idle_bytes", crate::idle_bytes::run_part),
     ("label", crate::label::run_part),
+    ("put", crate::put::run_part),
+    ("snapshot_pause", crate::snapshot_pause::run_part),
     ("spawn", crate::spawn::run_part),
     ("slowdown", crate::slowdown::run_part),
     ("stall", crate::stall::run_part),
     ("start", crate::start::run_part),
+    ("stream", crate::stream::run_part),
 ];
 
 /// No run takes nearly as long. A peer that waits for ever in its signal handler would otherwise take us along.
 const LONGEST_RUN: Duration = Duration::from_secs(60);
+/// But for these, in which there is no peer's handler, and a long recording.
+const LONG_PARTS: [&str; 3] = ["hour", "snapshot_pause", "stream"];
+const LONGEST_LONG_RUN: Duration = Duration::from_secs(900);
 
 /// Runs a part in a process of its own, to its end.
 pub(crate) fn run(part: &str, arguments: &[String]) -> Result<Value, Box<dyn Error>> {
@@ -40,22 +49,26 @@ pub(crate) fn run(part: &str, arguments: &[String]) -> Result<Value, Box<dyn Err
     if !output.status.success() {
         return Err(format!("{part} {}: the process ended by {}", arguments.join(" "), output.status).into());
     }
-    Ok(serde_json::from_slice(&output.stdout)?)
+    // What was measured may have printed lines of its own before.
+    let lines = output.stdout.trim_ascii_end();
+    let answer = lines.rsplit(|byte| *byte == b'\n').next().unwrap_or_default();
+    Ok(serde_json::from_slice(answer)?)
 }
 
 /// The child's side.
 pub(crate) fn answer(arguments: &[String]) -> ExitCode {
     let found = arguments.split_first().and_then(|(name, rest)| {
         let (_, part) = PARTS.iter().find(|(part, _)| part == name)?;
-        Some((part, rest))
+        let longest = if LONG_PARTS.contains(&name.as_str()) { LONGEST_LONG_RUN } else { LONGEST_RUN };
+        Some((part, longest, rest))
     });
-    let Some((part, rest)) = found else {
+    let Some((part, longest, rest)) = found else {
         eprintln!("peers: `{FLAG}` is for the program itself");
         return ExitCode::from(2);
     };
-    let watchdog = std::thread::Builder::new().spawn(|| {
-        std::thread::sleep(LONGEST_RUN);
-        eprintln!("peers: a run took more than {LONGEST_RUN:?}");
+    let watchdog = std::thread::Builder::new().spawn(move || {
+        std::thread::sleep(longest);
+        eprintln!("peers: a run took more than {longest:?}");
         std::process::abort();
     });
     match watchdog.map_err(Into::into).and_then(|_| part(rest)) {

@@ -13,29 +13,21 @@
 //! Each run is a process of its own; the arms take turns.
 
 use std::error::Error;
-use std::fs::read_to_string;
-use std::io::{PipeReader, PipeWriter, pipe};
-use std::os::fd::AsFd;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use gekkota::{Profile, ProfilerSession, SamplingEngine, StartParams, register_thread};
 use serde_json::{Value, json};
 
 use crate::machine::{self, load_note};
+use crate::memory::resident_bytes;
 use crate::profile::{count, engine_of_params, is_local_timers};
-use crate::raw::{
-    monotonic_ns, prepare_sampler_thread, process_cpu_ns, sleep_until_ns, thread_cpu_ns, thread_id,
-};
-use crate::raw_threads::EndlessCall;
+use crate::raw::{monotonic_ns, prepare_sampler_thread, process_cpu_ns, sleep_until_ns, thread_cpu_ns};
 use crate::report::{Arm, Report};
+use crate::sleepers::{STACK_BYTES, Sleepers, Wakes};
 use crate::{Effort, Outcome, child};
 
 const INTERVAL: Duration = Duration::from_millis(1);
 const THREADS: usize = 1000;
-const STACK_BYTES: usize = 128 << 10;
 /// Until every thread is known to sleep.
 const SETTLE: Duration = Duration::from_secs(2);
 const GOAL_PERCENT: f64 = 5.0;
@@ -108,7 +100,7 @@ fn run_ours(engine: SamplingEngine, span: Duration) -> Result<Value, Box<dyn Err
     let params = StartParams::default().interval(INTERVAL).engine(engine);
     let engine = engine_of_params(params.clone())?;
     let bare_bytes = resident_bytes();
-    let sleepers = Sleepers::start(|| register_thread(""))?;
+    let sleepers = Sleepers::start(THREADS, || register_thread(""))?;
     let registered_bytes = resident_bytes();
     let session = ProfilerSession::start(params)?;
     std::thread::sleep(SETTLE);
@@ -151,7 +143,7 @@ fn run_ours(engine: SamplingEngine, span: Duration) -> Result<Value, Box<dyn Err
 }
 
 fn run_pprof(span: Duration) -> Result<Value, Box<dyn Error>> {
-    let sleepers = Sleepers::start(|| {})?;
+    let sleepers = Sleepers::start(THREADS, || {})?;
     let frequency = 1.0 / INTERVAL.as_secs_f64();
     let guard = pprof::ProfilerGuard::new(frequency as i32)?;
     std::thread::sleep(SETTLE);
@@ -183,96 +175,6 @@ fn run_sleeper(span: Duration) -> Result<Value, Box<dyn Error>> {
     });
     let (percent, ticks) = thread.join().map_err(|_| "the sleeper has panicked")?;
     Ok(json!({"percent": percent, "note": format!("{ticks} ticks")}))
-}
-
-/// Threads in endless calls. They are never joined: they end with the process.
-struct Sleepers {
-    ids: Vec<i32>,
-    bytes_before_registering: u64,
-    interrupted: Arc<AtomicU64>,
-    /// Open as long as they are to sleep.
-    _pipe: (Arc<PipeReader>, PipeWriter),
-}
-
-impl Sleepers {
-    /// Makes them all, has each call `first`, and returns when they are about to sleep.
-    fn start(first: fn()) -> Result<Self, Box<dyn Error>> {
-        let (reader, writer) = pipe()?;
-        let reader = Arc::new(reader);
-        let interrupted = Arc::new(AtomicU64::new(0));
-        let may_go_on = Arc::new(AtomicBool::new(false));
-        let (made, is_made) = channel();
-        let (ready, is_ready) = channel();
-        let mut handles = Vec::with_capacity(THREADS);
-        for number in 0..THREADS {
-            let (reader, interrupted) = (Arc::clone(&reader), Arc::clone(&interrupted));
-            let (may_go_on, made, ready) = (Arc::clone(&may_go_on), made.clone(), ready.clone());
-            let call = EndlessCall::ALL[number % EndlessCall::ALL.len()];
-            let builder = std::thread::Builder::new().name("sleeper".to_owned()).stack_size(STACK_BYTES);
-            handles.push(builder.spawn(move || {
-                // Whoever waits for these is there until they were received.
-                let _ = made.send(());
-                while !may_go_on.load(Ordering::Acquire) {
-                    std::thread::park();
-                }
-                first();
-                let _ = ready.send(thread_id());
-                drop((made, ready));
-                while call.make(reader.as_fd()) {
-                    interrupted.fetch_add(1, Ordering::Relaxed);
-                }
-            })?);
-        }
-        drop((made, ready));
-        is_made.iter().take(THREADS).for_each(drop);
-        let bytes_before_registering = resident_bytes();
-        may_go_on.store(true, Ordering::Release);
-        handles.iter().for_each(|handle| handle.thread().unpark());
-        let ids: Vec<i32> = is_ready.iter().take(THREADS).collect();
-        if ids.len() < THREADS {
-            return Err("a thread has panicked".into());
-        }
-        Ok(Self { ids, bytes_before_registering, interrupted, _pipe: (reader, writer) })
-    }
-
-    /// How often each was switched away from.
-    fn switches(&self) -> Result<Vec<u64>, Box<dyn Error>> {
-        let read = |id: &i32| {
-            let path = format!("/proc/self/task/{id}/status");
-            switches_in(&read_to_string(&path)?)
-                .ok_or_else(|| format!("{path} tells no context switches").into())
-        };
-        self.ids.iter().map(read).collect()
-    }
-
-    fn interrupted(&self) -> u64 {
-        self.interrupted.load(Ordering::Relaxed)
-    }
-}
-
-/// Voluntary context switches and others, of a thread's `status`.
-fn switches_in(status: &str) -> Option<u64> {
-    let number_of = |name: &str| {
-        let line = status.lines().find(|line| line.starts_with(name))?;
-        line[name.len()..].trim().parse::<u64>().ok()
-    };
-    Some(number_of("voluntary_ctxt_switches:")? + number_of("nonvoluntary_ctxt_switches:")?)
-}
-
-struct Wakes {
-    switches: u64,
-    /// In how many threads.
-    threads: usize,
-}
-
-impl Wakes {
-    fn between(before: &[u64], after: &[u64]) -> Self {
-        let woken = before.iter().zip(after).map(|(before, after)| after - before).filter(|&count| count > 0);
-        woken.fold(Self { switches: 0, threads: 0 }, |sum, count| Self {
-            switches: sum.switches + count,
-            threads: sum.threads + 1,
-        })
-    }
 }
 
 /// What the session has counted.
@@ -307,36 +209,6 @@ impl Counts {
     }
 }
 
-/// Of this process; 0 where `/proc` does not tell.
-fn resident_bytes() -> u64 {
-    let status = read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
-    line.trim().trim_end_matches(" kB").parse::<u64>().map_or(0, |kib| kib << 10)
-}
-
 fn mib(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 20)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn switches_of_both_kinds_are_summed() {
-        let status = "Name:\ta\nvoluntary_ctxt_switches:\t12\nnonvoluntary_ctxt_switches:\t3\n";
-        assert_eq!(switches_in(status), Some(15));
-        assert_eq!(switches_in("Name:\ta\n"), None);
-    }
-
-    #[test]
-    fn wakes_are_told_by_number_and_by_thread() {
-        let Wakes { switches, threads } = Wakes::between(&[1, 5, 7], &[1, 6, 10]);
-        assert_eq!((switches, threads), (4, 2));
-    }
-
-    #[test]
-    fn memory_is_resident() {
-        assert!(resident_bytes() > 1 << 20);
-    }
 }

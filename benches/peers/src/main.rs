@@ -5,28 +5,48 @@
 //! says that something was measured, 1 that it could not be, 2 that the command line makes no sense.
 
 mod busy;
+mod bytes_per_sample;
 mod capture;
 mod child;
 mod churn;
+mod deep;
+mod gecko_coding;
 mod handshake;
+mod hour;
 mod idle;
+mod idle_bytes;
 mod label;
 mod libraries;
 mod machine;
+mod memory;
 mod oversubscribed;
 mod profile;
+mod put;
 mod rate;
 mod raw;
 mod raw_threads;
+mod recording;
 mod report;
+mod rows;
 mod schedule;
+mod sleepers;
 mod slowdown;
+mod snapshot_pause;
 mod spawn;
 mod stall;
 mod stall_arms;
 mod start;
+mod stream;
 mod target;
 mod unwind;
+
+// The quick start's work, as it is.
+#[path = "../../../examples/quick_start/files.rs"]
+mod files;
+#[path = "../../../examples/quick_start/progress.rs"]
+mod progress;
+#[path = "../../../examples/quick_start/workload.rs"]
+mod workload;
 
 use std::process::ExitCode;
 
@@ -102,6 +122,36 @@ const MEASUREMENTS: &[Measurement] = &[
         name: "unwind",
         description: "time to unwind a frame of rustc's stacks, on the sampler's thread",
         run: unwind::measure,
+    },
+    Measurement {
+        name: "bytes_per_sample",
+        description: "bytes of the buffer for a sample of the quick start's work, at 1,000 Hz",
+        run: bytes_per_sample::measure,
+    },
+    Measurement {
+        name: "idle_bytes",
+        description: "bytes of the buffer for a sleeping thread and second, at 1,000 Hz",
+        run: idle_bytes::measure,
+    },
+    Measurement {
+        name: "put",
+        description: "adding a small marker, from 1, 2 and 16 threads at once",
+        run: put::measure,
+    },
+    Measurement {
+        name: "stream",
+        description: "writing a profile of 1,000,000 samples of 16 threads as JSON, and the memory that it takes",
+        run: stream::measure,
+    },
+    Measurement {
+        name: "snapshot_pause",
+        description: "how much longer markers and ticks wait while that profile is written",
+        run: snapshot_pause::measure,
+    },
+    Measurement {
+        name: "hour",
+        description: "how long 128 MiB last for 8 busy threads, at 1,000 Hz",
+        run: hour::measure,
     },
 ];
 

@@ -1,6 +1,7 @@
 //! What a gekkota profile tells of its session.
 
 use std::error::Error;
+use std::io::Write;
 
 use gekkota::{Format, Profile, ProfilerSession, SnapshotOptions, StartParams, Symbolicate};
 use serde_json::Value;
@@ -11,6 +12,82 @@ pub(crate) fn to_json(profile: &Profile) -> Result<Value, Box<dyn Error>> {
     let options = SnapshotOptions::default().symbolicate(Symbolicate::No);
     profile.write_with(Format::Gecko, &mut text, &options)?;
     Ok(serde_json::from_slice(&text)?)
+}
+
+/// What the profile tells of its session and its buffer: `profilingLog`, of this process.
+///
+/// It stands behind the rows, of which there may be so many that nobody wants them in memory.
+pub(crate) fn log_of(profile: &Profile) -> Result<Value, Box<dyn Error>> {
+    let mut tail = Tail(Vec::new());
+    let options = SnapshotOptions::default().symbolicate(Symbolicate::No);
+    profile.write_with(Format::Gecko, &mut tail, &options)?;
+    const KEY: &[u8] = b"\"profilingLog\":";
+    let at = tail.0.windows(KEY.len()).rposition(|window| window == KEY).ok_or("the profile has no log")?;
+    let rest = &tail.0[at + KEY.len()..];
+    let log = serde_json::Deserializer::from_slice(rest).into_iter::<Value>().next();
+    let log = log.ok_or("the profile's log ends early")??;
+    let own = &log[std::process::id().to_string()];
+    own.is_object().then(|| own.clone()).ok_or_else(|| "the log has nothing of this process".into())
+}
+
+/// Keeps the end of what is written.
+struct Tail(Vec<u8>);
+
+impl Write for Tail {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        /// More than a log is long, and the lists of processes behind it.
+        const KEPT: usize = 64 << 10;
+        if self.0.len() > 16 * KEPT {
+            self.0.drain(..self.0.len() - KEPT);
+        }
+        self.0.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// What lies in the buffer of one or several kinds of entries, their length prefixes included.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Entries {
+    pub(crate) count: u64,
+    pub(crate) bytes: u64,
+}
+
+impl Entries {
+    /// Of these kinds together.
+    ///
+    /// # Errors
+    /// Where the log does not tell entries by kind.
+    pub(crate) fn of(log: &Value, kinds: &[&str]) -> Result<Self, String> {
+        let told = log["buffer"]["entries"].as_object().ok_or(NO_KINDS)?;
+        kinds.iter().try_fold(Self::default(), |sum, kind| {
+            let number = |name| {
+                let number = told.get(*kind).and_then(|entries| entries[name].as_u64());
+                number.ok_or_else(|| format!("the profile's log has no `buffer.entries.{kind}.{name}`"))
+            };
+            Ok(Self { count: sum.count + number("count")?, bytes: sum.bytes + number("bytes")? })
+        })
+    }
+
+    /// NaN of none.
+    pub(crate) fn mean_bytes(self) -> f64 {
+        self.bytes as f64 / self.count as f64
+    }
+}
+
+const NO_KINDS: &str = "the profile's log has no `buffer.entries`, which tells bytes by kinds of entries";
+
+/// Kinds of entries that stand for one sample each.
+pub(crate) const SINGLE_SAMPLES: [&str; 3] = ["sample", "repeated_sample", "same_sample"];
+/// All kinds that stand for samples; the last one is of many.
+pub(crate) const ALL_SAMPLES: [&str; 4] = ["sample", "repeated_sample", "same_sample", "run"];
+
+/// A number of the log; 0 where it is not there.
+pub(crate) fn logged(log: &Value, part: &str, name: &str) -> u64 {
+    log[part][name].as_u64().unwrap_or(0)
 }
 
 /// What a profile says of a session whose threads were stopped by timers of their own.
@@ -81,5 +158,19 @@ mod tests {
             assert!(count(&profile, name).is_some(), "{name}");
         }
         assert_eq!(count(&profile, "no such count"), None);
+        let log = log_of(&profile).expect("a log");
+        assert_eq!(logged(&log, "buffer", "capacity_bytes"), 128 << 20);
+        assert_eq!(logged(&log, "sampler", "ticks"), count(&profile, "ticks").expect("a count"));
+    }
+
+    #[test]
+    fn entries_are_told_by_kind_or_an_error_says_that_they_are_not() {
+        let kinds =
+            serde_json::json!({"sample": {"count": 2, "bytes": 90}, "run": {"count": 1, "bytes": 10}});
+        let log = serde_json::json!({"buffer": {"entries": kinds}});
+        let entries = Entries::of(&log, &["sample", "run"]).expect("both");
+        assert_eq!((entries.count, entries.bytes), (3, 100));
+        assert!(Entries::of(&log, &["marker"]).expect_err("none").contains("entries.marker.count"));
+        assert_eq!(Entries::of(&Value::Null, &["run"]).expect_err("none"), NO_KINDS);
     }
 }

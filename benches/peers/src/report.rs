@@ -128,6 +128,9 @@ fn rounded(value: f64) -> f64 {
 }
 
 fn figure_text(value: f64) -> String {
+    if value.is_nan() {
+        return "none".to_owned();
+    }
     let rounded = rounded(value);
     if rounded.abs() >= 1000.0 { format!("{rounded:.0}") } else { format!("{rounded:.4}") }
 }
@@ -182,6 +185,9 @@ mod tests {
         assert!(table.contains("  ours        0.9800  0.9000  1.0000  0.9800\n"), "{table}");
         assert!(table.contains("  ratio       2.0000  ours / best peer\n"), "{table}");
         assert!(table.contains("goal: ours >= 0.99: not met\n"), "{table}");
+        let mut report = report();
+        report.peers.push(Arm::aside("gone"));
+        assert!(report.table("rate").contains("  gone          none\n"), "{}", report.table("rate"));
     }
 
     #[test]

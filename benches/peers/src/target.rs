@@ -140,7 +140,7 @@ impl Drop for Target {
     }
 }
 
-fn measure_cycles_per_ns() -> f64 {
+pub(crate) fn measure_cycles_per_ns() -> f64 {
     let (start, cycles) = (Instant::now(), raw::cycles());
     std::thread::sleep(Duration::from_millis(20));
     (raw::cycles() - cycles) as f64 / start.elapsed().as_nanos() as f64

@@ -1,0 +1,130 @@
+//! `idle_bytes`: how many bytes of the buffer a sleeping thread takes in a second, at 1,000 Hz.
+//!
+//! The threads sleep in `poll`, `futex`, `nanosleep` and `read`, in equal parts, from before the session's start until
+//! after its end, and they alone are profiled. `ours` is of 1,000 of them, `ours_one` of a single one: bytes of all
+//! entries with samples that came to the buffer in the span, the lengths before them included, by threads and seconds. The
+//! profiles at both ends are in them, since taking a profile has the buffer brought up to date. `every_entry` is all
+//! that was put, with the counter of the process's CPU time, which has a value on each tick and belongs to no thread.
+//!
+//! `gecko` is what Gecko's buffer would take for the same samples: its entries of a sample that is the same, by the model in
+//! `gecko_coding.rs`.
+//!
+//! Each run is a process of its own; the two take turns.
+
+use std::error::Error;
+use std::time::{Duration, Instant};
+
+use gekkota::{Profile, ProfilerSession, StartParams, register_thread};
+use serde_json::{Value, json};
+
+use crate::gecko_coding::SAME_SAMPLE_BYTES;
+use crate::machine::{self, load_note};
+use crate::profile::{ALL_SAMPLES, Entries, log_of, logged};
+use crate::report::{Arm, Report};
+use crate::sleepers::Sleepers;
+use crate::{Effort, Outcome, child};
+
+const INTERVAL: Duration = Duration::from_millis(1);
+const THREADS: usize = 1000;
+const NAME: &str = "sleeper";
+/// Until every thread is known to sleep.
+const SETTLE: Duration = Duration::from_secs(2);
+const GOAL_BYTES: f64 = 64.0;
+
+pub(crate) fn measure(effort: Effort) -> Outcome {
+    let (rounds, span_ms) = if effort.quick { (2, 2000) } else { (3, 10_000) };
+    let (mut ours, mut gecko) = (Arm::new("ours"), Arm::new("gecko"));
+    let mut every_entry = Arm::aside("every_entry");
+    let [mut ours_one, mut every_entry_one] = ["ours_one", "every_entry_one"].map(Arm::aside);
+    let mut notes = vec![format!(
+        "{rounds} rounds of {span_ms} ms after {SETTLE:?}, in turns; {THREADS} threads, and one; {}",
+        load_note()
+    )];
+    for round in 1..=rounds {
+        for (threads, ours, every_entry) in
+            [(THREADS, &mut ours, &mut every_entry), (1, &mut ours_one, &mut every_entry_one)]
+        {
+            let arguments = [threads.to_string(), span_ms.to_string()];
+            let (run, taken) = machine::watch(|| child::run("idle_bytes", &arguments));
+            let run = run?;
+            ours.runs.extend(run["samples"].as_f64());
+            every_entry.runs.extend(run["every_entry"].as_f64());
+            if threads == THREADS {
+                gecko.runs.extend(run["gecko"].as_f64());
+            }
+            notes.push(format!(
+                "round {round}: {threads}: {}; processors that others + the hypervisor had: {taken}",
+                run["note"].as_str().unwrap_or_default(),
+            ));
+        }
+    }
+    let met = [&ours, &ours_one].iter().all(|arm| arm.figure() <= GOAL_BYTES);
+    Ok(Report {
+        unit: "bytes of the buffer a sleeping thread and second",
+        ours,
+        peers: vec![gecko, ours_one, every_entry, every_entry_one],
+        floor: None,
+        better: f64::min,
+        goal: "<= 64 bytes, of 1,000 threads and of one, at 1,000 Hz",
+        met,
+        notes,
+    })
+}
+
+/// Its arguments: how many threads, and the span in milliseconds.
+pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
+    let [threads, span_ms] = arguments else {
+        return Err("a number of threads, and a span".into());
+    };
+    let threads: usize = threads.parse()?;
+    let _sleepers = Sleepers::start(threads, || register_thread(NAME))?;
+    let session = ProfilerSession::start(StartParams::default().interval(INTERVAL).filters([NAME]))?;
+    std::thread::sleep(SETTLE);
+    let (before, begin) = (session.snapshot()?, Instant::now());
+    std::thread::sleep(Duration::from_millis(span_ms.parse()?));
+    let (after, seconds) = (session.finish()?, begin.elapsed().as_secs_f64());
+    let (before, after) = (Filling::of(&before)?, Filling::of(&after)?);
+
+    let by_threads = |bytes: u64| bytes as f64 / threads as f64 / seconds;
+    let same_samples = after.same_samples - before.same_samples;
+    let mut answer = json!({
+        "every_entry": by_threads(after.put_bytes - before.put_bytes),
+        "gecko": by_threads(same_samples * SAME_SAMPLE_BYTES),
+    });
+    let told = match (before.samples, after.samples) {
+        (Ok(before), Ok(after)) => {
+            answer["samples"] = json!(by_threads(after.bytes - before.bytes));
+            format!("{} entries of {} bytes", after.count - before.count, after.bytes - before.bytes)
+        }
+        (Err(problem), _) | (_, Err(problem)) => format!("ours is not available: {problem}"),
+    };
+    answer["note"] = json!(format!(
+        "{same_samples} samples of threads at rest and {} others in {seconds:.1} s; {told}",
+        after.other_samples - before.other_samples,
+    ));
+    Ok(answer)
+}
+
+/// What the buffer held, and what was put to it, at a moment.
+struct Filling {
+    samples: Result<Entries, String>,
+    put_bytes: u64,
+    same_samples: u64,
+    other_samples: u64,
+}
+
+impl Filling {
+    fn of(profile: &Profile) -> Result<Self, Box<dyn Error>> {
+        let log = log_of(profile)?;
+        if logged(&log, "buffer", "recycled_bytes") > 0 {
+            return Err("the buffer was full, so that what it holds is not what came to it".into());
+        }
+        let count = |name| logged(&log, "sampler", name);
+        Ok(Self {
+            samples: Entries::of(&log, &ALL_SAMPLES),
+            put_bytes: logged(&log, "buffer", "put_bytes"),
+            same_samples: count("same_samples"),
+            other_samples: count("captured_samples") + count("samples_from_outside"),
+        })
+    }
+}

@@ -43,11 +43,14 @@ pub(super) struct SampleTime {
     pub(super) span_ns: u64,
 }
 
-/// The memory of what the chunk holds, and that for the entry that is being made.
+/// What is kept from sample to sample: what the chunk holds, and memory for the entry that is being made.
 #[derive(Debug, Default)]
 pub(super) struct SampleCoder {
     dictionary: StackDictionary,
     entry: EntryWriter,
+    /// The last moment that any sample tells of. A run begins long before it is written, and a chunk is as old as what it
+    /// tells of last.
+    latest: TimeStamp,
 }
 
 /// Writes samples to the buffer.
@@ -65,12 +68,10 @@ impl SampleWriter<'_> {
     pub(super) fn write(&self, sample: SampleTime, modules: u64, last: &mut LastStack) -> u64 {
         let samples = sample.more + 1;
         let mut coder = self.coder.borrow_mut();
-        let is_written = self.put(&mut coder, sample, modules, last) || {
-            // The chunk was full, or it is another one than the dictionary's.
-            self.lane.leave_chunk(sample.time);
-            coder.dictionary.forget();
-            self.put(&mut coder, sample, modules, last)
-        };
+        coder.latest = coder.latest.max(sample.time.plus_ns(sample.span_ns));
+        let chunk = coder.dictionary.chunk(modules);
+        let is_written = chunk.is_some_and(|chunk| self.put(&mut coder, chunk, sample, last))
+            || self.write_anew(&mut coder, chunk, sample, modules, last);
         if is_written {
             return samples;
         }
@@ -78,9 +79,41 @@ impl SampleWriter<'_> {
         0
     }
 
-    fn put(&self, coder: &mut SampleCoder, sample: SampleTime, modules: u64, last: &mut LastStack) -> bool {
-        let SampleCoder { dictionary, entry } = coder;
-        let Some(chunk) = self.chunk_with_modules(dictionary, sample.time, modules) else { return false };
+    /// Writes it where nothing is known: by another list of modules, or in another chunk than this one, which is full.
+    fn write_anew(
+        &self,
+        coder: &mut SampleCoder,
+        full: Option<ChunkNumber>,
+        sample: SampleTime,
+        modules: u64,
+        last: &mut LastStack,
+    ) -> bool {
+        let entry = EntryHead::new(EntryKind::Modules).number(modules);
+        let begin = |latest| self.lane.put(self.session, latest, &[entry.bytes()]);
+        // Another entry of the lane's may have begun the next chunk, which is almost empty then.
+        let Some(chunk) = begin(coder.latest) else { return false };
+        if Some(chunk) != full {
+            coder.dictionary.begin(chunk, modules);
+            if self.put(coder, chunk, sample, last) {
+                return true;
+            }
+        }
+        self.lane.leave_chunk(coder.latest);
+        let Some(chunk) = begin(coder.latest) else { return false };
+        coder.dictionary.begin(chunk, modules);
+        self.put(coder, chunk, sample, last)
+    }
+
+    /// Puts it into the chunk that the dictionary speaks of; where that has no room for it, the dictionary speaks of none from
+    /// then on.
+    fn put(
+        &self,
+        coder: &mut SampleCoder,
+        chunk: ChunkNumber,
+        sample: SampleTime,
+        last: &mut LastStack,
+    ) -> bool {
+        let SampleCoder { dictionary, entry, latest } = coder;
         let time_ns = sample.time.since_ns(self.process_start);
         let is_known = last.written_in == Some(dictionary.edition());
         let kind = if is_known { EntryKind::Same } else { EntryKind::Sample };
@@ -90,7 +123,7 @@ impl SampleWriter<'_> {
             dictionary.write(&last.stack, entry);
         }
         let parts = [head.bytes(), entry.bytes()];
-        if self.lane.put_in_chunk(chunk, self.session, sample.time, &parts).is_none() {
+        if self.lane.put_in_chunk(chunk, self.session, *latest, &parts).is_none() {
             // What was just taken into it is nowhere.
             dictionary.forget();
             return false;
@@ -98,22 +131,6 @@ impl SampleWriter<'_> {
         dictionary.set_last_time(time_ns);
         last.written_in = Some(dictionary.edition());
         true
-    }
-
-    /// The chunk that the dictionary speaks of; where it speaks of none, or the modules are others, it begins anew.
-    fn chunk_with_modules(
-        &self,
-        dictionary: &mut StackDictionary,
-        now: TimeStamp,
-        modules: u64,
-    ) -> Option<ChunkNumber> {
-        if let Some(chunk) = dictionary.chunk(modules) {
-            return Some(chunk);
-        }
-        let entry = EntryHead::new(EntryKind::Modules).number(modules);
-        let chunk = self.lane.put(self.session, now, &[entry.bytes()])?;
-        dictionary.begin(chunk, modules);
-        Some(chunk)
     }
 }
 
@@ -137,4 +154,121 @@ fn head(kind: EntryKind, sample: SampleTime, time_distance: i64, event_loop: Eve
         None => head,
     };
     if sample.more > 0 { head.number(sample.more).number(sample.span_ns) } else { head }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::buffer::ChunkedBuffer;
+    use crate::sampler::rest::{Rest, Tick};
+
+    const SESSION: Generation = ChunkedBuffer::TEST_SESSION;
+    const MODULES: u64 = 1;
+    const SECOND_NS: u64 = 1_000_000_000;
+
+    /// A writer with a buffer of its own, which stays.
+    struct Writing {
+        buffer: &'static ChunkedBuffer,
+        lane: LaneHandle<'static>,
+        coder: RefCell<SampleCoder>,
+        dropped: AtomicU64,
+    }
+
+    impl Writing {
+        fn new(capacity_bytes: u64) -> Self {
+            let buffer: &'static _ = Box::leak(Box::new(ChunkedBuffer::for_test(capacity_bytes)));
+            let lane = buffer.take_lane_for_samples();
+            Self { buffer, lane, coder: RefCell::default(), dropped: AtomicU64::new(0) }
+        }
+
+        fn write(&self, sample: SampleTime, last: &mut LastStack) {
+            let Self { lane, coder, dropped, .. } = self;
+            let writer = SampleWriter { lane, coder, session: SESSION, process_start: TimeStamp(0), dropped };
+            assert_eq!(writer.write(sample, MODULES, last), sample.more + 1);
+        }
+
+        fn put_counter(&self, now: TimeStamp) {
+            let entry = EntryHead::new(EntryKind::Counter).number(1).number(now.0).signed(12_345);
+            assert!(self.lane.put(SESSION, now, &[entry.bytes()]).is_some());
+        }
+
+        fn put_bytes(&self) -> u64 {
+            self.buffer.fill_level().expect("in session").1.put_bytes
+        }
+    }
+
+    fn sleeping(thread: u64) -> LastStack {
+        let mut last = LastStack::default();
+        let addresses: Vec<u64> = (0..20).map(|frame| 0x7f00_0000_0000 + thread + frame * 0x1234).collect();
+        last.set(&StackFrames::of_addresses(&addresses));
+        last
+    }
+
+    fn sample(thread: u64, first: TimeStamp, last: TimeStamp, ticks: u64) -> SampleTime {
+        let span_ns = last.since_ns(first);
+        SampleTime { thread, time: first, cpu_delta_ns: Some(0), more: ticks - 1, span_ns }
+    }
+
+    #[test]
+    fn an_hour_of_sleep_takes_a_kilobyte() {
+        const INTERVAL_NS: u64 = 1_000_000;
+        let writing = Writing::new(128 << 20);
+        let mut last = sleeping(1);
+        let tick = |number| Tick { number, time: TimeStamp(number * INTERVAL_NS) };
+        let mut rest = Rest::new(0, None, tick(0), INTERVAL_NS);
+        let (mut ticks, mut runs, mut longest_ns) = (0, 0, 0);
+        // With a thousand threads, each one's turn is once a second.
+        for number in (1000..=3_600_000).step_by(1000) {
+            if rest.is_overdue(tick(number).time) {
+                let run = rest.take_run(tick(number), INTERVAL_NS).expect("ticks");
+                writing.write(sample(1, run.first, run.last, run.ticks), &mut last);
+                longest_ns = longest_ns.max(run.last.since_ns(run.first));
+                (ticks, runs) = (ticks + run.ticks, runs + 1);
+            }
+        }
+        let bytes = writing.put_bytes();
+        println!("{runs} runs, {bytes} bytes");
+        assert!(ticks >= 3_600_000 - 65_000, "{ticks}");
+        assert!(longest_ns <= 65 * SECOND_NS, "{longest_ns}");
+        assert!(runs <= 80 && bytes <= 1400, "{runs} runs, {bytes} bytes");
+    }
+
+    #[test]
+    fn a_chunk_that_another_entry_begins_is_filled() {
+        let writing = Writing::new(1 << 20);
+        let mut last = sleeping(1);
+        // Most of what is put are counters, so that they begin the chunks.
+        for number in 1..60_000 {
+            let time = TimeStamp(number * 1_000_000);
+            writing.put_counter(time);
+            if number % 50 == 0 {
+                writing.write(sample(1, time, time, 1), &mut last);
+            }
+        }
+        let chunks = writing.buffer.snapshot().chunks().len() as u64;
+        let full_chunks = writing.put_bytes() / (256 << 10);
+        assert!((2..4).contains(&full_chunks), "{full_chunks}");
+        assert_eq!(chunks, full_chunks + 1);
+    }
+
+    #[test]
+    fn a_chunk_is_as_old_as_what_it_tells_of_last() {
+        const CAPACITY: u64 = 64 << 10;
+        let writing = Writing::new(CAPACITY);
+        let (mut sleeper, mut busy) = (sleeping(1), sleeping(2));
+        // Chunks end with samples of now and begin with runs that go far back.
+        let mut now = TimeStamp(60 * SECOND_NS);
+        while writing.put_bytes() < CAPACITY * 2 / 3 {
+            now = now.plus_ns(1_000_000);
+            writing.write(sample(1, TimeStamp(0), now, 60_000), &mut sleeper);
+            writing.write(sample(2, now, now, 1), &mut busy);
+        }
+        writing.buffer.discard_old(now, Some(TimeStamp(60 * SECOND_NS)));
+        let snapshot = writing.buffer.snapshot();
+        assert!(snapshot.chunks().len() > 2);
+        assert_eq!((snapshot.statistics.recycled_chunks, snapshot.complete_since()), (0, None));
+        writing.buffer.discard_old(now, Some(now));
+        let complete_since = writing.buffer.snapshot().complete_since();
+        assert!(complete_since.is_some_and(|time| time > TimeStamp(60 * SECOND_NS)), "{complete_since:?}");
+    }
 }

@@ -282,13 +282,15 @@ impl ProcessStreamingContext {
         Some(if more.count > 0 { EntrySort::Run } else { sort })
     }
 
-    /// Has no more than `max_rows` rows of samples printed, if leaving out some of those in which a thread did not run is
-    /// enough for that. Of each run of them the first and the last stay, and those between evenly spaced.
+    /// Has no more than `max_rows` rows of samples and markers printed, if leaving out some of the samples in which a thread did
+    /// not run is enough for that. Of each run of them the first and the last stay, and those between evenly spaced.
     pub(crate) fn thin_idle_rows(&mut self, max_rows: u64) {
         let sum = |of: fn(&SampleRows) -> u64| {
             self.threads.iter().fold(0, |sum: u64, thread| sum.saturating_add(of(&thread.samples)))
         };
         let (rows, idle, runs) = (sum(SampleRows::rows), sum(SampleRows::idle_rows), sum(SampleRows::runs));
+        let markers: u64 = self.threads.iter().map(|thread| thread.markers.len() as u64).sum();
+        let max_rows = max_rows.saturating_sub(markers);
         if rows <= max_rows {
             return;
         }

@@ -21,7 +21,7 @@ pub(crate) struct BufferStatistics {
     pub(crate) capacity_bytes: u64,
     pub(crate) put_entries: u64,
     pub(crate) put_bytes: u64,
-    /// Entries larger than a chunk, which are nowhere.
+    /// Entries that are nowhere: larger than a chunk, or put when no chunk could be asked for.
     pub(crate) dropped_entries: u64,
     /// Chunks given up to make room, and the bytes that were in them.
     pub(crate) recycled_chunks: u64,

@@ -112,7 +112,7 @@ impl<M: ChunkManager> ChunkSource for ChunkedBuffer<M> {
         let book = book.as_mut().filter(|book| book.session == entry.session)?;
         let made = book.make_chunk(lane, lanes.len(), entry.bytes);
         if made.is_none() {
-            self.dropped_entries.fetch_add(1, Ordering::Relaxed);
+            self.count_dropped();
         }
         made
     }
@@ -142,6 +142,11 @@ impl<M: ChunkManager> ChunkedBuffer<M> {
     /// until it writes again, or ends.
     pub(crate) fn end_session(&self) {
         self.replace_book(None);
+    }
+
+    /// An entry is nowhere, since there was no chunk for it, or it came when none could be asked for.
+    pub(crate) fn count_dropped(&self) {
+        self.dropped_entries.fetch_add(1, Ordering::Relaxed);
     }
 
     fn replace_book(&self, book: Option<ChunkBook<M>>) {

@@ -184,7 +184,7 @@ fn a_lane_that_has_gone_quiet_keeps_nothing_that_nobody_else_remembers() {
     for number in 1..1000 {
         put_number(&busy, number).expect("fits");
         if number % 10 == 0 {
-            buffer.discard_old(TimeStamp(number), None);
+            buffer.discard_old(|| TimeStamp(number), None);
             buffer.take_care();
         }
     }
@@ -200,7 +200,7 @@ fn what_is_older_than_a_time_is_given_up() {
     let lane = buffer.take_lane();
     (0..1000).for_each(|number| _ = put_number(&lane, number).expect("fits"));
     assert_eq!(numbers_in(&buffer.snapshot()).len(), 1000);
-    buffer.discard_old(TimeStamp(1000), Some(TimeStamp(500)));
+    buffer.discard_old(|| TimeStamp(1000), Some(TimeStamp(500)));
     let snapshot = buffer.snapshot();
     let numbers = numbers_in(&snapshot);
     assert!((1..=501).contains(&numbers[0]), "{}", numbers[0]);

@@ -263,11 +263,11 @@ mod tests {
             writing.write(sample(1, TimeStamp(0), now, 60_000), &mut sleeper);
             writing.write(sample(2, now, now, 1), &mut busy);
         }
-        writing.buffer.discard_old(now, Some(TimeStamp(60 * SECOND_NS)));
+        writing.buffer.discard_old(|| now, Some(TimeStamp(60 * SECOND_NS)));
         let snapshot = writing.buffer.snapshot();
         assert!(snapshot.chunks().len() > 2);
         assert_eq!((snapshot.statistics.recycled_chunks, snapshot.complete_since()), (0, None));
-        writing.buffer.discard_old(now, Some(now));
+        writing.buffer.discard_old(|| now, Some(now));
         let complete_since = writing.buffer.snapshot().complete_since();
         assert!(complete_since.is_some_and(|time| time > TimeStamp(60 * SECOND_NS)), "{complete_since:?}");
     }

@@ -33,6 +33,8 @@ mod chunked_buffer;
 #[cfg(all(test, not(loom)))]
 mod chunked_buffer_tests;
 #[forbid(unsafe_code)]
+mod entry;
+#[forbid(unsafe_code)]
 mod entry_kind;
 #[forbid(unsafe_code)]
 mod entry_reader;
@@ -55,6 +57,7 @@ mod take_cell;
 
 pub(crate) use buffer_snapshot::{Block, BufferSnapshot};
 pub(crate) use chunked_buffer::{BufferForkGuard, ChunkedBuffer, LaneHandle};
+pub(crate) use entry::{Entry, EntryCursor, large_bytes, number_bytes};
 pub(crate) use entry_kind::{EntryKind, FrameTag, ROOT_NODES, SampleFlags, root_node};
 pub(crate) use entry_reader::EntryReader;
 pub(crate) use entry_writer::{EntryHead, EntryWriter};

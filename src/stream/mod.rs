@@ -25,7 +25,7 @@ mod libs;
 mod location;
 mod losses;
 mod meta;
-mod named_frames;
+mod named_stacks;
 mod options;
 mod overheads;
 mod paused_ranges;
@@ -37,7 +37,7 @@ mod thread_tables;
 mod unique_stacks;
 
 pub(crate) use decode::ProcessStreamingContext;
-pub(crate) use named_frames::{FrameKind, NamedFrames};
+pub(crate) use named_stacks::{FrameKind, NamedStacks};
 pub(crate) use options::StreamOptions;
 pub(crate) use profile::stream_gecko_json;
 pub(crate) use resolved_thread::ResolvedThread;

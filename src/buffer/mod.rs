@@ -31,6 +31,7 @@ mod chunk_manager;
 #[forbid(unsafe_code)]
 mod chunked_buffer;
 #[cfg(all(test, not(loom)))]
+#[forbid(unsafe_code)]
 mod chunked_buffer_tests;
 #[forbid(unsafe_code)]
 mod entry;
@@ -45,12 +46,14 @@ mod index;
 #[forbid(unsafe_code)]
 mod lane;
 #[cfg(all(test, loom))]
+#[forbid(unsafe_code)]
 mod lane_model;
 #[forbid(unsafe_code)]
 mod leb128;
 #[forbid(unsafe_code)]
 mod local_limit;
 #[cfg(any(test, fuzzing))]
+#[forbid(unsafe_code)]
 mod single;
 mod slab;
 mod take_cell;

@@ -44,7 +44,7 @@ impl Slab {
     /// The `length` bytes from `start` on, to be written; what does not lie in the slab is a panic.
     ///
     /// # Safety
-    /// *apart*, for as long as the bytes are borrowed: nobody else has any of them.
+    /// - *apart*, for as long as the bytes are borrowed: nobody else has any of them.
     #[inline(always)]
     #[expect(clippy::mut_from_ref, reason = "the caller promises that nobody else has these bytes")]
     pub(super) unsafe fn place(&self, start: usize, length: usize) -> &mut [u8] {
@@ -58,7 +58,7 @@ impl Slab {
     /// The first `length` bytes; more than there are is a panic.
     ///
     /// # Safety
-    /// *apart*, for as long as the bytes are borrowed.
+    /// - *apart*, for as long as the bytes are borrowed.
     pub(super) unsafe fn read(&self, length: usize) -> &[u8] {
         let place = &self.bytes[..length];
         #[cfg(all(test, loom))]

@@ -12,10 +12,11 @@
 //!
 //! # Invariants
 //! The text is never held as a whole. Memory grows with the distinct frames and stacks, and by some bytes a sample.
-//! A job whose writer fails ends at its next look at the failure. A malformed entry is skipped and counted. Every index that is written points into its table.
+//! A job whose writer fails ends at its next look at the failure. A malformed entry is skipped and counted. Every index that
+//! is written points into its table.
 //!
 //! # Read next
-//! `source.rs`, `options.rs`, `decode.rs`, `resolved_thread.rs`, `profile.rs`.
+//! `source.rs`, `options.rs`, `chunk_stacks.rs`, `decode.rs`, `named_stacks.rs`, `resolved_thread.rs`, `profile.rs`.
 
 mod chunk_stacks;
 mod decode;

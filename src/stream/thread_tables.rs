@@ -46,10 +46,9 @@ pub(super) fn write_thread(
             let rows = progress.sub_logger(FRAMES_END, SAMPLES_END, ProgressLocation::Samples);
             json.key("data").array(|json| {
                 let count = context.samples.kept_rows() as usize;
-                for row in rows.watch(context.samples.iter(), count, ProgressLocation::Samples) {
-                    if json.failed() {
-                        return;
-                    }
+                let mut watched = rows.watch(context.samples.iter(), count, ProgressLocation::Samples);
+                // By a loop within, as runs are unfolded on the way.
+                watched.all(|row| {
                     json.array(|json| {
                         json.unsigned(thread.stack_of(row.stack).into());
                         json.time_ms(row.time_ns);
@@ -62,7 +61,8 @@ pub(super) fn write_thread(
                             json.unsigned(cpu);
                         }
                     });
-                }
+                    !json.failed()
+                });
             });
         });
         json.key("markers").object(|json| {

@@ -105,6 +105,21 @@ fn nothing_is_put_out_of_session_or_for_another_session() {
 }
 
 #[test]
+fn an_entry_that_comes_too_late_takes_nothing_from_the_session_that_runs() {
+    let buffer = ChunkedBuffer::for_test(4096);
+    let lane = buffer.take_lane();
+    let other = Generation::from_number(2);
+    buffer.begin_session(other, 4096);
+    let chunk = put_bytes(&lane, other, 0, &[1]).expect("fits");
+    buffer.take_care();
+    let before = buffer.snapshot().chunk_memory().unreleased_bytes;
+    (0..10).for_each(|_| assert_eq!(put_bytes(&lane, SESSION, 0, &[1]), None));
+    assert_eq!(put_bytes(&lane, other, 0, &[1]), Some(chunk));
+    buffer.take_care();
+    assert_eq!(buffer.snapshot().chunk_memory().unreleased_bytes, before);
+}
+
+#[test]
 fn an_entry_goes_into_the_chunk_that_it_was_made_for_or_nowhere() {
     let buffer = ChunkedBuffer::for_test(4096);
     let lane = buffer.take_lane_for_samples();

@@ -56,20 +56,25 @@ impl Lane {
         Self { index, current: TakeCell::empty(), next: TakeCell::empty(), wanted_bytes: AtomicUsize::new(0) }
     }
 
-    /// Puts an entry, and gives the chunk that it came to lie in.
+    /// Puts an entry, and gives the chunk that it came to lie in; a chunk of an earlier session is given up for it.
     #[inline]
     pub(super) fn put<E: Entry>(
         &self,
         entry: &NewEntry<'_, E>,
         source: &impl ChunkSource,
     ) -> Option<ChunkNumber> {
-        let mut current = self.current.take().filter(|right| right.chunk().session == entry.session);
-        if let Some(right) = &mut current
-            && right.append(entry.now, entry.entry)
-        {
-            let number = right.chunk().number;
-            self.give_back(current);
-            return Some(number);
+        let mut current = self.current.take();
+        if let Some(right) = &mut current {
+            if right.chunk().session == entry.session && right.append(entry.now, entry.entry) {
+                let number = right.chunk().number;
+                self.give_back(current);
+                return Some(number);
+            }
+            if right.chunk().session.is_after(entry.session) {
+                // Of a session that runs no more.
+                self.give_back(current);
+                return None;
+            }
         }
         self.put_in_next(current, entry, source)
     }
@@ -80,10 +85,11 @@ impl Lane {
         chunk: ChunkNumber,
         entry: &NewEntry<'_, E>,
     ) -> Option<ChunkNumber> {
-        let mut current = self.current.take().filter(|right| right.chunk().session == entry.session);
-        let is_put = current
-            .as_mut()
-            .is_some_and(|right| right.chunk().number == chunk && right.append(entry.now, entry.entry));
+        let mut current = self.current.take();
+        let is_put = current.as_mut().is_some_and(|right| {
+            let is_asked_for = right.chunk().session == entry.session && right.chunk().number == chunk;
+            is_asked_for && right.append(entry.now, entry.entry)
+        });
         self.give_back(current);
         is_put.then_some(chunk)
     }

@@ -65,12 +65,13 @@ impl SampleWriter<'_> {
     pub(super) fn write(&self, sample: SampleTime, modules: u64, last: &mut LastStack) -> u64 {
         let samples = sample.more + 1;
         let mut coder = self.coder.borrow_mut();
-        let is_written = self.put(&mut coder, sample, modules, last) || {
-            // The chunk was full, or it is another one than the dictionary's.
-            self.lane.leave_chunk(sample.time);
-            coder.dictionary.forget();
-            self.put(&mut coder, sample, modules, last)
-        };
+        // Another chunk than the dictionary's may be there already, and where that is full, too, there is a new one.
+        let is_written =
+            self.put(&mut coder, sample, modules, last) || self.put(&mut coder, sample, modules, last) || {
+                self.lane.leave_chunk(sample.time);
+                coder.dictionary.forget();
+                self.put(&mut coder, sample, modules, last)
+            };
         if is_written {
             return samples;
         }

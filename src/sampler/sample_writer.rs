@@ -69,9 +69,13 @@ impl SampleWriter<'_> {
         let samples = sample.more + 1;
         let mut coder = self.coder.borrow_mut();
         coder.latest = coder.latest.max(sample.time.plus_ns(sample.span_ns));
-        let chunk = coder.dictionary.chunk(modules);
-        let is_written = chunk.is_some_and(|chunk| self.put(&mut coder, chunk, sample, last))
-            || self.write_anew(&mut coder, chunk, sample, modules, last);
+        // Another chunk than the dictionary's may be there already, and where that is full, too, there is a new one.
+        let is_written =
+            self.put(&mut coder, sample, modules, last) || self.put(&mut coder, sample, modules, last) || {
+                self.lane.leave_chunk(coder.latest);
+                coder.dictionary.forget();
+                self.put(&mut coder, sample, modules, last)
+            };
         if is_written {
             return samples;
         }
@@ -79,41 +83,9 @@ impl SampleWriter<'_> {
         0
     }
 
-    /// Writes it where nothing is known: by another list of modules, or in another chunk than this one, which is full.
-    fn write_anew(
-        &self,
-        coder: &mut SampleCoder,
-        full: Option<ChunkNumber>,
-        sample: SampleTime,
-        modules: u64,
-        last: &mut LastStack,
-    ) -> bool {
-        let entry = EntryHead::new(EntryKind::Modules).number(modules);
-        let begin = |latest| self.lane.put(self.session, latest, &[entry.bytes()]);
-        // Another entry of the lane's may have begun the next chunk, which is almost empty then.
-        let Some(chunk) = begin(coder.latest) else { return false };
-        if Some(chunk) != full {
-            coder.dictionary.begin(chunk, modules);
-            if self.put(coder, chunk, sample, last) {
-                return true;
-            }
-        }
-        self.lane.leave_chunk(coder.latest);
-        let Some(chunk) = begin(coder.latest) else { return false };
-        coder.dictionary.begin(chunk, modules);
-        self.put(coder, chunk, sample, last)
-    }
-
-    /// Puts it into the chunk that the dictionary speaks of; where that has no room for it, the dictionary speaks of none from
-    /// then on.
-    fn put(
-        &self,
-        coder: &mut SampleCoder,
-        chunk: ChunkNumber,
-        sample: SampleTime,
-        last: &mut LastStack,
-    ) -> bool {
+    fn put(&self, coder: &mut SampleCoder, sample: SampleTime, modules: u64, last: &mut LastStack) -> bool {
         let SampleCoder { dictionary, entry, latest } = coder;
+        let Some(chunk) = self.chunk_with_modules(dictionary, *latest, modules) else { return false };
         let time_ns = sample.time.since_ns(self.process_start);
         let is_known = last.written_in == Some(dictionary.edition());
         let kind = if is_known { EntryKind::Same } else { EntryKind::Sample };
@@ -122,8 +94,7 @@ impl SampleWriter<'_> {
         if !is_known {
             dictionary.write(&last.stack, entry);
         }
-        let parts = [head.bytes(), entry.bytes()];
-        if self.lane.put_in_chunk(chunk, self.session, *latest, &parts).is_none() {
+        if self.lane.put_in_chunk(chunk, self.session, *latest, &head.with(entry.bytes())).is_none() {
             // What was just taken into it is nowhere.
             dictionary.forget();
             return false;
@@ -131,6 +102,22 @@ impl SampleWriter<'_> {
         dictionary.set_last_time(time_ns);
         last.written_in = Some(dictionary.edition());
         true
+    }
+
+    /// The chunk that the dictionary speaks of; where it speaks of none, or the modules are others, it begins anew.
+    fn chunk_with_modules(
+        &self,
+        dictionary: &mut StackDictionary,
+        now: TimeStamp,
+        modules: u64,
+    ) -> Option<ChunkNumber> {
+        if let Some(chunk) = dictionary.chunk(modules) {
+            return Some(chunk);
+        }
+        let mut entry = EntryHead::new(EntryKind::Modules);
+        let chunk = self.lane.put(self.session, now, entry.number(modules))?;
+        dictionary.begin(chunk, modules);
+        Some(chunk)
     }
 }
 
@@ -144,16 +131,18 @@ fn head(kind: EntryKind, sample: SampleTime, time_distance: i64, event_loop: Eve
         .with(SampleFlags::HAS_CPU, sample.cpu_delta_ns.is_some())
         .with(SampleFlags::HAS_EVENT, event.is_some())
         .with(SampleFlags::HAS_MORE, sample.more > 0);
-    let head = EntryHead::new(kind).number(sample.thread).signed(time_distance).byte(flags.to_byte());
-    let head = match sample.cpu_delta_ns {
-        Some(cpu) => head.number(cpu),
-        None => head,
-    };
-    let head = match event {
-        Some(event) => head.number(event),
-        None => head,
-    };
-    if sample.more > 0 { head.number(sample.more).number(sample.span_ns) } else { head }
+    let mut head = EntryHead::new(kind);
+    head.number(sample.thread).signed(time_distance).byte(flags.to_byte());
+    if let Some(cpu) = sample.cpu_delta_ns {
+        head.number(cpu);
+    }
+    if let Some(event) = event {
+        head.number(event);
+    }
+    if sample.more > 0 {
+        head.number(sample.more).number(sample.span_ns);
+    }
+    head
 }
 
 #[cfg(test)]
@@ -188,8 +177,9 @@ mod tests {
         }
 
         fn put_counter(&self, now: TimeStamp) {
-            let entry = EntryHead::new(EntryKind::Counter).number(1).number(now.0).signed(12_345);
-            assert!(self.lane.put(SESSION, now, &[entry.bytes()]).is_some());
+            let mut entry = EntryHead::new(EntryKind::Counter);
+            entry.number(1).number(now.0).signed(12_345);
+            assert!(self.lane.put(SESSION, now, &entry.bytes()).is_some());
         }
 
         fn put_bytes(&self) -> u64 {

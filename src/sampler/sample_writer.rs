@@ -217,7 +217,6 @@ mod tests {
             }
         }
         let bytes = writing.put_bytes();
-        println!("{runs} runs, {bytes} bytes");
         assert!(ticks >= 3_600_000 - 65_000, "{ticks}");
         assert!(longest_ns <= 65 * SECOND_NS, "{longest_ns}");
         assert!(runs <= 80 && bytes <= 1400, "{runs} runs, {bytes} bytes");

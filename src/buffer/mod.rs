@@ -48,7 +48,7 @@ mod lane_model;
 mod leb128;
 #[forbid(unsafe_code)]
 mod local_limit;
-#[cfg(any(test, fuzzing))]
+#[cfg(all(test, not(loom)))]
 mod single;
 mod slab;
 mod take_cell;

@@ -3,6 +3,8 @@
 use crate::base::{FrameFlags, StackAddress};
 use crate::buffer::{EntryWriter, FrameTag, root_node};
 use crate::sampler::merge::{MergedFrame, merge_stacks};
+#[cfg(any(test, fuzzing))]
+use crate::sampler::scripted_samples::{ScriptedFrame, ScriptedStack};
 use crate::threads::{CapturedView, EventLoopState};
 use crate::unwind::NativeStack;
 
@@ -137,23 +139,28 @@ impl StackFrames {
         self.frames.push(StackFrame::Label { start, end });
     }
 
-    /// For tests elsewhere: return addresses, and the innermost at the end.
-    #[cfg(test)]
-    pub(super) fn of_addresses(addresses: &[u64]) -> Self {
-        let mut stack = Self::default();
-        let innermost = addresses.len().wrapping_sub(1);
-        stack.frames = addresses
-            .iter()
-            .enumerate()
-            .map(|(index, &address)| StackFrame::Native { address, is_innermost: index == innermost })
-            .collect();
-        stack
-    }
-
-    #[cfg(test)]
-    pub(super) fn add_text_label(&mut self, text: &str) {
-        self.add_label(FrameFlags::NONE, |code| {
-            code.byte(1).byte(0).text(text.as_bytes()).text(b"");
-        });
+    /// Becomes a stack that nobody has captured.
+    #[cfg(any(test, fuzzing))]
+    pub(super) fn set_scripted(&mut self, stack: &ScriptedStack) {
+        self.set_empty(stack.event_loop);
+        (self.is_truncated, self.is_of_other_stack) = (stack.is_truncated, stack.is_of_other_stack);
+        for frame in &stack.frames {
+            match *frame {
+                ScriptedFrame::Native { address, is_innermost } => {
+                    self.frames.push(StackFrame::Native { address, is_innermost });
+                }
+                ScriptedFrame::Label { category, subcategory, ref text, ref dynamic } => {
+                    self.add_label(FrameFlags::NONE, |code| {
+                        code.byte(category).byte(subcategory).text(text).text(dynamic);
+                    });
+                }
+                ScriptedFrame::Script { function, line, column } => {
+                    self.add_label(FrameFlags::SCRIPT, |code| {
+                        code.number(function.into()).number(line.into()).number(column.into());
+                    });
+                }
+                ScriptedFrame::LabelsLeftOut => self.add_labels_left_out(),
+            }
+        }
     }
 }

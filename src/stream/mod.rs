@@ -29,6 +29,8 @@ mod named_frames;
 mod options;
 mod overheads;
 mod paused_ranges;
+#[cfg(any(test, fuzzing))]
+mod plain_samples;
 mod profile;
 mod resolved_thread;
 mod rows;
@@ -39,6 +41,10 @@ mod unique_stacks;
 pub(crate) use decode::ProcessStreamingContext;
 pub(crate) use named_frames::{FrameKind, NamedFrames};
 pub(crate) use options::StreamOptions;
+#[cfg(any(test, fuzzing))]
+pub(crate) use plain_samples::{PlainSample, PlainSamples};
 pub(crate) use profile::stream_gecko_json;
 pub(crate) use resolved_thread::ResolvedThread;
+#[cfg(any(test, fuzzing))]
+pub(crate) use rows::RowEvent;
 pub(crate) use source::ProfileSource;

@@ -16,6 +16,10 @@ impl Generation {
         Self(LAST.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
+    pub(crate) const fn is_after(self, other: Self) -> bool {
+        self.0 > other.0
+    }
+
     /// At least 1.
     pub(crate) const fn to_number(self) -> u64 {
         self.0

@@ -55,6 +55,9 @@ mod locks;
 #[cfg(all(test, loom, has_profiler))]
 #[forbid(unsafe_code)]
 mod loom_model;
+#[cfg(has_profiler)]
+#[forbid(unsafe_code)]
+mod number_map;
 #[forbid(unsafe_code)]
 mod page;
 #[forbid(unsafe_code)]
@@ -110,6 +113,8 @@ pub(crate) use locks::{
 };
 #[cfg(all(test, loom, has_profiler))]
 pub(crate) use loom_model::explore_model;
+#[cfg(has_profiler)]
+pub(crate) use number_map::{NumberMap, pair_key};
 pub use page::Page;
 pub use profiling_state::{ProfilingState, ProfilingStates, SamplingState};
 #[cfg(has_profiler)]

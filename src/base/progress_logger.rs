@@ -87,11 +87,14 @@ impl ProgressLogger {
     ) -> impl Iterator<Item = I::Item> {
         // Often enough for people, and never felt.
         let step = count / 128 + 1;
-        items.enumerate().map(move |(index, item)| {
-            if index.is_multiple_of(step) {
-                self.set_local_progress(ProportionValue::from_ratio(index, count), location);
+        let (mut until_next, mut seen) = (0, 0);
+        items.inspect(move |_| {
+            if until_next == 0 {
+                self.set_local_progress(ProportionValue::from_ratio(seen, count), location);
+                until_next = step;
+                seen += step;
             }
-            item
+            until_next -= 1;
         })
     }
 }

@@ -137,7 +137,7 @@ impl BufferSnapshot {
             let (chunk, mut right) =
                 fresh.begin(ChunkNumber(number as u64), Generation::from_number(1), range_start);
             range_start += bytes.len() as u64;
-            right.append(TimeStamp(0), bytes, &[], bytes.len());
+            right.append_raw(bytes);
             (chunk, bytes.len())
         };
         let chunks = chunks.iter().enumerate().map(share).collect();

@@ -25,6 +25,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use loom::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
 use crate::base::{Generation, TimeStamp};
+use crate::buffer::entry::{Entry, EntryCursor, number_bytes};
 use crate::buffer::index::ChunkNumber;
 use crate::buffer::slab::Slab;
 
@@ -181,11 +182,12 @@ impl WriteRight {
         self.chunk.set_life(&[ChunkLife::Ready, ChunkLife::InUse], ChunkLife::Done);
     }
 
-    /// Appends the parts as one entry; false, and nothing changed, when they do not fit. They are `bytes` long.
+    /// Appends a block; false, and nothing changed, when it does not fit.
     #[inline]
-    pub(super) fn append(&mut self, now: TimeStamp, head: &[u8], parts: &[&[u8]], bytes: usize) -> bool {
-        debug_assert_eq!(bytes, head.len() + parts.iter().map(|part| part.len()).sum::<usize>());
+    pub(super) fn append(&mut self, now: TimeStamp, entry: &impl Entry) -> bool {
         let chunk = &*self.chunk;
+        let entry_bytes = entry.bytes();
+        let bytes = block_bytes(entry_bytes);
         let start = chunk.committed.load(Ordering::Relaxed);
         if bytes > chunk.capacity() - start {
             return false;
@@ -194,17 +196,33 @@ impl WriteRight {
             chunk.first_used_ns.store(now.0, Ordering::Relaxed);
             chunk.set_life(&[ChunkLife::Ready], ChunkLife::InUse);
         }
-        let mut end = start;
-        for part in std::iter::once(&head).chain(parts) {
-            // SAFETY: *one writer*: `&mut self` is the only right, and the target lies above `committed`; the slab
-            // checks that it lies within itself.
-            unsafe { chunk.bytes.write(end, part) };
-            end += part.len();
-        }
+        // SAFETY: *one writer*: `&mut self` is the only right, and the place lies above `committed`.
+        let place = unsafe { chunk.bytes.place(start, bytes) };
+        let mut cursor = EntryCursor::new(place);
+        cursor.number(entry_bytes as u64);
+        entry.write(&mut cursor);
+        debug_assert_eq!(cursor.left(), 0, "an entry is as long as it says");
         chunk.entries.store(chunk.entries.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-        chunk.committed.store(end, Ordering::Release);
+        chunk.committed.store(start + bytes, Ordering::Release);
         true
     }
+}
+
+#[cfg(any(test, fuzzing))]
+impl WriteRight {
+    /// Fills an empty chunk with bytes that may be anything.
+    pub(super) fn append_raw(&mut self, bytes: &[u8]) {
+        self.chunk.set_life(&[ChunkLife::Ready], ChunkLife::InUse);
+        // SAFETY: *one writer*: `&mut self` is the only right, and nothing is committed.
+        unsafe { self.chunk.bytes.place(0, bytes.len()) }.copy_from_slice(bytes);
+        self.chunk.committed.store(bytes.len(), Ordering::Release);
+    }
+}
+
+/// How long the block of an entry of so many bytes is.
+#[inline(always)]
+pub(super) const fn block_bytes(entry_bytes: usize) -> usize {
+    number_bytes(entry_bytes as u64) + entry_bytes
 }
 
 #[cfg(all(test, not(loom)))]
@@ -221,11 +239,11 @@ mod tests {
     fn parts_are_appended_whole_or_not_at_all() {
         let (chunk, mut right) = begun(8, 3, 100);
         assert_eq!((chunk.life(), chunk.first_used()), (ChunkLife::Ready, None));
-        assert!(right.append(TimeStamp(5), b"ab", &[b"", b"cd"], 4));
-        assert!(!right.append(TimeStamp(6), b"12345", &[], 5));
-        assert!(right.append(TimeStamp(7), b"1234", &[], 4));
-        assert!(!right.append(TimeStamp(8), b"x", &[], 1));
-        assert_eq!((chunk.committed_bytes(), chunk.entries()), (&b"abcd1234"[..], 2));
+        assert!(right.append(TimeStamp(5), &&b"abc"[..]));
+        assert!(!right.append(TimeStamp(6), &&b"1234"[..]));
+        assert!(right.append(TimeStamp(7), &&b"123"[..]));
+        assert!(!right.append(TimeStamp(8), &&b"x"[..]));
+        assert_eq!((chunk.committed_bytes(), chunk.entries()), (&b"\x03abc\x03123"[..], 2));
         assert_eq!((chunk.life(), chunk.first_used()), (ChunkLife::InUse, Some(TimeStamp(5))));
         right.finish(TimeStamp(9));
         assert_eq!((chunk.life(), chunk.done_at()), (ChunkLife::Done, TimeStamp(9)));
@@ -235,8 +253,8 @@ mod tests {
         let again = Chunk::recycle(shared).expect("nobody else has it");
         let (again, mut right) = again.begin(ChunkNumber(4), SESSION, 200);
         assert_eq!((again.committed_bytes(), again.entries(), again.first_used()), (&b""[..], 0, None));
-        assert!(right.append(TimeStamp(10), b"new", &[], 3));
-        assert_eq!(again.committed_bytes(), b"new");
+        assert!(right.append(TimeStamp(10), &&b"new"[..]));
+        assert_eq!(again.committed_bytes(), b"\x03new");
     }
 
     #[test]
@@ -246,7 +264,7 @@ mod tests {
         let (chunk, right) = begun(8, 0, 0);
         right.finish(TimeStamp(1));
         chunk.set_released();
-        WriteRight::of_taken(chunk).append(TimeStamp(2), b"x", &[], 1);
+        WriteRight::of_taken(chunk).append(TimeStamp(2), &&b"x"[..]);
     }
 
     #[test]
@@ -256,8 +274,9 @@ mod tests {
             loop {
                 let bytes = chunk.committed_bytes();
                 assert_eq!(bytes.len() % 4, 0);
-                for (index, word) in bytes.chunks_exact(4).enumerate() {
-                    assert_eq!(word, (index as u32).to_le_bytes());
+                for (index, block) in bytes.chunks_exact(4).enumerate() {
+                    let word = (index as u32).to_le_bytes();
+                    assert_eq!(block, [3, word[0], word[1], word[2]]);
                 }
                 if bytes.len() == 1 << 20 {
                     return;
@@ -266,7 +285,7 @@ mod tests {
         });
         for index in 0..1u32 << 18 {
             let word = index.to_le_bytes();
-            assert!(right.append(TimeStamp(0), &word[..1], &[&word[1..]], 4), "room");
+            assert!(right.append(TimeStamp(0), &&word[..3]), "room");
         }
         reader.join().expect("the reader saw whole words");
     }

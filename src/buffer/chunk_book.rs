@@ -80,16 +80,16 @@ impl<M: ChunkManager> ChunkBook<M> {
     }
 
     /// A chunk with room for the entry, for a lane of so many that has none; `None` where there can be none.
-    pub(super) fn make_chunk(&mut self, lane: &Lane, lanes: usize, entry_bytes: usize) -> Option<WriteRight> {
+    pub(super) fn make_chunk(&mut self, lane: &Lane, lanes: usize, block_bytes: usize) -> Option<WriteRight> {
         // It came while this was waited for. So a lane's chunks are filled in the order of their numbers.
         if let Some(next) = lane.take_next() {
-            if next.chunk().session == self.session && next.chunk().capacity() >= entry_bytes {
+            if next.chunk().session == self.session && next.chunk().capacity() >= block_bytes {
                 return Some(next);
             }
             next.finish(TimeStamp::default());
         }
         self.settle();
-        let bytes = self.chunk_bytes_for(lane.wanted_bytes(), lanes, entry_bytes);
+        let bytes = self.chunk_bytes_for(lane.wanted_bytes(), lanes, block_bytes);
         let chunk = match self.manager.make_room(bytes) {
             Room::Recycled(chunk) => chunk,
             Room::Make => Chunk::new(bytes),

@@ -9,9 +9,9 @@ use crate::buffer::buffer_snapshot::BufferSnapshot;
 use crate::buffer::chunk::{Chunk, WriteRight};
 use crate::buffer::chunk_book::{BufferStatistics, ChunkBook, LARGEST};
 use crate::buffer::chunk_manager::{ChunkManager, ControlledChunkManager, Update};
+use crate::buffer::entry::Entry;
 use crate::buffer::index::ChunkNumber;
 use crate::buffer::lane::{ChunkSource, Lane, NewEntry};
-use crate::buffer::leb128;
 use crate::buffer::local_limit::ChunkManagerWithLocalLimit;
 
 /// The entries of a session: blocks, each an ULEB128 length and so many bytes, in chunks. Out of session it takes nothing and
@@ -60,13 +60,12 @@ impl<M: ChunkManager> LaneHandle<'_, M> {
         self.lane.index
     }
 
-    /// Puts the parts as one entry of this session, and gives the chunk that it came to lie in. `None` when that session runs
-    /// no more, and when the entry is larger than a chunk, which is counted as dropped.
+    /// Puts an entry of this session, and gives the chunk that it came to lie in. `None` when that session runs no more, and
+    /// when the entry is larger than a chunk, which is counted as dropped.
     #[doc(alias = "ReserveAndPut")]
     #[inline]
-    pub(crate) fn put(&self, session: Generation, now: TimeStamp, parts: &[&[u8]]) -> Option<ChunkNumber> {
-        let mut head = [0; leb128::MAX_BYTES];
-        self.lane.put(&new_entry(session, now, parts, &mut head), self.buffer)
+    pub(crate) fn put(&self, session: Generation, now: TimeStamp, entry: &impl Entry) -> Option<ChunkNumber> {
+        self.lane.put(&NewEntry { session, now, entry }, self.buffer)
     }
 
     /// Puts the entry if it comes to lie in this chunk; `None`, uncounted, when it would not.
@@ -75,10 +74,9 @@ impl<M: ChunkManager> LaneHandle<'_, M> {
         chunk: ChunkNumber,
         session: Generation,
         now: TimeStamp,
-        parts: &[&[u8]],
+        entry: &impl Entry,
     ) -> Option<ChunkNumber> {
-        let mut head = [0; leb128::MAX_BYTES];
-        self.lane.put_in_chunk(chunk, &new_entry(session, now, parts, &mut head))
+        self.lane.put_in_chunk(chunk, &NewEntry { session, now, entry })
     }
 
     /// What is put from now on lies in another chunk than what was put before.
@@ -90,27 +88,14 @@ impl<M: ChunkManager> LaneHandle<'_, M> {
     }
 }
 
-/// An entry with its length as its head.
-#[inline]
-fn new_entry<'a>(
-    session: Generation,
-    now: TimeStamp,
-    parts: &'a [&'a [u8]],
-    head: &'a mut [u8; leb128::MAX_BYTES],
-) -> NewEntry<'a> {
-    let entry_bytes: usize = parts.iter().map(|part| part.len()).sum();
-    let head_bytes = leb128::encode(entry_bytes as u64, head);
-    NewEntry { session, now, head: &head[..head_bytes], parts, bytes: head_bytes + entry_bytes }
-}
-
 impl<M: ChunkManager> ChunkSource for ChunkedBuffer<M> {
     /// Under the lock, so that an allocator of the host's, called from here, adds no marker, for which there would be no chunk
     /// either.
-    fn make_chunk(&self, lane: &Lane, entry: &NewEntry<'_>) -> Option<WriteRight> {
+    fn make_chunk(&self, lane: &Lane, session: Generation, block_bytes: usize) -> Option<WriteRight> {
         let mut state = self.state.lock();
         let State { lanes, book } = &mut *state;
-        let book = book.as_mut().filter(|book| book.session == entry.session)?;
-        let made = book.make_chunk(lane, lanes.len(), entry.bytes);
+        let book = book.as_mut().filter(|book| book.session == session)?;
+        let made = book.make_chunk(lane, lanes.len(), block_bytes);
         if made.is_none() {
             self.dropped_entries.fetch_add(1, Ordering::Relaxed);
         }

@@ -6,8 +6,10 @@ use crate::base::{Generation, TimeStamp};
 use crate::buffer::buffer_snapshot::BufferSnapshot;
 use crate::buffer::chunk_manager::ChunkManager;
 use crate::buffer::chunked_buffer::{ChunkedBuffer, LaneHandle};
+use crate::buffer::entry_kind::EntryKind;
+use crate::buffer::entry_reader::EntryReader;
+use crate::buffer::entry_writer::EntryHead;
 use crate::buffer::index::ChunkNumber;
-use crate::buffer::leb128;
 use crate::buffer::single::ChunkManagerSingle;
 
 const SESSION: Generation = ChunkedBuffer::TEST_SESSION;
@@ -16,17 +18,21 @@ fn numbers_in(snapshot: &BufferSnapshot) -> Vec<u64> {
     let mut numbers = Vec::new();
     for block in snapshot.chunks().flatten() {
         let mut block = block.expect("well formed");
-        let number = block.entry.number().expect("a number");
-        assert_eq!(snapshot.entry_at(block.index).and_then(|mut entry| entry.number()), Some(number));
+        let number_of = |entry: &mut EntryReader<'_>| entry.kind().and_then(|_| entry.number());
+        let number = number_of(&mut block.entry).expect("a number");
+        assert_eq!(snapshot.entry_at(block.index).and_then(|mut entry| number_of(&mut entry)), Some(number));
         numbers.push(number);
     }
     numbers
 }
 
 fn put_number<M: ChunkManager>(lane: &LaneHandle<'_, M>, number: u64) -> Option<ChunkNumber> {
-    let mut bytes = [0; leb128::MAX_BYTES];
-    let length = leb128::encode(number, &mut bytes);
-    lane.put(SESSION, TimeStamp(number), &[&bytes[..length], &[0; 20]])
+    let mut head = EntryHead::new(EntryKind::Counter);
+    lane.put(SESSION, TimeStamp(number), &head.number(number).with(&[0; 20]))
+}
+
+fn put_bytes(lane: &LaneHandle<'_>, session: Generation, now: u64, tail: &[u8]) -> Option<ChunkNumber> {
+    lane.put(session, TimeStamp(now), &EntryHead::new(EntryKind::Counter).with(tail))
 }
 
 #[test]
@@ -71,10 +77,10 @@ fn a_snapshot_stays_whole_while_its_chunks_are_recycled() {
 fn an_entry_larger_than_a_chunk_is_counted_and_nowhere() {
     let buffer = ChunkedBuffer::for_test(64 << 10);
     let lane = buffer.take_lane();
-    assert_eq!(lane.put(SESSION, TimeStamp(0), &[&[1; 20_000]]), None);
+    assert_eq!(put_bytes(&lane, SESSION, 0, &[1; 20_000]), None);
     assert!(put_number(&lane, 7).is_some());
     // Larger than the small chunks that a lane has at first.
-    assert!(lane.put(SESSION, TimeStamp(0), &[&[9], &[1; 16_000]]).is_some());
+    assert!(put_bytes(&lane, SESSION, 0, &[9; 16_000]).is_some());
     assert!(put_number(&lane, 8).is_some());
     let snapshot = buffer.snapshot();
     assert_eq!((numbers_in(&snapshot), snapshot.statistics.dropped_entries), (vec![7, 9, 8], 1));
@@ -86,16 +92,31 @@ fn nothing_is_put_out_of_session_or_for_another_session() {
     let lane = buffer.take_lane();
     assert!(put_number(&lane, 1).is_some());
     let other = Generation::from_number(2);
-    assert_eq!(lane.put(other, TimeStamp(0), &[&[1]]), None);
+    assert_eq!(put_bytes(&lane, other, 0, &[1]), None);
     assert_eq!(numbers_in(&buffer.snapshot()), [1]);
     buffer.end_session();
     assert_eq!(put_number(&lane, 2), None);
     assert!(numbers_in(&buffer.snapshot()).is_empty() && buffer.fill_level().is_none());
     buffer.begin_session(other, 4096);
     assert_eq!(put_number(&lane, 3), None);
-    assert!(lane.put(other, TimeStamp(0), &[&[4]]).is_some());
+    assert!(put_bytes(&lane, other, 0, &[4]).is_some());
     let snapshot = buffer.snapshot();
     assert_eq!((numbers_in(&snapshot), snapshot.statistics.dropped_entries), (vec![4], 0));
+}
+
+#[test]
+fn an_entry_that_comes_too_late_takes_nothing_from_the_session_that_runs() {
+    let buffer = ChunkedBuffer::for_test(4096);
+    let lane = buffer.take_lane();
+    let other = Generation::from_number(2);
+    buffer.begin_session(other, 4096);
+    let chunk = put_bytes(&lane, other, 0, &[1]).expect("fits");
+    buffer.take_care();
+    let before = buffer.snapshot().chunk_memory().unreleased_bytes;
+    (0..10).for_each(|_| assert_eq!(put_bytes(&lane, SESSION, 0, &[1]), None));
+    assert_eq!(put_bytes(&lane, other, 0, &[1]), Some(chunk));
+    buffer.take_care();
+    assert_eq!(buffer.snapshot().chunk_memory().unreleased_bytes, before);
 }
 
 #[test]
@@ -103,11 +124,14 @@ fn an_entry_goes_into_the_chunk_that_it_was_made_for_or_nowhere() {
     let buffer = ChunkedBuffer::for_test(4096);
     let lane = buffer.take_lane_for_samples();
     let first = put_number(&lane, 0).expect("fits");
-    let put_in_first = |lane: &LaneHandle<'_>| lane.put_in_chunk(first, SESSION, TimeStamp(0), &[&[9; 100]]);
+    let put_in_first = |lane: &LaneHandle<'_>| {
+        let head = EntryHead::new(EntryKind::Counter);
+        lane.put_in_chunk(first, SESSION, TimeStamp(0), &head.with(&[9; 100]))
+    };
     let put = (0..100).take_while(|_| put_in_first(&lane).is_some()).count();
     assert!((5..=10).contains(&put), "as many as a chunk of 1,024 bytes holds: {put}");
     // It was only asked for: what fits still goes there.
-    assert_eq!(lane.put(SESSION, TimeStamp(0), &[&[1]]), Some(first));
+    assert_eq!(put_bytes(&lane, SESSION, 0, &[1]), Some(first));
     lane.leave_chunk(TimeStamp(0));
     let second = put_number(&lane, 1).expect("fits");
     assert!(second != first && put_in_first(&lane).is_none());
@@ -125,7 +149,7 @@ fn the_next_chunk_is_there_before_it_is_needed_and_grows_with_what_is_written() 
     let entry = [1; 1000];
     let mut largest = 0;
     for time in 0..10_000u64 {
-        lane.put(SESSION, TimeStamp(time), &[&entry]).expect("fits");
+        put_bytes(&lane, SESSION, time, &entry).expect("fits");
         buffer.take_care();
         largest = largest.max(unreleased(&buffer));
     }
@@ -134,7 +158,7 @@ fn the_next_chunk_is_there_before_it_is_needed_and_grows_with_what_is_written() 
     let slow = buffer.take_lane();
     let before = unreleased(&buffer);
     for time in 0..10_000u64 {
-        slow.put(SESSION, TimeStamp(time * 300_000_000), &[&entry]).expect("fits");
+        put_bytes(&slow, SESSION, time * 300_000_000, &entry).expect("fits");
         buffer.take_care();
         assert!(unreleased(&buffer) <= before + 2 * 4096);
     }
@@ -150,7 +174,7 @@ fn a_thousand_lanes_take_no_more_than_half() {
     assert_eq!(memory.unreleased_bytes, 1000 * 4096);
     for round in 0..40 {
         for lane in &lanes {
-            (0..8).for_each(|_| _ = lane.put(SESSION, TimeStamp(round), &[&[1; 1000]]).expect("fits"));
+            (0..8).for_each(|_| _ = put_bytes(lane, SESSION, round, &[1; 1000]).expect("fits"));
         }
         buffer.take_care();
         let memory = buffer.snapshot().chunk_memory();

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! block   = length:N entry                         N: ULEB128    Z: zigzag, then ULEB128    B: one byte
+//!                                                  T: a byte that says how many follow, little-endian
 //! entry   = kind:B fields
 //! Modules = state:N                                         before the samples of a chunk, and where it changes
 //! Sample  = thread:N time:Z flags:B [cpu:N] [event:N] [more:N span:N] node:N fresh:N frame*    a sample with its stack
@@ -12,7 +13,7 @@
 //!         | flags*4+3:N category:B subcategory:B text dynamic          a new one: a label
 //!         | flags*4+3:N function:N line:N column:N                     a new one: a script frame, as its flags say
 //!         | 256*4+3:N                                       a new one: stands for labels that are missing
-//! Marker  = thread:N phase:B start:N end:N category:B subcategory:B name payload:B text?
+//! Marker  = thread:N phase:B start:T end:T category:B subcategory:B payload:B name:N [text:N] byte* byte*
 //! EventProbe = thread:N posted:N waited:N                   an event loop's probe
 //! Counter = counter:N time:N value:Z                        a counter's absolute value
 //! Pause, Resume, PauseSampling, ResumeSampling = time:N     from then on
@@ -34,7 +35,8 @@
 //! queued, which are negative before that. `waited` is 0 of a probe that is out and has another entry later, else one more than
 //! the nanoseconds until its answer. A sample may stand for `more` others after it, evenly spaced, the last of them `span`
 //! nanoseconds later, in which the thread did not run, so that the event goes on. A phase is Gecko's: 0 instant, 1 interval,
-//! 2 start, 3 end; times that the phase does not have are 0. A payload of 0 is none, 1 a text. A script's function is its
+//! 2 start, 3 end; times that the phase does not have are 0. A payload of 0 is none, 1 a text;
+//! the lengths of a marker's name and text stand before both. A script's function is its
 //! number in the process; a line or column of 0 is not known.
 
 /// The first byte of an entry. 0 is none, so that zeroed memory is no entry.

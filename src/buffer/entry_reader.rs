@@ -33,11 +33,25 @@ impl<'a> EntryReader<'a> {
         Some(byte)
     }
 
-    pub(crate) fn text(&mut self) -> Option<&'a [u8]> {
-        let length = usize::try_from(self.number()?).ok()?;
-        let (text, rest) = self.rest.split_at_checked(length)?;
+    /// What [`EntryHead::large`](crate::buffer::EntryHead::large) writes.
+    pub(crate) fn large(&mut self) -> Option<u64> {
+        let count = usize::from(self.byte()?);
+        let (coded, rest) = self.rest.split_at_checked(count)?;
+        let mut bytes = [0; 8];
+        bytes.get_mut(..count)?.copy_from_slice(coded);
         self.rest = rest;
-        Some(text)
+        Some(u64::from_le_bytes(bytes))
+    }
+
+    pub(crate) fn text(&mut self) -> Option<&'a [u8]> {
+        let length = self.number()?;
+        self.bytes(length)
+    }
+
+    pub(crate) fn bytes(&mut self, length: u64) -> Option<&'a [u8]> {
+        let (bytes, rest) = self.rest.split_at_checked(usize::try_from(length).ok()?)?;
+        self.rest = rest;
+        Some(bytes)
     }
 }
 
@@ -48,7 +62,8 @@ mod tests {
 
     #[test]
     fn fields_read_back_and_a_cut_entry_ends_in_none() {
-        let head = EntryHead::new(EntryKind::Marker).number(300).byte(7).signed(-5);
+        let mut head = EntryHead::new(EntryKind::Marker);
+        head.number(300).byte(7).signed(-5);
         let mut tail = EntryWriter::default();
         tail.text(b"name").number(u64::MAX);
         let entry = [head.bytes(), tail.bytes()].concat();

@@ -1,5 +1,6 @@
 //! Codes the fields of an entry.
 
+use crate::buffer::entry::{Entry, EntryCursor};
 use crate::buffer::entry_kind::EntryKind;
 use crate::buffer::leb128;
 
@@ -49,44 +50,94 @@ impl EntryWriter {
     }
 }
 
-/// A few fields without the heap: at most 8 numbers and as many bytes.
+/// The first fields of an entry, without the heap: up to 8 numbers, and as many bytes.
 #[derive(Debug)]
 pub(crate) struct EntryHead {
     bytes: [u8; 8 * leb128::MAX_BYTES + 8],
-    length: usize,
+    end: usize,
 }
 
 impl EntryHead {
     pub(crate) fn new(kind: EntryKind) -> Self {
-        let mut bytes = [0; 8 * leb128::MAX_BYTES + 8];
-        bytes[0] = kind as u8;
-        Self { bytes, length: 1 }
+        let mut head = Self { bytes: [0; 8 * leb128::MAX_BYTES + 8], end: 0 };
+        head.byte(kind as u8);
+        head
     }
 
-    /// Fields that are not at an entry's beginning.
-    pub(crate) fn bare() -> Self {
-        Self { bytes: [0; 8 * leb128::MAX_BYTES + 8], length: 0 }
-    }
-
-    pub(crate) fn number(mut self, number: u64) -> Self {
-        let mut coded = [0; leb128::MAX_BYTES];
-        let length = leb128::encode(number, &mut coded);
-        self.bytes[self.length..self.length + length].copy_from_slice(&coded[..length]);
-        self.length += length;
+    pub(crate) fn byte(&mut self, byte: u8) -> &mut Self {
+        self.bytes[self.end] = byte;
+        self.end += 1;
         self
     }
 
-    pub(crate) fn signed(self, number: i64) -> Self {
+    pub(crate) fn number(&mut self, number: u64) -> &mut Self {
+        if let Some(place) = self.bytes[self.end..].first_chunk_mut() {
+            self.end += leb128::encode(number, place);
+        }
+        self
+    }
+
+    pub(crate) fn signed(&mut self, number: i64) -> &mut Self {
         self.number(leb128::zigzag(number))
     }
 
-    pub(crate) fn byte(mut self, byte: u8) -> Self {
-        self.bytes[self.length] = byte;
-        self.length += 1;
-        self
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.end]
     }
 
-    pub(crate) fn bytes(&self) -> &[u8] {
-        &self.bytes[..self.length]
+    /// The entry that begins so and goes on with this.
+    pub(crate) fn with<'a>(&'a self, tail: &'a [u8]) -> HeadAndTail<'a> {
+        HeadAndTail { head: self.bytes(), tail }
+    }
+}
+
+impl Entry for EntryHead {
+    fn bytes(&self) -> usize {
+        self.end
+    }
+
+    fn write(&self, out: &mut EntryCursor<'_>) {
+        out.raw(Self::bytes(self));
+    }
+}
+
+/// An entry in two pieces.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HeadAndTail<'a> {
+    head: &'a [u8],
+    tail: &'a [u8],
+}
+
+impl Entry for HeadAndTail<'_> {
+    fn bytes(&self) -> usize {
+        self.head.len() + self.tail.len()
+    }
+
+    fn write(&self, out: &mut EntryCursor<'_>) {
+        out.raw(self.head);
+        out.raw(self.tail);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::buffer::entry_reader::EntryReader;
+
+    #[test]
+    fn a_head_holds_the_most_that_is_asked_of_it() {
+        let mut head = EntryHead::new(EntryKind::Sample);
+        (0..7).for_each(|_| _ = head.number(u64::MAX).byte(7));
+        head.signed(i64::MIN);
+        let entry = head.with(b"tail");
+        let mut place = vec![0; Entry::bytes(&entry)];
+        entry.write(&mut EntryCursor::new(&mut place));
+        let mut reader = EntryReader::new(&place);
+        assert_eq!(reader.kind(), Some(EntryKind::Sample));
+        assert!((0..7).all(|_| reader.number() == Some(u64::MAX) && reader.byte() == Some(7)));
+        assert_eq!(
+            (reader.signed(), reader.bytes(4), reader.byte()),
+            (Some(i64::MIN), Some(&b"tail"[..]), None)
+        );
     }
 }

@@ -12,29 +12,28 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use loom::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::base::{Generation, TimeStamp};
-use crate::buffer::chunk::WriteRight;
+use crate::buffer::chunk::{WriteRight, block_bytes};
 use crate::buffer::chunk_book::LARGEST;
+use crate::buffer::entry::Entry;
 use crate::buffer::index::ChunkNumber;
 use crate::buffer::take_cell::TakeCell;
 
 /// A chunk that was filled in less time was small for its lane, and the next one is twice as large.
 const QUICKLY_NS: u64 = 1_000_000_000;
 
-/// An entry on its way into a lane: `bytes` of them in the head and the parts.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct NewEntry<'a> {
+/// An entry on its way into a lane.
+#[derive(Debug)]
+pub(super) struct NewEntry<'a, E> {
     pub(super) session: Generation,
     pub(super) now: TimeStamp,
-    pub(super) head: &'a [u8],
-    pub(super) parts: &'a [&'a [u8]],
-    pub(super) bytes: usize,
+    pub(super) entry: &'a E,
 }
 
 /// Whence a lane without room gets a chunk.
 pub(super) trait ChunkSource {
-    /// A chunk of the entry's session with room for it, made on the spot; `None` when that session runs no more, or there is
+    /// A chunk of this session with room for such a block, made on the spot; `None` when that session runs no more, or there is
     /// no such chunk.
-    fn make_chunk(&self, lane: &Lane, entry: &NewEntry<'_>) -> Option<WriteRight>;
+    fn make_chunk(&self, lane: &Lane, session: Generation, block_bytes: usize) -> Option<WriteRight>;
 
     /// A chunk is done, or a lane's next chunk was taken: somebody should look after the lanes.
     fn ask_for_care(&self);
@@ -57,25 +56,39 @@ impl Lane {
         Self { index, current: TakeCell::empty(), next: TakeCell::empty(), wanted_bytes: AtomicUsize::new(0) }
     }
 
-    /// Puts an entry, and gives the chunk that it came to lie in.
+    /// Puts an entry, and gives the chunk that it came to lie in; a chunk of an earlier session is given up for it.
     #[inline]
-    pub(super) fn put(&self, entry: &NewEntry<'_>, source: &impl ChunkSource) -> Option<ChunkNumber> {
-        let mut current = self.current.take().filter(|right| right.chunk().session == entry.session);
-        if let Some(right) = &mut current
-            && right.append(entry.now, entry.head, entry.parts, entry.bytes)
-        {
-            let number = right.chunk().number;
-            self.give_back(current);
-            return Some(number);
+    pub(super) fn put<E: Entry>(
+        &self,
+        entry: &NewEntry<'_, E>,
+        source: &impl ChunkSource,
+    ) -> Option<ChunkNumber> {
+        let mut current = self.current.take();
+        if let Some(right) = &mut current {
+            if right.chunk().session == entry.session && right.append(entry.now, entry.entry) {
+                let number = right.chunk().number;
+                self.give_back(current);
+                return Some(number);
+            }
+            if right.chunk().session.is_after(entry.session) {
+                // Of a session that runs no more.
+                self.give_back(current);
+                return None;
+            }
         }
         self.put_in_next(current, entry, source)
     }
 
     /// Puts an entry if it comes to lie in this chunk.
-    pub(super) fn put_in_chunk(&self, chunk: ChunkNumber, entry: &NewEntry<'_>) -> Option<ChunkNumber> {
-        let mut current = self.current.take().filter(|right| right.chunk().session == entry.session);
+    pub(super) fn put_in_chunk<E: Entry>(
+        &self,
+        chunk: ChunkNumber,
+        entry: &NewEntry<'_, E>,
+    ) -> Option<ChunkNumber> {
+        let mut current = self.current.take();
         let is_put = current.as_mut().is_some_and(|right| {
-            right.chunk().number == chunk && right.append(entry.now, entry.head, entry.parts, entry.bytes)
+            let is_asked_for = right.chunk().session == entry.session && right.chunk().number == chunk;
+            is_asked_for && right.append(entry.now, entry.entry)
         });
         self.give_back(current);
         is_put.then_some(chunk)
@@ -94,29 +107,30 @@ impl Lane {
     }
 
     #[cold]
-    fn put_in_next(
+    fn put_in_next<E: Entry>(
         &self,
         full: Option<WriteRight>,
-        entry: &NewEntry<'_>,
+        entry: &NewEntry<'_, E>,
         source: &impl ChunkSource,
     ) -> Option<ChunkNumber> {
         if let Some(full) = full {
             self.want_after(&full, entry.now);
             full.finish(entry.now);
         }
+        let block_bytes = block_bytes(entry.entry.bytes());
         let has_room = |right: &WriteRight| {
-            right.chunk().session == entry.session && right.chunk().capacity() >= entry.bytes
+            right.chunk().session == entry.session && right.chunk().capacity() >= block_bytes
         };
         let next = match self.next.take() {
             Some(next) if has_room(&next) => Some(next),
             unfit => {
                 unfit.into_iter().for_each(|unfit| unfit.finish(entry.now));
-                source.make_chunk(self, entry)
+                source.make_chunk(self, entry.session, block_bytes)
             }
         };
         source.ask_for_care();
         let mut next = next?;
-        let is_put = next.append(entry.now, entry.head, entry.parts, entry.bytes);
+        let is_put = next.append(entry.now, entry.entry);
         let number = next.chunk().number;
         self.give_back(Some(next));
         is_put.then_some(number)

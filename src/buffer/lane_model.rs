@@ -19,9 +19,8 @@ use crate::buffer::lane::{ChunkSource, Lane, NewEntry};
 use crate::buffer::local_limit::ChunkManagerWithLocalLimit;
 
 const SESSION: Generation = Generation::from_number(1);
-/// Four chunks of eight bytes; an entry takes four.
+/// Four chunks of eight bytes; an entry takes four, with its length.
 const CAPACITY: usize = 32;
-const ENTRY_BYTES: usize = 4;
 
 struct World {
     lanes: [Lane; 2],
@@ -29,9 +28,9 @@ struct World {
 }
 
 impl ChunkSource for World {
-    fn make_chunk(&self, lane: &Lane, entry: &NewEntry<'_>) -> Option<WriteRight> {
+    fn make_chunk(&self, lane: &Lane, _: Generation, block_bytes: usize) -> Option<WriteRight> {
         let mut book = self.book.lock().expect("no model panics here");
-        book.as_mut()?.make_chunk(lane, self.lanes.len(), entry.bytes)
+        book.as_mut()?.make_chunk(lane, self.lanes.len(), block_bytes)
     }
 
     fn ask_for_care(&self) {}
@@ -45,10 +44,8 @@ impl World {
 
     /// Entries of a thread say whose they are, and count.
     fn put(&self, lane: usize, number: u8) -> bool {
-        let entry = [3, b'0' + lane as u8, number, number ^ 0xff];
-        let parts: [&[u8]; 1] = [&entry[1..]];
-        let now = TimeStamp(number.into());
-        let entry = NewEntry { session: SESSION, now, head: &entry[..1], parts: &parts, bytes: ENTRY_BYTES };
+        let bytes = [b'0' + lane as u8, number, number ^ 0xff];
+        let entry = NewEntry { session: SESSION, now: TimeStamp(number.into()), entry: &&bytes[..] };
         self.lanes[lane].put(&entry, self).is_some()
     }
 

@@ -145,7 +145,7 @@ mod tests {
     fn filled(bytes: usize, number: u64, done_at: u64) -> Arc<Chunk> {
         let (chunk, mut right) =
             Chunk::new(bytes).begin(ChunkNumber(number), Generation::from_number(1), number);
-        assert!(right.append(TimeStamp(number), b"entry", &[], 5));
+        assert!(right.append(TimeStamp(number), &&b"entry"[..]));
         right.finish(TimeStamp(done_at));
         chunk
     }
@@ -166,7 +166,7 @@ mod tests {
         assert_eq!((numbers(&manager), manager.unreleased_bytes()), (vec![1, 2, 3], 10));
         assert!(matches!(manager.make_room(10), Room::Recycled(_)));
         assert_eq!(numbers(&manager), [2, 3]);
-        let discarded = Discarded { chunks: 1, bytes: 5, entries: 1, complete_since: Some(TimeStamp(1)) };
+        let discarded = Discarded { chunks: 1, bytes: 6, entries: 1, complete_since: Some(TimeStamp(1)) };
         assert_eq!(manager.discarded(), discarded);
         // Of another size, it makes room.
         assert!(matches!(manager.make_room(8), Room::Make));
@@ -187,7 +187,7 @@ mod tests {
         let shared = filled(10, 1, 1);
         manager.release(Arc::clone(&shared));
         assert!(matches!(manager.make_room(10), Room::Make));
-        assert_eq!((shared.committed_bytes(), numbers(&manager)), (&b"entry"[..], vec![]));
+        assert_eq!((shared.committed_bytes(), numbers(&manager)), (&b"\x05entry"[..], vec![]));
     }
 
     #[test]

@@ -31,7 +31,10 @@ mod chunk_manager;
 #[forbid(unsafe_code)]
 mod chunked_buffer;
 #[cfg(all(test, not(loom)))]
+#[forbid(unsafe_code)]
 mod chunked_buffer_tests;
+#[forbid(unsafe_code)]
+mod entry;
 #[forbid(unsafe_code)]
 mod entry_kind;
 #[forbid(unsafe_code)]
@@ -43,18 +46,21 @@ mod index;
 #[forbid(unsafe_code)]
 mod lane;
 #[cfg(all(test, loom))]
+#[forbid(unsafe_code)]
 mod lane_model;
 #[forbid(unsafe_code)]
 mod leb128;
 #[forbid(unsafe_code)]
 mod local_limit;
 #[cfg(all(test, not(loom)))]
+#[forbid(unsafe_code)]
 mod single;
 mod slab;
 mod take_cell;
 
 pub(crate) use buffer_snapshot::{Block, BufferSnapshot};
 pub(crate) use chunked_buffer::{BufferForkGuard, ChunkedBuffer, LaneHandle};
+pub(crate) use entry::{Entry, EntryCursor, large_bytes, number_bytes};
 pub(crate) use entry_kind::{EntryKind, FrameTag, ROOT_NODES, SampleFlags, root_node};
 pub(crate) use entry_reader::EntryReader;
 pub(crate) use entry_writer::{EntryHead, EntryWriter};

@@ -41,26 +41,24 @@ impl Slab {
         self.bytes.len()
     }
 
-    /// Copies `from` to the place at `start`; what does not lie in the slab is a panic.
+    /// The `length` bytes from `start` on, to be written; what does not lie in the slab is a panic.
     ///
     /// # Safety
-    /// *apart*.
-    #[inline]
-    pub(super) unsafe fn write(&self, start: usize, from: &[u8]) {
-        let place = &self.bytes[start..start + from.len()];
+    /// - *apart*, for as long as the bytes are borrowed: nobody else has any of them.
+    #[inline(always)]
+    #[expect(clippy::mut_from_ref, reason = "the caller promises that nobody else has these bytes")]
+    pub(super) unsafe fn place(&self, start: usize, length: usize) -> &mut [u8] {
+        let place = &self.bytes[start..start + length];
         #[cfg(all(test, loom))]
-        self.watched[start..start + from.len()].iter().for_each(|cell| cell.with_mut(|_| ()));
-        // SAFETY: the place is `from.len()` bytes that may be written through a shared reference, and, as *apart* says,
-        // nobody else's now; `from` is no part of it.
-        unsafe {
-            std::ptr::copy_nonoverlapping(from.as_ptr(), place.as_ptr().cast::<u8>().cast_mut(), from.len())
-        };
+        self.watched[start..start + length].iter().for_each(|cell| cell.with_mut(|_| ()));
+        // SAFETY: the bytes may be written through a shared reference, and, as *apart* says, nobody else has them.
+        unsafe { std::slice::from_raw_parts_mut(place.as_ptr().cast::<u8>().cast_mut(), length) }
     }
 
     /// The first `length` bytes; more than there are is a panic.
     ///
     /// # Safety
-    /// *apart*, for as long as the bytes are borrowed.
+    /// - *apart*, for as long as the bytes are borrowed.
     pub(super) unsafe fn read(&self, length: usize) -> &[u8] {
         let place = &self.bytes[..length];
         #[cfg(all(test, loom))]

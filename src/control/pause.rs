@@ -44,7 +44,7 @@ fn set_paused(kind: PauseKind, paused: bool) -> bool {
         (PauseKind::Sampling, false) => EntryKind::ResumeSampling,
     };
     session.pauses.set(kind, paused, &lock, |now: TimeStamp| {
-        let entry = EntryHead::new(entry).number(now.since_ns(session.process_start));
-        put_entry(session.generation, now, &[entry.bytes()]);
+        let mut head = EntryHead::new(entry);
+        put_entry(session.generation, now, head.number(now.since_ns(session.process_start)));
     })
 }

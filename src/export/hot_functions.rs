@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 #[cfg(has_profiler)]
 use crate::base::{Features, ProgressLogger};
 #[cfg(has_profiler)]
-use crate::stream::{FrameKind, NamedFrames, ProcessStreamingContext, ProfileSource, ResolvedThread};
+use crate::stream::{FrameKind, NamedStacks, ProcessStreamingContext, ProfileSource, ResolvedThread};
 
 /// What a profile says of one thread.
 #[derive(Clone, Debug, PartialEq)]
@@ -81,8 +81,8 @@ impl Weight {
 #[cfg(has_profiler)]
 pub(crate) fn summarize(source: &ProfileSource) -> Vec<ThreadSummary> {
     let process = ProcessStreamingContext::decode(source, &ProgressLogger::unwatched());
-    let named = NamedFrames::new(source, &process, Some(&ProgressLogger::unwatched()));
-    let of_thread = |context| summarize_thread(source, ResolvedThread::new(&process, context, &named));
+    let named = NamedStacks::with_names(source, &process, &ProgressLogger::unwatched());
+    let of_thread = |context| summarize_thread(source, ResolvedThread::new(context, &named));
     process.threads.iter().map(of_thread).collect()
 }
 

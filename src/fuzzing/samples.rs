@@ -67,13 +67,13 @@ impl<'a> Run<'a> {
             0 => self.modules = input.int_in_range(0..=3)?,
             1 => self.script.lane().leave_chunk(self.now),
             2 => {
-                let counter = EntryHead::new(EntryKind::Counter).number(77).number(5).signed(-1);
-                self.script.lane().put(SESSION, self.now, &[counter.bytes()]);
+                let mut counter = EntryHead::new(EntryKind::Counter);
+                self.script.lane().put(SESSION, self.now, counter.number(77).number(5).signed(-1));
             }
             3 => {
-                let probe = EntryHead::new(EntryKind::EventProbe).number(77).number(5).number(0);
+                let mut probe = EntryHead::new(EntryKind::EventProbe);
                 let more = vec![0; input.int_in_range(0..=500)?];
-                self.markers.put(SESSION, self.now, &[probe.bytes(), &more]);
+                self.markers.put(SESSION, self.now, &probe.number(77).number(5).number(0).with(&more));
             }
             4 => self.buffer.discard_old(self.now, None),
             5 if input.ratio(1, 4)? => self.buffer.discard_old(self.now, Some(self.now)),

@@ -114,7 +114,6 @@ pub(super) fn scripted_chunks() -> Vec<Vec<u8>> {
         assert_eq!(script.write(sample), more + 1);
         if index % 8 == 0 {
             put_others(&script, now);
-            let put = |session, now, parts: &[&[u8]]| markers.put(session, now, parts).is_some();
             let time = ProfilerTime::from_monotonic_ns;
             let marker = NewMarker {
                 session: SESSION,
@@ -124,7 +123,13 @@ pub(super) fn scripted_chunks() -> Vec<Vec<u8>> {
                 timing: MarkerTiming::interval(time(now.0), time(now.0 + 9)),
                 text: (index > 0).then_some("text"),
             };
-            assert!(put_marker(put, now, PROCESS_START, &marker));
+            let is_put = put_marker(
+                |session, now, entry| markers.put(session, now, entry).is_some(),
+                now,
+                PROCESS_START,
+                &marker,
+            );
+            assert!(is_put);
         }
     }
     buffer.snapshot().bytes_of_chunks().map(<[u8]>::to_vec).collect()
@@ -133,17 +138,18 @@ pub(super) fn scripted_chunks() -> Vec<Vec<u8>> {
 /// What else the sampler writes.
 fn put_others(script: &SampleScript<'_>, now: TimeStamp) {
     let ns = now.since_ns(PROCESS_START);
-    let head = |kind| EntryHead::new(kind);
-    for entry in [
-        head(EntryKind::Counter).number(1).number(ns).signed(5),
-        head(EntryKind::Overhead).number(ns).number(1).number(2).number(3).number(4),
-        head(EntryKind::EventProbe).number(1).number(ns).number(400),
-        head(EntryKind::PauseSampling).number(ns),
-        head(EntryKind::ResumeSampling).number(ns + 1),
-        head(EntryKind::Pause).number(ns + 2),
-        head(EntryKind::Resume).number(ns + 3),
+    for (kind, numbers) in [
+        (EntryKind::Counter, &[1, ns, 10][..]),
+        (EntryKind::Overhead, &[ns, 1, 2, 3, 4]),
+        (EntryKind::EventProbe, &[1, ns, 400]),
+        (EntryKind::PauseSampling, &[ns]),
+        (EntryKind::ResumeSampling, &[ns + 1]),
+        (EntryKind::Pause, &[ns + 2]),
+        (EntryKind::Resume, &[ns + 3]),
     ] {
-        script.lane().put(SESSION, now, &[entry.bytes()]).expect("room");
+        let mut entry = EntryHead::new(kind);
+        numbers.iter().for_each(|&number| _ = entry.number(number));
+        script.lane().put(SESSION, now, &entry).expect("room");
     }
 }
 

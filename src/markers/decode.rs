@@ -40,14 +40,20 @@ impl<'a> DecodedMarker<'a> {
             3 => MarkerPhase::IntervalEnd,
             _ => return None,
         };
-        let (start_ns, end_ns) = (entry.number()?, entry.number()?);
+        let (start_ns, end_ns) = (entry.large()?, entry.large()?);
         let category = entry.byte()?;
         let _subcategory = entry.byte()?;
-        let name = String::from_utf8_lossy(entry.text()?);
-        let payload = match entry.byte()? {
-            PAYLOAD_NONE => MarkerPayload::None,
-            PAYLOAD_TEXT => MarkerPayload::Text(String::from_utf8_lossy(entry.text()?)),
+        let payload = entry.byte()?;
+        let name_bytes = entry.number()?;
+        let text_bytes = match payload {
+            PAYLOAD_NONE => None,
+            PAYLOAD_TEXT => Some(entry.number()?),
             _ => return None,
+        };
+        let name = String::from_utf8_lossy(entry.bytes(name_bytes)?);
+        let payload = match text_bytes {
+            None => MarkerPayload::None,
+            Some(bytes) => MarkerPayload::Text(String::from_utf8_lossy(entry.bytes(bytes)?)),
         };
         Some(Self { thread, phase, start_ns, end_ns, category, name, payload })
     }
@@ -66,6 +72,7 @@ mod tests {
     use super::*;
     use crate::base::{ProfilerTime, ProfilingCategoryPair, TimeStamp};
     use crate::buffer::{ChunkedBuffer, EntryKind};
+    use crate::markers::encode::MarkerEntry;
     use crate::markers::{MarkerTiming, NewMarker, put_marker};
 
     #[test]
@@ -86,7 +93,7 @@ mod tests {
             let marker =
                 NewMarker { session, thread: 3, name: "name µ", category, timing, text: Some("text") };
             let lane = buffer.take_lane();
-            let put = |session, now, parts: &[&[u8]]| lane.put(session, now, parts).is_some();
+            let put = |session, now, entry: &MarkerEntry<'_>| lane.put(session, now, entry).is_some();
             assert!(put_marker(put, TimeStamp(1000), TimeStamp(100), &marker));
             let mut seen = 0;
             for block in buffer.snapshot().chunks().flatten() {

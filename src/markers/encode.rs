@@ -1,7 +1,7 @@
 //! A marker's way into the buffer.
 
-use crate::base::{Generation, ProfilingCategoryPair, TimeStamp};
-use crate::buffer::{EntryHead, EntryKind};
+use crate::base::{Generation, ProfilerTime, ProfilingCategoryPair, TimeStamp};
+use crate::buffer::{Entry, EntryCursor, EntryKind, large_bytes, number_bytes};
 use crate::markers::decode::{PAYLOAD_NONE, PAYLOAD_TEXT};
 use crate::markers::options::{MarkerPhase, MarkerTiming};
 
@@ -17,35 +17,67 @@ pub(crate) struct NewMarker<'a> {
     pub(crate) text: Option<&'a str>,
 }
 
+/// A marker as it stands in the buffer.
+#[derive(Debug)]
+pub(crate) struct MarkerEntry<'a> {
+    marker: &'a NewMarker<'a>,
+    start_ns: u64,
+    end_ns: u64,
+}
+
+impl Entry for MarkerEntry<'_> {
+    #[inline(always)]
+    fn bytes(&self) -> usize {
+        let Self { marker, start_ns, end_ns } = self;
+        let text_bytes = marker.text.map_or(0, |text| number_bytes(text.len() as u64) + text.len());
+        // Kind, phase, category, subcategory and payload take one each.
+        5 + number_bytes(marker.thread)
+            + large_bytes(*start_ns)
+            + large_bytes(*end_ns)
+            + number_bytes(marker.name.len() as u64)
+            + marker.name.len()
+            + text_bytes
+    }
+
+    #[inline(always)]
+    fn write(&self, out: &mut EntryCursor<'_>) {
+        let Self { marker, start_ns, end_ns } = self;
+        let (category, subcategory) = marker.category.indices();
+        out.byte(EntryKind::Marker as u8);
+        out.number(marker.thread);
+        out.byte(marker.timing.phase as u8);
+        out.large(*start_ns);
+        out.large(*end_ns);
+        out.byte(category);
+        out.byte(subcategory);
+        out.byte(if marker.text.is_some() { PAYLOAD_TEXT } else { PAYLOAD_NONE });
+        out.number(marker.name.len() as u64);
+        if let Some(text) = marker.text {
+            out.number(text.len() as u64);
+        }
+        out.raw(marker.name.as_bytes());
+        if let Some(text) = marker.text {
+            out.raw(text.as_bytes());
+        }
+    }
+}
+
 /// Has a marker `put` into its session; true when it is stored. `now` fills in the times that were left open; times in the
 /// buffer count from `process_start`.
-#[inline]
-pub(crate) fn put_marker(
-    put: impl FnOnce(Generation, TimeStamp, &[&[u8]]) -> bool,
+#[inline(always)]
+pub(crate) fn put_marker<'a>(
+    put: impl FnOnce(Generation, TimeStamp, &MarkerEntry<'a>) -> bool,
     now: TimeStamp,
     process_start: TimeStamp,
-    marker: &NewMarker<'_>,
+    marker: &'a NewMarker<'a>,
 ) -> bool {
     let timing = marker.timing;
-    let or_now = |time: Option<_>| time.map_or(now, |time: crate::base::ProfilerTime| time.timestamp());
+    let or_now = |time: Option<ProfilerTime>| time.map_or(now, ProfilerTime::timestamp);
     let (start, end) = match timing.phase {
         MarkerPhase::Instant | MarkerPhase::IntervalStart => (or_now(timing.start), process_start),
         MarkerPhase::Interval => (or_now(timing.start), or_now(timing.end)),
         MarkerPhase::IntervalEnd => (process_start, or_now(timing.end)),
     };
-    let (category, subcategory) = marker.category.indices();
-    let head = EntryHead::new(EntryKind::Marker)
-        .number(marker.thread)
-        .byte(timing.phase as u8)
-        .number(start.since_ns(process_start))
-        .number(end.since_ns(process_start))
-        .byte(category)
-        .byte(subcategory)
-        .number(marker.name.len() as u64);
-    let payload = match marker.text {
-        None => EntryHead::bare().byte(PAYLOAD_NONE),
-        Some(text) => EntryHead::bare().byte(PAYLOAD_TEXT).number(text.len() as u64),
-    };
-    let text = marker.text.unwrap_or_default().as_bytes();
-    put(marker.session, now, &[head.bytes(), marker.name.as_bytes(), payload.bytes(), text])
+    let (start_ns, end_ns) = (start.since_ns(process_start), end.since_ns(process_start));
+    put(marker.session, now, &MarkerEntry { marker, start_ns, end_ns })
 }

@@ -38,11 +38,12 @@ impl EventProbes {
                 .answered
                 .or_else(|| probed.thread.unlocked_const_reader_and_atomic_rw().unregistered_at());
             if (end.is_some() || with_open) && probed.is_profiled() {
-                let entry = EntryHead::new(EntryKind::EventProbe)
+                let mut entry = EntryHead::new(EntryKind::EventProbe);
+                entry
                     .number(probed.thread.serial())
                     .number(probe.posted.since_ns(session.process_start))
                     .number(end.map_or(0, |end| 1 + end.since_ns(probe.posted)));
-                lane.put(session.generation, now, &[entry.bytes()]);
+                lane.put(session.generation, now, &entry);
             }
             if end.is_some() {
                 probed.set_recorded(probe);

@@ -65,12 +65,13 @@ impl SampleWriter<'_> {
     pub(super) fn write(&self, sample: SampleTime, modules: u64, last: &mut LastStack) -> u64 {
         let samples = sample.more + 1;
         let mut coder = self.coder.borrow_mut();
-        let is_written = self.put(&mut coder, sample, modules, last) || {
-            // The chunk was full, or it is another one than the dictionary's.
-            self.lane.leave_chunk(sample.time);
-            coder.dictionary.forget();
-            self.put(&mut coder, sample, modules, last)
-        };
+        // Another chunk than the dictionary's may be there already, and where that is full, too, there is a new one.
+        let is_written =
+            self.put(&mut coder, sample, modules, last) || self.put(&mut coder, sample, modules, last) || {
+                self.lane.leave_chunk(sample.time);
+                coder.dictionary.forget();
+                self.put(&mut coder, sample, modules, last)
+            };
         if is_written {
             return samples;
         }
@@ -89,8 +90,7 @@ impl SampleWriter<'_> {
         if !is_known {
             dictionary.write(&last.stack, entry);
         }
-        let parts = [head.bytes(), entry.bytes()];
-        if self.lane.put_in_chunk(chunk, self.session, sample.time, &parts).is_none() {
+        if self.lane.put_in_chunk(chunk, self.session, sample.time, &head.with(entry.bytes())).is_none() {
             // What was just taken into it is nowhere.
             dictionary.forget();
             return false;
@@ -110,8 +110,8 @@ impl SampleWriter<'_> {
         if let Some(chunk) = dictionary.chunk(modules) {
             return Some(chunk);
         }
-        let entry = EntryHead::new(EntryKind::Modules).number(modules);
-        let chunk = self.lane.put(self.session, now, &[entry.bytes()])?;
+        let mut entry = EntryHead::new(EntryKind::Modules);
+        let chunk = self.lane.put(self.session, now, entry.number(modules))?;
         dictionary.begin(chunk, modules);
         Some(chunk)
     }
@@ -127,14 +127,16 @@ fn head(kind: EntryKind, sample: SampleTime, time_distance: i64, event_loop: Eve
         .with(SampleFlags::HAS_CPU, sample.cpu_delta_ns.is_some())
         .with(SampleFlags::HAS_EVENT, event.is_some())
         .with(SampleFlags::HAS_MORE, sample.more > 0);
-    let head = EntryHead::new(kind).number(sample.thread).signed(time_distance).byte(flags.to_byte());
-    let head = match sample.cpu_delta_ns {
-        Some(cpu) => head.number(cpu),
-        None => head,
-    };
-    let head = match event {
-        Some(event) => head.number(event),
-        None => head,
-    };
-    if sample.more > 0 { head.number(sample.more).number(sample.span_ns) } else { head }
+    let mut head = EntryHead::new(kind);
+    head.number(sample.thread).signed(time_distance).byte(flags.to_byte());
+    if let Some(cpu) = sample.cpu_delta_ns {
+        head.number(cpu);
+    }
+    if let Some(event) = event {
+        head.number(event);
+    }
+    if sample.more > 0 {
+        head.number(sample.more).number(sample.span_ns);
+    }
+    head
 }

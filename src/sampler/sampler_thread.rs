@@ -370,13 +370,14 @@ impl SamplerThread {
             return;
         }
         self.next_counters = now.plus_ns(COUNTER_INTERVAL_NS);
-        let entry = EntryHead::new(EntryKind::Counter)
+        let mut entry = EntryHead::new(EntryKind::Counter);
+        entry
             .number(PROCESS_CPU.id)
             .number(now.since_ns(self.session.process_start))
             .signed(sample_process_cpu_ns() - self.process_cpu_ns - self.pauses.cpu_in_pauses_ns);
         // Not if a pause has begun since this tick did.
         if self.session.pauses.until(&self.pauses).is_none() {
-            self.lane.put(self.session.generation, now, &[entry.bytes()]);
+            self.lane.put(self.session.generation, now, &entry);
         }
     }
 

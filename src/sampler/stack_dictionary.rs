@@ -3,37 +3,15 @@
 //! The reader of the chunk builds the same tables from what is written (`crate::stream::chunk_stacks`); the grammar is in
 //! `entry_kind.rs`.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, DefaultHasher, Hash, Hasher};
+use std::hash::{DefaultHasher, Hash, Hasher};
 
+use crate::base::{NumberMap, pair_key};
 use crate::buffer::{ChunkNumber, EntryWriter, FrameTag, ROOT_NODES, zigzag};
 use crate::sampler::stack_frames::{StackFrame, StackFrames};
 
 /// Which filling of the dictionary: what one filling numbers says nothing in another.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct Edition(u64);
-
-/// A hash for keys that are numbers, and of the sampler's own making: nobody chooses them to collide.
-#[derive(Default)]
-struct NumberHasher(u64);
-
-impl Hasher for NumberHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|&byte| self.write_u64(byte.into()));
-    }
-
-    fn write_u64(&mut self, number: u64) {
-        const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
-        let product = u128::from(self.0 ^ number) * u128::from(ODD);
-        self.0 = product as u64 ^ (product >> 64) as u64;
-    }
-}
-
-type NumberMap<T> = HashMap<u64, T, BuildHasherDefault<NumberHasher>>;
 
 /// A label frame, by the place of its code.
 #[derive(Clone, Copy, Debug)]
@@ -107,7 +85,7 @@ impl StackDictionary {
         let mut rest = stack.frames();
         while let Some((&frame, after)) = rest.split_first()
             && let Some(frame) = self.known(stack, frame)
-            && let Some(&next) = self.nodes.get(&node_key(node, frame))
+            && let Some(&next) = self.nodes.get(&pair_key(node, frame))
         {
             (node, rest) = (next, after);
         }
@@ -127,7 +105,7 @@ impl StackDictionary {
             };
             let next = self.addresses.len() as u32;
             self.addresses.push(address);
-            self.nodes.insert(node_key(node, number), next);
+            self.nodes.insert(pair_key(node, number), next);
             node = next;
         }
     }
@@ -173,11 +151,7 @@ fn native_key(address: u64, is_innermost: bool) -> u64 {
     address << 1 | u64::from(is_innermost)
 }
 
-fn node_key(below: u32, frame: u32) -> u64 {
-    u64::from(below) << 32 | u64::from(frame)
-}
-
-/// Not by [`NumberHasher`], as a host's texts may be chosen by others.
+/// By the hasher of the standard library, as a host's texts may be chosen by others.
 fn hash_of(code: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     code.hash(&mut hasher);

@@ -139,6 +139,19 @@ impl StackFrames {
         self.frames.push(StackFrame::Label { start, end });
     }
 
+    /// For tests elsewhere: return addresses, and the innermost at the end.
+    #[cfg(test)]
+    pub(super) fn of_addresses(addresses: &[u64]) -> Self {
+        let mut stack = Self::default();
+        let innermost = addresses.len().wrapping_sub(1);
+        stack.frames = addresses
+            .iter()
+            .enumerate()
+            .map(|(index, &address)| StackFrame::Native { address, is_innermost: index == innermost })
+            .collect();
+        stack
+    }
+
     /// Becomes a stack that nobody has captured.
     #[cfg(any(test, fuzzing))]
     pub(super) fn set_scripted(&mut self, stack: &ScriptedStack) {
@@ -162,5 +175,32 @@ impl StackFrames {
                 ScriptedFrame::LabelsLeftOut => self.add_labels_left_out(),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stack_is_the_same_by_its_frames_and_what_it_stands_on() {
+        let stack = StackFrames::of_addresses(&[1, 2]);
+        let mut other = StackFrames::default();
+        other.copy_from(&stack);
+        other.event_loop = EventLoopState::Idle;
+        assert!(stack.is_same(&other), "whatever its event loop does");
+        other.is_truncated = true;
+        assert!(!stack.is_same(&other));
+        for addresses in [&[1][..], &[2, 1], &[1, 2, 3]] {
+            assert!(!stack.is_same(&StackFrames::of_addresses(addresses)));
+        }
+        let script = |line| ScriptedStack {
+            frames: vec![ScriptedFrame::Script { function: 1, line, column: 0 }],
+            ..ScriptedStack::default()
+        };
+        other.set_scripted(&script(1));
+        let mut moved = StackFrames::default();
+        moved.set_scripted(&script(2));
+        assert!(!other.is_same(&moved), "the code of a label counts");
     }
 }

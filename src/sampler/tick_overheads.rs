@@ -37,8 +37,9 @@ impl TickOverheads {
 
     pub(super) fn write(self, session: &Session, lane: &LaneHandle<'_>) {
         let Some(tick) = self.tick else { return };
-        let head = EntryHead::new(EntryKind::Overhead).number(tick.since_ns(session.process_start));
-        let entry = self.steps_ns.into_iter().fold(head, EntryHead::number);
-        lane.put(session.generation, self.step_began, &[entry.bytes()]);
+        let mut entry = EntryHead::new(EntryKind::Overhead);
+        entry.number(tick.since_ns(session.process_start));
+        self.steps_ns.into_iter().for_each(|step_ns| _ = entry.number(step_ns));
+        lane.put(session.generation, self.step_began, &entry);
     }
 }

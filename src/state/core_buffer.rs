@@ -3,7 +3,7 @@
 use std::cell::OnceCell;
 
 use crate::base::{Generation, TimeStamp};
-use crate::buffer::{ChunkedBuffer, LaneHandle};
+use crate::buffer::{ChunkedBuffer, Entry, LaneHandle};
 
 static CORE_BUFFER: ChunkedBuffer = ChunkedBuffer::out_of_session();
 
@@ -33,15 +33,21 @@ pub(crate) fn own_lane_index() -> Option<usize> {
     OWN_LANE.try_with(|own| own.get().map(LaneHandle::index)).ok().flatten()
 }
 
-/// Puts the parts as one entry of this session; false when that session runs no more, or there is no room.
-pub(crate) fn put_entry(session: Generation, now: TimeStamp, parts: &[&[u8]]) -> bool {
-    let put = |lane: &LaneHandle<'_>| lane.put(session, now, parts).is_some();
-    let put_in_own = |own: &OnceCell<LaneHandle<'static>>| {
-        if own.get().is_none() {
-            prepare_own_lane();
-        }
-        own.get().is_some_and(put)
-    };
-    // A thread that is ending, and has given its lane back already, takes one for this.
-    OWN_LANE.try_with(put_in_own).unwrap_or_else(|_| put(&CORE_BUFFER.take_lane()))
+/// Puts an entry of this session; false when that session runs no more, or there is no room.
+#[inline]
+pub(crate) fn put_entry(session: Generation, now: TimeStamp, entry: &impl Entry) -> bool {
+    let put =
+        |own: &OnceCell<LaneHandle<'static>>| own.get().map(|lane| lane.put(session, now, entry).is_some());
+    match OWN_LANE.try_with(put) {
+        Ok(Some(is_put)) => is_put,
+        _ => put_first_entry(session, now, entry),
+    }
+}
+
+/// The same for a thread without a lane. One that is ending, and has given its lane back already, takes one for this.
+#[cold]
+fn put_first_entry(session: Generation, now: TimeStamp, entry: &impl Entry) -> bool {
+    prepare_own_lane();
+    let own = OWN_LANE.try_with(|own| own.get().map(|lane| lane.put(session, now, entry).is_some()));
+    own.ok().flatten().unwrap_or_else(|| CORE_BUFFER.take_lane().put(session, now, entry).is_some())
 }

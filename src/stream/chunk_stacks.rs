@@ -47,6 +47,15 @@ pub(super) trait Meanings {
 }
 
 #[derive(Debug)]
+struct ChunkFrame {
+    key: FrameKey,
+    /// Of a native one.
+    address: Option<u64>,
+    /// Its place among the frames of the profile, once a sample has it.
+    index: Option<u32>,
+}
+
+#[derive(Debug)]
 struct Node {
     below: u32,
     frame: u32,
@@ -61,8 +70,7 @@ struct Node {
 pub(super) struct ChunkStacks {
     modules: u64,
     last_time_ns: u64,
-    /// The frames, and the address of each that is native.
-    frames: Vec<(FrameKey, Option<u64>)>,
+    frames: Vec<ChunkFrame>,
     nodes: Vec<Node>,
     roots: [Option<u32>; ROOT_NODES as usize],
     last_of_threads: HashMap<u64, u32>,
@@ -101,8 +109,7 @@ impl ChunkStacks {
         for _ in 0..fresh {
             let before = self.address_of(node);
             let frame = self.read_frame(entry, before, meanings)?;
-            let (_, own_address) = self.frames.get(frame as usize)?;
-            let address = own_address.unwrap_or(before);
+            let address = self.frames.get(frame as usize)?.address.unwrap_or(before);
             self.nodes.push(Node { below: node, frame, address, stack: None });
             node = u32::try_from(self.nodes.len()).ok()?.checked_add(ROOT_NODES - 1)?;
         }
@@ -144,7 +151,7 @@ impl ChunkStacks {
             FrameTag::Label if rest == FrameTag::LABELS_LEFT_OUT => (FrameKey::LabelsLeftOut, None),
             FrameTag::Label => (read_label(u8::try_from(rest).ok()?, entry, meanings)?, None),
         };
-        self.frames.push((key, address));
+        self.frames.push(ChunkFrame { key, address, index: None });
         u32::try_from(self.frames.len() - 1).ok()
     }
 
@@ -163,7 +170,9 @@ impl ChunkStacks {
         };
         for index in to_add.into_iter().rev() {
             let node = &mut self.nodes[index];
-            stack = stacks.append_frame(Some(stack), &self.frames[node.frame as usize].0);
+            let frame = &mut self.frames[node.frame as usize];
+            let index = *frame.index.get_or_insert_with(|| stacks.intern_frame(&frame.key));
+            stack = stacks.append_frame(Some(stack), index);
             node.stack = Some(stack);
         }
         stack
@@ -172,12 +181,16 @@ impl ChunkStacks {
     fn root_stack(&mut self, root: u32, stacks: &mut UniqueStacks<FrameKey>) -> u32 {
         let is = |is_truncated, is_of_other_stack| root & root_node(is_truncated, is_of_other_stack) != 0;
         *self.roots[root as usize].get_or_insert_with(|| {
-            let mut stack = stacks.append_frame(None, &FrameKey::Root);
+            let mut append = |prefix, frame: FrameKey| {
+                let frame = stacks.intern_frame(&frame);
+                stacks.append_frame(prefix, frame)
+            };
+            let mut stack = append(None, FrameKey::Root);
             if is(false, true) {
-                stack = stacks.append_frame(Some(stack), &FrameKey::OtherStack);
+                stack = append(Some(stack), FrameKey::OtherStack);
             }
             if is(true, false) {
-                stack = stacks.append_frame(Some(stack), &FrameKey::Truncated);
+                stack = append(Some(stack), FrameKey::Truncated);
             }
             stack
         })

@@ -36,7 +36,7 @@ pub(super) struct MarkerPlace {
     pub(super) block: BlockIndex,
 }
 
-/// No run has more: it is written after a second or so. With more, their sum over a damaged buffer would have no end.
+/// No run has more: it is written now and then. With more, their sum over a damaged buffer would have no end.
 const MOST_IN_RUN: u64 = u32::MAX as u64;
 
 /// What a sample's entry begins with.

@@ -12,10 +12,11 @@
 //!
 //! # Invariants
 //! The text is never held as a whole. Memory grows with the distinct frames and stacks, and by some bytes a sample.
-//! A job whose writer fails ends at its next look at the failure. A malformed entry is skipped and counted. Every index that is written points into its table.
+//! A job whose writer fails ends at its next look at the failure. A malformed entry is skipped and counted. Every index that
+//! is written points into its table.
 //!
 //! # Read next
-//! `source.rs`, `options.rs`, `decode.rs`, `resolved_thread.rs`, `profile.rs`.
+//! `source.rs`, `options.rs`, `chunk_stacks.rs`, `decode.rs`, `named_stacks.rs`, `resolved_thread.rs`, `profile.rs`.
 
 mod chunk_stacks;
 mod decode;
@@ -25,7 +26,7 @@ mod libs;
 mod location;
 mod losses;
 mod meta;
-mod named_frames;
+mod named_stacks;
 mod options;
 mod overheads;
 mod paused_ranges;
@@ -39,7 +40,7 @@ mod thread_tables;
 mod unique_stacks;
 
 pub(crate) use decode::ProcessStreamingContext;
-pub(crate) use named_frames::{FrameKind, NamedFrames};
+pub(crate) use named_stacks::{FrameKind, NamedStacks};
 pub(crate) use options::StreamOptions;
 #[cfg(any(test, fuzzing))]
 pub(crate) use plain_samples::{PlainSample, PlainSamples};

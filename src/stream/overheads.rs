@@ -183,8 +183,9 @@ mod tests {
 
     /// A tick of that time, whose steps took so many microseconds in their order: following, counters, threads, cleaning.
     fn tick(time_us: u64, steps_us: [u64; 4]) -> Overhead {
-        let head = EntryHead::new(EntryKind::Overhead).number(time_us * 1000);
-        let entry = steps_us.into_iter().fold(head, |head, step_us| head.number(step_us * 1000));
+        let mut entry = EntryHead::new(EntryKind::Overhead);
+        entry.number(time_us * 1000);
+        steps_us.into_iter().for_each(|step_us| _ = entry.number(step_us * 1000));
         let mut reader = EntryReader::new(entry.bytes());
         assert_eq!(reader.kind(), Some(EntryKind::Overhead));
         Overhead::read(&mut reader).expect("five numbers")

@@ -8,7 +8,7 @@ use crate::stream::decode::ProcessStreamingContext;
 use crate::stream::libs::write_libs;
 use crate::stream::losses::buffer_counts;
 use crate::stream::meta::write_meta;
-use crate::stream::named_frames::NamedFrames;
+use crate::stream::named_stacks::NamedStacks;
 use crate::stream::options::StreamOptions;
 use crate::stream::resolved_thread::ResolvedThread;
 use crate::stream::source::ProfileSource;
@@ -87,11 +87,14 @@ fn name_if_asked(
     source: &ProfileSource,
     process: &ProcessStreamingContext,
     options: &StreamOptions,
-) -> NamedFrames {
+) -> NamedStacks {
     json.hand_over();
     let progress = options.progress.sub_logger(COUNTERS_END, NAMES_END, ProgressLocation::Names);
-    let wants_names = options.symbolicate && !json.failed();
-    NamedFrames::new(source, process, wants_names.then_some(&progress))
+    if options.symbolicate && !json.failed() {
+        NamedStacks::with_names(source, process, &progress)
+    } else {
+        NamedStacks::without_names(source, process)
+    }
 }
 
 fn write_page(json: &mut JsonWriter<'_>, page: &Page) {
@@ -108,7 +111,7 @@ fn write_threads(
     json: &mut JsonWriter<'_>,
     source: &ProfileSource,
     process: &ProcessStreamingContext,
-    named: &NamedFrames,
+    named: &NamedStacks,
     progress: &ProgressLogger,
 ) {
     // The viewer takes the process's main thread first.
@@ -126,7 +129,7 @@ fn write_threads(
         if json.failed() {
             return;
         }
-        write_thread(json, source, ResolvedThread::new(process, context, named), &progress);
+        write_thread(json, source, ResolvedThread::new(context, named), &progress);
     }
 }
 

@@ -183,18 +183,41 @@ impl SampleRows {
         })
     }
 
-    /// Those that are not left out.
+    /// Those that are not left out. Fastest by `for_each` and the like.
     pub(crate) fn iter(&self) -> impl Iterator<Item = SampleRow> {
         let stride = self.idle_stride;
         self.runs_coded().flat_map(move |(first, more)| {
-            let More { count, span_ns } = more;
-            let kept = count.div_ceil(stride);
-            let later = (0..kept).rev().map(move |from_last| {
-                let index = count - from_last * stride;
-                first.later_by((u128::from(span_ns) * u128::from(index) / u128::from(count)) as u64)
-            });
+            let kept = more.count.div_ceil(stride);
+            let offset = Offset::new(more);
+            let later = (0..kept)
+                .rev()
+                .map(move |from_last| first.later_by(offset.of(more.count - from_last * stride)));
             std::iter::once(first).chain(later)
         })
+    }
+}
+
+/// How much later each of the rows after the first of a run is.
+#[derive(Clone, Copy)]
+enum Offset {
+    /// Where no product is too large.
+    Short(More),
+    Long(More),
+}
+
+impl Offset {
+    fn new(more: More) -> Self {
+        if more.span_ns.checked_mul(more.count).is_some() { Self::Short(more) } else { Self::Long(more) }
+    }
+
+    /// Of a row from 1 to the count.
+    fn of(self, index: u64) -> u64 {
+        match self {
+            Self::Short(More { count, span_ns }) => span_ns * index / count,
+            Self::Long(More { count, span_ns }) => {
+                (u128::from(span_ns) * u128::from(index) / u128::from(count)) as u64
+            }
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use crate::json::{JsonWriter, UniqueStrings};
 use crate::markers::{DecodedMarker, MarkerPayload, MarkerPhase};
 use crate::stream::decode::ThreadStreamingContext;
 use crate::stream::event_probes::longest_pause_ns;
-use crate::stream::named_frames::FrameKind;
+use crate::stream::named_stacks::FrameKind;
 use crate::stream::resolved_thread::ResolvedThread;
 use crate::stream::source::ProfileSource;
 use crate::threads::MAIN_THREAD_NAME;
@@ -46,10 +46,9 @@ pub(super) fn write_thread(
             let rows = progress.sub_logger(FRAMES_END, SAMPLES_END, ProgressLocation::Samples);
             json.key("data").array(|json| {
                 let count = context.samples.kept_rows() as usize;
-                for row in rows.watch(context.samples.iter(), count, ProgressLocation::Samples) {
-                    if json.failed() {
-                        return;
-                    }
+                let mut watched = rows.watch(context.samples.iter(), count, ProgressLocation::Samples);
+                // By a loop within, as runs are unfolded on the way.
+                watched.all(|row| {
                     json.array(|json| {
                         json.unsigned(thread.stack_of(row.stack).into());
                         json.time_ms(row.time_ns);
@@ -62,10 +61,10 @@ pub(super) fn write_thread(
                             json.unsigned(cpu);
                         }
                     });
-                }
+                    !json.failed()
+                });
             });
         });
-        let mut strings = thread.strings;
         json.key("markers").object(|json| {
             write_schema(json, MARKERS);
             let rows = progress.sub_logger(SAMPLES_END, MARKERS_END, ProgressLocation::Markers);
@@ -80,7 +79,7 @@ pub(super) fn write_thread(
                         DecodedMarker::read(&mut entry)
                     });
                     if let Some(marker) = marker {
-                        write_marker(json, &marker, &mut strings);
+                        write_marker(json, &marker, &mut thread.strings);
                     }
                 }
             });
@@ -91,7 +90,7 @@ pub(super) fn write_thread(
         json.key("stackTable").object(|json| {
             write_schema(json, STACK_TABLE);
             json.key("data").array(|json| {
-                for &(prefix, frame) in thread.stacks.stacks() {
+                for &(prefix, frame) in thread.stacks() {
                     json.array(|json| {
                         match prefix {
                             Some(prefix) => json.unsigned(prefix.into()),
@@ -105,7 +104,7 @@ pub(super) fn write_thread(
         json.key("frameTable").object(|json| {
             write_schema(json, FRAME_TABLE);
             json.key("data").array(|json| {
-                for frame in thread.stacks.frames() {
+                for frame in thread.frames() {
                     json.array(|json| {
                         json.unsigned(frame.location.0.into());
                         json.bool(is_relevant_for_js(frame.kind));
@@ -126,7 +125,7 @@ pub(super) fn write_thread(
                 }
             });
         });
-        strings.write(json.key("stringTable"));
+        thread.strings.write(json.key("stringTable"));
     });
 }
 

@@ -3,12 +3,15 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 
+use crate::base::{NumberMap, pair_key};
+
 /// A table of unique frames of some kind, and of stacks of them.
 #[derive(Debug)]
 pub(crate) struct UniqueStacks<F> {
     frame_indices: HashMap<F, u32>,
     frames: Vec<F>,
-    stack_indices: HashMap<(Option<u32>, u32), u32>,
+    /// By the stack's prefix, counted from 1, and its frame.
+    stack_indices: NumberMap<u32>,
     stacks: Vec<(Option<u32>, u32)>,
 }
 
@@ -17,29 +20,16 @@ impl<F> Default for UniqueStacks<F> {
         Self {
             frame_indices: HashMap::new(),
             frames: Vec::new(),
-            stack_indices: HashMap::new(),
+            stack_indices: NumberMap::default(),
             stacks: Vec::new(),
         }
     }
 }
 
-impl<F: Hash + Eq + Clone> UniqueStacks<F> {
-    /// The stack of `frame` on top of `prefix`.
-    #[doc(alias = "AppendFrame")]
-    pub(crate) fn append_frame(&mut self, prefix: Option<u32>, frame: &F) -> u32 {
-        let frame = match self.frame_indices.get(frame) {
-            Some(&known) => known,
-            None => {
-                let index = self.frames.len() as u32;
-                self.frames.push(frame.clone());
-                self.frame_indices.insert(frame.clone(), index);
-                index
-            }
-        };
-        *self.stack_indices.entry((prefix, frame)).or_insert_with(|| {
-            self.stacks.push((prefix, frame));
-            self.stacks.len() as u32 - 1
-        })
+impl<F> UniqueStacks<F> {
+    /// Tables that are made already. What is appended to them would not be known.
+    pub(crate) fn complete(frames: Vec<F>, stacks: Vec<(Option<u32>, u32)>) -> Self {
+        Self { frames, stacks, ..Self::default() }
     }
 
     pub(crate) fn frames(&self) -> &[F] {
@@ -52,6 +42,29 @@ impl<F: Hash + Eq + Clone> UniqueStacks<F> {
     }
 }
 
+impl<F: Hash + Eq + Clone> UniqueStacks<F> {
+    /// The frame's place in the table.
+    pub(crate) fn intern_frame(&mut self, frame: &F) -> u32 {
+        if let Some(&known) = self.frame_indices.get(frame) {
+            return known;
+        }
+        let index = self.frames.len() as u32;
+        self.frames.push(frame.clone());
+        self.frame_indices.insert(frame.clone(), index);
+        index
+    }
+
+    /// The stack of a frame of the table on top of `prefix`.
+    #[doc(alias = "AppendFrame")]
+    pub(crate) fn append_frame(&mut self, prefix: Option<u32>, frame: u32) -> u32 {
+        let key = pair_key(prefix.map_or(0, |prefix| prefix + 1), frame);
+        *self.stack_indices.entry(key).or_insert_with(|| {
+            self.stacks.push((prefix, frame));
+            self.stacks.len() as u32 - 1
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -59,11 +72,15 @@ mod tests {
     #[test]
     fn equal_stacks_are_one_and_a_prefix_comes_first() {
         let mut stacks = UniqueStacks::default();
-        let root = stacks.append_frame(None, &"root");
-        let a = stacks.append_frame(Some(root), &"a");
-        let b = stacks.append_frame(Some(a), &"b");
-        assert_eq!(stacks.append_frame(Some(root), &"a"), a);
-        let recursive = stacks.append_frame(Some(b), &"a");
+        let mut append = |prefix, frame| {
+            let frame = stacks.intern_frame(&frame);
+            stacks.append_frame(prefix, frame)
+        };
+        let root = append(None, "root");
+        let a = append(Some(root), "a");
+        let b = append(Some(a), "b");
+        assert_eq!(append(Some(root), "a"), a);
+        let recursive = append(Some(b), "a");
         assert_ne!(recursive, a);
         assert_eq!(stacks.frames(), ["root", "a", "b"]);
         assert_eq!(stacks.stacks(), [(None, 0), (Some(0), 1), (Some(1), 2), (Some(2), 1)]);

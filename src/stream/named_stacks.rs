@@ -1,4 +1,4 @@
-//! The first part of stop 12: frames are named, each once for all threads.
+//! The first part of stop 12: frames are named, and stacks made unique by their names, once for all threads.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,6 +8,7 @@ use crate::stream::chunk_stacks::FrameKey;
 use crate::stream::decode::ProcessStreamingContext;
 use crate::stream::location::{Locations, label_location, script_location};
 use crate::stream::source::ProfileSource;
+use crate::stream::unique_stacks::UniqueStacks;
 use crate::symbols::{AddressNames, CodeAddressService, FrameName, SampledAddress};
 use crate::threads::{LABELS_LEFT_OUT, script_function};
 use crate::unwind::{CodeMap, LoadedModule};
@@ -49,25 +50,103 @@ pub(crate) enum FrameKind {
     },
 }
 
-/// For each frame of the process those that it is printed as, the outermost first: what it is, and its location.
-#[derive(Debug)]
-pub(crate) struct NamedFrames(Vec<Vec<(FrameKind, String)>>);
+/// A frame as it is printed.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) struct NamedFrame {
+    pub(super) kind: FrameKind,
+    /// Its place among the locations.
+    pub(super) location: u32,
+}
 
-impl NamedFrames {
-    /// Names all frames of the profile; addresses get the names of their functions if that is asked for, by its progress.
-    pub(crate) fn new(
+/// The process's frames and stacks by the names of their frames, of all threads.
+///
+/// Two addresses in one function become one frame, and an address in an inlined function one frame for each function that it
+/// was inlined into.
+#[derive(Debug)]
+pub(crate) struct NamedStacks {
+    locations: Vec<String>,
+    stacks: UniqueStacks<NamedFrame>,
+    /// For each stack of the process, the one here; `None` where each is the one of its own number.
+    map: Option<Vec<u32>>,
+}
+
+impl NamedStacks {
+    /// Gives addresses the names of their functions.
+    pub(crate) fn with_names(
         source: &ProfileSource,
         process: &ProcessStreamingContext,
-        naming: Option<&ProgressLogger>,
+        progress: &ProgressLogger,
     ) -> Self {
-        let names = naming.map(|progress| name_addresses(source, process, progress)).unwrap_or_default();
-        let locations = Locations::new(&process.modules, &source.modules, &source.generated_code);
-        let frames = process.stacks.frames().iter();
-        Self(frames.map(|frame| named_frame(frame, process, &names, &locations)).collect())
+        let names = name_addresses(source, process, progress);
+        let words = Locations::new(&process.modules, &source.modules, &source.generated_code);
+        let mut locations = LocationTable::default();
+        let mut stacks = UniqueStacks::default();
+        let mut named = |frame| -> Vec<u32> {
+            let frames = named_frame(frame, process, &names, &words).into_iter();
+            frames.map(|(kind, text)| stacks.intern_frame(&locations.frame(kind, text))).collect()
+        };
+        let frames: Vec<_> = process.stacks.frames().iter().map(&mut named).collect();
+        let mut map: Vec<u32> = Vec::with_capacity(process.stacks.stacks().len());
+        for &(prefix, frame) in process.stacks.stacks() {
+            let mut stack = prefix.map(|prefix| map[prefix as usize]);
+            for &frame in &frames[frame as usize] {
+                stack = Some(stacks.append_frame(stack, frame));
+            }
+            // Every frame becomes at least one.
+            map.push(stack.unwrap_or_default());
+        }
+        Self { locations: locations.texts, stacks, map: Some(map) }
     }
 
-    pub(super) fn of(&self, frame: u32) -> &[(FrameKind, String)] {
-        &self.0[frame as usize]
+    /// Leaves addresses as they are, and so each frame and each stack.
+    pub(crate) fn without_names(source: &ProfileSource, process: &ProcessStreamingContext) -> Self {
+        let no_names = ProfileNames::default();
+        let words = Locations::new(&process.modules, &source.modules, &source.generated_code);
+        let mut locations = LocationTable::default();
+        let mut one = |frame| {
+            let frames = named_frame(frame, process, &no_names, &words);
+            frames.into_iter().map(|(kind, text)| locations.frame(kind, text)).next()
+        };
+        let frames = process.stacks.frames().iter().filter_map(&mut one).collect();
+        let stacks = UniqueStacks::complete(frames, process.stacks.stacks().to_vec());
+        Self { locations: locations.texts, stacks, map: None }
+    }
+
+    /// The stack here of a stack of the process.
+    pub(super) fn stack_of(&self, stack: u32) -> u32 {
+        self.map.as_ref().map_or(stack, |map| map[stack as usize])
+    }
+
+    /// Each stack's prefix and innermost frame.
+    pub(super) fn stacks(&self) -> &[(Option<u32>, u32)] {
+        self.stacks.stacks()
+    }
+
+    pub(super) fn frames(&self) -> &[NamedFrame] {
+        self.stacks.frames()
+    }
+
+    /// A frame's location, as the viewer reads it.
+    pub(super) fn location(&self, frame: NamedFrame) -> &str {
+        self.locations.get(frame.location as usize).map_or("", String::as_str)
+    }
+}
+
+/// Locations, each once.
+#[derive(Default)]
+struct LocationTable {
+    indices: HashMap<String, u32>,
+    texts: Vec<String>,
+}
+
+impl LocationTable {
+    fn frame(&mut self, kind: FrameKind, text: String) -> NamedFrame {
+        let Self { indices, texts } = self;
+        let location = *indices.entry(text).or_insert_with_key(|text| {
+            texts.push(text.clone());
+            texts.len() as u32 - 1
+        });
+        NamedFrame { kind, location }
     }
 }
 

@@ -1,0 +1,31 @@
+//! Maps from numbers, for tables that are asked often.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// A hash for keys that are numbers of the profiler's own making: nobody chooses them to collide.
+#[derive(Default, Clone, Copy, Debug)]
+pub(crate) struct NumberHasher(u64);
+
+impl Hasher for NumberHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&byte| self.write_u64(byte.into()));
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+        let product = u128::from(self.0 ^ number) * u128::from(ODD);
+        self.0 = product as u64 ^ (product >> 64) as u64;
+    }
+}
+
+pub(crate) type NumberMap<T> = HashMap<u64, T, BuildHasherDefault<NumberHasher>>;
+
+/// A key of two numbers.
+pub(crate) const fn pair_key(one: u32, other: u32) -> u64 {
+    (one as u64) << 32 | other as u64
+}

@@ -86,6 +86,10 @@ mod base;
 mod disabled;
 #[forbid(unsafe_code)]
 mod export;
+#[cfg(all(has_profiler, any(test, fuzzing)))]
+#[doc(hidden)]
+#[forbid(unsafe_code)]
+pub mod fuzzing;
 #[forbid(unsafe_code)]
 mod macros;
 #[forbid(unsafe_code)]

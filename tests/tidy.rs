@@ -43,6 +43,7 @@ const ROOMS: &[Room] = &[
     room("export", 5, BelowBut(&["buffer"])),
     room("control", 5, Below),
     room("processes", 6, Below),
+    room("fuzzing", 6, Below),
     room("disabled", 6, Only(&["base", "export", "markers"])),
     room("api", 7, Below),
     room("interop", 8, Below),

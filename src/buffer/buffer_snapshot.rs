@@ -119,9 +119,14 @@ fn take_block<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     Some(entry)
 }
 
-/// Chunks of bytes that no writer has made.
+/// Chunks of bytes that no writer has made, and the bytes of those that one has.
 #[cfg(any(test, fuzzing))]
 impl BufferSnapshot {
+    #[cfg(test)]
+    pub(crate) fn bytes_of_chunks(&self) -> impl Iterator<Item = &[u8]> {
+        self.chunks.iter().map(|(chunk, committed)| &chunk.committed_bytes()[..*committed])
+    }
+
     pub(crate) fn of_bytes(chunks: &[&[u8]]) -> Self {
         use crate::base::Generation;
         use crate::buffer::index::ChunkNumber;

@@ -249,10 +249,10 @@ impl<M: ChunkManager> ChunkedBuffer<M> {
 }
 
 impl ChunkedBuffer {
-    #[cfg(test)]
+    #[cfg(any(test, fuzzing))]
     pub(crate) const TEST_SESSION: Generation = Generation::from_number(1);
 
-    #[cfg(test)]
+    #[cfg(any(test, fuzzing))]
     pub(crate) fn for_test(capacity_bytes: u64) -> Self {
         let buffer = Self::out_of_session();
         buffer.begin_session(Self::TEST_SESSION, capacity_bytes);

@@ -52,7 +52,7 @@ mod lane_model;
 mod leb128;
 #[forbid(unsafe_code)]
 mod local_limit;
-#[cfg(any(test, fuzzing))]
+#[cfg(all(test, not(loom)))]
 #[forbid(unsafe_code)]
 mod single;
 mod slab;

@@ -34,6 +34,8 @@ mod rest;
 mod sample_writer;
 mod sampler_thread;
 mod schedule;
+#[cfg(any(test, fuzzing))]
+mod scripted_samples;
 mod sleeping_places;
 mod stack_dictionary;
 mod stack_frames;
@@ -49,4 +51,6 @@ pub(crate) use fork_gate::{close_fork_gate, open_fork_gate, reopen_fork_gate_in_
 pub(crate) use handler::capture_in_handler;
 pub(crate) use on_demand::{OnDemandUnwinder, SampledStack, hold_unwinder_for_fork};
 pub(crate) use sampler_thread::spawn_sampler;
+#[cfg(any(test, fuzzing))]
+pub(crate) use scripted_samples::{SampleScript, ScriptedFrame, ScriptedSample, ScriptedStack};
 pub(crate) use suspend::suspend_and_capture;

@@ -55,7 +55,7 @@ pub(super) struct SampleCoder {
 
 /// Writes samples to the buffer.
 pub(super) struct SampleWriter<'a> {
-    pub(super) lane: &'a LaneHandle<'static>,
+    pub(super) lane: &'a LaneHandle<'a>,
     pub(super) coder: &'a RefCell<SampleCoder>,
     pub(super) session: Generation,
     pub(super) process_start: TimeStamp,

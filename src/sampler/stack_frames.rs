@@ -3,6 +3,8 @@
 use crate::base::{FrameFlags, StackAddress};
 use crate::buffer::{EntryWriter, FrameTag, root_node};
 use crate::sampler::merge::{MergedFrame, merge_stacks};
+#[cfg(any(test, fuzzing))]
+use crate::sampler::scripted_samples::{ScriptedFrame, ScriptedStack};
 use crate::threads::{CapturedView, EventLoopState};
 use crate::unwind::NativeStack;
 
@@ -150,10 +152,55 @@ impl StackFrames {
         stack
     }
 
-    #[cfg(test)]
-    pub(super) fn add_text_label(&mut self, text: &str) {
-        self.add_label(FrameFlags::NONE, |code| {
-            code.byte(1).byte(0).text(text.as_bytes()).text(b"");
-        });
+    /// Becomes a stack that nobody has captured.
+    #[cfg(any(test, fuzzing))]
+    pub(super) fn set_scripted(&mut self, stack: &ScriptedStack) {
+        self.set_empty(stack.event_loop);
+        (self.is_truncated, self.is_of_other_stack) = (stack.is_truncated, stack.is_of_other_stack);
+        for frame in &stack.frames {
+            match *frame {
+                ScriptedFrame::Native { address, is_innermost } => {
+                    self.frames.push(StackFrame::Native { address, is_innermost });
+                }
+                ScriptedFrame::Label { category, subcategory, ref text, ref dynamic } => {
+                    self.add_label(FrameFlags::NONE, |code| {
+                        code.byte(category).byte(subcategory).text(text).text(dynamic);
+                    });
+                }
+                ScriptedFrame::Script { function, line, column } => {
+                    self.add_label(FrameFlags::SCRIPT, |code| {
+                        code.number(function.into()).number(line.into()).number(column.into());
+                    });
+                }
+                ScriptedFrame::LabelsLeftOut => self.add_labels_left_out(),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stack_is_the_same_by_its_frames_and_what_it_stands_on() {
+        let stack = StackFrames::of_addresses(&[1, 2]);
+        let mut other = StackFrames::default();
+        other.copy_from(&stack);
+        other.event_loop = EventLoopState::Idle;
+        assert!(stack.is_same(&other), "whatever its event loop does");
+        other.is_truncated = true;
+        assert!(!stack.is_same(&other));
+        for addresses in [&[1][..], &[2, 1], &[1, 2, 3]] {
+            assert!(!stack.is_same(&StackFrames::of_addresses(addresses)));
+        }
+        let script = |line| ScriptedStack {
+            frames: vec![ScriptedFrame::Script { function: 1, line, column: 0 }],
+            ..ScriptedStack::default()
+        };
+        other.set_scripted(&script(1));
+        let mut moved = StackFrames::default();
+        moved.set_scripted(&script(2));
+        assert!(!other.is_same(&moved), "the code of a label counts");
     }
 }

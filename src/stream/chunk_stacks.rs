@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::base::{CodeAddress, FrameFlags};
+use crate::base::{CATEGORIES, CodeAddress, FrameFlags};
 use crate::buffer::{EntryReader, FrameTag, ROOT_NODES, root_node, unzigzag};
 use crate::json::StringIndex;
 use crate::stream::unique_stacks::UniqueStacks;
@@ -205,6 +205,10 @@ fn read_label(flags: u8, entry: &mut EntryReader<'_>, meanings: &mut impl Meanin
         return Some(FrameKey::Script { function: number()?, line: number()?, column: number()? });
     }
     let (category, subcategory) = (entry.byte()?, entry.byte()?);
+    let of_category = CATEGORIES.get(usize::from(category))?.subcategories;
+    if usize::from(subcategory) >= of_category.len() {
+        return None;
+    }
     let text = meanings.label_text(entry.text()?, entry.text()?);
     let relevant_for_js = flags.has(FrameFlags::RELEVANT_FOR_JS);
     Some(FrameKey::Label { text, category, subcategory, relevant_for_js })

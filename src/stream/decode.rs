@@ -36,6 +36,9 @@ pub(super) struct MarkerPlace {
     pub(super) block: BlockIndex,
 }
 
+/// No run has more: it is written now and then. With more, their sum over a damaged buffer would have no end.
+const MOST_IN_RUN: u64 = u32::MAX as u64;
+
 /// What a sample's entry begins with.
 struct SampleHead {
     serial: u64,
@@ -58,6 +61,9 @@ impl SampleHead {
             true => More { count: entry.number()?, span_ns: entry.number()? },
             false => More::default(),
         };
+        if more.count > MOST_IN_RUN {
+            return None;
+        }
         Some(Self { serial, time_ns, cpu_delta_ns, event, more })
     }
 }

@@ -37,7 +37,8 @@ impl EventProbes {
                 waiting.push(probe);
             }
             waiting.retain(|&(_, until_ns)| until_ns >= time_ns);
-            let longest = waiting.iter().map(|&(posted_ns, _)| time_ns - posted_ns).max();
+            // A damaged buffer has times that go back.
+            let longest = waiting.iter().map(|&(posted_ns, _)| time_ns.saturating_sub(posted_ns)).max();
             longest.or_else(|| {
                 let asked_again_ns = next.peek().map_or(end_ns, |&(posted_ns, _)| posted_ns);
                 (asked_again_ns.saturating_sub(last_answer_ns?) <= longest_pause_ns).then_some(0)

@@ -30,6 +30,8 @@ mod named_stacks;
 mod options;
 mod overheads;
 mod paused_ranges;
+#[cfg(any(test, fuzzing))]
+mod plain_samples;
 mod profile;
 mod resolved_thread;
 mod rows;
@@ -40,6 +42,10 @@ mod unique_stacks;
 pub(crate) use decode::ProcessStreamingContext;
 pub(crate) use named_stacks::{FrameKind, NamedStacks};
 pub(crate) use options::StreamOptions;
+#[cfg(any(test, fuzzing))]
+pub(crate) use plain_samples::{PlainSample, PlainSamples};
 pub(crate) use profile::stream_gecko_json;
 pub(crate) use resolved_thread::ResolvedThread;
+#[cfg(any(test, fuzzing))]
+pub(crate) use rows::RowEvent;
 pub(crate) use source::ProfileSource;

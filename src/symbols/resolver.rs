@@ -18,7 +18,7 @@ pub(crate) struct SampledAddress {
 impl SampledAddress {
     /// An address within the instruction that was running or calling.
     pub(crate) fn lookup_address(self) -> u64 {
-        self.address.get() - u64::from(self.is_return_address)
+        self.address.get().saturating_sub(self.is_return_address.into())
     }
 }
 

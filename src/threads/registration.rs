@@ -69,6 +69,20 @@ impl OffThreadRef {
         self.0.set_unregistered(at);
     }
 
+    /// A registration that no thread asked for, of this serial; it may be over already.
+    #[cfg(any(test, fuzzing))]
+    pub(crate) fn scripted(serial: u64, name: &str, is_main: bool, ended_at: Option<TimeStamp>) -> Self {
+        let registered_at = TimeStamp::default();
+        let info = ThreadRegistrationInfo { serial, name: name.to_owned(), is_main, registered_at };
+        let registration = Self(Arc::new(ThreadRegistrationData::new(info, None)));
+        if let Some(ended_at) = ended_at {
+            let _lock = PsLock::acquire();
+            ThreadRegistry::add(&registration);
+            ThreadRegistry::remove(&registration, ended_at);
+        }
+        registration
+    }
+
     pub(super) fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }

@@ -27,6 +27,14 @@ pub(crate) struct CodeMap {
 }
 
 impl CodeMap {
+    /// Code at all these addresses.
+    #[cfg(any(test, fuzzing))]
+    pub(crate) fn of_range(range: Range<u64>) -> Self {
+        let mut map = Self::default();
+        map.put(GeneratedCode { id: CodeRangeId(0), range, live: true, name: "generated".into() });
+        map
+    }
+
     /// Puts a range over all that is there.
     pub(super) fn put(&mut self, code: GeneratedCode) {
         let Range { start, end } = code.range;

@@ -1,0 +1,120 @@
+//! Any bytes as what a buffer holds.
+
+use crate::base::{FailureLatch, ProfilerTime};
+use crate::buffer::BufferSnapshot;
+use crate::fuzzing::read_profile::ReadProfile;
+use crate::fuzzing::scripted_source::{PROCESS_START, kept_ns_since, scripted_source};
+use crate::stream::{StreamOptions, stream_gecko_json};
+use crate::unwind::CodeMap;
+
+const HEADER_BYTES: usize = 10;
+const MAX_ROWS: [u64; 5] = [0, 1, 10, 100, 1000];
+
+/// What a fuzzer's bytes ask for: a header, then what three chunks hold.
+#[derive(Debug)]
+pub(super) struct DecoderCase<'a> {
+    flags: u8,
+    max_rows: u8,
+    cut_ns: u32,
+    /// The lengths of the first two chunks, each of what is left.
+    lengths: [u16; 2],
+    content: &'a [u8],
+}
+
+impl<'a> DecoderCase<'a> {
+    /// The profile begins only where the cut says.
+    pub(super) const IS_CUT: u8 = 1;
+    /// It does so since the session holds no more, and not because somebody asked for that.
+    pub(super) const BY_DURATION: u8 = 2;
+    /// A part of the addresses lies in generated code.
+    pub(super) const HAS_CODE: u8 = 4;
+
+    fn read(input: &'a [u8]) -> Self {
+        let (given, content) = input.split_at(input.len().min(HEADER_BYTES));
+        let mut header = [0; HEADER_BYTES];
+        header[..given.len()].copy_from_slice(given);
+        let [flags, max_rows, a, b, c, d, e, f, g, h] = header;
+        let lengths = [u16::from_le_bytes([e, f]), u16::from_le_bytes([g, h])];
+        Self { flags, max_rows, cut_ns: u32::from_le_bytes([a, b, c, d]), lengths, content }
+    }
+
+    /// The bytes that ask for chunks of these bytes.
+    #[cfg(test)]
+    pub(super) fn bytes(flags: u8, max_rows: u8, cut_ns: u32, chunks: [&[u8]; 3]) -> Vec<u8> {
+        let mut bytes = vec![flags, max_rows];
+        bytes.extend_from_slice(&cut_ns.to_le_bytes());
+        chunks[..2].iter().for_each(|chunk| bytes.extend_from_slice(&(chunk.len() as u16).to_le_bytes()));
+        chunks.iter().for_each(|chunk| bytes.extend_from_slice(chunk));
+        bytes
+    }
+
+    fn has(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+
+    fn max_rows(&self) -> u64 {
+        MAX_ROWS[usize::from(self.max_rows) % MAX_ROWS.len()]
+    }
+
+    fn chunks(&self) -> Vec<&'a [u8]> {
+        let mut rest = self.content;
+        let mut chunks = Vec::new();
+        for length in self.lengths {
+            let (chunk, after) = rest.split_at(usize::from(length) % (rest.len() + 1));
+            chunks.push(chunk);
+            rest = after;
+        }
+        chunks.push(rest);
+        chunks.retain(|chunk| !chunk.is_empty());
+        chunks
+    }
+
+    /// The whole profile, as a file has it.
+    fn written(&self, is_cut: bool) -> Vec<u8> {
+        let is_cut_by = |duration: bool| is_cut && self.has(Self::BY_DURATION) == duration;
+        let cut_ns = u64::from(self.cut_ns);
+        let buffer = BufferSnapshot::of_bytes(&self.chunks());
+        let mut source = scripted_source(buffer, is_cut_by(true).then(|| kept_ns_since(cut_ns)));
+        if self.has(Self::HAS_CODE) {
+            source.generated_code = CodeMap::of_range(0x1000..u64::MAX / 2);
+        }
+        let since = ProfilerTime::from_monotonic_ns(PROCESS_START.plus_ns(cut_ns).0);
+        let options = StreamOptions::new(false, is_cut_by(false).then_some(since), self.max_rows(), None);
+        let mut text = Vec::new();
+        stream_gecko_json(&source, &options, FailureLatch::infallible(), &mut text)
+            .expect("a vector never fails");
+        text
+    }
+}
+
+/// Any bytes become a profile in which every index points at something, and which is not much larger than they are.
+pub fn check_decoder(input: &[u8]) {
+    let case = DecoderCase::read(input);
+    let whole = check_text(&case, false);
+    if !case.has(DecoderCase::IS_CUT) {
+        return;
+    }
+    let cut = check_text(&case, true);
+    assert_eq!(cut.malformed_entries, whole.malformed_entries);
+    let cut_ns = f64::from(case.cut_ns);
+    assert!(cut.threads.values().flatten().all(|&time_ns| time_ns > cut_ns - 0.5), "{cut:?}");
+    if whole.left_out_rows == 0 {
+        for (name, times) in whole.threads {
+            let expected: Vec<f64> = times.into_iter().filter(|&time_ns| time_ns > cut_ns - 0.5).collect();
+            let left = cut.threads.get(&name).map_or(0, Vec::len);
+            assert_eq!(left, expected.len(), "of {name}");
+        }
+    }
+}
+
+fn check_text(case: &DecoderCase<'_>, is_cut: bool) -> ReadProfile {
+    let text = case.written(is_cut);
+    let read = ReadProfile::check(&text);
+    let rows = read.threads.values().map(|times| times.len() as u64).sum::<u64>();
+    // An entry is three bytes at least, and a run of samples is its first and its last in any case.
+    let most_rows = case.max_rows().max(2 * case.content.len() as u64 / 3);
+    assert!(rows <= most_rows, "{rows} rows");
+    let most_bytes = (64 << 10) + 1000 * (case.content.len() + most_rows as usize);
+    assert!(text.len() <= most_bytes, "{} bytes", text.len());
+    read
+}

@@ -1,0 +1,115 @@
+//! Numbers and texts in the buffer.
+
+use crate::base::TimeStamp;
+use crate::buffer::{
+    ChunkedBuffer, Entry, EntryCursor, EntryHead, EntryKind, EntryReader, EntryWriter, large_bytes,
+    number_bytes, unzigzag, zigzag,
+};
+
+/// A number in both codes, and bytes as they are.
+struct Coded<'a> {
+    number: u64,
+    text: &'a [u8],
+}
+
+impl Entry for Coded<'_> {
+    fn bytes(&self) -> usize {
+        number_bytes(self.number) + large_bytes(self.number) + self.text.len()
+    }
+
+    fn write(&self, out: &mut EntryCursor<'_>) {
+        out.number(self.number);
+        out.large(self.number);
+        out.raw(self.text);
+    }
+}
+
+/// Any bytes are numbers, or are none, as the definition has it; and any number takes the bytes that it needs, in the buffer
+/// as well.
+pub fn check_leb128(input: &[u8]) {
+    let (mut reader, mut rest) = (EntryReader::new(input), input);
+    loop {
+        let expected = decoded_by_definition(rest);
+        let number = reader.number();
+        assert_eq!(number, expected.map(|(number, _)| number));
+        let (Some(number), Some((_, bytes))) = (number, expected) else { break };
+        rest = &rest[bytes..];
+        check_round_trip(number);
+        assert_eq!(unzigzag(zigzag(number as i64)), number as i64);
+        assert_eq!(zigzag(unzigzag(number)), number);
+    }
+    let (mut reader, mut rest) = (EntryReader::new(input), input);
+    loop {
+        let expected = large_by_definition(rest);
+        assert_eq!(reader.large(), expected.map(|(number, _)| number));
+        let Some((_, bytes)) = expected else { break };
+        rest = &rest[bytes..];
+    }
+    let mut reader = EntryReader::new(input);
+    while reader.text().is_some() {}
+    check_in_buffer(input);
+}
+
+/// The number at the front, and how many bytes it has.
+fn decoded_by_definition(bytes: &[u8]) -> Option<(u64, usize)> {
+    let length = bytes.iter().position(|byte| byte & 0x80 == 0)? + 1;
+    let number = bytes[..length].iter().rev().try_fold(0u128, |number, byte| {
+        let number = number << 7 | u128::from(byte & 0x7f);
+        (number < 1 << 100).then_some(number)
+    })?;
+    Some((u64::try_from(number).ok().filter(|_| length <= 10)?, length))
+}
+
+/// The same of a number that tells its length first.
+fn large_by_definition(bytes: &[u8]) -> Option<(u64, usize)> {
+    let (&length, rest) = bytes.split_first()?;
+    let coded = rest.get(..length.into()).filter(|coded| coded.len() <= 8)?;
+    let number = coded.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte));
+    Some((number, 1 + coded.len()))
+}
+
+fn check_round_trip(number: u64) {
+    let bits = (64 - number.leading_zeros() as usize).max(1);
+    let mut writer = EntryWriter::default();
+    writer.number(number);
+    assert_eq!(
+        (writer.bytes().len(), number_bytes(number)),
+        (bits.div_ceil(7), bits.div_ceil(7)),
+        "{number}"
+    );
+    assert_eq!(decoded_by_definition(writer.bytes()), Some((number, writer.bytes().len())));
+    writer.signed(number as i64).byte(7);
+    let mut head = EntryHead::new(EntryKind::Marker);
+    head.number(number).signed(number as i64).byte(7);
+    assert_eq!(&head.bytes()[1..], writer.bytes(), "both writers write the same");
+    let mut reader = EntryReader::new(writer.bytes());
+    assert_eq!((reader.number(), reader.signed()), (Some(number), Some(number as i64)));
+    assert_eq!((reader.byte(), reader.byte()), (Some(7), None));
+}
+
+/// The numbers that these bytes are, each with some of the bytes as its text.
+fn check_in_buffer(input: &[u8]) {
+    let buffer = ChunkedBuffer::for_test(1 << 20);
+    let lane = buffer.take_lane();
+    let entries: Vec<_> = input
+        .chunks(8)
+        .enumerate()
+        .take(500)
+        .map(|(index, word)| {
+            let number = word.iter().fold(0, |number, &byte| number << 8 | u64::from(byte));
+            check_round_trip(number);
+            Coded { number, text: &input[..index.min(input.len())] }
+        })
+        .collect();
+    for entry in &entries {
+        lane.put(ChunkedBuffer::TEST_SESSION, TimeStamp(0), entry).expect("room");
+    }
+    let snapshot = buffer.snapshot();
+    let mut blocks = snapshot.chunks().flatten();
+    for Coded { number, text } in entries {
+        let mut entry = blocks.next().expect("an entry").expect("well formed").entry;
+        assert_eq!((entry.number(), entry.large()), (Some(number), Some(number)));
+        assert_eq!((entry.bytes(text.len() as u64), entry.byte()), (Some(text), None));
+    }
+    assert!(blocks.next().is_none());
+}

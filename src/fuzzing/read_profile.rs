@@ -1,0 +1,124 @@
+//! A profile's text, read by another parser.
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+
+/// What was read of a profile in which all is well.
+#[derive(Debug)]
+pub(super) struct ReadProfile {
+    /// The times of each thread's samples, in nanoseconds, by the threads' names.
+    pub(super) threads: HashMap<String, Vec<f64>>,
+    /// Rows that were too many.
+    pub(super) left_out_rows: u64,
+    pub(super) malformed_entries: u64,
+}
+
+/// A table, with its columns by name.
+struct Table<'v> {
+    columns: HashMap<&'v str, usize>,
+    rows: &'v [Value],
+}
+
+impl<'v> Table<'v> {
+    fn of(owner: &'v Value, name: &str) -> Self {
+        let table = &owner[name];
+        let schema = table["schema"].as_object().unwrap_or_else(|| panic!("{name} has no schema"));
+        let number = |value: &Value| value.as_u64().expect("a column's number") as usize;
+        let columns = schema.iter().map(|(column, value)| (column.as_str(), number(value))).collect();
+        let rows = table["data"].as_array().unwrap_or_else(|| panic!("{name} has no rows"));
+        Self { columns, rows }
+    }
+
+    /// The value of a row, of which the last ones may be missing.
+    fn at(&self, row: usize, column: &str) -> Option<&'v Value> {
+        let row = self.rows[row].as_array().expect("a row");
+        assert!(row.len() <= self.columns.len(), "{row:?}");
+        row.get(self.columns[column]).filter(|value| !value.is_null())
+    }
+
+    /// An index that is below `end`, if there is one.
+    fn index(&self, row: usize, column: &str, end: usize) -> Option<usize> {
+        self.at(row, column).map(|value| index_below(value, end))
+    }
+}
+
+fn index_below(value: &Value, end: usize) -> usize {
+    let index = value.as_u64().unwrap_or_else(|| panic!("{value} is no index")) as usize;
+    assert!(index < end, "{index} of {end}");
+    index
+}
+
+fn rows_of<'v>(owner: &'v Value, name: &str) -> &'v [Value] {
+    owner[name].as_array().unwrap_or_else(|| panic!("{name} is no array"))
+}
+
+impl ReadProfile {
+    /// Panics where the text is not JSON, an index points at nothing, or a stack comes before what it stands on.
+    pub(super) fn check(text: &[u8]) -> Self {
+        let profile: Value = serde_json::from_slice(text).expect("JSON");
+        let meta = &profile["meta"];
+        let categories: Vec<usize> = rows_of(meta, "categories")
+            .iter()
+            .map(|category| rows_of(category, "subcategories").len())
+            .collect();
+        let threads = rows_of(&profile, "threads").iter().map(|thread| {
+            let name = thread["name"].as_str().expect("a name").to_owned();
+            (name, check_thread(thread, &categories))
+        });
+        let loss = |name: &str| meta["losses"][name].as_u64().expect("a count");
+        let overheads = &profile["profilerOverhead"];
+        if !overheads.is_null() {
+            let samples = Table::of(overheads, "samples");
+            (0..samples.rows.len()).for_each(|row| _ = time_ns(samples.at(row, "time")));
+        }
+        for counter in rows_of(&profile, "counters") {
+            let samples = Table::of(counter, "samples");
+            (0..samples.rows.len()).for_each(|row| _ = time_ns(samples.at(row, "time")));
+        }
+        Self {
+            threads: threads.collect(),
+            left_out_rows: loss("left_out_idle_rows"),
+            malformed_entries: loss("malformed_entries"),
+        }
+    }
+}
+
+fn time_ns(ms: Option<&Value>) -> f64 {
+    let ns = ms.and_then(Value::as_f64).expect("a time") * 1e6;
+    assert!((0.0..2e19).contains(&ns), "{ns}");
+    ns
+}
+
+fn check_thread(thread: &Value, categories: &[usize]) -> Vec<f64> {
+    let strings = rows_of(thread, "stringTable");
+    assert!(strings.iter().all(Value::is_string));
+    let [samples, markers, stacks, frames] =
+        ["samples", "markers", "stackTable", "frameTable"].map(|name| Table::of(thread, name));
+    for row in 0..frames.rows.len() {
+        frames.index(row, "location", strings.len()).expect("a location");
+        if let Some(category) = frames.index(row, "category", categories.len()) {
+            frames.index(row, "subcategory", categories[category]).expect("a subcategory");
+        }
+    }
+    for row in 0..stacks.rows.len() {
+        stacks.index(row, "frame", frames.rows.len()).expect("a frame");
+        // What a stack stands on comes before it.
+        stacks.index(row, "prefix", row);
+    }
+    for row in 0..markers.rows.len() {
+        markers.index(row, "name", strings.len()).expect("a name");
+        markers.index(row, "phase", 4).expect("a phase");
+        markers.index(row, "category", categories.len()).expect("a category");
+        time_ns(markers.at(row, "startTime"));
+        if let Some(data) = markers.at(row, "data") {
+            assert_eq!(data["type"], "Text");
+            index_below(&data["name"], strings.len());
+        }
+    }
+    let of_sample = |row| {
+        samples.index(row, "stack", stacks.rows.len()).expect("a stack");
+        time_ns(samples.at(row, "time"))
+    };
+    (0..samples.rows.len()).map(of_sample).collect()
+}

@@ -1,0 +1,74 @@
+//! A profile's source around a buffer, with threads that never ran.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use crate::base::{Features, ProcessId, SamplingEngine, TimeStamp};
+use crate::buffer::BufferSnapshot;
+use crate::counters::PROCESS_CPU;
+use crate::platform::ProcessStart;
+use crate::state::{OpenPauses, Session, SessionSettings};
+use crate::stream::ProfileSource;
+use crate::threads::{MAIN_THREAD_NAME, OffThreadRef};
+use crate::unwind::{CodeMap, ModuleTable};
+
+pub(super) const PROCESS_START: TimeStamp = TimeStamp(1_000);
+
+/// When profiles are taken: later than any cut.
+const TAKEN_AT: TimeStamp = PROCESS_START.plus_ns(1 << 33);
+
+/// The serials of the threads, of which the last has ended.
+pub(super) const SERIALS: [u64; 3] = [1, 2, 3];
+
+const ENDED_AT: TimeStamp = PROCESS_START.plus_ns(1_000_000);
+
+fn threads() -> &'static [OffThreadRef] {
+    static THREADS: OnceLock<Vec<OffThreadRef>> = OnceLock::new();
+    let [main, other, ended] = SERIALS;
+    THREADS.get_or_init(|| {
+        vec![
+            OffThreadRef::scripted(main, MAIN_THREAD_NAME, true, None),
+            OffThreadRef::scripted(other, "other", false, None),
+            OffThreadRef::scripted(ended, "ended", false, Some(ENDED_AT)),
+        ]
+    })
+}
+
+/// The source of a profile of this buffer. `kept_ns` is how much of the past it holds.
+pub(super) fn scripted_source(buffer: BufferSnapshot, kept_ns: Option<u64>) -> ProfileSource {
+    let settings = SessionSettings {
+        capacity_bytes: 1 << 20,
+        interval: Duration::from_millis(1),
+        features: Features::default_set(),
+        filters: Vec::new(),
+        signal: 0,
+        engine: SamplingEngine::Auto,
+        duration: kept_ns.map(Duration::from_nanos),
+        active_tab_id: 0,
+        records_overheads: true,
+    };
+    let session = Session::new(settings, PROCESS_START, PROCESS_START, vec![&PROCESS_CPU]);
+    ProfileSource {
+        process: ProcessId::from_number(1),
+        product: "fuzzed".to_owned(),
+        process_name: "fuzzed".to_owned(),
+        etld1: None,
+        pages: Vec::new(),
+        exit_profiles: Vec::new(),
+        process_start: ProcessStart { monotonic: PROCESS_START, epoch_ms: 1.7e12 },
+        counts: session.counts.all(),
+        session: Arc::new(session),
+        taken_at: TAKEN_AT,
+        since: None,
+        threads: threads().to_vec(),
+        buffer,
+        open_pauses: OpenPauses::default(),
+        modules: ModuleTable::default(),
+        generated_code: CodeMap::default(),
+    }
+}
+
+/// So much of the past is what is not earlier than this.
+pub(super) fn kept_ns_since(cut_ns: u64) -> u64 {
+    TAKEN_AT.since_ns(PROCESS_START) - cut_ns
+}

@@ -1,0 +1,89 @@
+//! Samples of stacks that nobody has captured, written by the real writer.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::atomic::AtomicU64;
+
+use crate::base::{Generation, TimeStamp};
+use crate::buffer::{ChunkedBuffer, LaneHandle};
+use crate::sampler::sample_writer::{LastStack, SampleCoder, SampleTime, SampleWriter};
+use crate::sampler::stack_frames::StackFrames;
+use crate::threads::EventLoopState;
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum ScriptedFrame {
+    Native { address: u64, is_innermost: bool },
+    Label { category: u8, subcategory: u8, text: Vec<u8>, dynamic: Vec<u8> },
+    Script { function: u32, line: u32, column: u32 },
+    LabelsLeftOut,
+}
+
+/// A stack, the oldest frame first.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct ScriptedStack {
+    pub(crate) frames: Vec<ScriptedFrame>,
+    pub(crate) is_truncated: bool,
+    pub(crate) is_of_other_stack: bool,
+    pub(crate) event_loop: EventLoopState,
+}
+
+/// A sample, and those that it stands for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ScriptedSample {
+    pub(crate) thread: u64,
+    pub(crate) time: TimeStamp,
+    pub(crate) cpu_delta_ns: Option<u64>,
+    pub(crate) more: u64,
+    pub(crate) span_ns: u64,
+    /// The number of the list of modules.
+    pub(crate) modules: u64,
+}
+
+/// A sampler's memory of its threads' stacks and of its chunk.
+pub(crate) struct SampleScript<'a> {
+    lane: LaneHandle<'a>,
+    session: Generation,
+    process_start: TimeStamp,
+    coder: RefCell<SampleCoder>,
+    last_stacks: HashMap<u64, LastStack>,
+    dropped: AtomicU64,
+}
+
+impl<'a> SampleScript<'a> {
+    pub(crate) fn new(buffer: &'a ChunkedBuffer, session: Generation, process_start: TimeStamp) -> Self {
+        Self {
+            lane: buffer.take_lane_for_samples(),
+            session,
+            process_start,
+            coder: RefCell::default(),
+            last_stacks: HashMap::new(),
+            dropped: AtomicU64::new(0),
+        }
+    }
+
+    /// Where its samples go; what else the sampler writes goes there, too.
+    pub(crate) fn lane(&self) -> &LaneHandle<'a> {
+        &self.lane
+    }
+
+    /// From now on the thread's samples have this stack.
+    pub(crate) fn set_stack(&mut self, thread: u64, stack: &ScriptedStack) {
+        let mut frames = StackFrames::default();
+        frames.set_scripted(stack);
+        self.last_stacks.entry(thread).or_default().set(&frames);
+    }
+
+    /// Writes a sample with the thread's stack; gives how many it stands for, or 0 when there is no room for it.
+    pub(crate) fn write(&mut self, sample: ScriptedSample) -> u64 {
+        let ScriptedSample { thread, time, cpu_delta_ns, more, span_ns, modules } = sample;
+        let writer = SampleWriter {
+            lane: &self.lane,
+            coder: &self.coder,
+            session: self.session,
+            process_start: self.process_start,
+            dropped: &self.dropped,
+        };
+        let last = self.last_stacks.entry(thread).or_default();
+        writer.write(SampleTime { thread, time, cpu_delta_ns, more, span_ns }, modules, last)
+    }
+}

@@ -75,8 +75,8 @@ impl<'a> Run<'a> {
                 let more = vec![0; input.int_in_range(0..=500)?];
                 self.markers.put(SESSION, self.now, &probe.number(77).number(5).number(0).with(&more));
             }
-            4 => self.buffer.discard_old(self.now, None),
-            5 if input.ratio(1, 4)? => self.buffer.discard_old(self.now, Some(self.now)),
+            4 => self.buffer.discard_old(|| self.now, None),
+            5 if input.ratio(1, 4)? => self.buffer.discard_old(|| self.now, Some(self.now)),
             6 if self.snapshots.len() < MOST_SNAPSHOTS => {
                 self.snapshots.push((self.buffer.snapshot(), self.written.len()));
             }

@@ -133,6 +133,8 @@ impl<'a> Run<'a> {
         };
         let more = if input.ratio(1, 4)? { input.int_in_range(1..=20)? } else { 0 };
         let span_ns = if more > 0 { input.arbitrary::<u32>()?.into() } else { 0 };
+        // Nobody writes a sample before it was.
+        self.now = self.now.max(time.plus_ns(span_ns));
         let modules = self.modules;
         let sample = ScriptedSample { thread, time, cpu_delta_ns, more, span_ns, modules };
         match self.script.write(sample) {

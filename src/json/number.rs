@@ -22,6 +22,33 @@ const fn eight_digits(number: u32) -> u64 {
     tens | (twos - tens * 10) << 8
 }
 
+/// The three digits of a number below 1000, the first in the lowest byte, and in the highest how many there are without zeros
+/// at the front, or at the end.
+const fn triples(trims_front: bool) -> [u32; 1000] {
+    let mut table = [0; 1000];
+    let mut number = 0;
+    while number < 1000 {
+        let (high, middle, low) = (number / 100, number / 10 % 10, number % 10);
+        let zeros = match (trims_front, high, middle, low) {
+            (true, 0, 0, _) => 2,
+            (true, 0, _, _) => 1,
+            (true, _, _, _) => 0,
+            (false, 0, 0, 0) => 3,
+            (false, _, 0, 0) => 2,
+            (false, _, _, 0) => 1,
+            (false, _, _, _) => 0,
+        };
+        let digits = 0x30_3030 | high | middle << 8 | low << 16;
+        let digits = if trims_front { digits >> (8 * zeros) } else { digits };
+        table[number as usize] = digits | (3 - zeros) << 24;
+        number += 1;
+    }
+    table
+}
+
+static FIRST_DIGITS: [u32; 1000] = triples(true);
+static LAST_DIGITS: [u32; 1000] = triples(false);
+
 /// A text that is made.
 pub(super) struct Text<'a> {
     bytes: &'a mut Place,
@@ -42,7 +69,12 @@ impl<'a> Text<'a> {
 
     #[inline]
     pub(super) fn push_unsigned(&mut self, number: u64) {
-        if number >= EIGHT_DIGITS {
+        if number < 1000 {
+            self.push_triple(FIRST_DIGITS[number as usize]);
+        } else if number < 1_000_000 {
+            self.push_triple(FIRST_DIGITS[number as usize / 1000]);
+            self.push_three(number as u32 % 1000);
+        } else if number >= EIGHT_DIGITS {
             self.push_long(number);
         } else {
             let digits = eight_digits(number as u32);
@@ -64,7 +96,18 @@ impl<'a> Text<'a> {
     #[inline]
     pub(super) fn push_ns_in_ms(&mut self, ns: u64) {
         self.push_unsigned(ns / 1_000_000);
-        self.push_decimals((ns % 1_000_000) as u32 * 100);
+        let fraction = (ns % 1_000_000) as u32;
+        if fraction == 0 {
+            return;
+        }
+        self.push(b'.');
+        let (first, last) = (fraction / 1000, fraction % 1000);
+        if last == 0 {
+            self.push_triple(LAST_DIGITS[first as usize]);
+        } else {
+            self.push_three(first);
+            self.push_triple(LAST_DIGITS[last as usize]);
+        }
     }
 
     /// A finite number as EcmaScript's `Number.prototype.toString` has it: the shortest digits that read back the same, with an
@@ -103,6 +146,20 @@ impl<'a> Text<'a> {
     fn push_digits(&mut self, digits: u64, count: u32) {
         self.bytes[self.length..][..8].copy_from_slice(&(digits | EIGHT_ZEROS).to_le_bytes());
         self.length += count as usize;
+    }
+
+    /// As many digits as a table says. What comes next is put over those too many.
+    #[inline]
+    fn push_triple(&mut self, triple: u32) {
+        self.bytes[self.length..][..4].copy_from_slice(&triple.to_le_bytes());
+        self.length += (triple >> 24) as usize;
+    }
+
+    /// All three digits of a number below 1000.
+    #[inline]
+    fn push_three(&mut self, number: u32) {
+        self.bytes[self.length..][..4].copy_from_slice(&LAST_DIGITS[number as usize % 1000].to_le_bytes());
+        self.length += 3;
     }
 
     /// Of a number with more than eight digits.

@@ -15,7 +15,7 @@
 
 use std::cell::Cell;
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering, compiler_fence};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// The places in the lock order; a thread may only take a lock of a greater rank than those it holds.
@@ -63,7 +63,7 @@ impl LockInfo {
     }
 
     /// Before the lock is waited for.
-    fn enter(&self) {
+    fn enter(&self) -> Held {
         debug_assert!(!self.is_owned_by_current_thread(), "recursion: {} taken by its owner", self.name);
         let bit = 1 << self.rank as u8;
         let held = HELD_RANKS.with(|held| held.replace(held.get() | bit));
@@ -72,10 +72,9 @@ impl LockInfo {
             "lock order: {} taken while holding ranks {held:#b}",
             self.name
         );
-    }
-
-    fn leave(&self) {
-        HELD_RANKS.set(HELD_RANKS.get() & !(1 << self.rank as u8));
+        // The thread's own handler is to find it before the lock.
+        compiler_fence(Ordering::SeqCst);
+        Held(bit)
     }
 
     fn set_owner(&self) {
@@ -97,6 +96,18 @@ impl LockInfo {
     }
 }
 
+/// From before a lock is waited for until after it is given back: a handler of the host's that comes in between finds that the
+/// thread holds it.
+#[derive(Debug)]
+struct Held(u16);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        compiler_fence(Ordering::SeqCst);
+        HELD_RANKS.set(HELD_RANKS.get() & !self.0);
+    }
+}
+
 /// A mutex that knows its name, its place in the lock order and its owner.
 #[doc(alias = "BaseProfilerMutex")]
 #[derive(Debug)]
@@ -111,10 +122,10 @@ impl<T> NamedMutex<T> {
     }
 
     pub(crate) fn lock(&self) -> Guard<'_, T> {
-        self.info.enter();
+        let held = self.info.enter();
         let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         self.info.set_owner();
-        Guard { info: &self.info, inner }
+        Guard { info: &self.info, inner, _held: held }
     }
 
     /// The value, for the one who has the mutex for himself: nobody else can look, so nothing is locked.
@@ -134,6 +145,7 @@ impl<T> NamedMutex<T> {
 pub(crate) struct Guard<'a, T> {
     info: &'a LockInfo,
     inner: MutexGuard<'a, T>,
+    _held: Held,
 }
 
 impl<T> Deref for Guard<'_, T> {
@@ -152,7 +164,6 @@ impl<T> DerefMut for Guard<'_, T> {
 impl<T> Drop for Guard<'_, T> {
     fn drop(&mut self) {
         self.info.clear_owner();
-        self.info.leave();
     }
 }
 
@@ -171,16 +182,17 @@ impl<T> NamedRwLock<T> {
 
     #[doc(alias = "LockShared")]
     pub(crate) fn lock_shared(&self) -> SharedGuard<'_, T> {
-        self.info.enter();
-        SharedGuard { info: &self.info, inner: self.inner.read().unwrap_or_else(PoisonError::into_inner) }
+        let held = self.info.enter();
+        let inner = self.inner.read().unwrap_or_else(PoisonError::into_inner);
+        SharedGuard { inner, _held: held }
     }
 
     #[doc(alias = "LockExclusive")]
     pub(crate) fn lock_exclusive(&self) -> ExclusiveGuard<'_, T> {
-        self.info.enter();
+        let held = self.info.enter();
         let inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
         self.info.set_owner();
-        ExclusiveGuard { info: &self.info, inner }
+        ExclusiveGuard { info: &self.info, inner, _held: held }
     }
 
     #[doc(alias = "IsLockedExclusiveOnCurrentThread")]
@@ -192,8 +204,8 @@ impl<T> NamedRwLock<T> {
 /// The lock, shared.
 #[derive(Debug)]
 pub(crate) struct SharedGuard<'a, T> {
-    info: &'a LockInfo,
     inner: RwLockReadGuard<'a, T>,
+    _held: Held,
 }
 
 impl<T> Deref for SharedGuard<'_, T> {
@@ -203,17 +215,12 @@ impl<T> Deref for SharedGuard<'_, T> {
     }
 }
 
-impl<T> Drop for SharedGuard<'_, T> {
-    fn drop(&mut self) {
-        self.info.leave();
-    }
-}
-
 /// The lock, held by nobody else.
 #[derive(Debug)]
 pub(crate) struct ExclusiveGuard<'a, T> {
     info: &'a LockInfo,
     inner: RwLockWriteGuard<'a, T>,
+    _held: Held,
 }
 
 impl<T> Deref for ExclusiveGuard<'_, T> {
@@ -232,7 +239,6 @@ impl<T> DerefMut for ExclusiveGuard<'_, T> {
 impl<T> Drop for ExclusiveGuard<'_, T> {
     fn drop(&mut self) {
         self.info.clear_owner();
-        self.info.leave();
     }
 }
 

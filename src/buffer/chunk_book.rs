@@ -21,7 +21,7 @@ pub(crate) struct BufferStatistics {
     pub(crate) capacity_bytes: u64,
     pub(crate) put_entries: u64,
     pub(crate) put_bytes: u64,
-    /// Entries larger than a chunk, which are nowhere.
+    /// Entries that are nowhere: larger than a chunk, or put when no chunk could be asked for.
     pub(crate) dropped_entries: u64,
     /// Chunks given up to make room, and the bytes that were in them.
     pub(crate) recycled_chunks: u64,
@@ -152,11 +152,18 @@ impl<M: ChunkManager> ChunkBook<M> {
         self.manager.released().iter().chain(unreleased).filter(|chunk| chunk.committed() > 0)
     }
 
-    /// The same, in the order in which they were begun, each with what is committed of it now.
+    /// The same, in the order in which they were begun, each with what is committed of it now. Of each lane it is what was put
+    /// until some moment: whether there is anything in a chunk is asked before its lane's earlier ones are looked at, which
+    /// are complete if there is.
     pub(super) fn share(&self) -> Vec<(Arc<Chunk>, usize)> {
-        let mut chunks: Vec<_> = self.filled().map(|chunk| (Arc::clone(chunk), chunk.committed())).collect();
-        chunks.sort_by_key(|(chunk, _)| chunk.range_start);
-        chunks
+        let unreleased = self.unreleased.iter().map(|unreleased| &unreleased.chunk);
+        let mut chunks: Vec<_> = self.manager.released().iter().chain(unreleased).cloned().collect();
+        chunks.sort_by_key(|chunk| chunk.range_start);
+        let newest_first = chunks.into_iter().rev().map(|chunk| (chunk.committed(), chunk));
+        let mut shared: Vec<_> =
+            newest_first.filter(|(bytes, _)| *bytes > 0).map(|(bytes, chunk)| (chunk, bytes)).collect();
+        shared.reverse();
+        shared
     }
 
     /// The positions of the oldest chunk that holds anything, and where the next one will begin. What ended when the next

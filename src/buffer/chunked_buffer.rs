@@ -97,7 +97,7 @@ impl<M: ChunkManager> ChunkSource for ChunkedBuffer<M> {
         let book = book.as_mut().filter(|book| book.session == session)?;
         let made = book.make_chunk(lane, lanes.len(), block_bytes);
         if made.is_none() {
-            self.dropped_entries.fetch_add(1, Ordering::Relaxed);
+            self.count_dropped();
         }
         made
     }
@@ -127,6 +127,11 @@ impl<M: ChunkManager> ChunkedBuffer<M> {
     /// until it writes again, or ends.
     pub(crate) fn end_session(&self) {
         self.replace_book(None);
+    }
+
+    /// An entry is nowhere, since there was no chunk for it, or it came when none could be asked for.
+    pub(crate) fn count_dropped(&self) {
+        self.dropped_entries.fetch_add(1, Ordering::Relaxed);
     }
 
     fn replace_book(&self, book: Option<ChunkBook<M>>) {
@@ -263,14 +268,15 @@ impl ChunkedBuffer {
 
 impl<M: ControlledChunkManager> ChunkedBuffer<M> {
     /// Gives up what is complete and was so at that time or before, and takes back from lanes that have gone quiet what is older
-    /// than all else. Called by the sampler, now and then.
+    /// than all else. Called by the sampler, now and then. The clock is read once nobody writes there any more, so that what is
+    /// there is no younger.
     #[doc(alias = "DestroyChunksAtOrBefore")]
-    pub(crate) fn discard_old(&self, now: TimeStamp, at_or_before: Option<TimeStamp>) {
+    pub(crate) fn discard_old(&self, clock: impl Fn() -> TimeStamp, at_or_before: Option<TimeStamp>) {
         let mut state = self.state.lock();
         let State { lanes, book } = &mut *state;
         let Some(book) = book else { return };
         for lane in book.quiet_lanes() {
-            lanes[lane].lane.take_current().into_iter().for_each(|right| right.finish(now));
+            lanes[lane].lane.take_current().into_iter().for_each(|right| right.finish(clock()));
         }
         book.settle();
         if let Some(time) = at_or_before {

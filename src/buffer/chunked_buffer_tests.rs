@@ -1,6 +1,7 @@
 //! Writers, readers and recycling beside each other, with the real chunks.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::base::{Generation, TimeStamp};
 use crate::buffer::buffer_snapshot::BufferSnapshot;
@@ -208,7 +209,7 @@ fn a_lane_that_has_gone_quiet_keeps_nothing_that_nobody_else_remembers() {
     for number in 1..1000 {
         put_number(&busy, number).expect("fits");
         if number % 10 == 0 {
-            buffer.discard_old(TimeStamp(number), None);
+            buffer.discard_old(|| TimeStamp(number), None);
             buffer.take_care();
         }
     }
@@ -224,7 +225,7 @@ fn what_is_older_than_a_time_is_given_up() {
     let lane = buffer.take_lane();
     (0..1000).for_each(|number| _ = put_number(&lane, number).expect("fits"));
     assert_eq!(numbers_in(&buffer.snapshot()).len(), 1000);
-    buffer.discard_old(TimeStamp(1000), Some(TimeStamp(500)));
+    buffer.discard_old(|| TimeStamp(1000), Some(TimeStamp(500)));
     let snapshot = buffer.snapshot();
     let numbers = numbers_in(&snapshot);
     assert!((1..=501).contains(&numbers[0]), "{}", numbers[0]);
@@ -251,7 +252,7 @@ fn threads_put_side_by_side_and_nothing_is_torn() {
     const THREADS: u64 = 4;
     const EACH: u64 = 20_000;
     let buffer = ChunkedBuffer::for_test(64 << 20);
-    let done = std::sync::atomic::AtomicBool::new(false);
+    let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let writers: Vec<_> = (0..THREADS)
             .map(|thread| {
@@ -265,7 +266,7 @@ fn threads_put_side_by_side_and_nothing_is_torn() {
             .collect();
         let (buffer, done) = (&buffer, &done);
         scope.spawn(move || {
-            while !done.load(std::sync::atomic::Ordering::Relaxed) {
+            while !done.load(Ordering::Relaxed) {
                 buffer.take_care();
                 // Whoever reads sees of each thread the first so many.
                 let mut of_threads: BTreeMap<u64, u64> = BTreeMap::new();
@@ -277,10 +278,39 @@ fn threads_put_side_by_side_and_nothing_is_torn() {
             }
         });
         writers.into_iter().for_each(|writer| writer.join().expect("a writer"));
-        done.store(true, std::sync::atomic::Ordering::Relaxed);
+        done.store(true, Ordering::Relaxed);
     });
     let mut numbers = numbers_in(&buffer.snapshot());
     numbers.sort_unstable();
     numbers.dedup();
     assert_eq!(numbers.len() as u64, THREADS * EACH);
+}
+
+#[test]
+fn a_reader_sees_nothing_of_a_chunk_without_all_of_the_chunk_before() {
+    const OTHERS: u64 = 500;
+    for round in 0..200 {
+        let buffer = ChunkedBuffer::for_test(64 << 20);
+        let lane = buffer.take_lane();
+        put_number(&lane, 0).expect("fits");
+        // Between the lane's chunk and its next one there are many, so that a reader takes a while from one to the other.
+        let others: Vec<_> = (0..OTHERS).map(|_| buffer.take_lane()).collect();
+        others.iter().for_each(|lane| _ = put_number(lane, 1_000_000).expect("fits"));
+        buffer.take_care();
+        let goes = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !goes.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+                (1..250).for_each(|number| _ = put_number(&lane, number).expect("fits"));
+            });
+            std::thread::sleep(std::time::Duration::from_micros(200));
+            goes.store(true, Ordering::Relaxed);
+            (0..round).for_each(|_| std::hint::spin_loop());
+            let mut numbers = numbers_in(&buffer.snapshot());
+            numbers.retain(|&number| number < 1_000_000);
+            assert_eq!(numbers, (0..numbers.len() as u64).collect::<Vec<_>>());
+        });
+    }
 }

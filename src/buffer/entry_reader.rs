@@ -15,18 +15,22 @@ impl<'a> EntryReader<'a> {
         Self { rest: entry }
     }
 
+    #[inline]
     pub(crate) fn kind(&mut self) -> Option<EntryKind> {
         EntryKind::from_byte(self.byte()?)
     }
 
+    #[inline]
     pub(crate) fn number(&mut self) -> Option<u64> {
         leb128::decode(&mut self.rest)
     }
 
+    #[inline]
     pub(crate) fn signed(&mut self) -> Option<i64> {
         self.number().map(leb128::unzigzag)
     }
 
+    #[inline]
     pub(crate) fn byte(&mut self) -> Option<u8> {
         let (&byte, rest) = self.rest.split_first()?;
         self.rest = rest;

@@ -59,18 +59,28 @@ pub(crate) struct EntryHead {
 
 impl EntryHead {
     pub(crate) fn new(kind: EntryKind) -> Self {
-        let mut head = Self { bytes: [0; 8 * leb128::MAX_BYTES + 8], end: 0 };
+        let mut head = Self::bare();
         head.byte(kind as u8);
         head
     }
 
+    /// Fields that begin no entry.
+    pub(crate) fn bare() -> Self {
+        Self { bytes: [0; 8 * leb128::MAX_BYTES + 8], end: 0 }
+    }
+
+    #[inline]
     pub(crate) fn byte(&mut self, byte: u8) -> &mut Self {
         self.bytes[self.end] = byte;
         self.end += 1;
         self
     }
 
+    #[inline]
     pub(crate) fn number(&mut self, number: u64) -> &mut Self {
+        if number < 0x80 {
+            return self.byte(number as u8);
+        }
         if let Some(place) = self.bytes[self.end..].first_chunk_mut() {
             self.end += leb128::encode(number, place);
         }

@@ -18,17 +18,27 @@ pub(super) fn encode(mut number: u64, out: &mut [u8; MAX_BYTES]) -> usize {
 }
 
 /// Takes a number off the front of `bytes`; `None` when they end within it or it does not fit.
+#[inline(always)]
 pub(super) fn decode(bytes: &mut &[u8]) -> Option<u64> {
+    match bytes.split_first() {
+        Some((&byte, rest)) if byte < 0x80 => {
+            *bytes = rest;
+            Some(byte.into())
+        }
+        _ => decode_longer(bytes),
+    }
+}
+
+/// A number of more than one byte.
+fn decode_longer(bytes: &mut &[u8]) -> Option<u64> {
     let mut number = 0u64;
-    for index in 0..MAX_BYTES {
-        let byte = *bytes.get(index)?;
+    for (index, &byte) in bytes.iter().enumerate().take(MAX_BYTES) {
         let low = u64::from(byte & 0x7f);
-        let shift = 7 * index as u32;
-        if shift == 63 && low > 1 {
+        if index == MAX_BYTES - 1 && low > 1 {
             return None;
         }
-        number |= low << shift;
-        if byte & 0x80 == 0 {
+        number |= low << (7 * index as u32);
+        if byte < 0x80 {
             *bytes = &bytes[index + 1..];
             return Some(number);
         }

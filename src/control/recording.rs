@@ -6,7 +6,7 @@ use crate::base::{
 };
 use crate::markers::{MarkerTiming, NewMarker, put_marker};
 use crate::platform::{current_stack_pointer, monotonic_now};
-use crate::state::{CorePs, REGISTRATION_HOOKS, RacyFeatures, prepare_own_lane, put_entry};
+use crate::state::{CorePs, REGISTRATION_HOOKS, RacyFeatures, core_buffer, prepare_own_lane, put_entry};
 use crate::threads::{OnThreadRef, register_current_thread, unregister_current_thread};
 
 pub(crate) use crate::threads::{
@@ -90,10 +90,6 @@ fn put_marker_of(
     text: Option<&str>,
 ) {
     let Some(since) = RacyFeatures::recording() else { return };
-    // In the midst of the profiler's own work: the host's allocator, say, called by it.
-    if is_any_lock_held_on_current_thread() {
-        return;
-    }
     let now = monotonic_now();
     // Asked again, so that the time lies in no pause that has begun meanwhile, even if it has ended too. A time that the
     // host gives is the host's, and may lie in one.
@@ -106,6 +102,11 @@ fn put_marker_of(
         only.is_none_or(|only| only == session).then(|| (session, thread.info().serial))
     });
     if let Some((session, thread)) = recorded.flatten() {
+        // In the midst of the profiler's own work: the host's allocator, say, called by it, or the host's handler of a signal.
+        if is_any_lock_held_on_current_thread() {
+            core_buffer().count_dropped();
+            return;
+        }
         let marker = NewMarker { session, thread, name, category, timing, text };
         put_marker(put_entry, now, CorePs::process_start().monotonic, &marker);
     }

@@ -76,8 +76,8 @@ impl<'a> Run<'a> {
                 let more = vec![0; input.int_in_range(0..=500)?];
                 self.markers.put(SESSION, self.now, &probe.number(77).number(5).number(0).with(&more));
             }
-            4 => self.buffer.discard_old(self.now, None),
-            5 if input.ratio(1, 4)? => self.buffer.discard_old(self.now, Some(self.now)),
+            4 => self.buffer.discard_old(|| self.now, None),
+            5 if input.ratio(1, 4)? => self.buffer.discard_old(|| self.now, Some(self.now)),
             6 if self.snapshots.len() < MOST_SNAPSHOTS => {
                 self.snapshots.push((self.buffer.snapshot(), self.written.len()));
             }
@@ -134,6 +134,8 @@ impl<'a> Run<'a> {
         };
         let more = if input.ratio(1, 4)? { input.int_in_range(1..=20)? } else { 0 };
         let span_ns = if more > 0 { input.arbitrary::<u32>()?.into() } else { 0 };
+        // Nobody writes a sample before it was.
+        self.now = self.now.max(time.plus_ns(span_ns));
         let modules = self.modules;
         let sample = ScriptedSample { thread, time, cpu_delta_ns, more, span_ns, modules };
         match self.script.write(sample) {

@@ -1,11 +1,18 @@
 //! A thread at rest: its samples repeat, and become one entry for the whole time.
 
+use std::ops::RangeInclusive;
+
 use crate::base::TimeStamp;
 
 /// A thread that has rested for fewer ticks is likely to run soon, and is looked at on every tick.
 const RESTLESS_TICKS: u64 = 32;
 /// Even a thread that says that it sleeps may have died, or run.
 const ANNOUNCED_CHECK_TICKS: u64 = 1024;
+/// What is not written of a rest is old after this part of it, so that a long one takes few entries, and little of any is lost
+/// with a crash.
+const OLD_PART: u64 = 4;
+/// But not sooner, and not later than this.
+const OLD_NS: RangeInclusive<u64> = 1_000_000_000..=64_000_000_000;
 
 /// A tick: which one since the session began, and when it was.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,7 +58,7 @@ pub(super) struct Rest {
     pub(super) cpu_ns: u64,
     /// Which of its announced sleeps this is, if it is one.
     announced: Option<u32>,
-    since: u64,
+    since: Tick,
     /// The first tick that is not written yet.
     unwritten: Tick,
 }
@@ -59,18 +66,18 @@ pub(super) struct Rest {
 impl Rest {
     /// A rest that began on a tick that has its sample.
     pub(super) fn new(cpu_ns: u64, announced: Option<u32>, tick: Tick, interval_ns: u64) -> Self {
-        Self { cpu_ns, announced, since: tick.number, unwritten: after(tick, interval_ns) }
+        Self { cpu_ns, announced, since: tick, unwritten: after(tick, interval_ns) }
     }
 
     pub(super) fn is_long(&self, tick: Tick) -> bool {
-        tick.number - self.since >= RESTLESS_TICKS
+        tick.number - self.since.number >= RESTLESS_TICKS
     }
 
     /// Whether the thread is still in the sleep that it has announced, so that its clock need not be read.
     pub(super) fn is_announced(&self, announced: Option<u32>, tick: Tick) -> bool {
         self.announced.is_some()
             && self.announced == announced
-            && !(tick.number - self.since + 1).is_multiple_of(ANNOUNCED_CHECK_TICKS)
+            && !(tick.number - self.since.number + 1).is_multiple_of(ANNOUNCED_CHECK_TICKS)
     }
 
     /// What comes before this tick is not to be written.
@@ -78,9 +85,10 @@ impl Rest {
         self.unwritten = tick;
     }
 
-    /// How long ago its last tick was written.
-    pub(super) fn unwritten_ns(&self, now: TimeStamp) -> u64 {
-        now.since_ns(self.unwritten.time)
+    /// Whether what is not written of it is old.
+    pub(super) fn is_overdue(&self, now: TimeStamp) -> bool {
+        let part_ns = now.since_ns(self.since.time) / OLD_PART;
+        now.since_ns(self.unwritten.time) >= part_ns.clamp(*OLD_NS.start(), *OLD_NS.end())
     }
 
     /// What is to be written, up to this tick.
@@ -115,7 +123,6 @@ mod tests {
         assert_eq!(rest.take_run(tick(11), INTERVAL_NS), Some(run(11, 11)));
         assert_eq!(rest.take_run(tick(500), INTERVAL_NS), Some(run(12, 500)));
         assert_eq!(rest.take_run(tick(500), INTERVAL_NS), None);
-        assert_eq!(rest.unwritten_ns(tick(503).time), 2 * INTERVAL_NS);
         // A tick that came a little early.
         let early = Tick { number: 501, time: TimeStamp(500_900) };
         let run = rest.take_run(early, INTERVAL_NS).expect("a tick");

@@ -43,11 +43,14 @@ pub(super) struct SampleTime {
     pub(super) span_ns: u64,
 }
 
-/// The memory of what the chunk holds, and that for the entry that is being made.
+/// What is kept from sample to sample: what the chunk holds, and memory for the entry that is being made.
 #[derive(Debug, Default)]
 pub(super) struct SampleCoder {
     dictionary: StackDictionary,
     entry: EntryWriter,
+    /// The last moment that any sample tells of. A run begins long before it is written, and a chunk is as old as what it
+    /// tells of last.
+    latest: TimeStamp,
 }
 
 /// Writes samples to the buffer.
@@ -65,10 +68,11 @@ impl SampleWriter<'_> {
     pub(super) fn write(&self, sample: SampleTime, modules: u64, last: &mut LastStack) -> u64 {
         let samples = sample.more + 1;
         let mut coder = self.coder.borrow_mut();
+        coder.latest = coder.latest.max(sample.time.plus_ns(sample.span_ns));
         // Another chunk than the dictionary's may be there already, and where that is full, too, there is a new one.
         let is_written =
             self.put(&mut coder, sample, modules, last) || self.put(&mut coder, sample, modules, last) || {
-                self.lane.leave_chunk(sample.time);
+                self.lane.leave_chunk(coder.latest);
                 coder.dictionary.forget();
                 self.put(&mut coder, sample, modules, last)
             };
@@ -80,8 +84,8 @@ impl SampleWriter<'_> {
     }
 
     fn put(&self, coder: &mut SampleCoder, sample: SampleTime, modules: u64, last: &mut LastStack) -> bool {
-        let SampleCoder { dictionary, entry } = coder;
-        let Some(chunk) = self.chunk_with_modules(dictionary, sample.time, modules) else { return false };
+        let SampleCoder { dictionary, entry, latest } = coder;
+        let Some(chunk) = self.chunk_with_modules(dictionary, *latest, modules) else { return false };
         let time_ns = sample.time.since_ns(self.process_start);
         let is_known = last.written_in == Some(dictionary.edition());
         let kind = if is_known { EntryKind::Same } else { EntryKind::Sample };
@@ -90,7 +94,7 @@ impl SampleWriter<'_> {
         if !is_known {
             dictionary.write(&last.stack, entry);
         }
-        if self.lane.put_in_chunk(chunk, self.session, sample.time, &head.with(entry.bytes())).is_none() {
+        if self.lane.put_in_chunk(chunk, self.session, *latest, &head.with(entry.bytes())).is_none() {
             // What was just taken into it is nowhere.
             dictionary.forget();
             return false;
@@ -139,4 +143,121 @@ fn head(kind: EntryKind, sample: SampleTime, time_distance: i64, event_loop: Eve
         head.number(sample.more).number(sample.span_ns);
     }
     head
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::buffer::ChunkedBuffer;
+    use crate::sampler::rest::{Rest, Tick};
+
+    const SESSION: Generation = ChunkedBuffer::TEST_SESSION;
+    const MODULES: u64 = 1;
+    const SECOND_NS: u64 = 1_000_000_000;
+
+    /// A writer with a buffer of its own, which stays.
+    struct Writing {
+        buffer: &'static ChunkedBuffer,
+        lane: LaneHandle<'static>,
+        coder: RefCell<SampleCoder>,
+        dropped: AtomicU64,
+    }
+
+    impl Writing {
+        fn new(capacity_bytes: u64) -> Self {
+            let buffer: &'static _ = Box::leak(Box::new(ChunkedBuffer::for_test(capacity_bytes)));
+            let lane = buffer.take_lane_for_samples();
+            Self { buffer, lane, coder: RefCell::default(), dropped: AtomicU64::new(0) }
+        }
+
+        fn write(&self, sample: SampleTime, last: &mut LastStack) {
+            let Self { lane, coder, dropped, .. } = self;
+            let writer = SampleWriter { lane, coder, session: SESSION, process_start: TimeStamp(0), dropped };
+            assert_eq!(writer.write(sample, MODULES, last), sample.more + 1);
+        }
+
+        fn put_counter(&self, now: TimeStamp) {
+            let mut entry = EntryHead::new(EntryKind::Counter);
+            entry.number(1).number(now.0).signed(12_345);
+            assert!(self.lane.put(SESSION, now, &entry.bytes()).is_some());
+        }
+
+        fn put_bytes(&self) -> u64 {
+            self.buffer.fill_level().expect("in session").1.put_bytes
+        }
+    }
+
+    fn sleeping(thread: u64) -> LastStack {
+        let mut last = LastStack::default();
+        let addresses: Vec<u64> = (0..20).map(|frame| 0x7f00_0000_0000 + thread + frame * 0x1234).collect();
+        last.set(&StackFrames::of_addresses(&addresses));
+        last
+    }
+
+    fn sample(thread: u64, first: TimeStamp, last: TimeStamp, ticks: u64) -> SampleTime {
+        let span_ns = last.since_ns(first);
+        SampleTime { thread, time: first, cpu_delta_ns: Some(0), more: ticks - 1, span_ns }
+    }
+
+    #[test]
+    fn an_hour_of_sleep_takes_a_kilobyte() {
+        const INTERVAL_NS: u64 = 1_000_000;
+        let writing = Writing::new(128 << 20);
+        let mut last = sleeping(1);
+        let tick = |number| Tick { number, time: TimeStamp(number * INTERVAL_NS) };
+        let mut rest = Rest::new(0, None, tick(0), INTERVAL_NS);
+        let (mut ticks, mut runs, mut longest_ns) = (0, 0, 0);
+        // With a thousand threads, each one's turn is once a second.
+        for number in (1000..=3_600_000).step_by(1000) {
+            if rest.is_overdue(tick(number).time) {
+                let run = rest.take_run(tick(number), INTERVAL_NS).expect("ticks");
+                writing.write(sample(1, run.first, run.last, run.ticks), &mut last);
+                longest_ns = longest_ns.max(run.last.since_ns(run.first));
+                (ticks, runs) = (ticks + run.ticks, runs + 1);
+            }
+        }
+        let bytes = writing.put_bytes();
+        assert!(ticks >= 3_600_000 - 65_000, "{ticks}");
+        assert!(longest_ns <= 65 * SECOND_NS, "{longest_ns}");
+        assert!(runs <= 80 && bytes <= 1400, "{runs} runs, {bytes} bytes");
+    }
+
+    #[test]
+    fn a_chunk_that_another_entry_begins_is_filled() {
+        let writing = Writing::new(1 << 20);
+        let mut last = sleeping(1);
+        // Most of what is put are counters, so that they begin the chunks.
+        for number in 1..60_000 {
+            let time = TimeStamp(number * 1_000_000);
+            writing.put_counter(time);
+            if number % 50 == 0 {
+                writing.write(sample(1, time, time, 1), &mut last);
+            }
+        }
+        let chunks = writing.buffer.snapshot().chunks().len() as u64;
+        let full_chunks = writing.put_bytes() / (256 << 10);
+        assert!((2..4).contains(&full_chunks), "{full_chunks}");
+        assert_eq!(chunks, full_chunks + 1);
+    }
+
+    #[test]
+    fn a_chunk_is_as_old_as_what_it_tells_of_last() {
+        const CAPACITY: u64 = 64 << 10;
+        let writing = Writing::new(CAPACITY);
+        let (mut sleeper, mut busy) = (sleeping(1), sleeping(2));
+        // Chunks end with samples of now and begin with runs that go far back.
+        let mut now = TimeStamp(60 * SECOND_NS);
+        while writing.put_bytes() < CAPACITY * 2 / 3 {
+            now = now.plus_ns(1_000_000);
+            writing.write(sample(1, TimeStamp(0), now, 60_000), &mut sleeper);
+            writing.write(sample(2, now, now, 1), &mut busy);
+        }
+        writing.buffer.discard_old(|| now, Some(TimeStamp(60 * SECOND_NS)));
+        let snapshot = writing.buffer.snapshot();
+        assert!(snapshot.chunks().len() > 2);
+        assert_eq!((snapshot.statistics.recycled_chunks, snapshot.complete_since()), (0, None));
+        writing.buffer.discard_old(|| now, Some(now));
+        let complete_since = writing.buffer.snapshot().complete_since();
+        assert!(complete_since.is_some_and(|time| time > TimeStamp(60 * SECOND_NS)), "{complete_since:?}");
+    }
 }

@@ -336,7 +336,7 @@ impl SamplerThread {
         let duration_ns =
             self.session.settings.duration.and_then(|duration| duration.as_nanos().try_into().ok());
         let too_old = duration_ns.and_then(|ns| self.tick.time.0.checked_sub(ns)).map(TimeStamp);
-        self.buffer.discard_old(self.tick.time, too_old);
+        self.buffer.discard_old(monotonic_now, too_old);
     }
 
     /// What children sent and the buffer does not reach back to any more may be large.

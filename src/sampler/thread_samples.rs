@@ -7,9 +7,6 @@ use crate::sampler::thread_sampler::ThreadSampler;
 use crate::sampler::tick_context::TickContext;
 use crate::state::SessionCounts;
 
-/// What is not written of a rest becomes old with this, so that little of it is lost with a crash.
-const OLD_REST_NS: u64 = 1_000_000_000;
-
 impl ThreadSampler {
     /// Writes what is not written yet of a rest up to the tick before.
     pub(super) fn write_rest_before(&mut self, context: &TickContext<'_>) {
@@ -23,7 +20,7 @@ impl ThreadSampler {
 
     /// The same, if that is old.
     pub(super) fn write_old_rest(&mut self, context: &TickContext<'_>) {
-        if self.rest.as_ref().is_some_and(|rest| rest.unwritten_ns(context.tick.time) >= OLD_REST_NS) {
+        if self.rest.as_ref().is_some_and(|rest| rest.is_overdue(context.tick.time)) {
             self.write_rest(context);
         }
     }

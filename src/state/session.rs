@@ -228,15 +228,15 @@ impl Session {
     }
 
     /// Asks the sampler to write what it holds back of threads at rest, and waits for that, not long: it does so on its
-    /// next tick.
+    /// next tick, unless it gets no processor. It may hold a minute of each thread.
     pub(crate) fn wait_until_all_is_written(&self) {
-        const LONGEST_WAIT: Duration = Duration::from_millis(200);
+        const LONGEST_WAIT: Duration = Duration::from_secs(2);
         let asked = self.writes_asked.fetch_add(1, Ordering::AcqRel) + 1;
         let end = Instant::now() + LONGEST_WAIT;
         let is_open = || self.writes_done.load(Ordering::Acquire) < asked;
         let has_sampler = || self.counts.sampler_panics.load(Ordering::Relaxed) == 0;
         // Before it calls back it writes everything; and it may be one of its callbacks that asks.
-        let may_write = || has_sampler() && !self.after_sampling.is_calling_back();
+        let may_write = || has_sampler() && !self.is_stopping() && !self.after_sampling.is_calling_back();
         while is_open() && may_write() && Instant::now() < end {
             std::thread::sleep(Duration::from_micros(100));
         }

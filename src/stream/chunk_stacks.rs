@@ -1,8 +1,6 @@
 //! The stacks of a chunk, as its samples bring them: what `crate::sampler`'s dictionary knew when it wrote them.
 
-use std::collections::HashMap;
-
-use crate::base::{CATEGORIES, CodeAddress, FrameFlags};
+use crate::base::{CATEGORIES, CodeAddress, FrameFlags, NumberMap};
 use crate::buffer::{EntryReader, FrameTag, ROOT_NODES, root_node, unzigzag};
 use crate::json::StringIndex;
 use crate::stream::unique_stacks::UniqueStacks;
@@ -73,7 +71,7 @@ pub(super) struct ChunkStacks {
     frames: Vec<ChunkFrame>,
     nodes: Vec<Node>,
     roots: [Option<u32>; ROOT_NODES as usize],
-    last_of_threads: HashMap<u64, u32>,
+    last_of_threads: NumberMap<u32>,
 }
 
 impl ChunkStacks {

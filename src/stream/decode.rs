@@ -1,8 +1,6 @@
 //! Stop 11 of 12: the entries are decoded once, each to its thread's streaming context.
 
-use std::collections::HashMap;
-
-use crate::base::{CATEGORIES, ProgressLocation, ProgressLogger};
+use crate::base::{CATEGORIES, NumberMap, ProgressLocation, ProgressLogger};
 use crate::buffer::{Block, BlockIndex, EntryKind, EntryReader, SampleFlags};
 use crate::counters::CounterDescription;
 use crate::json::{StringIndex, UniqueStrings};
@@ -143,7 +141,7 @@ impl ProcessStreamingContext {
     /// Of everything that the source holds.
     pub(crate) fn decode(source: &ProfileSource, progress: &ProgressLogger) -> Self {
         let threads: Vec<_> = source.threads.iter().map(ThreadStreamingContext::new).collect();
-        let by_serial: HashMap<u64, usize> =
+        let by_serial: NumberMap<usize> =
             threads.iter().enumerate().map(|(index, context)| (context.thread.serial(), index)).collect();
         let counters =
             source.session.counters.iter().map(|&counter| (counter, CounterRows::default())).collect();
@@ -167,7 +165,7 @@ impl ProcessStreamingContext {
         context
     }
 
-    fn read(&mut self, source: &ProfileSource, by_serial: &HashMap<u64, usize>, progress: &ProgressLogger) {
+    fn read(&mut self, source: &ProfileSource, by_serial: &NumberMap<usize>, progress: &ProgressLogger) {
         let mut stacks = ChunkStacks::default();
         let mut unordered = Unordered::default();
         for (_, chunk) in progress.loop_sub_loggers(source.buffer.chunks(), ProgressLocation::Entries) {
@@ -199,7 +197,7 @@ impl ProcessStreamingContext {
         &mut self,
         source: &ProfileSource,
         Block { index: block, mut entry, .. }: Block<'_>,
-        by_serial: &HashMap<u64, usize>,
+        by_serial: &NumberMap<usize>,
         stacks: &mut ChunkStacks,
         unordered: &mut Unordered,
     ) -> Option<EntrySort> {
@@ -263,7 +261,7 @@ impl ProcessStreamingContext {
         source: &ProfileSource,
         kind: EntryKind,
         entry: &mut EntryReader<'_>,
-        by_serial: &HashMap<u64, usize>,
+        by_serial: &NumberMap<usize>,
         stacks: &mut ChunkStacks,
     ) -> Option<EntrySort> {
         let head = SampleHead::read(entry, stacks)?;
@@ -288,13 +286,15 @@ impl ProcessStreamingContext {
         Some(if more.count > 0 { EntrySort::Run } else { sort })
     }
 
-    /// Has no more than `max_rows` rows of samples printed, if leaving out some of those in which a thread did not run is
-    /// enough for that. Of each run of them the first and the last stay, and those between evenly spaced.
+    /// Has no more than `max_rows` rows of samples and markers printed, if leaving out some of the samples in which a thread did
+    /// not run is enough for that. Of each run of them the first and the last stay, and those between evenly spaced.
     pub(crate) fn thin_idle_rows(&mut self, max_rows: u64) {
         let sum = |of: fn(&SampleRows) -> u64| {
             self.threads.iter().fold(0, |sum: u64, thread| sum.saturating_add(of(&thread.samples)))
         };
         let (rows, idle, runs) = (sum(SampleRows::rows), sum(SampleRows::idle_rows), sum(SampleRows::runs));
+        let markers: u64 = self.threads.iter().map(|thread| thread.markers.len() as u64).sum();
+        let max_rows = max_rows.saturating_sub(markers);
         if rows <= max_rows {
             return;
         }

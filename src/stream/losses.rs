@@ -27,7 +27,7 @@ pub(super) fn buffer_counts(
         ("capacity_bytes", buffer.capacity_bytes),
         ("put_entries", buffer.put_entries),
         ("put_bytes", buffer.put_bytes),
-        // Larger than a chunk.
+        // Larger than a chunk, or put when no chunk could be asked for.
         ("dropped_entries", buffer.dropped_entries),
         // The oldest, to make room.
         ("recycled_chunks", buffer.recycled_chunks),

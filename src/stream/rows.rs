@@ -1,6 +1,6 @@
 //! Samples and counter values between decoding and printing, in a few bytes each.
 
-use crate::buffer::{EntryReader, EntryWriter, unzigzag, zigzag};
+use crate::buffer::{EntryHead, EntryReader, EntryWriter, unzigzag, zigzag};
 
 /// What the thread's event loop did at a sample.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -129,16 +129,17 @@ impl Default for SampleRows {
 
 impl SampleRows {
     pub(super) fn push(&mut self, row: SampleRow, more: More) {
-        self.coded
-            .number(row.stack.into())
+        let mut code = EntryHead::bare();
+        code.number(row.stack.into())
             .signed(row.time_ns.wrapping_sub(self.last_time_ns) as i64)
             .number(row.cpu_delta_ns.map_or(0, |cpu| cpu.saturating_add(1)))
             .number(row.event.to_number())
             .number(more.count);
         if more.count > 0 {
-            self.coded.number(more.span_ns);
+            code.number(more.span_ns);
             self.runs += 1;
         }
+        self.coded.raw(code.bytes());
         self.last_time_ns = row.time_ns;
         self.idle_rows = self.idle_rows.saturating_add(more.count);
         self.rows = self.rows.saturating_add(more.count).saturating_add(1);

@@ -1,0 +1,183 @@
+//! Threads that sleep take hardly any room in the buffer, and all their samples are in the profile.
+#![cfg(has_profiler)]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
+
+use common::{Read, wait_until, work_for_cpu};
+use gekkota::{ProfilerSession, StartParams, profiler_get_buffer_info};
+use serde_json::Value;
+
+const THREADS: usize = 200;
+const BYTES_OF_THREAD_A_SECOND: f64 = 64.0;
+/// The process's CPU time, fifty times a second, and more for a session that records more.
+const OWN_BYTES_A_SECOND: f64 = 2048.0;
+
+struct Sleeper {
+    turn: Sender<()>,
+    has_worked: Receiver<()>,
+    thread: std::thread::JoinHandle<()>,
+}
+
+impl Sleeper {
+    fn start() -> Self {
+        let (turn, turns) = channel();
+        let (works, has_worked) = channel();
+        let live = move || {
+            gekkota::register_thread("sleeper");
+            works.send(()).expect("somebody waits");
+            while turns.recv().is_ok() {
+                work_for_cpu(Duration::from_millis(20));
+                works.send(()).expect("somebody waits");
+            }
+        };
+        let thread = std::thread::spawn(live);
+        has_worked.recv().expect("it is registered");
+        Self { turn, has_worked, thread }
+    }
+
+    fn work(&self) {
+        self.turn.send(()).expect("it waits");
+        self.has_worked.recv().expect("it has worked");
+    }
+
+    fn end(self) {
+        drop(self.turn);
+        self.thread.join().expect("it sleeps and works");
+    }
+}
+
+/// What the kernel says of each thread: whether it sleeps. The calling one runs.
+fn states() -> Vec<u8> {
+    let threads = std::fs::read_dir("/proc/self/task").expect("threads").flatten();
+    let states = threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("stat")).ok());
+    let state = |stat: String| stat.rsplit_once(") ").map(|(_, rest)| rest.as_bytes()[0]);
+    states.filter_map(state).collect()
+}
+
+/// A row of a thread's samples.
+#[derive(Debug)]
+struct Row {
+    stack: u64,
+    time_ms: f64,
+    cpu_ns: u64,
+}
+
+/// What a profile has of the sleepers, by their ids. There are many rows.
+struct Slept {
+    rows: BTreeMap<u64, Vec<Row>>,
+    ended: Option<u64>,
+    ticks: u64,
+}
+
+fn row(row: &Value) -> Row {
+    let unsigned = |column: usize| row[column].as_u64().expect("a number");
+    Row { stack: unsigned(0), time_ms: row[1].as_f64().expect("a time"), cpu_ns: unsigned(3) }
+}
+
+impl Slept {
+    fn of(read: &Read) -> Self {
+        let log = &read.0["profilingLog"][std::process::id().to_string()]["buffer"];
+        assert_eq!(log["malformed_entries"], 0);
+        let mut slept = Self { rows: BTreeMap::new(), ended: None, ticks: read.count("ticks") };
+        for thread in read.threads().iter().filter(|thread| thread["name"] == "sleeper") {
+            let tid = thread["tid"].as_u64().expect("a number");
+            let rows = thread["samples"]["data"].as_array().expect("rows").iter().map(row);
+            slept.rows.insert(tid, rows.collect());
+            slept.ended = slept.ended.or(thread["unregisterTime"].as_f64().map(|_| tid));
+        }
+        assert!(slept.rows.len() == THREADS);
+        assert!(slept.rows.values().all(|rows| rows.is_sorted_by_key(|row| row.time_ms)));
+        slept
+    }
+
+    /// What a thread has more than there.
+    fn new_rows(&self, tid: u64, before: &Self) -> &[Row] {
+        let (rows, old) = (&self.rows[&tid], &before.rows[&tid]);
+        assert!(rows.iter().zip(old).all(|(row, old)| row.time_ms == old.time_ms), "{tid}");
+        &rows[old.len()..]
+    }
+}
+
+/// The running profile, once each sleeper has a row: they rest from then on.
+fn once_all_rest() -> Slept {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    loop {
+        std::thread::sleep(Duration::from_millis(200));
+        let slept = Slept::of(&Read::of_running());
+        let have_rows = slept.rows.values().filter(|rows| !rows.is_empty()).count();
+        if have_rows == THREADS {
+            return slept;
+        }
+        assert!(Instant::now() < deadline, "{have_rows} have rows after a minute");
+    }
+}
+
+/// Between two profiles: of each sleeper the same ticks, evenly spaced.
+fn check_rows(before: &Slept, after: &Slept) {
+    let ticks = after.ticks - before.ticks;
+    let mut counts = BTreeMap::<usize, usize>::new();
+    for &tid in after.rows.keys() {
+        let new = after.new_rows(tid, before);
+        assert!(new.iter().all(|row| row.cpu_ns == 0 && row.stack == new[0].stack), "{tid}");
+        *counts.entry(new.len()).or_default() += 1;
+        let gaps: Vec<f64> = new.windows(2).map(|two| two[1].time_ms - two[0].time_ms).collect();
+        // All but where a run ends and the next begins. Times have steps of a nanosecond.
+        let even = gaps.windows(2).filter(|two| (two[0] - two[1]).abs() < 1e-4).count();
+        assert!(even > gaps.len() / 2, "{tid}: {even} of {} gaps are like the one before", gaps.len());
+    }
+    println!("{ticks} ticks, and so many threads with so many rows: {counts:?}");
+    // The sampler writes what it holds back of all of them on one tick. One or the other may have been woken by the system.
+    let (&rows, &threads) = counts.iter().max_by_key(|(_, threads)| **threads).expect("threads");
+    assert!(threads > THREADS * 9 / 10, "{counts:?}");
+    // On a busy machine there are more ticks before the counts are read.
+    assert!((ticks / 2..ticks * 2).contains(&(rows as u64)), "{rows} rows in {ticks} ticks");
+}
+
+#[test]
+fn two_hundred_sleepers_take_a_few_bytes_a_second_and_have_all_their_rows() {
+    let mut threads: Vec<_> = (0..THREADS).map(|_| Sleeper::start()).collect();
+    wait_until("all sleep", || states().iter().filter(|&&state| state != b'S').count() <= 1);
+    let session = ProfilerSession::start(StartParams::default()).expect("start");
+    let mut before = once_all_rest();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let after = loop {
+        let put = || profiler_get_buffer_info().expect("active").range_end;
+        let (begin, put_before) = (Instant::now(), put());
+        std::thread::sleep(Duration::from_secs(3));
+        let (bytes, seconds) = ((put() - put_before) as f64, begin.elapsed().as_secs_f64());
+        let after = Slept::of(&Read::of_running());
+        let of_thread = (bytes / seconds - OWN_BYTES_A_SECOND) / THREADS as f64;
+        println!("{bytes} bytes in {seconds:.2} s, or {of_thread:.1} a thread and second");
+        if of_thread < BYTES_OF_THREAD_A_SECOND {
+            break after;
+        }
+        assert!(Instant::now() < deadline, "{of_thread} bytes a thread and second");
+        before = after;
+    };
+    check_rows(&before, &after);
+
+    // One runs again and one ends, after a rest that is not written yet.
+    std::thread::sleep(Duration::from_millis(900));
+    threads[0].work();
+    threads.swap_remove(1).end();
+    let read = Read::from_profile(&session.finish().expect("profile"));
+    threads.into_iter().for_each(Sleeper::end);
+
+    let (before, after) = (after, Slept::of(&read));
+    let new = |tid| after.new_rows(tid, &before);
+    let ended = after.ended.expect("one ended");
+    let has_worked = |tid: &u64| new(*tid).iter().map(|row| row.cpu_ns).sum::<u64>() > 10_000_000;
+    let woken = after.rows.keys().copied().find(has_worked).expect("one worked for 20 ms");
+    let asleep = after.rows.keys().copied().find(|&tid| tid != ended && tid != woken).expect("one sleeps");
+    for tid in [ended, woken] {
+        let slept = new(tid).iter().take_while(|row| row.cpu_ns == 0).count();
+        assert!(slept > 20, "{slept} rows before its rest ended");
+        let others = new(asleep).iter().filter(|row| row.time_ms <= new(tid)[slept - 1].time_ms).count();
+        println!("{slept} rows before its rest ended, another one has {others}");
+        assert!(slept.abs_diff(others) <= others / 2, "{slept} rows, {others} of another");
+    }
+}

@@ -122,7 +122,7 @@ fn take_block<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
 /// Chunks of bytes that no writer has made, and the bytes of those that one has.
 #[cfg(any(test, fuzzing))]
 impl BufferSnapshot {
-    #[cfg(test)]
+    #[cfg(all(test, not(loom)))]
     pub(crate) fn bytes_of_chunks(&self) -> impl Iterator<Item = &[u8]> {
         self.chunks.iter().map(|(chunk, committed)| &chunk.committed_bytes()[..*committed])
     }

@@ -39,7 +39,7 @@ impl<'a> DecoderCase<'a> {
     }
 
     /// The bytes that ask for chunks of these bytes.
-    #[cfg(test)]
+    #[cfg(all(test, not(loom)))]
     pub(super) fn bytes(flags: u8, max_rows: u8, cut_ns: u32, chunks: [&[u8]; 3]) -> Vec<u8> {
         let mut bytes = vec![flags, max_rows];
         bytes.extend_from_slice(&cut_ns.to_le_bytes());

@@ -18,8 +18,9 @@ const MOST_STEPS: usize = 400;
 const MOST_FRAMES: usize = 60;
 const MOST_SNAPSHOTS: usize = 4;
 
-/// More than any address that a program has on any processor, and as many as the buffer's grammar can tell apart.
-const ADDRESS_END: u64 = 1 << 61;
+/// Addresses are below this or as far from the end of all, as processors extend their signs. No processor has so many, and the
+/// distances of more would not fit into the buffer's grammar.
+const ADDRESS_END: i64 = 1 << 60;
 
 /// What was written of a thread, and can be there still.
 #[derive(Clone, Debug)]
@@ -256,7 +257,7 @@ fn take_frame(input: &mut Unstructured<'_>) -> Result<ScriptedFrame> {
         }
         3 => ScriptedFrame::LabelsLeftOut,
         4 => {
-            let address = input.int_in_range(0..=ADDRESS_END - 1)?;
+            let address = input.int_in_range(1 - ADDRESS_END..=ADDRESS_END - 1)? as u64;
             ScriptedFrame::Native { address, is_innermost: input.arbitrary()? }
         }
         // In one library, so that some come again.

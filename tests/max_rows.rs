@@ -94,7 +94,7 @@ fn rows_of_sleep_are_left_out_and_counted() {
     let session = session.expect("start");
     let sleepers = ["sleeper 1", "sleeper 2", "sleeper 3"].map(Sleeper::start);
     let threads = [busy, restless].map(std::thread::spawn);
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + Duration::from_secs(600);
     loop {
         std::thread::sleep(Duration::from_millis(1200));
         let read = Read::of_running();
@@ -102,7 +102,7 @@ fn rows_of_sleep_are_left_out_and_counted() {
         if all > ROWS && running > 50 {
             break;
         }
-        assert!(Instant::now() < deadline, "{all} rows in a minute, {running} of them busy");
+        assert!(Instant::now() < deadline, "{all} rows, {running} of them busy");
     }
     END.store(true, Ordering::Relaxed);
     threads.into_iter().for_each(|thread| thread.join().expect("thread"));

@@ -37,7 +37,7 @@ impl<'a> EntryReader<'a> {
         Some(byte)
     }
 
-    /// What [`EntryHead::large`](crate::buffer::EntryHead::large) writes.
+    /// What [`EntryCursor::large`](crate::buffer::EntryCursor::large) writes.
     pub(crate) fn large(&mut self) -> Option<u64> {
         let count = usize::from(self.byte()?);
         let (coded, rest) = self.rest.split_at_checked(count)?;

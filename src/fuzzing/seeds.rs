@@ -32,16 +32,28 @@ pub(super) fn seeds(target: &str) -> Vec<(String, Vec<u8>)> {
     seeds
 }
 
+/// Set, all seeds are written anew: `GEKKOTA_WRITE_SEEDS=1 cargo test --lib seeds_are_those`.
+const WRITES: &str = "GEKKOTA_WRITE_SEEDS";
+
 fn write_seed(target: &str, name: &str, bytes: &[u8]) {
     let folder = fuzz_package().join("seeds").join(target);
     fs::create_dir_all(&folder).expect("a folder");
     fs::write(folder.join(name), bytes).expect("a file");
 }
 
+/// A seed that is the same each time.
+fn keep_seed(target: &str, name: &str, bytes: &[u8]) {
+    if std::env::var_os(WRITES).is_some() {
+        return write_seed(target, name, bytes);
+    }
+    let path = fuzz_package().join("seeds").join(target).join(name);
+    if fuzz_package().exists() {
+        assert_eq!(fs::read(&path).ok().as_deref(), Some(bytes), "{}", path.display());
+    }
+}
+
 /// Alone in its process, so that the threads' serials are those of the scripted threads.
-#[test]
-#[ignore = "writes seeds anew; run it alone: cargo test --lib seeds_are_written -- --ignored"]
-fn seeds_are_written() {
+fn write_seeds_of_a_session() {
     let session = chunks_of_a_session();
     let of_session: Vec<&[u8]> = session.iter().map(Vec::as_slice).take(3).collect();
     let of_session = [0, 1, 2].map(|chunk| of_session.get(chunk).copied().unwrap_or_default());
@@ -50,10 +62,17 @@ fn seeds_are_written() {
     let all = DecoderCase::IS_CUT | DecoderCase::BY_DURATION | DecoderCase::HAS_CODE;
     write_seed("decoder", "session", &DecoderCase::bytes(0, 4, 0, of_session));
     write_seed("decoder", "session_cut", &DecoderCase::bytes(all, 2, 60_000_000, of_session));
+}
+
+#[test]
+fn seeds_are_those_that_are_written() {
+    if std::env::var_os(WRITES).is_some() {
+        write_seeds_of_a_session();
+    }
     let scripted = scripted_chunks();
     let scripted = [0, 1, 2].map(|chunk| scripted.get(chunk).map_or(&[][..], Vec::as_slice));
-    write_seed("decoder", "scripted", &DecoderCase::bytes(DecoderCase::IS_CUT, 3, 5_000, scripted));
-    write_seed("decoder", "malformed", &DecoderCase::bytes(0, 0, 0, [b"\x02\x01\x01", b"\xff\xff", b"\x00"]));
+    keep_seed("decoder", "scripted", &DecoderCase::bytes(DecoderCase::IS_CUT, 3, 5_000, scripted));
+    keep_seed("decoder", "malformed", &DecoderCase::bytes(0, 0, 0, [b"\x02\x01\x01", b"\xff\xff", b"\x00"]));
     // What was found once.
     for (name, content) in [
         ("found_return_address_0", &b"\x07\x01\x01\0\0\0\x01\x01"[..]),
@@ -66,19 +85,19 @@ fn seeds_are_written() {
               \x0f\x02\x01\0\x02\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x09",
         ),
     ] {
-        write_seed("decoder", name, &DecoderCase::bytes(0, 4, 0, [content, &[], &[]]));
+        keep_seed("decoder", name, &DecoderCase::bytes(0, 4, 0, [content, &[], &[]]));
     }
     for (target, lengths) in [("json", [40, 400, 2000]), ("samples", [100, 800, 3000])] {
         for (name, length) in ["short", "middle", "long"].into_iter().zip(lengths) {
-            write_seed(target, name, &random_bytes(length as u64).take(length).collect::<Vec<_>>());
+            keep_seed(target, name, &random_bytes(length as u64).take(length).collect::<Vec<_>>());
         }
     }
     let numbers = [0, 1, 127, 128, 16_383, 16_384, u64::MAX >> 1, u64::MAX];
     let mut coded = crate::buffer::EntryWriter::default();
     numbers.iter().for_each(|&number| _ = coded.number(number));
-    write_seed("leb128", "numbers", coded.bytes());
-    write_seed("leb128", "too_large", b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02");
-    write_seed("leb128", "longer_than_needed", b"\x80\x80\x00\x01\x81\x80");
+    keep_seed("leb128", "numbers", coded.bytes());
+    keep_seed("leb128", "too_large", b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02");
+    keep_seed("leb128", "longer_than_needed", b"\x80\x80\x00\x01\x81\x80");
 }
 
 /// What the buffer holds after two threads have worked and slept for a moment, with labels, script frames, markers and a

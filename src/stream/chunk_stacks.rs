@@ -66,6 +66,7 @@ struct Node {
 /// The tables of a chunk, as far as it was read. They are kept from chunk to chunk for their memory.
 #[derive(Debug, Default)]
 pub(super) struct ChunkStacks {
+    is_lost: bool,
     modules: u64,
     last_time_ns: u64,
     frames: Vec<ChunkFrame>,
@@ -79,9 +80,19 @@ impl ChunkStacks {
     pub(super) fn begin(&mut self, modules: u64) {
         self.modules = modules;
         self.last_time_ns = 0;
+        self.is_lost = false;
         self.frames.clear();
         self.nodes.clear();
         self.last_of_threads.clear();
+    }
+
+    /// Something could not be read: what comes after it counts on what it would have brought, until all begins anew.
+    pub(super) fn lose(&mut self) {
+        self.is_lost = true;
+    }
+
+    pub(super) fn is_lost(&self) -> bool {
+        self.is_lost
     }
 
     /// The time of a sample, by its distance from that of the one before.

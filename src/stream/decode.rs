@@ -179,6 +179,7 @@ impl ProcessStreamingContext {
                 });
                 if read.is_none() {
                     self.entry_counts.malformed += 1;
+                    stacks.lose();
                 }
             }
         }
@@ -264,6 +265,9 @@ impl ProcessStreamingContext {
         by_serial: &NumberMap<usize>,
         stacks: &mut ChunkStacks,
     ) -> Option<EntrySort> {
+        if stacks.is_lost() {
+            return None;
+        }
         let head = SampleHead::read(entry, stacks)?;
         let SampleHead { serial, time_ns, cpu_delta_ns, event, more } = head;
         let (node, sort) = match kind {

@@ -1,8 +1,8 @@
 //! Rule: an entry names the session that it belongs to.
 include!("layers.in");
 
-fn broken(now: base::TimeStamp) {
-    state::core_buffer().put(now, &[b"entry"]);
+fn broken(now: base::TimeStamp, entry: buffer::EntryHead) {
+    state::core_buffer().take_lane().put(now, &entry);
 }
 
 fn main() {}

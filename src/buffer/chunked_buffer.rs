@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use crate::base::{Generation, Guard, LockRank, NamedMutex, TimeStamp};
 use crate::buffer::buffer_snapshot::BufferSnapshot;
-use crate::buffer::chunk::{Chunk, WriteRight};
+use crate::buffer::chunk::{Chunk, WriteRight, block_bytes};
 use crate::buffer::chunk_book::{BufferStatistics, ChunkBook, LARGEST};
 use crate::buffer::chunk_manager::{ChunkManager, ControlledChunkManager, Update};
 use crate::buffer::entry::Entry;
@@ -27,6 +27,10 @@ pub(crate) struct ChunkedBuffer<M = ChunkManagerWithLocalLimit> {
     /// A chunk is done, or a lane lacks its next one.
     needs_care: AtomicBool,
     dropped_entries: AtomicU64,
+    /// The number of the session that runs, or of none, and the size of its largest chunk: a hint, for whoever asks without the
+    /// lock.
+    session: AtomicU64,
+    largest_block_bytes: AtomicUsize,
 }
 
 #[derive(Debug)]
@@ -79,6 +83,11 @@ impl<M: ChunkManager> LaneHandle<'_, M> {
         self.lane.put_in_chunk(chunk, &NewEntry { session, now, entry })
     }
 
+    /// Whether a chunk has room for an entry of so many bytes.
+    pub(crate) fn may_put(&self, entry_bytes: usize) -> bool {
+        block_bytes(entry_bytes) <= self.buffer.largest_block_bytes()
+    }
+
     /// What is put from now on lies in another chunk than what was put before.
     pub(crate) fn leave_chunk(&self, now: TimeStamp) {
         if let Some(right) = self.lane.take_current() {
@@ -102,6 +111,15 @@ impl<M: ChunkManager> ChunkSource for ChunkedBuffer<M> {
         made
     }
 
+    fn has_room_for(&self, session: Generation, block_bytes: usize) -> bool {
+        let is_of_session = self.session.load(Ordering::Relaxed) == session.to_number();
+        let has_room = block_bytes <= self.largest_block_bytes();
+        if is_of_session && !has_room {
+            self.count_dropped();
+        }
+        is_of_session && has_room
+    }
+
     fn ask_for_care(&self) {
         self.needs_care.store(true, Ordering::Release);
     }
@@ -114,18 +132,28 @@ impl<M: ChunkManager> ChunkedBuffer<M> {
             state: NamedMutex::new("chunk manager", LockRank::ChunkManager, state),
             needs_care: AtomicBool::new(false),
             dropped_entries: AtomicU64::new(0),
+            session: AtomicU64::new(0),
+            largest_block_bytes: AtomicUsize::new(0),
         }
+    }
+
+    /// So long is the longest entry that can be put, with its length.
+    fn largest_block_bytes(&self) -> usize {
+        self.largest_block_bytes.load(Ordering::Relaxed)
     }
 
     pub(super) fn begin_with(&self, session: Generation, manager: M) {
         self.dropped_entries.store(0, Ordering::Relaxed);
+        self.largest_block_bytes.store(manager.largest_chunk_bytes(), Ordering::Relaxed);
         self.replace_book(Some(ChunkBook::new(session, manager)));
+        self.session.store(session.to_number(), Ordering::Relaxed);
         self.ask_for_care();
     }
 
     /// Forgets everything, and takes nothing any more. A writer that is putting an entry at this very moment keeps its chunk
-    /// until it writes again, or ends.
+    /// until its lane is written to again, or the next session begins or ends.
     pub(crate) fn end_session(&self) {
+        self.session.store(0, Ordering::Relaxed);
         self.replace_book(None);
     }
 
@@ -210,9 +238,14 @@ impl<M: ChunkManager> ChunkedBuffer<M> {
             let mut chunk = Chunk::new(bytes);
             chunk.touch();
             let mut state = self.state.lock();
-            let book = state.book.as_mut().filter(|book| book.session == session);
-            let Some(book) = book else { return };
-            lane.set_next(book.begin(chunk, lane.index));
+            let State { lanes, book } = &mut *state;
+            let Some(book) = book.as_mut().filter(|book| book.session == session) else { return };
+            if lanes[lane.index].is_taken {
+                lane.set_next(book.begin(chunk, lane.index));
+            } else {
+                // Its writer has ended meanwhile.
+                book.manager.forget_unreleased(bytes);
+            }
         }
     }
 

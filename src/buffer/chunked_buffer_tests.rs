@@ -7,6 +7,7 @@ use crate::base::{Generation, TimeStamp};
 use crate::buffer::buffer_snapshot::BufferSnapshot;
 use crate::buffer::chunk_manager::ChunkManager;
 use crate::buffer::chunked_buffer::{ChunkedBuffer, LaneHandle};
+use crate::buffer::entry::{Entry, EntryCursor};
 use crate::buffer::entry_kind::EntryKind;
 use crate::buffer::entry_reader::EntryReader;
 use crate::buffer::entry_writer::EntryHead;
@@ -79,12 +80,14 @@ fn an_entry_larger_than_a_chunk_is_counted_and_nowhere() {
     let buffer = ChunkedBuffer::for_test(64 << 10);
     let lane = buffer.take_lane();
     assert_eq!(put_bytes(&lane, SESSION, 0, &[1; 20_000]), None);
-    assert!(put_number(&lane, 7).is_some());
+    let chunk = put_number(&lane, 7).expect("fits");
+    (0..10).for_each(|_| assert_eq!(put_bytes(&lane, SESSION, 0, &[1; 20_000]), None));
+    assert_eq!(put_number(&lane, 7), Some(chunk), "what the lane has stays its own");
     // Larger than the small chunks that a lane has at first.
     assert!(put_bytes(&lane, SESSION, 0, &[9; 16_000]).is_some());
     assert!(put_number(&lane, 8).is_some());
     let snapshot = buffer.snapshot();
-    assert_eq!((numbers_in(&snapshot), snapshot.statistics.dropped_entries), (vec![7, 9, 8], 1));
+    assert_eq!((numbers_in(&snapshot), snapshot.statistics.dropped_entries), (vec![7, 7, 9, 8], 11));
 }
 
 #[test]
@@ -103,6 +106,45 @@ fn nothing_is_put_out_of_session_or_for_another_session() {
     assert!(put_bytes(&lane, other, 0, &[4]).is_some());
     let snapshot = buffer.snapshot();
     assert_eq!((numbers_in(&snapshot), snapshot.statistics.dropped_entries), (vec![4], 0));
+}
+
+/// An entry in the midst of which a handler puts another.
+struct Interrupted<'a> {
+    lane: &'a LaneHandle<'a>,
+    own: u64,
+    others: u64,
+}
+
+impl Entry for Interrupted<'_> {
+    fn bytes(&self) -> usize {
+        Entry::bytes(EntryHead::new(EntryKind::Counter).number(self.own))
+    }
+
+    fn write(&self, out: &mut EntryCursor<'_>) {
+        put_number(self.lane, self.others).expect("fits");
+        EntryHead::new(EntryKind::Counter).number(self.own).write(out);
+    }
+}
+
+#[test]
+fn an_entry_that_interrupts_another_is_there_beside_it_and_neither_is_older_than_it_is() {
+    let buffer = ChunkedBuffer::for_test(1 << 20);
+    let lane = buffer.take_lane();
+    put_number(&lane, 1).expect("fits");
+    let mut expected = vec![1];
+    for number in (1000..1100).step_by(2) {
+        buffer.take_care();
+        let entry = Interrupted { lane: &lane, own: number, others: number + 1 };
+        lane.put(SESSION, TimeStamp(number), &entry).expect("fits");
+        expected.extend([number, number + 1]);
+    }
+    buffer.take_care();
+    let memory = buffer.snapshot().chunk_memory();
+    assert_eq!(memory.unreleased_bytes, 2 * 4096, "the lane's chunk and its next one, and no other");
+    buffer.discard_old(|| TimeStamp(1100), Some(TimeStamp(502)));
+    let mut numbers = numbers_in(&buffer.snapshot());
+    numbers.sort_unstable();
+    assert_eq!(numbers, expected);
 }
 
 #[test]
@@ -155,14 +197,19 @@ fn the_next_chunk_is_there_before_it_is_needed_and_grows_with_what_is_written() 
         largest = largest.max(unreleased(&buffer));
     }
     assert_eq!(largest, 2 << 20, "two of the largest");
-    // Slowly filled, they stay as they are.
+    // Slowly filled, they stay as they are, until they have become many.
     let slow = buffer.take_lane();
     let before = unreleased(&buffer);
-    for time in 0..10_000u64 {
-        put_bytes(&slow, SESSION, time * 300_000_000, &entry).expect("fits");
-        buffer.take_care();
-        assert!(unreleased(&buffer) <= before + 2 * 4096);
-    }
+    let put_slowly = |times: std::ops::Range<u64>| {
+        for time in times {
+            put_bytes(&slow, SESSION, time * 300_000_000, &entry).expect("fits");
+            buffer.take_care();
+        }
+        unreleased(&buffer)
+    };
+    assert_eq!(put_slowly(0..60), before + 2 * 4096);
+    assert!(put_slowly(60..80) > before + 2 * 4096);
+    assert!(put_slowly(80..10_000) <= CAPACITY / 2);
 }
 
 #[test]

@@ -15,6 +15,7 @@ use crate::buffer::buffer_snapshot::BufferSnapshot;
 use crate::buffer::chunk::{Chunk, WriteRight};
 use crate::buffer::chunk_book::{BufferStatistics, ChunkBook};
 use crate::buffer::chunk_manager::{ChunkManager, Update};
+use crate::buffer::entry::{Entry, EntryCursor};
 use crate::buffer::lane::{ChunkSource, Lane, NewEntry};
 use crate::buffer::local_limit::ChunkManagerWithLocalLimit;
 
@@ -31,6 +32,10 @@ impl ChunkSource for World {
     fn make_chunk(&self, lane: &Lane, _: Generation, block_bytes: usize) -> Option<WriteRight> {
         let mut book = self.book.lock().expect("no model panics here");
         book.as_mut()?.make_chunk(lane, self.lanes.len(), block_bytes)
+    }
+
+    fn has_room_for(&self, _: Generation, block_bytes: usize) -> bool {
+        block_bytes <= CAPACITY / 4
     }
 
     fn ask_for_care(&self) {}
@@ -184,5 +189,49 @@ fn the_end_of_a_session_and_a_chunk_taken_back_leave_the_writer_with_nothing_of_
         stopper.join().expect("the stopper");
         assert!(world.read(0).is_empty());
         if put == 3 { "put all" } else { "put some" }
+    });
+}
+
+/// An entry in the midst of which a handler puts another.
+struct Interrupted<'a>(&'a World);
+
+impl Entry for Interrupted<'_> {
+    fn bytes(&self) -> usize {
+        3
+    }
+
+    fn write(&self, out: &mut EntryCursor<'_>) {
+        assert!(self.0.put(0, 3));
+        out.raw(&[b'0', 2, 2 ^ 0xff]);
+    }
+}
+
+#[test]
+fn a_write_that_is_interrupted_loses_nothing_while_its_chunk_is_asked_for() {
+    explore_model(["taken back before", "taken back after", "in the midst"], || {
+        let world = World::new();
+        assert!(world.put(0, 1));
+        world.take_care();
+        let caretaker = Arc::clone(&world);
+        let caretaker = spawn(move || {
+            let taken = caretaker.lanes[0].take_current();
+            let entries = taken.as_ref().map(|right| right.chunk().entries());
+            taken.into_iter().for_each(|right| right.finish(TimeStamp(9)));
+            caretaker.take_care();
+            entries
+        });
+        let entry = Interrupted(&world);
+        let entry = NewEntry { session: SESSION, now: TimeStamp(2), entry: &entry };
+        assert!(world.lanes[0].put(&entry, &*world).is_some());
+        let entries = caretaker.join().expect("the caretaker");
+        let mut left = world.read(0);
+        left.sort_unstable();
+        let discarded = world.discarded_entries();
+        assert_eq!(left.len() as u64 + discarded, 3, "{left:?}");
+        match entries {
+            None => "in the midst",
+            Some(1) => "taken back before",
+            Some(_) => "taken back after",
+        }
     });
 }

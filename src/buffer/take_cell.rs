@@ -3,8 +3,8 @@
 //! **Contract** (cited below):
 //! - *owned*: a pointer in the cell came from [`Arc::into_raw`], and the cell holds that reference; who swaps it out
 //!   holds it from then on;
-//! - *one putter*: only one thread at a time puts into a cell, and only when it has seen it empty. Without that a chunk
-//!   would be forgotten, which is a leak and no more.
+//! - *one putter*: one at a time puts into a cell, and only into an empty one; others only take. So nothing is overwritten:
+//!   a chunk that was would be in use for ever.
 
 use std::ptr;
 use std::sync::Arc;

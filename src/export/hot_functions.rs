@@ -72,8 +72,8 @@ struct Weight {
 #[cfg(has_profiler)]
 impl Weight {
     fn add(&mut self, other: Self) {
-        self.samples += other.samples;
-        self.ns += other.ns;
+        self.samples = self.samples.saturating_add(other.samples);
+        self.ns = self.ns.saturating_add(other.ns);
     }
 }
 
@@ -92,15 +92,16 @@ fn summarize_thread(source: &ProfileSource, mut thread: ResolvedThread<'_>) -> T
     let interval_ns = settings.interval.as_nanos() as u64;
     let has_cpu = settings.features.contains(Features::CPU);
     let mut by_stack: Vec<Weight> = Vec::new();
-    let mut cpu_ns = 0;
-    for row in thread.context.samples.iter() {
-        cpu_ns += row.cpu_delta_ns.unwrap_or(0);
-        let ns = if has_cpu { row.cpu_delta_ns.unwrap_or(0) } else { interval_ns };
+    let mut cpu_ns = 0u64;
+    for (row, samples) in thread.context.samples.first_rows() {
+        let row_cpu_ns = row.cpu_delta_ns.unwrap_or(0);
+        cpu_ns = cpu_ns.saturating_add(row_cpu_ns);
+        let ns = if has_cpu { row_cpu_ns } else { interval_ns.saturating_mul(samples) };
         let stack = thread.stack_of(row.stack) as usize;
         if stack >= by_stack.len() {
             by_stack.resize(stack + 1, Weight::default());
         }
-        by_stack[stack].add(Weight { samples: 1, ns });
+        by_stack[stack].add(Weight { samples: samples as usize, ns });
     }
 
     let mut truncated_samples = 0;

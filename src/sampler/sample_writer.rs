@@ -53,6 +53,9 @@ pub(super) struct SampleCoder {
     latest: TimeStamp,
 }
 
+/// So long a sample is at the most without its stack, with the list of modules before it.
+const MOST_HEAD_BYTES: usize = 96;
+
 /// Writes samples to the buffer.
 pub(super) struct SampleWriter<'a> {
     pub(super) lane: &'a LaneHandle<'a>,
@@ -70,12 +73,13 @@ impl SampleWriter<'_> {
         let mut coder = self.coder.borrow_mut();
         coder.latest = coder.latest.max(sample.time.plus_ns(sample.span_ns));
         // Another chunk than the dictionary's may be there already, and where that is full, too, there is a new one.
-        let is_written =
-            self.put(&mut coder, sample, modules, last) || self.put(&mut coder, sample, modules, last) || {
+        let is_written = self.put(&mut coder, sample, modules, last)
+            || self.put(&mut coder, sample, modules, last)
+            || (self.lane.may_put(MOST_HEAD_BYTES + coder.entry.bytes().len()) && {
                 self.lane.leave_chunk(coder.latest);
                 coder.dictionary.forget();
                 self.put(&mut coder, sample, modules, last)
-            };
+            });
         if is_written {
             return samples;
         }

@@ -198,6 +198,7 @@ impl SamplerThread {
     fn sleep_to(&mut self, deadline: TimeStamp) {
         while !self.session.is_stopping() {
             self.write_if_asked();
+            self.buffer.take_care();
             let (shortest, longest) = SLEEP_STEPS_NS.into_inner();
             let step = monotonic_now().plus_ns(self.interval_ns().clamp(shortest, longest));
             sleep_until(deadline.min(step));
@@ -322,10 +323,12 @@ impl SamplerThread {
                 self.threads.active.push(ThreadSampler::new(registration, &self.session));
             }
         }
-        let range = self.buffer.range();
         // One that has ended since the list was made is still in the sampler's.
         let still_writes = |dead: &OffThreadRef| serials.contains(&dead.serial());
+        let buffer = self.buffer;
         self.with_session_threads(|threads, lock| {
+            // Under the lock, so that it reaches to what was put of a thread that has just ended.
+            let range = buffer.range();
             threads.set_written(range.end, still_writes, lock);
             threads.drop_expired(range.start, lock);
         });

@@ -38,6 +38,8 @@ impl PausedRanges {
             _ => return,
         };
         if begins {
+            // Of one before it the end is not in the buffer any more.
+            self.0.retain(|range| !(range.is_open && range.reason == reason));
             self.0.push(PausedRange { start_ns: Some(time_ns), end_ns: None, is_open: true, reason });
         } else if let Some(open) = self.open_range(reason) {
             (open.end_ns, open.is_open) = (Some(time_ns), false);
@@ -47,14 +49,14 @@ impl PausedRanges {
         }
     }
 
-    /// The pauses that lasted when the profile was taken; the buffer may not reach back to their beginning.
+    /// The pauses that lasted when the profile was taken, and no other: a beginning whose end is not in the buffer any more tells
+    /// nothing, and the buffer may not reach back to the beginning of one that lasts.
     pub(super) fn add_open(&mut self, open: OpenPauses, process_start: TimeStamp) {
+        self.0.retain(|range| !range.is_open);
         for (since, reason) in
             [(open.paused_since, Reason::Paused), (open.sampling_paused_since, Reason::Collecting)]
         {
-            if let Some(since) = since
-                && self.open_range(reason).is_none()
-            {
+            if let Some(since) = since {
                 let start_ns = Some(since.since_ns(process_start));
                 self.0.push(PausedRange { start_ns, end_ns: None, is_open: true, reason });
             }
@@ -135,6 +137,12 @@ mod tests {
             written(&[(ResumeSampling, 3)], paused),
             r#"[{"startTime":null,"endTime":3,"reason":"collecting"},{"startTime":5,"endTime":null,"reason":"profiler-paused"}]"#
         );
+        // Of two pauses the ends are not in the buffer any more.
+        assert_eq!(written(&[(Pause, 2)], none), "[]");
+        assert_eq!(
+            written(&[(Pause, 2), (Pause, 3), (Resume, 4)], none),
+            r#"[{"startTime":3,"endTime":4,"reason":"profiler-paused"}]"#
+        );
         // Both began before the buffer does, the sampling's first.
         let both = OpenPauses { sampling_paused_since: at(4), ..paused };
         assert_eq!(
@@ -150,7 +158,11 @@ mod tests {
             r#"[{"startTime":null,"endTime":null,"reason":"collecting"},{"startTime":5,"endTime":null,"reason":"profiler-paused"}]"#
         );
         assert_eq!(
-            written_since(5, &[(Pause, 1), (Resume, 3), (Pause, 4), (Resume, 6), (Pause, 7)], none),
+            written_since(
+                5,
+                &[(Pause, 1), (Resume, 3), (Pause, 4), (Resume, 6), (Pause, 7)],
+                OpenPauses { paused_since: at(7), ..none }
+            ),
             r#"[{"startTime":null,"endTime":6,"reason":"profiler-paused"},{"startTime":7,"endTime":null,"reason":"profiler-paused"}]"#
         );
     }

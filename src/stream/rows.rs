@@ -170,6 +170,11 @@ impl SampleRows {
         self.runs_coded().map(|(_, more)| 1 + more.count.div_ceil(self.idle_stride)).sum()
     }
 
+    /// The first row of each run, and how many the run has; those after it have its stack, and no CPU time.
+    pub(crate) fn first_rows(&self) -> impl Iterator<Item = (SampleRow, u64)> {
+        self.runs_coded().map(|(first, more)| (first, more.count + 1))
+    }
+
     fn runs_coded(&self) -> impl Iterator<Item = (SampleRow, More)> {
         let mut coded = EntryReader::new(self.coded.bytes());
         let mut time_ns = 0u64;

@@ -124,9 +124,10 @@ fn check_rows(slept: &Slept, ticks: u64) {
         assert!(even > gaps.len() / 2, "{tid}: {even} of {} gaps are like the one before", gaps.len());
     }
     println!("{ticks} ticks, and so many threads with so many rows: {counts:?}");
-    // The sampler writes what it holds back of all of them on one tick. One or the other may have been woken by the system.
-    let (&rows, &threads) = counts.iter().max_by_key(|(_, threads)| **threads).expect("threads");
-    assert!(threads > THREADS * 9 / 10, "{counts:?}");
+    // One or the other may have been woken by the system. Runs that are cut where the time begins are spaced anew.
+    let (&rows, _) = counts.iter().max_by_key(|(_, threads)| **threads).expect("threads");
+    let near = counts.range(rows - rows / 10 - 1..=rows + rows / 10 + 1).map(|(_, threads)| threads);
+    assert!(near.sum::<usize>() > THREADS * 9 / 10, "{counts:?}");
     // On a busy machine there are more ticks before the counts are read.
     assert!((ticks / 2..ticks * 2).contains(&(rows as u64)), "{rows} rows in {ticks} ticks");
 }

@@ -59,14 +59,9 @@ pub(crate) struct EntryHead {
 
 impl EntryHead {
     pub(crate) fn new(kind: EntryKind) -> Self {
-        let mut head = Self::bare();
+        let mut head = Self { bytes: [0; 8 * leb128::MAX_BYTES + 8], end: 0 };
         head.byte(kind as u8);
         head
-    }
-
-    /// Fields that begin no entry.
-    pub(crate) fn bare() -> Self {
-        Self { bytes: [0; 8 * leb128::MAX_BYTES + 8], end: 0 }
     }
 
     #[inline]

@@ -31,6 +31,22 @@ pub(super) fn decode(bytes: &mut &[u8]) -> Option<u64> {
 
 /// A number of more than one byte.
 fn decode_longer(bytes: &mut &[u8]) -> Option<u64> {
+    // Most have two or three.
+    if let &[first, second, ref rest @ ..] = *bytes
+        && first >= 0x80
+    {
+        let low = u64::from(first & 0x7f) | u64::from(second & 0x7f) << 7;
+        if second < 0x80 {
+            *bytes = rest;
+            return Some(low);
+        }
+        if let &[third, ref rest @ ..] = rest
+            && third < 0x80
+        {
+            *bytes = rest;
+            return Some(low | u64::from(third) << 14);
+        }
+    }
     let mut number = 0u64;
     for (index, &byte) in bytes.iter().enumerate().take(MAX_BYTES) {
         let low = u64::from(byte & 0x7f);

@@ -73,6 +73,8 @@ pub(super) struct ChunkStacks {
     nodes: Vec<Node>,
     roots: [Option<u32>; ROOT_NODES as usize],
     last_of_threads: NumberMap<u32>,
+    /// Kept for its memory.
+    to_add: Vec<u32>,
 }
 
 impl ChunkStacks {
@@ -166,7 +168,11 @@ impl ChunkStacks {
 
     /// The place of a node's stack among those of the profile.
     pub(super) fn stack(&mut self, node: u32, stacks: &mut UniqueStacks<FrameKey>) -> u32 {
-        let mut to_add = Vec::new();
+        let known = |at: u32| at.checked_sub(ROOT_NODES).map(|index| self.nodes[index as usize].stack);
+        if let Some(Some(stack)) = known(node) {
+            return stack;
+        }
+        let mut to_add = std::mem::take(&mut self.to_add);
         let mut at = node;
         let mut stack = loop {
             let Some(index) = at.checked_sub(ROOT_NODES) else { break self.root_stack(at, stacks) };
@@ -174,16 +180,17 @@ impl ChunkStacks {
             if let Some(stack) = stack {
                 break stack;
             }
-            to_add.push(index as usize);
+            to_add.push(index);
             at = below;
         };
-        for index in to_add.into_iter().rev() {
-            let node = &mut self.nodes[index];
+        for index in to_add.drain(..).rev() {
+            let node = &mut self.nodes[index as usize];
             let frame = &mut self.frames[node.frame as usize];
             let index = *frame.index.get_or_insert_with(|| stacks.intern_frame(&frame.key));
             stack = stacks.append_frame(Some(stack), index);
             node.stack = Some(stack);
         }
+        self.to_add = to_add;
         stack
     }
 

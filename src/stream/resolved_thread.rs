@@ -25,6 +25,8 @@ pub(crate) struct ResolvedThread<'a> {
     frame_map: Vec<u32>,
     /// The same for its stacks.
     stack_map: Vec<u32>,
+    /// Kept for its memory.
+    missing: Vec<u32>,
 }
 
 impl<'a> ResolvedThread<'a> {
@@ -37,6 +39,7 @@ impl<'a> ResolvedThread<'a> {
             stacks: Vec::new(),
             frame_map: vec![0; named.frames().len()],
             stack_map: vec![0; named.stacks().len()],
+            missing: Vec::new(),
         }
     }
 
@@ -51,7 +54,7 @@ impl<'a> ResolvedThread<'a> {
 
     fn add_stack(&mut self, stack: u32) -> u32 {
         // Those below it first.
-        let mut missing = Vec::new();
+        let mut missing = std::mem::take(&mut self.missing);
         let mut next = Some(stack);
         let mut prefix = loop {
             let Some(stack) = next else { break None };
@@ -61,13 +64,14 @@ impl<'a> ResolvedThread<'a> {
             missing.push(stack);
             next = self.named.stacks()[stack as usize].0;
         };
-        for stack in missing.into_iter().rev() {
+        for stack in missing.drain(..).rev() {
             let frame = self.frame_here(self.named.stacks()[stack as usize].1);
             self.stacks.push((prefix, frame));
             let place = self.stacks.len() as u32;
             self.stack_map[stack as usize] = place;
             prefix = Some(place - 1);
         }
+        self.missing = missing;
         prefix.unwrap_or_default()
     }
 

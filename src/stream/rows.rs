@@ -1,6 +1,6 @@
 //! Samples and counter values between decoding and printing, in a few bytes each.
 
-use crate::buffer::{EntryHead, EntryReader, EntryWriter, unzigzag, zigzag};
+use crate::buffer::{EntryReader, EntryWriter, unzigzag, zigzag};
 
 /// What the thread's event loop did at a sample.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -102,10 +102,24 @@ pub(super) fn cut_before(row: SampleRow, more: More, cut_ns: u64) -> Option<(Sam
     ))
 }
 
+/// A sample and those after it, of which most have nothing out of the common.
+#[derive(Clone, Copy, Debug)]
+struct PackedRow {
+    stack: u32,
+    /// Since the row before.
+    later_ns: u32,
+    /// One more than the CPU time; 0 for none. `RARE` where the rest stands apart.
+    cpu: u32,
+}
+
+const RARE: u32 = u32::MAX;
+
 /// Samples in the order of their time.
 #[derive(Debug)]
 pub(crate) struct SampleRows {
-    coded: EntryWriter,
+    packed: Vec<PackedRow>,
+    /// Of those that are `RARE`, one after another: time, CPU time, event, and how many come after it.
+    rare: EntryWriter,
     rows: u64,
     idle_rows: u64,
     runs: u64,
@@ -117,7 +131,8 @@ pub(crate) struct SampleRows {
 impl Default for SampleRows {
     fn default() -> Self {
         Self {
-            coded: EntryWriter::default(),
+            packed: Vec::new(),
+            rare: EntryWriter::default(),
             rows: 0,
             idle_rows: 0,
             runs: 0,
@@ -129,17 +144,26 @@ impl Default for SampleRows {
 
 impl SampleRows {
     pub(super) fn push(&mut self, row: SampleRow, more: More) {
-        let mut code = EntryHead::bare();
-        code.number(row.stack.into())
-            .signed(row.time_ns.wrapping_sub(self.last_time_ns) as i64)
-            .number(row.cpu_delta_ns.map_or(0, |cpu| cpu.saturating_add(1)))
-            .number(row.event.to_number())
-            .number(more.count);
-        if more.count > 0 {
-            code.number(more.span_ns);
-            self.runs += 1;
-        }
-        self.coded.raw(code.bytes());
+        let later_ns = row.time_ns.checked_sub(self.last_time_ns).and_then(|ns| u32::try_from(ns).ok());
+        let cpu = match row.cpu_delta_ns {
+            None => Some(0),
+            Some(ns) => u32::try_from(ns).ok().filter(|&ns| ns < RARE - 1).map(|ns| ns + 1),
+        };
+        let is_common = row.event == RowEvent::Unknown && more.count == 0;
+        let packed = match (later_ns, cpu) {
+            (Some(later_ns), Some(cpu)) if is_common => PackedRow { stack: row.stack, later_ns, cpu },
+            _ => {
+                self.rare
+                    .number(row.time_ns)
+                    .number(row.cpu_delta_ns.map_or(0, |cpu| cpu.saturating_add(1)))
+                    .number(row.event.to_number())
+                    .number(more.count)
+                    .number(more.span_ns);
+                PackedRow { stack: row.stack, later_ns: 0, cpu: RARE }
+            }
+        };
+        self.packed.push(packed);
+        self.runs += u64::from(more.count > 0);
         self.last_time_ns = row.time_ns;
         self.idle_rows = self.idle_rows.saturating_add(more.count);
         self.rows = self.rows.saturating_add(more.count).saturating_add(1);
@@ -167,32 +191,40 @@ impl SampleRows {
 
     /// How many there are that are not left out.
     pub(super) fn kept_rows(&self) -> u64 {
-        self.runs_coded().map(|(_, more)| 1 + more.count.div_ceil(self.idle_stride)).sum()
+        self.unpacked().map(|(_, more)| 1 + more.count.div_ceil(self.idle_stride)).sum()
     }
 
     /// The first row of each run, and how many the run has; those after it have its stack, and no CPU time.
     pub(crate) fn first_rows(&self) -> impl Iterator<Item = (SampleRow, u64)> {
-        self.runs_coded().map(|(first, more)| (first, more.count + 1))
+        self.unpacked().map(|(first, more)| (first, more.count + 1))
     }
 
-    fn runs_coded(&self) -> impl Iterator<Item = (SampleRow, More)> {
-        let mut coded = EntryReader::new(self.coded.bytes());
+    fn unpacked(&self) -> impl Iterator<Item = (SampleRow, More)> {
+        let mut rare = EntryReader::new(self.rare.bytes());
         let mut time_ns = 0u64;
-        std::iter::from_fn(move || {
-            let stack = coded.number()? as u32;
-            time_ns = time_ns.wrapping_add(coded.signed()? as u64);
-            let cpu_delta_ns = coded.number()?.checked_sub(1);
-            let event = RowEvent::from_number(coded.number()?);
-            let count = coded.number()?;
-            let span_ns = if count > 0 { coded.number()? } else { 0 };
-            Some((SampleRow { stack, time_ns, cpu_delta_ns, event }, More { count, span_ns }))
+        self.packed.iter().map(move |&PackedRow { stack, later_ns, cpu }| {
+            let mut row = SampleRow { stack, time_ns, cpu_delta_ns: None, event: RowEvent::Unknown };
+            let mut more = More::default();
+            if cpu == RARE {
+                // Each such row has all five.
+                let mut number = || rare.number().unwrap_or_default();
+                row.time_ns = number();
+                row.cpu_delta_ns = number().checked_sub(1);
+                row.event = RowEvent::from_number(number());
+                more = More { count: number(), span_ns: number() };
+            } else {
+                row.time_ns += u64::from(later_ns);
+                row.cpu_delta_ns = cpu.checked_sub(1).map(u64::from);
+            }
+            time_ns = row.time_ns;
+            (row, more)
         })
     }
 
     /// Those that are not left out. Fastest by `for_each` and the like.
     pub(crate) fn iter(&self) -> impl Iterator<Item = SampleRow> {
         let stride = self.idle_stride;
-        self.runs_coded().flat_map(move |(first, more)| {
+        self.unpacked().flat_map(move |(first, more)| {
             let kept = more.count.div_ceil(stride);
             let offset = Offset::new(more);
             let later = (0..kept)

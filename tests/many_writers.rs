@@ -20,7 +20,7 @@ use left_behind::{Holdings, status_kib};
 use serde_json::Value;
 
 const THREADS: usize = 1000;
-const LATER_THREADS: usize = 300;
+const LATER_THREADS: usize = 100;
 const MARKERS: usize = 12;
 const CAPACITY: u64 = 128 << 20;
 const SMALL_CHUNK_BYTES: u64 = 4 << 10;
@@ -185,7 +185,7 @@ fn from_a_handler() {
     let interrupted = spawn_interrupted(&END);
     let target = interrupted.1;
     let end = std::time::Instant::now() + Duration::from_secs(60);
-    while HANDLED.load(Ordering::Relaxed) < 3000 {
+    while HANDLED.load(Ordering::Relaxed) < 1500 {
         // SAFETY: the thread runs until it is told to end.
         assert_eq!(unsafe { libc::pthread_kill(target, libc::SIGUSR2) }, 0);
         if std::time::Instant::now() > end {

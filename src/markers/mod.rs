@@ -4,7 +4,7 @@
 //! A marker's options and timing, its schema for the viewer, and its way into the buffer and out again.
 //!
 //! # Threads and locks
-//! A marker is coded on the stack of the thread that adds it; the buffer's lock is taken for the copy alone.
+//! A marker is coded by the thread that adds it, in the chunk that is that thread's, under no lock.
 //!
 //! # Imports
 //! `base`, `buffer`, `json`

@@ -1,7 +1,7 @@
 //! From the buffer to Gecko JSON.
 //!
 //! # Purpose
-//! Entries are decoded once, each to its thread's context; frames and stacks are made unique, named if asked, and
+//! Entries are decoded once, each to its thread's context, but for what markers carry, which is read where it is printed; frames and stacks are made unique, named if asked, and
 //! printed: stops 11 and 12 of the way of a sample.
 //!
 //! # Threads and locks
@@ -11,7 +11,7 @@
 //! `base`, `buffer`, `counters`, `json`, `markers`, `platform`, `state`, `symbols`, `threads`, `unwind`
 //!
 //! # Invariants
-//! The text is never held as a whole. Memory grows with the distinct frames and stacks, and by some bytes a sample.
+//! The text is never held as a whole. Memory grows with the distinct frames and stacks, and by some bytes a sample and a marker.
 //! A job whose writer fails ends at its next look at the failure. A malformed entry is skipped and counted. Every index that
 //! is written points into its table.
 //!

@@ -1,8 +1,8 @@
 //! From the buffer to Gecko JSON.
 //!
 //! # Purpose
-//! Entries are decoded once, each to its thread's context, but for what markers carry, which is read where it is printed; frames and stacks are made unique, named if asked, and
-//! printed: stops 11 and 12 of the way of a sample.
+//! Entries are decoded once, each to its thread's context, but for what markers carry, which is read where it is printed;
+//! frames and stacks are made unique, named if asked, and printed: stops 11 and 12 of the way of a sample.
 //!
 //! # Threads and locks
 //! On the thread that asks for the profile. Everything is read from a snapshot, under no lock.

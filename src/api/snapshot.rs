@@ -84,7 +84,7 @@ impl SnapshotOptions {
 /// Writes the profile so far, in the Gecko format that <https://profiler.firefox.com> opens. The session goes on.
 ///
 /// May be called from any thread, also from several at once; samples and markers do not wait for it. The text is
-/// streamed; memory grows with the number of distinct stacks, by 12 bytes a sample of a thread that ran, and by 16 a marker.
+/// streamed; memory grows with the number of distinct stacks, by 12 bytes a sample of a thread that ran, and by some 5 a marker.
 /// What the buffer holds is shared with the session, not copied: what the session gives up meanwhile, to make room, stays in
 /// memory until this is done, so that the two together may take twice the capacity.
 ///

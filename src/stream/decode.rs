@@ -1,13 +1,14 @@
 //! Stop 11 of 12: the entries are decoded once, each to its thread's streaming context.
 
 use crate::base::{CATEGORIES, NumberMap, ProgressLocation, ProgressLogger};
-use crate::buffer::{Block, BlockIndex, EntryKind, EntryReader, SampleFlags};
+use crate::buffer::{Block, EntryKind, EntryReader, SampleFlags};
 use crate::counters::CounterDescription;
 use crate::json::{StringIndex, UniqueStrings};
 use crate::markers::{DecodedMarker, MarkerPayload};
 use crate::stream::chunk_stacks::{ChunkStacks, FrameKey, Meanings};
 use crate::stream::entry_counts::{EntryCounts, EntrySort};
 use crate::stream::event_probes::EventProbes;
+use crate::stream::marker_places::MarkerPlaces;
 use crate::stream::overheads::{Overhead, Overheads};
 use crate::stream::paused_ranges::PausedRanges;
 use crate::stream::rows::{CounterRows, More, RowEvent, SampleRow, SampleRows, cut_before};
@@ -23,15 +24,8 @@ pub(crate) struct ThreadStreamingContext {
     pub(crate) thread: OffThreadRef,
     pub(crate) samples: SampleRows,
     /// In the order of the last moments that they tell of.
-    pub(super) markers: Vec<MarkerPlace>,
+    pub(super) markers: MarkerPlaces,
     pub(super) probes: EventProbes,
-}
-
-/// A marker's last moment, and where it is.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) struct MarkerPlace {
-    last_ns: u64,
-    pub(super) block: BlockIndex,
 }
 
 /// No run has more: it is written now and then. With more, their sum over a damaged buffer would have no end.
@@ -185,12 +179,7 @@ impl ProcessStreamingContext {
         }
         unordered.pauses.sort_by_key(|&(time_ns, _)| time_ns);
         unordered.pauses.into_iter().for_each(|(time_ns, kind)| self.paused_ranges.add(kind, time_ns));
-        for thread in &mut self.threads {
-            // As they were put, for the most part.
-            if !thread.markers.is_sorted() {
-                thread.markers.sort();
-            }
-        }
+        self.threads.iter_mut().for_each(|thread| thread.markers.sort());
     }
 
     /// `None` when the entry is malformed. An entry of a thread that is not in the profile is skipped.
@@ -221,7 +210,7 @@ impl ProcessStreamingContext {
                     && last_ns >= self.cut_ns
                 {
                     self.has_text_markers |= matches!(marker.payload, MarkerPayload::Text(_));
-                    self.threads[index].markers.push(MarkerPlace { last_ns, block });
+                    self.threads[index].markers.push(last_ns, block);
                 }
                 Some(EntrySort::Marker)
             }
@@ -318,7 +307,7 @@ impl ThreadStreamingContext {
         Self {
             thread: thread.clone(),
             samples: SampleRows::default(),
-            markers: Vec::new(),
+            markers: MarkerPlaces::default(),
             probes: EventProbes::default(),
         }
     }
@@ -331,6 +320,6 @@ impl ThreadStreamingContext {
             .unregistered_at()
             .map(|time| source.ns_since_start(time));
         let ended = ended_at.is_some_and(|ended_ns| ended_ns < source.cut_ns());
-        ended && self.samples.rows() == 0 && self.markers.is_empty()
+        ended && self.samples.rows() == 0 && self.markers.len() == 0
     }
 }

@@ -24,6 +24,10 @@ impl EventProbes {
         }
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// For times in their order, how long an event that came then had to wait at least, as far as probes had come. `None` where
     /// nobody asked: before the first, and from an answer on when the next probe, or the end of what is known, came later than
     /// after the longest pause.

@@ -25,6 +25,7 @@ mod event_probes;
 mod libs;
 mod location;
 mod losses;
+mod marker_places;
 mod meta;
 mod named_stacks;
 mod options;

@@ -42,7 +42,7 @@ pub(super) fn write_thread(
         }
         json.key("samples").object(|json| {
             write_schema(json, SAMPLES);
-            let mut probed_ns = probed_delays(source, context);
+            let mut probed = (!context.probes.is_empty()).then(|| probed_delays(source, context));
             let rows = progress.sub_logger(FRAMES_END, SAMPLES_END, ProgressLocation::Samples);
             json.key("data").array(|json| {
                 let count = context.samples.kept_rows() as usize;
@@ -52,7 +52,8 @@ pub(super) fn write_thread(
                     json.array(|json| {
                         json.unsigned(thread.stack_of(row.stack).into());
                         json.time_ms(row.time_ns);
-                        match row.event.delay_ns().max(probed_ns(row.time_ns)) {
+                        let probed_ns = probed.as_mut().and_then(|delay_at| delay_at(row.time_ns));
+                        match row.event.delay_ns().max(probed_ns) {
                             Some(delay_ns) => json.time_ms(delay_ns),
                             None if row.cpu_delta_ns.is_some() => json.null(),
                             None => {}
@@ -70,11 +71,11 @@ pub(super) fn write_thread(
             let rows = progress.sub_logger(SAMPLES_END, MARKERS_END, ProgressLocation::Markers);
             json.key("data").array(|json| {
                 let count = context.markers.len();
-                for place in rows.watch(context.markers.iter(), count, ProgressLocation::Markers) {
+                for block in rows.watch(context.markers.blocks(), count, ProgressLocation::Markers) {
                     if json.failed() {
                         return;
                     }
-                    let marker = source.buffer.entry_at(place.block).and_then(|mut entry| {
+                    let marker = source.buffer.entry_at(block).and_then(|mut entry| {
                         entry.kind()?;
                         DecodedMarker::read(&mut entry)
                     });

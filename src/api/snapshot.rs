@@ -86,7 +86,8 @@ impl SnapshotOptions {
 /// May be called from any thread, also from several at once; samples and markers do not wait for it. The text is
 /// streamed; memory grows with the number of distinct stacks, by 12 bytes a sample of a thread that ran, and by some 5 a marker.
 /// What the buffer holds is shared with the session, not copied: what the session gives up meanwhile, to make room, stays in
-/// memory until this is done, so that the two together may take twice the capacity.
+/// memory until it has been read, and markers until this is done, so that the two together may take twice the capacity.
+/// Nothing is lost by that; `profilingLog` tells how much it was.
 ///
 /// # Errors
 /// [`StreamError::Inactive`], or the writer's first failure as [`StreamError::Io`]: its very error, after which nothing more
@@ -95,7 +96,7 @@ pub fn profiler_stream_json(out: &mut dyn Write, options: &SnapshotOptions) -> R
     // Before the profile is taken, so that the progress ends in any case.
     let options = options.to_stream_options();
     let profile = engine::freeze(None).ok_or(StreamError::Inactive)?;
-    profile.write(&options, out).map_err(StreamError::Io)
+    profile.write_once(&options, out).map_err(StreamError::Io)
 }
 
 /// The profile so far, as [`profiler_stream_json`] writes it, with names unless `MOZ_PROFILER_SYMBOLICATE` is `0`; `None`
@@ -114,5 +115,5 @@ pub fn profiler_get_profile() -> Option<Vec<u8>> {
 /// on it, and the session goes on.
 pub fn profiler_save_profile_to_file(path: impl AsRef<Path>) -> Result<(), SaveError> {
     let profile = engine::freeze(None).ok_or(SaveError::Inactive)?;
-    profile.save(path.as_ref()).map(drop)
+    profile.save_once(path.as_ref()).map(drop)
 }

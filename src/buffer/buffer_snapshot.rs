@@ -16,6 +16,8 @@ pub(crate) struct BufferSnapshot {
     chunks: Vec<(Arc<Chunk>, usize)>,
     complete_since: Option<TimeStamp>,
     chunk_memory: ChunkMemory,
+    /// Of chunks that the session had given up when this let go of them.
+    let_go_bytes: u64,
     pub(crate) statistics: BufferStatistics,
 }
 
@@ -47,7 +49,7 @@ impl BufferSnapshot {
             }
             Update::None | Update::Final => ChunkMemory::default(),
         };
-        Self { chunks, complete_since, chunk_memory, statistics }
+        Self { chunks, complete_since, chunk_memory, let_go_bytes: 0, statistics }
     }
 
     pub(crate) fn chunk_memory(&self) -> ChunkMemory {
@@ -57,6 +59,24 @@ impl BufferSnapshot {
     /// From when on nothing is missing, if older chunks were given up. Something older may be there.
     pub(crate) fn complete_since(&self) -> Option<TimeStamp> {
         self.complete_since
+    }
+
+    /// Lets go of the chunks that are not to be kept, in the order of [`Self::chunks`], so that they take no more memory once the
+    /// session has given them up as well.
+    pub(crate) fn retain_chunks(&mut self, mut keeps: impl Iterator<Item = bool>) {
+        self.chunks.retain(|(chunk, committed)| {
+            let is_kept = keeps.next().unwrap_or(true);
+            if !is_kept && chunk.is_given_up() {
+                self.let_go_bytes += *committed as u64;
+            }
+            is_kept
+        });
+    }
+
+    /// How many bytes the session had given up before this let go of them, or has now.
+    pub(crate) fn given_up_bytes(&self) -> u64 {
+        let given_up = self.chunks.iter().filter(|(chunk, _)| chunk.is_given_up());
+        self.let_go_bytes + given_up.map(|(_, committed)| *committed as u64).sum::<u64>()
     }
 
     /// Each chunk's entries, which need nothing of another chunk's.

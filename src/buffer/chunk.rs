@@ -8,7 +8,8 @@
 //! | ready | in use | writer | the first entry is put |
 //! | ready, in use | done | who has the right to write | it is full, or its lane has ended or gone quiet |
 //! | done | released | manager | it is on the list of those that the oldest is recycled of |
-//! | released | fresh | manager | it is the oldest, the limit is reached, and no reader shares it |
+//! | released | given up | manager | it is the oldest, and the limit is reached, or it is too old |
+//! | given up | fresh | manager | no reader shares it, and it is used again |
 //!
 //! **Contract** (cited below):
 //! - *one writer*: [`WriteRight::append`] is called by whoever owns the chunk's [`WriteRight`]; there is one for each
@@ -39,6 +40,7 @@ pub(super) enum ChunkLife {
     InUse = 2,
     Done = 3,
     Released = 4,
+    GivenUp = 5,
 }
 
 /// Contiguous memory that holds whole blocks.
@@ -102,11 +104,11 @@ impl Chunk {
         (Arc::clone(&chunk), WriteRight { chunk })
     }
 
-    /// Takes a released chunk back to be used again; `None` while a reader shares it, who has it for himself then.
+    /// Takes a chunk that was given up to be used again; `None` while a reader shares it, who has it for himself then.
     pub(super) fn recycle(chunk: Arc<Self>) -> Option<Self> {
-        debug_assert_eq!(chunk.life(), ChunkLife::Released, "only a released chunk is recycled");
+        debug_assert_eq!(chunk.life(), ChunkLife::GivenUp, "only a chunk that was given up is recycled");
         let chunk = Arc::into_inner(chunk)?;
-        chunk.set_life(&[ChunkLife::Released], ChunkLife::Fresh);
+        chunk.set_life(&[ChunkLife::GivenUp], ChunkLife::Fresh);
         Some(chunk)
     }
 
@@ -116,7 +118,8 @@ impl Chunk {
             1 => ChunkLife::Ready,
             2 => ChunkLife::InUse,
             3 => ChunkLife::Done,
-            _ => ChunkLife::Released,
+            4 => ChunkLife::Released,
+            _ => ChunkLife::GivenUp,
         }
     }
 
@@ -128,6 +131,16 @@ impl Chunk {
     /// By the manager, which takes it on its list.
     pub(super) fn set_released(&self) {
         self.set_life(&[ChunkLife::Done], ChunkLife::Released);
+    }
+
+    /// By the manager, off whose list it goes.
+    pub(super) fn set_given_up(&self) {
+        self.set_life(&[ChunkLife::Released], ChunkLife::GivenUp);
+    }
+
+    /// Whether it is there for its readers alone.
+    pub(super) fn is_given_up(&self) -> bool {
+        self.life() == ChunkLife::GivenUp
     }
 
     pub(super) fn capacity(&self) -> usize {
@@ -248,6 +261,8 @@ mod tests {
         right.finish(TimeStamp(9));
         assert_eq!((chunk.life(), chunk.done_at()), (ChunkLife::Done, TimeStamp(9)));
         chunk.set_released();
+        assert!(!chunk.is_given_up());
+        chunk.set_given_up();
         let shared = Arc::clone(&chunk);
         assert!(Chunk::recycle(chunk).is_none(), "a reader has it");
         let again = Chunk::recycle(shared).expect("nobody else has it");

@@ -45,6 +45,7 @@ impl ChunkManagerWithLocalLimit {
         let oldest = self.released.pop_front()?;
         self.released_bytes -= oldest.capacity();
         self.discarded.add(&oldest);
+        oldest.set_given_up();
         self.has_changed = true;
         Some(oldest)
     }

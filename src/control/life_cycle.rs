@@ -101,7 +101,7 @@ pub(crate) fn shutdown() {
     if let Some(path) = environment::shutdown_path() {
         match freeze(None) {
             None => environment::tell_nothing_to_save(&path),
-            Some(profile) => match profile.save(&path) {
+            Some(profile) => match profile.save_once(&path) {
                 Ok(saved) => notices::tell(&format!("the profile was saved as {}", saved.display())),
                 Err(error) => notices::tell(&error.to_string()),
             },

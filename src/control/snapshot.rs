@@ -76,25 +76,35 @@ pub(crate) fn default_options() -> StreamOptions {
 }
 
 impl FrozenProfile {
-    /// Writes Gecko's JSON.
+    /// Writes Gecko's JSON, and keeps the profile.
     pub(crate) fn write(&self, options: &StreamOptions, out: &mut dyn Write) -> io::Result<()> {
-        stream_gecko_json(&self.source, options, FailureLatch::fallible(), out)
+        self.clone().write_once(options, out)
+    }
+
+    /// Writes it and lets go of what was read on the way.
+    pub(crate) fn write_once(self, options: &StreamOptions, out: &mut dyn Write) -> io::Result<()> {
+        stream_gecko_json(self.source, options, FailureLatch::fallible(), out)
     }
 
     /// The text, in memory.
-    pub(crate) fn to_text(&self, options: &StreamOptions) -> io::Result<Vec<u8>> {
+    pub(crate) fn to_text(self, options: &StreamOptions) -> io::Result<Vec<u8>> {
         let mut text = Vec::new();
-        stream_gecko_json(&self.source, options, FailureLatch::infallible(), &mut text).map(|()| text)
+        stream_gecko_json(self.source, options, FailureLatch::infallible(), &mut text).map(|()| text)
     }
 
     /// Writes it to a file, and gives that file's path.
     pub(crate) fn save(&self, path: &Path) -> Result<PathBuf, SaveError> {
-        save_profile(path, |out| self.write(&default_options(), out))
+        self.clone().save_once(path)
+    }
+
+    /// The same, and lets go of what was read on the way.
+    pub(crate) fn save_once(self, path: &Path) -> Result<PathBuf, SaveError> {
+        save_profile(path, |out| self.write_once(&default_options(), out))
     }
 
     /// Writes it to a file at this very place: see [`save_at`].
-    pub(super) fn save_at(&self, path: PathBuf) -> Result<PathBuf, SaveError> {
-        save_at(path, |out| self.write(&default_options(), out))
+    pub(super) fn save_at(self, path: PathBuf) -> Result<PathBuf, SaveError> {
+        save_at(path, |out| self.write_once(&default_options(), out))
     }
 
     pub(crate) fn source(&self) -> &ProfileSource {

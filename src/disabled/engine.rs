@@ -265,12 +265,20 @@ impl FrozenProfile {
         match *self {}
     }
 
-    pub(crate) fn to_text(&self, _: &StreamOptions) -> std::io::Result<Vec<u8>> {
-        match *self {}
+    pub(crate) fn write_once(self, _: &StreamOptions, _: &mut dyn Write) -> std::io::Result<()> {
+        match self {}
+    }
+
+    pub(crate) fn to_text(self, _: &StreamOptions) -> std::io::Result<Vec<u8>> {
+        match self {}
     }
 
     pub(crate) fn save(&self, _: &Path) -> Result<PathBuf, SaveError> {
         match *self {}
+    }
+
+    pub(crate) fn save_once(self, _: &Path) -> Result<PathBuf, SaveError> {
+        match self {}
     }
 
     pub(crate) fn source(&self) -> &ProfileSource {

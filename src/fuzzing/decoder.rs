@@ -81,7 +81,7 @@ impl<'a> DecoderCase<'a> {
         let since = ProfilerTime::from_monotonic_ns(PROCESS_START.plus_ns(cut_ns).0);
         let options = StreamOptions::new(false, is_cut_by(false).then_some(since), self.max_rows(), None);
         let mut text = Vec::new();
-        stream_gecko_json(&source, &options, FailureLatch::infallible(), &mut text)
+        stream_gecko_json(source, &options, FailureLatch::infallible(), &mut text)
             .expect("a vector never fails");
         text
     }

@@ -78,6 +78,8 @@ pub(crate) struct ProcessStreamingContext {
     cut_ns: u64,
     /// What the buffer holds, sort by sort, and what of it could not be read.
     pub(super) entry_counts: EntryCounts,
+    /// Of each chunk of the source, whether it has to be read again: markers are read where they are printed.
+    pub(super) chunks_with_markers: Vec<bool>,
     /// Rows of threads that did not run that are left out: see [`Self::thin_idle_rows`].
     pub(super) left_out_idle_rows: u64,
 }
@@ -150,6 +152,7 @@ impl ProcessStreamingContext {
             overheads: None,
             cut_ns: source.cut_ns(),
             entry_counts: EntryCounts::default(),
+            chunks_with_markers: Vec::new(),
             left_out_idle_rows: 0,
         };
         context.read(source, &by_serial, progress);
@@ -164,6 +167,7 @@ impl ProcessStreamingContext {
         let mut unordered = Unordered::default();
         for (_, chunk) in progress.loop_sub_loggers(source.buffer.chunks(), ProgressLocation::Entries) {
             stacks.begin(0);
+            let markers_before = self.entry_counts.count_of(EntrySort::Marker);
             for block in chunk {
                 let read = block.ok().and_then(|block| {
                     let bytes = block.bytes;
@@ -176,6 +180,7 @@ impl ProcessStreamingContext {
                     stacks.lose();
                 }
             }
+            self.chunks_with_markers.push(self.entry_counts.count_of(EntrySort::Marker) > markers_before);
         }
         unordered.pauses.sort_by_key(|&(time_ns, _)| time_ns);
         unordered.pauses.into_iter().for_each(|(time_ns, kind)| self.paused_ranges.add(kind, time_ns));

@@ -52,6 +52,10 @@ impl EntryCounts {
         *sum += bytes;
     }
 
+    pub(super) fn count_of(&self, sort: EntrySort) -> u64 {
+        self.counts[sort as usize].0
+    }
+
     pub(super) fn write(&self, json: &mut JsonWriter<'_>) {
         json.object(|json| {
             for (name, (count, bytes)) in NAMES.iter().zip(&self.counts) {

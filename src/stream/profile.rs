@@ -27,23 +27,27 @@ const THREADS_END: ProportionValue = ProportionValue::percent(96);
 const LOG_END: ProportionValue = ProportionValue::percent(97);
 const CHILD_PROFILES_END: ProportionValue = ProportionValue::percent(99);
 
-/// Writes a profile in the Gecko format, version 36. Everything that is written comes by here. With names, what comes before
+/// Writes a profile in the Gecko format, version 36. Everything that is written comes by here. What was decoded is let go of, if
+/// nobody else has the source. With names, what comes before
 /// the threads goes to the sink before they are looked up, so that a sink that fails at once fails before the long part.
 ///
 /// # Errors
 /// The job's first failure: the writer's.
 #[doc(alias = "profiler_stream_json_for_this_process")]
 pub(crate) fn stream_gecko_json(
-    source: &ProfileSource,
+    mut source: ProfileSource,
     options: &StreamOptions,
     latch: FailureLatch,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let source = &*source.since(options.since);
+    source.since = options.since;
     let progress = &options.progress;
     let decoding = progress.sub_logger(ProportionValue::ZERO, ENTRIES_END, ProgressLocation::Entries);
-    let mut process = ProcessStreamingContext::decode(source, &decoding);
+    let mut process = ProcessStreamingContext::decode(&source, &decoding);
     drop(decoding);
+    // Nothing but markers is read again.
+    source.buffer.retain_chunks(process.chunks_with_markers.iter().copied());
+    let source = &source;
     process.thin_idle_rows(options.max_rows);
     let mut json = JsonWriter::for_job(out, latch);
     json.object(|json| {
@@ -208,6 +212,8 @@ fn write_log(json: &mut JsonWriter<'_>, source: &ProfileSource, process: &Proces
                 if let Some(done) = memory.oldest_done {
                     json.key("oldestChunkDone_TSms").time_ms(source.ns_since_start(done));
                 }
+                // Kept for this profile alone.
+                json.key("given_up_while_read_bytes").unsigned(source.buffer.given_up_bytes());
                 process.entry_counts.write(json.key("entries"));
             });
             json.key("profilingLogEnd_TSms").time_ms(source.ns_since_start(source.taken_at));

@@ -1,6 +1,5 @@
 //! What a profile is made from: a session as it was at one moment.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::base::{Page, ProcessId, TimeStamp};
@@ -39,14 +38,6 @@ impl ProfileSource {
     /// Nanoseconds since the process began, the unit and origin of every time in a profile.
     pub(crate) fn ns_since_start(&self, time: TimeStamp) -> u64 {
         time.since_ns(self.process_start.monotonic)
-    }
-
-    /// The same without what is earlier. A copy shares what is large.
-    pub(crate) fn since(&self, since: Option<TimeStamp>) -> Cow<'_, Self> {
-        match since {
-            None => Cow::Borrowed(self),
-            Some(_) => Cow::Owned(Self { since, ..self.clone() }),
-        }
     }
 
     /// What is earlier than this, in nanoseconds since the process began, stays out of the profile: it is longer ago than

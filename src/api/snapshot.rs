@@ -102,7 +102,7 @@ pub fn profiler_stream_json(out: &mut dyn Write, options: &SnapshotOptions) -> R
 /// The profile so far, as [`profiler_stream_json`] writes it, with names unless `MOZ_PROFILER_SYMBOLICATE` is `0`; `None`
 /// when the profiler is not active.
 pub fn profiler_get_profile() -> Option<Vec<u8>> {
-    engine::freeze(None)?.to_text(&engine::default_options()).ok()
+    engine::freeze(None)?.into_text(&engine::default_options()).ok()
 }
 
 /// Saves the profile so far to a file, readable by its owner alone. The session goes on.

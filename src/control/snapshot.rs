@@ -87,7 +87,7 @@ impl FrozenProfile {
     }
 
     /// The text, in memory.
-    pub(crate) fn to_text(self, options: &StreamOptions) -> io::Result<Vec<u8>> {
+    pub(crate) fn into_text(self, options: &StreamOptions) -> io::Result<Vec<u8>> {
         let mut text = Vec::new();
         stream_gecko_json(self.source, options, FailureLatch::infallible(), &mut text).map(|()| text)
     }

@@ -269,7 +269,7 @@ impl FrozenProfile {
         match self {}
     }
 
-    pub(crate) fn to_text(self, _: &StreamOptions) -> std::io::Result<Vec<u8>> {
+    pub(crate) fn into_text(self, _: &StreamOptions) -> std::io::Result<Vec<u8>> {
         match self {}
     }
 

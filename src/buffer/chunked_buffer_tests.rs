@@ -76,6 +76,25 @@ fn a_snapshot_stays_whole_while_its_chunks_are_recycled() {
 }
 
 #[test]
+fn a_reader_lets_go_of_chunks_and_tells_what_was_given_up_meanwhile() {
+    let buffer = ChunkedBuffer::for_test(4096);
+    let lane = buffer.take_lane();
+    (0..100).for_each(|number| _ = put_number(&lane, number).expect("fits"));
+    let mut snapshot = buffer.snapshot();
+    let chunks = snapshot.chunks().len();
+    assert!(chunks > 2 && snapshot.given_up_bytes() == 0);
+    let bytes: u64 = snapshot.chunks().flatten().map(|block| block.expect("well formed").bytes).sum();
+    // The last of them is written to still.
+    (100..2000).for_each(|number| _ = put_number(&lane, number).expect("fits"));
+    assert_eq!(snapshot.given_up_bytes(), bytes);
+    let last = numbers_in(&snapshot).last().copied();
+    snapshot.retain_chunks((1..=chunks).map(|number| number == chunks));
+    assert_eq!((snapshot.chunks().len(), snapshot.given_up_bytes()), (1, bytes));
+    assert_eq!(numbers_in(&snapshot).last().copied(), last, "what is kept can be read");
+    drop(lane);
+}
+
+#[test]
 fn an_entry_larger_than_a_chunk_is_counted_and_nowhere() {
     let buffer = ChunkedBuffer::for_test(64 << 10);
     let lane = buffer.take_lane();

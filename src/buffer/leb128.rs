@@ -18,35 +18,34 @@ pub(super) fn encode(mut number: u64, out: &mut [u8; MAX_BYTES]) -> usize {
 }
 
 /// Takes a number off the front of `bytes`; `None` when they end within it or it does not fit.
-#[inline(always)]
+#[inline]
 pub(super) fn decode(bytes: &mut &[u8]) -> Option<u64> {
     match bytes.split_first() {
         Some((&byte, rest)) if byte < 0x80 => {
             *bytes = rest;
             Some(byte.into())
         }
-        _ => decode_longer(bytes),
+        _ => decode_up_to_four(bytes).or_else(|| decode_any(bytes)),
     }
 }
 
-/// A number of more than one byte.
-fn decode_longer(bytes: &mut &[u8]) -> Option<u64> {
-    // Most have two or three.
-    if let &[first, second, ref rest @ ..] = *bytes
-        && first >= 0x80
-    {
-        let low = u64::from(first & 0x7f) | u64::from(second & 0x7f) << 7;
-        if second < 0x80 {
-            *bytes = rest;
-            return Some(low);
-        }
-        if let &[third, ref rest @ ..] = rest
-            && third < 0x80
-        {
-            *bytes = rest;
-            return Some(low | u64::from(third) << 14);
-        }
+/// A number of up to four bytes where four can be read, without a branch for each.
+#[inline]
+fn decode_up_to_four(bytes: &mut &[u8]) -> Option<u64> {
+    let word = u32::from_le_bytes(*bytes.first_chunk()?);
+    let last_bytes = !word & 0x8080_8080;
+    if last_bytes == 0 {
+        return None;
     }
+    let bits = last_bytes.trailing_zeros() + 1;
+    let word = word & u32::MAX >> (u32::BITS - bits);
+    let sevens = [0x7f, 0x3f80, 0x001f_c000, 0x0fe0_0000];
+    let number = (0..4).fold(0, |number, index| number | word >> index & sevens[index]);
+    *bytes = &bytes[bits as usize / 8..];
+    Some(number.into())
+}
+
+fn decode_any(bytes: &mut &[u8]) -> Option<u64> {
     let mut number = 0u64;
     for (index, &byte) in bytes.iter().enumerate().take(MAX_BYTES) {
         let low = u64::from(byte & 0x7f);
@@ -88,6 +87,21 @@ mod tests {
             assert_eq!(bytes.len(), length);
             let mut rest = &bytes[..];
             assert_eq!((decode(&mut rest), rest.len()), (Some(number), 0));
+        }
+    }
+
+    #[test]
+    fn both_ways_of_decoding_agree() {
+        let powers = (0..64).flat_map(|bits| [(1u64 << bits) - 1, 1 << bits, (1 << bits) + 0x55]);
+        for number in powers {
+            let mut bytes = coded(number);
+            // With bytes behind it and without.
+            for _ in 0..5 {
+                let (mut one, mut other) = (&bytes[..], &bytes[..]);
+                assert_eq!((decode(&mut one), decode_any(&mut other)), (Some(number), Some(number)));
+                assert_eq!(one, other);
+                bytes.push(0xff);
+            }
         }
     }
 

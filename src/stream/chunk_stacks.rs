@@ -1,6 +1,6 @@
 //! The stacks of a chunk, as its samples bring them: what `crate::sampler`'s dictionary knew when it wrote them.
 
-use crate::base::{CATEGORIES, CodeAddress, FrameFlags, NumberMap};
+use crate::base::{CATEGORIES, CodeAddress, FrameFlags};
 use crate::buffer::{EntryReader, FrameTag, ROOT_NODES, root_node, unzigzag};
 use crate::json::StringIndex;
 use crate::stream::unique_stacks::UniqueStacks;
@@ -72,7 +72,9 @@ pub(super) struct ChunkStacks {
     frames: Vec<ChunkFrame>,
     nodes: Vec<Node>,
     roots: [Option<u32>; ROOT_NODES as usize],
-    last_of_threads: NumberMap<u32>,
+    /// By the places of threads in the profile: in which edition of the tables a sample of it was read last, and its node.
+    last_nodes: Vec<(u64, u32)>,
+    edition: u64,
     /// Kept for its memory.
     to_add: Vec<u32>,
 }
@@ -85,7 +87,7 @@ impl ChunkStacks {
         self.is_lost = false;
         self.frames.clear();
         self.nodes.clear();
-        self.last_of_threads.clear();
+        self.edition += 1;
     }
 
     /// Something could not be read: what comes after it counts on what it would have brought, until all begins anew.
@@ -103,15 +105,22 @@ impl ChunkStacks {
         self.last_time_ns
     }
 
-    /// The node of the thread's last sample.
-    pub(super) fn last_node(&self, thread: u64) -> Option<u32> {
-        self.last_of_threads.get(&thread).copied()
+    /// The node of the last sample of the thread at this place in the profile.
+    pub(super) fn last_node(&self, thread: usize) -> Option<u32> {
+        let (edition, node) = *self.last_nodes.get(thread)?;
+        (edition == self.edition).then_some(node)
+    }
+
+    pub(super) fn set_last_node(&mut self, thread: usize, node: u32) {
+        if thread >= self.last_nodes.len() {
+            self.last_nodes.resize(thread + 1, (0, 0));
+        }
+        self.last_nodes[thread] = (self.edition, node);
     }
 
     /// Reads a sample's stack, and gives its node, and whether it brought any frame. `None` when it is malformed.
     pub(super) fn read(
         &mut self,
-        thread: u64,
         entry: &mut EntryReader<'_>,
         meanings: &mut impl Meanings,
     ) -> Option<(u32, bool)> {
@@ -124,7 +133,6 @@ impl ChunkStacks {
             self.nodes.push(Node { below: node, frame, address, stack: None });
             node = u32::try_from(self.nodes.len()).ok()?.checked_add(ROOT_NODES - 1)?;
         }
-        self.last_of_threads.insert(thread, node);
         Some((node, fresh > 0))
     }
 

@@ -264,21 +264,27 @@ impl ProcessStreamingContext {
         }
         let head = SampleHead::read(entry, stacks)?;
         let SampleHead { serial, time_ns, cpu_delta_ns, event, more } = head;
+        let thread = by_serial.get(&serial).copied();
         let (node, sort) = match kind {
-            EntryKind::Same => (stacks.last_node(serial)?, EntrySort::SameSample),
+            EntryKind::Same => {
+                // Of a thread that is not in the profile nothing is kept.
+                let Some(thread) = thread else { return Some(EntrySort::SameSample) };
+                (stacks.last_node(thread)?, EntrySort::SameSample)
+            }
             _ => {
                 let Self { modules, label_texts, .. } = self;
                 let mut meanings = ProfileMeanings { source, modules, label_texts };
-                let (node, has_fresh) = stacks.read(serial, entry, &mut meanings)?;
+                let (node, has_fresh) = stacks.read(entry, &mut meanings)?;
                 (node, if has_fresh { EntrySort::Sample } else { EntrySort::RepeatedSample })
             }
         };
-        if let Some(&index) = by_serial.get(&serial) {
+        if let Some(thread) = thread {
+            stacks.set_last_node(thread, node);
             let row = SampleRow { stack: 0, time_ns, cpu_delta_ns, event };
             // What nobody asks for has no stack made for it.
             if let Some((row, more)) = cut_before(row, more, self.cut_ns) {
                 let stack = stacks.stack(node, &mut self.stacks);
-                self.threads[index].samples.push(SampleRow { stack, ..row }, more);
+                self.threads[thread].samples.push(SampleRow { stack, ..row }, more);
             }
         }
         Some(if more.count > 0 { EntrySort::Run } else { sort })

@@ -2,7 +2,6 @@
 
 use crate::base::{CATEGORIES, CodeAddress, FrameFlags};
 use crate::buffer::{EntryReader, FrameTag, ROOT_NODES, root_node, unzigzag};
-use crate::json::StringIndex;
 use crate::stream::unique_stacks::UniqueStacks;
 use crate::symbols::SampledAddress;
 
@@ -22,7 +21,8 @@ pub(super) enum FrameKey {
     /// In a module that was unloaded and that nobody remembers.
     Unknown,
     Label {
-        text: StringIndex,
+        /// Its number among the profile's.
+        text: u32,
         category: u8,
         subcategory: u8,
         relevant_for_js: bool,
@@ -40,8 +40,8 @@ pub(super) trait Meanings {
     /// What a native frame was, in the list of modules of this number.
     fn native(&mut self, address: SampledAddress, modules: u64) -> FrameKey;
 
-    /// A label's text, from its static and its dynamic part.
-    fn label_text(&mut self, label: &[u8], dynamic: &[u8]) -> StringIndex;
+    /// The number of a label's text, from its static and its dynamic part.
+    fn label_text(&mut self, label: &[u8], dynamic: &[u8]) -> u32;
 }
 
 #[derive(Debug)]

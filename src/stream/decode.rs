@@ -3,7 +3,6 @@
 use crate::base::{CATEGORIES, NumberMap, ProgressLocation, ProgressLogger};
 use crate::buffer::{Block, EntryKind, EntryReader, SampleFlags};
 use crate::counters::CounterDescription;
-use crate::json::{StringIndex, UniqueStrings};
 use crate::markers::{DecodedMarker, MarkerPayload};
 use crate::stream::chunk_stacks::{ChunkStacks, FrameKey, Meanings};
 use crate::stream::entry_counts::{EntryCounts, EntrySort};
@@ -13,6 +12,7 @@ use crate::stream::overheads::{Overhead, Overheads};
 use crate::stream::paused_ranges::PausedRanges;
 use crate::stream::rows::{CounterRows, More, RowEvent, SampleRow, SampleRows, cut_before};
 use crate::stream::source::ProfileSource;
+use crate::stream::text_table::TextTable;
 use crate::stream::unique_stacks::UniqueStacks;
 use crate::symbols::SampledAddress;
 use crate::threads::{OffThreadRef, joined_label_text};
@@ -66,7 +66,8 @@ pub(crate) struct ProcessStreamingContext {
     pub(crate) threads: Vec<ThreadStreamingContext>,
     /// Those of all threads.
     pub(super) stacks: UniqueStacks<FrameKey>,
-    pub(super) label_texts: LabelTexts,
+    /// Of the labels of all threads.
+    pub(super) label_texts: TextTable,
     pub(super) counters: Vec<(&'static CounterDescription, CounterRows)>,
     /// All modules, sorted by address and without overlaps.
     pub(super) modules: Vec<LoadedModule>,
@@ -84,32 +85,11 @@ pub(crate) struct ProcessStreamingContext {
     pub(super) left_out_idle_rows: u64,
 }
 
-/// The texts of labels, each once.
-#[derive(Debug, Default)]
-pub(super) struct LabelTexts {
-    indices: UniqueStrings,
-    texts: Vec<String>,
-}
-
-impl LabelTexts {
-    fn add(&mut self, text: String) -> StringIndex {
-        let index = self.indices.intern(&text);
-        if index.0 as usize == self.texts.len() {
-            self.texts.push(text);
-        }
-        index
-    }
-
-    pub(super) fn get(&self, index: StringIndex) -> &str {
-        self.texts.get(index.0 as usize).map_or("", String::as_str)
-    }
-}
-
 /// What native frames of this profile were, and the texts of its labels.
 struct ProfileMeanings<'a> {
     source: &'a ProfileSource,
     modules: &'a [LoadedModule],
-    label_texts: &'a mut LabelTexts,
+    label_texts: &'a mut TextTable,
 }
 
 impl Meanings for ProfileMeanings<'_> {
@@ -122,8 +102,8 @@ impl Meanings for ProfileMeanings<'_> {
         }
     }
 
-    fn label_text(&mut self, label: &[u8], dynamic: &[u8]) -> StringIndex {
-        self.label_texts.add(joined_label_text(label, dynamic))
+    fn label_text(&mut self, label: &[u8], dynamic: &[u8]) -> u32 {
+        self.label_texts.intern(joined_label_text(label, dynamic))
     }
 }
 
@@ -144,7 +124,7 @@ impl ProcessStreamingContext {
         let mut context = Self {
             threads,
             stacks: UniqueStacks::default(),
-            label_texts: LabelTexts::default(),
+            label_texts: TextTable::default(),
             counters,
             modules: source.modules.all(),
             has_text_markers: false,

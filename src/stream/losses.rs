@@ -17,16 +17,23 @@ const OF_SAMPLER: &[&str] = &[
     "sampler_panics",
 ];
 
-/// What the buffer did and lost, by name.
-pub(super) fn buffer_counts(
-    source: &ProfileSource,
-    process: &ProcessStreamingContext,
-) -> [(&'static str, u64); 8] {
+/// What the buffer did, by name.
+pub(super) fn buffer_counts(source: &ProfileSource) -> [(&'static str, u64); 3] {
     let buffer = &source.buffer.statistics;
     [
         ("capacity_bytes", buffer.capacity_bytes),
         ("put_entries", buffer.put_entries),
         ("put_bytes", buffer.put_bytes),
+    ]
+}
+
+/// What the buffer and its reader lost, by name.
+pub(super) fn buffer_losses(
+    source: &ProfileSource,
+    process: &ProcessStreamingContext,
+) -> [(&'static str, u64); 5] {
+    let buffer = &source.buffer.statistics;
+    [
         // Larger than a chunk, or put when no chunk could be asked for.
         ("dropped_entries", buffer.dropped_entries),
         // The oldest, to make room.
@@ -45,9 +52,9 @@ pub(super) fn write_losses(
     process: &ProcessStreamingContext,
 ) {
     json.object(|json| {
-        let of_buffer = buffer_counts(source, process);
+        let of_buffer = buffer_losses(source, process);
         let of_sampler = source.counts.iter().filter(|(name, _)| OF_SAMPLER.contains(name));
-        for (name, count) in of_buffer.iter().skip(3).chain(of_sampler) {
+        for (name, count) in of_buffer.iter().chain(of_sampler) {
             json.key(name).unsigned(*count);
         }
     });

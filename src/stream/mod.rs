@@ -37,6 +37,7 @@ mod profile;
 mod resolved_thread;
 mod rows;
 mod source;
+mod text_table;
 mod thread_tables;
 mod unique_stacks;
 

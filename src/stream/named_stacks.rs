@@ -8,6 +8,7 @@ use crate::stream::chunk_stacks::FrameKey;
 use crate::stream::decode::ProcessStreamingContext;
 use crate::stream::location::{Locations, label_location, script_location};
 use crate::stream::source::ProfileSource;
+use crate::stream::text_table::TextTable;
 use crate::stream::unique_stacks::UniqueStacks;
 use crate::symbols::{AddressNames, CodeAddressService, FrameName, SampledAddress};
 use crate::threads::{LABELS_LEFT_OUT, script_function};
@@ -64,7 +65,7 @@ pub(super) struct NamedFrame {
 /// was inlined into.
 #[derive(Debug)]
 pub(crate) struct NamedStacks {
-    locations: Vec<String>,
+    locations: TextTable,
     stacks: UniqueStacks<NamedFrame>,
     /// For each stack of the process, the one here; `None` where each is the one of its own number.
     map: Option<Vec<u32>>,
@@ -79,11 +80,12 @@ impl NamedStacks {
     ) -> Self {
         let names = name_addresses(source, process, progress);
         let words = Locations::new(&process.modules, &source.modules, &source.generated_code);
-        let mut locations = LocationTable::default();
+        let mut locations = TextTable::default();
         let mut stacks = UniqueStacks::default();
         let mut named = |frame| -> Vec<u32> {
             let frames = named_frame(frame, process, &names, &words).into_iter();
-            frames.map(|(kind, text)| stacks.intern_frame(&locations.frame(kind, text))).collect()
+            let mut frame = |(kind, text)| NamedFrame { kind, location: locations.intern(text) };
+            frames.map(|named| stacks.intern_frame(&frame(named))).collect()
         };
         let frames: Vec<_> = process.stacks.frames().iter().map(&mut named).collect();
         let mut map: Vec<u32> = Vec::with_capacity(process.stacks.stacks().len());
@@ -95,21 +97,22 @@ impl NamedStacks {
             // Every frame becomes at least one.
             map.push(stack.unwrap_or_default());
         }
-        Self { locations: locations.texts, stacks, map: Some(map) }
+        Self { locations, stacks, map: Some(map) }
     }
 
     /// Leaves addresses as they are, and so each frame and each stack.
     pub(crate) fn without_names(source: &ProfileSource, process: &ProcessStreamingContext) -> Self {
         let no_names = ProfileNames::default();
         let words = Locations::new(&process.modules, &source.modules, &source.generated_code);
-        let mut locations = LocationTable::default();
+        let mut locations = TextTable::default();
         let mut one = |frame| {
             let frames = named_frame(frame, process, &no_names, &words);
-            frames.into_iter().map(|(kind, text)| locations.frame(kind, text)).next()
+            let mut frame = |(kind, text)| NamedFrame { kind, location: locations.intern(text) };
+            frames.into_iter().next().map(&mut frame)
         };
         let frames = process.stacks.frames().iter().filter_map(&mut one).collect();
         let stacks = UniqueStacks::complete(frames, process.stacks.stacks().to_vec());
-        Self { locations: locations.texts, stacks, map: None }
+        Self { locations, stacks, map: None }
     }
 
     /// The stack here of a stack of the process.
@@ -128,25 +131,7 @@ impl NamedStacks {
 
     /// A frame's location, as the viewer reads it.
     pub(super) fn location(&self, frame: NamedFrame) -> &str {
-        self.locations.get(frame.location as usize).map_or("", String::as_str)
-    }
-}
-
-/// Locations, each once.
-#[derive(Default)]
-struct LocationTable {
-    indices: HashMap<String, u32>,
-    texts: Vec<String>,
-}
-
-impl LocationTable {
-    fn frame(&mut self, kind: FrameKind, text: String) -> NamedFrame {
-        let Self { indices, texts } = self;
-        let location = *indices.entry(text).or_insert_with_key(|text| {
-            texts.push(text.clone());
-            texts.len() as u32 - 1
-        });
-        NamedFrame { kind, location }
+        self.locations.get(frame.location)
     }
 }
 

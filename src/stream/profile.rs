@@ -6,7 +6,7 @@ use crate::base::{FailureLatch, Page, ProgressLocation, ProgressLogger, Proporti
 use crate::json::JsonWriter;
 use crate::stream::decode::ProcessStreamingContext;
 use crate::stream::libs::write_libs;
-use crate::stream::losses::buffer_counts;
+use crate::stream::losses::{buffer_counts, buffer_losses};
 use crate::stream::meta::write_meta;
 use crate::stream::named_stacks::NamedStacks;
 use crate::stream::options::StreamOptions;
@@ -202,7 +202,7 @@ fn write_log(json: &mut JsonWriter<'_>, source: &ProfileSource, process: &Proces
                 }
             });
             json.key("buffer").object(|json| {
-                for (name, count) in buffer_counts(source, process) {
+                for (name, count) in buffer_counts(source).into_iter().chain(buffer_losses(source, process)) {
                     json.key(name).unsigned(count);
                 }
                 let memory = source.buffer.chunk_memory();

@@ -344,6 +344,9 @@ impl<M> BufferForkGuard<'_, M> {
         for LanePlace { lane, is_taken } in &mut self.0.lanes {
             std::mem::forget((lane.take_current(), lane.take_next()));
             *is_taken = Some(lane.index) == own_lane;
+            if !*is_taken {
+                lane.lose_writer();
+            }
         }
     }
 }

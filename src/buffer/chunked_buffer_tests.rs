@@ -94,6 +94,40 @@ fn a_reader_lets_go_of_chunks_and_tells_what_was_given_up_meanwhile() {
     drop(lane);
 }
 
+/// An entry in whose midst the process forks; it is written on the parent's side.
+struct Forks<'a, F>(&'a ChunkedBuffer, F);
+
+impl<F: Fn(&ChunkedBuffer)> Entry for Forks<'_, F> {
+    fn bytes(&self) -> usize {
+        1
+    }
+
+    fn write(&self, out: &mut EntryCursor<'_>) {
+        self.0.hold_for_fork().abandon_session(None);
+        (self.1)(self.0);
+        out.byte(EntryKind::Counter as u8);
+    }
+}
+
+#[test]
+fn in_a_forked_child_a_lane_is_as_new_whatever_its_writer_was_in_the_midst_of() {
+    let buffer = ChunkedBuffer::for_test(64 << 10);
+    let parents = buffer.take_lane();
+    let in_child = |buffer: &ChunkedBuffer| {
+        buffer.begin_session(SESSION, 64 << 10);
+        let lane = buffer.take_lane();
+        assert_eq!(lane.index(), 0, "it is the one that was left");
+        let chunk = put_number(&lane, 1).expect("fits");
+        assert_eq!(put_number(&lane, 2), Some(chunk));
+        assert!(
+            lane.put_in_chunk(chunk, SESSION, TimeStamp(3), &[EntryKind::Counter as u8, 3].as_slice())
+                .is_some()
+        );
+        assert_eq!(numbers_in(&buffer.snapshot()), [1, 2, 3]);
+    };
+    assert!(parents.put(SESSION, TimeStamp(0), &Forks(&buffer, in_child)).is_some());
+}
+
 #[test]
 fn an_entry_larger_than_a_chunk_is_counted_and_nowhere() {
     let buffer = ChunkedBuffer::for_test(64 << 10);

@@ -237,6 +237,11 @@ impl Lane {
         self.wanted_bytes.store(bytes, Ordering::Relaxed);
     }
 
+    /// In the child of a fork: its writer is gone, perhaps from the midst of a write.
+    pub(super) fn lose_writer(&self) {
+        self.is_writing.store(false, Ordering::Relaxed);
+    }
+
     /// For a new session: what was needed in the one before says nothing.
     pub(super) fn start_anew(&self) {
         if self.wanted_bytes() != LARGEST {

@@ -25,9 +25,12 @@ enum Verdict {
     DidNotFinish = 6,
     DidNotWrite = 7,
     NotJson = 8,
-    NoSamples = 9,
+    /// What was captured is not in the profile.
+    LostSamples = 9,
     Panicked = 10,
     DidNotExecute = 11,
+    /// The child's sampler was not let in, or none of its signals was answered.
+    NothingCaptured = 12,
 }
 
 fn look() -> Verdict {
@@ -50,12 +53,11 @@ fn look_and_profile(name: &str) -> Verdict {
     let Ok(session) = ProfilerSession::start(params) else { return Verdict::DidNotStart };
     let start = Instant::now();
     // The child's sampler has to be let in beside everybody else before it can take anything.
-    loop {
+    let mut captured = 0;
+    while captured == 0 && start.elapsed() < PATIENCE / 2 {
         spend_cpu(Duration::from_millis(20));
         let Ok(profile) = session.snapshot() else { return Verdict::DidNotFinish };
-        if control::captured(&profile) > 0 || start.elapsed() > PATIENCE / 2 {
-            break;
-        }
+        captured = control::captured(&profile);
     }
     let Ok(profile) = session.finish() else { return Verdict::DidNotFinish };
     let mut text = Vec::new();
@@ -67,7 +69,11 @@ fn look_and_profile(name: &str) -> Verdict {
     let threads = profile["threads"].as_array();
     let own = threads.into_iter().flatten().find(|thread| thread["name"] == name);
     let samples = own.and_then(|thread| thread["samples"]["data"].as_array()).map_or(0, Vec::len);
-    if samples == 0 { Verdict::NoSamples } else { Verdict::Well }
+    match (captured, samples) {
+        (_, 1..) => Verdict::Well,
+        (0, 0) => Verdict::NothingCaptured,
+        (1.., 0) => Verdict::LostSamples,
+    }
 }
 
 fn execute() -> Verdict {

@@ -66,7 +66,7 @@ pub fn end_within_a_minute() {
 }
 
 /// Until the tracer closes our input.
-fn wait_until_enough() {
+pub fn wait_until_enough() {
     std::io::stdin().read_to_end(&mut Vec::new()).expect("input");
     ENOUGH.store(true, Ordering::Relaxed);
 }

@@ -93,7 +93,7 @@ impl BufferSnapshot {
         let (chunk, committed) = self.chunks.get(after.checked_sub(1)?)?;
         let offset = usize::try_from(block.get() - chunk.range_start).ok()?;
         let mut rest = chunk.committed_bytes().get(offset..*committed)?;
-        take_block(&mut rest).map(EntryReader::new)
+        take_block(&mut rest)
     }
 }
 
@@ -128,14 +128,17 @@ impl<'a> Iterator for ChunkEntries<'a> {
         };
         let bytes = (before - self.rest.len()) as u64;
         self.position += bytes;
-        Some(Ok(Block { index, bytes, entry: EntryReader::new(entry) }))
+        Some(Ok(Block { index, bytes, entry }))
     }
 }
 
-fn take_block<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
-    let length = usize::try_from(leb128::decode(rest)?).ok()?;
-    let (entry, after) = rest.split_at_checked(length).filter(|_| length > 0)?;
-    *rest = after;
+#[inline(always)]
+fn take_block<'a>(rest: &mut &'a [u8]) -> Option<EntryReader<'a>> {
+    let (length, count) = leb128::decode(rest)?;
+    let length = usize::try_from(length).ok()?;
+    let from_entry = rest.get(count..)?;
+    let entry = EntryReader::at_front(from_entry, length).filter(|_| length > 0)?;
+    *rest = from_entry.get(length..)?;
     Some(entry)
 }
 

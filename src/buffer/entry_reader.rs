@@ -3,16 +3,34 @@
 use crate::buffer::entry_kind::EntryKind;
 use crate::buffer::leb128;
 
-/// A cursor over one entry.
+/// A cursor over one entry. It may look at what comes after the entry in its chunk, so that a number is read at once, and takes
+/// none of it.
 #[doc(alias = "ProfileBufferEntryReader")]
 #[derive(Clone, Debug)]
 pub(crate) struct EntryReader<'a> {
-    rest: &'a [u8],
+    /// From the next field on.
+    bytes: &'a [u8],
+    /// How many of them are the entry's.
+    left: usize,
 }
 
 impl<'a> EntryReader<'a> {
     pub(crate) const fn new(entry: &'a [u8]) -> Self {
-        Self { rest: entry }
+        Self { bytes: entry, left: entry.len() }
+    }
+
+    /// Of the entry of so many bytes at the front of these, if it ends there.
+    #[inline(always)]
+    pub(super) fn at_front(bytes: &'a [u8], length: usize) -> Option<Self> {
+        (length <= bytes.len()).then_some(Self { bytes, left: length })
+    }
+
+    #[inline(always)]
+    fn take(&mut self, count: usize) -> Option<&'a [u8]> {
+        let left = self.left.checked_sub(count)?;
+        let (taken, bytes) = self.bytes.split_at_checked(count)?;
+        *self = Self { bytes, left };
+        Some(taken)
     }
 
     #[inline]
@@ -20,30 +38,28 @@ impl<'a> EntryReader<'a> {
         EntryKind::from_byte(self.byte()?)
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn number(&mut self) -> Option<u64> {
-        leb128::decode(&mut self.rest)
+        let (number, count) = leb128::decode(self.bytes)?;
+        self.take(count)?;
+        Some(number)
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn signed(&mut self) -> Option<i64> {
         self.number().map(leb128::unzigzag)
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn byte(&mut self) -> Option<u8> {
-        let (&byte, rest) = self.rest.split_first()?;
-        self.rest = rest;
-        Some(byte)
+        Some(*self.take(1)?.first()?)
     }
 
     /// What [`EntryCursor::large`](crate::buffer::EntryCursor::large) writes.
     pub(crate) fn large(&mut self) -> Option<u64> {
         let count = usize::from(self.byte()?);
-        let (coded, rest) = self.rest.split_at_checked(count)?;
         let mut bytes = [0; 8];
-        bytes.get_mut(..count)?.copy_from_slice(coded);
-        self.rest = rest;
+        bytes.get_mut(..count)?.copy_from_slice(self.take(count)?);
         Some(u64::from_le_bytes(bytes))
     }
 
@@ -53,9 +69,7 @@ impl<'a> EntryReader<'a> {
     }
 
     pub(crate) fn bytes(&mut self, length: u64) -> Option<&'a [u8]> {
-        let (bytes, rest) = self.rest.split_at_checked(usize::try_from(length).ok()?)?;
-        self.rest = rest;
-        Some(bytes)
+        self.take(usize::try_from(length).ok()?)
     }
 }
 
@@ -64,6 +78,19 @@ mod tests {
     use super::*;
     use crate::buffer::entry_writer::{EntryHead, EntryWriter};
 
+    type Fields<'a> = (EntryKind, u64, u8, i64, &'a [u8], u64);
+
+    fn read(mut reader: EntryReader<'_>) -> Option<Fields<'_>> {
+        Some((
+            reader.kind()?,
+            reader.number()?,
+            reader.byte()?,
+            reader.signed()?,
+            reader.text()?,
+            reader.number()?,
+        ))
+    }
+
     #[test]
     fn fields_read_back_and_a_cut_entry_ends_in_none() {
         let mut head = EntryHead::new(EntryKind::Marker);
@@ -71,20 +98,15 @@ mod tests {
         let mut tail = EntryWriter::default();
         tail.text(b"name").number(u64::MAX);
         let entry = [head.bytes(), tail.bytes()].concat();
-        let read = |bytes| {
-            let mut reader = EntryReader::new(bytes);
-            Some((
-                reader.kind()?,
-                reader.number()?,
-                reader.byte()?,
-                reader.signed()?,
-                reader.text()?,
-                reader.number()?,
-            ))
-        };
-        assert_eq!(read(&entry), Some((EntryKind::Marker, 300, 7, -5, &b"name"[..], u64::MAX)));
+        assert_eq!(
+            read(EntryReader::new(&entry)),
+            Some((EntryKind::Marker, 300, 7, -5, &b"name"[..], u64::MAX))
+        );
+        let read_at_front = |length| EntryReader::at_front(&entry, length).and_then(read);
         for length in 0..entry.len() {
-            assert_eq!(read(&entry[..length]), None);
+            assert_eq!(read(EntryReader::new(&entry[..length])), None);
+            assert_eq!(read_at_front(length), None, "what comes after it is none of its own");
         }
+        assert!(read_at_front(entry.len()).is_some() && read_at_front(entry.len() + 1).is_none());
     }
 }

@@ -2,13 +2,14 @@
 
 use std::io::Write;
 
-/// No number's text is longer, with a comma before it and room to write eight bytes where one is needed.
-pub(super) const MOST_BYTES: usize = 48;
+/// No row of four numbers is longer, and no number's text, with a comma before it and room to write eight bytes where one is
+/// needed.
+pub(super) const MOST_BYTES: usize = 128;
 
 /// Where a text is written to.
 pub(super) type Place = [u8; MOST_BYTES];
 
-const EIGHT_DIGITS: u64 = 100_000_000;
+const BILLION: u64 = 1_000_000_000;
 const EIGHT_ZEROS: u64 = u64::from_le_bytes([b'0'; 8]);
 
 /// The values of eight digits, the first in the lowest byte, of a number below 10^8: halves, quarters and eighths of the
@@ -67,20 +68,17 @@ impl<'a> Text<'a> {
         self.length
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn push_unsigned(&mut self, number: u64) {
         if number < 1000 {
             self.push_triple(FIRST_DIGITS[number as usize]);
         } else if number < 1_000_000 {
+            let number = number as u32;
             self.push_triple(FIRST_DIGITS[number as usize / 1000]);
-            self.push_three(number as u32 % 1000);
-        } else if number >= EIGHT_DIGITS {
-            self.push_long(number);
+            self.push_three(number % 1000);
         } else {
-            let digits = eight_digits(number as u32);
-            // The last is there also of 0.
-            let zeros = (digits.trailing_zeros() / 8).min(7);
-            self.push_digits(digits >> (zeros * 8), 8 - zeros);
+            // By value, so that the length of all other texts stays in a register.
+            self.length = put_long(self.bytes, self.length, number);
         }
     }
 
@@ -93,7 +91,7 @@ impl<'a> Text<'a> {
     }
 
     /// Nanoseconds as milliseconds: up to six decimals, without zeros at the end.
-    #[inline]
+    #[inline(always)]
     pub(super) fn push_ns_in_ms(&mut self, ns: u64) {
         self.push_unsigned(ns / 1_000_000);
         let fraction = (ns % 1_000_000) as u32;
@@ -162,12 +160,6 @@ impl<'a> Text<'a> {
         self.length += 3;
     }
 
-    /// Of a number with more than eight digits.
-    fn push_long(&mut self, number: u64) {
-        self.push_unsigned(number / EIGHT_DIGITS);
-        self.push_digits(eight_digits((number % EIGHT_DIGITS) as u32), 8);
-    }
-
     /// A point and the eight digits of a fraction up to the last that is not 0; nothing for 0.
     fn push_decimals(&mut self, fraction: u32) {
         if fraction != 0 {
@@ -219,6 +211,22 @@ impl<'a> Text<'a> {
             }
         }
     }
+}
+
+/// A number with more than six digits, at this place of a text; gives the place after it.
+#[inline(never)]
+fn put_long(bytes: &mut Place, length: usize, number: u64) -> usize {
+    let mut text = Text { bytes, length };
+    if number >= BILLION {
+        text.push_unsigned(number / BILLION);
+        text.push_three((number % BILLION / 1_000_000) as u32);
+    } else {
+        text.push_triple(FIRST_DIGITS[number as usize / 1_000_000]);
+    }
+    let rest = (number % 1_000_000) as u32;
+    text.push_three(rest / 1000);
+    text.push_three(rest % 1000);
+    text.length
 }
 
 /// What there is room for, which is all.

@@ -98,7 +98,7 @@ impl<'a> JsonWriter<'a> {
     }
 
     /// The beginning of a value, or one as short as a number: written where it stays, comma and all, with one look for room.
-    #[inline]
+    #[inline(always)]
     fn short(&mut self, write: impl FnOnce(&mut Text<'_>)) {
         if self.buffer.len() - self.used < MOST_BYTES {
             self.hand_over();
@@ -128,6 +128,17 @@ impl<'a> JsonWriter<'a> {
     #[inline]
     pub(crate) fn array(&mut self, body: impl FnOnce(&mut Self)) {
         self.nested(b'[', b']', body);
+    }
+
+    /// An array of at most four numbers, with one look for room.
+    #[inline(always)]
+    pub(crate) fn row(&mut self, write: impl FnOnce(&mut JsonRow<'_, '_>)) {
+        self.short(|text| {
+            text.push(b'[');
+            let mut row = JsonRow { text, values: 0 };
+            write(&mut row);
+            row.text.push(b']');
+        });
     }
 
     /// A value that is JSON already, or several with their commas. A long one goes to the sink without a copy.
@@ -197,6 +208,49 @@ impl<'a> JsonWriter<'a> {
     }
 }
 
+/// An array of at most [`Self::MOST_VALUES`]; what is more is left out.
+pub(crate) struct JsonRow<'a, 'b> {
+    text: &'a mut Text<'b>,
+    values: usize,
+}
+
+impl JsonRow<'_, '_> {
+    const MOST_VALUES: usize = 4;
+
+    #[inline(always)]
+    fn value(&mut self, write: impl FnOnce(&mut Text<'_>)) {
+        debug_assert!(self.values < Self::MOST_VALUES, "a row has no room for so many values");
+        if self.values < Self::MOST_VALUES {
+            if self.values > 0 {
+                self.text.push(b',');
+            }
+            write(self.text);
+            self.values += 1;
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn unsigned(&mut self, number: u64) {
+        self.value(|text| text.push_unsigned(number));
+    }
+
+    #[inline(always)]
+    pub(crate) fn signed(&mut self, number: i64) {
+        self.value(|text| text.push_signed(number));
+    }
+
+    #[inline(always)]
+    pub(crate) fn null(&mut self) {
+        self.value(|text| text.extend(b"null"));
+    }
+
+    /// As [`JsonWriter::time_ms`].
+    #[inline(always)]
+    pub(crate) fn time_ms(&mut self, ns: u64) {
+        self.value(|text| text.push_ns_in_ms(ns));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -240,6 +294,25 @@ mod tests {
             });
         });
         assert_eq!(text, r#"{"a":[0,-7,[],null,0,1.5],"b":true,"c":{}}"#);
+    }
+
+    #[test]
+    fn a_row_is_an_array_and_has_room_for_the_longest_numbers() {
+        let text = written(|json| {
+            json.array(|json| {
+                json.row(|_| {});
+                json.row(|row| row.null());
+                json.row(|row| {
+                    row.unsigned(u64::MAX);
+                    row.time_ms(u64::MAX);
+                    row.signed(i64::MIN);
+                    row.time_ms(u64::MAX - 1);
+                });
+                json.unsigned(7);
+            });
+        });
+        let row = "[18446744073709551615,18446744073709.551615,-9223372036854775808,18446744073709.551614]";
+        assert_eq!(text, format!("[[],[null],{row},7]"));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Stop 11 of 12: the entries are decoded once, each to its thread's streaming context.
 
-use crate::base::{CATEGORIES, NumberMap, ProgressLocation, ProgressLogger};
+use crate::base::{CATEGORIES, ProgressLocation, ProgressLogger};
 use crate::buffer::{Block, EntryKind, EntryReader, SampleFlags};
 use crate::counters::CounterDescription;
 use crate::markers::{DecodedMarker, MarkerPayload};
@@ -13,6 +13,7 @@ use crate::stream::paused_ranges::PausedRanges;
 use crate::stream::rows::{CounterRows, More, RowEvent, SampleRow, SampleRows, cut_before};
 use crate::stream::source::ProfileSource;
 use crate::stream::text_table::TextTable;
+use crate::stream::thread_places::ThreadPlaces;
 use crate::stream::unique_stacks::UniqueStacks;
 use crate::symbols::SampledAddress;
 use crate::threads::{OffThreadRef, joined_label_text};
@@ -31,32 +32,24 @@ pub(crate) struct ThreadStreamingContext {
 /// No run has more: it is written now and then. With more, their sum over a damaged buffer would have no end.
 const MOST_IN_RUN: u64 = u32::MAX as u64;
 
-/// What a sample's entry begins with.
-struct SampleHead {
-    serial: u64,
-    time_ns: u64,
-    cpu_delta_ns: Option<u64>,
+/// What few samples have.
+#[derive(Clone, Copy, Default)]
+struct SampleRest {
     event: RowEvent,
     more: More,
 }
 
-impl SampleHead {
-    /// Of an entry whose kind was read already.
-    fn read(entry: &mut EntryReader<'_>, stacks: &mut ChunkStacks) -> Option<Self> {
-        let serial = entry.number()?;
-        let time_ns = stacks.time_ns(entry.signed()?);
-        let flags = SampleFlags::from_byte(entry.byte()?);
-        let cpu_delta_ns = if flags.has(SampleFlags::HAS_CPU) { Some(entry.number()?) } else { None };
+impl SampleRest {
+    /// Of an entry that has either.
+    #[cold]
+    fn read(entry: &mut EntryReader<'_>, flags: SampleFlags) -> Option<Self> {
         let event = if flags.has(SampleFlags::HAS_EVENT) { Some(entry.number()?) } else { None };
         let event = RowEvent::from_field(event);
         let more = match flags.has(SampleFlags::HAS_MORE) {
             true => More { count: entry.number()?, span_ns: entry.number()? },
             false => More::default(),
         };
-        if more.count > MOST_IN_RUN {
-            return None;
-        }
-        Some(Self { serial, time_ns, cpu_delta_ns, event, more })
+        (more.count <= MOST_IN_RUN).then_some(Self { event, more })
     }
 }
 
@@ -117,8 +110,7 @@ impl ProcessStreamingContext {
     /// Of everything that the source holds.
     pub(crate) fn decode(source: &ProfileSource, progress: &ProgressLogger) -> Self {
         let threads: Vec<_> = source.threads.iter().map(ThreadStreamingContext::new).collect();
-        let by_serial: NumberMap<usize> =
-            threads.iter().enumerate().map(|(index, context)| (context.thread.serial(), index)).collect();
+        let places = ThreadPlaces::new(threads.iter().map(|context| context.thread.serial()));
         let counters =
             source.session.counters.iter().map(|&counter| (counter, CounterRows::default())).collect();
         let mut context = Self {
@@ -135,14 +127,14 @@ impl ProcessStreamingContext {
             chunks_with_markers: Vec::new(),
             left_out_idle_rows: 0,
         };
-        context.read(source, &by_serial, progress);
+        context.read(source, &places, progress);
         context.paused_ranges.add_open(source.open_pauses, source.process_start.monotonic);
         context.paused_ranges.cut(context.cut_ns);
         context.threads.retain(|context| !context.is_too_long_ago(source));
         context
     }
 
-    fn read(&mut self, source: &ProfileSource, by_serial: &NumberMap<usize>, progress: &ProgressLogger) {
+    fn read(&mut self, source: &ProfileSource, places: &ThreadPlaces, progress: &ProgressLogger) {
         let mut stacks = ChunkStacks::default();
         let mut unordered = Unordered::default();
         for (_, chunk) in progress.loop_sub_loggers(source.buffer.chunks(), ProgressLocation::Entries) {
@@ -151,7 +143,7 @@ impl ProcessStreamingContext {
             for block in chunk {
                 let read = block.ok().and_then(|block| {
                     let bytes = block.bytes;
-                    let sort = self.read_entry(source, block, by_serial, &mut stacks, &mut unordered)?;
+                    let sort = self.read_entry(source, block, places, &mut stacks, &mut unordered)?;
                     self.entry_counts.add(sort, bytes);
                     Some(())
                 });
@@ -172,14 +164,14 @@ impl ProcessStreamingContext {
         &mut self,
         source: &ProfileSource,
         Block { index: block, mut entry, .. }: Block<'_>,
-        by_serial: &NumberMap<usize>,
+        places: &ThreadPlaces,
         stacks: &mut ChunkStacks,
         unordered: &mut Unordered,
     ) -> Option<EntrySort> {
         let entry = &mut entry;
         match entry.kind()? {
             kind @ (EntryKind::Sample | EntryKind::Same) => {
-                self.read_sample(source, kind, entry, by_serial, stacks)
+                self.read_sample(source, kind, entry, places, stacks)
             }
             EntryKind::Modules => {
                 stacks.begin(entry.number()?);
@@ -191,7 +183,7 @@ impl ProcessStreamingContext {
                     return None;
                 }
                 let last_ns = marker.last_ns();
-                if let Some(&index) = by_serial.get(&marker.thread)
+                if let Some(index) = places.get(marker.thread)
                     && last_ns >= self.cut_ns
                 {
                     self.has_text_markers |= matches!(marker.payload, MarkerPayload::Text(_));
@@ -201,7 +193,7 @@ impl ProcessStreamingContext {
             }
             EntryKind::EventProbe => {
                 let (serial, posted_ns, waited_ns) = (entry.number()?, entry.number()?, entry.number()?);
-                if let Some(&index) = by_serial.get(&serial) {
+                if let Some(index) = places.get(serial) {
                     self.threads[index].probes.push(posted_ns, waited_ns.checked_sub(1));
                 }
                 Some(EntrySort::EventProbe)
@@ -236,15 +228,19 @@ impl ProcessStreamingContext {
         source: &ProfileSource,
         kind: EntryKind,
         entry: &mut EntryReader<'_>,
-        by_serial: &NumberMap<usize>,
+        places: &ThreadPlaces,
         stacks: &mut ChunkStacks,
     ) -> Option<EntrySort> {
         if stacks.is_lost() {
             return None;
         }
-        let head = SampleHead::read(entry, stacks)?;
-        let SampleHead { serial, time_ns, cpu_delta_ns, event, more } = head;
-        let thread = by_serial.get(&serial).copied();
+        let serial = entry.number()?;
+        let time_ns = stacks.time_ns(entry.signed()?);
+        let flags = SampleFlags::from_byte(entry.byte()?);
+        let cpu_delta_ns = if flags.has(SampleFlags::HAS_CPU) { Some(entry.number()?) } else { None };
+        let is_plain = !flags.has(SampleFlags::HAS_EVENT) && !flags.has(SampleFlags::HAS_MORE);
+        let rest = if is_plain { None } else { Some(SampleRest::read(entry, flags)?) };
+        let thread = places.get(serial);
         let (node, sort) = match kind {
             EntryKind::Same => {
                 // Of a thread that is not in the profile nothing is kept.
@@ -260,14 +256,19 @@ impl ProcessStreamingContext {
         };
         if let Some(thread) = thread {
             stacks.set_last_node(thread, node);
-            let row = SampleRow { stack: 0, time_ns, cpu_delta_ns, event };
-            // What nobody asks for has no stack made for it.
-            if let Some((row, more)) = cut_before(row, more, self.cut_ns) {
-                let stack = stacks.stack(node, &mut self.stacks);
-                self.threads[thread].samples.push(SampleRow { stack, ..row }, more);
+            let Self { stacks: profile_stacks, threads, cut_ns, .. } = self;
+            let rows = &mut threads[thread].samples;
+            let SampleRest { event, more } = rest.unwrap_or_default();
+            if rest.is_none() && time_ns >= *cut_ns {
+                rows.push_plain(stacks.stack(node, profile_stacks), time_ns, cpu_delta_ns);
+            } else if let Some((row, more)) =
+                cut_before(SampleRow { stack: 0, time_ns, cpu_delta_ns, event }, more, *cut_ns)
+            {
+                // What nobody asks for has no stack made for it.
+                rows.push(SampleRow { stack: stacks.stack(node, profile_stacks), ..row }, more);
             }
         }
-        Some(if more.count > 0 { EntrySort::Run } else { sort })
+        Some(if rest.is_some_and(|rest| rest.more.count > 0) { EntrySort::Run } else { sort })
     }
 
     /// Has no more than `max_rows` rows of samples and markers printed, if leaving out some of the samples in which a thread did

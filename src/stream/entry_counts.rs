@@ -34,14 +34,14 @@ sorts! {
 /// How many entries of each sort there are, and their bytes.
 #[derive(Clone, Debug)]
 pub(super) struct EntryCounts {
-    counts: Vec<(u64, u64)>,
+    counts: [(u64, u64); NAMES.len()],
     /// Entries that could not be read.
     pub(super) malformed: u64,
 }
 
 impl Default for EntryCounts {
     fn default() -> Self {
-        Self { counts: vec![(0, 0); NAMES.len()], malformed: 0 }
+        Self { counts: [(0, 0); NAMES.len()], malformed: 0 }
     }
 }
 

@@ -38,6 +38,7 @@ mod resolved_thread;
 mod rows;
 mod source;
 mod text_table;
+mod thread_places;
 mod thread_tables;
 mod unique_stacks;
 

@@ -175,7 +175,7 @@ fn write_counters(json: &mut JsonWriter<'_>, source: &ProfileSource, process: &P
 }
 
 fn write_counter_row(json: &mut JsonWriter<'_>, time_ns: u64, delta: i64) {
-    json.array(|json| {
+    json.row(|json| {
         json.time_ms(time_ns);
         json.signed(delta);
     });

@@ -143,26 +143,38 @@ impl Default for SampleRows {
 }
 
 impl SampleRows {
+    /// A sample with nothing out of the common: no event, and none that it stands for.
+    #[inline(always)]
+    pub(super) fn push_plain(&mut self, stack: u32, time_ns: u64, cpu_delta_ns: Option<u64>) {
+        // In a damaged buffer it may wrap; so it does when it is added again.
+        let later_ns = time_ns.wrapping_sub(self.last_time_ns);
+        let cpu = cpu_delta_ns.map_or(0, |ns| ns.saturating_add(1));
+        if later_ns > u32::MAX.into() || cpu >= RARE.into() {
+            let row = SampleRow { stack, time_ns, cpu_delta_ns, event: RowEvent::Unknown };
+            return self.push_rare(row, More::default());
+        }
+        self.packed.push(PackedRow { stack, later_ns: later_ns as u32, cpu: cpu as u32 });
+        self.last_time_ns = time_ns;
+        self.rows = self.rows.saturating_add(1);
+    }
+
     pub(super) fn push(&mut self, row: SampleRow, more: More) {
-        let later_ns = row.time_ns.checked_sub(self.last_time_ns).and_then(|ns| u32::try_from(ns).ok());
-        let cpu = match row.cpu_delta_ns {
-            None => Some(0),
-            Some(ns) => u32::try_from(ns).ok().filter(|&ns| ns < RARE - 1).map(|ns| ns + 1),
-        };
-        let is_common = row.event == RowEvent::Unknown && more.count == 0;
-        let packed = match (later_ns, cpu) {
-            (Some(later_ns), Some(cpu)) if is_common => PackedRow { stack: row.stack, later_ns, cpu },
-            _ => {
-                self.rare
-                    .number(row.time_ns)
-                    .number(row.cpu_delta_ns.map_or(0, |cpu| cpu.saturating_add(1)))
-                    .number(row.event.to_number())
-                    .number(more.count)
-                    .number(more.span_ns);
-                PackedRow { stack: row.stack, later_ns: 0, cpu: RARE }
-            }
-        };
-        self.packed.push(packed);
+        if row.event == RowEvent::Unknown && more.count == 0 {
+            self.push_plain(row.stack, row.time_ns, row.cpu_delta_ns);
+        } else {
+            self.push_rare(row, more);
+        }
+    }
+
+    #[cold]
+    fn push_rare(&mut self, row: SampleRow, more: More) {
+        self.rare
+            .number(row.time_ns)
+            .number(row.cpu_delta_ns.map_or(0, |cpu| cpu.saturating_add(1)))
+            .number(row.event.to_number())
+            .number(more.count)
+            .number(more.span_ns);
+        self.packed.push(PackedRow { stack: row.stack, later_ns: 0, cpu: RARE });
         self.runs += u64::from(more.count > 0);
         self.last_time_ns = row.time_ns;
         self.idle_rows = self.idle_rows.saturating_add(more.count);
@@ -199,39 +211,100 @@ impl SampleRows {
         self.unpacked().map(|(first, more)| (first, more.count + 1))
     }
 
-    fn unpacked(&self) -> impl Iterator<Item = (SampleRow, More)> {
-        let mut rare = EntryReader::new(self.rare.bytes());
-        let mut time_ns = 0u64;
-        self.packed.iter().map(move |&PackedRow { stack, later_ns, cpu }| {
-            let mut row = SampleRow { stack, time_ns, cpu_delta_ns: None, event: RowEvent::Unknown };
-            let mut more = More::default();
-            if cpu == RARE {
-                // Each such row has all five.
-                let mut number = || rare.number().unwrap_or_default();
-                row.time_ns = number();
-                row.cpu_delta_ns = number().checked_sub(1);
-                row.event = RowEvent::from_number(number());
-                more = More { count: number(), span_ns: number() };
-            } else {
-                row.time_ns += u64::from(later_ns);
-                row.cpu_delta_ns = cpu.checked_sub(1).map(u64::from);
-            }
-            time_ns = row.time_ns;
-            (row, more)
-        })
+    fn unpacked(&self) -> Unpacked<'_> {
+        Unpacked { packed: self.packed.iter(), rare: EntryReader::new(self.rare.bytes()), time_ns: 0 }
     }
 
-    /// Those that are not left out. Fastest by `for_each` and the like.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = SampleRow> {
-        let stride = self.idle_stride;
-        self.unpacked().flat_map(move |(first, more)| {
-            let kept = more.count.div_ceil(stride);
-            let offset = Offset::new(more);
-            let later = (0..kept)
-                .rev()
-                .map(move |from_last| first.later_by(offset.of(more.count - from_last * stride)));
-            std::iter::once(first).chain(later)
-        })
+    /// Those that are not left out.
+    pub(crate) fn iter(&self) -> Rows<'_> {
+        Rows { unpacked: self.unpacked(), idle_stride: self.idle_stride, run: None }
+    }
+}
+
+/// The first row of each run, and those after it.
+struct Unpacked<'a> {
+    packed: std::slice::Iter<'a, PackedRow>,
+    rare: EntryReader<'a>,
+    time_ns: u64,
+}
+
+impl Unpacked<'_> {
+    #[cold]
+    fn rare(&mut self, stack: u32) -> (SampleRow, More) {
+        // Each such row has all five.
+        let mut number = || self.rare.number().unwrap_or_default();
+        let time_ns = number();
+        let cpu_delta_ns = number().checked_sub(1);
+        let event = RowEvent::from_number(number());
+        let more = More { count: number(), span_ns: number() };
+        self.time_ns = time_ns;
+        (SampleRow { stack, time_ns, cpu_delta_ns, event }, more)
+    }
+}
+
+impl Iterator for Unpacked<'_> {
+    type Item = (SampleRow, More);
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Self::Item> {
+        let &PackedRow { stack, later_ns, cpu } = self.packed.next()?;
+        if cpu == RARE {
+            return Some(self.rare(stack));
+        }
+        self.time_ns = self.time_ns.wrapping_add(later_ns.into());
+        let cpu_delta_ns = cpu.checked_sub(1).map(u64::from);
+        let row = SampleRow { stack, time_ns: self.time_ns, cpu_delta_ns, event: RowEvent::Unknown };
+        Some((row, More::default()))
+    }
+}
+
+/// The rows of a thread, one after another.
+pub(crate) struct Rows<'a> {
+    unpacked: Unpacked<'a>,
+    idle_stride: u64,
+    run: Option<Run>,
+}
+
+/// What is left of a run behind its first row.
+struct Run {
+    first: SampleRow,
+    count: u64,
+    offset: Offset,
+    kept: u64,
+}
+
+impl Rows<'_> {
+    #[cold]
+    fn next_of_run(&mut self) -> Option<SampleRow> {
+        let run = self.run.as_mut()?;
+        run.kept -= 1;
+        let row = run.first.later_by(run.offset.of(run.count - run.kept * self.idle_stride));
+        if run.kept == 0 {
+            self.run = None;
+        }
+        Some(row)
+    }
+
+    #[cold]
+    fn begin_run(&mut self, first: SampleRow, more: More) {
+        let kept = more.count.div_ceil(self.idle_stride);
+        self.run = Some(Run { first, count: more.count, offset: Offset::new(more), kept });
+    }
+}
+
+impl Iterator for Rows<'_> {
+    type Item = SampleRow;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<SampleRow> {
+        if self.run.is_some() {
+            return self.next_of_run();
+        }
+        let (first, more) = self.unpacked.next()?;
+        if more.count > 0 {
+            self.begin_run(first, more);
+        }
+        Some(first)
     }
 }
 

@@ -46,13 +46,15 @@ pub(super) fn write_thread(
             let rows = progress.sub_logger(FRAMES_END, SAMPLES_END, ProgressLocation::Samples);
             json.key("data").array(|json| {
                 let count = context.samples.kept_rows() as usize;
-                let mut watched = rows.watch(context.samples.iter(), count, ProgressLocation::Samples);
-                // By a loop within, as runs are unfolded on the way.
-                watched.all(|row| {
-                    json.array(|json| {
-                        json.unsigned(thread.stack_of(row.stack).into());
+                for row in rows.watch(context.samples.iter(), count, ProgressLocation::Samples) {
+                    if json.failed() {
+                        return;
+                    }
+                    let stack = thread.stack_of(row.stack);
+                    let probed_ns = probed.as_mut().and_then(|delay_at| delay_at(row.time_ns));
+                    json.row(|json| {
+                        json.unsigned(stack.into());
                         json.time_ms(row.time_ns);
-                        let probed_ns = probed.as_mut().and_then(|delay_at| delay_at(row.time_ns));
                         match row.event.delay_ns().max(probed_ns) {
                             Some(delay_ns) => json.time_ms(delay_ns),
                             None if row.cpu_delta_ns.is_some() => json.null(),
@@ -62,8 +64,7 @@ pub(super) fn write_thread(
                             json.unsigned(cpu);
                         }
                     });
-                    !json.failed()
-                });
+                }
             });
         });
         json.key("markers").object(|json| {
@@ -92,7 +93,7 @@ pub(super) fn write_thread(
             write_schema(json, STACK_TABLE);
             json.key("data").array(|json| {
                 for &(prefix, frame) in thread.stacks() {
-                    json.array(|json| {
+                    json.row(|json| {
                         match prefix {
                             Some(prefix) => json.unsigned(prefix.into()),
                             None => json.null(),

@@ -202,7 +202,7 @@ fn from_a_handler() {
     let texts = texts(&read);
     let (of_handler, own): (Vec<&String>, Vec<_>) =
         texts["interrupted"].iter().partition(|text| *text == "handler");
-    let dropped = number(&read, "dropped_entries") as usize;
+    let dropped = number(&read, "entries_in_own_work") as usize;
     let handled = HANDLED.load(Ordering::Relaxed);
     println!("{marked} markers, {handled} signals, {dropped} dropped");
     assert!(own.iter().enumerate().all(|(number, text)| text.parse() == Ok(number)));

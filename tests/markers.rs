@@ -83,5 +83,9 @@ fn markers_are_where_and_when_they_were_added() {
     );
     assert!(!read.threads().iter().any(|thread| thread["name"] == "not selected"));
     let log = &read.0["profilingLog"][std::process::id().to_string()]["buffer"];
-    assert_eq!(log["dropped_entries"], 1, "what did not fit is counted");
+    assert_eq!(
+        (&log["dropped_entries"], &log["too_large_entries"]),
+        (&1.into(), &1.into()),
+        "what did not fit"
+    );
 }

@@ -15,14 +15,39 @@ const SMALL_CHUNK_BYTES: usize = 4 << 10;
 /// Asked for by a lane that wants the largest chunks, however many lanes there are.
 pub(super) const LARGEST: usize = usize::MAX;
 
+/// Why an entry is nowhere.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Dropped {
+    /// It is larger than a chunk.
+    TooLarge,
+    /// All chunks are others', and none was complete, to be recycled.
+    NoChunk,
+    /// It came from within the profiler's own work, which may hold the buffer's lock: from the host's allocator, say, or from a
+    /// handler.
+    InOwnWork,
+}
+
+/// How many entries are nowhere.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct DroppedEntries {
+    pub(crate) too_large: u64,
+    pub(crate) no_chunk: u64,
+    pub(crate) in_own_work: u64,
+}
+
+impl DroppedEntries {
+    pub(crate) fn all(self) -> u64 {
+        self.too_large + self.no_chunk + self.in_own_work
+    }
+}
+
 /// What the buffer did, for the profile's report of itself.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct BufferStatistics {
     pub(crate) capacity_bytes: u64,
     pub(crate) put_entries: u64,
     pub(crate) put_bytes: u64,
-    /// Entries that are nowhere: larger than a chunk, or put when no chunk could be asked for.
-    pub(crate) dropped_entries: u64,
+    pub(crate) dropped: DroppedEntries,
     /// Chunks given up to make room, and the bytes that were in them.
     pub(crate) recycled_chunks: u64,
     pub(crate) recycled_bytes: u64,

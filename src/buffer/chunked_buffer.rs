@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::base::{Generation, Guard, LockRank, NamedMutex, TimeStamp};
 use crate::buffer::buffer_snapshot::BufferSnapshot;
 use crate::buffer::chunk::{Chunk, WriteRight, block_bytes};
-use crate::buffer::chunk_book::{BufferStatistics, ChunkBook, LARGEST};
+use crate::buffer::chunk_book::{BufferStatistics, ChunkBook, Dropped, DroppedEntries, LARGEST};
 use crate::buffer::chunk_manager::{ChunkManager, ControlledChunkManager, Update};
 use crate::buffer::entry::Entry;
 use crate::buffer::index::ChunkNumber;
@@ -26,7 +26,8 @@ pub(crate) struct ChunkedBuffer<M = ChunkManagerWithLocalLimit> {
     state: NamedMutex<State<M>>,
     /// A chunk is done, or a lane lacks its next one.
     needs_care: AtomicBool,
-    dropped_entries: AtomicU64,
+    /// By [`Dropped`].
+    dropped: [AtomicU64; 3],
     /// The number of the session that runs, or of none, and the size of its largest chunk: a hint, for whoever asks without the
     /// lock.
     session: AtomicU64,
@@ -106,7 +107,7 @@ impl<M: ChunkManager> ChunkSource for ChunkedBuffer<M> {
         let book = book.as_mut().filter(|book| book.session == session)?;
         let made = book.make_chunk(lane, lanes.len(), block_bytes);
         if made.is_none() {
-            self.count_dropped();
+            self.count_dropped(Dropped::NoChunk);
         }
         made
     }
@@ -115,7 +116,7 @@ impl<M: ChunkManager> ChunkSource for ChunkedBuffer<M> {
         let is_of_session = self.session.load(Ordering::Relaxed) == session.to_number();
         let has_room = block_bytes <= self.largest_block_bytes();
         if is_of_session && !has_room {
-            self.count_dropped();
+            self.count_dropped(Dropped::TooLarge);
         }
         is_of_session && has_room
     }
@@ -131,7 +132,7 @@ impl<M: ChunkManager> ChunkedBuffer<M> {
         Self {
             state: NamedMutex::new("chunk manager", LockRank::ChunkManager, state),
             needs_care: AtomicBool::new(false),
-            dropped_entries: AtomicU64::new(0),
+            dropped: [const { AtomicU64::new(0) }; 3],
             session: AtomicU64::new(0),
             largest_block_bytes: AtomicUsize::new(0),
         }
@@ -143,7 +144,7 @@ impl<M: ChunkManager> ChunkedBuffer<M> {
     }
 
     pub(super) fn begin_with(&self, session: Generation, manager: M) {
-        self.dropped_entries.store(0, Ordering::Relaxed);
+        self.dropped.iter().for_each(|count| count.store(0, Ordering::Relaxed));
         self.largest_block_bytes.store(manager.largest_chunk_bytes(), Ordering::Relaxed);
         self.replace_book(Some(ChunkBook::new(session, manager)));
         self.session.store(session.to_number(), Ordering::Relaxed);
@@ -157,9 +158,17 @@ impl<M: ChunkManager> ChunkedBuffer<M> {
         self.replace_book(None);
     }
 
-    /// An entry is nowhere, since there was no chunk for it, or it came when none could be asked for.
-    pub(crate) fn count_dropped(&self) {
-        self.dropped_entries.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn count_dropped(&self, why: Dropped) {
+        self.dropped[why as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn dropped(&self) -> DroppedEntries {
+        let count = |why: Dropped| self.dropped[why as usize].load(Ordering::Relaxed);
+        DroppedEntries {
+            too_large: count(Dropped::TooLarge),
+            no_chunk: count(Dropped::NoChunk),
+            in_own_work: count(Dropped::InOwnWork),
+        }
     }
 
     fn replace_book(&self, book: Option<ChunkBook<M>>) {
@@ -262,7 +271,7 @@ impl<M: ChunkManager> ChunkedBuffer<M> {
 
     fn statistics(&self, state: &State<M>) -> BufferStatistics {
         BufferStatistics {
-            dropped_entries: self.dropped_entries.load(Ordering::Relaxed),
+            dropped: self.dropped(),
             lanes: state.lanes.iter().filter(|place| place.is_taken).count() as u64,
             ..state.book.as_ref().map(ChunkBook::statistics).unwrap_or_default()
         }

@@ -140,7 +140,7 @@ fn an_entry_larger_than_a_chunk_is_counted_and_nowhere() {
     assert!(put_bytes(&lane, SESSION, 0, &[9; 16_000]).is_some());
     assert!(put_number(&lane, 8).is_some());
     let snapshot = buffer.snapshot();
-    assert_eq!((numbers_in(&snapshot), snapshot.statistics.dropped_entries), (vec![7, 7, 9, 8], 11));
+    assert_eq!((numbers_in(&snapshot), snapshot.statistics.dropped.too_large), (vec![7, 7, 9, 8], 11));
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn nothing_is_put_out_of_session_or_for_another_session() {
     assert_eq!(put_number(&lane, 3), None);
     assert!(put_bytes(&lane, other, 0, &[4]).is_some());
     let snapshot = buffer.snapshot();
-    assert_eq!((numbers_in(&snapshot), snapshot.statistics.dropped_entries), (vec![4], 0));
+    assert_eq!((numbers_in(&snapshot), snapshot.statistics.dropped.all()), (vec![4], 0));
 }
 
 /// An entry in the midst of which a handler puts another.
@@ -231,7 +231,7 @@ fn an_entry_goes_into_the_chunk_that_it_was_made_for_or_nowhere() {
     lane.leave_chunk(TimeStamp(0));
     let second = put_number(&lane, 1).expect("fits");
     assert!(second != first && put_in_first(&lane).is_none());
-    assert_eq!(buffer.snapshot().statistics.dropped_entries, 0);
+    assert_eq!(buffer.snapshot().statistics.dropped.all(), 0);
 }
 
 #[test]
@@ -344,7 +344,7 @@ fn a_buffer_of_one_chunk_keeps_what_came_first() {
     assert_eq!(numbers_in(&buffer.share()), put);
     let other = buffer.take_lane();
     assert_eq!(put_number(&other, 7), None, "nor one for another writer");
-    assert!(buffer.share().statistics.dropped_entries >= 2);
+    assert!(buffer.share().statistics.dropped.all() >= 2);
 }
 
 #[test]

@@ -59,6 +59,7 @@ mod slab;
 mod take_cell;
 
 pub(crate) use buffer_snapshot::{Block, BufferSnapshot};
+pub(crate) use chunk_book::Dropped;
 pub(crate) use chunked_buffer::{BufferForkGuard, ChunkedBuffer, LaneHandle};
 pub(crate) use entry::{Entry, EntryCursor, large_bytes, number_bytes};
 pub(crate) use entry_kind::{EntryKind, FrameTag, ROOT_NODES, SampleFlags, root_node};

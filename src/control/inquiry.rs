@@ -67,7 +67,7 @@ pub(crate) fn buffer_info() -> Option<BufferInfo> {
         range_end,
         capacity_bytes: statistics.capacity_bytes,
         put_entries: statistics.put_entries,
-        dropped_entries: statistics.dropped_entries,
+        dropped_entries: statistics.dropped.all(),
         recycled_bytes: statistics.recycled_bytes,
     })
 }

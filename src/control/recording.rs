@@ -4,6 +4,7 @@ use crate::base::{
     Generation, ProfilerTime, ProfilingCategoryPair, ThreadProfilingFeatures,
     is_any_lock_held_on_current_thread,
 };
+use crate::buffer::Dropped;
 use crate::markers::{MarkerTiming, NewMarker, put_marker};
 use crate::platform::{current_stack_pointer, monotonic_now};
 use crate::state::{CorePs, REGISTRATION_HOOKS, RacyFeatures, core_buffer, prepare_own_lane, put_entry};
@@ -104,7 +105,7 @@ fn put_marker_of(
     if let Some((session, thread)) = recorded.flatten() {
         // In the midst of the profiler's own work: the host's allocator, say, called by it, or the host's handler of a signal.
         if is_any_lock_held_on_current_thread() {
-            core_buffer().count_dropped();
+            core_buffer().count_dropped(Dropped::InOwnWork);
             return;
         }
         let marker = NewMarker { session, thread, name, category, timing, text };

@@ -41,7 +41,7 @@ enum Event {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let _profiler = AutoProfilerInit::new();
-    let file = std::env::args_os().nth(1).map_or_else(|| "event_loop.json".into(), PathBuf::from);
+    let file = std::env::args_os().nth(1).map_or_else(|| "event_loop.profile.json".into(), PathBuf::from);
     let session = ProfilerSession::start(StartParams::default())?;
     let database = Arc::new(Mutex::new(()));
 

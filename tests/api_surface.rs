@@ -175,6 +175,7 @@ fn write_every_way(profile: &Profile) {
     profile.write_with(Format::Gecko, &mut text, &options).expect("a vector never fails");
     assert_eq!((progress.proportion(), progress.last_location()), (1.0, "done"));
     assert!(profile.save("/nonexistent-folder/p.json").is_err());
+    assert!(profile.save_with("/nonexistent-folder/p.json", &options).is_err());
     assert!(!profile.summarize().is_empty() && !profile.sampler_counts().is_empty());
 }
 

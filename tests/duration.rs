@@ -123,6 +123,10 @@ fn written_since(profile: &Profile, since: ProfilerTime) -> Read {
     let mut text = Vec::new();
     let options = SnapshotOptions::default().since(since);
     profile.write_with(Format::Gecko, &mut text, &options).expect("a vector never fails");
+    let path = std::env::temp_dir().join(format!("gekkota-since-{}.json", std::process::id()));
+    profile.save_with(&path, &options).expect("saved");
+    assert!(std::fs::read(&path).expect("the file") == text, "a file has the same");
+    std::fs::remove_file(path).expect("removed");
     Read::from_text(&text)
 }
 

@@ -121,8 +121,14 @@ fn a_path_that_cannot_be_written_is_named() {
     std::os::unix::fs::symlink(&expanded, &link).expect("link");
     gekkota::profiler_save_profile_to_file(&link).expect("saved");
     assert!(std::fs::symlink_metadata(&link).expect("link").is_symlink(), "a link stays a link");
-    std::fs::remove_file(link).expect("removed");
     std::fs::remove_file(expanded).expect("removed");
+    gekkota::profiler_save_profile_to_file(&link).expect("saved where there was nothing");
+    assert!(
+        std::fs::symlink_metadata(&link).expect("link").is_symlink(),
+        "so does one that leads nowhere yet"
+    );
+    std::fs::remove_file(std::fs::read_link(&link).expect("its target")).expect("removed");
+    std::fs::remove_file(link).expect("removed");
     gekkota::profiler_save_profile_to_file("/dev/null").expect("written");
     let device = std::fs::metadata("/dev/null").expect("the device");
     assert!(std::os::unix::fs::FileTypeExt::is_char_device(&device.file_type()), "a device stays a device");

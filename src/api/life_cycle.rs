@@ -52,8 +52,8 @@ pub fn profiler_init() {
 /// [`profiler_control_by_signals`](crate::profiler_control_by_signals) first. If it is active and `MOZ_PROFILER_SHUTDOWN`
 /// names a file, the profile is saved there first; on standard error it is told which file that is, or why there is none.
 ///
-/// May be called from any thread; the main thread's registration ends only if it is that one. Afterwards
-/// [`profiler_init`] may be called again. State-change callbacks are told `Stopping`, if it is active, and `ShuttingDown`, before
+/// May be called from any thread, but not from a signal's handler; the main thread's registration ends only if it is that one.
+/// Afterwards [`profiler_init`] may be called again. State-change callbacks are told `Stopping`, if it is active, and `ShuttingDown`, before
 /// the profile is saved. Idea: Gecko's `profiler_shutdown`.
 pub fn profiler_shutdown() {
     engine::shutdown();

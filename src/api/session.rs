@@ -101,13 +101,32 @@ impl Profile {
         self.frozen.save(path.as_ref()).map(drop)
     }
 
+    /// Saves it so: of the last seconds alone, say, or with somebody watching.
+    ///
+    /// # Errors
+    /// [`SaveError`] tells which file could not be made or written, and why.
+    pub fn save_with(&self, path: impl AsRef<Path>, options: &SnapshotOptions) -> Result<(), SaveError> {
+        self.frozen.save_with(&options.to_stream_options(), path.as_ref()).map(drop)
+    }
+
     /// What each thread spent its time on, in the order of registration. Names every function, as writing does.
     pub fn summarize(&self) -> Vec<ThreadSummary> {
         summarize(self.frozen.source())
     }
 
-    /// What the sampler did, could not do, and cost, by name: `captured_samples`, `missed_ticks`, `sampler_cpu_ns` and
-    /// more, as in the profile's `profilingLog`.
+    /// What the sampler did, could not do, and cost, by name, as in the profile's `profilingLog`. What is missing, or not whole:
+    ///
+    /// | name | what |
+    /// |---|---|
+    /// | `missed_ticks` | ticks of the schedule that passed while the sampler could not run, or left its time to the host |
+    /// | `unanswered_ticks` | ticks on which a thread that was running had not answered |
+    /// | `truncated_samples` | samples whose stacks lack their older end, and have `(truncated)` there |
+    /// | `threads_without_stacks` | threads for whose stacks there was no room; they have markers and CPU times |
+    /// | `refused_signals` | requests to threads that the system did not pass on |
+    /// | `refused_timers` | threads for which the system made no timer; they get signals |
+    /// | `handler_replacements` | how often somebody else had replaced the signal's handler; while theirs stays, threads that run are not sampled |
+    /// | `dropped_samples` | samples that found no room in the buffer |
+    /// | `sampler_panics` | 1 when the sampler ended by an error of its own; nothing was sampled from then on |
     pub fn sampler_counts(&self) -> Vec<(&'static str, u64)> {
         self.frozen.counts()
     }

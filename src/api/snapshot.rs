@@ -29,7 +29,7 @@ pub struct SnapshotOptions {
     pub symbolicate: Symbolicate,
     /// What is earlier stays out of the profile; `None` for no limit but the session's own duration.
     pub since: Option<ProfilerTime>,
-    /// How many rows of samples and markers the profile may hold, of all threads together.
+    /// From how many rows of samples and markers on, of all threads together, those of threads that did not run are thinned.
     pub max_rows: u64,
     /// Where the writing tells how far it is.
     pub progress: Option<SharedProgress>,
@@ -50,8 +50,8 @@ impl SnapshotOptions {
     }
 
     /// Leaves out what is earlier: samples, markers that ended before, counter values, pauses, and threads that ended before
-    /// and have nothing left; profiles of children stand as they came. `meta.contentEarliestTime` then says this time. One
-    /// before the session began changes nothing, and neither does one longer ago than
+    /// and have nothing left; profiles of children stand as they came. `meta.contentEarliestTime` then says this time, or
+    /// the moment when the profile was taken, if that is earlier. One before the session began changes nothing, and neither does one longer ago than
     /// [`StartParams::duration`](crate::StartParams::duration).
     #[must_use]
     #[doc(alias = "sinceTime")]
@@ -60,7 +60,9 @@ impl SnapshotOptions {
         self
     }
 
-    /// How many rows of samples and markers the profile may hold, of all threads together; by default 4 000 000.
+    /// How many rows of samples and markers the profile may hold, of all threads together; by default 4 000 000. Where there are
+    /// more, samples in which a thread did not run are left out, evenly, and counted as `left_out_idle_rows` in `meta.losses`.
+    /// Samples of threads that ran, and markers, are never left out, so that there may be more rows all the same.
     #[must_use]
     pub fn max_rows(mut self, max_rows: u64) -> Self {
         self.max_rows = max_rows;

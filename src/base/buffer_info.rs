@@ -15,8 +15,8 @@ pub struct BufferInfo {
     pub capacity_bytes: u64,
     /// Entries that were put since the session began: samples, runs of repeated samples, markers, counter values, pauses.
     pub put_entries: u64,
-    /// Entries that are nowhere: larger than a chunk of the buffer; put when every chunk was in the hands of another writer; or
-    /// come from a handler or an allocator of the program's in the midst of the profiler's own work. A profile has each apart.
+    /// Entries that are nowhere: larger than a chunk of the buffer, or come from a handler or an allocator of the program's in
+    /// the midst of the profiler's own work. A profile has each apart.
     pub dropped_entries: u64,
     /// Bytes that were given up, oldest first, to make room for newer ones.
     pub recycled_bytes: u64,

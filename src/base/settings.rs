@@ -87,8 +87,8 @@ impl StartParams {
 
     /// How many bytes of samples and markers to keep, from 256 KiB to 64 GiB; when they are full, the oldest go.
     ///
-    /// Each thread that adds markers has two chunks of them for itself, of 4 KiB at least. Where there are so many such threads that
-    /// this is all there is, what finds no chunk is dropped, and counted as `entries_without_chunk`.
+    /// Each thread that adds markers has two chunks of it for itself, of 4 KiB at least. Where there are so many such threads that
+    /// this is more than what is to be kept, it is what the buffer takes.
     #[must_use]
     pub fn capacity_bytes(mut self, bytes: u64) -> Self {
         self.capacity_bytes = bytes;

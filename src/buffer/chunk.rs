@@ -54,6 +54,8 @@ pub(crate) struct Chunk {
     life: AtomicU8,
     /// When it was first written to; what else stands here counts only once there are entries.
     first_used_ns: AtomicU64,
+    /// The latest moment at which an entry was put.
+    last_used_ns: AtomicU64,
     done_ns: AtomicU64,
     entries: AtomicU64,
     committed: AtomicUsize,
@@ -74,6 +76,7 @@ impl Chunk {
             range_start: 0,
             life: AtomicU8::new(ChunkLife::Fresh as u8),
             first_used_ns: AtomicU64::new(0),
+            last_used_ns: AtomicU64::new(0),
             done_ns: AtomicU64::new(0),
             entries: AtomicU64::new(0),
             committed: AtomicUsize::new(0),
@@ -189,9 +192,11 @@ impl WriteRight {
         &self.chunk
     }
 
-    /// Gives the right up: nothing is written any more.
+    /// Gives the right up: nothing is written any more. No entry was put later than the chunk is done, whatever `now` says.
     pub(super) fn finish(self, now: TimeStamp) {
-        self.chunk.done_ns.store(now.0, Ordering::Relaxed);
+        let last_used_ns =
+            if self.chunk.committed() > 0 { self.chunk.last_used_ns.load(Ordering::Relaxed) } else { 0 };
+        self.chunk.done_ns.store(now.0.max(last_used_ns), Ordering::Relaxed);
         self.chunk.set_life(&[ChunkLife::Ready, ChunkLife::InUse], ChunkLife::Done);
     }
 
@@ -207,7 +212,10 @@ impl WriteRight {
         }
         if start == 0 {
             chunk.first_used_ns.store(now.0, Ordering::Relaxed);
+            chunk.last_used_ns.store(now.0, Ordering::Relaxed);
             chunk.set_life(&[ChunkLife::Ready], ChunkLife::InUse);
+        } else if now.0 > chunk.last_used_ns.load(Ordering::Relaxed) {
+            chunk.last_used_ns.store(now.0, Ordering::Relaxed);
         }
         // SAFETY: *one writer*: `&mut self` is the only right, and the place lies above `committed`.
         let place = unsafe { chunk.bytes.place(start, bytes) };
@@ -258,8 +266,12 @@ mod tests {
         assert!(!right.append(TimeStamp(8), &&b"x"[..]));
         assert_eq!((chunk.committed_bytes(), chunk.entries()), (&b"\x03abc\x03123"[..], 2));
         assert_eq!((chunk.life(), chunk.first_used()), (ChunkLife::InUse, Some(TimeStamp(5))));
-        right.finish(TimeStamp(9));
-        assert_eq!((chunk.life(), chunk.done_at()), (ChunkLife::Done, TimeStamp(9)));
+        right.finish(TimeStamp(6));
+        assert_eq!(
+            (chunk.life(), chunk.done_at()),
+            (ChunkLife::Done, TimeStamp(7)),
+            "the last entry was put then"
+        );
         chunk.set_released();
         assert!(!chunk.is_given_up());
         chunk.set_given_up();

@@ -18,10 +18,8 @@ pub(super) const LARGEST: usize = usize::MAX;
 /// Why an entry is nowhere.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Dropped {
-    /// It is larger than a chunk.
+    /// No chunk that there may be has room for it.
     TooLarge,
-    /// All chunks are others', and none was complete, to be recycled.
-    NoChunk,
     /// It came from within the profiler's own work, which may hold the buffer's lock: from the host's allocator, say, or from a
     /// handler.
     InOwnWork,
@@ -31,13 +29,12 @@ pub(crate) enum Dropped {
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct DroppedEntries {
     pub(crate) too_large: u64,
-    pub(crate) no_chunk: u64,
     pub(crate) in_own_work: u64,
 }
 
 impl DroppedEntries {
     pub(crate) fn all(self) -> u64 {
-        self.too_large + self.no_chunk + self.in_own_work
+        self.too_large + self.in_own_work
     }
 }
 

@@ -27,7 +27,7 @@ pub(crate) struct ChunkedBuffer<M = ChunkManagerWithLocalLimit> {
     /// A chunk is done, or a lane lacks its next one.
     needs_care: AtomicBool,
     /// By [`Dropped`].
-    dropped: [AtomicU64; 3],
+    dropped: [AtomicU64; 2],
     /// The number of the session that runs, or of none, and the size of its largest chunk: a hint, for whoever asks without the
     /// lock.
     session: AtomicU64,
@@ -107,7 +107,7 @@ impl<M: ChunkManager> ChunkSource for ChunkedBuffer<M> {
         let book = book.as_mut().filter(|book| book.session == session)?;
         let made = book.make_chunk(lane, lanes.len(), block_bytes);
         if made.is_none() {
-            self.count_dropped(Dropped::NoChunk);
+            self.count_dropped(Dropped::TooLarge);
         }
         made
     }
@@ -132,7 +132,7 @@ impl<M: ChunkManager> ChunkedBuffer<M> {
         Self {
             state: NamedMutex::new("chunk manager", LockRank::ChunkManager, state),
             needs_care: AtomicBool::new(false),
-            dropped: [const { AtomicU64::new(0) }; 3],
+            dropped: [const { AtomicU64::new(0) }; 2],
             session: AtomicU64::new(0),
             largest_block_bytes: AtomicUsize::new(0),
         }
@@ -164,11 +164,7 @@ impl<M: ChunkManager> ChunkedBuffer<M> {
 
     fn dropped(&self) -> DroppedEntries {
         let count = |why: Dropped| self.dropped[why as usize].load(Ordering::Relaxed);
-        DroppedEntries {
-            too_large: count(Dropped::TooLarge),
-            no_chunk: count(Dropped::NoChunk),
-            in_own_work: count(Dropped::InOwnWork),
-        }
+        DroppedEntries { too_large: count(Dropped::TooLarge), in_own_work: count(Dropped::InOwnWork) }
     }
 
     fn replace_book(&self, book: Option<ChunkBook<M>>) {
@@ -317,6 +313,8 @@ impl<M: ControlledChunkManager> ChunkedBuffer<M> {
         let mut state = self.state.lock();
         let State { lanes, book } = &mut *state;
         let Some(book) = book else { return };
+        // A lane that has just gone on to its next chunk has not gone quiet.
+        book.settle();
         for lane in book.quiet_lanes() {
             lanes[lane].lane.take_current().into_iter().for_each(|right| right.finish(clock()));
         }

@@ -146,7 +146,7 @@ mod tests {
     fn filled(bytes: usize, number: u64, done_at: u64) -> Arc<Chunk> {
         let (chunk, mut right) =
             Chunk::new(bytes).begin(ChunkNumber(number), Generation::from_number(1), number);
-        assert!(right.append(TimeStamp(number), &&b"entry"[..]));
+        assert!(right.append(TimeStamp(number.min(done_at)), &&b"entry"[..]));
         right.finish(TimeStamp(done_at));
         chunk
     }

@@ -18,7 +18,14 @@ pub(super) fn expand_path(path: &Path) -> PathBuf {
 /// What a link leads to, so that the link stays and its target is replaced.
 fn follow_links(path: PathBuf) -> PathBuf {
     let is_link = std::fs::symlink_metadata(&path).is_ok_and(|metadata| metadata.is_symlink());
-    if is_link { std::fs::canonicalize(&path).unwrap_or(path) } else { path }
+    if !is_link {
+        return path;
+    }
+    std::fs::canonicalize(&path).unwrap_or_else(|_| match std::fs::read_link(&path) {
+        // There is no such file yet.
+        Ok(target) => path.parent().map_or_else(|| target.clone(), |folder| folder.join(&target)),
+        Err(_) => path,
+    })
 }
 
 /// Has `write` fill the file, and gives its whole path. A name that ends in `.gz` gets it compressed.
@@ -48,7 +55,8 @@ pub(super) fn save_at(
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<PathBuf, SaveError> {
     let failed = |action, error| SaveError::Io { path: path.clone(), action, error };
-    let beside = name_beside(&path).ok_or_else(|| failed("name", io::ErrorKind::InvalidInput.into()))?;
+    let beside =
+        name_beside(&path).ok_or_else(|| failed("write to", io::Error::other("it is no name of a file")))?;
     // One of this process's own may be left from a crash of a thread in the middle of it.
     let _ = std::fs::remove_file(&beside);
     let file = create_private(&beside).map_err(|error| failed("create", error))?;

@@ -94,10 +94,14 @@ impl FrozenProfile {
 
     /// Writes it to a file, and gives that file's path.
     pub(crate) fn save(&self, path: &Path) -> Result<PathBuf, SaveError> {
-        self.clone().save_once(path)
+        self.save_with(&default_options(), path)
     }
 
-    /// The same, and lets go of what was read on the way.
+    pub(crate) fn save_with(&self, options: &StreamOptions, path: &Path) -> Result<PathBuf, SaveError> {
+        save_profile(path, |out| self.write(options, out))
+    }
+
+    /// Writes it to a file, and lets go of what was read on the way.
     pub(crate) fn save_once(self, path: &Path) -> Result<PathBuf, SaveError> {
         save_profile(path, |out| self.write_once(&default_options(), out))
     }

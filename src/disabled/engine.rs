@@ -277,6 +277,10 @@ impl FrozenProfile {
         match *self {}
     }
 
+    pub(crate) fn save_with(&self, _: &StreamOptions, _: &Path) -> Result<PathBuf, SaveError> {
+        match *self {}
+    }
+
     pub(crate) fn save_once(self, _: &Path) -> Result<PathBuf, SaveError> {
         match self {}
     }

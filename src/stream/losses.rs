@@ -31,13 +31,12 @@ pub(super) fn buffer_counts(source: &ProfileSource) -> [(&'static str, u64); 3] 
 pub(super) fn buffer_losses(
     source: &ProfileSource,
     process: &ProcessStreamingContext,
-) -> [(&'static str, u64); 8] {
+) -> [(&'static str, u64); 7] {
     let buffer = &source.buffer.statistics;
     [
-        // All of the three that follow: see `Dropped`.
+        // Both of those that follow: see `Dropped`.
         ("dropped_entries", buffer.dropped.all()),
         ("too_large_entries", buffer.dropped.too_large),
-        ("entries_without_chunk", buffer.dropped.no_chunk),
         ("entries_in_own_work", buffer.dropped.in_own_work),
         // The oldest, to make room.
         ("recycled_chunks", buffer.recycled_chunks),

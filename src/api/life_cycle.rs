@@ -53,8 +53,8 @@ pub fn profiler_init() {
 /// names a file, the profile is saved there first; on standard error it is told which file that is, or why there is none.
 ///
 /// May be called from any thread, but not from a signal's handler; the main thread's registration ends only if it is that one.
-/// Afterwards [`profiler_init`] may be called again. State-change callbacks are told `Stopping`, if it is active, and `ShuttingDown`, before
-/// the profile is saved. Idea: Gecko's `profiler_shutdown`.
+/// Afterwards [`profiler_init`] may be called again. State-change callbacks are told `Stopping`, if it is active, and
+/// `ShuttingDown`, before the profile is saved. Idea: Gecko's `profiler_shutdown`.
 pub fn profiler_shutdown() {
     engine::shutdown();
 }

@@ -50,9 +50,9 @@ impl SnapshotOptions {
     }
 
     /// Leaves out what is earlier: samples, markers that ended before, counter values, pauses, and threads that ended before
-    /// and have nothing left; profiles of children stand as they came. `meta.contentEarliestTime` then says this time, or
-    /// the moment when the profile was taken, if that is earlier. One before the session began changes nothing, and neither does one longer ago than
-    /// [`StartParams::duration`](crate::StartParams::duration).
+    /// and have nothing left; profiles of children stand as they came. `meta.contentEarliestTime` then says this time, or the
+    /// moment when the profile was taken, if that is earlier. One before the session began changes nothing, and neither does
+    /// one longer ago than [`StartParams::duration`](crate::StartParams::duration).
     #[must_use]
     #[doc(alias = "sinceTime")]
     pub fn since(mut self, since: ProfilerTime) -> Self {

@@ -23,9 +23,13 @@ struct PausedRange {
     reason: Reason,
 }
 
-/// The pauses of a session, in the order in which they began.
+/// The pauses of a session.
 #[derive(Debug, Default)]
-pub(super) struct PausedRanges(Vec<PausedRange>);
+pub(super) struct PausedRanges {
+    ranges: Vec<PausedRange>,
+    /// When those began that the entries have not ended yet, by [`Reason`].
+    begun: [Option<u64>; 2],
+}
 
 impl PausedRanges {
     /// An entry of the buffer, which says that pausing began or ended then.
@@ -37,44 +41,39 @@ impl PausedRanges {
             EntryKind::ResumeSampling => (Reason::Collecting, false),
             _ => return,
         };
+        let begun = &mut self.begun[reason as usize];
         if begins {
             // Of one before it the end is not in the buffer any more.
-            self.0.retain(|range| !(range.is_open && range.reason == reason));
-            self.0.push(PausedRange { start_ns: Some(time_ns), end_ns: None, is_open: true, reason });
-        } else if let Some(open) = self.open_range(reason) {
-            (open.end_ns, open.is_open) = (Some(time_ns), false);
+            *begun = Some(time_ns);
         } else {
-            // Where it began is not in the buffer any more.
-            self.0.insert(0, PausedRange { start_ns: None, end_ns: Some(time_ns), is_open: false, reason });
+            // Where it began may not be in the buffer any more.
+            let start_ns = begun.take();
+            self.ranges.push(PausedRange { start_ns, end_ns: Some(time_ns), is_open: false, reason });
         }
     }
 
-    /// The pauses that lasted when the profile was taken, and no other: a beginning whose end is not in the buffer any more tells
-    /// nothing, and the buffer may not reach back to the beginning of one that lasts.
+    /// Those that lasted when the profile was taken, and no other: a beginning whose end is not in the buffer any more tells
+    /// nothing, and the buffer may not reach back to the beginning of one that lasts. All stand in the order in which they began then.
     pub(super) fn add_open(&mut self, open: OpenPauses, process_start: TimeStamp) {
-        self.0.retain(|range| !range.is_open);
+        self.begun = [None; 2];
         for (since, reason) in
             [(open.paused_since, Reason::Paused), (open.sampling_paused_since, Reason::Collecting)]
         {
             if let Some(since) = since {
                 let start_ns = Some(since.since_ns(process_start));
-                self.0.push(PausedRange { start_ns, end_ns: None, is_open: true, reason });
+                self.ranges.push(PausedRange { start_ns, end_ns: None, is_open: true, reason });
             }
         }
         // First those of which the beginning is lost.
-        self.0.sort_by_key(|range| range.start_ns);
+        self.ranges.sort_by_key(|range| range.start_ns);
     }
 
     /// Leaves out what is before this time: a pause that began earlier has an open beginning.
     pub(super) fn cut(&mut self, cut_ns: u64) {
-        self.0.retain(|range| range.is_open || range.end_ns.is_some_and(|end_ns| end_ns >= cut_ns));
-        for range in &mut self.0 {
+        self.ranges.retain(|range| range.is_open || range.end_ns.is_some_and(|end_ns| end_ns >= cut_ns));
+        for range in &mut self.ranges {
             range.start_ns = range.start_ns.filter(|&start_ns| start_ns >= cut_ns);
         }
-    }
-
-    fn open_range(&mut self, reason: Reason) -> Option<&mut PausedRange> {
-        self.0.iter_mut().rev().find(|range| range.reason == reason && range.is_open)
     }
 
     pub(super) fn write(&self, json: &mut JsonWriter<'_>) {
@@ -83,7 +82,7 @@ impl PausedRanges {
             None => json.null(),
         };
         json.array(|json| {
-            for range in &self.0 {
+            for range in &self.ranges {
                 json.object(|json| {
                     time(json.key("startTime"), range.start_ns);
                     time(json.key("endTime"), range.end_ns);

@@ -345,9 +345,9 @@ pub(crate) struct BufferForkGuard<'a, M = ChunkManagerWithLocalLimit>(Guard<'a, 
 
 impl<M> BufferForkGuard<'_, M> {
     /// In the child of a fork: a session of the parent's is none of ours, and of its writers there is one, with this lane. Their
-    /// memory is left alone, since they may have been in the middle of it.
-    pub(crate) fn abandon_session(mut self, own_lane: Option<usize>) {
-        std::mem::forget(self.0.book.take());
+    /// memory is left alone, since they may have been in the middle of it; so is what this gives.
+    pub(crate) fn abandon_session(mut self, own_lane: Option<usize>) -> AbandonedSession<M> {
+        let abandoned = AbandonedSession { _book: self.0.book.take() };
         for LanePlace { lane, is_taken } in &mut self.0.lanes {
             std::mem::forget((lane.take_current(), lane.take_next()));
             *is_taken = Some(lane.index) == own_lane;
@@ -355,5 +355,13 @@ impl<M> BufferForkGuard<'_, M> {
                 lane.lose_writer();
             }
         }
+        abandoned
     }
+}
+
+/// What a fork's child has of its parent's session.
+#[derive(Debug)]
+#[must_use = "it is dropped in the middle of its parent's work"]
+pub(crate) struct AbandonedSession<M> {
+    _book: Option<ChunkBook<M>>,
 }

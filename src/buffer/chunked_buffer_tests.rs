@@ -123,7 +123,7 @@ impl<F: Fn(&ChunkedBuffer)> Entry for Forks<'_, F> {
     }
 
     fn write(&self, out: &mut EntryCursor<'_>) {
-        self.0.hold_for_fork().abandon_session(None);
+        drop(self.0.hold_for_fork().abandon_session(None));
         (self.1)(self.0);
         out.byte(EntryKind::Counter as u8);
     }
@@ -144,6 +144,7 @@ fn in_a_forked_child_a_lane_is_as_new_whatever_its_writer_was_in_the_midst_of() 
                 .is_some()
         );
         assert_eq!(numbers_in(&buffer.snapshot()), [1, 2, 3]);
+        buffer.end_session();
     };
     assert!(parents.put(SESSION, TimeStamp(0), &Forks(&buffer, in_child)).is_some());
 }

@@ -103,7 +103,7 @@ fn child() {
         drop(code_ranges);
         drop(loader);
         drop(unwinder);
-        buffer.abandon_session(own_lane_index());
+        std::mem::forget(buffer.abandon_session(own_lane_index()));
         ThreadRegistry::keep_only_current_thread(registry);
         forget_control_in_child(&mut ps);
         // The thread that forks is the child's main thread; what it registered before, it did itself.

@@ -1,0 +1,150 @@
+//! The function with its label.
+
+use proc_macro::{Delimiter, Group, Span, TokenStream, TokenTree};
+
+use crate::arguments::Arguments;
+use crate::function::{Function, Returns};
+use crate::tokens::{fill, group, is_mark, is_word};
+
+/// The label's statement. Its macro has a name of its own for the guard.
+const LABEL: &str = "CRATE::gecko_profiler_label!(CATEGORY);";
+const LABEL_WITH_TEXT: &str = "CRATE::auto_profiler_label!(TEXT, CATEGORY);";
+
+/// A label for each time that the future is polled. The future stands where it is made, and is not moved from one that awaits to
+/// one that pins: futures in futures would double with each.
+const POLLED: &str = "
+    let mut future = ::core::pin::pin!(FUTURE);
+    ::core::future::poll_fn(move |context| {
+        LABEL
+        ::core::future::Future::poll(future.as_mut(), context)
+    })
+    .await
+";
+
+/// The statements stand in a bracket of their own, as if nothing stood before them: lints ask what a body begins with.
+const RUN: &str = "LABEL BODY";
+
+/// The body of an `async fn` as a future. Its first statement never returns: it tells which type all others return, as the
+/// function's head did.
+const FUTURE: &str = "
+    async move {
+        #[allow(unreachable_code, unreachable_patterns, reason = \"the type may have no value\")]
+        if let ::core::option::Option::Some(returned) = ::core::option::Option::None::<TYPE> {
+            return returned;
+        }
+        BODY
+    }
+";
+
+pub(crate) fn labelled(label: &Arguments, function: Function) -> TokenStream {
+    let label = label_of(label);
+    let Function { head, body, is_async, returns } = function;
+    let (attributes, statements) = split_attributes(&body);
+    let inside = match future_only(&statements) {
+        Some(made) if !is_async => made.labelled(label),
+        _ => {
+            // At its place for errors, and not the host's for lints: nobody has written these brackets.
+            let place = body.span().resolved_at(Span::mixed_site());
+            let body = in_braces(place, statements.into_iter().collect());
+            match is_async {
+                true => polled(async_body(&returns, body), label, matches!(returns, Returns::Never)),
+                false => fill(RUN, &[("LABEL", label), ("BODY", body)]),
+            }
+        }
+    };
+    let labelled = in_braces(body.span(), attributes.into_iter().chain(inside).collect());
+    head.into_iter().chain(labelled).collect()
+}
+
+fn in_braces(place: Span, tokens: TokenStream) -> TokenStream {
+    let mut group = Group::new(Delimiter::Brace, tokens);
+    group.set_span(place);
+    TokenTree::from(group).into()
+}
+
+fn label_of(label: &Arguments) -> TokenStream {
+    let text = label.text.clone();
+    let form = if text.is_some() { LABEL_WITH_TEXT } else { LABEL };
+    let text = text.into_iter().collect();
+    fill(form, &[("CRATE", label.path.clone()), ("CATEGORY", label.category.clone()), ("TEXT", text)])
+}
+
+/// The attributes that a body may begin with, which nothing may stand before; and what comes after them.
+fn split_attributes(body: &Group) -> (Vec<TokenTree>, Vec<TokenTree>) {
+    let mut attributes: Vec<TokenTree> = body.stream().into_iter().collect();
+    let mut at = 0;
+    while let [hash, bang, bracket, ..] = &attributes[at..]
+        && is_mark(hash, '#')
+        && is_mark(bang, '!')
+        && group(bracket, Delimiter::Bracket).is_some()
+    {
+        at += 3;
+    }
+    let statements = attributes.split_off(at);
+    (attributes, statements)
+}
+
+fn async_body(returns: &Returns, body: TokenStream) -> TokenStream {
+    let named = match returns {
+        Returns::Type(named) => named.clone(),
+        Returns::Never => fill("::core::convert::Infallible", &[]),
+    };
+    fill(FUTURE, &[("TYPE", named), ("BODY", body)])
+}
+
+fn polled(future: TokenStream, label: TokenStream, never_returns: bool) -> TokenStream {
+    let form = if never_returns { format!("match {{ {POLLED} }} {{}}") } else { POLLED.to_owned() };
+    fill(&form, &[("FUTURE", future), ("LABEL", label)])
+}
+
+/// A body that does nothing but make a future: `async move { … }`, or `Box::pin` of one. Its function is labelled as if it were
+/// an `async fn`, which those who write it so cannot have.
+struct FutureOnly<'b> {
+    /// `Box::pin`, with the bracket that the future stands in.
+    boxed: Option<(&'b [TokenTree], &'b Group)>,
+    /// `async`, and `move` where it is there.
+    before: Vec<TokenTree>,
+    block: Group,
+}
+
+fn future_only(body: &[TokenTree]) -> Option<FutureOnly<'_>> {
+    if let Some((before, block)) = async_block(body) {
+        return Some(FutureOnly { boxed: None, before, block });
+    }
+    let (last, path) = body.split_last()?;
+    let bracket = group(last, Delimiter::Parenthesis)?;
+    let is_of_path = |token: &TokenTree| matches!(token, TokenTree::Ident(_)) || is_mark(token, ':');
+    let text: String = path.iter().map(ToString::to_string).collect();
+    if !path.iter().all(is_of_path) || !(text == "Box::pin" || text.ends_with("::Box::pin")) {
+        return None;
+    }
+    let inside: Vec<TokenTree> = bracket.stream().into_iter().collect();
+    let (before, block) = async_block(&inside)?;
+    Some(FutureOnly { boxed: Some((path, bracket)), before, block })
+}
+
+fn async_block(tokens: &[TokenTree]) -> Option<(Vec<TokenTree>, Group)> {
+    let (block, before) = match tokens {
+        [word, block] if is_word(word, "async") => (block, &tokens[..1]),
+        [word, moved, block] if is_word(word, "async") && is_word(moved, "move") => (block, &tokens[..2]),
+        _ => return None,
+    };
+    Some((before.to_vec(), group(block, Delimiter::Brace)?.clone()))
+}
+
+impl FutureOnly<'_> {
+    fn labelled(self, label: TokenStream) -> TokenStream {
+        let Self { boxed, before, block } = self;
+        let written = before.iter().cloned().chain([block.clone().into()]).collect();
+        let around = in_braces(block.span(), polled(written, label, false));
+        let future = before.into_iter().chain(around);
+        match boxed {
+            None => future.collect(),
+            Some((path, bracket)) => {
+                let mut inside = Group::new(Delimiter::Parenthesis, future.collect());
+                inside.set_span(bracket.span());
+                path.iter().cloned().chain([inside.into()]).collect()
+            }
+        }
+    }
+}

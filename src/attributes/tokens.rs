@@ -1,0 +1,54 @@
+//! Tokens, written as text and read one by one.
+
+use proc_macro::{Delimiter, Group, Span, TokenStream, TokenTree};
+
+/// The tokens of a text, in which the words that `parts` names stand for what they give. Names that the text makes are seen by
+/// the text alone.
+pub(crate) fn fill(text: &str, parts: &[(&str, TokenStream)]) -> TokenStream {
+    let tokens: TokenStream = text.parse().expect("the texts of this crate are Rust");
+    fill_tokens(tokens, parts)
+}
+
+fn fill_tokens(tokens: TokenStream, parts: &[(&str, TokenStream)]) -> TokenStream {
+    let mut filled = TokenStream::new();
+    for mut token in tokens {
+        let part = parts.iter().find(|(name, _)| is_word(&token, name));
+        if let Some((_, part)) = part {
+            filled.extend(part.clone());
+            continue;
+        }
+        if let TokenTree::Group(group) = &token {
+            token = Group::new(group.delimiter(), fill_tokens(group.stream(), parts)).into();
+        }
+        token.set_span(Span::mixed_site());
+        filled.extend([token]);
+    }
+    filled
+}
+
+pub(crate) fn is_word(token: &TokenTree, word: &str) -> bool {
+    matches!(token, TokenTree::Ident(ident) if ident.to_string() == word)
+}
+
+pub(crate) fn is_mark(token: &TokenTree, mark: char) -> bool {
+    matches!(token, TokenTree::Punct(punct) if punct.as_char() == mark)
+}
+
+pub(crate) fn group(token: &TokenTree, delimiter: Delimiter) -> Option<&Group> {
+    match token {
+        TokenTree::Group(group) if group.delimiter() == delimiter => Some(group),
+        _ => None,
+    }
+}
+
+/// The tokens without the invisible bracket around them, which macros put around what they were given.
+pub(crate) fn uncovered(tokens: TokenStream) -> Vec<TokenTree> {
+    let tokens: Vec<TokenTree> = tokens.into_iter().collect();
+    match &tokens[..] {
+        [only] => match group(only, Delimiter::None) {
+            Some(cover) => uncovered(cover.stream()),
+            None => tokens,
+        },
+        _ => tokens,
+    }
+}

@@ -28,6 +28,9 @@ mod event_delay;
 mod inquiry;
 mod labels;
 mod life_cycle;
+mod marker_guards;
+#[cfg(feature = "tracing")]
+mod marker_session;
 mod markers;
 mod outside;
 mod pause;
@@ -50,12 +53,21 @@ pub use inquiry::{
     profiler_get_available_features, profiler_get_buffer_info, profiler_get_start_params, profiler_is_active,
     profiler_is_active_and_unpaused, profiler_is_paused, profiler_is_sampling_paused,
 };
-pub use labels::AutoProfilerLabel;
+pub use labels::{AutoProfilerLabel, labelled_future, labelled_future_with_dynamic};
 pub use life_cycle::{
     AutoProfilerInit, Started, profiler_ensure_started, profiler_init, profiler_shutdown, profiler_start,
     profiler_stop,
 };
-pub use markers::{AutoProfilerTextMarker, add_text_marker, add_untyped_marker};
+pub use marker_guards::{
+    AutoProfilerFlowMarker, AutoProfilerMarker, AutoProfilerTextMarker, AutoProfilerTracingMarker,
+};
+#[cfg(feature = "tracing")]
+pub(crate) use marker_session::MarkerSession;
+pub use markers::{
+    add_marker, add_text_marker, add_untyped_marker, can_accept_markers,
+    current_thread_is_being_profiled_for_markers, is_active, is_active_and_unpaused, records_flows,
+    would_record,
+};
 pub use outside::{profiler_control_by_signals, profiler_env_vars_for_child_process};
 pub use pause::{profiler_pause, profiler_pause_sampling, profiler_resume, profiler_resume_sampling};
 pub use process::{

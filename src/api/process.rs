@@ -15,8 +15,9 @@ pub fn profiler_set_process_name(name: &str, etld1: Option<&str>) {
 
 /// Makes a page known, so that it stands in the profile.
 ///
-/// The viewer offers a page as a tab to look at where some frame or marker says that it belongs to it, which none does yet.
-/// Nothing happens with the id 0.
+/// The viewer offers its tab to look at where some marker says that it belongs to it
+/// ([`MarkerOptions::with_inner_window_id`](crate::MarkerOptions::with_inner_window_id)): the threads that have such markers. Its
+/// tooltips name the page. Nothing happens with the id 0.
 ///
 /// One that is known with the same id is replaced; its place in the profile stays. From any thread, active or not; it stays
 /// until [`profiler_shutdown`](crate::profiler_shutdown). Cost: a lock and a look at each page. Idea: Gecko's function of the

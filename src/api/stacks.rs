@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::api::engine;
 use crate::base::{FunctionName, ProfilerTime, StackFeatures, StackFrame, SuspendError, ThreadId};
+use crate::markers::{MarkerBacktrace, MarkerStack};
 
 /// The kernel's id of the calling thread, by which another one can ask for its stack. One system call.
 pub fn profiler_current_thread_id() -> ThreadId {
@@ -80,6 +81,20 @@ pub fn profiler_capture_backtrace() -> Option<ProfilerBacktrace> {
 #[derive(Debug)]
 pub struct ProfilerBacktrace {
     captured: engine::CapturedBacktrace,
+}
+
+/// For [`MarkerStack::Backtrace`](crate::MarkerStack::Backtrace). Copies it, for the running session's sampler.
+impl From<&ProfilerBacktrace> for MarkerBacktrace {
+    fn from(backtrace: &ProfilerBacktrace) -> Self {
+        Self(engine::record_backtrace(&backtrace.captured))
+    }
+}
+
+/// The same.
+impl From<&ProfilerBacktrace> for MarkerStack {
+    fn from(backtrace: &ProfilerBacktrace) -> Self {
+        Self::Backtrace(backtrace.into())
+    }
 }
 
 impl ProfilerBacktrace {

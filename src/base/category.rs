@@ -1,7 +1,10 @@
 //! Gecko's categories: one table, from which come the Rust enums and the profile's `meta.categories`.
 
+use crate::base::host_category::HostCategory;
+
 /// One row of `meta.categories`.
 #[cfg_attr(not(has_profiler), allow(dead_code, reason = "only profiles name categories"))]
+#[derive(Debug)]
 pub(crate) struct CategoryInfo {
     pub(crate) label: &'static str,
     pub(crate) color: &'static str,
@@ -9,10 +12,14 @@ pub(crate) struct CategoryInfo {
 }
 
 macro_rules! categories {
-    ($($name:ident $label:literal $color:ident { $($sub:ident $sub_label:literal),+ })+) => {
+    ($($name:ident $label:literal $color:ident {
+        $default:ident $default_label:literal
+        $(, $sub:ident $sub_label:literal $(= $alias:ident)?)*
+    })+) => {
         /// A category and, if one was named, its subcategory: what a label or marker is about, and its colour.
         ///
-        /// `None` means the category's first subcategory. The list is Gecko's, by Gecko's names.
+        /// `None` means the category's first subcategory. The list is Gecko's, by the names that Mozilla's crate has; a host's
+        /// own are made by [`profiler_categories!`](crate::profiler_categories).
         #[doc(alias = "JS::ProfilingCategoryPair")]
         #[allow(clippy::upper_case_acronyms, reason = "Mozilla's names")]
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -21,76 +28,130 @@ macro_rules! categories {
                 #[doc = concat!("“", $label, "”, shown in ", stringify!($color), ".")]
                 $name(Option<subcategories::$name>),
             )+
+            /// One of the host's.
+            Host(HostCategory),
         }
 
-        /// The subcategories, an enum for each category.
+        /// A category of Gecko's, without a subcategory.
+        #[doc(alias = "JS::ProfilingCategory")]
+        #[allow(clippy::upper_case_acronyms, reason = "Mozilla's names")]
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+        #[repr(u32)]
+        pub enum ProfilingCategory {
+            $(#[doc = concat!("“", $label, "”.")] $name,)+
+        }
+
+        impl ProfilingCategory {
+            /// Its place in Gecko's list.
+            pub const fn to_cpp_enum_value(&self) -> u32 {
+                *self as u32
+            }
+        }
+
+        /// The subcategories, an enum for each category; the first is the default.
         pub mod subcategories {
             $(
                 #[doc = concat!("Subcategories of “", $label, "”.")]
                 #[allow(clippy::upper_case_acronyms, reason = "Mozilla's names")]
-                #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+                #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
                 pub enum $name {
+                    #[doc = concat!("“", $default_label, "”.")]
+                    #[default]
+                    $default,
                     $(
                         #[doc = concat!("“", $sub_label, "”.")]
                         $sub,
-                    )+
+                    )*
+                }
+
+                impl $name {
+                    #[inline(always)]
+                    pub(super) const fn label(self) -> &'static str {
+                        match self {
+                            Self::$default => $default_label,
+                            $(Self::$sub => $sub_label,)*
+                        }
+                    }
+
+                    $($(
+                        #[doc = concat!("The same as [`Self::", stringify!($sub), "`], by its label.")]
+                        #[allow(non_upper_case_globals, reason = "it stands in a variant's place")]
+                        pub const $alias: Self = Self::$sub;
+                    )?)*
                 }
             )+
         }
 
-        #[allow(clippy::upper_case_acronyms, reason = "Mozilla's names")]
-        #[derive(Clone, Copy)]
-        enum CategoryIndex { $($name),+ }
-
         impl ProfilingCategoryPair {
+            /// The subcategory's label, as the viewer shows it.
+            #[inline(always)]
+            pub fn label(self) -> &'static str {
+                match self {
+                    $(Self::$name(sub) => sub.unwrap_or_default().label(),)+
+                    Self::Host(category) => category.label(),
+                }
+            }
+
             /// The category's index in the profile's list, and the subcategory's in the category's.
             // So that a label's category is a number of the program's.
-            #[inline]
-            pub const fn indices(self) -> (u8, u8) {
+            #[inline(always)]
+            pub fn indices(self) -> (u8, u8) {
                 match self {
                     $(Self::$name(sub) => (
-                        CategoryIndex::$name as u8,
+                        ProfilingCategory::$name as u8,
                         match sub { Some(sub) => sub as u8, None => 0 },
                     ),)+
+                    Self::Host(category) => category.indices(),
                 }
             }
         }
 
         #[cfg_attr(not(has_profiler), allow(dead_code, reason = "only profiles name categories"))]
         pub(crate) const CATEGORIES: &[CategoryInfo] = &[
-            $(CategoryInfo { label: $label, color: stringify!($color), subcategories: &[$($sub_label),+] },)+
+            $(CategoryInfo {
+                label: $label,
+                color: stringify!($color),
+                subcategories: &[$default_label $(, $sub_label)*],
+            },)+
         ];
     };
 }
 
+// What stands behind `=` is the label's own spelling, where Mozilla's crate has another name.
 categories! {
     Idle "Idle" transparent { Other "Other" }
     Other "Other" grey { Other "Other", PreferenceRead "Preference Read", Profiling "Profiling" }
     Test "Test" darkgrey { Test "Test" }
     Layout "Layout" purple {
-        Other "Other", Frameconstruction "Frame construction", Reflow "Reflow", CSSparsing "CSS parsing",
-        Selectorquery "Selector query", Stylecomputation "Style computation", Layoutcleanup "Layout cleanup",
+        Other "Other", FrameConstruction "Frame construction" = Frameconstruction, Reflow "Reflow",
+        CSSParsing "CSS parsing" = CSSparsing, SelectorQuery "Selector query" = Selectorquery,
+        StyleComputation "Style computation" = Stylecomputation, Destroy "Layout cleanup" = Layoutcleanup,
         Printing "Printing"
     }
     JavaScript "JavaScript" yellow {
-        Other "Other", Parsing "Parsing", JITCompilebaseline "JIT Compile (baseline)",
-        JITCompileion "JIT Compile (ion)", Interpreter "Interpreter",
-        JITbaselineinterpreter "JIT (baseline-interpreter)", JITbaseline "JIT (baseline)", JITion "JIT (ion)",
-        BuiltinAPI "Builtin API", Wasmion "Wasm (ion)", Wasmbaseline "Wasm (baseline)", Wasmother "Wasm (other)"
+        Other "Other", Parsing "Parsing", BaselineCompilation "JIT Compile (baseline)" = JITCompilebaseline,
+        IonCompilation "JIT Compile (ion)" = JITCompileion, Interpreter "Interpreter",
+        BaselineInterpret "JIT (baseline-interpreter)" = JITbaselineinterpreter,
+        Baseline "JIT (baseline)" = JITbaseline, IonMonkey "JIT (ion)" = JITion,
+        Builtin "Builtin API" = BuiltinAPI, WasmIon "Wasm (ion)" = Wasmion,
+        WasmBaseline "Wasm (baseline)" = Wasmbaseline, WasmOther "Wasm (other)" = Wasmother
     }
     GCCC "GC / CC" orange {
-        Other "Other", MinorGC "Minor GC", MajorGCOther "Major GC (Other)", MajorGCMark "Major GC (Mark)",
-        MajorGCSweep "Major GC (Sweep)", MajorGCCompact "Major GC (Compact)", UnmarkGray "Unmark Gray",
-        Barrier "Barrier", CCFreeSnowWhite "CC (Free Snow White)", CCBuildGraph "CC (Build Graph)",
-        CCScanRoots "CC (Scan Roots)", CCCollectWhite "CC (Collect White)", CCFinalize "CC (Finalize)"
+        Other "Other", MinorGC "Minor GC", MajorGC "Major GC (Other)" = MajorGCOther,
+        MajorGCMark "Major GC (Mark)", MajorGCSweep "Major GC (Sweep)", MajorGCCompact "Major GC (Compact)",
+        UnmarkGray "Unmark Gray", Barrier "Barrier", FreeSnowWhite "CC (Free Snow White)" = CCFreeSnowWhite,
+        BuildGraph "CC (Build Graph)" = CCBuildGraph, ScanRoots "CC (Scan Roots)" = CCScanRoots,
+        CollectWhite "CC (Collect White)" = CCCollectWhite, Finalize "CC (Finalize)" = CCFinalize
     }
     Network "Network" lightblue { Other "Other" }
     Graphics "Graphics" green {
-        Other "Other", DisplayListbuilding "DisplayList building", DisplayListmerging "DisplayList merging",
-        Layerbuilding "Layer building", Tileallocation "Tile allocation",
-        WebRenderdisplaylist "WebRender display list", Rasterization "Rasterization",
-        Flushingasyncpaints "Flushing async paints", Imagedecoding "Image decoding", WebGPU "WebGPU",
-        VSynctriggeredanimation "VSync triggered animation"
+        Other "Other", DisplayListBuilding "DisplayList building" = DisplayListbuilding,
+        DisplayListMerging "DisplayList merging" = DisplayListmerging,
+        LayerBuilding "Layer building" = Layerbuilding, TileAllocation "Tile allocation" = Tileallocation,
+        WRDisplayList "WebRender display list" = WebRenderdisplaylist, Rasterization "Rasterization",
+        FlushingAsyncPaints "Flushing async paints" = Flushingasyncpaints,
+        ImageDecoding "Image decoding" = Imagedecoding, WebGPU "WebGPU",
+        VSyncTriggeredAnimation "VSync triggered animation" = VSynctriggeredanimation
     }
     DOM "DOM" blue { Other "Other" }
     Android "Android" yellow { Other "Other" }
@@ -101,14 +162,29 @@ categories! {
     Blocked "Blocked" lightblue { Other "Other" }
     Mailnews "Mailnews" brown { Other "Other" }
     IPC "IPC" lightgreen { Other "Other" }
-    Media "Media" orange { Other "Other", Cubeb "Cubeb", Playback "Playback", Realtimerendering "Real-time rendering" }
+    Media "Media" orange {
+        Other "Other", CUBEB "Cubeb" = Cubeb, PLAYBACK "Playback" = Playback,
+        RT "Real-time rendering" = Realtimerendering
+    }
     Accessibility "Accessibility" brown { Other "Other" }
     Profiler "Profiler" lightred { Other "Other" }
     Timer "Timer" grey { Other "Other" }
     RemoteProtocol "Remote-Protocol" grey { Other "Other" }
     Sandbox "Sandbox" grey { Other "Other" }
     Telemetry "Telemetry" grey { Other "Other" }
-    ML "ML" magenta { Other "Other", Inference "Inference", Setup "Setup" }
+    ML "ML" magenta { Other "Other", INFERENCE "Inference" = Inference, SETUP "Setup" = Setup }
+}
+
+impl ProfilingCategoryPair {
+    /// The pair's place among all pairs of Gecko's list; of the host's, the place of “Other”.
+    pub fn to_cpp_enum_value(&self) -> u32 {
+        let (category, subcategory) = match self {
+            Self::Host(_) => Self::Other(None).indices(),
+            pair => pair.indices(),
+        };
+        let before = CATEGORIES[..usize::from(category)].iter().map(|info| info.subcategories.len() as u32);
+        before.sum::<u32>() + u32::from(subcategory)
+    }
 }
 
 #[cfg(test)]
@@ -117,19 +193,23 @@ mod tests {
 
     #[test]
     fn indices_follow_geckos_order() {
-        use subcategories::JavaScript;
+        use subcategories::{Graphics, JavaScript};
         assert_eq!(ProfilingCategoryPair::Idle(None).indices(), (0, 0));
         assert_eq!(ProfilingCategoryPair::JavaScript(Some(JavaScript::Parsing)).indices(), (4, 1));
         assert_eq!(ProfilingCategoryPair::ML(Some(subcategories::ML::Setup)).indices(), (24, 2));
+        assert_eq!(Graphics::DisplayListbuilding, Graphics::DisplayListBuilding);
         assert_eq!(CATEGORIES.len(), 25);
+        assert_eq!(ProfilingCategory::ML.to_cpp_enum_value(), 24);
+        // One for “Idle”, then three of “Other”, one of “Test”, and eight of “Layout”.
+        assert_eq!(ProfilingCategoryPair::JavaScript(Some(JavaScript::Parsing)).to_cpp_enum_value(), 14);
+        assert_eq!(ProfilingCategoryPair::JavaScript(None).to_cpp_enum_value(), 13);
     }
 
     #[test]
-    fn the_viewer_knows_every_colour() {
-        let known = "transparent purple green orange yellow lightblue blue brown magenta red lightred \
-                     lightgreen darkgrey grey";
-        for category in CATEGORIES {
-            assert!(known.split_whitespace().any(|color| color == category.color), "{}", category.color);
-        }
+    fn the_viewer_knows_every_colour_and_grey_is_the_default() {
+        use crate::base::host_category::is_known_color;
+        assert!(CATEGORIES.iter().all(|category| is_known_color(category.color)));
+        let (other, _) = ProfilingCategoryPair::Other(None).indices();
+        assert_eq!(CATEGORIES[usize::from(other)].color, "grey");
     }
 }

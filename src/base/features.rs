@@ -49,7 +49,7 @@ features! {
     2 MAIN_THREAD_IO "mainthreadio" no no "file I/O markers of the main thread.";
     3 FILE_IO "fileio" no no "file I/O markers of all profiled threads.";
     4 FILE_IO_ALL "fileioall" no no "file I/O markers of all threads.";
-    5 NO_MARKER_STACKS "nomarkerstacks" no no "markers capture no stacks.";
+    5 NO_MARKER_STACKS "nomarkerstacks" no yes "markers capture no stacks.";
     6 SCREENSHOTS "screenshots" yes no "screenshots of a browser's windows.";
     7 SEQ_STYLE "seqstyle" no no "no parallel style computation.";
     8 STACK_WALK "stackwalk" yes yes "native stacks; without it a sample has its labels and its innermost address.";
@@ -71,7 +71,7 @@ features! {
     24 MEMORY "memory" no no "a counter of allocated memory.";
     25 TRACING "tracing" no no "every script function that is entered or left.";
     26 SANDBOX "sandbox" no no "markers of sandbox violations.";
-    27 FLOWS "flows" no no "all flow markers.";
+    27 FLOWS "flows" no yes "all flow markers.";
     28 JS_SOURCES "jssources" no no "sources of scripts.";
 }
 

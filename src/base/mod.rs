@@ -29,9 +29,6 @@ mod category;
 mod change_count;
 #[forbid(unsafe_code)]
 mod control_signals;
-#[cfg(has_profiler)]
-#[forbid(unsafe_code)]
-mod cut_text;
 #[forbid(unsafe_code)]
 mod error;
 #[cfg(has_profiler)]
@@ -44,6 +41,8 @@ mod frame_flags;
 #[cfg(has_profiler)]
 #[forbid(unsafe_code)]
 mod generation;
+#[forbid(unsafe_code)]
+mod host_category;
 #[cfg(has_profiler)]
 #[forbid(unsafe_code)]
 mod host_code;
@@ -60,6 +59,7 @@ mod loom_model;
 mod number_map;
 #[forbid(unsafe_code)]
 mod page;
+mod polled_with;
 #[forbid(unsafe_code)]
 mod profiling_state;
 #[cfg(has_profiler)]
@@ -76,6 +76,8 @@ mod settings;
 #[forbid(unsafe_code)]
 mod shared_progress;
 #[forbid(unsafe_code)]
+mod short_text;
+#[forbid(unsafe_code)]
 mod stacks;
 #[forbid(unsafe_code)]
 mod thread_features;
@@ -89,33 +91,38 @@ pub use address::CodeAddress;
 #[cfg(has_profiler)]
 pub(crate) use address::StackAddress;
 pub use buffer_info::BufferInfo;
-#[cfg(has_profiler)]
+#[cfg(all(has_profiler, any(test, fuzzing)))]
 pub(crate) use category::CATEGORIES;
-pub use category::{ProfilingCategoryPair, subcategories};
+#[cfg(has_profiler)]
+pub(crate) use category::CategoryInfo;
+pub use category::{ProfilingCategory, ProfilingCategoryPair, subcategories};
 #[cfg(has_profiler)]
 pub(crate) use change_count::ChangeCount;
 pub use control_signals::ControlSignals;
-#[cfg(has_profiler)]
-pub(crate) use cut_text::cut_at_character;
 pub use error::{ExitProfileError, SaveError, StartError, StreamError, SuspendError, UnknownFeature};
 #[cfg(has_profiler)]
 pub(crate) use failure_latch::FailureLatch;
 pub use features::Features;
 pub(crate) use frame_flags::FrameFlags;
+pub use frame_flags::LabelFlags;
 #[cfg(has_profiler)]
 pub(crate) use generation::Generation;
+#[cfg(has_profiler)]
+pub(crate) use host_category::all_categories;
+pub use host_category::{CategoryDefinition, HostCategory, place_among};
 #[cfg(has_profiler)]
 pub(crate) use host_code::call_host;
 pub use ids::{ProcessId, ThreadId};
 #[cfg(has_profiler)]
 pub(crate) use locks::{
-    ExclusiveGuard, Guard, LockRank, NamedMutex, NamedRwLock, is_any_lock_held_on_current_thread,
+    ExclusiveGuard, Guard, LockRank, NamedMutex, NamedRwLock, as_own_work, is_any_lock_held_on_current_thread,
 };
 #[cfg(all(test, loom, has_profiler))]
 pub(crate) use loom_model::explore_model;
 #[cfg(has_profiler)]
 pub(crate) use number_map::{NumberMap, pair_key};
 pub use page::Page;
+pub(crate) use polled_with::PolledWith;
 pub use profiling_state::{ProfilingState, ProfilingStates, SamplingState};
 #[cfg(has_profiler)]
 pub(crate) use progress_logger::ProgressLogger;
@@ -129,6 +136,12 @@ pub(crate) use settings::INTERVAL_RANGE;
 pub use settings::{SamplingEngine, StartParams};
 pub(crate) use shared_progress::ProgressLocation;
 pub use shared_progress::SharedProgress;
+pub use short_text::ShortText;
+#[cfg_attr(
+    not(has_profiler),
+    allow(unused_imports, reason = "of the optional edges in `interop` it is used by some")
+)]
+pub(crate) use short_text::cut_at_character;
 pub use stacks::{FunctionName, StackFeatures, StackFrame};
 pub use thread_features::ThreadProfilingFeatures;
 #[cfg(has_profiler)]

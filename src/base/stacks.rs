@@ -70,8 +70,11 @@ pub enum StackFrame {
     /// A label, with its dynamic text. “(newer labels left out)” stands for labels and script frames that the copy of the
     /// stack had no room for.
     Label {
-        /// The label's text, then a space and the dynamic text if it has one.
+        /// The label's text, then a space and the dynamic text if it has one; or as its [`LabelFlags`](crate::LabelFlags) say.
         text: String,
+        /// Whether there is a dynamic text of which nobody has said that others may see it:
+        /// [`LabelFlags::NONSENSITIVE`](crate::LabelFlags::NONSENSITIVE).
+        is_sensitive: bool,
     },
     /// A function of a script: see [`AutoProfilerScriptFrame`](crate::AutoProfilerScriptFrame).
     Script {

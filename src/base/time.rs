@@ -1,9 +1,12 @@
 //! Points in time. All of them are nanoseconds of the monotonic clock; no clock is read here.
 
+use std::time::Duration;
+
 /// A point in time for markers: nanoseconds of the monotonic clock.
 ///
 /// [`ProfilerTime::now`] reads the clock; the arithmetic saturates at both ends.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[doc(alias = "TimeStamp")]
 pub struct ProfilerTime(u64);
 
@@ -17,14 +20,19 @@ impl ProfilerTime {
         TimeStamp(self.0)
     }
 
-    /// This many microseconds later; parts of a microsecond count.
+    /// This many microseconds later, earlier where it is below 0; parts of a microsecond count. NaN moves nothing.
     pub fn add_microseconds(self, microseconds: f64) -> Self {
         self.shifted(microseconds)
     }
 
-    /// This many microseconds earlier.
+    /// This many microseconds earlier, otherwise as [`add_microseconds`](Self::add_microseconds).
     pub fn subtract_microseconds(self, microseconds: f64) -> Self {
         self.shifted(-microseconds)
+    }
+
+    /// How much later this is; nothing when it is earlier.
+    pub const fn duration_since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 
     fn shifted(self, microseconds: f64) -> Self {
@@ -58,6 +66,8 @@ impl TimeStamp {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::ProfilerTime;
     #[cfg(has_profiler)]
     use super::TimeStamp;
@@ -79,5 +89,8 @@ mod tests {
         assert_eq!(start.subtract_microseconds(2.0), ProfilerTime::from_monotonic_ns(3_000));
         assert_eq!(start.subtract_microseconds(1e9), ProfilerTime::from_monotonic_ns(0));
         assert_eq!(start.add_microseconds(f64::NAN), start);
+        let later = start.add_microseconds(1.5);
+        assert_eq!(later.duration_since(start), Duration::from_nanos(1_500));
+        assert_eq!(start.duration_since(later), Duration::ZERO);
     }
 }

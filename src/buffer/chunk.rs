@@ -179,7 +179,8 @@ impl Chunk {
 }
 
 impl WriteRight {
-    /// Of a chunk that was in a [`TakeCell`](super::take_cell::TakeCell).
+    /// Of a chunk that was in a [`TakeCell`](super::take_cell::TakeCell) or a [`WritingCell`](super::writing_cell::WritingCell), or is
+    /// in the latter still, for the length of a write.
     pub(super) fn of_taken(chunk: Arc<Chunk>) -> Self {
         Self { chunk }
     }
@@ -200,16 +201,27 @@ impl WriteRight {
         self.chunk.set_life(&[ChunkLife::Ready, ChunkLife::InUse], ChunkLife::Done);
     }
 
-    /// Appends a block; false, and nothing changed, when it does not fit.
-    #[inline]
-    pub(super) fn append(&mut self, now: TimeStamp, entry: &impl Entry) -> bool {
+    /// Appends a block; false, and nothing changed that anybody sees, when it does not fit.
+    #[inline(always)]
+    pub(super) fn append<E: Entry>(&mut self, now: TimeStamp, entry: &E) -> bool {
         let chunk = &*self.chunk;
-        let entry_bytes = entry.bytes();
-        let bytes = block_bytes(entry_bytes);
         let start = chunk.committed.load(Ordering::Relaxed);
-        if bytes > chunk.capacity() - start {
+        let room = chunk.capacity() - start;
+        let entry_bytes = if E::IS_COUNTED { entry.bytes() } else { 0 };
+        let place_bytes = match E::IS_COUNTED {
+            true => block_bytes(entry_bytes),
+            false => room.min(MOST_WRITTEN_FIRST),
+        };
+        if place_bytes > room {
             return false;
         }
+        // SAFETY: *one writer*: `&mut self` is the only right, and the place lies above `committed`.
+        let place = unsafe { chunk.bytes.place(start, place_bytes) };
+        let written = match E::IS_COUNTED {
+            true => write_counted(entry, entry_bytes, place),
+            false => write_first(entry, place),
+        };
+        let Some(bytes) = written else { return false };
         if start == 0 {
             chunk.first_used_ns.store(now.0, Ordering::Relaxed);
             chunk.last_used_ns.store(now.0, Ordering::Relaxed);
@@ -217,12 +229,6 @@ impl WriteRight {
         } else if now.0 > chunk.last_used_ns.load(Ordering::Relaxed) {
             chunk.last_used_ns.store(now.0, Ordering::Relaxed);
         }
-        // SAFETY: *one writer*: `&mut self` is the only right, and the place lies above `committed`.
-        let place = unsafe { chunk.bytes.place(start, bytes) };
-        let mut cursor = EntryCursor::new(place);
-        cursor.number(entry_bytes as u64);
-        entry.write(&mut cursor);
-        debug_assert_eq!(cursor.left(), 0, "an entry is as long as it says");
         chunk.entries.store(chunk.entries.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         chunk.committed.store(start + bytes, Ordering::Release);
         true
@@ -246,9 +252,46 @@ pub(super) const fn block_bytes(entry_bytes: usize) -> usize {
     number_bytes(entry_bytes as u64) + entry_bytes
 }
 
+/// How much room an entry needs at the beginning of a chunk.
+pub(super) fn new_block_bytes<E: Entry>(entry: &E) -> usize {
+    let bytes = entry.bytes();
+    if E::IS_COUNTED { block_bytes(bytes) } else { LENGTH_BYTES.saturating_add(bytes) }
+}
+
+/// The longest block of an entry that is written before its length is known, which then takes three bytes.
+const MOST_WRITTEN_FIRST: usize = LENGTH_BYTES + (1 << 21) - 1;
+const LENGTH_BYTES: usize = 3;
+
+/// Writes a block of an entry that knows its length to a place of its length.
+#[inline(always)]
+fn write_counted(entry: &impl Entry, entry_bytes: usize, place: &mut [u8]) -> Option<usize> {
+    let bytes = place.len();
+    let mut cursor = EntryCursor::new(place);
+    cursor.number(entry_bytes as u64);
+    entry.write(&mut cursor);
+    debug_assert!(cursor.left() == 0 && !cursor.is_overrun(), "an entry is as long as it says");
+    Some(bytes)
+}
+
+/// Writes a block of one that does not, to a place that may be longer; gives its length, or nothing where it finds no room.
+#[inline(always)]
+fn write_first(entry: &impl Entry, place: &mut [u8]) -> Option<usize> {
+    let (length_place, entry_place) = place.split_first_chunk_mut::<LENGTH_BYTES>()?;
+    let room = entry_place.len();
+    let mut cursor = EntryCursor::new(entry_place);
+    entry.write(&mut cursor);
+    if cursor.is_overrun() {
+        return None;
+    }
+    let length = room - cursor.left();
+    *length_place = [length as u8 | 0x80, (length >> 7) as u8 | 0x80, (length >> 14) as u8];
+    Some(LENGTH_BYTES + length)
+}
+
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::buffer::leb128::decode;
 
     const SESSION: Generation = Generation::from_number(1);
 
@@ -282,6 +325,44 @@ mod tests {
         assert_eq!((again.committed_bytes(), again.entries(), again.first_used()), (&b""[..], 0, None));
         assert!(right.append(TimeStamp(10), &&b"new"[..]));
         assert_eq!(again.committed_bytes(), b"\x03new");
+    }
+
+    /// Knows its length only when it has been written.
+    struct WrittenFirst<'a>(&'a [u8]);
+
+    impl Entry for WrittenFirst<'_> {
+        const IS_COUNTED: bool = false;
+
+        fn bytes(&self) -> usize {
+            self.0.len()
+        }
+
+        fn write(&self, out: &mut EntryCursor<'_>) {
+            self.0.chunks(1000).for_each(|part| out.raw(part));
+        }
+    }
+
+    #[test]
+    fn what_is_written_first_has_its_length_before_it() {
+        let (chunk, mut right) = begun(20_000, 3, 100);
+        let bytes: Vec<u8> = (0..17_000u32).map(|index| index as u8).collect();
+        let mut expected = Vec::new();
+        for length in [1usize, 127, 128, 16_383] {
+            assert!(right.append(TimeStamp(5), &WrittenFirst(&bytes[..length])));
+            let (read, length_bytes) = decode(&chunk.committed_bytes()[expected.len()..]).expect("a number");
+            assert_eq!((read, length_bytes), (length as u64, LENGTH_BYTES));
+            expected.extend_from_slice(&chunk.committed_bytes()[expected.len()..][..LENGTH_BYTES]);
+            expected.extend_from_slice(&bytes[..length]);
+        }
+        assert_eq!((chunk.committed_bytes(), chunk.entries()), (&expected[..], 4));
+        let left = 20_000 - expected.len();
+        let (first_used, before) = (chunk.first_used(), chunk.committed());
+        assert!(!right.append(TimeStamp(6), &WrittenFirst(&bytes[..left - LENGTH_BYTES + 1])));
+        assert_eq!((chunk.committed(), chunk.first_used(), chunk.entries()), (before, first_used, 4));
+        assert!(right.append(TimeStamp(7), &WrittenFirst(&bytes[..left - LENGTH_BYTES - 2])));
+        assert!(!right.append(TimeStamp(8), &WrittenFirst(b"")), "no room for its length");
+        assert!(right.append(TimeStamp(8), &&b"x"[..]));
+        assert_eq!(chunk.committed(), 20_000);
     }
 
     #[test]

@@ -23,18 +23,24 @@ pub(crate) enum Dropped {
     /// It came from within the profiler's own work, which may hold the buffer's lock: from the host's allocator, say, or from a
     /// handler.
     InOwnWork,
+    /// It was longer when it was written than when it was asked: a marker whose payload does not always say the same.
+    Overrun,
 }
+
+/// How many reasons there are.
+pub(super) const REASONS: usize = 3;
 
 /// How many entries are nowhere.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct DroppedEntries {
     pub(crate) too_large: u64,
     pub(crate) in_own_work: u64,
+    pub(crate) overrun: u64,
 }
 
 impl DroppedEntries {
     pub(crate) fn all(self) -> u64 {
-        self.too_large + self.in_own_work
+        self.too_large + self.in_own_work + self.overrun
     }
 }
 

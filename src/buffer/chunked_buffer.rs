@@ -1,18 +1,21 @@
 //! The end of stop 9: entries land in chunks.
 
+use std::cell::Cell;
+use std::marker::PhantomData;
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use crate::base::{Generation, Guard, LockRank, NamedMutex, TimeStamp};
 use crate::buffer::buffer_snapshot::BufferSnapshot;
 use crate::buffer::chunk::{Chunk, WriteRight, block_bytes};
-use crate::buffer::chunk_book::{BufferStatistics, ChunkBook, Dropped, DroppedEntries, LARGEST};
+use crate::buffer::chunk_book::{BufferStatistics, ChunkBook, Dropped, DroppedEntries, LARGEST, REASONS};
 use crate::buffer::chunk_manager::{ChunkManager, ControlledChunkManager, Update};
 use crate::buffer::entry::Entry;
 use crate::buffer::index::ChunkNumber;
 use crate::buffer::lane::{ChunkSource, Lane, NewEntry};
+use crate::buffer::lanes::Lanes;
 use crate::buffer::local_limit::ChunkManagerWithLocalLimit;
+use crate::buffer::writing_cell::HeavyBarrier;
 
 /// The entries of a session: blocks, each an ULEB128 length and so many bytes, in chunks. Out of session it takes nothing and
 /// holds nothing.
@@ -24,45 +27,51 @@ use crate::buffer::local_limit::ChunkManagerWithLocalLimit;
 #[derive(Debug)]
 pub(crate) struct ChunkedBuffer<M = ChunkManagerWithLocalLimit> {
     state: NamedMutex<State<M>>,
+    lanes: Lanes,
     /// A chunk is done, or a lane lacks its next one.
     needs_care: AtomicBool,
     /// By [`Dropped`].
-    dropped: [AtomicU64; 2],
+    dropped: [AtomicU64; REASONS],
     /// The number of the session that runs, or of none, and the size of its largest chunk: a hint, for whoever asks without the
     /// lock.
     session: AtomicU64,
     largest_block_bytes: AtomicUsize,
+    heavy_barrier: HeavyBarrier,
 }
 
 #[derive(Debug)]
 struct State<M> {
-    lanes: Vec<LanePlace>,
+    /// Which of the lanes have a writer, of those that ever had one.
+    taken: Vec<bool>,
     book: Option<ChunkBook<M>>,
-}
-
-#[derive(Debug)]
-struct LanePlace {
-    lane: Arc<Lane>,
-    is_taken: bool,
 }
 
 /// A writer's lane. When it is dropped the next writer goes on there, in the same chunk.
 #[derive(Debug)]
 pub(crate) struct LaneHandle<'a, M: ChunkManager = ChunkManagerWithLocalLimit> {
     buffer: &'a ChunkedBuffer<M>,
-    lane: Arc<Lane>,
+    lane: &'a Lane,
+    one_writer: PhantomData<Cell<()>>,
 }
+
+/// A lane as its writer may keep it beside the handle, on the same thread; of no use once that is dropped.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LaneRef<'a>(&'a Lane, PhantomData<*const ()>);
 
 impl<M: ChunkManager> Drop for LaneHandle<'_, M> {
     fn drop(&mut self) {
-        self.buffer.give_lane_back(&self.lane);
+        self.buffer.give_lane_back(self.lane);
     }
 }
 
-impl<M: ChunkManager> LaneHandle<'_, M> {
+impl<'a, M: ChunkManager> LaneHandle<'a, M> {
     /// Which lane of its buffer.
     pub(crate) fn index(&self) -> usize {
         self.lane.index
+    }
+
+    pub(crate) fn as_lane_ref(&self) -> LaneRef<'a> {
+        LaneRef(self.lane, PhantomData)
     }
 
     /// Puts an entry of this session, and gives the chunk that it came to lie in. `None` when that session runs no more, and
@@ -70,7 +79,7 @@ impl<M: ChunkManager> LaneHandle<'_, M> {
     #[doc(alias = "ReserveAndPut")]
     #[inline]
     pub(crate) fn put(&self, session: Generation, now: TimeStamp, entry: &impl Entry) -> Option<ChunkNumber> {
-        self.lane.put(&NewEntry { session, now, entry }, self.buffer)
+        self.lane.put(NewEntry { session, now, entry }, self.buffer)
     }
 
     /// Puts the entry if it comes to lie in this chunk; `None`, uncounted, when it would not.
@@ -81,7 +90,7 @@ impl<M: ChunkManager> LaneHandle<'_, M> {
         now: TimeStamp,
         entry: &impl Entry,
     ) -> Option<ChunkNumber> {
-        self.lane.put_in_chunk(chunk, &NewEntry { session, now, entry })
+        self.lane.put_in_chunk(chunk, NewEntry { session, now, entry })
     }
 
     /// Whether a chunk has room for an entry of so many bytes.
@@ -91,10 +100,8 @@ impl<M: ChunkManager> LaneHandle<'_, M> {
 
     /// What is put from now on lies in another chunk than what was put before.
     pub(crate) fn leave_chunk(&self, now: TimeStamp) {
-        if let Some(right) = self.lane.take_current() {
-            right.finish(now);
-            self.buffer.ask_for_care();
-        }
+        self.lane.leave_chunk(now);
+        self.buffer.ask_for_care();
     }
 }
 
@@ -103,9 +110,9 @@ impl<M: ChunkManager> ChunkSource for ChunkedBuffer<M> {
     /// either.
     fn make_chunk(&self, lane: &Lane, session: Generation, block_bytes: usize) -> Option<WriteRight> {
         let mut state = self.state.lock();
-        let State { lanes, book } = &mut *state;
+        let State { taken, book } = &mut *state;
         let book = book.as_mut().filter(|book| book.session == session)?;
-        let made = book.make_chunk(lane, lanes.len(), block_bytes);
+        let made = book.make_chunk(lane, taken.len(), block_bytes);
         if made.is_none() {
             self.count_dropped(Dropped::TooLarge);
         }
@@ -124,18 +131,30 @@ impl<M: ChunkManager> ChunkSource for ChunkedBuffer<M> {
     fn ask_for_care(&self) {
         self.needs_care.store(true, Ordering::Release);
     }
+
+    fn count_overrun(&self) {
+        self.count_dropped(Dropped::Overrun);
+    }
 }
 
 impl<M: ChunkManager> ChunkedBuffer<M> {
-    pub(crate) const fn out_of_session() -> Self {
-        let state = State { lanes: Vec::new(), book: None };
+    pub(crate) const fn out_of_session(heavy_barrier: HeavyBarrier) -> Self {
+        let state = State { taken: Vec::new(), book: None };
         Self {
             state: NamedMutex::new("chunk manager", LockRank::ChunkManager, state),
+            lanes: Lanes::new(),
             needs_care: AtomicBool::new(false),
-            dropped: [const { AtomicU64::new(0) }; 2],
+            dropped: [const { AtomicU64::new(0) }; REASONS],
             session: AtomicU64::new(0),
             largest_block_bytes: AtomicUsize::new(0),
+            heavy_barrier,
         }
+    }
+
+    /// The session that runs, for whoever asks without the lock: a hint.
+    pub(crate) fn session(&self) -> Option<Generation> {
+        let number = self.session.load(Ordering::Relaxed);
+        (number != 0).then(|| Generation::from_number(number))
     }
 
     /// So long is the longest entry that can be put, with its length.
@@ -152,7 +171,7 @@ impl<M: ChunkManager> ChunkedBuffer<M> {
     }
 
     /// Forgets everything, and takes nothing any more. A writer that is putting an entry at this very moment keeps its chunk
-    /// until its lane is written to again, or the next session begins or ends.
+    /// until its lane is written to again, or the next session begins or ends; so do all where the system has no barrier.
     pub(crate) fn end_session(&self) {
         self.session.store(0, Ordering::Relaxed);
         self.replace_book(None);
@@ -164,18 +183,21 @@ impl<M: ChunkManager> ChunkedBuffer<M> {
 
     fn dropped(&self) -> DroppedEntries {
         let count = |why: Dropped| self.dropped[why as usize].load(Ordering::Relaxed);
-        DroppedEntries { too_large: count(Dropped::TooLarge), in_own_work: count(Dropped::InOwnWork) }
+        DroppedEntries {
+            too_large: count(Dropped::TooLarge),
+            in_own_work: count(Dropped::InOwnWork),
+            overrun: count(Dropped::Overrun),
+        }
     }
 
     fn replace_book(&self, book: Option<ChunkBook<M>>) {
         let mut state = self.state.lock();
         let before = std::mem::replace(&mut state.book, book);
-        let rights: Vec<_> = state
-            .lanes
-            .iter()
-            .flat_map(|LanePlace { lane, .. }| {
+        let rights: Vec<_> = (0..state.taken.len())
+            .flat_map(|index| {
+                let lane = self.lanes.get(index);
                 lane.start_anew();
-                [lane.take_current(), lane.take_next()]
+                [lane.take_current(self.heavy_barrier), lane.take_next()]
             })
             .collect();
         // It is much memory, and nobody else need wait for its end.
@@ -196,23 +218,23 @@ impl<M: ChunkManager> ChunkedBuffer<M> {
     fn take_lane_that_wants(&self, wanted_bytes: usize) -> LaneHandle<'_, M> {
         let lane = {
             let mut state = self.state.lock();
-            let lanes = &mut state.lanes;
-            let place = lanes.iter().position(|place| !place.is_taken).unwrap_or_else(|| {
-                lanes.push(LanePlace { lane: Arc::new(Lane::new(lanes.len())), is_taken: false });
-                lanes.len() - 1
+            let taken = &mut state.taken;
+            let index = taken.iter().position(|is_taken| !is_taken).unwrap_or_else(|| {
+                taken.push(false);
+                taken.len() - 1
             });
-            lanes[place].is_taken = true;
-            Arc::clone(&lanes[place].lane)
+            taken[index] = true;
+            self.lanes.get(index)
         };
         lane.set_wanted_bytes(wanted_bytes);
         self.ask_for_care();
-        LaneHandle { buffer: self, lane }
+        LaneHandle { buffer: self, lane, one_writer: PhantomData }
     }
 
     fn give_lane_back(&self, lane: &Lane) {
         let mut state = self.state.lock();
-        let State { lanes, book } = &mut *state;
-        lanes[lane.index].is_taken = false;
+        let State { taken, book } = &mut *state;
+        taken[lane.index] = false;
         // The chunk that it has begun is filled by the next writer; that after it may be large.
         if let Some(next) = lane.take_next()
             && let Some(book) = book.as_mut().filter(|book| book.session == next.chunk().session)
@@ -231,11 +253,12 @@ impl<M: ChunkManager> ChunkedBuffer<M> {
         let mut to_make = Vec::new();
         let session = {
             let mut state = self.state.lock();
-            let State { lanes, book } = &mut *state;
+            let State { taken, book } = &mut *state;
             let Some(book) = book else { return };
             book.settle();
-            for LanePlace { lane, .. } in lanes.iter().filter(|place| place.is_taken) {
-                to_make.extend(book.set_next(lane, lanes.len()).map(|bytes| (Arc::clone(lane), bytes)));
+            for (index, _) in taken.iter().enumerate().filter(|(_, is_taken)| **is_taken) {
+                let lane = self.lanes.get(index);
+                to_make.extend(book.set_next(lane, taken.len()).map(|bytes| (lane, bytes)));
             }
             book.session
         };
@@ -243,9 +266,9 @@ impl<M: ChunkManager> ChunkedBuffer<M> {
             let mut chunk = Chunk::new(bytes);
             chunk.touch();
             let mut state = self.state.lock();
-            let State { lanes, book } = &mut *state;
+            let State { taken, book } = &mut *state;
             let Some(book) = book.as_mut().filter(|book| book.session == session) else { return };
-            if lanes[lane.index].is_taken {
+            if taken[lane.index] {
                 lane.set_next(book.begin(chunk, lane.index));
             } else {
                 // Its writer has ended meanwhile.
@@ -268,7 +291,7 @@ impl<M: ChunkManager> ChunkedBuffer<M> {
     fn statistics(&self, state: &State<M>) -> BufferStatistics {
         BufferStatistics {
             dropped: self.dropped(),
-            lanes: state.lanes.iter().filter(|place| place.is_taken).count() as u64,
+            lanes: state.taken.iter().filter(|is_taken| **is_taken).count() as u64,
             ..state.book.as_ref().map(ChunkBook::statistics).unwrap_or_default()
         }
     }
@@ -282,17 +305,30 @@ impl<M: ChunkManager> ChunkedBuffer<M> {
 
     /// Holds the buffer still while the process forks.
     pub(crate) fn hold_for_fork(&self) -> BufferForkGuard<'_, M> {
-        BufferForkGuard(self.state.lock())
+        BufferForkGuard { state: self.state.lock(), buffer: self }
     }
 }
 
 impl ChunkedBuffer {
+    /// What [`LaneHandle::put`] does, with a lane of this buffer's, by its writer. An entry that is made of few words comes in registers.
+    #[inline(always)]
+    pub(crate) fn put_in_lane(
+        &self,
+        lane: LaneRef<'_>,
+        session: Generation,
+        now: TimeStamp,
+        entry: impl Entry + Copy,
+    ) -> Option<ChunkNumber> {
+        lane.0.put(NewEntry { session, now, entry }, self)
+    }
+
     #[cfg(any(test, fuzzing))]
     pub(crate) const TEST_SESSION: Generation = Generation::from_number(1);
 
     #[cfg(any(test, fuzzing))]
     pub(crate) fn for_test(capacity_bytes: u64) -> Self {
-        let buffer = Self::out_of_session();
+        // Nobody writes while another takes.
+        let buffer = Self::out_of_session(|| true);
         buffer.begin_session(Self::TEST_SESSION, capacity_bytes);
         buffer
     }
@@ -311,12 +347,12 @@ impl<M: ControlledChunkManager> ChunkedBuffer<M> {
     #[doc(alias = "DestroyChunksAtOrBefore")]
     pub(crate) fn discard_old(&self, clock: impl Fn() -> TimeStamp, at_or_before: Option<TimeStamp>) {
         let mut state = self.state.lock();
-        let State { lanes, book } = &mut *state;
-        let Some(book) = book else { return };
+        let Some(book) = &mut state.book else { return };
         // A lane that has just gone on to its next chunk has not gone quiet.
         book.settle();
         for lane in book.quiet_lanes() {
-            lanes[lane].lane.take_current().into_iter().for_each(|right| right.finish(clock()));
+            let taken = self.lanes.get(lane).take_current(self.heavy_barrier);
+            taken.into_iter().for_each(|right| right.finish(clock()));
         }
         book.settle();
         if let Some(time) = at_or_before {
@@ -341,16 +377,21 @@ impl<M: ControlledChunkManager> ChunkedBuffer<M> {
 
 /// The buffer's lock, held. In the child of a fork the session can be ended through it.
 #[derive(Debug)]
-pub(crate) struct BufferForkGuard<'a, M = ChunkManagerWithLocalLimit>(Guard<'a, State<M>>);
+pub(crate) struct BufferForkGuard<'a, M = ChunkManagerWithLocalLimit> {
+    state: Guard<'a, State<M>>,
+    buffer: &'a ChunkedBuffer<M>,
+}
 
 impl<M> BufferForkGuard<'_, M> {
     /// In the child of a fork: a session of the parent's is none of ours, and of its writers there is one, with this lane. Their
     /// memory is left alone, since they may have been in the middle of it; so is what this gives.
     pub(crate) fn abandon_session(mut self, own_lane: Option<usize>) -> AbandonedSession<M> {
-        let abandoned = AbandonedSession { _book: self.0.book.take() };
-        for LanePlace { lane, is_taken } in &mut self.0.lanes {
-            std::mem::forget((lane.take_current(), lane.take_next()));
-            *is_taken = Some(lane.index) == own_lane;
+        self.buffer.session.store(0, Ordering::Relaxed);
+        let abandoned = AbandonedSession { _book: self.state.book.take() };
+        for (index, is_taken) in self.state.taken.iter_mut().enumerate() {
+            let lane = self.buffer.lanes.get(index);
+            std::mem::forget((lane.take_current_alone(), lane.take_next()));
+            *is_taken = Some(index) == own_lane;
             if !*is_taken {
                 lane.lose_writer();
             }

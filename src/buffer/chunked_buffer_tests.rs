@@ -351,7 +351,7 @@ fn what_is_older_than_a_time_is_given_up() {
 
 #[test]
 fn a_buffer_of_one_chunk_keeps_what_came_first() {
-    let buffer: ChunkedBuffer<ChunkManagerSingle> = ChunkedBuffer::out_of_session();
+    let buffer: ChunkedBuffer<ChunkManagerSingle> = ChunkedBuffer::out_of_session(|| true);
     buffer.begin_with(SESSION, ChunkManagerSingle::new(256));
     let lane = buffer.take_lane_for_samples();
     let put: Vec<u64> = (0..100).take_while(|&number| put_number(&lane, number).is_some()).collect();
@@ -415,7 +415,8 @@ fn a_reader_sees_nothing_of_a_chunk_without_all_of_the_chunk_before() {
         buffer.take_care();
         let goes = AtomicBool::new(false);
         std::thread::scope(|scope| {
-            scope.spawn(|| {
+            let goes = &goes;
+            scope.spawn(move || {
                 while !goes.load(Ordering::Relaxed) {
                     std::hint::spin_loop();
                 }

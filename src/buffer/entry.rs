@@ -1,13 +1,30 @@
-//! An entry on its way into a chunk: it says how long it is, and writes itself there.
+//! An entry on its way into a chunk: it says how long it is, or finds out by writing itself there.
 
 use crate::buffer::leb128;
 
 /// What can be put.
 pub(crate) trait Entry {
-    /// How many bytes [`Self::write`] writes, at least one.
+    /// Whether it is easily said how long it is. One of which it is not is written first, and its length then.
+    const IS_COUNTED: bool = true;
+
+    /// How many bytes [`Self::write`] writes, at least one. Of one that is not counted it is asked only where it found no room.
     fn bytes(&self) -> usize;
 
     fn write(&self, out: &mut EntryCursor<'_>);
+}
+
+impl<E: Entry> Entry for &E {
+    const IS_COUNTED: bool = E::IS_COUNTED;
+
+    #[inline(always)]
+    fn bytes(&self) -> usize {
+        E::bytes(self)
+    }
+
+    #[inline(always)]
+    fn write(&self, out: &mut EntryCursor<'_>) {
+        E::write(self, out);
+    }
 }
 
 /// For tests: bytes that say nothing.
@@ -22,34 +39,49 @@ impl Entry for &[u8] {
     }
 }
 
-/// Writes fields one after another, where they are to be read. What finds no room is left out: an entry has just the room that
-/// it asked for.
+/// Writes fields one after another, where they are to be read. What finds no room is left out, and all after it.
 #[derive(Debug)]
 pub(crate) struct EntryCursor<'a> {
     rest: &'a mut [u8],
+    is_overrun: bool,
 }
 
 impl<'a> EntryCursor<'a> {
-    pub(super) fn new(place: &'a mut [u8]) -> Self {
-        Self { rest: place }
+    #[inline(always)]
+    pub(crate) fn new(place: &'a mut [u8]) -> Self {
+        Self { rest: place, is_overrun: false }
+    }
+
+    /// This, and in its place one without room.
+    #[inline(always)]
+    pub(crate) fn take(&mut self) -> Self {
+        std::mem::replace(self, Self::new(&mut []))
     }
 
     /// How many bytes are left.
-    pub(super) fn left(&self) -> usize {
+    #[inline(always)]
+    pub(crate) fn left(&self) -> usize {
         self.rest.len()
     }
 
-    fn advance(&mut self, bytes: usize) {
-        let rest = std::mem::take(&mut self.rest);
-        self.rest = rest.get_mut(bytes..).unwrap_or_default();
+    /// Whether something found no room.
+    #[inline(always)]
+    pub(crate) fn is_overrun(&self) -> bool {
+        self.is_overrun
+    }
+
+    /// Bytes of a length that is known when this is compiled.
+    #[inline(always)]
+    pub(crate) fn array<const N: usize>(&mut self, bytes: [u8; N]) {
+        match std::mem::take(&mut self.rest).split_first_chunk_mut() {
+            Some((place, rest)) => (*place, self.rest) = (bytes, rest),
+            None => self.is_overrun = true,
+        }
     }
 
     #[inline(always)]
     pub(crate) fn byte(&mut self, byte: u8) {
-        if let Some(place) = self.rest.first_mut() {
-            *place = byte;
-        }
-        self.advance(1);
+        self.array([byte]);
     }
 
     #[inline(always)]
@@ -67,29 +99,25 @@ impl<'a> EntryCursor<'a> {
     pub(crate) fn large(&mut self, number: u64) {
         let bytes = large_bytes(number) - 1;
         self.byte(bytes as u8);
-        match self.rest.first_chunk_mut() {
-            // At once, over what the next field writes over.
-            Some(place) => {
-                *place = number.to_le_bytes();
-                self.advance(bytes);
-            }
-            None => self.raw(&number.to_le_bytes()[..bytes]),
-        }
+        self.raw(&number.to_le_bytes()[..bytes]);
     }
 
     #[inline(always)]
     pub(crate) fn raw(&mut self, bytes: &[u8]) {
-        if let Some(place) = self.rest.get_mut(..bytes.len()) {
-            copy(place, bytes);
+        match std::mem::take(&mut self.rest).split_at_mut_checked(bytes.len()) {
+            Some((place, rest)) => {
+                copy(place, bytes);
+                self.rest = rest;
+            }
+            None => self.is_overrun = true,
         }
-        self.advance(bytes.len());
     }
 }
 
 /// How many bytes [`EntryCursor::number`] writes.
 #[inline(always)]
 pub(crate) const fn number_bytes(number: u64) -> usize {
-    (70 - (number | 1).leading_zeros() as usize) / 7
+    if number < 0x80 { 1 } else { (70 - number.leading_zeros() as usize) / 7 }
 }
 
 /// How many bytes [`EntryCursor::large`] writes.
@@ -111,12 +139,12 @@ fn copy(to: &mut [u8], from: &[u8]) {
         }
     }
     match from.len() {
-        0 => {}
-        1..=3 => to.iter_mut().zip(from).for_each(|(to, from)| *to = *from),
-        4..=7 => ends::<4>(to, from),
-        8..=15 => ends::<8>(to, from),
-        16..=32 => ends::<16>(to, from),
-        _ => to.copy_from_slice(from),
+        33.. => to.copy_from_slice(from),
+        16.. => ends::<16>(to, from),
+        8.. => ends::<8>(to, from),
+        4.. => ends::<4>(to, from),
+        2.. => ends::<2>(to, from),
+        _ => ends::<1>(to, from),
     }
 }
 
@@ -161,6 +189,13 @@ mod tests {
         cursor.raw(&text[..5]);
         cursor.byte(1);
         cursor.large(u64::MAX);
-        assert_eq!((cursor.left(), place), (0, [0; 4]));
+        assert_eq!((cursor.left(), cursor.is_overrun(), place), (0, true, [0; 4]));
+        let mut cursor = EntryCursor::new(&mut place);
+        cursor.array([1, 2, 3, 4]);
+        assert_eq!((cursor.left(), cursor.is_overrun()), (0, false));
+        cursor.array([]);
+        assert!(!cursor.is_overrun(), "nothing has room everywhere");
+        cursor.byte(5);
+        assert!(cursor.is_overrun() && place == [1, 2, 3, 4]);
     }
 }

@@ -13,7 +13,11 @@
 //!         | flags*4+3:N category:B subcategory:B text dynamic          a new one: a label
 //!         | flags*4+3:N function:N line:N column:N                     a new one: a script frame, as its flags say
 //!         | 256*4+3:N                                       a new one: stands for labels that are missing
-//! Marker  = thread:N phase:B start:T end:T category:B subcategory:B payload:B name:N [text:N] byte* byte*
+//! Marker  = thread:N what:B start:T end:T category:B subcategory:B [stack:N] [window:N] length:N [type:N] byte* payload
+//! payload =                                                 of a marker with its name alone
+//!         | byte*                                           a text, to the entry's end
+//!         | byte* whole:B                                   of the host's type with that number
+//! Backtrace = stack:N time:N node:N fresh:N frame*          the stack of the markers that name its number
 //! EventProbe = thread:N posted:N waited:N                   an event loop's probe
 //! Counter = counter:N time:N value:Z                        a counter's absolute value
 //! Pause, Resume, PauseSampling, ResumeSampling = time:N     from then on
@@ -34,10 +38,13 @@
 //! is 0 when the thread's event loop waits, else one more than zigzag of the nanoseconds since the event that runs was
 //! queued, which are negative before that. `waited` is 0 of a probe that is out and has another entry later, else one more than
 //! the nanoseconds until its answer. A sample may stand for `more` others after it, evenly spaced, the last of them `span`
-//! nanoseconds later, in which the thread did not run, so that the event goes on. A phase is Gecko's: 0 instant, 1 interval,
-//! 2 start, 3 end; times that the phase does not have are 0. A payload of 0 is none, 1 a text;
-//! the lengths of a marker's name and text stand before both. A script's function is its
-//! number in the process; a line or column of 0 is not known.
+//! nanoseconds later, in which the thread did not run, so that the event goes on.
+//!
+//! *Markers.* The lowest two bits of `what` are Gecko's phase: 0 instant, 1 interval, 2 start, 3 end; times that the phase does
+//! not have are 0. The next two say what the payload is: 0 none, 1 a text, 2 one of the host's; then, whether there is a stack,
+//! and whether a window. `length` is the name's, whose bytes come before the payload. `whole` is 1 where all of the payload is
+//! there. A script's function is its number in the process; a
+//! line or column of 0 is not known.
 
 /// The first byte of an entry. 0 is none, so that zeroed memory is no entry.
 #[doc(alias = "ProfileBufferEntryKind")]
@@ -54,6 +61,8 @@ pub(crate) enum EntryKind {
     #[doc(alias = "ProfilerOverheadTime")]
     Overhead = 5,
     EventProbe = 6,
+    /// The stack of markers.
+    Backtrace = 7,
     /// Neither samples nor markers are taken until the next `Resume`.
     Pause = 8,
     Resume = 9,
@@ -73,6 +82,7 @@ impl EntryKind {
             4 => Some(Self::Counter),
             5 => Some(Self::Overhead),
             6 => Some(Self::EventProbe),
+            7 => Some(Self::Backtrace),
             8 => Some(Self::Pause),
             9 => Some(Self::Resume),
             10 => Some(Self::PauseSampling),

@@ -68,6 +68,11 @@ impl<'a> EntryReader<'a> {
         self.bytes(length)
     }
 
+    /// All that is left of the entry.
+    pub(crate) fn rest(&mut self) -> &'a [u8] {
+        self.take(self.left).unwrap_or_default()
+    }
+
     pub(crate) fn bytes(&mut self, length: u64) -> Option<&'a [u8]> {
         self.take(usize::try_from(length).ok()?)
     }

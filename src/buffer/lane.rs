@@ -1,34 +1,36 @@
 //! Where a thread writes: a chunk of its own, and the next one.
 //!
-//! Who writes takes the chunk out of its lane, appends, and puts it back: one swap and one store, and nobody waits. Who
+//! Who writes says so, appends to the chunk that is there, and says that it is done: loads and stores, and nobody waits. Who
 //! finds none there goes on with the next chunk. So whoever ends a session, or wants back what lies in a lane that has gone
-//! quiet, may take the chunk out as well. An entry that comes from a handler, in the midst of a write, gets a chunk of its own.
+//! quiet, may take the chunk out; `writing_cell.rs` tells how. An entry that comes from a handler, in the midst of a write, gets a
+//! chunk of its own.
 
 #[cfg(not(all(test, loom)))]
-use std::sync::atomic::{AtomicBool, AtomicUsize};
-use std::sync::atomic::{Ordering, compiler_fence};
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering;
 
 #[cfg(all(test, loom))]
-use loom::sync::atomic::{AtomicBool, AtomicUsize};
+use loom::sync::atomic::AtomicUsize;
 
 use crate::base::{Generation, TimeStamp};
-use crate::buffer::chunk::{WriteRight, block_bytes};
+use crate::buffer::chunk::{WriteRight, new_block_bytes};
 use crate::buffer::chunk_book::LARGEST;
 use crate::buffer::entry::Entry;
 use crate::buffer::index::ChunkNumber;
 use crate::buffer::take_cell::TakeCell;
+use crate::buffer::writing_cell::{HeavyBarrier, Writing, WritingCell};
 
 /// A chunk that was filled in less time was small for its lane, and the next one is twice as large.
 const QUICKLY_NS: u64 = 1_000_000_000;
 /// After so many the next one is twice as large, too, so that chunks do not become too many to list.
 const MANY: usize = 16;
 
-/// An entry on its way into a lane.
-#[derive(Debug)]
-pub(super) struct NewEntry<'a, E> {
+/// An entry on its way into a lane: passed on as a copy, so that while all goes well it need not be in memory.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NewEntry<E> {
     pub(super) session: Generation,
     pub(super) now: TimeStamp,
-    pub(super) entry: &'a E,
+    pub(super) entry: E,
 }
 
 /// Whence a lane without room gets a chunk.
@@ -42,6 +44,22 @@ pub(super) trait ChunkSource {
 
     /// A chunk is done, or a lane's next chunk was taken: somebody should look after the lanes.
     fn ask_for_care(&self);
+
+    /// An entry was longer when it was written than it had said.
+    fn count_overrun(&self);
+}
+
+/// To a chunk that was asked for with this entry's length.
+fn append_to_new<E: Entry + Copy>(
+    right: &mut WriteRight,
+    entry: NewEntry<E>,
+    source: &impl ChunkSource,
+) -> bool {
+    let is_put = right.append(entry.now, &entry.entry);
+    if !is_put {
+        source.count_overrun();
+    }
+    is_put
 }
 
 /// A writer's place. On cache lines of its own.
@@ -49,123 +67,100 @@ pub(super) trait ChunkSource {
 #[repr(align(128))]
 pub(super) struct Lane {
     pub(super) index: usize,
-    /// Put by the lane's writer alone.
-    current: TakeCell,
+    /// Put by the lane's writer; whoever took the chunk out may put that one back, too.
+    current: WritingCell,
     /// There before it is needed. Put by the caretaker alone.
     next: TakeCell,
     wanted_bytes: AtomicUsize,
     /// How many chunks of the size that it has were filled.
     filled: AtomicUsize,
-    /// The writer has the chunk in its hands. Read and written by its own thread alone, and by a handler on it.
-    is_writing: AtomicBool,
 }
 
 impl Lane {
     pub(super) fn new(index: usize) -> Self {
         Self {
             index,
-            current: TakeCell::empty(),
+            current: WritingCell::empty(),
             next: TakeCell::empty(),
             wanted_bytes: AtomicUsize::new(0),
             filled: AtomicUsize::new(0),
-            is_writing: AtomicBool::new(false),
         }
     }
 
     /// Puts an entry, and gives the chunk that it came to lie in; a chunk of an earlier session is given up for it.
-    #[inline]
-    pub(super) fn put<E: Entry>(
+    #[inline(always)]
+    pub(super) fn put<E: Entry + Copy>(
         &self,
-        entry: &NewEntry<'_, E>,
+        entry: NewEntry<E>,
         source: &impl ChunkSource,
     ) -> Option<ChunkNumber> {
-        if self.is_writing.load(Ordering::Relaxed) {
+        if self.current.is_writing() {
             return self.put_from_handler(entry, source);
         }
-        self.is_writing.store(true, Ordering::Relaxed);
-        // A handler is to find it before the chunk is gone, and until it is back.
-        compiler_fence(Ordering::SeqCst);
-        let number = self.put_alone(entry, source);
-        compiler_fence(Ordering::SeqCst);
-        self.is_writing.store(false, Ordering::Relaxed);
-        number
-    }
-
-    #[inline(always)]
-    fn put_alone<E: Entry>(&self, entry: &NewEntry<'_, E>, source: &impl ChunkSource) -> Option<ChunkNumber> {
-        let mut current = self.current.take();
-        if let Some(right) = &mut current
+        let mut writing = self.current.write();
+        if let Some(mut right) = writing.chunk()
             && right.chunk().session == entry.session
-            && right.append(entry.now, entry.entry)
+            && right.append(entry.now, &entry.entry)
         {
-            let number = right.chunk().number;
-            self.give_back(current);
-            return Some(number);
+            return Some(right.chunk().number);
         }
-        self.put_in_next(current, entry, source)
+        self.put_in_next(writing, entry, source)
     }
 
     /// Puts an entry if it comes to lie in this chunk.
-    pub(super) fn put_in_chunk<E: Entry>(
+    pub(super) fn put_in_chunk<E: Entry + Copy>(
         &self,
         chunk: ChunkNumber,
-        entry: &NewEntry<'_, E>,
+        entry: NewEntry<E>,
     ) -> Option<ChunkNumber> {
-        let mut current = self.current.take();
-        let is_put = current.as_mut().is_some_and(|right| {
-            let is_asked_for = right.chunk().session == entry.session && right.chunk().number == chunk;
-            is_asked_for && right.append(entry.now, entry.entry)
-        });
-        self.give_back(current);
-        is_put.then_some(chunk)
-    }
-
-    #[inline]
-    fn give_back(&self, right: Option<WriteRight>) {
-        if let Some(right) = right {
-            self.current.put(right);
+        if self.current.is_writing() {
+            return None;
         }
+        let mut writing = self.current.write();
+        let mut right = writing.chunk()?;
+        let is_asked_for = right.chunk().session == entry.session && right.chunk().number == chunk;
+        (is_asked_for && right.append(entry.now, &entry.entry)).then_some(chunk)
     }
 
     #[cold]
-    fn put_in_next<E: Entry>(
+    fn put_in_next<E: Entry + Copy>(
         &self,
-        current: Option<WriteRight>,
-        entry: &NewEntry<'_, E>,
+        mut writing: Writing<'_>,
+        entry: NewEntry<E>,
         source: &impl ChunkSource,
     ) -> Option<ChunkNumber> {
-        let block_bytes = block_bytes(entry.entry.bytes());
-        let is_too_late = current.as_ref().is_some_and(|right| right.chunk().session.is_after(entry.session));
+        let block_bytes = new_block_bytes(&entry.entry);
+        let is_too_late = writing.chunk().is_some_and(|right| right.chunk().session.is_after(entry.session));
+        // What it has is for entries that can be put.
         if is_too_late || !source.has_room_for(entry.session, block_bytes) {
-            // What it has is for entries that can be put.
-            self.give_back(current);
             return None;
         }
-        if let Some(full) = current {
+        if let Some(full) = writing.replace(None) {
             self.want_after(&full, entry.now);
             full.finish(entry.now);
         }
         let mut next = self.next_chunk(entry.session, block_bytes, entry.now, source)?;
-        let is_put = next.append(entry.now, entry.entry);
+        let is_put = append_to_new(&mut next, entry, source);
         let number = next.chunk().number;
-        self.give_back(Some(next));
+        // One that was taken out may have come back meanwhile.
+        writing.replace(Some(next)).into_iter().for_each(|other| other.finish(entry.now));
         is_put.then_some(number)
     }
 
     /// By a handler of the host's that has interrupted a write: in a chunk for this alone, which goes on the list at once, since
     /// the place of the lane's chunk is the interrupted writer's.
     #[cold]
-    fn put_from_handler<E: Entry>(
+    fn put_from_handler<E: Entry + Copy>(
         &self,
-        entry: &NewEntry<'_, E>,
+        entry: NewEntry<E>,
         source: &impl ChunkSource,
     ) -> Option<ChunkNumber> {
-        let block_bytes = block_bytes(entry.entry.bytes());
+        let block_bytes = new_block_bytes(&entry.entry);
         if !source.has_room_for(entry.session, block_bytes) {
             return None;
         }
         let mut chunk = self.next_chunk(entry.session, block_bytes, entry.now, source)?;
-        let is_put = chunk.append(entry.now, entry.entry);
+        let is_put = append_to_new(&mut chunk, entry, source);
         let number = chunk.chunk().number;
         chunk.finish(entry.now);
         is_put.then_some(number)
@@ -227,9 +222,21 @@ impl Lane {
         self.next.take()
     }
 
-    /// The chunk that it writes to, unless the writer has it in its hands just now.
-    pub(super) fn take_current(&self) -> Option<WriteRight> {
-        self.current.take()
+    /// The chunk that it writes to, unless the writer writes just now. By whoever has the buffer's lock.
+    pub(super) fn take_current(&self, heavy_barrier: HeavyBarrier) -> Option<WriteRight> {
+        self.current.take(heavy_barrier)
+    }
+
+    /// The same where no other thread is.
+    pub(super) fn take_current_alone(&self) -> Option<WriteRight> {
+        self.current.take_alone()
+    }
+
+    /// By the writer: it writes no more to the chunk that it has.
+    pub(super) fn leave_chunk(&self, now: TimeStamp) {
+        if !self.current.is_writing() {
+            self.current.write().replace(None).into_iter().for_each(|right| right.finish(now));
+        }
     }
 
     /// For a new writer.
@@ -239,7 +246,7 @@ impl Lane {
 
     /// In the child of a fork: its writer is gone, perhaps from the midst of a write.
     pub(super) fn lose_writer(&self) {
-        self.is_writing.store(false, Ordering::Relaxed);
+        self.current.lose_writer();
     }
 
     /// For a new session: what was needed in the one before says nothing.

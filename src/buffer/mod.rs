@@ -6,9 +6,10 @@
 //! `entry_kind.rs`.
 //!
 //! # Threads and locks
-//! Any thread may put an entry, in a lane of its own: a swap, some bytes, a store, and no lock, since the lane's next chunk is
-//! there before it is needed. A named mutex, the last but a few in the lock order, is for chunks that are given out, taken
-//! back or listed, and for a writer that was faster than the sampler, which brings them.
+//! Any thread may put an entry, in a lane of its own: it says that it writes, appends, and says that it is done. That is loads and
+//! stores, and no lock, since the lane's next chunk is there before it is needed. A named mutex, the last but a few in the lock
+//! order, is for chunks that are given out, taken back or listed, and for a writer that was faster than the sampler, which brings
+//! them.
 //!
 //! # Imports
 //! `base`
@@ -18,8 +19,8 @@
 //! below a chunk's committed length never change. A chunk has one writer at a time.
 //!
 //! # Read next
-//! `entry_kind.rs`, `chunk.rs`, `lane.rs`, `chunked_buffer.rs`, then `crate::stream`. `lane_model.rs` tries writers, readers and
-//! recycling under loom.
+//! `entry_kind.rs`, `chunk.rs`, `writing_cell.rs`, `lane.rs`, `chunked_buffer.rs`, then `crate::stream`. `lane_model.rs` tries
+//! writers, readers and recycling under loom.
 
 #[forbid(unsafe_code)]
 mod buffer_snapshot;
@@ -49,6 +50,8 @@ mod lane;
 #[forbid(unsafe_code)]
 mod lane_model;
 #[forbid(unsafe_code)]
+mod lanes;
+#[forbid(unsafe_code)]
 mod leb128;
 #[forbid(unsafe_code)]
 mod local_limit;
@@ -57,10 +60,14 @@ mod local_limit;
 mod single;
 mod slab;
 mod take_cell;
+mod writing_cell;
+#[cfg(all(test, loom))]
+#[forbid(unsafe_code)]
+mod writing_cell_model;
 
 pub(crate) use buffer_snapshot::{Block, BufferSnapshot};
 pub(crate) use chunk_book::Dropped;
-pub(crate) use chunked_buffer::{BufferForkGuard, ChunkedBuffer, LaneHandle};
+pub(crate) use chunked_buffer::{BufferForkGuard, ChunkedBuffer, LaneHandle, LaneRef};
 pub(crate) use entry::{Entry, EntryCursor, large_bytes, number_bytes};
 pub(crate) use entry_kind::{EntryKind, FrameTag, ROOT_NODES, SampleFlags, root_node};
 pub(crate) use entry_reader::EntryReader;

@@ -8,7 +8,7 @@ use crate::base::{Guard, PsLock};
 use crate::buffer::BufferForkGuard;
 use crate::control::control_signals::forget_control_in_child;
 use crate::control::life_cycle::LIFE_CYCLE;
-use crate::platform::{ForkHooks, hold_loader_for_fork, is_main_thread};
+use crate::platform::{ForkHooks, forget_clock_follower_in_child, hold_loader_for_fork, is_main_thread};
 use crate::sampler::{
     OnDemandUnwinder, close_fork_gate, hold_unwinder_for_fork, open_fork_gate, reopen_fork_gate_in_child,
 };
@@ -84,6 +84,7 @@ fn parent() {
 fn child() {
     RacyFeatures::set_inactive_in_child();
     leave_callbacks_to_parent();
+    forget_clock_follower_in_child();
     if let Some(held) = take_held() {
         let Held {
             event_watches,

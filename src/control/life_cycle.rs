@@ -23,7 +23,7 @@ use crate::state::{
     ACTIVE_PS, ActivePs, CORE_PS, CorePs, LeftOverCallbacks, REGISTRATION_HOOKS, RacyFeatures, Session,
     SessionSettings, core_buffer,
 };
-use crate::threads::{register_current_thread, unregister_current_thread};
+use crate::threads::{forget_lost_stacks, prepare_words, register_current_thread, unregister_current_thread};
 
 /// Start, stop and fork take turns. Held while the sampler is joined.
 pub(super) static LIFE_CYCLE: NamedMutex<()> = NamedMutex::new("life cycle", LockRank::Lifecycle, ());
@@ -248,6 +248,8 @@ fn start_in_turn(
     let session = Session::new(settings, process_start, monotonic_now(), counters);
     let generation = session.generation;
     core_buffer().begin_session(generation, capacity_bytes);
+    forget_lost_stacks();
+    prepare_words();
     let (session, sampler) = match spawn_sampler(session, core_buffer()) {
         Ok(spawned) => spawned,
         Err(error) => {

@@ -64,10 +64,14 @@ pub(crate) use pause::{pause, pause_sampling, resume, resume_sampling};
 pub(crate) use process::{
     clear_all_pages, received_exit_profile, register_page, set_process_name, unregister_page,
 };
+#[cfg(feature = "tracing")]
+pub(crate) use recording::time_of_place;
 pub(crate) use recording::{
-    CodeRangeToken, LabelToken, ScriptFunction, add_marker, add_marker_of, announce_sleep,
-    is_announced_asleep, move_script_frame, now, pop_labels, push_label, push_label_with_text,
-    push_script_frame, register_code_range, register_script_function, register_thread,
+    CodeRangeToken, LabelToken, MarkerPlace, ScriptFunction, add_text_marker_at, add_text_marker_now,
+    add_typed_marker_at, add_typed_marker_now, add_untyped_marker_at, add_untyped_marker_now, announce_sleep,
+    is_announced_asleep, move_script_frame, now, place_of_marker, place_of_marker_in, pop_labels, push_label,
+    push_label_with_text, push_script_frame, put_text_marker, put_typed_marker, put_untyped_marker,
+    record_backtrace, record_own_stack, register_code_range, register_script_function, register_thread,
     session_that_records_markers, stack_pointer, unregister_code_range, unregister_thread,
 };
 pub(crate) use snapshot::{FrozenProfile, default_options, freeze};

@@ -7,7 +7,7 @@ use crate::control::fork::fork_hooks;
 use crate::platform::{current_thread_id, install_fork_handlers, install_handler, signal_is_acceptable};
 use crate::sampler::{capture_in_handler, suspend_and_capture};
 use crate::state::ACTIVE_PS;
-use crate::threads::CaptureParts;
+use crate::threads::{BacktraceParts, CaptureParts};
 
 pub(crate) use crate::sampler::SampledStack;
 pub(crate) use crate::threads::CapturedBacktrace;
@@ -25,7 +25,7 @@ pub(crate) fn own_thread_id() -> ThreadId {
 #[inline(always)]
 pub(crate) fn capture_backtrace() -> Option<CapturedBacktrace> {
     SampledStack::prepare();
-    CapturedBacktrace::capture_here()
+    CapturedBacktrace::capture_here(BacktraceParts::LabelsAndStack)
 }
 
 /// Unwinds the calling thread's own stack.

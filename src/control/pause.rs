@@ -45,6 +45,6 @@ fn set_paused(kind: PauseKind, paused: bool) -> bool {
     };
     session.pauses.set(kind, paused, &lock, |now: TimeStamp| {
         let mut head = EntryHead::new(entry);
-        put_entry(session.generation, now, head.number(now.since_ns(session.process_start)));
+        put_entry(session.generation, now, &*head.number(now.since_ns(session.process_start)));
     })
 }

@@ -1,15 +1,23 @@
 //! What a program says of itself while it runs: threads, labels, markers.
 
 use crate::base::{
-    Generation, ProfilerTime, ProfilingCategoryPair, ThreadProfilingFeatures,
+    Features, Generation, ProfilerTime, StackFeatures, ThreadId, ThreadProfilingFeatures,
     is_any_lock_held_on_current_thread,
 };
 use crate::buffer::Dropped;
-use crate::markers::{MarkerTiming, NewMarker, put_marker};
+use crate::control::on_demand::is_current_thread;
+use crate::markers::{
+    MarkerEntry, MarkerTiming, NewMarker, NewPayload, NoPayload, ProfilerMarker, TextPayload, TypedPayload,
+};
 use crate::platform::{current_stack_pointer, monotonic_now};
 use crate::state::{CorePs, REGISTRATION_HOOKS, RacyFeatures, core_buffer, prepare_own_lane, put_entry};
-use crate::threads::{OnThreadRef, register_current_thread, unregister_current_thread};
+use crate::threads::{
+    BacktraceParts, OnThreadRef, ThreadRegistry, add_pending_stack, count_lost_stack,
+    register_current_thread, unregister_current_thread,
+};
 
+pub(crate) use crate::markers::MarkerPlace;
+use crate::threads::CapturedBacktrace;
 pub(crate) use crate::threads::{
     LabelToken, ScriptFunction, move_script_frame, pop_labels, push_label, push_label_with_text,
     push_script_frame, register_script_function,
@@ -53,62 +61,228 @@ pub(crate) fn is_announced_asleep() -> bool {
     OnThreadRef::with(is_asleep).unwrap_or(false)
 }
 
-/// Adds a marker to the calling thread, if the running session records any of it.
-pub(crate) fn add_marker(
-    name: &str,
-    category: ProfilingCategoryPair,
-    timing: MarkerTiming,
-    text: Option<&str>,
-) {
-    put_marker_of(None, name, category, timing, text);
+/// Where a marker for this thread is to be put now; `None` when no session records any of it.
+pub(crate) fn place_of_marker(thread: ThreadId) -> Option<MarkerPlace> {
+    find_place(None, thread)
 }
 
 /// The same, if it is this session that runs still.
-pub(crate) fn add_marker_of(
-    session: Generation,
-    name: &str,
-    category: ProfilingCategoryPair,
-    timing: MarkerTiming,
-    text: Option<&str>,
-) {
-    put_marker_of(Some(session), name, category, timing, text);
+pub(crate) fn place_of_marker_in(session: Generation, thread: ThreadId) -> Option<MarkerPlace> {
+    find_place(Some(session), thread)
 }
 
-/// The session that records markers of the calling thread, be it in a pause.
-pub(crate) fn session_that_records_markers() -> Option<Generation> {
-    let of_thread = |thread: OnThreadRef<'_>| {
+/// The session that records markers of this thread, be it in a pause.
+pub(crate) fn session_that_records_markers(thread: ThreadId) -> Option<Generation> {
+    if !RacyFeatures::is_active() {
+        return None;
+    }
+    recorded_thread(thread).map(|(session, _)| session)
+}
+
+/// The session that records markers of a thread, and the thread's registration.
+#[inline]
+fn recorded_thread(thread: ThreadId) -> Option<(Generation, u64)> {
+    if !is_current_thread(thread) {
+        return recorded_other_thread(thread);
+    }
+    let recorded = |thread: OnThreadRef<'_>| {
         let thread = thread.unlocked_reader_and_atomic_rw_on_thread();
-        thread.session_that_records(ThreadProfilingFeatures::MARKERS)
+        let session = thread.session_that_records(ThreadProfilingFeatures::MARKERS)?;
+        Some((session, thread.info().serial))
     };
-    if RacyFeatures::is_active() { OnThreadRef::with(of_thread).flatten() } else { None }
+    OnThreadRef::with(recorded)?
 }
 
-fn put_marker_of(
-    only: Option<Generation>,
-    name: &str,
-    category: ProfilingCategoryPair,
-    timing: MarkerTiming,
-    text: Option<&str>,
-) {
-    let Some(since) = RacyFeatures::recording() else { return };
+#[cold]
+fn recorded_other_thread(thread: ThreadId) -> Option<(Generation, u64)> {
+    // In the midst of the profiler's own work that lock may be this thread's.
+    if is_any_lock_held_on_current_thread() {
+        core_buffer().count_dropped(Dropped::InOwnWork);
+        return None;
+    }
+    let thread = ThreadRegistry::find(thread)?;
+    let session = thread
+        .unlocked_const_reader_and_atomic_rw()
+        .session_that_records(ThreadProfilingFeatures::MARKERS)?;
+    Some((session, thread.serial()))
+}
+
+#[inline(always)]
+fn find_place(only: Option<Generation>, thread: ThreadId) -> Option<MarkerPlace> {
+    let since = RacyFeatures::recording()?;
     let now = monotonic_now();
     // Asked again, so that the time lies in no pause that has begun meanwhile, even if it has ended too. A time that the
     // host gives is the host's, and may lie in one.
     if !RacyFeatures::still_records(since) {
-        return;
+        return None;
     }
-    let recorded = OnThreadRef::with(|thread| {
-        let thread = thread.unlocked_reader_and_atomic_rw_on_thread();
-        let session = thread.session_that_records(ThreadProfilingFeatures::MARKERS)?;
-        only.is_none_or(|only| only == session).then(|| (session, thread.info().serial))
-    });
-    if let Some((session, thread)) = recorded.flatten() {
-        // In the midst of the profiler's own work: the host's allocator, say, called by it, or the host's handler of a signal.
-        if is_any_lock_held_on_current_thread() {
-            core_buffer().count_dropped(Dropped::InOwnWork);
-            return;
+    let (session, thread) = recorded_thread(thread)?;
+    if only.is_some_and(|only| only != session) {
+        return None;
+    }
+    // In the midst of the profiler's own work: the host's allocator, say, called by it, or the host's handler of a signal.
+    if is_any_lock_held_on_current_thread() {
+        core_buffer().count_dropped(Dropped::InOwnWork);
+        return None;
+    }
+    Some(MarkerPlace { session, thread, now })
+}
+
+/// When the place was found, which is the end of an interval that ends now.
+#[cfg(feature = "tracing")]
+pub(crate) fn time_of_place(place: &MarkerPlace) -> ProfilerTime {
+    ProfilerTime::from_monotonic_ns(place.now.0)
+}
+
+/// A category's and subcategory's index. Numbers of the program's, where the category is one.
+pub(crate) type CategoryIndices = (u8, u8);
+
+/// Adds a marker of this thread and this instant without a stack, if a session records it. What the host's function has to hold for
+/// this is little.
+#[inline(never)]
+pub(crate) fn add_untyped_marker_now(name: &str, category: CategoryIndices) {
+    add_marker(None, name, category, &MarkerTiming::instant_now(), || NoPayload);
+}
+
+/// The same with a text.
+#[inline(never)]
+pub(crate) fn add_text_marker_now(name: &str, category: CategoryIndices, text: &str) {
+    add_marker(None, name, category, &MarkerTiming::instant_now(), || TextPayload(text));
+}
+
+/// The same with a payload of the host's.
+#[inline(never)]
+pub(crate) fn add_typed_marker_now<T>(name: &str, category: CategoryIndices, payload: &T)
+where
+    T: ProfilerMarker + 'static,
+{
+    add_marker(None, name, category, &MarkerTiming::instant_now(), || TypedPayload::new(payload));
+}
+
+/// Adds a marker of any thread and time without a stack, if a session records it: this session, if one is given.
+#[inline(never)]
+pub(crate) fn add_untyped_marker_at(
+    only: Option<Generation>,
+    name: &str,
+    category: CategoryIndices,
+    timing: &MarkerTiming,
+) {
+    add_marker(only, name, category, timing, || NoPayload);
+}
+
+/// The same with a text.
+#[inline(never)]
+pub(crate) fn add_text_marker_at(
+    only: Option<Generation>,
+    name: &str,
+    category: CategoryIndices,
+    timing: &MarkerTiming,
+    text: &str,
+) {
+    add_marker(only, name, category, timing, || TextPayload(text));
+}
+
+/// The same with a payload of the host's.
+#[inline(never)]
+pub(crate) fn add_typed_marker_at<T: ProfilerMarker + 'static>(
+    only: Option<Generation>,
+    name: &str,
+    category: CategoryIndices,
+    timing: &MarkerTiming,
+    payload: &T,
+) {
+    add_marker(only, name, category, timing, || TypedPayload::new(payload));
+}
+
+#[inline(always)]
+fn add_marker<P: NewPayload>(
+    only: Option<Generation>,
+    name: &str,
+    category: CategoryIndices,
+    timing: &MarkerTiming,
+    payload: impl FnOnce() -> P,
+) {
+    if let Some(place) = find_place(only, timing.thread) {
+        put(&place, &NewMarker { name, category, timing, stack: 0 }, payload());
+    }
+}
+
+/// Adds a marker at a place that was found, with the stack of this number.
+pub(crate) fn put_untyped_marker(
+    place: &MarkerPlace,
+    name: &str,
+    category: CategoryIndices,
+    timing: &MarkerTiming,
+    stack: u64,
+) {
+    put(place, &NewMarker { name, category, timing, stack }, NoPayload);
+}
+
+/// The same with a text.
+pub(crate) fn put_text_marker(
+    place: &MarkerPlace,
+    name: &str,
+    category: CategoryIndices,
+    timing: &MarkerTiming,
+    stack: u64,
+    text: &str,
+) {
+    put(place, &NewMarker { name, category, timing, stack }, TextPayload(text));
+}
+
+/// The same with a payload of the host's.
+pub(crate) fn put_typed_marker<T: ProfilerMarker + 'static>(
+    place: &MarkerPlace,
+    name: &str,
+    category: CategoryIndices,
+    timing: &MarkerTiming,
+    stack: u64,
+    payload: &T,
+) {
+    put(place, &NewMarker { name, category, timing, stack }, TypedPayload::new(payload));
+}
+
+#[inline(always)]
+fn put(place: &MarkerPlace, marker: &NewMarker<'_>, payload: impl NewPayload) {
+    let entry = MarkerEntry::new(place, CorePs::process_start().monotonic, marker, payload);
+    put_entry(place.session, place.now, entry);
+}
+
+/// Copies the stack of the function that this is inlined into, for a marker, and gives its number; 0 when there is none.
+#[inline(always)]
+pub(crate) fn record_own_stack(place: &MarkerPlace, features: StackFeatures) -> u64 {
+    let parts = match features.contains(StackFeatures::NATIVE) {
+        true => BacktraceParts::LabelsAndStack,
+        false => BacktraceParts::Labels,
+    };
+    if !records_stacks() {
+        return 0;
+    }
+    add_stack(place.session, CapturedBacktrace::capture_here(parts), features)
+}
+
+/// Hands a stack that was captured before to the running session, and gives its number there.
+pub(crate) fn record_backtrace(backtrace: &CapturedBacktrace) -> u64 {
+    if !records_stacks() || is_any_lock_held_on_current_thread() {
+        return 0;
+    }
+    match core_buffer().session() {
+        Some(session) => add_stack(session, backtrace.copy(), StackFeatures::FULL),
+        None => 0,
+    }
+}
+
+fn records_stacks() -> bool {
+    RacyFeatures::features_if_active_and_unpaused()
+        .is_some_and(|features| !features.contains(Features::NO_MARKER_STACKS))
+}
+
+fn add_stack(session: Generation, backtrace: Option<CapturedBacktrace>, features: StackFeatures) -> u64 {
+    match backtrace {
+        Some(backtrace) => add_pending_stack(backtrace, session, features),
+        None => {
+            count_lost_stack();
+            0
         }
-        let marker = NewMarker { session, thread, name, category, timing, text };
-        put_marker(put_entry, now, CorePs::process_start().monotonic, &marker);
     }
 }

@@ -11,9 +11,9 @@ use crate::control::dump::{save_at, save_profile};
 use crate::control::environment::wants_names;
 use crate::control::life_cycle::running_session;
 use crate::platform::{current_process_id, monotonic_now};
-use crate::state::{ACTIVE_PS, CORE_PS, core_buffer};
+use crate::state::{ACTIVE_PS, CORE_PS, Session, core_buffer};
 use crate::stream::{ProfileSource, StreamOptions, stream_gecko_json};
-use crate::threads::OffThreadRef;
+use crate::threads::{OffThreadRef, lost_stacks};
 use crate::unwind::{CodeMap, ModuleTable};
 
 /// A session, frozen; writing it out touches nothing that runs.
@@ -54,7 +54,7 @@ pub(crate) fn freeze(only: Option<Generation>) -> Option<FrozenProfile> {
             process_start: core.process_start,
             threads: threads.all(),
             buffer: core_buffer().snapshot(),
-            counts: session.counts.all(),
+            counts: counts_of(&session),
             open_pauses: session.pauses.open(),
             taken_at: monotonic_now(),
             since: None,
@@ -68,6 +68,13 @@ pub(crate) fn freeze(only: Option<Generation>) -> Option<FrozenProfile> {
     source.modules = source.session.modules();
     source.generated_code = source.session.generated_code();
     Some(FrozenProfile { source })
+}
+
+/// What the session's sampler did and could not do, and the stacks of markers that never came to it.
+fn counts_of(session: &Session) -> Vec<(&'static str, u64)> {
+    let mut counts = session.counts.all();
+    counts.push(("lost_marker_stacks", lost_stacks()));
+    counts
 }
 
 /// How a profile is written for which the program does not say it: whole, with names unless the environment says no.

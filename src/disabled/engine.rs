@@ -11,7 +11,7 @@ use crate::base::{
     SuspendError, ThreadId, ThreadProfilingFeatures,
 };
 use crate::export::ProfileSource;
-use crate::markers::MarkerTiming;
+use crate::markers::{MarkerTiming, ProfilerMarker};
 
 /// No session has ever been.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -241,23 +241,81 @@ pub(crate) fn unregister_code_range(token: &CodeRangeToken) {
     match *token {}
 }
 
-#[inline(always)]
-pub(crate) fn add_marker(_: &str, _: ProfilingCategoryPair, _: MarkerTiming, _: Option<&str>) {}
+/// Nothing is recorded.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum MarkerPlace {}
 
 #[inline(always)]
-pub(crate) fn add_marker_of(
-    session: Generation,
-    _: &str,
-    _: ProfilingCategoryPair,
-    _: MarkerTiming,
-    _: Option<&str>,
-) {
+pub(crate) fn place_of_marker(_: ThreadId) -> Option<MarkerPlace> {
+    None
+}
+
+#[inline(always)]
+pub(crate) fn place_of_marker_in(session: Generation, _: ThreadId) -> Option<MarkerPlace> {
     match session {}
 }
 
 #[inline(always)]
-pub(crate) fn session_that_records_markers() -> Option<Generation> {
+pub(crate) fn session_that_records_markers(_: ThreadId) -> Option<Generation> {
     None
+}
+
+#[cfg(feature = "tracing")]
+pub(crate) fn time_of_place(place: &MarkerPlace) -> ProfilerTime {
+    match *place {}
+}
+
+#[inline(always)]
+pub(crate) fn add_untyped_marker_now(_: &str, _: (u8, u8)) {}
+
+#[inline(always)]
+pub(crate) fn add_untyped_marker_at(_: Option<Generation>, _: &str, _: (u8, u8), _: &MarkerTiming) {}
+
+#[inline(always)]
+pub(crate) fn add_text_marker_now(_: &str, _: (u8, u8), _: &str) {}
+
+#[inline(always)]
+pub(crate) fn add_text_marker_at(_: Option<Generation>, _: &str, _: (u8, u8), _: &MarkerTiming, _: &str) {}
+
+#[inline(always)]
+pub(crate) fn add_typed_marker_now<T: ProfilerMarker + 'static>(_: &str, _: (u8, u8), _: &T) {}
+
+#[inline(always)]
+pub(crate) fn add_typed_marker_at<T: ProfilerMarker + 'static>(
+    _: Option<Generation>,
+    _: &str,
+    _: (u8, u8),
+    _: &MarkerTiming,
+    _: &T,
+) {
+}
+
+pub(crate) fn put_untyped_marker(place: &MarkerPlace, _: &str, _: (u8, u8), _: &MarkerTiming, _: u64) {
+    match *place {}
+}
+
+pub(crate) fn put_text_marker(place: &MarkerPlace, _: &str, _: (u8, u8), _: &MarkerTiming, _: u64, _: &str) {
+    match *place {}
+}
+
+pub(crate) fn put_typed_marker<T: ProfilerMarker + 'static>(
+    place: &MarkerPlace,
+    _: &str,
+    _: (u8, u8),
+    _: &MarkerTiming,
+    _: u64,
+    _: &T,
+) {
+    match *place {}
+}
+
+#[inline(always)]
+pub(crate) fn record_own_stack(place: &MarkerPlace, _: StackFeatures) -> u64 {
+    match *place {}
+}
+
+pub(crate) fn record_backtrace(backtrace: &CapturedBacktrace) -> u64 {
+    match *backtrace {}
 }
 
 impl FrozenProfile {

@@ -4,6 +4,8 @@ use crate::base::{FailureLatch, ProfilerTime};
 use crate::buffer::BufferSnapshot;
 use crate::fuzzing::read_profile::ReadProfile;
 use crate::fuzzing::scripted_source::{PROCESS_START, kept_ns_since, scripted_source};
+use crate::markers::MarkerType;
+use crate::markers::built_in::Tracing;
 use crate::stream::{StreamOptions, stream_gecko_json};
 use crate::unwind::CodeMap;
 
@@ -89,6 +91,8 @@ impl<'a> DecoderCase<'a> {
 
 /// Any bytes become a profile in which every index points at something, and which is not much larger than they are.
 pub fn check_decoder(input: &[u8]) {
+    // Where it is the first, so that there is a type with the number that the seeds have.
+    MarkerType::number_of::<Tracing>();
     let case = DecoderCase::read(input);
     let whole = check_text(&case, false);
     if !case.has(DecoderCase::IS_CUT) {

@@ -112,8 +112,15 @@ fn check_thread(thread: &Value, categories: &[usize]) -> Vec<f64> {
         markers.index(row, "category", categories.len()).expect("a category");
         time_ns(markers.at(row, "startTime"));
         if let Some(data) = markers.at(row, "data") {
-            assert_eq!(data["type"], "Text");
-            index_below(&data["name"], strings.len());
+            assert!(data["type"].is_string(), "{data}");
+            if data["type"] == "Text" {
+                index_below(&data["name"], strings.len());
+            }
+            if !data["stack"].is_null() {
+                let stack = Table::of(&data["stack"], "samples");
+                stack.index(0, "stack", stacks.rows.len()).expect("a stack");
+                time_ns(stack.at(0, "time"));
+            }
         }
     }
     let of_sample = |row| {

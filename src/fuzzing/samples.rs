@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use arbitrary::{Result, Unstructured};
 
-use crate::base::{CATEGORIES, Generation, TimeStamp};
+use crate::base::{CATEGORIES, FrameFlags, Generation, TimeStamp};
 use crate::buffer::{BufferSnapshot, ChunkedBuffer, EntryHead, EntryKind, LaneHandle};
 use crate::fuzzing::scripted_source::{PROCESS_START, SERIALS, scripted_source};
 use crate::sampler::{SampleScript, ScriptedFrame, ScriptedSample, ScriptedStack};
@@ -203,7 +203,7 @@ fn plain_stack(stack: &ScriptedStack) -> Vec<String> {
         ScriptedFrame::Native { address, is_innermost: true } => format!("at {address:#x}"),
         ScriptedFrame::Native { address, is_innermost: false } => format!("return {address:#x}"),
         ScriptedFrame::Label { category, subcategory, text, dynamic } => {
-            format!("label {category} {subcategory} {}", joined_label_text(text, dynamic))
+            format!("label {category} {subcategory} {}", joined_label_text(text, dynamic, FrameFlags::NONE))
         }
         ScriptedFrame::Script { function, line, column } => format!("script {function} {line} {column}"),
         ScriptedFrame::LabelsLeftOut => "LabelsLeftOut".to_owned(),

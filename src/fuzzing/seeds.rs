@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::base::{ProfilingCategoryPair, ScriptDescription, StartParams};
+use crate::base::{ProfilingCategoryPair, ScriptDescription, StackFeatures, StartParams, ThreadId};
 use crate::control;
 use crate::fuzzing::decoder::DecoderCase;
 use crate::fuzzing::tests::{decoded, random_bytes, scripted_chunks};
@@ -133,11 +133,23 @@ fn work() {
     );
     let description = ScriptDescription { name: "f", file: "a.lua", line: 3, column: 1 };
     control::register_script_function(description);
-    control::add_marker("begun", category, MarkerTiming::instant_now(), Some("text"));
+    let add = |name, stack: StackFeatures| {
+        let place = control::place_of_marker(ThreadId::UNSPECIFIED).expect("it is recorded");
+        let stack = control::record_own_stack(&place, stack);
+        control::put_text_marker(
+            &place,
+            name,
+            category.indices(),
+            &MarkerTiming::instant_now(),
+            stack,
+            "text",
+        );
+    };
+    add("begun", StackFeatures::FULL);
     let end = Instant::now() + Duration::from_millis(40);
     while Instant::now() < end {
         std::hint::black_box(std::fs::read_to_string("/proc/self/stat").ok());
     }
-    control::add_marker("done", category, MarkerTiming::instant_now(), None);
+    add("done", StackFeatures::LABELS);
     control::pop_labels(&label);
 }

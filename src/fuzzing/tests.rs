@@ -8,7 +8,10 @@ use crate::fuzzing::numbers::check_leb128;
 use crate::fuzzing::samples::check_samples;
 use crate::fuzzing::scripted_source::{PROCESS_START, SERIALS, scripted_source};
 use crate::fuzzing::seeds::seeds;
-use crate::markers::{MarkerTiming, NewMarker, put_marker};
+use crate::markers::built_in::Tracing;
+use crate::markers::{
+    MarkerEntry, MarkerPlace, MarkerTiming, NewMarker, NoPayload, TextPayload, TypedPayload,
+};
 use crate::sampler::{SampleScript, ScriptedFrame, ScriptedSample, ScriptedStack};
 use crate::stream::PlainSamples;
 use crate::threads::EventLoopState;
@@ -114,22 +117,26 @@ pub(super) fn scripted_chunks() -> Vec<Vec<u8>> {
         assert_eq!(script.write(sample), more + 1);
         if index % 8 == 0 {
             put_others(&script, now);
+            assert!(script.write_backtrace(1 + index as u64, now, modules, &stack));
             let time = ProfilerTime::from_monotonic_ns;
-            let marker = NewMarker {
-                session: SESSION,
-                thread,
-                name: "name",
-                category: ProfilingCategoryPair::Network(None),
-                timing: MarkerTiming::interval(time(now.0), time(now.0 + 9)),
-                text: (index > 0).then_some("text"),
+            let mut timing = MarkerTiming::interval(time(now.0), time(now.0 + 9));
+            timing.inner_window_id = index as u64;
+            let category = ProfilingCategoryPair::Network(None).indices();
+            let marker = NewMarker { name: "name", category, timing: &timing, stack: 1 + index as u64 / 2 };
+            let place = MarkerPlace { session: SESSION, thread, now };
+            let payload = Tracing::from_str("tracing");
+            let is_put = match index {
+                0 => markers.put(SESSION, now, &MarkerEntry::new(&place, PROCESS_START, &marker, NoPayload)),
+                8 => {
+                    let text = TextPayload("text");
+                    markers.put(SESSION, now, &MarkerEntry::new(&place, PROCESS_START, &marker, text))
+                }
+                _ => {
+                    let typed = TypedPayload::new(&payload).with_number(1);
+                    markers.put(SESSION, now, &MarkerEntry::new(&place, PROCESS_START, &marker, typed))
+                }
             };
-            let is_put = put_marker(
-                |session, now, entry| markers.put(session, now, entry).is_some(),
-                now,
-                PROCESS_START,
-                &marker,
-            );
-            assert!(is_put);
+            assert!(is_put.is_some());
         }
     }
     buffer.snapshot().bytes_of_chunks().map(<[u8]>::to_vec).collect()

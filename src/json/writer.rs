@@ -16,11 +16,13 @@ const LONG_BYTES: usize = 8 << 10;
 #[doc(alias = "SpliceableJSONWriter")]
 pub(crate) struct JsonWriter<'a> {
     sink: &'a mut dyn Write,
-    buffer: Box<[u8]>,
+    buffer: Vec<u8>,
     used: usize,
     latch: FailureLatch,
     /// Whether the next value is the first one at its depth, and so has no comma before it.
     first: bool,
+    /// From where on what is there may be taken back, and so is not handed over.
+    held_from: Option<usize>,
 }
 
 impl<'a> JsonWriter<'a> {
@@ -32,7 +34,7 @@ impl<'a> JsonWriter<'a> {
 
     /// A writer for a job that this latch is of.
     pub(crate) fn for_job(sink: &'a mut dyn Write, latch: FailureLatch) -> Self {
-        Self { sink, buffer: vec![0; BUFFER_BYTES].into(), used: 0, latch, first: true }
+        Self { sink, buffer: vec![0; BUFFER_BYTES], used: 0, latch, first: true, held_from: None }
     }
 
     /// Whether the job has failed; what is written from then on goes nowhere, so a long job may stop.
@@ -57,30 +59,68 @@ impl<'a> JsonWriter<'a> {
     /// Hands what there is to the sink, so that it may fail before something long.
     #[cold]
     pub(crate) fn hand_over(&mut self) {
+        let end = self.held_from.unwrap_or(self.used);
         let written = match self.latch.failed() {
             true => Ok(()),
-            false => self.sink.write_all(&self.buffer[..self.used]),
+            false => self.sink.write_all(&self.buffer[..end]),
         };
-        self.used = 0;
+        self.buffer.copy_within(end..self.used, 0);
+        self.used -= end;
+        self.held_from = self.held_from.map(|_| 0);
         if let Err(failure) = written {
             self.latch.set_failure(failure);
         }
+    }
+
+    /// Hands over, and has room for so many bytes then, of which there are few unless something is held.
+    #[cold]
+    fn make_room(&mut self, bytes: usize) {
+        self.hand_over();
+        if self.buffer.len() - self.used < bytes {
+            self.buffer.resize((self.used + bytes).max(2 * self.buffer.len()), 0);
+        }
+    }
+
+    /// Writes what may turn out to be nothing: where `body` says false, it is as if it had written nothing. Until then what it
+    /// writes stays in memory. There is none within another.
+    pub(crate) fn attempt(&mut self, body: impl FnOnce(&mut Self) -> bool) -> bool {
+        debug_assert!(self.held_from.is_none(), "an attempt within another");
+        self.held_from = Some(self.used);
+        let first = self.first;
+        let is_well = body(self);
+        if let Some(begin) = self.held_from.take()
+            && !is_well
+        {
+            self.used = begin;
+            self.first = first;
+        }
+        if self.buffer.len() > BUFFER_BYTES {
+            self.hand_over();
+            self.buffer.truncate(BUFFER_BYTES);
+            self.buffer.shrink_to_fit();
+        }
+        is_well
     }
 
     fn put(&mut self, bytes: &[u8]) {
         if bytes.len() >= LONG_BYTES || bytes.len() > self.buffer.len() - self.used {
             return self.put_with_hand_over(bytes);
         }
+        self.put_here(bytes);
+    }
+
+    fn put_here(&mut self, bytes: &[u8]) {
         self.buffer[self.used..][..bytes.len()].copy_from_slice(bytes);
         self.used += bytes.len();
     }
 
     #[cold]
     fn put_with_hand_over(&mut self, bytes: &[u8]) {
-        self.hand_over();
-        if bytes.len() < LONG_BYTES {
-            return self.put(bytes);
+        if bytes.len() < LONG_BYTES || self.held_from.is_some() {
+            self.make_room(bytes.len());
+            return self.put_here(bytes);
         }
+        self.hand_over();
         if !self.latch.failed()
             && let Err(failure) = self.sink.write_all(bytes)
         {
@@ -91,7 +131,7 @@ impl<'a> JsonWriter<'a> {
     #[inline]
     fn put_byte(&mut self, byte: u8) {
         if self.used == self.buffer.len() {
-            self.hand_over();
+            self.make_room(1);
         }
         self.buffer[self.used] = byte;
         self.used += 1;
@@ -101,7 +141,7 @@ impl<'a> JsonWriter<'a> {
     #[inline(always)]
     fn short(&mut self, write: impl FnOnce(&mut Text<'_>)) {
         if self.buffer.len() - self.used < MOST_BYTES {
-            self.hand_over();
+            self.make_room(MOST_BYTES);
         }
         if let Some(place) = self.buffer[self.used..].first_chunk_mut() {
             let mut text = Text::begin(place, !self.first);
@@ -128,6 +168,18 @@ impl<'a> JsonWriter<'a> {
     #[inline]
     pub(crate) fn array(&mut self, body: impl FnOnce(&mut Self)) {
         self.nested(b'[', b']', body);
+    }
+
+    /// The beginning of an object, or of an array, whose end comes by [`Self::close`].
+    pub(crate) fn open(&mut self, is_array: bool) {
+        self.short(|text| text.push(if is_array { b'[' } else { b'{' }));
+        self.first = true;
+    }
+
+    /// The end of what was opened last.
+    pub(crate) fn close(&mut self, is_array: bool) {
+        self.put_byte(if is_array { b']' } else { b'}' });
+        self.first = false;
     }
 
     /// An array of at most four numbers, with one look for room.
@@ -252,171 +304,5 @@ impl JsonRow<'_, '_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn written(body: impl FnOnce(&mut JsonWriter<'_>)) -> String {
-        let mut out = Vec::new();
-        let mut json = JsonWriter::new(&mut out);
-        body(&mut json);
-        json.finish().expect("a vector never fails");
-        String::from_utf8(out).expect("UTF-8")
-    }
-
-    /// Keeps each writing apart.
-    #[derive(Default)]
-    struct Writings(Vec<Vec<u8>>);
-
-    impl Write for Writings {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0.push(bytes.to_vec());
-            Ok(bytes.len())
-        }
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
-
-    #[test]
-    fn objects_and_arrays_are_compact_and_have_their_commas() {
-        let text = written(|json| {
-            json.object(|json| {
-                json.key("a").array(|json| {
-                    json.unsigned(0);
-                    json.signed(-7);
-                    json.array(|_| {});
-                    json.null();
-                    json.float(-0.0);
-                    json.time_ms(1_500_000);
-                });
-                json.key("b").bool(true);
-                json.key("c").splice("{}");
-            });
-        });
-        assert_eq!(text, r#"{"a":[0,-7,[],null,0,1.5],"b":true,"c":{}}"#);
-    }
-
-    #[test]
-    fn a_row_is_an_array_and_has_room_for_the_longest_numbers() {
-        let text = written(|json| {
-            json.array(|json| {
-                json.row(|_| {});
-                json.row(|row| row.null());
-                json.row(|row| {
-                    row.unsigned(u64::MAX);
-                    row.time_ms(u64::MAX);
-                    row.signed(i64::MIN);
-                    row.time_ms(u64::MAX - 1);
-                });
-                json.unsigned(7);
-            });
-        });
-        let row = "[18446744073709551615,18446744073709.551615,-9223372036854775808,18446744073709.551614]";
-        assert_eq!(text, format!("[[],[null],{row},7]"));
-    }
-
-    #[test]
-    fn every_string_reads_back() {
-        let hostile = "quote \" slash \\ line \n bell \u{7} nul \0 µ \u{1f600} \u{2028}";
-        for text in [hostile.to_owned(), hostile.repeat(10_000)] {
-            let json = written(|json| json.string(&text));
-            assert_eq!(serde_json::from_str::<String>(&json).expect("JSON"), text);
-            assert_eq!(written(|json| json.text_bytes(text.as_bytes())), json);
-        }
-    }
-
-    #[test]
-    fn a_text_that_is_not_utf8_has_a_mark_for_each_part_that_is_none() {
-        let lone_surrogate = b"\xed\xa0\x80\xed\xbf\xbf";
-        let cut = ["\u{1f600}", "\u{20ac}", "é"].map(|text| &text.as_bytes()[..text.len() - 1]);
-        let cases = [b"\xff".as_slice(), b"a\x80\"b", lone_surrogate, cut[0], cut[1], cut[2], b"\xc0\xaf"];
-        for bad in cases {
-            for text in [bad.to_vec(), [b"before ", bad, b" after"].concat(), bad.repeat(5000)] {
-                let read: String =
-                    serde_json::from_str(&written(|json| json.text_bytes(&text))).expect("JSON");
-                assert_eq!(read, String::from_utf8_lossy(&text));
-            }
-        }
-        assert_eq!(written(|json| json.text_bytes(b"a\xffb\xe2\x82")), "\"a\u{fffd}b\u{fffd}\"");
-    }
-
-    #[test]
-    fn impossible_floats_are_null() {
-        for number in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
-            assert_eq!(written(|json| json.float(number)), "null");
-        }
-    }
-
-    #[test]
-    fn what_is_written_does_not_hang_on_where_the_buffer_ends() {
-        let row = |json: &mut JsonWriter<'_>, number: u64| {
-            json.array(|json| {
-                json.unsigned(number);
-                json.string("a \"b\" c");
-                json.float(number as f64 / 7.0);
-            });
-        };
-        let one = |number| written(|json| row(json, number));
-        for shift in 0..40 {
-            let padding = "x".repeat(shift);
-            let text = written(|json| {
-                json.array(|json| {
-                    json.string(&padding);
-                    (0..3000).for_each(|number| row(json, number));
-                });
-            });
-            let rows: Vec<String> = (0..3000).map(one).collect();
-            assert!(text == format!("[\"{padding}\",{}]", rows.join(",")), "with {shift} bytes before");
-            assert!(text.len() > BUFFER_BYTES);
-        }
-    }
-
-    #[test]
-    fn long_values_go_to_the_sink_as_they_are() {
-        let long = "y".repeat(LONG_BYTES);
-        let mut sink = Writings::default();
-        let mut json = JsonWriter::new(&mut sink);
-        json.array(|json| {
-            json.splice(&long);
-            json.string(&long);
-            json.unsigned(1);
-        });
-        json.finish().expect("nothing fails");
-        let writings: Vec<&[u8]> = sink.0.iter().map(Vec::as_slice).collect();
-        assert_eq!(writings, [b"[".as_slice(), long.as_bytes(), b",\"", long.as_bytes(), b"\",1]"]);
-    }
-
-    #[test]
-    fn the_first_failure_of_the_sink_is_told_and_nothing_follows_it() {
-        struct Full(usize);
-        impl Write for Full {
-            fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
-                self.0 += 1;
-                Err(std::io::Error::other(format!("full, attempt {}", self.0)))
-            }
-            fn flush(&mut self) -> std::io::Result<()> {
-                self.0 += 1;
-                Ok(())
-            }
-        }
-        let mut sink = Full(0);
-        let latch = FailureLatch::fallible();
-        let mut json = JsonWriter::for_job(&mut sink, latch.clone());
-        json.array(|json| (0..50_000).for_each(|number| json.unsigned(number)));
-        json.string(&"z".repeat(2 * BUFFER_BYTES));
-        assert!(json.failed() && latch.failed());
-        assert_eq!(json.finish().unwrap_err().to_string(), "full, attempt 1");
-        assert_eq!(sink.0, 1);
-    }
-
-    #[test]
-    fn nothing_is_written_of_a_job_that_has_failed_elsewhere() {
-        let mut sink = Writings::default();
-        let latch = FailureLatch::fallible();
-        let mut json = JsonWriter::for_job(&mut sink, latch.clone());
-        json.unsigned(1);
-        latch.set_failure(std::io::Error::other("elsewhere"));
-        assert_eq!(json.finish().unwrap_err().to_string(), "elsewhere");
-        assert!(sink.0.is_empty());
-    }
-}
+#[path = "writer_tests.rs"]
+mod tests;

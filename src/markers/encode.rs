@@ -1,83 +1,280 @@
 //! A marker's way into the buffer.
 
-use crate::base::{Generation, ProfilerTime, ProfilingCategoryPair, TimeStamp};
+use crate::base::{Generation, ProfilerTime, TimeStamp};
 use crate::buffer::{Entry, EntryCursor, EntryKind, large_bytes, number_bytes};
-use crate::markers::decode::{PAYLOAD_NONE, PAYLOAD_TEXT};
+use crate::markers::marker_types::MarkerType;
 use crate::markers::options::{MarkerPhase, MarkerTiming};
+use crate::markers::payload::{payload_bytes, write_payload};
+use crate::markers::profiler_marker::ProfilerMarker;
 
-/// A marker that is being added.
+/// What stands in an entry's first byte, above the phase: what sort of payload, and what else there is.
+pub(super) const PHASE_BITS: u8 = 3;
+pub(super) const PAYLOAD_TEXT: u8 = 1 << 2;
+pub(super) const PAYLOAD_TYPED: u8 = 2 << 2;
+pub(super) const PAYLOAD_BITS: u8 = 3 << 2;
+pub(super) const HAS_STACK: u8 = 1 << 4;
+pub(super) const HAS_WINDOW: u8 = 1 << 5;
+
+/// Behind a typed payload: whether all of it is there.
+pub(super) const PAYLOAD_WHOLE: u8 = 1;
+
+/// What a marker carries, on its way.
+pub(crate) trait NewPayload: Copy {
+    /// Its sort.
+    const KIND: u8;
+
+    /// Whether it is easily said how long it is.
+    const IS_COUNTED: bool = true;
+
+    /// The number of its type, where it has one.
+    fn type_number(&self) -> Option<u64> {
+        None
+    }
+
+    /// How many bytes it is, behind the marker's name.
+    fn bytes(&self) -> usize;
+
+    fn write(&self, out: &mut EntryCursor<'_>);
+}
+
+/// Nothing.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct NewMarker<'a> {
-    pub(crate) session: Generation,
-    /// The registration of the thread that it is of.
-    pub(crate) thread: u64,
-    pub(crate) name: &'a str,
-    pub(crate) category: ProfilingCategoryPair,
-    pub(crate) timing: MarkerTiming,
-    pub(crate) text: Option<&'a str>,
-}
+pub(crate) struct NoPayload;
 
-/// A marker as it stands in the buffer.
-#[derive(Debug)]
-pub(crate) struct MarkerEntry<'a> {
-    marker: &'a NewMarker<'a>,
-    start_ns: u64,
-    end_ns: u64,
-}
+impl NewPayload for NoPayload {
+    const KIND: u8 = 0;
 
-impl Entry for MarkerEntry<'_> {
     #[inline(always)]
     fn bytes(&self) -> usize {
-        let Self { marker, start_ns, end_ns } = self;
-        let text_bytes = marker.text.map_or(0, |text| number_bytes(text.len() as u64) + text.len());
-        // Kind, phase, category, subcategory and payload take one each.
-        5 + number_bytes(marker.thread)
-            + large_bytes(*start_ns)
-            + large_bytes(*end_ns)
-            + number_bytes(marker.name.len() as u64)
-            + marker.name.len()
-            + text_bytes
+        0
+    }
+
+    #[inline(always)]
+    fn write(&self, _: &mut EntryCursor<'_>) {}
+}
+
+/// A text.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TextPayload<'a>(pub(crate) &'a str);
+
+impl NewPayload for TextPayload<'_> {
+    const KIND: u8 = PAYLOAD_TEXT;
+
+    #[inline(always)]
+    fn bytes(&self) -> usize {
+        self.0.len()
     }
 
     #[inline(always)]
     fn write(&self, out: &mut EntryCursor<'_>) {
-        let Self { marker, start_ns, end_ns } = self;
-        let (category, subcategory) = marker.category.indices();
-        out.byte(EntryKind::Marker as u8);
-        out.number(marker.thread);
-        out.byte(marker.timing.phase as u8);
-        out.large(*start_ns);
-        out.large(*end_ns);
-        out.byte(category);
-        out.byte(subcategory);
-        out.byte(if marker.text.is_some() { PAYLOAD_TEXT } else { PAYLOAD_NONE });
-        out.number(marker.name.len() as u64);
-        if let Some(text) = marker.text {
-            out.number(text.len() as u64);
-        }
-        out.raw(marker.name.as_bytes());
-        if let Some(text) = marker.text {
-            out.raw(text.as_bytes());
-        }
+        out.raw(self.0.as_bytes());
     }
 }
 
-/// Has a marker `put` into its session; true when it is stored. `now` fills in the times that were left open; times in the
-/// buffer count from `process_start`.
-#[inline(always)]
-pub(crate) fn put_marker<'a>(
-    put: impl FnOnce(Generation, TimeStamp, &MarkerEntry<'a>) -> bool,
-    now: TimeStamp,
-    process_start: TimeStamp,
-    marker: &'a NewMarker<'a>,
-) -> bool {
-    let timing = marker.timing;
-    let or_now = |time: Option<ProfilerTime>| time.map_or(now, ProfilerTime::timestamp);
-    let (start, end) = match timing.phase {
-        MarkerPhase::Instant | MarkerPhase::IntervalStart => (or_now(timing.start), process_start),
-        MarkerPhase::Interval => (or_now(timing.start), or_now(timing.end)),
-        MarkerPhase::IntervalEnd => (process_start, or_now(timing.end)),
-    };
-    let (start_ns, end_ns) = (start.since_ns(process_start), end.since_ns(process_start));
-    put(marker.session, now, &MarkerEntry { marker, start_ns, end_ns })
+/// A payload of the host's.
+#[derive(Debug)]
+pub(crate) struct TypedPayload<'a, T> {
+    payload: &'a T,
+    number: u64,
+}
+
+impl<T> Clone for TypedPayload<'_, T> {
+    #[inline(always)]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for TypedPayload<'_, T> {}
+
+impl<'a, T: ProfilerMarker + 'static> TypedPayload<'a, T> {
+    #[inline(always)]
+    pub(crate) fn new(payload: &'a T) -> Self {
+        Self { payload, number: MarkerType::number_of::<T>().into() }
+    }
+}
+
+#[cfg(test)]
+impl<T> TypedPayload<'_, T> {
+    /// As if its type had this number.
+    pub(crate) fn with_number(self, number: u64) -> Self {
+        Self { number, ..self }
+    }
+}
+
+impl<T: ProfilerMarker> NewPayload for TypedPayload<'_, T> {
+    const KIND: u8 = PAYLOAD_TYPED;
+    const IS_COUNTED: bool = false;
+
+    #[inline(always)]
+    fn type_number(&self) -> Option<u64> {
+        Some(self.number)
+    }
+
+    fn bytes(&self) -> usize {
+        payload_bytes(self.payload) + 1
+    }
+
+    #[inline(always)]
+    fn write(&self, out: &mut EntryCursor<'_>) {
+        let is_whole = write_payload(self.payload, out);
+        out.byte(if is_whole { PAYLOAD_WHOLE } else { 0 });
+    }
+}
+
+/// What every marker has.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NewMarker<'a> {
+    pub(crate) name: &'a str,
+    /// Category and subcategory by their indices.
+    pub(crate) category: (u8, u8),
+    pub(crate) timing: &'a MarkerTiming,
+    /// The number of its stack; 0 for none.
+    pub(crate) stack: u64,
+}
+
+/// Where a marker is to be put, and when that was found out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MarkerPlace {
+    pub(crate) session: Generation,
+    /// The registration of the thread that it is of.
+    pub(crate) thread: u64,
+    /// Fills in the times that were left open.
+    pub(crate) now: TimeStamp,
+}
+
+/// A marker as it stands in the buffer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MarkerEntry<'a, P> {
+    name: &'a str,
+    category: (u8, u8),
+    /// Phase, sort of payload, and what else there is.
+    what: u8,
+    thread: u64,
+    start_ns: u64,
+    end_ns: u64,
+    stack: u64,
+    inner_window_id: u64,
+    payload: P,
+    is_short: bool,
+}
+
+/// Times below this take six bytes: three days.
+pub(super) const SHORT_TIMES: u64 = 1 << 48;
+/// Numbers below this take one.
+pub(super) const SHORT_NUMBERS: u64 = 1 << 7;
+
+impl<'a, P: NewPayload> MarkerEntry<'a, P> {
+    /// Times in the buffer count from `process_start`.
+    #[inline(always)]
+    pub(crate) fn new(
+        place: &MarkerPlace,
+        process_start: TimeStamp,
+        marker: &NewMarker<'a>,
+        payload: P,
+    ) -> Self {
+        let &NewMarker { name, category, timing, stack } = marker;
+        let inner_window_id = timing.inner_window_id;
+        let or_now = |time: Option<ProfilerTime>| time.map_or(place.now, ProfilerTime::timestamp);
+        let (start, end) = match timing.phase {
+            MarkerPhase::Instant | MarkerPhase::IntervalStart => (or_now(timing.start), process_start),
+            MarkerPhase::Interval => (or_now(timing.start), or_now(timing.end)),
+            MarkerPhase::IntervalEnd => (process_start, or_now(timing.end)),
+        };
+        let (start_ns, end_ns) = (start.since_ns(process_start), end.since_ns(process_start));
+        let thread = place.thread;
+        let numbers = thread | name.len() as u64 | payload.type_number().unwrap_or(0);
+        let is_short =
+            numbers < SHORT_NUMBERS && start_ns | end_ns < SHORT_TIMES && stack | inner_window_id == 0;
+        let has_stack = if stack == 0 { 0 } else { HAS_STACK };
+        let has_window = if inner_window_id == 0 { 0 } else { HAS_WINDOW };
+        let what = timing.phase as u8 | P::KIND | has_stack | has_window;
+        Self { name, category, what, thread, start_ns, end_ns, stack, inner_window_id, payload, is_short }
+    }
+
+    /// How long the head is of a short one.
+    #[inline(always)]
+    fn short_head_bytes(&self) -> usize {
+        let times = if self.end_ns == 0 { 8 } else { 14 };
+        6 + times + usize::from(P::KIND == PAYLOAD_TYPED)
+    }
+
+    /// All before the name, of which every field but the times is one byte, so that it is put together in registers.
+    #[inline(always)]
+    fn write_short_head(&self, out: &mut EntryCursor<'_>) {
+        let Self { name, what, thread, start_ns, end_ns, payload, .. } = self;
+        let (category, subcategory) = self.category;
+        let bytes = |bytes: [u8; 8]| u64::from_le_bytes(bytes);
+        let begin = bytes([EntryKind::Marker as u8, *thread as u8, *what, 6, 0, 0, 0, 0]);
+        let type_number = payload.type_number().unwrap_or(0) as u8;
+        let rest = bytes([category, subcategory, name.len() as u8, type_number, 0, 0, 0, 0]);
+        out.array((begin | start_ns << 32).to_le_bytes());
+        let (start_high, is_typed) = (start_ns >> 32, P::KIND == PAYLOAD_TYPED);
+        if *end_ns == 0 {
+            let last = (start_high | rest << 24).to_le_bytes();
+            let [a, b, c, d, e, f, ..] = last;
+            if is_typed { out.array([a, b, c, d, e, f, last[6]]) } else { out.array([a, b, c, d, e, f]) }
+        } else {
+            out.array((start_high | 6 << 16 | end_ns << 24).to_le_bytes());
+            let [a, b, c, d, e, ..] = (end_ns >> 40 | rest << 8).to_le_bytes();
+            if is_typed { out.array([a, b, c, d, e]) } else { out.array([a, b, c, d]) }
+        }
+    }
+
+    #[cold]
+    fn head_bytes(self) -> usize {
+        let Self { name, thread, start_ns, end_ns, stack, inner_window_id, payload, .. } = self;
+        // Kind, what there is, category and subcategory take one each.
+        4 + number_bytes(thread)
+            + large_bytes(start_ns)
+            + large_bytes(end_ns)
+            + if stack == 0 { 0 } else { number_bytes(stack) }
+            + if inner_window_id == 0 { 0 } else { number_bytes(inner_window_id) }
+            + number_bytes(name.len() as u64)
+            + payload.type_number().map_or(0, number_bytes)
+    }
+
+    /// Takes the cursor and gives it back, so that where heads are short it need not be in memory.
+    #[cold]
+    fn write_head<'o>(self, mut out: EntryCursor<'o>) -> EntryCursor<'o> {
+        let Self { name, what, thread, start_ns, end_ns, stack, inner_window_id, payload, .. } = self;
+        let (category, subcategory) = self.category;
+        out.byte(EntryKind::Marker as u8);
+        out.number(thread);
+        out.byte(what);
+        out.large(start_ns);
+        out.large(end_ns);
+        out.byte(category);
+        out.byte(subcategory);
+        if stack != 0 {
+            out.number(stack);
+        }
+        if inner_window_id != 0 {
+            out.number(inner_window_id);
+        }
+        out.number(name.len() as u64);
+        payload.type_number().into_iter().for_each(|number| out.number(number));
+        out
+    }
+}
+
+impl<P: NewPayload> Entry for MarkerEntry<'_, P> {
+    const IS_COUNTED: bool = P::IS_COUNTED;
+
+    #[inline(always)]
+    fn bytes(&self) -> usize {
+        let head_bytes = if self.is_short { self.short_head_bytes() } else { Self::clone(self).head_bytes() };
+        head_bytes + self.name.len() + self.payload.bytes()
+    }
+
+    #[inline(always)]
+    fn write(&self, out: &mut EntryCursor<'_>) {
+        if self.is_short {
+            self.write_short_head(out);
+        } else {
+            *out = Self::clone(self).write_head(out.take());
+        }
+        out.raw(self.name.as_bytes());
+        self.payload.write(out);
+    }
 }

@@ -7,6 +7,8 @@
 //! - *own memory*: the kernel writes to a `timespec` on this stack, and reads one from it.
 
 use crate::base::{ThreadId, TimeStamp};
+#[cfg(target_arch = "x86_64")]
+use crate::platform::fast_clock::{fast_now, follow, forget_follower_in_child};
 use crate::platform::procfs;
 
 /// Nanoseconds of a clock of the kernel; `None` when it does not exist, as a dead thread's.
@@ -17,9 +19,30 @@ fn read_clock_ns(clock: libc::clockid_t) -> Option<u64> {
     (answer == 0).then(|| time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }
 
-/// Now. About 20 ns, without a system call; any thread, the signal handler included.
+/// Now. 10 to 20 ns, without a system call; any thread, the signal handler included.
+#[inline]
 pub(crate) fn monotonic_now() -> TimeStamp {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(now) = fast_now() {
+        return now;
+    }
+    system_now()
+}
+
+fn system_now() -> TimeStamp {
     TimeStamp(read_clock_ns(libc::CLOCK_MONOTONIC).unwrap_or(0))
+}
+
+/// Has the time told by the fastest clock there is, where that agrees with the system's. By the sampler, several times a second.
+pub(crate) fn follow_clock() {
+    #[cfg(target_arch = "x86_64")]
+    follow(|| system_now().0);
+}
+
+/// In the child of a fork.
+pub(crate) fn forget_clock_follower_in_child() {
+    #[cfg(target_arch = "x86_64")]
+    forget_follower_in_child();
 }
 
 /// CPU time of the calling thread. One system call.

@@ -19,8 +19,13 @@
 //! # Read next
 //! `signal.rs`, then `crate::sampler`.
 
+mod barrier;
 mod clock;
+#[forbid(unsafe_code)]
+mod code_bytes;
 mod control_pipe;
+#[cfg(target_arch = "x86_64")]
+mod fast_clock;
 mod fork;
 mod guarded_memory;
 mod identity;
@@ -45,10 +50,12 @@ mod system_info;
 mod test_library;
 mod thread_timer;
 
+pub(crate) use barrier::heavy_barrier;
 pub(crate) use clock::{
-    ProcessStart, current_thread_cpu_ns_in_handler, monotonic_now, process_cpu_ns, process_start,
-    sleep_until, thread_cpu_ns,
+    ProcessStart, current_thread_cpu_ns_in_handler, follow_clock, forget_clock_follower_in_child,
+    monotonic_now, process_cpu_ns, process_start, sleep_until, thread_cpu_ns,
 };
+pub(crate) use code_bytes::CodeBytes;
 pub(crate) use control_pipe::{
     ControlPipe, ControlRequest, ControlSignal, check_control_signals, give_signal_back, take_signal,
 };

@@ -64,3 +64,29 @@ pub(crate) unsafe fn copy_words_in_handler(source: u64, target: *mut u8, bytes: 
     // SAFETY: by this function's contract.
     unsafe { arch::copy_words(source, target, bytes) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_copied_whatever_their_number_and_no_others() {
+        let source: Vec<u64> = (1..=60).collect();
+        for length in 0..=source.len() {
+            for from in [0, 1] {
+                let copied = &source[from.min(source.len() - length)..][..length];
+                let mut target = [0u64; 62];
+                // SAFETY: both are words, as many as are asked for, and do not overlap.
+                unsafe {
+                    copy_words_in_handler(
+                        copied.as_ptr().addr() as u64,
+                        target[1..].as_mut_ptr().cast(),
+                        length * 8,
+                    );
+                }
+                assert_eq!((&target[1..=length], target[0]), (copied, 0));
+                assert!(target[length + 1..].iter().all(|word| *word == 0), "{length}");
+            }
+        }
+    }
+}

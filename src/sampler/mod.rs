@@ -27,11 +27,13 @@ mod activity;
 mod event_probes;
 mod fork_gate;
 mod handler;
+mod marker_stacks;
 mod merge;
 mod on_demand;
 mod paused_thread;
 mod rest;
 mod sample_writer;
+mod sampled_threads;
 mod sampler_thread;
 mod schedule;
 #[cfg(any(test, fuzzing))]

@@ -4,17 +4,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use crate::base::{
-    FunctionName, Guard, LockRank, NamedMutex, ProfilerTime, StackAddress, StackFeatures, StackFrame,
-    ThreadId, TimeStamp,
+    FrameFlags, FunctionName, Guard, LockRank, NamedMutex, ProfilerTime, StackAddress, StackFeatures,
+    StackFrame, ThreadId, TimeStamp,
 };
 use crate::sampler::merge::{MergedFrame, merge_stacks};
-use crate::sampler::tick_context::captured_by;
+use crate::sampler::tick_context::{captured_by, captured_of_backtrace};
 use crate::symbols::{CodeAddressService, SampledAddress};
 use crate::threads::{
     BacktraceLabel, CapturedBacktrace, CapturedView, LABELS_LEFT_OUT, ScriptPlace, joined_label_text,
     script_function,
 };
-use crate::unwind::{Captured, ModuleTable, NativeStack, StackCopy, Unwinder, registered_code};
+use crate::unwind::{Captured, ModuleTable, NativeStack, Unwinder, registered_code};
 
 /// The unwinder of stacks on demand, from the first one on.
 pub(crate) struct OnDemandUnwinder {
@@ -86,12 +86,15 @@ struct Copied<'a> {
 /// Puts a frame behind the newest label, for those that are missing.
 fn tell_labels_left_out(labels: &mut Vec<(StackAddress, StackFrame)>) {
     let address = labels.last().map_or(StackAddress(0), |(address, _)| *address);
-    labels.push((address, StackFrame::Label { text: LABELS_LEFT_OUT.to_owned() }));
+    labels.push((address, StackFrame::Label { text: LABELS_LEFT_OUT.to_owned(), is_sensitive: false }));
 }
 
 /// A frame of the label stack.
-fn label_frame(text: &[u8], dynamic: &[u8], script: Option<ScriptPlace>) -> StackFrame {
-    let Some(place) = script else { return StackFrame::Label { text: joined_label_text(text, dynamic) } };
+fn label_frame(text: &[u8], dynamic: &[u8], flags: FrameFlags, script: Option<ScriptPlace>) -> StackFrame {
+    let Some(place) = script else {
+        let is_sensitive = !dynamic.is_empty() && !flags.has(FrameFlags::NONSENSITIVE);
+        return StackFrame::Label { text: joined_label_text(text, dynamic, flags), is_sensitive };
+    };
     let known = |number: u32| (number != 0).then_some(number);
     let (name, file) = script_function(place.function())
         .map_or(("", ""), |function| (function.description.name, function.description.file));
@@ -130,7 +133,7 @@ impl SampledStack {
     pub(crate) fn of_capture(view: &CapturedView<'_>, thread: ThreadId, features: StackFeatures) -> Self {
         let label = |label| {
             let (text, dynamic) = view.texts_of(label);
-            (label.stack_address, label_frame(text, dynamic, label.script()))
+            (label.stack_address, label_frame(text, dynamic, label.flags, label.script()))
         };
         let mut labels = view.labels().iter().map(label).collect();
         if view.header().labels_left_out {
@@ -146,23 +149,19 @@ impl SampledStack {
         own_functions: &'static [&'static str],
     ) -> Self {
         let label = |label: BacktraceLabel<'_>| {
-            (label.stack_address, label_frame(label.text, label.dynamic, label.script))
+            (label.stack_address, label_frame(label.text, label.dynamic, label.flags, label.script))
         };
         let mut labels = Vec::new();
         if features.contains(StackFeatures::LABELS) {
             labels.extend(backtrace.labels().map(label));
-            if backtrace.labels_left_out {
+            if backtrace.labels_left_out() {
                 tell_labels_left_out(&mut labels);
             }
         }
         let sampled = Self::unwind(Copied {
             features,
             thread: backtrace.thread(),
-            captured: Captured {
-                registers: backtrace.registers,
-                stack: StackCopy { start: backtrace.stack_start, bytes: backtrace.stack() },
-                time: backtrace.time,
-            },
+            captured: captured_of_backtrace(backtrace),
             labels,
         });
         Self { own_functions, ..sampled }
@@ -232,7 +231,7 @@ impl SampledStack {
                     self.without_own_functions(named.collect())
                 }
             }
-            (StackFrame::Label { text }, _) => vec![FunctionName::new(text.clone(), None, None)],
+            (StackFrame::Label { text, .. }, _) => vec![FunctionName::new(text.clone(), None, None)],
             (StackFrame::Script { function, file, line, .. }, _) => {
                 let name = if function.is_empty() { ROOT_SCOPE } else { function };
                 let file = (!file.is_empty()).then(|| file.clone());

@@ -108,6 +108,47 @@ impl SampleWriter<'_> {
         true
     }
 
+    /// Writes the stack of a marker, by its number, unwound by this list of modules; false when there is no room for it.
+    pub(super) fn write_backtrace(
+        &self,
+        number: u64,
+        time: TimeStamp,
+        modules: u64,
+        stack: &StackFrames,
+    ) -> bool {
+        let mut coder = self.coder.borrow_mut();
+        coder.latest = coder.latest.max(time);
+        let mut head = EntryHead::new(EntryKind::Backtrace);
+        head.number(number).number(time.since_ns(self.process_start));
+        self.put_backtrace(&mut coder, &head, modules, stack)
+            || self.put_backtrace(&mut coder, &head, modules, stack)
+            || (self.lane.may_put(MOST_HEAD_BYTES + coder.entry.bytes().len()) && {
+                self.lane.leave_chunk(coder.latest);
+                coder.dictionary.forget();
+                self.put_backtrace(&mut coder, &head, modules, stack)
+            })
+    }
+
+    fn put_backtrace(
+        &self,
+        coder: &mut SampleCoder,
+        head: &EntryHead,
+        modules: u64,
+        stack: &StackFrames,
+    ) -> bool {
+        let SampleCoder { dictionary, entry, latest } = coder;
+        let Some(chunk) = self.chunk_with_modules(dictionary, *latest, modules) else { return false };
+        entry.clear();
+        dictionary.write(stack, entry);
+        let is_put =
+            self.lane.put_in_chunk(chunk, self.session, *latest, &head.with(entry.bytes())).is_some();
+        if !is_put {
+            // What was just taken into it is nowhere.
+            dictionary.forget();
+        }
+        is_put
+    }
+
     /// The chunk that the dictionary speaks of; where it speaks of none, or the modules are others, it begins anew.
     fn chunk_with_modules(
         &self,

@@ -10,14 +10,16 @@ use crate::base::{Features, PsLock, SamplingEngine, SamplingState, StartError, T
 use crate::buffer::{ChunkedBuffer, EntryHead, EntryKind, LaneHandle};
 use crate::counters::{PROCESS_CPU, sample_process_cpu_ns};
 use crate::platform::{
-    HandlerCheck, ProfilerThread, current_process_id, current_thread_id, ensure_handler, follow_sandbox,
-    monotonic_now, prepare_sampler_thread, sleep_until, spawn_profiler_thread, thread_cpu_ns,
+    HandlerCheck, ProfilerThread, current_process_id, current_thread_id, ensure_handler, follow_clock,
+    follow_sandbox, monotonic_now, prepare_sampler_thread, sleep_until, spawn_profiler_thread, thread_cpu_ns,
     with_signals_blocked,
 };
 use crate::sampler::activity::{ActivityClue, RestChecks};
 use crate::sampler::event_probes::EventProbes;
+use crate::sampler::marker_stacks::write_pending_stacks;
 use crate::sampler::rest::Tick;
 use crate::sampler::sample_writer::{SampleCoder, SampleWriter};
+use crate::sampler::sampled_threads::Threads;
 use crate::sampler::schedule::Schedule;
 use crate::sampler::thread_sampler::{ThreadLife, ThreadSampler};
 use crate::sampler::tick_context::{Scratch, TickContext};
@@ -27,7 +29,7 @@ use crate::state::{
     ACTIVE_PS, ActivePs, ProfiledThreads, REGISTRATION_HOOKS, RunningSampler, SamplerEnd, SeenPauses,
     Session, SessionCounts,
 };
-use crate::threads::{OffThreadRef, unregister};
+use crate::threads::{OffThreadRef, has_pending_stacks, unregister};
 use crate::unwind::{Unwinder, forget_unregistered_code};
 
 /// The kernel brings the CPU time of threads on other cores up to date once a scheduler tick, every 1 to 10 ms; read more
@@ -86,13 +88,6 @@ pub(crate) fn spawn_sampler(
             Err(StartError::System { action: "make the sampler thread", answer: error.to_string() })
         }
     }
-}
-
-/// The threads of the session, those apart that have rested for long.
-#[derive(Default)]
-struct Threads {
-    active: Vec<ThreadSampler>,
-    resting: Vec<ThreadSampler>,
 }
 
 /// The sampler's loop and what it keeps from tick to tick.
@@ -198,7 +193,9 @@ impl SamplerThread {
     fn sleep_to(&mut self, deadline: TimeStamp) {
         while !self.session.is_stopping() {
             self.write_if_asked();
+            self.write_pending_stacks();
             self.buffer.take_care();
+            follow_clock();
             let (shortest, longest) = SLEEP_STEPS_NS.into_inner();
             let step = monotonic_now().plus_ns(self.interval_ns().clamp(shortest, longest));
             sleep_until(deadline.min(step));
@@ -233,6 +230,7 @@ impl SamplerThread {
             self.session.set_perf_map(map);
         }
         self.event_probes.record(&self.session, &self.lane, false);
+        self.write_pending_stacks();
         overheads.step_done();
         self.buffer.take_care();
         overheads.step_done();
@@ -472,25 +470,20 @@ impl SamplerThread {
         body(threads, &mut context)
     }
 
+    fn write_pending_stacks(&mut self) {
+        if has_pending_stacks() {
+            self.with_context(|_, context| write_pending_stacks(context));
+        }
+    }
+
     fn write_if_asked(&mut self) {
         if let Some(asked) = self.session.asked_to_write() {
-            self.with_context(|threads, context| threads.all().for_each(|thread| thread.write_rest(context)));
+            self.with_context(|threads, context| {
+                threads.all().for_each(|thread| thread.write_rest(context));
+                write_pending_stacks(context);
+            });
             self.event_probes.record(&self.session, &self.lane, true);
             self.session.set_written(asked);
         }
-    }
-}
-
-impl Threads {
-    fn all(&mut self) -> impl Iterator<Item = &mut ThreadSampler> {
-        self.active.iter_mut().chain(&mut self.resting)
-    }
-
-    /// Puts those apart that have rested for long, and back those that do not rest any more.
-    fn sort(&mut self, tick: Tick, any_woke: bool) {
-        if any_woke {
-            self.active.extend(self.resting.extract_if(.., |thread| !thread.rests()));
-        }
-        self.resting.extend(self.active.extract_if(.., |thread| thread.rests_long(tick)));
     }
 }

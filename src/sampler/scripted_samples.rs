@@ -73,6 +73,29 @@ impl<'a> SampleScript<'a> {
         self.last_stacks.entry(thread).or_default().set(&frames);
     }
 
+    /// Writes a stack of a marker's, by its number; false when there is no room for it.
+    pub(crate) fn write_backtrace(
+        &mut self,
+        number: u64,
+        time: TimeStamp,
+        modules: u64,
+        stack: &ScriptedStack,
+    ) -> bool {
+        let mut frames = StackFrames::default();
+        frames.set_scripted(stack);
+        self.writer().write_backtrace(number, time, modules, &frames)
+    }
+
+    fn writer(&self) -> SampleWriter<'_> {
+        SampleWriter {
+            lane: &self.lane,
+            coder: &self.coder,
+            session: self.session,
+            process_start: self.process_start,
+            dropped: &self.dropped,
+        }
+    }
+
     /// Writes a sample with the thread's stack; gives how many it stands for, or 0 when there is no room for it.
     pub(crate) fn write(&mut self, sample: ScriptedSample) -> u64 {
         let ScriptedSample { thread, time, cpu_delta_ns, more, span_ns, modules } = sample;

@@ -5,7 +5,7 @@ use crate::buffer::{EntryWriter, FrameTag, root_node};
 use crate::sampler::merge::{MergedFrame, merge_stacks};
 #[cfg(any(test, fuzzing))]
 use crate::sampler::scripted_samples::{ScriptedFrame, ScriptedStack};
-use crate::threads::{CapturedView, EventLoopState};
+use crate::threads::{CapturedBacktrace, CapturedView, EventLoopState};
 use crate::unwind::NativeStack;
 
 /// A frame of a stack.
@@ -120,6 +120,44 @@ impl StackFrames {
         }
         if left_out_at == Some(merged.len()) {
             self.add_labels_left_out();
+        }
+    }
+
+    /// Merges a stack that a thread has captured of itself.
+    pub(super) fn set_backtrace(
+        &mut self,
+        native: &NativeStack,
+        backtrace: &CapturedBacktrace,
+        merged: &mut Vec<MergedFrame>,
+    ) {
+        self.set_empty(EventLoopState::Unknown);
+        self.is_truncated = native.truncated;
+        let labels: Vec<_> = backtrace.labels().collect();
+        merge_stacks(&native.frames, labels.iter().map(|label| label.stack_address), merged);
+        let last_label = merged.iter().rposition(|frame| matches!(frame, MergedFrame::Label(_)));
+        for (index, frame) in merged.iter().enumerate() {
+            match *frame {
+                MergedFrame::Native(index) => {
+                    let address = native.frames[index].address.get();
+                    self.frames.push(StackFrame::Native { address, is_innermost: index == 0 });
+                }
+                MergedFrame::Label(index) => {
+                    let label = &labels[index];
+                    self.add_label(label.flags, |code| match label.script {
+                        Some(place) => {
+                            let (line, column) = (place.line().into(), place.column().into());
+                            code.number(place.function().into()).number(line).number(column);
+                        }
+                        None => {
+                            code.byte(label.category).byte(label.subcategory);
+                            code.text(label.text).text(label.dynamic);
+                        }
+                    });
+                }
+            }
+            if backtrace.labels_left_out() && last_label == Some(index) {
+                self.add_labels_left_out();
+            }
         }
     }
 

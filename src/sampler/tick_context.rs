@@ -9,7 +9,7 @@ use crate::sampler::rest::{Run, Tick};
 use crate::sampler::sample_writer::SampleWriter;
 use crate::sampler::stack_frames::StackFrames;
 use crate::state::{SeenPauses, Session, SessionCounts};
-use crate::threads::CapturedView;
+use crate::threads::{CapturedBacktrace, CapturedView};
 use crate::unwind::{Captured, NativeStack, StackCopy, Unwinder};
 
 /// One stack in so many is unwound once more, at once: what that takes is the unwinder's own share of the time, without the
@@ -61,6 +61,14 @@ pub(super) fn captured_by<'a>(view: &'a CapturedView<'_>) -> Captured<'a> {
         registers: header.registers,
         stack: StackCopy { start: header.stack_start, bytes: view.stack() },
         time: header.time,
+    }
+}
+
+pub(super) fn captured_of_backtrace(backtrace: &CapturedBacktrace) -> Captured<'_> {
+    Captured {
+        registers: backtrace.registers(),
+        stack: StackCopy { start: backtrace.stack_start(), bytes: backtrace.stack() },
+        time: backtrace.time(),
     }
 }
 

@@ -106,6 +106,8 @@ counts! {
     unwound_stacks,
     unwound_frames,
     unwind_ns,
+    /// Stacks of markers among them, and those of labels alone.
+    marker_stacks,
     /// The frames and the time of those stacks that were unwound once more, at once, for comparison.
     repeated_frames,
     repeated_unwind_ns,

@@ -1,6 +1,6 @@
 //! The stacks of a chunk, as its samples bring them: what `crate::sampler`'s dictionary knew when it wrote them.
 
-use crate::base::{CATEGORIES, CodeAddress, FrameFlags};
+use crate::base::{CodeAddress, FrameFlags};
 use crate::buffer::{EntryReader, FrameTag, ROOT_NODES, root_node, unzigzag};
 use crate::stream::unique_stacks::UniqueStacks;
 use crate::symbols::SampledAddress;
@@ -41,7 +41,10 @@ pub(super) trait Meanings {
     fn native(&mut self, address: SampledAddress, modules: u64) -> FrameKey;
 
     /// The number of a label's text, from its static and its dynamic part.
-    fn label_text(&mut self, label: &[u8], dynamic: &[u8]) -> u32;
+    fn label_text(&mut self, label: &[u8], dynamic: &[u8], flags: FrameFlags) -> u32;
+
+    /// How many subcategories a category has; 0 when there is no such category.
+    fn subcategories(&self, category: u8) -> usize;
 }
 
 #[derive(Debug)]
@@ -229,11 +232,10 @@ fn read_label(flags: u8, entry: &mut EntryReader<'_>, meanings: &mut impl Meanin
         return Some(FrameKey::Script { function: number()?, line: number()?, column: number()? });
     }
     let (category, subcategory) = (entry.byte()?, entry.byte()?);
-    let of_category = CATEGORIES.get(usize::from(category))?.subcategories;
-    if usize::from(subcategory) >= of_category.len() {
+    if usize::from(subcategory) >= meanings.subcategories(category) {
         return None;
     }
-    let text = meanings.label_text(entry.text()?, entry.text()?);
+    let text = meanings.label_text(entry.text()?, entry.text()?, flags);
     let relevant_for_js = flags.has(FrameFlags::RELEVANT_FOR_JS);
     Some(FrameKey::Label { text, category, subcategory, relevant_for_js })
 }

@@ -1,9 +1,12 @@
 //! Stop 11 of 12: the entries are decoded once, each to its thread's streaming context.
 
-use crate::base::{CATEGORIES, ProgressLocation, ProgressLogger};
+use std::cell::Cell;
+use std::collections::BTreeSet;
+
+use crate::base::{CategoryInfo, FrameFlags, NumberMap, ProgressLocation, ProgressLogger, all_categories};
 use crate::buffer::{Block, EntryKind, EntryReader, SampleFlags};
 use crate::counters::CounterDescription;
-use crate::markers::{DecodedMarker, MarkerPayload};
+use crate::markers::{DecodedMarker, DecodedPayload};
 use crate::stream::chunk_stacks::{ChunkStacks, FrameKey, Meanings};
 use crate::stream::entry_counts::{EntryCounts, EntrySort};
 use crate::stream::event_probes::EventProbes;
@@ -64,7 +67,13 @@ pub(crate) struct ProcessStreamingContext {
     pub(super) counters: Vec<(&'static CounterDescription, CounterRows)>,
     /// All modules, sorted by address and without overlaps.
     pub(super) modules: Vec<LoadedModule>,
-    pub(super) has_text_markers: bool,
+    /// All that labels and markers may name.
+    pub(super) categories: Vec<&'static CategoryInfo>,
+    pub(super) marker_types: UsedMarkerTypes,
+    /// Stacks of markers, by their numbers, among those of all threads, and when each was copied.
+    pub(super) marker_stacks: NumberMap<(u32, u64)>,
+    /// Payloads that could not be read back, as far as markers were printed.
+    pub(super) spoiled_payloads: Cell<u64>,
     pub(super) paused_ranges: PausedRanges,
     /// What the sampler's ticks cost, if they wrote it down.
     pub(super) overheads: Option<Overheads>,
@@ -78,11 +87,39 @@ pub(crate) struct ProcessStreamingContext {
     pub(super) left_out_idle_rows: u64,
 }
 
+/// The types of the markers that there are.
+#[derive(Debug, Default)]
+pub(super) struct UsedMarkerTypes {
+    pub(super) texts: bool,
+    /// Without a payload, and with a stack or a window, for which there is a type.
+    pub(super) only_user_data: bool,
+    /// Those of the host's, by their numbers.
+    pub(super) typed: BTreeSet<u64>,
+    /// Those of them of which a marker has a stack or a window, which stay where its payload is left out.
+    pub(super) typed_with_user_data: BTreeSet<u64>,
+}
+
+impl UsedMarkerTypes {
+    fn add(&mut self, marker: &DecodedMarker<'_>) {
+        match marker.payload {
+            DecodedPayload::None => self.only_user_data |= marker.has_user_data(),
+            DecodedPayload::Text(_) => self.texts = true,
+            DecodedPayload::Typed { number, .. } => {
+                self.typed.insert(number);
+                if marker.has_user_data() {
+                    self.typed_with_user_data.insert(number);
+                }
+            }
+        }
+    }
+}
+
 /// What native frames of this profile were, and the texts of its labels.
 struct ProfileMeanings<'a> {
     source: &'a ProfileSource,
     modules: &'a [LoadedModule],
     label_texts: &'a mut TextTable,
+    categories: &'a [&'static CategoryInfo],
 }
 
 impl Meanings for ProfileMeanings<'_> {
@@ -95,8 +132,12 @@ impl Meanings for ProfileMeanings<'_> {
         }
     }
 
-    fn label_text(&mut self, label: &[u8], dynamic: &[u8]) -> u32 {
-        self.label_texts.intern(joined_label_text(label, dynamic))
+    fn label_text(&mut self, label: &[u8], dynamic: &[u8], flags: FrameFlags) -> u32 {
+        self.label_texts.intern(joined_label_text(label, dynamic, flags))
+    }
+
+    fn subcategories(&self, category: u8) -> usize {
+        self.categories.get(usize::from(category)).map_or(0, |category| category.subcategories.len())
     }
 }
 
@@ -119,7 +160,10 @@ impl ProcessStreamingContext {
             label_texts: TextTable::default(),
             counters,
             modules: source.modules.all(),
-            has_text_markers: false,
+            categories: all_categories(),
+            marker_types: UsedMarkerTypes::default(),
+            marker_stacks: NumberMap::default(),
+            spoiled_payloads: Cell::new(0),
             paused_ranges: PausedRanges::default(),
             overheads: None,
             cut_ns: source.cut_ns(),
@@ -179,17 +223,28 @@ impl ProcessStreamingContext {
             }
             EntryKind::Marker => {
                 let marker = DecodedMarker::read(entry)?;
-                if usize::from(marker.category) >= CATEGORIES.len() {
+                if usize::from(marker.category) >= self.categories.len() {
                     return None;
                 }
                 let last_ns = marker.last_ns();
                 if let Some(index) = places.get(marker.thread)
                     && last_ns >= self.cut_ns
                 {
-                    self.has_text_markers |= matches!(marker.payload, MarkerPayload::Text(_));
+                    self.marker_types.add(&marker);
                     self.threads[index].markers.push(last_ns, block);
                 }
                 Some(EntrySort::Marker)
+            }
+            EntryKind::Backtrace => {
+                if stacks.is_lost() {
+                    return None;
+                }
+                let (number, time_ns) = (entry.number()?, entry.number()?);
+                let Self { modules, label_texts, categories, .. } = self;
+                let mut meanings = ProfileMeanings { source, modules, label_texts, categories };
+                let (node, _) = stacks.read(entry, &mut meanings)?;
+                self.marker_stacks.insert(number, (stacks.stack(node, &mut self.stacks), time_ns));
+                Some(EntrySort::Backtrace)
             }
             EntryKind::EventProbe => {
                 let (serial, posted_ns, waited_ns) = (entry.number()?, entry.number()?, entry.number()?);
@@ -248,8 +303,8 @@ impl ProcessStreamingContext {
                 (stacks.last_node(thread)?, EntrySort::SameSample)
             }
             _ => {
-                let Self { modules, label_texts, .. } = self;
-                let mut meanings = ProfileMeanings { source, modules, label_texts };
+                let Self { modules, label_texts, categories, .. } = self;
+                let mut meanings = ProfileMeanings { source, modules, label_texts, categories };
                 let (node, has_fresh) = stacks.read(entry, &mut meanings)?;
                 (node, if has_fresh { EntrySort::Sample } else { EntrySort::RepeatedSample })
             }

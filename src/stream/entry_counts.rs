@@ -24,6 +24,7 @@ sorts! {
     /// One that stands for others, too: of a thread at rest.
     Run "run",
     Marker "marker",
+    Backtrace "backtrace",
     Counter "counter",
     Overhead "overhead",
     EventProbe "event_probe",

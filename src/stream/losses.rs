@@ -13,6 +13,7 @@ const OF_SAMPLER: &[&str] = &[
     "handler_replacements",
     "truncated_samples",
     "threads_without_stacks",
+    "lost_marker_stacks",
     "dropped_samples",
     "sampler_panics",
 ];
@@ -31,13 +32,14 @@ pub(super) fn buffer_counts(source: &ProfileSource) -> [(&'static str, u64); 3] 
 pub(super) fn buffer_losses(
     source: &ProfileSource,
     process: &ProcessStreamingContext,
-) -> [(&'static str, u64); 7] {
+) -> [(&'static str, u64); 8] {
     let buffer = &source.buffer.statistics;
     [
-        // Both of those that follow: see `Dropped`.
+        // All of those that follow: see `Dropped`.
         ("dropped_entries", buffer.dropped.all()),
         ("too_large_entries", buffer.dropped.too_large),
         ("entries_in_own_work", buffer.dropped.in_own_work),
+        ("overrun_entries", buffer.dropped.overrun),
         // The oldest, to make room.
         ("recycled_chunks", buffer.recycled_chunks),
         ("recycled_bytes", buffer.recycled_bytes),

@@ -1,11 +1,11 @@
 //! The profile's `meta`.
 
-use crate::base::{CATEGORIES, Features};
+use crate::base::{CategoryInfo, Features};
 use crate::json::JsonWriter;
-use crate::markers::write_text_schema;
 use crate::platform::system_info;
 use crate::stream::decode::ProcessStreamingContext;
 use crate::stream::losses::write_losses;
+use crate::stream::marker_types::MarkerTypes;
 use crate::stream::source::ProfileSource;
 
 /// The version of the format: markers' texts are string indices since 36.
@@ -15,6 +15,7 @@ pub(super) fn write_meta(
     json: &mut JsonWriter<'_>,
     source: &ProfileSource,
     process: &ProcessStreamingContext,
+    types: &MarkerTypes,
     symbolicated: bool,
 ) {
     let settings = &source.session.settings;
@@ -30,12 +31,8 @@ pub(super) fn write_meta(
             None => json.key("contentEarliestTime").null(),
         }
         json.key("shutdownTime").null();
-        write_categories(json.key("categories"));
-        json.key("markerSchema").array(|json| {
-            if process.has_text_markers {
-                write_text_schema(json);
-            }
-        });
+        write_categories(json.key("categories"), &process.categories);
+        json.key("markerSchema").array(|json| types.write_schemas(json));
         json.key("configuration").object(|json| {
             json.key("features").array(|json| settings.features.names().for_each(|name| json.string(name)));
             json.key("threads").array(|json| match settings.filters.is_empty() {
@@ -90,9 +87,9 @@ pub(super) fn write_meta(
     });
 }
 
-fn write_categories(json: &mut JsonWriter<'_>) {
+fn write_categories(json: &mut JsonWriter<'_>, categories: &[&CategoryInfo]) {
     json.array(|json| {
-        for category in CATEGORIES {
+        for category in categories {
             json.object(|json| {
                 json.key("name").string(category.label);
                 json.key("color").string(category.color);

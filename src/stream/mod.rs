@@ -26,10 +26,13 @@ mod libs;
 mod location;
 mod losses;
 mod marker_places;
+mod marker_rows;
+mod marker_types;
 mod meta;
 mod named_stacks;
 mod options;
 mod overheads;
+mod pages;
 mod paused_ranges;
 #[cfg(any(test, fuzzing))]
 mod plain_samples;

@@ -2,14 +2,17 @@
 
 use std::io::{self, Write};
 
-use crate::base::{FailureLatch, Page, ProgressLocation, ProgressLogger, ProportionValue};
+use crate::base::{FailureLatch, ProgressLocation, ProgressLogger, ProportionValue};
 use crate::json::JsonWriter;
 use crate::stream::decode::ProcessStreamingContext;
 use crate::stream::libs::write_libs;
 use crate::stream::losses::{buffer_counts, buffer_losses};
+use crate::stream::marker_rows::MarkerContext;
+use crate::stream::marker_types::MarkerTypes;
 use crate::stream::meta::write_meta;
 use crate::stream::named_stacks::NamedStacks;
 use crate::stream::options::StreamOptions;
+use crate::stream::pages::write_pages;
 use crate::stream::resolved_thread::ResolvedThread;
 use crate::stream::source::ProfileSource;
 use crate::stream::thread_tables::{write_schema, write_stand_in_main_thread, write_thread};
@@ -49,14 +52,15 @@ pub(crate) fn stream_gecko_json(
     source.buffer.retain_chunks(process.chunks_with_markers.iter().copied());
     let source = &source;
     process.thin_idle_rows(options.max_rows);
+    let types = MarkerTypes::of_profile(&process.marker_types);
     let mut json = JsonWriter::for_job(out, latch);
     json.object(|json| {
         progress.set_local_progress(ENTRIES_END, ProgressLocation::Libraries);
         write_libs(json.key("libs"), &process.modules);
         progress.set_local_progress(LIBRARIES_END, ProgressLocation::Meta);
-        write_meta(json.key("meta"), source, &process, options.symbolicate);
+        write_meta(json.key("meta"), source, &process, &types, options.symbolicate);
         progress.set_local_progress(META_END, ProgressLocation::Pages);
-        json.key("pages").array(|json| source.pages.iter().for_each(|page| write_page(json, page)));
+        json.key("pages").array(|json| write_pages(json, &source.pages));
         progress.set_local_progress(PAGES_END, ProgressLocation::Overheads);
         if let Some(overheads) = &process.overheads {
             overheads.write(json.key("profilerOverhead"));
@@ -69,7 +73,7 @@ pub(crate) fn stream_gecko_json(
         });
         let named = name_if_asked(json, source, &process, options);
         let threads = progress.sub_logger(NAMES_END, THREADS_END, ProgressLocation::Frames);
-        json.key("threads").array(|json| write_threads(json, source, &process, &named, &threads));
+        json.key("threads").array(|json| write_threads(json, source, &process, &types, &named, &threads));
         drop(threads);
         progress.set_local_progress(THREADS_END, ProgressLocation::Log);
         process.paused_ranges.write(json.key("pausedRanges"));
@@ -101,20 +105,11 @@ fn name_if_asked(
     }
 }
 
-fn write_page(json: &mut JsonWriter<'_>, page: &Page) {
-    json.object(|json| {
-        json.key("tabID").unsigned(page.tab_id);
-        json.key("innerWindowID").unsigned(page.inner_window_id);
-        json.key("url").string(&page.url);
-        json.key("embedderInnerWindowID").unsigned(page.embedder_inner_window_id);
-        json.key("isPrivateBrowsing").bool(page.is_private_browsing);
-    });
-}
-
 fn write_threads(
     json: &mut JsonWriter<'_>,
     source: &ProfileSource,
     process: &ProcessStreamingContext,
+    types: &MarkerTypes,
     named: &NamedStacks,
     progress: &ProgressLogger,
 ) {
@@ -133,7 +128,8 @@ fn write_threads(
         if json.failed() {
             return;
         }
-        write_thread(json, source, ResolvedThread::new(context, named), &progress);
+        let markers = MarkerContext { source, process, types };
+        write_thread(json, &markers, ResolvedThread::new(context, named), &progress);
     }
 }
 
@@ -215,6 +211,7 @@ fn write_log(json: &mut JsonWriter<'_>, source: &ProfileSource, process: &Proces
                 // Kept for this profile alone.
                 json.key("given_up_while_read_bytes").unsigned(source.buffer.given_up_bytes());
                 process.entry_counts.write(json.key("entries"));
+                json.key("spoiled_payloads").unsigned(process.spoiled_payloads.get());
             });
             json.key("profilingLogEnd_TSms").time_ms(source.ns_since_start(source.taken_at));
         });

@@ -52,6 +52,27 @@ impl<'a> ResolvedThread<'a> {
         }
     }
 
+    /// A stack here without the profiler's own functions at its inner end: those that its caller has inlined, and what drops a
+    /// guard.
+    pub(super) fn without_own_functions(&self, mut stack: u32) -> u32 {
+        const OWN: [&str; 4] = [
+            concat!(env!("CARGO_CRATE_NAME"), "::"),
+            concat!("<", env!("CARGO_CRATE_NAME"), "::"),
+            concat!("core::ptr::drop_in_place<", env!("CARGO_CRATE_NAME"), "::"),
+            concat!("core::ptr::drop_in_place<core::option::Option<", env!("CARGO_CRATE_NAME"), "::"),
+        ];
+        loop {
+            let (prefix, kind, location) = self.stack_parts(stack);
+            let is_function = matches!(kind, FrameKind::Function | FrameKind::Inlined);
+            match prefix {
+                Some(prefix) if is_function && OWN.iter().any(|own| location.starts_with(own)) => {
+                    stack = prefix
+                }
+                _ => return stack,
+            }
+        }
+    }
+
     fn add_stack(&mut self, stack: u32) -> u32 {
         // Those below it first.
         let mut missing = std::mem::take(&mut self.missing);

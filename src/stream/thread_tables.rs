@@ -1,10 +1,11 @@
 //! The end of stop 12: a thread's tables are printed.
 
 use crate::base::{ProfilingCategoryPair, ProgressLocation, ProgressLogger, ProportionValue, subcategories};
-use crate::json::{JsonWriter, UniqueStrings};
-use crate::markers::{DecodedMarker, MarkerPayload, MarkerPhase};
+use crate::json::JsonWriter;
+use crate::markers::DecodedMarker;
 use crate::stream::decode::ThreadStreamingContext;
 use crate::stream::event_probes::longest_pause_ns;
+use crate::stream::marker_rows::MarkerContext;
 use crate::stream::named_stacks::FrameKind;
 use crate::stream::resolved_thread::ResolvedThread;
 use crate::stream::source::ProfileSource;
@@ -26,10 +27,11 @@ const MARKERS_END: ProportionValue = ProportionValue::percent(90);
 /// Writes one element of `threads`.
 pub(super) fn write_thread(
     json: &mut JsonWriter<'_>,
-    source: &ProfileSource,
+    markers: &MarkerContext<'_>,
     mut thread: ResolvedThread<'_>,
     progress: &ProgressLogger,
 ) {
+    let source = markers.source;
     let context = thread.context;
     let registration = context.thread.unlocked_const_reader_and_atomic_rw();
     let info = registration.info();
@@ -81,7 +83,7 @@ pub(super) fn write_thread(
                         DecodedMarker::read(&mut entry)
                     });
                     if let Some(marker) = marker {
-                        write_marker(json, &marker, &mut thread.strings);
+                        markers.write(json, &marker, &mut thread);
                     }
                 }
             });
@@ -182,7 +184,7 @@ const SCRIPT_CATEGORY: ProfilingCategoryPair =
     ProfilingCategoryPair::JavaScript(Some(subcategories::JavaScript::Interpreter));
 
 const SAMPLES: &[&str] = &["stack", "time", "eventDelay", "threadCPUDelta"];
-const MARKERS: &[&str] = &["name", "startTime", "endTime", "phase", "category", "data"];
+pub(super) const MARKERS: &[&str] = &["name", "startTime", "endTime", "phase", "category", "data"];
 const STACK_TABLE: &[&str] = &["prefix", "frame"];
 const FRAME_TABLE: &[&str] = &[
     "location",
@@ -211,29 +213,4 @@ fn write_head(json: &mut JsonWriter<'_>, source: &ProfileSource, name: &str) {
     if let Some(etld1) = &source.etld1 {
         json.key("eTLD+1").string(etld1);
     }
-}
-
-fn write_marker(json: &mut JsonWriter<'_>, marker: &DecodedMarker<'_>, strings: &mut UniqueStrings) {
-    let name = strings.intern(&marker.name);
-    json.array(|json| {
-        json.unsigned(name.0.into());
-        json.time_ms(marker.start_ns);
-        match marker.phase {
-            // Start 0 and no end is fine with the viewer; an end of 0 would be taken for one.
-            MarkerPhase::Instant | MarkerPhase::IntervalStart => json.null(),
-            MarkerPhase::Interval | MarkerPhase::IntervalEnd => json.time_ms(marker.end_ns),
-        }
-        json.unsigned(marker.phase as u64);
-        json.unsigned(marker.category.into());
-        match &marker.payload {
-            MarkerPayload::None => {}
-            MarkerPayload::Text(text) => {
-                let text = strings.intern(text);
-                json.object(|json| {
-                    json.key("type").string("Text");
-                    json.key("name").unsigned(text.0.into());
-                });
-            }
-        }
-    });
 }

@@ -5,30 +5,44 @@
 //!   lies from their stack pointer to the top of this thread's stack is mapped and stays as it is meanwhile;
 //! - *words are bytes*: memory of words may be read and written as bytes, eight for each.
 
-use crate::base::{StackAddress, ThreadId, TimeStamp};
+use crate::base::{FrameFlags, StackAddress, ThreadId, TimeStamp};
 use crate::platform::{Registers, StackBounds, copy_words_in_handler, current_registers, monotonic_now};
 use crate::threads::backtrace_pool::{MOST_WORDS, give_back_words, take_words};
 use crate::threads::own_thread::OwnThread;
 use crate::threads::profiling_stack_frame::{ProfilingStackFrame, ScriptPlace};
 use crate::threads::thread_labels::own_profiling_stack;
 
-/// Behind a label's texts: nothing. Before them: its stack address, how long they are, and a script frame's place, whose
-/// function is 0 where it is none.
-const LABEL_HEAD_BYTES: usize = 28;
+/// Behind a label's texts: nothing. Before them: its stack address, how long they are, a script frame's place, whose
+/// function is 0 where it is none, and its category, subcategory and flags.
+const LABEL_HEAD_BYTES: usize = 31;
+
+/// What is known of a backtrace beside the copies.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct BacktraceHead {
+    thread: ThreadId,
+    time: TimeStamp,
+    registers: Registers,
+    stack_start: u64,
+    stack_words: usize,
+    label_bytes: usize,
+    labels_left_out: bool,
+}
 
 /// Registers, stack and labels of a thread, not unwound yet. Its memory is used again when it is dropped.
 pub(crate) struct CapturedBacktrace {
-    thread: ThreadId,
-    pub(crate) time: TimeStamp,
-    pub(crate) registers: Registers,
-    /// The stack address of the first word; 0 when the stack pointer lay outside of the thread's stack.
-    pub(crate) stack_start: u64,
-    stack_words: usize,
-    label_bytes: usize,
-    /// Whether there was no room for the newest ones.
-    pub(crate) labels_left_out: bool,
-    /// First the stack, then the labels, oldest first.
-    words: Box<[u64]>,
+    pub(super) head: BacktraceHead,
+    /// After [`FREE_WORDS`], the stack, then the labels, oldest first.
+    pub(super) words: Box<[u64]>,
+}
+
+/// So many words are for whoever keeps backtraces in a list.
+pub(super) const FREE_WORDS: usize = 40;
+
+/// What of the calling thread is copied.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum BacktraceParts {
+    LabelsAndStack,
+    Labels,
 }
 
 /// A label or a script frame of a backtrace.
@@ -38,14 +52,17 @@ pub(crate) struct BacktraceLabel<'a> {
     pub(crate) text: &'a [u8],
     pub(crate) dynamic: &'a [u8],
     pub(crate) script: Option<ScriptPlace>,
+    pub(crate) category: u8,
+    pub(crate) subcategory: u8,
+    pub(crate) flags: FrameFlags,
 }
 
 impl CapturedBacktrace {
     /// The stack of the function that this is inlined into, as [`Self::capture`] says.
     #[inline(always)]
-    pub(crate) fn capture_here() -> Option<Self> {
+    pub(crate) fn capture_here(parts: BacktraceParts) -> Option<Self> {
         // SAFETY: *caller's registers*: of this function or the one that it is inlined into.
-        unsafe { Self::capture(current_registers()) }
+        unsafe { Self::capture(current_registers(), parts) }
     }
 
     /// Copies the calling thread's stack from the given function on; `None` when there is no memory.
@@ -56,17 +73,21 @@ impl CapturedBacktrace {
     /// # Safety
     /// - *caller's registers*.
     #[inline(never)]
-    unsafe fn capture(registers: Registers) -> Option<Self> {
+    unsafe fn capture(registers: Registers, parts: BacktraceParts) -> Option<Self> {
         let own = OwnThread::current();
         // SAFETY: a thread-local of the calling thread, and no label is pushed while the slices are used.
         let (frames, texts) = unsafe { (*own_profiling_stack()).contents_in_handler() };
         let label_bytes: usize = frames.iter().map(|frame| Label::bytes_of(frame, texts)).sum();
-        let (stack_start, stack_bytes) = used_stack(registers.sp, own.bounds);
-        let stack_words = (stack_bytes / 8).min(MOST_WORDS.saturating_sub(label_bytes.div_ceil(8)));
-        let mut words = take_words(stack_words + label_bytes.div_ceil(8))?;
+        let (stack_start, stack_bytes) = match parts {
+            BacktraceParts::LabelsAndStack => used_stack(registers.sp, own.bounds),
+            BacktraceParts::Labels => (0, 0),
+        };
+        let other_words = FREE_WORDS + label_bytes.div_ceil(8);
+        let stack_words = (stack_bytes / 8).min(MOST_WORDS.saturating_sub(other_words));
+        let mut words = take_words(stack_words + other_words)?;
         // SAFETY: as above. An allocator of the host's that pushes labels may have made the stack move.
         let (frames, texts) = unsafe { (*own_profiling_stack()).contents_in_handler() };
-        let (stack, rest) = words.split_at_mut_checked(stack_words)?;
+        let (stack, rest) = words.get_mut(FREE_WORDS..)?.split_at_mut_checked(stack_words)?;
         // SAFETY: by this function's contract the source is readable and of this thread; the target is as long, both are
         // word aligned, and a box is no part of a stack.
         unsafe { copy_words_in_handler(stack_start, stack.as_mut_ptr().cast(), stack_words * 8) };
@@ -85,21 +106,53 @@ impl CapturedBacktrace {
         }
         let (thread, time) = (own.tid, monotonic_now());
         let label_bytes = written;
-        Some(Self { thread, time, registers, stack_start, stack_words, label_bytes, labels_left_out, words })
+        let head =
+            BacktraceHead { thread, time, registers, stack_start, stack_words, label_bytes, labels_left_out };
+        Some(Self { head, words })
+    }
+
+    /// A copy of the same; `None` when there is no memory.
+    pub(crate) fn copy(&self) -> Option<Self> {
+        let mut words = take_words(self.words.len())?;
+        let used = self.used_words();
+        words.get_mut(..used)?.copy_from_slice(&self.words[..used]);
+        Some(Self { head: self.head, words })
+    }
+
+    fn used_words(&self) -> usize {
+        FREE_WORDS + self.head.stack_words + self.head.label_bytes.div_ceil(8)
     }
 
     pub(crate) fn thread(&self) -> ThreadId {
-        self.thread
+        self.head.thread
     }
 
-    /// The copied part of the stack, from `stack_start` on.
+    pub(crate) fn time(&self) -> TimeStamp {
+        self.head.time
+    }
+
+    pub(crate) fn registers(&self) -> Registers {
+        self.head.registers
+    }
+
+    /// The stack address of the first byte of the copy; 0 when the stack pointer lay outside of the thread's stack.
+    pub(crate) fn stack_start(&self) -> u64 {
+        self.head.stack_start
+    }
+
+    /// Whether there was no room for the newest labels.
+    pub(crate) fn labels_left_out(&self) -> bool {
+        self.head.labels_left_out
+    }
+
+    /// The copied part of the stack.
     pub(crate) fn stack(&self) -> &[u8] {
-        bytes_of(&self.words[..self.stack_words])
+        bytes_of(&self.words[FREE_WORDS..][..self.head.stack_words])
     }
 
     /// The labels, oldest first.
     pub(crate) fn labels(&self) -> impl Iterator<Item = BacktraceLabel<'_>> {
-        let mut rest = &bytes_of(&self.words[self.stack_words..])[..self.label_bytes];
+        let mut rest = &bytes_of(&self.words[FREE_WORDS + self.head.stack_words..])[..self.head.label_bytes];
         std::iter::from_fn(move || {
             let (label, after) = Label::read_from(rest)?;
             rest = after;
@@ -116,7 +169,7 @@ impl Drop for CapturedBacktrace {
 
 impl std::fmt::Debug for CapturedBacktrace {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { thread, registers, stack_words, .. } = self;
+        let BacktraceHead { thread, registers, stack_words, .. } = &self.head;
         write!(f, "CapturedBacktrace {{ {thread:?}, pc: {:#x}, {stack_words} words of stack }}", registers.pc)
     }
 }
@@ -134,6 +187,7 @@ struct Label<'a> {
     text: &'a [u8],
     dynamic: &'a [u8],
     script: Option<ScriptPlace>,
+    kind: [u8; 3],
 }
 
 impl<'a> Label<'a> {
@@ -143,7 +197,9 @@ impl<'a> Label<'a> {
         let dynamic = frame.text_of_in_handler(texts);
         // SAFETY: by this function's contract.
         let text = unsafe { frame.label_in_handler() };
-        Self { stack_address: frame.stack_address, text, dynamic, script: frame.script_place_in_handler() }
+        let kind = [frame.category, frame.subcategory, frame.flags.to_byte()];
+        let script = frame.script_place_in_handler();
+        Self { stack_address: frame.stack_address, text, dynamic, script, kind }
     }
 
     /// How many bytes the label of this frame takes.
@@ -162,6 +218,7 @@ impl<'a> Label<'a> {
         let (dynamic_bytes, place) = place.split_at_mut(4);
         let (position, place) = place.split_at_mut(8);
         let (function, place) = place.split_at_mut(4);
+        let (kind, place) = place.split_at_mut(3);
         let (text, dynamic) = place.split_at_mut(self.text.len());
         address.copy_from_slice(&self.stack_address.to_ne_bytes());
         text_bytes.copy_from_slice(&(self.text.len() as u32).to_ne_bytes());
@@ -169,6 +226,7 @@ impl<'a> Label<'a> {
         let script = self.script.unwrap_or_default();
         position.copy_from_slice(&script.position.to_ne_bytes());
         function.copy_from_slice(&script.function.to_ne_bytes());
+        kind.copy_from_slice(&self.kind);
         text.copy_from_slice(self.text);
         dynamic.copy_from_slice(self.dynamic);
     }
@@ -179,13 +237,15 @@ impl<'a> Label<'a> {
         let (dynamic_bytes, bytes) = bytes.split_first_chunk::<4>()?;
         let (position, bytes) = bytes.split_first_chunk::<8>()?;
         let (function, bytes) = bytes.split_first_chunk::<4>()?;
+        let (&[category, subcategory, flags], bytes) = bytes.split_first_chunk::<3>()?;
         let (text, bytes) = bytes.split_at_checked(u32::from_ne_bytes(*text_bytes) as usize)?;
         let (dynamic, bytes) = bytes.split_at_checked(u32::from_ne_bytes(*dynamic_bytes) as usize)?;
         let stack_address = StackAddress(u64::from_ne_bytes(*address));
         let script =
             ScriptPlace { position: u64::from_ne_bytes(*position), function: u32::from_ne_bytes(*function) };
         let script = (script.function() != 0).then_some(script);
-        Some((BacktraceLabel { stack_address, text, dynamic, script }, bytes))
+        let flags = FrameFlags::from_byte(flags);
+        Some((BacktraceLabel { stack_address, text, dynamic, script, category, subcategory, flags }, bytes))
     }
 }
 
@@ -202,7 +262,7 @@ fn bytes_of_mut(words: &mut [u64]) -> &mut [u8] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::{FrameFlags, ProfilingCategoryPair};
+    use crate::base::ProfilingCategoryPair;
     use crate::threads::{
         RegistrationHooks, push_label, push_label_with_text, push_script_frame, register_current_thread,
         unregister_current_thread,
@@ -216,10 +276,10 @@ mod tests {
         let _outer = push_label_with_text(70, "outer ", category, flags, "dynamic");
         let _script = push_script_frame(65, 7, 11, 3);
         let _inner = push_label(60, "inner", category, flags);
-        let backtrace = CapturedBacktrace::capture_here().expect("memory");
+        let backtrace = CapturedBacktrace::capture_here(BacktraceParts::LabelsAndStack).expect("memory");
         unregister_current_thread();
         let here = &raw const marker as u64;
-        let place = (here - backtrace.stack_start) as usize;
+        let place = (here - backtrace.stack_start()) as usize;
         assert_eq!(backtrace.stack()[place..place + 8], marker[0].to_ne_bytes());
         let labels: Vec<_> =
             backtrace.labels().map(|label| (label.stack_address.0, label.text, label.dynamic)).collect();
@@ -228,6 +288,10 @@ mod tests {
         let place = scripts[1].expect("a script frame");
         assert_eq!((place.function(), place.line(), place.column()), (7, 11, 3));
         assert_eq!((scripts[0], scripts[2]), (None, None));
+        let copy = backtrace.copy().expect("memory");
+        assert_eq!((copy.stack(), copy.labels().count()), (backtrace.stack(), 3));
+        let kinds: Vec<_> = copy.labels().map(|label| (label.category, label.flags)).collect();
+        assert_eq!(kinds, [(1, FrameFlags::NONE), (0, FrameFlags::SCRIPT), (1, FrameFlags::NONE)]);
     }
 
     #[test]

@@ -7,7 +7,9 @@
 //!   it has it alone.
 
 use std::alloc::{Layout, alloc_zeroed};
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+
+use crate::base::as_own_work;
 
 /// The least class is of 4 KiB; each next is twice as large.
 const LEAST_WORDS: usize = 512;
@@ -19,7 +21,14 @@ const KEPT_WORDS: usize = (4 << 20) / 8;
 /// How much greater than needed the memory may be: this many classes.
 const CLASSES_TO_TRY: usize = 3;
 
+/// So many of 16 KiB are there before anybody asks.
+const READY: u32 = 32;
+const READY_CLASS: usize = 2;
+
 type Place = AtomicPtr<u64>;
+
+/// How often none was kept of a class that was asked for, since somebody last made more.
+static MISSED: [AtomicU32; CLASSES] = [const { AtomicU32::new(0) }; CLASSES];
 
 static KEPT: [[Place; MOST_KEPT]; CLASSES] =
     [const { [const { AtomicPtr::new(std::ptr::null_mut()) }; MOST_KEPT] }; CLASSES];
@@ -43,7 +52,32 @@ fn places(class: usize) -> &'static [Place] {
 pub(super) fn take_words(words: usize) -> Option<Box<[u64]>> {
     let class = class_of(words);
     let kept = (class..CLASSES).take(CLASSES_TO_TRY).find_map(take_kept);
-    kept.or_else(|| new_words(class))
+    kept.or_else(|| {
+        MISSED[class].fetch_add(1, Ordering::Relaxed);
+        as_own_work(|| new_words(class))
+    })
+}
+
+/// Has some kept, for a thread that may not allocate.
+pub(crate) fn prepare_words() {
+    MISSED[READY_CLASS].fetch_add(READY, Ordering::Relaxed);
+    make_missed_words();
+}
+
+/// Makes as many more as were missed, so that they are not missed again. Not by a thread that may not wait.
+pub(crate) fn make_missed_words() {
+    for (class, missed) in MISSED.iter().enumerate() {
+        if missed.load(Ordering::Relaxed) == 0 {
+            continue;
+        }
+        let missed = missed.swap(0, Ordering::Relaxed) as usize;
+        for _ in 0..missed.min(places(class).len()) {
+            let Some(mut words) = new_words(class) else { return };
+            // Whoever takes them waits for no page.
+            words.fill(0);
+            give_back_words(words);
+        }
+    }
 }
 
 fn take_kept(class: usize) -> Option<Box<[u64]>> {
@@ -104,6 +138,19 @@ mod tests {
             assert_eq!(class_of(words), class, "{words}");
         }
         assert_eq!(MOST_WORDS * 8, 64 << 20);
+    }
+
+    #[test]
+    fn what_was_missed_is_there_the_next_time() {
+        // A class that no other test of this process uses.
+        let class = 7;
+        let words = || take_words(class_words(class)).expect("memory");
+        let few: Vec<_> = (0..3).map(|_| words()).collect();
+        assert_eq!(MISSED[class].load(Ordering::Relaxed), 3);
+        make_missed_words();
+        let others: Vec<_> = (0..3).map(|_| words()).collect();
+        assert_eq!(MISSED[class].load(Ordering::Relaxed), 0, "none was missed");
+        drop((few, others));
     }
 
     #[test]

@@ -36,6 +36,7 @@ mod growing_array;
 mod outside_capture;
 #[forbid(unsafe_code)]
 mod own_thread;
+mod pending_stacks;
 #[forbid(unsafe_code)]
 mod probed_loop;
 #[forbid(unsafe_code)]
@@ -59,11 +60,16 @@ mod slot_pool;
 mod slot_state;
 mod thread_labels;
 
-pub(crate) use backtrace::{BacktraceLabel, CapturedBacktrace};
+pub(crate) use backtrace::{BacktraceLabel, BacktraceParts, CapturedBacktrace};
+pub(crate) use backtrace_pool::{make_missed_words, prepare_words};
 pub(crate) use capture::CaptureParts;
 pub(crate) use captured_view::CapturedView;
 pub(crate) use event_delay::EventLoopState;
 pub(crate) use event_watches::{EventWatches, PostProbe, WatchWork};
+pub(crate) use pending_stacks::{
+    PendingStack, add_pending_stack, count_lost_stack, forget_lost_stacks, has_pending_stacks, lost_stacks,
+    take_pending_stacks,
+};
 pub(crate) use probed_loop::{ProbeToken, ProbedLoop};
 pub(crate) use profiled_thread_data::ProfiledThreadData;
 pub(crate) use profiling_stack::LabelToken;

@@ -111,9 +111,37 @@ impl ProfilingStackFrame {
 /// Stands for labels and script frames that a copy of a stack had no room for.
 pub(crate) const LABELS_LEFT_OUT: &str = "(newer labels left out)";
 
-/// A label's text and its dynamic text, as Gecko puts the two together.
-pub(crate) fn joined_label_text(text: &[u8], dynamic: &[u8]) -> String {
+/// A label's text and its dynamic text, as Gecko puts the two together: one behind the other, or a class and what it has.
+pub(crate) fn joined_label_text(text: &[u8], dynamic: &[u8], flags: FrameFlags) -> String {
     let (text, dynamic) = (String::from_utf8_lossy(text), String::from_utf8_lossy(dynamic));
-    let gap = if text.is_empty() || dynamic.is_empty() { "" } else { " " };
-    format!("{text}{gap}{dynamic}")
+    let accessor = match () {
+        () if flags.has(FrameFlags::GETTER) => "get ",
+        () if flags.has(FrameFlags::SETTER) => "set ",
+        () => "",
+    };
+    let is_template = !accessor.is_empty() || flags.has(FrameFlags::METHOD);
+    let gap = match is_template {
+        _ if text.is_empty() || dynamic.is_empty() => "",
+        true => ".",
+        false => " ",
+    };
+    format!("{accessor}{text}{gap}{dynamic}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_label_and_its_text_are_put_together_as_its_flags_say() {
+        let joined =
+            |text: &str, dynamic: &str, flags| joined_label_text(text.as_bytes(), dynamic.as_bytes(), flags);
+        assert_eq!(joined("load", "a.png", FrameFlags::NONE), "load a.png");
+        assert_eq!(joined("load", "", FrameFlags::NONE), "load");
+        assert_eq!(joined("", "a.png", FrameFlags::RELEVANT_FOR_JS), "a.png");
+        assert_eq!(joined("Element", "append", FrameFlags::METHOD), "Element.append");
+        assert_eq!(joined("Element", "id", FrameFlags::GETTER), "get Element.id");
+        assert_eq!(joined("Element", "id", FrameFlags::SETTER), "set Element.id");
+        assert_eq!(joined("Element", "", FrameFlags::METHOD), "Element");
+    }
 }

@@ -1,0 +1,186 @@
+//! Markers for the time that a scope takes.
+
+use crate::api::engine;
+use crate::api::markers::stack_of;
+use crate::base::{ProfilerTime, ProfilingCategoryPair};
+use crate::markers::built_in::{CowString, FlowStackMarker, StackMarker, Tracing};
+use crate::markers::{MarkerOptions, MarkerStack, MarkerTiming, ProfilerMarker};
+
+/// An interval with a text: one marker, added when the guard is dropped, from the guard's making until then.
+///
+/// It goes to the thread that drops it, unless the options say another. Usually made by
+/// [`auto_profiler_marker_text!`](crate::auto_profiler_marker_text). Idea: Gecko's `AUTO_PROFILER_MARKER_TEXT`.
+#[doc(alias = "AUTO_PROFILER_MARKER_TEXT")]
+#[derive(Debug)]
+#[must_use = "the marker is added when this is dropped"]
+pub struct AutoProfilerTextMarker<'a> {
+    name: &'a str,
+    category: ProfilingCategoryPair,
+    options: MarkerOptions,
+    text: &'a str,
+    start: ProfilerTime,
+    session: engine::Generation,
+}
+
+impl<'a> AutoProfilerTextMarker<'a> {
+    /// Begins the interval; `None` when no session records markers of this thread. Of the timing in the options only the track
+    /// and the window are used. An interval that outlasts its session is in none.
+    #[inline]
+    pub fn new(
+        name: &'a str,
+        category: ProfilingCategoryPair,
+        options: MarkerOptions,
+        text: &'a str,
+    ) -> Option<Self> {
+        if !engine::is_active() {
+            return None;
+        }
+        let session = engine::session_that_records_markers(options.timing.thread)?;
+        Some(Self { name, category, options, text, start: ProfilerTime::now(), session })
+    }
+}
+
+impl Drop for AutoProfilerTextMarker<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        let options = self.options.with_timing(MarkerTiming::interval_until_now_from(self.start));
+        if options.stack == MarkerStack::NoStack {
+            let only = Some(self.session);
+            engine::add_text_marker_at(only, self.name, self.category.indices(), &options.timing, self.text);
+        } else if let Some(place) = engine::place_of_marker_in(self.session, options.timing.thread) {
+            let stack = stack_of(&place, options.stack);
+            engine::put_text_marker(
+                &place,
+                self.name,
+                self.category.indices(),
+                &options.timing,
+                stack,
+                self.text,
+            );
+        }
+    }
+}
+
+/// Two markers with the same payload: one for the beginning of an interval, and one for its end.
+#[derive(Debug)]
+struct Halves<'a, T: ProfilerMarker + Clone + 'static> {
+    name: &'a str,
+    category: ProfilingCategoryPair,
+    options: MarkerOptions,
+    payload: T,
+    session: engine::Generation,
+}
+
+impl<'a, T: ProfilerMarker + Clone + 'static> Halves<'a, T> {
+    #[inline(always)]
+    fn begin(
+        name: &'a str,
+        category: ProfilingCategoryPair,
+        options: MarkerOptions,
+        payload: T,
+    ) -> Option<Self> {
+        if !engine::is_active() {
+            return None;
+        }
+        let session = engine::session_that_records_markers(options.timing.thread)?;
+        let halves = Self { name, category, options, payload, session };
+        halves.add(MarkerTiming::interval_start(ProfilerTime::now()));
+        Some(halves)
+    }
+
+    #[inline(always)]
+    fn end(&self) {
+        self.add(MarkerTiming::interval_end(ProfilerTime::now()));
+    }
+
+    #[inline(always)]
+    fn add(&self, timing: MarkerTiming) {
+        let options = self.options.with_timing(timing);
+        if let Some(place) = engine::place_of_marker_in(self.session, options.timing.thread) {
+            let stack = stack_of(&place, options.stack);
+            engine::put_typed_marker(
+                &place,
+                self.name,
+                self.category.indices(),
+                &options.timing,
+                stack,
+                &self.payload,
+            );
+        }
+    }
+}
+
+/// An interval in two markers: what has begun stands in a profile that is taken before it ends.
+///
+/// Usually made by [`auto_profiler_marker!`](crate::auto_profiler_marker). Idea: Gecko's `AUTO_PROFILER_MARKER`.
+#[doc(alias = "AUTO_PROFILER_MARKER")]
+#[derive(Debug)]
+#[must_use = "the end's marker is added when this is dropped"]
+pub struct AutoProfilerMarker<'a>(Halves<'a, StackMarker>);
+
+impl<'a> AutoProfilerMarker<'a> {
+    /// Adds the beginning's marker; `None` when no session records markers of this thread.
+    #[inline(always)]
+    pub fn new(name: &'a str, category: ProfilingCategoryPair, options: MarkerOptions) -> Option<Self> {
+        Halves::begin(name, category, options, StackMarker()).map(Self)
+    }
+}
+
+impl Drop for AutoProfilerMarker<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
+/// The same with a word, as Mozilla's crate has had it.
+#[derive(Debug)]
+#[must_use = "the end's marker is added when this is dropped"]
+pub struct AutoProfilerTracingMarker<'a>(Halves<'a, Tracing>);
+
+impl<'a> AutoProfilerTracingMarker<'a> {
+    /// Adds the beginning's marker; `None` when no session records markers of this thread.
+    #[inline(always)]
+    pub fn new(
+        name: &'a str,
+        category: ProfilingCategoryPair,
+        options: MarkerOptions,
+        payload: CowString,
+    ) -> Option<Self> {
+        Halves::begin(name, category, options, Tracing(payload)).map(Self)
+    }
+}
+
+impl Drop for AutoProfilerTracingMarker<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
+/// The same of a flow.
+///
+/// Usually made by [`auto_profiler_flow_marker!`](crate::auto_profiler_flow_marker).
+#[derive(Debug)]
+#[must_use = "the end's marker is added when this is dropped"]
+pub struct AutoProfilerFlowMarker<'a>(Halves<'a, FlowStackMarker>);
+
+impl<'a> AutoProfilerFlowMarker<'a> {
+    /// Adds the beginning's marker; `None` when no session records markers of this thread.
+    #[inline(always)]
+    pub fn new(
+        name: &'a str,
+        category: ProfilingCategoryPair,
+        options: MarkerOptions,
+        payload: FlowStackMarker,
+    ) -> Option<Self> {
+        Halves::begin(name, category, options, payload).map(Self)
+    }
+}
+
+impl Drop for AutoProfilerFlowMarker<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}

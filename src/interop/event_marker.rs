@@ -1,0 +1,83 @@
+//! An event as a marker's payload: a line of the viewer's log, with fields.
+
+use std::borrow::Cow;
+
+use tracing_core::{Event, Level};
+
+use crate::interop::callsites::{Callsite, MESSAGE, add_fields_to};
+use crate::interop::field_values::{FieldValue, FieldValues};
+use crate::interop::short_code::ShortCode;
+use crate::interop::span_flow::SpanFlow;
+use crate::interop::span_marker::write_fields;
+use crate::interop::viewer_log;
+use crate::markers::{Format, JSONWriter, MarkerSchema, PayloadFlags, ProfilerMarker};
+
+const RESERVED: &[&str] = &["level", MESSAGE, "location", "span", "fields"];
+
+/// What was said, and in which span.
+#[derive(Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub(super) struct TracingEvent {
+    /// Callsite and span.
+    head: ShortCode,
+    values: FieldValues,
+}
+
+impl TracingEvent {
+    /// Runs code of the host's.
+    #[inline]
+    pub(super) fn new(event: &Event<'_>, span: Option<SpanFlow>) -> Self {
+        let mut values = FieldValues::new();
+        event.record(&mut values);
+        let head = ShortCode::of([Callsite::of(event.metadata()).number(), SpanFlow::number_of(span)]);
+        Self { head, values }
+    }
+
+    /// The text, if the event has one.
+    fn message(&self, callsite: Callsite) -> Option<FieldValue<'_>> {
+        self.values.get(callsite.metadata()?.fields().field(MESSAGE)?.index())
+    }
+}
+
+/// The level's place among the viewer's.
+fn level_of(callsite: Callsite) -> u8 {
+    match callsite.metadata().map(|metadata| *metadata.level()) {
+        Some(Level::ERROR) => 0,
+        Some(Level::WARN) => 1,
+        Some(Level::DEBUG) => 3,
+        Some(Level::TRACE) => 4,
+        Some(Level::INFO) | None => 2,
+    }
+}
+
+impl ProfilerMarker for TracingEvent {
+    fn marker_type_name() -> &'static str {
+        viewer_log::name()
+    }
+
+    fn marker_type_display() -> MarkerSchema {
+        let mut schema = viewer_log::schema();
+        add_fields_to(&mut schema, false, RESERVED);
+        schema.add_key_label_format("span", "Span", Format::Flow).add_key_format_with_flags(
+            "fields",
+            Format::String,
+            PayloadFlags::Hidden,
+        );
+        schema
+    }
+
+    fn stream_json_marker_data(&self, json: &mut JSONWriter<'_>) {
+        let [callsite, span] = self.head.numbers();
+        let callsite = Callsite::from_number(callsite);
+        let message =
+            self.message(callsite).map_or(Cow::Borrowed(""), |message| Cow::Owned(message.to_string()));
+        viewer_log::write_fields(json, level_of(callsite), &message);
+        write_fields(json, callsite, &self.values, RESERVED);
+        if let Some(metadata) = callsite.metadata() {
+            viewer_log::write_location(json, metadata.file(), metadata.line());
+        }
+        if let Some(span) = SpanFlow::from_number(span) {
+            json.flow_property("span", span.id());
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! A few numbers as bytes, of which small ones take one: what a payload begins with. They are coded at once and copied into the
+//! buffer as they are.
+
+/// More than that is not had.
+const MOST_BYTES: usize = 64;
+
+/// Numbers, one behind the other.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ShortCode {
+    bytes: [u8; MOST_BYTES],
+    length: u8,
+}
+
+impl ShortCode {
+    /// What finds no room is left out: six numbers always do.
+    #[inline]
+    pub(super) fn of<const N: usize>(numbers: [u64; N]) -> Self {
+        const { assert!(N * 10 <= MOST_BYTES, "a number has ten bytes at most") };
+        let (mut bytes, mut length) = ([0; MOST_BYTES], 0);
+        for mut number in numbers {
+            // Seven bits a byte, the lowest first, and a mark on all but the last.
+            while number >= 0x80 {
+                bytes[length] = number as u8 | 0x80;
+                length += 1;
+                number >>= 7;
+            }
+            bytes[length] = number as u8;
+            length += 1;
+        }
+        Self { bytes, length: length as u8 }
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.length)]
+    }
+
+    /// The numbers; 0 where there are fewer.
+    pub(super) fn numbers<const N: usize>(&self) -> [u64; N] {
+        let mut bytes = self.bytes().iter();
+        std::array::from_fn(|_| {
+            let (mut number, mut shift) = (0, 0);
+            for &byte in bytes.by_ref() {
+                number |= u64::from(byte & 0x7f).checked_shl(shift).unwrap_or(0);
+                shift += 7;
+                if byte < 0x80 {
+                    break;
+                }
+            }
+            number
+        })
+    }
+}
+
+/// As bytes, at once.
+#[cfg(feature = "serde")]
+mod coding {
+    use serde::de::{Deserialize, Deserializer, Error, Visitor};
+    use serde::ser::{Serialize, Serializer};
+
+    use super::{MOST_BYTES, ShortCode};
+
+    impl Serialize for ShortCode {
+        #[inline]
+        fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            serializer.serialize_bytes(self.bytes())
+        }
+    }
+
+    impl<'de> Deserialize<'de> for ShortCode {
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            deserializer.deserialize_bytes(Bytes)
+        }
+    }
+
+    struct Bytes;
+
+    impl Visitor<'_> for Bytes {
+        type Value = ShortCode;
+
+        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("a few bytes")
+        }
+
+        fn visit_bytes<E: Error>(self, code: &[u8]) -> Result<ShortCode, E> {
+            let mut bytes = [0; MOST_BYTES];
+            let known = bytes.get_mut(..code.len()).ok_or_else(|| E::invalid_length(code.len(), &self))?;
+            known.copy_from_slice(code);
+            Ok(ShortCode { bytes, length: code.len() as u8 })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_read_back() {
+        let numbers = [0, 127, 128, 1 << 40, u64::MAX, 5];
+        let code = ShortCode::of(numbers);
+        assert_eq!(code.bytes().len(), 1 + 1 + 2 + 6 + 10 + 1);
+        assert_eq!(code.numbers(), numbers);
+        assert_eq!(ShortCode::of([7]).numbers(), [7, 0, 0]);
+    }
+}

@@ -1,0 +1,209 @@
+//! Values that a field of [`marker_type!`](crate::marker_type) may have.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use crate::base::{ProcessId, ProfilerTime, ThreadId};
+use crate::markers::flow::FlowId;
+use crate::markers::json_writer::JSONWriter;
+use crate::markers::schema_words::Format;
+
+/// What can be a field of a type that [`marker_type!`](crate::marker_type) makes: numbers, texts, times, flows, ids, and options
+/// and lists of them.
+pub trait MarkerField {
+    /// Writes the value as the format has it.
+    fn write_field(&self, json: &mut JSONWriter<'_>, key: &str, format: Format);
+
+    /// Writes the value as an element of a list.
+    fn write_element(&self, json: &mut JSONWriter<'_>);
+}
+
+/// A single value where a list is to be: the viewer shows nothing of a profile in which there is none.
+fn write_list_of_one(value: &(impl MarkerField + ?Sized), json: &mut JSONWriter<'_>, key: &str) {
+    json.start_array_property(key);
+    value.write_element(json);
+    json.end_array();
+}
+
+macro_rules! numbers {
+    ($($type:ty, $property:ident, $element:ident, $as:ty;)+) => {
+        $(impl MarkerField for $type {
+            #[inline]
+            fn write_field(&self, json: &mut JSONWriter<'_>, key: &str, format: Format) {
+                match format {
+                    // The viewer knows processes by strings.
+                    Format::String
+                    | Format::SanitizedString
+                    | Format::Url
+                    | Format::FilePath
+                    | Format::Pid => {
+                        json.string_property(key, &self.to_string());
+                    }
+                    Format::UniqueString => json.unique_string_property(key, &self.to_string()),
+                    Format::Flow | Format::TerminatingFlow => json.flow_property(key, FlowId::from(*self as u64)),
+                    Format::List => write_list_of_one(self, json, key),
+                    _ => json.$property(key, *self as $as),
+                }
+            }
+
+            fn write_element(&self, json: &mut JSONWriter<'_>) {
+                json.$element(*self as $as);
+            }
+        })+
+    };
+}
+
+numbers! {
+    u8, uint_property, uint_element, u64;
+    u16, uint_property, uint_element, u64;
+    u32, uint_property, uint_element, u64;
+    u64, uint_property, uint_element, u64;
+    usize, uint_property, uint_element, u64;
+    i8, int_property, int_element, i64;
+    i16, int_property, int_element, i64;
+    i32, int_property, int_element, i64;
+    i64, int_property, int_element, i64;
+    isize, int_property, int_element, i64;
+    f32, float_property, float_element, f64;
+    f64, float_property, float_element, f64;
+}
+
+impl MarkerField for bool {
+    fn write_field(&self, json: &mut JSONWriter<'_>, key: &str, format: Format) {
+        let text = if *self { "true" } else { "false" };
+        match format {
+            Format::UniqueString => json.unique_string_property(key, text),
+            // When a profile is shared, the viewer looks for a part of these to leave out.
+            Format::Url | Format::FilePath => json.string_property(key, text),
+            Format::List => write_list_of_one(self, json, key),
+            _ => json.bool_property(key, *self),
+        }
+    }
+
+    fn write_element(&self, json: &mut JSONWriter<'_>) {
+        json.bool_element(*self);
+    }
+}
+
+impl MarkerField for str {
+    fn write_field(&self, json: &mut JSONWriter<'_>, key: &str, format: Format) {
+        match format {
+            Format::UniqueString | Format::Flow | Format::TerminatingFlow => {
+                json.unique_string_property(key, self)
+            }
+            Format::List => write_list_of_one(self, json, key),
+            _ => json.string_property(key, self),
+        }
+    }
+
+    fn write_element(&self, json: &mut JSONWriter<'_>) {
+        json.string_element(self);
+    }
+}
+
+/// As the value that it is of.
+macro_rules! by_reference {
+    ($($type:ty),+) => {
+        $(impl MarkerField for $type {
+            fn write_field(&self, json: &mut JSONWriter<'_>, key: &str, format: Format) {
+                (**self).write_field(json, key, format);
+            }
+
+            fn write_element(&self, json: &mut JSONWriter<'_>) {
+                (**self).write_element(json);
+            }
+        })+
+    };
+}
+
+by_reference!(String, Cow<'static, str>, Box<str>);
+
+/// In the format's unit; in milliseconds where it has none.
+impl MarkerField for Duration {
+    fn write_field(&self, json: &mut JSONWriter<'_>, key: &str, format: Format) {
+        let units_per_second = match format {
+            Format::Microseconds => 1e6,
+            Format::Nanoseconds => 1e9,
+            Format::List => return write_list_of_one(self, json, key),
+            _ => 1e3,
+        };
+        json.float_property(key, self.as_nanos() as f64 / (1e9 / units_per_second));
+    }
+
+    fn write_element(&self, json: &mut JSONWriter<'_>) {
+        json.float_element(self.as_secs_f64() * 1e3);
+    }
+}
+
+impl MarkerField for ProfilerTime {
+    fn write_field(&self, json: &mut JSONWriter<'_>, key: &str, format: Format) {
+        match format {
+            Format::List => write_list_of_one(self, json, key),
+            _ => json.time_property(key, *self),
+        }
+    }
+
+    fn write_element(&self, json: &mut JSONWriter<'_>) {
+        json.time_element(*self);
+    }
+}
+
+impl MarkerField for FlowId {
+    fn write_field(&self, json: &mut JSONWriter<'_>, key: &str, format: Format) {
+        match format {
+            Format::List => write_list_of_one(self, json, key),
+            _ => json.flow_property(key, *self),
+        }
+    }
+
+    fn write_element(&self, json: &mut JSONWriter<'_>) {
+        json.string_element(std::str::from_utf8(&self.to_hex()).unwrap_or_default());
+    }
+}
+
+macro_rules! ids {
+    ($($type:ty),+) => {
+        $(impl MarkerField for $type {
+            fn write_field(&self, json: &mut JSONWriter<'_>, key: &str, format: Format) {
+                self.to_number().write_field(json, key, format);
+            }
+
+            fn write_element(&self, json: &mut JSONWriter<'_>) {
+                self.to_number().write_element(json);
+            }
+        })+
+    };
+}
+
+ids!(ThreadId, ProcessId);
+
+/// Nothing is left out.
+impl<T: MarkerField> MarkerField for Option<T> {
+    fn write_field(&self, json: &mut JSONWriter<'_>, key: &str, format: Format) {
+        if let Some(value) = self {
+            value.write_field(json, key, format);
+        }
+    }
+
+    fn write_element(&self, json: &mut JSONWriter<'_>) {
+        match self {
+            Some(value) => value.write_element(json),
+            None => json.null_element(),
+        }
+    }
+}
+
+/// A list, whatever the format, which is to be [`Format::List`].
+impl<T: MarkerField> MarkerField for Vec<T> {
+    fn write_field(&self, json: &mut JSONWriter<'_>, key: &str, _: Format) {
+        json.start_array_property(key);
+        self.iter().for_each(|value| value.write_element(json));
+        json.end_array();
+    }
+
+    fn write_element(&self, json: &mut JSONWriter<'_>) {
+        json.start_array_element();
+        self.iter().for_each(|value| value.write_element(json));
+        json.end_array();
+    }
+}

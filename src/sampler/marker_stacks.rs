@@ -1,0 +1,34 @@
+//! The stacks of markers: copied by the threads that added them, unwound and written here.
+
+use crate::base::{Features, StackFeatures};
+use crate::sampler::tick_context::{TickContext, captured_of_backtrace, unwind_counted};
+use crate::state::SessionCounts;
+use crate::threads::{PendingStack, count_lost_stack, make_missed_words, take_pending_stacks};
+
+/// Takes up what waits of this session; what is of another is nobody's any more.
+pub(super) fn write_pending_stacks(context: &mut TickContext<'_>) {
+    take_pending_stacks(|pending| {
+        if pending.session == context.session.generation && !write_stack(context, &pending) {
+            count_lost_stack();
+        }
+    });
+    make_missed_words();
+}
+
+fn write_stack(context: &mut TickContext<'_>, pending: &PendingStack) -> bool {
+    let PendingStack { number, features, backtrace, .. } = pending;
+    let captured = captured_of_backtrace(backtrace);
+    let walks = context.session.settings.features.contains(Features::STACK_WALK);
+    context.scratch.native.frames.clear();
+    context.scratch.native.truncated = false;
+    if features.contains(StackFeatures::NATIVE) && walks {
+        unwind_counted(context, |unwinder, native| unwinder.unwind(&captured, native));
+    } else if features.contains(StackFeatures::LEAF) {
+        context.unwinder.take_innermost(&captured, &mut context.scratch.native);
+    }
+    let modules = context.unwinder.modules().number();
+    let scratch = &mut *context.scratch;
+    scratch.stack.set_backtrace(&scratch.native, backtrace, &mut scratch.merged);
+    SessionCounts::add(&context.session.counts.marker_stacks, 1);
+    context.writer.write_backtrace(*number, backtrace.time(), modules, &scratch.stack)
+}

@@ -1,5 +1,15 @@
 //! The same program compiles and runs with the profiler and without it: `cargo test --no-default-features` runs it too.
 
+#[path = "api_surface/built_in.rs"]
+mod built_in;
+#[cfg(any(feature = "log", feature = "tracing"))]
+#[path = "api_surface/interop.rs"]
+mod interop;
+#[path = "api_surface/labels.rs"]
+mod labels;
+#[path = "api_surface/markers.rs"]
+mod markers;
+
 use std::time::Duration;
 
 use gekkota::{
@@ -47,6 +57,14 @@ fn everything_that_a_library_says() {
     add_untyped_marker("untyped", category, MarkerOptions::default().with_timing(timing));
     add_text_marker("text", category, MarkerTiming::instant_now().into(), "text");
     let _marker = AutoProfilerTextMarker::new("scope", category, MarkerOptions::default(), "text");
+    labels::categories();
+    labels::every_form();
+    labels::labelled_futures();
+    markers::every_form();
+    #[cfg(feature = "log")]
+    interop::log_a_record();
+    #[cfg(feature = "tracing")]
+    interop::enter_a_span();
     profiler_thread_sleep();
     profiler_thread_wake();
     {

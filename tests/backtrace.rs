@@ -144,7 +144,7 @@ fn labels_stand_behind_the_functions_that_pushed_them() {
             .iter()
             .zip(stack.names())
             .map(|(frame, names)| match frame {
-                StackFrame::Label { text } => format!("[{text}]"),
+                StackFrame::Label { text, .. } => format!("[{text}]"),
                 _ => names.last().map_or(String::new(), |name| name.name.clone()),
             })
             .collect();
@@ -155,7 +155,10 @@ fn labels_stand_behind_the_functions_that_pushed_them() {
         let native = backtrace.resolve_with(StackFeatures::NATIVE);
         assert_eq!(native.frames().len(), stack.frames().len() - 1);
         let labels = backtrace.resolve_with(StackFeatures::LABELS);
-        assert_eq!(labels.frames(), [StackFrame::Label { text: "outer label of mine".to_owned() }]);
+        assert_eq!(
+            labels.frames(),
+            [StackFrame::Label { text: "outer label of mine".to_owned(), is_sensitive: true }]
+        );
         assert!(!labels.is_truncated());
         let with_leaf = backtrace.resolve_with(StackFeatures::LABELS | StackFeatures::LEAF);
         assert_eq!(with_leaf.frames().len(), 2);

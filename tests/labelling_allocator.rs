@@ -77,8 +77,8 @@ fn nest(number: usize, copies: &mut Vec<ProfilerBacktrace>) {
     work_for_cpu(Duration::from_millis(100));
     for (newest, copy) in copies.iter().enumerate() {
         let expected = (0..=newest).rev().flat_map(|number| {
-            ["host's own".to_owned(), format!("host {}", text_of(number))]
-                .map(|text| StackFrame::Label { text })
+            [("host's own".to_owned(), false), (format!("host {}", text_of(number)), true)]
+                .map(|(text, is_sensitive)| StackFrame::Label { text, is_sensitive })
         });
         let stack = copy.resolve_with(StackFeatures::LABELS);
         assert!(stack.frames().iter().cloned().eq(expected), "{newest}: {:?}", stack.frames());

@@ -161,7 +161,7 @@ fn a_single_stack_tells_what_it_had_no_room_for() {
     let bound = Duration::from_secs(10);
     let stack = profiler_suspend_and_sample_thread(sleeper, StackFeatures::LABELS, bound).expect("a stack");
     drop(keep);
-    let left_out = StackFrame::Label { text: LEFT_OUT.to_owned() };
+    let left_out = StackFrame::Label { text: LEFT_OUT.to_owned(), is_sensitive: false };
     assert_eq!((stack.frames().len(), &stack.frames()[0]), (ROOM + 1, &left_out));
     assert!(matches!(&stack.frames()[ROOM], StackFrame::Script { function, .. } if function == "outermost"));
 
@@ -182,7 +182,7 @@ fn a_single_stack_tells_what_it_had_no_room_for() {
     assert!(
         stack.frames()[1..stack.frames().len() - 1]
             .iter()
-            .all(|frame| matches!(frame, StackFrame::Label { text: label } if *label == text))
+            .all(|frame| matches!(frame, StackFrame::Label { text: label, .. } if *label == text))
     );
     assert_eq!(after.resolve_with(StackFeatures::LABELS).frames(), []);
 }

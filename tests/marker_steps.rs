@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use common::Read;
 use gekkota::{
-    AutoProfilerTextMarker, Features, MarkerOptions, ProfilerSession, StartParams, add_text_marker,
-    add_untyped_marker, gecko_profiler_category,
+    AutoProfilerTextMarker, Features, MarkerOptions, MarkerStack, ProfilerSession, SamplingEngine,
+    StartParams, add_marker, add_text_marker, add_untyped_marker, gecko_profiler_category,
 };
 use tracer::code::{Code, Function};
 use tracer::workload::{end_within_a_minute, wait_until_enough};
@@ -132,11 +132,23 @@ fn be_watched(body: impl FnOnce()) {
     watch_ends();
 }
 
+gekkota::marker_type! {
+    struct Typed {
+        number: u64 => "Number", Integer;
+        text: gekkota::CowString => "Text", String;
+        flow: gekkota::FlowId => "Flow", Flow;
+    }
+}
+
 fn mark(rounds: usize) {
-    for _ in 0..rounds {
+    for round in 0..rounds {
         let category = gecko_profiler_category!(Other);
         add_untyped_marker("untyped", category, MarkerOptions::default());
         add_text_marker("text", category, MarkerOptions::default(), TEXT);
+        let typed = Typed { number: u64::MAX, text: TEXT.into(), flow: gekkota::FlowId::from(round as u64) };
+        add_marker("typed", category, MarkerOptions::default(), typed);
+        add_text_marker("stack", category, MarkerStack::Full.into(), "short");
+        add_untyped_marker("labels", category, MarkerStack::NonNative.into());
         drop(AutoProfilerTextMarker::new("interval", category, MarkerOptions::default(), "short"));
     }
 }
@@ -145,7 +157,9 @@ fn be_recorded() {
     end_within_a_minute();
     // Nobody is signalled, so that nothing but the markers is stepped through.
     let features = Features::default_set() | Features::NO_STACK_SAMPLING;
-    let session = ProfilerSession::start(StartParams::default().features(features)).expect("start");
+    // Nor does anybody try which engine is cheaper, which takes signals.
+    let params = StartParams::default().features(features).engine(SamplingEngine::Signals);
+    let session = ProfilerSession::start(params).expect("start");
     gekkota::register_thread("marks");
     mark(ROUNDS);
     std::thread::sleep(Duration::from_millis(200));
@@ -153,7 +167,7 @@ fn be_recorded() {
     wait_until_enough();
     let read = Read::from_profile(&session.finish().expect("profile"));
     let markers = |thread: &serde_json::Value| thread["markers"]["data"].as_array().map_or(0, Vec::len);
-    assert_eq!(read.threads().iter().map(markers).sum::<usize>(), 2 * 3 * ROUNDS);
+    assert_eq!(read.threads().iter().map(markers).sum::<usize>(), 2 * 6 * ROUNDS);
 }
 
 static LOCK: Mutex<u32> = Mutex::new(0);
@@ -186,7 +200,7 @@ fn adding_a_marker_runs_no_function_that_locks_or_allocates() {
     let seen = step_through(Traced::start(TEST, "marks"));
     println!("{seen:#?}");
     assert!(seen.dirty.is_empty(), "adding a marker ran what it may not: {seen:#?}");
-    assert!(seen.has_ended && seen.instructions > 3 * ROUNDS as u64 * 50, "too little was seen: {seen:#?}");
+    assert!(seen.has_ended && seen.instructions > 6 * ROUNDS as u64 * 50, "too little was seen: {seen:#?}");
     assert!(
         seen.functions.keys().any(|name| name.contains("next_chunk")),
         "it stayed in one chunk: {seen:#?}"

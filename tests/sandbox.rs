@@ -57,6 +57,7 @@ fn nothing_unusual_is_called_in_a_sandbox() {
         libc::SYS_ptrace,
         libc::SYS_timer_create,
         libc::SYS_timer_delete,
+        libc::SYS_membarrier,
     ]);
     // The sandbox came while it ran.
     session.finish().expect("profile");

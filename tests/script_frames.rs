@@ -328,7 +328,7 @@ fn stacks_on_demand_have_them() {
     gekkota::unregister_thread();
     assert_eq!(at_its_beginning.resolve_with(StackFeatures::LABELS).frames(), [script("asks", 80, None)]);
     let place = |wanted: &StackFrame| own.frames().iter().position(|frame| frame == wanted);
-    let label = StackFrame::Label { text: "inside".to_owned() };
+    let label = StackFrame::Label { text: "inside".to_owned(), is_sensitive: false };
     assert!(place(&label).expect("the label") < place(&script("asks", 81, None)).expect("the frame"));
     assert!(matches!(own.frames()[0], StackFrame::Native { .. }));
     assert!(own.to_string().contains(": asks at rules/test.lua:81\n"), "{own}");

@@ -115,7 +115,7 @@ fn labels_and_features_are_as_asked() {
             busy_outer();
         },
     );
-    let label = StackFrame::Label { text: "a label of it".to_owned() };
+    let label = StackFrame::Label { text: "a label of it".to_owned(), is_sensitive: true };
     let sample =
         |features| profiler_suspend_and_sample_thread(helper.id, features, 10 * SECOND).expect("a stack");
     wait_until("the thread is met in its label", || {

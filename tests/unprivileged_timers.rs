@@ -8,7 +8,8 @@ use std::time::Duration;
 use common::{Read, become_nobody, in_forked_child, open_cpu_event, thread_cpu, work};
 use gekkota::{ProfilerSession, SamplingEngine, StartParams};
 
-const CPU_MS: u64 = 300;
+/// Long beside the time after which a busy machine lets the sampler run for the first time.
+const CPU_MS: u64 = 1000;
 
 fn profile_as_nobody() -> String {
     become_nobody();

@@ -113,7 +113,7 @@ impl Source {
 pub(crate) fn module_of(path: &str) -> Vec<&str> {
     let path = path.strip_prefix("src/").unwrap_or(path);
     let mut module: Vec<&str> = path.strip_suffix(".rs").unwrap_or(path).split('/').collect();
-    if matches!(module.last(), Some(&"mod")) || module == ["lib"] {
+    if matches!(module.last(), Some(&("mod" | "lib"))) {
         module.pop();
     }
     module
@@ -202,5 +202,6 @@ mod snippets {
         assert_eq!(module_of("src/lib.rs"), [""; 0]);
         assert_eq!(module_of("src/base/mod.rs"), ["base"]);
         assert_eq!(module_of("src/base/time.rs"), ["base", "time"]);
+        assert_eq!(module_of("src/package/lib.rs"), ["package"]);
     }
 }

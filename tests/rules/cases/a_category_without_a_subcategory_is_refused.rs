@@ -1,0 +1,6 @@
+//! Rule: a category has a subcategory, its default.
+gekkota::profiler_categories! {
+    Requests("Requests", blue) {}
+}
+
+fn main() {}

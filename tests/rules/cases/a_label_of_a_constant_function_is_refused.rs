@@ -1,0 +1,22 @@
+//! Rule: what the compiler may run itself has no label.
+use gekkota_attributes::gecko_profiler_fn_label;
+
+#[gecko_profiler_fn_label(Layout, Reflow)]
+pub const fn width(columns: u32) -> u32 {
+    columns * 8
+}
+
+struct Page;
+
+impl Page {
+    #[gecko_profiler_fn_label("height", Layout)]
+    pub(crate) const extern "C" fn height() -> u32 {
+        width(3)
+    }
+}
+
+const WIDTH: u32 = width(2);
+
+fn main() {
+    let _ = (WIDTH, Page::height());
+}

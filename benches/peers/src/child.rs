@@ -22,6 +22,9 @@ const PARTS: &[(&str, Part)] = &[
     ("idle", crate::idle::run_part),
     ("idle_bytes", crate::idle_bytes::run_part),
     ("label", crate::label::run_part),
+    ("marker", crate::marker::run_part),
+    ("marker_off", crate::marker_off::run_part),
+    ("marker_stack", crate::marker_stack::run_part),
     ("put", crate::put::run_part),
     ("snapshot_pause", crate::snapshot_pause::run_part),
     ("spawn", crate::spawn::run_part),
@@ -29,6 +32,7 @@ const PARTS: &[(&str, Part)] = &[
     ("stall", crate::stall::run_part),
     ("start", crate::start::run_part),
     ("stream", crate::stream::run_part),
+    ("tracing_layer", crate::tracing_layer::run_part),
 ];
 
 /// No run takes nearly as long. A peer that waits for ever in its signal handler would otherwise take us along.

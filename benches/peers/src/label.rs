@@ -16,8 +16,7 @@
 
 use std::error::Error;
 use std::hint::black_box;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use gekkota::{
     AutoProfilerScriptFrame, ProfilerSession, ScriptFunction, StartParams, auto_profiler_label,
@@ -25,16 +24,16 @@ use gekkota::{
 };
 use serde_json::{Value, json};
 
+use crate::batch::{A_ROUND, batch, empty, relaxed_load};
 use crate::machine::{self, load_note};
 use crate::profile::engine_of_params;
-use crate::report::{Arm, Report, median};
+use crate::report::{Arm, Report, least, median};
 use crate::{Effort, Outcome, child};
 
 const INTERVAL: Duration = Duration::from_millis(1);
 /// So many rounds of the loop are a batch: a few milliseconds, but for an arm that records.
 const ROUNDS: u32 = 200_000;
 const ROUNDS_RECORDED: u32 = 125;
-const SCOPES_A_ROUND: u32 = 8;
 /// From a session's start until it samples.
 const SETTLE: Duration = Duration::from_millis(10);
 const GOAL_NANOSECONDS: f64 = 1.5;
@@ -51,9 +50,9 @@ const ARMS: [(&str, Batch); 10] = [
     ("ours_below_text", below_text),
     ("puffin", puffin_off),
     ("tracing", tracing_span),
-    ("relaxed_load", relaxed_load),
+    ("relaxed_load", || Ok(relaxed_load(ROUNDS))),
     ("puffin_on", puffin_on),
-    ("empty", empty),
+    ("empty", || Ok(empty(ROUNDS))),
     ("ours_script", script_frames),
 ];
 /// Those that the goal is for.
@@ -66,7 +65,7 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
     let mut arms =
         ARMS.map(|(name, _)| if PEERS.contains(&name) { Arm::new(name) } else { Arm::aside(name) });
     arms[OURS].aside = false;
-    let scopes = ROUNDS * SCOPES_A_ROUND;
+    let scopes = ROUNDS * A_ROUND;
     let mut notes = vec![format!(
         "{rounds} rounds of {batches} batches of {scopes} scopes an arm, in turns; {}",
         load_note()
@@ -119,35 +118,11 @@ pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
             times[place].push(ARMS[place].1()?);
         }
     }
-    let least = |times: &Vec<f64>| times.iter().copied().fold(f64::NAN, f64::min);
     Ok(json!({
         "medians": times.each_ref().map(|times| median(times)),
-        "least": times.each_ref().map(least),
+        "least": times.each_ref().map(|times| least(times)),
         "engine": engine,
     }))
-}
-
-/// The time of a loop of eight scopes in a row, each with this statement at its beginning.
-macro_rules! batch {
-    ($rounds:expr, $scope:stmt) => {{
-        let rounds: u32 = $rounds;
-        let start = Instant::now();
-        for _ in 0..black_box(rounds) {
-            batch!(@four $scope);
-            batch!(@four $scope);
-        }
-        start.elapsed().as_secs_f64() * 1e9 / f64::from(rounds * SCOPES_A_ROUND)
-    }};
-    (@four $scope:stmt) => {
-        batch!(@one $scope);
-        batch!(@one $scope);
-        batch!(@one $scope);
-        batch!(@one $scope);
-    };
-    (@one $scope:stmt) => {{
-        $scope
-        black_box(());
-    }};
 }
 
 /// All arms of ours run this one copy of machine code.
@@ -229,18 +204,6 @@ fn tracing_span() -> Result<f64, Box<dyn Error>> {
     Ok(batch!(ROUNDS, let _entered = tracing::info_span!("a label").entered()))
 }
 
-static LOADED: AtomicU32 = AtomicU32::new(0);
-
-#[inline(never)]
-fn relaxed_load() -> Result<f64, Box<dyn Error>> {
-    Ok(batch!(ROUNDS, let _ = black_box(LOADED.load(Ordering::Relaxed))))
-}
-
-#[inline(never)]
-fn empty() -> Result<f64, Box<dyn Error>> {
-    Ok(batch!(ROUNDS, let _ = ()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -251,13 +214,5 @@ mod tests {
         for name in JUDGED.iter().chain(&PEERS) {
             assert!(ARMS.iter().any(|(arm, _)| arm == name), "{name}");
         }
-    }
-
-    #[test]
-    fn a_batch_is_the_time_of_one_scope() {
-        let start = Instant::now();
-        let time = batch!(3, std::thread::sleep(Duration::from_millis(1)));
-        let whole = start.elapsed().as_secs_f64() * 1e9;
-        assert!((1e6..=whole / 24.0).contains(&time), "{time} of {whole}");
     }
 }

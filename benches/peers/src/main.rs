@@ -4,10 +4,12 @@
 //! the median of its arm's runs, which stand beside it. A goal that is not met is told, and is no failure: exit code 0
 //! says that something was measured, 1 that it could not be, 2 that the command line makes no sense.
 
+mod batch;
 mod busy;
 mod bytes_per_sample;
 mod capture;
 mod child;
+mod chrome_trace;
 mod churn;
 mod deep;
 mod gecko_coding;
@@ -18,6 +20,10 @@ mod idle_bytes;
 mod label;
 mod libraries;
 mod machine;
+mod marker;
+mod marker_arms;
+mod marker_off;
+mod marker_stack;
 mod memory;
 mod oversubscribed;
 mod profile;
@@ -38,6 +44,7 @@ mod stall_arms;
 mod start;
 mod stream;
 mod target;
+mod tracing_layer;
 mod unwind;
 
 // The quick start's work, as it is.
@@ -137,6 +144,26 @@ const MEASUREMENTS: &[Measurement] = &[
         name: "put",
         description: "adding a small marker, from 1, 2 and 16 threads at once",
         run: put::measure,
+    },
+    Measurement {
+        name: "marker",
+        description: "adding a marker: its name alone, with a text, with three fields",
+        run: marker::measure,
+    },
+    Measurement {
+        name: "marker_off",
+        description: "the same without a session, against a relaxed load",
+        run: marker_off::measure,
+    },
+    Measurement {
+        name: "marker_stack",
+        description: "time that a marker with a stack of 30 frames takes from who adds it",
+        run: marker_stack::measure,
+    },
+    Measurement {
+        name: "tracing_layer",
+        description: "a span of `tracing` through the layer, and through tracing-chrome",
+        run: tracing_layer::measure,
     },
     Measurement {
         name: "stream",

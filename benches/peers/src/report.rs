@@ -118,6 +118,11 @@ pub(crate) fn median(values: &[f64]) -> f64 {
     }
 }
 
+/// What the machine can do where nothing disturbs it; infinite of nothing.
+pub(crate) fn least(values: &[f64]) -> f64 {
+    values.iter().copied().fold(f64::INFINITY, f64::min)
+}
+
 /// To five digits, fractions or not; more would be noise.
 fn rounded(value: f64) -> f64 {
     if value == 0.0 || !value.is_finite() {

@@ -1,0 +1,162 @@
+//! What a type can say of itself beside its fields: where its markers are shown, how they are called, and graphs.
+
+use gekkota::{MarkerTiming, ProfilerTime, add_marker, gecko_profiler_category, marker_type};
+
+use crate::after;
+
+/// A type for each place, which is shown there alone.
+macro_rules! places {
+    ($($type:ident($name:literal, $place:ident);)+) => {
+        $(
+            marker_type! {
+                struct $type {
+                    text: String => "Text", String;
+                }
+                name = $name;
+                places = [$place];
+            }
+        )+
+
+        fn show_places(start: ProfilerTime) {
+            $(
+                let time = MarkerTiming::interval(after(start, 40.0), after(start, 60.0));
+                add_marker($name, gecko_profiler_category!(Test), time.into(), $type { text: $name.to_owned() });
+            )+
+        }
+    };
+}
+
+places! {
+    InChart("place marker-chart", MarkerChart);
+    InTable("place marker-table", MarkerTable);
+    InOverview("place timeline-overview", TimelineOverview);
+    InMemory("place timeline-memory", TimelineMemory);
+    InIpc("place timeline-ipc", TimelineIPC);
+    InFileIo("place timeline-fileio", TimelineFileIO);
+    InNetwork("place timeline-network", TimelineNetwork);
+    InStackChart("place stack-chart", StackChart);
+}
+
+/// A type for each sort of graph and each colour.
+macro_rules! graphs {
+    ($($type:ident($name:literal, $($graph:tt),+);)+) => {
+        $(
+            marker_type! {
+                #[derive(Clone, Copy)]
+                struct $type {
+                    value: f64 => "Value", Decimal;
+                }
+                name = $name;
+                graph = (value, $($graph),+);
+            }
+        )+
+
+        fn show_graphs(start: ProfilerTime) {
+            for step in 0..8u8 {
+                let begin = 20.0 * f64::from(step);
+                let time = MarkerTiming::interval(after(start, begin), after(start, begin + 20.0));
+                let value = f64::from(step * (7 - step)) - 2.0;
+                $(add_marker($name, gecko_profiler_category!(Test), time.into(), $type { value });)+
+            }
+        }
+    };
+}
+
+graphs! {
+    BlueBars("graph bar blue", Bar, Blue);
+    GreenLine("graph line green", Line, Green);
+    GreyArea("graph line-filled grey", LineFilled, Grey);
+    InkBars("graph bar ink", Bar, Ink);
+    MagentaLine("graph line magenta", Line, Magenta);
+    OrangeArea("graph line-filled orange", LineFilled, Orange);
+    PurpleBars("graph bar purple", Bar, Purple);
+    RedLine("graph line red", Line, Red);
+    TealArea("graph line-filled teal", LineFilled, Teal);
+    YellowBars("graph bar yellow", Bar, Yellow);
+    PlainLine("graph line", Line);
+}
+
+marker_type! {
+    /// Two graphs in one track.
+    struct TwoGraphs {
+        used: u32 => "Used", Bytes;
+        kept: u32 => "Kept", Bytes;
+    }
+    name = "two graphs";
+    graph = (kept, LineFilled, Grey);
+    graph = (used, Line, Red);
+}
+
+marker_type! {
+    /// Labels are templates.
+    struct Labels {
+        path: String => "Path", FilePath;
+        size: u64 => "Size", Bytes;
+        is_cached: bool => "Cached", String;
+        /// For labels alone.
+        attempt: u32 => hidden, Integer;
+    }
+    name = "labels";
+    chart_label = "{marker.data.path}: {marker.data.size}";
+    table_label = "{marker.name} - {marker.data.path}, attempt {marker.data.attempt}{marker.data.is_cached ? ' (cached)' : ''}";
+    tooltip_label = "{marker.name} of {marker.category} took {marker.duration}";
+    description = "What an example is for.";
+}
+
+marker_type! {
+    /// Nothing is said of its labels.
+    struct NoLabels {
+        text: String => "Text", String;
+    }
+    name = "no labels";
+}
+
+marker_type! {
+    /// The chart draws each marker in its own colour.
+    struct Coloured {
+        color: String => hidden, String;
+    }
+    name = "coloured";
+    color_field = "color";
+}
+
+marker_type! {
+    /// Intervals that lie in one another.
+    struct Nested {
+        depth: u32 => "Depth", Integer;
+    }
+    name = "nested";
+    stack_based = true;
+}
+
+/// A thread without requests gets a track of requests by it.
+pub(crate) fn show_on_other_thread(start: ProfilerTime) {
+    let time = MarkerTiming::interval(after(start, 40.0), after(start, 60.0));
+    let marker = InNetwork { text: "on another thread".to_owned() };
+    add_marker("place timeline-network", gecko_profiler_category!(Test), time.into(), marker);
+}
+
+/// Markers of each.
+pub(crate) fn show(start: ProfilerTime) {
+    let category = gecko_profiler_category!(Test);
+    let between =
+        |begin: f64, end: f64| MarkerTiming::interval(after(start, begin), after(start, end)).into();
+    show_places(start);
+    show_graphs(start);
+    for step in 0..8 {
+        let begin = 20.0 * f64::from(step);
+        let values = TwoGraphs { used: step * 1000, kept: 10_000 - step * 500 };
+        add_marker("two graphs", category, between(begin, begin + 20.0), values);
+    }
+    let labels = Labels { path: "/tmp/a.txt".to_owned(), size: 1536, is_cached: true, attempt: 3 };
+    add_marker("labelled", category, between(70.0, 95.0), labels);
+    add_marker("not labelled", category, between(70.0, 95.0), NoLabels { text: "text".to_owned() });
+    for (place, color) in ["red", "teal", "no colour"].into_iter().enumerate() {
+        let begin = 100.0 + 20.0 * place as f64;
+        add_marker("coloured", category, between(begin, begin + 15.0), Coloured { color: color.to_owned() });
+    }
+    for depth in 0..3 {
+        let inset = 5.0 * f64::from(depth);
+        add_marker("nested", category, between(100.0 + inset, 150.0 - inset), Nested { depth });
+    }
+}

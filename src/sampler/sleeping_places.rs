@@ -6,7 +6,7 @@
 //! frame has a fixed size. Where it has not, or where another register matters, the stack ends there, marked as truncated.
 
 use crate::platform::{BlockedAt, Registers};
-use crate::unwind::{Captured, NativeStack, Unwinder};
+use crate::unwind::{Captured, NativeFrame, NativeStack, Unwinder};
 
 /// Most threads sleep in few places.
 const MAX_PLACES: usize = 8;
@@ -45,6 +45,14 @@ pub(super) fn registers_at(at: BlockedAt) -> Registers {
     Registers { pc: at.pc, sp: at.sp, fp: UNKNOWN, lr: UNKNOWN, general: None }
 }
 
+/// Whether a thread that is in a call to the kernel at both is in the same one. A call that is begun again stands before the
+/// instruction that calls, another behind it; so a thread that was just woken by a signal, and waits for a processor, is found
+/// a little before where it slept.
+fn is_same_call(one: BlockedAt, other: BlockedAt) -> bool {
+    const LONGEST_INSTRUCTION: u64 = 4;
+    one.sp == other.sp && one.pc.abs_diff(other.pc) <= LONGEST_INSTRUCTION
+}
+
 impl SleepingPlaces {
     /// Unwinds the stack of a thread that is blocked there, as far as the registers lead that the kernel tells.
     pub(super) fn unwind(
@@ -60,9 +68,7 @@ impl SleepingPlaces {
         }
         let Some(asks) = out.frames.last().copied() else { return Outside::AsFarAsItGoes };
         let known = out.frames.len();
-        let is_same =
-            |place: &&Place| place.at == at && place.stack.frames.get(1..known) == out.frames.get(1..known);
-        let place = self.places.iter().find(is_same);
+        let place = self.find(at, &out.frames);
         if !unwinder.has_fixed_frame(&asks, known == 1) {
             return if KEEPS_RETURN_ADDRESS { Outside::AskThread } else { Outside::AsFarAsItGoes };
         }
@@ -72,11 +78,18 @@ impl SleepingPlaces {
         Outside::AsFarAsItGoes
     }
 
+    /// The place where a thread is blocked, with these frames and maybe older ones.
+    fn find(&self, at: BlockedAt, frames: &[NativeFrame]) -> Option<&Place> {
+        let callers = frames.get(1..)?;
+        let is_same = |place: &&Place| {
+            is_same_call(place.at, at) && place.stack.frames.get(1..frames.len()) == Some(callers)
+        };
+        self.places.iter().find(is_same)
+    }
+
     /// Remembers what the handler of a thread found that was blocked there when it was signalled.
     pub(super) fn remember(&mut self, at: BlockedAt, registers: &Registers, stack: &NativeStack) {
-        // A call that is begun again stands before the instruction that calls the kernel, another behind it.
-        let length = at.pc.wrapping_sub(registers.pc);
-        if registers.sp != at.sp || length > 4 {
+        if !is_same_call(at, BlockedAt { pc: registers.pc, sp: registers.sp }) {
             return;
         }
         let place = Place { at, fp: registers.fp, stack: stack.clone() };
@@ -96,7 +109,6 @@ impl SleepingPlaces {
 mod tests {
     use super::*;
     use crate::base::{CodeAddress, StackAddress};
-    use crate::unwind::NativeFrame;
 
     fn stack(addresses: &[u64]) -> NativeStack {
         let frame = |&address: &u64| NativeFrame {
@@ -111,7 +123,7 @@ mod tests {
         let mut places = SleepingPlaces::default();
         let at = BlockedAt { pc: 1000, sp: 50 };
         let found = |pc, sp| Registers { pc, sp, fp: 70, lr: 0, general: None };
-        places.remember(at, &found(1004, 50), &stack(&[1]));
+        places.remember(at, &found(1005, 50), &stack(&[1]));
         places.remember(at, &found(1000, 58), &stack(&[1]));
         assert!(places.places.is_empty(), "it ran on");
         places.remember(at, &found(998, 50), &stack(&[1]));
@@ -120,7 +132,29 @@ mod tests {
         for number in 2..=MAX_PLACES as u64 + 1 {
             places.remember(at, &found(1000, 50), &stack(&[number]));
         }
+        assert!(places.find(at, &stack(&[9]).frames).is_some());
         let firsts = places.places.iter().map(|place| place.stack.frames[0].address.get());
         assert_eq!(firsts.collect::<Vec<_>>(), [9, 2, 3, 4, 5, 6, 7, 8]);
+    }
+
+    #[test]
+    fn a_place_is_found_again_wherever_its_call_was_met() {
+        let asleep = BlockedAt { pc: 1000, sp: 50 };
+        // It was on its way to the handler.
+        let woken = BlockedAt { pc: 998, sp: 50 };
+        let registers = |pc| Registers { pc, sp: 50, fp: 70, lr: 0, general: None };
+        for (asked_at, found_at) in [(woken, 998), (woken, 1000), (asleep, 998), (asleep, 1000)] {
+            let mut places = SleepingPlaces::default();
+            places.remember(asked_at, &registers(found_at), &stack(&[found_at, 2, 3]));
+            let fp = |at, addresses| places.find(at, &stack(addresses).frames).map(|place| place.fp);
+            assert_eq!((fp(asleep, &[1000, 2]), fp(woken, &[998, 2, 3])), (Some(70), Some(70)));
+            assert_eq!((fp(asleep, &[1000, 9]), fp(asleep, &[1000, 2, 3, 4])), (None, None));
+            assert_eq!(
+                fp(BlockedAt { sp: 58, ..asleep }, &[1000, 2]),
+                None,
+                "another call of the same function"
+            );
+            assert_eq!(fp(BlockedAt { pc: 1020, ..asleep }, &[1020, 2]), None, "another call");
+        }
     }
 }

@@ -3,9 +3,9 @@
 #![cfg(has_profiler)]
 
 mod common;
+#[path = "common/moving_task.rs"]
+mod moving_task;
 
-use std::pin::Pin;
-use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use common::{Read, work_for_cpu};
@@ -19,6 +19,7 @@ use gekkota::{
     gecko_profiler_label, labelled_future, labelled_future_with_dynamic, profiler_capture_backtrace,
     register_thread,
 };
+use moving_task::{Task, poll_on, wait};
 use serde_json::Value;
 
 gekkota::profiler_categories! {
@@ -27,8 +28,6 @@ gekkota::profiler_categories! {
 
 const SLICE: Duration = Duration::from_millis(60);
 const FEWEST: usize = 5;
-
-type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 #[inline(never)]
 fn in_a_scope() {
@@ -162,16 +161,6 @@ const SCOPES: [(&str, &str, &str, bool); 13] = [
     ("set Element.hidden", "Requests", "Other", false),
 ];
 
-/// Waits until it is polled again.
-async fn wait() {
-    let mut was_polled = false;
-    std::future::poll_fn(|_| match std::mem::replace(&mut was_polled, true) {
-        false => Poll::Pending,
-        true => Poll::Ready(()),
-    })
-    .await;
-}
-
 fn new_request() -> Task {
     let query = async {
         while_it_is_polled();
@@ -180,18 +169,6 @@ fn new_request() -> Task {
     };
     let query = labelled_future_with_dynamic("query", "of a row".to_owned(), Requests::Parsing, query);
     Box::pin(labelled_future("request", gecko_profiler_category!(Network), query))
-}
-
-/// Polls it on a new thread, which then does something else. Gives it back if it waits.
-fn poll_on(name: &'static str, mut task: Task) -> Option<Task> {
-    let body = move || {
-        register_thread(name);
-        let answer = task.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-        let task = answer.is_pending().then_some(task);
-        while_it_waits();
-        task
-    };
-    std::thread::spawn(body).join().expect("thread")
 }
 
 /// The labels of a thread's samples in a function, one after another, each list with how many samples have it.
@@ -240,8 +217,8 @@ fn every_form_of_a_label_stands_in_the_samples_of_its_scope() {
     let session = start_within_scopes();
     go_through_scopes();
     outside_of_all_scopes();
-    let request = poll_on("first", new_request()).expect("it waits");
-    assert!(poll_on("second", request).is_none());
+    let request = poll_on("first", new_request(), while_it_waits).expect("it waits");
+    assert!(poll_on("second", request, while_it_waits).is_none());
     let read = Read::from_profile(&session.finish().expect("profile"));
 
     assert_labels(&read, "forms", "in_a_scope_of_before", &[&["from before"]]);

@@ -2,25 +2,24 @@
 #![cfg(has_profiler)]
 
 mod common;
+#[path = "common/moving_task.rs"]
+mod moving_task;
 #[path = "common/typed_markers.rs"]
 mod typed_markers;
 
-use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use common::{Read, work_for_cpu};
 use gekkota::{
     ProfilerLayer, ProfilerSession, StartParams, profiler_thread_sleep, profiler_thread_wake, register_thread,
 };
+use moving_task::{Task, poll_on, wait};
 use tracing::Instrument;
 use tracing_subscriber::prelude::*;
 use typed_markers::{names, only, typed_markers};
 
 const SLICE: Duration = Duration::from_millis(80);
-
-type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 #[inline(never)]
 fn a_slice_of_it() {
@@ -34,16 +33,6 @@ fn something_else() {
     std::hint::black_box(2);
 }
 
-/// Waits until it is polled again.
-async fn wait() {
-    let mut was_polled = false;
-    std::future::poll_fn(|_| match std::mem::replace(&mut was_polled, true) {
-        false => Poll::Pending,
-        true => Poll::Ready(()),
-    })
-    .await;
-}
-
 async fn query(number: u32) {
     tracing::info!(target: "query begins", number);
     a_slice_of_it();
@@ -55,18 +44,6 @@ async fn query(number: u32) {
 fn new_request() -> Task {
     let query = query(1).instrument(tracing::info_span!("query"));
     Box::pin(query.instrument(tracing::info_span!("request")))
-}
-
-/// Polls it on a new thread, which then does something else. Gives it back if it waits.
-fn poll_on(name: &'static str, mut task: Task) -> Option<Task> {
-    let body = move || {
-        register_thread(name);
-        let answer = task.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-        let task = answer.is_pending().then_some(task);
-        something_else();
-        task
-    };
-    std::thread::spawn(body).join().expect("thread")
 }
 
 fn labels_in(read: &Read, thread: &str, function: &str) -> Vec<Vec<String>> {
@@ -156,8 +133,8 @@ fn futures_take_their_spans_along() {
     tracing_subscriber::registry().with(ProfilerLayer::new()).init();
     register_thread("maker");
     let session = ProfilerSession::start(StartParams::default()).expect("start");
-    let request = poll_on("first", new_request()).expect("it waits");
-    assert!(poll_on("second", request).is_none());
+    let request = poll_on("first", new_request(), something_else).expect("it waits");
+    assert!(poll_on("second", request, something_else).is_none());
     run_on_a_runtime();
     let read = Read::from_profile(&session.finish().expect("profile"));
     assert_eq!(names(&typed_markers(&read, "maker")), ["x"; 0]);

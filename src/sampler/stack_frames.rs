@@ -90,37 +90,19 @@ impl StackFrames {
         let labels: &[_] = view.labels();
         let addresses = labels.iter().map(|label| -> StackAddress { label.stack_address });
         merge_stacks(&native.frames, addresses, merged);
-        let left_out_at = header.labels_left_out.then(|| {
-            let last_label = merged.iter().rposition(|frame| matches!(frame, MergedFrame::Label(_)));
-            last_label.map_or(0, |last| last + 1)
+        self.add_merged(native, merged, header.labels_left_out, |stack, index| {
+            let label = &labels[index];
+            match label.script() {
+                Some(place) => {
+                    let place = [place.function(), place.line(), place.column()];
+                    stack.add_script_frame(label.flags, place);
+                }
+                None => {
+                    let category = (label.category, label.subcategory);
+                    stack.add_label(label.flags, category, view.texts_of(label));
+                }
+            }
         });
-        for (index, frame) in merged.iter().enumerate() {
-            if left_out_at == Some(index) {
-                self.add_labels_left_out();
-            }
-            match *frame {
-                MergedFrame::Native(index) => {
-                    let address = native.frames[index].address.get();
-                    self.frames.push(StackFrame::Native { address, is_innermost: index == 0 });
-                }
-                MergedFrame::Label(index) => {
-                    let label = &labels[index];
-                    self.add_label(label.flags, |code| match label.script() {
-                        Some(place) => {
-                            let (line, column) = (place.line().into(), place.column().into());
-                            code.number(place.function().into()).number(line).number(column);
-                        }
-                        None => {
-                            let (text, dynamic) = view.texts_of(label);
-                            code.byte(label.category).byte(label.subcategory).text(text).text(dynamic);
-                        }
-                    });
-                }
-            }
-        }
-        if left_out_at == Some(merged.len()) {
-            self.add_labels_left_out();
-        }
     }
 
     /// Merges a stack that a thread has captured of itself.
@@ -134,35 +116,60 @@ impl StackFrames {
         self.is_truncated = native.truncated;
         let labels: Vec<_> = backtrace.labels().collect();
         merge_stacks(&native.frames, labels.iter().map(|label| label.stack_address), merged);
-        let last_label = merged.iter().rposition(|frame| matches!(frame, MergedFrame::Label(_)));
+        self.add_merged(native, merged, backtrace.labels_left_out(), |stack, index| {
+            let label = &labels[index];
+            match label.script {
+                Some(place) => {
+                    let place = [place.function(), place.line(), place.column()];
+                    stack.add_script_frame(label.flags, place);
+                }
+                None => {
+                    let category = (label.category, label.subcategory);
+                    stack.add_label(label.flags, category, (label.text, label.dynamic));
+                }
+            }
+        });
+    }
+
+    /// Adds what was merged; labels by a function that is given their indices.
+    fn add_merged(
+        &mut self,
+        native: &NativeStack,
+        merged: &[MergedFrame],
+        labels_left_out: bool,
+        mut add_label: impl FnMut(&mut Self, usize),
+    ) {
+        let left_out_at = labels_left_out.then(|| {
+            let last_label = merged.iter().rposition(|frame| matches!(frame, MergedFrame::Label(_)));
+            last_label.map_or(0, |last| last + 1)
+        });
         for (index, frame) in merged.iter().enumerate() {
+            if left_out_at == Some(index) {
+                self.add_labels_left_out();
+            }
             match *frame {
                 MergedFrame::Native(index) => {
                     let address = native.frames[index].address.get();
                     self.frames.push(StackFrame::Native { address, is_innermost: index == 0 });
                 }
-                MergedFrame::Label(index) => {
-                    let label = &labels[index];
-                    self.add_label(label.flags, |code| match label.script {
-                        Some(place) => {
-                            let (line, column) = (place.line().into(), place.column().into());
-                            code.number(place.function().into()).number(line).number(column);
-                        }
-                        None => {
-                            code.byte(label.category).byte(label.subcategory);
-                            code.text(label.text).text(label.dynamic);
-                        }
-                    });
-                }
+                MergedFrame::Label(index) => add_label(self, index),
             }
-            if backtrace.labels_left_out() && last_label == Some(index) {
-                self.add_labels_left_out();
-            }
+        }
+        if left_out_at == Some(merged.len()) {
+            self.add_labels_left_out();
         }
     }
 
-    fn add_label(&mut self, flags: FrameFlags, fields: impl FnOnce(&mut EntryWriter)) {
-        self.add_coded(FrameTag::Label.join(flags.to_byte().into()), fields);
+    fn add_label(&mut self, flags: FrameFlags, category: (u8, u8), texts: (&[u8], &[u8])) {
+        self.add_coded(FrameTag::Label.join(flags.to_byte().into()), |code| {
+            code.byte(category.0).byte(category.1).text(texts.0).text(texts.1);
+        });
+    }
+
+    fn add_script_frame(&mut self, flags: FrameFlags, [function, line, column]: [u32; 3]) {
+        self.add_coded(FrameTag::Label.join(flags.to_byte().into()), |code| {
+            code.number(function.into()).number(line.into()).number(column.into());
+        });
     }
 
     fn add_labels_left_out(&mut self) {
@@ -201,14 +208,10 @@ impl StackFrames {
                     self.frames.push(StackFrame::Native { address, is_innermost });
                 }
                 ScriptedFrame::Label { category, subcategory, ref text, ref dynamic } => {
-                    self.add_label(FrameFlags::NONE, |code| {
-                        code.byte(category).byte(subcategory).text(text).text(dynamic);
-                    });
+                    self.add_label(FrameFlags::NONE, (category, subcategory), (text, dynamic));
                 }
                 ScriptedFrame::Script { function, line, column } => {
-                    self.add_label(FrameFlags::SCRIPT, |code| {
-                        code.number(function.into()).number(line.into()).number(column.into());
-                    });
+                    self.add_script_frame(FrameFlags::SCRIPT, [function, line, column]);
                 }
                 ScriptedFrame::LabelsLeftOut => self.add_labels_left_out(),
             }

@@ -6,7 +6,7 @@ mod common;
 use std::arch::global_asm;
 use std::time::Duration;
 
-use common::{Read, thread_cpu, work, work_for_cpu};
+use common::{Read, WorkLeft, work, work_for_cpu};
 use gekkota::{ProfilerSession, StartParams};
 
 // Each calls what it is given, or loops so many times.
@@ -191,8 +191,8 @@ fn stays(run: impl FnOnce()) {
 }
 
 fn until_done(mut run: impl FnMut()) {
-    let end = thread_cpu() + TIME;
-    while thread_cpu() < end {
+    let mut left = WorkLeft::new(TIME);
+    while left.is_some() {
         run();
         work(20);
     }

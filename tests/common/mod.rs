@@ -130,10 +130,32 @@ pub fn work_for(time: Duration) {
     }
 }
 
+/// CPU time of the calling thread that it is to work for.
+pub struct WorkLeft {
+    left: Duration,
+    seen: Duration,
+}
+
+impl WorkLeft {
+    pub fn new(time: Duration) -> Self {
+        Self { left: time, seen: thread_cpu() }
+    }
+
+    /// Whether there is some left. To be asked often: of what passes at once no more counts than a while, since a virtual machine may
+    /// be held up, and its clocks go on then while nobody works.
+    pub fn is_some(&mut self) -> bool {
+        const MOST_AT_ONCE: Duration = Duration::from_millis(10);
+        let now = thread_cpu();
+        let worked = now - std::mem::replace(&mut self.seen, now);
+        self.left = self.left.saturating_sub(worked.min(MOST_AT_ONCE));
+        !self.left.is_zero()
+    }
+}
+
 /// Works until the calling thread has had so much CPU time.
 pub fn work_for_cpu(time: Duration) {
-    let end = thread_cpu() + time;
-    while thread_cpu() < end {
+    let mut left = WorkLeft::new(time);
+    while left.is_some() {
         work(1000);
     }
 }

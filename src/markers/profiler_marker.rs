@@ -72,6 +72,10 @@ impl<T> MarkerPayload for T {}
 /// # }
 /// ```
 #[doc(alias = "BaseMarkerType")]
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no type of markers",
+    note = "`gekkota::marker_type!` makes one from a list of fields; `ProfilerMarker` can also be implemented"
+)]
 pub trait ProfilerMarker: MarkerPayload {
     /// The type's name, which no other type should have.
     fn marker_type_name() -> &'static str;

@@ -149,9 +149,7 @@ impl HostCategory {
             number => (number, self.subcategory),
         }
     }
-}
 
-impl HostCategory {
     /// The subcategory's label.
     pub(crate) fn label(self) -> &'static str {
         let subcategories = (self.definition)().info.subcategories;

@@ -137,6 +137,8 @@ pub use settings::{SamplingEngine, StartParams};
 pub(crate) use shared_progress::ProgressLocation;
 pub use shared_progress::SharedProgress;
 pub use short_text::ShortText;
+#[cfg(any(feature = "log", feature = "tracing"))]
+pub(crate) use short_text::TextRoom;
 #[cfg_attr(
     not(has_profiler),
     allow(unused_imports, reason = "of the optional edges in `interop` it is used by some")

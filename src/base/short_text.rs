@@ -10,12 +10,38 @@ const MOST_BYTES: usize = 512;
 pub struct ShortText {
     bytes: [u8; MOST_BYTES],
     length: usize,
+    room: TextRoom,
+}
+
+/// Room for a text that comes in pieces.
+#[derive(Debug)]
+pub(crate) struct TextRoom {
+    left: usize,
     is_full: bool,
+}
+
+impl TextRoom {
+    pub(crate) const fn of(bytes: usize) -> Self {
+        Self { left: bytes, is_full: false }
+    }
+
+    /// As much of the next piece as there is room for, cut at a character. Nothing comes after what was cut.
+    pub(crate) fn take<'t>(&mut self, piece: &'t str) -> &'t str {
+        let taken = if self.is_full { "" } else { cut_at_character(piece, self.left) };
+        self.left -= taken.len();
+        self.is_full |= taken.len() < piece.len();
+        taken
+    }
+
+    /// For whoever asks whether to go on.
+    pub(crate) fn is_left(&self) -> fmt::Result {
+        if self.is_full { Err(fmt::Error) } else { Ok(()) }
+    }
 }
 
 impl ShortText {
     fn new() -> Self {
-        Self { bytes: [0; MOST_BYTES], length: 0, is_full: false }
+        Self { bytes: [0; MOST_BYTES], length: 0, room: TextRoom::of(MOST_BYTES) }
     }
 
     /// What is formatted, as far as it comes: a value that fails to say what it is ends it.
@@ -46,15 +72,10 @@ impl ShortText {
 
 impl fmt::Write for ShortText {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        // Nothing comes after what was cut.
-        if self.is_full {
-            return Err(fmt::Error);
-        }
-        let part = cut_at_character(text, MOST_BYTES - self.length);
-        self.bytes[self.length..][..part.len()].copy_from_slice(part.as_bytes());
-        self.length += part.len();
-        self.is_full = part.len() < text.len();
-        if self.is_full { Err(fmt::Error) } else { Ok(()) }
+        let taken = self.room.take(text);
+        self.bytes[self.length..][..taken.len()].copy_from_slice(taken.as_bytes());
+        self.length += taken.len();
+        self.room.is_left()
     }
 }
 

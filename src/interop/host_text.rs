@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::base::cut_at_character;
+use crate::base::{TextRoom, cut_at_character};
 
 /// What stands for the rest of a text whose value has panicked.
 const PANICKED: &str = "(panicked)";
@@ -57,7 +57,7 @@ pub(super) fn append_str(out: &mut Vec<u8>, text: &str, most_bytes: usize) {
 }
 
 fn append_formatted(out: &mut Vec<u8>, arguments: fmt::Arguments<'_>, most_bytes: usize) {
-    let mut text = CutText { out, left: most_bytes, is_full: false };
+    let mut text = CutText { out, room: TextRoom::of(most_bytes) };
     let _formatting = Formatting::begin();
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| _ = fmt::write(&mut text, arguments))) {
         // To drop it is to run code of the host's again.
@@ -69,21 +69,13 @@ fn append_formatted(out: &mut Vec<u8>, arguments: fmt::Arguments<'_>, most_bytes
 /// Ends what is formatted when there is no room left.
 struct CutText<'a> {
     out: &'a mut Vec<u8>,
-    left: usize,
-    is_full: bool,
+    room: TextRoom,
 }
 
 impl fmt::Write for CutText<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        // Nothing comes after what was cut.
-        if self.is_full {
-            return Err(fmt::Error);
-        }
-        let part = cut_at_character(text, self.left);
-        self.out.extend_from_slice(part.as_bytes());
-        self.left -= part.len();
-        self.is_full = part.len() < text.len();
-        if self.is_full { Err(fmt::Error) } else { Ok(()) }
+        self.out.extend_from_slice(self.room.take(text).as_bytes());
+        self.room.is_left()
     }
 }
 

@@ -72,15 +72,7 @@ impl SampleWriter<'_> {
         let samples = sample.more + 1;
         let mut coder = self.coder.borrow_mut();
         coder.latest = coder.latest.max(sample.time.plus_ns(sample.span_ns));
-        // Another chunk than the dictionary's may be there already, and where that is full, too, there is a new one.
-        let is_written = self.put(&mut coder, sample, modules, last)
-            || self.put(&mut coder, sample, modules, last)
-            || (self.lane.may_put(MOST_HEAD_BYTES + coder.entry.bytes().len()) && {
-                self.lane.leave_chunk(coder.latest);
-                coder.dictionary.forget();
-                self.put(&mut coder, sample, modules, last)
-            });
-        if is_written {
+        if self.put_in_some_chunk(&mut coder, |coder| self.put(coder, sample, modules, last)) {
             return samples;
         }
         SessionCounts::add(self.dropped, samples);
@@ -120,12 +112,22 @@ impl SampleWriter<'_> {
         coder.latest = coder.latest.max(time);
         let mut head = EntryHead::new(EntryKind::Backtrace);
         head.number(number).number(time.since_ns(self.process_start));
-        self.put_backtrace(&mut coder, &head, modules, stack)
-            || self.put_backtrace(&mut coder, &head, modules, stack)
+        self.put_in_some_chunk(&mut coder, |coder| self.put_backtrace(coder, &head, modules, stack))
+    }
+
+    /// Tries again where there was no room: another chunk than the dictionary's may be there already, and where that is full, too,
+    /// there is a new one.
+    fn put_in_some_chunk(
+        &self,
+        coder: &mut SampleCoder,
+        mut put: impl FnMut(&mut SampleCoder) -> bool,
+    ) -> bool {
+        put(coder)
+            || put(coder)
             || (self.lane.may_put(MOST_HEAD_BYTES + coder.entry.bytes().len()) && {
                 self.lane.leave_chunk(coder.latest);
                 coder.dictionary.forget();
-                self.put_backtrace(&mut coder, &head, modules, stack)
+                put(coder)
             })
     }
 

@@ -99,14 +99,10 @@ impl<'a> SampleScript<'a> {
     /// Writes a sample with the thread's stack; gives how many it stands for, or 0 when there is no room for it.
     pub(crate) fn write(&mut self, sample: ScriptedSample) -> u64 {
         let ScriptedSample { thread, time, cpu_delta_ns, more, span_ns, modules } = sample;
-        let writer = SampleWriter {
-            lane: &self.lane,
-            coder: &self.coder,
-            session: self.session,
-            process_start: self.process_start,
-            dropped: &self.dropped,
-        };
-        let last = self.last_stacks.entry(thread).or_default();
-        writer.write(SampleTime { thread, time, cpu_delta_ns, more, span_ns }, modules, last)
+        let mut last = self.last_stacks.remove(&thread).unwrap_or_default();
+        let sample = SampleTime { thread, time, cpu_delta_ns, more, span_ns };
+        let written = self.writer().write(sample, modules, &mut last);
+        self.last_stacks.insert(thread, last);
+        written
     }
 }

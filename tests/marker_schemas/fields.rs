@@ -40,6 +40,7 @@ const KNOWN: [&str; 30] = [
     "WakeUpCount",
     "tracing",
 ];
+
 pub(crate) fn fields_are_in_the_formats_units(markers: &[(String, Value)]) {
     for format in FORMATS.into_iter().chain(["table"]) {
         let data = payload(markers, format);

@@ -1,7 +1,7 @@
 //! Everything that can disturb an in-process profiler, at once, and a look at what is left afterwards.
 //!
-//! `cargo run --release --manifest-path tests/storm/Cargo.toml`, from the root of the
-//! repository. `STORM_SECONDS` says for how long; a minute otherwise. Exit code 0 says that all holds.
+//! `cargo run --release --manifest-path tests/storm/Cargo.toml`, from the root of the repository. `STORM_SECONDS` says for how
+//! long; a minute otherwise. Exit code 0 says that all holds.
 
 mod altstack;
 mod backtraces;

@@ -19,7 +19,6 @@ use common::{Read, work_for_cpu};
 use functions::Default as _;
 use futures::Service as _;
 use gecko_profiler::{ProfilerSession, StartParams};
-use serde_json::Value;
 
 profiler_categories! {
     Requests("Requests", blue) { Other: "Other", Parsing: "Request parsing" }
@@ -105,15 +104,9 @@ fn move_a_future() {
 
 /// The category of the label's frame, by the names that the profile has.
 fn category_of(read: &Read, label: &str) -> (String, String) {
-    let thread = read.thread("attributes");
-    let strings = thread["stringTable"].as_array().expect("strings");
-    let index = |value: &Value| value.as_u64().expect("an index") as usize;
-    let mut frames = thread["frameTable"]["data"].as_array().expect("frames").iter();
-    let frame = frames.find(|frame| strings[index(&frame[0])] == label);
-    let frame = frame.unwrap_or_else(|| panic!("no frame {label:?}"));
-    let category = &read.0["meta"]["categories"][index(&frame[6])];
-    let name = |name: &Value| name.as_str().expect("a name").to_owned();
-    (name(&category["name"]), name(&category["subcategories"][index(&frame[7])]))
+    let frames = read.label_frames("attributes", label);
+    let (category, subcategory, _) = frames.first().unwrap_or_else(|| panic!("no frame {label:?}"));
+    (category["name"].as_str().expect("a name").to_owned(), (*subcategory).to_owned())
 }
 
 /// The samples of a function all have its label, just above it, and no two functions' labels are mixed up.

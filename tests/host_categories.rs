@@ -57,19 +57,6 @@ fn categories_of(read: &Read, name: &str) -> Vec<Value> {
     markers.map(|marker| categories(read)[marker.4 as usize].clone()).collect()
 }
 
-/// Category and subcategory of the frames of a label.
-fn places_of(read: &Read, label: &str) -> Vec<(Value, Value)> {
-    let thread = read.thread("categories");
-    let index = |value: &Value| value.as_u64().expect("an index") as usize;
-    let frames = thread["frameTable"]["data"].as_array().expect("frames").iter();
-    let of_label = frames.filter(|frame| thread["stringTable"][index(&frame[0])] == label);
-    let places = of_label.map(|frame| {
-        let category = &categories(read)[index(&frame[6])];
-        (category.clone(), category["subcategories"][index(&frame[7])].clone())
-    });
-    places.collect()
-}
-
 #[test]
 fn markers_and_labels_are_in_the_hosts_categories() {
     register_thread("categories");
@@ -110,7 +97,7 @@ fn markers_and_labels_are_in_the_hosts_categories() {
         ("query", &database, "Queries"),
         ("send", &of_library, "Sent"),
     ] {
-        assert_eq!(places_of(&read, label), [(category.clone(), json!(subcategory))], "{label}");
+        assert_eq!(read.label_frames("categories", label), [(category, subcategory, false)], "{label}");
     }
     assert_ne!(Unused::Other, Requests::Other);
 }

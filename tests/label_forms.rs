@@ -20,7 +20,6 @@ use gekkota::{
     register_thread,
 };
 use moving_task::{Task, poll_on, wait};
-use serde_json::Value;
 
 gekkota::profiler_categories! {
     Requests("Requests", blue) { Other: "Other", Parsing: "Request parsing" }
@@ -200,15 +199,11 @@ fn assert_labels(read: &Read, thread: &str, function: &str, expected: &[&[&str]]
 
 /// Category, subcategory and `relevantForJS` of the label's frames, which all have the same.
 fn told_of(read: &Read, thread: &str, label: &str) -> (String, String, bool) {
-    let thread = read.thread(thread);
-    let index = |value: &Value| value.as_u64().expect("an index") as usize;
-    let frames = thread["frameTable"]["data"].as_array().expect("frames").iter();
-    let of_label: Vec<_> = frames.filter(|frame| thread["stringTable"][index(&frame[0])] == label).collect();
-    let [frame] = of_label[..] else { panic!("one frame of {label}: {of_label:?}") };
-    let category = &read.0["meta"]["categories"][index(&frame[6])];
-    let name = |name: &Value| name.as_str().expect("a name").to_owned();
-    let relevant_for_js = frame[1].as_bool().expect("whether it is");
-    (name(&category["name"]), name(&category["subcategories"][index(&frame[7])]), relevant_for_js)
+    let frames = read.label_frames(thread, label);
+    let [(category, subcategory, relevant_for_js)] = frames[..] else {
+        panic!("one frame of {label}: {frames:?}")
+    };
+    (category["name"].as_str().expect("a name").to_owned(), subcategory.to_owned(), relevant_for_js)
 }
 
 #[test]

@@ -20,6 +20,20 @@ pub struct Sample {
 }
 
 impl Read {
+    /// The frames of a label on a thread: its category, its subcategory's name, and whether views of scripts alone show it, too.
+    pub fn label_frames(&self, thread: &str, label: &str) -> Vec<(&Value, &str, bool)> {
+        let (thread, categories) = (self.thread(thread), &self.0["meta"]["categories"]);
+        let index = |value: &Value| value.as_u64().expect("an index") as usize;
+        let frames = thread["frameTable"]["data"].as_array().expect("frames").iter();
+        let of_label = frames.filter(|frame| thread["stringTable"][index(&frame[0])] == label);
+        let told = of_label.map(|frame| {
+            let category = &categories[index(&frame[6])];
+            let subcategory = category["subcategories"][index(&frame[7])].as_str().expect("a name");
+            (category, subcategory, frame[1].as_bool().expect("whether it is"))
+        });
+        told.collect()
+    }
+
     /// What the running session has so far, without names.
     pub fn of_running() -> Self {
         let options = gekkota::SnapshotOptions::default().symbolicate(gekkota::Symbolicate::No);

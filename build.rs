@@ -23,7 +23,10 @@ fn main() {
         ("has_module_list", linux),
     ];
     let all = capabilities.iter().all(|(_, present)| *present);
-    for (name, present) in capabilities.into_iter().chain([("has_profiler", all && enabled)]) {
+    for (name, present) in capabilities
+        .into_iter()
+        .chain([("has_profiler", all && enabled)])
+    {
         println!("cargo::rustc-check-cfg=cfg({name})");
         if present {
             println!("cargo::rustc-cfg={name}");

@@ -18,8 +18,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use gekkota::{
-    AutoProfilerEvent, AutoProfilerInit, EventDelayProbe, ProfilerSession, ProfilerTime, StartParams,
-    ThreadGuard, profiler_watch_event_loop,
+    AutoProfilerEvent, AutoProfilerInit, EventDelayProbe, ProfilerSession, ProfilerTime,
+    StartParams, ThreadGuard, profiler_watch_event_loop,
 };
 
 const SLOW: Duration = Duration::from_millis(200);
@@ -41,7 +41,9 @@ enum Event {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let _profiler = AutoProfilerInit::new();
-    let file = std::env::args_os().nth(1).map_or_else(|| "event_loop.profile.json".into(), PathBuf::from);
+    let file = std::env::args_os()
+        .nth(1)
+        .map_or_else(|| "event_loop.profile.json".into(), PathBuf::from);
     let session = ProfilerSession::start(StartParams::default())?;
     let database = Arc::new(Mutex::new(()));
 
@@ -55,7 +57,10 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     for number in 0..30 {
         let is_slow = number == 10;
-        to_first.send(Timed { queued_at: ProfilerTime::now(), work: if is_slow { SLOW } else { SHORT } })?;
+        to_first.send(Timed {
+            queued_at: ProfilerTime::now(),
+            work: if is_slow { SLOW } else { SHORT },
+        })?;
         to_second.send(Event::Compute(SHORT))?;
         if number == 20 {
             // Somebody else uses the database just now.
@@ -111,7 +116,11 @@ fn compute(time: Duration) {
     let mut value = 1u64;
     while Instant::now() < end {
         for _ in 0..1000 {
-            value = black_box(value.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
+            value = black_box(
+                value
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1),
+            );
         }
     }
 }

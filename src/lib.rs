@@ -113,35 +113,37 @@ mod macros;
 mod markers;
 
 pub use api::{
-    AutoProfilerEvent, AutoProfilerFlowMarker, AutoProfilerInit, AutoProfilerLabel, AutoProfilerMarker,
-    AutoProfilerScriptFrame, AutoProfilerTextMarker, AutoProfilerThreadSleep, AutoProfilerThreadWake,
-    AutoProfilerTracingMarker, CodeRange, EventDelayProbe, EventLoopWatch, Format, Profile,
-    ProfilerBacktrace, ProfilerSession, ScriptFunction, SnapshotOptions, StackSample, Started, Symbolicate,
-    ThreadGuard, add_marker, add_text_marker, add_untyped_marker, can_accept_markers,
-    current_thread_is_being_profiled_for_markers, is_active, is_active_and_unpaused, labelled_future,
-    labelled_future_with_dynamic, profiler_add_state_change_callback, profiler_callback_after_sampling,
+    AutoProfilerEvent, AutoProfilerFlowMarker, AutoProfilerInit, AutoProfilerLabel,
+    AutoProfilerMarker, AutoProfilerScriptFrame, AutoProfilerTextMarker, AutoProfilerThreadSleep,
+    AutoProfilerThreadWake, AutoProfilerTracingMarker, CodeRange, EventDelayProbe, EventLoopWatch,
+    Format, Profile, ProfilerBacktrace, ProfilerSession, ScriptFunction, SnapshotOptions,
+    StackSample, Started, Symbolicate, ThreadGuard, add_marker, add_text_marker,
+    add_untyped_marker, can_accept_markers, current_thread_is_being_profiled_for_markers,
+    is_active, is_active_and_unpaused, labelled_future, labelled_future_with_dynamic,
+    profiler_add_state_change_callback, profiler_callback_after_sampling,
     profiler_capture_backtrace, profiler_clear_all_pages, profiler_control_by_signals,
     profiler_current_process_id, profiler_current_thread_id, profiler_ensure_started,
     profiler_env_vars_for_child_process, profiler_feature_active, profiler_features_if_active,
-    profiler_features_if_active_and_unpaused, profiler_get_available_features, profiler_get_buffer_info,
-    profiler_get_profile, profiler_get_start_params, profiler_init, profiler_is_active,
-    profiler_is_active_and_thread_is_registered, profiler_is_active_and_unpaused,
-    profiler_is_locked_on_current_thread, profiler_is_main_thread, profiler_is_paused,
-    profiler_is_sampling_paused, profiler_main_thread_id, profiler_other_thread_is_being_profiled,
-    profiler_pause, profiler_pause_sampling, profiler_received_exit_profile, profiler_register_code_range,
-    profiler_register_page, profiler_register_script_function, profiler_remove_state_change_callback,
-    profiler_resume, profiler_resume_sampling, profiler_save_profile_to_file, profiler_set_process_name,
+    profiler_features_if_active_and_unpaused, profiler_get_available_features,
+    profiler_get_buffer_info, profiler_get_profile, profiler_get_start_params, profiler_init,
+    profiler_is_active, profiler_is_active_and_thread_is_registered,
+    profiler_is_active_and_unpaused, profiler_is_locked_on_current_thread, profiler_is_main_thread,
+    profiler_is_paused, profiler_is_sampling_paused, profiler_main_thread_id,
+    profiler_other_thread_is_being_profiled, profiler_pause, profiler_pause_sampling,
+    profiler_received_exit_profile, profiler_register_code_range, profiler_register_page,
+    profiler_register_script_function, profiler_remove_state_change_callback, profiler_resume,
+    profiler_resume_sampling, profiler_save_profile_to_file, profiler_set_process_name,
     profiler_shutdown, profiler_start, profiler_stop, profiler_stream_json,
-    profiler_suspend_and_sample_thread, profiler_thread_is_being_profiled, profiler_thread_is_sleeping,
-    profiler_thread_sleep, profiler_thread_wake, profiler_unregister_page, profiler_watch_event_loop,
-    register_thread, unregister_thread,
+    profiler_suspend_and_sample_thread, profiler_thread_is_being_profiled,
+    profiler_thread_is_sleeping, profiler_thread_sleep, profiler_thread_wake,
+    profiler_unregister_page, profiler_watch_event_loop, register_thread, unregister_thread,
 };
 pub use base::{
-    BufferInfo, CodeAddress, ControlSignals, ExitProfileError, Features, FunctionName, HostCategory,
-    LabelFlags, Page, ProcessId, ProfilerTime, ProfilingCategory, ProfilingCategoryPair, ProfilingState,
-    ProfilingStates, SamplingEngine, SamplingState, SaveError, SharedProgress, StackFeatures, StackFrame,
-    StartError, StartParams, StreamError, SuspendError, ThreadId, ThreadProfilingFeatures, UnknownFeature,
-    subcategories,
+    BufferInfo, CodeAddress, ControlSignals, ExitProfileError, Features, FunctionName,
+    HostCategory, LabelFlags, Page, ProcessId, ProfilerTime, ProfilingCategory,
+    ProfilingCategoryPair, ProfilingState, ProfilingStates, SamplingEngine, SamplingState,
+    SaveError, SharedProgress, StackFeatures, StackFrame, StartError, StartParams, StreamError,
+    SuspendError, ThreadId, ThreadProfilingFeatures, UnknownFeature, subcategories,
 };
 pub use export::{HotFunction, ThreadSummary};
 /// A label for each run of a function, as if [`gecko_profiler_label!`] were its first line; with a text of its own, as if
@@ -203,8 +205,8 @@ pub use marker::built_in::{CowString, FlowStackMarker, StackMarker, Tracing};
 pub use marker::options;
 pub use marker::schema;
 pub use markers::{
-    FlowId, JSONWriter, MarkerBacktrace, MarkerField, MarkerOptions, MarkerSchema, MarkerStack, MarkerTiming,
-    ProfilerMarker,
+    FlowId, JSONWriter, MarkerBacktrace, MarkerField, MarkerOptions, MarkerSchema, MarkerStack,
+    MarkerTiming, ProfilerMarker,
 };
 #[cfg(feature = "serde")]
 pub use serde::{Deserialize, Serialize};
@@ -215,8 +217,8 @@ pub use subcategories::*;
 /// Everything about markers, as Mozilla's crate has it.
 pub mod marker {
     pub use crate::api::{
-        AutoProfilerFlowMarker, AutoProfilerMarker, AutoProfilerTextMarker, AutoProfilerTracingMarker,
-        add_marker, add_text_marker, add_untyped_marker,
+        AutoProfilerFlowMarker, AutoProfilerMarker, AutoProfilerTextMarker,
+        AutoProfilerTracingMarker, add_marker, add_text_marker, add_untyped_marker,
     };
     pub use crate::markers::built_in;
     pub use crate::markers::{FlowId, MarkerField, ProfilerMarker};

@@ -201,7 +201,8 @@ macro_rules! auto_profiler_label_dynamic_relevant_for_js {
 #[macro_export]
 macro_rules! auto_profiler_marker_text {
     ($name:expr, $category:expr, $options:expr, $text:expr $(,)?) => {
-        let _auto_profiler_marker = $crate::AutoProfilerTextMarker::new($name, $category, $options, $text);
+        let _auto_profiler_marker =
+            $crate::AutoProfilerTextMarker::new($name, $category, $options, $text);
     };
 }
 
@@ -220,7 +221,12 @@ macro_rules! lazy_add_marker {
     };
     ($name:expr, $category:expr, $payload:expr $(,)?) => {
         if $crate::current_thread_is_being_profiled_for_markers() {
-            $crate::add_marker($name, $category, ::core::default::Default::default(), $payload);
+            $crate::add_marker(
+                $name,
+                $category,
+                ::core::default::Default::default(),
+                $payload,
+            );
         }
     };
     ($name:expr, $payload:expr $(,)?) => {
@@ -305,7 +311,8 @@ macro_rules! auto_profiler_marker_tracing {
 #[macro_export]
 macro_rules! auto_profiler_flow_marker {
     ($name:expr, $category:expr, $options:expr, $payload:expr $(,)?) => {
-        let _auto_profiler_marker = $crate::AutoProfilerFlowMarker::new($name, $category, $options, $payload);
+        let _auto_profiler_marker =
+            $crate::AutoProfilerFlowMarker::new($name, $category, $options, $payload);
     };
 }
 

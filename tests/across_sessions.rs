@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use common::{Read, Sleeper, mark, work_for_cpu};
 use gekkota::{
-    AutoProfilerTextMarker, MarkerOptions, ProfilerBacktrace, ProfilerTime, SamplingEngine, StartParams,
-    ThreadGuard, profiler_capture_backtrace, profiler_shutdown, profiler_start, profiler_stop,
+    AutoProfilerTextMarker, MarkerOptions, ProfilerBacktrace, ProfilerTime, SamplingEngine,
+    StartParams, ThreadGuard, profiler_capture_backtrace, profiler_shutdown, profiler_start,
+    profiler_stop,
 };
 
 fn start() {
@@ -35,7 +36,12 @@ fn a_hundred_backtraces_outlive_the_session() {
     // Names take their time; one in ten is asked for them.
     let are_whole = |some: Vec<ProfilerBacktrace>| {
         let mut asked = some.iter().step_by(10);
-        asked.all(|backtrace| backtrace.resolve().to_string().contains("takes_a_backtrace"))
+        asked.all(|backtrace| {
+            backtrace
+                .resolve()
+                .to_string()
+                .contains("takes_a_backtrace")
+        })
     };
     let mut held: Vec<_> = (0..20).map(|_| takes_a_backtrace()).collect();
     start();
@@ -55,7 +61,13 @@ fn an_interval_that_outlasts_its_session_is_in_none() {
         AutoProfilerTextMarker::new("interval", category, MarkerOptions::default(), "text")
     };
     let _registered = ThreadGuard::register("marks");
-    let names = || Read::of_running().markers("marks").into_iter().map(|marker| marker.0).collect::<Vec<_>>();
+    let names = || {
+        Read::of_running()
+            .markers("marks")
+            .into_iter()
+            .map(|marker| marker.0)
+            .collect::<Vec<_>>()
+    };
     assert!(interval().is_none(), "there is no session");
     start();
     let of_the_first = interval().expect("a session");
@@ -77,7 +89,10 @@ fn set_blocked(signal: i32, how: i32) {
         let mut signals = std::mem::zeroed();
         libc::sigemptyset(&mut signals);
         libc::sigaddset(&mut signals, signal);
-        assert_eq!(libc::pthread_sigmask(how, &signals, std::ptr::null_mut()), 0);
+        assert_eq!(
+            libc::pthread_sigmask(how, &signals, std::ptr::null_mut()),
+            0
+        );
     }
 }
 
@@ -100,7 +115,11 @@ fn a_signal_that_is_pending_at_a_restart_costs_no_samples() {
     let read = asked.join().expect("thread");
     profiler_stop();
     let since = read.markers("blocks")[0].1;
-    let later = read.samples("blocks").iter().filter(|sample| sample.time_ms > since).count();
+    let later = read
+        .samples("blocks")
+        .iter()
+        .filter(|sample| sample.time_ms > since)
+        .count();
     // It has run for 300 ms; where it is given up for lost, it has none of them.
     assert!(later > 100, "{later} samples since it answers");
 }
@@ -132,12 +151,20 @@ fn an_idle_thread_is_charged_less_than_a_busy_one() {
     });
     let read = read.join().expect("thread");
     profiler_stop();
-    let charged = |name: &str| read.samples(name).iter().filter_map(|sample| sample.cpu_ns).sum::<u64>();
+    let charged = |name: &str| {
+        read.samples(name)
+            .iter()
+            .filter_map(|sample| sample.cpu_ns)
+            .sum::<u64>()
+    };
     assert!(
         charged("busy") > 80_000_000 && charged("idle") < 5_000_000,
         "{}, {}",
         charged("busy"),
         charged("idle")
     );
-    assert!(read.samples("idle").len() > 50, "it has samples all the same");
+    assert!(
+        read.samples("idle").len() > 50,
+        "it has samples all the same"
+    );
 }

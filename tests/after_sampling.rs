@@ -14,7 +14,8 @@ use common::{Read, one_loop, thread_names, wait_until};
 use gekkota::{
     Features, SamplingEngine, SamplingState, StartParams, auto_profiler_label,
     profiler_callback_after_sampling, profiler_get_profile, profiler_is_active, profiler_pause,
-    profiler_pause_sampling, profiler_resume, profiler_resume_sampling, profiler_start, profiler_stop,
+    profiler_pause_sampling, profiler_resume, profiler_resume_sampling, profiler_start,
+    profiler_stop,
 };
 
 use SamplingState::{JustStopped, NoStackSamplingCompleted, SamplingCompleted, SamplingPaused};
@@ -31,7 +32,10 @@ fn profile_has(text: &str) -> bool {
 }
 
 fn sampler_threads() -> usize {
-    thread_names().iter().filter(|name| *name == "SamplerThread").count()
+    thread_names()
+        .iter()
+        .filter(|name| *name == "SamplerThread")
+        .count()
 }
 
 #[test]
@@ -48,16 +52,29 @@ fn after_sampling_callbacks() {
 }
 
 fn each_of_the_four_states() {
-    assert!(!profiler_callback_after_sampling(|_| panic!("it is not called")));
+    assert!(!profiler_callback_after_sampling(|_| panic!(
+        "it is not called"
+    )));
     start();
     {
         auto_profiler_label!("label while it samples", Other);
         assert_eq!(one_loop(), SamplingCompleted);
     }
-    assert!(profile_has("label while it samples"), "what was sampled is in the buffer");
+    assert!(
+        profile_has("label while it samples"),
+        "what was sampled is in the buffer"
+    );
     for (pause, resume, label) in [
-        (profiler_pause as fn(), profiler_resume as fn(), "label in a pause"),
-        (profiler_pause_sampling, profiler_resume_sampling, "label in a pause of the sampling"),
+        (
+            profiler_pause as fn(),
+            profiler_resume as fn(),
+            "label in a pause",
+        ),
+        (
+            profiler_pause_sampling,
+            profiler_resume_sampling,
+            "label in a pause of the sampling",
+        ),
     ] {
         pause();
         {
@@ -78,7 +95,9 @@ fn each_of_the_four_states() {
     profiler_pause();
     assert_eq!(one_loop(), SamplingPaused);
     profiler_stop();
-    assert!(!profiler_callback_after_sampling(|_| panic!("it is not called")));
+    assert!(!profiler_callback_after_sampling(|_| panic!(
+        "it is not called"
+    )));
 }
 
 fn callbacks_are_called_in_their_order_on_the_sampler_thread() {
@@ -87,14 +106,18 @@ fn callbacks_are_called_in_their_order_on_the_sampler_thread() {
     for number in 0..50 {
         let send = send.clone();
         let call = move |state| {
-            let thread = std::fs::read_to_string("/proc/thread-self/comm").expect("the kernel's name for it");
+            let thread = std::fs::read_to_string("/proc/thread-self/comm")
+                .expect("the kernel's name for it");
             _ = send.send((number, state, thread));
         };
         assert!(profiler_callback_after_sampling(call));
     }
     for number in 0..50 {
         let called = receive.recv_timeout(LONG).expect("a loop");
-        assert_eq!(called, (number, SamplingCompleted, "SamplerThread\n".to_owned()));
+        assert_eq!(
+            called,
+            (number, SamplingCompleted, "SamplerThread\n".to_owned())
+        );
     }
     drop(send);
     assert!(receive.recv().is_err(), "each is called once");
@@ -107,7 +130,9 @@ fn who_is_left_over_is_told_before_the_stop_returns() {
         profiler_start(slow()).expect("start");
         let ask = |_| {
             let (send, receive) = mpsc::channel();
-            assert!(profiler_callback_after_sampling(move |state| _ = send.send(state)));
+            assert!(profiler_callback_after_sampling(
+                move |state| _ = send.send(state)
+            ));
             receive
         };
         let left: Vec<_> = (0..3).map(ask).collect();
@@ -123,7 +148,9 @@ fn who_is_left_over_is_told_before_the_stop_returns() {
             let mut taken = 0;
             while profiler_is_active() {
                 let send = send.clone();
-                taken += usize::from(profiler_callback_after_sampling(move |state| _ = send.send(state)));
+                taken += usize::from(profiler_callback_after_sampling(move |state| {
+                    _ = send.send(state)
+                }));
             }
             (taken, receive)
         });
@@ -150,7 +177,10 @@ fn callbacks_may_call_anything() {
             },
             profiler_is_active,
         ),
-        (|| _ = profiler_get_profile().expect("active"), profiler_is_active),
+        (
+            || _ = profiler_get_profile().expect("active"),
+            profiler_is_active,
+        ),
         (gekkota::profiler_shutdown, || !profiler_is_active()),
         (
             || {
@@ -171,15 +201,22 @@ fn callbacks_may_call_anything() {
             body();
             _ = send.send((state, holds()));
         }));
-        assert!(profiler_callback_after_sampling(move |state| _ = next.send((state, true))));
+        assert!(profiler_callback_after_sampling(
+            move |state| _ = next.send((state, true))
+        ));
         let called = receive.recv_timeout(LONG);
         assert_eq!(called, Ok((SamplingCompleted, true)), "callback {number}");
-        assert!(receive.recv_timeout(LONG).is_ok(), "callback {number}: the next one is called too");
+        assert!(
+            receive.recv_timeout(LONG).is_ok(),
+            "callback {number}: the next one is called too"
+        );
         println!("callback {number}: {:?}", begin.elapsed());
         start();
         assert_eq!(one_loop(), SamplingCompleted);
         let read = Read::from_text(&profiler_get_profile().expect("active"));
-        let start_ms = read.0["meta"]["profilingStartTime"].as_f64().expect("a time");
+        let start_ms = read.0["meta"]["profilingStartTime"]
+            .as_f64()
+            .expect("a time");
         let samples = read.samples("asks");
         assert!(!samples.is_empty() && samples.iter().all(|sample| sample.time_ms >= start_ms));
         profiler_stop();
@@ -200,9 +237,16 @@ fn nobody_waits_for_a_callback() {
     let profile = profiler_get_profile();
     assert!(profile.is_some(), "the session is there");
     profiler_stop();
-    assert!(!profiler_is_active(), "it has stopped, though the callback goes on");
+    assert!(
+        !profiler_is_active(),
+        "it has stopped, though the callback goes on"
+    );
     start();
-    assert_eq!(one_loop(), SamplingCompleted, "another sampler is at work beside it");
+    assert_eq!(
+        one_loop(),
+        SamplingCompleted,
+        "another sampler is at work beside it"
+    );
     leave.send(()).expect("it waits");
     wait_until("it has stopped the profiler", || !profiler_is_active());
     wait_until("the samplers are gone", || sampler_threads() == 0);
@@ -213,7 +257,9 @@ fn a_panic_ends_in_its_callback() {
     std::panic::set_hook(Box::new(|_| {}));
     start();
     assert!(profiler_callback_after_sampling(|_| panic!("on purpose")));
-    assert!(profiler_callback_after_sampling(|_| std::panic::panic_any(common::PanicsAgain)));
+    assert!(profiler_callback_after_sampling(|_| std::panic::panic_any(
+        common::PanicsAgain
+    )));
     assert_eq!(one_loop(), SamplingCompleted);
     assert_eq!(one_loop(), SamplingCompleted, "the sampler goes on");
     let read = Read::from_text(&profiler_get_profile().expect("active"));
@@ -255,7 +301,11 @@ impl Drop for Opened {
     fn drop(&mut self) {
         // SAFETY: takes numbers alone.
         let is_open = |file: &File| unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETFD) } >= 0;
-        let status = if self.0.iter().all(is_open) { WELL } else { FILES_CLOSED };
+        let status = if self.0.iter().all(is_open) {
+            WELL
+        } else {
+            FILES_CLOSED
+        };
         // SAFETY: ends the process.
         unsafe { libc::_exit(status) };
     }
@@ -273,14 +323,18 @@ fn a_fork_in_a_callback_leaves_the_rest_to_the_parent() {
     let sleeper = common::Sleeper::start("sleeps");
     start();
     // The sampler keeps a file of a thread that it looked at.
-    wait_until("a sleeper was seen", || Read::of_running().count("samples_from_outside") > 0);
+    wait_until("a sleeper was seen", || {
+        Read::of_running().count("samples_from_outside") > 0
+    });
     let (send, receive) = mpsc::channel();
     let forks = move |_| {
         // SAFETY: the child calls what it likes, as a child of a program with threads may after the profiler's handlers.
         let child = unsafe { libc::fork() };
         assert!(child >= 0);
         if child == 0 {
-            let files = (0..40).map(|_| File::open("/dev/null").expect("a file")).collect();
+            let files = (0..40)
+                .map(|_| File::open("/dev/null").expect("a file"))
+                .collect();
             OPENED.set(Some(Opened(files)));
         } else {
             _ = send.send(child);
@@ -301,7 +355,11 @@ fn a_fork_in_a_callback_leaves_the_rest_to_the_parent() {
         assert!(profiler_callback_after_sampling(next));
     }));
     let child = receive.recv_timeout(LONG).expect("a child");
-    assert_eq!(is_called.recv_timeout(LONG), Ok(SamplingCompleted), "the parent goes on");
+    assert_eq!(
+        is_called.recv_timeout(LONG),
+        Ok(SamplingCompleted),
+        "the parent goes on"
+    );
     let mut status = 0;
     // SAFETY: the status is a local.
     assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);

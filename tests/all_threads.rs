@@ -37,7 +37,8 @@ impl Worker {
                 mark("worked");
                 work_for_cpu(Duration::from_millis(60));
                 let answers = OF_ALL.map(|(_, of)| profiler_thread_is_being_profiled(of));
-                tell.send((profiler_current_thread_id(), answers)).expect("the test waits");
+                tell.send((profiler_current_thread_id(), answers))
+                    .expect("the test waits");
             }
         });
         Self { work, done }
@@ -61,13 +62,24 @@ fn features_of_all_threads_in_all_combinations() {
     let left_out = Worker::start(Some("left out"));
     let unregistered = Worker::start(None);
     // Both are registered when they have answered.
-    assert_eq!([&selected, &left_out, &unregistered].map(Worker::work), [[false; 3]; 3]);
+    assert_eq!(
+        [&selected, &left_out, &unregistered].map(Worker::work),
+        [[false; 3]; 3]
+    );
     for combination in 0..8 {
         let wanted: [bool; 3] = std::array::from_fn(|bit| combination >> bit & 1 != 0);
-        let chosen =
-            OF_ALL.iter().zip(wanted).filter(|(_, wanted)| *wanted).map(|((feature, _), _)| *feature);
+        let chosen = OF_ALL
+            .iter()
+            .zip(wanted)
+            .filter(|(_, wanted)| *wanted)
+            .map(|((feature, _), _)| *feature);
         let features = chosen.fold(Features::STACK_WALK | Features::CPU, |all, one| all | one);
-        profiler_start(StartParams::default().features(features).filters(["SELECT"])).expect("start");
+        profiler_start(
+            StartParams::default()
+                .features(features)
+                .filters(["SELECT"]),
+        )
+        .expect("start");
         assert_eq!(selected.work(), [true; 3], "{features:?}");
         assert_eq!(left_out.work(), wanted, "{features:?}");
         assert_eq!(unregistered.work(), [false; 3], "{features:?}");
@@ -76,11 +88,19 @@ fn features_of_all_threads_in_all_combinations() {
 
         check(&read, "selected", [true; 3], features);
         if wanted == [false; 3] {
-            assert!(read.threads().iter().all(|thread| thread["name"] != "left out"), "{features:?}");
+            assert!(
+                read.threads()
+                    .iter()
+                    .all(|thread| thread["name"] != "left out"),
+                "{features:?}"
+            );
         } else {
             check(&read, "left out", wanted, features);
         }
-        assert!(read.threads().len() <= 3, "nobody else but the main thread, which stands in every profile");
+        assert!(
+            read.threads().len() <= 3,
+            "nobody else but the main thread, which stands in every profile"
+        );
     }
     assert_eq!([&selected, &left_out].map(Worker::work), [[false; 3]; 2]);
 }
@@ -88,13 +108,40 @@ fn features_of_all_threads_in_all_combinations() {
 /// What is in the profile of a thread is what was to be recorded of it.
 fn check(read: &Read, name: &str, [cpu, stacks, markers]: [bool; 3], features: Features) {
     let samples = read.samples(name);
-    assert_eq!(samples.is_empty(), !cpu && !stacks, "{name} with {features:?}: {} samples", samples.len());
-    let with_stacks = samples.iter().filter(|sample| !sample.stack.is_empty()).count();
-    assert_eq!(with_stacks > 0, stacks, "{name} with {features:?}: {with_stacks} stacks");
+    assert_eq!(
+        samples.is_empty(),
+        !cpu && !stacks,
+        "{name} with {features:?}: {} samples",
+        samples.len()
+    );
+    let with_stacks = samples
+        .iter()
+        .filter(|sample| !sample.stack.is_empty())
+        .count();
+    assert_eq!(
+        with_stacks > 0,
+        stacks,
+        "{name} with {features:?}: {with_stacks} stacks"
+    );
     let cpu_ns: Vec<u64> = samples.iter().filter_map(|sample| sample.cpu_ns).collect();
-    assert_eq!(cpu_ns.len(), if cpu { samples.len() } else { 0 }, "{name} with {features:?}");
+    assert_eq!(
+        cpu_ns.len(),
+        if cpu { samples.len() } else { 0 },
+        "{name} with {features:?}"
+    );
     // It has worked for 60 ms.
-    assert!(!cpu || cpu_ns.iter().sum::<u64>() > 40_000_000, "{name} with {features:?}: {cpu_ns:?}");
-    let names: Vec<String> = read.markers(name).into_iter().map(|marker| marker.0).collect();
-    assert_eq!(names, if markers { vec!["worked"] } else { vec![] }, "{name} with {features:?}");
+    assert!(
+        !cpu || cpu_ns.iter().sum::<u64>() > 40_000_000,
+        "{name} with {features:?}: {cpu_ns:?}"
+    );
+    let names: Vec<String> = read
+        .markers(name)
+        .into_iter()
+        .map(|marker| marker.0)
+        .collect();
+    assert_eq!(
+        names,
+        if markers { vec!["worked"] } else { vec![] },
+        "{name} with {features:?}"
+    );
 }

@@ -57,7 +57,9 @@ fn alternate(announce: bool) -> (f64, f64) {
 
 /// Each sample stands for the time until the next.
 fn shown_ms(samples: &[Sample], function: &str) -> f64 {
-    let pairs = samples.windows(2).filter(|pair| pair[0].stack.iter().any(|frame| frame.contains(function)));
+    let pairs = samples
+        .windows(2)
+        .filter(|pair| pair[0].stack.iter().any(|frame| frame.contains(function)));
     pairs.map(|pair| pair[1].time_ms - pair[0].time_ms).sum()
 }
 
@@ -84,17 +86,29 @@ fn check(announce: bool, idle_threads: usize) {
         read.count("samples_from_outside"),
     );
     // In each of the hundred rounds, half a tick is lost or won at either end; on a busy machine, what the sampler missed.
-    let (ticks, missed) = (read.count("ticks") as f64, read.count("missed_ticks") as f64);
+    let (ticks, missed) = (
+        read.count("ticks") as f64,
+        read.count("missed_ticks") as f64,
+    );
     let tolerance = 0.12 + missed / (ticks + missed);
     for (truth, shown) in [(working, shown[0]), (waiting, shown[1])] {
-        assert!((shown / truth - 1.0).abs() < tolerance, "{truth:.0} ms in truth, {shown:.0} ms shown");
+        assert!(
+            (shown / truth - 1.0).abs() < tolerance,
+            "{truth:.0} ms in truth, {shown:.0} ms shown"
+        );
     }
     let on_neither = samples.iter().filter(|sample| {
-        !sample.stack.iter().any(|frame| frame.contains("::works") || frame.contains("::waits"))
+        !sample
+            .stack
+            .iter()
+            .any(|frame| frame.contains("::works") || frame.contains("::waits"))
     });
     assert!(on_neither.count() * 50 < samples.len());
     // Once for each place that needs it, and a few more on a busy machine; without any care it would be twenty a round.
-    assert!(interrupted <= 10, "{interrupted} interruptions in {ROUNDS} waits");
+    assert!(
+        interrupted <= 10,
+        "{interrupted} interruptions in {ROUNDS} waits"
+    );
 }
 
 #[test]

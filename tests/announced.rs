@@ -51,7 +51,9 @@ fn is_in(sample: &Sample, function: &str) -> bool {
 
 #[test]
 fn an_announcement_belongs_to_the_sleep_that_follows_it() {
-    let params = StartParams::default().engine(SamplingEngine::Signals).interval(INTERVAL);
+    let params = StartParams::default()
+        .engine(SamplingEngine::Signals)
+        .interval(INTERVAL);
     let session = ProfilerSession::start(params).expect("start");
     let thread = std::thread::spawn(|| {
         gekkota::register_thread("naps");
@@ -60,7 +62,12 @@ fn an_announcement_belongs_to_the_sleep_that_follows_it() {
     let longest = thread.join().expect("thread");
     let read = Read::from_profile(&session.finish().expect("profile"));
     let samples = read.samples("naps");
-    let count = |function| samples.iter().filter(|sample| is_in(sample, function)).count();
+    let count = |function| {
+        samples
+            .iter()
+            .filter(|sample| is_in(sample, function))
+            .count()
+    };
     let runs = samples.split(|sample| !is_in(sample, "::naps_shortly"));
     let longest_run = runs.map(<[Sample]>::len).max().unwrap_or(0);
     println!(
@@ -72,6 +79,9 @@ fn an_announcement_belongs_to_the_sleep_that_follows_it() {
     );
     // A long nap that is taken for the short one before it has 600 samples, less those that a busy machine missed.
     let most = longest.as_nanos() / INTERVAL.as_nanos() + 50;
-    assert!((longest_run as u128) < most, "{longest_run} samples of a nap of {longest:?} at most");
+    assert!(
+        (longest_run as u128) < most,
+        "{longest_run} samples of a nap of {longest:?} at most"
+    );
     assert!(count("::naps_long") > 10 * count("::naps_shortly"));
 }

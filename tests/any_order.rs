@@ -77,11 +77,18 @@ impl Actor<'_> {
         let features = match self.random.below(4) {
             0 => Features::default(),
             1 => Features::from_bits(self.random.below(1 << 29) as u32) | Features::STACK_WALK,
-            2 => Features::CPU_ALL_THREADS | Features::MARKERS_ALL_THREADS | Features::NO_STACK_SAMPLING,
+            2 => {
+                Features::CPU_ALL_THREADS
+                    | Features::MARKERS_ALL_THREADS
+                    | Features::NO_STACK_SAMPLING
+            }
             _ => Features::SAMPLING_ALL_THREADS | Features::STACK_WALK | Features::CPU,
         };
-        let engine = [SamplingEngine::Signals, SamplingEngine::LocalTimers, SamplingEngine::Auto]
-            [self.random.below(3) as usize];
+        let engine = [
+            SamplingEngine::Signals,
+            SamplingEngine::LocalTimers,
+            SamplingEngine::Auto,
+        ][self.random.below(3) as usize];
         let params = StartParams::default()
             .capacity_bytes(1 << (18 + self.random.below(5)))
             .interval(Duration::from_micros(500 + self.random.below(2000)))
@@ -153,10 +160,20 @@ impl Actor<'_> {
         let now = ProfilerTime::now();
         match self.random.below(4) {
             0 => add_untyped_marker("untyped", CATEGORY, MarkerOptions::default()),
-            1 => add_text_marker("text", CATEGORY, MarkerTiming::interval_until_now_from(now).into(), &text),
+            1 => add_text_marker(
+                "text",
+                CATEGORY,
+                MarkerTiming::interval_until_now_from(now).into(),
+                &text,
+            ),
             2 => add_text_marker(&text, CATEGORY, MarkerTiming::interval_end(now).into(), ""),
             _ => {
-                let marker = AutoProfilerTextMarker::new("scope", CATEGORY, MarkerOptions::default(), "text");
+                let marker = AutoProfilerTextMarker::new(
+                    "scope",
+                    CATEGORY,
+                    MarkerOptions::default(),
+                    "text",
+                );
                 self.held.extend(marker.map(Held::TextMarker));
             }
         }
@@ -168,16 +185,27 @@ impl Actor<'_> {
             1 | 2 => {
                 let ago = self.random.below(200_000) as f64;
                 let queued_at = ProfilerTime::now().subtract_microseconds(ago);
-                self.held.push(Held::Event(AutoProfilerEvent::queued_at(queued_at)));
+                self.held
+                    .push(Held::Event(AutoProfilerEvent::queued_at(queued_at)));
             }
             3 => {
                 let probes = Arc::clone(&self.shared.probes);
-                let post = move |probe| probes.lock().expect("nobody panics with it").push_back(probe);
+                let post = move |probe| {
+                    probes
+                        .lock()
+                        .expect("nobody panics with it")
+                        .push_back(probe)
+                };
                 self.held.push(Held::Watch(profiler_watch_event_loop(post)));
             }
             choice => {
                 // The lock is given back first: a probe's drop may end its watch.
-                let probe = self.shared.probes.lock().expect("nobody panics with it").pop_front();
+                let probe = self
+                    .shared
+                    .probes
+                    .lock()
+                    .expect("nobody panics with it")
+                    .pop_front();
                 match probe {
                     Some(probe) if choice > 4 => {
                         probe.run();
@@ -190,16 +218,36 @@ impl Actor<'_> {
     }
 
     fn ask(&mut self) {
-        let other = self.shared.thread_ids[self.random.below(THREADS) as usize].load(Ordering::Relaxed);
+        let other =
+            self.shared.thread_ids[self.random.below(THREADS) as usize].load(Ordering::Relaxed);
         let other = ThreadId::from_number(other as i32);
-        let _ = (profiler_is_active(), profiler_is_active_and_unpaused(), profiler_is_paused());
-        let _ = (profiler_is_sampling_paused(), profiler_feature_active(Features::CPU));
-        let _ = (profiler_features_if_active(), profiler_features_if_active_and_unpaused());
-        let _ = (profiler_get_available_features(), profiler_get_start_params());
-        let _ = (profiler_get_buffer_info(), profiler_env_vars_for_child_process());
+        let _ = (
+            profiler_is_active(),
+            profiler_is_active_and_unpaused(),
+            profiler_is_paused(),
+        );
+        let _ = (
+            profiler_is_sampling_paused(),
+            profiler_feature_active(Features::CPU),
+        );
+        let _ = (
+            profiler_features_if_active(),
+            profiler_features_if_active_and_unpaused(),
+        );
+        let _ = (
+            profiler_get_available_features(),
+            profiler_get_start_params(),
+        );
+        let _ = (
+            profiler_get_buffer_info(),
+            profiler_env_vars_for_child_process(),
+        );
         let _ = profiler_other_thread_is_being_profiled(other, ThreadProfilingFeatures::ANY);
         let _ = profiler_thread_is_being_profiled(ThreadProfilingFeatures::SAMPLING);
-        let _ = (profiler_is_active_and_thread_is_registered(), profiler_thread_is_sleeping());
+        let _ = (
+            profiler_is_active_and_thread_is_registered(),
+            profiler_thread_is_sleeping(),
+        );
         let _ = (profiler_main_thread_id(), profiler_current_process_id());
         assert!(!profiler_is_main_thread() && !profiler_is_locked_on_current_thread());
     }
@@ -208,7 +256,9 @@ impl Actor<'_> {
         match self.random.below(6) {
             0 => register_thread(&format!("actor {}", self.number)),
             1 | 2 => unregister_thread(),
-            3 => self.held.push(Held::Registration(ThreadGuard::register("guarded"))),
+            3 => self
+                .held
+                .push(Held::Registration(ThreadGuard::register("guarded"))),
             _ => {
                 // It ends registered.
                 let short = thread::spawn(|| register_thread("short"));
@@ -228,23 +278,38 @@ impl Actor<'_> {
     }
 
     fn pause_or_resume(&mut self) {
-        [profiler_pause, profiler_resume, profiler_pause_sampling, profiler_resume_sampling]
-            [self.random.below(4) as usize]();
+        [
+            profiler_pause,
+            profiler_resume,
+            profiler_pause_sampling,
+            profiler_resume_sampling,
+        ][self.random.below(4) as usize]();
     }
 
     fn take_stacks(&mut self) {
-        let other = self.shared.thread_ids[self.random.below(THREADS) as usize].load(Ordering::Relaxed);
+        let other =
+            self.shared.thread_ids[self.random.below(THREADS) as usize].load(Ordering::Relaxed);
         let other = ThreadId::from_number(other as i32);
-        let features = [StackFeatures::FULL, StackFeatures::LABELS, StackFeatures::NATIVE]
-            [self.random.below(3) as usize];
+        let features = [
+            StackFeatures::FULL,
+            StackFeatures::LABELS,
+            StackFeatures::NATIVE,
+        ][self.random.below(3) as usize];
         if self.random.one_in(4) {
             let bound = Duration::from_millis(self.random.below(5));
             if let Ok(stack) = profiler_suspend_and_sample_thread(other, features, bound) {
                 assert_eq!(stack.names().len(), stack.frames().len());
                 let own = profiler_current_thread_id();
-                assert_eq!(stack.thread(), if other.is_specified() { other } else { own });
+                assert_eq!(
+                    stack.thread(),
+                    if other.is_specified() { other } else { own }
+                );
                 assert!(stack.time() <= ProfilerTime::now(), "{stack:?}");
-                assert!(stack.is_truncated() || !stack.to_string().is_empty() || stack.frames().is_empty());
+                assert!(
+                    stack.is_truncated()
+                        || !stack.to_string().is_empty()
+                        || stack.frames().is_empty()
+                );
             }
         } else if let Some(backtrace) = profiler_capture_backtrace() {
             assert_eq!(backtrace.thread(), profiler_current_thread_id());
@@ -261,7 +326,8 @@ impl Actor<'_> {
         let id = self.random.below(4);
         match self.random.below(3) {
             0 => {
-                let states = ProfilingState::Started | ProfilingState::Stopping | ProfilingState::Pausing;
+                let states =
+                    ProfilingState::Started | ProfilingState::Stopping | ProfilingState::Pausing;
                 let count = move |_| _ = shared.called_back.fetch_add(1, Ordering::Relaxed);
                 profiler_add_state_change_callback(states, count, id + 1);
             }
@@ -285,20 +351,29 @@ impl Actor<'_> {
                 assert_eq!((function.name(), function.file()), ("f", "any.script"));
                 assert_eq!((function.line(), function.column()), (line, 1));
                 let here = (&raw const line).addr();
-                self.held.push(Held::ScriptFrame(match self.random.below(2) {
-                    0 => AutoProfilerScriptFrame::new(function),
-                    _ => AutoProfilerScriptFrame::with_stack_address(function, here),
-                }));
+                self.held
+                    .push(Held::ScriptFrame(match self.random.below(2) {
+                        0 => AutoProfilerScriptFrame::new(function),
+                        _ => AutoProfilerScriptFrame::with_stack_address(function, here),
+                    }));
             }
             1 => {
                 let at = (0x10_0000 + self.random.below(1 << 20)) as *const u8;
-                self.held.push(Held::Code(profiler_register_code_range(at, 64, "generated")));
+                self.held.push(Held::Code(profiler_register_code_range(
+                    at,
+                    64,
+                    "generated",
+                )));
             }
             _ => {
                 for held in &self.held {
                     if let Held::ScriptFrame(frame) = held {
                         let line = self.random.below(99) as u32;
-                        if self.random.one_in(2) { frame.set_line(line) } else { frame.set_position(line, 1) }
+                        if self.random.one_in(2) {
+                            frame.set_line(line)
+                        } else {
+                            frame.set_position(line, 1)
+                        }
                     }
                 }
             }
@@ -328,7 +403,9 @@ impl Actor<'_> {
             _ => _ = profiler_stream_json(&mut text, &options),
         }
         let parsed = (!text.is_empty()).then(|| serde_json::from_slice::<serde_json::Value>(&text));
-        assert!(parsed.is_none_or(|parsed| parsed.is_ok_and(|profile| profile["threads"].is_array())));
+        assert!(
+            parsed.is_none_or(|parsed| parsed.is_ok_and(|profile| profile["threads"].is_array()))
+        );
     }
 
     fn control(&mut self) {
@@ -341,7 +418,9 @@ impl Actor<'_> {
             _ => _ = profiler_received_exit_profile(r#"{"meta": {}, "threads": []}"#),
         }
         let signals = match self.random.below(3) {
-            0 => ControlSignals::new().start_signal(libc::SIGUSR2).stop_signal(libc::SIGUSR1),
+            0 => ControlSignals::new()
+                .start_signal(libc::SIGUSR2)
+                .stop_signal(libc::SIGUSR1),
             _ => ControlSignals::new(),
         };
         _ = profiler_control_by_signals(signals.folder(&self.shared.folder));
@@ -349,15 +428,24 @@ impl Actor<'_> {
 
     fn sessions(&mut self) {
         let params = self.params();
-        match (self.random.below(3), self.held.iter().position(|held| matches!(held, Held::Session(_)))) {
+        match (
+            self.random.below(3),
+            self.held
+                .iter()
+                .position(|held| matches!(held, Held::Session(_))),
+        ) {
             (0, Some(index)) => {
-                let Held::Session(session) = self.held.swap_remove(index) else { return };
+                let Held::Session(session) = self.held.swap_remove(index) else {
+                    return;
+                };
                 if let Ok(profile) = session.finish() {
                     self.read_profile(&profile);
                 }
             }
             (1, Some(index)) => {
-                let Held::Session(session) = &self.held[index] else { return };
+                let Held::Session(session) = &self.held[index] else {
+                    return;
+                };
                 if let Ok(profile) = session.snapshot()
                     && self.random.one_in(4)
                 {
@@ -383,14 +471,21 @@ impl Actor<'_> {
                 return;
             }
             1 => {
-                let path = self.shared.folder.join(format!("{}-of-session.json", self.number));
+                let path = self
+                    .shared
+                    .folder
+                    .join(format!("{}-of-session.json", self.number));
                 profile.save(&path).expect("the folder is there");
                 text = std::fs::read(&path).expect("it was saved");
             }
-            2 => profile.write(Format::Gecko, &mut text).expect("memory takes all"),
+            2 => profile
+                .write(Format::Gecko, &mut text)
+                .expect("memory takes all"),
             _ => {
                 let options = SnapshotOptions::default().symbolicate(Symbolicate::No);
-                profile.write_with(Format::Gecko, &mut text, &options).expect("memory takes all");
+                profile
+                    .write_with(Format::Gecko, &mut text, &options)
+                    .expect("memory takes all");
             }
         }
         let parsed = serde_json::from_slice::<serde_json::Value>(&text);
@@ -432,8 +527,14 @@ fn watch(shared: &Shared) {
             since = Instant::now();
         }
         if since.elapsed() > PATIENCE {
-            let doing: Vec<u64> = shared.doing.iter().map(|step| step.load(Ordering::Relaxed)).collect();
-            eprintln!("hangs after {steps} steps; the choices, plus one, that the threads are in: {doing:?}");
+            let doing: Vec<u64> = shared
+                .doing
+                .iter()
+                .map(|step| step.load(Ordering::Relaxed))
+                .collect();
+            eprintln!(
+                "hangs after {steps} steps; the choices, plus one, that the threads are in: {doing:?}"
+            );
             std::process::abort();
         }
         thread::sleep(Duration::from_millis(10));
@@ -456,7 +557,15 @@ fn round(seed: u64, folder: &std::path::Path) {
             .map(|number| {
                 let random = Random(seed.wrapping_mul(31).wrapping_add(number as u64 + 1) | 1);
                 let shared = &shared;
-                scope.spawn(move || Actor { number, random, held: Vec::new(), shared }.act())
+                scope.spawn(move || {
+                    Actor {
+                        number,
+                        random,
+                        held: Vec::new(),
+                        shared,
+                    }
+                    .act()
+                })
             })
             .collect();
         let ends: Vec<_> = actors.into_iter().map(|actor| actor.join()).collect();
@@ -469,14 +578,24 @@ fn round(seed: u64, folder: &std::path::Path) {
     (1..5).for_each(profiler_remove_state_change_callback);
     profiler_shutdown();
     assert!(!profiler_is_active() && profiler_get_profile().is_none());
-    assert!(shared.called_back.load(Ordering::Relaxed) > 0, "some callback was called");
-    assert!(shared.answered.load(Ordering::Relaxed) > 0, "some probe was posted and run");
+    assert!(
+        shared.called_back.load(Ordering::Relaxed) > 0,
+        "some callback was called"
+    );
+    assert!(
+        shared.answered.load(Ordering::Relaxed) > 0,
+        "some probe was posted and run"
+    );
 }
 
 #[test]
 fn ten_thousand_steps_of_eight_threads() {
-    let time = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
-    let seed = std::env::var("GEKKOTA_SEED").ok().and_then(|seed| seed.parse().ok());
+    let time = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .expect("after 1970");
+    let seed = std::env::var("GEKKOTA_SEED")
+        .ok()
+        .and_then(|seed| seed.parse().ok());
     let seed: u64 = seed.unwrap_or(time.as_nanos() as u64);
     println!("GEKKOTA_SEED={seed}");
     let folder = std::env::temp_dir().join(format!("gekkota-any-order-{}", std::process::id()));
@@ -485,7 +604,9 @@ fn ten_thousand_steps_of_eight_threads() {
     round(seed, &folder);
     let before = Holdings::now();
     (1..=COMPARED_ROUNDS).for_each(|number| round(seed + number, &folder));
-    wait_until("the profiler's threads are gone", || threads() <= before.threads);
+    wait_until("the profiler's threads are gone", || {
+        threads() <= before.threads
+    });
     Holdings::now().assert_as_before(&before, RESIDENT_SLACK_KIB, MAPPED_SLACK_KIB);
     std::fs::remove_dir_all(&folder).expect("the folder is ours");
 }

@@ -69,21 +69,54 @@ fn call_functions() {
     assert_eq!(made_with_text(), "made");
     made_of_item();
     functions::labelled_by_another_name();
-    assert_eq!((functions::labelled_elsewhere(), functions::labelled_elsewhere()), (1, 2));
-    assert_eq!(elsewhere::RUNS.load(std::sync::atomic::Ordering::Relaxed), 2);
+    assert_eq!(
+        (
+            functions::labelled_elsewhere(),
+            functions::labelled_elsewhere()
+        ),
+        (1, 2)
+    );
+    assert_eq!(
+        elsewhere::RUNS.load(std::sync::atomic::Ordering::Relaxed),
+        2
+    );
 }
 
 fn call_futures() {
-    let answer = block_on(futures::with_errors("40", 2, vec![1])).map(|number| format!("{number:?}"));
-    assert_eq!(answer.map_err(|error| error.to_string()), Ok("42".to_owned()));
-    let error = |text| block_on(futures::with_errors(text, 0, Vec::new())).expect_err(text).to_string();
-    assert_eq!((error(""), error("x")), ("empty".to_owned(), "invalid digit found in string".to_owned()));
-    let mut server = futures::Server { answered: Vec::new() };
+    let answer =
+        block_on(futures::with_errors("40", 2, vec![1])).map(|number| format!("{number:?}"));
+    assert_eq!(
+        answer.map_err(|error| error.to_string()),
+        Ok("42".to_owned())
+    );
+    let error = |text| {
+        block_on(futures::with_errors(text, 0, Vec::new()))
+            .expect_err(text)
+            .to_string()
+    };
+    assert_eq!(
+        (error(""), error("x")),
+        (
+            "empty".to_owned(),
+            "invalid digit found in string".to_owned()
+        )
+    );
+    let mut server = futures::Server {
+        answered: Vec::new(),
+    };
     assert_eq!(block_on(server.serve("first")), "first");
     assert_eq!(block_on(server.greeting()), "server is here");
     let (lengths, [is_long]) = block_on(server.lengths());
-    assert_eq!(lengths.filter(|length| is_long(*length)).collect::<Vec<_>>(), [5]);
-    assert_eq!((block_on(server.length()), block_on(server.boxed("abc"))), (1, Ok(3)));
+    assert_eq!(
+        lengths
+            .filter(|length| is_long(*length))
+            .collect::<Vec<_>>(),
+        [5]
+    );
+    assert_eq!(
+        (block_on(server.length()), block_on(server.boxed("abc"))),
+        (1, Ok(3))
+    );
     let mut for_ever = pin!(futures::for_ever());
     assert!((0..3).all(|_| poll(for_ever.as_mut()).is_pending()));
 }
@@ -105,8 +138,13 @@ fn move_a_future() {
 /// The category of the label's frame, by the names that the profile has.
 fn category_of(read: &Read, label: &str) -> (String, String) {
     let frames = read.label_frames("attributes", label);
-    let (category, subcategory, _) = frames.first().unwrap_or_else(|| panic!("no frame {label:?}"));
-    (category["name"].as_str().expect("a name").to_owned(), (*subcategory).to_owned())
+    let (category, subcategory, _) = frames
+        .first()
+        .unwrap_or_else(|| panic!("no frame {label:?}"));
+    (
+        category["name"].as_str().expect("a name").to_owned(),
+        (*subcategory).to_owned(),
+    )
 }
 
 /// The samples of a function all have its label, just above it, and no two functions' labels are mixed up.
@@ -115,13 +153,27 @@ fn assert_labelled(stacks: &[Vec<String>], function: &str, label: &str) {
     // Before and after its work, the label may be missing.
     let place = |stack: &Vec<String>| {
         let place = stack.iter().rposition(|frame| frame.contains(function))?;
-        stack[place..].iter().any(|frame| frame.contains("attributes::run (in")).then_some(place)
+        stack[place..]
+            .iter()
+            .any(|frame| frame.contains("attributes::run (in"))
+            .then_some(place)
     };
-    let places: Vec<_> = stacks.iter().filter_map(|stack| Some((stack, place(stack)?))).collect();
-    assert!(places.len() >= FEWEST, "{} samples of {function}", places.len());
+    let places: Vec<_> = stacks
+        .iter()
+        .filter_map(|stack| Some((stack, place(stack)?)))
+        .collect();
+    assert!(
+        places.len() >= FEWEST,
+        "{} samples of {function}",
+        places.len()
+    );
     for (stack, place) in places {
         let nearest = stack[..place].iter().rfind(|frame| !frame.contains("(in "));
-        assert_eq!(nearest.map(String::as_str), Some(label), "{function} in {stack:#?}");
+        assert_eq!(
+            nearest.map(String::as_str),
+            Some(label),
+            "{function} in {stack:#?}"
+        );
     }
 }
 
@@ -136,46 +188,121 @@ fn the_labels_of_functions_stand_in_their_samples() {
     });
     thread.join().expect("thread");
     let read = Read::from_profile(&session.finish().expect("profile"));
-    let stacks = |name: &str| read.samples(name).into_iter().map(|sample| sample.stack).collect::<Vec<_>>();
+    let stacks = |name: &str| {
+        read.samples(name)
+            .into_iter()
+            .map(|sample| sample.stack)
+            .collect::<Vec<_>>()
+    };
     let (here, other) = (stacks("attributes"), stacks("other"));
 
     let functions = [
         ("functions::free (in", "Reflow", "Layout", "Reflow"),
         ("functions::with_bounds", "Printing", "Layout", "Printing"),
-        ("functions::with_text (in", "with a text", "Requests", "Request parsing"),
-        ("functions::with_c_abi (in", "with a constant's category", "IPC", "Other"),
-        ("functions::with_duties (in", "Rasterization", "Graphics", "Rasterization"),
+        (
+            "functions::with_text (in",
+            "with a text",
+            "Requests",
+            "Request parsing",
+        ),
+        (
+            "functions::with_c_abi (in",
+            "with a constant's category",
+            "IPC",
+            "Other",
+        ),
+        (
+            "functions::with_duties (in",
+            "Rasterization",
+            "Graphics",
+            "Rasterization",
+        ),
         ("Held::borrowed (in", "WebGPU", "Graphics", "WebGPU"),
-        ("Held::changed (in", "Interpreter", "JavaScript", "Interpreter"),
-        ("Held::moved (in", "Builtin API", "JavaScript", "Builtin API"),
+        (
+            "Held::changed (in",
+            "Interpreter",
+            "JavaScript",
+            "Interpreter",
+        ),
+        (
+            "Held::moved (in",
+            "Builtin API",
+            "JavaScript",
+            "Builtin API",
+        ),
         ("Default::by_default (in", "Cubeb", "Media", "Cubeb"),
         ("functions::made_with_text (in", "made", "Sandbox", "Other"),
-        ("functions::made_without_text (in", "Other", "Sandbox", "Other"),
-        ("functions::made_of_item (in", "Inference", "ML", "Inference"),
-        ("futures::with_errors", "Selector query", "Layout", "Selector query"),
+        (
+            "functions::made_without_text (in",
+            "Other",
+            "Sandbox",
+            "Other",
+        ),
+        (
+            "functions::made_of_item (in",
+            "Inference",
+            "ML",
+            "Inference",
+        ),
+        (
+            "futures::with_errors",
+            "Selector query",
+            "Layout",
+            "Selector query",
+        ),
         ("futures::Server::serve", "serve", "Requests", "Other"),
-        ("futures::Service>::length", "future in a function", "Requests", "Other"),
-        ("futures::Service>::boxed", "boxed future", "Requests", "Other"),
+        (
+            "futures::Service>::length",
+            "future in a function",
+            "Requests",
+            "Other",
+        ),
+        (
+            "futures::Service>::boxed",
+            "boxed future",
+            "Requests",
+            "Other",
+        ),
     ];
     for (function, label, category, subcategory) in functions {
         assert_labelled(&here, function, label);
-        assert_eq!(category_of(&read, label), (category.to_owned(), subcategory.to_owned()));
+        assert_eq!(
+            category_of(&read, label),
+            (category.to_owned(), subcategory.to_owned())
+        );
     }
     assert_labelled(&other, "futures::with_errors", "Selector query");
 
-    let waiting = |stack: &&Vec<String>| stack.iter().any(|frame| frame.contains("worked_between_polls (in"));
+    let waiting = |stack: &&Vec<String>| {
+        stack
+            .iter()
+            .any(|frame| frame.contains("worked_between_polls (in"))
+    };
     let waiting: Vec<_> = here.iter().filter(waiting).collect();
-    assert!(waiting.len() >= FEWEST, "{} samples between polls", waiting.len());
+    assert!(
+        waiting.len() >= FEWEST,
+        "{} samples between polls",
+        waiting.len()
+    );
     for stack in waiting {
-        assert!(stack.iter().all(|frame| frame.contains("(in ")), "no label is there: {stack:#?}");
+        assert!(
+            stack.iter().all(|frame| frame.contains("(in ")),
+            "no label is there: {stack:#?}"
+        );
     }
 }
 
 #[test]
 fn futures_in_futures_do_not_grow_by_their_labels() {
-    let (plain, labelled) = (size_of_val(&futures::plain::outer()), size_of_val(&futures::labelled::outer()));
+    let (plain, labelled) = (
+        size_of_val(&futures::plain::outer()),
+        size_of_val(&futures::labelled::outer()),
+    );
 
-    assert!(labelled < plain + 256, "{labelled} bytes instead of {plain}");
+    assert!(
+        labelled < plain + 256,
+        "{labelled} bytes instead of {plain}"
+    );
     let mut labelled = pin!(futures::labelled::outer());
     assert!(poll(labelled.as_mut()).is_pending() && poll(labelled.as_mut()).is_ready());
 }

@@ -8,8 +8,9 @@ use std::cell::Cell;
 use std::hint::black_box;
 
 use gekkota::{
-    AutoProfilerLabel, ProfilerBacktrace, StackFeatures, StackFrame, StackSample, gecko_profiler_category,
-    profiler_capture_backtrace, profiler_current_thread_id, register_thread, unregister_thread,
+    AutoProfilerLabel, ProfilerBacktrace, StackFeatures, StackFrame, StackSample,
+    gecko_profiler_category, profiler_capture_backtrace, profiler_current_thread_id,
+    register_thread, unregister_thread,
 };
 
 struct Counting;
@@ -58,7 +59,12 @@ fn capture() -> ProfilerBacktrace {
 /// The functions of a stack, innermost first, inlined ones included, by the last part of their names.
 fn functions(stack: &StackSample) -> Vec<String> {
     let last = |name: &str| name.rsplit("::").next().unwrap_or_default().to_owned();
-    stack.names().iter().flatten().map(|name| last(&name.name)).collect()
+    stack
+        .names()
+        .iter()
+        .flatten()
+        .map(|name| last(&name.name))
+        .collect()
 }
 
 macro_rules! chain {
@@ -89,7 +95,11 @@ fn takes_it() -> ProfilerBacktrace {
 #[inline(never)]
 fn recurse(depth: usize) -> ProfilerBacktrace {
     let padding = black_box([depth; 64]);
-    let backtrace = if depth == 0 { takes_it() } else { recurse(depth - 1) };
+    let backtrace = if depth == 0 {
+        takes_it()
+    } else {
+        recurse(depth - 1)
+    };
     black_box(&padding);
     backtrace
 }
@@ -114,16 +124,27 @@ fn the_stack_is_the_true_chain_on_registered_and_unregistered_threads() {
             let after = gekkota::ProfilerTime::now();
             assert_eq!(backtrace.thread(), profiler_current_thread_id());
             // Unwound later, on another thread, when this one's stack is another.
-            let stack = std::thread::spawn(move || backtrace.resolve()).join().expect("thread");
+            let stack = std::thread::spawn(move || backtrace.resolve())
+                .join()
+                .expect("thread");
             assert!(!stack.is_truncated(), "{stack}");
             assert!(stack.time() >= before && stack.time() <= after);
             let functions = functions(&stack);
-            assert_eq!(functions[0], "takes_it", "what was inlined of the profiler is not shown: {stack}");
+            assert_eq!(
+                functions[0], "takes_it",
+                "what was inlined of the profiler is not shown: {stack}"
+            );
             let ours = ["takes_it", "inner", "middle", "outer"];
-            let found: Vec<_> = functions.iter().filter(|name| ours.contains(&name.as_str())).collect();
+            let found: Vec<_> = functions
+                .iter()
+                .filter(|name| ours.contains(&name.as_str()))
+                .collect();
             assert_eq!(found, ours, "{stack}");
             let oldest = stack.names().last().expect("frames");
-            assert!(oldest.iter().any(|name| name.name.contains("clone")), "{stack}");
+            assert!(
+                oldest.iter().any(|name| name.name.contains("clone")),
+                "{stack}"
+            );
         });
     }
 }
@@ -131,8 +152,11 @@ fn the_stack_is_the_true_chain_on_registered_and_unregistered_threads() {
 fn labels_stand_behind_the_functions_that_pushed_them() {
     #[inline(never)]
     fn pushes() -> ProfilerBacktrace {
-        let _outer =
-            AutoProfilerLabel::with_dynamic("outer label", "of mine", gecko_profiler_category!(Other));
+        let _outer = AutoProfilerLabel::with_dynamic(
+            "outer label",
+            "of mine",
+            gecko_profiler_category!(Other),
+        );
         black_box(outer(&takes_it))
     }
     in_a_thread(|| {
@@ -148,30 +172,45 @@ fn labels_stand_behind_the_functions_that_pushed_them() {
                 _ => names.last().map_or(String::new(), |name| name.name.clone()),
             })
             .collect();
-        let at = frames.iter().position(|frame| frame == "[outer label of mine]").expect("the label");
+        let at = frames
+            .iter()
+            .position(|frame| frame == "[outer label of mine]")
+            .expect("the label");
         assert!(frames[at - 1].ends_with("::pushes"), "{frames:#?}");
-        assert!(stack.to_string().contains(": [outer label of mine]\n"), "{stack}");
+        assert!(
+            stack.to_string().contains(": [outer label of mine]\n"),
+            "{stack}"
+        );
 
         let native = backtrace.resolve_with(StackFeatures::NATIVE);
         assert_eq!(native.frames().len(), stack.frames().len() - 1);
         let labels = backtrace.resolve_with(StackFeatures::LABELS);
         assert_eq!(
             labels.frames(),
-            [StackFrame::Label { text: "outer label of mine".to_owned(), is_sensitive: true }]
+            [StackFrame::Label {
+                text: "outer label of mine".to_owned(),
+                is_sensitive: true
+            }]
         );
         assert!(!labels.is_truncated());
         let with_leaf = backtrace.resolve_with(StackFeatures::LABELS | StackFeatures::LEAF);
         assert_eq!(with_leaf.frames().len(), 2);
         assert!(functions(&with_leaf)[0] == "takes_it", "{with_leaf}");
         unregister_thread();
-        assert!(pushes().resolve_with(StackFeatures::LABELS).frames().is_empty());
+        assert!(
+            pushes()
+                .resolve_with(StackFeatures::LABELS)
+                .frames()
+                .is_empty()
+        );
     });
 }
 
 fn once_some_were_taken_no_more_is_allocated() {
     in_a_thread(|| {
         register_thread("allocates nothing");
-        let _label = AutoProfilerLabel::with_dynamic("label", "dynamic", gecko_profiler_category!(Other));
+        let _label =
+            AutoProfilerLabel::with_dynamic("label", "dynamic", gecko_profiler_category!(Other));
         let mut kept: Vec<ProfilerBacktrace> = Vec::with_capacity(8);
         let mut take_some = || {
             for depth in [0, 1, 10, 100, 1000] {
@@ -179,7 +218,10 @@ fn once_some_were_taken_no_more_is_allocated() {
             }
             kept.clear();
         };
-        assert!(allocations_of(&mut take_some) > 0, "the first ones need memory");
+        assert!(
+            allocations_of(&mut take_some) > 0,
+            "the first ones need memory"
+        );
         let allocations = allocations_of(|| (0..1000).for_each(|_| take_some()));
         assert_eq!(allocations, 0);
     });
@@ -192,18 +234,38 @@ fn once_some_were_taken_no_more_is_allocated() {
 
 /// True when the kernel does so from now on, by killing the process.
 fn forbid_system_calls_but_exit() -> bool {
-    let step = |code: u32, jt, k: u32| libc::sock_filter { code: code as u16, jt, jf: 0, k };
+    let step = |code: u32, jt, k: u32| libc::sock_filter {
+        code: code as u16,
+        jt,
+        jf: 0,
+        k,
+    };
     let mut steps = [
         step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0),
-        step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 1, libc::SYS_exit_group as u32),
-        step(libc::BPF_RET | libc::BPF_K, 0, libc::SECCOMP_RET_KILL_PROCESS),
+        step(
+            libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K,
+            1,
+            libc::SYS_exit_group as u32,
+        ),
+        step(
+            libc::BPF_RET | libc::BPF_K,
+            0,
+            libc::SECCOMP_RET_KILL_PROCESS,
+        ),
         step(libc::BPF_RET | libc::BPF_K, 0, libc::SECCOMP_RET_ALLOW),
     ];
-    let program = libc::sock_fprog { len: steps.len() as u16, filter: steps.as_mut_ptr() };
+    let program = libc::sock_fprog {
+        len: steps.len() as u16,
+        filter: steps.as_mut_ptr(),
+    };
     // SAFETY: the kernel reads the program, which lies on this stack.
     unsafe {
         libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
-            && libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) == 0
+            && libc::prctl(
+                libc::PR_SET_SECCOMP,
+                libc::SECCOMP_MODE_FILTER,
+                &raw const program,
+            ) == 0
     }
 }
 
@@ -224,7 +286,10 @@ fn makes_no_system_call(prepare: fn(), body: fn()) -> bool {
     let mut status = 0;
     // SAFETY: the status is a local.
     assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
-    assert!(!libc::WIFEXITED(status) || libc::WEXITSTATUS(status) == 0, "the kernel has no such filters");
+    assert!(
+        !libc::WIFEXITED(status) || libc::WEXITSTATUS(status) == 0,
+        "the kernel has no such filters"
+    );
     libc::WIFEXITED(status)
 }
 
@@ -241,7 +306,10 @@ fn once_some_were_taken_no_system_call_is_made() {
         profiler_current_thread_id();
     }
     gekkota::profiler_init();
-    assert!(!makes_no_system_call(|| (), ask_for_the_id), "the check sees a system call");
+    assert!(
+        !makes_no_system_call(|| (), ask_for_the_id),
+        "the check sees a system call"
+    );
     if makes_no_system_call(read_the_clock, read_the_clock) {
         assert!(makes_no_system_call(take_some, || (0..100).for_each(|_| take_some())));
     } else {
@@ -253,8 +321,12 @@ fn a_deep_stack_is_whole() {
     in_a_thread(|| {
         let stack = recurse(10_000).resolve();
         assert!(!stack.is_truncated());
-        let recursions =
-            stack.names().iter().flatten().filter(|name| name.name.ends_with("::recurse")).count();
+        let recursions = stack
+            .names()
+            .iter()
+            .flatten()
+            .filter(|name| name.name.ends_with("::recurse"))
+            .count();
         assert_eq!(recursions, 10_001);
     });
 }
@@ -274,7 +346,10 @@ fn threads_that_take_many_at_once_get_their_own() {
             })
         })
         .collect();
-    let kept: Vec<_> = takers.into_iter().flat_map(|taker| taker.join().expect("thread")).collect();
+    let kept: Vec<_> = takers
+        .into_iter()
+        .flat_map(|taker| taker.join().expect("thread"))
+        .collect();
     assert_eq!(kept.len(), 1600);
     for backtrace in &kept {
         assert!(!backtrace.resolve().is_truncated());

@@ -26,7 +26,10 @@ fn mask_signal(how: libc::c_int) {
 const WAYS: [(&str, fn()); 2] = [
     ("by the standard library", || std::thread::sleep(SLEEP)),
     ("by the kernel's call", || {
-        let time = libc::timespec { tv_sec: 0, tv_nsec: SLEEP.as_nanos() as i64 };
+        let time = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: SLEEP.as_nanos() as i64,
+        };
         // SAFETY: the kernel reads a local.
         unsafe { libc::syscall(libc::SYS_nanosleep, &raw const time, 0) };
     }),
@@ -62,12 +65,17 @@ fn alternate(sleep: fn()) -> (f64, f64) {
 }
 
 fn shown(samples: &[Sample], function: &str) -> (usize, f64) {
-    shown_where(samples, |stack| stack.iter().any(|frame| frame.contains(function)))
+    shown_where(samples, |stack| {
+        stack.iter().any(|frame| frame.contains(function))
+    })
 }
 
 fn shown_where(samples: &[Sample], is_there: impl Fn(&[String]) -> bool + Clone) -> (usize, f64) {
     let pairs = samples.windows(2).filter(|pair| is_there(&pair[0].stack));
-    (pairs.clone().count(), pairs.map(|pair| pair[1].time_ms - pair[0].time_ms).sum())
+    (
+        pairs.clone().count(),
+        pairs.map(|pair| pair[1].time_ms - pair[0].time_ms).sum(),
+    )
 }
 
 /// What is wrong with what is shown, if anything.
@@ -93,11 +101,15 @@ fn check(way: &str, sleep: fn()) -> Result<(), String> {
         read.count("missed_ticks")
     );
     // The answer to the request that waited is given there: one sample in each round, that stands until the next tick.
-    let (ticks, missed) = (read.count("ticks") as f64, read.count("missed_ticks") as f64);
+    let (ticks, missed) = (
+        read.count("ticks") as f64,
+        read.count("missed_ticks") as f64,
+    );
     let missed_share = missed / (ticks + missed);
     let most_ms = letting_in_ms + (0.1 + missed_share) * asleep_ms;
     let ratio = shown_asleep_ms / asleep_ms;
-    let is_right = shown_letting_in_ms < most_ms && ratio > 0.8 - missed_share && ratio < 1.1 + missed_share;
+    let is_right =
+        shown_letting_in_ms < most_ms && ratio > 0.8 - missed_share && ratio < 1.1 + missed_share;
     let what = || {
         format!(
             "{way}: {shown_asleep_ms:.0} of {asleep_ms:.0} ms asleep shown, {shown_letting_in_ms:.0} ms of letting in, where {most_ms:.0} \
@@ -109,6 +121,9 @@ fn check(way: &str, sleep: fn()) -> Result<(), String> {
 
 #[test]
 fn a_sleep_with_the_signal_blocked_is_not_shown_where_it_is_let_in() {
-    let wrong: Vec<_> = WAYS.iter().filter_map(|(way, sleep)| check(way, *sleep).err()).collect();
+    let wrong: Vec<_> = WAYS
+        .iter()
+        .filter_map(|(way, sleep)| check(way, *sleep).err())
+        .collect();
     assert_eq!(wrong, [""; 0]);
 }

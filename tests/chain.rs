@@ -37,7 +37,11 @@ fn f30(rounds: u64) -> u64 {
 
 /// The functions of the chain in a stack, as numbers.
 fn links(stack: &[String]) -> Vec<usize> {
-    let link = |frame: &String| CHAIN.iter().position(|name| frame.contains(&format!("::{name} (in ")));
+    let link = |frame: &String| {
+        CHAIN
+            .iter()
+            .position(|name| frame.contains(&format!("::{name} (in ")))
+    };
     stack.iter().filter_map(link).collect()
 }
 
@@ -57,8 +61,16 @@ fn each_stack_is_the_chain_from_the_threads_start() {
     let read = Read::from_profile(&session.finish().expect("profile"));
 
     let samples = read.samples("chain");
-    let in_chain: Vec<_> = samples.iter().filter(|sample| !links(&sample.stack).is_empty()).collect();
-    assert!(in_chain.len() > 500, "{} of {} samples are in the chain", in_chain.len(), samples.len());
+    let in_chain: Vec<_> = samples
+        .iter()
+        .filter(|sample| !links(&sample.stack).is_empty())
+        .collect();
+    assert!(
+        in_chain.len() > 500,
+        "{} of {} samples are in the chain",
+        in_chain.len(),
+        samples.len()
+    );
     let mut truncated = 0;
     let mut deepest = 0;
     for sample in &in_chain {
@@ -71,10 +83,22 @@ fn each_stack_is_the_chain_from_the_threads_start() {
         assert_eq!(links, (0..links.len()).collect::<Vec<_>>(), "{stack:#?}");
         let starts_at_the_start = stack[0].contains("clone") || stack[0].contains("start_thread");
         assert!(starts_at_the_start, "the first frame is {}", stack[0]);
-        assert!(stack.iter().any(|frame| frame.contains("__rust_begin_short_backtrace")), "{stack:#?}");
+        assert!(
+            stack
+                .iter()
+                .any(|frame| frame.contains("__rust_begin_short_backtrace")),
+            "{stack:#?}"
+        );
         deepest = deepest.max(links.len());
     }
-    println!("{} samples in the chain, {truncated} truncated, {deepest} links at most", in_chain.len());
+    println!(
+        "{} samples in the chain, {truncated} truncated, {deepest} links at most",
+        in_chain.len()
+    );
     assert_eq!(deepest, CHAIN.len());
-    assert!(truncated * 1000 <= in_chain.len(), "{truncated} of {} are truncated", in_chain.len());
+    assert!(
+        truncated * 1000 <= in_chain.len(),
+        "{truncated} of {} are truncated",
+        in_chain.len()
+    );
 }

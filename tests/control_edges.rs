@@ -15,11 +15,13 @@ use std::time::Duration;
 
 use common::wait_until;
 use controlled::{
-    Controlled, Folder, action_of, hosts_handler_address, obey, open_pipes, own_role, raise, set_handler,
+    Controlled, Folder, action_of, hosts_handler_address, obey, open_pipes, own_role, raise,
+    set_handler,
 };
 use gekkota::{
-    AutoProfilerInit, ControlSignals, ProfilingState, StartParams, profiler_add_state_change_callback,
-    profiler_control_by_signals, profiler_is_active, profiler_shutdown,
+    AutoProfilerInit, ControlSignals, ProfilingState, StartParams,
+    profiler_add_state_change_callback, profiler_control_by_signals, profiler_is_active,
+    profiler_shutdown,
 };
 
 #[test]
@@ -29,10 +31,15 @@ fn role_of_the_child() {
         set_handler(libc::SIGUSR1, hosts_handler_address());
     }
     if role == "controls itself" {
-        let signals = ControlSignals::new().start_signal(libc::SIGURG).stop_signal(libc::SIGIO);
+        let signals = ControlSignals::new()
+            .start_signal(libc::SIGURG)
+            .stop_signal(libc::SIGIO);
         profiler_control_by_signals(signals.folder("/dev/null/of the program's")).expect("control");
     }
-    let host = Host { pipes: open_pipes(), stranger: Stranger::new() };
+    let host = Host {
+        pipes: open_pipes(),
+        stranger: Stranger::new(),
+    };
     let host: &'static Host = Box::leak(Box::new(host));
     let mut profiler = Some(AutoProfilerInit::new());
     obey(|order, argument| {
@@ -69,9 +76,14 @@ fn role_of_the_child() {
                 let (is_taken, taken) = channel();
                 while_it_starts(move || {
                     host.replace_pipe();
-                    is_taken.send(profiler_control_by_signals(ControlSignals::default())).expect("awaited");
+                    is_taken
+                        .send(profiler_control_by_signals(ControlSignals::default()))
+                        .expect("awaited");
                 });
-                taken.recv_timeout(Duration::from_secs(10)).expect("an answer").expect("control");
+                taken
+                    .recv_timeout(Duration::from_secs(10))
+                    .expect("an answer")
+                    .expect("control");
             }
             ("is the stranger whole", _) => return host.stranger.is_whole().to_string(),
             ("shut down twice while it starts", _) => {
@@ -80,7 +92,9 @@ fn role_of_the_child() {
                     profiler_control_by_signals(ControlSignals::default()).expect("control");
                     profiler_shutdown();
                 });
-                wait_until("no pipe of the control's is left", || open_pipes() == host.pipes);
+                wait_until("no pipe of the control's is left", || {
+                    open_pipes() == host.pipes
+                });
             }
             ("fork while it starts", _) => while_it_starts(|| host.fork()),
             ("forks", _) => return FORKS.load(Ordering::Relaxed).to_string(),
@@ -111,12 +125,16 @@ fn while_it_starts(body: impl FnOnce() + Send + 'static) {
     };
     profiler_add_state_change_callback(ProfilingState::Started.into(), callback, 7);
     raise(libc::SIGUSR1);
-    begun.recv_timeout(Duration::from_secs(10)).expect("it starts");
+    begun
+        .recv_timeout(Duration::from_secs(10))
+        .expect("it starts");
 }
 
 /// The shutdown puts the host's handler back, and waits then.
 fn wait_until_shut_down() {
-    wait_until("the signals are given back", || action_of(libc::SIGUSR1) == hosts_handler_address());
+    wait_until("the signals are given back", || {
+        action_of(libc::SIGUSR1) == hosts_handler_address()
+    });
 }
 
 /// A file of the host's which takes over the numbers of the control's pipe: bytes that are read from it, or written to
@@ -129,19 +147,30 @@ struct Stranger {
 impl Stranger {
     fn new() -> Self {
         let path = std::env::temp_dir().join(format!("gekkota-stranger-{}", std::process::id()));
-        let mut file = File::options().read(true).write(true).create_new(true).open(&path).expect("a file");
+        let mut file = File::options()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(&path)
+            .expect("a file");
         std::fs::remove_file(&path).expect("removed");
         // Requests to save and stop, for who takes it for the pipe.
         file.write_all(&[2; 64]).expect("written");
         file.rewind().expect("at its begin");
-        Self { file, numbers: Mutex::default() }
+        Self {
+            file,
+            numbers: Mutex::default(),
+        }
     }
 
     fn take(&self, numbers: Vec<RawFd>) {
         assert_eq!(numbers.len(), 2, "both ends: {numbers:?}");
         for number in &numbers {
             // SAFETY: touches no memory; the number is the profiler's, which has to live with that.
-            assert_eq!(unsafe { libc::dup3(self.file.as_raw_fd(), *number, libc::O_CLOEXEC) }, *number);
+            assert_eq!(
+                unsafe { libc::dup3(self.file.as_raw_fd(), *number, libc::O_CLOEXEC) },
+                *number
+            );
         }
         *self.numbers.lock().expect("no panic") = numbers;
     }
@@ -161,7 +190,10 @@ impl Stranger {
 
     fn is_open_in_forked_child(&self) {
         common::in_forked_child(|| {
-            assert!(self.is_whole(), "what is forgotten in the child is the profiler's alone");
+            assert!(
+                self.is_whole(),
+                "what is forgotten in the child is the profiler's alone"
+            );
             String::new()
         });
     }
@@ -172,9 +204,14 @@ static FORKS: AtomicU32 = AtomicU32::new(0);
 impl Host {
     /// The open ends of the control's pipe.
     fn ends(&self) -> Vec<RawFd> {
-        let entries = std::fs::read_dir("/proc/self/fd").expect("descriptors").map_while(Result::ok);
+        let entries = std::fs::read_dir("/proc/self/fd")
+            .expect("descriptors")
+            .map_while(Result::ok);
         let is_new = |entry: &std::fs::DirEntry| {
-            let target = std::fs::read_link(entry.path()).unwrap_or_default().display().to_string();
+            let target = std::fs::read_link(entry.path())
+                .unwrap_or_default()
+                .display()
+                .to_string();
             target.starts_with("pipe:") && !self.pipes.contains(&target)
         };
         let number = |entry: std::fs::DirEntry| entry.file_name().to_str()?.parse().ok();
@@ -217,7 +254,10 @@ fn be_cancelled_in_handler() -> String {
     let mut answer = std::ptr::null_mut();
     // SAFETY: the thread's function takes nothing; the out-pointers are to locals.
     unsafe {
-        assert_eq!(libc::pthread_create(&mut thread, std::ptr::null(), body, std::ptr::null_mut()), 0);
+        assert_eq!(
+            libc::pthread_create(&mut thread, std::ptr::null(), body, std::ptr::null_mut()),
+            0
+        );
         assert_eq!(libc::pthread_join(thread, &mut answer), 0);
     }
     answer.addr().to_string()
@@ -226,7 +266,11 @@ fn be_cancelled_in_handler() -> String {
 /// Whoever wants a signal for the one and whoever wants it for the other come at once: threads are not sampled by a
 /// signal whose first answer is control's.
 fn race_start_and_control() {
-    let sampled_by = |signal| StartParams::default().interval(Duration::from_millis(50)).signal(signal);
+    let sampled_by = |signal| {
+        StartParams::default()
+            .interval(Duration::from_millis(50))
+            .signal(signal)
+    };
     gekkota::profiler_start(sampled_by(libc::SIGPROF)).expect("start");
     let sampling = action_of(libc::SIGPROF);
     let refused = AtomicU32::new(0);
@@ -244,11 +288,18 @@ fn race_start_and_control() {
                 gekkota::profiler_start(sampled_by(signal)).expect("start");
             });
             together.wait();
-            let signals = ControlSignals::new().start_signal(signal).stop_signal(libc::SIGURG);
+            let signals = ControlSignals::new()
+                .start_signal(signal)
+                .stop_signal(libc::SIGURG);
             let is_refused = profiler_control_by_signals(signals).is_err();
             refused.fetch_add(is_refused.into(), Ordering::Relaxed);
         });
-        assert_eq!(action_of(signal), sampling, "{} refused before", refused.load(Ordering::Relaxed));
+        assert_eq!(
+            action_of(signal),
+            sampling,
+            "{} refused before",
+            refused.load(Ordering::Relaxed)
+        );
     }
 }
 
@@ -259,7 +310,14 @@ fn what_a_signal_has_asked_for_is_done_before_the_shutdown() {
     child.ask("shut down while it starts");
     child.notice("profiling; ");
     child.notice("stopped; ");
-    assert_eq!(folder.files(), [child.file_in(&folder.0).file_name().expect("a name").to_string_lossy()]);
+    assert_eq!(
+        folder.files(),
+        [child
+            .file_in(&folder.0)
+            .file_name()
+            .expect("a name")
+            .to_string_lossy()]
+    );
     assert_eq!(child.end(), [""; 0]);
 }
 
@@ -275,7 +333,11 @@ fn a_pipe_that_the_host_has_closed_is_left_alone() {
         // It can be had again.
         child.ask("control");
         child.signal(libc::SIGUSR2);
-        child.notice(if order.ends_with("starts") { "stopped; " } else { "not running" });
+        child.notice(if order.ends_with("starts") {
+            "stopped; "
+        } else {
+            "not running"
+        });
         child.ask("shutdown");
         assert_eq!(child.ask("is the stranger whole"), "true", "{order}");
         assert_eq!(child.end(), [""; 0]);
@@ -284,7 +346,11 @@ fn a_pipe_that_the_host_has_closed_is_left_alone() {
     let mut child = Controlled::start("chained", &folder.0, &[]);
     child.ask("replace the pipe and take control");
     child.signal(libc::SIGUSR2);
-    assert_eq!(child.notices_until("stopped; ").len(), 2, "nothing has ended");
+    assert_eq!(
+        child.notices_until("stopped; ").len(),
+        2,
+        "nothing has ended"
+    );
     assert_eq!(child.ask("is the stranger whole"), "true");
     assert_eq!(child.end(), [""; 0]);
 
@@ -314,7 +380,11 @@ fn a_callback_on_the_control_thread_forks() {
     let mut child = Controlled::start("plain", &folder.0, &[]);
     child.ask("fork while it starts");
     wait_until("the child has ended", || child.ask("forks") == "1");
-    assert_eq!(child.ask("is the stranger whole"), "true", "the child has read nothing");
+    assert_eq!(
+        child.ask("is the stranger whole"),
+        "true",
+        "the child has read nothing"
+    );
     child.signal(libc::SIGUSR2);
     child.notice("stopped; ");
     assert_eq!(folder.files().len(), 1, "{:?}", folder.files());
@@ -336,7 +406,10 @@ fn the_environment_leaves_the_programs_own_control_alone() {
     let child = Controlled::start("controls itself", &folder.0, &[]);
     child.signal(libc::SIGURG);
     let told = child.notice("profiling; ");
-    assert!(told.contains(&format!("signal {} saves", libc::SIGIO)), "{told}");
+    assert!(
+        told.contains(&format!("signal {} saves", libc::SIGIO)),
+        "{told}"
+    );
     assert!(told.contains("/of the program's/"), "{told}");
     child.end();
 }

@@ -12,8 +12,8 @@ use std::sync::atomic::Ordering;
 
 use common::{Read, wait_until};
 use controlled::{
-    Controlled, Folder, HOSTS_CALLS, action_of, hosts_handler_address, obey, open_pipes, own_role, raise,
-    set_handler,
+    Controlled, Folder, HOSTS_CALLS, action_of, hosts_handler_address, obey, open_pipes, own_role,
+    raise, set_handler,
 };
 use gekkota::ControlSignals;
 
@@ -39,10 +39,12 @@ fn role_of_the_child() {
             let params = params.engine(gekkota::SamplingEngine::Signals);
             gekkota::profiler_start(params).is_ok().to_string()
         }
-        ("control again", _) => match gekkota::profiler_control_by_signals(ControlSignals::default()) {
-            Ok(()) => "controlled".to_owned(),
-            Err(error) => error.to_string(),
-        },
+        ("control again", _) => {
+            match gekkota::profiler_control_by_signals(ControlSignals::default()) {
+                Ok(()) => "controlled".to_owned(),
+                Err(error) => error.to_string(),
+            }
+        }
         ("init", _) => {
             profiler = Some(gekkota::AutoProfilerInit::new());
             String::new()
@@ -51,14 +53,22 @@ fn role_of_the_child() {
         ("execute", _) => pipes_of_an_executed_program(&given),
         ("sampled", _) => wait_until_sampled(),
         ("calls", _) => HOSTS_CALLS.load(Ordering::Relaxed).to_string(),
-        ("start", _) => gekkota::profiler_start(gekkota::StartParams::default()).is_ok().to_string(),
+        ("start", _) => gekkota::profiler_start(gekkota::StartParams::default())
+            .is_ok()
+            .to_string(),
         ("go", folder) => std::env::set_current_dir(folder).is_ok().to_string(),
         ("control", folder) => {
-            let signals = ControlSignals::new().stop_signal(libc::SIGURG).folder(folder);
-            gekkota::profiler_control_by_signals(signals).is_ok().to_string()
+            let signals = ControlSignals::new()
+                .stop_signal(libc::SIGURG)
+                .folder(folder);
+            gekkota::profiler_control_by_signals(signals)
+                .is_ok()
+                .to_string()
         }
         ("start controlled", folder) => {
-            let signals = ControlSignals::new().stop_signal(libc::SIGURG).folder(folder);
+            let signals = ControlSignals::new()
+                .stop_signal(libc::SIGURG)
+                .folder(folder);
             let params = gekkota::StartParams::default().control_signals(signals);
             gekkota::profiler_start(params).is_ok().to_string()
         }
@@ -95,7 +105,11 @@ fn wait_until_sampled() -> String {
 /// More than a pipe holds, faster than anybody saves.
 fn flood() -> String {
     for round in 0..70_000 {
-        raise(if round % 2 == 0 { libc::SIGUSR1 } else { libc::SIGUSR2 });
+        raise(if round % 2 == 0 {
+            libc::SIGUSR1
+        } else {
+            libc::SIGUSR2
+        });
     }
     String::new()
 }
@@ -103,7 +117,10 @@ fn flood() -> String {
 /// How many pipes a program gets that is executed here, but for its standard output and those that this one was given.
 fn pipes_of_an_executed_program(given: &[String]) -> String {
     let mut command = Command::new("ls");
-    command.args(["-l", "/proc/self/fd"]).stdin(Stdio::null()).stderr(Stdio::null());
+    command
+        .args(["-l", "/proc/self/fd"])
+        .stdin(Stdio::null())
+        .stderr(Stdio::null());
     let output = command.output().expect("ls");
     let listed = String::from_utf8_lossy(&output.stdout).into_owned();
     let pipes = listed.lines().filter(|line| line.contains("pipe:"));
@@ -127,14 +144,20 @@ fn signals_in_a_forked_child() -> String {
         assert!(!gekkota::profiler_is_active());
         gekkota::profiler_control_by_signals(ControlSignals::default()).expect("control");
         raise(libc::SIGUSR1);
-        wait_until("the child of the child profiles", gekkota::profiler_is_active);
+        wait_until(
+            "the child of the child profiles",
+            gekkota::profiler_is_active,
+        );
         gekkota::profiler_shutdown();
         "well".to_owned()
     })
 }
 
 fn read_profile(path: &Path) -> Read {
-    let mode = std::fs::metadata(path).expect("the file").permissions().mode();
+    let mode = std::fs::metadata(path)
+        .expect("the file")
+        .permissions()
+        .mode();
     assert_eq!(mode & 0o777, 0o600, "readable by its owner alone");
     Read::from_text(&std::fs::read(path).expect("text"))
 }
@@ -150,7 +173,11 @@ fn one_signal_starts_and_the_other_saves_and_stops() {
     child.signal(libc::SIGUSR2);
     child.notice("no profile was saved: the profiler is not running");
     child.signal(libc::SIGUSR1);
-    assert!(child.notice("profiling; ").contains(path.to_str().expect("UTF-8")));
+    assert!(
+        child
+            .notice("profiling; ")
+            .contains(path.to_str().expect("UTF-8"))
+    );
     assert_eq!(child.ask("active"), "true");
     child.signal(libc::SIGUSR1);
     child.notice("already profiling");
@@ -162,15 +189,26 @@ fn one_signal_starts_and_the_other_saves_and_stops() {
     std::fs::write(&target, "precious").expect("written");
     std::os::unix::fs::symlink(&target, &path).expect("link");
     child.signal(libc::SIGUSR2);
-    assert!(child.notice("stopped; ").ends_with(path.to_str().expect("UTF-8")));
+    assert!(
+        child
+            .notice("stopped; ")
+            .ends_with(path.to_str().expect("UTF-8"))
+    );
     assert_eq!(child.ask("active"), "false");
     assert_eq!(std::fs::read_to_string(&target).expect("text"), "precious");
-    assert!(!std::fs::symlink_metadata(&path).expect("the file").is_symlink());
+    assert!(
+        !std::fs::symlink_metadata(&path)
+            .expect("the file")
+            .is_symlink()
+    );
 
     let read = read_profile(&path);
     let configuration = &read.0["meta"]["configuration"];
     assert_eq!(
-        (configuration["capacity"].as_u64(), configuration["interval"].as_f64()),
+        (
+            configuration["capacity"].as_u64(),
+            configuration["interval"].as_f64()
+        ),
         (Some(64 << 20), Some(1.0))
     );
     assert_eq!(configuration["threads"], serde_json::json!(["*"]));
@@ -181,7 +219,10 @@ fn one_signal_starts_and_the_other_saves_and_stops() {
     assert_eq!(child.ask("start"), "true");
     child.signal(libc::SIGUSR2);
     child.notice("stopped; ");
-    assert_eq!(read_profile(&path).0["meta"]["configuration"]["capacity"].as_u64(), Some(16 << 20));
+    assert_eq!(
+        read_profile(&path).0["meta"]["configuration"]["capacity"].as_u64(),
+        Some(16 << 20)
+    );
     assert_eq!(child.ask("shutdown"), "nothing, nothing");
     assert_eq!(child.end(), [""; 0]);
 }
@@ -190,13 +231,19 @@ fn one_signal_starts_and_the_other_saves_and_stops() {
 fn the_folder_can_be_set_and_what_cannot_be_saved_goes_on() {
     let folder = Folder::new("upload");
     let upload = folder.0.join("made later");
-    let mut child =
-        Controlled::start("plain", &folder.0, &[("MOZ_UPLOAD_DIR", upload.to_str().expect("UTF-8"))]);
+    let mut child = Controlled::start(
+        "plain",
+        &folder.0,
+        &[("MOZ_UPLOAD_DIR", upload.to_str().expect("UTF-8"))],
+    );
     child.signal(libc::SIGUSR1);
     child.notice("profiling; ");
     child.signal(libc::SIGUSR2);
     let told = child.notice("was not saved");
-    assert!(told.contains("made later") && told.ends_with("profiling goes on"), "{told}");
+    assert!(
+        told.contains("made later") && told.ends_with("profiling goes on"),
+        "{told}"
+    );
     assert_eq!(child.ask("active"), "true");
     std::fs::create_dir(&upload).expect("folder");
     child.signal(libc::SIGUSR2);
@@ -207,7 +254,10 @@ fn the_folder_can_be_set_and_what_cannot_be_saved_goes_on() {
     // Another signal and another folder, by the function; the one that is not used any more is given back.
     let mut child = Controlled::start("plain", &folder.0, &[]);
     let by_function = Folder::new("function");
-    assert_eq!(child.ask(&format!("control: {}", by_function.0.display())), "true");
+    assert_eq!(
+        child.ask(&format!("control: {}", by_function.0.display())),
+        "true"
+    );
     child.signal(libc::SIGUSR1);
     child.notice("profiling; ");
     child.signal(libc::SIGURG);
@@ -220,7 +270,10 @@ fn the_folder_can_be_set_and_what_cannot_be_saved_goes_on() {
     // By the parameters of a start, and beyond its session.
     let mut child = Controlled::start("plain", &folder.0, &[]);
     let by_start = Folder::new("start");
-    assert_eq!(child.ask(&format!("start controlled: {}", by_start.0.display())), "true");
+    assert_eq!(
+        child.ask(&format!("start controlled: {}", by_start.0.display())),
+        "true"
+    );
     child.signal(libc::SIGURG);
     child.notice("stopped; ");
     read_profile(&child.file_in(&by_start.0));
@@ -237,12 +290,16 @@ fn a_handler_that_was_there_is_called_and_put_back() {
     child.signal(libc::SIGUSR1);
     child.notice("profiling; ");
     // The thread that handles the signal may come to it after all that.
-    wait_until("the host's handler was called", || child.ask("calls") == "1");
+    wait_until("the host's handler was called", || {
+        child.ask("calls") == "1"
+    });
     assert_eq!(child.ask("errno"), "true");
     assert_eq!(child.ask("calls"), "2");
     assert_eq!(child.ask("shutdown"), "the host's, nothing");
     child.signal(libc::SIGUSR1);
-    wait_until("the host's handler answers alone", || child.ask("calls") == "3");
+    wait_until("the host's handler answers alone", || {
+        child.ask("calls") == "3"
+    });
     assert_eq!(child.ask("active"), "false");
     child.end();
 
@@ -258,7 +315,11 @@ fn many_signals_in_a_row_leave_it_well() {
     let folder = Folder::new("many");
     let mut child = Controlled::start("plain", &folder.0, &[]);
     for round in 0..3_000 {
-        child.signal(if round % 10 == 9 { libc::SIGUSR2 } else { libc::SIGUSR1 });
+        child.signal(if round % 10 == 9 {
+            libc::SIGUSR2
+        } else {
+            libc::SIGUSR1
+        });
         if round % 1000 == 500 {
             assert_eq!(child.ask("start"), "true");
         }
@@ -276,7 +337,12 @@ fn many_signals_in_a_row_leave_it_well() {
     child.signal(libc::SIGUSR2);
     assert_eq!(child.ask("shutdown"), "nothing, nothing");
     child.end();
-    assert_eq!(folder.files().len(), 1, "whole or absent: {:?}", folder.files());
+    assert_eq!(
+        folder.files().len(),
+        1,
+        "whole or absent: {:?}",
+        folder.files()
+    );
 }
 
 #[test]
@@ -286,7 +352,12 @@ fn a_flood_fills_the_pipe_and_nobody_waits_for_ever() {
     child.ask("flood");
     assert_eq!(child.ask("shutdown"), "nothing, nothing");
     read_profile(&child.file_in(&folder.0));
-    assert_eq!(folder.files().len(), 1, "whole or absent: {:?}", folder.files());
+    assert_eq!(
+        folder.files().len(),
+        1,
+        "whole or absent: {:?}",
+        folder.files()
+    );
     child.end();
 }
 
@@ -295,7 +366,11 @@ fn it_can_be_shut_down_and_initialised_again() {
     let folder = Folder::new("again");
     let mut child = Controlled::start("plain", &folder.0, &[]);
     for _ in 0..3 {
-        assert_eq!(child.ask("execute"), "0", "a program that is executed gets none of ours");
+        assert_eq!(
+            child.ask("execute"),
+            "0",
+            "a program that is executed gets none of ours"
+        );
         child.signal(libc::SIGUSR1);
         child.notice("profiling; ");
         assert_eq!(child.ask("shutdown"), "nothing, nothing");
@@ -315,7 +390,11 @@ fn threads_can_be_sampled_by_the_signal_that_starts() {
     child.notice("already profiling");
     child.signal(libc::SIGUSR2);
     child.notice("stopped; ");
-    assert!(!read_profile(&child.file_in(&folder.0)).samples("busy").is_empty());
+    assert!(
+        !read_profile(&child.file_in(&folder.0))
+            .samples("busy")
+            .is_empty()
+    );
     child.signal(libc::SIGUSR1);
     child.notice("profiling; ");
     // The other way round, each sample would start the profiler.
@@ -337,7 +416,10 @@ fn in_a_forked_child_they_do_nothing_to_anybody() {
     // What the child of the child says once it controls itself, and what its parent says, by the signal that it got.
     let notices = child.notices_until(&own);
     assert_eq!(notices.len(), 2, "{notices:?}");
-    assert!(notices.iter().all(|notice| notice.contains("profiling; ")), "{notices:?}");
+    assert!(
+        notices.iter().all(|notice| notice.contains("profiling; ")),
+        "{notices:?}"
+    );
     assert_eq!(folder.files(), [""; 0]);
     assert_eq!(child.ask("fork"), "well");
     assert_eq!(child.ask("active"), "true");

@@ -35,20 +35,28 @@ fn profile_with(engine: SamplingEngine) -> (Read, Duration) {
 }
 
 fn engine_of(read: &Read) -> &str {
-    read.0["meta"]["samplingEngine"].as_str().expect("an engine")
+    read.0["meta"]["samplingEngine"]
+        .as_str()
+        .expect("an engine")
 }
 
 /// Captured samples of `inner`, and the CPU time that they and all stand for.
 fn check(read: &Read, cpu: Duration) {
     let samples = read.samples("busy");
     let cpu_ms = |sample: &common::Sample| sample.cpu_ns.unwrap_or(0) as f64 / 1e6;
-    let in_inner =
-        || samples.iter().filter(|sample| sample.stack.iter().any(|frame| frame.contains("::inner")));
+    let in_inner = || {
+        samples
+            .iter()
+            .filter(|sample| sample.stack.iter().any(|frame| frame.contains("::inner")))
+    };
     let asleep = samples.iter().filter(|sample| {
         let within = |name: &str| sample.stack.iter().any(|frame| frame.contains(name));
         within("::outer") && within("sleep")
     });
-    let (shown, all): (f64, f64) = (in_inner().map(cpu_ms).sum(), samples.iter().map(cpu_ms).sum());
+    let (shown, all): (f64, f64) = (
+        in_inner().map(cpu_ms).sum(),
+        samples.iter().map(cpu_ms).sum(),
+    );
     let truth = cpu.as_secs_f64() * 1e3;
     println!(
         "{}: {} samples in `inner` of {}, {} asleep, {shown:.1} ms of {all:.1} ms, in truth {truth:.1} ms; silent timers {}",
@@ -62,7 +70,11 @@ fn check(read: &Read, cpu: Duration) {
     // A tick's CPU time at either end may stand elsewhere; on a busy machine more.
     assert!((shown / truth - 1.0).abs() < 0.1 && (all / truth - 1.0).abs() < 0.1);
     assert!(asleep.count() > 30);
-    assert!(samples.windows(2).all(|pair| pair[0].time_ms <= pair[1].time_ms));
+    assert!(
+        samples
+            .windows(2)
+            .all(|pair| pair[0].time_ms <= pair[1].time_ms)
+    );
 }
 
 #[test]
@@ -76,7 +88,10 @@ fn both_engines_tell_the_same() {
     assert_eq!(engine_of(&timers), "local timers");
     // Where the system makes no timers, signals are sent, and the samples are there all the same.
     check(&timers, cpu);
-    println!("timers refused for {} threads", timers.count("refused_timers"));
+    println!(
+        "timers refused for {} threads",
+        timers.count("refused_timers")
+    );
 
     let (auto, cpu) = profile_with(SamplingEngine::Auto);
     check(&auto, cpu);

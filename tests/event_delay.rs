@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use common::{Read, Sleeper, wait_until, work_for_cpu};
 use event_loops::{EDGE_MS, EVENT, INTERVAL_MS, Loop, Truth, intervals, judge, mark_since};
-use gekkota::{AutoProfilerEvent, Features, ProfilerSession, ProfilerTime, StartParams, ThreadGuard};
+use gekkota::{
+    AutoProfilerEvent, Features, ProfilerSession, ProfilerTime, StartParams, ThreadGuard,
+};
 
 /// A loop that tells the profiler of its events.
 fn start_loop(name: &'static str) -> Loop {
@@ -38,14 +40,23 @@ fn run_event(queued_at: ProfilerTime, body: impl FnOnce()) {
 
 /// What these markers tell of a thread's events, in the order in which they began.
 fn truths(read: &Read, thread: &str) -> Vec<Truth> {
-    let the_one =
-        |name: &str, number: u64| intervals(read, thread, &format!("{name} {number}")).first().copied();
+    let the_one = |name: &str, number: u64| {
+        intervals(read, thread, &format!("{name} {number}"))
+            .first()
+            .copied()
+    };
     let truth = |number| {
         let begins = the_one("begins", number)?;
         let (queued, _) = the_one("queued", number).expect("it ended");
-        Some(Truth { queued, begins, ends: the_one("ends", number).expect("it ended") })
+        Some(Truth {
+            queued,
+            begins,
+            ends: the_one("ends", number).expect("it ended"),
+        })
     };
-    (0..LAST_EVENT.load(Ordering::Relaxed)).filter_map(truth).collect()
+    (0..LAST_EVENT.load(Ordering::Relaxed))
+        .filter_map(truth)
+        .collect()
 }
 
 fn sleep_event() {
@@ -79,13 +90,19 @@ fn a_sample_tells_how_long_the_loop_keeps_its_events_waiting() {
     queue.post(move || assert!(is_to_end.recv().is_err()));
     queue.post(|| {
         std::thread::sleep(Duration::from_millis(50));
-        run_event(ProfilerTime::now(), || std::thread::sleep(Duration::from_millis(50)));
+        run_event(ProfilerTime::now(), || {
+            std::thread::sleep(Duration::from_millis(50))
+        });
         std::thread::sleep(Duration::from_millis(50));
     });
-    wait_until("a profile that is taken within an event tells of it", || {
-        let last = Read::of_running().samples("queue").pop();
-        last.and_then(|sample| sample.event_delay_ms).is_some_and(|ms| ms >= 200.0)
-    });
+    wait_until(
+        "a profile that is taken within an event tells of it",
+        || {
+            let last = Read::of_running().samples("queue").pop();
+            last.and_then(|sample| sample.event_delay_ms)
+                .is_some_and(|ms| ms >= 200.0)
+        },
+    );
     drop(end);
     queue.settle();
     quiet();
@@ -95,19 +112,37 @@ fn a_sample_tells_how_long_the_loop_keeps_its_events_waiting() {
 
     assert_eq!(read.0["meta"]["sampleUnits"]["eventDelay"], "ms");
     let without_loop = read.samples("no loop");
-    assert!(!without_loop.is_empty() && without_loop.iter().all(|sample| sample.event_delay_ms.is_none()));
+    assert!(
+        !without_loop.is_empty()
+            && without_loop
+                .iter()
+                .all(|sample| sample.event_delay_ms.is_none())
+    );
     for (name, least_ms) in [("sleeps", 150.0), ("burns", 150.0), ("queue", 300.0)] {
         let truths = truths(&read, name);
         let samples = read.samples(name);
         let largest = judge(&samples, &truths, 0.0);
-        println!("{name}: {} samples, up to {largest:.1} ms, {truths:?}", samples.len());
-        let longest = truths.iter().map(|truth| truth.ends.1 - truth.queued).fold(0.0, f64::max);
+        println!(
+            "{name}: {} samples, up to {largest:.1} ms, {truths:?}",
+            samples.len()
+        );
+        let longest = truths
+            .iter()
+            .map(|truth| truth.ends.1 - truth.queued)
+            .fold(0.0, f64::max);
         assert!(largest >= least_ms, "{largest} ms of {longest}");
         for sample in &samples {
             let shown = sample.event_delay_ms.unwrap_or(0.0);
-            assert!((0.0..=longest + 2.0 * INTERVAL_MS).contains(&shown), "{shown} ms of {longest}");
+            assert!(
+                (0.0..=longest + 2.0 * INTERVAL_MS).contains(&shown),
+                "{shown} ms of {longest}"
+            );
         }
-        assert_eq!(samples.last().and_then(|sample| sample.event_delay_ms), Some(0.0), "the loop waits");
+        assert_eq!(
+            samples.last().and_then(|sample| sample.event_delay_ms),
+            Some(0.0),
+            "the loop waits"
+        );
     }
     samples_without_stacks_tell_it_too();
     an_event_counts_from_when_its_time_has_come();
@@ -149,13 +184,26 @@ fn an_event_counts_from_when_its_time_has_come() {
     let (begins, ends) = (the_one("begins"), the_one("ends"));
     let queued = begins.0 + 200.0;
     let mut samples = read.samples("early");
-    samples.retain(|sample| begins.1 + EDGE_MS <= sample.time_ms && sample.time_ms <= ends.0 - EDGE_MS);
+    samples.retain(|sample| {
+        begins.1 + EDGE_MS <= sample.time_ms && sample.time_ms <= ends.0 - EDGE_MS
+    });
     for sample in &samples {
         let shown = sample.event_delay_ms.expect("it has events");
         let expected = (sample.time_ms - queued).max(0.0);
-        assert!((shown - expected).abs() <= 0.2, "{shown} ms at {}, queued {queued}", sample.time_ms);
+        assert!(
+            (shown - expected).abs() <= 0.2,
+            "{shown} ms at {}, queued {queued}",
+            sample.time_ms
+        );
     }
-    let shown_at =
-        |is_before: bool| samples.iter().filter(move |sample| (sample.time_ms < queued) == is_before);
-    assert!(shown_at(true).count() >= 100 && shown_at(false).count() >= 100, "{} samples", samples.len());
+    let shown_at = |is_before: bool| {
+        samples
+            .iter()
+            .filter(move |sample| (sample.time_ms < queued) == is_before)
+    };
+    assert!(
+        shown_at(true).count() >= 100 && shown_at(false).count() >= 100,
+        "{} samples",
+        samples.len()
+    );
 }

@@ -12,7 +12,8 @@ use std::time::Duration;
 use common::{PanicsAgain, Read, in_forked_child, thread_names, wait_until, work_for_cpu};
 use event_loops::{EDGE_MS, EVENT, Loop, Truth, intervals, judge, mark_since};
 use gekkota::{
-    EventDelayProbe, ProfilerSession, ProfilerTime, StartParams, ThreadGuard, profiler_watch_event_loop,
+    EventDelayProbe, ProfilerSession, ProfilerTime, StartParams, ThreadGuard,
+    profiler_watch_event_loop,
 };
 
 /// Between a probe's posting and the moment at which the host takes the time, its thread may lose the processor.
@@ -40,7 +41,9 @@ impl Probes {
 
     /// In an event: waits until a probe waits for its end.
     fn wait_for_one_in_queue(&self) {
-        wait_until("a probe waits", || self.posted() > self.run.load(Ordering::Relaxed));
+        wait_until("a probe waits", || {
+            self.posted() > self.run.load(Ordering::Relaxed)
+        });
     }
 }
 
@@ -63,8 +66,10 @@ fn start_watched_loop(name: &'static str, probes: &Arc<Probes>) -> Loop {
             let probes = Arc::clone(&probes);
             let posted_at = ProfilerTime::now();
             // A loop that has ended gives the probe back, and that is the end of the watch.
-            let _ =
-                own_sender.send((posted_at, Some(Box::new(move || run_probe(&probes, posted_at, probe)))));
+            let _ = own_sender.send((
+                posted_at,
+                Some(Box::new(move || run_probe(&probes, posted_at, probe))),
+            ));
         });
         watch.keep();
         while let Ok((_, Some(body))) = events.recv() {
@@ -80,8 +85,14 @@ fn has_watcher() -> bool {
 
 /// The longest delay of a loop that was kept busy for `EVENT`, compared with its probes.
 fn longest_delay(read: &Read, name: &str) -> f64 {
-    let probes = intervals(read, name, "probe").into_iter().zip(intervals(read, name, "answer"));
-    let truth = |((posted, _), answer)| Truth { queued: posted, begins: (posted, posted), ends: answer };
+    let probes = intervals(read, name, "probe")
+        .into_iter()
+        .zip(intervals(read, name, "answer"));
+    let truth = |((posted, _), answer)| Truth {
+        queued: posted,
+        begins: (posted, posted),
+        ends: answer,
+    };
     let truths: Vec<_> = probes.map(truth).collect();
     let end = truths.last().expect("probes").ends.0;
     let mut samples = read.samples(name);
@@ -93,14 +104,29 @@ fn longest_delay(read: &Read, name: &str) -> f64 {
         samples.retain(|sample| !(pair[0].ends.0..pair[1].queued).contains(&sample.time_ms));
     }
     let largest = judge(&samples, &truths, SLACK_MS);
-    let longest = truths.iter().map(|truth| truth.ends.1 - truth.queued).fold(0.0, f64::max);
-    println!("{name}: {} samples, {} probes, up to {largest:.1} ms", samples.len(), truths.len());
+    let longest = truths
+        .iter()
+        .map(|truth| truth.ends.1 - truth.queued)
+        .fold(0.0, f64::max);
+    println!(
+        "{name}: {} samples, {} probes, up to {largest:.1} ms",
+        samples.len(),
+        truths.len()
+    );
     let shown = samples.iter().filter_map(|sample| sample.event_delay_ms);
     for shown in shown {
-        assert!((0.0..=longest + SLACK_MS).contains(&shown), "{shown} ms of {longest}");
+        assert!(
+            (0.0..=longest + SLACK_MS).contains(&shown),
+            "{shown} ms of {longest}"
+        );
     }
-    let pauses = truths.windows(2).map(|pair| pair[1].queued - pair[0].ends.0);
-    assert!(pauses.fold(f64::MAX, f64::min) >= 8.0, "a loop is left alone for a while");
+    let pauses = truths
+        .windows(2)
+        .map(|pair| pair[1].queued - pair[0].ends.0);
+    assert!(
+        pauses.fold(f64::MAX, f64::min) >= 8.0,
+        "a loop is left alone for a while"
+    );
     largest
 }
 
@@ -108,10 +134,16 @@ fn longest_delay(read: &Read, name: &str) -> f64 {
 fn a_sample_tells_how_long_the_loop_kept_a_probe_waiting() {
     let probes: [Arc<Probes>; 3] = Default::default();
     let loops = ["sleeps", "burns", "stuck"];
-    let loops: Vec<_> =
-        loops.iter().zip(&probes).map(|(name, probes)| start_watched_loop(name, probes)).collect();
+    let loops: Vec<_> = loops
+        .iter()
+        .zip(&probes)
+        .map(|(name, probes)| start_watched_loop(name, probes))
+        .collect();
     loops.iter().for_each(Loop::settle);
-    assert!(probes.iter().all(|probes| probes.posted() == 0) && !has_watcher(), "no session");
+    assert!(
+        probes.iter().all(|probes| probes.posted() == 0) && !has_watcher(),
+        "no session"
+    );
 
     let session = ProfilerSession::start(StartParams::default()).expect("start");
     probes.iter().for_each(|probes| probes.wait_for(3));
@@ -131,10 +163,14 @@ fn a_sample_tells_how_long_the_loop_kept_a_probe_waiting() {
     let waits = Arc::clone(&lock);
     loops[2].post(move || drop(waits.lock()));
     loops[..2].iter().for_each(Loop::settle);
-    wait_until("a profile that is taken meanwhile tells of a loop that is stuck", || {
-        let last = Read::of_running().samples("stuck").pop();
-        last.and_then(|sample| sample.event_delay_ms).is_some_and(|ms| ms >= 300.0)
-    });
+    wait_until(
+        "a profile that is taken meanwhile tells of a loop that is stuck",
+        || {
+            let last = Read::of_running().samples("stuck").pop();
+            last.and_then(|sample| sample.event_delay_ms)
+                .is_some_and(|ms| ms >= 300.0)
+        },
+    );
     drop(held);
     loops[2].settle();
     probes.iter().for_each(|probes| probes.wait_for(3));
@@ -155,7 +191,9 @@ fn a_sample_tells_how_long_the_loop_kept_a_probe_waiting() {
     panicking.join().expect("its panic is not the thread's");
     let closed = Arc::new(Probes::default());
     start_watched_loop("closed", &closed).end();
-    wait_until("the watch of a loop that has ended is over", || Arc::strong_count(&closed) == 1);
+    wait_until("the watch of a loop that has ended is over", || {
+        Arc::strong_count(&closed) == 1
+    });
     // A thread that ends while a probe waits for it.
     let leaves = Arc::new(AtomicU64::new(0));
     let posts_of_leaving = Arc::clone(&leaves);
@@ -167,11 +205,15 @@ fn a_sample_tells_how_long_the_loop_kept_a_probe_waiting() {
             posts.fetch_add(1, Ordering::Relaxed);
         };
         profiler_watch_event_loop(post).keep();
-        wait_until("a probe is posted", || posts_of_leaving.load(Ordering::Relaxed) == 1);
+        wait_until("a probe is posted", || {
+            posts_of_leaving.load(Ordering::Relaxed) == 1
+        });
         std::thread::sleep(Duration::from_millis(150));
     });
     leaving.join().expect("it only waits");
-    wait_until("the watch of a thread that has ended is over", || Arc::strong_count(&leaves) == 1);
+    wait_until("the watch of a thread that has ended is over", || {
+        Arc::strong_count(&leaves) == 1
+    });
     assert_eq!(leaves.load(Ordering::Relaxed), 1, "one probe at a time");
     probes.iter().for_each(|probes| probes.wait_for(3));
 
@@ -182,12 +224,23 @@ fn a_sample_tells_how_long_the_loop_kept_a_probe_waiting() {
         let longest = longest_delay(&read, name);
         assert!(longest >= 150.0, "{name}: {longest} ms");
     }
-    let left = read.samples("leaves").last().expect("samples").event_delay_ms;
-    assert!(left.is_some_and(|ms| ms >= 50.0), "{left:?} ms when the thread ended");
+    let left = read
+        .samples("leaves")
+        .last()
+        .expect("samples")
+        .event_delay_ms;
+    assert!(
+        left.is_some_and(|ms| ms >= 50.0),
+        "{left:?} ms when the thread ended"
+    );
 
     // Another session goes on with the same watches.
     loops.iter().for_each(Loop::settle);
-    assert_eq!(after, probes.each_ref().map(|probes| probes.posted()), "no session");
+    assert_eq!(
+        after,
+        probes.each_ref().map(|probes| probes.posted()),
+        "no session"
+    );
     let again = ProfilerSession::start(StartParams::default()).expect("start");
     probes.iter().for_each(|probes| probes.wait_for(2));
     drop(again);
@@ -240,11 +293,17 @@ fn nothing_is_known_of_a_loop_that_nobody_asks() {
     asked.join().expect("it runs its probes");
     let read = Read::from_profile(&session.finish().expect("profile"));
     let samples = read.samples("asked");
-    assert!(samples.iter().any(|sample| sample.event_delay_ms.is_some()), "it was asked");
+    assert!(
+        samples.iter().any(|sample| sample.event_delay_ms.is_some()),
+        "it was asked"
+    );
     for name in ["while another post waits", "without a watch"] {
         let (begins, ends) = intervals(&read, "asked", name)[0];
         let is_within = |time: f64| begins + EDGE_MS <= time && time <= ends - EDGE_MS;
-        let within: Vec<_> = samples.iter().filter(|sample| is_within(sample.time_ms)).collect();
+        let within: Vec<_> = samples
+            .iter()
+            .filter(|sample| is_within(sample.time_ms))
+            .collect();
         assert!(within.len() >= 100, "{name}: {} samples", within.len());
         for sample in within {
             assert_eq!(sample.event_delay_ms, None, "{name}, at {}", sample.time_ms);
@@ -281,7 +340,10 @@ fn panics_that_panic_again_end_their_watch_alone() {
                 let _ = sender.send(probe);
             });
             for _ in 0..3 {
-                probes.recv_timeout(Duration::from_secs(10)).expect("there is a watcher").run();
+                probes
+                    .recv_timeout(Duration::from_secs(10))
+                    .expect("there is a watcher")
+                    .run();
             }
             drop(watch);
             probes.into_iter().for_each(EventDelayProbe::run);
@@ -300,10 +362,18 @@ fn go_on_in_a_forked_child() {
     let found = in_forked_child(|| {
         let session = ProfilerSession::start(StartParams::default()).expect("start");
         for _ in 0..3 {
-            probes.recv_timeout(Duration::from_secs(10)).expect("a probe").run();
+            probes
+                .recv_timeout(Duration::from_secs(10))
+                .expect("a probe")
+                .run();
         }
         let read = Read::from_profile(&session.finish().expect("profile"));
-        format!("{}", read.samples("forks").iter().any(|sample| sample.event_delay_ms.is_some()))
+        format!(
+            "{}",
+            read.samples("forks")
+                .iter()
+                .any(|sample| sample.event_delay_ms.is_some())
+        )
     });
     assert_eq!(found, "true", "its samples tell of its probes");
 }

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use common::{Read, mark, work_for_cpu};
 use gekkota::{
-    Format, Profile, ProfilerSession, SaveError, SnapshotOptions, StartParams, StreamError, Symbolicate,
-    profiler_is_active, profiler_save_profile_to_file, profiler_stream_json,
+    Format, Profile, ProfilerSession, SaveError, SnapshotOptions, StartParams, StreamError,
+    Symbolicate, profiler_is_active, profiler_save_profile_to_file, profiler_stream_json,
 };
 
 /// What a writer fails with: which one it was.
@@ -34,11 +34,19 @@ struct Failing {
 
 impl Failing {
     fn after(most: usize) -> Self {
-        Self { most, taken: Vec::new(), has_failed: false }
+        Self {
+            most,
+            taken: Vec::new(),
+            has_failed: false,
+        }
     }
 
     fn fail(&mut self) -> Error {
-        assert!(!self.has_failed, "asked again after it failed at {}", self.most);
+        assert!(
+            !self.has_failed,
+            "asked again after it failed at {}",
+            self.most
+        );
         self.has_failed = true;
         Error::new(ErrorKind::StorageFull, FailedAt(self.most))
     }
@@ -65,29 +73,57 @@ fn without_names() -> SnapshotOptions {
 }
 
 fn assert_is_of(error: StreamError, most: usize) {
-    let StreamError::Io(error) = error else { panic!("{error}") };
+    let StreamError::Io(error) = error else {
+        panic!("{error}")
+    };
     assert_eq!(error.kind(), ErrorKind::StorageFull);
-    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<FailedAt>());
+    let inner = error
+        .get_ref()
+        .and_then(|inner| inner.downcast_ref::<FailedAt>());
     assert_eq!(inner.expect("the very error").0, most);
 }
 
 fn fails_wherever_it_is_cut(profile: &Profile, whole: &[u8]) {
     // A prime, so that all places in a row and in the buffer come up.
-    let step = [9973, 49_999, 199_999].into_iter().find(|step| whole.len() / step < 150).unwrap_or(999_983);
-    let cuts = [0, 1, 2, 32_767, 32_768, 32_769, 65_536].into_iter().chain((step..whole.len()).step_by(step));
-    let cuts: Vec<usize> = cuts.filter(|&cut| cut < whole.len()).chain([whole.len() - 1]).collect();
+    let step = [9973, 49_999, 199_999]
+        .into_iter()
+        .find(|step| whole.len() / step < 150)
+        .unwrap_or(999_983);
+    let cuts = [0, 1, 2, 32_767, 32_768, 32_769, 65_536]
+        .into_iter()
+        .chain((step..whole.len()).step_by(step));
+    let cuts: Vec<usize> = cuts
+        .filter(|&cut| cut < whole.len())
+        .chain([whole.len() - 1])
+        .collect();
     assert!(cuts.len() > 10, "{cuts:?}");
     // The last takes everything, and fails when it is flushed.
     for cut in cuts.into_iter().chain([whole.len()]) {
         let mut out = Failing::after(cut);
-        assert_is_of(profile.write_with(Format::Gecko, &mut out, &without_names()).unwrap_err(), cut);
-        assert!(out.has_failed && out.taken == whole[..cut], "what came before is as it would have been");
+        assert_is_of(
+            profile
+                .write_with(Format::Gecko, &mut out, &without_names())
+                .unwrap_err(),
+            cut,
+        );
+        assert!(
+            out.has_failed && out.taken == whole[..cut],
+            "what came before is as it would have been"
+        );
     }
 }
 
 fn of_worker(read: &Read) -> (Vec<String>, Vec<(f64, Vec<String>)>) {
-    let names = read.markers("worker").into_iter().map(|marker| marker.0).collect();
-    let samples = read.samples("worker").into_iter().map(|sample| (sample.time_ms, sample.stack)).collect();
+    let names = read
+        .markers("worker")
+        .into_iter()
+        .map(|marker| marker.0)
+        .collect();
+    let samples = read
+        .samples("worker")
+        .into_iter()
+        .map(|sample| (sample.time_ms, sample.stack))
+        .collect();
     (names, samples)
 }
 
@@ -98,13 +134,19 @@ struct FileLimit {
 
 impl FileLimit {
     fn new(bytes: u64) -> Self {
-        let mut before = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        let mut before = libc::rlimit {
+            rlim_cur: 0,
+            rlim_max: 0,
+        };
         // SAFETY: reads and writes locals; the signal's action is a constant.
         unsafe {
             assert_eq!(libc::getrlimit(libc::RLIMIT_FSIZE, &mut before), 0);
             // Without it the process would end.
             libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
-            let limit = libc::rlimit { rlim_cur: bytes, ..before };
+            let limit = libc::rlimit {
+                rlim_cur: bytes,
+                ..before
+            };
             assert_eq!(libc::setrlimit(libc::RLIMIT_FSIZE, &limit), 0);
         }
         Self { before }
@@ -119,8 +161,11 @@ impl Drop for FileLimit {
 }
 
 fn names_in(folder: &Path) -> Vec<PathBuf> {
-    let mut names: Vec<_> =
-        std::fs::read_dir(folder).expect("the folder").flatten().map(|entry| entry.path()).collect();
+    let mut names: Vec<_> = std::fs::read_dir(folder)
+        .expect("the folder")
+        .flatten()
+        .map(|entry| entry.path())
+        .collect();
     names.sort();
     names
 }
@@ -136,14 +181,23 @@ fn a_file_that_finds_no_room_leaves_nothing(folder: &Path) {
                 let _limit = FileLimit::new(limit);
                 profiler_save_profile_to_file(&path)
             };
-            let Err(SaveError::Io { path: told, action, error }) = saved else {
+            let Err(SaveError::Io {
+                path: told,
+                action,
+                error,
+            }) = saved
+            else {
                 panic!("{limit}: {saved:?}")
             };
             assert_eq!(
                 (told.as_path(), action, error.raw_os_error()),
                 (path.as_path(), "write", Some(libc::EFBIG))
             );
-            assert_eq!(names_in(folder), [""; 0].map(PathBuf::from), "nothing is left, hidden or not");
+            assert_eq!(
+                names_in(folder),
+                [""; 0].map(PathBuf::from),
+                "nothing is left, hidden or not"
+            );
             assert!(profiler_is_active());
         }
         // What was there stays, whole.
@@ -152,7 +206,10 @@ fn a_file_that_finds_no_room_leaves_nothing(folder: &Path) {
             let _limit = FileLimit::new(length / 2);
             profiler_save_profile_to_file(&path).unwrap_err();
         }
-        assert_eq!(std::fs::read(&path).expect("the older one"), b"an older one");
+        assert_eq!(
+            std::fs::read(&path).expect("the older one"),
+            b"an older one"
+        );
         assert_eq!(names_in(folder), std::slice::from_ref(&path));
         profiler_save_profile_to_file(&path).expect("there is room again");
         assert!(std::fs::metadata(&path).expect("saved").len() >= length / 2);
@@ -164,7 +221,10 @@ fn a_file_that_finds_no_room_leaves_nothing(folder: &Path) {
         "{text}"
     );
     let device = std::fs::metadata("/dev/full").expect("the device");
-    assert!(std::os::unix::fs::FileTypeExt::is_char_device(&device.file_type()), "a device stays a device");
+    assert!(
+        std::os::unix::fs::FileTypeExt::is_char_device(&device.file_type()),
+        "a device stays a device"
+    );
 }
 
 #[test]
@@ -182,14 +242,23 @@ fn what_fails_is_told_and_what_was_recorded_stays() {
     worker.join().expect("thread");
     let profile = session.snapshot().expect("active");
     let mut whole = Vec::new();
-    profile.write_with(Format::Gecko, &mut whole, &without_names()).expect("a vector never fails");
+    profile
+        .write_with(Format::Gecko, &mut whole, &without_names())
+        .expect("a vector never fails");
     let early = of_worker(&Read::from_text(&whole));
-    assert!(early.0.len() == 3000 && early.1.len() > 20, "{} samples", early.1.len());
+    assert!(
+        early.0.len() == 3000 && early.1.len() > 20,
+        "{} samples",
+        early.1.len()
+    );
 
     fails_wherever_it_is_cut(&profile, &whole);
     // The running session itself is asked, and writers fail early and late.
     for most in [0, 1, 100, whole.len() / 2, whole.len() - 1] {
-        assert_is_of(profiler_stream_json(&mut Failing::after(most), &without_names()).unwrap_err(), most);
+        assert_is_of(
+            profiler_stream_json(&mut Failing::after(most), &without_names()).unwrap_err(),
+            most,
+        );
     }
     // With names too, at the first look and in the middle.
     for most in [0, whole.len() / 2] {

@@ -5,7 +5,8 @@ mod common;
 
 use common::{Read, Sleeper, one_loop};
 use gekkota::{
-    Features, SamplingState, StartParams, profiler_features_if_active, profiler_start, profiler_stop,
+    Features, SamplingState, StartParams, profiler_features_if_active, profiler_start,
+    profiler_stop,
 };
 
 /// The default ones apart, which the other tests use together.
@@ -23,10 +24,15 @@ const TRIED: [Features; 10] = [
 ];
 
 fn combinations() -> impl Iterator<Item = Features> {
-    (0u32..1 << TRIED.len()).filter(|bits| bits.count_ones() <= 3).map(|bits| {
-        let chosen = TRIED.iter().enumerate().filter(move |(index, _)| bits >> index & 1 != 0);
-        chosen.fold(Features::NONE, |all, (_, one)| all | *one)
-    })
+    (0u32..1 << TRIED.len())
+        .filter(|bits| bits.count_ones() <= 3)
+        .map(|bits| {
+            let chosen = TRIED
+                .iter()
+                .enumerate()
+                .filter(move |(index, _)| bits >> index & 1 != 0);
+            chosen.fold(Features::NONE, |all, (_, one)| all | *one)
+        })
 }
 
 #[test]
@@ -35,7 +41,9 @@ fn every_combination_starts_samples_and_streams() {
     let _left_out = Sleeper::start("left out");
     let mut seen = 0;
     for features in combinations() {
-        let params = StartParams::default().features(features).filters(["selected"]);
+        let params = StartParams::default()
+            .features(features)
+            .filters(["selected"]);
         profiler_start(params).unwrap_or_else(|error| panic!("{features:?}: {error}"));
         let has_stacks = !features.contains(Features::NO_STACK_SAMPLING);
         let expected = match has_stacks {
@@ -48,7 +56,9 @@ fn every_combination_starts_samples_and_streams() {
         let mut read = Read::of_running();
         common::wait_until("the selected thread has a sample", || {
             read = Read::of_running();
-            read.threads().iter().any(|thread| thread["name"] == "selected")
+            read.threads()
+                .iter()
+                .any(|thread| thread["name"] == "selected")
                 && !read.samples("selected").is_empty()
         });
         profiler_stop();
@@ -61,7 +71,10 @@ fn every_combination_starts_samples_and_streams() {
         assert_eq!(told, active.names().collect::<Vec<_>>(), "{features:?}");
         assert!(active.contains(Features::CPU) || !features.contains(Features::CPU_ALL_THREADS));
         let samples = read.samples("selected");
-        assert!(has_stacks || samples.iter().all(|sample| sample.stack.is_empty()), "{features:?}");
+        assert!(
+            has_stacks || samples.iter().all(|sample| sample.stack.is_empty()),
+            "{features:?}"
+        );
         seen += 1;
     }
     assert_eq!(seen, 1 + 10 + 45 + 120);

@@ -20,7 +20,9 @@ fn profile_of(engine: SamplingEngine, threads: &[(&'static str, fn())]) -> Read 
         })
     };
     let threads: Vec<_> = threads.iter().map(spawn).collect();
-    threads.into_iter().for_each(|thread| thread.join().expect("thread"));
+    threads
+        .into_iter()
+        .for_each(|thread| thread.join().expect("thread"));
     Read::from_profile(&session.finish().expect("profile"))
 }
 
@@ -43,7 +45,10 @@ fn sleeps_shortly() {
 
 fn check_order(read: &Read, engine: SamplingEngine) {
     for thread in read.threads() {
-        let times: Vec<_> = samples_of(thread).iter().map(|sample| sample.time_ms).collect();
+        let times: Vec<_> = samples_of(thread)
+            .iter()
+            .map(|sample| sample.time_ms)
+            .collect();
         let back = times.windows(2).position(|pair| pair[0] > pair[1]);
         assert!(
             back.is_none(),
@@ -59,7 +64,11 @@ fn check_order(read: &Read, engine: SamplingEngine) {
 fn share_of_ticks(engine: SamplingEngine) -> f64 {
     let read = profile_of(engine, &[("busy", busy as fn()); BUSY]);
     check_order(&read, engine);
-    let busy = || read.threads().iter().filter(|thread| thread["name"] == "busy");
+    let busy = || {
+        read.threads()
+            .iter()
+            .filter(|thread| thread["name"] == "busy")
+    };
     assert_eq!(busy().count(), BUSY);
     let samples: usize = busy().map(|thread| samples_of(thread).len()).sum();
     let share = samples as f64 / (BUSY as u64 * read.count("ticks")) as f64;
@@ -77,14 +86,19 @@ fn share_of_ticks(engine: SamplingEngine) -> f64 {
 #[test]
 fn many_threads_on_two_processors_are_shown_alike_and_in_order() {
     use_processors(2);
-    let [signals, timers] = [SamplingEngine::Signals, SamplingEngine::LocalTimers].map(share_of_ticks);
+    let [signals, timers] =
+        [SamplingEngine::Signals, SamplingEngine::LocalTimers].map(share_of_ticks);
     assert!(
         timers > signals / 2.0 && timers < signals * 2.0,
         "{signals:.2} by signals, {timers:.2} by timers"
     );
 
     for engine in [SamplingEngine::Signals, SamplingEngine::LocalTimers] {
-        let bodies = [("busy", busy as fn()), ("alternates", alternates), ("sleeps", sleeps_shortly)];
+        let bodies = [
+            ("busy", busy as fn()),
+            ("alternates", alternates),
+            ("sleeps", sleeps_shortly),
+        ];
         check_order(&profile_of(engine, &bodies.repeat(4)), engine);
     }
 }

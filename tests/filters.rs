@@ -15,7 +15,10 @@ fn selected(filters: &[&str]) -> Vec<String> {
     profiler_start(StartParams::default().filters(filters.iter().copied())).expect("start");
     let read = Read::of_running();
     let told = if filters.is_empty() { &["*"] } else { filters };
-    assert_eq!(read.0["meta"]["configuration"]["threads"], serde_json::json!(told));
+    assert_eq!(
+        read.0["meta"]["configuration"]["threads"],
+        serde_json::json!(told)
+    );
     // One that comes later is judged by the same.
     let late = std::thread::spawn(|| {
         register_thread("Late Compositor");
@@ -40,7 +43,13 @@ fn filters_as_in_gecko() {
 
 fn filters_select_threads() {
     let _threads = ["Compositor", "DOM Worker", "worker 2", "pid:17"].map(Sleeper::start);
-    let all = ["Compositor", "DOM Worker", "Late Compositor", "pid:17", "worker 2"];
+    let all = [
+        "Compositor",
+        "DOM Worker",
+        "Late Compositor",
+        "pid:17",
+        "worker 2",
+    ];
     wait_until("all are registered", || selected(&[]) == all);
     let own: i32 = profiler_current_process_id().to_number();
     assert_eq!(own, std::process::id() as i32);
@@ -52,7 +61,10 @@ fn filters_select_threads() {
         (&["nothing", &pid], &all),
         (&["Compositor"], &["Compositor", "Late Compositor"]),
         (&["WORKER"], &["DOM Worker", "worker 2"]),
-        (&["worker", "late"], &["DOM Worker", "Late Compositor", "worker 2"]),
+        (
+            &["worker", "late"],
+            &["DOM Worker", "Late Compositor", "worker 2"],
+        ),
         (&["dom worker"], &["DOM Worker"]),
         (&["nothing"], &[]),
         (&["**"], &[]),
@@ -70,11 +82,19 @@ fn filters_of_other_processes_alone_start_nothing() {
     let others = ProcessId::from_number(profiler_current_process_id().to_number() + 1).to_number();
     let params = StartParams::default().filters([format!("pid:{others}"), "pid:1".to_owned()]);
     for start in [profiler_start, |params| profiler_ensure_started(params)] {
-        let Err(StartError::BadValue { field: "filters", value, accepted }) = start(params.clone()) else {
+        let Err(StartError::BadValue {
+            field: "filters",
+            value,
+            accepted,
+        }) = start(params.clone())
+        else {
             panic!("it has started");
         };
         assert!(value.contains(&format!("pid:{others}")), "{value}");
-        assert!(accepted.contains(&format!("pid:{}", std::process::id())), "{accepted}");
+        assert!(
+            accepted.contains(&format!("pid:{}", std::process::id())),
+            "{accepted}"
+        );
     }
     assert!(!profiler_is_active());
 }

@@ -14,21 +14,32 @@ fn child_is_well() -> bool {
         return false;
     }
     gekkota::profiler_stop();
-    gekkota::add_untyped_marker("lost", gekkota::gecko_profiler_category!(Other), Default::default());
+    gekkota::add_untyped_marker(
+        "lost",
+        gekkota::gecko_profiler_category!(Other),
+        Default::default(),
+    );
     // Another thread of the parent may have been naming one.
-    if gekkota::profiler_register_script_function("of the child", "", 1, 0).name() != "of the child" {
+    if gekkota::profiler_register_script_function("of the child", "", 1, 0).name() != "of the child"
+    {
         return false;
     }
-    let Ok(session) = ProfilerSession::start(StartParams::default()) else { return false };
+    let Ok(session) = ProfilerSession::start(StartParams::default()) else {
+        return false;
+    };
     // On a busy machine the sampler comes late.
     (0..50).any(|_| {
         work_for_cpu(Duration::from_millis(60));
-        session.snapshot().is_ok_and(|profile| is_sampled(&Read::from_profile(&profile)))
+        session
+            .snapshot()
+            .is_ok_and(|profile| is_sampled(&Read::from_profile(&profile)))
     })
 }
 
 fn is_sampled(read: &Read) -> bool {
-    let start = read.0["meta"]["profilingStartTime"].as_f64().expect("a time");
+    let start = read.0["meta"]["profilingStartTime"]
+        .as_f64()
+        .expect("a time");
     let samples = read.samples("forks");
     let ticks = samples.len() as u64 + read.count("missed_ticks");
     samples.len() > 5 && ticks > 40 && samples.iter().all(|sample| sample.time_ms >= start)

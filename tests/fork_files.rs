@@ -13,7 +13,9 @@ fn files_about_threads() -> Vec<String> {
     let entries = std::fs::read_dir("/proc/self/fd").expect("a folder");
     let targets = entries.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
     let names = targets.map(|target| target.display().to_string());
-    names.filter(|name| name.contains("/task/") && name.ends_with("/syscall")).collect()
+    names
+        .filter(|name| name.contains("/task/") && name.ends_with("/syscall"))
+        .collect()
 }
 
 #[test]
@@ -22,7 +24,8 @@ fn a_child_has_no_files_of_the_samplers() {
     let session = ProfilerSession::start(params()).expect("start");
     let sleepers: Vec<_> = (0..SLEEPERS).map(|_| Sleeper::start("sleeper")).collect();
     let looks = || {
-        Read::from_text(&gekkota::profiler_get_profile().expect("a session")).count("samples_from_outside")
+        Read::from_text(&gekkota::profiler_get_profile().expect("a session"))
+            .count("samples_from_outside")
     };
     wait_until("they were looked at", || looks() >= SLEEPERS);
     let in_parent = files_about_threads().len();

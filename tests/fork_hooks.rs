@@ -22,8 +22,16 @@ extern "C" fn between_the_profilers_own() {
     }
     CALLED.fetch_add(1, Ordering::Relaxed);
     let params = StartParams::default();
-    let refused = [profiler_start(params.clone()), profiler_ensure_started(params)];
-    assert!(refused.iter().all(|answer| matches!(answer, Err(StartError::System { .. }))), "{refused:?}");
+    let refused = [
+        profiler_start(params.clone()),
+        profiler_ensure_started(params),
+    ];
+    assert!(
+        refused
+            .iter()
+            .all(|answer| matches!(answer, Err(StartError::System { .. }))),
+        "{refused:?}"
+    );
     profiler_stop();
     profiler_pause();
     profiler_resume();
@@ -69,7 +77,11 @@ fn forks_with_hosts_handlers_and_of_ending_threads() {
     profiler_start(StartParams::default()).expect("start");
     assert_eq!(of_child(), "true true true");
     assert!(profiler_is_active(), "nothing of that stopped it");
-    assert_eq!(CALLED.load(Ordering::Relaxed), 2, "before and after, in this process");
+    assert_eq!(
+        CALLED.load(Ordering::Relaxed),
+        2,
+        "before and after, in this process"
+    );
 
     let (tell, told) = std::sync::mpsc::channel();
     let thread = std::thread::spawn(move || {

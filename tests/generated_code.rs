@@ -23,12 +23,21 @@ fn calls_generated_code(call: common::CallThrough) {
 fn chains(read: &Read, thread: &str) -> Vec<(Vec<String>, bool)> {
     let mut chains = Vec::new();
     for sample in read.samples(thread) {
-        let names: Vec<_> = sample.stack.iter().map(|name| name.replace("generated_code::", "")).collect();
-        let Some(at) = names.iter().position(|name| name.starts_with("works_below_generated_code (in"))
+        let names: Vec<_> = sample
+            .stack
+            .iter()
+            .map(|name| name.replace("generated_code::", ""))
+            .collect();
+        let Some(at) = names
+            .iter()
+            .position(|name| name.starts_with("works_below_generated_code (in"))
         else {
             continue;
         };
-        chains.push((names[at.saturating_sub(2)..at].to_vec(), names[0] == "(truncated)"));
+        chains.push((
+            names[at.saturating_sub(2)..at].to_vec(),
+            names[0] == "(truncated)",
+        ));
     }
     assert!(chains.len() > 50, "{} samples", chains.len());
     chains
@@ -69,7 +78,15 @@ fn generated_code_has_its_callers_and_its_name_while_it_is_registered() {
         }
     }
     for (chain, truncated) in chains(&read, "unregistered") {
-        assert!(truncated, "nobody vouches for the code, so no frame is made up: {chain:?}");
-        assert!(!chain.iter().any(|name| name.contains("calls_generated_code")), "{chain:?}");
+        assert!(
+            truncated,
+            "nobody vouches for the code, so no frame is made up: {chain:?}"
+        );
+        assert!(
+            !chain
+                .iter()
+                .any(|name| name.contains("calls_generated_code")),
+            "{chain:?}"
+        );
     }
 }

@@ -73,14 +73,18 @@ fn with_all_signals_blocked(body: impl FnOnce() -> bool) -> bool {
 #[test]
 fn nothing_is_allocated_in_the_handler() {
     let session =
-        ProfilerSession::start(StartParams::default().interval(Duration::from_micros(100))).expect("start");
+        ProfilerSession::start(StartParams::default().interval(Duration::from_micros(100)))
+            .expect("start");
     let allocating: Vec<_> = (0..4)
         .map(|_| {
             std::thread::spawn(|| {
                 gekkota::register_thread("allocates");
                 IS_SAMPLED.set(true);
                 assert!(!in_the_handler());
-                assert!(with_all_signals_blocked(in_the_handler), "the check sees a handler's mask");
+                assert!(
+                    with_all_signals_blocked(in_the_handler),
+                    "the check sees a handler's mask"
+                );
                 let category = gekkota::gecko_profiler_category!(Other);
                 let function = gekkota::profiler_register_script_function("f", "a.script", 1, 1);
                 let end = Instant::now() + Duration::from_secs(2);
@@ -102,5 +106,9 @@ fn nothing_is_allocated_in_the_handler() {
         thread.join().expect("thread");
     }
     let read = Read::from_profile(&session.finish().expect("profile"));
-    assert!(read.count("captured_samples") > 2000, "{}", read.count("captured_samples"));
+    assert!(
+        read.count("captured_samples") > 2000,
+        "{}",
+        read.count("captured_samples")
+    );
 }

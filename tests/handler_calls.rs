@@ -16,8 +16,11 @@ use tracer::{Go, Stop, Traced, role};
 
 /// What the handler asks of the kernel: the time, where the vDSO does not tell it; memory that may not be there; and its
 /// way back.
-const ALLOWED: [libc::c_long; 3] =
-    [libc::SYS_clock_gettime, libc::SYS_process_vm_readv, libc::SYS_rt_sigreturn];
+const ALLOWED: [libc::c_long; 3] = [
+    libc::SYS_clock_gettime,
+    libc::SYS_process_vm_readv,
+    libc::SYS_rt_sigreturn,
+];
 
 macro_rules! names {
     ($($name:ident),*) => { [$((libc::$name, stringify!($name))),*] };
@@ -52,8 +55,10 @@ fn name_of(call: i64) -> String {
         SYS_getrandom,
         SYS_exit_group
     );
-    let name =
-        names.iter().find(|(number, _)| *number == call).map(|(_, name)| (*name)["SYS_".len()..].to_owned());
+    let name = names
+        .iter()
+        .find(|(number, _)| *number == call)
+        .map(|(_, name)| (*name)["SYS_".len()..].to_owned());
     name.unwrap_or_else(|| format!("system call {call}"))
 }
 
@@ -80,12 +85,16 @@ fn follow(mut child: Traced, is_enough: impl Fn(&Seen) -> bool) -> Seen {
     let end = Instant::now() + Duration::from_secs(20);
     while let Some((thread, stop)) = child.next_stop() {
         match stop {
-            Stop::Signal { signal: libc::SIGPROF, request: true } if inside.insert(thread) => {
+            Stop::Signal {
+                signal: libc::SIGPROF,
+                request: true,
+            } if inside.insert(thread) => {
                 child.go(thread, Go::ToSystemCall, libc::SIGPROF);
             }
             Stop::Signal { signal, .. } => {
                 if inside.remove(&thread) {
-                    seen.dirty.insert(format!("signal {signal}"), child.name_of(thread).to_owned());
+                    seen.dirty
+                        .insert(format!("signal {signal}"), child.name_of(thread).to_owned());
                 }
                 child.go(thread, Go::On, signal);
             }
@@ -97,9 +106,15 @@ fn follow(mut child: Traced, is_enough: impl Fn(&Seen) -> bool) -> Seen {
                         seen.dirty.entry(name_of(call)).or_insert(example);
                     }
                 }
-                if place.entered.is_some_and(|(call, _)| call == libc::SYS_rt_sigreturn) {
+                if place
+                    .entered
+                    .is_some_and(|(call, _)| call == libc::SYS_rt_sigreturn)
+                {
                     inside.remove(&thread);
-                    *seen.runs.entry(child.name_of(thread).to_owned()).or_default() += 1;
+                    *seen
+                        .runs
+                        .entry(child.name_of(thread).to_owned())
+                        .or_default() += 1;
                     child.go(thread, Go::On, 0);
                 } else {
                     child.go(thread, Go::ToSystemCall, 0);
@@ -135,14 +150,30 @@ fn the_handler_makes_no_system_call_but_the_allowed() {
     }
 
     // What is looked for is found.
-    for (role, call) in [("writes", "write"), ("allocates", "mmap"), ("allocates", "munmap")] {
+    for (role, call) in [
+        ("writes", "write"),
+        ("allocates", "mmap"),
+        ("allocates", "munmap"),
+    ] {
         let seen = follow(Traced::start(TEST, role), |seen| seen.total() >= 20);
         assert!(seen.dirty.contains_key(call), "{role}: {seen:?}");
     }
 
-    let lived = |seen: &Seen| LIVES.iter().all(|life| seen.runs.get(*life).is_some_and(|runs| *runs >= 100));
-    let seen = follow(Traced::start(TEST, "profiled"), |seen| seen.total() >= 3000 && lived(seen));
+    let lived = |seen: &Seen| {
+        LIVES
+            .iter()
+            .all(|life| seen.runs.get(*life).is_some_and(|runs| *runs >= 100))
+    };
+    let seen = follow(Traced::start(TEST, "profiled"), |seen| {
+        seen.total() >= 3000 && lived(seen)
+    });
     println!("{seen:#?}");
-    assert!(seen.dirty.is_empty(), "the handler made system calls that are not allowed: {seen:#?}");
-    assert!(seen.total() >= 1000 && lived(&seen), "too few runs were seen: {seen:#?}");
+    assert!(
+        seen.dirty.is_empty(),
+        "the handler made system calls that are not allowed: {seen:#?}"
+    );
+    assert!(
+        seen.total() >= 1000 && lived(&seen),
+        "too few runs were seen: {seen:#?}"
+    );
 }

@@ -32,7 +32,14 @@ const LIBRARY: &[&str] = &[
 /// Functions of this crate that the handler runs as they stand; the others end in `_in_handler`.
 const OWN: &[&str] = &["handle_signal", "read_clock_ns", "monotonic_now"];
 /// What is inlined into them is of this crate or of `core`, and never of these.
-const NEVER: &[&str] = &["std::", "alloc::", "core::fmt", "core::panicking", "::locks::", "::ps_lock::"];
+const NEVER: &[&str] = &[
+    "std::",
+    "alloc::",
+    "core::fmt",
+    "core::panicking",
+    "::locks::",
+    "::ps_lock::",
+];
 const RUNS_OF_A_LIFE: u32 = 6;
 
 /// Why an instruction here is against the rules.
@@ -82,13 +89,21 @@ fn step_through(mut child: Traced, is_enough: impl Fn(&Seen) -> bool) -> Seen {
     let end = Instant::now() + Duration::from_secs(30);
     while let Some((thread, stop)) = child.next_stop() {
         match stop {
-            Stop::Signal { signal: libc::SIGPROF, request: true } => held.push(thread),
+            Stop::Signal {
+                signal: libc::SIGPROF,
+                request: true,
+            } => held.push(thread),
             Stop::Stepped => {
                 let place = child.place(thread);
-                let current =
-                    run.as_mut().filter(|run| run.thread == thread).expect("the run that is stepped");
+                let current = run
+                    .as_mut()
+                    .filter(|run| run.thread == thread)
+                    .expect("the run that is stepped");
                 if place.sp >= current.sp {
-                    *seen.runs.entry(child.name_of(thread).to_owned()).or_default() += 1;
+                    *seen
+                        .runs
+                        .entry(child.name_of(thread).to_owned())
+                        .or_default() += 1;
                     run = None;
                     child.go(thread, Go::On, 0);
                 } else {
@@ -115,10 +130,18 @@ fn step_through(mut child: Traced, is_enough: impl Fn(&Seen) -> bool) -> Seen {
             Stop::SystemCall(_) => child.go(thread, Go::On, 0),
         }
         if run.is_none() {
-            let is_wanted = |name: &str| seen.runs.get(name).is_none_or(|runs| *runs < RUNS_OF_A_LIFE);
+            let is_wanted = |name: &str| {
+                seen.runs
+                    .get(name)
+                    .is_none_or(|runs| *runs < RUNS_OF_A_LIFE)
+            };
             for thread in held.drain(..) {
                 if run.is_none() && is_wanted(child.name_of(thread)) {
-                    run = Some(Run { thread, sp: child.place(thread).sp, last_pc: 0 });
+                    run = Some(Run {
+                        thread,
+                        sp: child.place(thread).sp,
+                        last_pc: 0,
+                    });
                     child.go(thread, Go::OneStep, libc::SIGPROF);
                 } else {
                     child.go(thread, Go::On, libc::SIGPROF);
@@ -154,15 +177,26 @@ fn the_handler_runs_no_instruction_of_a_function_that_is_not_allowed() {
     }
 
     // What is looked for is found, though it makes no system call.
-    for (role, function) in
-        [("allocates", "malloc"), ("allocates", "free"), ("locks", "handler_steps::locks")]
-    {
-        let seen = step_through(Traced::start(TEST, role), |seen| seen.runs.values().sum::<u32>() >= 2);
-        assert!(seen.dirty.iter().any(|found| found.contains(function)), "{role}: {seen:#?}");
+    for (role, function) in [
+        ("allocates", "malloc"),
+        ("allocates", "free"),
+        ("locks", "handler_steps::locks"),
+    ] {
+        let seen = step_through(Traced::start(TEST, role), |seen| {
+            seen.runs.values().sum::<u32>() >= 2
+        });
+        assert!(
+            seen.dirty.iter().any(|found| found.contains(function)),
+            "{role}: {seen:#?}"
+        );
     }
 
     let lived = |seen: &Seen| {
-        LIVES.iter().all(|life| seen.runs.get(*life).is_some_and(|runs| *runs >= RUNS_OF_A_LIFE))
+        LIVES.iter().all(|life| {
+            seen.runs
+                .get(*life)
+                .is_some_and(|runs| *runs >= RUNS_OF_A_LIFE)
+        })
     };
     let seen = step_through(Traced::start(TEST, "profiled"), lived);
     println!("{seen:#?}");
@@ -170,6 +204,14 @@ fn the_handler_runs_no_instruction_of_a_function_that_is_not_allowed() {
         seen.dirty.is_empty(),
         "the handler ran what it may not, or a helper without `_in_handler`: {seen:#?}"
     );
-    assert!(lived(&seen) && seen.instructions > 3000, "too little was seen: {seen:#?}");
-    assert!(seen.functions.iter().any(|name| name.contains("capture_in_handler")), "{seen:#?}");
+    assert!(
+        lived(&seen) && seen.instructions > 3000,
+        "too little was seen: {seen:#?}"
+    );
+    assert!(
+        seen.functions
+            .iter()
+            .any(|name| name.contains("capture_in_handler")),
+        "{seen:#?}"
+    );
 }

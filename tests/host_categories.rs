@@ -8,9 +8,9 @@ use std::time::Duration;
 use common::{Read, work_for_cpu};
 use gekkota::marker::built_in::StackMarker;
 use gekkota::{
-    AutoProfilerTextMarker, MarkerOptions, ProfilerSession, ProfilingCategoryPair, StartParams, add_marker,
-    add_text_marker, add_untyped_marker, auto_profiler_label, auto_profiler_marker, gecko_profiler_category,
-    register_thread,
+    AutoProfilerTextMarker, MarkerOptions, ProfilerSession, ProfilingCategoryPair, StartParams,
+    add_marker, add_text_marker, add_untyped_marker, auto_profiler_label, auto_profiler_marker,
+    gecko_profiler_category, register_thread,
 };
 use serde_json::{Value, json};
 
@@ -35,7 +35,9 @@ fn add_in(name: &str, category: ProfilingCategoryPair) {
     add_text_marker(name, category, options, "text");
     add_marker(name, category, options, StackMarker());
     auto_profiler_marker!(name, category, options);
-    drop(AutoProfilerTextMarker::new(name, category, options, "scope"));
+    drop(AutoProfilerTextMarker::new(
+        name, category, options, "scope",
+    ));
 }
 
 #[inline(never)]
@@ -53,8 +55,13 @@ fn categories(read: &Read) -> &[Value] {
 
 /// The categories of all markers of this name.
 fn categories_of(read: &Read, name: &str) -> Vec<Value> {
-    let markers = read.markers("categories").into_iter().filter(|marker| marker.0 == name);
-    markers.map(|marker| categories(read)[marker.4 as usize].clone()).collect()
+    let markers = read
+        .markers("categories")
+        .into_iter()
+        .filter(|marker| marker.0 == name);
+    markers
+        .map(|marker| categories(read)[marker.4 as usize].clone())
+        .collect()
 }
 
 #[test]
@@ -63,7 +70,11 @@ fn markers_and_labels_are_in_the_hosts_categories() {
     let before = ProfilerSession::start(StartParams::default()).expect("start");
     add_in("geckos", gecko_profiler_category!(Network));
     let before = Read::from_profile(&before.finish().expect("profile"));
-    assert_eq!(categories(&before).len(), GECKOS, "none of the host's was used");
+    assert_eq!(
+        categories(&before).len(),
+        GECKOS,
+        "none of the host's was used"
+    );
 
     let session = ProfilerSession::start(StartParams::default()).expect("start");
     add_in("answer", Requests::Answer);
@@ -80,12 +91,23 @@ fn markers_and_labels_are_in_the_hosts_categories() {
     let database = json!({"name": "Database", "color": "orange", "subcategories": ["Queries"]});
     let of_library = json!({"name": "Requests", "color": "green", "subcategories": ["Sent"]});
     let hosts = [requests.clone(), database.clone(), of_library.clone()];
-    assert_eq!(categories(&read)[GECKOS..], hosts, "in the order of their first use, and no others");
+    assert_eq!(
+        categories(&read)[GECKOS..],
+        hosts,
+        "in the order of their first use, and no others"
+    );
     // The viewer's markers have no subcategory; they have an interval's both ends.
-    for (name, category) in
-        [("answer", &requests), ("other", &requests), ("query", &database), ("sent", &of_library)]
-    {
-        assert_eq!(categories_of(&read, name), vec![category.clone(); 6], "{name}");
+    for (name, category) in [
+        ("answer", &requests),
+        ("other", &requests),
+        ("query", &database),
+        ("sent", &of_library),
+    ] {
+        assert_eq!(
+            categories_of(&read, name),
+            vec![category.clone(); 6],
+            "{name}"
+        );
     }
     let network = categories_of(&read, "geckos");
     assert!(
@@ -97,7 +119,11 @@ fn markers_and_labels_are_in_the_hosts_categories() {
         ("query", &database, "Queries"),
         ("send", &of_library, "Sent"),
     ] {
-        assert_eq!(read.label_frames("categories", label), [(category, subcategory, false)], "{label}");
+        assert_eq!(
+            read.label_frames("categories", label),
+            [(category, subcategory, false)],
+            "{label}"
+        );
     }
     assert_ne!(Unused::Other, Requests::Other);
 }

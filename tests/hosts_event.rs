@@ -31,10 +31,16 @@ fn run_event(event: i32) -> u32 {
     SEEN.store(0, Ordering::Relaxed);
     // SAFETY: the kernel reads the owner alone.
     unsafe {
-        let own_thread = Owner { kind: 0, thread: libc::gettid() };
+        let own_thread = Owner {
+            kind: 0,
+            thread: libc::gettid(),
+        };
         assert_eq!(libc::fcntl(event, SET_OWNER, &raw const own_thread), 0);
         assert_eq!(libc::fcntl(event, SET_SIGNAL, libc::SIGPROF), 0);
-        assert_eq!(libc::fcntl(event, libc::F_SETFL, libc::O_ASYNC | libc::O_NONBLOCK), 0);
+        assert_eq!(
+            libc::fcntl(event, libc::F_SETFL, libc::O_ASYNC | libc::O_NONBLOCK),
+            0
+        );
         assert_eq!(libc::ioctl(event, ENABLE, 0), 0);
     }
     // Mostly outside of the kernel, where such an event does not count.
@@ -49,8 +55,13 @@ fn run_event(event: i32) -> u32 {
 
 /// What reached the handler of events of many numbers, all open at once.
 fn run_events() -> Vec<(i32, u32)> {
-    let events: Vec<_> = (0..EVENTS).map(|_| open_cpu_event(1_000_000, true).expect("as before")).collect();
-    let seen = events.iter().map(|&event| (event, run_event(event))).collect();
+    let events: Vec<_> = (0..EVENTS)
+        .map(|_| open_cpu_event(1_000_000, true).expect("as before"))
+        .collect();
+    let seen = events
+        .iter()
+        .map(|&event| (event, run_event(event)))
+        .collect();
     for event in events {
         // SAFETY: opened above.
         unsafe { libc::close(event) };
@@ -72,7 +83,10 @@ fn a_timer_of_the_hosts_reaches_its_handler_after_a_session_with_timers() {
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = hosts_handler as extern "C" fn(_) as libc::sighandler_t;
-        assert_eq!(libc::sigaction(libc::SIGPROF, &action, std::ptr::null_mut()), 0);
+        assert_eq!(
+            libc::sigaction(libc::SIGPROF, &action, std::ptr::null_mut()),
+            0
+        );
     }
     gekkota::register_thread("host's");
     let before = run_events();
@@ -87,6 +101,9 @@ fn a_timer_of_the_hosts_reaches_its_handler_after_a_session_with_timers() {
     );
     assert_eq!(read.count("refused_timers"), 0, "the session had timers");
     for seen in [before, after] {
-        assert!(seen.iter().all(|&(_, signals)| signals > 10), "forty are sent for each: {seen:?}");
+        assert!(
+            seen.iter().all(|&(_, signals)| signals > 10),
+            "forty are sent for each: {seen:?}"
+        );
     }
 }

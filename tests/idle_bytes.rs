@@ -41,7 +41,11 @@ impl Sleeper {
         };
         let thread = std::thread::spawn(live);
         has_worked.recv().expect("it is registered");
-        Self { turn, has_worked, thread }
+        Self {
+            turn,
+            has_worked,
+            thread,
+        }
     }
 
     fn work(&self) {
@@ -57,8 +61,11 @@ impl Sleeper {
 
 /// What the kernel says of each thread: whether it sleeps. The calling one runs.
 fn states() -> Vec<u8> {
-    let threads = std::fs::read_dir("/proc/self/task").expect("threads").flatten();
-    let states = threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("stat")).ok());
+    let threads = std::fs::read_dir("/proc/self/task")
+        .expect("threads")
+        .flatten();
+    let states =
+        threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("stat")).ok());
     let state = |stat: String| stat.rsplit_once(") ").map(|(_, rest)| rest.as_bytes()[0]);
     states.filter_map(state).collect()
 }
@@ -80,29 +87,55 @@ struct Slept {
 
 fn row(row: &Value) -> Row {
     let unsigned = |column: usize| row[column].as_u64().expect("a number");
-    Row { stack: unsigned(0), time_ms: row[1].as_f64().expect("a time"), cpu_ns: unsigned(3) }
+    Row {
+        stack: unsigned(0),
+        time_ms: row[1].as_f64().expect("a time"),
+        cpu_ns: unsigned(3),
+    }
 }
 
 impl Slept {
     fn of(read: &Read) -> Self {
         let log = &read.0["profilingLog"][std::process::id().to_string()]["buffer"];
         assert_eq!(log["malformed_entries"], 0);
-        let mut slept = Self { rows: BTreeMap::new(), ended: None, ticks: read.count("ticks") };
-        for thread in read.threads().iter().filter(|thread| thread["name"] == "sleeper") {
+        let mut slept = Self {
+            rows: BTreeMap::new(),
+            ended: None,
+            ticks: read.count("ticks"),
+        };
+        for thread in read
+            .threads()
+            .iter()
+            .filter(|thread| thread["name"] == "sleeper")
+        {
             let tid = thread["tid"].as_u64().expect("a number");
-            let rows = thread["samples"]["data"].as_array().expect("rows").iter().map(row);
+            let rows = thread["samples"]["data"]
+                .as_array()
+                .expect("rows")
+                .iter()
+                .map(row);
             slept.rows.insert(tid, rows.collect());
-            slept.ended = slept.ended.or(thread["unregisterTime"].as_f64().map(|_| tid));
+            slept.ended = slept
+                .ended
+                .or(thread["unregisterTime"].as_f64().map(|_| tid));
         }
         assert!(slept.rows.len() == THREADS);
-        assert!(slept.rows.values().all(|rows| rows.is_sorted_by_key(|row| row.time_ms)));
+        assert!(
+            slept
+                .rows
+                .values()
+                .all(|rows| rows.is_sorted_by_key(|row| row.time_ms))
+        );
         slept
     }
 }
 
 /// How a profile of what was since then is written, with all its rows.
 fn since(time: ProfilerTime) -> SnapshotOptions {
-    SnapshotOptions::default().symbolicate(Symbolicate::No).max_rows(u64::MAX).since(time)
+    SnapshotOptions::default()
+        .symbolicate(Symbolicate::No)
+        .max_rows(u64::MAX)
+        .since(time)
 }
 
 /// What the session has since then. What is held back of rests is written for it.
@@ -116,20 +149,42 @@ fn slept_since(time: ProfilerTime) -> Slept {
 fn check_rows(slept: &Slept, ticks: u64) {
     let mut counts = BTreeMap::<usize, usize>::new();
     for (tid, rows) in &slept.rows {
-        assert!(rows.iter().all(|row| row.cpu_ns == 0 && row.stack == rows[0].stack), "{tid}");
+        assert!(
+            rows.iter()
+                .all(|row| row.cpu_ns == 0 && row.stack == rows[0].stack),
+            "{tid}"
+        );
         *counts.entry(rows.len()).or_default() += 1;
-        let gaps: Vec<f64> = rows.windows(2).map(|two| two[1].time_ms - two[0].time_ms).collect();
+        let gaps: Vec<f64> = rows
+            .windows(2)
+            .map(|two| two[1].time_ms - two[0].time_ms)
+            .collect();
         // All but where a run ends and the next begins. Times have steps of a nanosecond.
-        let even = gaps.windows(2).filter(|two| (two[0] - two[1]).abs() < 1e-4).count();
-        assert!(even > gaps.len() / 2, "{tid}: {even} of {} gaps are like the one before", gaps.len());
+        let even = gaps
+            .windows(2)
+            .filter(|two| (two[0] - two[1]).abs() < 1e-4)
+            .count();
+        assert!(
+            even > gaps.len() / 2,
+            "{tid}: {even} of {} gaps are like the one before",
+            gaps.len()
+        );
     }
     println!("{ticks} ticks, and so many threads with so many rows: {counts:?}");
     // One or the other may have been woken by the system. Runs that are cut where the time begins are spaced anew.
-    let (&rows, _) = counts.iter().max_by_key(|(_, threads)| **threads).expect("threads");
-    let near = counts.range(rows - rows / 10 - 1..=rows + rows / 10 + 1).map(|(_, threads)| threads);
+    let (&rows, _) = counts
+        .iter()
+        .max_by_key(|(_, threads)| **threads)
+        .expect("threads");
+    let near = counts
+        .range(rows - rows / 10 - 1..=rows + rows / 10 + 1)
+        .map(|(_, threads)| threads);
     assert!(near.sum::<usize>() > THREADS * 9 / 10, "{counts:?}");
     // On a busy machine there are more ticks before the counts are read.
-    assert!((ticks / 2..ticks * 2).contains(&(rows as u64)), "{rows} rows in {ticks} ticks");
+    assert!(
+        (ticks / 2..ticks * 2).contains(&(rows as u64)),
+        "{rows} rows in {ticks} ticks"
+    );
 }
 
 #[test]
@@ -158,7 +213,10 @@ fn two_hundred_sleepers_take_a_few_bytes_a_second_and_have_all_their_rows() {
             check_rows(&slept, slept.ticks - ticks_before);
             break;
         }
-        assert!(Instant::now() < deadline, "{of_thread} bytes a thread and second");
+        assert!(
+            Instant::now() < deadline,
+            "{of_thread} bytes a thread and second"
+        );
     }
 
     // One runs again and one ends, after rests that are not written yet.
@@ -169,14 +227,23 @@ fn two_hundred_sleepers_take_a_few_bytes_a_second_and_have_all_their_rows() {
     let profile = session.finish().expect("profile");
     threads.into_iter().for_each(Sleeper::end);
     let mut text = Vec::new();
-    profile.write_with(Format::Gecko, &mut text, &since(time)).expect("a vector never fails");
+    profile
+        .write_with(Format::Gecko, &mut text, &since(time))
+        .expect("a vector never fails");
     let slept = Slept::of(&Read::from_text(&text));
 
     let ended = slept.ended.expect("one ended");
     let has_worked = |rows: &[Row]| rows.iter().map(|row| row.cpu_ns).sum::<u64>() > 10_000_000;
-    let woken = slept.rows.keys().find(|tid| has_worked(&slept.rows[tid])).expect("one worked for 20 ms");
+    let woken = slept
+        .rows
+        .keys()
+        .find(|tid| has_worked(&slept.rows[tid]))
+        .expect("one worked for 20 ms");
     for tid in [ended, *woken] {
-        let rows = slept.rows[&tid].iter().take_while(|row| row.cpu_ns == 0).count();
+        let rows = slept.rows[&tid]
+            .iter()
+            .take_while(|row| row.cpu_ns == 0)
+            .count();
         println!("{rows} rows before its rest ended");
         assert!(rows > 0, "{tid}");
     }

@@ -16,8 +16,8 @@ use gekkota::{
     auto_profiler_label_dynamic_relevant_for_js, auto_profiler_label_dynamic_utf16,
     auto_profiler_label_getter, auto_profiler_label_hot, auto_profiler_label_method,
     auto_profiler_label_relevant_for_js, auto_profiler_label_setter, gecko_profiler_category,
-    gecko_profiler_label, labelled_future, labelled_future_with_dynamic, profiler_capture_backtrace,
-    register_thread,
+    gecko_profiler_label, labelled_future, labelled_future_with_dynamic,
+    profiler_capture_backtrace, register_thread,
 };
 use moving_task::{Task, poll_on, wait};
 
@@ -71,7 +71,9 @@ fn start_within_scopes() -> ProfilerSession {
 
 /// Whether the calling thread's label of this text is one to keep from others.
 fn is_sensitive(label: &str) -> bool {
-    let stack = profiler_capture_backtrace().expect("memory").resolve_with(StackFeatures::LABELS);
+    let stack = profiler_capture_backtrace()
+        .expect("memory")
+        .resolve_with(StackFeatures::LABELS);
     let of_label = stack.frames().iter().find_map(|frame| match frame {
         StackFrame::Label { text, is_sensitive } if text == label => Some(*is_sensitive),
         _ => None,
@@ -166,8 +168,13 @@ fn new_request() -> Task {
         wait().await;
         while_it_is_polled();
     };
-    let query = labelled_future_with_dynamic("query", "of a row".to_owned(), Requests::Parsing, query);
-    Box::pin(labelled_future("request", gecko_profiler_category!(Network), query))
+    let query =
+        labelled_future_with_dynamic("query", "of a row".to_owned(), Requests::Parsing, query);
+    Box::pin(labelled_future(
+        "request",
+        gecko_profiler_category!(Network),
+        query,
+    ))
 }
 
 /// The labels of a thread's samples in a function, one after another, each list with how many samples have it.
@@ -175,10 +182,18 @@ fn labels_in(read: &Read, thread: &str, function: &str) -> Vec<(Vec<String>, usi
     let is_native = |frame: &String| frame.contains("(in ") || frame.starts_with("0x");
     let mut found: Vec<(Vec<String>, usize)> = Vec::new();
     for sample in read.samples(thread) {
-        if !sample.stack.iter().any(|frame| frame.contains(&format!("label_forms::{function} (in"))) {
+        if !sample
+            .stack
+            .iter()
+            .any(|frame| frame.contains(&format!("label_forms::{function} (in")))
+        {
             continue;
         }
-        let labels: Vec<_> = sample.stack.into_iter().filter(|frame| !is_native(frame)).collect();
+        let labels: Vec<_> = sample
+            .stack
+            .into_iter()
+            .filter(|frame| !is_native(frame))
+            .collect();
         match found.last_mut() {
             Some((last, count)) if *last == labels => *count += 1,
             _ => found.push((labels, 1)),
@@ -190,11 +205,16 @@ fn labels_in(read: &Read, thread: &str, function: &str) -> Vec<(Vec<String>, usi
 #[track_caller]
 fn assert_labels(read: &Read, thread: &str, function: &str, expected: &[&[&str]]) {
     let found = labels_in(read, thread, function);
-    let labels: Vec<Vec<&str>> =
-        found.iter().map(|(labels, _)| labels.iter().map(String::as_str).collect()).collect();
+    let labels: Vec<Vec<&str>> = found
+        .iter()
+        .map(|(labels, _)| labels.iter().map(String::as_str).collect())
+        .collect();
     let expected: Vec<Vec<&str>> = expected.iter().map(|labels| labels.to_vec()).collect();
     assert_eq!(labels, expected, "in {function} on {thread}");
-    assert!(found.iter().all(|(_, count)| *count >= FEWEST), "enough samples: {found:?}");
+    assert!(
+        found.iter().all(|(_, count)| *count >= FEWEST),
+        "enough samples: {found:?}"
+    );
 }
 
 /// Category, subcategory and `relevantForJS` of the label's frames, which all have the same.
@@ -203,7 +223,11 @@ fn told_of(read: &Read, thread: &str, label: &str) -> (String, String, bool) {
     let [(category, subcategory, relevant_for_js)] = frames[..] else {
         panic!("one frame of {label}: {frames:?}")
     };
-    (category["name"].as_str().expect("a name").to_owned(), subcategory.to_owned(), relevant_for_js)
+    (
+        category["name"].as_str().expect("a name").to_owned(),
+        subcategory.to_owned(),
+        relevant_for_js,
+    )
 }
 
 #[test]
@@ -217,7 +241,10 @@ fn every_form_of_a_label_stands_in_the_samples_of_its_scope() {
     let read = Read::from_profile(&session.finish().expect("profile"));
 
     assert_labels(&read, "forms", "in_a_scope_of_before", &[&["from before"]]);
-    let of_scopes: Vec<_> = SCOPES.iter().map(|(label, ..)| std::slice::from_ref(label)).collect();
+    let of_scopes: Vec<_> = SCOPES
+        .iter()
+        .map(|(label, ..)| std::slice::from_ref(label))
+        .collect();
     assert_labels(&read, "forms", "in_a_scope", &of_scopes);
     assert_labels(&read, "forms", "outside_of_all_scopes", &[&[]]);
     for (label, category, subcategory, relevant_for_js) in SCOPES {
@@ -225,7 +252,12 @@ fn every_form_of_a_label_stands_in_the_samples_of_its_scope() {
         assert_eq!(told_of(&read, "forms", label), expected, "{label}");
     }
     for thread in ["first", "second"] {
-        assert_labels(&read, thread, "while_it_is_polled", &[&["request", "query of a row"]]);
+        assert_labels(
+            &read,
+            thread,
+            "while_it_is_polled",
+            &[&["request", "query of a row"]],
+        );
         assert_labels(&read, thread, "while_it_waits", &[&[]]);
         let request = ("Network".to_owned(), "Other".to_owned(), false);
         assert_eq!(told_of(&read, thread, "request"), request);

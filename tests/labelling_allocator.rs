@@ -11,7 +11,8 @@ use std::time::Duration;
 use common::{Read, work_for_cpu};
 use gekkota::{
     AutoProfilerLabel, AutoProfilerScriptFrame, ProfilerBacktrace, ProfilerSession, ScriptFunction,
-    StackFeatures, StackFrame, StartParams, profiler_capture_backtrace, profiler_register_script_function,
+    StackFeatures, StackFrame, StartParams, profiler_capture_backtrace,
+    profiler_register_script_function,
 };
 
 struct LabelsItsWork;
@@ -37,7 +38,9 @@ fn labelled<T>(body: impl FnOnce() -> T) -> T {
     PUSHES.set(PUSHES.get() + 1);
     let _label = AutoProfilerLabel::new("allocator", category);
     let _dynamic = AutoProfilerLabel::with_dynamic("allocator's", LONG, category);
-    let _script = FUNCTION.get().map(|&function| AutoProfilerScriptFrame::new(function));
+    let _script = FUNCTION
+        .get()
+        .map(|&function| AutoProfilerScriptFrame::new(function));
     body()
 }
 
@@ -77,11 +80,18 @@ fn nest(number: usize, copies: &mut Vec<ProfilerBacktrace>) {
     work_for_cpu(Duration::from_millis(100));
     for (newest, copy) in copies.iter().enumerate() {
         let expected = (0..=newest).rev().flat_map(|number| {
-            [("host's own".to_owned(), false), (format!("host {}", text_of(number)), true)]
-                .map(|(text, is_sensitive)| StackFrame::Label { text, is_sensitive })
+            [
+                ("host's own".to_owned(), false),
+                (format!("host {}", text_of(number)), true),
+            ]
+            .map(|(text, is_sensitive)| StackFrame::Label { text, is_sensitive })
         });
         let stack = copy.resolve_with(StackFeatures::LABELS);
-        assert!(stack.frames().iter().cloned().eq(expected), "{newest}: {:?}", stack.frames());
+        assert!(
+            stack.frames().iter().cloned().eq(expected),
+            "{newest}: {:?}",
+            stack.frames()
+        );
     }
 }
 
@@ -102,13 +112,31 @@ fn an_allocator_may_push_labels() {
     });
     assert!(thread.join().expect("thread") > 1000);
     let read = Read::from_profile(&session.finish().expect("profile"));
-    let threads = read.threads().iter().filter(|thread| thread["name"] == "labels its memory");
+    let threads = read
+        .threads()
+        .iter()
+        .filter(|thread| thread["name"] == "labels its memory");
     let samples: Vec<_> = threads.flat_map(common::samples_of).collect();
     let whole = samples.iter().filter(|sample| {
-        let own = sample.stack.iter().filter(|frame| *frame == "host's own").count();
-        let texts = sample.stack.iter().filter(|frame| frame.starts_with("host ")).map(String::as_str);
-        own == NESTED && texts.enumerate().all(|(number, text)| text["host ".len()..] == *text_of(number))
+        let own = sample
+            .stack
+            .iter()
+            .filter(|frame| *frame == "host's own")
+            .count();
+        let texts = sample
+            .stack
+            .iter()
+            .filter(|frame| frame.starts_with("host "))
+            .map(String::as_str);
+        own == NESTED
+            && texts
+                .enumerate()
+                .all(|(number, text)| text["host ".len()..] == *text_of(number))
     });
     let whole = whole.count();
-    assert!(whole > 100, "{whole} of {} samples have all labels", samples.len());
+    assert!(
+        whole > 100,
+        "{whole} of {} samples have all labels",
+        samples.len()
+    );
 }

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use common::{Read, work_for_cpu};
 use gekkota::{
-    AutoProfilerLabel, ProfilerSession, StartParams, auto_profiler_label, auto_profiler_label_dynamic,
+    AutoProfilerLabel, ProfilerSession, StartParams, auto_profiler_label,
+    auto_profiler_label_dynamic,
 };
 
 const SLICE: Duration = Duration::from_millis(100);
@@ -63,14 +64,18 @@ fn misuse_guards() {
 fn labels_are_merged_by_their_place_on_the_stack() {
     let session = ProfilerSession::start(StartParams::default()).expect("start");
     let thread = std::thread::spawn(|| {
-        let unregistered = AutoProfilerLabel::new("unregistered", gekkota::gecko_profiler_category!(Other));
+        let unregistered =
+            AutoProfilerLabel::new("unregistered", gekkota::gecko_profiler_category!(Other));
         gekkota::register_thread("labels");
         outer();
         misuse_guards();
         drop(unregistered);
         auto_profiler_label!("deep", Other);
         (0..5000).for_each(|_| {
-            std::mem::forget(AutoProfilerLabel::new("a", gekkota::gecko_profiler_category!(DOM)))
+            std::mem::forget(AutoProfilerLabel::new(
+                "a",
+                gekkota::gecko_profiler_category!(DOM),
+            ))
         });
         work_for_cpu(SLICE);
     });
@@ -80,7 +85,10 @@ fn labels_are_merged_by_their_place_on_the_stack() {
     samples.extend(read.samples("second life"));
     let with = |part: &str| {
         let matching = samples.iter().map(|sample| &sample.stack);
-        matching.filter(|stack| stack.iter().any(|frame| frame.contains(part))).cloned().collect::<Vec<_>>()
+        matching
+            .filter(|stack| stack.iter().any(|frame| frame.contains(part)))
+            .cloned()
+            .collect::<Vec<_>>()
     };
 
     // The label comes just before the frame that pushed it: the innermost frame is always a native one.
@@ -94,35 +102,56 @@ fn labels_are_merged_by_their_place_on_the_stack() {
         "labels::leaf (in",
     ];
     for stack in &in_leaf {
-        let order: Vec<_> =
-            stack.iter().filter_map(|frame| kept.iter().position(|kept| frame.contains(kept))).collect();
+        let order: Vec<_> = stack
+            .iter()
+            .filter_map(|frame| kept.iter().position(|kept| frame.contains(kept)))
+            .collect();
         assert_eq!(order, [0, 1, 2, 3, 4], "{stack:#?}");
     }
-    assert!(samples.iter().all(|sample| !sample.stack.iter().any(|frame| frame == "unregistered")));
-    let innermost_is_native =
-        |stack: &[String]| stack.last().is_some_and(|frame| frame != "a" && frame != "deep");
-    assert!(samples.iter().all(|sample| innermost_is_native(&sample.stack)));
+    assert!(
+        samples
+            .iter()
+            .all(|sample| !sample.stack.iter().any(|frame| frame == "unregistered"))
+    );
+    let innermost_is_native = |stack: &[String]| {
+        stack
+            .last()
+            .is_some_and(|frame| frame != "a" && frame != "deep")
+    };
+    assert!(
+        samples
+            .iter()
+            .all(|sample| innermost_is_native(&sample.stack))
+    );
 
     let forgotten = with("after_a_forgotten_guard (in");
     assert!(forgotten.len() > 30, "{}", forgotten.len());
     for stack in &forgotten {
         assert!(
-            !stack.iter().any(|frame| frame.contains("forgotten") && !frame.contains("(in ")),
+            !stack
+                .iter()
+                .any(|frame| frame.contains("forgotten") && !frame.contains("(in ")),
             "{stack:#?}"
         );
     }
     // More labels than a capture has room for: the oldest of them are there, and the sample is.
-    let counts = with("deep").into_iter().map(|stack| stack.iter().filter(|frame| *frame == "a").count());
+    let counts = with("deep")
+        .into_iter()
+        .map(|stack| stack.iter().filter(|frame| *frame == "a").count());
     // Some samples may fall into the pushing itself.
     let full = counts.filter(|&count| count >= 1000).count();
-    assert!(full > 30, "{full} samples with all the labels that there is room for");
+    assert!(
+        full > 30,
+        "{full} samples with all the labels that there is room for"
+    );
 
     let thread = read.thread("labels");
     let strings = thread["stringTable"].as_array().expect("strings");
     let category_of = |label: &str| {
         let frames = thread["frameTable"]["data"].as_array().expect("frames");
-        let is_label =
-            |frame: &&serde_json::Value| strings[frame[0].as_u64().expect("index") as usize] == label;
+        let is_label = |frame: &&serde_json::Value| {
+            strings[frame[0].as_u64().expect("index") as usize] == label
+        };
         let frame = frames.iter().find(is_label).expect("the label's frame");
         (frame[6].as_u64(), frame[7].as_u64())
     };

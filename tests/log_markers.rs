@@ -27,7 +27,9 @@ impl Log for Inner {
     }
 
     fn log(&self, record: &Record<'_>) {
-        SEEN.lock().expect("nobody panics with it").push((record.level(), record.target().to_owned()));
+        SEEN.lock()
+            .expect("nobody panics with it")
+            .push((record.level(), record.target().to_owned()));
     }
 
     fn flush(&self) {
@@ -39,7 +41,9 @@ impl Log for Inner {
 fn assert_seen(expected: &[(Level, &str)]) {
     let seen = std::mem::take(&mut *SEEN.lock().expect("nobody panics with it"));
     assert!(
-        seen.iter().map(|(level, target)| (*level, target.as_str())).eq(expected.iter().copied()),
+        seen.iter()
+            .map(|(level, target)| (*level, target.as_str()))
+            .eq(expected.iter().copied()),
         "{seen:?}"
     );
 }
@@ -76,7 +80,9 @@ impl fmt::Display for Panics {
 }
 
 fn log_on_a_thread_that_nobody_knows() {
-    std::thread::spawn(|| log::info!(target: "unregistered", "{Counted}")).join().expect("thread");
+    std::thread::spawn(|| log::info!(target: "unregistered", "{Counted}"))
+        .join()
+        .expect("thread");
     assert_seen(&[(Level::Info, "unregistered")]);
 }
 
@@ -96,15 +102,25 @@ fn log_everything() {
     assert!(log::log_enabled!(Level::Debug) && !log::log_enabled!(Level::Trace));
     log::logger().flush();
     let own = module_path!();
-    assert_seen(&[(Level::Error, "first"), (Level::Warn, own), (Level::Info, "long")]);
+    assert_seen(&[
+        (Level::Error, "first"),
+        (Level::Warn, own),
+        (Level::Info, "long"),
+    ]);
 
     log::info!(target: "outer", "{Endless}");
     assert_seen(&[(Level::Info, "nested"), (Level::Info, "outer")]);
     log::info!(target: "panics", "before {Panics} behind");
     log::info!(target: "after", "");
     assert_seen(&[(Level::Info, "panics"), (Level::Info, "after")]);
-    let line = log::Record::builder().level(Level::Trace).target("by hand").args(format_args!("x")).build();
-    ProfilerLogger::new(log::logger()).with_stacks(MarkerStack::Full).log(&line);
+    let line = log::Record::builder()
+        .level(Level::Trace)
+        .target("by hand")
+        .args(format_args!("x"))
+        .build();
+    ProfilerLogger::new(log::logger())
+        .with_stacks(MarkerStack::Full)
+        .log(&line);
     assert_seen(&[]);
 }
 
@@ -115,31 +131,66 @@ fn what_is_logged_is_in_the_profile_and_where_it_was_before() {
         .markers_up_to(LevelFilter::Debug)
         .install(LevelFilter::Info)
         .expect("the first");
-    assert!(ProfilerLogger::new(Inner).install(LevelFilter::Off).is_err());
+    assert!(
+        ProfilerLogger::new(Inner)
+            .install(LevelFilter::Off)
+            .is_err()
+    );
     assert_eq!(log::max_level(), LevelFilter::Debug);
     register_thread("logs");
     log_while_nothing_is_recorded();
 
     let Ok(session) = ProfilerSession::start(StartParams::default()) else {
-        assert_eq!((cfg!(has_profiler), FORMATTED.load(Ordering::Relaxed)), (false, 0));
+        assert_eq!(
+            (cfg!(has_profiler), FORMATTED.load(Ordering::Relaxed)),
+            (false, 0)
+        );
         return;
     };
     log_on_a_thread_that_nobody_knows();
-    assert_eq!(FORMATTED.load(Ordering::Relaxed), 0, "nobody would have read it");
+    assert_eq!(
+        FORMATTED.load(Ordering::Relaxed),
+        0,
+        "nobody would have read it"
+    );
     log_everything();
-    assert_eq!((FORMATTED.load(Ordering::Relaxed), FLUSHES.load(Ordering::Relaxed)), (1, 1));
+    assert_eq!(
+        (
+            FORMATTED.load(Ordering::Relaxed),
+            FLUSHES.load(Ordering::Relaxed)
+        ),
+        (1, 1)
+    );
     let read = Read::from_profile(&session.finish().expect("profile"));
     log_while_nothing_is_recorded();
     assert_eq!(FORMATTED.load(Ordering::Relaxed), 1);
 
     let markers = typed_markers(&read, "logs");
     let own = module_path!();
-    assert_eq!(names(&markers), ["first", own, "long", "detail", "outer", "panics", "after", "by hand"]);
-    assert!(markers.iter().all(|marker| marker.type_name == "Log" && marker.end_ms.is_none()));
-    let said = |name| (only(&markers, name).text("level"), only(&markers, name).text("message"));
+    assert_eq!(
+        names(&markers),
+        [
+            "first", own, "long", "detail", "outer", "panics", "after", "by hand"
+        ]
+    );
+    assert!(
+        markers
+            .iter()
+            .all(|marker| marker.type_name == "Log" && marker.end_ms.is_none())
+    );
+    let said = |name| {
+        (
+            only(&markers, name).text("level"),
+            only(&markers, name).text("message"),
+        )
+    };
     assert_eq!(said("first"), ("Error", "counted 1"));
     assert_eq!(said(own), ("Warning", "of this module"));
-    assert_eq!(said("long"), ("Info", "é".repeat(8 << 10).as_str()), "16 KiB of it");
+    assert_eq!(
+        said("long"),
+        ("Info", "é".repeat(8 << 10).as_str()),
+        "16 KiB of it"
+    );
     assert_eq!(said("detail"), ("Debug", "only in the profile"));
     assert_eq!(said("outer"), ("Info", "endless"));
     assert_eq!(said("panics"), ("Info", "before (panicked)"));
@@ -147,5 +198,8 @@ fn what_is_logged_is_in_the_profile_and_where_it_was_before() {
     assert_eq!(said("by hand"), ("Verbose", "x"));
     let location = only(&markers, "detail").text("location");
     assert!(location.starts_with(concat!(file!(), ":")), "{location}");
-    assert!(!only(&markers, "by hand").fields.contains_key("location"), "nobody has said where");
+    assert!(
+        !only(&markers, "by hand").fields.contains_key("location"),
+        "nobody has said where"
+    );
 }

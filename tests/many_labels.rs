@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use common::{Read, work_for_cpu};
 use gekkota::{
-    AutoProfilerLabel, AutoProfilerScriptFrame, ProfilerSession, ScriptFunction, StackFeatures, StackFrame,
-    StartParams, ThreadId, gecko_profiler_category, profiler_capture_backtrace, profiler_current_thread_id,
-    profiler_register_script_function, profiler_suspend_and_sample_thread,
+    AutoProfilerLabel, AutoProfilerScriptFrame, ProfilerSession, ScriptFunction, StackFeatures,
+    StackFrame, StartParams, ThreadId, gecko_profiler_category, profiler_capture_backtrace,
+    profiler_current_thread_id, profiler_register_script_function,
+    profiler_suspend_and_sample_thread,
 };
 
 const SLICE: Duration = Duration::from_millis(100);
@@ -44,7 +45,8 @@ fn longer_than_a_sample(body: impl FnOnce()) {
     let category = gecko_profiler_category!(Other);
     let oldest = AutoProfilerLabel::new("oldest", category);
     let text = long_text();
-    (0..WITH_TEXT).for_each(|_| std::mem::forget(AutoProfilerLabel::with_dynamic("label", &text, category)));
+    (0..WITH_TEXT)
+        .for_each(|_| std::mem::forget(AutoProfilerLabel::with_dynamic("label", &text, category)));
     let _newest = AutoProfilerLabel::new("newest", category);
     let _script = AutoProfilerScriptFrame::new(function("newest"));
     in_the_body(body);
@@ -68,7 +70,8 @@ fn sleep_in(
     std::thread::spawn(move || {
         gekkota::register_thread(name);
         within(&mut || {
-            tell.send(profiler_current_thread_id()).expect("somebody waits");
+            tell.send(profiler_current_thread_id())
+                .expect("somebody waits");
             // Nobody sends.
             assert!(until_dropped.recv().is_err());
         });
@@ -79,7 +82,11 @@ fn sleep_in(
 
 /// The frames that are not native ones, oldest first.
 fn labels_of(stack: &[String]) -> Vec<&str> {
-    stack.iter().map(String::as_str).filter(|frame| !frame.contains(" (in ") && !is_address(frame)).collect()
+    stack
+        .iter()
+        .map(String::as_str)
+        .filter(|frame| !frame.contains(" (in ") && !is_address(frame))
+        .collect()
 }
 
 fn is_address(frame: &str) -> bool {
@@ -90,7 +97,11 @@ fn is_address(frame: &str) -> bool {
 fn has_all_labels(stack: &[String]) -> bool {
     let labels = labels_of(stack);
     let with_text = format!("label {}", long_text());
-    let texts = labels.iter().take_while(|label| **label == "oldest" || **label == with_text).count() - 1;
+    let texts = labels
+        .iter()
+        .take_while(|label| **label == "oldest" || **label == with_text)
+        .count()
+        - 1;
     let expected = std::iter::once("oldest")
         .chain(std::iter::repeat_n(&with_text[..], texts))
         .chain(std::iter::repeat_n("label", WITH_TEXT - texts))
@@ -109,10 +120,16 @@ fn has_the_oldest(stack: &[String]) -> bool {
 /// All the samples that were taken in the body: some fell into the pushing.
 fn all(samples: &[common::Sample], is_whole: fn(&[String]) -> bool) -> bool {
     let in_the_body = |sample: &&common::Sample| {
-        sample.stack.iter().any(|frame| frame.contains("many_labels::in_the_body") && frame.contains(" (in "))
+        sample
+            .stack
+            .iter()
+            .any(|frame| frame.contains("many_labels::in_the_body") && frame.contains(" (in "))
     };
     let samples: Vec<_> = samples.iter().filter(in_the_body).collect();
-    let whole = samples.iter().filter(|sample| is_whole(&sample.stack)).count();
+    let whole = samples
+        .iter()
+        .filter(|sample| is_whole(&sample.stack))
+        .count();
     println!("{whole} of {}", samples.len());
     whole > 30 && whole == samples.len()
 }
@@ -132,7 +149,9 @@ fn a_sample_tells_what_it_had_no_room_for() {
             longer_than_a_sample(|| work_for_cpu(SLICE));
         }),
     ];
-    threads.into_iter().for_each(|thread| thread.join().expect("thread"));
+    threads
+        .into_iter()
+        .for_each(|thread| thread.join().expect("thread"));
     let profile = session.finish().expect("profile");
     drop((deep_sleeper, long_sleeper));
 
@@ -148,8 +167,14 @@ fn a_sample_tells_what_it_had_no_room_for() {
 
     // Which function was the innermost nobody knows.
     let summary = profile.summarize();
-    let works = summary.iter().find(|thread| thread.name == "works deep").expect("the thread");
-    let recursive = works.script_functions.iter().find(|function| function.name.starts_with("recursive"));
+    let works = summary
+        .iter()
+        .find(|thread| thread.name == "works deep")
+        .expect("the thread");
+    let recursive = works
+        .script_functions
+        .iter()
+        .find(|function| function.name.starts_with("recursive"));
     let recursive = recursive.expect("it was there");
     let cpu = works.cpu;
     assert!(cpu * 2 > SLICE, "{cpu:?}");
@@ -164,11 +189,20 @@ fn a_sample_tells_what_it_had_no_room_for() {
 fn a_single_stack_tells_what_it_had_no_room_for() {
     let (keep, sleeper) = sleep_in("sleeps alone", |sleep| deeper_than_a_sample(sleep));
     let bound = Duration::from_secs(10);
-    let stack = profiler_suspend_and_sample_thread(sleeper, StackFeatures::LABELS, bound).expect("a stack");
+    let stack =
+        profiler_suspend_and_sample_thread(sleeper, StackFeatures::LABELS, bound).expect("a stack");
     drop(keep);
-    let left_out = StackFrame::Label { text: LEFT_OUT.to_owned(), is_sensitive: false };
-    assert_eq!((stack.frames().len(), &stack.frames()[0]), (ROOM + 1, &left_out));
-    assert!(matches!(&stack.frames()[ROOM], StackFrame::Script { function, .. } if function == "outermost"));
+    let left_out = StackFrame::Label {
+        text: LEFT_OUT.to_owned(),
+        is_sensitive: false,
+    };
+    assert_eq!(
+        (stack.frames().len(), &stack.frames()[0]),
+        (ROOM + 1, &left_out)
+    );
+    assert!(
+        matches!(&stack.frames()[ROOM], StackFrame::Script { function, .. } if function == "outermost")
+    );
 
     // The largest copy of an own stack holds 64 MiB: so do the texts alone.
     gekkota::register_thread("too long");
@@ -176,13 +210,18 @@ fn a_single_stack_tells_what_it_had_no_room_for() {
     let text = "t".repeat(512);
     let outermost = AutoProfilerLabel::new("outermost", category);
     let pushed = (64 << 20) / text.len();
-    (0..pushed).for_each(|_| std::mem::forget(AutoProfilerLabel::with_dynamic("", &text, category)));
+    (0..pushed)
+        .for_each(|_| std::mem::forget(AutoProfilerLabel::with_dynamic("", &text, category)));
     let copy = profiler_capture_backtrace().expect("memory");
     drop(outermost);
     let after = profiler_capture_backtrace().expect("memory");
     gekkota::unregister_thread();
     let stack = copy.resolve_with(StackFeatures::LABELS);
-    assert!((pushed / 2..pushed).contains(&stack.frames().len()), "{}", stack.frames().len());
+    assert!(
+        (pushed / 2..pushed).contains(&stack.frames().len()),
+        "{}",
+        stack.frames().len()
+    );
     assert_eq!(stack.frames()[0], left_out);
     assert!(
         stack.frames()[1..stack.frames().len() - 1]

@@ -28,7 +28,12 @@ const SMALL_CHUNK_BYTES: u64 = 4 << 10;
 const SAMPLERS_BYTES: u64 = 2 << 20;
 
 fn mark(text: &str) {
-    gekkota::add_text_marker("M", gecko_profiler_category!(Other), MarkerOptions::default(), text);
+    gekkota::add_text_marker(
+        "M",
+        gecko_profiler_category!(Other),
+        MarkerOptions::default(),
+        text,
+    );
 }
 
 fn buffer(read: &Read) -> &Value {
@@ -36,7 +41,9 @@ fn buffer(read: &Read) -> &Value {
 }
 
 fn number(read: &Read, name: &str) -> u64 {
-    buffer(read)[name].as_u64().unwrap_or_else(|| panic!("{name} in {}", buffer(read)))
+    buffer(read)[name]
+        .as_u64()
+        .unwrap_or_else(|| panic!("{name} in {}", buffer(read)))
 }
 
 /// The texts of each thread's markers, by the thread's name.
@@ -46,11 +53,20 @@ fn texts(read: &Read) -> BTreeMap<String, Vec<String>> {
     for thread in read.threads() {
         let text = |row: &Value| {
             let index = row[5]["name"].as_u64().expect("a text") as usize;
-            thread["stringTable"][index].as_str().expect("a string").to_owned()
+            thread["stringTable"][index]
+                .as_str()
+                .expect("a string")
+                .to_owned()
         };
-        let rows = thread["markers"]["data"].as_array().expect("markers").iter();
+        let rows = thread["markers"]["data"]
+            .as_array()
+            .expect("markers")
+            .iter();
         let name = thread["name"].as_str().expect("a name").to_owned();
-        assert!(texts.insert(name, rows.map(text).collect()).is_none(), "names are distinct");
+        assert!(
+            texts.insert(name, rows.map(text).collect()).is_none(),
+            "names are distinct"
+        );
     }
     texts
 }
@@ -83,11 +99,17 @@ fn write(number: usize) {
 
 fn expected(number: usize, has_ended: bool) -> Vec<String> {
     let end = has_ended.then(|| "the end".to_owned());
-    (0..MARKERS).map(|marker| format!("{number} {marker}")).chain(end).collect()
+    (0..MARKERS)
+        .map(|marker| format!("{number} {marker}"))
+        .chain(end)
+        .collect()
 }
 
 fn spawn(body: impl FnOnce() + Send + 'static) -> std::thread::JoinHandle<()> {
-    std::thread::Builder::new().stack_size(256 << 10).spawn(body).expect("a thread")
+    std::thread::Builder::new()
+        .stack_size(256 << 10)
+        .spawn(body)
+        .expect("a thread")
 }
 
 /// A thousand at once, and others one after another.
@@ -105,30 +127,55 @@ fn a_thousand_writers() {
     let threads: Vec<_> = (0..THREADS).map(|number| spawn(body(number))).collect();
     ALL_HAVE_MARKED.wait();
     let read = Read::of_running();
-    let (lanes, unreleased) = (number(&read, "lanes"), number(&read, "unreleased_chunk_bytes"));
+    let (lanes, unreleased) = (
+        number(&read, "lanes"),
+        number(&read, "unreleased_chunk_bytes"),
+    );
     println!("{lanes} lanes, {unreleased} bytes");
-    assert!((THREADS..THREADS + 10).contains(&(lanes as usize)), "{lanes}");
-    assert!(unreleased <= 2 * SMALL_CHUNK_BYTES * lanes + SAMPLERS_BYTES && unreleased <= CAPACITY / 2);
+    assert!(
+        (THREADS..THREADS + 10).contains(&(lanes as usize)),
+        "{lanes}"
+    );
+    assert!(
+        unreleased <= 2 * SMALL_CHUNK_BYTES * lanes + SAMPLERS_BYTES && unreleased <= CAPACITY / 2
+    );
     let texts_now = texts(&read);
     (0..THREADS).for_each(|number| {
-        assert_eq!(texts_now[&format!("writer {number}")], expected(number, false));
+        assert_eq!(
+            texts_now[&format!("writer {number}")],
+            expected(number, false)
+        );
     });
     ALL_MAY_END.wait();
-    threads.into_iter().for_each(|thread| thread.join().expect("a writer"));
+    threads
+        .into_iter()
+        .for_each(|thread| thread.join().expect("a writer"));
 
     // Those that come now write where others have written.
     for number in THREADS..THREADS + LATER_THREADS {
         spawn(move || write(number)).join().expect("a writer");
     }
     let read = Read::of_running();
-    let (lanes, after) = (number(&read, "lanes"), number(&read, "unreleased_chunk_bytes"));
+    let (lanes, after) = (
+        number(&read, "lanes"),
+        number(&read, "unreleased_chunk_bytes"),
+    );
     println!("{lanes} lanes, {after} bytes after their ends");
-    assert!(lanes < 10 && after <= unreleased, "{lanes} lanes, {after} bytes");
+    assert!(
+        lanes < 10 && after <= unreleased,
+        "{lanes} lanes, {after} bytes"
+    );
     let texts = texts(&read);
     (0..THREADS + LATER_THREADS).for_each(|number| {
         assert_eq!(texts[&format!("writer {number}")], expected(number, true));
     });
-    assert_eq!((number(&read, "recycled_chunks"), number(&read, "dropped_entries")), (0, 0));
+    assert_eq!(
+        (
+            number(&read, "recycled_chunks"),
+            number(&read, "dropped_entries")
+        ),
+        (0, 0)
+    );
 }
 
 /// Chunks of a session that has ended.
@@ -150,11 +197,19 @@ fn memory_is_given_back() {
 
 fn one_that_is_not_registered() {
     profiler_start(StartParams::default()).expect("start");
-    spawn(|| (0..1000).for_each(|_| mark("nobody's"))).join().expect("thread");
+    spawn(|| (0..1000).for_each(|_| mark("nobody's")))
+        .join()
+        .expect("thread");
     let read = Read::of_running();
-    assert!(texts(&read).values().all(Vec::is_empty), "nothing is recorded of it");
+    assert!(
+        texts(&read).values().all(Vec::is_empty),
+        "nothing is recorded of it"
+    );
     assert_eq!(
-        (buffer(&read)["entries"]["marker"]["count"].as_u64(), number(&read, "dropped_entries")),
+        (
+            buffer(&read)["entries"]["marker"]["count"].as_u64(),
+            number(&read, "dropped_entries")
+        ),
         (Some(0), 0)
     );
     profiler_stop();
@@ -200,12 +255,17 @@ fn from_a_handler() {
     let marked = interrupted.0.join().expect("nothing hangs");
     let read = Read::of_running();
     let texts = texts(&read);
-    let (of_handler, own): (Vec<&String>, Vec<_>) =
-        texts["interrupted"].iter().partition(|text| *text == "handler");
+    let (of_handler, own): (Vec<&String>, Vec<_>) = texts["interrupted"]
+        .iter()
+        .partition(|text| *text == "handler");
     let dropped = number(&read, "entries_in_own_work") as usize;
     let handled = HANDLED.load(Ordering::Relaxed);
     println!("{marked} markers, {handled} signals, {dropped} dropped");
-    assert!(own.iter().enumerate().all(|(number, text)| text.parse() == Ok(number)));
+    assert!(
+        own.iter()
+            .enumerate()
+            .all(|(number, text)| text.parse() == Ok(number))
+    );
     assert_eq!((own.len(), of_handler.len() + dropped), (marked, handled));
     profiler_stop();
 }
@@ -217,7 +277,8 @@ fn spawn_interrupted(end: &'static AtomicBool) -> Interrupted {
     let body = move || {
         gekkota::register_thread("interrupted");
         // SAFETY: touches no memory.
-        send.send(unsafe { libc::pthread_self() }).expect("somebody waits");
+        send.send(unsafe { libc::pthread_self() })
+            .expect("somebody waits");
         drop(send);
         let mut number = 0;
         // Nothing in here but a marker's call: what interrupts an allocation must not allocate.

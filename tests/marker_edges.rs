@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use common::{Read, work_for_cpu};
 use gekkota::{
-    AutoProfilerLabel, Deserialize, JSONWriter, LabelFlags, MarkerOptions, MarkerSchema, MarkerTiming,
-    ProfilerMarker, ProfilerSession, ProfilerTime, ProfilingCategoryPair, Serialize, StartParams, add_marker,
-    add_text_marker, add_text_marker_fmt, add_untyped_marker, auto_profiler_label_dynamic_utf16,
-    gecko_profiler_category, lazy_add_marker, lazy_add_text_marker, lazy_add_untyped_marker,
+    AutoProfilerLabel, Deserialize, JSONWriter, LabelFlags, MarkerOptions, MarkerSchema,
+    MarkerTiming, ProfilerMarker, ProfilerSession, ProfilerTime, ProfilingCategoryPair, Serialize,
+    StartParams, add_marker, add_text_marker, add_text_marker_fmt, add_untyped_marker,
+    auto_profiler_label_dynamic_utf16, gecko_profiler_category, lazy_add_marker,
+    lazy_add_text_marker, lazy_add_untyped_marker,
 };
 use serde::de::Error as _;
 use serde::ser::Error as _;
@@ -115,13 +116,29 @@ fn odd_times(now: ProfilerTime) {
     let long_ago = now.subtract_microseconds(1e18);
     let far_away = now.add_microseconds(1e30);
     let soon = now.add_microseconds(1000.0);
-    add_untyped_marker("before the process", OTHER, at(MarkerTiming::instant_at(long_ago)));
-    add_untyped_marker("over all time", OTHER, at(MarkerTiming::interval(long_ago, far_away)));
+    add_untyped_marker(
+        "before the process",
+        OTHER,
+        at(MarkerTiming::instant_at(long_ago)),
+    );
+    add_untyped_marker(
+        "over all time",
+        OTHER,
+        at(MarkerTiming::interval(long_ago, far_away)),
+    );
     add_untyped_marker("reversed", OTHER, at(MarkerTiming::interval(soon, now)));
-    add_untyped_marker("from later until now", OTHER, at(MarkerTiming::interval_until_now_from(far_away)));
+    add_untyped_marker(
+        "from later until now",
+        OTHER,
+        at(MarkerTiming::interval_until_now_from(far_away)),
+    );
     add_untyped_marker("start", OTHER, at(MarkerTiming::interval_start(long_ago)));
     add_untyped_marker("end", OTHER, at(MarkerTiming::interval_end(far_away)));
-    add_untyped_marker("nan", OTHER, at(MarkerTiming::instant_at(now.add_microseconds(f64::NAN))));
+    add_untyped_marker(
+        "nan",
+        OTHER,
+        at(MarkerTiming::instant_at(now.add_microseconds(f64::NAN))),
+    );
 }
 
 const ODD_NAME: &str = "\"quoted\" \\ \n\r\t\u{0}\u{1f}\u{7f} 𝄞 {marker.name} (in x)";
@@ -130,7 +147,14 @@ fn odd_texts() {
     add_untyped_marker("", OTHER, MarkerOptions::default());
     add_text_marker(ODD_NAME, OTHER, MarkerOptions::default(), ODD_NAME);
     add_text_marker("empty", OTHER, MarkerOptions::default(), "");
-    add_text_marker_fmt!("formatted", OTHER, MarkerOptions::default(), "{:>4}|{}", 7, "é".repeat(400));
+    add_text_marker_fmt!(
+        "formatted",
+        OTHER,
+        MarkerOptions::default(),
+        "{:>4}|{}",
+        7,
+        "é".repeat(400)
+    );
 }
 
 fn failing_payloads() {
@@ -144,9 +168,19 @@ fn failing_payloads() {
         Fails::ToStreamHalfWay,
         Fails::ByStreamingNonsense,
     ] {
-        add_marker(&format!("{fails:?}"), OTHER, MarkerOptions::default(), Failing(fails));
+        add_marker(
+            &format!("{fails:?}"),
+            OTHER,
+            MarkerOptions::default(),
+            Failing(fails),
+        );
     }
-    add_marker("nameless", OTHER, MarkerOptions::default().with_inner_window_id(3), Nameless);
+    add_marker(
+        "nameless",
+        OTHER,
+        MarkerOptions::default().with_inner_window_id(3),
+        Nameless,
+    );
 }
 
 /// A panic where nothing records would end the test.
@@ -157,9 +191,19 @@ fn lazily(records: bool) -> u32 {
         evaluated += 1;
         text
     };
-    lazy_add_text_marker!(once("lazy text"), OTHER, MarkerOptions::default(), once("text"));
+    lazy_add_text_marker!(
+        once("lazy text"),
+        OTHER,
+        MarkerOptions::default(),
+        once("text")
+    );
     lazy_add_untyped_marker!(once("lazy"), OTHER, MarkerOptions::default());
-    lazy_add_marker!(once("lazy typed"), OTHER, MarkerOptions::default(), Failing(Fails::Nowhere));
+    lazy_add_marker!(
+        once("lazy typed"),
+        OTHER,
+        MarkerOptions::default(),
+        Failing(Fails::Nowhere)
+    );
     lazy_add_marker!(once("lazy typed"), OTHER, Failing(Fails::Nowhere));
     lazy_add_marker!(once("lazy typed"), Failing(Fails::Nowhere));
     add_text_marker_fmt!("lazy", OTHER, MarkerOptions::default(), "{}", once("text"));
@@ -190,7 +234,9 @@ fn odd_labels() {
 
 fn check_labels(read: &Read) {
     let samples = read.samples("odd");
-    let inside = samples.iter().find(|sample| sample.stack.iter().any(|frame| frame == "set Element.id"));
+    let inside = samples
+        .iter()
+        .find(|sample| sample.stack.iter().any(|frame| frame == "set Element.id"));
     let labels: Vec<&str> = inside
         .expect("a sample")
         .stack
@@ -229,21 +275,48 @@ fn whatever_is_odd_has_its_result_and_breaks_nothing() {
         odd_labels();
         lazily(true)
     });
-    assert_eq!(evaluated.join().expect("nothing panics where a marker is added"), 7);
+    assert_eq!(
+        evaluated
+            .join()
+            .expect("nothing panics where a marker is added"),
+        7
+    );
     let read = Read::from_profile(&session.finish().expect("profile"));
     check_labels(&read);
 
     let markers = read.markers("odd");
     let find = |name: &str| markers.iter().find(|marker| marker.0 == name);
-    let of = |name: &str| find(name).unwrap_or_else(|| panic!("no {name:?} in {markers:#?}")).clone();
+    let of = |name: &str| {
+        find(name)
+            .unwrap_or_else(|| panic!("no {name:?} in {markers:#?}"))
+            .clone()
+    };
     // Times: what is before the process is its beginning, and what is reversed stays so.
-    assert_eq!((of("before the process").1, of("before the process").2), (0.0, None));
+    assert_eq!(
+        (of("before the process").1, of("before the process").2),
+        (0.0, None)
+    );
     let all = of("over all time");
-    assert!(all.1 == 0.0 && all.2.is_some_and(|end| end > 1e12), "{all:?}");
+    assert!(
+        all.1 == 0.0 && all.2.is_some_and(|end| end > 1e12),
+        "{all:?}"
+    );
     let reversed = of("reversed");
-    assert!(reversed.2.is_some_and(|end| (reversed.1 - end - 1.0).abs() < 1e-5), "{reversed:?}");
-    assert!(of("from later until now").2.is_some_and(|end| end < of("from later until now").1));
-    assert_eq!((of("start").1, of("start").2, of("start").3), (0.0, None, 2));
+    assert!(
+        reversed
+            .2
+            .is_some_and(|end| (reversed.1 - end - 1.0).abs() < 1e-5),
+        "{reversed:?}"
+    );
+    assert!(
+        of("from later until now")
+            .2
+            .is_some_and(|end| end < of("from later until now").1)
+    );
+    assert_eq!(
+        (of("start").1, of("start").2, of("start").3),
+        (0.0, None, 2)
+    );
     assert!(of("end").2.is_some_and(|end| end > 1e12));
     assert!(
         (of("nan").1 - of("reversed").2.expect("an end")).abs() < 1e-5,
@@ -253,13 +326,22 @@ fn whatever_is_odd_has_its_result_and_breaks_nothing() {
     assert_eq!(of("").5, Value::Null);
     assert_eq!(of(ODD_NAME).5["name"], ODD_NAME);
     assert_eq!(of("empty").5["name"], "");
-    assert_eq!(of("formatted").5["name"], format!("   7|{}", "é".repeat(253)));
+    assert_eq!(
+        of("formatted").5["name"],
+        format!("   7|{}", "é".repeat(253))
+    );
     // Payloads: what became of them stands in the markers' names.
     assert_eq!(of("Nowhere").5, json!({"type": "Failing", "well": true}));
     for name in ["ToSerialize", "ToSerializeByPanic"] {
-        assert_eq!(of(&format!("{name} (payload could not be coded)")).5, Value::Null);
+        assert_eq!(
+            of(&format!("{name} (payload could not be coded)")).5,
+            Value::Null
+        );
     }
-    assert_eq!(of("ToDeserialize (payload cannot be read back)").5, Value::Null);
+    assert_eq!(
+        of("ToDeserialize (payload cannot be read back)").5,
+        Value::Null
+    );
     for name in ["ToDeserializeByPanic", "ToStream", "ToStreamHalfWay"] {
         assert_eq!(of(&format!("{name} (payload panicked)")).5, Value::Null);
     }
@@ -269,16 +351,32 @@ fn whatever_is_odd_has_its_result_and_breaks_nothing() {
         "stack_": {"left open": ["\u{0}\"\\\u{7f}\u{2028}"]},
     });
     assert_eq!(nonsense, expected);
-    assert_eq!(of("nameless (payload panicked)").5, json!({"type": "NoPayloadUserData", "innerWindowID": 3}));
+    assert_eq!(
+        of("nameless (payload panicked)").5,
+        json!({"type": "NoPayloadUserData", "innerWindowID": 3})
+    );
     assert!(find("lazy text").is_some() && find("lazy").is_some());
-    assert_eq!(markers.iter().filter(|marker| marker.0 == "lazy typed").count(), 3);
+    assert_eq!(
+        markers
+            .iter()
+            .filter(|marker| marker.0 == "lazy typed")
+            .count(),
+        3
+    );
 
     let losses = &read.0["meta"]["losses"];
-    assert_eq!((&losses["overrun_entries"], &losses["malformed_entries"]), (&json!(0), &json!(0)));
+    assert_eq!(
+        (&losses["overrun_entries"], &losses["malformed_entries"]),
+        (&json!(0), &json!(0))
+    );
     let log = &read.0["profilingLog"][std::process::id().to_string()]["buffer"];
     assert_eq!(log["spoiled_payloads"], 7);
-    let schemas: Vec<_> =
-        read.0["meta"]["markerSchema"].as_array().expect("schemas").iter().map(|s| &s["name"]).collect();
+    let schemas: Vec<_> = read.0["meta"]["markerSchema"]
+        .as_array()
+        .expect("schemas")
+        .iter()
+        .map(|s| &s["name"])
+        .collect();
     assert_eq!(schemas, ["Failing", "NoPayloadUserData", "Text"]);
     assert_eq!(gecko_profiler_category!(Other), OTHER);
 }

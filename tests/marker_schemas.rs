@@ -55,18 +55,26 @@ fn record_gallery() -> Read {
 /// A marker's name and what it carries, with what is a place in the table of strings as the string.
 fn payloads(read: &Read, thread: &str) -> Vec<(String, Value)> {
     let strings = &read.thread(thread)["stringTable"];
-    let markers = read.thread(thread)["markers"]["data"].as_array().expect("markers");
+    let markers = read.thread(thread)["markers"]["data"]
+        .as_array()
+        .expect("markers");
     let string = |index: &Value| strings[index.as_u64().expect("an index") as usize].clone();
     markers
         .iter()
         .map(|row| {
             let mut data = row.get(5).cloned().unwrap_or(Value::Null);
-            let schema = schemas(read).get(data["type"].as_str().unwrap_or_default()).copied();
-            for field in schema.iter().flat_map(|schema| schema["data"].as_array().expect("fields")) {
+            let schema = schemas(read)
+                .get(data["type"].as_str().unwrap_or_default())
+                .copied();
+            for field in schema
+                .iter()
+                .flat_map(|schema| schema["data"].as_array().expect("fields"))
+            {
                 let is_index = field["format"]
                     .as_str()
                     .is_some_and(|format| format == "unique-string" || format.ends_with("flow-id"));
-                if is_index && let Some(value) = data.get_mut(field["key"].as_str().expect("a key")) {
+                if is_index && let Some(value) = data.get_mut(field["key"].as_str().expect("a key"))
+                {
                     *value = string(value);
                 }
             }
@@ -77,8 +85,10 @@ fn payloads(read: &Read, thread: &str) -> Vec<(String, Value)> {
 
 fn schemas(read: &Read) -> BTreeMap<&str, &Value> {
     let all = read.0["meta"]["markerSchema"].as_array().expect("schemas");
-    let by_name: BTreeMap<_, _> =
-        all.iter().map(|schema| (schema["name"].as_str().expect("a name"), schema)).collect();
+    let by_name: BTreeMap<_, _> = all
+        .iter()
+        .map(|schema| (schema["name"].as_str().expect("a name"), schema))
+        .collect();
     assert_eq!(by_name.len(), all.len(), "each type once");
     by_name
 }
@@ -90,37 +100,80 @@ fn payload<'p>(payloads: &'p [(String, Value)], name: &str) -> &'p Value {
 }
 
 fn keys_are_among(value: &Value, needed: &[&str], allowed: &[&str]) {
-    let keys: Vec<_> = value.as_object().expect("an object").keys().map(String::as_str).collect();
-    assert!(needed.iter().all(|key| keys.contains(key)), "{needed:?} are not all in {value}");
-    assert!(keys.iter().all(|key| needed.contains(key) || allowed.contains(key)), "a key too many: {value}");
+    let keys: Vec<_> = value
+        .as_object()
+        .expect("an object")
+        .keys()
+        .map(String::as_str)
+        .collect();
+    assert!(
+        needed.iter().all(|key| keys.contains(key)),
+        "{needed:?} are not all in {value}"
+    );
+    assert!(
+        keys.iter()
+            .all(|key| needed.contains(key) || allowed.contains(key)),
+        "a key too many: {value}"
+    );
 }
 
 fn stacks_are_threads_of_one_sample(read: &Read, markers: &[(String, Value)]) {
     let thread = read.thread("gallery");
-    let table = |name: &str, row: u64, column: usize| thread[name]["data"][row as usize][column].clone();
+    let table =
+        |name: &str, row: u64, column: usize| thread[name]["data"][row as usize][column].clone();
     let functions = |mut stack: Option<u64>| {
         let mut functions = Vec::new();
         while let Some(at) = stack {
-            let location = table("frameTable", table("stackTable", at, 1).as_u64().expect("a frame"), 0);
+            let location = table(
+                "frameTable",
+                table("stackTable", at, 1).as_u64().expect("a frame"),
+                0,
+            );
             let name = &thread["stringTable"][location.as_u64().expect("a location") as usize];
-            functions.push(name.as_str().expect("a name").split(" (").next().unwrap_or_default().to_owned());
+            functions.push(
+                name.as_str()
+                    .expect("a name")
+                    .split(" (")
+                    .next()
+                    .unwrap_or_default()
+                    .to_owned(),
+            );
             stack = table("stackTable", at, 0).as_u64();
         }
         functions
     };
     let mut seen = BTreeMap::new();
     for (name, data) in markers {
-        let Some(stack) = data.get("stack") else { continue };
+        let Some(stack) = data.get("stack") else {
+            continue;
+        };
         keys_are_among(
             stack,
-            &["name", "processType", "registerTime", "unregisterTime", "pid", "tid", "markers", "samples"],
+            &[
+                "name",
+                "processType",
+                "registerTime",
+                "unregisterTime",
+                "pid",
+                "tid",
+                "markers",
+                "samples",
+            ],
             &[],
         );
-        assert_eq!(stack["samples"]["schema"], json!({"stack": 0, "time": 1, "eventDelay": 2}));
+        assert_eq!(
+            stack["samples"]["schema"],
+            json!({"stack": 0, "time": 1, "eventDelay": 2})
+        );
         let rows = stack["samples"]["data"].as_array().expect("rows");
-        assert!(rows.len() == 1 && rows[0][1].as_f64().is_some_and(|ms| ms > 0.0), "{stack}");
+        assert!(
+            rows.len() == 1 && rows[0][1].as_f64().is_some_and(|ms| ms > 0.0),
+            "{stack}"
+        );
         assert_eq!(stack["markers"]["data"], json!([]));
-        seen.entry(name.as_str()).or_insert_with(Vec::new).push(functions(rows[0][0].as_u64()));
+        seen.entry(name.as_str())
+            .or_insert_with(Vec::new)
+            .push(functions(rows[0][0].as_u64()));
     }
     let of = |name: &str| format!("marker_schemas::circumstances::{name}");
     for (name, count, function) in [
@@ -130,14 +183,23 @@ fn stacks_are_threads_of_one_sample(read: &Read, markers: &[(String, Value)]) {
         ("stack of labels", 1, "a label".to_owned()),
         ("stack of a cause", 2, of("remember_a_cause")),
     ] {
-        let stacks = seen.get(name).unwrap_or_else(|| panic!("{name} is not among {seen:?}"));
+        let stacks = seen
+            .get(name)
+            .unwrap_or_else(|| panic!("{name} is not among {seen:?}"));
         assert!(
             stacks.len() == count && stacks.iter().all(|stack| stack[0] == function),
             "{name}: {stacks:?}"
         );
     }
-    assert_eq!(seen["stack of labels"][0].len(), 2, "the label and the root");
-    assert_eq!(payload(markers, "stack of an untyped marker")["type"], "NoPayloadUserData");
+    assert_eq!(
+        seen["stack of labels"][0].len(),
+        2,
+        "the label and the root"
+    );
+    assert_eq!(
+        payload(markers, "stack of an untyped marker")["type"],
+        "NoPayloadUserData"
+    );
 }
 
 fn pages_and_tracks_are_named(read: &Read, markers: &[(String, Value)], other: &[(String, Value)]) {
@@ -157,7 +219,10 @@ fn pages_and_tracks_are_named(read: &Read, markers: &[(String, Value)], other: &
         .map(|name| payload(markers, name)["innerWindowID"].as_u64());
     assert_eq!(windows, [Some(11), Some(12), Some(11)]);
     assert_eq!(payload(other, "of a private page")["innerWindowID"], 21);
-    assert_eq!(payload(markers, "on the main thread's track")["name"], "text");
+    assert_eq!(
+        payload(markers, "on the main thread's track")["name"],
+        "text"
+    );
 }
 
 #[test]

@@ -49,7 +49,9 @@ fn objection(function: &Function) -> Option<String> {
         Function::Unknown(place) => Some(format!("code at {place}")),
         Function::Own { outer, inlined } => {
             let mut names = inlined.iter().chain([outer]);
-            names.find(|name| NEVER.iter().any(|never| name.contains(never))).cloned()
+            names
+                .find(|name| NEVER.iter().any(|never| name.contains(never)))
+                .cloned()
         }
     }
 }
@@ -75,7 +77,10 @@ impl Seen {
             self.instructions += 1;
             *self.functions.entry(function.to_string()).or_default() += 1;
             if let Function::Own { outer, inlined } = function {
-                let names = inlined.iter().chain([outer]).filter(|name| !self.names.contains(*name));
+                let names = inlined
+                    .iter()
+                    .chain([outer])
+                    .filter(|name| !self.names.contains(*name));
                 let new: Vec<String> = names.cloned().collect();
                 self.names.extend(new);
             }
@@ -93,7 +98,10 @@ fn step_through(mut child: Traced) -> Seen {
     let end = Instant::now() + Duration::from_secs(40);
     while let Some((thread, stop)) = child.next_stop() {
         match stop {
-            Stop::Signal { signal: libc::SIGUSR1, .. } => child.go(thread, Go::OneStep, 0),
+            Stop::Signal {
+                signal: libc::SIGUSR1,
+                ..
+            } => child.go(thread, Go::OneStep, 0),
             Stop::Signal { signal, .. } => {
                 if seen.has_begun && !seen.has_ended {
                     seen.dirty.insert(format!("signal {signal}"));
@@ -152,11 +160,20 @@ fn mark(rounds: usize) {
         let category = gecko_profiler_category!(Other);
         add_untyped_marker("untyped", category, MarkerOptions::default());
         add_text_marker("text", category, MarkerOptions::default(), TEXT);
-        let typed = Typed { number: u64::MAX, text: TEXT.into(), flow: gekkota::FlowId::from(round as u64) };
+        let typed = Typed {
+            number: u64::MAX,
+            text: TEXT.into(),
+            flow: gekkota::FlowId::from(round as u64),
+        };
         add_marker("typed", category, MarkerOptions::default(), typed);
         add_text_marker("stack", category, MarkerStack::Full.into(), "short");
         add_untyped_marker("labels", category, MarkerStack::NonNative.into());
-        drop(AutoProfilerTextMarker::new("interval", category, MarkerOptions::default(), "short"));
+        drop(AutoProfilerTextMarker::new(
+            "interval",
+            category,
+            MarkerOptions::default(),
+            "short",
+        ));
     }
 }
 
@@ -165,7 +182,9 @@ fn be_recorded() {
     // Nobody is signalled, so that nothing but the markers is stepped through.
     let features = Features::default_set() | Features::NO_STACK_SAMPLING;
     // Nor does anybody try which engine is cheaper, which takes signals.
-    let params = StartParams::default().features(features).engine(SamplingEngine::Signals);
+    let params = StartParams::default()
+        .features(features)
+        .engine(SamplingEngine::Signals);
     let session = ProfilerSession::start(params).expect("start");
     gekkota::register_thread("marks");
     mark(ROUNDS);
@@ -173,8 +192,12 @@ fn be_recorded() {
     be_watched(|| mark(ROUNDS));
     wait_until_enough();
     let read = Read::from_profile(&session.finish().expect("profile"));
-    let markers = |thread: &serde_json::Value| thread["markers"]["data"].as_array().map_or(0, Vec::len);
-    assert_eq!(read.threads().iter().map(markers).sum::<usize>(), 2 * 6 * ROUNDS);
+    let markers =
+        |thread: &serde_json::Value| thread["markers"]["data"].as_array().map_or(0, Vec::len);
+    assert_eq!(
+        read.threads().iter().map(markers).sum::<usize>(),
+        2 * 6 * ROUNDS
+    );
 }
 
 static LOCK: Mutex<u32> = Mutex::new(0);
@@ -199,14 +222,30 @@ fn adding_a_marker_runs_no_function_that_locks_or_allocates() {
     }
 
     // What is looked for is found, though it makes no system call.
-    for (role, function) in [("allocates", "malloc"), ("allocates", "free"), ("locks", "Mutex")] {
+    for (role, function) in [
+        ("allocates", "malloc"),
+        ("allocates", "free"),
+        ("locks", "Mutex"),
+    ] {
         let seen = step_through(Traced::start(TEST, role));
-        assert!(seen.dirty.iter().any(|found| found.contains(function)), "{role}: {seen:#?}");
+        assert!(
+            seen.dirty.iter().any(|found| found.contains(function)),
+            "{role}: {seen:#?}"
+        );
     }
 
     let seen = step_through(Traced::start(TEST, "marks"));
     println!("{seen:#?}");
-    assert!(seen.dirty.is_empty(), "adding a marker ran what it may not: {seen:#?}");
-    assert!(seen.has_ended && seen.instructions > 6 * ROUNDS as u64 * 50, "too little was seen: {seen:#?}");
-    assert!(seen.names.iter().any(|name| name.contains("next_chunk")), "it stayed in one chunk: {seen:#?}");
+    assert!(
+        seen.dirty.is_empty(),
+        "adding a marker ran what it may not: {seen:#?}"
+    );
+    assert!(
+        seen.has_ended && seen.instructions > 6 * ROUNDS as u64 * 50,
+        "too little was seen: {seen:#?}"
+    );
+    assert!(
+        seen.names.iter().any(|name| name.contains("next_chunk")),
+        "it stayed in one chunk: {seen:#?}"
+    );
 }

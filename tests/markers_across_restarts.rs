@@ -12,8 +12,9 @@ use std::time::Duration;
 
 use common::{Read, wait_until};
 use gekkota::{
-    MarkerOptions, MarkerStack, StartParams, ThreadGuard, add_marker, add_text_marker, add_untyped_marker,
-    gecko_profiler_category, profiler_get_buffer_info, profiler_pause, profiler_start, profiler_stop,
+    MarkerOptions, MarkerStack, StartParams, ThreadGuard, add_marker, add_text_marker,
+    add_untyped_marker, gecko_profiler_category, profiler_get_buffer_info, profiler_pause,
+    profiler_start, profiler_stop,
 };
 use serde_json::Value;
 
@@ -51,9 +52,19 @@ fn write(number: u64) {
     match number % 4 {
         0 => add_untyped_marker(&format!("u {number}"), category, options),
         1 => add_text_marker("t", category, options, &text_of(number)),
-        2 => add_marker("n", category, options, Numbered { number, text: text_of(number) }),
+        2 => add_marker(
+            "n",
+            category,
+            options,
+            Numbered {
+                number,
+                text: text_of(number),
+            },
+        ),
         _ => {
-            let options = options.with_stack(MarkerStack::NonNative).with_inner_window_id(number);
+            let options = options
+                .with_stack(MarkerStack::NonNative)
+                .with_inner_window_id(number);
             add_text_marker("t", category, options, &text_of(number));
         }
     }
@@ -86,7 +97,8 @@ fn write_until_the_end() -> Vec<Written> {
 fn numbers(read: &Read) -> Vec<u64> {
     let mut numbers = Vec::new();
     for thread in read.threads() {
-        let string = |index: &Value| thread["stringTable"][index.as_u64().expect("index") as usize].as_str();
+        let string =
+            |index: &Value| thread["stringTable"][index.as_u64().expect("index") as usize].as_str();
         for row in thread["markers"]["data"].as_array().expect("markers") {
             let name = string(&row[0]).expect("a name");
             let data = &row[5];
@@ -101,13 +113,22 @@ fn numbers(read: &Read) -> Vec<u64> {
                 }
                 "t" => {
                     let text = string(&data["name"]).expect("a text");
-                    let number =
-                        text.split(' ').next().and_then(|digits| digits.parse().ok()).expect("a number");
+                    let number = text
+                        .split(' ')
+                        .next()
+                        .and_then(|digits| digits.parse().ok())
+                        .expect("a number");
                     assert_eq!(text, text_of(number));
-                    assert_eq!(data["innerWindowID"].as_u64(), (number % 4 == 3).then_some(number));
+                    assert_eq!(
+                        data["innerWindowID"].as_u64(),
+                        (number % 4 == 3).then_some(number)
+                    );
                     number
                 }
-                _ => name.strip_prefix("u ").and_then(|digits| digits.parse().ok()).expect("a number"),
+                _ => name
+                    .strip_prefix("u ")
+                    .and_then(|digits| digits.parse().ok())
+                    .expect("a number"),
             };
             numbers.push(number);
         }
@@ -117,13 +138,20 @@ fn numbers(read: &Read) -> Vec<u64> {
 
 fn assert_no_losses(read: &Read) {
     let losses = &read.0["meta"]["losses"];
-    for loss in ["malformed_entries", "recycled_chunks", "dropped_entries", "lost_marker_stacks"] {
+    for loss in [
+        "malformed_entries",
+        "recycled_chunks",
+        "dropped_entries",
+        "lost_marker_stacks",
+    ] {
         assert_eq!(losses[loss], 0, "{losses}");
     }
 }
 
 fn each_is_in_the_session_that_takes_it() {
-    let writers: Vec<_> = (0..WRITERS).map(|_| std::thread::spawn(write_until_the_end)).collect();
+    let writers: Vec<_> = (0..WRITERS)
+        .map(|_| std::thread::spawn(write_until_the_end))
+        .collect();
     let reader = std::thread::spawn(|| {
         let mut snapshots = 0u64;
         while !END.load(Ordering::Relaxed) {
@@ -140,7 +168,9 @@ fn each_is_in_the_session_that_takes_it() {
     });
     let mut found: Vec<HashSet<u64>> = Vec::new();
     for session in 0..SESSIONS {
-        let params = StartParams::default().filters(["writer"]).capacity_bytes(128 << 20);
+        let params = StartParams::default()
+            .filters(["writer"])
+            .capacity_bytes(128 << 20);
         profiler_start(params).expect("start");
         EPOCH.store(2 * session + 1, Ordering::SeqCst);
         std::thread::sleep(Duration::from_millis(5));
@@ -157,19 +187,26 @@ fn each_is_in_the_session_that_takes_it() {
         }
     }
     END.store(true, Ordering::Relaxed);
-    let written: Vec<Written> =
-        writers.into_iter().flat_map(|writer| writer.join().expect("a writer")).collect();
+    let written: Vec<Written> = writers
+        .into_iter()
+        .flat_map(|writer| writer.join().expect("a writer"))
+        .collect();
     profiler_stop();
     let snapshots = reader.join().expect("a reader");
 
     let mut sessions_of: HashMap<u64, Vec<u64>> = HashMap::new();
     for (session, numbers) in found.iter().enumerate() {
-        numbers.iter().for_each(|&number| sessions_of.entry(number).or_default().push(session as u64));
+        numbers
+            .iter()
+            .for_each(|&number| sessions_of.entry(number).or_default().push(session as u64));
     }
     let (mut certain, mut elsewhere) = (0, 0);
     for (number, before, after) in written {
         let sessions = sessions_of.remove(&number).unwrap_or_default();
-        assert!(sessions.len() <= 1, "marker {number} is in the sessions {sessions:?}");
+        assert!(
+            sessions.len() <= 1,
+            "marker {number} is in the sessions {sessions:?}"
+        );
         if before == after && before % 2 == 1 {
             assert_eq!(sessions, [before / 2], "marker {number}");
             certain += 1;
@@ -182,7 +219,10 @@ fn each_is_in_the_session_that_takes_it() {
             elsewhere += 1;
         }
     }
-    assert!(sessions_of.is_empty(), "markers that nobody has written: {sessions_of:?}");
+    assert!(
+        sessions_of.is_empty(),
+        "markers that nobody has written: {sessions_of:?}"
+    );
     println!(
         "{certain} markers in their sessions, {elsewhere} at the ends of some, {snapshots} snapshots beside"
     );
@@ -238,7 +278,12 @@ fn account_if_complete() -> Option<Account> {
     );
     let number = |value: &Value| value.as_u64().unwrap_or_else(|| panic!("{value} in {log}"));
     let entries = log["entries"].as_object().expect("sorts of entries");
-    let sum = |what: &str| entries.values().map(|sort| number(&sort[what])).sum::<u64>();
+    let sum = |what: &str| {
+        entries
+            .values()
+            .map(|sort| number(&sort[what]))
+            .sum::<u64>()
+    };
     let numbers = numbers(&read);
     let found: HashSet<u64> = numbers.iter().copied().collect();
     assert_eq!(found.len(), numbers.len(), "none is there twice");
@@ -262,7 +307,11 @@ fn what_is_not_there_was_recycled() {
     let write = || {
         let mut written = Vec::new();
         while !END.load(Ordering::Relaxed) {
-            written.push(std::thread::spawn(write_some_at_the_gate).join().expect("a writer"));
+            written.push(
+                std::thread::spawn(write_some_at_the_gate)
+                    .join()
+                    .expect("a writer"),
+            );
         }
         written
     };
@@ -270,7 +319,9 @@ fn what_is_not_there_was_recycled() {
     let writers: Vec<_> = (0..WRITERS).map(|_| std::thread::spawn(write)).collect();
     let mut accounts = Vec::new();
     for session in 0..SMALL_SESSIONS {
-        let params = StartParams::default().filters(["writer"]).capacity_bytes(SMALL_CAPACITY);
+        let params = StartParams::default()
+            .filters(["writer"])
+            .capacity_bytes(SMALL_CAPACITY);
         profiler_start(params).expect("start");
         EPOCH.store(session, Ordering::SeqCst);
         drop(closed.take());
@@ -289,17 +340,29 @@ fn what_is_not_there_was_recycled() {
     EPOCH.store(SMALL_SESSIONS, Ordering::SeqCst);
     profiler_stop();
     drop(closed);
-    let threads: Vec<WrittenByThread> =
-        writers.into_iter().flat_map(|writer| writer.join().expect("a writer")).collect();
+    let threads: Vec<WrittenByThread> = writers
+        .into_iter()
+        .flat_map(|writer| writer.join().expect("a writer"))
+        .collect();
     for (session, account) in (0..).zip(&accounts) {
         let of_session = |thread: &WrittenByThread| -> Vec<u64> {
-            thread.iter().filter(|(of, _)| *of == session).map(|(_, number)| *number).collect()
+            thread
+                .iter()
+                .filter(|(of, _)| *of == session)
+                .map(|(_, number)| *number)
+                .collect()
         };
         let by_thread: Vec<_> = threads.iter().map(of_session).collect();
         let written: HashSet<u64> = by_thread.iter().flatten().copied().collect();
-        assert!(account.found.is_subset(&written), "markers of another session are in {session}");
+        assert!(
+            account.found.is_subset(&written),
+            "markers of another session are in {session}"
+        );
         let missing = (written.len() - account.found.len()) as u64;
-        assert!(account.recycled_chunks > 0 && missing > 0, "{missing} of session {session}");
+        assert!(
+            account.recycled_chunks > 0 && missing > 0,
+            "{missing} of session {session}"
+        );
         assert!(
             missing <= account.lost_entries,
             "{missing} are missing, of {} that were lost",
@@ -314,8 +377,13 @@ fn what_is_not_there_was_recycled() {
         );
         for of_thread in by_thread {
             // What was recycled is the oldest.
-            let gone = of_thread.iter().take_while(|number| !account.found.contains(number)).count();
-            let is_there = of_thread[gone..].iter().all(|number| account.found.contains(number));
+            let gone = of_thread
+                .iter()
+                .take_while(|number| !account.found.contains(number))
+                .count();
+            let is_there = of_thread[gone..]
+                .iter()
+                .all(|number| account.found.contains(number));
             assert!(is_there, "a gap within {of_thread:?} in session {session}");
         }
     }

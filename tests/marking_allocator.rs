@@ -32,7 +32,14 @@ fn mark(bytes: usize) {
     if IS_MARKED.get() {
         MARKERS.set(MARKERS.get() + 2);
         let category = gecko_profiler_category!(Other);
-        add_marker("typed", category, MarkerOptions::default(), Allocated { bytes: bytes as u64 });
+        add_marker(
+            "typed",
+            category,
+            MarkerOptions::default(),
+            Allocated {
+                bytes: bytes as u64,
+            },
+        );
         let options = MarkerOptions::from(MarkerStack::Full);
         add_text_marker("with its stack", category, options, "text");
     }

@@ -36,14 +36,19 @@ fn restless() {
 
 fn written(profile: &Profile, max_rows: Option<u64>) -> Read {
     let options = SnapshotOptions::default().symbolicate(Symbolicate::No);
-    let options = max_rows.into_iter().fold(options, SnapshotOptions::max_rows);
+    let options = max_rows
+        .into_iter()
+        .fold(options, SnapshotOptions::max_rows);
     let mut text = Vec::new();
-    profile.write_with(Format::Gecko, &mut text, &options).expect("a vector never fails");
+    profile
+        .write_with(Format::Gecko, &mut text, &options)
+        .expect("a vector never fails");
     Read::from_text(&text)
 }
 
 fn left_out(read: &Read) -> u64 {
-    let log = &read.0["profilingLog"][std::process::id().to_string()]["buffer"]["left_out_idle_rows"];
+    let log =
+        &read.0["profilingLog"][std::process::id().to_string()]["buffer"]["left_out_idle_rows"];
     assert_eq!(&read.0["meta"]["losses"]["left_out_idle_rows"], log);
     log.as_u64().expect("a number")
 }
@@ -55,7 +60,10 @@ fn rows(read: &Read, table: &str) -> u64 {
 
 /// Rows of the busy thread in which it ran.
 fn running(read: &Read) -> usize {
-    read.samples("busy").iter().filter(|row| row.cpu_ns > Some(0)).count()
+    read.samples("busy")
+        .iter()
+        .filter(|row| row.cpu_ns > Some(0))
+        .count()
 }
 
 fn is_same(one: &Sample, other: &Sample) -> bool {
@@ -70,15 +78,27 @@ fn longest_gap(name: &str, all: &[Sample], left: &[Sample]) -> u64 {
     for kept in left {
         let mut gap = 0;
         loop {
-            let next = all.next().unwrap_or_else(|| panic!("{name}: {kept:?} is none of its rows"));
+            let next = all
+                .next()
+                .unwrap_or_else(|| panic!("{name}: {kept:?} is none of its rows"));
             if is_same(next, kept) {
                 break;
             }
             // It has not run since the row before, nor until the row after it.
             let before = before.unwrap_or_else(|| panic!("{name}: its first row is missing"));
-            assert_eq!((next.cpu_ns, kept.cpu_ns), (Some(0), Some(0)), "{name}: {next:?} before {kept:?}");
-            assert!(next.stack == before.stack && next.stack == kept.stack, "{name}: {next:?}");
-            assert!(before.time_ms <= next.time_ms && next.time_ms <= kept.time_ms, "{name}: {next:?}");
+            assert_eq!(
+                (next.cpu_ns, kept.cpu_ns),
+                (Some(0), Some(0)),
+                "{name}: {next:?} before {kept:?}"
+            );
+            assert!(
+                next.stack == before.stack && next.stack == kept.stack,
+                "{name}: {next:?}"
+            );
+            assert!(
+                before.time_ms <= next.time_ms && next.time_ms <= kept.time_ms,
+                "{name}: {next:?}"
+            );
             gap += 1;
         }
         longest = longest.max(gap);
@@ -90,7 +110,8 @@ fn longest_gap(name: &str, all: &[Sample], left: &[Sample]) -> u64 {
 
 #[test]
 fn rows_of_sleep_are_left_out_and_counted() {
-    let session = ProfilerSession::start(StartParams::default().interval(Duration::from_micros(500)));
+    let session =
+        ProfilerSession::start(StartParams::default().interval(Duration::from_micros(500)));
     let session = session.expect("start");
     let sleepers = ["sleeper 1", "sleeper 2", "sleeper 3"].map(Sleeper::start);
     let threads = [busy, restless].map(std::thread::spawn);
@@ -102,10 +123,15 @@ fn rows_of_sleep_are_left_out_and_counted() {
         if all > ROWS && running > 50 {
             break;
         }
-        assert!(Instant::now() < deadline, "{all} rows, {running} of them busy");
+        assert!(
+            Instant::now() < deadline,
+            "{all} rows, {running} of them busy"
+        );
     }
     END.store(true, Ordering::Relaxed);
-    threads.into_iter().for_each(|thread| thread.join().expect("thread"));
+    threads
+        .into_iter()
+        .for_each(|thread| thread.join().expect("thread"));
     let profile = session.finish().expect("profile");
     drop(sleepers);
 
@@ -113,7 +139,11 @@ fn rows_of_sleep_are_left_out_and_counted() {
     let all = rows(&whole, "samples");
     assert_eq!((left_out(&whole), rows(&whole, "markers")), (0, MARKERS));
     for limit in [u64::MAX, all + MARKERS] {
-        assert_eq!(written(&profile, Some(limit)).0["threads"], whole.0["threads"], "{limit}");
+        assert_eq!(
+            written(&profile, Some(limit)).0["threads"],
+            whole.0["threads"],
+            "{limit}"
+        );
     }
     // What can be left out at all.
     let least = all - left_out(&written(&profile, Some(0)));
@@ -121,21 +151,43 @@ fn rows_of_sleep_are_left_out_and_counted() {
     assert!(least < all / 10 * 9, "{least} of {all}");
 
     let room = all - least;
-    for limit in [0, least, least + 1, least + room / 10, least + room / 3, all - 1] {
+    for limit in [
+        0,
+        least,
+        least + 1,
+        least + room / 10,
+        least + room / 3,
+        all - 1,
+    ] {
         let read = written(&profile, Some(limit + MARKERS));
         let left = rows(&read, "samples");
-        assert_eq!((left + left_out(&read), rows(&read, "markers")), (all, MARKERS), "{limit}");
+        assert_eq!(
+            (left + left_out(&read), rows(&read, "markers")),
+            (all, MARKERS),
+            "{limit}"
+        );
         assert!(left <= limit.max(least), "{left} rows for {limit}");
         assert_eq!(read.threads().len(), whole.threads().len());
         let mut gap = 0;
         for (of_whole, of_read) in whole.threads().iter().zip(read.threads()) {
             assert_eq!(of_whole["tid"], of_read["tid"]);
             let name = of_read["name"].as_str().expect("a name");
-            gap = gap.max(longest_gap(name, &samples_of(of_whole), &samples_of(of_read)));
+            gap = gap.max(longest_gap(
+                name,
+                &samples_of(of_whole),
+                &samples_of(of_read),
+            ));
         }
         // Those that stay are evenly spaced.
-        if let Some(most) = limit.checked_sub(least).filter(|&room| room > 0).map(|room| all.div_ceil(room)) {
-            assert!((1..most).contains(&gap), "{gap} are missing in a row, and {most} may be");
+        if let Some(most) = limit
+            .checked_sub(least)
+            .filter(|&room| room > 0)
+            .map(|room| all.div_ceil(room))
+        {
+            assert!(
+                (1..most).contains(&gap),
+                "{gap} are missing in a row, and {most} may be"
+            );
         }
     }
     assert_eq!(running(&written(&profile, Some(0))), running(&whole));

@@ -35,11 +35,16 @@ fn sleep_as_nobody() -> String {
     let interrupted = thread.join().expect("thread");
     let read = Read::from_profile(&session.finish().expect("profile"));
     let samples = read.samples("sleeper");
-    let asleep =
-        samples.iter().filter(|sample| sample.stack.iter().any(|frame| frame.contains("sleeps_in_poll")));
+    let asleep = samples.iter().filter(|sample| {
+        sample
+            .stack
+            .iter()
+            .any(|frame| frame.contains("sleeps_in_poll"))
+    });
     let (asleep, ticks) = (asleep.count(), read.count("ticks"));
-    let found =
-        format!("{interrupted} interruptions of a poll of a second; {asleep} samples of it in {ticks} ticks");
+    let found = format!(
+        "{interrupted} interruptions of a poll of a second; {asleep} samples of it in {ticks} ticks"
+    );
     assert!(interrupted <= 12, "{found}");
     assert!(asleep as u64 > ticks / 2, "{found}");
     found

@@ -28,8 +28,11 @@ fn code_of_the_perf_map_has_its_callers_and_its_name() {
     let session = ProfilerSession::start(StartParams::default()).expect("start");
     // Written while the session runs, as runtimes do.
     let file = MapFile(format!("/tmp/perf-{}.map", std::process::id()));
-    let line =
-        format!("not a line\n{:x} {:x} LazyCompile:~f a.js:1\n", memory.as_ptr() as usize, memory.len());
+    let line = format!(
+        "not a line\n{:x} {:x} LazyCompile:~f a.js:1\n",
+        memory.as_ptr() as usize,
+        memory.len()
+    );
     std::fs::write(&file.0, line).expect("write");
     std::thread::spawn(move || {
         gekkota::register_thread("runtime");
@@ -43,9 +46,17 @@ fn code_of_the_perf_map_has_its_callers_and_its_name() {
     let (mut followed, mut others) = (0, 0);
     for sample in read.samples("runtime") {
         let below = |name: &String| name.contains("works_below_generated_code (in");
-        let Some(at) = sample.stack.iter().position(below) else { continue };
-        if sample.stack[at - 1] == "LazyCompile:~f a.js:1 (in [jit])" && sample.stack[0] != "(truncated)" {
-            assert!(sample.stack[at - 2].contains("code_of_the_perf_map"), "{:#?}", sample.stack);
+        let Some(at) = sample.stack.iter().position(below) else {
+            continue;
+        };
+        if sample.stack[at - 1] == "LazyCompile:~f a.js:1 (in [jit])"
+            && sample.stack[0] != "(truncated)"
+        {
+            assert!(
+                sample.stack[at - 2].contains("code_of_the_perf_map"),
+                "{:#?}",
+                sample.stack
+            );
             followed += 1;
         } else {
             assert!(sample.stack[0] == "(truncated)", "{:#?}", sample.stack);
@@ -54,5 +65,8 @@ fn code_of_the_perf_map_has_its_callers_and_its_name() {
     }
     println!("{followed} samples are followed, {others} are not");
     // The file is looked at ten times a second.
-    assert!(followed > 200 && others * 4 < followed, "{followed} are followed, {others} are not");
+    assert!(
+        followed > 200 && others * 4 < followed,
+        "{followed} are followed, {others} are not"
+    );
 }

@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use common::{Read, mark, wait_until, work_for_cpu};
 use gekkota::{
-    ExitProfileError, Page, StartParams, profiler_clear_all_pages, profiler_env_vars_for_child_process,
-    profiler_get_profile, profiler_init, profiler_received_exit_profile, profiler_register_page,
-    profiler_set_process_name, profiler_shutdown, profiler_start, profiler_stop, profiler_unregister_page,
-    register_thread,
+    ExitProfileError, Page, StartParams, profiler_clear_all_pages,
+    profiler_env_vars_for_child_process, profiler_get_profile, profiler_init,
+    profiler_received_exit_profile, profiler_register_page, profiler_set_process_name,
+    profiler_shutdown, profiler_start, profiler_stop, profiler_unregister_page, register_thread,
 };
 
 /// Set in the child: what it is to do.
@@ -26,7 +26,10 @@ fn start() {
 fn urls() -> Vec<String> {
     let read = Read::of_running();
     let pages = read.0["pages"].as_array().expect("pages");
-    pages.iter().map(|page| page["url"].as_str().expect("an url").to_owned()).collect()
+    pages
+        .iter()
+        .map(|page| page["url"].as_str().expect("an url").to_owned())
+        .collect()
 }
 
 /// Fills the buffer, round and round, until it reaches back no more to what was before, and so nothing is known of it.
@@ -54,7 +57,10 @@ fn pages_are_known_while_the_buffer_speaks_of_them() {
     profiler_register_page(Page::new(1, "before"));
     profiler_unregister_page(17);
     start();
-    let page = Page::new(2, "https://example.org/\"2\"").tab_id(5).embedder(1).private_browsing(true);
+    let page = Page::new(2, "https://example.org/\"2\"")
+        .tab_id(5)
+        .embedder(1)
+        .private_browsing(true);
     profiler_register_page(page.clone());
     profiler_register_page(page);
     let read = Read::of_running();
@@ -69,12 +75,22 @@ fn pages_are_known_while_the_buffer_speaks_of_them() {
     profiler_register_page(Page::new(1, "navigated"));
     assert_eq!(urls(), ["navigated", "https://example.org/\"2\""]);
     profiler_unregister_page(1);
-    assert_eq!(urls(), ["https://example.org/\"2\"", "navigated"], "its markers may be there");
-    go_round_until("a page that is gone is forgotten", || urls() == ["https://example.org/\"2\""]);
+    assert_eq!(
+        urls(),
+        ["https://example.org/\"2\"", "navigated"],
+        "its markers may be there"
+    );
+    go_round_until("a page that is gone is forgotten", || {
+        urls() == ["https://example.org/\"2\""]
+    });
     profiler_register_page(Page::new(3, "gone when the session ends"));
     profiler_unregister_page(3);
     start();
-    assert_eq!(urls(), ["https://example.org/\"2\""], "a new session knows those that are there");
+    assert_eq!(
+        urls(),
+        ["https://example.org/\"2\""],
+        "a new session knows those that are there"
+    );
     profiler_unregister_page(2);
     profiler_clear_all_pages();
     assert!(urls().is_empty());
@@ -93,14 +109,27 @@ fn the_process_has_the_name_that_it_is_given() {
         let read = Read::of_running();
         let thread = read.thread("says").clone();
         let name = |key: &str| thread[key].as_str().map(str::to_owned);
-        (name("processName"), name("eTLD+1"), read.0["meta"]["product"].clone())
+        (
+            name("processName"),
+            name("eTLD+1"),
+            read.0["meta"]["product"].clone(),
+        )
     };
     let executable = std::env::current_exe().expect("an executable");
-    let executable = executable.file_name().map(|name| name.to_string_lossy().into_owned());
+    let executable = executable
+        .file_name()
+        .map(|name| name.to_string_lossy().into_owned());
     let product = serde_json::json!(executable);
     assert_eq!(names(), (executable.clone(), None, product.clone()));
     profiler_set_process_name("Web Content", Some("example.org"));
-    assert_eq!(names(), (Some("Web Content".into()), Some("example.org".into()), product.clone()));
+    assert_eq!(
+        names(),
+        (
+            Some("Web Content".into()),
+            Some("example.org".into()),
+            product.clone()
+        )
+    );
     profiler_set_process_name("Idle", None);
     assert_eq!(names(), (Some("Idle".into()), None, product.clone()));
     profiler_shutdown();
@@ -127,12 +156,17 @@ fn run_child(folder: &Path) -> String {
         .env("MOZ_PROFILER_SHUTDOWN", &file)
         .output()
         .expect("the child");
-    assert!(status.status.success(), "{}", String::from_utf8_lossy(&status.stderr));
+    assert!(
+        status.status.success(),
+        "{}",
+        String::from_utf8_lossy(&status.stderr)
+    );
     std::fs::read_to_string(file).expect("the child's profile")
 }
 
 fn a_childs_profile_stands_in_its_parents() {
-    let folder: PathBuf = std::env::temp_dir().join(format!("gekkota-process-{}", std::process::id()));
+    let folder: PathBuf =
+        std::env::temp_dir().join(format!("gekkota-process-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
     start();
     let child = run_child(&folder);
@@ -148,7 +182,10 @@ fn a_childs_profile_stands_in_its_parents() {
     assert_eq!(child.thread("child's thread")["processName"], "Child");
     assert_eq!(child.markers("child's thread").len(), 1);
     assert!(child.samples("child's thread").len() > 20);
-    assert_ne!(child.thread("child's thread")["pid"], read.thread("says")["pid"]);
+    assert_ne!(
+        child.thread("child's thread")["pid"],
+        read.thread("says")["pid"]
+    );
     let processes = || Read::of_running().0["processes"].as_array().map(Vec::len);
     go_round_until("a child's profile is dropped", || processes() == Some(0));
     profiler_stop();
@@ -157,12 +194,23 @@ fn a_childs_profile_stands_in_its_parents() {
 
 fn what_is_no_profile_is_refused() {
     let profile = r#"{"meta": {}, "threads": []}"#;
-    assert_eq!(profiler_received_exit_profile(profile), Err(ExitProfileError::Inactive));
+    assert_eq!(
+        profiler_received_exit_profile(profile),
+        Err(ExitProfileError::Inactive)
+    );
     start();
     let refused = profiler_received_exit_profile(&profile[..20]).expect_err("it is cut");
-    assert!(matches!(refused, ExitProfileError::NotJson(_)) && refused.to_string().contains("line 1"));
+    assert!(
+        matches!(refused, ExitProfileError::NotJson(_)) && refused.to_string().contains("line 1")
+    );
     let refused = profiler_received_exit_profile(r#"{"meta": {}}"#);
-    assert_eq!(refused, Err(ExitProfileError::NotAProfile { lacks: "threads" }));
-    assert_eq!(Read::of_running().0["processes"].as_array().map(Vec::len), Some(0));
+    assert_eq!(
+        refused,
+        Err(ExitProfileError::NotAProfile { lacks: "threads" })
+    );
+    assert_eq!(
+        Read::of_running().0["processes"].as_array().map(Vec::len),
+        Some(0)
+    );
     profiler_stop();
 }

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use common::{Read, mark, work_for};
 use gekkota::{
-    Format, Profile, ProfilerSession, SharedProgress, SnapshotOptions, StartParams, StreamError, Symbolicate,
-    profiler_stream_json,
+    Format, Profile, ProfilerSession, SharedProgress, SnapshotOptions, StartParams, StreamError,
+    Symbolicate, profiler_stream_json,
 };
 
 /// Waits at each writing until another thread has looked at the progress.
@@ -57,7 +57,12 @@ fn watch(
         }
         seen
     });
-    let mut out = Watched { text: Vec::new(), look, looked, fails };
+    let mut out = Watched {
+        text: Vec::new(),
+        look,
+        looked,
+        fails,
+    };
     let result = profile.write_with(Format::Gecko, &mut out, &options);
     let text = std::mem::take(&mut out.text);
     drop(out);
@@ -66,7 +71,11 @@ fn watch(
 
 fn assert_goes_up(seen: &[Seen]) {
     assert!(seen.is_sorted_by(|one, next| one.0 <= next.0), "{seen:?}");
-    assert!(seen.iter().all(|&(proportion, _)| (0.0..1.0).contains(&proportion)), "{seen:?}");
+    assert!(
+        seen.iter()
+            .all(|&(proportion, _)| (0.0..1.0).contains(&proportion)),
+        "{seen:?}"
+    );
 }
 
 #[test]
@@ -81,18 +90,35 @@ fn the_progress_goes_up_to_its_end() {
             work_for(Duration::from_millis(100));
         })
     });
-    workers.into_iter().for_each(|worker| worker.join().expect("thread"));
+    workers
+        .into_iter()
+        .for_each(|worker| worker.join().expect("thread"));
     let profile = session.snapshot().expect("active");
 
     let progress = SharedProgress::new();
-    assert_eq!((progress.proportion(), progress.last_location()), (0.0, "not begun"));
-    let without_names = SnapshotOptions::default().progress(progress.clone()).symbolicate(Symbolicate::No);
+    assert_eq!(
+        (progress.proportion(), progress.last_location()),
+        (0.0, "not begun")
+    );
+    let without_names = SnapshotOptions::default()
+        .progress(progress.clone())
+        .symbolicate(Symbolicate::No);
     let (written, seen) = watch(&profile, without_names.clone(), false);
     Read::from_text(&written.expect("it never fails"));
     assert_goes_up(&seen);
-    assert!(seen.len() >= 3 && seen[0].0 < seen[seen.len() - 2].0, "{seen:?}");
-    assert!(seen.iter().any(|(_, location)| location.starts_with("a thread's")), "{seen:?}");
-    assert_eq!((progress.proportion(), progress.last_location()), (1.0, "done"));
+    assert!(
+        seen.len() >= 3 && seen[0].0 < seen[seen.len() - 2].0,
+        "{seen:?}"
+    );
+    assert!(
+        seen.iter()
+            .any(|(_, location)| location.starts_with("a thread's")),
+        "{seen:?}"
+    );
+    assert_eq!(
+        (progress.proportion(), progress.last_location()),
+        (1.0, "done")
+    );
 
     // The next job begins anew; with names the first part is handed over before they are looked up.
     let with_names = SnapshotOptions::default().progress(progress.clone());
@@ -104,14 +130,23 @@ fn the_progress_goes_up_to_its_end() {
 
     // A job that fails has ended as well, and at once.
     let (written, seen) = watch(&profile, with_names, true);
-    assert_eq!(written.unwrap_err().to_string(), "the profile could not be written: on purpose");
+    assert_eq!(
+        written.unwrap_err().to_string(),
+        "the profile could not be written: on purpose"
+    );
     assert!(seen.len() == 1 && seen[0].0 < 0.3, "{seen:?}");
-    assert_eq!((progress.proportion(), progress.last_location()), (1.0, "done"));
+    assert_eq!(
+        (progress.proportion(), progress.last_location()),
+        (1.0, "done")
+    );
 
     let progress = SharedProgress::new();
     drop(session);
     let options = without_names.progress(progress.clone());
-    assert!(matches!(profiler_stream_json(&mut Vec::new(), &options), Err(StreamError::Inactive)));
+    assert!(matches!(
+        profiler_stream_json(&mut Vec::new(), &options),
+        Err(StreamError::Inactive)
+    ));
     assert_eq!(progress.proportion(), 1.0);
 
     while_another_thread_polls_at_will(&profile);
@@ -129,7 +164,11 @@ fn while_another_thread_polls_at_will(profile: &Profile) {
         seen
     });
     let mut text = Vec::new();
-    profile.write_with(Format::Gecko, &mut text, &options).expect("a vector never fails");
-    let seen = watcher.join().expect("the watcher ends when the writing does");
+    profile
+        .write_with(Format::Gecko, &mut text, &options)
+        .expect("a vector never fails");
+    let seen = watcher
+        .join()
+        .expect("the watcher ends when the writing does");
     assert!(seen.is_sorted(), "{seen:?}");
 }

@@ -12,8 +12,9 @@ use gekkota::{
     profiler_current_process_id, profiler_current_thread_id, profiler_init,
     profiler_is_active_and_thread_is_registered, profiler_is_locked_on_current_thread,
     profiler_is_main_thread, profiler_main_thread_id, profiler_other_thread_is_being_profiled,
-    profiler_pause, profiler_pause_sampling, profiler_resume, profiler_resume_sampling, profiler_shutdown,
-    profiler_start, profiler_stop, profiler_thread_is_being_profiled, register_thread, unregister_thread,
+    profiler_pause, profiler_pause_sampling, profiler_resume, profiler_resume_sampling,
+    profiler_shutdown, profiler_start, profiler_stop, profiler_thread_is_being_profiled,
+    register_thread, unregister_thread,
 };
 
 fn start() {
@@ -22,7 +23,10 @@ fn start() {
 
 /// Whether the calling thread is profiled and registered.
 fn known() -> (bool, bool) {
-    (profiler_thread_is_being_profiled(Of::ANY), profiler_is_active_and_thread_is_registered())
+    (
+        profiler_thread_is_being_profiled(Of::ANY),
+        profiler_is_active_and_thread_is_registered(),
+    )
 }
 
 fn in_a_thread<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> T {
@@ -58,7 +62,11 @@ fn registration_before_init_and_after_shutdown() {
         mark("second");
         let read = Read::of_running();
         assert_eq!(read.markers("after").len(), 1);
-        assert!(read.threads().iter().all(|thread| thread["name"] != "before"));
+        assert!(
+            read.threads()
+                .iter()
+                .all(|thread| thread["name"] != "before")
+        );
         profiler_shutdown();
         unregister_thread();
         unregister_thread();
@@ -78,7 +86,11 @@ fn nested_registrations_count() {
     });
     let read = Read::of_running();
     assert!(read.thread("outer")["unregisterTime"].is_number());
-    assert!(read.threads().iter().all(|thread| thread["name"] != "inner"));
+    assert!(
+        read.threads()
+            .iter()
+            .all(|thread| thread["name"] != "inner")
+    );
     profiler_stop();
 }
 
@@ -87,7 +99,11 @@ fn more_unregistrations_than_registrations_are_harmless() {
     in_a_thread(|| {
         (0..3).for_each(|_| unregister_thread());
         register_thread("once");
-        assert_eq!(known(), (true, true), "what was taken back before does not count");
+        assert_eq!(
+            known(),
+            (true, true),
+            "what was taken back before does not count"
+        );
         (0..3).for_each(|_| unregister_thread());
         assert_eq!(known(), (false, false));
         register_thread("again");
@@ -101,9 +117,15 @@ fn a_thread_is_profiled_only_while_nothing_pauses() {
         let all = [Of::CPU_UTILIZATION, Of::SAMPLING, Of::MARKERS, Of::ANY];
         assert!(!profiler_thread_is_being_profiled(Of::NOT_PROFILED));
         let answers = all.map(profiler_thread_is_being_profiled);
-        assert!(answers.iter().all(|answer| *answer == answers[0]), "{answers:?}");
+        assert!(
+            answers.iter().all(|answer| *answer == answers[0]),
+            "{answers:?}"
+        );
         for same in [ThreadId::UNSPECIFIED, profiler_current_thread_id()] {
-            assert_eq!(all.map(|of| profiler_other_thread_is_being_profiled(same, of)), answers);
+            assert_eq!(
+                all.map(|of| profiler_other_thread_is_being_profiled(same, of)),
+                answers
+            );
         }
         answers[0]
     };
@@ -150,10 +172,12 @@ fn unregistering_within_its_own_registration_is_seen_at_once() {
     let (tell, told) = std::sync::mpsc::channel();
     let other = thread::spawn(move || {
         register_thread("other");
-        tell.send(profiler_current_thread_id()).expect("the test waits");
+        tell.send(profiler_current_thread_id())
+            .expect("the test waits");
         goes.recv().expect("the test tells");
         unregister_thread();
-        tell.send(profiler_current_thread_id()).expect("the test waits");
+        tell.send(profiler_current_thread_id())
+            .expect("the test waits");
         goes.recv().expect("the test tells");
         profiler_capture_backtrace().is_some()
     });
@@ -176,8 +200,14 @@ fn the_main_thread_is_registered_from_its_first_call_to_the_shutdown() {
         assert!(profiler_is_main_thread());
         let mut known_after = Vec::new();
         let start_elsewhere: fn() = || in_a_thread(start);
-        for step in [start_elsewhere, profiler_init, profiler_shutdown, start_elsewhere, start, profiler_stop]
-        {
+        for step in [
+            start_elsewhere,
+            profiler_init,
+            profiler_shutdown,
+            start_elsewhere,
+            start,
+            profiler_stop,
+        ] {
             step();
             known_after.push(profiler_is_active_and_thread_is_registered());
         }

@@ -21,7 +21,10 @@ fn take_signal(handler: libc::sighandler_t) {
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = handler;
-        assert_eq!(libc::sigaction(libc::SIGPROF, &action, std::ptr::null_mut()), 0);
+        assert_eq!(
+            libc::sigaction(libc::SIGPROF, &action, std::ptr::null_mut()),
+            0
+        );
     }
 }
 
@@ -29,7 +32,10 @@ fn current_handler() -> libc::sighandler_t {
     // SAFETY: the out-pointer is to a local.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
-        assert_eq!(libc::sigaction(libc::SIGPROF, std::ptr::null(), &mut action), 0);
+        assert_eq!(
+            libc::sigaction(libc::SIGPROF, std::ptr::null(), &mut action),
+            0
+        );
         action.sa_sigaction
     }
 }
@@ -53,7 +59,10 @@ fn a_replaced_handler_is_noticed_put_back_and_told() {
     assert_eq!(current_handler(), stranger);
     // SAFETY: touches no memory.
     assert_eq!(unsafe { libc::raise(libc::SIGPROF) }, 0);
-    assert!(SEEN.load(Ordering::Relaxed) > 0, "a stranger's signal is the stranger's");
+    assert!(
+        SEEN.load(Ordering::Relaxed) > 0,
+        "a stranger's signal is the stranger's"
+    );
     take_signal(libc::SIG_IGN);
     wait_until("the handler is back", || current_handler() == ours);
     std::thread::spawn(|| {

@@ -13,7 +13,9 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use common::{Read, Sample, work_for};
-use gekkota::{Features, ProfilerBacktrace, ProfilerSession, StartParams, profiler_capture_backtrace};
+use gekkota::{
+    Features, ProfilerBacktrace, ProfilerSession, StartParams, profiler_capture_backtrace,
+};
 
 /// The same code under another name, so that it lies at the same place.
 const SOURCE: &str = "
@@ -56,13 +58,22 @@ struct Libraries {
 impl Libraries {
     fn compile() -> Self {
         let folder = c_code::Folder::new();
-        let compile =
-            |name: &str| c_code::compile(&folder, name, SOURCE, &["-O1", &format!("-DNAME={name}")]);
-        Self { first: compile("first"), second: compile("second"), _folder: folder }
+        let compile = |name: &str| {
+            c_code::compile(&folder, name, SOURCE, &["-O1", &format!("-DNAME={name}")])
+        };
+        Self {
+            first: compile("first"),
+            second: compile("second"),
+            _folder: folder,
+        }
     }
 
     /// Loads one after the other, has `of_first` and `of_second` use them; whether they came to lie at one place.
-    fn in_turn(&self, of_first: impl Fn(&c_code::Library), of_second: impl Fn(&c_code::Library)) -> bool {
+    fn in_turn(
+        &self,
+        of_first: impl Fn(&c_code::Library),
+        of_second: impl Fn(&c_code::Library),
+    ) -> bool {
         let turn = |path: &Path, body: &dyn Fn(&c_code::Library)| {
             let library = c_code::Library::load(path);
             body(&library);
@@ -75,7 +86,10 @@ impl Libraries {
 }
 
 fn count(samples: &[Sample], name: &str) -> usize {
-    samples.iter().filter(|sample| sample.stack.iter().any(|frame| frame.contains(name))).count()
+    samples
+        .iter()
+        .filter(|sample| sample.stack.iter().any(|frame| frame.contains(name)))
+        .count()
 }
 
 /// What `body` does on a thread of its own, sampled.
@@ -106,13 +120,31 @@ fn captured_of_one_and_unwound_beside_the_other(first_works: bool, features: Fea
             true => libraries.in_turn(works, waits),
             false => libraries.in_turn(waits, works),
         });
-        assert!(in_place.count() > 0, "the loader never put the second where the first was");
+        assert!(
+            in_place.count() > 0,
+            "the loader never put the second where the first was"
+        );
     });
-    let (worker, idler) = if first_works { ("first", "second") } else { ("second", "first") };
+    let (worker, idler) = if first_works {
+        ("first", "second")
+    } else {
+        ("second", "first")
+    };
     let of = |name: &str| count(&samples, &format!("works_in_{name} (in lib{name}.so)"));
-    let cut = samples.iter().filter(|sample| sample.stack.iter().any(|frame| frame == "(truncated)")).count();
-    println!("{} samples, {} in {worker}, {cut} cut", samples.len(), of(worker));
-    assert_eq!(count(&samples, idler), 0, "nobody ran in the {idler}: {samples:?}");
+    let cut = samples
+        .iter()
+        .filter(|sample| sample.stack.iter().any(|frame| frame == "(truncated)"))
+        .count();
+    println!(
+        "{} samples, {} in {worker}, {cut} cut",
+        samples.len(),
+        of(worker)
+    );
+    assert_eq!(
+        count(&samples, idler),
+        0,
+        "nobody ran in the {idler}: {samples:?}"
+    );
     assert!(of(worker) > 0 && cut > 0, "{samples:?}");
 }
 
@@ -122,14 +154,21 @@ fn asleep_in_one_and_then_in_the_other() -> bool {
     let params = StartParams::default().interval(INTERVAL / 4);
     let mut in_place = false;
     let samples = sampled(params, || {
-        let sleeps = |library: &c_code::Library| assert_eq!(library.function("enter_sleep")(400_000), 4);
+        let sleeps =
+            |library: &c_code::Library| assert_eq!(library.function("enter_sleep")(400_000), 4);
         in_place = libraries.in_turn(sleeps, sleeps);
     });
     let of = |name: &str| count(&samples, &format!("sleeps_in_{name} (in lib{name}.so)"));
     let (first, second) = (of("first"), of("second"));
-    println!("asleep: {} samples, {first} in the first, {second} in the second", samples.len());
+    println!(
+        "asleep: {} samples, {first} in the first, {second} in the second",
+        samples.len()
+    );
     assert!(first > 10 && second > 10, "{samples:?}");
-    assert!(first.abs_diff(second) < samples.len() / 4, "they slept equally long: {samples:?}");
+    assert!(
+        first.abs_diff(second) < samples.len() / 4,
+        "they slept equally long: {samples:?}"
+    );
     in_place
 }
 
@@ -171,7 +210,10 @@ fn resolved_after_it_was_replaced() -> bool {
         |_| {
             let taken = TAKEN.lock().expect("nobody panics with it").take();
             let stack = taken.expect("a backtrace").resolve();
-            assert!(!stack.to_string().contains("in_second") && stack.is_truncated(), "{stack}");
+            assert!(
+                !stack.to_string().contains("in_second") && stack.is_truncated(),
+                "{stack}"
+            );
         },
     )
 }

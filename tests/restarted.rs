@@ -40,7 +40,10 @@ fn a_thread_that_was_busy_with_a_capture_is_sampled_in_the_next_session() {
         gekkota::register_thread("uses much stack");
         uses_much_stack();
     };
-    let thread = std::thread::Builder::new().stack_size(62 << 20).spawn(body).expect("spawn");
+    let thread = std::thread::Builder::new()
+        .stack_size(62 << 20)
+        .spawn(body)
+        .expect("spawn");
     wait_until("the stack is used", || READY.load(Ordering::Acquire));
     for _ in 0..ROUNDS {
         let first = start();

@@ -29,8 +29,16 @@ struct Case {
 }
 
 const CASES: [Case; 2] = [
-    Case { function: "sleeps_in_vla", first: &["vla_between", "vla_sleeps"], second: &["vla_sleeps"] },
-    Case { function: "sleeps_in_vfork", first: &["vfork_first"], second: &["vfork_second"] },
+    Case {
+        function: "sleeps_in_vla",
+        first: &["vla_between", "vla_sleeps"],
+        second: &["vla_sleeps"],
+    },
+    Case {
+        function: "sleeps_in_vfork",
+        first: &["vfork_first"],
+        second: &["vfork_second"],
+    },
 ];
 const CALLEES: [&str; 4] = ["vla_between", "vla_sleeps", "vfork_first", "vfork_second"];
 
@@ -40,7 +48,10 @@ fn callees(sample: &Sample) -> Vec<&str> {
 }
 
 fn is_truncated(sample: &Sample) -> bool {
-    sample.stack.first().is_some_and(|frame| frame == "(truncated)")
+    sample
+        .stack
+        .first()
+        .is_some_and(|frame| frame == "(truncated)")
 }
 
 /// What is wrong with what is shown.
@@ -52,15 +63,33 @@ fn problems(library: &c_code::Library, case: &Case) -> Vec<String> {
         gekkota::register_thread("sleeps");
         function(mark as extern "C" fn(i32) as usize as u64)
     });
-    assert_eq!(thread.join().expect("thread"), 1, "{}: the places are not the same", case.function);
+    assert_eq!(
+        thread.join().expect("thread"),
+        1,
+        "{}: the places are not the same",
+        case.function
+    );
     let read = Read::from_profile(&session.finish().expect("profile"));
     let markers = read.markers("sleeps");
-    let time_of = |name| markers.iter().find(|marker| marker.0 == name).expect("it was set").1;
+    let time_of = |name| {
+        markers
+            .iter()
+            .find(|marker| marker.0 == name)
+            .expect("it was set")
+            .1
+    };
     let samples = read.samples("sleeps");
     let mut problems = Vec::new();
-    for (from, until, truth) in [("first", "second", case.first), ("second", "over", case.second)] {
+    for (from, until, truth) in [
+        ("first", "second", case.first),
+        ("second", "over", case.second),
+    ] {
         let (from, until) = (time_of(from) + EDGE_MS, time_of(until) - EDGE_MS);
-        let within = || samples.iter().filter(|sample| sample.time_ms > from && sample.time_ms < until);
+        let within = || {
+            samples
+                .iter()
+                .filter(|sample| sample.time_ms > from && sample.time_ms < until)
+        };
         let right = within().filter(|sample| callees(sample) == truth).count();
         // Exact, or marked as truncated, or, where the thread is just between two calls, at neither.
         let is_wrong = |sample: &&Sample| {
@@ -74,11 +103,19 @@ fn problems(library: &c_code::Library, case: &Case) -> Vec<String> {
             within().count(),
         );
         if let Some(sample) = within().find(is_wrong) {
-            problems
-                .push(format!("{truth:?}: {} are wrong, as {sample:?}", within().filter(is_wrong).count()));
+            problems.push(format!(
+                "{truth:?}: {} are wrong, as {sample:?}",
+                within().filter(is_wrong).count()
+            ));
         }
-        let (all, truncated) = (within().count(), within().filter(|sample| is_truncated(sample)).count());
-        let (ticks, missed) = (read.count("ticks") as f64, read.count("missed_ticks") as f64);
+        let (all, truncated) = (
+            within().count(),
+            within().filter(|sample| is_truncated(sample)).count(),
+        );
+        let (ticks, missed) = (
+            read.count("ticks") as f64,
+            read.count("missed_ticks") as f64,
+        );
         let most = (until - from) * ticks / (ticks + missed);
         if (all as f64) < most / 2.0 || (right + truncated) * 2 < all {
             problems.push(format!(
@@ -95,6 +132,9 @@ fn a_thread_that_sleeps_in_the_same_place_by_another_caller_is_shown_with_that_c
     let folder = c_code::Folder::new();
     let path = c_code::compile(&folder, "same_place", SOURCE, &["-O1"]);
     let library = c_code::Library::load(&path);
-    let problems: Vec<_> = CASES.iter().flat_map(|case| problems(&library, case)).collect();
+    let problems: Vec<_> = CASES
+        .iter()
+        .flat_map(|case| problems(&library, case))
+        .collect();
     assert!(problems.is_empty(), "{problems:#?}");
 }

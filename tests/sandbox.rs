@@ -20,12 +20,21 @@ fn kill_for(calls: &[libc::c_long]) {
         program.push(instruction(RETURN, 0, 0, libc::SECCOMP_RET_KILL_PROCESS));
     }
     program.push(instruction(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW));
-    let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+    let filter = libc::sock_fprog {
+        len: program.len() as u16,
+        filter: program.as_mut_ptr(),
+    };
     // SAFETY: the program lives until the calls are over.
     unsafe {
         assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
-        let (mode, all_threads) = (libc::SECCOMP_SET_MODE_FILTER, libc::SECCOMP_FILTER_FLAG_TSYNC);
-        assert_eq!(libc::syscall(libc::SYS_seccomp, mode, all_threads, &raw const filter), 0);
+        let (mode, all_threads) = (
+            libc::SECCOMP_SET_MODE_FILTER,
+            libc::SECCOMP_FILTER_FLAG_TSYNC,
+        );
+        assert_eq!(
+            libc::syscall(libc::SYS_seccomp, mode, all_threads, &raw const filter),
+            0
+        );
     }
 }
 
@@ -37,7 +46,9 @@ fn timers() -> String {
 /// A session beside many sleepers, which has a timer.
 fn start_with_timer() -> ProfilerSession {
     let session = ProfilerSession::start(StartParams::default()).expect("start");
-    wait_until("it is asked whether anybody runs", || timers().contains("ID:"));
+    wait_until("it is asked whether anybody runs", || {
+        timers().contains("ID:")
+    });
     session
 }
 
@@ -74,13 +85,18 @@ fn nothing_unusual_is_called_in_a_sandbox() {
     drop(sleepers);
     let read = Read::from_profile(&session.finish().expect("profile"));
     let samples = read.samples("in the sandbox");
-    let asleep =
-        samples.iter().filter(|sample| sample.stack.iter().any(|frame| frame.contains("sleep"))).count();
+    let asleep = samples
+        .iter()
+        .filter(|sample| sample.stack.iter().any(|frame| frame.contains("sleep")))
+        .count();
     println!(
         "{} samples, {asleep} asleep, {} from outside",
         samples.len(),
         read.count("samples_from_outside")
     );
     assert!(samples.len() > 80 && asleep > 50);
-    assert!(read.count("samples_from_outside") > 5, "by the file of the memory");
+    assert!(
+        read.count("samples_from_outside") > 5,
+        "by the file of the memory"
+    );
 }

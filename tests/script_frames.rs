@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use common::{Read, work_for_cpu};
 use gekkota::{
-    AutoProfilerLabel, AutoProfilerScriptFrame, ProfilerSession, ScriptFunction, StackFeatures, StackFrame,
-    StartParams, auto_profiler_label, auto_profiler_label_dynamic_relevant_for_js,
+    AutoProfilerLabel, AutoProfilerScriptFrame, ProfilerSession, ScriptFunction, StackFeatures,
+    StackFrame, StartParams, auto_profiler_label, auto_profiler_label_dynamic_relevant_for_js,
     auto_profiler_label_relevant_for_js, profiler_capture_backtrace, profiler_current_thread_id,
     profiler_register_script_function, profiler_suspend_and_sample_thread,
 };
@@ -140,7 +140,11 @@ fn run_all() {
     };
     interpret(&Script {
         function: profiler_register_script_function("", "rules/test.lua", 1, 1),
-        lines: &[(2, Line::Works), (3, Line::Calls(&callee)), (4, Line::Works)],
+        lines: &[
+            (2, Line::Works),
+            (3, Line::Calls(&callee)),
+            (4, Line::Works),
+        ],
     });
     recurse_deeply();
     lost.set_line(1);
@@ -151,7 +155,11 @@ fn run_all() {
 /// A sample's frames, oldest first: what they are called, and their row of the frame table.
 fn samples_with_rows(thread: &Value) -> Vec<Vec<(String, Value)>> {
     let table = |name: &str| thread[name]["data"].as_array().expect("a table");
-    let (stacks, frames, strings) = (table("stackTable"), table("frameTable"), &thread["stringTable"]);
+    let (stacks, frames, strings) = (
+        table("stackTable"),
+        table("frameTable"),
+        &thread["stringTable"],
+    );
     let stack_of = |sample: &Value| {
         let mut stack = Vec::new();
         let mut next = sample[0].as_u64();
@@ -171,15 +179,23 @@ fn samples_with_rows(thread: &Value) -> Vec<Vec<(String, Value)>> {
 /// How many samples had a frame of this name with each line, in it.
 fn lines_of(samples: &[Vec<(String, Value)>], location: &str) -> BTreeMap<u64, usize> {
     let mut lines = BTreeMap::new();
-    for row in samples.iter().flatten().filter(|(name, _)| name == location).map(|(_, row)| row) {
-        *lines.entry(row[4].as_u64().unwrap_or_default()).or_default() += 1;
+    for row in samples
+        .iter()
+        .flatten()
+        .filter(|(name, _)| name == location)
+        .map(|(_, row)| row)
+    {
+        *lines
+            .entry(row[4].as_u64().unwrap_or_default())
+            .or_default() += 1;
     }
     lines
 }
 
 /// The parts of this order that are in a stack, as they come.
 fn order<'a>(stack: &[(String, Value)], parts: &[&'a str]) -> Vec<&'a str> {
-    let part_of = |(name, _): &(String, Value)| parts.iter().find(|part| name.contains(**part)).copied();
+    let part_of =
+        |(name, _): &(String, Value)| parts.iter().find(|part| name.contains(**part)).copied();
     stack.iter().filter_map(part_of).collect()
 }
 
@@ -199,47 +215,105 @@ fn script_frames_are_merged_by_their_place_on_the_stack() {
     let thread = read.thread("scripts");
     let samples = samples_with_rows(thread);
     let with = |part: &str| -> Vec<&Vec<(String, Value)>> {
-        samples.iter().filter(|stack| stack.iter().any(|(name, _)| name.contains(part))).collect()
+        samples
+            .iter()
+            .filter(|stack| stack.iter().any(|(name, _)| name.contains(part)))
+            .collect()
     };
 
     // Each function is just above the part of the interpreter that runs it, whether that calls itself or not.
     let [top, callee] = ["rules/test.lua:1:1", "callee (rules/test.lua:20)"];
-    let (run_all, interpret, work) = ("::run_all (in", "::interpret (in", "::work_of_the_interpreter (in");
+    let (run_all, interpret, work) = (
+        "::run_all (in",
+        "::interpret (in",
+        "::work_of_the_interpreter (in",
+    );
     let [host, argument, inside] = ["host call", "with argument", "inside of the host"];
     let [outer, inner, in_a_loop] = ["loop_outer (", "loop_inner (", "::interpret_in_a_loop (in"];
     for (innermost, wanted) in [
         (
             host,
-            &[run_all, top, interpret, callee, interpret, host, argument, inside, "::native_of_the_host"][..],
+            &[
+                run_all,
+                top,
+                interpret,
+                callee,
+                interpret,
+                host,
+                argument,
+                inside,
+                "::native_of_the_host",
+            ][..],
         ),
-        (inner, &[run_all, top, interpret, callee, interpret, outer, inner, in_a_loop, work]),
+        (
+            inner,
+            &[
+                run_all, top, interpret, callee, interpret, outer, inner, in_a_loop, work,
+            ],
+        ),
     ] {
         let stacks = with(innermost);
         assert!(stacks.len() > 30, "{} samples of {innermost}", stacks.len());
-        let whole = stacks.iter().filter(|stack| order(stack, wanted) == wanted).count();
-        assert!(nearly_all(whole, stacks.len()), "{whole} of {}: {:#?}", stacks.len(), stacks[0]);
+        let whole = stacks
+            .iter()
+            .filter(|stack| order(stack, wanted) == wanted)
+            .count();
+        assert!(
+            nearly_all(whole, stacks.len()),
+            "{whole} of {}: {:#?}",
+            stacks.len(),
+            stacks[0]
+        );
     }
 
     // Lines are those that ran, each for its time.
     let lines = |location: &str| lines_of(&samples, location);
     for (location, wanted) in [(top, &[2, 3, 4][..]), (callee, &[21, 22, 23])] {
         let lines = lines(location);
-        assert!(wanted.iter().all(|line| lines.get(line) > Some(&30)), "{location}: {lines:?}");
+        assert!(
+            wanted.iter().all(|line| lines.get(line) > Some(&30)),
+            "{location}: {lines:?}"
+        );
         let of_wanted = wanted.iter().filter_map(|line| lines.get(line)).sum();
-        assert!(nearly_all(of_wanted, lines.values().sum()), "{location}: {lines:?}");
+        assert!(
+            nearly_all(of_wanted, lines.values().sum()),
+            "{location}: {lines:?}"
+        );
     }
 
     // Location, relevant for JS, window, implementation, line, column, category, subcategory.
     let row_of = |name: &str| {
         let named = |(location, _): &&(String, Value)| location == name;
-        samples.iter().flatten().find(named).unwrap_or_else(|| panic!("no frame {name}")).1.clone()
+        samples
+            .iter()
+            .flatten()
+            .find(named)
+            .unwrap_or_else(|| panic!("no frame {name}"))
+            .1
+            .clone()
     };
     let after_location = |name: &str| row_of(name).as_array().expect("a row")[1..].to_vec();
-    let at_line_2 = samples.iter().flatten().find(|(name, row)| name == top && row[4] == 2).expect("line 2");
-    assert_eq!(json!(at_line_2.1.as_array().expect("a row")[1..]), json!([true, 0, null, 2, 5, 4, 4]));
-    assert_eq!(json!(after_location(host)), json!([true, 0, null, null, null, 6, 0]));
-    assert_eq!(json!(after_location(argument)), json!([true, 0, null, null, null, 8, 0]));
-    assert_eq!(json!(after_location(inside)), json!([false, 0, null, null, null, 1, 0]));
+    let at_line_2 = samples
+        .iter()
+        .flatten()
+        .find(|(name, row)| name == top && row[4] == 2)
+        .expect("line 2");
+    assert_eq!(
+        json!(at_line_2.1.as_array().expect("a row")[1..]),
+        json!([true, 0, null, 2, 5, 4, 4])
+    );
+    assert_eq!(
+        json!(after_location(host)),
+        json!([true, 0, null, null, null, 6, 0])
+    );
+    assert_eq!(
+        json!(after_location(argument)),
+        json!([true, 0, null, null, null, 8, 0])
+    );
+    assert_eq!(
+        json!(after_location(inside)),
+        json!([false, 0, null, null, null, 1, 0])
+    );
 
     // More frames than a capture has room for: the oldest of them are there.
     let counts = with("deep (").into_iter().map(|stack| {
@@ -249,19 +323,38 @@ fn script_frames_are_merged_by_their_place_on_the_stack() {
         stack.iter().filter(recursive).count()
     });
     let full = counts.filter(|&count| count >= 1000).count();
-    assert!(full > 30, "{full} samples with all the frames that there is room for");
     assert!(
-        samples.iter().all(|stack| stack.last().is_none_or(|(name, _)| !name.starts_with("recursive (")))
+        full > 30,
+        "{full} samples with all the frames that there is room for"
     );
+    assert!(samples.iter().all(|stack| {
+        stack
+            .last()
+            .is_none_or(|(name, _)| !name.starts_with("recursive ("))
+    }));
 
     // What misuse leaves is what was said: nothing that was popped, and a line where it does no harm.
     let misused = with("label after");
     assert!(misused.len() > 30, "{}", misused.len());
-    let parts =
-        ["unregistered (", "forgotten (", "first (", "second (", "deep (", "label after", "outlives its"];
-    let clean =
-        misused.iter().filter(|stack| order(stack, &parts) == ["label after", "outlives its"]).count();
-    assert!(nearly_all(clean, misused.len()), "{clean} of {}: {:#?}", misused.len(), misused[0]);
+    let parts = [
+        "unregistered (",
+        "forgotten (",
+        "first (",
+        "second (",
+        "deep (",
+        "label after",
+        "outlives its",
+    ];
+    let clean = misused
+        .iter()
+        .filter(|stack| order(stack, &parts) == ["label after", "outlives its"])
+        .count();
+    assert!(
+        nearly_all(clean, misused.len()),
+        "{clean} of {}: {:#?}",
+        misused.len(),
+        misused[0]
+    );
     assert!(with("unregistered (").is_empty());
     assert!(lines("outlives its registration (rules/test.lua:4)").get(&78) > Some(&30));
 
@@ -272,23 +365,47 @@ fn script_frames_are_merged_by_their_place_on_the_stack() {
     };
     assert!(read.count("samples_from_outside") > 0);
     let below = |stack: &[(String, Value)]| order(stack, &["waits_below ("]).len();
-    let waiting = asleep.iter().filter(|stack| stack.iter().any(waits) && below(stack) > 1000).count();
-    assert!(waiting > 100 && nearly_all(waiting, asleep.len()), "{waiting} of {}", asleep.len());
+    let waiting = asleep
+        .iter()
+        .filter(|stack| stack.iter().any(waits) && below(stack) > 1000)
+        .count();
+    assert!(
+        waiting > 100 && nearly_all(waiting, asleep.len()),
+        "{waiting} of {}",
+        asleep.len()
+    );
 
     // The summary counts what the interpreter does as the function's.
     let summary = profile.summarize();
-    let scripts =
-        &summary.iter().find(|thread| thread.name == "scripts").expect("the thread").script_functions;
-    let of = |name: &str| scripts.iter().find(|function| function.name == name).expect("summarized");
+    let scripts = &summary
+        .iter()
+        .find(|thread| thread.name == "scripts")
+        .expect("the thread")
+        .script_functions;
+    let of = |name: &str| {
+        scripts
+            .iter()
+            .find(|function| function.name == name)
+            .expect("summarized")
+    };
     let (top, callee) = (of(top), of(callee));
-    assert!(top.self_time > SLICE && top.total_time > 4 * SLICE && top.total_samples > top.self_samples);
+    assert!(
+        top.self_time > SLICE && top.total_time > 4 * SLICE && top.total_samples > top.self_samples
+    );
     assert!(callee.self_time > SLICE && callee.total_time > 2 * SLICE && callee.library.is_none());
     assert!(callee.total_time < top.total_time, "{scripts:?}");
-    assert!(scripts.windows(2).all(|pair| pair[0].self_time >= pair[1].self_time));
+    assert!(
+        scripts
+            .windows(2)
+            .all(|pair| pair[0].self_time >= pair[1].self_time)
+    );
 }
 
 /// A thread that runs a script and waits in it, so many calls below its outermost function, until the sender is dropped.
-fn wait_in_a_script(name: &'static str, calls: usize) -> (std::sync::mpsc::Sender<()>, gekkota::ThreadId) {
+fn wait_in_a_script(
+    name: &'static str,
+    calls: usize,
+) -> (std::sync::mpsc::Sender<()>, gekkota::ThreadId) {
     let (keep, until_dropped) = std::sync::mpsc::channel::<()>();
     let (tell, told) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
@@ -297,7 +414,8 @@ fn wait_in_a_script(name: &'static str, calls: usize) -> (std::sync::mpsc::Sende
         frame.set_position(71, 3);
         let below = function("waits_below", 72);
         (0..calls).for_each(|_| std::mem::forget(AutoProfilerScriptFrame::new(below)));
-        tell.send(profiler_current_thread_id()).expect("somebody waits");
+        tell.send(profiler_current_thread_id())
+            .expect("somebody waits");
         let _ = until_dropped.recv();
         gekkota::unregister_thread();
     });
@@ -314,7 +432,8 @@ fn stacks_on_demand_have_them() {
     };
     let (keep, sleeper) = wait_in_a_script("sleeps beside a session", 0);
     let bound = Duration::from_secs(10);
-    let other = profiler_suspend_and_sample_thread(sleeper, StackFeatures::LABELS, bound).expect("a stack");
+    let other =
+        profiler_suspend_and_sample_thread(sleeper, StackFeatures::LABELS, bound).expect("a stack");
     assert_eq!(other.frames(), [script("waits", 71, Some(3))]);
     drop(keep);
 
@@ -326,23 +445,41 @@ fn stacks_on_demand_have_them() {
     let own = profiler_capture_backtrace().expect("memory").resolve();
     drop(frame);
     gekkota::unregister_thread();
-    assert_eq!(at_its_beginning.resolve_with(StackFeatures::LABELS).frames(), [script("asks", 80, None)]);
+    assert_eq!(
+        at_its_beginning
+            .resolve_with(StackFeatures::LABELS)
+            .frames(),
+        [script("asks", 80, None)]
+    );
     let place = |wanted: &StackFrame| own.frames().iter().position(|frame| frame == wanted);
-    let label = StackFrame::Label { text: "inside".to_owned(), is_sensitive: false };
-    assert!(place(&label).expect("the label") < place(&script("asks", 81, None)).expect("the frame"));
+    let label = StackFrame::Label {
+        text: "inside".to_owned(),
+        is_sensitive: false,
+    };
+    assert!(
+        place(&label).expect("the label") < place(&script("asks", 81, None)).expect("the frame")
+    );
     assert!(matches!(own.frames()[0], StackFrame::Native { .. }));
-    assert!(own.to_string().contains(": asks at rules/test.lua:81\n"), "{own}");
+    assert!(
+        own.to_string().contains(": asks at rules/test.lua:81\n"),
+        "{own}"
+    );
 }
 
 #[test]
 fn what_is_in_no_function_is_shown_as_the_viewer_does() {
     gekkota::register_thread("runs a file");
-    let frame = AutoProfilerScriptFrame::new(profiler_register_script_function("", "rules/top.lua", 0, 0));
+    let frame =
+        AutoProfilerScriptFrame::new(profiler_register_script_function("", "rules/top.lua", 0, 0));
     frame.set_line(3);
-    let stack = profiler_capture_backtrace().expect("memory").resolve_with(StackFeatures::LABELS);
+    let stack = profiler_capture_backtrace()
+        .expect("memory")
+        .resolve_with(StackFeatures::LABELS);
     drop(frame);
     gekkota::unregister_thread();
-    assert!(matches!(&stack.frames()[0], StackFrame::Script { function, .. } if function.is_empty()));
+    assert!(
+        matches!(&stack.frames()[0], StackFrame::Script { function, .. } if function.is_empty())
+    );
     assert_eq!(stack.names()[0][0].name, "(root scope)");
     assert_eq!(stack.to_string(), "   0: (root scope) at rules/top.lua:3\n");
 }
@@ -352,8 +489,19 @@ fn names_are_cut_at_a_character_and_equal_ones_are_one() {
     let long = format!("x{}", "é".repeat(400));
     let cut = &long[..511];
     let function = profiler_register_script_function(&long, &long, 7, 8);
-    assert_eq!((function.name(), function.file(), function.line(), function.column()), (cut, cut, 7, 8));
+    assert_eq!(
+        (
+            function.name(),
+            function.file(),
+            function.line(),
+            function.column()
+        ),
+        (cut, cut, 7, 8)
+    );
     assert_eq!(profiler_register_script_function(cut, cut, 7, 8), function);
     assert_ne!(profiler_register_script_function(cut, cut, 7, 9), function);
-    assert_eq!(format!("{:?}", self::function("f", 3)), "ScriptFunction(\"f\" at rules/test.lua:3:0)");
+    assert_eq!(
+        format!("{:?}", self::function("f", 3)),
+        "ScriptFunction(\"f\" at rules/test.lua:3:0)"
+    );
 }

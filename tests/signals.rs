@@ -32,7 +32,9 @@ fn raise(signal: i32) {
 
 /// Queues a signal with a value to this process, as a stranger would.
 fn queue(signal: i32, value: usize) {
-    let value = libc::sigval { sival_ptr: value as *mut libc::c_void };
+    let value = libc::sigval {
+        sival_ptr: value as *mut libc::c_void,
+    };
     // SAFETY: the value is only carried.
     unsafe { assert_eq!(libc::sigqueue(libc::getpid(), signal, value), 0) };
 }
@@ -45,14 +47,20 @@ fn samples_with(params: StartParams) -> usize {
     })
     .join()
     .expect("thread");
-    Read::from_profile(&session.finish().expect("profile")).samples("busy").len()
+    Read::from_profile(&session.finish().expect("profile"))
+        .samples("busy")
+        .len()
 }
 
 #[test]
 fn foreign_signals_are_passed_on_and_late_ones_ignored() {
     install_host_handler(libc::SIGPROF);
     assert!(samples_with(StartParams::default()) > 30);
-    assert_eq!(SEEN_BY_THE_HOST.load(Ordering::Relaxed), 0, "our own are ours");
+    assert_eq!(
+        SEEN_BY_THE_HOST.load(Ordering::Relaxed),
+        0,
+        "our own are ours"
+    );
 
     let session = ProfilerSession::start(StartParams::default()).expect("start");
     raise(libc::SIGPROF);
@@ -63,7 +71,9 @@ fn foreign_signals_are_passed_on_and_late_ones_ignored() {
     for value in [0, 1, usize::MAX, 0x6e6b << 32] {
         let before = SEEN_BY_THE_HOST.load(Ordering::Relaxed);
         queue(libc::SIGPROF, value);
-        wait_until("the queued signal arrived", || SEEN_BY_THE_HOST.load(Ordering::Relaxed) > before);
+        wait_until("the queued signal arrived", || {
+            SEEN_BY_THE_HOST.load(Ordering::Relaxed) > before
+        });
     }
 
     // One that looks like ours, for any slot: nobody asked, so nothing happens.
@@ -90,7 +100,11 @@ static OURS: std::sync::OnceLock<libc::sigaction> = std::sync::OnceLock::new();
 static SEEN_BY_THE_CHAIN: AtomicU32 = AtomicU32::new(0);
 
 /// Passes every signal on to the handler that was there before it, as ours does.
-extern "C" fn chaining_handler(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+extern "C" fn chaining_handler(
+    signal: libc::c_int,
+    info: *mut libc::siginfo_t,
+    context: *mut libc::c_void,
+) {
     SEEN_BY_THE_CHAIN.fetch_add(1, Ordering::Relaxed);
     if let Some(before) = OURS.get() {
         type Action = extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void);
@@ -118,7 +132,8 @@ fn a_handler_over_ours_that_passes_on_to_us_is_no_circle() {
 
 fn errno_and_a_blocked_signal_survive() {
     let session =
-        ProfilerSession::start(StartParams::default().interval(Duration::from_micros(200))).expect("start");
+        ProfilerSession::start(StartParams::default().interval(Duration::from_micros(200)))
+            .expect("start");
     let busy = std::thread::spawn(|| {
         gekkota::register_thread("busy");
         for round in 0..10_000 {
@@ -142,8 +157,15 @@ fn errno_and_a_blocked_signal_survive() {
     busy.join().expect("errno is kept");
     blocked.join().expect("thread");
     let read = Read::from_profile(&session.finish().expect("profile"));
-    assert!(read.samples("busy").len() > 100, "a thread that does not answer delays nobody");
-    assert!(read.count("unanswered_ticks") > 100, "{}", read.count("unanswered_ticks"));
+    assert!(
+        read.samples("busy").len() > 100,
+        "a thread that does not answer delays nobody"
+    );
+    assert!(
+        read.count("unanswered_ticks") > 100,
+        "{}",
+        read.count("unanswered_ticks")
+    );
     // The signal that is pending for the blocked thread went with it; the profiler ends and begins as ever.
     assert!(samples_with(StartParams::default()) > 30);
 }

@@ -35,18 +35,38 @@ fn a_sleeping_thread_gets_samples_and_no_signals() {
     let read = Read::from_profile(&session.finish().expect("profile"));
 
     let samples = read.samples("sleeper");
-    let asleep =
-        samples.iter().filter(|sample| sample.stack.iter().any(|frame| frame.contains("sleep_in_poll")));
+    let asleep = samples.iter().filter(|sample| {
+        sample
+            .stack
+            .iter()
+            .any(|frame| frame.contains("sleep_in_poll"))
+    });
     let asleep: Vec<_> = asleep.collect();
     let interrupted = INTERRUPTED.load(Ordering::Relaxed);
-    println!("{} samples, {} asleep, {interrupted} interruptions", samples.len(), asleep.len());
+    println!(
+        "{} samples, {} asleep, {interrupted} interruptions",
+        samples.len(),
+        asleep.len()
+    );
     // On a busy machine the sampler misses ticks; it must not miss most of them.
-    assert!(asleep.len() > 300, "{} samples asleep of {}", asleep.len(), samples.len());
+    assert!(
+        asleep.len() > 300,
+        "{} samples asleep of {}",
+        asleep.len(),
+        samples.len()
+    );
     // One for each of the two places that it sleeps in, and a few more on a busy machine.
-    assert!(interrupted <= 6, "{interrupted} interruptions in two sleeps");
+    assert!(
+        interrupted <= 6,
+        "{interrupted} interruptions in two sleeps"
+    );
     let cpu: u64 = asleep.iter().filter_map(|sample| sample.cpu_ns).sum();
     assert!(cpu < 30_000_000, "{cpu} ns of CPU time while asleep");
-    assert!(samples.windows(2).all(|pair| pair[0].time_ms <= pair[1].time_ms));
+    assert!(
+        samples
+            .windows(2)
+            .all(|pair| pair[0].time_ms <= pair[1].time_ms)
+    );
 
     a_thread_is_shown_where_it_sleeps();
 }
@@ -83,10 +103,18 @@ fn a_thread_is_shown_where_it_sleeps() {
     // Each sample stands for the time until the next.
     let shown_ms: f64 = samples
         .windows(2)
-        .filter(|pair| pair[0].stack.iter().any(|frame| frame.contains("second_place")))
+        .filter(|pair| {
+            pair[0]
+                .stack
+                .iter()
+                .any(|frame| frame.contains("second_place"))
+        })
         .map(|pair| pair[1].time_ms - pair[0].time_ms)
         .sum();
     println!("asleep in the second place: {truth_ms:.0} ms in truth, {shown_ms:.0} ms shown");
     let ratio = shown_ms / truth_ms;
-    assert!((0.80..=1.10).contains(&ratio), "{truth_ms:.0} ms in truth, {shown_ms:.0} ms shown");
+    assert!(
+        (0.80..=1.10).contains(&ratio),
+        "{truth_ms:.0} ms in truth, {shown_ms:.0} ms shown"
+    );
 }

@@ -11,7 +11,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use common::{Read, Sleeper, samples_of, work};
-use gekkota::{MarkerOptions, ProfilerSession, StartParams, add_text_marker, gecko_profiler_category};
+use gekkota::{
+    MarkerOptions, ProfilerSession, StartParams, add_text_marker, gecko_profiler_category,
+};
 use serde_json::Value;
 
 const READERS: usize = 3;
@@ -29,14 +31,24 @@ fn goes_on() -> bool {
 fn mark(number: usize) {
     let text = format!("{number} {} {number}", "x".repeat(number % 60));
     let begin = Instant::now();
-    add_text_marker("M", gecko_profiler_category!(Other), MarkerOptions::default(), &text);
+    add_text_marker(
+        "M",
+        gecko_profiler_category!(Other),
+        MarkerOptions::default(),
+        &text,
+    );
     LONGEST_CALL_NS.fetch_max(begin.elapsed().as_nanos() as u64, Ordering::Relaxed);
 }
 
 fn number_of(text: &str) -> usize {
-    let [number, filling, end] = text.splitn(3, ' ').collect::<Vec<_>>()[..] else { panic!("{text:?}") };
+    let [number, filling, end] = text.splitn(3, ' ').collect::<Vec<_>>()[..] else {
+        panic!("{text:?}")
+    };
     let number = number.parse().expect("a number");
-    assert_eq!((filling.to_owned(), end.parse()), ("x".repeat(number % 60), Ok(number)));
+    assert_eq!(
+        (filling.to_owned(), end.parse()),
+        ("x".repeat(number % 60), Ok(number))
+    );
     number
 }
 
@@ -112,15 +124,26 @@ fn samples(thread: &Value) -> Vec<Row> {
         hasher.finish()
     };
     let rows = samples_of(thread).into_iter();
-    rows.map(|row| Row { time_ms: row.time_ms, cpu_ns: row.cpu_ns, what: hash(&row.stack) }).collect()
+    rows.map(|row| Row {
+        time_ms: row.time_ms,
+        cpu_ns: row.cpu_ns,
+        what: hash(&row.stack),
+    })
+    .collect()
 }
 
 fn markers(thread: &Value) -> Vec<Row> {
     let rows = thread["markers"]["data"].as_array().expect("rows").iter();
     let row = |row: &Value| {
-        let text = row[5]["name"].as_u64().map(|index| &thread["stringTable"][index as usize]);
+        let text = row[5]["name"]
+            .as_u64()
+            .map(|index| &thread["stringTable"][index as usize]);
         let what = number_of(text.and_then(Value::as_str).expect("a text")) as u64;
-        Row { time_ms: row[1].as_f64().expect("a time"), cpu_ns: None, what }
+        Row {
+            time_ms: row[1].as_f64().expect("a time"),
+            cpu_ns: None,
+            what,
+        }
     };
     rows.map(row).collect()
 }
@@ -130,18 +153,36 @@ impl Taken {
         let read = Read::of_running();
         let meta = &read.0["meta"];
         let log = &read.0["profilingLog"][std::process::id().to_string()]["buffer"];
-        assert_eq!((&log["malformed_entries"], &log["dropped_entries"]), (&0.into(), &0.into()));
+        assert_eq!(
+            (&log["malformed_entries"], &log["dropped_entries"]),
+            (&0.into(), &0.into())
+        );
         let mut threads = BTreeMap::new();
-        for thread in read.threads().iter().filter(|thread| thread["registerTime"].is_f64()) {
+        for thread in read
+            .threads()
+            .iter()
+            .filter(|thread| thread["registerTime"].is_f64())
+        {
             let name = thread["name"].as_str().expect("a name").to_owned();
-            let key = (thread["tid"].as_u64().expect("an id"), name, thread["registerTime"].to_string());
+            let key = (
+                thread["tid"].as_u64().expect("an id"),
+                name,
+                thread["registerTime"].to_string(),
+            );
             let rows = [samples(thread), markers(thread)];
-            assert!(rows.iter().all(|rows| rows.is_sorted_by_key(|row| row.time_ms)), "{key:?}");
+            assert!(
+                rows.iter()
+                    .all(|rows| rows.is_sorted_by_key(|row| row.time_ms)),
+                "{key:?}"
+            );
             assert!(
                 rows[1].windows(2).all(|two| two[0].what + 1 == two[1].what),
                 "{key:?}: a marker is missing"
             );
-            assert!(threads.insert(key, rows).is_none(), "a thread is there twice");
+            assert!(
+                threads.insert(key, rows).is_none(),
+                "a thread is there twice"
+            );
         }
         Self {
             end_ms: meta["profilingEndTime"].as_f64().expect("a time"),
@@ -158,19 +199,26 @@ impl Taken {
             let after = self.threads.get(key).unwrap_or(&none);
             for (before, after) in before.iter().zip(after) {
                 let gone = match after.first() {
-                    Some(first) => before.iter().position(|row| row == first).unwrap_or(before.len()),
+                    Some(first) => before
+                        .iter()
+                        .position(|row| row == first)
+                        .unwrap_or(before.len()),
                     None => before.len(),
                 };
                 if gone > 0 {
-                    let since_ms =
-                        self.complete_since_ms.unwrap_or_else(|| panic!("{key:?}: {gone} are missing"));
+                    let since_ms = self
+                        .complete_since_ms
+                        .unwrap_or_else(|| panic!("{key:?}: {gone} are missing"));
                     let last = before[gone - 1];
                     assert!(
                         last.time_ms <= since_ms,
                         "{key:?}: {last:?} is missing, complete since {since_ms}"
                     );
                 }
-                let (left, common) = (&before[gone..], &after[..(before.len() - gone).min(after.len())]);
+                let (left, common) = (
+                    &before[gone..],
+                    &after[..(before.len() - gone).min(after.len())],
+                );
                 assert_eq!(left, common, "{key:?}");
             }
         }
@@ -189,8 +237,8 @@ fn take_profiles(taken: &Mutex<Vec<Taken>>) {
 /// Gives how many profiles there were, and how many chunks were recycled in the end.
 fn side_by_side(capacity_bytes: u64) -> (usize, u64) {
     END.store(false, Ordering::Relaxed);
-    let session =
-        ProfilerSession::start(StartParams::default().capacity_bytes(capacity_bytes)).expect("start");
+    let session = ProfilerSession::start(StartParams::default().capacity_bytes(capacity_bytes))
+        .expect("start");
     let _sleeper = Sleeper::start("sleeper");
     let taken = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
@@ -198,10 +246,14 @@ fn side_by_side(capacity_bytes: u64) -> (usize, u64) {
         scope.spawn(|| marks("marks 2"));
         scope.spawn(|| runs("runs"));
         scope.spawn(come_and_go);
-        let readers: Vec<_> = (0..READERS).map(|_| scope.spawn(|| take_profiles(&taken))).collect();
+        let readers: Vec<_> = (0..READERS)
+            .map(|_| scope.spawn(|| take_profiles(&taken)))
+            .collect();
         std::thread::sleep(Duration::from_millis(1500));
         END.store(true, Ordering::Relaxed);
-        readers.into_iter().for_each(|reader| reader.join().expect("each profile is whole"));
+        readers
+            .into_iter()
+            .for_each(|reader| reader.join().expect("each profile is whole"));
     });
     let mut taken = taken.into_inner().expect("not poisoned");
     taken.push(Taken::now());
@@ -222,8 +274,13 @@ fn side_by_side(capacity_bytes: u64) -> (usize, u64) {
 fn each_profile_is_whole_and_goes_on_where_another_ends() {
     for (capacity_bytes, is_recycled) in [(128 << 20, false), (256 << 10, true)] {
         let (profiles, recycled_chunks) = side_by_side(capacity_bytes);
-        println!("{profiles} profiles, {recycled_chunks} chunks of {capacity_bytes} bytes were recycled");
+        println!(
+            "{profiles} profiles, {recycled_chunks} chunks of {capacity_bytes} bytes were recycled"
+        );
         assert_eq!(recycled_chunks > 0, is_recycled);
     }
-    println!("the longest call of a marker took {} ns", LONGEST_CALL_NS.load(Ordering::Relaxed));
+    println!(
+        "the longest call of a marker took {} ns",
+        LONGEST_CALL_NS.load(Ordering::Relaxed)
+    );
 }

@@ -13,13 +13,20 @@ use gekkota::{
 };
 
 fn marker_names() -> Vec<String> {
-    Read::of_running().markers("edges").into_iter().map(|marker| marker.0).collect()
+    Read::of_running()
+        .markers("edges")
+        .into_iter()
+        .map(|marker| marker.0)
+        .collect()
 }
 
 #[test]
 fn edges_of_start_and_stop() {
     gekkota::register_thread("edges");
-    assert_eq!(profiler_get_available_features(), gekkota::Features::available());
+    assert_eq!(
+        profiler_get_available_features(),
+        gekkota::Features::available()
+    );
     start_when_active_drops_the_data_and_is_another_generation();
     stop_twice_is_harmless();
     start_and_stop_on_other_threads_are_seen_everywhere();
@@ -39,9 +46,15 @@ fn start_when_active_drops_the_data_and_is_another_generation() {
     assert!(profiler_is_active());
     mark("of the second");
     assert_eq!(marker_names(), ["of the second"]);
-    assert!(matches!(first.snapshot(), Err(StreamError::Inactive)), "another generation");
+    assert!(
+        matches!(first.snapshot(), Err(StreamError::Inactive)),
+        "another generation"
+    );
     drop(first);
-    assert!(profiler_is_active(), "which the first one's guard does not stop");
+    assert!(
+        profiler_is_active(),
+        "which the first one's guard does not stop"
+    );
     profiler_stop();
 }
 
@@ -60,7 +73,9 @@ fn start_and_stop_on_other_threads_are_seen_everywhere() {
     mark("here");
     on_another(|| assert!(profiler_is_active() && profiler_get_profile().is_some()));
     work_for(Duration::from_millis(20));
-    wait_until("this thread has samples", || !Read::of_running().samples("edges").is_empty());
+    wait_until("this thread has samples", || {
+        !Read::of_running().samples("edges").is_empty()
+    });
     assert_eq!(marker_names(), ["here"]);
     on_another(profiler_stop);
     assert!(!profiler_is_active() && profiler_get_profile().is_none());
@@ -78,13 +93,21 @@ fn three_starts_in_a_row_with_shrinking_filters() {
         profiler_start(StartParams::default().filters(filters.iter().copied())).expect("start");
         work_for(Duration::from_millis(10));
         let read = Read::of_running();
-        let names = read.threads().iter().map(|thread| thread["name"].as_str().expect("a name").to_owned());
+        let names = read
+            .threads()
+            .iter()
+            .map(|thread| thread["name"].as_str().expect("a name").to_owned());
         let mut names: Vec<String> = names.filter(|name| name != "GeckoMain").collect();
         names.sort_unstable();
         names
     };
-    wait_until("they are registered", || threads(&["edges", "shrinks", "GeckoMain"]).len() == 2);
-    assert_eq!(threads(&["edges", "shrinks", "GeckoMain"]), ["edges", "shrinks"]);
+    wait_until("they are registered", || {
+        threads(&["edges", "shrinks", "GeckoMain"]).len() == 2
+    });
+    assert_eq!(
+        threads(&["edges", "shrinks", "GeckoMain"]),
+        ["edges", "shrinks"]
+    );
     assert_eq!(threads(&["edges", "GeckoMain"]), ["edges"]);
     assert!(threads(&["GeckoMain"]).is_empty());
     profiler_stop();

@@ -26,19 +26,29 @@ fn a_thousand_sessions_leak_neither_threads_nor_memory_nor_descriptors() {
     });
     let cycle = || {
         profiler_start(StartParams::default()).expect("start");
-        gekkota::add_text_marker("m", gekkota::gecko_profiler_category!(Other), Default::default(), "text");
+        gekkota::add_text_marker(
+            "m",
+            gekkota::gecko_profiler_category!(Other),
+            Default::default(),
+            "text",
+        );
         profiler_stop();
     };
     (0..50).for_each(|_| cycle());
     // The one trial of the engines outlasts the first sessions.
-    wait_until("the trial is over", || thread_names().iter().all(|name| name != "EngineTrial"));
+    wait_until("the trial is over", || {
+        thread_names().iter().all(|name| name != "EngineTrial")
+    });
     let before = Holdings::now();
     (0..1000).for_each(|_| cycle());
     // A thread that was joined may stand there for a moment.
     wait_until("the samplers are gone", || threads() <= before.threads);
     let after = Holdings::now();
     after.assert_as_before(&before, RESIDENT_SLACK_KIB, MAPPED_SLACK_KIB);
-    assert!(after.mappings < before.mappings + 20, "mappings: {before:?}, then {after:?}");
+    assert!(
+        after.mappings < before.mappings + 20,
+        "mappings: {before:?}, then {after:?}"
+    );
     profiler_stop();
     profiler_stop();
     worker.thread().unpark();
@@ -52,5 +62,9 @@ fn a_stop_is_soon_also_with_a_long_interval() {
     std::thread::sleep(Duration::from_millis(20));
     let begin = std::time::Instant::now();
     profiler_stop();
-    assert!(begin.elapsed() < Duration::from_secs(2), "{:?}", begin.elapsed());
+    assert!(
+        begin.elapsed() < Duration::from_secs(2),
+        "{:?}",
+        begin.elapsed()
+    );
 }

@@ -24,7 +24,12 @@ fn add_markers(from: usize) -> usize {
     while Instant::now() < end {
         for _ in 0..50 {
             let text = format!("{number} {}", "x".repeat(100));
-            gekkota::add_text_marker("M", gecko_profiler_category!(Other), MarkerOptions::default(), &text);
+            gekkota::add_text_marker(
+                "M",
+                gecko_profiler_category!(Other),
+                MarkerOptions::default(),
+                &text,
+            );
             number += 1;
         }
         std::thread::sleep(Duration::from_millis(1));
@@ -34,7 +39,10 @@ fn add_markers(from: usize) -> usize {
 
 fn info() -> (BufferInfo, u64) {
     let info = profiler_get_buffer_info().expect("active");
-    assert!(info.range_end < CAPACITY, "there is room for everything: {info:?}");
+    assert!(
+        info.range_end < CAPACITY,
+        "there is room for everything: {info:?}"
+    );
     (info, status_kib("VmRSS:") as u64 * 1024)
 }
 
@@ -58,7 +66,10 @@ fn role_of_the_flooded() {
                 );
                 break;
             }
-            assert!(Instant::now() < deadline, "{taken} bytes are taken, of {info:?}");
+            assert!(
+                Instant::now() < deadline,
+                "{taken} bytes are taken, of {info:?}"
+            );
         }
         println!("markers: {number}");
     }
@@ -68,37 +79,67 @@ fn role_of_the_flooded() {
 fn what_is_older_is_given_back_and_the_last_second_is_whole() {
     let file = std::env::temp_dir().join(format!("gekkota-duration-{}.json", std::process::id()));
     let mut command = Command::new(std::env::current_exe().expect("path"));
-    command.args(["role_of_the_flooded", "--exact", "--nocapture"]).env(ROLE, "flooded").envs([
-        ("MOZ_PROFILER_STARTUP", "1"),
-        ("MOZ_PROFILER_STARTUP_DURATION", "1"),
-        ("MOZ_PROFILER_SYMBOLICATE", "0"),
-        ("MOZ_PROFILER_SHUTDOWN", file.to_str().expect("UTF-8")),
-    ]);
+    command
+        .args(["role_of_the_flooded", "--exact", "--nocapture"])
+        .env(ROLE, "flooded")
+        .envs([
+            ("MOZ_PROFILER_STARTUP", "1"),
+            ("MOZ_PROFILER_STARTUP_DURATION", "1"),
+            ("MOZ_PROFILER_SYMBOLICATE", "0"),
+            ("MOZ_PROFILER_SHUTDOWN", file.to_str().expect("UTF-8")),
+        ]);
     let output = command.output().expect("the child");
     let told = String::from_utf8_lossy(&output.stdout);
     println!("{told}");
     assert!(output.status.success(), "{output:?}");
-    let line = told.lines().find_map(|line| line.split_once("markers: ")).expect("a line");
+    let line = told
+        .lines()
+        .find_map(|line| line.split_once("markers: "))
+        .expect("a line");
     let total: usize = line.1.parse().expect("a number");
     let read = Read::from_text(&std::fs::read(&file).expect("the profile"));
     std::fs::remove_file(file).expect("removed");
 
     let meta = &read.0["meta"];
-    let time = |name: &str| meta[name].as_f64().unwrap_or_else(|| panic!("{name} in {meta}"));
+    let time = |name: &str| {
+        meta[name]
+            .as_f64()
+            .unwrap_or_else(|| panic!("{name} in {meta}"))
+    };
     let (cut, end) = (time("contentEarliestTime"), time("profilingEndTime"));
-    assert!((end - cut - DURATION_MS).abs() < 0.001, "from {cut} to {end}");
+    assert!(
+        (end - cut - DURATION_MS).abs() < 0.001,
+        "from {cut} to {end}"
+    );
     let losses = &meta["losses"];
-    assert!(losses["recycled_chunks"].as_u64() > Some(2) && losses["dropped_entries"] == 0, "{losses}");
+    assert!(
+        losses["recycled_chunks"].as_u64() > Some(2) && losses["dropped_entries"] == 0,
+        "{losses}"
+    );
     let markers = read.markers("floods");
     let number = |data: &serde_json::Value| {
         let text = data["name"].as_str().expect("a text");
-        text.split(' ').next().and_then(|number| number.parse::<usize>().ok()).expect("a number")
+        text.split(' ')
+            .next()
+            .and_then(|number| number.parse::<usize>().ok())
+            .expect("a number")
     };
     let numbers: Vec<_> = markers.iter().map(|marker| number(&marker.5)).collect();
     let first = *numbers.first().expect("markers");
-    assert!(first > 0 && numbers == (first..total).collect::<Vec<_>>(), "{first} to {total}");
+    assert!(
+        first > 0 && numbers == (first..total).collect::<Vec<_>>(),
+        "{first} to {total}"
+    );
     let first_ms = markers[0].1;
-    assert!(first_ms >= cut && first_ms < cut + DURATION_MS * 0.9, "{first_ms}, cut at {cut}");
+    assert!(
+        first_ms >= cut && first_ms < cut + DURATION_MS * 0.9,
+        "{first_ms}, cut at {cut}"
+    );
     let samples = read.samples("floods");
-    assert!(samples.iter().all(|sample| (cut..=end).contains(&sample.time_ms)) && !samples.is_empty());
+    assert!(
+        samples
+            .iter()
+            .all(|sample| (cut..=end).contains(&sample.time_ms))
+            && !samples.is_empty()
+    );
 }

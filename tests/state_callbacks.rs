@@ -7,14 +7,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use common::{Read, mark};
 use gekkota::{
-    ProfilerSession, ProfilingState, ProfilingStates, StartParams, profiler_add_state_change_callback,
-    profiler_ensure_started, profiler_get_profile, profiler_is_active, profiler_is_paused, profiler_pause,
-    profiler_pause_sampling, profiler_remove_state_change_callback, profiler_resume,
-    profiler_resume_sampling, profiler_shutdown, profiler_start, profiler_stop,
+    ProfilerSession, ProfilingState, ProfilingStates, StartParams,
+    profiler_add_state_change_callback, profiler_ensure_started, profiler_get_profile,
+    profiler_is_active, profiler_is_paused, profiler_pause, profiler_pause_sampling,
+    profiler_remove_state_change_callback, profiler_resume, profiler_resume_sampling,
+    profiler_shutdown, profiler_start, profiler_stop,
 };
 
 use ProfilingState::{
-    AlreadyActive, GeneratingProfile, Pausing, RemovingCallback, Resumed, ShuttingDown, Started, Stopping,
+    AlreadyActive, GeneratingProfile, Pausing, RemovingCallback, Resumed, ShuttingDown, Started,
+    Stopping,
 };
 
 /// What was told, with whether the profiler was active and paused then.
@@ -80,7 +82,11 @@ fn every_state_is_told_once_and_in_its_order() {
     profiler_ensure_started(StartParams::default()).expect("started");
     assert_eq!(told.take(), [], "the same settings start nothing");
     start();
-    assert_eq!(told.take(), [(Started, true, false)], "a start anew does not tell of the stop");
+    assert_eq!(
+        told.take(),
+        [(Started, true, false)],
+        "a start anew does not tell of the stop"
+    );
     let other = StartParams::default().capacity_bytes(1 << 20);
     profiler_ensure_started(other).expect("started");
     assert_eq!(told.take(), [(Started, true, false)]);
@@ -111,13 +117,24 @@ fn every_state_is_told_once_and_in_its_order() {
     let session = ProfilerSession::start(StartParams::default()).expect("start");
     session.finish().expect("profile");
     assert_eq!(told.take_states(), [Started, GeneratingProfile, Stopping]);
-    assert_eq!(few.take_states(), [Started, Started, Started, Stopping, Started, Stopping]);
+    assert_eq!(
+        few.take_states(),
+        [Started, Started, Started, Stopping, Started, Stopping]
+    );
     assert_eq!(late.take_states(), [Stopping]);
     (1..=4).for_each(profiler_remove_state_change_callback);
-    assert_eq!((told.take_states(), few.take_states()), (vec![RemovingCallback], vec![]));
+    assert_eq!(
+        (told.take_states(), few.take_states()),
+        (vec![RemovingCallback], vec![])
+    );
     start();
     profiler_stop();
-    assert!([told, few, no_states, late].iter().all(|told| told.take().is_empty()), "nothing after removal");
+    assert!(
+        [told, few, no_states, late]
+            .iter()
+            .all(|told| told.take().is_empty()),
+        "nothing after removal"
+    );
 }
 
 fn ids_are_the_hosts() {
@@ -127,10 +144,16 @@ fn ids_are_the_hosts() {
     for unknown in [0, 8, u64::MAX] {
         profiler_remove_state_change_callback(unknown);
     }
-    assert_eq!((told.take(), twin.take(), nameless.take()), (vec![], vec![], vec![]));
+    assert_eq!(
+        (told.take(), twin.take(), nameless.take()),
+        (vec![], vec![], vec![])
+    );
     profiler_remove_state_change_callback(7);
     profiler_remove_state_change_callback(7);
-    assert_eq!((told.take_states(), twin.take_states()), (vec![RemovingCallback], vec![RemovingCallback]));
+    assert_eq!(
+        (told.take_states(), twin.take_states()),
+        (vec![RemovingCallback], vec![RemovingCallback])
+    );
     start();
     profiler_stop();
     assert_eq!(nameless.take_states(), [Started], "0 is nobody's id");
@@ -149,7 +172,9 @@ fn callbacks_are_told_in_the_order_in_which_they_were_added() {
     start();
     assert_eq!(*order.lock().expect("nobody panics"), [13, 11, 12, 13, 12]);
     profiler_stop();
-    [12, 13].into_iter().for_each(profiler_remove_state_change_callback);
+    [12, 13]
+        .into_iter()
+        .for_each(profiler_remove_state_change_callback);
 }
 
 fn a_marker_of_a_callback_is_in_what_follows() {
@@ -171,7 +196,11 @@ fn a_marker_of_a_callback_is_in_what_follows() {
     let read = Read::from_text(&profiler_get_profile().expect("active"));
     profiler_stop();
     profiler_remove_state_change_callback(21);
-    let names: Vec<_> = read.markers("told").into_iter().map(|marker| marker.0).collect();
+    let names: Vec<_> = read
+        .markers("told")
+        .into_iter()
+        .map(|marker| marker.0)
+        .collect();
     assert_eq!(names, ["started", "pausing", "resumed", "generating"]);
 }
 
@@ -209,7 +238,10 @@ fn callbacks_may_call_anything() {
         (start, &[Started, Stopping, Pausing, Resumed]),
         (profiler_resume, &[Resumed, Pausing]),
         (profiler_pause, &[Pausing, Resumed]),
-        (|| _ = profiler_get_profile().expect("active"), &[GeneratingProfile]),
+        (
+            || _ = profiler_get_profile().expect("active"),
+            &[GeneratingProfile],
+        ),
         (|| profiler_remove_state_change_callback(99), &[]),
         (profiler_stop, &[Stopping, Started, Pausing, Resumed]),
     ];
@@ -217,7 +249,10 @@ fn callbacks_may_call_anything() {
         call();
         assert_eq!(told.take_states(), states, "call {number}");
     }
-    assert!(!profiler_is_active(), "it is stopped, though it was started meanwhile");
+    assert!(
+        !profiler_is_active(),
+        "it is stopped, though it was started meanwhile"
+    );
     // One that removes itself is told that, and nothing else.
     profiler_remove_state_change_callback(31);
     assert_eq!(told.take_states(), [RemovingCallback]);
@@ -230,7 +265,10 @@ fn callbacks_may_call_anything() {
     start();
     profiler_stop();
     let states = told.take_states();
-    assert!(states.ends_with(&[RemovingCallback]) && states.len() == 2, "{states:?}");
+    assert!(
+        states.ends_with(&[RemovingCallback]) && states.len() == 2,
+        "{states:?}"
+    );
     // One that adds another without end.
     fn add_another(state: ProfilingState) {
         assert!(matches!(state, AlreadyActive | RemovingCallback));
@@ -257,7 +295,14 @@ fn a_panic_ends_in_its_callback() {
     assert!(!profiler_is_active());
     (41..=42).for_each(profiler_remove_state_change_callback);
     std::panic::set_hook(hook);
-    let states = [Started, Pausing, Resumed, GeneratingProfile, Stopping, RemovingCallback];
+    let states = [
+        Started,
+        Pausing,
+        Resumed,
+        GeneratingProfile,
+        Stopping,
+        RemovingCallback,
+    ];
     assert_eq!(told.take_states(), states);
 }
 
@@ -292,7 +337,10 @@ fn a_shutdown_is_told_of() {
     start();
     assert_eq!(told.take_states(), [Started]);
     profiler_shutdown();
-    assert_eq!(told.take(), [(Stopping, true, false), (ShuttingDown, true, false)]);
+    assert_eq!(
+        told.take(),
+        [(Stopping, true, false), (ShuttingDown, true, false)]
+    );
     profiler_shutdown();
     assert_eq!(told.take(), [], "there is nothing to shut down");
     gekkota::profiler_init();

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use common::{Read, thread_cpu, wait_until, work};
 use gekkota::{
-    AutoProfilerLabel, ProfilerSession, StackFeatures, StackFrame, StackSample, StartParams, SuspendError,
-    ThreadId, gecko_profiler_category, profiler_current_thread_id, profiler_suspend_and_sample_thread,
-    register_thread, unregister_thread,
+    AutoProfilerLabel, ProfilerSession, StackFeatures, StackFrame, StackSample, StartParams,
+    SuspendError, ThreadId, gecko_profiler_category, profiler_current_thread_id,
+    profiler_suspend_and_sample_thread, register_thread, unregister_thread,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -31,12 +31,17 @@ impl Helper {
         let (tell, told) = mpsc::channel();
         let thread = std::thread::spawn(move || {
             once();
-            tell.send(profiler_current_thread_id()).expect("the test waits");
+            tell.send(profiler_current_thread_id())
+                .expect("the test waits");
             while stopped.try_recv() == Err(mpsc::TryRecvError::Empty) {
                 body();
             }
         });
-        Self { id: told.recv().expect("the thread began"), stop, thread: Some(thread) }
+        Self {
+            id: told.recv().expect("the thread began"),
+            stop,
+            thread: Some(thread),
+        }
     }
 }
 
@@ -72,7 +77,12 @@ fn sample(thread: ThreadId) -> Result<StackSample, SuspendError> {
 }
 
 fn names(stack: &StackSample) -> Vec<String> {
-    stack.names().iter().flatten().map(|name| name.name.clone()).collect()
+    stack
+        .names()
+        .iter()
+        .flatten()
+        .map(|name| name.name.clone())
+        .collect()
 }
 
 #[track_caller]
@@ -80,11 +90,17 @@ fn assert_is_chain(stack: &StackSample, ours: &[&str]) {
     let names = names(stack);
     let found: Vec<_> = names
         .iter()
-        .filter_map(|name| ours.iter().find(|ours| name.rsplit("::").next() == Some(ours)))
+        .filter_map(|name| {
+            ours.iter()
+                .find(|ours| name.rsplit("::").next() == Some(ours))
+        })
         .collect();
     assert_eq!(found, ours.iter().collect::<Vec<_>>(), "{stack}");
     assert!(!stack.is_truncated(), "{stack}");
-    assert!(names.last().is_some_and(|name| name.contains("clone")), "{stack}");
+    assert!(
+        names.last().is_some_and(|name| name.contains("clone")),
+        "{stack}"
+    );
 }
 
 /// Until the thread was met in the function that it spends its time in.
@@ -93,7 +109,10 @@ fn sample_in(helper: &Helper, function: &str) -> StackSample {
     wait_until("the thread is in its function", || {
         let stack = sample(helper.id).expect("a stack");
         assert_eq!(stack.thread(), helper.id);
-        met = names(&stack).iter().any(|name| name.ends_with(function)).then_some(stack);
+        met = names(&stack)
+            .iter()
+            .any(|name| name.ends_with(function))
+            .then_some(stack);
         met.is_some()
     });
     met.expect("met")
@@ -111,26 +130,44 @@ fn labels_and_features_are_as_asked() {
     let helper = Helper::spawn(
         || register_thread("labels"),
         || {
-            let _label = AutoProfilerLabel::with_dynamic("a label", "of it", gecko_profiler_category!(Other));
+            let _label = AutoProfilerLabel::with_dynamic(
+                "a label",
+                "of it",
+                gecko_profiler_category!(Other),
+            );
             busy_outer();
         },
     );
-    let label = StackFrame::Label { text: "a label of it".to_owned(), is_sensitive: true };
-    let sample =
-        |features| profiler_suspend_and_sample_thread(helper.id, features, 10 * SECOND).expect("a stack");
+    let label = StackFrame::Label {
+        text: "a label of it".to_owned(),
+        is_sensitive: true,
+    };
+    let sample = |features| {
+        profiler_suspend_and_sample_thread(helper.id, features, 10 * SECOND).expect("a stack")
+    };
     wait_until("the thread is met in its label", || {
         let stack = sample(StackFeatures::FULL);
-        stack.frames().contains(&label) && names(&stack).iter().any(|name| name.ends_with("::spins"))
+        stack.frames().contains(&label)
+            && names(&stack).iter().any(|name| name.ends_with("::spins"))
     });
     wait_until("labels alone are labels alone", || {
         let stack = sample(StackFeatures::LABELS);
-        assert!(stack.frames().iter().all(|frame| *frame == label) && !stack.is_truncated(), "{stack}");
+        assert!(
+            stack.frames().iter().all(|frame| *frame == label) && !stack.is_truncated(),
+            "{stack}"
+        );
         stack.frames().len() == 1
     });
     let leaf = sample(StackFeatures::LEAF);
-    assert!(leaf.frames().len() == 1 && matches!(leaf.frames()[0], StackFrame::Native { .. }), "{leaf}");
+    assert!(
+        leaf.frames().len() == 1 && matches!(leaf.frames()[0], StackFrame::Native { .. }),
+        "{leaf}"
+    );
     let native = sample(StackFeatures::NATIVE);
-    assert!(native.frames().len() > 5 && !native.frames().contains(&label), "{native}");
+    assert!(
+        native.frames().len() > 5 && !native.frames().contains(&label),
+        "{native}"
+    );
 }
 
 fn a_sleeping_thread_answers_and_sleeps_on() {
@@ -179,18 +216,32 @@ fn a_thread_that_blocks_the_signal_times_out_and_answers_later() {
             spins();
         },
     );
-    for timeout in [Duration::ZERO, Duration::from_millis(20), Duration::from_millis(100)] {
+    for timeout in [
+        Duration::ZERO,
+        Duration::from_millis(20),
+        Duration::from_millis(100),
+    ] {
         let before = (Instant::now(), thread_cpu());
         let answer = profiler_suspend_and_sample_thread(helper.id, StackFeatures::FULL, timeout);
         let (waited, cpu) = (before.0.elapsed(), thread_cpu() - before.1);
         match answer {
-            Err(SuspendError::TimedOut { thread, signal, timeout: bound }) => {
+            Err(SuspendError::TimedOut {
+                thread,
+                signal,
+                timeout: bound,
+            }) => {
                 assert_eq!((thread, signal, bound), (helper.id, libc::SIGPROF, timeout));
             }
             other => panic!("{other:?}"),
         }
-        assert!(waited >= timeout && waited < timeout + SECOND, "{waited:?} for {timeout:?}");
-        assert!(cpu < timeout / 2 + Duration::from_millis(10), "{cpu:?} of waiting {timeout:?}");
+        assert!(
+            waited >= timeout && waited < timeout + SECOND,
+            "{waited:?} for {timeout:?}"
+        );
+        assert!(
+            cpu < timeout / 2 + Duration::from_millis(10),
+            "{cpu:?} of waiting {timeout:?}"
+        );
     }
     BLOCK.store(false, Ordering::Relaxed);
     // The late signals find that nobody waits.
@@ -204,7 +255,9 @@ fn those_who_cannot_be_asked_are_told_apart() {
     let unregistered = Helper::spawn(|| (), spins);
     assert_eq!(
         sample(unregistered.id).expect_err("not registered"),
-        SuspendError::NotRegistered { thread: unregistered.id }
+        SuspendError::NotRegistered {
+            thread: unregistered.id
+        }
     );
     let id = unregistered.id;
     drop(unregistered);
@@ -222,10 +275,16 @@ fn those_who_cannot_be_asked_are_told_apart() {
     let error = sample(twice.id).expect_err("not registered");
     assert_eq!(error, SuspendError::NotRegistered { thread: twice.id });
     let text = error.to_string();
-    assert!(text.contains(&twice.id.to_number().to_string()) && text.contains("accepted"), "{text}");
+    assert!(
+        text.contains(&twice.id.to_number().to_string()) && text.contains("accepted"),
+        "{text}"
+    );
     for nobody in [-1, i32::MAX] {
         let nobody = ThreadId::from_number(nobody);
-        assert_eq!(sample(nobody).expect_err("no thread"), SuspendError::Gone { thread: nobody });
+        assert_eq!(
+            sample(nobody).expect_err("no thread"),
+            SuspendError::Gone { thread: nobody }
+        );
     }
 }
 
@@ -236,7 +295,8 @@ fn asks_for_itself(id: ThreadId) -> StackSample {
 
 #[inline(always)]
 fn sample_inlined(id: ThreadId) -> StackSample {
-    profiler_suspend_and_sample_thread(id, StackFeatures::FULL, Duration::ZERO).expect("its own stack")
+    profiler_suspend_and_sample_thread(id, StackFeatures::FULL, Duration::ZERO)
+        .expect("its own stack")
 }
 
 fn a_thread_may_ask_for_itself() {
@@ -266,12 +326,16 @@ fn many_may_ask_at_once_for_each_other_too() {
                 for round in 0..200 {
                     let id = ids[(asker + round) % ids.len()];
                     let stack = sample(id).expect("a stack");
-                    assert!(stack.thread() == id && stack.frames().len() > 3 && !stack.is_truncated());
+                    assert!(
+                        stack.thread() == id && stack.frames().len() > 3 && !stack.is_truncated()
+                    );
                 }
             })
         })
         .collect();
-    askers.into_iter().for_each(|asker| asker.join().expect("thread"));
+    askers
+        .into_iter()
+        .for_each(|asker| asker.join().expect("thread"));
 }
 
 /// Threads that end while they are asked give their stack or one of the errors for that.
@@ -280,7 +344,8 @@ fn threads_that_end_meanwhile_are_no_trouble() {
         let (tell, told) = mpsc::channel();
         let thread = std::thread::spawn(move || {
             register_thread("short");
-            tell.send(profiler_current_thread_id()).expect("the test waits");
+            tell.send(profiler_current_thread_id())
+                .expect("the test waits");
             spins();
         });
         let id = told.recv().expect("the thread began");
@@ -316,7 +381,10 @@ fn a_child_can_ask_too(helper: ThreadId) {
     assert!(child >= 0);
     if child == 0 {
         let well = std::panic::catch_unwind(|| {
-            assert!(matches!(sample(helper), Err(SuspendError::Gone { .. })), "the parent's thread");
+            assert!(
+                matches!(sample(helper), Err(SuspendError::Gone { .. })),
+                "the parent's thread"
+            );
             let own = sample(ThreadId::UNSPECIFIED).expect("its own stack");
             assert!(own.thread() == profiler_current_thread_id() && !own.is_truncated());
             a_busy_thread_is_found_in_its_work();
@@ -359,11 +427,20 @@ fn stacks_on_demand_with_and_without_a_session() {
     let samples = read.samples("sampled");
     // The kernel drops a signal of which one is pending; none of the sampler's may be lost by that for long.
     let cpu_ns: u64 = samples.iter().filter_map(|sample| sample.cpu_ns).sum();
-    assert!(cpu_ns / samples.len() as u64 <= 5_000_000, "{} samples of {cpu_ns} ns", samples.len());
+    assert!(
+        cpu_ns / samples.len() as u64 <= 5_000_000,
+        "{} samples of {cpu_ns} ns",
+        samples.len()
+    );
     assert!(samples.len() > 50, "{} samples", samples.len());
-    assert!(samples.iter().any(|sample| sample.stack.iter().any(|frame| frame.contains("::spins "))));
+    assert!(
+        samples
+            .iter()
+            .any(|sample| sample.stack.iter().any(|frame| frame.contains("::spins ")))
+    );
 
-    let session = ProfilerSession::start(StartParams::default().signal(libc::SIGRTMIN() + 3)).expect("start");
+    let session =
+        ProfilerSession::start(StartParams::default().signal(libc::SIGRTMIN() + 3)).expect("start");
     a_busy_thread_is_found_in_its_work();
     many_may_ask_at_once_for_each_other_too();
     session.finish().expect("profile");

@@ -64,23 +64,48 @@ fn threads_are_known_from_registration_to_the_profile() {
         });
     }
     wait_until("the sampler has sampled the early thread", || {
-        Read::from_profile(&session.snapshot().expect("profile")).samples("early").len() > 20
+        Read::from_profile(&session.snapshot().expect("profile"))
+            .samples("early")
+            .len()
+            > 20
     });
     let read = Read::from_profile(&session.snapshot().expect("profile"));
     stop.send(()).expect("the thread waits");
     early.join().expect("thread");
     let last = Read::from_profile(&session.finish().expect("profile"));
 
-    let markers = |name: &str| read.markers(name).into_iter().map(|marker| marker.0).collect::<Vec<_>>();
+    let markers = |name: &str| {
+        read.markers(name)
+            .into_iter()
+            .map(|marker| marker.0)
+            .collect::<Vec<_>>()
+    };
     assert_eq!(markers("nested"), ["still registered"]);
     assert_eq!(markers("second life"), ["registered anew"]);
     assert_eq!(markers("panics"), ["survived"]);
-    assert!(read.samples("short").len() > 10, "{}", read.samples("short").len());
-    let many: Vec<_> = read.threads().iter().filter(|thread| thread["name"] == "one of many").collect();
+    assert!(
+        read.samples("short").len() > 10,
+        "{}",
+        read.samples("short").len()
+    );
+    let many: Vec<_> = read
+        .threads()
+        .iter()
+        .filter(|thread| thread["name"] == "one of many")
+        .collect();
     assert_eq!(many.len(), 200);
-    assert!(many.iter().all(|thread| thread["unregisterTime"].is_number()));
+    assert!(
+        many.iter()
+            .all(|thread| thread["unregisterTime"].is_number())
+    );
     for unknown in ["gone before the start", "nested again"] {
-        assert!(!read.threads().iter().any(|thread| thread["name"] == unknown), "{unknown}");
+        assert!(
+            !read
+                .threads()
+                .iter()
+                .any(|thread| thread["name"] == unknown),
+            "{unknown}"
+        );
     }
     assert!(read.thread("early")["unregisterTime"].is_null());
     assert!(last.thread("early")["unregisterTime"].is_number());
@@ -107,8 +132,13 @@ fn a_restart_shows_nothing_of_the_session_before() {
         let session = ProfilerSession::start(StartParams::default()).expect("start");
         std::thread::sleep(Duration::from_millis(5));
         let read = Read::from_profile(&session.finish().expect("profile"));
-        let start = read.0["meta"]["profilingStartTime"].as_f64().expect("a time");
-        let early = read.samples("busy").into_iter().find(|sample| sample.time_ms < start);
+        let start = read.0["meta"]["profilingStartTime"]
+            .as_f64()
+            .expect("a time");
+        let early = read
+            .samples("busy")
+            .into_iter()
+            .find(|sample| sample.time_ms < start);
         assert!(early.is_none(), "{early:?} is before {start}");
     }
     stop.send(()).expect("the thread waits");
@@ -128,8 +158,17 @@ fn threads_in_turn_share_their_memory() {
     }
     let grown = status_kib("VmSize:").saturating_sub(before);
     let read = Read::from_profile(&session.finish().expect("profile"));
-    assert_eq!(read.threads().iter().filter(|thread| thread["name"] == "in turn").count(), 2000);
-    assert!(grown < 500_000, "{grown} KiB of address space for 2000 threads in turn");
+    assert_eq!(
+        read.threads()
+            .iter()
+            .filter(|thread| thread["name"] == "in turn")
+            .count(),
+        2000
+    );
+    assert!(
+        grown < 500_000,
+        "{grown} KiB of address space for 2000 threads in turn"
+    );
 }
 
 fn a_thread_of_an_earlier_session_is_not_in_the_next() {

@@ -40,12 +40,22 @@ fn recorded(name: &str, body: impl FnOnce()) -> (Read, Vec<TypedMarker>) {
 
 /// The labels among those asked for, of each sample taken in this function.
 fn labels_in(read: &Read, thread: &str, function: &str, asked: &[&str]) -> Vec<Vec<String>> {
-    let in_function =
-        |stack: &&Vec<String>| stack.iter().any(|frame| frame.contains(&format!("{function} (in")));
+    let in_function = |stack: &&Vec<String>| {
+        stack
+            .iter()
+            .any(|frame| frame.contains(&format!("{function} (in")))
+    };
     let samples = read.samples(thread);
-    let stacks = samples.iter().map(|sample| &sample.stack).filter(in_function);
+    let stacks = samples
+        .iter()
+        .map(|sample| &sample.stack)
+        .filter(in_function);
     let labels = |stack: &Vec<String>| {
-        stack.iter().filter(|frame| asked.contains(&frame.as_str())).cloned().collect::<Vec<_>>()
+        stack
+            .iter()
+            .filter(|frame| asked.contains(&frame.as_str()))
+            .cloned()
+            .collect::<Vec<_>>()
     };
     let found: Vec<_> = stacks.map(labels).collect();
     assert!(found.len() > 10, "{} samples in {function}", found.len());
@@ -82,7 +92,8 @@ fn nothing_is_formatted_where_nothing_is_recorded() {
             gekkota::profiler_resume();
             assert_eq!(formatted(), 0, "paused");
             let dispatch = tracing::dispatcher::get_default(Clone::clone);
-            let elsewhere = move || tracing::dispatcher::with_default(&dispatch, use_counted_values);
+            let elsewhere =
+                move || tracing::dispatcher::with_default(&dispatch, use_counted_values);
             std::thread::spawn(elsewhere).join().expect("thread");
             assert_eq!(formatted(), 0, "not registered");
         });
@@ -110,7 +121,10 @@ fn a_span_belongs_to_one_session() {
             drop(tracing::info_span!("within").entered());
         });
         assert_eq!(names(&markers), ["in early", "within"]);
-        assert!(!only(&markers, "in early").fields.contains_key("span"), "nobody knows the span");
+        assert!(
+            !only(&markers, "in early").fields.contains_key("span"),
+            "nobody knows the span"
+        );
         assert!(
             labels_in(&read, "edges", "in_an_early_span", &["early"])
                 .iter()
@@ -188,7 +202,8 @@ fn enter_again() {
 
 fn leave_what_was_not_entered() {
     let span = tracing::info_span!("not entered");
-    let leave = || tracing::dispatcher::get_default(|dispatch| _ = span.id().map(|id| dispatch.exit(&id)));
+    let leave =
+        || tracing::dispatcher::get_default(|dispatch| _ = span.id().map(|id| dispatch.exit(&id)));
     leave();
     drop(span.enter());
     leave();
@@ -205,33 +220,61 @@ fn spans_are_entered_and_left_in_any_order() {
             leave_out_of_order();
             enter_again();
             leave_what_was_not_entered();
-            let deep: Vec<_> = (0..5000).map(|_| tracing::trace_span!("deep").entered()).collect();
+            let deep: Vec<_> = (0..5000)
+                .map(|_| tracing::trace_span!("deep").entered())
+                .collect();
             // The oldest first.
             drop(deep);
         });
         let dispatch = dispatch.clone();
         // Its list of spans ends before this does.
         let body = move || {
-            let keep = || KEPT.with_borrow_mut(|kept| *kept = Some(tracing::info_span!("kept").entered()));
+            let keep =
+                || KEPT.with_borrow_mut(|kept| *kept = Some(tracing::info_span!("kept").entered()));
             tracing::dispatcher::with_default(&dispatch, keep);
         };
         std::thread::spawn(body).join().expect("thread");
     });
     let asked = ["first", "second", "again", "not entered"];
     let labels = |function| labels_in(&read, "edges", function, &asked);
-    assert!(labels("with_both").iter().all(|labels| *labels == ["first", "second"]));
-    assert!(labels("with_second_alone").iter().all(|labels| *labels == ["second"]));
+    assert!(
+        labels("with_both")
+            .iter()
+            .all(|labels| *labels == ["first", "second"])
+    );
+    assert!(
+        labels("with_second_alone")
+            .iter()
+            .all(|labels| *labels == ["second"])
+    );
     assert!(labels("with_neither").iter().all(Vec::is_empty));
-    assert!(labels("twice_inside").iter().all(|labels| *labels == ["again", "again"]));
-    assert!(labels("once_inside").iter().all(|labels| *labels == ["again"]));
+    assert!(
+        labels("twice_inside")
+            .iter()
+            .all(|labels| *labels == ["again", "again"])
+    );
+    assert!(
+        labels("once_inside")
+            .iter()
+            .all(|labels| *labels == ["again"])
+    );
     assert!(labels("not_inside").iter().all(Vec::is_empty));
 
-    assert_eq!(markers.iter().filter(|marker| marker.name == "deep").count(), 5000);
+    assert_eq!(
+        markers
+            .iter()
+            .filter(|marker| marker.name == "deep")
+            .count(),
+        5000
+    );
     let again = only(&markers, "again");
     let took_ms = again.end_ms.expect("an interval") - again.start_ms;
     let (busy, idle) = (again.number("busy"), again.number("idle"));
     let slice_ms = SLICE.as_secs_f64() * 1e3;
-    assert!(busy >= 2.0 * slice_ms && busy + idle < took_ms + 0.001, "{busy} + {idle} of {took_ms} ms, once");
+    assert!(
+        busy >= 2.0 * slice_ms && busy + idle < took_ms + 0.001,
+        "{busy} + {idle} of {took_ms} ms, once"
+    );
     assert!(idle >= slice_ms, "{idle} ms after it was left");
 }
 
@@ -240,7 +283,9 @@ fn a_layer_may_come_late_and_go_early() {
     tracing::subscriber::with_default(Registry::default().with(layer), || {
         let (_, markers) = recorded("edges", || {
             let before = tracing::info_span!("before").entered();
-            handle.reload(Some(ProfilerLayer::new())).expect("it is there");
+            handle
+                .reload(Some(ProfilerLayer::new()))
+                .expect("it is there");
             drop(tracing::info_span!("between").entered());
             drop(before);
             let after = tracing::info_span!("after").entered();
@@ -260,7 +305,10 @@ fn without_labels() {
 }
 
 fn options_are_kept() {
-    let layer = ProfilerLayer::new().labels(false).busy_times(false).with_stacks(MarkerStack::Full);
+    let layer = ProfilerLayer::new()
+        .labels(false)
+        .busy_times(false)
+        .with_stacks(MarkerStack::Full);
     let filtered = layer.with_filter(LevelFilter::INFO);
     tracing::subscriber::with_default(Registry::default().with(filtered), || {
         let (read, markers) = recorded("edges", || {
@@ -272,15 +320,31 @@ fn options_are_kept() {
         });
         assert_eq!(names(&markers), ["unlabelled", "with a stack", "outer"]);
         assert!(
-            labels_in(&read, "edges", "without_labels", &["unlabelled", "outer"]).iter().all(Vec::is_empty)
+            labels_in(&read, "edges", "without_labels", &["unlabelled", "outer"])
+                .iter()
+                .all(Vec::is_empty)
         );
-        assert!(markers.iter().all(|marker| !marker.fields.contains_key("busy")));
+        assert!(
+            markers
+                .iter()
+                .all(|marker| !marker.fields.contains_key("busy"))
+        );
         let outer = only(&markers, "outer").text("span");
-        assert_eq!(only(&markers, "unlabelled").text("parent"), outer, "over the one that is left out");
+        assert_eq!(
+            only(&markers, "unlabelled").text("parent"),
+            outer,
+            "over the one that is left out"
+        );
         assert_eq!(only(&markers, "with a stack").text("span"), outer);
         let rows = read.markers("edges");
-        let with_stack: Vec<_> = rows.iter().filter(|marker| !marker.5["stack"].is_null()).collect();
-        assert!(with_stack.len() == 1 && with_stack[0].0 == "with a stack", "{with_stack:?}");
+        let with_stack: Vec<_> = rows
+            .iter()
+            .filter(|marker| !marker.5["stack"].is_null())
+            .collect();
+        assert!(
+            with_stack.len() == 1 && with_stack[0].0 == "with a stack",
+            "{with_stack:?}"
+        );
     });
 }
 

@@ -9,7 +9,9 @@ use std::fmt;
 use std::time::Duration;
 
 use common::{Read, work_for_cpu};
-use gekkota::{ProfilerLayer, ProfilerSession, StartParams, gecko_profiler_category, register_thread};
+use gekkota::{
+    ProfilerLayer, ProfilerSession, StartParams, gecko_profiler_category, register_thread,
+};
 use serde_json::json;
 use tracing::field::{Empty, debug};
 use tracing_subscriber::prelude::*;
@@ -69,7 +71,8 @@ fn all_kinds_of_fields() {
         busy = "clashes",
         http.method = "GET",
     );
-    span.record("later", debug("recorded")).record("changed", "by another type");
+    span.record("later", debug("recorded"))
+        .record("changed", "by another type");
     span.record("changed", 2.5);
 }
 
@@ -109,13 +112,16 @@ impl fmt::Debug for Nosy {
         let outside = tracing::Span::current();
         let _inside = tracing::info_span!("inside", itself = ?self).entered();
         tracing::error!(target: "inside", itself = ?self, "x");
-        outside.record("later", debug(self)).follows_from(tracing::Span::current());
+        outside
+            .record("later", debug(self))
+            .follows_from(tracing::Span::current());
         f.write_str("nosy")
     }
 }
 
 fn values_that_do_what_they_like() {
-    let span = tracing::info_span!("around", a = 1, bad = ?Panics, nosy = ?Nosy, b = 2, later = Empty);
+    let span =
+        tracing::info_span!("around", a = 1, bad = ?Panics, nosy = ?Nosy, b = 2, later = Empty);
     span.in_scope(|| tracing::info!(target: "event", nosy = ?Nosy, bad = ?Panics, "{:?}", Panics));
     span.record("later", debug(Nosy));
 }
@@ -124,14 +130,19 @@ fn values_spoil_nothing_but_themselves(markers: &[TypedMarker]) {
     assert_eq!(names(markers), ["event", "around"]);
     assert_eq!(markers[0].text("message"), "so far(panicked)");
     assert_eq!(markers[0].text("fields"), "nosy=nosy bad=so far(panicked)");
-    assert_eq!(markers[1].text("fields"), "a=1 bad=so far(panicked) nosy=nosy b=2 later=nosy");
+    assert_eq!(
+        markers[1].text("fields"),
+        "a=1 bad=so far(panicked) nosy=nosy b=2 later=nosy"
+    );
 }
 
 fn samples_are_labelled(read: &Read) {
     let samples = read.samples("spans");
     let with = |part: &str| {
         let stacks = samples.iter().map(|sample| &sample.stack);
-        stacks.filter(|stack| stack.iter().any(|frame| frame.contains(part))).collect::<Vec<_>>()
+        stacks
+            .filter(|stack| stack.iter().any(|frame| frame.contains(part)))
+            .collect::<Vec<_>>()
     };
     let in_leaf = with("tracing_layer::leaf (in");
     assert!(in_leaf.len() > 30, "{}", in_leaf.len());
@@ -143,19 +154,31 @@ fn samples_are_labelled(read: &Read) {
         "tracing_layer::leaf (in",
     ];
     for stack in &in_leaf {
-        let order: Vec<_> =
-            stack.iter().filter_map(|frame| kept.iter().position(|kept| frame.contains(kept))).collect();
+        let order: Vec<_> = stack
+            .iter()
+            .filter_map(|frame| kept.iter().position(|kept| frame.contains(kept)))
+            .collect();
         assert_eq!(order, [0, 1, 2, 3, 4], "{stack:#?}");
     }
     let after = with("after_all (in");
     assert!(after.len() > 30, "{}", after.len());
-    assert!(after.iter().all(|stack| !stack.iter().any(|frame| frame.ends_with(" span"))), "they have ended");
+    assert!(
+        after
+            .iter()
+            .all(|stack| !stack.iter().any(|frame| frame.ends_with(" span"))),
+        "they have ended"
+    );
     let thread = read.thread("spans");
     let strings = thread["stringTable"].as_array().expect("strings");
     let frames = thread["frameTable"]["data"].as_array().expect("frames");
-    let is_label =
-        |frame: &&serde_json::Value| strings[frame[0].as_u64().expect("index") as usize] == "inner span";
-    assert_eq!(frames.iter().find(is_label).expect("the label's frame")[6], 6, "of the network");
+    let is_label = |frame: &&serde_json::Value| {
+        strings[frame[0].as_u64().expect("index") as usize] == "inner span"
+    };
+    assert_eq!(
+        frames.iter().find(is_label).expect("the label's frame")[6],
+        6,
+        "of the network"
+    );
 }
 
 fn fields_are_what_they_were(span: &TypedMarker) {
@@ -170,40 +193,89 @@ fn fields_are_what_they_were(span: &TypedMarker) {
     }
     let own = ["fields", "busy", "idle", "target", "location", "span"];
     let all = expected.as_object().expect("an object").len() + own.len();
-    assert!(own.iter().all(|key| span.fields.contains_key(*key)) && span.fields.len() == all, "{span:#?}");
+    assert!(
+        own.iter().all(|key| span.fields.contains_key(*key)) && span.fields.len() == all,
+        "{span:#?}"
+    );
     assert_eq!(span.text("target"), "kinds");
     let line = span.text("fields");
-    assert!(line.starts_with("natural=5 negative=-300 ") && line.len() <= 256, "{line}");
+    assert!(
+        line.starts_with("natural=5 negative=-300 ") && line.len() <= 256,
+        "{line}"
+    );
     assert!(span.text("location").starts_with(concat!(file!(), ":")));
 }
 
 fn events_are_lines_of_the_log(markers: &[TypedMarker]) {
     let own = module_path!();
-    let log: Vec<_> = markers.iter().filter(|marker| marker.type_name == "Log").cloned().collect();
-    assert_eq!(names(&log), [own, "elsewhere", "fields only", "root", "outside", "to parent"]);
+    let log: Vec<_> = markers
+        .iter()
+        .filter(|marker| marker.type_name == "Log")
+        .cloned()
+        .collect();
+    assert_eq!(
+        names(&log),
+        [
+            own,
+            "elsewhere",
+            "fields only",
+            "root",
+            "outside",
+            "to parent"
+        ]
+    );
     assert!(log.iter().all(|event| event.end_ms.is_none()));
-    let said = |name| (only(&log, name).text("level"), only(&log, name).text("message"));
+    let said = |name| {
+        (
+            only(&log, name).text("level"),
+            only(&log, name).text("message"),
+        )
+    };
     assert_eq!(said(own), ("Error", "it broke: badly"));
     assert_eq!(said("elsewhere"), ("Verbose", "5"));
     assert_eq!(said("fields only"), ("Debug", ""));
     let error = only(&log, own);
-    assert_eq!((error.field("code"), error.text("level_")), (&json!(7), "the host's"));
+    assert_eq!(
+        (error.field("code"), error.text("level_")),
+        (&json!(7), "the host's")
+    );
     assert_eq!(error.text("fields"), "code=7 level=the host's");
     assert_eq!(only(&log, "fields only").text("path"), "a b");
     let span = only(markers, "of events").text("span");
-    assert!(["elsewhere", "fields only"].iter().all(|name| only(&log, name).text("span") == span));
-    assert!(["root", "outside"].iter().all(|name| !only(&log, name).fields.contains_key("span")));
-    assert_eq!(only(&log, "to parent").text("span"), only(markers, "parent").text("span"));
+    assert!(
+        ["elsewhere", "fields only"]
+            .iter()
+            .all(|name| only(&log, name).text("span") == span)
+    );
+    assert!(
+        ["root", "outside"]
+            .iter()
+            .all(|name| !only(&log, name).fields.contains_key("span"))
+    );
+    assert_eq!(
+        only(&log, "to parent").text("span"),
+        only(markers, "parent").text("span")
+    );
 }
 
 fn flows_link_spans(markers: &[TypedMarker]) {
     let flow = |name| only(markers, name).text("span").to_owned();
-    let parent =
-        |name| only(markers, name).fields.get("parent").and_then(|flow| flow.as_str()).map(str::to_owned);
+    let parent = |name| {
+        only(markers, name)
+            .fields
+            .get("parent")
+            .and_then(|flow| flow.as_str())
+            .map(str::to_owned)
+    };
     assert_eq!(parent("inner span"), Some(flow("outer span")));
-    assert_eq!((parent("child"), parent("orphan"), parent("outer span")), (Some(flow("parent")), None, None));
+    assert_eq!(
+        (parent("child"), parent("orphan"), parent("outer span")),
+        (Some(flow("parent")), None, None)
+    );
     assert_eq!(only(markers, "child").text("follows"), flow("stranger"));
-    let spans = markers.iter().filter(|marker| marker.type_name == "TracingSpan");
+    let spans = markers
+        .iter()
+        .filter(|marker| marker.type_name == "TracingSpan");
     let mut flows: Vec<_> = spans.map(|span| span.text("span")).collect();
     let count = flows.len();
     flows.sort_unstable();
@@ -236,10 +308,19 @@ fn spans_and_events_are_on_the_timeline() {
     let took_ms = outer.end_ms.expect("an interval") - outer.start_ms;
     assert!(took_ms >= SLICE.as_secs_f64() * 1e3, "{took_ms} ms");
     let (busy, idle) = (outer.number("busy"), outer.number("idle"));
-    assert!((busy + idle - took_ms).abs() < 0.001 && busy > 0.9 * took_ms, "{busy} + {idle} of {took_ms} ms");
+    assert!(
+        (busy + idle - took_ms).abs() < 0.001 && busy > 0.9 * took_ms,
+        "{busy} + {idle} of {took_ms} ms"
+    );
     let inner = only(&markers, "inner span");
-    assert!(inner.start_ms >= outer.start_ms && inner.end_ms <= outer.end_ms, "{inner:?} in {outer:?}");
-    assert!(read.markers("spans").iter().all(|marker| marker.4 == 6), "all are of the network");
+    assert!(
+        inner.start_ms >= outer.start_ms && inner.end_ms <= outer.end_ms,
+        "{inner:?} in {outer:?}"
+    );
+    assert!(
+        read.markers("spans").iter().all(|marker| marker.4 == 6),
+        "all are of the network"
+    );
 
     fields_are_what_they_were(only(&markers, "fields"));
     events_are_lines_of_the_log(&markers);

@@ -31,8 +31,11 @@ fn profile_as_nobody() -> String {
     let read = Read::from_profile(&session.finish().expect("profile"));
     let samples = read.samples("nobody's");
     let cpu_ns: u64 = samples.iter().filter_map(|sample| sample.cpu_ns).sum();
-    let (refused, silent, missed) =
-        (read.count("refused_timers"), read.count("silent_timers"), read.count("missed_ticks"));
+    let (refused, silent, missed) = (
+        read.count("refused_timers"),
+        read.count("silent_timers"),
+        read.count("missed_ticks"),
+    );
     let found = format!(
         "the kernel may be counted: {kernel_too}; {} samples of {} ms of CPU time, {refused} timers refused, {silent} \
          silent, {missed} ticks missed",
@@ -40,8 +43,14 @@ fn profile_as_nobody() -> String {
         cpu_ns / 1_000_000
     );
     // Each stops the thread, but for the few that met it in the kernel.
-    assert!(refused == 0 && silent * 20 < samples.len() as u64, "{found}");
-    assert!(samples.len() as u64 + missed > CPU_MS / 2 && samples.len() > 20, "{found}");
+    assert!(
+        refused == 0 && silent * 20 < samples.len() as u64,
+        "{found}"
+    );
+    assert!(
+        samples.len() as u64 + missed > CPU_MS / 2 && samples.len() > 20,
+        "{found}"
+    );
     assert!(cpu_ns > CPU_MS * 800_000, "{found}");
     found
 }

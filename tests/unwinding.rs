@@ -179,7 +179,10 @@ fn install_handler() {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = handles_signal as *const () as usize;
         action.sa_flags = libc::SA_SIGINFO;
-        assert_eq!(libc::sigaction(libc::SIGILL, &raw const action, std::ptr::null_mut()), 0);
+        assert_eq!(
+            libc::sigaction(libc::SIGILL, &raw const action, std::ptr::null_mut()),
+            0
+        );
     }
 }
 
@@ -264,10 +267,20 @@ fn recurses() {
 }
 
 fn own_functions(stack: &[String]) -> Vec<String> {
-    let names = ["silent_", "by_", "interrupted_", "before_interrupted", "handles_signal", "works"];
+    let names = [
+        "silent_",
+        "by_",
+        "interrupted_",
+        "before_interrupted",
+        "handles_signal",
+        "works",
+    ];
     let name_of = |frame: &String| {
         let name = frame.split(" (in ").next()?.rsplit("::").next()?.to_owned();
-        names.iter().any(|start| name.starts_with(start)).then_some(name)
+        names
+            .iter()
+            .any(|start| name.starts_with(start))
+            .then_some(name)
     };
     stack.iter().filter_map(name_of).collect()
 }
@@ -286,15 +299,26 @@ fn no_frame_is_wrong() {
     for case in CASES {
         run(case.name, case.run);
     }
-    run("recursion", || until_done(|| (0..1000).for_each(|_| recurses())));
+    run("recursion", || {
+        until_done(|| (0..1000).for_each(|_| recurses()))
+    });
     let read = Read::from_profile(&session.finish().expect("profile"));
 
-    for Case { name, whole, truncated, .. } in CASES {
+    for Case {
+        name,
+        whole,
+        truncated,
+        ..
+    } in CASES
+    {
         let (mut exact, mut cut, mut outside) = (0, 0, 0);
         for sample in read.samples(name) {
             let stack = own_functions(&sample.stack);
             // The thread's first and last moments, and those in which the loop reads the clock.
-            if !stack.iter().any(|frame| Some(&frame.as_str()) == whole.iter().chain(*truncated).next()) {
+            if !stack
+                .iter()
+                .any(|frame| Some(&frame.as_str()) == whole.iter().chain(*truncated).next())
+            {
                 outside += 1;
                 continue;
             }
@@ -322,7 +346,11 @@ fn no_frame_is_wrong() {
         if stack.is_empty() {
             continue;
         }
-        assert!(stack.iter().all(|frame| frame == "silent_recursive"), "{:#?}", sample.stack);
+        assert!(
+            stack.iter().all(|frame| frame == "silent_recursive"),
+            "{:#?}",
+            sample.stack
+        );
         if sample.stack[0] == "(truncated)" {
             cut += 1;
         } else {

@@ -18,8 +18,8 @@ use criterion::{Bencher, Criterion};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use gekkota::{
-    MarkerOptions, MarkerTiming, ProfilerSession, ProfilerTime, StartParams, ThreadGuard, add_text_marker,
-    gecko_profiler_label, profiler_categories,
+    MarkerOptions, MarkerTiming, ProfilerSession, ProfilerTime, StartParams, ThreadGuard,
+    add_text_marker, gecko_profiler_label, profiler_categories,
 };
 use regex::Regex;
 
@@ -47,7 +47,11 @@ impl Profiler for GekkotaProfiler {
         let thread = ThreadGuard::register("benchmark");
         match ProfilerSession::start(StartParams::default()) {
             Ok(session) => {
-                self.running = Some(Running { session, _thread: thread, begin: ProfilerTime::now() });
+                self.running = Some(Running {
+                    session,
+                    _thread: thread,
+                    begin: ProfilerTime::now(),
+                });
             }
             // A benchmark without a profile is better than none.
             Err(error) => eprintln!("{benchmark_id} has no profile: {error}"),
@@ -55,8 +59,11 @@ impl Profiler for GekkotaProfiler {
     }
 
     fn stop_profiling(&mut self, benchmark_id: &str, benchmark_dir: &Path) {
-        let Some(Running { session, begin, .. }) = self.running.take() else { return };
-        let options = MarkerOptions::default().with_timing(MarkerTiming::interval_until_now_from(begin));
+        let Some(Running { session, begin, .. }) = self.running.take() else {
+            return;
+        };
+        let options =
+            MarkerOptions::default().with_timing(MarkerTiming::interval_until_now_from(begin));
         add_text_marker("Benchmark", Benchmark::Whole, options, benchmark_id);
         let folder = self.folder.as_deref().unwrap_or(benchmark_dir);
         let name = benchmark_id.replace(|c: char| !c.is_alphanumeric(), "_");
@@ -90,8 +97,15 @@ fn iterations(bencher: &mut Bencher<'_>, name: &str, mut body: impl FnMut()) {
         body();
         count += 1;
         if count.is_multiple_of(1000) {
-            let options = MarkerOptions::default().with_timing(MarkerTiming::interval_until_now_from(begin));
-            gekkota::add_text_marker_fmt!(name, Benchmark::Whole, options, "{} to {count}", count - 999);
+            let options =
+                MarkerOptions::default().with_timing(MarkerTiming::interval_until_now_from(begin));
+            gekkota::add_text_marker_fmt!(
+                name,
+                Benchmark::Whole,
+                options,
+                "{} to {count}",
+                count - 999
+            );
             begin = ProfilerTime::now();
         }
     });
@@ -121,7 +135,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let folder = std::env::args_os().nth(1).map(PathBuf::from);
     let text = text();
     let mut criterion = Criterion::default()
-        .with_profiler(GekkotaProfiler { running: None, folder })
+        .with_profiler(GekkotaProfiler {
+            running: None,
+            folder,
+        })
         .profile_time(Some(Duration::from_secs(2)));
     criterion.bench_function("search", |bencher| search(bencher, &text));
     criterion.bench_function("compress", |bencher| compress(bencher, &text));

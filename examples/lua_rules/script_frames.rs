@@ -33,9 +33,15 @@ impl ScriptFrames {
     /// Lua's refusal.
     pub(crate) fn install(lua: &Lua, file: &str, script: &str) -> mlua::Result<Self> {
         let names = std::iter::once("").chain(script.lines().map(defined_name));
-        let named = |(line, name): (u32, &str)| profiler_register_script_function(name, file, line.max(1), 0);
+        let named = |(line, name): (u32, &str)| {
+            profiler_register_script_function(name, file, line.max(1), 0)
+        };
         let functions = (0..).zip(names).map(named).collect();
-        let frames = Self(Rc::new(RefCell::new(Calls { frames: Vec::new(), entered_at: 0, functions })));
+        let frames = Self(Rc::new(RefCell::new(Calls {
+            frames: Vec::new(),
+            entered_at: 0,
+            functions,
+        })));
         let of_hook = frames.clone();
         let triggers = HookTriggers::new().on_calls().on_returns().every_line();
         lua.set_hook(triggers, move |_, debug| {
@@ -50,7 +56,11 @@ impl ScriptFrames {
         let here = 0u8;
         let mut calls = self.0.borrow_mut();
         let entered_before = std::mem::replace(&mut calls.entered_at, (&raw const here).addr());
-        let _leaves = Leaves { frames: self, entered_before, depth: calls.frames.len() };
+        let _leaves = Leaves {
+            frames: self,
+            entered_before,
+            depth: calls.frames.len(),
+        };
         drop(calls);
         body()
     }
@@ -99,7 +109,11 @@ impl Calls {
             DebugEvent::Ret => {
                 let returns = called(debug);
                 // Calls above it were ended by an error that it caught.
-                if let Some(index) = self.frames.iter().rposition(|(called, _)| *called == returns) {
+                if let Some(index) = self
+                    .frames
+                    .iter()
+                    .rposition(|(called, _)| *called == returns)
+                {
                     self.frames.truncate(index);
                 }
             }
@@ -122,7 +136,14 @@ fn called(debug: &Debug<'_>) -> Called {
     match source.line_defined {
         _ if source.what == "C" => {
             // The names of Lua's own functions are their callers'.
-            Called::OfLua(debug.names().name.as_deref().unwrap_or("(unnamed)").to_owned())
+            Called::OfLua(
+                debug
+                    .names()
+                    .name
+                    .as_deref()
+                    .unwrap_or("(unnamed)")
+                    .to_owned(),
+            )
         }
         line => Called::OfScript(line.unwrap_or(0)),
     }
@@ -130,6 +151,8 @@ fn called(debug: &Debug<'_>) -> Called {
 
 /// The name of the function that a line defines: Lua's functions are values, and know none.
 fn defined_name(line: &str) -> &str {
-    let name = line.split_once("function ").and_then(|(_, rest)| rest.split_once('('));
+    let name = line
+        .split_once("function ")
+        .and_then(|(_, rest)| rest.split_once('('));
     name.map_or("(anonymous)", |(name, _)| name.trim())
 }

@@ -2,8 +2,8 @@
 
 use gekkota::schema::{Format, Location};
 use gekkota::{
-    Deserialize, FlowId, JSONWriter, MarkerSchema, MarkerTiming, ProcessId, ProfilerMarker, ProfilerTime,
-    Serialize, ThreadId, add_marker, gecko_profiler_category, marker_type,
+    Deserialize, FlowId, JSONWriter, MarkerSchema, MarkerTiming, ProcessId, ProfilerMarker,
+    ProfilerTime, Serialize, ThreadId, add_marker, gecko_profiler_category, marker_type,
 };
 
 use crate::after;
@@ -168,7 +168,11 @@ impl ProfilerMarker for Table {
 
     fn marker_type_display() -> MarkerSchema {
         let mut schema = MarkerSchema::new(&[Location::MarkerChart, Location::MarkerTable]);
-        let columns = [("File", None), ("Size", Some(Format::Bytes)), ("Share", Some(Format::Percentage))];
+        let columns = [
+            ("File", None),
+            ("Size", Some(Format::Bytes)),
+            ("Share", Some(Format::Percentage)),
+        ];
         schema.add_key_label_table("typical", "Typical", &columns);
         schema.add_key_label_table("empty", "Empty", &columns);
         schema
@@ -197,9 +201,30 @@ pub(crate) fn show(start: ProfilerTime) {
     show_numbers(time);
     show_texts(time);
     let options = time.into();
-    add_marker("time", category, options, Moments { typical: after(start, 10.0) });
-    add_marker("pid", category, options, Processes { typical: gekkota::profiler_current_process_id() });
-    add_marker("tid", category, options, Threads { typical: gekkota::profiler_current_thread_id() });
+    add_marker(
+        "time",
+        category,
+        options,
+        Moments {
+            typical: after(start, 10.0),
+        },
+    );
+    add_marker(
+        "pid",
+        category,
+        options,
+        Processes {
+            typical: gekkota::profiler_current_process_id(),
+        },
+    );
+    add_marker(
+        "tid",
+        category,
+        options,
+        Threads {
+            typical: gekkota::profiler_current_thread_id(),
+        },
+    );
     let lists = Lists {
         typical: vec!["one".to_owned(), "two".to_owned()],
         numbers: vec![3, 4],
@@ -208,8 +233,25 @@ pub(crate) fn show(start: ProfilerTime) {
         single: "alone".to_owned(),
     };
     add_marker("list", category, options, lists);
-    add_marker("flow-id", category, options, Flows { typical: FlowId::from(0x00ab_cdefu64) });
-    add_marker("terminating-flow-id", category, options, FlowEnds { typical: FlowId::from(0x00ab_cdefu64) });
-    let rows = vec![("a.txt".to_owned(), 1536, 0.25), ("b.txt".to_owned(), 15_000, 0.75)];
+    add_marker(
+        "flow-id",
+        category,
+        options,
+        Flows {
+            typical: FlowId::from(0x00ab_cdefu64),
+        },
+    );
+    add_marker(
+        "terminating-flow-id",
+        category,
+        options,
+        FlowEnds {
+            typical: FlowId::from(0x00ab_cdefu64),
+        },
+    );
+    let rows = vec![
+        ("a.txt".to_owned(), 1536, 0.25),
+        ("b.txt".to_owned(), 15_000, 0.75),
+    ];
     add_marker("table", category, options, Table { rows });
 }

@@ -2,7 +2,8 @@
 
 use gekkota::marker::built_in::*;
 use gekkota::{
-    FlowId, MarkerOptions, MarkerStack, MarkerTiming, ProfilerTime, add_marker, gecko_profiler_category,
+    FlowId, MarkerOptions, MarkerStack, MarkerTiming, ProfilerTime, add_marker,
+    gecko_profiler_category,
 };
 
 use crate::after;
@@ -13,7 +14,10 @@ const MESSAGE: u64 = 4711;
 /// Markers of each type.
 pub(crate) fn show(start: ProfilerTime) {
     let between = |begin: f64, end: f64| {
-        MarkerOptions::from(MarkerTiming::interval(after(start, begin), after(start, end)))
+        MarkerOptions::from(MarkerTiming::interval(
+            after(start, begin),
+            after(start, end),
+        ))
     };
     show_plain(start);
     show_network(start);
@@ -23,7 +27,11 @@ pub(crate) fn show(start: ProfilerTime) {
     use_a_buffer();
     show_message(
         start,
-        &[(IPCStep::Sent, 200.0), (IPCStep::TransferStart, 201.0), (IPCStep::TransferEnd, 202.0)],
+        &[
+            (IPCStep::Sent, 200.0),
+            (IPCStep::TransferStart, 201.0),
+            (IPCStep::TransferEnd, 202.0),
+        ],
     );
     let file = FileIO {
         operation: "read".into(),
@@ -31,12 +39,20 @@ pub(crate) fn show(start: ProfilerTime) {
         filename: Some("/tmp/a.txt".to_owned()),
         threadId: None,
     };
-    add_marker("FileIO", gecko_profiler_category!(Other), between(10.0, 20.0), file);
+    add_marker(
+        "FileIO",
+        gecko_profiler_category!(Other),
+        between(10.0, 20.0),
+        file,
+    );
 }
 
 /// What another thread has to say of the same.
 pub(crate) fn show_on_other_thread(start: ProfilerTime) {
-    show_message(start, &[(IPCStep::Arrived, 204.0), (IPCStep::Received, 205.0)]);
+    show_message(
+        start,
+        &[(IPCStep::Arrived, 204.0), (IPCStep::Received, 205.0)],
+    );
 }
 
 /// Steps of one message.
@@ -65,22 +81,68 @@ fn show_message(start: ProfilerTime, steps: &[(IPCStep, f64)]) {
 fn show_plain(start: ProfilerTime) {
     let category = gecko_profiler_category!(Other);
     let between = |begin: f64, end: f64| {
-        MarkerOptions::from(MarkerTiming::interval(after(start, begin), after(start, end)))
+        MarkerOptions::from(MarkerTiming::interval(
+            after(start, begin),
+            after(start, end),
+        ))
     };
     let at = |ms: f64| MarkerOptions::from(MarkerTiming::instant_at(after(start, ms)));
-    add_marker("Tracing", category, between(10.0, 20.0), Tracing::from_str("Gallery"));
+    add_marker(
+        "Tracing",
+        category,
+        between(10.0, 20.0),
+        Tracing::from_str("Gallery"),
+    );
     add_marker("Stack marker", category, between(10.0, 20.0), StackMarker());
-    add_marker("Text stack", category, between(10.0, 20.0), TextStack { name: "a text".into() });
-    let log =
-        |level: &'static str, message: &'static str| Log { level: level.into(), message: message.into() };
+    add_marker(
+        "Text stack",
+        category,
+        between(10.0, 20.0),
+        TextStack {
+            name: "a text".into(),
+        },
+    );
+    let log = |level: &'static str, message: &'static str| Log {
+        level: level.into(),
+        message: message.into(),
+    };
     add_marker("gallery", category, at(11.0), log("Error", "it \"failed\""));
     add_marker("gallery", category, at(12.0), log("Info", "it went on"));
-    add_marker("CPU 0", category, between(10.0, 20.0), CPUSpeed { speed: 3.5 });
+    add_marker(
+        "CPU 0",
+        category,
+        between(10.0, 20.0),
+        CPUSpeed { speed: 3.5 },
+    );
     let woken = MarkerTiming::interval_start(after(start, 10.0));
-    add_marker("Awake", category, woken.into(), Awake { cpu_time_ns: None, cpu_id: Some(3) });
+    add_marker(
+        "Awake",
+        category,
+        woken.into(),
+        Awake {
+            cpu_time_ns: None,
+            cpu_id: Some(3),
+        },
+    );
     let asleep = MarkerTiming::interval_end(after(start, 20.0));
-    add_marker("Awake", category, asleep.into(), Awake { cpu_time_ns: Some(1_500_000), cpu_id: None });
-    add_marker("Wake-ups", category, between(10.0, 20.0), WakeUpCount { Count: 12, label: "timers".into() });
+    add_marker(
+        "Awake",
+        category,
+        asleep.into(),
+        Awake {
+            cpu_time_ns: Some(1_500_000),
+            cpu_id: None,
+        },
+    );
+    add_marker(
+        "Wake-ups",
+        category,
+        between(10.0, 20.0),
+        WakeUpCount {
+            Count: 12,
+            label: "timers".into(),
+        },
+    );
     let measure = UserTiming {
         name: "from a to b".to_owned(),
         entryType: "measure".into(),
@@ -88,9 +150,16 @@ fn show_plain(start: ProfilerTime) {
         endMark: Some("b".to_owned()),
     };
     add_marker("UserTiming", category, between(10.0, 20.0), measure);
-    let task = MainThreadLongTask { category: "LongTask".into() };
+    let task = MainThreadLongTask {
+        category: "LongTask".into(),
+    };
     add_marker("MainThreadLongTask", category, between(10.0, 90.0), task);
-    add_marker("BHR-detected hang", category, between(10.0, 90.0), DetectedHang {});
+    add_marker(
+        "BHR-detected hang",
+        category,
+        between(10.0, 90.0),
+        DetectedHang {},
+    );
     let preference = PreferenceRead {
         prefName: "gallery.size".to_owned(),
         prefKind: "User".into(),
@@ -98,13 +167,30 @@ fn show_plain(start: ProfilerTime) {
         prefValue: "7".to_owned(),
     };
     add_marker("PreferenceRead", category, at(13.0), preference);
-    let click = DOMEvent { eventType: "click".into(), target: Some("button".to_owned()), latency: Some(1.5) };
+    let click = DOMEvent {
+        eventType: "click".into(),
+        target: Some("button".to_owned()),
+        latency: Some(1.5),
+    };
     add_marker("DOMEvent", category, between(10.0, 20.0), click);
-    let sample = MediaSample { sampleStartTimeUs: 1000, sampleEndTimeUs: 41_000 };
+    let sample = MediaSample {
+        sampleStartTimeUs: 1000,
+        sampleEndTimeUs: 41_000,
+    };
     add_marker("MediaSample", category, at(14.0), sample);
-    let late = VideoFallingBehind { videoFrameStartTimeUs: 1000, mediaCurrentTimeUs: 90_000 };
+    let late = VideoFallingBehind {
+        videoFrameStartTimeUs: 1000,
+        mediaCurrentTimeUs: 90_000,
+    };
     add_marker("VideoFallingBehind", category, at(15.0), late);
-    add_marker("VideoSinkRender", category, at(16.0), VideoSinkRender { clockTimeUs: 41_000 });
+    add_marker(
+        "VideoSinkRender",
+        category,
+        at(16.0),
+        VideoSinkRender {
+            clockTimeUs: 41_000,
+        },
+    );
 }
 
 fn show_network(start: ProfilerTime) {
@@ -154,42 +240,88 @@ fn show_network(start: ProfilerTime) {
 fn show_flows(start: ProfilerTime) {
     let category = gecko_profiler_category!(Other);
     let between = |begin: f64, end: f64| {
-        MarkerOptions::from(MarkerTiming::interval(after(start, begin), after(start, end)))
+        MarkerOptions::from(MarkerTiming::interval(
+            after(start, begin),
+            after(start, end),
+        ))
     };
     let flow = FlowId::from(0xf10fu64);
     add_marker("Flow", category, between(10.0, 12.0), FlowMarker { flow });
-    add_marker("Flow stack", category, between(20.0, 22.0), FlowStackMarker(flow));
-    add_marker("Flow text", category, between(30.0, 32.0), FlowTextMarker { name: "a text".into(), flow });
+    add_marker(
+        "Flow stack",
+        category,
+        between(20.0, 22.0),
+        FlowStackMarker(flow),
+    );
+    add_marker(
+        "Flow text",
+        category,
+        between(30.0, 32.0),
+        FlowTextMarker {
+            name: "a text".into(),
+            flow,
+        },
+    );
     add_marker(
         "Flow stack text",
         category,
         between(40.0, 42.0),
-        FlowStackTextMarker { name: "a text".into(), flow },
+        FlowStackTextMarker {
+            name: "a text".into(),
+            flow,
+        },
     );
-    let end = TerminatingFlowMarker { terminatingFlow: flow };
+    let end = TerminatingFlowMarker {
+        terminatingFlow: flow,
+    };
     add_marker("Flow end", category, between(50.0, 52.0), end);
-    let end = TerminatingFlowTextMarker { name: "a text".into(), terminatingFlow: flow };
+    let end = TerminatingFlowTextMarker {
+        name: "a text".into(),
+        terminatingFlow: flow,
+    };
     add_marker("Flow text end", category, between(60.0, 62.0), end);
-    add_marker("Flow stack end", category, between(70.0, 72.0), TerminatingFlowStackMarker { flow });
+    add_marker(
+        "Flow stack end",
+        category,
+        between(70.0, 72.0),
+        TerminatingFlowStackMarker { flow },
+    );
 }
 
 fn show_screenshots(start: ProfilerTime) {
     // The smallest GIF there is.
     let url = "data:image/gif;base64,R0lGODlhAQABAAAAACH5BAEKAAEALAAAAAABAAEAAAICTAEAOw==";
     for ms in [10.0, 110.0] {
-        let picture =
-            CompositorScreenshot { url: url.into(), window_id: 0xabc, window_width: 800, window_height: 600 };
+        let picture = CompositorScreenshot {
+            url: url.into(),
+            window_id: 0xabc,
+            window_width: 800,
+            window_height: 600,
+        };
         let options = MarkerTiming::instant_at(after(start, ms)).into();
-        add_marker("a picture", gecko_profiler_category!(Graphics), options, picture);
+        add_marker(
+            "a picture",
+            gecko_profiler_category!(Graphics),
+            options,
+            picture,
+        );
     }
 }
 
 /// An allocation with its stack, from which the viewer makes trees of retained, allocated and freed memory.
 #[inline(never)]
 fn note_allocation(size: i64, memory_address: u64) {
-    let allocation =
-        NativeAllocation { size, memory_address, thread_id: gekkota::profiler_current_thread_id() };
-    add_marker("Native allocation", gecko_profiler_category!(Other), MarkerStack::Full.into(), allocation);
+    let allocation = NativeAllocation {
+        size,
+        memory_address,
+        thread_id: gekkota::profiler_current_thread_id(),
+    };
+    add_marker(
+        "Native allocation",
+        gecko_profiler_category!(Other),
+        MarkerStack::Full.into(),
+        allocation,
+    );
 }
 
 #[inline(never)]
@@ -209,6 +341,11 @@ fn use_a_buffer() {
         size: 64,
         in_nursery: true,
     };
-    add_marker("JS allocation", gecko_profiler_category!(JavaScript), MarkerStack::Full.into(), object);
+    add_marker(
+        "JS allocation",
+        gecko_profiler_category!(JavaScript),
+        MarkerStack::Full.into(),
+        object,
+    );
     std::hint::black_box(());
 }

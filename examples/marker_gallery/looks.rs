@@ -132,31 +132,66 @@ marker_type! {
 /// A thread without requests gets a track of requests by it.
 pub(crate) fn show_on_other_thread(start: ProfilerTime) {
     let time = MarkerTiming::interval(after(start, 40.0), after(start, 60.0));
-    let marker = InNetwork { text: "on another thread".to_owned() };
-    add_marker("place timeline-network", gecko_profiler_category!(Test), time.into(), marker);
+    let marker = InNetwork {
+        text: "on another thread".to_owned(),
+    };
+    add_marker(
+        "place timeline-network",
+        gecko_profiler_category!(Test),
+        time.into(),
+        marker,
+    );
 }
 
 /// Markers of each.
 pub(crate) fn show(start: ProfilerTime) {
     let category = gecko_profiler_category!(Test);
-    let between =
-        |begin: f64, end: f64| MarkerTiming::interval(after(start, begin), after(start, end)).into();
+    let between = |begin: f64, end: f64| {
+        MarkerTiming::interval(after(start, begin), after(start, end)).into()
+    };
     show_places(start);
     show_graphs(start);
     for step in 0..8 {
         let begin = 20.0 * f64::from(step);
-        let values = TwoGraphs { used: step * 1000, kept: 10_000 - step * 500 };
+        let values = TwoGraphs {
+            used: step * 1000,
+            kept: 10_000 - step * 500,
+        };
         add_marker("two graphs", category, between(begin, begin + 20.0), values);
     }
-    let labels = Labels { path: "/tmp/a.txt".to_owned(), size: 1536, is_cached: true, attempt: 3 };
+    let labels = Labels {
+        path: "/tmp/a.txt".to_owned(),
+        size: 1536,
+        is_cached: true,
+        attempt: 3,
+    };
     add_marker("labelled", category, between(70.0, 95.0), labels);
-    add_marker("not labelled", category, between(70.0, 95.0), NoLabels { text: "text".to_owned() });
+    add_marker(
+        "not labelled",
+        category,
+        between(70.0, 95.0),
+        NoLabels {
+            text: "text".to_owned(),
+        },
+    );
     for (place, color) in ["red", "teal", "no colour"].into_iter().enumerate() {
         let begin = 100.0 + 20.0 * place as f64;
-        add_marker("coloured", category, between(begin, begin + 15.0), Coloured { color: color.to_owned() });
+        add_marker(
+            "coloured",
+            category,
+            between(begin, begin + 15.0),
+            Coloured {
+                color: color.to_owned(),
+            },
+        );
     }
     for depth in 0..3 {
         let inset = 5.0 * f64::from(depth);
-        add_marker("nested", category, between(100.0 + inset, 150.0 - inset), Nested { depth });
+        add_marker(
+            "nested",
+            category,
+            between(100.0 + inset, 150.0 - inset),
+            Nested { depth },
+        );
     }
 }

@@ -22,7 +22,9 @@ use gekkota::{AutoProfilerInit, ProfilerSession, ProfilerTime, StartParams, Thre
 
 fn main() -> Result<(), Box<dyn Error>> {
     let _profiler = AutoProfilerInit::new();
-    let file = std::env::args_os().nth(1).map_or_else(|| "marker_gallery.profile.json".into(), PathBuf::from);
+    let file = std::env::args_os()
+        .nth(1)
+        .map_or_else(|| "marker_gallery.profile.json".into(), PathBuf::from);
     let session = ProfilerSession::start(StartParams::default())?;
 
     // Markers may tell of what is over: these are spread over the time that passes here.
@@ -44,7 +46,9 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     session.finish()?.save(&file)?;
     println!("wrote {}", file.display());
-    println!("open it at https://profiler.firefox.com: the marker table and the marker chart of “GeckoMain”");
+    println!(
+        "open it at https://profiler.firefox.com: the marker table and the marker chart of “GeckoMain”"
+    );
     Ok(())
 }
 

@@ -74,7 +74,10 @@ pub(crate) fn parse(mut arguments: impl Iterator<Item = OsString>) -> Result<Com
 
 /// `--name=value` in two.
 fn split_option(argument: &OsStr) -> (String, Option<OsString>) {
-    match argument.to_str().and_then(|argument| argument.split_once('=')) {
+    match argument
+        .to_str()
+        .and_then(|argument| argument.split_once('='))
+    {
         Some((name, value)) => (name.to_owned(), Some(value.into())),
         None => (argument.to_string_lossy().into_owned(), None),
     }
@@ -86,7 +89,9 @@ fn parse_seconds(text: &OsStr) -> Result<Duration, String> {
         Some(seconds) => Ok(Duration::from_secs_f64(seconds)),
         None => {
             let (least, most) = (SECONDS.start(), SECONDS.end());
-            Err(format!("--seconds is {text:?}; accepted is a number from {least} to {most}"))
+            Err(format!(
+                "--seconds is {text:?}; accepted is a number from {least} to {most}"
+            ))
         }
     }
 }
@@ -94,7 +99,9 @@ fn parse_seconds(text: &OsStr) -> Result<Duration, String> {
 fn check_folder(folder: PathBuf) -> Result<PathBuf, String> {
     let accepted = "accepted is a folder with text files";
     if let Err(error) = fs::read_dir(&folder) {
-        return Err(format!("PATH {folder:?} cannot be read: {error}; {accepted}"));
+        return Err(format!(
+            "PATH {folder:?} cannot be read: {error}; {accepted}"
+        ));
     }
     match files::walk_folder(&folder, 1, None).is_empty() {
         true => Err(format!("PATH {folder:?} has no text files; {accepted}")),
@@ -105,7 +112,9 @@ fn check_folder(folder: PathBuf) -> Result<PathBuf, String> {
 /// What the profiler makes of the name, so that the name that is printed is the file's.
 fn with_process_id(out: &OsStr) -> PathBuf {
     match out.to_str() {
-        Some(text) => text.replacen("%p", &std::process::id().to_string(), 1).into(),
+        Some(text) => text
+            .replacen("%p", &std::process::id().to_string(), 1)
+            .into(),
         None => out.into(),
     }
 }
@@ -114,7 +123,10 @@ fn with_process_id(out: &OsStr) -> PathBuf {
 fn check_out(out: &Path) -> Result<(), String> {
     let accepted = "accepted is the name of a file in a folder that can be written to";
     let problem = |what: &str| Err(format!("--out is {out:?}, {what}; {accepted}"));
-    let Some(name) = out.file_name().filter(|_| !out.as_os_str().as_encoded_bytes().ends_with(b"/")) else {
+    let Some(name) = out
+        .file_name()
+        .filter(|_| !out.as_os_str().as_encoded_bytes().ends_with(b"/"))
+    else {
         return problem("which names no file");
     };
     if fs::metadata(out).is_ok_and(|metadata| !metadata.is_file()) {

@@ -12,9 +12,16 @@ pub(crate) fn shorten(name: &str, width: usize) -> String {
     let ends = || (2..parts.len()).map(|from| parts[from..].join("::"));
     let with_crate = ends().map(|end| format!("{}::…::{end}", parts[0]));
     let without = ends().map(|end| format!("…::{end}"));
-    let fitting =
-        with_crate.chain(without).chain([last.to_owned()]).find(|short| short.chars().count() <= width);
-    fitting.unwrap_or_else(|| last.chars().take(width.saturating_sub(1)).chain(['…']).collect())
+    let fitting = with_crate
+        .chain(without)
+        .chain([last.to_owned()])
+        .find(|short| short.chars().count() <= width);
+    fitting.unwrap_or_else(|| {
+        last.chars()
+            .take(width.saturating_sub(1))
+            .chain(['…'])
+            .collect()
+    })
 }
 
 /// `a::B<C>::d::<E>` to `a::B::d`, and `<a::B<C> as d::E>::f` to `<B as E>::f`. A name whose brackets do not match, as
@@ -23,7 +30,9 @@ fn without_arguments(name: &str) -> String {
     let mut short = String::new();
     let mut rest = name;
     while let Some(open) = rest.find('<') {
-        let Some(length) = bracketed_length(&rest[open..]) else { return name.to_owned() };
+        let Some(length) = bracketed_length(&rest[open..]) else {
+            return name.to_owned();
+        };
         let inside = &rest[open + 1..open + length - 1];
         short.push_str(&rest[..open]);
         if short.is_empty() || inside.starts_with("impl ") {
@@ -67,8 +76,13 @@ fn path_parts(name: &str) -> Vec<&str> {
             parts.push(&name[start..at]);
             (start, at) = (at + 2, at + 2);
         } else {
-            let bracketed = rest.starts_with('<').then(|| bracketed_length(rest)).flatten();
-            at += bracketed.or_else(|| rest.chars().next().map(char::len_utf8)).unwrap_or(1);
+            let bracketed = rest
+                .starts_with('<')
+                .then(|| bracketed_length(rest))
+                .flatten();
+            at += bracketed
+                .or_else(|| rest.chars().next().map(char::len_utf8))
+                .unwrap_or(1);
         }
     }
     parts.push(&name[start..]);
@@ -83,9 +97,15 @@ mod tests {
     fn arguments_go_and_traits_stay() {
         for (long, short) in [
             ("memcpy", "memcpy"),
-            ("core::ptr::drop_in_place<alloc::vec::Vec<u8>>", "core::ptr::drop_in_place"),
+            (
+                "core::ptr::drop_in_place<alloc::vec::Vec<u8>>",
+                "core::ptr::drop_in_place",
+            ),
             ("a::b::<fn(u8) -> c::D>::e", "a::b::e"),
-            ("<alloc::vec::Vec<u8> as std::io::Write>::write_all", "<Vec as Write>::write_all"),
+            (
+                "<alloc::vec::Vec<u8> as std::io::Write>::write_all",
+                "<Vec as Write>::write_all",
+            ),
             (
                 "core::fmt::num::<impl core::fmt::Debug for u32>::fmt",
                 "core::fmt::num::<impl Debug for u32>::fmt",

@@ -11,17 +11,39 @@ use gekkota::auto_profiler_label;
 use crate::workload::Totals;
 
 /// Returns at the deadline. On a terminal one line is rewritten; elsewhere there is a line for each quarter of the time.
-pub(crate) fn show(folder: &Path, workers: usize, totals: &Totals, started: Instant, deadline: Instant) {
+pub(crate) fn show(
+    folder: &Path,
+    workers: usize,
+    totals: &Totals,
+    started: Instant,
+    deadline: Instant,
+) {
     let time = deadline - started;
     let is_terminal = io::stdout().is_terminal();
-    let step = if is_terminal { Duration::from_millis(100) } else { time / 4 };
-    tell(&format!("Profiling {workers} workers for {} s on {}\n", time.as_secs_f64(), folder.display()));
+    let step = if is_terminal {
+        Duration::from_millis(100)
+    } else {
+        time / 4
+    };
+    tell(&format!(
+        "Profiling {workers} workers for {} s on {}\n",
+        time.as_secs_f64(),
+        folder.display()
+    ));
     let mut next = started + step;
     while next < deadline {
         sleep_until(next);
         next += step;
-        let line = format!("{:5.1} s: {}", started.elapsed().as_secs_f64(), describe(totals));
-        tell(&if is_terminal { format!("\r{line}\x1b[K") } else { format!("{line}\n") });
+        let line = format!(
+            "{:5.1} s: {}",
+            started.elapsed().as_secs_f64(),
+            describe(totals)
+        );
+        tell(&if is_terminal {
+            format!("\r{line}\x1b[K")
+        } else {
+            format!("{line}\n")
+        });
     }
     sleep_until(deadline);
     if is_terminal {
@@ -43,7 +65,7 @@ fn tell(text: &str) {
 pub(crate) fn describe(totals: &Totals) -> String {
     let files = totals.files.load(Ordering::Relaxed);
     let matches = totals.matches.load(Ordering::Relaxed);
-    let [text, compressed] =
-        [&totals.bytes, &totals.compressed_bytes].map(|bytes| bytes.load(Ordering::Relaxed) as f64 / 1e6);
+    let [text, compressed] = [&totals.bytes, &totals.compressed_bytes]
+        .map(|bytes| bytes.load(Ordering::Relaxed) as f64 / 1e6);
     format!("{files} files, {text:.1} MB, {matches} matches, compressed to {compressed:.1} MB")
 }

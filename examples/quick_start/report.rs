@@ -32,7 +32,8 @@ pub(crate) fn summary(profile: &Profile, wall_time: Duration, out: &Path) -> Str
     let busy = threads.iter().filter(|thread| is_busy(thread)).count();
     let rows_of_busy = MOST_ROWS.checked_div(busy).unwrap_or(1).clamp(1, 5);
 
-    let mut text = String::from("\nthread            CPU     self                        function\n");
+    let mut text =
+        String::from("\nthread            CPU     self                        function\n");
     for thread in &threads {
         text += &thread_rows(thread, if is_busy(thread) { rows_of_busy } else { 1 });
     }
@@ -42,10 +43,18 @@ pub(crate) fn summary(profile: &Profile, wall_time: Duration, out: &Path) -> Str
 fn thread_rows(thread: &ThreadSummary, most: usize) -> String {
     let mut rows = String::new();
     let mut head = format!("{:<12} {:>8}", thread.name, readable(thread.cpu));
-    for function in thread.functions.iter().filter(|function| !function.self_time.is_zero()).take(most) {
+    for function in thread
+        .functions
+        .iter()
+        .filter(|function| !function.self_time.is_zero())
+        .take(most)
+    {
         let share = function.self_time.as_secs_f64() / thread.cpu.as_secs_f64();
-        let row =
-            format!("{head:<21}  {:>7}  {:<BAR_COLUMNS$}  ", format!("{:.1} %", share * 100.0), bar(share));
+        let row = format!(
+            "{head:<21}  {:>7}  {:<BAR_COLUMNS$}  ",
+            format!("{:.1} %", share * 100.0),
+            bar(share)
+        );
         let room = COLUMNS - row.chars().count();
         rows = rows + &row + &shorten(&function.name, room) + "\n";
         head.clear();
@@ -58,7 +67,11 @@ fn thread_rows(thread: &ThreadSummary, most: usize) -> String {
 
 fn readable(time: Duration) -> String {
     let seconds = time.as_secs_f64();
-    if seconds < 0.1 { format!("{:.1} ms", seconds * 1e3) } else { format!("{seconds:.2} s") }
+    if seconds < 0.1 {
+        format!("{:.1} ms", seconds * 1e3)
+    } else {
+        format!("{seconds:.2} s")
+    }
 }
 
 /// A bar of so many eighths of a column.
@@ -70,7 +83,12 @@ fn bar(share: f64) -> String {
 
 fn facts(profile: &Profile, threads: &[ThreadSummary], wall_time: Duration, out: &Path) -> String {
     let counts = profile.sampler_counts();
-    let count = |wanted: &str| counts.iter().find(|(name, _)| *name == wanted).map_or(0, |(_, count)| *count);
+    let count = |wanted: &str| {
+        counts
+            .iter()
+            .find(|(name, _)| *name == wanted)
+            .map_or(0, |(_, count)| *count)
+    };
     let cpu: Duration = threads.iter().map(|thread| thread.cpu).sum();
     let cost = Duration::from_nanos(count("sampler_cpu_ns"));
     let bytes = std::fs::metadata(out).map_or(0, |metadata| metadata.len());
@@ -91,7 +109,10 @@ fn facts(profile: &Profile, threads: &[ThreadSummary], wall_time: Duration, out:
             cost.as_secs_f64() * 1e3,
         ),
         format!("Saved    {file} ({:.1} MB)", bytes as f64 / 1e6),
-        format!("To see   drag it onto https://profiler.firefox.com, or: samply load {}", quoted(out)),
+        format!(
+            "To see   drag it onto https://profiler.firefox.com, or: samply load {}",
+            quoted(out)
+        ),
     ];
     for line in lines {
         let _ = writeln!(text, "{line}");
@@ -103,5 +124,9 @@ fn facts(profile: &Profile, threads: &[ThreadSummary], wall_time: Duration, out:
 fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
     let is_plain = |letter: char| letter.is_alphanumeric() || "/._-+=:,@%".contains(letter);
-    if text.chars().all(is_plain) { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
+    if text.chars().all(is_plain) {
+        text
+    } else {
+        format!("'{}'", text.replace('\'', r"'\''"))
+    }
 }

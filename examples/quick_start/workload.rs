@@ -49,13 +49,17 @@ pub(crate) fn run(folder: &Path, time: Duration) -> io::Result<()> {
     let totals = &Totals::default();
     let started = Instant::now();
     let deadline = started + time;
-    let workers = thread::available_parallelism().map_or(2, usize::from).clamp(2, 4);
+    let workers = thread::available_parallelism()
+        .map_or(2, usize::from)
+        .clamp(2, 4);
     thread::scope(|scope| {
         for index in 0..workers {
             let work = move || work_through_folder(folder, (index, workers), totals, deadline);
             spawn_profiled(scope, format!("worker-{}", index + 1), work)?;
         }
-        spawn_profiled(scope, "housekeeper".to_owned(), move || keep_house(totals, deadline))?;
+        spawn_profiled(scope, "housekeeper".to_owned(), move || {
+            keep_house(totals, deadline)
+        })?;
         progress::show(folder, workers, totals, started, deadline);
         Ok(())
     })
@@ -77,7 +81,8 @@ fn spawn_profiled<'scope>(
 
 /// A worker: walks the folder and takes its share of the files, again and again.
 fn work_through_folder(folder: &Path, share: (usize, usize), totals: &Totals, deadline: Instant) {
-    let patterns = PATTERNS.map(|pattern| Regex::new(pattern).expect("the patterns are constant and valid"));
+    let patterns =
+        PATTERNS.map(|pattern| Regex::new(pattern).expect("the patterns are constant and valid"));
     while Instant::now() < deadline {
         let files = share_of(find_files(folder, deadline), share);
         if files.is_empty() {
@@ -134,7 +139,12 @@ fn read_batch<'a>(files: &mut impl Iterator<Item = &'a TextFile>, deadline: Inst
     let mut bytes = 0;
     for file in files {
         if let Ok(content) = std::fs::read(&file.path) {
-            let file_name = file.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let file_name = file
+                .path
+                .file_name()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned();
             let text = String::from_utf8_lossy(&content).into_owned();
             bytes += text.len() as u64;
             texts.push(Text { file_name, text });
@@ -151,7 +161,12 @@ fn name_batch(texts: &[Text]) -> String {
     match texts {
         [] => "nothing".to_owned(),
         [only] => only.file_name.clone(),
-        [first, .., last] => format!("{} … {} ({} files)", first.file_name, last.file_name, texts.len()),
+        [first, .., last] => format!(
+            "{} … {} ({} files)",
+            first.file_name,
+            last.file_name,
+            texts.len()
+        ),
     }
 }
 
@@ -159,24 +174,41 @@ fn name_batch(texts: &[Text]) -> String {
 fn search_batch(texts: &[Text], patterns: &[Regex], totals: &Totals) {
     let batch = name_batch(texts);
     auto_profiler_label!("search", Layout, Selectorquery);
-    auto_profiler_marker_text!("Search", gecko_profiler_category!(Layout), MarkerOptions::default(), &batch);
+    auto_profiler_marker_text!(
+        "Search",
+        gecko_profiler_category!(Layout),
+        MarkerOptions::default(),
+        &batch
+    );
     for Text { text, .. } in texts {
-        totals.matches.fetch_add(search_text(text, patterns), Ordering::Relaxed);
+        totals
+            .matches
+            .fetch_add(search_text(text, patterns), Ordering::Relaxed);
     }
 }
 
 #[inline(never)]
 fn search_text(text: &str, patterns: &[Regex]) -> u64 {
-    patterns.iter().map(|pattern| pattern.find_iter(text).count() as u64).sum()
+    patterns
+        .iter()
+        .map(|pattern| pattern.find_iter(text).count() as u64)
+        .sum()
 }
 
 #[inline(never)]
 fn compress_batch(texts: &[Text], totals: &Totals) {
     let batch = name_batch(texts);
     auto_profiler_label!("compress", Media);
-    auto_profiler_marker_text!("Compress", gecko_profiler_category!(Media), MarkerOptions::default(), &batch);
+    auto_profiler_marker_text!(
+        "Compress",
+        gecko_profiler_category!(Media),
+        MarkerOptions::default(),
+        &batch
+    );
     for Text { text, .. } in texts {
-        totals.compressed_bytes.fetch_add(compress_text(text), Ordering::Relaxed);
+        totals
+            .compressed_bytes
+            .fetch_add(compress_text(text), Ordering::Relaxed);
         totals.bytes.fetch_add(text.len() as u64, Ordering::Relaxed);
         totals.files.fetch_add(1, Ordering::Relaxed);
     }
@@ -185,7 +217,9 @@ fn compress_batch(texts: &[Text], totals: &Totals) {
 #[inline(never)]
 fn compress_text(text: &str) -> u64 {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
-    let compressed = encoder.write_all(text.as_bytes()).and_then(|()| encoder.finish());
+    let compressed = encoder
+        .write_all(text.as_bytes())
+        .and_then(|()| encoder.finish());
     compressed.expect("a write to memory succeeds").len() as u64
 }
 
@@ -195,7 +229,12 @@ fn keep_house(totals: &Totals, deadline: Instant) {
     while now < deadline {
         now = sleep_a_while(NAP.min(deadline - now));
         let text = progress::describe(totals);
-        add_text_marker("Progress", gecko_profiler_category!(Other), MarkerOptions::default(), &text);
+        add_text_marker(
+            "Progress",
+            gecko_profiler_category!(Other),
+            MarkerOptions::default(),
+            &text,
+        );
     }
 }
 

@@ -18,8 +18,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use gekkota::{
-    AutoProfilerInit, ProfilerLayer, ProfilerLogger, ProfilerSession, StartParams, gecko_profiler_category,
-    profiler_thread_sleep, profiler_thread_wake, register_thread,
+    AutoProfilerInit, ProfilerLayer, ProfilerLogger, ProfilerSession, StartParams,
+    gecko_profiler_category, profiler_thread_sleep, profiler_thread_wake, register_thread,
 };
 use log::LevelFilter;
 use tokio::runtime::{Builder, Runtime};
@@ -32,9 +32,13 @@ const PATHS: [&str; 4] = ["/", "/search", "/report", "/missing"];
 
 fn main() -> Result<(), Box<dyn Error>> {
     let _profiler = AutoProfilerInit::new();
-    let file = std::env::args_os().nth(1).map_or_else(|| "tokio_tracing.profile.json".into(), PathBuf::from);
+    let file = std::env::args_os()
+        .nth(1)
+        .map_or_else(|| "tokio_tracing.profile.json".into(), PathBuf::from);
     // The terminal gets what is grave, and the profile all of it.
-    ProfilerLogger::new(Terminal).markers_up_to(LevelFilter::Debug).install(LevelFilter::Error)?;
+    ProfilerLogger::new(Terminal)
+        .markers_up_to(LevelFilter::Debug)
+        .install(LevelFilter::Error)?;
     let layer = ProfilerLayer::new().with_category(gecko_profiler_category!(Network));
     // Not by `init`, which installs a logger, too, where the crate has its default features.
     tracing::subscriber::set_global_default(tracing_subscriber::registry().with(layer))?;
@@ -47,7 +51,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     profile.save(&file)?;
 
     for (path, (count, longest)) in &answered {
-        println!("{count:>3} × {path:<10} up to {:>5.1} ms", longest.as_secs_f64() * 1e3);
+        println!(
+            "{count:>3} × {path:<10} up to {:>5.1} ms",
+            longest.as_secs_f64() * 1e3
+        );
     }
     println!("wrote {}", file.display());
     println!(
@@ -99,7 +106,8 @@ async fn answer(number: usize, path: &'static str) -> (&'static str, Duration) {
         Some(rows) => {
             let span = tracing::info_span!("render", rows);
             // On another thread: the span goes along, and is its label there.
-            let rendered = tokio::task::spawn_blocking(move || span.in_scope(|| work::render(rows)));
+            let rendered =
+                tokio::task::spawn_blocking(move || span.in_scope(|| work::render(rows)));
             rendered.await.map_or(500, |_| 200)
         }
         None => 404,

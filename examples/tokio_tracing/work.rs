@@ -38,7 +38,11 @@ fn compute(time: Duration) {
     let mut value = 1u64;
     while Instant::now() < end {
         for _ in 0..1000 {
-            value = black_box(value.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
+            value = black_box(
+                value
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1),
+            );
         }
     }
 }

@@ -66,6 +66,8 @@ pub fn profiler_remove_state_change_callback(id: u64) {
 /// before that function returns; they are lost in the child of a `fork`. If a callback panics, the panic ends there.
 ///
 /// From any thread; takes the profiler's lock for a moment. Idea: Gecko's `profiler_callback_after_sampling`.
-pub fn profiler_callback_after_sampling(callback: impl FnOnce(SamplingState) + Send + 'static) -> bool {
+pub fn profiler_callback_after_sampling(
+    callback: impl FnOnce(SamplingState) + Send + 'static,
+) -> bool {
     engine::callback_after_sampling(Box::new(callback))
 }

@@ -44,7 +44,10 @@ pub struct AutoProfilerEvent(engine::EventToken);
 
 impl AutoProfilerEvent {
     /// An event begins that did not wait, or of which nobody knows since when.
-    #[expect(clippy::new_without_default, reason = "a guard with side effects is not a default value")]
+    #[expect(
+        clippy::new_without_default,
+        reason = "a guard with side effects is not a default value"
+    )]
     pub fn new() -> Self {
         Self(engine::begin_event(None))
     }
@@ -115,8 +118,12 @@ impl Drop for AutoProfilerEvent {
 #[doc(alias = "EventTracer")]
 #[doc(alias = "eventDelay")]
 #[doc(alias = "mThread")]
-pub fn profiler_watch_event_loop(mut post: impl FnMut(EventDelayProbe) + Send + 'static) -> EventLoopWatch {
-    EventLoopWatch(engine::watch_event_loop(Box::new(move |probe| post(EventDelayProbe(probe)))))
+pub fn profiler_watch_event_loop(
+    mut post: impl FnMut(EventDelayProbe) + Send + 'static,
+) -> EventLoopWatch {
+    EventLoopWatch(engine::watch_event_loop(Box::new(move |probe| {
+        post(EventDelayProbe(probe))
+    })))
 }
 
 /// A question to an event loop, on its way through the loop's queue: see [`profiler_watch_event_loop`].

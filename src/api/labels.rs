@@ -55,7 +55,12 @@ impl AutoProfilerLabel {
         category: ProfilingCategoryPair,
         stack_address: usize,
     ) -> Self {
-        Self(engine::push_label(stack_address as u64, label, category, FrameFlags::NONE))
+        Self(engine::push_label(
+            stack_address as u64,
+            label,
+            category,
+            FrameFlags::NONE,
+        ))
     }
 
     /// Pushes a label with a text that is copied: 512 bytes of it at most, cut at a character.
@@ -63,14 +68,22 @@ impl AutoProfilerLabel {
     /// A thread's labels hold 64 MiB of such texts, and a sample of it 48 KiB, those of the oldest labels; beyond, a label
     /// is there without.
     #[inline(always)]
-    pub fn with_dynamic(label: &'static str, dynamic: &str, category: ProfilingCategoryPair) -> Self {
+    pub fn with_dynamic(
+        label: &'static str,
+        dynamic: &str,
+        category: ProfilingCategoryPair,
+    ) -> Self {
         Self(push_with_text(label, category, FrameFlags::NONE, dynamic))
     }
 
     /// The same with a text in UTF-16, of which each part that is none becomes U+FFFD. No allocation.
     #[doc(alias = "AUTO_PROFILER_LABEL_DYNAMIC_LOSSY_NSSTRING")]
     #[inline(always)]
-    pub fn with_dynamic_utf16(label: &'static str, dynamic: &[u16], category: ProfilingCategoryPair) -> Self {
+    pub fn with_dynamic_utf16(
+        label: &'static str,
+        dynamic: &[u16],
+        category: ProfilingCategoryPair,
+    ) -> Self {
         Self::with_dynamic(label, ShortText::from_utf16(dynamic).as_str(), category)
     }
 
@@ -102,12 +115,21 @@ impl AutoProfilerLabel {
         dynamic: &str,
         category: ProfilingCategoryPair,
     ) -> Self {
-        Self(push_with_text(label, category, FrameFlags::RELEVANT_FOR_JS, dynamic))
+        Self(push_with_text(
+            label,
+            category,
+            FrameFlags::RELEVANT_FOR_JS,
+            dynamic,
+        ))
     }
 }
 
 #[inline(always)]
-fn push(label: &'static str, category: ProfilingCategoryPair, flags: FrameFlags) -> engine::LabelToken {
+fn push(
+    label: &'static str,
+    category: ProfilingCategoryPair,
+    flags: FrameFlags,
+) -> engine::LabelToken {
     engine::push_label(engine::stack_pointer(), label, category, flags)
 }
 
@@ -144,10 +166,13 @@ pub fn labelled_future<F: Future>(
     category: ProfilingCategoryPair,
     future: F,
 ) -> impl Future<Output = F::Output> {
-    PolledWith::new(future, move |future: Pin<&mut F>, context: &mut Context<'_>| {
-        let _label = AutoProfilerLabel::new(label, category);
-        future.poll(context)
-    })
+    PolledWith::new(
+        future,
+        move |future: Pin<&mut F>, context: &mut Context<'_>| {
+            let _label = AutoProfilerLabel::new(label, category);
+            future.poll(context)
+        },
+    )
 }
 
 /// The same with a text, of which the label has a copy: 512 bytes at most, cut at a character.
@@ -157,8 +182,11 @@ pub fn labelled_future_with_dynamic<F: Future>(
     category: ProfilingCategoryPair,
     future: F,
 ) -> impl Future<Output = F::Output> {
-    PolledWith::new(future, move |future: Pin<&mut F>, context: &mut Context<'_>| {
-        let _label = AutoProfilerLabel::with_dynamic(label, dynamic.as_ref(), category);
-        future.poll(context)
-    })
+    PolledWith::new(
+        future,
+        move |future: Pin<&mut F>, context: &mut Context<'_>| {
+            let _label = AutoProfilerLabel::with_dynamic(label, dynamic.as_ref(), category);
+            future.poll(context)
+        },
+    )
 }

@@ -18,7 +18,10 @@ pub struct AutoProfilerInit(());
 
 impl AutoProfilerInit {
     /// Calls [`profiler_init`].
-    #[expect(clippy::new_without_default, reason = "a guard with side effects is not a default value")]
+    #[expect(
+        clippy::new_without_default,
+        reason = "a guard with side effects is not a default value"
+    )]
     pub fn new() -> Self {
         profiler_init();
         Self(())

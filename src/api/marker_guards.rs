@@ -36,18 +36,34 @@ impl<'a> AutoProfilerTextMarker<'a> {
             return None;
         }
         let session = engine::session_that_records_markers(options.timing.thread)?;
-        Some(Self { name, category, options, text, start: ProfilerTime::now(), session })
+        Some(Self {
+            name,
+            category,
+            options,
+            text,
+            start: ProfilerTime::now(),
+            session,
+        })
     }
 }
 
 impl Drop for AutoProfilerTextMarker<'_> {
     #[inline(always)]
     fn drop(&mut self) {
-        let options = self.options.with_timing(MarkerTiming::interval_until_now_from(self.start));
+        let options = self
+            .options
+            .with_timing(MarkerTiming::interval_until_now_from(self.start));
         if options.stack == MarkerStack::NoStack {
             let only = Some(self.session);
-            engine::add_text_marker_at(only, self.name, self.category.indices(), &options.timing, self.text);
-        } else if let Some(place) = engine::place_of_marker_in(self.session, options.timing.thread) {
+            engine::add_text_marker_at(
+                only,
+                self.name,
+                self.category.indices(),
+                &options.timing,
+                self.text,
+            );
+        } else if let Some(place) = engine::place_of_marker_in(self.session, options.timing.thread)
+        {
             let stack = stack_of(&place, options.stack);
             engine::put_text_marker(
                 &place,
@@ -83,7 +99,13 @@ impl<'a, T: ProfilerMarker + Clone + 'static> Halves<'a, T> {
             return None;
         }
         let session = engine::session_that_records_markers(options.timing.thread)?;
-        let halves = Self { name, category, options, payload, session };
+        let halves = Self {
+            name,
+            category,
+            options,
+            payload,
+            session,
+        };
         halves.add(MarkerTiming::interval_start(ProfilerTime::now()));
         Some(halves)
     }
@@ -121,7 +143,11 @@ pub struct AutoProfilerMarker<'a>(Halves<'a, StackMarker>);
 impl<'a> AutoProfilerMarker<'a> {
     /// Adds the beginning's marker; `None` when no session records markers of this thread.
     #[inline(always)]
-    pub fn new(name: &'a str, category: ProfilingCategoryPair, options: MarkerOptions) -> Option<Self> {
+    pub fn new(
+        name: &'a str,
+        category: ProfilingCategoryPair,
+        options: MarkerOptions,
+    ) -> Option<Self> {
         Halves::begin(name, category, options, StackMarker()).map(Self)
     }
 }

@@ -42,7 +42,12 @@ pub fn add_untyped_marker(name: &str, category: ProfilingCategoryPair, options: 
 /// [`lazy_add_text_marker!`](crate::lazy_add_text_marker) makes the text only where there is somebody to read it.
 #[doc(alias = "PROFILER_MARKER_TEXT")]
 #[inline(always)]
-pub fn add_text_marker(name: &str, category: ProfilingCategoryPair, options: MarkerOptions, text: &str) {
+pub fn add_text_marker(
+    name: &str,
+    category: ProfilingCategoryPair,
+    options: MarkerOptions,
+    text: &str,
+) {
     if engine::is_active_and_unpaused() {
         // Of their own, so that where nothing records nothing is stored to refer to.
         let (category, timing) = (category.indices(), options.timing);
@@ -67,8 +72,12 @@ pub fn add_text_marker(name: &str, category: ProfilingCategoryPair, options: Mar
 #[doc(alias = "PROFILER_MARKER")]
 #[doc(alias = "profiler_add_marker")]
 #[inline(always)]
-pub fn add_marker<T>(name: &str, category: ProfilingCategoryPair, options: MarkerOptions, payload: T)
-where
+pub fn add_marker<T>(
+    name: &str,
+    category: ProfilingCategoryPair,
+    options: MarkerOptions,
+    payload: T,
+) where
     T: ProfilerMarker + 'static,
 {
     if engine::is_active_and_unpaused() {
@@ -136,5 +145,6 @@ pub fn would_record(options: &MarkerOptions) -> bool {
 #[doc(hidden)]
 #[inline]
 pub fn records_flows() -> bool {
-    engine::features_if_active_and_unpaused().is_some_and(|features| features.contains(Features::FLOWS))
+    engine::features_if_active_and_unpaused()
+        .is_some_and(|features| features.contains(Features::FLOWS))
 }

@@ -47,16 +47,19 @@ pub use callbacks::{
     profiler_remove_state_change_callback,
 };
 pub use code::{CodeRange, profiler_register_code_range};
-pub use event_delay::{AutoProfilerEvent, EventDelayProbe, EventLoopWatch, profiler_watch_event_loop};
+pub use event_delay::{
+    AutoProfilerEvent, EventDelayProbe, EventLoopWatch, profiler_watch_event_loop,
+};
 pub use inquiry::{
     profiler_feature_active, profiler_features_if_active, profiler_features_if_active_and_unpaused,
-    profiler_get_available_features, profiler_get_buffer_info, profiler_get_start_params, profiler_is_active,
-    profiler_is_active_and_unpaused, profiler_is_paused, profiler_is_sampling_paused,
+    profiler_get_available_features, profiler_get_buffer_info, profiler_get_start_params,
+    profiler_is_active, profiler_is_active_and_unpaused, profiler_is_paused,
+    profiler_is_sampling_paused,
 };
 pub use labels::{AutoProfilerLabel, labelled_future, labelled_future_with_dynamic};
 pub use life_cycle::{
-    AutoProfilerInit, Started, profiler_ensure_started, profiler_init, profiler_shutdown, profiler_start,
-    profiler_stop,
+    AutoProfilerInit, Started, profiler_ensure_started, profiler_init, profiler_shutdown,
+    profiler_start, profiler_stop,
 };
 pub use marker_guards::{
     AutoProfilerFlowMarker, AutoProfilerMarker, AutoProfilerTextMarker, AutoProfilerTracingMarker,
@@ -69,15 +72,20 @@ pub use markers::{
     would_record,
 };
 pub use outside::{profiler_control_by_signals, profiler_env_vars_for_child_process};
-pub use pause::{profiler_pause, profiler_pause_sampling, profiler_resume, profiler_resume_sampling};
+pub use pause::{
+    profiler_pause, profiler_pause_sampling, profiler_resume, profiler_resume_sampling,
+};
 pub use process::{
     profiler_clear_all_pages, profiler_received_exit_profile, profiler_register_page,
     profiler_set_process_name, profiler_unregister_page,
 };
-pub use script_frames::{AutoProfilerScriptFrame, ScriptFunction, profiler_register_script_function};
+pub use script_frames::{
+    AutoProfilerScriptFrame, ScriptFunction, profiler_register_script_function,
+};
 pub use session::{Format, Profile, ProfilerSession};
 pub use snapshot::{
-    SnapshotOptions, Symbolicate, profiler_get_profile, profiler_save_profile_to_file, profiler_stream_json,
+    SnapshotOptions, Symbolicate, profiler_get_profile, profiler_save_profile_to_file,
+    profiler_stream_json,
 };
 pub use stacks::{
     ProfilerBacktrace, StackSample, profiler_capture_backtrace, profiler_current_thread_id,

@@ -37,7 +37,9 @@ impl ProfilerSession {
     /// # Errors
     /// [`StreamError::Inactive`] when somebody has stopped the profiler or started it anew.
     pub fn snapshot(&self) -> Result<Profile, StreamError> {
-        engine::freeze(Some(self.generation)).map(|frozen| Profile { frozen }).ok_or(StreamError::Inactive)
+        engine::freeze(Some(self.generation))
+            .map(|frozen| Profile { frozen })
+            .ok_or(StreamError::Inactive)
     }
 
     /// The whole profile; the session ends.
@@ -89,7 +91,10 @@ impl Profile {
         options: &SnapshotOptions,
     ) -> Result<(), StreamError> {
         match format {
-            Format::Gecko => self.frozen.write(&options.to_stream_options(), out).map_err(StreamError::Io),
+            Format::Gecko => self
+                .frozen
+                .write(&options.to_stream_options(), out)
+                .map_err(StreamError::Io),
         }
     }
 
@@ -105,8 +110,14 @@ impl Profile {
     ///
     /// # Errors
     /// [`SaveError`] tells which file could not be made or written, and why.
-    pub fn save_with(&self, path: impl AsRef<Path>, options: &SnapshotOptions) -> Result<(), SaveError> {
-        self.frozen.save_with(&options.to_stream_options(), path.as_ref()).map(drop)
+    pub fn save_with(
+        &self,
+        path: impl AsRef<Path>,
+        options: &SnapshotOptions,
+    ) -> Result<(), SaveError> {
+        self.frozen
+            .save_with(&options.to_stream_options(), path.as_ref())
+            .map(drop)
     }
 
     /// What each thread spent its time on, in the order of registration. Names every function, as writing does.

@@ -37,7 +37,12 @@ pub struct SnapshotOptions {
 
 impl Default for SnapshotOptions {
     fn default() -> Self {
-        Self { symbolicate: Symbolicate::Full, since: None, max_rows: DEFAULT_MAX_ROWS, progress: None }
+        Self {
+            symbolicate: Symbolicate::Full,
+            since: None,
+            max_rows: DEFAULT_MAX_ROWS,
+            progress: None,
+        }
     }
 }
 
@@ -79,7 +84,12 @@ impl SnapshotOptions {
 
     pub(super) fn to_stream_options(&self) -> engine::StreamOptions {
         let wants_names = self.symbolicate == Symbolicate::Full;
-        engine::StreamOptions::new(wants_names, self.since, self.max_rows, self.progress.as_ref())
+        engine::StreamOptions::new(
+            wants_names,
+            self.since,
+            self.max_rows,
+            self.progress.as_ref(),
+        )
     }
 }
 
@@ -94,7 +104,10 @@ impl SnapshotOptions {
 /// # Errors
 /// [`StreamError::Inactive`], or the writer's first failure as [`StreamError::Io`]: its very error, after which nothing more
 /// is written. The session and what it has recorded stay as they are.
-pub fn profiler_stream_json(out: &mut dyn Write, options: &SnapshotOptions) -> Result<(), StreamError> {
+pub fn profiler_stream_json(
+    out: &mut dyn Write,
+    options: &SnapshotOptions,
+) -> Result<(), StreamError> {
     // Before the profile is taken, so that the progress ends in any case.
     let options = options.to_stream_options();
     let profile = engine::freeze(None).ok_or(StreamError::Inactive)?;
@@ -104,7 +117,9 @@ pub fn profiler_stream_json(out: &mut dyn Write, options: &SnapshotOptions) -> R
 /// The profile so far, as [`profiler_stream_json`] writes it, with names unless `MOZ_PROFILER_SYMBOLICATE` is `0`; `None`
 /// when the profiler is not active.
 pub fn profiler_get_profile() -> Option<Vec<u8>> {
-    engine::freeze(None)?.into_text(&engine::default_options()).ok()
+    engine::freeze(None)?
+        .into_text(&engine::default_options())
+        .ok()
 }
 
 /// Saves the profile so far to a file, readable by its owner alone. The session goes on.

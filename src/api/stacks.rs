@@ -51,7 +51,8 @@ pub fn profiler_suspend_and_sample_thread(
     timeout: Duration,
 ) -> Result<StackSample, SuspendError> {
     if !engine::is_current_thread(thread) {
-        return engine::suspend_and_sample(thread, features, timeout).map(|sampled| StackSample { sampled });
+        return engine::suspend_and_sample(thread, features, timeout)
+            .map(|sampled| StackSample { sampled });
     }
     let own = profiler_capture_backtrace().map(|backtrace| backtrace.resolve_with(features));
     own.ok_or(SuspendError::NoStack { thread })
@@ -111,7 +112,9 @@ impl ProfilerBacktrace {
 
     /// Unwinds it so.
     pub fn resolve_with(&self, features: StackFeatures) -> StackSample {
-        StackSample { sampled: engine::resolve_backtrace(&self.captured, features) }
+        StackSample {
+            sampled: engine::resolve_backtrace(&self.captured, features),
+        }
     }
 }
 
@@ -173,6 +176,10 @@ impl fmt::Display for StackSample {
                 number += 1;
             }
         }
-        if self.is_truncated() { writeln!(f, "      (truncated)") } else { Ok(()) }
+        if self.is_truncated() {
+            writeln!(f, "      (truncated)")
+        } else {
+            Ok(())
+        }
     }
 }

@@ -28,7 +28,10 @@ pub fn profiler_thread_is_being_profiled(any_of: ThreadProfilingFeatures) -> boo
 ///
 /// Cost: where the profiler is active, a lock and a look at each registered thread. Idea: Gecko's
 /// `profiler_thread_is_being_profiled(aThreadId, …)`.
-pub fn profiler_other_thread_is_being_profiled(thread: ThreadId, any_of: ThreadProfilingFeatures) -> bool {
+pub fn profiler_other_thread_is_being_profiled(
+    thread: ThreadId,
+    any_of: ThreadProfilingFeatures,
+) -> bool {
     engine::is_other_thread_being_profiled(thread, any_of)
 }
 

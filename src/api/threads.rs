@@ -89,7 +89,10 @@ pub struct AutoProfilerThreadSleep(PhantomData<*const ()>);
 
 impl AutoProfilerThreadSleep {
     /// Calls [`profiler_thread_sleep`].
-    #[expect(clippy::new_without_default, reason = "a guard with side effects is not a default value")]
+    #[expect(
+        clippy::new_without_default,
+        reason = "a guard with side effects is not a default value"
+    )]
     pub fn new() -> Self {
         profiler_thread_sleep();
         Self(PhantomData)
@@ -114,11 +117,17 @@ pub struct AutoProfilerThreadWake {
 
 impl AutoProfilerThreadWake {
     /// Calls [`profiler_thread_wake`] if the thread was said to sleep.
-    #[expect(clippy::new_without_default, reason = "a guard with side effects is not a default value")]
+    #[expect(
+        clippy::new_without_default,
+        reason = "a guard with side effects is not a default value"
+    )]
     pub fn new() -> Self {
         let was_sleeping = profiler_thread_is_sleeping();
         profiler_thread_wake();
-        Self { was_sleeping, own_thread: PhantomData }
+        Self {
+            was_sleeping,
+            own_thread: PhantomData,
+        }
     }
 }
 

@@ -25,16 +25,24 @@ impl Arguments {
             Some(named) => path_of(&named)?,
             None => fill("::gekkota", &[]),
         };
-        let starts_with_literal = matches!(parts.first().map(Vec::as_slice), Some([TokenTree::Literal(_)]));
-        let text = if starts_with_literal { parts.remove(0).pop() } else { None };
+        let starts_with_literal = matches!(
+            parts.first().map(Vec::as_slice),
+            Some([TokenTree::Literal(_)])
+        );
+        let text = if starts_with_literal {
+            parts.remove(0).pop()
+        } else {
+            None
+        };
         if let Some(text) = &text
             && !text.to_string().starts_with(['"', 'r'])
         {
             let found = format!("`{text}`, which is no text");
             return Err(Refusal::new(text.span(), ASKED, &found, ACCEPTED));
         }
-        if let Some(part) =
-            parts.iter().find(|part| matches!(&part[..], [_, equals, ..] if is_mark(equals, '=')))
+        if let Some(part) = parts
+            .iter()
+            .find(|part| matches!(&part[..], [_, equals, ..] if is_mark(equals, '=')))
         {
             let found = format!("`{} = …`", part[0]);
             return Err(Refusal::new(part[0].span(), ASKED, &found, ACCEPTED));
@@ -43,7 +51,12 @@ impl Arguments {
             [category] => category.clone(),
             [category, subcategory] => {
                 let comma = fill(",", &[]);
-                category.iter().cloned().chain(comma).chain(subcategory.iter().cloned()).collect()
+                category
+                    .iter()
+                    .cloned()
+                    .chain(comma)
+                    .chain(subcategory.iter().cloned())
+                    .collect()
             }
             [] => return Err(Refusal::new(Span::call_site(), ASKED, "none", ACCEPTED)),
             [_, _, third, ..] => {
@@ -51,7 +64,11 @@ impl Arguments {
                 return Err(Refusal::new(third[0].span(), ASKED, &found, ACCEPTED));
             }
         };
-        Ok(Self { text, category: category.into_iter().collect(), path })
+        Ok(Self {
+            text,
+            category: category.into_iter().collect(),
+            path,
+        })
     }
 }
 
@@ -76,7 +93,10 @@ fn split(arguments: TokenStream) -> Result<Vec<Vec<TokenTree>>, Refusal> {
         }
     }
     parts.pop_if(|part| part.is_empty());
-    Ok(parts.into_iter().map(|part| uncovered(part.into_iter().collect())).collect())
+    Ok(parts
+        .into_iter()
+        .map(|part| uncovered(part.into_iter().collect()))
+        .collect())
 }
 
 fn names_crate(part: &[TokenTree]) -> bool {
@@ -86,11 +106,19 @@ fn names_crate(part: &[TokenTree]) -> bool {
 /// The path in `crate = path`.
 fn path_of(named: &[TokenTree]) -> Result<TokenStream, Refusal> {
     let path = uncovered(named[2..].iter().cloned().collect());
-    let is_of_path = |token: &TokenTree| matches!(token, TokenTree::Ident(_)) || is_mark(token, ':');
+    let is_of_path =
+        |token: &TokenTree| matches!(token, TokenTree::Ident(_)) || is_mark(token, ':');
     if path.is_empty() || !path.iter().all(is_of_path) {
-        let found = path.first().map_or("nothing".to_owned(), |token| format!("`{token}`"));
+        let found = path
+            .first()
+            .map_or("nothing".to_owned(), |token| format!("`{token}`"));
         let accepted = "a path, such as `crate = renamed` or `crate = crate::profiler`";
-        return Err(Refusal::new(named[0].span(), "the place where gekkota is found", &found, accepted));
+        return Err(Refusal::new(
+            named[0].span(),
+            "the place where gekkota is found",
+            &found,
+            accepted,
+        ));
     }
     Ok(path.into_iter().collect())
 }

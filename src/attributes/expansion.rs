@@ -38,7 +38,12 @@ const FUTURE: &str = "
 
 pub(crate) fn labelled(label: &Arguments, function: Function) -> TokenStream {
     let label = label_of(label);
-    let Function { head, body, is_async, returns } = function;
+    let Function {
+        head,
+        body,
+        is_async,
+        returns,
+    } = function;
     let (attributes, statements) = split_attributes(&body);
     let inside = match future_only(&statements) {
         Some(made) if !is_async => made.labelled(label),
@@ -47,7 +52,11 @@ pub(crate) fn labelled(label: &Arguments, function: Function) -> TokenStream {
             let place = body.span().resolved_at(Span::mixed_site());
             let body = in_braces(place, statements.into_iter().collect());
             match is_async {
-                true => polled(async_body(&returns, body), label, matches!(returns, Returns::Never)),
+                true => polled(
+                    async_body(&returns, body),
+                    label,
+                    matches!(returns, Returns::Never),
+                ),
                 false => fill(RUN, &[("LABEL", label), ("BODY", body)]),
             }
         }
@@ -64,9 +73,20 @@ fn in_braces(place: Span, tokens: TokenStream) -> TokenStream {
 
 fn label_of(label: &Arguments) -> TokenStream {
     let text = label.text.clone();
-    let form = if text.is_some() { LABEL_WITH_TEXT } else { LABEL };
+    let form = if text.is_some() {
+        LABEL_WITH_TEXT
+    } else {
+        LABEL
+    };
     let text = text.into_iter().collect();
-    fill(form, &[("CRATE", label.path.clone()), ("CATEGORY", label.category.clone()), ("TEXT", text)])
+    fill(
+        form,
+        &[
+            ("CRATE", label.path.clone()),
+            ("CATEGORY", label.category.clone()),
+            ("TEXT", text),
+        ],
+    )
 }
 
 /// The attributes that a body may begin with, which nothing may stand before; and what comes after them.
@@ -93,7 +113,11 @@ fn async_body(returns: &Returns, body: TokenStream) -> TokenStream {
 }
 
 fn polled(future: TokenStream, label: TokenStream, never_returns: bool) -> TokenStream {
-    let form = if never_returns { format!("match {{ {POLLED} }} {{}}") } else { POLLED.to_owned() };
+    let form = if never_returns {
+        format!("match {{ {POLLED} }} {{}}")
+    } else {
+        POLLED.to_owned()
+    };
     fill(&form, &[("FUTURE", future), ("LABEL", label)])
 }
 
@@ -109,24 +133,35 @@ struct FutureOnly<'b> {
 
 fn future_only(body: &[TokenTree]) -> Option<FutureOnly<'_>> {
     if let Some((before, block)) = async_block(body) {
-        return Some(FutureOnly { boxed: None, before, block });
+        return Some(FutureOnly {
+            boxed: None,
+            before,
+            block,
+        });
     }
     let (last, path) = body.split_last()?;
     let bracket = group(last, Delimiter::Parenthesis)?;
-    let is_of_path = |token: &TokenTree| matches!(token, TokenTree::Ident(_)) || is_mark(token, ':');
+    let is_of_path =
+        |token: &TokenTree| matches!(token, TokenTree::Ident(_)) || is_mark(token, ':');
     let text: String = path.iter().map(ToString::to_string).collect();
     if !path.iter().all(is_of_path) || !(text == "Box::pin" || text.ends_with("::Box::pin")) {
         return None;
     }
     let inside: Vec<TokenTree> = bracket.stream().into_iter().collect();
     let (before, block) = async_block(&inside)?;
-    Some(FutureOnly { boxed: Some((path, bracket)), before, block })
+    Some(FutureOnly {
+        boxed: Some((path, bracket)),
+        before,
+        block,
+    })
 }
 
 fn async_block(tokens: &[TokenTree]) -> Option<(Vec<TokenTree>, Group)> {
     let (block, before) = match tokens {
         [word, block] if is_word(word, "async") => (block, &tokens[..1]),
-        [word, moved, block] if is_word(word, "async") && is_word(moved, "move") => (block, &tokens[..2]),
+        [word, moved, block] if is_word(word, "async") && is_word(moved, "move") => {
+            (block, &tokens[..2])
+        }
         _ => return None,
     };
     Some((before.to_vec(), group(block, Delimiter::Brace)?.clone()))
@@ -134,8 +169,16 @@ fn async_block(tokens: &[TokenTree]) -> Option<(Vec<TokenTree>, Group)> {
 
 impl FutureOnly<'_> {
     fn labelled(self, label: TokenStream) -> TokenStream {
-        let Self { boxed, before, block } = self;
-        let written = before.iter().cloned().chain([block.clone().into()]).collect();
+        let Self {
+            boxed,
+            before,
+            block,
+        } = self;
+        let written = before
+            .iter()
+            .cloned()
+            .chain([block.clone().into()])
+            .collect();
         let around = in_braces(block.span(), polled(written, label, false));
         let future = before.into_iter().chain(around);
         match boxed {

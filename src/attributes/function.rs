@@ -23,7 +23,8 @@ pub(crate) enum Returns {
 }
 
 const ASKED: &str = "a function with a body";
-const ACCEPTED: &str = "`fn name() { … }`, also of an `impl` or a `trait`, and `async`, `unsafe` or `extern`";
+const ACCEPTED: &str =
+    "`fn name() { … }`, also of an `impl` or a `trait`, and `async`, `unsafe` or `extern`";
 
 impl Function {
     pub(crate) fn read(item: TokenStream) -> Result<Self, Refusal> {
@@ -39,7 +40,12 @@ impl Function {
             return Err(Refusal::new(head[at + 1].span(), ASKED, &found, ACCEPTED));
         };
         let returns = returns(&head[at + 2..]);
-        Ok(Self { head, body, is_async, returns })
+        Ok(Self {
+            head,
+            body,
+            is_async,
+            returns,
+        })
     }
 }
 
@@ -78,7 +84,12 @@ fn find_keyword(item: &[TokenTree]) -> Result<Keyword, Refusal> {
 
 fn constant_is_refused(at: Span) -> Refusal {
     let found = "a `const fn`, which the compiler may run itself, where there is no profiler";
-    Refusal::new(at, "a function that runs in the program", found, "the same without `const`")
+    Refusal::new(
+        at,
+        "a function that runs in the program",
+        found,
+        "the same without `const`",
+    )
 }
 
 fn other_is_refused(found: &[TokenTree]) -> Refusal {
@@ -87,17 +98,27 @@ fn other_is_refused(found: &[TokenTree]) -> Refusal {
 }
 
 fn words(tokens: &[TokenTree]) -> String {
-    tokens.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+    tokens
+        .iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 fn after_attributes_and_visibility(item: &[TokenTree]) -> usize {
     let mut at = 0;
     loop {
         at += match &item[at..] {
-            [hash, attribute, ..] if is_mark(hash, '#') && group(attribute, Delimiter::Bracket).is_some() => {
+            [hash, attribute, ..]
+                if is_mark(hash, '#') && group(attribute, Delimiter::Bracket).is_some() =>
+            {
                 2
             }
-            [word, place, ..] if is_word(word, "pub") && group(place, Delimiter::Parenthesis).is_some() => 2,
+            [word, place, ..]
+                if is_word(word, "pub") && group(place, Delimiter::Parenthesis).is_some() =>
+            {
+                2
+            }
             [word, ..] if is_word(word, "pub") => 1,
             [from_macro, ..] if group(from_macro, Delimiter::None).is_some() => 1,
             _ => return at,
@@ -109,12 +130,19 @@ fn after_attributes_and_visibility(item: &[TokenTree]) -> usize {
 fn returns(signature: &[TokenTree]) -> Returns {
     let is_list = |token: &&TokenTree| group(token, Delimiter::Parenthesis).is_some();
     let generics = angle_brackets(signature);
-    let mut rest = signature[generics..].iter().skip_while(|token| !is_list(token)).skip(1);
+    let mut rest = signature[generics..]
+        .iter()
+        .skip_while(|token| !is_list(token))
+        .skip(1);
     match (rest.next(), rest.next()) {
         (Some(dash), Some(angle)) if is_mark(dash, '-') && is_mark(angle, '>') => {}
         _ => return Returns::Type(fill("()", &[])),
     }
-    let named = uncovered(rest.take_while(|token| !is_word(token, "where")).cloned().collect());
+    let named = uncovered(
+        rest.take_while(|token| !is_word(token, "where"))
+            .cloned()
+            .collect(),
+    );
     match &named[..] {
         [never] if is_mark(never, '!') => Returns::Never,
         _ => Returns::Type(without_impl(named)),
@@ -158,8 +186,10 @@ fn without_impl(tokens: Vec<TokenTree>) -> TokenStream {
     while let Some(token) = tokens.next() {
         match token {
             TokenTree::Group(group) => {
-                let mut inside =
-                    Group::new(group.delimiter(), without_impl(group.stream().into_iter().collect()));
+                let mut inside = Group::new(
+                    group.delimiter(),
+                    without_impl(group.stream().into_iter().collect()),
+                );
                 inside.set_span(group.span());
                 named.push(inside.into());
             }

@@ -18,7 +18,8 @@ use function::Function;
 /// A label for each run of a function. It is described where gekkota passes it on.
 #[proc_macro_attribute]
 pub fn gecko_profiler_fn_label(arguments: TokenStream, item: TokenStream) -> TokenStream {
-    let parts = Arguments::read(arguments).and_then(|label| Ok((label, Function::read(item.clone())?)));
+    let parts =
+        Arguments::read(arguments).and_then(|label| Ok((label, Function::read(item.clone())?)));
     match parts {
         Ok((label, function)) => expansion::labelled(&label, function),
         Err(refusal) => refusal.beside(item),

@@ -10,8 +10,9 @@ pub(crate) struct Refusal {
 
 impl Refusal {
     pub(crate) fn new(at: Span, asked: &str, found: &str, accepted: &str) -> Self {
-        let message =
-            format!("`gecko_profiler_fn_label` asks for {asked}; found {found}; accepted: {accepted}");
+        let message = format!(
+            "`gecko_profiler_fn_label` asks for {asked}; found {found}; accepted: {accepted}"
+        );
         Self { message, at }
     }
 

@@ -3,7 +3,10 @@
 use crate::base::host_category::HostCategory;
 
 /// One row of `meta.categories`.
-#[cfg_attr(not(has_profiler), allow(dead_code, reason = "only profiles name categories"))]
+#[cfg_attr(
+    not(has_profiler),
+    allow(dead_code, reason = "only profiles name categories")
+)]
 #[derive(Debug)]
 pub(crate) struct CategoryInfo {
     pub(crate) label: &'static str,
@@ -182,7 +185,9 @@ impl ProfilingCategoryPair {
             Self::Host(_) => Self::Other(None).indices(),
             pair => pair.indices(),
         };
-        let before = CATEGORIES[..usize::from(category)].iter().map(|info| info.subcategories.len() as u32);
+        let before = CATEGORIES[..usize::from(category)]
+            .iter()
+            .map(|info| info.subcategories.len() as u32);
         before.sum::<u32>() + u32::from(subcategory)
     }
 }
@@ -195,20 +200,36 @@ mod tests {
     fn indices_follow_geckos_order() {
         use subcategories::{Graphics, JavaScript};
         assert_eq!(ProfilingCategoryPair::Idle(None).indices(), (0, 0));
-        assert_eq!(ProfilingCategoryPair::JavaScript(Some(JavaScript::Parsing)).indices(), (4, 1));
-        assert_eq!(ProfilingCategoryPair::ML(Some(subcategories::ML::Setup)).indices(), (24, 2));
+        assert_eq!(
+            ProfilingCategoryPair::JavaScript(Some(JavaScript::Parsing)).indices(),
+            (4, 1)
+        );
+        assert_eq!(
+            ProfilingCategoryPair::ML(Some(subcategories::ML::Setup)).indices(),
+            (24, 2)
+        );
         assert_eq!(Graphics::DisplayListbuilding, Graphics::DisplayListBuilding);
         assert_eq!(CATEGORIES.len(), 25);
         assert_eq!(ProfilingCategory::ML.to_cpp_enum_value(), 24);
         // One for “Idle”, then three of “Other”, one of “Test”, and eight of “Layout”.
-        assert_eq!(ProfilingCategoryPair::JavaScript(Some(JavaScript::Parsing)).to_cpp_enum_value(), 14);
-        assert_eq!(ProfilingCategoryPair::JavaScript(None).to_cpp_enum_value(), 13);
+        assert_eq!(
+            ProfilingCategoryPair::JavaScript(Some(JavaScript::Parsing)).to_cpp_enum_value(),
+            14
+        );
+        assert_eq!(
+            ProfilingCategoryPair::JavaScript(None).to_cpp_enum_value(),
+            13
+        );
     }
 
     #[test]
     fn the_viewer_knows_every_colour_and_grey_is_the_default() {
         use crate::base::host_category::is_known_color;
-        assert!(CATEGORIES.iter().all(|category| is_known_color(category.color)));
+        assert!(
+            CATEGORIES
+                .iter()
+                .all(|category| is_known_color(category.color))
+        );
         let (other, _) = ProfilingCategoryPair::Other(None).indices();
         assert_eq!(CATEGORIES[usize::from(other)].color, "grey");
     }

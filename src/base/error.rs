@@ -102,12 +102,20 @@ impl fmt::Display for ExitProfileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("the child's profile was not taken: ")?;
         match self {
-            Self::Inactive => f.write_str("the profiler is not running; `profiler_start` starts it"),
+            Self::Inactive => {
+                f.write_str("the profiler is not running; `profiler_start` starts it")
+            }
             Self::NotJson(error) => {
-                write!(f, "it is not JSON ({error}); accepted is a profile in Gecko's format, uncompressed")
+                write!(
+                    f,
+                    "it is not JSON ({error}); accepted is a profile in Gecko's format, uncompressed"
+                )
             }
             Self::NotAProfile { lacks } => {
-                write!(f, "it has no {lacks:?}; accepted is a profile in Gecko's format")
+                write!(
+                    f,
+                    "it has no {lacks:?}; accepted is a profile in Gecko's format"
+                )
             }
             Self::Unsupported => f.write_str("the profiler is not in this build"),
         }
@@ -139,8 +147,16 @@ impl fmt::Display for SaveError {
             Self::Inactive => {
                 f.write_str("no profile: the profiler is not running; `profiler_start` starts it")
             }
-            Self::Io { path, action, error } => {
-                write!(f, "the profile was not saved: could not {action} {}: {error}", path.display())
+            Self::Io {
+                path,
+                action,
+                error,
+            } => {
+                write!(
+                    f,
+                    "the profile was not saved: could not {action} {}: {error}",
+                    path.display()
+                )
             }
         }
     }
@@ -239,13 +255,20 @@ pub struct UnknownFeature {
 
 impl UnknownFeature {
     pub(crate) fn new<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Self {
-        Self { name: name.to_owned(), known: known.collect::<Vec<_>>().join(", ") }
+        Self {
+            name: name.to_owned(),
+            known: known.collect::<Vec<_>>().join(", "),
+        }
     }
 }
 
 impl fmt::Display for UnknownFeature {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "unrecognized feature {:?}; accepted are: {}", self.name, self.known)
+        write!(
+            f,
+            "unrecognized feature {:?}; accepted are: {}",
+            self.name, self.known
+        )
     }
 }
 

@@ -40,7 +40,10 @@ impl FailureLatch {
     }
 
     fn new(is_fallible: bool) -> Self {
-        Self(Rc::new(Source { is_fallible, state: RefCell::new(State::Well) }))
+        Self(Rc::new(Source {
+            is_fallible,
+            state: RefCell::new(State::Well),
+        }))
     }
 
     /// Whether anything has failed, so that what is still done is for nothing.
@@ -94,7 +97,10 @@ mod tests {
         assert_eq!(latch.result().unwrap_err().to_string(), "disk full");
         latch.set_failure(io::Error::other("late consequence"));
         assert!(latch.failed());
-        assert_eq!(latch.result().unwrap_err().kind(), io::ErrorKind::StorageFull);
+        assert_eq!(
+            latch.result().unwrap_err().kind(),
+            io::ErrorKind::StorageFull
+        );
     }
 
     #[test]
@@ -106,7 +112,10 @@ mod tests {
         drop(writer);
         maker.set_failure(io::Error::other("consequence"));
         assert_eq!(latch.result().unwrap_err().to_string(), "disk full");
-        assert!(!FailureLatch::fallible().failed(), "another job's is another");
+        assert!(
+            !FailureLatch::fallible().failed(),
+            "another job's is another"
+        );
     }
 
     #[test]
@@ -116,7 +125,10 @@ mod tests {
     }
 
     #[test]
-    #[cfg_attr(debug_assertions, should_panic(expected = "what cannot fail has failed: disk full"))]
+    #[cfg_attr(
+        debug_assertions,
+        should_panic(expected = "what cannot fail has failed: disk full")
+    )]
     fn a_failure_of_an_infallible_one_is_a_mistake_of_ours_and_kept() {
         let latch = FailureLatch::infallible();
         latch.set_failure(disk_full());

@@ -109,7 +109,11 @@ impl Features {
     /// What this build can record.
     #[doc(alias = "AvailableFeatures")]
     pub fn available() -> Self {
-        if cfg!(has_profiler) { Self::of_rows(|row| row.available) } else { Self::NONE }
+        if cfg!(has_profiler) {
+            Self::of_rows(|row| row.available)
+        } else {
+            Self::NONE
+        }
     }
 
     /// The bits that stand for no feature.
@@ -132,7 +136,13 @@ impl Features {
             (Features::FILE_IO, Features::MAIN_THREAD_IO),
             (Features::CPU_ALL_THREADS, Features::CPU),
         ];
-        let add = |all: Self, (with, implied)| if all.contains(with) { all | implied } else { all };
+        let add = |all: Self, (with, implied)| {
+            if all.contains(with) {
+                all | implied
+            } else {
+                all
+            }
+        };
         IMPLIED.into_iter().fold(Self(self.0 & available.0), add)
     }
 
@@ -149,17 +159,24 @@ impl Features {
 
     /// The names of the features in here, in the order of their bits.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
-        ROWS.iter().filter(move |row| self.0 & row.bit != 0).map(|row| row.name)
+        ROWS.iter()
+            .filter(move |row| self.0 & row.bit != 0)
+            .map(|row| row.name)
     }
 
     /// Each feature that has a name, with its name and what it records.
     #[cfg(has_profiler)]
     pub(crate) fn described() -> impl Iterator<Item = (Self, &'static str, &'static str)> {
-        ROWS.iter().map(|row| (Self(row.bit), row.name, row.description))
+        ROWS.iter()
+            .map(|row| (Self(row.bit), row.name, row.description))
     }
 
     fn of_rows(wanted: impl Fn(&Row) -> bool) -> Self {
-        Self(ROWS.iter().filter(|row| wanted(row)).fold(0, |bits, row| bits | row.bit))
+        Self(
+            ROWS.iter()
+                .filter(|row| wanted(row))
+                .fold(0, |bits, row| bits | row.bit),
+        )
     }
 }
 
@@ -198,10 +215,16 @@ mod tests {
         let all = Features::of_rows(|_| true);
         let io = Features::FILE_IO_ALL | Features::FILE_IO | Features::MAIN_THREAD_IO;
         assert_eq!(Features::FILE_IO_ALL.adjusted_to(all), io);
-        assert_eq!(Features::FILE_IO.adjusted_to(all), Features::FILE_IO | Features::MAIN_THREAD_IO);
+        assert_eq!(
+            Features::FILE_IO.adjusted_to(all),
+            Features::FILE_IO | Features::MAIN_THREAD_IO
+        );
         let cpu = Features::CPU_ALL_THREADS | Features::CPU;
         assert_eq!(Features::CPU_ALL_THREADS.adjusted_to(all), cpu);
-        assert_eq!((cpu | Features::JAVA).adjusted_to(Features::CPU), Features::CPU);
+        assert_eq!(
+            (cpu | Features::JAVA).adjusted_to(Features::CPU),
+            Features::CPU
+        );
         assert_eq!(cpu.adjusted_to(all).adjusted_to(all), cpu);
     }
 
@@ -209,17 +232,33 @@ mod tests {
     fn features_come_and_go() {
         let mut features = Features::CPU | Features::JS;
         features |= Features::POWER;
-        assert_eq!(features.without(Features::JS | Features::MEMORY), Features::CPU | Features::POWER);
+        assert_eq!(
+            features.without(Features::JS | Features::MEMORY),
+            Features::CPU | Features::POWER
+        );
     }
 
     #[test]
     fn names_and_bits_are_geckos() {
-        assert_eq!(Features::from_name("processcpu"), Ok(Features::from_bits(1 << 20)));
+        assert_eq!(
+            Features::from_name("processcpu"),
+            Ok(Features::from_bits(1 << 20))
+        );
         assert_eq!(
             Features::default_set().names().collect::<Vec<_>>(),
-            ["java", "js", "screenshots", "stackwalk", "cpu", "processcpu"]
+            [
+                "java",
+                "js",
+                "screenshots",
+                "stackwalk",
+                "cpu",
+                "processcpu"
+            ]
         );
         let error = Features::from_name("stackwak").unwrap_err().to_string();
-        assert!(error.contains("\"stackwak\"") && error.contains("stackwalk"), "{error}");
+        assert!(
+            error.contains("\"stackwak\"") && error.contains("stackwalk"),
+            "{error}"
+        );
     }
 }

@@ -6,7 +6,10 @@
 #[repr(transparent)]
 pub(crate) struct FrameFlags(u8);
 
-#[cfg_attr(not(has_profiler), allow(dead_code, reason = "only a profiler asks what a frame is"))]
+#[cfg_attr(
+    not(has_profiler),
+    allow(dead_code, reason = "only a profiler asks what a frame is")
+)]
 impl FrameFlags {
     /// A label as most are; Gecko marks those, too.
     pub(crate) const NONE: Self = Self(0);

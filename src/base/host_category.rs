@@ -97,9 +97,22 @@ impl CategoryDefinition {
             "the Firefox Profiler's colours of categories are transparent, blue, brown, darkgrey, green, grey, \
              lightblue, lightgreen, lightred, magenta, orange, purple, red and yellow"
         );
-        assert!(!subcategories.is_empty(), "a category has at least one subcategory, its default");
-        assert!(subcategories.len() <= u8::MAX as usize + 1, "a category has at most 256 subcategories");
-        Self { info: CategoryInfo { label, color, subcategories }, number: OnceLock::new() }
+        assert!(
+            !subcategories.is_empty(),
+            "a category has at least one subcategory, its default"
+        );
+        assert!(
+            subcategories.len() <= u8::MAX as usize + 1,
+            "a category has at most 256 subcategories"
+        );
+        Self {
+            info: CategoryInfo {
+                label,
+                color,
+                subcategories,
+            },
+            number: OnceLock::new(),
+        }
     }
 
     fn number(&'static self) -> u8 {
@@ -138,7 +151,10 @@ pub struct HostCategory {
 impl HostCategory {
     #[doc(hidden)]
     pub const fn new(definition: fn() -> &'static CategoryDefinition, subcategory: u8) -> Self {
-        Self { definition, subcategory }
+        Self {
+            definition,
+            subcategory,
+        }
     }
 
     /// The category's index in the profile's list, and the subcategory's in the category's.
@@ -153,7 +169,10 @@ impl HostCategory {
     /// The subcategory's label.
     pub(crate) fn label(self) -> &'static str {
         let subcategories = (self.definition)().info.subcategories;
-        subcategories.get(usize::from(self.subcategory)).copied().unwrap_or_default()
+        subcategories
+            .get(usize::from(self.subcategory))
+            .copied()
+            .unwrap_or_default()
     }
 }
 
@@ -174,8 +193,18 @@ impl Hash for HostCategory {
 
 impl fmt::Debug for HostCategory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let CategoryInfo { label, subcategories, .. } = (self.definition)().info;
-        write!(f, "{label}: {}", subcategories.get(usize::from(self.subcategory)).unwrap_or(&"?"))
+        let CategoryInfo {
+            label,
+            subcategories,
+            ..
+        } = (self.definition)().info;
+        write!(
+            f,
+            "{label}: {}",
+            subcategories
+                .get(usize::from(self.subcategory))
+                .unwrap_or(&"?")
+        )
     }
 }
 
@@ -196,7 +225,8 @@ mod tests {
     use crate::base::ProfilingCategoryPair;
 
     fn definition() -> &'static CategoryDefinition {
-        static DEFINITION: CategoryDefinition = CategoryDefinition::new("Mine", "red", &["Other", "Second"]);
+        static DEFINITION: CategoryDefinition =
+            CategoryDefinition::new("Mine", "red", &["Other", "Second"]);
         &DEFINITION
     }
 
@@ -210,9 +240,15 @@ mod tests {
         assert_eq!(first.indices(), (number, 0));
         assert_ne!(first, second);
         let info = all_categories()[usize::from(number)];
-        assert_eq!((info.label, info.color, info.subcategories), ("Mine", "red", &["Other", "Second"][..]));
+        assert_eq!(
+            (info.label, info.color, info.subcategories),
+            ("Mine", "red", &["Other", "Second"][..])
+        );
         assert_eq!(format!("{second:?}"), "Host(Mine: Second)");
-        assert_eq!(second.to_cpp_enum_value(), ProfilingCategoryPair::Other(None).to_cpp_enum_value());
+        assert_eq!(
+            second.to_cpp_enum_value(),
+            ProfilingCategoryPair::Other(None).to_cpp_enum_value()
+        );
     }
 
     #[test]

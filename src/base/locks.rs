@@ -71,12 +71,20 @@ struct LockInfo {
 
 impl LockInfo {
     const fn new(name: &'static str, rank: LockRank) -> Self {
-        Self { name, rank, owner: AtomicUsize::new(0) }
+        Self {
+            name,
+            rank,
+            owner: AtomicUsize::new(0),
+        }
     }
 
     /// Before the lock is waited for.
     fn enter(&self) -> Held {
-        debug_assert!(!self.is_owned_by_current_thread(), "recursion: {} taken by its owner", self.name);
+        debug_assert!(
+            !self.is_owned_by_current_thread(),
+            "recursion: {} taken by its owner",
+            self.name
+        );
         let bit = 1 << self.rank as u8;
         let held = HELD_RANKS.with(|held| held.replace(held.get() | bit));
         debug_assert!(
@@ -130,14 +138,21 @@ pub(crate) struct NamedMutex<T> {
 
 impl<T> NamedMutex<T> {
     pub(crate) const fn new(name: &'static str, rank: LockRank, value: T) -> Self {
-        Self { info: LockInfo::new(name, rank), inner: Mutex::new(value) }
+        Self {
+            info: LockInfo::new(name, rank),
+            inner: Mutex::new(value),
+        }
     }
 
     pub(crate) fn lock(&self) -> Guard<'_, T> {
         let held = self.info.enter();
         let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         self.info.set_owner();
-        Guard { info: &self.info, inner, _held: held }
+        Guard {
+            info: &self.info,
+            inner,
+            _held: held,
+        }
     }
 
     /// The value, for the one who has the mutex for himself: nobody else can look, so nothing is locked.
@@ -189,7 +204,10 @@ pub(crate) struct NamedRwLock<T> {
 
 impl<T> NamedRwLock<T> {
     pub(crate) const fn new(name: &'static str, rank: LockRank, value: T) -> Self {
-        Self { info: LockInfo::new(name, rank), inner: RwLock::new(value) }
+        Self {
+            info: LockInfo::new(name, rank),
+            inner: RwLock::new(value),
+        }
     }
 
     #[doc(alias = "LockShared")]
@@ -204,7 +222,11 @@ impl<T> NamedRwLock<T> {
         let held = self.info.enter();
         let inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
         self.info.set_owner();
-        ExclusiveGuard { info: &self.info, inner, _held: held }
+        ExclusiveGuard {
+            info: &self.info,
+            inner,
+            _held: held,
+        }
     }
 
     #[doc(alias = "IsLockedExclusiveOnCurrentThread")]
@@ -306,7 +328,9 @@ mod tests {
         assert!(mutex.is_locked_on_current_thread() && is_any_lock_held_on_current_thread());
         thread::scope(|scope| {
             scope.spawn(|| {
-                assert!(!mutex.is_locked_on_current_thread() && !is_any_lock_held_on_current_thread());
+                assert!(
+                    !mutex.is_locked_on_current_thread() && !is_any_lock_held_on_current_thread()
+                );
             });
         });
         drop(guard);
@@ -319,7 +343,10 @@ mod tests {
         let both_read = Barrier::new(2);
         let read = || {
             let guard = lock.lock_shared();
-            assert!(is_any_lock_held_on_current_thread() && !lock.is_locked_exclusive_on_current_thread());
+            assert!(
+                is_any_lock_held_on_current_thread()
+                    && !lock.is_locked_exclusive_on_current_thread()
+            );
             // Only if the other has it as well does anybody get on.
             both_read.wait();
             *guard

@@ -99,7 +99,9 @@ pub use category::{ProfilingCategory, ProfilingCategoryPair, subcategories};
 #[cfg(has_profiler)]
 pub(crate) use change_count::ChangeCount;
 pub use control_signals::ControlSignals;
-pub use error::{ExitProfileError, SaveError, StartError, StreamError, SuspendError, UnknownFeature};
+pub use error::{
+    ExitProfileError, SaveError, StartError, StreamError, SuspendError, UnknownFeature,
+};
 #[cfg(has_profiler)]
 pub(crate) use failure_latch::FailureLatch;
 pub use features::Features;
@@ -115,7 +117,8 @@ pub(crate) use host_code::call_host;
 pub use ids::{ProcessId, ThreadId};
 #[cfg(has_profiler)]
 pub(crate) use locks::{
-    ExclusiveGuard, Guard, LockRank, NamedMutex, NamedRwLock, as_own_work, is_any_lock_held_on_current_thread,
+    ExclusiveGuard, Guard, LockRank, NamedMutex, NamedRwLock, as_own_work,
+    is_any_lock_held_on_current_thread,
 };
 #[cfg(all(test, loom, has_profiler))]
 pub(crate) use loom_model::explore_model;
@@ -141,7 +144,10 @@ pub use short_text::ShortText;
 pub(crate) use short_text::TextRoom;
 #[cfg_attr(
     not(has_profiler),
-    allow(unused_imports, reason = "of the optional edges in `interop` it is used by some")
+    allow(
+        unused_imports,
+        reason = "of the optional edges in `interop` it is used by some"
+    )
 )]
 pub(crate) use short_text::cut_at_character;
 pub use stacks::{FunctionName, StackFeatures, StackFrame};

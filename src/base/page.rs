@@ -18,7 +18,13 @@ impl Page {
     /// A page by its id, which is the host's to choose and not 0, which stands for none, and what the viewer shows for it.
     pub fn new(inner_window_id: u64, url: impl Into<String>) -> Self {
         let (tab_id, embedder_inner_window_id, is_private_browsing) = (0, 0, false);
-        Self { tab_id, inner_window_id, url: url.into(), embedder_inner_window_id, is_private_browsing }
+        Self {
+            tab_id,
+            inner_window_id,
+            url: url.into(),
+            embedder_inner_window_id,
+            is_private_browsing,
+        }
     }
 
     /// The tab that it is in; several pages, one after another, may be in one. 0 unless said.

@@ -15,7 +15,9 @@ pub(crate) struct PolledWith<F, P> {
     poll: P,
 }
 
-impl<F: Future, P: FnMut(Pin<&mut F>, &mut Context<'_>) -> Poll<F::Output> + Unpin> PolledWith<F, P> {
+impl<F: Future, P: FnMut(Pin<&mut F>, &mut Context<'_>) -> Poll<F::Output> + Unpin>
+    PolledWith<F, P>
+{
     /// No larger than both.
     pub(crate) const fn new(future: F, poll: P) -> Self {
         Self { future, poll }
@@ -48,7 +50,11 @@ mod tests {
         let inner = async move {
             let mut polled = false;
             std::future::poll_fn(|_| {
-                if std::mem::replace(&mut polled, true) { Poll::Ready(()) } else { Poll::Pending }
+                if std::mem::replace(&mut polled, true) {
+                    Poll::Ready(())
+                } else {
+                    Poll::Pending
+                }
             })
             .await;
             large[3]
@@ -56,10 +62,13 @@ mod tests {
         let inner_bytes = size_of_val(&inner);
         let mut polls = 0;
         let counted = &mut polls;
-        let around = PolledWith::new(inner, move |future: Pin<&mut _>, context: &mut Context<'_>| {
-            *counted += 1;
-            Future::poll(future, context)
-        });
+        let around = PolledWith::new(
+            inner,
+            move |future: Pin<&mut _>, context: &mut Context<'_>| {
+                *counted += 1;
+                Future::poll(future, context)
+            },
+        );
         assert!(size_of_val(&around) <= inner_bytes + 16);
         let mut around = std::pin::pin!(around);
         let mut context = Context::from_waker(std::task::Waker::noop());

@@ -77,7 +77,13 @@ impl<S: Into<ProfilingStates>> std::ops::BitOr<S> for ProfilingState {
 
 impl std::fmt::Debug for ProfilingStates {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_set().entries(ProfilingState::ALL.iter().filter(|&&state| self.contains(state))).finish()
+        f.debug_set()
+            .entries(
+                ProfilingState::ALL
+                    .iter()
+                    .filter(|&&state| self.contains(state)),
+            )
+            .finish()
     }
 }
 
@@ -102,10 +108,28 @@ mod tests {
     #[test]
     fn sets_hold_what_was_put_in() {
         let set = ProfilingState::Started | ProfilingState::Stopping | ProfilingState::ShuttingDown;
-        let held: Vec<_> = ProfilingState::ALL.into_iter().filter(|&state| set.contains(state)).collect();
-        assert_eq!(held, [ProfilingState::Started, ProfilingState::Stopping, ProfilingState::ShuttingDown]);
+        let held: Vec<_> = ProfilingState::ALL
+            .into_iter()
+            .filter(|&state| set.contains(state))
+            .collect();
+        assert_eq!(
+            held,
+            [
+                ProfilingState::Started,
+                ProfilingState::Stopping,
+                ProfilingState::ShuttingDown
+            ]
+        );
         assert_eq!(format!("{set:?}"), "{Started, Stopping, ShuttingDown}");
-        assert!(ProfilingState::ALL.into_iter().all(|state| ProfilingStates::ALL.contains(state)));
-        assert!(!ProfilingState::ALL.into_iter().any(|state| ProfilingStates::NONE.contains(state)));
+        assert!(
+            ProfilingState::ALL
+                .into_iter()
+                .all(|state| ProfilingStates::ALL.contains(state))
+        );
+        assert!(
+            !ProfilingState::ALL
+                .into_iter()
+                .any(|state| ProfilingStates::NONE.contains(state))
+        );
     }
 }

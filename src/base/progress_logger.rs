@@ -74,7 +74,10 @@ impl ProgressLogger {
         let count = items.len();
         items.enumerate().map(move |(index, item)| {
             let place = |index| ProportionValue::from_ratio(index, count);
-            (self.sub_logger(place(index), place(index + 1), location), item)
+            (
+                self.sub_logger(place(index), place(index + 1), location),
+                item,
+            )
         })
     }
 
@@ -114,7 +117,11 @@ mod tests {
     }
 
     fn assert_at(progress: &SharedProgress, proportion: f64, location: &str) {
-        assert!((progress.proportion() - proportion).abs() < 1e-6, "{}", progress.proportion());
+        assert!(
+            (progress.proportion() - proportion).abs() < 1e-6,
+            "{}",
+            progress.proportion()
+        );
         assert_eq!(progress.last_location(), location);
     }
 
@@ -129,7 +136,8 @@ mod tests {
         assert_at(&progress, 0.2, "a thread's frames");
         threads.set_local_progress(percent(50), ProgressLocation::Samples);
         assert_at(&progress, 0.5, "a thread's samples");
-        let inner = threads.sub_logger(percent(50), ProportionValue::ONE, ProgressLocation::Markers);
+        let inner =
+            threads.sub_logger(percent(50), ProportionValue::ONE, ProgressLocation::Markers);
         inner.set_local_progress(percent(50), ProgressLocation::Markers);
         assert_at(&progress, 0.65, "a thread's markers");
         drop(inner);
@@ -160,22 +168,34 @@ mod tests {
         let job = ProgressLogger::of_job(Some(&progress));
         let list = job.sub_logger(ProportionValue::ZERO, percent(80), ProgressLocation::Frames);
         let mut seen = Vec::new();
-        for (share, item) in list.loop_sub_loggers(["a", "b", "c", "d"], ProgressLocation::Samples) {
+        for (share, item) in list.loop_sub_loggers(["a", "b", "c", "d"], ProgressLocation::Samples)
+        {
             share.set_local_progress(percent(50), ProgressLocation::Markers);
             seen.push((item, (progress.proportion() * 100.0).round()));
         }
         assert_eq!(seen, [("a", 10.0), ("b", 30.0), ("c", 50.0), ("d", 70.0)]);
         assert_at(&progress, 0.8, "a thread's samples");
-        assert_eq!(list.loop_sub_loggers([(); 0], ProgressLocation::Samples).count(), 0);
+        assert_eq!(
+            list.loop_sub_loggers([(); 0], ProgressLocation::Samples)
+                .count(),
+            0
+        );
         drop(list);
         let rows = job.sub_logger(percent(80), ProportionValue::ONE, ProgressLocation::Tables);
         let mut last = progress.proportion();
         for row in rows.watch(0..1024, 1024, ProgressLocation::Tables) {
-            assert!(progress.proportion() >= last && progress.proportion() < 1.0, "at {row}");
+            assert!(
+                progress.proportion() >= last && progress.proportion() < 1.0,
+                "at {row}"
+            );
             last = progress.proportion();
         }
         assert!(progress.proportion() > 0.99, "{last}");
-        assert_eq!(rows.watch([(); 3].iter(), 0, ProgressLocation::Done).count(), 3);
+        assert_eq!(
+            rows.watch([(); 3].iter(), 0, ProgressLocation::Done)
+                .count(),
+            3
+        );
     }
 
     #[test]

@@ -29,7 +29,10 @@ impl PsLock {
     /// Waits for the lock. Not from the signal handler, nor while holding any other of the profiler's
     /// locks but that of the life cycle.
     pub(crate) fn acquire() -> Self {
-        Self { guard: PS_MUTEX.lock(), own_thread: PhantomData }
+        Self {
+            guard: PS_MUTEX.lock(),
+            own_thread: PhantomData,
+        }
     }
 
     /// Whether the calling thread has it: for assertions.

@@ -170,10 +170,20 @@ impl StartParams {
     /// Refuses what is out of range, with the field, the value and the range. Signals are the platform's to judge.
     #[cfg(has_profiler)]
     pub(crate) fn validate(&self) -> Result<(), StartError> {
-        let bad = |field, value, accepted| Err(StartError::BadValue { field, value, accepted });
+        let bad = |field, value, accepted| {
+            Err(StartError::BadValue {
+                field,
+                value,
+                accepted,
+            })
+        };
         if !INTERVAL_RANGE.contains(&self.interval) {
             let (least, most) = (INTERVAL_RANGE.start(), INTERVAL_RANGE.end());
-            return bad("interval", format!("{:?}", self.interval), format!("{least:?} to {most:?}"));
+            return bad(
+                "interval",
+                format!("{:?}", self.interval),
+                format!("{least:?} to {most:?}"),
+            );
         }
         if !CAPACITY_RANGE_BYTES.contains(&self.capacity_bytes) {
             let (least, most) = (CAPACITY_RANGE_BYTES.start(), CAPACITY_RANGE_BYTES.end());

@@ -121,20 +121,32 @@ mod tests {
         for (number, (location, name)) in LOCATIONS.into_iter().enumerate() {
             let progress = SharedProgress::new();
             progress.reach(ProportionValue::from_bits(0), location);
-            assert_eq!((location as usize, progress.last_location()), (number, name));
+            assert_eq!(
+                (location as usize, progress.last_location()),
+                (number, name)
+            );
         }
     }
 
     #[test]
     fn a_clone_is_the_same_one_and_goes_up_alone() {
         let progress = SharedProgress::new();
-        assert_eq!((progress.proportion(), progress.last_location()), (0.0, "not begun"));
+        assert_eq!(
+            (progress.proportion(), progress.last_location()),
+            (0.0, "not begun")
+        );
         let (clone, half) = (progress.clone(), ProportionValue::from_bits(1 << 30));
         clone.reach(half, ProgressLocation::Names);
-        assert_eq!((progress.proportion(), progress.last_location()), (0.5, "naming addresses"));
+        assert_eq!(
+            (progress.proportion(), progress.last_location()),
+            (0.5, "naming addresses")
+        );
         clone.reach(ProportionValue::from_bits(0), ProgressLocation::Done);
         clone.reach(ProportionValue::INVALID, ProgressLocation::Done);
-        assert_eq!((progress.proportion(), progress.last_location()), (0.5, "naming addresses"));
+        assert_eq!(
+            (progress.proportion(), progress.last_location()),
+            (0.5, "naming addresses")
+        );
         clone.reach(ProportionValue::ONE, ProgressLocation::Done);
         assert_eq!(progress.proportion(), 1.0);
         assert!(progress == clone && progress != SharedProgress::new());

@@ -22,12 +22,19 @@ pub(crate) struct TextRoom {
 
 impl TextRoom {
     pub(crate) const fn of(bytes: usize) -> Self {
-        Self { left: bytes, is_full: false }
+        Self {
+            left: bytes,
+            is_full: false,
+        }
     }
 
     /// As much of the next piece as there is room for, cut at a character. Nothing comes after what was cut.
     pub(crate) fn take<'t>(&mut self, piece: &'t str) -> &'t str {
-        let taken = if self.is_full { "" } else { cut_at_character(piece, self.left) };
+        let taken = if self.is_full {
+            ""
+        } else {
+            cut_at_character(piece, self.left)
+        };
         self.left -= taken.len();
         self.is_full |= taken.len() < piece.len();
         taken
@@ -35,13 +42,21 @@ impl TextRoom {
 
     /// For whoever asks whether to go on.
     pub(crate) fn is_left(&self) -> fmt::Result {
-        if self.is_full { Err(fmt::Error) } else { Ok(()) }
+        if self.is_full {
+            Err(fmt::Error)
+        } else {
+            Ok(())
+        }
     }
 }
 
 impl ShortText {
     fn new() -> Self {
-        Self { bytes: [0; MOST_BYTES], length: 0, room: TextRoom::of(MOST_BYTES) }
+        Self {
+            bytes: [0; MOST_BYTES],
+            length: 0,
+            room: TextRoom::of(MOST_BYTES),
+        }
     }
 
     /// What is formatted, as far as it comes: a value that fails to say what it is ends it.
@@ -82,7 +97,9 @@ impl fmt::Write for ShortText {
 /// As much of the beginning of a text as so many bytes hold, cut at a character.
 pub(crate) fn cut_at_character(text: &str, most_bytes: usize) -> &str {
     // `str::floor_char_boundary` is younger than the compilers that build this.
-    let end = (0..=most_bytes.min(text.len())).rev().find(|&end| text.is_char_boundary(end));
+    let end = (0..=most_bytes.min(text.len()))
+        .rev()
+        .find(|&end| text.is_char_boundary(end));
     &text[..end.unwrap_or(0)]
 }
 
@@ -92,7 +109,15 @@ mod tests {
 
     #[test]
     fn a_text_is_cut_between_characters() {
-        for (most, cut) in [(0, ""), (1, "a"), (2, "a"), (3, "aé"), (4, "aé"), (6, "aé"), (7, "aé𝄞")] {
+        for (most, cut) in [
+            (0, ""),
+            (1, "a"),
+            (2, "a"),
+            (3, "aé"),
+            (4, "aé"),
+            (6, "aé"),
+            (7, "aé𝄞"),
+        ] {
             assert_eq!(cut_at_character("aé𝄞", most), cut, "{most}");
         }
         assert_eq!(cut_at_character("aé𝄞", usize::MAX), "aé𝄞");
@@ -100,19 +125,36 @@ mod tests {
 
     #[test]
     fn what_is_formatted_is_there_up_to_its_most_bytes() {
-        assert_eq!(ShortText::format(format_args!("{} of {:?}", 3, "x")).as_str(), "3 of \"x\"");
+        assert_eq!(
+            ShortText::format(format_args!("{} of {:?}", 3, "x")).as_str(),
+            "3 of \"x\""
+        );
         let long = "é".repeat(300);
         let text = ShortText::format(format_args!("a{long}b"));
         assert_eq!(text.as_str(), format!("a{}", "é".repeat(255)));
-        assert_eq!(ShortText::format(format_args!("{}", "x".repeat(512))).as_str().len(), 512);
+        assert_eq!(
+            ShortText::format(format_args!("{}", "x".repeat(512)))
+                .as_str()
+                .len(),
+            512
+        );
     }
 
     #[test]
     fn what_is_no_utf16_is_marked() {
-        let units: Vec<u16> = "aé𝄞".encode_utf16().chain([0xd800, 0x62, 0xdc00, 0, 0xd834]).collect();
-        assert_eq!(ShortText::from_utf16(&units).as_str(), "aé𝄞\u{fffd}b\u{fffd}\0\u{fffd}");
+        let units: Vec<u16> = "aé𝄞"
+            .encode_utf16()
+            .chain([0xd800, 0x62, 0xdc00, 0, 0xd834])
+            .collect();
+        assert_eq!(
+            ShortText::from_utf16(&units).as_str(),
+            "aé𝄞\u{fffd}b\u{fffd}\0\u{fffd}"
+        );
         assert_eq!(ShortText::from_utf16(&[]).as_str(), "");
         // 512 is no multiple of 3.
-        assert_eq!(ShortText::from_utf16(&[0x20ac; 1000]).as_str(), "€".repeat(170));
+        assert_eq!(
+            ShortText::from_utf16(&[0x20ac; 1000]).as_str(),
+            "€".repeat(170)
+        );
     }
 }

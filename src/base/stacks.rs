@@ -49,9 +49,15 @@ impl std::ops::BitOr for StackFeatures {
 
 impl std::fmt::Debug for StackFeatures {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let all = [("LABELS", Self::LABELS), ("NATIVE", Self::NATIVE), ("LEAF", Self::LEAF)];
+        let all = [
+            ("LABELS", Self::LABELS),
+            ("NATIVE", Self::NATIVE),
+            ("LEAF", Self::LEAF),
+        ];
         let is_named = |name: &str| name != "LEAF" || !self.contains(Self::NATIVE);
-        let names = all.iter().filter(|(name, feature)| self.contains(*feature) && is_named(name));
+        let names = all
+            .iter()
+            .filter(|(name, feature)| self.contains(*feature) && is_named(name));
         f.debug_set().entries(names.map(|(name, _)| name)).finish()
     }
 }
@@ -127,8 +133,14 @@ mod tests {
     fn features_are_a_set_and_the_whole_stack_has_its_leaf() {
         assert!(StackFeatures::NATIVE.contains(StackFeatures::LEAF));
         assert!(!StackFeatures::LEAF.contains(StackFeatures::NATIVE));
-        assert_eq!(StackFeatures::LABELS | StackFeatures::NATIVE, StackFeatures::default());
-        assert_eq!(format!("{:?}", StackFeatures::FULL), "{\"LABELS\", \"NATIVE\"}");
+        assert_eq!(
+            StackFeatures::LABELS | StackFeatures::NATIVE,
+            StackFeatures::default()
+        );
+        assert_eq!(
+            format!("{:?}", StackFeatures::FULL),
+            "{\"LABELS\", \"NATIVE\"}"
+        );
         assert_eq!(format!("{:?}", StackFeatures::LEAF), "{\"LEAF\"}");
     }
 

@@ -65,7 +65,9 @@ mod of_session {
                 (Features::SAMPLING_ALL_THREADS, Self::SAMPLING),
                 (Features::MARKERS_ALL_THREADS, Self::MARKERS),
             ];
-            let wanted = of_all.into_iter().filter(|(of_all, _)| features.contains(*of_all));
+            let wanted = of_all
+                .into_iter()
+                .filter(|(of_all, _)| features.contains(*of_all));
             wanted.fold(Self::NOT_PROFILED, |all, (_, one)| all | one)
         }
 
@@ -87,8 +89,12 @@ mod tests {
     #[test]
     fn sets_intersect_in_what_both_have() {
         use ThreadProfilingFeatures as Of;
-        assert!(Of::ANY.intersects(Of::MARKERS) && (Of::SAMPLING | Of::MARKERS).intersects(Of::ANY));
-        assert!(!Of::SAMPLING.intersects(Of::CPU_UTILIZATION) && !Of::NOT_PROFILED.intersects(Of::ANY));
+        assert!(
+            Of::ANY.intersects(Of::MARKERS) && (Of::SAMPLING | Of::MARKERS).intersects(Of::ANY)
+        );
+        assert!(
+            !Of::SAMPLING.intersects(Of::CPU_UTILIZATION) && !Of::NOT_PROFILED.intersects(Of::ANY)
+        );
         assert_eq!(Of::CPU_UTILIZATION | Of::SAMPLING | Of::MARKERS, Of::ANY);
     }
 
@@ -103,7 +109,11 @@ mod tests {
             (Features::MARKERS_ALL_THREADS, Of::MARKERS),
         ];
         for combination in 0..8 {
-            let chosen = || (0..3).filter(|bit| combination >> bit & 1 != 0).map(|bit| of_all[bit]);
+            let chosen = || {
+                (0..3)
+                    .filter(|bit| combination >> bit & 1 != 0)
+                    .map(|bit| of_all[bit])
+            };
             let features = chosen().fold(Features::STACK_WALK, |all, (one, _)| all | one);
             let expected = chosen().fold(Of::NOT_PROFILED, |all, (_, one)| all | one);
             assert_eq!(Of::in_session(features, false), expected);

@@ -10,7 +10,12 @@ pub(crate) struct ThreadFilter {
 
 impl ThreadFilter {
     pub(crate) fn new(filters: &[String]) -> Self {
-        Self { lowercased: filters.iter().map(|filter| filter.to_ascii_lowercase()).collect() }
+        Self {
+            lowercased: filters
+                .iter()
+                .map(|filter| filter.to_ascii_lowercase())
+                .collect(),
+        }
     }
 
     /// Whether a thread of this name in this process is selected: by an empty list, by `*`, by a filter that is part of

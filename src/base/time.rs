@@ -37,7 +37,11 @@ impl ProfilerTime {
 
     fn shifted(self, microseconds: f64) -> Self {
         let ns = (microseconds.abs() * 1000.0).round() as u64;
-        Self(if microseconds < 0.0 { self.0.saturating_sub(ns) } else { self.0.saturating_add(ns) })
+        Self(if microseconds < 0.0 {
+            self.0.saturating_sub(ns)
+        } else {
+            self.0.saturating_add(ns)
+        })
     }
 }
 
@@ -76,7 +80,10 @@ mod tests {
     #[test]
     fn a_signed_distance_goes_both_ways_and_has_ends() {
         let (one, other) = (TimeStamp(5_000), TimeStamp(7_000));
-        assert_eq!((other.signed_since_ns(one), one.signed_since_ns(other)), (2_000, -2_000));
+        assert_eq!(
+            (other.signed_since_ns(one), one.signed_since_ns(other)),
+            (2_000, -2_000)
+        );
         let (first, last) = (TimeStamp(0), TimeStamp(u64::MAX));
         assert_eq!(last.signed_since_ns(first), i64::MAX / 4);
         assert_eq!(first.signed_since_ns(last), -(i64::MAX / 4));
@@ -85,9 +92,18 @@ mod tests {
     #[test]
     fn microseconds_move_a_time_both_ways_and_saturate() {
         let start = ProfilerTime::from_monotonic_ns(5_000);
-        assert_eq!(start.add_microseconds(1.5), ProfilerTime::from_monotonic_ns(6_500));
-        assert_eq!(start.subtract_microseconds(2.0), ProfilerTime::from_monotonic_ns(3_000));
-        assert_eq!(start.subtract_microseconds(1e9), ProfilerTime::from_monotonic_ns(0));
+        assert_eq!(
+            start.add_microseconds(1.5),
+            ProfilerTime::from_monotonic_ns(6_500)
+        );
+        assert_eq!(
+            start.subtract_microseconds(2.0),
+            ProfilerTime::from_monotonic_ns(3_000)
+        );
+        assert_eq!(
+            start.subtract_microseconds(1e9),
+            ProfilerTime::from_monotonic_ns(0)
+        );
         assert_eq!(start.add_microseconds(f64::NAN), start);
         let later = start.add_microseconds(1.5);
         assert_eq!(later.duration_since(start), Duration::from_nanos(1_500));

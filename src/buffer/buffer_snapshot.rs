@@ -44,12 +44,25 @@ impl BufferSnapshot {
         statistics: BufferStatistics,
     ) -> Self {
         let chunk_memory = match update {
-            Update::Changed { unreleased_bytes, released_bytes, oldest_done, .. } => {
-                ChunkMemory { unreleased_bytes, released_bytes, oldest_done }
-            }
+            Update::Changed {
+                unreleased_bytes,
+                released_bytes,
+                oldest_done,
+                ..
+            } => ChunkMemory {
+                unreleased_bytes,
+                released_bytes,
+                oldest_done,
+            },
             Update::None | Update::Final => ChunkMemory::default(),
         };
-        Self { chunks, complete_since, chunk_memory, let_go_bytes: 0, statistics }
+        Self {
+            chunks,
+            complete_since,
+            chunk_memory,
+            let_go_bytes: 0,
+            statistics,
+        }
     }
 
     pub(crate) fn chunk_memory(&self) -> ChunkMemory {
@@ -76,20 +89,28 @@ impl BufferSnapshot {
     /// How many bytes the session had given up before this let go of them, or has now.
     pub(crate) fn given_up_bytes(&self) -> u64 {
         let given_up = self.chunks.iter().filter(|(chunk, _)| chunk.is_given_up());
-        self.let_go_bytes + given_up.map(|(_, committed)| *committed as u64).sum::<u64>()
+        self.let_go_bytes
+            + given_up
+                .map(|(_, committed)| *committed as u64)
+                .sum::<u64>()
     }
 
     /// Each chunk's entries, which need nothing of another chunk's.
     pub(crate) fn chunks(&self) -> impl ExactSizeIterator<Item = ChunkEntries<'_>> {
         self.chunks.iter().map(|(chunk, committed)| {
             let bytes = &chunk.committed_bytes()[..*committed];
-            ChunkEntries { position: chunk.range_start, rest: bytes }
+            ChunkEntries {
+                position: chunk.range_start,
+                rest: bytes,
+            }
         })
     }
 
     /// The entry that begins at `block`, if it is in here.
     pub(crate) fn entry_at(&self, block: BlockIndex) -> Option<EntryReader<'_>> {
-        let after = self.chunks.partition_point(|(chunk, _)| chunk.range_start <= block.get());
+        let after = self
+            .chunks
+            .partition_point(|(chunk, _)| chunk.range_start <= block.get());
         let (chunk, committed) = self.chunks.get(after.checked_sub(1)?)?;
         let offset = usize::try_from(block.get() - chunk.range_start).ok()?;
         let mut rest = chunk.committed_bytes().get(offset..*committed)?;
@@ -122,13 +143,19 @@ impl<'a> Iterator for ChunkEntries<'a> {
             return None;
         }
         let before = self.rest.len();
-        let (Some(entry), Some(index)) = (take_block(&mut self.rest), BlockIndex::new(self.position)) else {
+        let (Some(entry), Some(index)) =
+            (take_block(&mut self.rest), BlockIndex::new(self.position))
+        else {
             self.rest = &[];
             return Some(Err(MalformedBlock));
         };
         let bytes = (before - self.rest.len()) as u64;
         self.position += bytes;
-        Some(Ok(Block { index, bytes, entry }))
+        Some(Ok(Block {
+            index,
+            bytes,
+            entry,
+        }))
     }
 }
 
@@ -147,7 +174,9 @@ fn take_block<'a>(rest: &mut &'a [u8]) -> Option<EntryReader<'a>> {
 impl BufferSnapshot {
     #[cfg(all(test, not(loom)))]
     pub(crate) fn bytes_of_chunks(&self) -> impl Iterator<Item = &[u8]> {
-        self.chunks.iter().map(|(chunk, committed)| &chunk.committed_bytes()[..*committed])
+        self.chunks
+            .iter()
+            .map(|(chunk, committed)| &chunk.committed_bytes()[..*committed])
     }
 
     pub(crate) fn of_bytes(chunks: &[&[u8]]) -> Self {
@@ -157,8 +186,11 @@ impl BufferSnapshot {
         let mut range_start = 1;
         let share = |(number, bytes): (usize, &&[u8])| {
             let fresh = Chunk::new(bytes.len());
-            let (chunk, mut right) =
-                fresh.begin(ChunkNumber(number as u64), Generation::from_number(1), range_start);
+            let (chunk, mut right) = fresh.begin(
+                ChunkNumber(number as u64),
+                Generation::from_number(1),
+                range_start,
+            );
             range_start += bytes.len() as u64;
             right.append_raw(bytes);
             (chunk, bytes.len())

@@ -109,7 +109,11 @@ impl Chunk {
 
     /// Takes a chunk that was given up to be used again; `None` while a reader shares it, who has it for himself then.
     pub(super) fn recycle(chunk: Arc<Self>) -> Option<Self> {
-        debug_assert_eq!(chunk.life(), ChunkLife::GivenUp, "only a chunk that was given up is recycled");
+        debug_assert_eq!(
+            chunk.life(),
+            ChunkLife::GivenUp,
+            "only a chunk that was given up is recycled"
+        );
         let chunk = Arc::into_inner(chunk)?;
         chunk.set_life(&[ChunkLife::GivenUp], ChunkLife::Fresh);
         Some(chunk)
@@ -127,7 +131,11 @@ impl Chunk {
     }
 
     fn set_life(&self, from: &[ChunkLife], to: ChunkLife) {
-        debug_assert!(from.contains(&self.life()), "a chunk goes from {:?} to {to:?}", self.life());
+        debug_assert!(
+            from.contains(&self.life()),
+            "a chunk goes from {:?} to {to:?}",
+            self.life()
+        );
         self.life.store(to as u8, Ordering::Release);
     }
 
@@ -195,10 +203,16 @@ impl WriteRight {
 
     /// Gives the right up: nothing is written any more. No entry was put later than the chunk is done, whatever `now` says.
     pub(super) fn finish(self, now: TimeStamp) {
-        let last_used_ns =
-            if self.chunk.committed() > 0 { self.chunk.last_used_ns.load(Ordering::Relaxed) } else { 0 };
-        self.chunk.done_ns.store(now.0.max(last_used_ns), Ordering::Relaxed);
-        self.chunk.set_life(&[ChunkLife::Ready, ChunkLife::InUse], ChunkLife::Done);
+        let last_used_ns = if self.chunk.committed() > 0 {
+            self.chunk.last_used_ns.load(Ordering::Relaxed)
+        } else {
+            0
+        };
+        self.chunk
+            .done_ns
+            .store(now.0.max(last_used_ns), Ordering::Relaxed);
+        self.chunk
+            .set_life(&[ChunkLife::Ready, ChunkLife::InUse], ChunkLife::Done);
     }
 
     /// Appends a block; false, and nothing changed that anybody sees, when it does not fit.
@@ -229,7 +243,9 @@ impl WriteRight {
         } else if now.0 > chunk.last_used_ns.load(Ordering::Relaxed) {
             chunk.last_used_ns.store(now.0, Ordering::Relaxed);
         }
-        chunk.entries.store(chunk.entries.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        chunk
+            .entries
+            .store(chunk.entries.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         chunk.committed.store(start + bytes, Ordering::Release);
         true
     }
@@ -255,7 +271,11 @@ pub(super) const fn block_bytes(entry_bytes: usize) -> usize {
 /// How much room an entry needs at the beginning of a chunk.
 pub(super) fn new_block_bytes<E: Entry>(entry: &E) -> usize {
     let bytes = entry.bytes();
-    if E::IS_COUNTED { block_bytes(bytes) } else { LENGTH_BYTES.saturating_add(bytes) }
+    if E::IS_COUNTED {
+        block_bytes(bytes)
+    } else {
+        LENGTH_BYTES.saturating_add(bytes)
+    }
 }
 
 /// The longest block of an entry that is written before its length is known, which then takes three bytes.
@@ -269,7 +289,10 @@ fn write_counted(entry: &impl Entry, entry_bytes: usize, place: &mut [u8]) -> Op
     let mut cursor = EntryCursor::new(place);
     cursor.number(entry_bytes as u64);
     entry.write(&mut cursor);
-    debug_assert!(cursor.left() == 0 && !cursor.is_overrun(), "an entry is as long as it says");
+    debug_assert!(
+        cursor.left() == 0 && !cursor.is_overrun(),
+        "an entry is as long as it says"
+    );
     Some(bytes)
 }
 
@@ -284,7 +307,11 @@ fn write_first(entry: &impl Entry, place: &mut [u8]) -> Option<usize> {
         return None;
     }
     let length = room - cursor.left();
-    *length_place = [length as u8 | 0x80, (length >> 7) as u8 | 0x80, (length >> 14) as u8];
+    *length_place = [
+        length as u8 | 0x80,
+        (length >> 7) as u8 | 0x80,
+        (length >> 14) as u8,
+    ];
     Some(LENGTH_BYTES + length)
 }
 
@@ -307,8 +334,14 @@ mod tests {
         assert!(!right.append(TimeStamp(6), &&b"1234"[..]));
         assert!(right.append(TimeStamp(7), &&b"123"[..]));
         assert!(!right.append(TimeStamp(8), &&b"x"[..]));
-        assert_eq!((chunk.committed_bytes(), chunk.entries()), (&b"\x03abc\x03123"[..], 2));
-        assert_eq!((chunk.life(), chunk.first_used()), (ChunkLife::InUse, Some(TimeStamp(5))));
+        assert_eq!(
+            (chunk.committed_bytes(), chunk.entries()),
+            (&b"\x03abc\x03123"[..], 2)
+        );
+        assert_eq!(
+            (chunk.life(), chunk.first_used()),
+            (ChunkLife::InUse, Some(TimeStamp(5)))
+        );
         right.finish(TimeStamp(6));
         assert_eq!(
             (chunk.life(), chunk.done_at()),
@@ -322,7 +355,10 @@ mod tests {
         assert!(Chunk::recycle(chunk).is_none(), "a reader has it");
         let again = Chunk::recycle(shared).expect("nobody else has it");
         let (again, mut right) = again.begin(ChunkNumber(4), SESSION, 200);
-        assert_eq!((again.committed_bytes(), again.entries(), again.first_used()), (&b""[..], 0, None));
+        assert_eq!(
+            (again.committed_bytes(), again.entries(), again.first_used()),
+            (&b""[..], 0, None)
+        );
         assert!(right.append(TimeStamp(10), &&b"new"[..]));
         assert_eq!(again.committed_bytes(), b"\x03new");
     }
@@ -349,18 +385,34 @@ mod tests {
         let mut expected = Vec::new();
         for length in [1usize, 127, 128, 16_383] {
             assert!(right.append(TimeStamp(5), &WrittenFirst(&bytes[..length])));
-            let (read, length_bytes) = decode(&chunk.committed_bytes()[expected.len()..]).expect("a number");
+            let (read, length_bytes) =
+                decode(&chunk.committed_bytes()[expected.len()..]).expect("a number");
             assert_eq!((read, length_bytes), (length as u64, LENGTH_BYTES));
             expected.extend_from_slice(&chunk.committed_bytes()[expected.len()..][..LENGTH_BYTES]);
             expected.extend_from_slice(&bytes[..length]);
         }
-        assert_eq!((chunk.committed_bytes(), chunk.entries()), (&expected[..], 4));
+        assert_eq!(
+            (chunk.committed_bytes(), chunk.entries()),
+            (&expected[..], 4)
+        );
         let left = 20_000 - expected.len();
         let (first_used, before) = (chunk.first_used(), chunk.committed());
-        assert!(!right.append(TimeStamp(6), &WrittenFirst(&bytes[..left - LENGTH_BYTES + 1])));
-        assert_eq!((chunk.committed(), chunk.first_used(), chunk.entries()), (before, first_used, 4));
-        assert!(right.append(TimeStamp(7), &WrittenFirst(&bytes[..left - LENGTH_BYTES - 2])));
-        assert!(!right.append(TimeStamp(8), &WrittenFirst(b"")), "no room for its length");
+        assert!(!right.append(
+            TimeStamp(6),
+            &WrittenFirst(&bytes[..left - LENGTH_BYTES + 1])
+        ));
+        assert_eq!(
+            (chunk.committed(), chunk.first_used(), chunk.entries()),
+            (before, first_used, 4)
+        );
+        assert!(right.append(
+            TimeStamp(7),
+            &WrittenFirst(&bytes[..left - LENGTH_BYTES - 2])
+        ));
+        assert!(
+            !right.append(TimeStamp(8), &WrittenFirst(b"")),
+            "no room for its length"
+        );
         assert!(right.append(TimeStamp(8), &&b"x"[..]));
         assert_eq!(chunk.committed(), 20_000);
     }

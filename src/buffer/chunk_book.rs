@@ -77,13 +77,23 @@ pub(super) struct ChunkBook<M> {
 
 impl<M: ChunkManager> ChunkBook<M> {
     pub(super) fn new(session: Generation, manager: M) -> Self {
-        Self { session, manager, unreleased: Vec::new(), next_number: 0, range_end: 1, update: Update::None }
+        Self {
+            session,
+            manager,
+            unreleased: Vec::new(),
+            next_number: 0,
+            range_end: 1,
+            update: Update::None,
+        }
     }
 
     /// How large a chunk a lane is to get that wants so much, one of so many, with room for an entry of `needed_bytes`. All lanes
     /// together get no more than half of what there is, unless the smallest take more.
     fn chunk_bytes_for(&self, wanted: usize, lanes: usize, needed_bytes: usize) -> usize {
-        let (largest, all) = (self.manager.largest_chunk_bytes(), self.manager.max_total_bytes());
+        let (largest, all) = (
+            self.manager.largest_chunk_bytes(),
+            self.manager.max_total_bytes(),
+        );
         let smallest = SMALL_CHUNK_BYTES.min(largest);
         let granted = if wanted == LARGEST {
             largest
@@ -94,7 +104,11 @@ impl<M: ChunkManager> ChunkBook<M> {
             if is_within_half { wanted } else { smallest }
         };
         // Up to the largest in powers of two, so that they can be used again; what is larger has no room.
-        granted.max(needed_bytes.next_power_of_two().min(largest.max(needed_bytes)))
+        granted.max(
+            needed_bytes
+                .next_power_of_two()
+                .min(largest.max(needed_bytes)),
+        )
     }
 
     /// A chunk begins its life in a lane.
@@ -108,7 +122,12 @@ impl<M: ChunkManager> ChunkBook<M> {
     }
 
     /// A chunk with room for the entry, for a lane of so many that has none; `None` where there can be none.
-    pub(super) fn make_chunk(&mut self, lane: &Lane, lanes: usize, block_bytes: usize) -> Option<WriteRight> {
+    pub(super) fn make_chunk(
+        &mut self,
+        lane: &Lane,
+        lanes: usize,
+        block_bytes: usize,
+    ) -> Option<WriteRight> {
         // It came while this was waited for. So a lane's chunks are filled in the order of their numbers.
         if let Some(next) = lane.take_next() {
             if next.chunk().session == self.session && next.chunk().capacity() >= block_bytes {
@@ -147,14 +166,16 @@ impl<M: ChunkManager> ChunkBook<M> {
         let is_done = |unreleased: &mut Unreleased| unreleased.chunk.life() == ChunkLife::Done;
         let mut done: Vec<_> = self.unreleased.extract_if(.., is_done).collect();
         done.sort_by_key(|unreleased| unreleased.chunk.done_at());
-        done.into_iter().for_each(|Unreleased { chunk, .. }| self.manager.release(chunk));
+        done.into_iter()
+            .for_each(|Unreleased { chunk, .. }| self.manager.release(chunk));
     }
 
     /// A chunk that was never written to is not used after all.
     pub(super) fn take_back(&mut self, right: WriteRight) {
         let number = right.chunk().number;
         self.manager.forget_unreleased(right.chunk().capacity());
-        self.unreleased.retain(|unreleased| unreleased.chunk.number != number);
+        self.unreleased
+            .retain(|unreleased| unreleased.chunk.number != number);
     }
 
     /// The lanes whose chunks are older than the oldest of those that are complete, once something was given up: they have
@@ -163,21 +184,34 @@ impl<M: ChunkManager> ChunkBook<M> {
         if self.manager.discarded().chunks == 0 {
             return Vec::new();
         }
-        let oldest = self.manager.released().front().map(|chunk| chunk.range_start);
+        let oldest = self
+            .manager
+            .released()
+            .front()
+            .map(|chunk| chunk.range_start);
         // Where what is in use leaves no room for any, the youngest.
-        let Some(since) = oldest.or_else(|| self.filled().map(|chunk| chunk.range_start).max()) else {
+        let Some(since) = oldest.or_else(|| self.filled().map(|chunk| chunk.range_start).max())
+        else {
             return Vec::new();
         };
         let is_quiet = |unreleased: &&Unreleased| {
             unreleased.chunk.range_start < since && unreleased.chunk.committed() > 0
         };
-        self.unreleased.iter().filter(is_quiet).map(|unreleased| unreleased.lane).collect()
+        self.unreleased
+            .iter()
+            .filter(is_quiet)
+            .map(|unreleased| unreleased.lane)
+            .collect()
     }
 
     /// All chunks that hold anything.
     fn filled(&self) -> impl Iterator<Item = &Arc<Chunk>> {
         let unreleased = self.unreleased.iter().map(|unreleased| &unreleased.chunk);
-        self.manager.released().iter().chain(unreleased).filter(|chunk| chunk.committed() > 0)
+        self.manager
+            .released()
+            .iter()
+            .chain(unreleased)
+            .filter(|chunk| chunk.committed() > 0)
     }
 
     /// The same, in the order in which they were begun, each with what is committed of it now. Of each lane it is what was put
@@ -185,11 +219,22 @@ impl<M: ChunkManager> ChunkBook<M> {
     /// are complete if there is.
     pub(super) fn share(&self) -> Vec<(Arc<Chunk>, usize)> {
         let unreleased = self.unreleased.iter().map(|unreleased| &unreleased.chunk);
-        let mut chunks: Vec<_> = self.manager.released().iter().chain(unreleased).cloned().collect();
+        let mut chunks: Vec<_> = self
+            .manager
+            .released()
+            .iter()
+            .chain(unreleased)
+            .cloned()
+            .collect();
         chunks.sort_by_key(|chunk| chunk.range_start);
-        let newest_first = chunks.into_iter().rev().map(|chunk| (chunk.committed(), chunk));
-        let mut shared: Vec<_> =
-            newest_first.filter(|(bytes, _)| *bytes > 0).map(|(bytes, chunk)| (chunk, bytes)).collect();
+        let newest_first = chunks
+            .into_iter()
+            .rev()
+            .map(|chunk| (chunk.committed(), chunk));
+        let mut shared: Vec<_> = newest_first
+            .filter(|(bytes, _)| *bytes > 0)
+            .map(|(bytes, chunk)| (chunk, bytes))
+            .collect();
         shared.reverse();
         shared
     }
@@ -197,7 +242,11 @@ impl<M: ChunkManager> ChunkBook<M> {
     /// The positions of the oldest chunk that holds anything, and where the next one will begin. What ended when the next
     /// chunk's position was `p` is spoken of by none that begins at `p` or later.
     pub(super) fn range(&self) -> Range<u64> {
-        let start = self.filled().map(|chunk| chunk.range_start).min().unwrap_or(self.range_end);
+        let start = self
+            .filled()
+            .map(|chunk| chunk.range_start)
+            .min()
+            .unwrap_or(self.range_end);
         start..self.range_end
     }
 

@@ -118,7 +118,12 @@ impl Update {
         match (&mut *self, newer) {
             (_, Self::None) | (Self::Final, _) => {}
             (
-                Self::Changed { unreleased_bytes, released_bytes, oldest_done, newly_released },
+                Self::Changed {
+                    unreleased_bytes,
+                    released_bytes,
+                    oldest_done,
+                    newly_released,
+                },
                 Self::Changed {
                     unreleased_bytes: unreleased_now,
                     released_bytes: released_now,
@@ -129,7 +134,8 @@ impl Update {
                 (*unreleased_bytes, *released_bytes, *oldest_done) =
                     (unreleased_now, released_now, oldest_now);
                 // What is older than the oldest is not there any more.
-                newly_released.retain(|chunk| oldest_now.is_some_and(|oldest| chunk.done_at >= oldest));
+                newly_released
+                    .retain(|chunk| oldest_now.is_some_and(|oldest| chunk.done_at >= oldest));
                 newly_released.extend(newer);
             }
             (_, newer) => *self = newer,
@@ -148,16 +154,22 @@ mod tests {
             oldest_done: (oldest > 0).then_some(TimeStamp(oldest)),
             newly_released: newly
                 .iter()
-                .map(|&(done, bytes)| ChunkMetadata { done_at: TimeStamp(done), bytes })
+                .map(|&(done, bytes)| ChunkMetadata {
+                    done_at: TimeStamp(done),
+                    bytes,
+                })
                 .collect(),
         }
     }
 
     fn folded(updates: &[Update]) -> Update {
-        updates.iter().cloned().fold(Update::None, |mut all, update| {
-            all.fold(update);
-            all
-        })
+        updates
+            .iter()
+            .cloned()
+            .fold(Update::None, |mut all, update| {
+                all.fold(update);
+                all
+            })
     }
 
     #[test]
@@ -171,10 +183,20 @@ mod tests {
         let third = changed(5, 70, 4, &[(4, 30), (5, 40)]);
         assert_eq!(folded(&[first, second.clone(), third.clone()]), third);
         let fourth = changed(6, 90, 4, &[(7, 20)]);
-        assert_eq!(folded(&[second.clone(), third, fourth]), changed(6, 90, 4, &[(4, 30), (5, 40), (7, 20)]));
+        assert_eq!(
+            folded(&[second.clone(), third, fourth]),
+            changed(6, 90, 4, &[(4, 30), (5, 40), (7, 20)])
+        );
         // Everything was destroyed.
-        assert_eq!(folded(&[second.clone(), changed(1, 0, 0, &[])]), changed(1, 0, 0, &[]));
+        assert_eq!(
+            folded(&[second.clone(), changed(1, 0, 0, &[])]),
+            changed(1, 0, 0, &[])
+        );
         assert_eq!(folded(&[second.clone(), Update::Final]), Update::Final);
-        assert_eq!(folded(&[Update::Final, second]), Update::Final, "nothing comes after it");
+        assert_eq!(
+            folded(&[Update::Final, second]),
+            Update::Final,
+            "nothing comes after it"
+        );
     }
 }

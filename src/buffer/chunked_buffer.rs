@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::base::{Generation, Guard, LockRank, NamedMutex, TimeStamp};
 use crate::buffer::buffer_snapshot::BufferSnapshot;
 use crate::buffer::chunk::{Chunk, WriteRight, block_bytes};
-use crate::buffer::chunk_book::{BufferStatistics, ChunkBook, Dropped, DroppedEntries, LARGEST, REASONS};
+use crate::buffer::chunk_book::{
+    BufferStatistics, ChunkBook, Dropped, DroppedEntries, LARGEST, REASONS,
+};
 use crate::buffer::chunk_manager::{ChunkManager, ControlledChunkManager, Update};
 use crate::buffer::entry::Entry;
 use crate::buffer::index::ChunkNumber;
@@ -78,8 +80,20 @@ impl<'a, M: ChunkManager> LaneHandle<'a, M> {
     /// when the entry is larger than a chunk, which is counted as dropped.
     #[doc(alias = "ReserveAndPut")]
     #[inline]
-    pub(crate) fn put(&self, session: Generation, now: TimeStamp, entry: &impl Entry) -> Option<ChunkNumber> {
-        self.lane.put(NewEntry { session, now, entry }, self.buffer)
+    pub(crate) fn put(
+        &self,
+        session: Generation,
+        now: TimeStamp,
+        entry: &impl Entry,
+    ) -> Option<ChunkNumber> {
+        self.lane.put(
+            NewEntry {
+                session,
+                now,
+                entry,
+            },
+            self.buffer,
+        )
     }
 
     /// Puts the entry if it comes to lie in this chunk; `None`, uncounted, when it would not.
@@ -90,7 +104,14 @@ impl<'a, M: ChunkManager> LaneHandle<'a, M> {
         now: TimeStamp,
         entry: &impl Entry,
     ) -> Option<ChunkNumber> {
-        self.lane.put_in_chunk(chunk, NewEntry { session, now, entry })
+        self.lane.put_in_chunk(
+            chunk,
+            NewEntry {
+                session,
+                now,
+                entry,
+            },
+        )
     }
 
     /// Whether a chunk has room for an entry of so many bytes.
@@ -108,7 +129,12 @@ impl<'a, M: ChunkManager> LaneHandle<'a, M> {
 impl<M: ChunkManager> ChunkSource for ChunkedBuffer<M> {
     /// Under the lock, so that an allocator of the host's, called from here, adds no marker, for which there would be no chunk
     /// either.
-    fn make_chunk(&self, lane: &Lane, session: Generation, block_bytes: usize) -> Option<WriteRight> {
+    fn make_chunk(
+        &self,
+        lane: &Lane,
+        session: Generation,
+        block_bytes: usize,
+    ) -> Option<WriteRight> {
         let mut state = self.state.lock();
         let State { taken, book } = &mut *state;
         let book = book.as_mut().filter(|book| book.session == session)?;
@@ -139,7 +165,10 @@ impl<M: ChunkManager> ChunkSource for ChunkedBuffer<M> {
 
 impl<M: ChunkManager> ChunkedBuffer<M> {
     pub(crate) const fn out_of_session(heavy_barrier: HeavyBarrier) -> Self {
-        let state = State { taken: Vec::new(), book: None };
+        let state = State {
+            taken: Vec::new(),
+            book: None,
+        };
         Self {
             state: NamedMutex::new("chunk manager", LockRank::ChunkManager, state),
             lanes: Lanes::new(),
@@ -163,8 +192,11 @@ impl<M: ChunkManager> ChunkedBuffer<M> {
     }
 
     pub(super) fn begin_with(&self, session: Generation, manager: M) {
-        self.dropped.iter().for_each(|count| count.store(0, Ordering::Relaxed));
-        self.largest_block_bytes.store(manager.largest_chunk_bytes(), Ordering::Relaxed);
+        self.dropped
+            .iter()
+            .for_each(|count| count.store(0, Ordering::Relaxed));
+        self.largest_block_bytes
+            .store(manager.largest_chunk_bytes(), Ordering::Relaxed);
         self.replace_book(Some(ChunkBook::new(session, manager)));
         self.session.store(session.to_number(), Ordering::Relaxed);
         self.ask_for_care();
@@ -219,16 +251,23 @@ impl<M: ChunkManager> ChunkedBuffer<M> {
         let lane = {
             let mut state = self.state.lock();
             let taken = &mut state.taken;
-            let index = taken.iter().position(|is_taken| !is_taken).unwrap_or_else(|| {
-                taken.push(false);
-                taken.len() - 1
-            });
+            let index = taken
+                .iter()
+                .position(|is_taken| !is_taken)
+                .unwrap_or_else(|| {
+                    taken.push(false);
+                    taken.len() - 1
+                });
             taken[index] = true;
             self.lanes.get(index)
         };
         lane.set_wanted_bytes(wanted_bytes);
         self.ask_for_care();
-        LaneHandle { buffer: self, lane, one_writer: PhantomData }
+        LaneHandle {
+            buffer: self,
+            lane,
+            one_writer: PhantomData,
+        }
     }
 
     fn give_lane_back(&self, lane: &Lane) {
@@ -237,7 +276,9 @@ impl<M: ChunkManager> ChunkedBuffer<M> {
         taken[lane.index] = false;
         // The chunk that it has begun is filled by the next writer; that after it may be large.
         if let Some(next) = lane.take_next()
-            && let Some(book) = book.as_mut().filter(|book| book.session == next.chunk().session)
+            && let Some(book) = book
+                .as_mut()
+                .filter(|book| book.session == next.chunk().session)
         {
             book.take_back(next);
         }
@@ -247,7 +288,9 @@ impl<M: ChunkManager> ChunkedBuffer<M> {
     /// the sampler, once a tick.
     #[doc(alias = "FulfillChunkRequests")]
     pub(crate) fn take_care(&self) {
-        if !self.needs_care.load(Ordering::Relaxed) || !self.needs_care.swap(false, Ordering::Acquire) {
+        if !self.needs_care.load(Ordering::Relaxed)
+            || !self.needs_care.swap(false, Ordering::Acquire)
+        {
             return;
         }
         let mut to_make = Vec::new();
@@ -267,7 +310,9 @@ impl<M: ChunkManager> ChunkedBuffer<M> {
             chunk.touch();
             let mut state = self.state.lock();
             let State { taken, book } = &mut *state;
-            let Some(book) = book.as_mut().filter(|book| book.session == session) else { return };
+            let Some(book) = book.as_mut().filter(|book| book.session == session) else {
+                return;
+            };
             if taken[lane.index] {
                 lane.set_next(book.begin(chunk, lane.index));
             } else {
@@ -279,7 +324,11 @@ impl<M: ChunkManager> ChunkedBuffer<M> {
 
     /// Where the oldest chunk begins and where the next one will: see `WhileBuffered`.
     pub(crate) fn range(&self) -> Range<u64> {
-        self.state.lock().book.as_ref().map_or(1..1, ChunkBook::range)
+        self.state
+            .lock()
+            .book
+            .as_ref()
+            .map_or(1..1, ChunkBook::range)
     }
 
     /// How many bytes there are, and what the buffer did so far; `None` out of session.
@@ -292,20 +341,34 @@ impl<M: ChunkManager> ChunkedBuffer<M> {
         BufferStatistics {
             dropped: self.dropped(),
             lanes: state.taken.iter().filter(|is_taken| **is_taken).count() as u64,
-            ..state.book.as_ref().map(ChunkBook::statistics).unwrap_or_default()
+            ..state
+                .book
+                .as_ref()
+                .map(ChunkBook::statistics)
+                .unwrap_or_default()
         }
     }
 
     #[cfg(test)]
     pub(super) fn share(&self) -> BufferSnapshot {
         let state = self.state.lock();
-        let Some(book) = &state.book else { return BufferSnapshot::default() };
-        BufferSnapshot::new(book.share(), book.complete_since(), Update::None, self.statistics(&state))
+        let Some(book) = &state.book else {
+            return BufferSnapshot::default();
+        };
+        BufferSnapshot::new(
+            book.share(),
+            book.complete_since(),
+            Update::None,
+            self.statistics(&state),
+        )
     }
 
     /// Holds the buffer still while the process forks.
     pub(crate) fn hold_for_fork(&self) -> BufferForkGuard<'_, M> {
-        BufferForkGuard { state: self.state.lock(), buffer: self }
+        BufferForkGuard {
+            state: self.state.lock(),
+            buffer: self,
+        }
     }
 }
 
@@ -319,7 +382,14 @@ impl ChunkedBuffer {
         now: TimeStamp,
         entry: impl Entry + Copy,
     ) -> Option<ChunkNumber> {
-        lane.0.put(NewEntry { session, now, entry }, self)
+        lane.0.put(
+            NewEntry {
+                session,
+                now,
+                entry,
+            },
+            self,
+        )
     }
 
     #[cfg(any(test, fuzzing))]
@@ -345,7 +415,11 @@ impl<M: ControlledChunkManager> ChunkedBuffer<M> {
     /// than all else. Called by the sampler, now and then. The clock is read once nobody writes there any more, so that what is
     /// there is no younger.
     #[doc(alias = "DestroyChunksAtOrBefore")]
-    pub(crate) fn discard_old(&self, clock: impl Fn() -> TimeStamp, at_or_before: Option<TimeStamp>) {
+    pub(crate) fn discard_old(
+        &self,
+        clock: impl Fn() -> TimeStamp,
+        at_or_before: Option<TimeStamp>,
+    ) {
         let mut state = self.state.lock();
         let Some(book) = &mut state.book else { return };
         // A lane that has just gone on to its next chunk has not gone quiet.
@@ -365,7 +439,12 @@ impl<M: ControlledChunkManager> ChunkedBuffer<M> {
     pub(crate) fn snapshot(&self) -> BufferSnapshot {
         let mut state = self.state.lock();
         let Some(book) = &mut state.book else {
-            return BufferSnapshot::new(Vec::new(), None, Update::Final, BufferStatistics::default());
+            return BufferSnapshot::new(
+                Vec::new(),
+                None,
+                Update::Final,
+                BufferStatistics::default(),
+            );
         };
         book.settle();
         let update = book.follow_manager().clone();
@@ -387,7 +466,9 @@ impl<M> BufferForkGuard<'_, M> {
     /// memory is left alone, since they may have been in the middle of it; so is what this gives.
     pub(crate) fn abandon_session(mut self, own_lane: Option<usize>) -> AbandonedSession<M> {
         self.buffer.session.store(0, Ordering::Relaxed);
-        let abandoned = AbandonedSession { _book: self.state.book.take() };
+        let abandoned = AbandonedSession {
+            _book: self.state.book.take(),
+        };
         for (index, is_taken) in self.state.taken.iter_mut().enumerate() {
             let lane = self.buffer.lanes.get(index);
             std::mem::forget((lane.take_current_alone(), lane.take_next()));

@@ -22,7 +22,12 @@ fn numbers_in(snapshot: &BufferSnapshot) -> Vec<u64> {
         let mut block = block.expect("well formed");
         let number_of = |entry: &mut EntryReader<'_>| entry.kind().and_then(|_| entry.number());
         let number = number_of(&mut block.entry).expect("a number");
-        assert_eq!(snapshot.entry_at(block.index).and_then(|mut entry| number_of(&mut entry)), Some(number));
+        assert_eq!(
+            snapshot
+                .entry_at(block.index)
+                .and_then(|mut entry| number_of(&mut entry)),
+            Some(number)
+        );
         numbers.push(number);
     }
     numbers
@@ -30,11 +35,24 @@ fn numbers_in(snapshot: &BufferSnapshot) -> Vec<u64> {
 
 fn put_number<M: ChunkManager>(lane: &LaneHandle<'_, M>, number: u64) -> Option<ChunkNumber> {
     let mut head = EntryHead::new(EntryKind::Counter);
-    lane.put(SESSION, TimeStamp(number), &head.number(number).with(&[0; 20]))
+    lane.put(
+        SESSION,
+        TimeStamp(number),
+        &head.number(number).with(&[0; 20]),
+    )
 }
 
-fn put_bytes(lane: &LaneHandle<'_>, session: Generation, now: u64, tail: &[u8]) -> Option<ChunkNumber> {
-    lane.put(session, TimeStamp(now), &EntryHead::new(EntryKind::Counter).with(tail))
+fn put_bytes(
+    lane: &LaneHandle<'_>,
+    session: Generation,
+    now: u64,
+    tail: &[u8],
+) -> Option<ChunkNumber> {
+    lane.put(
+        session,
+        TimeStamp(now),
+        &EntryHead::new(EntryKind::Counter).with(tail),
+    )
 }
 
 #[test]
@@ -58,9 +76,16 @@ fn the_oldest_chunks_go_and_the_rest_reads_back_in_order() {
     let (held_bytes, _) = buffer.fill_level().expect("in session");
     assert!(held_bytes <= 4096 && held_bytes + statistics.recycled_bytes == statistics.put_bytes);
     let memory = snapshot.chunk_memory();
-    assert!(memory.unreleased_bytes + memory.released_bytes <= 4096, "{memory:?}");
+    assert!(
+        memory.unreleased_bytes + memory.released_bytes <= 4096,
+        "{memory:?}"
+    );
     let complete_since = snapshot.complete_since().expect("something is missing");
-    assert_eq!(complete_since, TimeStamp(first), "its chunk was begun when the last one was full");
+    assert_eq!(
+        complete_since,
+        TimeStamp(first),
+        "its chunk was begun when the last one was full"
+    );
 }
 
 #[test]
@@ -69,10 +94,14 @@ fn a_lane_that_has_just_gone_on_to_its_next_chunk_is_not_quiet() {
     let (slow, fast) = (buffer.take_lane(), buffer.take_lane());
     let first = put_number(&slow, 0).expect("fits");
     (1..500).for_each(|number| _ = put_number(&fast, number).expect("fits"));
-    assert!(buffer.snapshot().statistics.recycled_chunks > 0, "the slow one's chunk is the oldest");
+    assert!(
+        buffer.snapshot().statistics.recycled_chunks > 0,
+        "the slow one's chunk is the oldest"
+    );
     // Its next chunk is there, so that nobody looks after the full one.
     buffer.take_care();
-    let next = (500..1000).find_map(|number| put_number(&slow, number).filter(|&chunk| chunk != first));
+    let next =
+        (500..1000).find_map(|number| put_number(&slow, number).filter(|&chunk| chunk != first));
     assert!(next.is_some());
     buffer.discard_old(|| TimeStamp(1000), None);
     assert_eq!(put_number(&slow, 1000), next, "it goes on there");
@@ -98,14 +127,25 @@ fn a_reader_lets_go_of_chunks_and_tells_what_was_given_up_meanwhile() {
     let mut snapshot = buffer.snapshot();
     let chunks = snapshot.chunks().len();
     assert!(chunks > 2 && snapshot.given_up_bytes() == 0);
-    let bytes: u64 = snapshot.chunks().flatten().map(|block| block.expect("well formed").bytes).sum();
+    let bytes: u64 = snapshot
+        .chunks()
+        .flatten()
+        .map(|block| block.expect("well formed").bytes)
+        .sum();
     // The last of them is written to still.
     (100..2000).for_each(|number| _ = put_number(&lane, number).expect("fits"));
     assert_eq!(snapshot.given_up_bytes(), bytes);
     let last = numbers_in(&snapshot).last().copied();
     snapshot.retain_chunks((1..=chunks).map(|number| number == chunks));
-    assert_eq!((snapshot.chunks().len(), snapshot.given_up_bytes()), (1, bytes));
-    assert_eq!(numbers_in(&snapshot).last().copied(), last, "what is kept can be read");
+    assert_eq!(
+        (snapshot.chunks().len(), snapshot.given_up_bytes()),
+        (1, bytes)
+    );
+    assert_eq!(
+        numbers_in(&snapshot).last().copied(),
+        last,
+        "what is kept can be read"
+    );
     drop(lane);
 }
 
@@ -135,13 +175,22 @@ fn in_a_forked_child_a_lane_is_as_new_whatever_its_writer_was_in_the_midst_of() 
         let chunk = put_number(&lane, 1).expect("fits");
         assert_eq!(put_number(&lane, 2), Some(chunk));
         assert!(
-            lane.put_in_chunk(chunk, SESSION, TimeStamp(3), &[EntryKind::Counter as u8, 3].as_slice())
-                .is_some()
+            lane.put_in_chunk(
+                chunk,
+                SESSION,
+                TimeStamp(3),
+                &[EntryKind::Counter as u8, 3].as_slice()
+            )
+            .is_some()
         );
         assert_eq!(numbers_in(&buffer.snapshot()), [1, 2, 3]);
         buffer.end_session();
     };
-    assert!(parents.put(SESSION, TimeStamp(0), &Forks(&buffer, in_child)).is_some());
+    assert!(
+        parents
+            .put(SESSION, TimeStamp(0), &Forks(&buffer, in_child))
+            .is_some()
+    );
 }
 
 #[test]
@@ -151,12 +200,19 @@ fn an_entry_larger_than_a_chunk_is_counted_and_nowhere() {
     assert_eq!(put_bytes(&lane, SESSION, 0, &[1; 20_000]), None);
     let chunk = put_number(&lane, 7).expect("fits");
     (0..10).for_each(|_| assert_eq!(put_bytes(&lane, SESSION, 0, &[1; 20_000]), None));
-    assert_eq!(put_number(&lane, 7), Some(chunk), "what the lane has stays its own");
+    assert_eq!(
+        put_number(&lane, 7),
+        Some(chunk),
+        "what the lane has stays its own"
+    );
     // Larger than the small chunks that a lane has at first.
     assert!(put_bytes(&lane, SESSION, 0, &[9; 16_000]).is_some());
     assert!(put_number(&lane, 8).is_some());
     let snapshot = buffer.snapshot();
-    assert_eq!((numbers_in(&snapshot), snapshot.statistics.dropped.too_large), (vec![7, 7, 9, 8], 11));
+    assert_eq!(
+        (numbers_in(&snapshot), snapshot.statistics.dropped.too_large),
+        (vec![7, 7, 9, 8], 11)
+    );
 }
 
 #[test]
@@ -174,7 +230,10 @@ fn nothing_is_put_out_of_session_or_for_another_session() {
     assert_eq!(put_number(&lane, 3), None);
     assert!(put_bytes(&lane, other, 0, &[4]).is_some());
     let snapshot = buffer.snapshot();
-    assert_eq!((numbers_in(&snapshot), snapshot.statistics.dropped.all()), (vec![4], 0));
+    assert_eq!(
+        (numbers_in(&snapshot), snapshot.statistics.dropped.all()),
+        (vec![4], 0)
+    );
 }
 
 /// An entry in the midst of which a handler puts another.
@@ -191,7 +250,9 @@ impl Entry for Interrupted<'_> {
 
     fn write(&self, out: &mut EntryCursor<'_>) {
         put_number(self.lane, self.others).expect("fits");
-        EntryHead::new(EntryKind::Counter).number(self.own).write(out);
+        EntryHead::new(EntryKind::Counter)
+            .number(self.own)
+            .write(out);
     }
 }
 
@@ -203,13 +264,21 @@ fn an_entry_that_interrupts_another_is_there_beside_it_and_neither_is_older_than
     let mut expected = vec![1];
     for number in (1000..1100).step_by(2) {
         buffer.take_care();
-        let entry = Interrupted { lane: &lane, own: number, others: number + 1 };
+        let entry = Interrupted {
+            lane: &lane,
+            own: number,
+            others: number + 1,
+        };
         lane.put(SESSION, TimeStamp(number), &entry).expect("fits");
         expected.extend([number, number + 1]);
     }
     buffer.take_care();
     let memory = buffer.snapshot().chunk_memory();
-    assert_eq!(memory.unreleased_bytes, 2 * 4096, "the lane's chunk and its next one, and no other");
+    assert_eq!(
+        memory.unreleased_bytes,
+        2 * 4096,
+        "the lane's chunk and its next one, and no other"
+    );
     buffer.discard_old(|| TimeStamp(1100), Some(TimeStamp(502)));
     let mut numbers = numbers_in(&buffer.snapshot());
     numbers.sort_unstable();
@@ -240,8 +309,13 @@ fn an_entry_goes_into_the_chunk_that_it_was_made_for_or_nowhere() {
         let head = EntryHead::new(EntryKind::Counter);
         lane.put_in_chunk(first, SESSION, TimeStamp(0), &head.with(&[9; 100]))
     };
-    let put = (0..100).take_while(|_| put_in_first(&lane).is_some()).count();
-    assert!((5..=10).contains(&put), "as many as a chunk of 1,024 bytes holds: {put}");
+    let put = (0..100)
+        .take_while(|_| put_in_first(&lane).is_some())
+        .count();
+    assert!(
+        (5..=10).contains(&put),
+        "as many as a chunk of 1,024 bytes holds: {put}"
+    );
     // It was only asked for: what fits still goes there.
     assert_eq!(put_bytes(&lane, SESSION, 0, &[1]), Some(first));
     lane.leave_chunk(TimeStamp(0));
@@ -295,8 +369,14 @@ fn a_thousand_lanes_take_no_more_than_half() {
         }
         buffer.take_care();
         let memory = buffer.snapshot().chunk_memory();
-        assert!(memory.unreleased_bytes <= CAPACITY / 2 + 4096, "{memory:?} in round {round}");
-        assert!(memory.unreleased_bytes + memory.released_bytes <= CAPACITY, "{memory:?}");
+        assert!(
+            memory.unreleased_bytes <= CAPACITY / 2 + 4096,
+            "{memory:?} in round {round}"
+        );
+        assert!(
+            memory.unreleased_bytes + memory.released_bytes <= CAPACITY,
+            "{memory:?}"
+        );
     }
 }
 
@@ -313,7 +393,11 @@ fn the_next_writer_goes_on_where_the_last_one_ended() {
     assert!(chunks.iter().all(|chunk| *chunk == chunks[0]), "{chunks:?}");
     assert_eq!(numbers_in(&buffer.snapshot()).len(), 100);
     assert_eq!(buffer.snapshot().statistics.lanes, 0);
-    assert_eq!(buffer.snapshot().chunk_memory().unreleased_bytes, 4096, "nobody's next chunk is kept");
+    assert_eq!(
+        buffer.snapshot().chunk_memory().unreleased_bytes,
+        4096,
+        "nobody's next chunk is kept"
+    );
 }
 
 #[test]
@@ -346,7 +430,11 @@ fn what_is_older_than_a_time_is_given_up() {
     let numbers = numbers_in(&snapshot);
     assert!((1..=501).contains(&numbers[0]), "{}", numbers[0]);
     assert_eq!(numbers, (numbers[0]..1000).collect::<Vec<_>>());
-    assert!(snapshot.complete_since().is_some_and(|time| time <= TimeStamp(500)));
+    assert!(
+        snapshot
+            .complete_since()
+            .is_some_and(|time| time <= TimeStamp(500))
+    );
 }
 
 #[test]
@@ -354,7 +442,9 @@ fn a_buffer_of_one_chunk_keeps_what_came_first() {
     let buffer: ChunkedBuffer<ChunkManagerSingle> = ChunkedBuffer::out_of_session(|| true);
     buffer.begin_with(SESSION, ChunkManagerSingle::new(256));
     let lane = buffer.take_lane_for_samples();
-    let put: Vec<u64> = (0..100).take_while(|&number| put_number(&lane, number).is_some()).collect();
+    let put: Vec<u64> = (0..100)
+        .take_while(|&number| put_number(&lane, number).is_some())
+        .collect();
     assert!((8..=12).contains(&put.len()), "{put:?}");
     assert_eq!(put_number(&lane, 1000), None, "there is no second chunk");
     assert_eq!(numbers_in(&buffer.share()), put);
@@ -375,8 +465,9 @@ fn threads_put_side_by_side_and_nothing_is_torn() {
                 let buffer = &buffer;
                 scope.spawn(move || {
                     let lane = buffer.take_lane();
-                    (0..EACH)
-                        .for_each(|number| _ = put_number(&lane, thread * 1_000_000 + number).expect("fits"));
+                    (0..EACH).for_each(|number| {
+                        _ = put_number(&lane, thread * 1_000_000 + number).expect("fits")
+                    });
                 })
             })
             .collect();
@@ -393,7 +484,9 @@ fn threads_put_side_by_side_and_nothing_is_torn() {
                 }
             }
         });
-        writers.into_iter().for_each(|writer| writer.join().expect("a writer"));
+        writers
+            .into_iter()
+            .for_each(|writer| writer.join().expect("a writer"));
         done.store(true, Ordering::Relaxed);
     });
     let mut numbers = numbers_in(&buffer.snapshot());
@@ -411,7 +504,9 @@ fn a_reader_sees_nothing_of_a_chunk_without_all_of_the_chunk_before() {
         put_number(&lane, 0).expect("fits");
         // Between the lane's chunk and its next one there are many, so that a reader takes a while from one to the other.
         let others: Vec<_> = (0..OTHERS).map(|_| buffer.take_lane()).collect();
-        others.iter().for_each(|lane| _ = put_number(lane, 1_000_000).expect("fits"));
+        others
+            .iter()
+            .for_each(|lane| _ = put_number(lane, 1_000_000).expect("fits"));
         buffer.take_care();
         let goes = AtomicBool::new(false);
         std::thread::scope(|scope| {

@@ -49,7 +49,10 @@ pub(crate) struct EntryCursor<'a> {
 impl<'a> EntryCursor<'a> {
     #[inline(always)]
     pub(crate) fn new(place: &'a mut [u8]) -> Self {
-        Self { rest: place, is_overrun: false }
+        Self {
+            rest: place,
+            is_overrun: false,
+        }
     }
 
     /// This, and in its place one without room.
@@ -117,7 +120,11 @@ impl<'a> EntryCursor<'a> {
 /// How many bytes [`EntryCursor::number`] writes.
 #[inline(always)]
 pub(crate) const fn number_bytes(number: u64) -> usize {
-    if number < 0x80 { 1 } else { (70 - number.leading_zeros() as usize) / 7 }
+    if number < 0x80 {
+        1
+    } else {
+        (70 - number.leading_zeros() as usize) / 7
+    }
 }
 
 /// How many bytes [`EntryCursor::large`] writes.
@@ -155,7 +162,9 @@ mod tests {
 
     #[test]
     fn numbers_take_the_bytes_that_are_told() {
-        let powers = (0..64).flat_map(|bits| [(1u64 << bits) - 1, 1 << bits]).chain([u64::MAX]);
+        let powers = (0..64)
+            .flat_map(|bits| [(1u64 << bits) - 1, 1 << bits])
+            .chain([u64::MAX]);
         for number in powers {
             // With room to spare and without.
             for spare in [0, 20] {
@@ -172,7 +181,10 @@ mod tests {
             cursor.number(number);
             cursor.large(number);
             let mut reader = EntryReader::new(&place);
-            assert_eq!((reader.number(), reader.large()), (Some(number), Some(number)));
+            assert_eq!(
+                (reader.number(), reader.large()),
+                (Some(number), Some(number))
+            );
         }
     }
 
@@ -182,14 +194,20 @@ mod tests {
         for length in 0..100 {
             let mut place = [0xee; 100];
             EntryCursor::new(&mut place).raw(&text[..length]);
-            assert_eq!((&place[..length], place.get(length)), (&text[..length], Some(&0xee)));
+            assert_eq!(
+                (&place[..length], place.get(length)),
+                (&text[..length], Some(&0xee))
+            );
         }
         let mut place = [0; 4];
         let mut cursor = EntryCursor::new(&mut place);
         cursor.raw(&text[..5]);
         cursor.byte(1);
         cursor.large(u64::MAX);
-        assert_eq!((cursor.left(), cursor.is_overrun(), place), (0, true, [0; 4]));
+        assert_eq!(
+            (cursor.left(), cursor.is_overrun(), place),
+            (0, true, [0; 4])
+        );
         let mut cursor = EntryCursor::new(&mut place);
         cursor.array([1, 2, 3, 4]);
         assert_eq!((cursor.left(), cursor.is_overrun()), (0, false));

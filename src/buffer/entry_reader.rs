@@ -16,13 +16,19 @@ pub(crate) struct EntryReader<'a> {
 
 impl<'a> EntryReader<'a> {
     pub(crate) const fn new(entry: &'a [u8]) -> Self {
-        Self { bytes: entry, left: entry.len() }
+        Self {
+            bytes: entry,
+            left: entry.len(),
+        }
     }
 
     /// Of the entry of so many bytes at the front of these, if it ends there.
     #[inline(always)]
     pub(super) fn at_front(bytes: &'a [u8], length: usize) -> Option<Self> {
-        (length <= bytes.len()).then_some(Self { bytes, left: length })
+        (length <= bytes.len()).then_some(Self {
+            bytes,
+            left: length,
+        })
     }
 
     #[inline(always)]
@@ -110,7 +116,11 @@ mod tests {
         let read_at_front = |length| EntryReader::at_front(&entry, length).and_then(read);
         for length in 0..entry.len() {
             assert_eq!(read(EntryReader::new(&entry[..length])), None);
-            assert_eq!(read_at_front(length), None, "what comes after it is none of its own");
+            assert_eq!(
+                read_at_front(length),
+                None,
+                "what comes after it is none of its own"
+            );
         }
         assert!(read_at_front(entry.len()).is_some() && read_at_front(entry.len() + 1).is_none());
     }

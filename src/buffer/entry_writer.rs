@@ -59,7 +59,10 @@ pub(crate) struct EntryHead {
 
 impl EntryHead {
     pub(crate) fn new(kind: EntryKind) -> Self {
-        let mut head = Self { bytes: [0; 8 * leb128::MAX_BYTES + 8], end: 0 };
+        let mut head = Self {
+            bytes: [0; 8 * leb128::MAX_BYTES + 8],
+            end: 0,
+        };
         head.byte(kind as u8);
         head
     }
@@ -92,7 +95,10 @@ impl EntryHead {
 
     /// The entry that begins so and goes on with this.
     pub(crate) fn with<'a>(&'a self, tail: &'a [u8]) -> HeadAndTail<'a> {
-        HeadAndTail { head: self.bytes(), tail }
+        HeadAndTail {
+            head: self.bytes(),
+            tail,
+        }
     }
 }
 

@@ -37,7 +37,12 @@ pub(super) struct NewEntry<E> {
 pub(super) trait ChunkSource {
     /// A chunk of this session with room for such a block, made on the spot; `None` when that session runs no more, or there is
     /// no such chunk.
-    fn make_chunk(&self, lane: &Lane, session: Generation, block_bytes: usize) -> Option<WriteRight>;
+    fn make_chunk(
+        &self,
+        lane: &Lane,
+        session: Generation,
+        block_bytes: usize,
+    ) -> Option<WriteRight>;
 
     /// Whether there are chunks of this session's that are as large as that. What has no room is counted.
     fn has_room_for(&self, session: Generation, block_bytes: usize) -> bool;
@@ -130,7 +135,9 @@ impl Lane {
         source: &impl ChunkSource,
     ) -> Option<ChunkNumber> {
         let block_bytes = new_block_bytes(&entry.entry);
-        let is_too_late = writing.chunk().is_some_and(|right| right.chunk().session.is_after(entry.session));
+        let is_too_late = writing
+            .chunk()
+            .is_some_and(|right| right.chunk().session.is_after(entry.session));
         // What it has is for entries that can be put.
         if is_too_late || !source.has_room_for(entry.session, block_bytes) {
             return None;
@@ -143,7 +150,10 @@ impl Lane {
         let is_put = append_to_new(&mut next, entry, source);
         let number = next.chunk().number;
         // One that was taken out may have come back meanwhile.
-        writing.replace(Some(next)).into_iter().for_each(|other| other.finish(entry.now));
+        writing
+            .replace(Some(next))
+            .into_iter()
+            .for_each(|other| other.finish(entry.now));
         is_put.then_some(number)
     }
 
@@ -174,8 +184,9 @@ impl Lane {
         now: TimeStamp,
         source: &impl ChunkSource,
     ) -> Option<WriteRight> {
-        let has_room =
-            |right: &WriteRight| right.chunk().session == session && right.chunk().capacity() >= block_bytes;
+        let has_room = |right: &WriteRight| {
+            right.chunk().session == session && right.chunk().capacity() >= block_bytes
+        };
         let next = match self.next.take() {
             Some(next) if has_room(&next) => Some(next),
             unfit => {
@@ -195,11 +206,18 @@ impl Lane {
         if self.wanted_bytes() == LARGEST || !was_filled {
             return;
         }
-        let was_filled_quickly = chunk.first_used().is_some_and(|first| now.since_ns(first) < QUICKLY_NS);
+        let was_filled_quickly = chunk
+            .first_used()
+            .is_some_and(|first| now.since_ns(first) < QUICKLY_NS);
         let filled = self.filled.load(Ordering::Relaxed) + 1;
         let grows = was_filled_quickly || filled >= MANY;
-        self.filled.store(if grows { 0 } else { filled }, Ordering::Relaxed);
-        self.set_wanted_bytes(if grows { chunk.capacity() * 2 } else { chunk.capacity() });
+        self.filled
+            .store(if grows { 0 } else { filled }, Ordering::Relaxed);
+        self.set_wanted_bytes(if grows {
+            chunk.capacity() * 2
+        } else {
+            chunk.capacity()
+        });
     }
 
     /// How large its next chunk should be; 0 for one that has filled none.
@@ -235,7 +253,11 @@ impl Lane {
     /// By the writer: it writes no more to the chunk that it has.
     pub(super) fn leave_chunk(&self, now: TimeStamp) {
         if !self.current.is_writing() {
-            self.current.write().replace(None).into_iter().for_each(|right| right.finish(now));
+            self.current
+                .write()
+                .replace(None)
+                .into_iter()
+                .for_each(|right| right.finish(now));
         }
     }
 

@@ -31,7 +31,8 @@ struct World {
 impl ChunkSource for World {
     fn make_chunk(&self, lane: &Lane, _: Generation, block_bytes: usize) -> Option<WriteRight> {
         let mut book = self.book.lock().expect("no model panics here");
-        book.as_mut()?.make_chunk(lane, self.lanes.len(), block_bytes)
+        book.as_mut()?
+            .make_chunk(lane, self.lanes.len(), block_bytes)
     }
 
     fn has_room_for(&self, _: Generation, block_bytes: usize) -> bool {
@@ -48,13 +49,20 @@ impl ChunkSource for World {
 impl World {
     fn new() -> Arc<Self> {
         let book = ChunkBook::new(SESSION, ChunkManagerWithLocalLimit::new(CAPACITY));
-        Arc::new(Self { lanes: [Lane::new(0), Lane::new(1)], book: LoomMutex::new(Some(book)) })
+        Arc::new(Self {
+            lanes: [Lane::new(0), Lane::new(1)],
+            book: LoomMutex::new(Some(book)),
+        })
     }
 
     /// Entries of a thread say whose they are, and count.
     fn put(&self, lane: usize, number: u8) -> bool {
         let bytes = [b'0' + lane as u8, number, number ^ 0xff];
-        let entry = NewEntry { session: SESSION, now: TimeStamp(number.into()), entry: &&bytes[..] };
+        let entry = NewEntry {
+            session: SESSION,
+            now: TimeStamp(number.into()),
+            entry: &&bytes[..],
+        };
         self.lanes[lane].put(entry, self).is_some()
     }
 
@@ -99,7 +107,10 @@ impl World {
 }
 
 fn assert_in_a_row(numbers: &[u8]) {
-    assert!(numbers.windows(2).all(|pair| pair[0] + 1 == pair[1]), "{numbers:?}");
+    assert!(
+        numbers.windows(2).all(|pair| pair[0] + 1 == pair[1]),
+        "{numbers:?}"
+    );
 }
 
 #[test]
@@ -119,7 +130,11 @@ fn a_reader_never_sees_half_an_entry_nor_one_of_another_life() {
         assert_in_a_row(&left);
         assert_eq!(left.last(), Some(&6));
         let held = left.len() + world.read(1).len();
-        assert_eq!(held as u64 + world.discarded_entries(), 8, "nothing is lost uncounted");
+        assert_eq!(
+            held as u64 + world.discarded_entries(),
+            8,
+            "nothing is lost uncounted"
+        );
         match seen.len() {
             0 => "saw none",
             6 => "saw all",
@@ -135,9 +150,16 @@ fn a_chunk_that_is_read_while_it_is_recycled_stays_as_it_was() {
         (1..=4).for_each(|number| assert!(world.put(0, number)));
         let reader = Arc::clone(&world);
         let reader = spawn(move || {
-            let chunks = reader.book.lock().expect("no model panics here").as_ref().expect("a book").share();
+            let chunks = reader
+                .book
+                .lock()
+                .expect("no model panics here")
+                .as_ref()
+                .expect("a book")
+                .share();
             let before = reader.discarded_entries();
-            let snapshot = BufferSnapshot::new(chunks, None, Update::None, BufferStatistics::default());
+            let snapshot =
+                BufferSnapshot::new(chunks, None, Update::None, BufferStatistics::default());
             let numbers: Vec<u8> = snapshot
                 .chunks()
                 .flatten()
@@ -152,7 +174,11 @@ fn a_chunk_that_is_read_while_it_is_recycled_stays_as_it_was() {
         });
         (5..=12).for_each(|number| assert!(world.put(0, number)));
         let was_recycled = reader.join().expect("the reader");
-        if was_recycled { "recycled under the reader" } else { "recycled after it" }
+        if was_recycled {
+            "recycled under the reader"
+        } else {
+            "recycled after it"
+        }
     });
 }
 
@@ -171,9 +197,16 @@ fn the_caretaker_and_the_writer_pass_chunks_without_losing_one() {
         caretaker.join().expect("the caretaker");
         let left = world.read(0);
         assert_in_a_row(&left);
-        assert_eq!((left.last(), left.len() as u64 + world.discarded_entries()), (Some(&5), 5));
+        assert_eq!(
+            (left.last(), left.len() as u64 + world.discarded_entries()),
+            (Some(&5), 5)
+        );
         let had_next = world.lanes[0].take_next().is_some();
-        if had_next { "took the next one" } else { "made its own" }
+        if had_next {
+            "took the next one"
+        } else {
+            "made its own"
+        }
     });
 }
 
@@ -185,9 +218,16 @@ fn the_end_of_a_session_and_a_chunk_taken_back_leave_the_writer_with_nothing_of_
         let stopper = Arc::clone(&world);
         let stopper = spawn(move || {
             // The lane has gone quiet, as it seems: its chunk is taken back.
-            stopper.lanes[0].take_current(|| true).into_iter().for_each(|right| right.finish(TimeStamp(9)));
+            stopper.lanes[0]
+                .take_current(|| true)
+                .into_iter()
+                .for_each(|right| right.finish(TimeStamp(9)));
             let book = stopper.book.lock().expect("no model panics here").take();
-            drop((stopper.lanes[0].take_current(|| true), stopper.lanes[0].take_next(), book));
+            drop((
+                stopper.lanes[0].take_current(|| true),
+                stopper.lanes[0].take_next(),
+                book,
+            ));
         });
         let put = (2..=4).filter(|&number| world.put(0, number)).count();
         stopper.join().expect("the stopper");
@@ -212,30 +252,39 @@ impl Entry for Interrupted<'_> {
 
 #[test]
 fn a_write_that_is_interrupted_loses_nothing_while_its_chunk_is_asked_for() {
-    explore_model(["taken back before", "taken back after", "in the midst"], || {
-        let world = World::new();
-        assert!(world.put(0, 1));
-        world.take_care();
-        let caretaker = Arc::clone(&world);
-        let caretaker = spawn(move || {
-            let taken = caretaker.lanes[0].take_current(|| true);
-            let entries = taken.as_ref().map(|right| right.chunk().entries());
-            taken.into_iter().for_each(|right| right.finish(TimeStamp(9)));
-            caretaker.take_care();
-            entries
-        });
-        let entry = Interrupted(&world);
-        let entry = NewEntry { session: SESSION, now: TimeStamp(2), entry: &entry };
-        assert!(world.lanes[0].put(entry, &*world).is_some());
-        let entries = caretaker.join().expect("the caretaker");
-        let mut left = world.read(0);
-        left.sort_unstable();
-        let discarded = world.discarded_entries();
-        assert_eq!(left.len() as u64 + discarded, 3, "{left:?}");
-        match entries {
-            None => "in the midst",
-            Some(1) => "taken back before",
-            Some(_) => "taken back after",
-        }
-    });
+    explore_model(
+        ["taken back before", "taken back after", "in the midst"],
+        || {
+            let world = World::new();
+            assert!(world.put(0, 1));
+            world.take_care();
+            let caretaker = Arc::clone(&world);
+            let caretaker = spawn(move || {
+                let taken = caretaker.lanes[0].take_current(|| true);
+                let entries = taken.as_ref().map(|right| right.chunk().entries());
+                taken
+                    .into_iter()
+                    .for_each(|right| right.finish(TimeStamp(9)));
+                caretaker.take_care();
+                entries
+            });
+            let entry = Interrupted(&world);
+            let entry = NewEntry {
+                session: SESSION,
+                now: TimeStamp(2),
+                entry: &entry,
+            };
+            assert!(world.lanes[0].put(entry, &*world).is_some());
+            let entries = caretaker.join().expect("the caretaker");
+            let mut left = world.read(0);
+            left.sort_unstable();
+            let discarded = world.discarded_entries();
+            assert_eq!(left.len() as u64 + discarded, 3, "{left:?}");
+            match entries {
+                None => "in the midst",
+                Some(1) => "taken back before",
+                Some(_) => "taken back after",
+            }
+        },
+    );
 }

@@ -18,7 +18,9 @@ pub(super) struct Lanes {
 
 impl Lanes {
     pub(super) const fn new() -> Self {
-        Self { parts: [const { OnceLock::new() }; PARTS] }
+        Self {
+            parts: [const { OnceLock::new() }; PARTS],
+        }
     }
 
     /// The lane with this index, which may be new. Under the buffer's lock.
@@ -26,7 +28,8 @@ impl Lanes {
         let place = index + FIRST_PART;
         let part = (place / FIRST_PART).ilog2();
         let length = FIRST_PART << part;
-        let lanes = self.parts[part as usize].get_or_init(|| (0..length).map(|_| OnceLock::new()).collect());
+        let lanes = self.parts[part as usize]
+            .get_or_init(|| (0..length).map(|_| OnceLock::new()).collect());
         lanes[place - length].get_or_init(|| Box::new(Lane::new(index)))
     }
 }

@@ -80,7 +80,14 @@ mod tests {
 
     #[test]
     fn numbers_survive_in_the_bytes_they_need() {
-        for (number, length) in [(0, 1), (127, 1), (128, 2), (16_383, 2), (16_384, 3), (u64::MAX, 10)] {
+        for (number, length) in [
+            (0, 1),
+            (127, 1),
+            (128, 2),
+            (16_383, 2),
+            (16_384, 3),
+            (u64::MAX, 10),
+        ] {
             let bytes = coded(number);
             assert_eq!(bytes.len(), length);
             assert_eq!(decode(&bytes), Some((number, length)));
@@ -109,7 +116,10 @@ mod tests {
         assert_eq!(decode(&[]), None);
         assert_eq!(decode(&[0x80]), None);
         assert_eq!(decode(&[0xff; 11]), None);
-        assert_eq!(decode(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02]), None);
+        assert_eq!(
+            decode(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02]),
+            None
+        );
     }
 
     #[test]

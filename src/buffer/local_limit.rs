@@ -70,7 +70,9 @@ impl ChunkManager for ChunkManagerWithLocalLimit {
         }
         let mut recycled = None;
         while self.is_full_with(bytes) {
-            let Some(oldest) = self.discard_oldest() else { break };
+            let Some(oldest) = self.discard_oldest() else {
+                break;
+            };
             if oldest.capacity() == bytes && recycled.is_none() {
                 recycled = Chunk::recycle(oldest);
             }
@@ -89,9 +91,15 @@ impl ChunkManager for ChunkManagerWithLocalLimit {
         }
         let done_at = chunk.done_at();
         self.released_bytes += chunk.capacity();
-        self.newly_released.push(ChunkMetadata { done_at, bytes: chunk.capacity() as u64 });
-        let place =
-            self.released.iter().rposition(|other| other.done_at() <= done_at).map_or(0, |last| last + 1);
+        self.newly_released.push(ChunkMetadata {
+            done_at,
+            bytes: chunk.capacity() as u64,
+        });
+        let place = self
+            .released
+            .iter()
+            .rposition(|other| other.done_at() <= done_at)
+            .map_or(0, |last| last + 1);
         self.released.insert(place, chunk);
     }
 
@@ -131,7 +139,11 @@ impl ControlledChunkManager for ChunkManagerWithLocalLimit {
     }
 
     fn destroy_chunks_at_or_before(&mut self, time: TimeStamp) {
-        while self.released.front().is_some_and(|oldest| oldest.done_at() <= time) {
+        while self
+            .released
+            .front()
+            .is_some_and(|oldest| oldest.done_at() <= time)
+        {
             drop(self.discard_oldest());
         }
     }
@@ -152,7 +164,11 @@ mod tests {
     }
 
     fn numbers(manager: &ChunkManagerWithLocalLimit) -> Vec<u64> {
-        manager.released().iter().map(|chunk| chunk.number.0).collect()
+        manager
+            .released()
+            .iter()
+            .map(|chunk| chunk.number.0)
+            .collect()
     }
 
     #[test]
@@ -164,19 +180,36 @@ mod tests {
             manager.release(filled(10, number, number));
         }
         assert!(matches!(manager.make_room(10), Room::Make));
-        assert_eq!((numbers(&manager), manager.unreleased_bytes()), (vec![1, 2, 3], 10));
+        assert_eq!(
+            (numbers(&manager), manager.unreleased_bytes()),
+            (vec![1, 2, 3], 10)
+        );
         assert!(matches!(manager.make_room(10), Room::Recycled(_)));
         assert_eq!(numbers(&manager), [2, 3]);
-        let discarded = Discarded { chunks: 1, bytes: 6, entries: 1, complete_since: Some(TimeStamp(1)) };
+        let discarded = Discarded {
+            chunks: 1,
+            bytes: 6,
+            entries: 1,
+            complete_since: Some(TimeStamp(1)),
+        };
         assert_eq!(manager.discarded(), discarded);
         // Of another size, it makes room.
         assert!(matches!(manager.make_room(8), Room::Make));
-        assert_eq!((numbers(&manager), manager.discarded().chunks), (vec![3], 2));
+        assert_eq!(
+            (numbers(&manager), manager.discarded().chunks),
+            (vec![3], 2)
+        );
         // Nothing is left to give up, and what is in use may exceed the limit.
         for _ in 0..3 {
-            assert!(matches!(manager.make_room(10), Room::Make | Room::Recycled(_)));
+            assert!(matches!(
+                manager.make_room(10),
+                Room::Make | Room::Recycled(_)
+            ));
         }
-        assert_eq!((numbers(&manager), manager.unreleased_bytes()), (vec![], 58));
+        assert_eq!(
+            (numbers(&manager), manager.unreleased_bytes()),
+            (vec![], 58)
+        );
         manager.forget_unreleased(10);
         assert_eq!(manager.unreleased_bytes(), 48);
     }
@@ -188,7 +221,10 @@ mod tests {
         let shared = filled(10, 1, 1);
         manager.release(Arc::clone(&shared));
         assert!(matches!(manager.make_room(10), Room::Make));
-        assert_eq!((shared.committed_bytes(), numbers(&manager)), (&b"\x05entry"[..], vec![]));
+        assert_eq!(
+            (shared.committed_bytes(), numbers(&manager)),
+            (&b"\x05entry"[..], vec![])
+        );
     }
 
     #[test]
@@ -202,11 +238,17 @@ mod tests {
         let (empty, right) = Chunk::new(10).begin(ChunkNumber(6), Generation::from_number(1), 6);
         right.finish(TimeStamp(1));
         manager.release(empty);
-        assert_eq!((numbers(&manager), manager.unreleased_bytes()), (vec![2, 5, 1, 3, 4], 0));
+        assert_eq!(
+            (numbers(&manager), manager.unreleased_bytes()),
+            (vec![2, 5, 1, 3, 4], 0)
+        );
         manager.destroy_chunks_at_or_before(TimeStamp(4));
         assert_eq!(numbers(&manager), [1, 3, 4]);
         manager.destroy_chunks_at_or_before(TimeStamp(8));
-        assert_eq!((numbers(&manager), manager.discarded().chunks), (vec![4], 4));
+        assert_eq!(
+            (numbers(&manager), manager.discarded().chunks),
+            (vec![4], 4)
+        );
     }
 
     #[test]
@@ -216,14 +258,20 @@ mod tests {
         manager.make_room(10);
         manager.release(filled(10, 1, 1));
         manager.make_room(10);
-        let released = |done_at| ChunkMetadata { done_at: TimeStamp(done_at), bytes: 10 };
+        let released = |done_at| ChunkMetadata {
+            done_at: TimeStamp(done_at),
+            bytes: 10,
+        };
         let expected = Update::Changed {
             unreleased_bytes: 10,
             released_bytes: 10,
             oldest_done: Some(TimeStamp(1)),
             newly_released: vec![released(1)],
         };
-        assert_eq!((manager.take_update(), manager.take_update()), (expected, Update::None));
+        assert_eq!(
+            (manager.take_update(), manager.take_update()),
+            (expected, Update::None)
+        );
         // One that was released and discarded between two updates is in none.
         manager.release(filled(10, 2, 2));
         manager.make_room(10);

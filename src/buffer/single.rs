@@ -17,7 +17,11 @@ pub(super) struct ChunkManagerSingle {
 
 impl ChunkManagerSingle {
     pub(super) fn new(bytes: usize) -> Self {
-        Self { bytes, is_given: false, released: VecDeque::new() }
+        Self {
+            bytes,
+            is_given: false,
+            released: VecDeque::new(),
+        }
     }
 }
 
@@ -52,7 +56,11 @@ impl ChunkManager for ChunkManagerSingle {
     }
 
     fn unreleased_bytes(&self) -> usize {
-        if self.is_given && self.released.is_empty() { self.bytes } else { 0 }
+        if self.is_given && self.released.is_empty() {
+            self.bytes
+        } else {
+            0
+        }
     }
 
     fn discarded(&self) -> Discarded {

@@ -26,7 +26,9 @@ impl Slab {
         Self {
             bytes,
             #[cfg(all(test, loom))]
-            watched: (0..length).map(|_| loom::cell::UnsafeCell::new(())).collect(),
+            watched: (0..length)
+                .map(|_| loom::cell::UnsafeCell::new(()))
+                .collect(),
         }
     }
 
@@ -46,11 +48,16 @@ impl Slab {
     /// # Safety
     /// - *apart*, for as long as the bytes are borrowed: nobody else has any of them.
     #[inline(always)]
-    #[expect(clippy::mut_from_ref, reason = "the caller promises that nobody else has these bytes")]
+    #[expect(
+        clippy::mut_from_ref,
+        reason = "the caller promises that nobody else has these bytes"
+    )]
     pub(super) unsafe fn place(&self, start: usize, length: usize) -> &mut [u8] {
         let place = &self.bytes[start..start + length];
         #[cfg(all(test, loom))]
-        self.watched[start..start + length].iter().for_each(|cell| cell.with_mut(|_| ()));
+        self.watched[start..start + length]
+            .iter()
+            .for_each(|cell| cell.with_mut(|_| ()));
         // SAFETY: the bytes may be written through a shared reference, and, as *apart* says, nobody else has them.
         unsafe { std::slice::from_raw_parts_mut(place.as_ptr().cast::<u8>().cast_mut(), length) }
     }
@@ -62,7 +69,9 @@ impl Slab {
     pub(super) unsafe fn read(&self, length: usize) -> &[u8] {
         let place = &self.bytes[..length];
         #[cfg(all(test, loom))]
-        self.watched[..length].iter().for_each(|cell| cell.with(|_| ()));
+        self.watched[..length]
+            .iter()
+            .for_each(|cell| cell.with(|_| ()));
         // SAFETY: `UnsafeCell<u8>` has the layout of `u8`, and nobody writes them, as *apart* says.
         unsafe { std::slice::from_raw_parts(place.as_ptr().cast::<u8>(), length) }
     }

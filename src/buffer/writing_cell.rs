@@ -61,7 +61,10 @@ pub(super) struct Writing<'a> {
 
 impl WritingCell {
     pub(super) fn empty() -> Self {
-        Self { chunk: AtomicPtr::new(ptr::null_mut()), section: AtomicU64::new(0) }
+        Self {
+            chunk: AtomicPtr::new(ptr::null_mut()),
+            section: AtomicU64::new(0),
+        }
     }
 
     /// Whether this thread, which is the writer's, is in the midst of a write: so a handler asks that has interrupted it.
@@ -80,7 +83,12 @@ impl WritingCell {
         let section = section + 1;
         self.section.store(section, Ordering::Release);
         light_barrier();
-        Writing { cell: self, section, chunk: self.chunk.load(Ordering::Acquire), own_thread: PhantomData }
+        Writing {
+            cell: self,
+            section,
+            chunk: self.chunk.load(Ordering::Acquire),
+            own_thread: PhantomData,
+        }
     }
 
     /// Takes the chunk out, unless the writer may be writing to it.
@@ -96,7 +104,9 @@ impl WritingCell {
         // Without the barrier nobody but the writer knows whether it writes.
         let may_write = !heavy_barrier() || self.section.load(Ordering::Acquire) & 1 != 0;
         let put_back = || {
-            self.chunk.compare_exchange(ptr::null_mut(), chunk, Ordering::AcqRel, Ordering::Acquire).is_ok()
+            self.chunk
+                .compare_exchange(ptr::null_mut(), chunk, Ordering::AcqRel, Ordering::Acquire)
+                .is_ok()
         };
         if may_write && put_back() {
             return None;
@@ -116,7 +126,8 @@ impl WritingCell {
     /// In the child of a fork: the writer is gone, perhaps from the midst of a write.
     pub(super) fn lose_writer(&self) {
         let section = self.section.load(Ordering::Relaxed);
-        self.section.store(section + (section & 1), Ordering::Relaxed);
+        self.section
+            .store(section + (section & 1), Ordering::Relaxed);
     }
 }
 
@@ -130,12 +141,17 @@ impl Writing<'_> {
         // SAFETY: *owned* and *seen by one of both*: nobody else uses or frees it before the end of this write, or before this
         // puts another one there, for which whoever asked has to be done. It is not dropped, as the reference is the cell's.
         let right = ManuallyDrop::new(WriteRight::of_taken(unsafe { Arc::from_raw(self.chunk) }));
-        Some(BorrowedRight { right, writing: PhantomData })
+        Some(BorrowedRight {
+            right,
+            writing: PhantomData,
+        })
     }
 
     /// Puts another chunk there, or none; gives the one that was there, if it was not taken meanwhile.
     pub(super) fn replace(&mut self, right: Option<WriteRight>) -> Option<WriteRight> {
-        let new = right.map_or(ptr::null(), |right| Arc::into_raw(right.into_taken())).cast_mut();
+        let new = right
+            .map_or(ptr::null(), |right| Arc::into_raw(right.into_taken()))
+            .cast_mut();
         let old = self.cell.chunk.swap(new, Ordering::AcqRel);
         // Whoever has it now may use it as soon as that is seen.
         self.chunk = new;

@@ -44,20 +44,32 @@ fn a_chunk_is_its_writers_or_its_takers_and_never_lost() {
         let taken = cell.take(|| true);
         let is_taken = taken.is_some();
         // As its owner: if the writer had it still, loom would see both write.
-        taken.into_iter().for_each(|mut right| append(&mut right, b't'));
+        taken
+            .into_iter()
+            .for_each(|mut right| append(&mut right, b't'));
         let next = writer.join().expect("the writer");
         let left = cell.take_alone().map(|right| right.chunk().number);
         match (next, is_taken) {
             (Some(next), _) => {
-                assert_eq!((next.committed_bytes(), left), (&b"\x01w"[..], Some(ChunkNumber(2))));
-                if is_taken { "taken before" } else { "left there" }
+                assert_eq!(
+                    (next.committed_bytes(), left),
+                    (&b"\x01w"[..], Some(ChunkNumber(2)))
+                );
+                if is_taken {
+                    "taken before"
+                } else {
+                    "left there"
+                }
             }
             (None, true) => {
                 assert_eq!((chunk.committed_bytes(), left), (&b"\x01w\x01t"[..], None));
                 "taken after"
             }
             (None, false) => {
-                assert_eq!((chunk.committed_bytes(), left), (&b"\x01w"[..], Some(ChunkNumber(1))));
+                assert_eq!(
+                    (chunk.committed_bytes(), left),
+                    (&b"\x01w"[..], Some(ChunkNumber(1)))
+                );
                 "left there"
             }
         }

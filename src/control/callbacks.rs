@@ -3,7 +3,8 @@
 use std::cell::RefCell;
 
 use crate::base::{
-    ProfilingState, ProfilingStates, PsLock, SamplingState, call_host, is_any_lock_held_on_current_thread,
+    ProfilingState, ProfilingStates, PsLock, SamplingState, call_host,
+    is_any_lock_held_on_current_thread,
 };
 use crate::state::{ACTIVE_PS, ActivePs, RacyFeatures, StateCallback};
 
@@ -34,7 +35,9 @@ impl Telling {
 }
 
 fn call(callback: &StateCallback, state: ProfilingState) {
-    if callback.wants(state) && TELLING.with(|telling| telling.borrow_mut().begin(callback.serial, state)) {
+    if callback.wants(state)
+        && TELLING.with(|telling| telling.borrow_mut().begin(callback.serial, state))
+    {
         call_host(|| callback.call(state));
         TELLING.with(|telling| telling.borrow_mut().depth -= 1);
     }
@@ -43,7 +46,9 @@ fn call(callback: &StateCallback, state: ProfilingState) {
 /// Tells all who want to know.
 #[doc(alias = "invoke_profiler_state_change_callbacks")]
 pub(super) fn tell(state: ProfilingState) {
-    StateCallback::all().iter().for_each(|callback| call(callback, state));
+    StateCallback::all()
+        .iter()
+        .for_each(|callback| call(callback, state));
 }
 
 /// See `profiler_add_state_change_callback`.
@@ -69,7 +74,9 @@ pub(crate) fn remove_state_change_callback(id: u64) {
     if id == 0 {
         return;
     }
-    StateCallback::remove(id).iter().for_each(|callback| call(callback, ProfilingState::RemovingCallback));
+    StateCallback::remove(id)
+        .iter()
+        .for_each(|callback| call(callback, ProfilingState::RemovingCallback));
 }
 
 /// See `profiler_callback_after_sampling`.

@@ -11,17 +11,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::base::{
-    ControlSignals, ProcessId, PsCell, PsLock, StartError, StartParams, is_any_lock_held_on_current_thread,
+    ControlSignals, ProcessId, PsCell, PsLock, StartError, StartParams,
+    is_any_lock_held_on_current_thread,
 };
 use crate::control::environment;
 use crate::control::life_cycle::{
-    LIFE_CYCLE, ensure_core, running_generation, start_if_inactive, stop_generation, within_own_work,
+    LIFE_CYCLE, ensure_core, running_generation, start_if_inactive, stop_generation,
+    within_own_work,
 };
 use crate::control::notices;
 use crate::control::snapshot::freeze;
 use crate::platform::{
-    ControlPipe, ControlRequest, ControlSignal, ProfilerThread, check_control_signals, current_process_id,
-    give_signal_back, spawn_profiler_thread, take_signal, with_signals_blocked,
+    ControlPipe, ControlRequest, ControlSignal, ProfilerThread, check_control_signals,
+    current_process_id, give_signal_back, spawn_profiler_thread, take_signal, with_signals_blocked,
 };
 
 /// How much is kept of what a signal started.
@@ -71,7 +73,9 @@ pub(super) fn control_by_default_signals() -> Result<(), StartError> {
 }
 
 fn take_control(asked: &ControlSignals, keeps: bool) -> Result<(), StartError> {
-    let folder = environment::upload_folder().or_else(|| asked.folder.clone()).unwrap_or_default();
+    let folder = environment::upload_folder()
+        .or_else(|| asked.folder.clone())
+        .unwrap_or_default();
     // The program may go elsewhere later.
     let folder = std::path::absolute(folder.join("."))
         .map_err(|error| system_error("find the current folder", &error))?;
@@ -100,7 +104,10 @@ fn take_control(asked: &ControlSignals, keeps: bool) -> Result<(), StartError> {
 }
 
 fn system_error(action: &'static str, error: &std::io::Error) -> StartError {
-    StartError::System { action, answer: error.to_string() }
+    StartError::System {
+        action,
+        answer: error.to_string(),
+    }
 }
 
 /// The control that works, of this process. Under the life-cycle lock.
@@ -129,10 +136,13 @@ fn begin(orders: Orders) -> Result<(), StartError> {
         orders: PsCell::new(orders),
     });
     let served = Arc::clone(&shared);
-    let thread = with_signals_blocked(|| spawn_profiler_thread(c"ProfilerControl", move || served.serve()))
-        .map_err(|error| system_error("make the control thread", &error))?;
+    let thread =
+        with_signals_blocked(|| spawn_profiler_thread(c"ProfilerControl", move || served.serve()))
+            .map_err(|error| system_error("make the control thread", &error))?;
     let mut lock = PsLock::acquire();
-    let stale = CONTROL.get_mut(&mut lock).replace(Control { shared, thread });
+    let stale = CONTROL
+        .get_mut(&mut lock)
+        .replace(Control { shared, thread });
     // Another process's, whose thread is not here.
     std::mem::forget(stale);
     Ok(())
@@ -144,11 +154,19 @@ pub(super) fn end_control() {
     let control = {
         let mut lock = PsLock::acquire();
         let process = current_process_id();
-        CONTROL.get_mut(&mut lock).take_if(|control| control.shared.process == process)
+        CONTROL
+            .get_mut(&mut lock)
+            .take_if(|control| control.shared.process == process)
     };
-    let Some(Control { shared, thread }) = control else { return };
+    let Some(Control { shared, thread }) = control else {
+        return;
+    };
     shared.is_ending.store(true, Ordering::Release);
-    shared.orders().signals.into_iter().for_each(|signal| give_signal_back(signal.number));
+    shared
+        .orders()
+        .signals
+        .into_iter()
+        .for_each(|signal| give_signal_back(signal.number));
     drop(turn);
     // The host may be called on that thread, and shut down there. It ends when it is back.
     if SERVED.get() == Arc::as_ptr(&shared) {
@@ -172,10 +190,16 @@ fn give_up(shared: &Arc<Shared>) -> bool {
     shared.pipe.withdraw();
     let control = {
         let mut lock = PsLock::acquire();
-        CONTROL.get_mut(&mut lock).take_if(|control| Arc::ptr_eq(&control.shared, shared))
+        CONTROL
+            .get_mut(&mut lock)
+            .take_if(|control| Arc::ptr_eq(&control.shared, shared))
     };
     if control.is_some() {
-        shared.orders().signals.into_iter().for_each(|signal| give_signal_back(signal.number));
+        shared
+            .orders()
+            .signals
+            .into_iter()
+            .for_each(|signal| give_signal_back(signal.number));
     }
     control.is_some()
 }
@@ -194,7 +218,11 @@ impl Shared {
         let signals = orders.signals;
         let before = std::mem::replace(self.orders.get_mut(&mut PsLock::acquire()), orders);
         let is_unused = |old: &ControlSignal| signals.iter().all(|new| new.number != old.number);
-        before.signals.into_iter().filter(is_unused).for_each(|signal| give_signal_back(signal.number));
+        before
+            .signals
+            .into_iter()
+            .filter(is_unused)
+            .for_each(|signal| give_signal_back(signal.number));
     }
 
     /// The control thread. Nothing is started any more when it is about to end.
@@ -213,7 +241,9 @@ impl Shared {
                 };
                 // The host goes on, and the next signal may fare better.
                 if catch_unwind(AssertUnwindSafe(|| answer(&self))).is_err() {
-                    notices::tell("what the signal asked for failed by an error of the profiler's own");
+                    notices::tell(
+                        "what the signal asked for failed by an error of the profiler's own",
+                    );
                 }
                 if !serves() {
                     return;
@@ -235,14 +265,23 @@ impl Shared {
     /// Where the profile goes, and the numbers of the signals.
     fn destination(&self) -> (PathBuf, [ControlSignal; 2]) {
         let Orders { signals, folder } = self.orders();
-        (folder.join(format!("profile_default_{}.json", self.process.to_number())), signals)
+        (
+            folder.join(format!("profile_default_{}.json", self.process.to_number())),
+            signals,
+        )
     }
 }
 
 fn start(control: &Shared) {
     let (path, [_, stop]) = control.destination();
-    let next = format!("signal {} saves the profile as {} and stops", stop.number, path.display());
-    let params = StartParams::default().capacity_bytes(CAPACITY_BYTES).filters(["*"]);
+    let next = format!(
+        "signal {} saves the profile as {} and stops",
+        stop.number,
+        path.display()
+    );
+    let params = StartParams::default()
+        .capacity_bytes(CAPACITY_BYTES)
+        .filters(["*"]);
     match start_if_inactive(&params) {
         Ok(Some(_)) => notices::tell(&format!("profiling; {next}")),
         Ok(None) => notices::tell(&format!("already profiling; {next}")),
@@ -253,7 +292,8 @@ fn start(control: &Shared) {
 fn save_and_stop(control: &Shared) {
     let (path, [start, _]) = control.destination();
     let running = running_generation();
-    let Some((generation, profile)) = running.and_then(|running| Some((running, freeze(Some(running))?)))
+    let Some((generation, profile)) =
+        running.and_then(|running| Some((running, freeze(Some(running))?)))
     else {
         let start = start.number;
         notices::tell(&format!(
@@ -264,7 +304,10 @@ fn save_and_stop(control: &Shared) {
     match profile.save_at(path) {
         Ok(saved) => {
             stop_generation(generation);
-            notices::tell(&format!("stopped; the profile was saved as {}", saved.display()));
+            notices::tell(&format!(
+                "stopped; the profile was saved as {}",
+                saved.display()
+            ));
         }
         Err(error) => notices::tell(&format!("{error}; profiling goes on")),
     }

@@ -10,7 +10,9 @@ use crate::platform::{create_private, current_process_id};
 /// Replaces the first `%p` by the process's id.
 pub(super) fn expand_path(path: &Path) -> PathBuf {
     match path.to_str() {
-        Some(text) => text.replacen("%p", &current_process_id().to_number().to_string(), 1).into(),
+        Some(text) => text
+            .replacen("%p", &current_process_id().to_number().to_string(), 1)
+            .into(),
         None => path.to_owned(),
     }
 }
@@ -23,7 +25,9 @@ fn follow_links(path: PathBuf) -> PathBuf {
     }
     std::fs::canonicalize(&path).unwrap_or_else(|_| match std::fs::read_link(&path) {
         // There is no such file yet.
-        Ok(target) => path.parent().map_or_else(|| target.clone(), |folder| folder.join(&target)),
+        Ok(target) => path
+            .parent()
+            .map_or_else(|| target.clone(), |folder| folder.join(&target)),
         Err(_) => path,
     })
 }
@@ -34,14 +38,20 @@ pub(super) fn save_profile(
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<PathBuf, SaveError> {
     let path = follow_links(expand_path(path));
-    let failed = |action, error| SaveError::Io { path: path.clone(), action, error };
+    let failed = |action, error| SaveError::Io {
+        path: path.clone(),
+        action,
+        error,
+    };
     // A device or a pipe is written to; a file in its place would be no help.
     if let Ok(metadata) = std::fs::metadata(&path)
         && !metadata.is_file()
         && !metadata.is_dir()
     {
-        let file =
-            std::fs::OpenOptions::new().write(true).open(&path).map_err(|error| failed("open", error))?;
+        let file = std::fs::OpenOptions::new()
+            .write(true)
+            .open(&path)
+            .map_err(|error| failed("open", error))?;
         fill(file, &path, write).map_err(|error| failed("write", error))?;
         return Ok(path);
     }
@@ -54,16 +64,20 @@ pub(super) fn save_at(
     path: PathBuf,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<PathBuf, SaveError> {
-    let failed = |action, error| SaveError::Io { path: path.clone(), action, error };
-    let beside =
-        name_beside(&path).ok_or_else(|| failed("write to", io::Error::other("it is no name of a file")))?;
+    let failed = |action, error| SaveError::Io {
+        path: path.clone(),
+        action,
+        error,
+    };
+    let beside = name_beside(&path)
+        .ok_or_else(|| failed("write to", io::Error::other("it is no name of a file")))?;
     // One of this process's own may be left from a crash of a thread in the middle of it.
     let _ = std::fs::remove_file(&beside);
     let file = create_private(&beside).map_err(|error| failed("create", error))?;
     let whole = fill(file, &path, write).and_then(|file| file.sync_all());
     let written = whole.map_err(|error| failed("write", error));
-    let moved =
-        written.and_then(|()| std::fs::rename(&beside, &path).map_err(|error| failed("move to", error)));
+    let moved = written
+        .and_then(|()| std::fs::rename(&beside, &path).map_err(|error| failed("move to", error)));
     if moved.is_err() {
         let _ = std::fs::remove_file(&beside);
     }
@@ -77,7 +91,10 @@ fn name_beside(path: &Path) -> Option<PathBuf> {
     let mut name = std::ffi::OsString::from(".");
     name.push(path.file_name()?);
     let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
-    name.push(format!(".{}-{serial}.tmp", current_process_id().to_number()));
+    name.push(format!(
+        ".{}-{serial}.tmp",
+        current_process_id().to_number()
+    ));
     Some(path.with_file_name(name))
 }
 
@@ -96,8 +113,14 @@ fn fill(
 }
 
 #[cfg(feature = "gzip")]
-fn compress(out: &mut dyn Write, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
-    let out = UntilFailure { out, has_failed: false };
+fn compress(
+    out: &mut dyn Write,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> io::Result<()> {
+    let out = UntilFailure {
+        out,
+        has_failed: false,
+    };
     let mut compressor = flate2::write::GzEncoder::new(out, flate2::Compression::fast());
     write(&mut compressor)?;
     compressor.finish().map(drop)
@@ -117,18 +140,26 @@ impl Write for UntilFailure<'_> {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
         let written = self.out.write(bytes);
-        self.has_failed = written.as_ref().is_err_and(|error| error.kind() != io::ErrorKind::Interrupted);
+        self.has_failed = written
+            .as_ref()
+            .is_err_and(|error| error.kind() != io::ErrorKind::Interrupted);
         written
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        if self.has_failed { Err(io::ErrorKind::BrokenPipe.into()) } else { self.out.flush() }
+        if self.has_failed {
+            Err(io::ErrorKind::BrokenPipe.into())
+        } else {
+            self.out.flush()
+        }
     }
 }
 
 #[cfg(not(feature = "gzip"))]
 fn compress(_: &mut dyn Write, _: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
-    Err(io::Error::other("a name that ends in .gz needs the crate's feature `gzip`"))
+    Err(io::Error::other(
+        "a name that ends in .gz needs the crate's feature `gzip`",
+    ))
 }
 
 #[cfg(all(test, feature = "gzip"))]
@@ -151,8 +182,9 @@ mod tests {
         let mut sink = Full(0);
         let failure = compress(&mut sink, |out| {
             // What hardly gets shorter, so that it is not all held back.
-            let text: Vec<u8> =
-                (0..1u32 << 18).flat_map(|n| n.wrapping_mul(2_654_435_769).to_le_bytes()).collect();
+            let text: Vec<u8> = (0..1u32 << 18)
+                .flat_map(|n| n.wrapping_mul(2_654_435_769).to_le_bytes())
+                .collect();
             out.write_all(&text)
         });
         assert_eq!(failure.unwrap_err().to_string(), "full, attempt 1");

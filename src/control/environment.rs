@@ -8,8 +8,9 @@ use std::path::PathBuf;
 
 use crate::base::{PsLock, StartParams, is_any_lock_held_on_current_thread};
 use crate::control::environment_table::{
-    ACTIVE_TAB_ID, DURATION, ENTRIES, FEATURES, FEATURES_BITFIELD, FILTERS, GECKOS_OWN, HELP, INTERVAL,
-    RECORD_OVERHEADS, SHUTDOWN, SIGNALS, STARTUP, SYMBOLICATE, UPLOAD_DIR, VARIABLES, Variable, help_text,
+    ACTIVE_TAB_ID, DURATION, ENTRIES, FEATURES, FEATURES_BITFIELD, FILTERS, GECKOS_OWN, HELP,
+    INTERVAL, RECORD_OVERHEADS, SHUTDOWN, SIGNALS, STARTUP, SYMBOLICATE, UPLOAD_DIR, VARIABLES,
+    Variable, help_text,
 };
 use crate::control::environment_values::{Reading, SettingValues, is_on};
 use crate::control::notices;
@@ -37,7 +38,9 @@ fn is_switched_on(name: &str) -> bool {
 }
 
 fn path_in(name: &str) -> Option<PathBuf> {
-    env::var_os(name).filter(|path| !path.is_empty()).map(PathBuf::from)
+    env::var_os(name)
+        .filter(|path| !path.is_empty())
+        .map(PathBuf::from)
 }
 
 /// Where to save at shutdown.
@@ -83,7 +86,9 @@ pub(super) fn read() -> StartUp {
 /// Tells what is wrong, last the variable's usage; the whole usage would bury it.
 pub(super) fn tell_problems(problems: &[String]) {
     let problems = problems.join("");
-    notices::tell(&format!("the profiler did not start.\n{problems}  {HELP}=1 prints all variables."));
+    notices::tell(&format!(
+        "the profiler did not start.\n{problems}  {HELP}=1 prints all variables."
+    ));
 }
 
 /// Tells that the profiler has started and nobody will see what it records.
@@ -99,7 +104,9 @@ pub(super) fn tell_if_nothing_will_be_saved() {
 /// Tells that it stays off, which is no mistake.
 pub(super) fn tell_that_others_are_meant(filters: &[String]) {
     let filters = filters.join(",");
-    notices::tell(&format!("the profiler stays off: {FILTERS}={filters} names other processes alone"));
+    notices::tell(&format!(
+        "the profiler stays off: {FILTERS}={filters} names other processes alone"
+    ));
 }
 
 /// Tells that there is nothing to save at shutdown.
@@ -119,15 +126,21 @@ fn read_start_up(raw_value_of: &dyn Fn(&str) -> Option<String>) -> (StartUp, Vec
     let mut reading = Reading::default();
     let mut problems = Vec::new();
     for variable in VARIABLES {
-        let Some(apply) = variable.apply else { continue };
+        let Some(apply) = variable.apply else {
+            continue;
+        };
         // Empty is as if it were not set, but for names of features: no names are none.
         let value = raw_value_of(variable.name);
-        let Some(value) = value.filter(|value| !value.is_empty() || variable.name == FEATURES) else {
+        let Some(value) = value.filter(|value| !value.is_empty() || variable.name == FEATURES)
+        else {
             continue;
         };
         if let Err(found) = apply(&mut reading, &value) {
             let Variable { name, .. } = variable;
-            problems.push(format!("  {name} is {value:?}, {found}; accepted is:\n{}", variable.usage()));
+            problems.push(format!(
+                "  {name} is {value:?}, {found}; accepted is:\n{}",
+                variable.usage()
+            ));
         }
     }
     let Reading { params, remarks } = reading;
@@ -147,8 +160,10 @@ fn remark_on_name(name: &str) -> Option<String> {
     {
         return None;
     }
-    let nearest =
-        VARIABLES.iter().map(|variable| variable.name).min_by_key(|known| unlikeness(name, known))?;
+    let nearest = VARIABLES
+        .iter()
+        .map(|variable| variable.name)
+        .min_by_key(|known| unlikeness(name, known))?;
     Some(format!(
         "{name} is no variable of the profiler, and ignored; the nearest is {nearest}, and {HELP}=1 prints all"
     ))
@@ -158,7 +173,9 @@ fn remark_on_name(name: &str) -> Option<String> {
 /// forgotten, and counts as one letter.
 fn unlikeness(name: &str, known: &str) -> usize {
     let start = format!("{STARTUP}_");
-    let without = known.strip_prefix(&start).map(|rest| edit_distance(name, &format!("{PREFIX}{rest}")) + 1);
+    let without = known
+        .strip_prefix(&start)
+        .map(|rest| edit_distance(name, &format!("{PREFIX}{rest}")) + 1);
     edit_distance(name, known).min(without.unwrap_or(usize::MAX))
 }
 
@@ -184,13 +201,21 @@ pub(crate) fn env_vars_for_child_process() -> Vec<(String, String)> {
     }
     let settings = {
         let lock = PsLock::acquire();
-        ACTIVE_PS.get(&lock).as_ref().map(|active| active.session.settings.clone())
+        ACTIVE_PS
+            .get(&lock)
+            .as_ref()
+            .map(|active| active.session.settings.clone())
     };
     values_for_child(settings.as_ref(), env::var_os(SHUTDOWN).is_some())
 }
 
-fn values_for_child(settings: Option<&SessionSettings>, saves_at_shutdown: bool) -> Vec<(String, String)> {
-    let Some(settings) = settings else { return vec![(STARTUP.to_owned(), String::new())] };
+fn values_for_child(
+    settings: Option<&SessionSettings>,
+    saves_at_shutdown: bool,
+) -> Vec<(String, String)> {
+    let Some(settings) = settings else {
+        return vec![(STARTUP.to_owned(), String::new())];
+    };
     let values = SettingValues::new(settings);
     let mut pairs = vec![
         (STARTUP, "1".to_owned()),
@@ -205,7 +230,10 @@ fn values_for_child(settings: Option<&SessionSettings>, saves_at_shutdown: bool)
     if saves_at_shutdown {
         pairs.push((SHUTDOWN, String::new()));
     }
-    pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    pairs
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect()
 }
 
 #[cfg(test)]
@@ -217,7 +245,15 @@ mod tests {
     use crate::control::environment_values::startup_features;
 
     fn read(variables: &[(&str, &str)]) -> (StartUp, Vec<String>) {
-        let value_of = |name: &str| Some(variables.iter().find(|(known, _)| *known == name)?.1.to_owned());
+        let value_of = |name: &str| {
+            Some(
+                variables
+                    .iter()
+                    .find(|(known, _)| *known == name)?
+                    .1
+                    .to_owned(),
+            )
+        };
         read_start_up(&value_of)
     }
 
@@ -230,11 +266,22 @@ mod tests {
 
     #[track_caller]
     fn assert_refused(name: &str, bad: &str) {
-        let (StartUp::Problems(problems), _) = read(&[(STARTUP, "1"), (name, bad)]) else { panic!("{bad}") };
-        let [problem] = &problems[..] else { panic!("{problems:?}") };
-        let usage = VARIABLES.iter().find(|variable| variable.name == name).expect("known").usage();
+        let (StartUp::Problems(problems), _) = read(&[(STARTUP, "1"), (name, bad)]) else {
+            panic!("{bad}")
+        };
+        let [problem] = &problems[..] else {
+            panic!("{problems:?}")
+        };
+        let usage = VARIABLES
+            .iter()
+            .find(|variable| variable.name == name)
+            .expect("known")
+            .usage();
         let begin = format!("  {name} is {bad:?}, ");
-        assert!(problem.starts_with(&begin) && problem.ends_with(&usage), "{problem}");
+        assert!(
+            problem.starts_with(&begin) && problem.ends_with(&usage),
+            "{problem}"
+        );
     }
 
     #[test]
@@ -245,7 +292,11 @@ mod tests {
         for on in ["1", "no", "00", "false"] {
             assert!(matches!(read(&[(STARTUP, on)]).0, StartUp::Start(_)));
         }
-        assert_eq!(read(&[(INTERVAL, "nonsense")]).0, StartUp::Off, "nothing is looked at while it is off");
+        assert_eq!(
+            read(&[(INTERVAL, "nonsense")]).0,
+            StartUp::Off,
+            "nothing is looked at while it is off"
+        );
     }
 
     #[test]
@@ -255,27 +306,50 @@ mod tests {
         assert_eq!(params(&[(ENTRIES, "1")]).capacity_bytes, 128 << 20);
         assert_eq!(params(&[(ENTRIES, "33554432")]).capacity_bytes, 256 << 20);
         assert_eq!(params(&[(ENTRIES, "2147483647")]).capacity_bytes, 2 << 30);
-        for (unit, bytes) in
-            [("200000KB", 256 << 20), ("200MB", 256 << 20), ("2GB", 2 << 30), ("3GB", 2 << 30)]
-        {
+        for (unit, bytes) in [
+            ("200000KB", 256 << 20),
+            ("200MB", 256 << 20),
+            ("2GB", 2 << 30),
+            ("3GB", 2 << 30),
+        ] {
             assert_eq!(params(&[(ENTRIES, unit)]).capacity_bytes, bytes, "{unit}");
         }
         assert_eq!(params(&[(ENTRIES, "300000KiB")]).capacity_bytes, 512 << 20);
         assert_eq!(params(&[(ENTRIES, "512MiB")]).capacity_bytes, 512 << 20);
         assert_eq!(params(&[(ENTRIES, "1GiB")]).capacity_bytes, 1 << 30);
-        for bad in
-            ["0", "0MiB", "-1", "x", "5kb", "1 MB", "1MBs", "2147483648", "99999999999999999999", "64GiB"]
-        {
+        for bad in [
+            "0",
+            "0MiB",
+            "-1",
+            "x",
+            "5kb",
+            "1 MB",
+            "1MBs",
+            "2147483648",
+            "99999999999999999999",
+            "64GiB",
+        ] {
             assert_refused(ENTRIES, bad);
         }
     }
 
     #[test]
     fn intervals_are_milliseconds() {
-        assert_eq!(params(&[(INTERVAL, "0.5")]).interval, Duration::from_micros(500));
-        assert_eq!(params(&[(INTERVAL, "0.01")]).interval, Duration::from_micros(10));
-        assert_eq!(params(&[(INTERVAL, "10000")]).interval, Duration::from_secs(10));
-        for bad in ["0", "-1", "0.009", "10000.1", "NaN", "1e300", "soon", "1 ms"] {
+        assert_eq!(
+            params(&[(INTERVAL, "0.5")]).interval,
+            Duration::from_micros(500)
+        );
+        assert_eq!(
+            params(&[(INTERVAL, "0.01")]).interval,
+            Duration::from_micros(10)
+        );
+        assert_eq!(
+            params(&[(INTERVAL, "10000")]).interval,
+            Duration::from_secs(10)
+        );
+        for bad in [
+            "0", "-1", "0.009", "10000.1", "NaN", "1e300", "soon", "1 ms",
+        ] {
             assert_refused(INTERVAL, bad);
         }
     }
@@ -283,7 +357,10 @@ mod tests {
     #[test]
     fn durations_are_seconds_and_0_is_no_limit() {
         assert_eq!(params(&[]).duration, None);
-        assert_eq!(params(&[(DURATION, "2.5")]).duration, Some(Duration::from_millis(2500)));
+        assert_eq!(
+            params(&[(DURATION, "2.5")]).duration,
+            Some(Duration::from_millis(2500))
+        );
         for no_limit in ["0", "0.0", "", "1e300", "inf"] {
             assert_eq!(params(&[(DURATION, no_limit)]).duration, None, "{no_limit}");
         }
@@ -295,11 +372,19 @@ mod tests {
     #[test]
     fn unknown_features_are_told_and_the_others_stay() {
         let (start_up, remarks) = read(&[(STARTUP, "1"), (FEATURES, "cpu,,nonsense,stackwalk")]);
-        let StartUp::Start(params) = start_up else { panic!("{start_up:?}") };
+        let StartUp::Start(params) = start_up else {
+            panic!("{start_up:?}")
+        };
         assert_eq!(params.features, Features::CPU | Features::STACK_WALK);
-        assert!(remarks.len() == 1 && remarks[0].contains("nonsense"), "{remarks:?}");
+        assert!(
+            remarks.len() == 1 && remarks[0].contains("nonsense"),
+            "{remarks:?}"
+        );
         assert_eq!(self::params(&[]).features, startup_features());
-        assert_eq!(self::params(&[(FEATURES, "default")]).features, startup_features());
+        assert_eq!(
+            self::params(&[(FEATURES, "default")]).features,
+            startup_features()
+        );
         let more = self::params(&[(FEATURES, "power,default")]).features;
         assert_eq!(more, startup_features() | Features::POWER);
         assert_eq!(self::params(&[(FEATURES, "")]).features, Features::NONE);
@@ -312,7 +397,10 @@ mod tests {
         let empty = [(FEATURES_BITFIELD, ""), (FEATURES, "cpu")];
         assert_eq!(params(&empty).features, Features::CPU);
         // Unknown bits are dropped.
-        assert_eq!(params(&[(FEATURES_BITFIELD, "2147483904")]).features, Features::STACK_WALK);
+        assert_eq!(
+            params(&[(FEATURES_BITFIELD, "2147483904")]).features,
+            Features::STACK_WALK
+        );
         for bad in ["-1", "0x100", "stackwalk", "4294967296"] {
             assert_refused(FEATURES_BITFIELD, bad);
         }
@@ -321,7 +409,10 @@ mod tests {
     #[test]
     fn tab_ids_are_64_bits() {
         assert_eq!(params(&[]).active_tab_id, 0);
-        assert_eq!(params(&[(ACTIVE_TAB_ID, "18446744073709551615")]).active_tab_id, u64::MAX);
+        assert_eq!(
+            params(&[(ACTIVE_TAB_ID, "18446744073709551615")]).active_tab_id,
+            u64::MAX
+        );
         for bad in ["-1", "18446744073709551616", "tab"] {
             assert_refused(ACTIVE_TAB_ID, bad);
         }
@@ -329,8 +420,15 @@ mod tests {
 
     #[test]
     fn every_bad_value_is_told_at_once() {
-        let bad = [(STARTUP, "1"), (INTERVAL, "0"), (ENTRIES, "0"), (FEATURES, "nonsense")];
-        let (StartUp::Problems(problems), remarks) = read(&bad) else { panic!() };
+        let bad = [
+            (STARTUP, "1"),
+            (INTERVAL, "0"),
+            (ENTRIES, "0"),
+            (FEATURES, "nonsense"),
+        ];
+        let (StartUp::Problems(problems), remarks) = read(&bad) else {
+            panic!()
+        };
         assert_eq!((problems.len(), remarks.len()), (2, 1));
     }
 
@@ -347,9 +445,18 @@ mod tests {
         assert_eq!(nearest("MOZ_PROFILER_STRATUP").as_deref(), Some(STARTUP));
         assert_eq!(nearest("MOZ_PROFILER_START").as_deref(), Some(STARTUP));
         assert_eq!(nearest("MOZ_PROFILER_INTERVAL").as_deref(), Some(INTERVAL));
-        assert_eq!(nearest("MOZ_PROFILER_STARTUP_FILTER").as_deref(), Some(FILTERS));
-        assert_eq!(nearest("MOZ_PROFILER_STARTUP_FEATURE_BITFIELD").as_deref(), Some(FEATURES_BITFIELD));
-        assert_eq!(nearest("MOZ_PROFILER_SHUTDOWN_FILE").as_deref(), Some(SHUTDOWN));
+        assert_eq!(
+            nearest("MOZ_PROFILER_STARTUP_FILTER").as_deref(),
+            Some(FILTERS)
+        );
+        assert_eq!(
+            nearest("MOZ_PROFILER_STARTUP_FEATURE_BITFIELD").as_deref(),
+            Some(FEATURES_BITFIELD)
+        );
+        assert_eq!(
+            nearest("MOZ_PROFILER_SHUTDOWN_FILE").as_deref(),
+            Some(SHUTDOWN)
+        );
         assert_eq!(nearest("MOZ_PROFILER_STARTUP_NO_BASE"), None, "Gecko's own");
         assert_eq!(nearest("MOZ_LOG"), None, "nothing of a profiler's");
         assert_eq!(edit_distance("kitten", "sitting"), 3);
@@ -371,7 +478,8 @@ mod tests {
         };
         let round_trip = |settings: &SessionSettings, saves| {
             let values = values_for_child(Some(settings), saves);
-            let value_of = |name: &str| Some(values.iter().find(|(known, _)| known == name)?.1.clone());
+            let value_of =
+                |name: &str| Some(values.iter().find(|(known, _)| known == name)?.1.clone());
             assert_eq!(value_of(SHUTDOWN), saves.then(String::new));
             match read_start_up(&value_of) {
                 (StartUp::Start(params), remarks) if remarks.is_empty() => params,
@@ -380,21 +488,37 @@ mod tests {
         };
         let odd = Duration::from_nanos(1_234_567);
         let (long, short) = (Duration::new(86_400, 1), Duration::from_nanos(10_001));
-        for (interval, duration) in [(odd, None), (short, Some(odd)), (Duration::from_secs(10), Some(long))] {
+        for (interval, duration) in [
+            (odd, None),
+            (short, Some(odd)),
+            (Duration::from_secs(10), Some(long)),
+        ] {
             for capacity in [128 << 20, 1 << 30] {
                 for filters in [&[][..], &["GeckoMain", "wörker 1"], &["*"], &["a", ""]] {
                     let given = settings(capacity, interval, duration, filters);
                     let read = round_trip(&given, duration.is_some());
                     assert_eq!(read.capacity_bytes, given.capacity_bytes);
-                    assert_eq!((read.interval, read.duration), (given.interval, given.duration));
-                    assert_eq!((read.features, read.active_tab_id), (given.features, given.active_tab_id));
+                    assert_eq!(
+                        (read.interval, read.duration),
+                        (given.interval, given.duration)
+                    );
+                    assert_eq!(
+                        (read.features, read.active_tab_id),
+                        (given.features, given.active_tab_id)
+                    );
                     assert_eq!(read.filters, given.filters);
                 }
             }
         }
         // What the variables cannot say comes as near as they can.
-        assert_eq!(round_trip(&settings(1 << 20, odd, None, &[]), false).capacity_bytes, 128 << 20);
-        assert_eq!(round_trip(&settings(64 << 30, odd, None, &[]), false).capacity_bytes, 2 << 30);
+        assert_eq!(
+            round_trip(&settings(1 << 20, odd, None, &[]), false).capacity_bytes,
+            128 << 20
+        );
+        assert_eq!(
+            round_trip(&settings(64 << 30, odd, None, &[]), false).capacity_bytes,
+            2 << 30
+        );
 
         let off = values_for_child(None, true);
         assert_eq!(off, [(STARTUP.to_owned(), String::new())]);

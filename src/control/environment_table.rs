@@ -14,8 +14,8 @@
 
 use crate::base::Features;
 use crate::control::environment_values::{
-    Apply, apply_active_tab_id, apply_duration, apply_entries, apply_features, apply_features_bitfield,
-    apply_filters, apply_interval, startup_features,
+    Apply, apply_active_tab_id, apply_duration, apply_entries, apply_features,
+    apply_features_bitfield, apply_filters, apply_interval, startup_features,
 };
 
 /// A variable, what it may be, and how a value changes the settings of a start.
@@ -105,7 +105,10 @@ pub(super) fn help_text() -> String {
         not available here.\n";
     for (feature, name, description) in Features::described() {
         let is_available = Features::available().contains(feature);
-        let mark = match (Features::default_set().contains(feature), startup_features().contains(feature)) {
+        let mark = match (
+            Features::default_set().contains(feature),
+            startup_features().contains(feature),
+        ) {
             (true, _) => ['d', 'D'],
             (false, true) => ['s', 'S'],
             (false, false) => ['x', '-'],
@@ -122,11 +125,21 @@ mod tests {
     #[test]
     fn the_help_text_names_every_variable_and_feature() {
         let text = help_text();
-        assert!(VARIABLES.iter().all(|variable| text.contains(&format!("\n  {}=<", variable.name))));
-        assert!(text.contains("  D       256 \"stackwalk\" native stacks"), "{text}");
+        assert!(
+            VARIABLES
+                .iter()
+                .all(|variable| text.contains(&format!("\n  {}=<", variable.name)))
+        );
+        assert!(
+            text.contains("  D       256 \"stackwalk\" native stacks"),
+            "{text}"
+        );
         assert!(text.contains("  d         1 \"java\""), "{text}");
         assert!(text.contains("  s        16 \"fileioall\""), "{text}");
         assert!(text.contains("  -      1024 \"nostacksampling\""), "{text}");
-        assert!(text.contains("  x      8192 \"audiocallbacktracing\""), "{text}");
+        assert!(
+            text.contains("  x      8192 \"audiocallbacktracing\""),
+            "{text}"
+        );
     }
 }

@@ -23,7 +23,10 @@ impl Default for Reading {
         let params = StartParams::default()
             .capacity_bytes(DEFAULT_STARTUP_ENTRIES * BYTES_PER_ENTRY)
             .features(startup_features());
-        Self { params, remarks: Vec::new() }
+        Self {
+            params,
+            remarks: Vec::new(),
+        }
     }
 }
 
@@ -65,24 +68,35 @@ pub(super) fn apply_entries(reading: &mut Reading, value: &str) -> Result<(), St
         "" => BYTES_PER_ENTRY,
         unit => {
             let known = UNITS.iter().find(|(name, _)| *name == unit);
-            known.ok_or_else(|| format!("whose unit {unit:?} is unknown"))?.1
+            known
+                .ok_or_else(|| format!("whose unit {unit:?} is unknown"))?
+                .1
         }
     };
-    let bytes = number.parse::<u64>().ok().and_then(|number| number.checked_mul(bytes_per_unit));
+    let bytes = number
+        .parse::<u64>()
+        .ok()
+        .and_then(|number| number.checked_mul(bytes_per_unit));
     let entries = bytes.map(|bytes| bytes / BYTES_PER_ENTRY);
     let entries = entries.filter(|entries| (1..=i32::MAX as u64).contains(entries));
-    let entries = entries.ok_or_else(|| "which is no number of entries above 0 and below 2^31".to_owned())?;
+    let entries =
+        entries.ok_or_else(|| "which is no number of entries above 0 and below 2^31".to_owned())?;
     reading.params.capacity_bytes = bounded_entries(entries) * BYTES_PER_ENTRY;
     Ok(())
 }
 
 fn number(value: &str) -> Result<f64, String> {
-    value.trim().parse().map_err(|_| "which is no number".to_owned())
+    value
+        .trim()
+        .parse()
+        .map_err(|_| "which is no number".to_owned())
 }
 
 /// So many nanoseconds, rounded, so that what `Duration` can say comes through text unchanged.
 fn rounded_duration(ns: f64) -> Option<Duration> {
-    (0.0..u64::MAX as f64).contains(&ns).then(|| Duration::from_nanos(ns.round() as u64))
+    (0.0..u64::MAX as f64)
+        .contains(&ns)
+        .then(|| Duration::from_nanos(ns.round() as u64))
 }
 
 pub(super) fn apply_interval(reading: &mut Reading, value: &str) -> Result<(), String> {
@@ -122,7 +136,10 @@ pub(super) fn apply_features_bitfield(reading: &mut Reading, value: &str) -> Res
     if value.is_empty() {
         return Ok(());
     }
-    let bits = value.trim().parse().map_err(|_| "which is no such number".to_owned())?;
+    let bits = value
+        .trim()
+        .parse()
+        .map_err(|_| "which is no such number".to_owned())?;
     // Bits of features that this version does not know are dropped, as unknown names are.
     reading.params.features = Features::from_bits(bits).adjusted();
     Ok(())
@@ -134,7 +151,10 @@ pub(super) fn apply_filters(reading: &mut Reading, value: &str) -> Result<(), St
 }
 
 pub(super) fn apply_active_tab_id(reading: &mut Reading, value: &str) -> Result<(), String> {
-    reading.params.active_tab_id = value.trim().parse().map_err(|_| "which is no such number".to_owned())?;
+    reading.params.active_tab_id = value
+        .trim()
+        .parse()
+        .map_err(|_| "which is no such number".to_owned())?;
     Ok(())
 }
 

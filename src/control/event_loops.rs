@@ -21,8 +21,13 @@ pub(crate) struct EventToken {
 pub(crate) fn begin_event(queued: Option<ProfilerTime>) -> EventToken {
     let begin = || queued.map_or_else(monotonic_now, ProfilerTime::timestamp);
     // None without a registration.
-    let level = OnThreadRef::with(|thread| Some(thread.event_delay()?.begin(begin()))).flatten().unwrap_or(0);
-    EventToken { level, own_thread: PhantomData }
+    let level = OnThreadRef::with(|thread| Some(thread.event_delay()?.begin(begin())))
+        .flatten()
+        .unwrap_or(0);
+    EventToken {
+        level,
+        own_thread: PhantomData,
+    }
 }
 
 /// It has ended.
@@ -57,5 +62,7 @@ pub(crate) fn unwatch_event_loop(watch: &EventWatchToken) {
     if is_any_lock_held_on_current_thread() {
         return;
     }
-    EventWatches::remove(watch.0).into_iter().for_each(drop_quietly);
+    EventWatches::remove(watch.0)
+        .into_iter()
+        .for_each(drop_quietly);
 }

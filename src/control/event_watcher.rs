@@ -44,7 +44,11 @@ fn watch() {
                 (due.post)(probe);
                 is_posted = true;
             });
-            let over = if is_posted { EventWatches::put_back(due) } else { EventWatches::discard(due) };
+            let over = if is_posted {
+                EventWatches::put_back(due)
+            } else {
+                EventWatches::discard(due)
+            };
             over.into_iter().for_each(drop_quietly);
         }
         next = monotonic_now().plus_ns(ROUND_NS);

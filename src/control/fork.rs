@@ -8,9 +8,12 @@ use crate::base::{Guard, PsLock};
 use crate::buffer::BufferForkGuard;
 use crate::control::control_signals::forget_control_in_child;
 use crate::control::life_cycle::LIFE_CYCLE;
-use crate::platform::{ForkHooks, forget_clock_follower_in_child, hold_loader_for_fork, is_main_thread};
+use crate::platform::{
+    ForkHooks, forget_clock_follower_in_child, hold_loader_for_fork, is_main_thread,
+};
 use crate::sampler::{
-    OnDemandUnwinder, close_fork_gate, hold_unwinder_for_fork, open_fork_gate, reopen_fork_gate_in_child,
+    OnDemandUnwinder, close_fork_gate, hold_unwinder_for_fork, open_fork_gate,
+    reopen_fork_gate_in_child,
 };
 use crate::state::{
     ACTIVE_PS, CORE_PS, RacyFeatures, core_buffer, leave_callbacks_to_parent, own_lane_index,
@@ -41,7 +44,11 @@ thread_local! {
 }
 
 pub(super) fn fork_hooks() -> ForkHooks {
-    ForkHooks { prepare, parent, child }
+    ForkHooks {
+        prepare,
+        parent,
+        child,
+    }
 }
 
 fn prepare() {
@@ -114,7 +121,9 @@ fn child() {
         let active = ACTIVE_PS.get_mut(&mut ps).take();
         OnThreadRef::with(|thread| thread.locked_rw_on_thread().adopt_after_fork());
         ThreadRegistry::for_each(&ps, |thread| {
-            thread.locked_rw_from_any_thread().clear_profiling_features(&ps);
+            thread
+                .locked_rw_from_any_thread()
+                .clear_profiling_features(&ps);
         });
         std::mem::forget(active);
         drop(ps);

@@ -4,11 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::base::{
-    Generation, LockRank, NamedMutex, ProfilingState, PsLock, StartError, StartParams, ThreadFilter,
-    is_any_lock_held_on_current_thread,
+    Generation, LockRank, NamedMutex, ProfilingState, PsLock, StartError, StartParams,
+    ThreadFilter, is_any_lock_held_on_current_thread,
 };
 use crate::control::callbacks::tell;
-use crate::control::control_signals::{control_by_default_signals, control_by_signals, end_control};
+use crate::control::control_signals::{
+    control_by_default_signals, control_by_signals, end_control,
+};
 use crate::control::environment::{self, StartUp};
 use crate::control::event_watcher::ensure_event_watcher;
 use crate::control::fork::fork_hooks;
@@ -20,13 +22,16 @@ use crate::platform::{
 };
 use crate::sampler::{capture_in_handler, spawn_sampler};
 use crate::state::{
-    ACTIVE_PS, ActivePs, CORE_PS, CorePs, LeftOverCallbacks, REGISTRATION_HOOKS, RacyFeatures, Session,
-    SessionSettings, core_buffer,
+    ACTIVE_PS, ActivePs, CORE_PS, CorePs, LeftOverCallbacks, REGISTRATION_HOOKS, RacyFeatures,
+    Session, SessionSettings, core_buffer,
 };
-use crate::threads::{forget_lost_stacks, prepare_words, register_current_thread, unregister_current_thread};
+use crate::threads::{
+    forget_lost_stacks, prepare_words, register_current_thread, unregister_current_thread,
+};
 
 /// Start, stop and fork take turns. Held while the sampler is joined.
-pub(super) static LIFE_CYCLE: NamedMutex<()> = NamedMutex::new("life cycle", LockRank::Lifecycle, ());
+pub(super) static LIFE_CYCLE: NamedMutex<()> =
+    NamedMutex::new("life cycle", LockRank::Lifecycle, ());
 
 /// From `profiler_init` to `profiler_shutdown`.
 static HAS_READ_ENVIRONMENT: AtomicBool = AtomicBool::new(false);
@@ -102,7 +107,9 @@ pub(crate) fn shutdown() {
         match freeze(None) {
             None => environment::tell_nothing_to_save(&path),
             Some(profile) => match profile.save_once(&path) {
-                Ok(saved) => notices::tell(&format!("the profile was saved as {}", saved.display())),
+                Ok(saved) => {
+                    notices::tell(&format!("the profile was saved as {}", saved.display()))
+                }
                 Err(error) => notices::tell(&error.to_string()),
             },
         }
@@ -120,7 +127,9 @@ pub(crate) fn shutdown() {
 
 /// See `profiler_start`.
 pub(crate) fn start(params: &StartParams) -> Result<Generation, StartError> {
-    start_unless(params, |_| false).inspect(|_| tell(ProfilingState::Started)).map(Begun::generation)
+    start_unless(params, |_| false)
+        .inspect(|_| tell(ProfilingState::Started))
+        .map(Begun::generation)
 }
 
 /// See `profiler_ensure_started`.
@@ -237,12 +246,18 @@ fn start_in_turn(
     _left_over = end_session();
     *ended_one = running.is_some();
 
-    let (features, capacity_bytes, interval) =
-        (settings.features, settings.capacity_bytes, settings.interval);
+    let (features, capacity_bytes, interval) = (
+        settings.features,
+        settings.capacity_bytes,
+        settings.interval,
+    );
     let counters = {
         let lock = PsLock::acquire();
         let known = CORE_PS.get(&lock).iter().flat_map(|core| &core.counters);
-        known.copied().filter(|counter| features.contains(counter.feature)).collect()
+        known
+            .copied()
+            .filter(|counter| features.contains(counter.feature))
+            .collect()
     };
     let process_start = CorePs::process_start().monotonic;
     let session = Session::new(settings, process_start, monotonic_now(), counters);
@@ -322,7 +337,9 @@ fn end_session() -> LeftOverCallbacks {
         let ended = ACTIVE_PS.get_mut(&mut lock).take();
         ended.inspect(|active| active.threads.borrow_mut().end(&lock))
     };
-    let Some(active) = ended else { return LeftOverCallbacks::default() };
+    let Some(active) = ended else {
+        return LeftOverCallbacks::default();
+    };
     active.session.request_stop();
     active.sampler.join();
     core_buffer().end_session();

@@ -49,16 +49,17 @@ pub(crate) use control_signals::control_by_signals;
 pub(crate) use environment::env_vars_for_child_process;
 pub(crate) use environment_table::environment_docs;
 pub(crate) use event_loops::{
-    EventToken, EventWatchToken, ProbeToken, begin_event, end_event, unwatch_event_loop, watch_event_loop,
+    EventToken, EventWatchToken, ProbeToken, begin_event, end_event, unwatch_event_loop,
+    watch_event_loop,
 };
 pub(crate) use inquiry::{
-    buffer_info, features_if_active, features_if_active_and_unpaused, is_active, is_active_and_unpaused,
-    is_paused, is_sampling_paused, start_params,
+    buffer_info, features_if_active, features_if_active_and_unpaused, is_active,
+    is_active_and_unpaused, is_paused, is_sampling_paused, start_params,
 };
 pub(crate) use life_cycle::{ensure_started, init, shutdown, start, stop, stop_generation};
 pub(crate) use on_demand::{
-    CapturedBacktrace, SampledStack, capture_backtrace, is_current_thread, own_thread_id, resolve_backtrace,
-    suspend_and_sample,
+    CapturedBacktrace, SampledStack, capture_backtrace, is_current_thread, own_thread_id,
+    resolve_backtrace, suspend_and_sample,
 };
 pub(crate) use pause::{pause, pause_sampling, resume, resume_sampling};
 pub(crate) use process::{
@@ -67,15 +68,16 @@ pub(crate) use process::{
 #[cfg(feature = "tracing")]
 pub(crate) use recording::time_of_place;
 pub(crate) use recording::{
-    CodeRangeToken, LabelToken, MarkerPlace, ScriptFunction, add_text_marker_at, add_text_marker_now,
-    add_typed_marker_at, add_typed_marker_now, add_untyped_marker_at, add_untyped_marker_now, announce_sleep,
-    is_announced_asleep, move_script_frame, now, place_of_marker, place_of_marker_in, pop_labels, push_label,
-    push_label_with_text, push_script_frame, put_text_marker, put_typed_marker, put_untyped_marker,
-    record_backtrace, record_own_stack, register_code_range, register_script_function, register_thread,
+    CodeRangeToken, LabelToken, MarkerPlace, ScriptFunction, add_text_marker_at,
+    add_text_marker_now, add_typed_marker_at, add_typed_marker_now, add_untyped_marker_at,
+    add_untyped_marker_now, announce_sleep, is_announced_asleep, move_script_frame, now,
+    place_of_marker, place_of_marker_in, pop_labels, push_label, push_label_with_text,
+    push_script_frame, put_text_marker, put_typed_marker, put_untyped_marker, record_backtrace,
+    record_own_stack, register_code_range, register_script_function, register_thread,
     session_that_records_markers, stack_pointer, unregister_code_range, unregister_thread,
 };
 pub(crate) use snapshot::{FrozenProfile, default_options, freeze};
 pub(crate) use thread_queries::{
-    is_locked_on_current_thread, is_main_thread, is_other_thread_being_profiled, is_thread_being_profiled,
-    is_thread_registered, main_thread_id,
+    is_locked_on_current_thread, is_main_thread, is_other_thread_being_profiled,
+    is_thread_being_profiled, is_thread_registered, main_thread_id,
 };

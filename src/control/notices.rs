@@ -7,7 +7,10 @@ use crate::platform::{StandardStream, write_to_standard};
 
 /// Says it on standard error, in one write, so that lines of several processes do not mix.
 pub(super) fn tell(notice: &str) {
-    write_to_standard(StandardStream::Error, format!("gekkota: {notice}\n").as_bytes());
+    write_to_standard(
+        StandardStream::Error,
+        format!("gekkota: {notice}\n").as_bytes(),
+    );
 }
 
 /// Prints what was asked for on standard output.

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use crate::base::{PsLock, StackFeatures, StartError, SuspendError, ThreadId};
 use crate::control::fork::fork_hooks;
-use crate::platform::{current_thread_id, install_fork_handlers, install_handler, signal_is_acceptable};
+use crate::platform::{
+    current_thread_id, install_fork_handlers, install_handler, signal_is_acceptable,
+};
 use crate::sampler::{capture_in_handler, suspend_and_capture};
 use crate::state::ACTIVE_PS;
 use crate::threads::{BacktraceParts, CaptureParts};
@@ -29,7 +31,10 @@ pub(crate) fn capture_backtrace() -> Option<CapturedBacktrace> {
 }
 
 /// Unwinds the calling thread's own stack.
-pub(crate) fn resolve_backtrace(backtrace: &CapturedBacktrace, features: StackFeatures) -> SampledStack {
+pub(crate) fn resolve_backtrace(
+    backtrace: &CapturedBacktrace,
+    features: StackFeatures,
+) -> SampledStack {
     // What the API's functions, and what they call, are inlined as.
     let own_functions = &[
         "current",
@@ -71,7 +76,10 @@ pub(crate) fn suspend_and_sample(
 fn prepare_signal() -> Result<i32, StartError> {
     let of_session = {
         let lock = PsLock::acquire();
-        ACTIVE_PS.get(&lock).as_ref().map(|active| active.session.settings.signal)
+        ACTIVE_PS
+            .get(&lock)
+            .as_ref()
+            .map(|active| active.session.settings.signal)
     };
     let signal = signal_is_acceptable(of_session)?;
     install_handler(signal, capture_in_handler)?;

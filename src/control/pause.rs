@@ -36,7 +36,9 @@ fn set_paused(kind: PauseKind, paused: bool) -> bool {
         return false;
     }
     let lock = PsLock::acquire();
-    let Some(session) = ACTIVE_PS.get(&lock).as_ref().map(ActivePs::session) else { return false };
+    let Some(session) = ACTIVE_PS.get(&lock).as_ref().map(ActivePs::session) else {
+        return false;
+    };
     let entry = match (kind, paused) {
         (PauseKind::All, true) => EntryKind::Pause,
         (PauseKind::All, false) => EntryKind::Resume,
@@ -45,6 +47,10 @@ fn set_paused(kind: PauseKind, paused: bool) -> bool {
     };
     session.pauses.set(kind, paused, &lock, |now: TimeStamp| {
         let mut head = EntryHead::new(entry);
-        put_entry(session.generation, now, &*head.number(now.since_ns(session.process_start)));
+        put_entry(
+            session.generation,
+            now,
+            &*head.number(now.since_ns(session.process_start)),
+        );
     })
 }

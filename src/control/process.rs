@@ -44,14 +44,17 @@ pub(crate) fn unregister_page(inner_window_id: u64) {
     }
     let _expired;
     let mut lock = PsLock::acquire();
-    let Some(core) = CORE_PS.get_mut(&mut lock) else { return };
+    let Some(core) = CORE_PS.get_mut(&mut lock) else {
+        return;
+    };
     let gone = core.unregister_page(inner_window_id);
     if let Some(active) = ACTIVE_PS.get(&lock) {
         // Under the lock, so that it is the range of this session.
         let buffer = core_buffer().range();
         let mut ended = active.ended_pages.borrow_mut();
         _expired = ended.take_expired(buffer.start);
-        gone.into_iter().for_each(|page| ended.keep(buffer.end, page));
+        gone.into_iter()
+            .for_each(|page| ended.keep(buffer.end, page));
     }
 }
 
@@ -79,11 +82,16 @@ pub(crate) fn received_exit_profile(profile: String) -> Result<(), ExitProfileEr
     // What is dropped may be long, and others wait for the lock.
     let expired = {
         let lock = PsLock::acquire();
-        let active = ACTIVE_PS.get(&lock).as_ref().ok_or(ExitProfileError::Inactive)?;
+        let active = ACTIVE_PS
+            .get(&lock)
+            .as_ref()
+            .ok_or(ExitProfileError::Inactive)?;
         let buffer = core_buffer().range();
         let mut kept = active.exit_profiles.borrow_mut();
         let expired = kept.take_expired(buffer.start);
-        processes.into_iter().for_each(|process| kept.keep(buffer.end, process));
+        processes
+            .into_iter()
+            .for_each(|process| kept.keep(buffer.end, process));
         expired
     };
     drop(expired);
@@ -96,7 +104,10 @@ fn take_apart(text: &str, into: &mut Vec<Arc<str>>) -> Result<(), ExitProfileErr
     let not_json = |error: serde_json::Error| ExitProfileError::NotJson(error.to_string());
     let parts: HashMap<String, &RawValue> = serde_json::from_str(text).map_err(not_json)?;
     for (lacks, begins) in [("meta", '{'), ("threads", '[')] {
-        if !parts.get(lacks).is_some_and(|part| part.get().starts_with(begins)) {
+        if !parts
+            .get(lacks)
+            .is_some_and(|part| part.get().starts_with(begins))
+        {
             return Err(ExitProfileError::NotAProfile { lacks });
         }
     }
@@ -106,9 +117,15 @@ fn take_apart(text: &str, into: &mut Vec<Arc<str>>) -> Result<(), ExitProfileErr
     };
     // A part is a piece of the text.
     let start = processes.as_ptr().addr() - text.as_ptr().addr();
-    into.push([&text[..start], "[]", &text[start + processes.len()..]].concat().into());
+    into.push(
+        [&text[..start], "[]", &text[start + processes.len()..]]
+            .concat()
+            .into(),
+    );
     let inner: Vec<&RawValue> = serde_json::from_str(processes).map_err(not_json)?;
-    inner.into_iter().try_for_each(|process| take_apart(process.get(), into))
+    inner
+        .into_iter()
+        .try_for_each(|process| take_apart(process.get(), into))
 }
 
 #[cfg(test)]
@@ -129,7 +146,10 @@ mod tests {
             format!(r#"{{"meta": {{"x": "{name}"}}, "processes": [{processes}], "threads": []}}"#)
         };
         let nested = of("a", &[of("b", &of("c", "")), of("d", "")].join(", "));
-        assert_eq!(parts(&nested), ["a", "b", "c", "d"].map(|name| of(name, "")));
+        assert_eq!(
+            parts(&nested),
+            ["a", "b", "c", "d"].map(|name| of(name, ""))
+        );
         assert!(refusal(&of("a", r#"{"meta": 1}"#)).contains(r#"no "meta""#));
         assert!(refusal("\u{1f}\u{8b}").contains("uncompressed"));
         assert!(refusal(r#"{"meta": {}, "threads": [}"#).contains("line 1"));

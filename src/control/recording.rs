@@ -7,10 +7,13 @@ use crate::base::{
 use crate::buffer::Dropped;
 use crate::control::on_demand::is_current_thread;
 use crate::markers::{
-    MarkerEntry, MarkerTiming, NewMarker, NewPayload, NoPayload, ProfilerMarker, TextPayload, TypedPayload,
+    MarkerEntry, MarkerTiming, NewMarker, NewPayload, NoPayload, ProfilerMarker, TextPayload,
+    TypedPayload,
 };
 use crate::platform::{current_stack_pointer, monotonic_now};
-use crate::state::{CorePs, REGISTRATION_HOOKS, RacyFeatures, core_buffer, prepare_own_lane, put_entry};
+use crate::state::{
+    CorePs, REGISTRATION_HOOKS, RacyFeatures, core_buffer, prepare_own_lane, put_entry,
+};
 use crate::threads::{
     BacktraceParts, OnThreadRef, ThreadRegistry, add_pending_stack, count_lost_stack,
     register_current_thread, unregister_current_thread,
@@ -50,13 +53,20 @@ pub(crate) fn unregister_thread() {
 
 /// The calling thread says that it goes to sleep, or that it is awake.
 pub(crate) fn announce_sleep(sleeps: bool) {
-    OnThreadRef::with(|thread| thread.unlocked_reader_and_atomic_rw_on_thread().announce(sleeps));
+    OnThreadRef::with(|thread| {
+        thread
+            .unlocked_reader_and_atomic_rw_on_thread()
+            .announce(sleeps)
+    });
 }
 
 /// Whether the calling thread has said that it sleeps.
 pub(crate) fn is_announced_asleep() -> bool {
     let is_asleep = |thread: OnThreadRef<'_>| {
-        thread.unlocked_reader_and_atomic_rw_on_thread().announced_sleep().is_some()
+        thread
+            .unlocked_reader_and_atomic_rw_on_thread()
+            .announced_sleep()
+            .is_some()
     };
     OnThreadRef::with(is_asleep).unwrap_or(false)
 }
@@ -125,7 +135,11 @@ fn find_place(only: Option<Generation>, thread: ThreadId) -> Option<MarkerPlace>
         core_buffer().count_dropped(Dropped::InOwnWork);
         return None;
     }
-    Some(MarkerPlace { session, thread, now })
+    Some(MarkerPlace {
+        session,
+        thread,
+        now,
+    })
 }
 
 /// When the place was found, which is the end of an interval that ends now.
@@ -141,13 +155,17 @@ pub(crate) type CategoryIndices = (u8, u8);
 /// this is little.
 #[inline(never)]
 pub(crate) fn add_untyped_marker_now(name: &str, category: CategoryIndices) {
-    add_marker(None, name, category, &MarkerTiming::instant_now(), || NoPayload);
+    add_marker(None, name, category, &MarkerTiming::instant_now(), || {
+        NoPayload
+    });
 }
 
 /// The same with a text.
 #[inline(never)]
 pub(crate) fn add_text_marker_now(name: &str, category: CategoryIndices, text: &str) {
-    add_marker(None, name, category, &MarkerTiming::instant_now(), || TextPayload(text));
+    add_marker(None, name, category, &MarkerTiming::instant_now(), || {
+        TextPayload(text)
+    });
 }
 
 /// The same with a payload of the host's.
@@ -156,7 +174,9 @@ pub(crate) fn add_typed_marker_now<T>(name: &str, category: CategoryIndices, pay
 where
     T: ProfilerMarker + 'static,
 {
-    add_marker(None, name, category, &MarkerTiming::instant_now(), || TypedPayload::new(payload));
+    add_marker(None, name, category, &MarkerTiming::instant_now(), || {
+        TypedPayload::new(payload)
+    });
 }
 
 /// Adds a marker of any thread and time without a stack, if a session records it: this session, if one is given.
@@ -203,7 +223,16 @@ fn add_marker<P: NewPayload>(
     payload: impl FnOnce() -> P,
 ) {
     if let Some(place) = find_place(only, timing.thread) {
-        put(&place, &NewMarker { name, category, timing, stack: 0 }, payload());
+        put(
+            &place,
+            &NewMarker {
+                name,
+                category,
+                timing,
+                stack: 0,
+            },
+            payload(),
+        );
     }
 }
 
@@ -215,7 +244,16 @@ pub(crate) fn put_untyped_marker(
     timing: &MarkerTiming,
     stack: u64,
 ) {
-    put(place, &NewMarker { name, category, timing, stack }, NoPayload);
+    put(
+        place,
+        &NewMarker {
+            name,
+            category,
+            timing,
+            stack,
+        },
+        NoPayload,
+    );
 }
 
 /// The same with a text.
@@ -227,7 +265,16 @@ pub(crate) fn put_text_marker(
     stack: u64,
     text: &str,
 ) {
-    put(place, &NewMarker { name, category, timing, stack }, TextPayload(text));
+    put(
+        place,
+        &NewMarker {
+            name,
+            category,
+            timing,
+            stack,
+        },
+        TextPayload(text),
+    );
 }
 
 /// The same with a payload of the host's.
@@ -239,7 +286,16 @@ pub(crate) fn put_typed_marker<T: ProfilerMarker + 'static>(
     stack: u64,
     payload: &T,
 ) {
-    put(place, &NewMarker { name, category, timing, stack }, TypedPayload::new(payload));
+    put(
+        place,
+        &NewMarker {
+            name,
+            category,
+            timing,
+            stack,
+        },
+        TypedPayload::new(payload),
+    );
 }
 
 #[inline(always)]
@@ -258,7 +314,11 @@ pub(crate) fn record_own_stack(place: &MarkerPlace, features: StackFeatures) -> 
     if !records_stacks() {
         return 0;
     }
-    add_stack(place.session, CapturedBacktrace::capture_here(parts), features)
+    add_stack(
+        place.session,
+        CapturedBacktrace::capture_here(parts),
+        features,
+    )
 }
 
 /// Hands a stack that was captured before to the running session, and gives its number there.
@@ -277,7 +337,11 @@ fn records_stacks() -> bool {
         .is_some_and(|features| !features.contains(Features::NO_MARKER_STACKS))
 }
 
-fn add_stack(session: Generation, backtrace: Option<CapturedBacktrace>, features: StackFeatures) -> u64 {
+fn add_stack(
+    session: Generation,
+    backtrace: Option<CapturedBacktrace>,
+    features: StackFeatures,
+) -> u64 {
     match backtrace {
         Some(backtrace) => add_pending_stack(backtrace, session, features),
         None => {

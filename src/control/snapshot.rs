@@ -37,19 +37,28 @@ pub(crate) fn freeze(only: Option<Generation>) -> Option<FrozenProfile> {
     let mut source = {
         let lock = PsLock::acquire();
         // It is this one's data that were waited for.
-        let active = ACTIVE_PS.get(&lock).as_ref().filter(|active| active.generation() == generation)?;
+        let active = ACTIVE_PS
+            .get(&lock)
+            .as_ref()
+            .filter(|active| active.generation() == generation)?;
         let core = CORE_PS.get(&lock).as_ref()?;
         // Before the buffer is shared, so that nobody is dropped of whom it has anything.
         let buffer_start = core_buffer().range().start;
         let mut threads = active.threads.borrow_mut();
         threads.drop_expired(buffer_start, &lock);
-        let (ended_pages, exit_profiles) = (active.ended_pages.borrow(), active.exit_profiles.borrow());
+        let (ended_pages, exit_profiles) =
+            (active.ended_pages.borrow(), active.exit_profiles.borrow());
         ProfileSource {
             process: current_process_id(),
             product: core.product.clone(),
             process_name: core.process_name.clone(),
             etld1: core.etld1.clone(),
-            pages: core.pages.iter().chain(ended_pages.since(buffer_start)).cloned().collect(),
+            pages: core
+                .pages
+                .iter()
+                .chain(ended_pages.since(buffer_start))
+                .cloned()
+                .collect(),
             exit_profiles: exit_profiles.since(buffer_start).cloned().collect(),
             process_start: core.process_start,
             threads: threads.all(),
@@ -96,7 +105,8 @@ impl FrozenProfile {
     /// The text, in memory.
     pub(crate) fn into_text(self, options: &StreamOptions) -> io::Result<Vec<u8>> {
         let mut text = Vec::new();
-        stream_gecko_json(self.source, options, FailureLatch::infallible(), &mut text).map(|()| text)
+        stream_gecko_json(self.source, options, FailureLatch::infallible(), &mut text)
+            .map(|()| text)
     }
 
     /// Writes it to a file, and gives that file's path.
@@ -104,7 +114,11 @@ impl FrozenProfile {
         self.save_with(&default_options(), path)
     }
 
-    pub(crate) fn save_with(&self, options: &StreamOptions, path: &Path) -> Result<PathBuf, SaveError> {
+    pub(crate) fn save_with(
+        &self,
+        options: &StreamOptions,
+        path: &Path,
+    ) -> Result<PathBuf, SaveError> {
         save_profile(path, |out| self.write(options, out))
     }
 

@@ -11,13 +11,22 @@ pub(crate) use crate::platform::is_main_thread;
 
 /// See `profiler_thread_is_being_profiled`.
 pub(crate) fn is_thread_being_profiled(any_of: ThreadProfilingFeatures) -> bool {
-    let of_thread =
-        || OnThreadRef::with(|thread| thread.unlocked_reader_and_atomic_rw_on_thread().profiling_features());
-    RacyFeatures::is_active_and_unpaused() && of_thread().is_some_and(|features| features.intersects(any_of))
+    let of_thread = || {
+        OnThreadRef::with(|thread| {
+            thread
+                .unlocked_reader_and_atomic_rw_on_thread()
+                .profiling_features()
+        })
+    };
+    RacyFeatures::is_active_and_unpaused()
+        && of_thread().is_some_and(|features| features.intersects(any_of))
 }
 
 /// See `profiler_other_thread_is_being_profiled`.
-pub(crate) fn is_other_thread_being_profiled(thread: ThreadId, any_of: ThreadProfilingFeatures) -> bool {
+pub(crate) fn is_other_thread_being_profiled(
+    thread: ThreadId,
+    any_of: ThreadProfilingFeatures,
+) -> bool {
     if !RacyFeatures::is_active_and_unpaused() {
         return false;
     }
@@ -25,7 +34,10 @@ pub(crate) fn is_other_thread_being_profiled(thread: ThreadId, any_of: ThreadPro
         return is_thread_being_profiled(any_of);
     }
     ThreadRegistry::find(thread).is_some_and(|registered| {
-        registered.unlocked_const_reader_and_atomic_rw().profiling_features().intersects(any_of)
+        registered
+            .unlocked_const_reader_and_atomic_rw()
+            .profiling_features()
+            .intersects(any_of)
     })
 }
 

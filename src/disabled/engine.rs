@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::base::{
-    BufferInfo, ControlSignals, ExitProfileError, Features, FrameFlags, FunctionName, Page, ProfilerTime,
-    ProfilingCategoryPair, ProfilingState, ProfilingStates, ProgressLocation, ProportionValue, SamplingState,
-    SaveError, ScriptDescription, SharedProgress, StackFeatures, StackFrame, StartError, StartParams,
-    SuspendError, ThreadId, ThreadProfilingFeatures,
+    BufferInfo, ControlSignals, ExitProfileError, Features, FrameFlags, FunctionName, Page,
+    ProfilerTime, ProfilingCategoryPair, ProfilingState, ProfilingStates, ProgressLocation,
+    ProportionValue, SamplingState, SaveError, ScriptDescription, SharedProgress, StackFeatures,
+    StackFrame, StartError, StartParams, SuspendError, ThreadId, ThreadProfilingFeatures,
 };
 use crate::export::ProfileSource;
 use crate::markers::{MarkerTiming, ProfilerMarker};
@@ -43,7 +43,12 @@ pub(crate) fn init() {}
 pub(crate) struct StreamOptions;
 
 impl StreamOptions {
-    pub(crate) fn new(_: bool, _: Option<ProfilerTime>, _: u64, progress: Option<&SharedProgress>) -> Self {
+    pub(crate) fn new(
+        _: bool,
+        _: Option<ProfilerTime>,
+        _: u64,
+        progress: Option<&SharedProgress>,
+    ) -> Self {
         if let Some(progress) = progress {
             progress.reach(ProportionValue::ONE, ProgressLocation::Done);
         }
@@ -146,7 +151,12 @@ pub(crate) fn stack_pointer() -> u64 {
 }
 
 #[inline(always)]
-pub(crate) fn push_label(_: u64, _: &'static str, _: ProfilingCategoryPair, _: FrameFlags) -> LabelToken {
+pub(crate) fn push_label(
+    _: u64,
+    _: &'static str,
+    _: ProfilingCategoryPair,
+    _: FrameFlags,
+) -> LabelToken {
     LabelToken(std::marker::PhantomData)
 }
 
@@ -172,7 +182,14 @@ pub(crate) struct ScriptFunction {
 
 #[inline(always)]
 pub(crate) fn register_script_function(_: ScriptDescription<'_>) -> &'static ScriptFunction {
-    &ScriptFunction { description: ScriptDescription { name: "", file: "", line: 0, column: 0 } }
+    &ScriptFunction {
+        description: ScriptDescription {
+            name: "",
+            file: "",
+            line: 0,
+            column: 0,
+        },
+    }
 }
 
 #[inline(always)]
@@ -269,13 +286,21 @@ pub(crate) fn time_of_place(place: &MarkerPlace) -> ProfilerTime {
 pub(crate) fn add_untyped_marker_now(_: &str, _: (u8, u8)) {}
 
 #[inline(always)]
-pub(crate) fn add_untyped_marker_at(_: Option<Generation>, _: &str, _: (u8, u8), _: &MarkerTiming) {}
+pub(crate) fn add_untyped_marker_at(_: Option<Generation>, _: &str, _: (u8, u8), _: &MarkerTiming) {
+}
 
 #[inline(always)]
 pub(crate) fn add_text_marker_now(_: &str, _: (u8, u8), _: &str) {}
 
 #[inline(always)]
-pub(crate) fn add_text_marker_at(_: Option<Generation>, _: &str, _: (u8, u8), _: &MarkerTiming, _: &str) {}
+pub(crate) fn add_text_marker_at(
+    _: Option<Generation>,
+    _: &str,
+    _: (u8, u8),
+    _: &MarkerTiming,
+    _: &str,
+) {
+}
 
 #[inline(always)]
 pub(crate) fn add_typed_marker_now<T: ProfilerMarker + 'static>(_: &str, _: (u8, u8), _: &T) {}
@@ -290,11 +315,24 @@ pub(crate) fn add_typed_marker_at<T: ProfilerMarker + 'static>(
 ) {
 }
 
-pub(crate) fn put_untyped_marker(place: &MarkerPlace, _: &str, _: (u8, u8), _: &MarkerTiming, _: u64) {
+pub(crate) fn put_untyped_marker(
+    place: &MarkerPlace,
+    _: &str,
+    _: (u8, u8),
+    _: &MarkerTiming,
+    _: u64,
+) {
     match *place {}
 }
 
-pub(crate) fn put_text_marker(place: &MarkerPlace, _: &str, _: (u8, u8), _: &MarkerTiming, _: u64, _: &str) {
+pub(crate) fn put_text_marker(
+    place: &MarkerPlace,
+    _: &str,
+    _: (u8, u8),
+    _: &MarkerTiming,
+    _: u64,
+    _: &str,
+) {
     match *place {}
 }
 

@@ -8,7 +8,9 @@ use std::collections::{HashMap, HashSet};
 #[cfg(has_profiler)]
 use crate::base::{Features, ProgressLogger};
 #[cfg(has_profiler)]
-use crate::stream::{FrameKind, NamedStacks, ProcessStreamingContext, ProfileSource, ResolvedThread};
+use crate::stream::{
+    FrameKind, NamedStacks, ProcessStreamingContext, ProfileSource, ResolvedThread,
+};
 
 /// What a profile says of one thread.
 #[derive(Clone, Debug, PartialEq)]
@@ -96,17 +98,28 @@ fn summarize_thread(source: &ProfileSource, mut thread: ResolvedThread<'_>) -> T
     for (row, samples) in thread.context.samples.first_rows() {
         let row_cpu_ns = row.cpu_delta_ns.unwrap_or(0);
         cpu_ns = cpu_ns.saturating_add(row_cpu_ns);
-        let ns = if has_cpu { row_cpu_ns } else { interval_ns.saturating_mul(samples) };
+        let ns = if has_cpu {
+            row_cpu_ns
+        } else {
+            interval_ns.saturating_mul(samples)
+        };
         let stack = thread.stack_of(row.stack) as usize;
         if stack >= by_stack.len() {
             by_stack.resize(stack + 1, Weight::default());
         }
-        by_stack[stack].add(Weight { samples: samples as usize, ns });
+        by_stack[stack].add(Weight {
+            samples: samples as usize,
+            ns,
+        });
     }
 
     let mut truncated_samples = 0;
     let (mut functions, mut scripts) = (Tally::default(), Tally::default());
-    for (stack, weight) in by_stack.iter().enumerate().filter(|(_, weight)| weight.samples > 0) {
+    for (stack, weight) in by_stack
+        .iter()
+        .enumerate()
+        .filter(|(_, weight)| weight.samples > 0)
+    {
         if thread.is_truncated(stack as u32) {
             truncated_samples += weight.samples;
         }
@@ -128,7 +141,13 @@ fn summarize_thread(source: &ProfileSource, mut thread: ResolvedThread<'_>) -> T
 
     let samples = thread.context.samples.rows();
     ThreadSummary {
-        name: thread.context.thread.unlocked_const_reader().info().name.clone(),
+        name: thread
+            .context
+            .thread
+            .unlocked_const_reader()
+            .info()
+            .name
+            .clone(),
         samples: samples as usize,
         sampled: Duration::from_nanos(interval_ns.saturating_mul(samples)),
         cpu: Duration::from_nanos(cpu_ns),
@@ -178,9 +197,16 @@ impl<'a> Tally<'a> {
         let function = |(location, (own, total))| named(location, own, total);
         let mut functions: Vec<HotFunction> = self.functions.into_iter().map(function).collect();
         functions.sort_by(|one, other| {
-            let key =
-                |function: &HotFunction| (function.self_time, function.self_samples, function.total_time);
-            key(other).cmp(&key(one)).then_with(|| one.name.cmp(&other.name))
+            let key = |function: &HotFunction| {
+                (
+                    function.self_time,
+                    function.self_samples,
+                    function.total_time,
+                )
+            };
+            key(other)
+                .cmp(&key(one))
+                .then_with(|| one.name.cmp(&other.name))
         });
         functions
     }
@@ -189,10 +215,16 @@ impl<'a> Tally<'a> {
 #[cfg(has_profiler)]
 impl HotFunction {
     fn new(location: &str, own: Weight, total: Weight) -> Self {
-        let parts = location.strip_suffix(')').and_then(|location| location.rsplit_once(" (in "));
-        let (name, library) =
-            parts.map_or((location, None), |(name, library)| (name, Some(library.to_owned())));
-        Self { library, ..Self::of_script(name, own, total) }
+        let parts = location
+            .strip_suffix(')')
+            .and_then(|location| location.rsplit_once(" (in "));
+        let (name, library) = parts.map_or((location, None), |(name, library)| {
+            (name, Some(library.to_owned()))
+        });
+        Self {
+            library,
+            ..Self::of_script(name, own, total)
+        }
     }
 
     fn of_script(name: &str, own: Weight, total: Weight) -> Self {

@@ -37,7 +37,13 @@ impl<'a> DecoderCase<'a> {
         header[..given.len()].copy_from_slice(given);
         let [flags, max_rows, a, b, c, d, e, f, g, h] = header;
         let lengths = [u16::from_le_bytes([e, f]), u16::from_le_bytes([g, h])];
-        Self { flags, max_rows, cut_ns: u32::from_le_bytes([a, b, c, d]), lengths, content }
+        Self {
+            flags,
+            max_rows,
+            cut_ns: u32::from_le_bytes([a, b, c, d]),
+            lengths,
+            content,
+        }
     }
 
     /// The bytes that ask for chunks of these bytes.
@@ -45,8 +51,12 @@ impl<'a> DecoderCase<'a> {
     pub(super) fn bytes(flags: u8, max_rows: u8, cut_ns: u32, chunks: [&[u8]; 3]) -> Vec<u8> {
         let mut bytes = vec![flags, max_rows];
         bytes.extend_from_slice(&cut_ns.to_le_bytes());
-        chunks[..2].iter().for_each(|chunk| bytes.extend_from_slice(&(chunk.len() as u16).to_le_bytes()));
-        chunks.iter().for_each(|chunk| bytes.extend_from_slice(chunk));
+        chunks[..2]
+            .iter()
+            .for_each(|chunk| bytes.extend_from_slice(&(chunk.len() as u16).to_le_bytes()));
+        chunks
+            .iter()
+            .for_each(|chunk| bytes.extend_from_slice(chunk));
         bytes
     }
 
@@ -81,7 +91,12 @@ impl<'a> DecoderCase<'a> {
             source.generated_code = CodeMap::of_range(0x1000..u64::MAX / 2);
         }
         let since = ProfilerTime::from_monotonic_ns(PROCESS_START.plus_ns(cut_ns).0);
-        let options = StreamOptions::new(false, is_cut_by(false).then_some(since), self.max_rows(), None);
+        let options = StreamOptions::new(
+            false,
+            is_cut_by(false).then_some(since),
+            self.max_rows(),
+            None,
+        );
         let mut text = Vec::new();
         stream_gecko_json(source, &options, FailureLatch::infallible(), &mut text)
             .expect("a vector never fails");
@@ -101,10 +116,19 @@ pub fn check_decoder(input: &[u8]) {
     let cut = check_text(&case, true);
     assert_eq!(cut.malformed_entries, whole.malformed_entries);
     let cut_ns = f64::from(case.cut_ns);
-    assert!(cut.threads.values().flatten().all(|&time_ns| time_ns > cut_ns - 0.5), "{cut:?}");
+    assert!(
+        cut.threads
+            .values()
+            .flatten()
+            .all(|&time_ns| time_ns > cut_ns - 0.5),
+        "{cut:?}"
+    );
     if whole.left_out_rows == 0 {
         for (name, times) in whole.threads {
-            let expected: Vec<f64> = times.into_iter().filter(|&time_ns| time_ns > cut_ns - 0.5).collect();
+            let expected: Vec<f64> = times
+                .into_iter()
+                .filter(|&time_ns| time_ns > cut_ns - 0.5)
+                .collect();
             let left = cut.threads.get(&name).map_or(0, Vec::len);
             assert_eq!(left, expected.len(), "of {name}");
         }
@@ -114,7 +138,11 @@ pub fn check_decoder(input: &[u8]) {
 fn check_text(case: &DecoderCase<'_>, is_cut: bool) -> ReadProfile {
     let text = case.written(is_cut);
     let read = ReadProfile::check(&text);
-    let rows = read.threads.values().map(|times| times.len() as u64).sum::<u64>();
+    let rows = read
+        .threads
+        .values()
+        .map(|times| times.len() as u64)
+        .sum::<u64>();
     // An entry is three bytes at least, and a run of samples is its first and its last in any case.
     let most_rows = case.max_rows().max(2 * case.content.len() as u64 / 3);
     assert!(rows <= most_rows, "{rows} rows");

@@ -90,7 +90,11 @@ impl Call {
                 let mut strings = UniqueStrings::default();
                 let indices: Vec<u32> = texts.iter().map(|text| strings.intern(text).0).collect();
                 json.array(|json| {
-                    json.array(|json| indices.iter().for_each(|&index| json.unsigned(index.into())));
+                    json.array(|json| {
+                        indices
+                            .iter()
+                            .for_each(|&index| json.unsigned(index.into()))
+                    });
                     strings.write(json);
                 });
             }
@@ -119,7 +123,10 @@ impl Call {
                 assert_eq!(format!("{ms}{fraction:0<6}").parse(), Ok(*ns), "{number}");
             }
             Self::String(expected) => {
-                assert_eq!(serde_json::from_str::<String>(text.get()).expect("a string"), *expected)
+                assert_eq!(
+                    serde_json::from_str::<String>(text.get()).expect("a string"),
+                    *expected
+                )
             }
             Self::TextBytes(expected) => {
                 assert_eq!(
@@ -139,10 +146,14 @@ impl Call {
             Self::Array(expected) => {
                 let items: Vec<&RawValue> = serde_json::from_str(text.get()).expect("an array");
                 assert_eq!(items.len(), expected.len());
-                expected.iter().zip(items).for_each(|(expected, item)| expected.check(item));
+                expected
+                    .iter()
+                    .zip(items)
+                    .for_each(|(expected, item)| expected.check(item));
             }
             Self::Object(expected) => {
-                let items: HashMap<String, &RawValue> = serde_json::from_str(text.get()).expect("an object");
+                let items: HashMap<String, &RawValue> =
+                    serde_json::from_str(text.get()).expect("an object");
                 assert_eq!(items.len(), expected.len());
                 for (number, (name, item)) in expected.iter().enumerate() {
                     item.check(items[&key(number, name)]);
@@ -194,7 +205,11 @@ fn take_text(input: &mut Unstructured<'_>) -> Result<Vec<u8>> {
         }
     }
     // Longer than the writer's buffer, now and then.
-    let repeats = if input.ratio(1, 8)? { input.int_in_range(1..=MOST_REPEATS)? } else { 1 };
+    let repeats = if input.ratio(1, 8)? {
+        input.int_in_range(1..=MOST_REPEATS)?
+    } else {
+        1
+    };
     Ok(text.repeat(repeats))
 }
 
@@ -224,10 +239,17 @@ impl Write for Sink {
 pub fn check_json(input: &[u8]) {
     let mut input = Unstructured::new(input);
     // Bytes that end too early are no case.
-    let Ok(at_a_time) = input.int_in_range(1..=60_000) else { return };
-    let Ok(calls) = take_items(&mut input, |input| Call::take(input, 0)) else { return };
+    let Ok(at_a_time) = input.int_in_range(1..=60_000) else {
+        return;
+    };
+    let Ok(calls) = take_items(&mut input, |input| Call::take(input, 0)) else {
+        return;
+    };
     let calls = Call::Array(calls);
-    let mut sink = Sink { text: Vec::new(), at_a_time };
+    let mut sink = Sink {
+        text: Vec::new(),
+        at_a_time,
+    };
     let mut json = JsonWriter::for_job(&mut sink, FailureLatch::infallible());
     calls.make(&mut json);
     json.finish().expect("the sink never fails");

@@ -32,7 +32,9 @@ pub fn check_leb128(input: &[u8]) {
         let expected = decoded_by_definition(rest);
         let number = reader.number();
         assert_eq!(number, expected.map(|(number, _)| number));
-        let (Some(number), Some((_, bytes))) = (number, expected) else { break };
+        let (Some(number), Some((_, bytes))) = (number, expected) else {
+            break;
+        };
         rest = &rest[bytes..];
         check_round_trip(number);
         assert_eq!(unzigzag(zigzag(number as i64)), number as i64);
@@ -53,10 +55,13 @@ pub fn check_leb128(input: &[u8]) {
 /// The number at the front, and how many bytes it has.
 fn decoded_by_definition(bytes: &[u8]) -> Option<(u64, usize)> {
     let length = bytes.iter().position(|byte| byte & 0x80 == 0)? + 1;
-    let number = bytes[..length].iter().rev().try_fold(0u128, |number, byte| {
-        let number = number << 7 | u128::from(byte & 0x7f);
-        (number < 1 << 100).then_some(number)
-    })?;
+    let number = bytes[..length]
+        .iter()
+        .rev()
+        .try_fold(0u128, |number, byte| {
+            let number = number << 7 | u128::from(byte & 0x7f);
+            (number < 1 << 100).then_some(number)
+        })?;
     Some((u64::try_from(number).ok().filter(|_| length <= 10)?, length))
 }
 
@@ -64,7 +69,10 @@ fn decoded_by_definition(bytes: &[u8]) -> Option<(u64, usize)> {
 fn large_by_definition(bytes: &[u8]) -> Option<(u64, usize)> {
     let (&length, rest) = bytes.split_first()?;
     let coded = rest.get(..length.into()).filter(|coded| coded.len() <= 8)?;
-    let number = coded.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte));
+    let number = coded
+        .iter()
+        .rev()
+        .fold(0, |number, &byte| number << 8 | u64::from(byte));
     Some((number, 1 + coded.len()))
 }
 
@@ -77,13 +85,23 @@ fn check_round_trip(number: u64) {
         (bits.div_ceil(7), bits.div_ceil(7)),
         "{number}"
     );
-    assert_eq!(decoded_by_definition(writer.bytes()), Some((number, writer.bytes().len())));
+    assert_eq!(
+        decoded_by_definition(writer.bytes()),
+        Some((number, writer.bytes().len()))
+    );
     writer.signed(number as i64).byte(7);
     let mut head = EntryHead::new(EntryKind::Marker);
     head.number(number).signed(number as i64).byte(7);
-    assert_eq!(&head.bytes()[1..], writer.bytes(), "both writers write the same");
+    assert_eq!(
+        &head.bytes()[1..],
+        writer.bytes(),
+        "both writers write the same"
+    );
     let mut reader = EntryReader::new(writer.bytes());
-    assert_eq!((reader.number(), reader.signed()), (Some(number), Some(number as i64)));
+    assert_eq!(
+        (reader.number(), reader.signed()),
+        (Some(number), Some(number as i64))
+    );
     assert_eq!((reader.byte(), reader.byte()), (Some(7), None));
 }
 
@@ -96,20 +114,32 @@ fn check_in_buffer(input: &[u8]) {
         .enumerate()
         .take(500)
         .map(|(index, word)| {
-            let number = word.iter().fold(0, |number, &byte| number << 8 | u64::from(byte));
+            let number = word
+                .iter()
+                .fold(0, |number, &byte| number << 8 | u64::from(byte));
             check_round_trip(number);
-            Coded { number, text: &input[..index.min(input.len())] }
+            Coded {
+                number,
+                text: &input[..index.min(input.len())],
+            }
         })
         .collect();
     for entry in &entries {
-        lane.put(ChunkedBuffer::TEST_SESSION, TimeStamp(0), entry).expect("room");
+        lane.put(ChunkedBuffer::TEST_SESSION, TimeStamp(0), entry)
+            .expect("room");
     }
     let snapshot = buffer.snapshot();
     let mut blocks = snapshot.chunks().flatten();
     for Coded { number, text } in entries {
         let mut entry = blocks.next().expect("an entry").expect("well formed").entry;
-        assert_eq!((entry.number(), entry.large()), (Some(number), Some(number)));
-        assert_eq!((entry.bytes(text.len() as u64), entry.byte()), (Some(text), None));
+        assert_eq!(
+            (entry.number(), entry.large()),
+            (Some(number), Some(number))
+        );
+        assert_eq!(
+            (entry.bytes(text.len() as u64), entry.byte()),
+            (Some(text), None)
+        );
     }
     assert!(blocks.next().is_none());
 }

@@ -23,10 +23,17 @@ struct Table<'v> {
 impl<'v> Table<'v> {
     fn of(owner: &'v Value, name: &str) -> Self {
         let table = &owner[name];
-        let schema = table["schema"].as_object().unwrap_or_else(|| panic!("{name} has no schema"));
+        let schema = table["schema"]
+            .as_object()
+            .unwrap_or_else(|| panic!("{name} has no schema"));
         let number = |value: &Value| value.as_u64().expect("a column's number") as usize;
-        let columns = schema.iter().map(|(column, value)| (column.as_str(), number(value))).collect();
-        let rows = table["data"].as_array().unwrap_or_else(|| panic!("{name} has no rows"));
+        let columns = schema
+            .iter()
+            .map(|(column, value)| (column.as_str(), number(value)))
+            .collect();
+        let rows = table["data"]
+            .as_array()
+            .unwrap_or_else(|| panic!("{name} has no rows"));
         Self { columns, rows }
     }
 
@@ -34,7 +41,8 @@ impl<'v> Table<'v> {
     fn at(&self, row: usize, column: &str) -> Option<&'v Value> {
         let row = self.rows[row].as_array().expect("a row");
         assert!(row.len() <= self.columns.len(), "{row:?}");
-        row.get(self.columns[column]).filter(|value| !value.is_null())
+        row.get(self.columns[column])
+            .filter(|value| !value.is_null())
     }
 
     /// An index that is below `end`, if there is one.
@@ -44,13 +52,17 @@ impl<'v> Table<'v> {
 }
 
 fn index_below(value: &Value, end: usize) -> usize {
-    let index = value.as_u64().unwrap_or_else(|| panic!("{value} is no index")) as usize;
+    let index = value
+        .as_u64()
+        .unwrap_or_else(|| panic!("{value} is no index")) as usize;
     assert!(index < end, "{index} of {end}");
     index
 }
 
 fn rows_of<'v>(owner: &'v Value, name: &str) -> &'v [Value] {
-    owner[name].as_array().unwrap_or_else(|| panic!("{name} is no array"))
+    owner[name]
+        .as_array()
+        .unwrap_or_else(|| panic!("{name} is no array"))
 }
 
 impl ReadProfile {
@@ -96,20 +108,28 @@ fn check_thread(thread: &Value, categories: &[usize]) -> Vec<f64> {
     let [samples, markers, stacks, frames] =
         ["samples", "markers", "stackTable", "frameTable"].map(|name| Table::of(thread, name));
     for row in 0..frames.rows.len() {
-        frames.index(row, "location", strings.len()).expect("a location");
+        frames
+            .index(row, "location", strings.len())
+            .expect("a location");
         if let Some(category) = frames.index(row, "category", categories.len()) {
-            frames.index(row, "subcategory", categories[category]).expect("a subcategory");
+            frames
+                .index(row, "subcategory", categories[category])
+                .expect("a subcategory");
         }
     }
     for row in 0..stacks.rows.len() {
-        stacks.index(row, "frame", frames.rows.len()).expect("a frame");
+        stacks
+            .index(row, "frame", frames.rows.len())
+            .expect("a frame");
         // What a stack stands on comes before it.
         stacks.index(row, "prefix", row);
     }
     for row in 0..markers.rows.len() {
         markers.index(row, "name", strings.len()).expect("a name");
         markers.index(row, "phase", 4).expect("a phase");
-        markers.index(row, "category", categories.len()).expect("a category");
+        markers
+            .index(row, "category", categories.len())
+            .expect("a category");
         time_ns(markers.at(row, "startTime"));
         if let Some(data) = markers.at(row, "data") {
             assert!(data["type"].is_string(), "{data}");
@@ -124,7 +144,9 @@ fn check_thread(thread: &Value, categories: &[usize]) -> Vec<f64> {
         }
     }
     let of_sample = |row| {
-        samples.index(row, "stack", stacks.rows.len()).expect("a stack");
+        samples
+            .index(row, "stack", stacks.rows.len())
+            .expect("a stack");
         time_ns(samples.at(row, "time"))
     };
     (0..samples.rows.len()).map(of_sample).collect()

@@ -69,17 +69,24 @@ impl<'a> Run<'a> {
             1 => self.script.lane().leave_chunk(self.now),
             2 => {
                 let mut counter = EntryHead::new(EntryKind::Counter);
-                self.script.lane().put(SESSION, self.now, counter.number(77).number(5).signed(-1));
+                self.script
+                    .lane()
+                    .put(SESSION, self.now, counter.number(77).number(5).signed(-1));
             }
             3 => {
                 let mut probe = EntryHead::new(EntryKind::EventProbe);
                 let more = vec![0; input.int_in_range(0..=500)?];
-                self.markers.put(SESSION, self.now, &probe.number(77).number(5).number(0).with(&more));
+                self.markers.put(
+                    SESSION,
+                    self.now,
+                    &probe.number(77).number(5).number(0).with(&more),
+                );
             }
             4 => self.buffer.discard_old(|| self.now, None),
             5 if input.ratio(1, 4)? => self.buffer.discard_old(|| self.now, Some(self.now)),
             6 if self.snapshots.len() < MOST_SNAPSHOTS => {
-                self.snapshots.push((self.buffer.snapshot(), self.written.len()));
+                self.snapshots
+                    .push((self.buffer.snapshot(), self.written.len()));
             }
             7 => self.buffer.take_care(),
             8 | 9 => self.change_stack(input)?,
@@ -98,7 +105,9 @@ impl<'a> Run<'a> {
             self.stacks[thread] = self.stacks[input.choose_index(SERIALS.len())?].clone();
         } else {
             let stack = &mut self.stacks[thread];
-            stack.frames.truncate(input.int_in_range(0..=stack.frames.len())?);
+            stack
+                .frames
+                .truncate(input.int_in_range(0..=stack.frames.len())?);
             for _ in 0..input.int_in_range(0..=8)? {
                 if stack.frames.len() < MOST_FRAMES {
                     stack.frames.push(take_frame(input)?);
@@ -123,7 +132,11 @@ impl<'a> Run<'a> {
         let thread = SERIALS[index];
         let later_ns = u64::from(input.arbitrary::<u16>()?) << input.int_in_range(0..=20)?;
         self.now = self.now.plus_ns(later_ns);
-        let earlier_ns = if input.ratio(1, 16)? { input.int_in_range(0..=5_000)? } else { 0 };
+        let earlier_ns = if input.ratio(1, 16)? {
+            input.int_in_range(0..=5_000)?
+        } else {
+            0
+        };
         self.is_in_order &= earlier_ns == 0;
         let time = TimeStamp(self.now.0.saturating_sub(earlier_ns)).max(PROCESS_START);
         let cpu_delta_ns = match input.int_in_range(0..=3)? {
@@ -132,21 +145,43 @@ impl<'a> Run<'a> {
             2 => Some(input.arbitrary::<u32>()?.into()),
             _ => Some(input.arbitrary::<u64>()? >> 1),
         };
-        let more = if input.ratio(1, 4)? { input.int_in_range(1..=20)? } else { 0 };
-        let span_ns = if more > 0 { input.arbitrary::<u32>()?.into() } else { 0 };
+        let more = if input.ratio(1, 4)? {
+            input.int_in_range(1..=20)?
+        } else {
+            0
+        };
+        let span_ns = if more > 0 {
+            input.arbitrary::<u32>()?.into()
+        } else {
+            0
+        };
         // Nobody writes a sample before it was.
         self.now = self.now.max(time.plus_ns(span_ns));
         let modules = self.modules;
-        let sample = ScriptedSample { thread, time, cpu_delta_ns, more, span_ns, modules };
+        let sample = ScriptedSample {
+            thread,
+            time,
+            cpu_delta_ns,
+            more,
+            span_ns,
+            modules,
+        };
         match self.script.write(sample) {
             0 => {
                 let bytes = most_bytes(&self.stacks[index]);
-                assert!(bytes > self.chunk_bytes, "there is room for a sample of {bytes} bytes");
+                assert!(
+                    bytes > self.chunk_bytes,
+                    "there is room for a sample of {bytes} bytes"
+                );
             }
             samples => {
                 assert_eq!(samples, more + 1);
                 let rows = expected_rows(&sample, &self.stacks[index]);
-                self.written.push(Written { thread, modules, rows });
+                self.written.push(Written {
+                    thread,
+                    modules,
+                    rows,
+                });
             }
         }
         Ok(())
@@ -164,12 +199,25 @@ impl<'a> Run<'a> {
             let of_thread = written.iter().filter(|sample| sample.thread == thread);
             let expected: Vec<&PlainSample> = of_thread.flat_map(|sample| &sample.rows).collect();
             if self.is_in_order || is_whole {
-                let gone = expected.len().checked_sub(rows.len()).expect("no more than was written");
-                assert!(gone == 0 || !is_whole, "{gone} rows of thread {thread} are missing");
-                assert_eq!(rows.iter().collect::<Vec<_>>(), expected[gone..], "of thread {thread}");
+                let gone = expected
+                    .len()
+                    .checked_sub(rows.len())
+                    .expect("no more than was written");
+                assert!(
+                    gone == 0 || !is_whole,
+                    "{gone} rows of thread {thread} are missing"
+                );
+                assert_eq!(
+                    rows.iter().collect::<Vec<_>>(),
+                    expected[gone..],
+                    "of thread {thread}"
+                );
             } else {
                 let mut expected = expected.into_iter();
-                assert!(rows.iter().all(|row| expected.any(|other| other == row)), "of thread {thread}");
+                assert!(
+                    rows.iter().all(|row| expected.any(|other| other == row)),
+                    "of thread {thread}"
+                );
             }
         }
     }
@@ -192,23 +240,55 @@ fn check_modules(snapshot: &BufferSnapshot, written: &[Written]) {
         }
     }
     let mut expected = written.iter().map(|sample| (sample.thread, sample.modules));
-    assert!(found.iter().all(|found| expected.any(|expected| expected == *found)), "{found:?}");
+    assert!(
+        found
+            .iter()
+            .all(|found| expected.any(|expected| expected == *found)),
+        "{found:?}"
+    );
 }
 
 /// A stack of frames in words, as a profile has it.
 fn plain_stack(stack: &ScriptedStack) -> Vec<String> {
-    let structure = [("OtherStack", stack.is_of_other_stack), ("Truncated", stack.is_truncated)];
-    let structure = structure.into_iter().filter(|(_, is_there)| *is_there).map(|(name, _)| name.to_owned());
+    let structure = [
+        ("OtherStack", stack.is_of_other_stack),
+        ("Truncated", stack.is_truncated),
+    ];
+    let structure = structure
+        .into_iter()
+        .filter(|(_, is_there)| *is_there)
+        .map(|(name, _)| name.to_owned());
     let frames = stack.frames.iter().map(|frame| match frame {
-        ScriptedFrame::Native { address, is_innermost: true } => format!("at {address:#x}"),
-        ScriptedFrame::Native { address, is_innermost: false } => format!("return {address:#x}"),
-        ScriptedFrame::Label { category, subcategory, text, dynamic } => {
-            format!("label {category} {subcategory} {}", joined_label_text(text, dynamic, FrameFlags::NONE))
+        ScriptedFrame::Native {
+            address,
+            is_innermost: true,
+        } => format!("at {address:#x}"),
+        ScriptedFrame::Native {
+            address,
+            is_innermost: false,
+        } => format!("return {address:#x}"),
+        ScriptedFrame::Label {
+            category,
+            subcategory,
+            text,
+            dynamic,
+        } => {
+            format!(
+                "label {category} {subcategory} {}",
+                joined_label_text(text, dynamic, FrameFlags::NONE)
+            )
         }
-        ScriptedFrame::Script { function, line, column } => format!("script {function} {line} {column}"),
+        ScriptedFrame::Script {
+            function,
+            line,
+            column,
+        } => format!("script {function} {line} {column}"),
         ScriptedFrame::LabelsLeftOut => "LabelsLeftOut".to_owned(),
     });
-    std::iter::once("Root".to_owned()).chain(structure).chain(frames).collect()
+    std::iter::once("Root".to_owned())
+        .chain(structure)
+        .chain(frames)
+        .collect()
 }
 
 /// No sample with this stack takes more, with the number of its list of modules.
@@ -231,11 +311,15 @@ fn expected_rows(sample: &ScriptedSample, stack: &ScriptedStack) -> Vec<PlainSam
         let time = sample.time.plus_ns(later_ns);
         PlainSample {
             time_ns: time.since_ns(PROCESS_START),
-            cpu_delta_ns: sample.cpu_delta_ns.map(|cpu_ns| if index == 0 { cpu_ns } else { 0 }),
+            cpu_delta_ns: sample
+                .cpu_delta_ns
+                .map(|cpu_ns| if index == 0 { cpu_ns } else { 0 }),
             event: match stack.event_loop {
                 EventLoopState::Unknown => RowEvent::Unknown,
                 EventLoopState::Idle => RowEvent::Idle,
-                EventLoopState::Running(queued) => RowEvent::Running { ns: time.signed_since_ns(queued) },
+                EventLoopState::Running(queued) => RowEvent::Running {
+                    ns: time.signed_since_ns(queued),
+                },
             },
             stack: Rc::clone(&plain),
         }
@@ -249,21 +333,37 @@ fn take_frame(input: &mut Unstructured<'_>) -> Result<ScriptedFrame> {
             let category = input.choose_index(CATEGORIES.len())?;
             let subcategory = input.choose_index(CATEGORIES[category].subcategories.len())? as u8;
             let [text, dynamic] = [take_text(input)?, take_text(input)?];
-            ScriptedFrame::Label { category: category as u8, subcategory, text, dynamic }
+            ScriptedFrame::Label {
+                category: category as u8,
+                subcategory,
+                text,
+                dynamic,
+            }
         }
         2 => {
-            let (function, line, column) = (input.arbitrary()?, input.arbitrary()?, input.arbitrary()?);
-            ScriptedFrame::Script { function, line, column }
+            let (function, line, column) =
+                (input.arbitrary()?, input.arbitrary()?, input.arbitrary()?);
+            ScriptedFrame::Script {
+                function,
+                line,
+                column,
+            }
         }
         3 => ScriptedFrame::LabelsLeftOut,
         4 => {
             let address = input.int_in_range(1 - ADDRESS_END..=ADDRESS_END - 1)? as u64;
-            ScriptedFrame::Native { address, is_innermost: input.arbitrary()? }
+            ScriptedFrame::Native {
+                address,
+                is_innermost: input.arbitrary()?,
+            }
         }
         // In one library, so that some come again.
         _ => {
             let address = 0x7f00_0000_0000 + u64::from(input.arbitrary::<u8>()?) * 16;
-            ScriptedFrame::Native { address, is_innermost: input.ratio(1, 8)? }
+            ScriptedFrame::Native {
+                address,
+                is_innermost: input.ratio(1, 8)?,
+            }
         }
     })
 }
@@ -272,13 +372,19 @@ fn take_text(input: &mut Unstructured<'_>) -> Result<Vec<u8>> {
     let length = input.int_in_range(0..=input.len().min(12))?;
     let text = input.bytes(length)?;
     // Larger than a small chunk, now and then.
-    Ok(if input.ratio(1, 32)? { text.repeat(100) } else { text.to_vec() })
+    Ok(if input.ratio(1, 32)? {
+        text.repeat(100)
+    } else {
+        text.to_vec()
+    })
 }
 
 /// Of any samples, what is there still has the stacks, times and CPU times that it was written with.
 pub fn check_samples(input: &[u8]) {
     let mut input = Unstructured::new(input);
-    let Ok(&capacity) = input.choose(&CAPACITIES) else { return };
+    let Ok(&capacity) = input.choose(&CAPACITIES) else {
+        return;
+    };
     let buffer = ChunkedBuffer::for_test(capacity);
     let mut run = Run::new(&buffer, capacity);
     for _ in 0..MOST_STEPS {

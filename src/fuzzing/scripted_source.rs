@@ -55,7 +55,10 @@ pub(super) fn scripted_source(buffer: BufferSnapshot, kept_ns: Option<u64>) -> P
         etld1: None,
         pages: Vec::new(),
         exit_profiles: Vec::new(),
-        process_start: ProcessStart { monotonic: PROCESS_START, epoch_ms: 1.7e12 },
+        process_start: ProcessStart {
+            monotonic: PROCESS_START,
+            epoch_ms: 1.7e12,
+        },
         counts: session.counts.all(),
         session: Arc::new(session),
         taken_at: TAKEN_AT,

@@ -25,7 +25,10 @@ pub(super) fn seeds(target: &str) -> Vec<(String, Vec<u8>)> {
     let mut seeds: Vec<_> = files
         .map(|file| {
             let path = file.expect("a file").path();
-            (path.display().to_string(), fs::read(path).expect("a readable file"))
+            (
+                path.display().to_string(),
+                fs::read(path).expect("a readable file"),
+            )
         })
         .collect();
     seeds.sort();
@@ -48,7 +51,12 @@ fn keep_seed(target: &str, name: &str, bytes: &[u8]) {
     }
     let path = fuzz_package().join("seeds").join(target).join(name);
     if fuzz_package().exists() {
-        assert_eq!(fs::read(&path).ok().as_deref(), Some(bytes), "{}", path.display());
+        assert_eq!(
+            fs::read(&path).ok().as_deref(),
+            Some(bytes),
+            "{}",
+            path.display()
+        );
     }
 }
 
@@ -58,10 +66,20 @@ fn write_seeds_of_a_session() {
     let of_session: Vec<&[u8]> = session.iter().map(Vec::as_slice).take(3).collect();
     let of_session = [0, 1, 2].map(|chunk| of_session.get(chunk).copied().unwrap_or_default());
     let read = decoded(&of_session);
-    assert!(read.malformed_entries == 0 && read.threads[..2].iter().all(|(_, rows)| rows.len() > 1));
+    assert!(
+        read.malformed_entries == 0 && read.threads[..2].iter().all(|(_, rows)| rows.len() > 1)
+    );
     let all = DecoderCase::IS_CUT | DecoderCase::BY_DURATION | DecoderCase::HAS_CODE;
-    write_seed("decoder", "session", &DecoderCase::bytes(0, 4, 0, of_session));
-    write_seed("decoder", "session_cut", &DecoderCase::bytes(all, 2, 60_000_000, of_session));
+    write_seed(
+        "decoder",
+        "session",
+        &DecoderCase::bytes(0, 4, 0, of_session),
+    );
+    write_seed(
+        "decoder",
+        "session_cut",
+        &DecoderCase::bytes(all, 2, 60_000_000, of_session),
+    );
 }
 
 #[test]
@@ -71,13 +89,27 @@ fn seeds_are_those_that_are_written() {
     }
     let scripted = scripted_chunks();
     let scripted = [0, 1, 2].map(|chunk| scripted.get(chunk).map_or(&[][..], Vec::as_slice));
-    keep_seed("decoder", "scripted", &DecoderCase::bytes(DecoderCase::IS_CUT, 3, 5_000, scripted));
-    keep_seed("decoder", "malformed", &DecoderCase::bytes(0, 0, 0, [b"\x02\x01\x01", b"\xff\xff", b"\x00"]));
+    keep_seed(
+        "decoder",
+        "scripted",
+        &DecoderCase::bytes(DecoderCase::IS_CUT, 3, 5_000, scripted),
+    );
+    keep_seed(
+        "decoder",
+        "malformed",
+        &DecoderCase::bytes(0, 0, 0, [b"\x02\x01\x01", b"\xff\xff", b"\x00"]),
+    );
     // What was found once.
     for (name, content) in [
         ("found_return_address_0", &b"\x07\x01\x01\0\0\0\x01\x01"[..]),
-        ("found_category_of_label", b"\x0b\x01\x01\0\0\0\x01\x03\x01\x09\0\0"),
-        ("found_time_before_probe", b"\x04\x06\x01\x32\0\x07\x01\x01\xc8\x01\0\0\0\x05\x02\x01\xc7\x01\0"),
+        (
+            "found_category_of_label",
+            b"\x0b\x01\x01\0\0\0\x01\x03\x01\x09\0\0",
+        ),
+        (
+            "found_time_before_probe",
+            b"\x04\x06\x01\x32\0\x07\x01\x01\xc8\x01\0\0\0\x05\x02\x01\xc7\x01\0",
+        ),
         (
             "found_runs_longer_than_time",
             b"\x11\x01\x01\0\x02\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x09\0\0\
@@ -85,25 +117,40 @@ fn seeds_are_those_that_are_written() {
               \x0f\x02\x01\0\x02\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x09",
         ),
     ] {
-        keep_seed("decoder", name, &DecoderCase::bytes(0, 4, 0, [content, &[], &[]]));
+        keep_seed(
+            "decoder",
+            name,
+            &DecoderCase::bytes(0, 4, 0, [content, &[], &[]]),
+        );
     }
     for (target, lengths) in [("json", [40, 400, 2000]), ("samples", [100, 800, 3000])] {
         for (name, length) in ["short", "middle", "long"].into_iter().zip(lengths) {
-            keep_seed(target, name, &random_bytes(length as u64).take(length).collect::<Vec<_>>());
+            keep_seed(
+                target,
+                name,
+                &random_bytes(length as u64).take(length).collect::<Vec<_>>(),
+            );
         }
     }
     let numbers = [0, 1, 127, 128, 16_383, 16_384, u64::MAX >> 1, u64::MAX];
     let mut coded = crate::buffer::EntryWriter::default();
     numbers.iter().for_each(|&number| _ = coded.number(number));
     keep_seed("leb128", "numbers", coded.bytes());
-    keep_seed("leb128", "too_large", b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02");
+    keep_seed(
+        "leb128",
+        "too_large",
+        b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02",
+    );
     keep_seed("leb128", "longer_than_needed", b"\x80\x80\x00\x01\x81\x80");
 }
 
 /// What the buffer holds after two threads have worked and slept for a moment, with labels, script frames, markers and a
 /// pause, its largest chunks first.
 fn chunks_of_a_session() -> Vec<Vec<u8>> {
-    let params = StartParams { interval: Duration::from_millis(4), ..StartParams::default() };
+    let params = StartParams {
+        interval: Duration::from_millis(4),
+        ..StartParams::default()
+    };
     control::start(&params).expect("a session");
     control::register_thread("first");
     let other = std::thread::spawn(|| {
@@ -116,7 +163,11 @@ fn chunks_of_a_session() -> Vec<Vec<u8>> {
     control::resume();
     other.join().expect("no panic");
     control::freeze(None).expect("a session");
-    let mut chunks: Vec<Vec<u8>> = core_buffer().snapshot().bytes_of_chunks().map(<[u8]>::to_vec).collect();
+    let mut chunks: Vec<Vec<u8>> = core_buffer()
+        .snapshot()
+        .bytes_of_chunks()
+        .map(<[u8]>::to_vec)
+        .collect();
     control::stop();
     chunks.sort_by_key(|chunk| std::cmp::Reverse(chunk.len()));
     chunks
@@ -131,7 +182,12 @@ fn work() {
         crate::base::FrameFlags::NONE,
         "some µ",
     );
-    let description = ScriptDescription { name: "f", file: "a.lua", line: 3, column: 1 };
+    let description = ScriptDescription {
+        name: "f",
+        file: "a.lua",
+        line: 3,
+        column: 1,
+    };
     control::register_script_function(description);
     let add = |name, stack: StackFeatures| {
         let place = control::place_of_marker(ThreadId::UNSPECIFIED).expect("it is recorded");

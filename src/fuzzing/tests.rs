@@ -37,9 +37,13 @@ fn try_all(target: &str, check: fn(&[u8]), inputs: u64, most_bytes: u64) {
         let outcome = std::panic::catch_unwind(|| check(input));
         assert!(outcome.is_ok(), "{target} does not hold for {name}");
     };
-    seeds(target).iter().for_each(|(name, input)| try_one(name, input));
+    seeds(target)
+        .iter()
+        .for_each(|(name, input)| try_one(name, input));
     for (seed, length) in (0..inputs).zip(random_numbers(1)) {
-        let input: Vec<u8> = random_bytes(seed).take((length % most_bytes) as usize).collect();
+        let input: Vec<u8> = random_bytes(seed)
+            .take((length % most_bytes) as usize)
+            .collect();
         try_one(&format!("number {seed}"), &input);
     }
 }
@@ -72,7 +76,10 @@ fn any_entries_become_a_profile() {
     for _ in 0..1000 {
         let mut content = Vec::new();
         for _ in 0..below(40) {
-            let mut entry = vec![[1, 1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 12][below(12) as usize], below(4) as u8];
+            let mut entry = vec![
+                [1, 1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 12][below(12) as usize],
+                below(4) as u8,
+            ];
             // Small fields are right now and then.
             let most = [4, 16, 256][below(3) as usize];
             entry.extend((0..below(24)).map(|_| below(most) as u8));
@@ -80,7 +87,12 @@ fn any_entries_become_a_profile() {
             content.extend(entry);
         }
         let (flags, cut_ns) = (below(8) as u8, below(1 << 12) as u32);
-        check_decoder(&DecoderCase::bytes(flags, below(5) as u8, cut_ns, [&content, &[], &[]]));
+        check_decoder(&DecoderCase::bytes(
+            flags,
+            below(5) as u8,
+            cut_ns,
+            [&content, &[], &[]],
+        ));
     }
 }
 
@@ -94,7 +106,10 @@ pub(super) fn scripted_chunks() -> Vec<Vec<u8>> {
         text: text.into(),
         dynamic: "µ".into(),
     };
-    let native = |address, is_innermost| ScriptedFrame::Native { address, is_innermost };
+    let native = |address, is_innermost| ScriptedFrame::Native {
+        address,
+        is_innermost,
+    };
     let markers = buffer.take_lane();
     for (index, number) in random_numbers(3).take(24).enumerate() {
         let now = PROCESS_START.plus_ns(index as u64 * 1_000);
@@ -102,18 +117,33 @@ pub(super) fn scripted_chunks() -> Vec<Vec<u8>> {
         let frames = vec![
             native(0x7f00_1000, false),
             label(["a", "b"][number as usize >> 8 & 1]),
-            ScriptedFrame::Script { function: 1, line: 7, column: 0 },
+            ScriptedFrame::Script {
+                function: 1,
+                line: 7,
+                column: 0,
+            },
             native(0x7f00_1000 + (number >> 16 & 7) * 8, number & 1 << 20 == 0),
         ];
         let event_loop = EventLoopState::Running(PROCESS_START);
-        let stack =
-            ScriptedStack { frames, is_truncated: index == 5, is_of_other_stack: index == 6, event_loop };
+        let stack = ScriptedStack {
+            frames,
+            is_truncated: index == 5,
+            is_of_other_stack: index == 6,
+            event_loop,
+        };
         if number >> 30 & 1 == 0 {
             script.set_stack(thread, &stack);
         }
         let (more, span_ns) = if index % 7 == 3 { (5, 900) } else { (0, 0) };
         let modules = 1 + index as u64 / 20;
-        let sample = ScriptedSample { thread, time: now, cpu_delta_ns: Some(300), more, span_ns, modules };
+        let sample = ScriptedSample {
+            thread,
+            time: now,
+            cpu_delta_ns: Some(300),
+            more,
+            span_ns,
+            modules,
+        };
         assert_eq!(script.write(sample), more + 1);
         if index % 8 == 0 {
             put_others(&script, now);
@@ -122,24 +152,49 @@ pub(super) fn scripted_chunks() -> Vec<Vec<u8>> {
             let mut timing = MarkerTiming::interval(time(now.0), time(now.0 + 9));
             timing.inner_window_id = index as u64;
             let category = ProfilingCategoryPair::Network(None).indices();
-            let marker = NewMarker { name: "name", category, timing: &timing, stack: 1 + index as u64 / 2 };
-            let place = MarkerPlace { session: SESSION, thread, now };
+            let marker = NewMarker {
+                name: "name",
+                category,
+                timing: &timing,
+                stack: 1 + index as u64 / 2,
+            };
+            let place = MarkerPlace {
+                session: SESSION,
+                thread,
+                now,
+            };
             let payload = Tracing::from_str("tracing");
             let is_put = match index {
-                0 => markers.put(SESSION, now, &MarkerEntry::new(&place, PROCESS_START, &marker, NoPayload)),
+                0 => markers.put(
+                    SESSION,
+                    now,
+                    &MarkerEntry::new(&place, PROCESS_START, &marker, NoPayload),
+                ),
                 8 => {
                     let text = TextPayload("text");
-                    markers.put(SESSION, now, &MarkerEntry::new(&place, PROCESS_START, &marker, text))
+                    markers.put(
+                        SESSION,
+                        now,
+                        &MarkerEntry::new(&place, PROCESS_START, &marker, text),
+                    )
                 }
                 _ => {
                     let typed = TypedPayload::new(&payload).with_number(1);
-                    markers.put(SESSION, now, &MarkerEntry::new(&place, PROCESS_START, &marker, typed))
+                    markers.put(
+                        SESSION,
+                        now,
+                        &MarkerEntry::new(&place, PROCESS_START, &marker, typed),
+                    )
                 }
             };
             assert!(is_put.is_some());
         }
     }
-    buffer.snapshot().bytes_of_chunks().map(<[u8]>::to_vec).collect()
+    buffer
+        .snapshot()
+        .bytes_of_chunks()
+        .map(<[u8]>::to_vec)
+        .collect()
 }
 
 /// What else the sampler writes.
@@ -185,7 +240,14 @@ fn a_chunk_with_a_wrong_byte_becomes_a_profile() {
     for mut chunk in scripted_chunks() {
         for place in 0..chunk.len() {
             let right = chunk[place];
-            for wrong in [0, right ^ 1, right ^ 0x80, right.wrapping_add(4), 0x7f, 0xff] {
+            for wrong in [
+                0,
+                right ^ 1,
+                right ^ 0x80,
+                right.wrapping_add(4),
+                0x7f,
+                0xff,
+            ] {
                 chunk[place] = wrong;
                 let flags = DecoderCase::IS_CUT | DecoderCase::HAS_CODE;
                 check_decoder(&DecoderCase::bytes(flags, 2, 9_000, [&chunk, &[], &[]]));

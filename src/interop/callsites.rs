@@ -16,7 +16,8 @@ const MOST_PROBES: usize = 64;
 
 type Place = OnceLock<&'static Metadata<'static>>;
 
-static TABLE: LazyLock<Box<[Place]>> = LazyLock::new(|| (0..PLACES).map(|_| OnceLock::new()).collect());
+static TABLE: LazyLock<Box<[Place]>> =
+    LazyLock::new(|| (0..PLACES).map(|_| OnceLock::new()).collect());
 
 /// A callsite by its number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,9 +58,13 @@ impl Callsite {
 
 /// Lists the fields of all spans that have markers, or of all events.
 pub(super) fn add_fields_to(schema: &mut MarkerSchema, of_spans: bool, reserved: &[&str]) {
-    let known = TABLE.iter().filter_map(|place| place.get()).filter(|known| known.is_span() == of_spans);
-    let mut names: Vec<&str> =
-        known.flat_map(|known| known.fields().iter().map(|field| field.name())).collect();
+    let known = TABLE
+        .iter()
+        .filter_map(|place| place.get())
+        .filter(|known| known.is_span() == of_spans);
+    let mut names: Vec<&str> = known
+        .flat_map(|known| known.fields().iter().map(|field| field.name()))
+        .collect();
     names.sort_unstable();
     names.dedup();
     for name in names {
@@ -92,7 +97,10 @@ mod tests {
         let reserved = &["level", MESSAGE];
         assert_eq!(key_of("path", reserved).as_deref(), Some("path"));
         assert_eq!(key_of("level", reserved).as_deref(), Some("level_"));
-        assert_eq!(key_of("innerWindowID", reserved).as_deref(), Some("innerWindowID_"));
+        assert_eq!(
+            key_of("innerWindowID", reserved).as_deref(),
+            Some("innerWindowID_")
+        );
         assert_eq!(key_of(MESSAGE, reserved), None);
         assert_eq!(key_of(MESSAGE, &["span"]).as_deref(), Some(MESSAGE));
     }

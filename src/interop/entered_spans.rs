@@ -58,8 +58,19 @@ struct EnteredLabel {
 impl EnteredLabel {
     #[inline]
     fn push(what: SpanLabel) -> Self {
-        let SpanLabel { name, category, stack_address } = what;
-        Self { what, guard: Some(AutoProfilerLabel::with_stack_address(name, category, stack_address)) }
+        let SpanLabel {
+            name,
+            category,
+            stack_address,
+        } = what;
+        Self {
+            what,
+            guard: Some(AutoProfilerLabel::with_stack_address(
+                name,
+                category,
+                stack_address,
+            )),
+        }
     }
 }
 
@@ -82,7 +93,10 @@ pub(super) fn newest(key: SpanKey) -> Option<NewestSpan> {
 /// Does nothing at the thread's end, and in an allocator of the host's that is called from here and enters spans.
 #[inline]
 fn with_entered<T>(body: impl FnOnce(&mut Vec<EnteredSpan>) -> Option<T>) -> Option<T> {
-    ENTERED.try_with(|entered| body(&mut *entered.try_borrow_mut().ok()?)).ok().flatten()
+    ENTERED
+        .try_with(|entered| body(&mut *entered.try_borrow_mut().ok()?))
+        .ok()
+        .flatten()
 }
 
 /// The thread enters a span.
@@ -90,7 +104,11 @@ fn with_entered<T>(body: impl FnOnce(&mut Vec<EnteredSpan>) -> Option<T>) -> Opt
 pub(super) fn enter(key: SpanKey, label: Option<SpanLabel>, recorded: Option<RecordedSpan>) {
     with_entered(|entered| {
         if entered.len() < MOST_ENTERED {
-            entered.push(EnteredSpan { key, label: label.map(EnteredLabel::push), recorded });
+            entered.push(EnteredSpan {
+                key,
+                label: label.map(EnteredLabel::push),
+                recorded,
+            });
         }
         Some(())
     });
@@ -102,10 +120,15 @@ pub(super) fn enter(key: SpanKey, label: Option<SpanLabel>, recorded: Option<Rec
 pub(super) fn leave(key: SpanKey) -> Option<Duration> {
     let since = with_entered(|entered| {
         let place = entered.iter().rposition(|span| span.key == key)?;
-        let span =
-            if place + 1 == entered.len() { entered.pop()? } else { remove_from_below(entered, place) };
+        let span = if place + 1 == entered.len() {
+            entered.pop()?
+        } else {
+            remove_from_below(entered, place)
+        };
         // The outermost has all the time.
-        span.recorded?.since.filter(|_| !entered.iter().any(|span| span.key == key))
+        span.recorded?
+            .since
+            .filter(|_| !entered.iter().any(|span| span.key == key))
     });
     since.map(|since| ProfilerTime::now().duration_since(since))
 }
@@ -114,7 +137,12 @@ pub(super) fn leave(key: SpanKey) -> Option<Duration> {
 #[inline]
 pub(super) fn current(layer: u32) -> Option<SpanFlow> {
     with_entered(|entered| {
-        entered.iter().rev().find(|span| span.key.layer == layer)?.recorded.map(|recorded| recorded.flow)
+        entered
+            .iter()
+            .rev()
+            .find(|span| span.key.layer == layer)?
+            .recorded
+            .map(|recorded| recorded.flow)
     })
 }
 
@@ -127,7 +155,10 @@ fn remove_from_below(entered: &mut Vec<EnteredSpan>, place: usize) -> EnteredSpa
         }
     }
     let removed = entered.remove(place);
-    for label in entered[place..].iter_mut().filter_map(|span| span.label.as_mut()) {
+    for label in entered[place..]
+        .iter_mut()
+        .filter_map(|span| span.label.as_mut())
+    {
         *label = EnteredLabel::push(label.what);
     }
     removed

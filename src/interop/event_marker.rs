@@ -29,13 +29,17 @@ impl TracingEvent {
     pub(super) fn new(event: &Event<'_>, span: Option<SpanFlow>) -> Self {
         let mut values = FieldValues::new();
         event.record(&mut values);
-        let head = ShortCode::of([Callsite::of(event.metadata()).number(), SpanFlow::number_of(span)]);
+        let head = ShortCode::of([
+            Callsite::of(event.metadata()).number(),
+            SpanFlow::number_of(span),
+        ]);
         Self { head, values }
     }
 
     /// The text, if the event has one.
     fn message(&self, callsite: Callsite) -> Option<FieldValue<'_>> {
-        self.values.get(callsite.metadata()?.fields().field(MESSAGE)?.index())
+        self.values
+            .get(callsite.metadata()?.fields().field(MESSAGE)?.index())
     }
 }
 
@@ -58,19 +62,18 @@ impl ProfilerMarker for TracingEvent {
     fn marker_type_display() -> MarkerSchema {
         let mut schema = viewer_log::schema();
         add_fields_to(&mut schema, false, RESERVED);
-        schema.add_key_label_format("span", "Span", Format::Flow).add_key_format_with_flags(
-            "fields",
-            Format::String,
-            PayloadFlags::Hidden,
-        );
+        schema
+            .add_key_label_format("span", "Span", Format::Flow)
+            .add_key_format_with_flags("fields", Format::String, PayloadFlags::Hidden);
         schema
     }
 
     fn stream_json_marker_data(&self, json: &mut JSONWriter<'_>) {
         let [callsite, span] = self.head.numbers();
         let callsite = Callsite::from_number(callsite);
-        let message =
-            self.message(callsite).map_or(Cow::Borrowed(""), |message| Cow::Owned(message.to_string()));
+        let message = self
+            .message(callsite)
+            .map_or(Cow::Borrowed(""), |message| Cow::Owned(message.to_string()));
         viewer_log::write_fields(json, level_of(callsite), &message);
         write_fields(json, callsite, &self.values, RESERVED);
         if let Some(metadata) = callsite.metadata() {

@@ -54,7 +54,9 @@ impl FieldValue<'_> {
         match *self {
             Self::Bool(value) => json.bool_property(key, value),
             Self::Natural(value) if value <= MOST_EXACT => json.uint_property(key, value),
-            Self::Negative(value) if value.unsigned_abs() <= MOST_EXACT => json.int_property(key, value),
+            Self::Negative(value) if value.unsigned_abs() <= MOST_EXACT => {
+                json.int_property(key, value)
+            }
             Self::Float(value) if value.is_finite() => json.float_property(key, value),
             Self::Text(value) => json.string_property(key, value),
             _ => json.string_property(key, &self.to_string()),
@@ -74,12 +76,17 @@ impl FieldValues {
 
     /// All of them, as they were recorded.
     pub(super) fn iter(&self) -> FieldValuesIter<'_> {
-        FieldValuesIter { rest: self.0.bytes() }
+        FieldValuesIter {
+            rest: self.0.bytes(),
+        }
     }
 
     /// That of the field of this place, as it was recorded last.
     pub(super) fn get(&self, field: usize) -> Option<FieldValue<'_>> {
-        self.iter().filter(|(place, _)| usize::from(*place) == field).last().map(|(_, value)| value)
+        self.iter()
+            .filter(|(place, _)| usize::from(*place) == field)
+            .last()
+            .map(|(_, value)| value)
     }
 
     /// Puts others in the place of those of the same fields, and adds the rest.
@@ -88,7 +95,9 @@ impl FieldValues {
         if self.iter().any(|(field, _)| is_newer(field)) {
             let mut kept = Self::new();
             let bytes = kept.0.bytes_mut();
-            self.raw_iter().filter(|(field, _)| !is_newer(*field)).for_each(|(_, raw)| bytes.extend(raw));
+            self.raw_iter()
+                .filter(|(field, _)| !is_newer(*field))
+                .for_each(|(_, raw)| bytes.extend(raw));
             *self = kept;
         }
         if !newer.0.bytes().is_empty() {
@@ -125,7 +134,9 @@ impl FieldValues {
 
     #[inline]
     fn put_text(&mut self, field: &Field, append: impl FnOnce(&mut Vec<u8>)) {
-        let Some(bytes) = self.begin(field, TEXT) else { return };
+        let Some(bytes) = self.begin(field, TEXT) else {
+            return;
+        };
         let start = bytes.len() + 2;
         bytes.extend_from_slice(&[0; 2]);
         append(bytes);
@@ -175,7 +186,9 @@ impl Visit for FieldValues {
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        self.put_text(field, |bytes| append_text(bytes, format_args!("{value:?}"), MOST_TEXT_BYTES));
+        self.put_text(field, |bytes| {
+            append_text(bytes, format_args!("{value:?}"), MOST_TEXT_BYTES)
+        });
     }
 }
 
@@ -204,7 +217,9 @@ impl<'a> Iterator for FieldValuesIter<'a> {
     type Item = (u8, FieldValue<'a>);
 
     fn next(&mut self) -> Option<Self::Item> {
-        let &[field, tag] = self.take(2)? else { return None };
+        let &[field, tag] = self.take(2)? else {
+            return None;
+        };
         let value = match tag {
             FALSE | TRUE => FieldValue::Bool(tag == TRUE),
             FLOAT => FieldValue::Float(f64::from_le_bytes(self.take(8)?.try_into().ok()?)),

@@ -57,7 +57,10 @@ pub(super) fn append_str(out: &mut Vec<u8>, text: &str, most_bytes: usize) {
 }
 
 fn append_formatted(out: &mut Vec<u8>, arguments: fmt::Arguments<'_>, most_bytes: usize) {
-    let mut text = CutText { out, room: TextRoom::of(most_bytes) };
+    let mut text = CutText {
+        out,
+        room: TextRoom::of(most_bytes),
+    };
     let _formatting = Formatting::begin();
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| _ = fmt::write(&mut text, arguments))) {
         // To drop it is to run code of the host's again.
@@ -107,7 +110,10 @@ mod tests {
                 panic!("on purpose")
             }
         }
-        assert_eq!(text_of(format_args!("a {Panics} b"), 100), "<a so far(panicked)");
+        assert_eq!(
+            text_of(format_args!("a {Panics} b"), 100),
+            "<a so far(panicked)"
+        );
         assert_eq!(text_of(format_args!("a {Panics} b"), 10), "<a so far(p");
     }
 }

@@ -9,7 +9,9 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
 
-use crate::api::{MarkerSession, add_marker, current_thread_is_being_profiled_for_markers, is_active};
+use crate::api::{
+    MarkerSession, add_marker, current_thread_is_being_profiled_for_markers, is_active,
+};
 use crate::base::{ProfilerTime, ProfilingCategoryPair};
 use crate::interop::entered_spans::{
     NewestSpan, RecordedSpan, SpanLabel, current, enter, leave, newest, set_newest,
@@ -138,7 +140,10 @@ impl ProfilerLayer {
     }
 
     fn key(&self, id: &Id) -> SpanKey {
-        SpanKey { layer: self.number, id: id.into_u64() }
+        SpanKey {
+            layer: self.number,
+            id: id.into_u64(),
+        }
     }
 
     /// A span begins that the session records.
@@ -218,7 +223,11 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for ProfilerLayer {
             Some(session) if !is_formatting() => Some(self.open(key, session, attributes)),
             _ => None,
         };
-        set_newest(NewestSpan { key, metadata, flow });
+        set_newest(NewestSpan {
+            key,
+            metadata,
+            flow,
+        });
     }
 
     fn on_record(&self, id: &Id, values: &Record<'_>, _: Context<'_, S>) {
@@ -245,7 +254,12 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for ProfilerLayer {
         }
         let span = self.flow_around(event.parent(), event.is_contextual());
         let options = MarkerOptions::from(self.stack);
-        add_marker(event.metadata().target(), self.category, options, TracingEvent::new(event, span));
+        add_marker(
+            event.metadata().target(),
+            self.category,
+            options,
+            TracingEvent::new(event, span),
+        );
     }
 
     fn on_enter(&self, id: &Id, context: Context<'_, S>) {
@@ -262,11 +276,13 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for ProfilerLayer {
             let since = self.has_busy_times.then(ProfilerTime::now);
             RecordedSpan { flow, since }
         });
-        let label = metadata.filter(|_| self.has_labels).map(|metadata| SpanLabel {
-            name: metadata.name(),
-            category: self.category,
-            stack_address: self.place_of_caller(id),
-        });
+        let label = metadata
+            .filter(|_| self.has_labels)
+            .map(|metadata| SpanLabel {
+                name: metadata.name(),
+                category: self.category,
+                stack_address: self.place_of_caller(id),
+            });
         if label.is_some() || recorded.is_some() {
             enter(key, label, recorded);
         }
@@ -275,14 +291,18 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for ProfilerLayer {
     fn on_exit(&self, id: &Id, _: Context<'_, S>) {
         let key = self.key(id);
         if let Some(busy) = leave(key) {
-            with_span(key, |span| span.busy = span.busy.map(|before| before + busy));
+            with_span(key, |span| {
+                span.busy = span.busy.map(|before| before + busy)
+            });
         }
     }
 
     fn on_close(&self, id: Id, _: Context<'_, S>) {
         if let Some(span) = open_spans::remove(self.key(&id)) {
             let (session, start, name) = (span.session, span.start, span.metadata.name());
-            session.add_interval_until_now(name, self.category, start, |end| TracingSpan::new(span, end));
+            session.add_interval_until_now(name, self.category, start, |end| {
+                TracingSpan::new(span, end)
+            });
         }
     }
 }

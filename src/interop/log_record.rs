@@ -29,7 +29,12 @@ impl LogRecord {
         append_text(bytes, *record.args(), MOST_MESSAGE_BYTES);
         let message_bytes = bytes.len() as u32;
         append_str(bytes, record.file().unwrap_or_default(), MOST_FILE_BYTES);
-        Self { level: record.level() as u8 - 1, line: record.line(), message_bytes, texts }
+        Self {
+            level: record.level() as u8 - 1,
+            line: record.line(),
+            message_bytes,
+            texts,
+        }
     }
 }
 
@@ -47,6 +52,10 @@ impl ProfilerMarker for LogRecord {
         let (message, file) = bytes.split_at(bytes.len().min(self.message_bytes as usize));
         viewer_log::write_fields(json, self.level, &String::from_utf8_lossy(message));
         let file = String::from_utf8_lossy(file);
-        viewer_log::write_location(json, Some(&*file).filter(|file| !file.is_empty()), self.line);
+        viewer_log::write_location(
+            json,
+            Some(&*file).filter(|file| !file.is_empty()),
+            self.line,
+        );
     }
 }

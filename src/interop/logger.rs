@@ -126,7 +126,12 @@ impl<L: Log> Log for ProfilerLogger<L> {
         // First, so that it has the time at which it was logged, and is there if the inner logger panics.
         if self.records(record.level()) {
             let options = MarkerOptions::from(self.stack);
-            add_marker(record.target(), self.category, options, LogRecord::new(record));
+            add_marker(
+                record.target(),
+                self.category,
+                options,
+                LogRecord::new(record),
+            );
         }
         if record.level() <= self.inner_up_to {
             self.inner.log(record);

@@ -56,7 +56,8 @@ thread_local! {
 #[repr(align(64))]
 struct Slot(Mutex<Vec<OpenSpan>>);
 
-static TABLE: LazyLock<Box<[Slot]>> = LazyLock::new(|| (0..SLOTS).map(|_| Slot::default()).collect());
+static TABLE: LazyLock<Box<[Slot]>> =
+    LazyLock::new(|| (0..SLOTS).map(|_| Slot::default()).collect());
 
 /// Whether there ever was one, for those who look for theirs while no profiler is active.
 static HAS_ANY: AtomicBool = AtomicBool::new(false);
@@ -93,7 +94,9 @@ impl Slot {
                 Ok(spans) => return Some(spans),
                 Err(TryLockError::Poisoned(spans)) => return Some(spans.into_inner()),
                 Err(TryLockError::WouldBlock) if tries < MOST_SPINS => std::hint::spin_loop(),
-                Err(TryLockError::WouldBlock) if tries < MOST_SPINS + MOST_YIELDS => std::thread::yield_now(),
+                Err(TryLockError::WouldBlock) if tries < MOST_SPINS + MOST_YIELDS => {
+                    std::thread::yield_now()
+                }
                 Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(1)),
             }
         }
@@ -132,7 +135,12 @@ pub(super) fn with_span<T>(key: SpanKey, body: impl FnOnce(&mut OpenSpan) -> T) 
     if !HAS_ANY.load(Ordering::Relaxed) {
         return None;
     }
-    slot_of(key)?.0.iter_mut().rev().find(|span| span.key == key).map(body)
+    slot_of(key)?
+        .0
+        .iter_mut()
+        .rev()
+        .find(|span| span.key == key)
+        .map(body)
 }
 
 /// A span ends.
@@ -184,9 +192,15 @@ mod tests {
         // More than there are slots, so that some meet.
         let keys: Vec<_> = (1..=3 * SLOTS as u64).map(|id| open(LAYER, id)).collect();
         let of_other_layer = open(LAYER - 1, 1);
-        let flows: Vec<_> = keys.iter().map(|key| with_span(*key, |span| span.flow).expect("open")).collect();
+        let flows: Vec<_> = keys
+            .iter()
+            .map(|key| with_span(*key, |span| span.flow).expect("open"))
+            .collect();
         for (key, flow) in keys.iter().zip(&flows).step_by(2) {
-            assert_eq!(remove(*key).map(|span| (span.key, span.flow)), Some((*key, *flow)));
+            assert_eq!(
+                remove(*key).map(|span| (span.key, span.flow)),
+                Some((*key, *flow))
+            );
             assert!(remove(*key).is_none() && with_span(*key, |_| ()).is_none());
         }
         assert!(with_span(keys[1], |span| span.flow) == Some(flows[1]));
@@ -199,7 +213,10 @@ mod tests {
     fn a_lock_that_cannot_be_had_is_done_without() {
         let key = open(u32::MAX - 2, 1);
         with_span(key, |_| {
-            assert!(with_span(key, |_| ()).is_none(), "below itself, as in an allocator of the host's")
+            assert!(
+                with_span(key, |_| ()).is_none(),
+                "below itself, as in an allocator of the host's"
+            )
         });
         assert!(remove(key).is_some());
     }

@@ -32,7 +32,10 @@ impl PooledBytes {
         if self.0.capacity() == 0 {
             // The thread may be about to end; or this is code of the host's allocator, called from below.
             let kept = KEPT.try_with(|kept| kept.try_borrow_mut().ok()?.pop());
-            self.0 = kept.ok().flatten().unwrap_or_else(|| Vec::with_capacity(FIRST_BYTES));
+            self.0 = kept
+                .ok()
+                .flatten()
+                .unwrap_or_else(|| Vec::with_capacity(FIRST_BYTES));
         }
         &mut self.0
     }

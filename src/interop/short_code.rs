@@ -27,7 +27,10 @@ impl ShortCode {
             bytes[length] = number as u8;
             length += 1;
         }
-        Self { bytes, length: length as u8 }
+        Self {
+            bytes,
+            length: length as u8,
+        }
     }
 
     pub(super) fn bytes(&self) -> &[u8] {
@@ -83,9 +86,14 @@ mod coding {
 
         fn visit_bytes<E: Error>(self, code: &[u8]) -> Result<ShortCode, E> {
             let mut bytes = [0; MOST_BYTES];
-            let known = bytes.get_mut(..code.len()).ok_or_else(|| E::invalid_length(code.len(), &self))?;
+            let known = bytes
+                .get_mut(..code.len())
+                .ok_or_else(|| E::invalid_length(code.len(), &self))?;
             known.copy_from_slice(code);
-            Ok(ShortCode { bytes, length: code.len() as u8 })
+            Ok(ShortCode {
+                bytes,
+                length: code.len() as u8,
+            })
         }
     }
 }

@@ -56,7 +56,10 @@ mod tests {
         let make = || (0..3000).map(|_| SpanFlow::new().0).collect::<Vec<_>>();
         let mut all = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..4).map(|_| scope.spawn(make)).collect();
-            threads.into_iter().flat_map(|thread| thread.join().expect("numbers")).collect::<Vec<_>>()
+            threads
+                .into_iter()
+                .flat_map(|thread| thread.join().expect("numbers"))
+                .collect::<Vec<_>>()
         });
         all.sort_unstable();
         all.dedup();

@@ -14,7 +14,9 @@ use crate::markers::{Format, JSONWriter, Location, MarkerSchema, PayloadFlags, P
 /// A longer line of fields is cut in the viewer's table and chart. Its tooltip has them one by one.
 const MOST_SUMMARY_BYTES: usize = 256;
 
-const RESERVED: &[&str] = &["target", "location", "busy", "idle", "span", "parent", "follows", "fields"];
+const RESERVED: &[&str] = &[
+    "target", "location", "busy", "idle", "span", "parent", "follows", "fields",
+];
 
 /// A span that has ended.
 #[derive(Debug)]
@@ -39,7 +41,10 @@ impl TracingSpan {
             span.busy.map_or(0, plus_one_ns),
             span.busy.map_or(0, idle),
         ]);
-        Self { head, values: span.values }
+        Self {
+            head,
+            values: span.values,
+        }
     }
 }
 
@@ -92,10 +97,13 @@ pub(super) fn write_fields(
     values: &FieldValues,
     reserved: &[&str],
 ) {
-    let Some(metadata) = callsite.metadata() else { return };
+    let Some(metadata) = callsite.metadata() else {
+        return;
+    };
     let mut summary = String::new();
     for field in metadata.fields() {
-        let (Some(key), Some(value)) = (key_of(field.name(), reserved), values.get(field.index())) else {
+        let (Some(key), Some(value)) = (key_of(field.name(), reserved), values.get(field.index()))
+        else {
             continue;
         };
         value.write(json, &key);

@@ -23,14 +23,19 @@ pub(super) const LEVELS: [&str; 5] = ["Error", "Warning", "Info", "Debug", "Verb
 
 /// Writes what every line has.
 pub(super) fn write_fields(json: &mut JSONWriter<'_>, level: u8, message: &str) {
-    json.unique_string_property("level", LEVELS.get(usize::from(level)).copied().unwrap_or_default());
+    json.unique_string_property(
+        "level",
+        LEVELS.get(usize::from(level)).copied().unwrap_or_default(),
+    );
     json.unique_string_property("message", message);
 }
 
 /// Writes where in the source it was written; nothing where that is not known.
 pub(super) fn write_location(json: &mut JSONWriter<'_>, file: Option<&str>, line: Option<u32>) {
     match (file, line) {
-        (Some(file), Some(line)) => json.unique_string_property("location", &format!("{file}:{line}")),
+        (Some(file), Some(line)) => {
+            json.unique_string_property("location", &format!("{file}:{line}"))
+        }
         (Some(file), None) => json.unique_string_property("location", file),
         (None, _) => {}
     }

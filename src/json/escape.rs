@@ -11,7 +11,10 @@ const fn needs_escape(byte: u8) -> bool {
 fn find_escape(bytes: &[u8]) -> Option<usize> {
     let (lanes, rest) = bytes.as_chunks::<LANE>();
     // Without a branch for each byte, so that it becomes one comparison of all.
-    let is_hit = |lane: &[u8; LANE]| lane.iter().fold(false, |hit, &byte| hit | needs_escape(byte));
+    let is_hit = |lane: &[u8; LANE]| {
+        lane.iter()
+            .fold(false, |hit, &byte| hit | needs_escape(byte))
+    };
     match lanes.iter().position(is_hit) {
         Some(lane) => {
             let within = lanes[lane].iter().position(|&byte| needs_escape(byte));
@@ -74,7 +77,10 @@ mod tests {
 
     impl Before for String {
         fn floor_char_boundary_before(&self, at: usize) -> usize {
-            (0..=at).rev().find(|&at| self.is_char_boundary(at)).unwrap_or(0)
+            (0..=at)
+                .rev()
+                .find(|&at| self.is_char_boundary(at))
+                .unwrap_or(0)
         }
     }
 

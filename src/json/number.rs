@@ -40,7 +40,11 @@ const fn triples(trims_front: bool) -> [u32; 1000] {
             (false, _, _, _) => 0,
         };
         let digits = 0x30_3030 | high | middle << 8 | low << 16;
-        let digits = if trims_front { digits >> (8 * zeros) } else { digits };
+        let digits = if trims_front {
+            digits >> (8 * zeros)
+        } else {
+            digits
+        };
         table[number as usize] = digits | (3 - zeros) << 24;
         number += 1;
     }
@@ -61,7 +65,10 @@ impl<'a> Text<'a> {
     #[inline]
     pub(super) fn begin(bytes: &'a mut Place, has_comma: bool) -> Self {
         bytes[0] = b',';
-        Self { bytes, length: usize::from(has_comma) }
+        Self {
+            bytes,
+            length: usize::from(has_comma),
+        }
     }
 
     pub(super) fn length(&self) -> usize {
@@ -156,7 +163,8 @@ impl<'a> Text<'a> {
     /// All three digits of a number below 1000.
     #[inline]
     fn push_three(&mut self, number: u32) {
-        self.bytes[self.length..][..4].copy_from_slice(&LAST_DIGITS[number as usize % 1000].to_le_bytes());
+        self.bytes[self.length..][..4]
+            .copy_from_slice(&LAST_DIGITS[number as usize % 1000].to_le_bytes());
         self.length += 3;
     }
 
@@ -239,10 +247,18 @@ fn written<'a>(place: &'a mut Place, text: std::fmt::Arguments<'_>) -> &'a mut [
 
 /// The digits, which have a point after the first if there are several, and the exponent of `1.5e-7`.
 fn split_scientific(text: &mut [u8]) -> (&mut [u8], i32) {
-    let at = text.iter().position(|&byte| byte == b'e').unwrap_or(text.len());
+    let at = text
+        .iter()
+        .position(|&byte| byte == b'e')
+        .unwrap_or(text.len());
     let (digits, exponent) = text.split_at_mut(at);
     let exponent = str::from_utf8(exponent.get(1..).unwrap_or_default()).ok();
-    (digits, exponent.and_then(|exponent| exponent.parse().ok()).unwrap_or(0))
+    (
+        digits,
+        exponent
+            .and_then(|exponent| exponent.parse().ok())
+            .unwrap_or(0),
+    )
 }
 
 fn is_power_of_two(number: f64) -> bool {
@@ -252,8 +268,10 @@ fn is_power_of_two(number: f64) -> bool {
 /// How many places after the binary point a positive number has; none or fewer for an integer.
 fn binary_places(number: f64) -> i32 {
     const FRACTION_BITS: i32 = f64::MANTISSA_DIGITS as i32 - 1;
-    let (exponent, fraction) =
-        (number.to_bits() >> FRACTION_BITS, number.to_bits() & ((1 << FRACTION_BITS) - 1));
+    let (exponent, fraction) = (
+        number.to_bits() >> FRACTION_BITS,
+        number.to_bits() & ((1 << FRACTION_BITS) - 1),
+    );
     // The leading bit, which is not written, is the last one where there is no other.
     let zeros = (fraction | 1 << FRACTION_BITS).trailing_zeros() as i32;
     FRACTION_BITS - zeros - (exponent as i32 - (f64::MAX_EXP - 1))
@@ -264,7 +282,9 @@ fn binary_places(number: f64) -> i32 {
 fn to_even_of_two(digits: &mut [u8], exponent: i32, number: f64) {
     // With fewer digits the two would be too far apart to mean the same number.
     const FEWEST: usize = 16;
-    let Some((last, before)) = digits.split_last_mut() else { return };
+    let Some((last, before)) = digits.split_last_mut() else {
+        return;
+    };
     let decimals = before.len() as i32 - 1 - exponent;
     // In the middle, the number has one decimal more, and each binary place is one. Below a power of two numbers lie closer,
     // so that the smaller text is another's.
@@ -278,8 +298,14 @@ fn to_even_of_two(digits: &mut [u8], exponent: i32, number: f64) {
     }
     let mut exact = [0; MOST_BYTES];
     let exact = written(&mut exact, format_args!("{number:.25e}"));
-    let rest = exact.strip_prefix(before).and_then(|rest| rest.strip_prefix(&[*last - 1, b'5']));
-    if rest.is_some_and(|rest| rest.iter().take_while(|&&byte| byte != b'e').all(|&byte| byte == b'0')) {
+    let rest = exact
+        .strip_prefix(before)
+        .and_then(|rest| rest.strip_prefix(&[*last - 1, b'5']));
+    if rest.is_some_and(|rest| {
+        rest.iter()
+            .take_while(|&&byte| byte != b'e')
+            .all(|&byte| byte == b'0')
+    }) {
         *last -= 1;
     }
 }
@@ -302,20 +328,36 @@ mod tests {
 
     /// Some numbers that look random, the same each time.
     fn scattered() -> impl Iterator<Item = u64> {
-        let step = |bits: &u64| Some(bits.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(99));
+        let step = |bits: &u64| {
+            Some(
+                bits.wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(99),
+            )
+        };
         std::iter::successors(Some(88_172_645_463_325_252u64), step).map(|bits| bits ^ bits >> 29)
     }
 
     #[test]
     fn integers_are_as_the_standard_library_writes_them() {
-        let powers = (0..20).map(|power| 10u64.pow(power)).flat_map(|power| [power - 1, power, power + 1]);
-        for number in powers.chain([u64::MAX, 42, 99, 100]).chain(scattered().take(10_000)) {
+        let powers = (0..20)
+            .map(|power| 10u64.pow(power))
+            .flat_map(|power| [power - 1, power, power + 1]);
+        for number in powers
+            .chain([u64::MAX, 42, 99, 100])
+            .chain(scattered().take(10_000))
+        {
             for number in [number, number >> 17, number >> 40] {
                 assert_eq!(text(|text| text.push_unsigned(number)), number.to_string());
-                assert_eq!(text(|text| text.push_signed(number as i64)), (number as i64).to_string());
+                assert_eq!(
+                    text(|text| text.push_signed(number as i64)),
+                    (number as i64).to_string()
+                );
             }
         }
-        assert_eq!(text(|text| text.push_signed(i64::MIN)), i64::MIN.to_string());
+        assert_eq!(
+            text(|text| text.push_signed(i64::MIN)),
+            i64::MIN.to_string()
+        );
     }
 
     /// Gecko's `JSONTimeOutput`.
@@ -398,20 +440,32 @@ mod tests {
 
     #[test]
     fn floats_read_back_with_the_shortest_digits() {
-        let of_bits = scattered().map(f64::from_bits).filter(|number| number.is_finite());
+        let of_bits = scattered()
+            .map(f64::from_bits)
+            .filter(|number| number.is_finite());
         let of_decimals = scattered().map(|bits| (bits >> 30) as f64 / 1e3);
         let of_more = scattered().map(|bits| (bits >> 40) as f64 / 1e5);
         let powers = (-1074..1024).map(|power| 2f64.powi(power));
-        for number in
-            powers.chain(of_bits.take(10_000)).chain(of_decimals.take(10_000)).chain(of_more.take(10_000))
+        for number in powers
+            .chain(of_bits.take(10_000))
+            .chain(of_decimals.take(10_000))
+            .chain(of_more.take(10_000))
         {
             let written = float(number);
             assert_eq!(written.parse(), Ok(number));
             let digits = |text: &str| {
-                let mantissa = text.split('e').next().unwrap_or_default().replace(['-', '.'], "");
+                let mantissa = text
+                    .split('e')
+                    .next()
+                    .unwrap_or_default()
+                    .replace(['-', '.'], "");
                 mantissa.trim_matches('0').len()
             };
-            assert_eq!(digits(&written), digits(&format!("{number:e}")), "{written}");
+            assert_eq!(
+                digits(&written),
+                digits(&format!("{number:e}")),
+                "{written}"
+            );
         }
     }
 }

@@ -27,8 +27,11 @@ impl UniqueStrings {
         }
         let index = StringIndex(self.indices.len() as u32);
         self.indices.insert(string.into(), index);
-        self.elements.extend_from_slice(if index.0 == 0 { b"\"" } else { b",\"" });
-        escape(string.as_bytes(), |part| self.elements.extend_from_slice(part));
+        self.elements
+            .extend_from_slice(if index.0 == 0 { b"\"" } else { b",\"" });
+        escape(string.as_bytes(), |part| {
+            self.elements.extend_from_slice(part)
+        });
         self.elements.push(b'"');
         index
     }
@@ -63,10 +66,20 @@ mod tests {
         let mut strings = UniqueStrings::default();
         let first = strings.intern("a");
         assert_eq!(first, StringIndex(0));
-        assert_eq!((strings.intern("b"), strings.intern("a")), (StringIndex(1), first));
+        assert_eq!(
+            (strings.intern("b"), strings.intern("a")),
+            (StringIndex(1), first)
+        );
         assert_eq!(written(&strings), r#"["a","b"]"#);
-        assert_eq!((strings.intern(""), strings.intern("b")), (StringIndex(2), StringIndex(1)));
-        assert_eq!(written(&strings), r#"["a","b",""]"#, "it goes on after it was written");
+        assert_eq!(
+            (strings.intern(""), strings.intern("b")),
+            (StringIndex(2), StringIndex(1))
+        );
+        assert_eq!(
+            written(&strings),
+            r#"["a","b",""]"#,
+            "it goes on after it was written"
+        );
     }
 
     #[test]
@@ -75,17 +88,28 @@ mod tests {
         let texts = ["\n", "\\n", "\"", "\\\"", "é", "e\u{301}", "\0", " "];
         let indices = texts.map(|text| strings.intern(text).0);
         assert_eq!(indices, [0, 1, 2, 3, 4, 5, 6, 7]);
-        assert_eq!(serde_json::from_str::<Vec<String>>(&written(&strings)).expect("JSON"), texts);
+        assert_eq!(
+            serde_json::from_str::<Vec<String>>(&written(&strings)).expect("JSON"),
+            texts
+        );
     }
 
     #[test]
     fn two_tables_are_apart() {
         let (mut one, mut other) = (UniqueStrings::default(), UniqueStrings::default());
         one.intern("only here");
-        assert_eq!((other.intern("there"), written(&other).as_str()), (StringIndex(0), r#"["there"]"#));
-        let long: Vec<String> = (0..10_000).map(|number| format!("string {number}")).collect();
+        assert_eq!(
+            (other.intern("there"), written(&other).as_str()),
+            (StringIndex(0), r#"["there"]"#)
+        );
+        let long: Vec<String> = (0..10_000)
+            .map(|number| format!("string {number}"))
+            .collect();
         long.iter().for_each(|string| _ = one.intern(string));
         let read: Vec<String> = serde_json::from_str(&written(&one)).expect("JSON");
-        assert_eq!((read.len(), &read[0], &read[1..]), (10_001, &"only here".to_owned(), &long[..]));
+        assert_eq!(
+            (read.len(), &read[0], &read[1..]),
+            (10_001, &"only here".to_owned(), &long[..])
+        );
     }
 }

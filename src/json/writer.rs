@@ -34,7 +34,14 @@ impl<'a> JsonWriter<'a> {
 
     /// A writer for a job that this latch is of.
     pub(crate) fn for_job(sink: &'a mut dyn Write, latch: FailureLatch) -> Self {
-        Self { sink, buffer: vec![0; BUFFER_BYTES], used: 0, latch, first: true, held_from: None }
+        Self {
+            sink,
+            buffer: vec![0; BUFFER_BYTES],
+            used: 0,
+            latch,
+            first: true,
+            held_from: None,
+        }
     }
 
     /// Whether the job has failed; what is written from then on goes nowhere, so a long job may stop.
@@ -77,7 +84,8 @@ impl<'a> JsonWriter<'a> {
     fn make_room(&mut self, bytes: usize) {
         self.hand_over();
         if self.buffer.len() - self.used < bytes {
-            self.buffer.resize((self.used + bytes).max(2 * self.buffer.len()), 0);
+            self.buffer
+                .resize((self.used + bytes).max(2 * self.buffer.len()), 0);
         }
     }
 
@@ -271,7 +279,10 @@ impl JsonRow<'_, '_> {
 
     #[inline(always)]
     fn value(&mut self, write: impl FnOnce(&mut Text<'_>)) {
-        debug_assert!(self.values < Self::MOST_VALUES, "a row has no room for so many values");
+        debug_assert!(
+            self.values < Self::MOST_VALUES,
+            "a row has no room for so many values"
+        );
         if self.values < Self::MOST_VALUES {
             if self.values > 0 {
                 self.text.push(b',');

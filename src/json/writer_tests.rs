@@ -58,7 +58,8 @@ fn a_row_is_an_array_and_has_room_for_the_longest_numbers() {
             json.unsigned(7);
         });
     });
-    let row = "[18446744073709551615,18446744073709.551615,-9223372036854775808,18446744073709.551614]";
+    let row =
+        "[18446744073709551615,18446744073709.551615,-9223372036854775808,18446744073709.551614]";
     assert_eq!(text, format!("[[],[null],{row},7]"));
 }
 
@@ -76,14 +77,30 @@ fn every_string_reads_back() {
 fn a_text_that_is_not_utf8_has_a_mark_for_each_part_that_is_none() {
     let lone_surrogate = b"\xed\xa0\x80\xed\xbf\xbf";
     let cut = ["\u{1f600}", "\u{20ac}", "é"].map(|text| &text.as_bytes()[..text.len() - 1]);
-    let cases = [b"\xff".as_slice(), b"a\x80\"b", lone_surrogate, cut[0], cut[1], cut[2], b"\xc0\xaf"];
+    let cases = [
+        b"\xff".as_slice(),
+        b"a\x80\"b",
+        lone_surrogate,
+        cut[0],
+        cut[1],
+        cut[2],
+        b"\xc0\xaf",
+    ];
     for bad in cases {
-        for text in [bad.to_vec(), [b"before ", bad, b" after"].concat(), bad.repeat(5000)] {
-            let read: String = serde_json::from_str(&written(|json| json.text_bytes(&text))).expect("JSON");
+        for text in [
+            bad.to_vec(),
+            [b"before ", bad, b" after"].concat(),
+            bad.repeat(5000),
+        ] {
+            let read: String =
+                serde_json::from_str(&written(|json| json.text_bytes(&text))).expect("JSON");
             assert_eq!(read, String::from_utf8_lossy(&text));
         }
     }
-    assert_eq!(written(|json| json.text_bytes(b"a\xffb\xe2\x82")), "\"a\u{fffd}b\u{fffd}\"");
+    assert_eq!(
+        written(|json| json.text_bytes(b"a\xffb\xe2\x82")),
+        "\"a\u{fffd}b\u{fffd}\""
+    );
 }
 
 #[test]
@@ -112,7 +129,10 @@ fn what_is_written_does_not_hang_on_where_the_buffer_ends() {
             });
         });
         let rows: Vec<String> = (0..3000).map(one).collect();
-        assert!(text == format!("[\"{padding}\",{}]", rows.join(",")), "with {shift} bytes before");
+        assert!(
+            text == format!("[\"{padding}\",{}]", rows.join(",")),
+            "with {shift} bytes before"
+        );
         assert!(text.len() > BUFFER_BYTES);
     }
 }
@@ -129,13 +149,23 @@ fn long_values_go_to_the_sink_as_they_are() {
     });
     json.finish().expect("nothing fails");
     let writings: Vec<&[u8]> = sink.0.iter().map(Vec::as_slice).collect();
-    assert_eq!(writings, [b"[".as_slice(), long.as_bytes(), b",\"", long.as_bytes(), b"\",1]"]);
+    assert_eq!(
+        writings,
+        [
+            b"[".as_slice(),
+            long.as_bytes(),
+            b",\"",
+            long.as_bytes(),
+            b"\",1]"
+        ]
+    );
 }
 
 #[test]
 fn what_was_attempted_in_vain_leaves_no_trace_however_long_it_was() {
     let long = "w".repeat(3 * BUFFER_BYTES);
-    for (shift, length) in (0..20).flat_map(|shift| [0, 10, LONG_BYTES, 3 * BUFFER_BYTES].map(|l| (shift, l)))
+    for (shift, length) in
+        (0..20).flat_map(|shift| [0, 10, LONG_BYTES, 3 * BUFFER_BYTES].map(|l| (shift, l)))
     {
         let row = |json: &mut JsonWriter<'_>| {
             json.open(true);
@@ -159,7 +189,10 @@ fn what_was_attempted_in_vain_leaves_no_trace_however_long_it_was() {
             })
         };
         assert!(with(&[false, false]) == with(&[]), "{shift} {length}");
-        assert!(with(&[false, true, false, true]) == with(&[true, true]), "{shift} {length}");
+        assert!(
+            with(&[false, true, false, true]) == with(&[true, true]),
+            "{shift} {length}"
+        );
         assert!(serde_json::from_str::<serde_json::Value>(&with(&[true])).is_ok());
     }
 }
@@ -174,7 +207,10 @@ fn what_is_held_goes_to_the_sink_once_it_is_well_and_memory_is_given_back() {
             json.string(&"v".repeat(5 * BUFFER_BYTES));
             false
         });
-        assert_eq!((json.buffer.len(), json.buffer.capacity() < 2 * BUFFER_BYTES), (BUFFER_BYTES, true));
+        assert_eq!(
+            (json.buffer.len(), json.buffer.capacity() < 2 * BUFFER_BYTES),
+            (BUFFER_BYTES, true)
+        );
         json.unsigned(2);
     });
     json.finish().expect("nothing fails");

@@ -38,8 +38,11 @@ impl ProfilerMarker for Tracing {
     }
 
     fn marker_type_display() -> MarkerSchema {
-        let mut schema =
-            MarkerSchema::new(&[Location::MarkerChart, Location::MarkerTable, Location::TimelineOverview]);
+        let mut schema = MarkerSchema::new(&[
+            Location::MarkerChart,
+            Location::MarkerTable,
+            Location::TimelineOverview,
+        ]);
         schema.add_key_label_format("category", "Type", Format::String);
         schema
     }
@@ -62,8 +65,11 @@ impl ProfilerMarker for StackMarker {
     }
 
     fn marker_type_display() -> MarkerSchema {
-        let mut schema =
-            MarkerSchema::new(&[Location::MarkerChart, Location::MarkerTable, Location::TimelineOverview]);
+        let mut schema = MarkerSchema::new(&[
+            Location::MarkerChart,
+            Location::MarkerTable,
+            Location::TimelineOverview,
+        ]);
         schema.set_stack_based();
         schema
     }
@@ -239,7 +245,9 @@ impl ProfilerMarker for Awake {
 
     fn marker_type_display() -> MarkerSchema {
         let mut schema = MarkerSchema::new(&[Location::MarkerChart, Location::MarkerTable]);
-        schema.add_key_format("CPU Time", Format::Duration).add_key_format("CPU Id", Format::Integer);
+        schema
+            .add_key_format("CPU Time", Format::Duration)
+            .add_key_format("CPU Id", Format::Integer);
         schema.set_table_label("{marker.name} - CPU Id = {marker.data.CPU Id}");
         schema
     }

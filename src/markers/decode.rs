@@ -56,22 +56,47 @@ impl<'a> DecodedMarker<'a> {
         let (start_ns, end_ns) = (entry.large()?, entry.large()?);
         let category = entry.byte()?;
         let _subcategory = entry.byte()?;
-        let stack = if what & HAS_STACK == 0 { 0 } else { entry.number()? };
-        let inner_window_id = if what & HAS_WINDOW == 0 { 0 } else { entry.number()? };
+        let stack = if what & HAS_STACK == 0 {
+            0
+        } else {
+            entry.number()?
+        };
+        let inner_window_id = if what & HAS_WINDOW == 0 {
+            0
+        } else {
+            entry.number()?
+        };
         let name_bytes = entry.number()?;
         let payload_bits = what & PAYLOAD_BITS;
-        let number = if payload_bits == PAYLOAD_TYPED { entry.number()? } else { 0 };
+        let number = if payload_bits == PAYLOAD_TYPED {
+            entry.number()?
+        } else {
+            0
+        };
         let name = String::from_utf8_lossy(entry.bytes(name_bytes)?);
         let payload = match payload_bits {
             0 => DecodedPayload::None,
             PAYLOAD_TEXT => DecodedPayload::Text(String::from_utf8_lossy(entry.rest())),
             PAYLOAD_TYPED => {
                 let (is_whole, bytes) = entry.rest().split_last()?;
-                DecodedPayload::Typed { number, bytes: (*is_whole == PAYLOAD_WHOLE).then_some(bytes) }
+                DecodedPayload::Typed {
+                    number,
+                    bytes: (*is_whole == PAYLOAD_WHOLE).then_some(bytes),
+                }
             }
             _ => return None,
         };
-        Some(Self { thread, phase, start_ns, end_ns, category, stack, inner_window_id, name, payload })
+        Some(Self {
+            thread,
+            phase,
+            start_ns,
+            end_ns,
+            category,
+            stack,
+            inner_window_id,
+            name,
+            payload,
+        })
     }
 
     /// Whether there is anything to say but name, times and category.
@@ -96,7 +121,9 @@ mod tests {
     use crate::base::{ProfilerTime, ProfilingCategoryPair, TimeStamp};
     use crate::buffer::{ChunkedBuffer, Entry, EntryCursor, EntryKind};
     use crate::json::{JsonWriter, UniqueStrings};
-    use crate::markers::encode::{MarkerEntry, NewPayload, SHORT_NUMBERS, SHORT_TIMES, TypedPayload};
+    use crate::markers::encode::{
+        MarkerEntry, NewPayload, SHORT_NUMBERS, SHORT_TIMES, TypedPayload,
+    };
     use crate::markers::{
         JSONWriter, MarkerPlace, MarkerSchema, MarkerTiming, MarkerType, NewMarker, NoPayload,
         PayloadFailure, ProfilerMarker, PropertyWriter, TextPayload,
@@ -110,7 +137,11 @@ mod tests {
     ) {
         let buffer = ChunkedBuffer::for_test(1 << 20);
         let session = ChunkedBuffer::TEST_SESSION;
-        let place = MarkerPlace { session, thread: 3, now: TimeStamp(1000) };
+        let place = MarkerPlace {
+            session,
+            thread: 3,
+            now: TimeStamp(1000),
+        };
         let entry = MarkerEntry::new(&place, TimeStamp(100), marker, *payload);
         assert!(buffer.take_lane().put(session, place.now, &entry).is_some());
         let snapshot = buffer.snapshot();
@@ -135,16 +166,37 @@ mod tests {
         let time = ProfilerTime::from_monotonic_ns;
         let cases = [
             (MarkerTiming::instant_now(), (MarkerPhase::Instant, 900, 0)),
-            (MarkerTiming::instant_at(time(150)), (MarkerPhase::Instant, 50, 0)),
-            (MarkerTiming::interval(time(200), time(300)), (MarkerPhase::Interval, 100, 200)),
-            (MarkerTiming::interval_until_now_from(time(200)), (MarkerPhase::Interval, 100, 900)),
-            (MarkerTiming::interval_start(time(200)), (MarkerPhase::IntervalStart, 100, 0)),
-            (MarkerTiming::interval_end(time(200)), (MarkerPhase::IntervalEnd, 0, 100)),
+            (
+                MarkerTiming::instant_at(time(150)),
+                (MarkerPhase::Instant, 50, 0),
+            ),
+            (
+                MarkerTiming::interval(time(200), time(300)),
+                (MarkerPhase::Interval, 100, 200),
+            ),
+            (
+                MarkerTiming::interval_until_now_from(time(200)),
+                (MarkerPhase::Interval, 100, 900),
+            ),
+            (
+                MarkerTiming::interval_start(time(200)),
+                (MarkerPhase::IntervalStart, 100, 0),
+            ),
+            (
+                MarkerTiming::interval_end(time(200)),
+                (MarkerPhase::IntervalEnd, 0, 100),
+            ),
         ];
         for (timing, (phase, start_ns, end_ns)) in cases {
             for (stack, window) in [(0, 0), (1, 0), (0, 7), (u64::MAX, u64::MAX)] {
-                let timing = MarkerTiming { inner_window_id: window, ..timing };
-                let marker = NewMarker { stack, ..new_marker(&timing) };
+                let timing = MarkerTiming {
+                    inner_window_id: window,
+                    ..timing
+                };
+                let marker = NewMarker {
+                    stack,
+                    ..new_marker(&timing)
+                };
                 let expected = |payload: DecodedPayload<'static>| DecodedMarker {
                     thread: 3,
                     phase,
@@ -160,7 +212,9 @@ mod tests {
                 put_and_read(&marker, &TextPayload("text"), |read| {
                     assert_eq!(read, expected(DecodedPayload::Text(text)));
                 });
-                put_and_read(&marker, &NoPayload, |read| assert_eq!(read, expected(DecodedPayload::None)));
+                put_and_read(&marker, &NoPayload, |read| {
+                    assert_eq!(read, expected(DecodedPayload::None))
+                });
             }
         }
     }
@@ -171,15 +225,34 @@ mod tests {
         let tricky = Tricky(7, "x".to_owned());
         let numbers = [1, SHORT_NUMBERS - 1, SHORT_NUMBERS, u64::MAX];
         let times = [0, 1, SHORT_TIMES - 1, SHORT_TIMES, u64::MAX >> 1];
-        for (thread, number) in numbers.iter().flat_map(|&thread| numbers.map(|number| (thread, number))) {
-            for (start_ns, end_ns) in times.iter().flat_map(|&start| times.map(|end| (start, end))) {
-                for name in ["", "n", &"n".repeat(SHORT_NUMBERS as usize - 1), &"n".repeat(300)] {
+        for (thread, number) in numbers
+            .iter()
+            .flat_map(|&thread| numbers.map(|number| (thread, number)))
+        {
+            for (start_ns, end_ns) in times
+                .iter()
+                .flat_map(|&start| times.map(|end| (start, end)))
+            {
+                for name in [
+                    "",
+                    "n",
+                    &"n".repeat(SHORT_NUMBERS as usize - 1),
+                    &"n".repeat(300),
+                ] {
                     let time = |ns| ProfilerTime::from_monotonic_ns(process_start.0 + ns);
                     let timing = MarkerTiming::interval(time(start_ns), time(end_ns));
                     let category = ProfilingCategoryPair::Network(None).indices();
-                    let marker = NewMarker { name, category, timing: &timing, stack: 0 };
-                    let place =
-                        MarkerPlace { session: ChunkedBuffer::TEST_SESSION, thread, now: process_start };
+                    let marker = NewMarker {
+                        name,
+                        category,
+                        timing: &timing,
+                        stack: 0,
+                    };
+                    let place = MarkerPlace {
+                        session: ChunkedBuffer::TEST_SESSION,
+                        thread,
+                        now: process_start,
+                    };
                     let payload = TypedPayload::new(&tricky).with_number(number);
                     let entry = MarkerEntry::new(&place, process_start, &marker, payload);
                     let mut bytes = vec![0; Entry::bytes(&entry)];
@@ -187,9 +260,18 @@ mod tests {
                     let mut reader = EntryReader::new(&bytes);
                     assert_eq!(reader.kind(), Some(EntryKind::Marker));
                     let read = DecodedMarker::read(&mut reader).expect("well formed");
-                    let payload = DecodedPayload::Typed { number, bytes: Some(&[7, 1, b'x']) };
-                    assert_eq!((read.thread, read.start_ns, read.end_ns), (thread, start_ns, end_ns));
-                    assert_eq!((read.name, read.category, read.payload), (name.into(), 6, payload));
+                    let payload = DecodedPayload::Typed {
+                        number,
+                        bytes: Some(&[7, 1, b'x']),
+                    };
+                    assert_eq!(
+                        (read.thread, read.start_ns, read.end_ns),
+                        (thread, start_ns, end_ns)
+                    );
+                    assert_eq!(
+                        (read.name, read.category, read.payload),
+                        (name.into(), 6, payload)
+                    );
                 }
             }
         }
@@ -260,7 +342,8 @@ mod tests {
         let mut answer = Ok(());
         json.object(|json| {
             let mut properties = PropertyWriter::new(json, &mut strings, TimeStamp(0));
-            answer = MarkerType::all()[&number].stream(bytes, &mut JSONWriter::new(&mut properties));
+            answer =
+                MarkerType::all()[&number].stream(bytes, &mut JSONWriter::new(&mut properties));
             properties.finish();
         });
         json.finish().expect("a vector never fails");
@@ -275,12 +358,19 @@ mod tests {
             let tricky = Tricky(u32::MAX, text.clone());
             let payload = TypedPayload::new(&tricky);
             put_and_read(&marker, &payload, |read| {
-                let DecodedPayload::Typed { number, bytes: Some(bytes) } = read.payload else {
+                let DecodedPayload::Typed {
+                    number,
+                    bytes: Some(bytes),
+                } = read.payload
+                else {
                     panic!("{read:?}")
                 };
                 let fields: serde_json::Value =
                     serde_json::from_str(&streamed(number, bytes).expect("fields")).expect("JSON");
-                assert_eq!(fields, serde_json::json!({"number": u32::MAX, "text": text}));
+                assert_eq!(
+                    fields,
+                    serde_json::json!({"number": u32::MAX, "text": text})
+                );
             });
         }
     }
@@ -295,12 +385,19 @@ mod tests {
             MISBEHAVES.set(Some(misbehaviour));
             put_and_read(&marker, &TypedPayload::new(&tricky), |read| {
                 let is_spoilt = matches!(read.payload, DecodedPayload::Typed { bytes: None, .. });
-                assert!(is_spoilt && read.name == "name µ", "{misbehaviour:?}: {read:?}");
+                assert!(
+                    is_spoilt && read.name == "name µ",
+                    "{misbehaviour:?}: {read:?}"
+                );
             });
         }
         MISBEHAVES.set(None);
         put_and_read(&marker, &TypedPayload::new(&tricky), |read| {
-            let DecodedPayload::Typed { number, bytes: Some(bytes) } = read.payload else {
+            let DecodedPayload::Typed {
+                number,
+                bytes: Some(bytes),
+            } = read.payload
+            else {
                 panic!("{read:?}")
             };
             MISBEHAVES.set(Some(RefusesToRead));
@@ -308,8 +405,14 @@ mod tests {
             MISBEHAVES.set(Some(PanicsInFields));
             assert!(std::panic::catch_unwind(|| streamed(number, bytes)).is_err());
             MISBEHAVES.set(None);
-            assert_eq!(streamed(number, &bytes[1..]), Err(PayloadFailure::Unreadable));
-            assert_eq!(streamed(number, &[bytes, b"x"].concat()), Err(PayloadFailure::Unreadable));
+            assert_eq!(
+                streamed(number, &bytes[1..]),
+                Err(PayloadFailure::Unreadable)
+            );
+            assert_eq!(
+                streamed(number, &[bytes, b"x"].concat()),
+                Err(PayloadFailure::Unreadable)
+            );
             assert!(streamed(number, bytes).is_ok());
         });
     }

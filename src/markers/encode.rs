@@ -90,7 +90,10 @@ impl<T> Copy for TypedPayload<'_, T> {}
 impl<'a, T: ProfilerMarker + 'static> TypedPayload<'a, T> {
     #[inline(always)]
     pub(crate) fn new(payload: &'a T) -> Self {
-        Self { payload, number: MarkerType::number_of::<T>().into() }
+        Self {
+            payload,
+            number: MarkerType::number_of::<T>().into(),
+        }
     }
 }
 
@@ -173,23 +176,42 @@ impl<'a, P: NewPayload> MarkerEntry<'a, P> {
         marker: &NewMarker<'a>,
         payload: P,
     ) -> Self {
-        let &NewMarker { name, category, timing, stack } = marker;
+        let &NewMarker {
+            name,
+            category,
+            timing,
+            stack,
+        } = marker;
         let inner_window_id = timing.inner_window_id;
         let or_now = |time: Option<ProfilerTime>| time.map_or(place.now, ProfilerTime::timestamp);
         let (start, end) = match timing.phase {
-            MarkerPhase::Instant | MarkerPhase::IntervalStart => (or_now(timing.start), process_start),
+            MarkerPhase::Instant | MarkerPhase::IntervalStart => {
+                (or_now(timing.start), process_start)
+            }
             MarkerPhase::Interval => (or_now(timing.start), or_now(timing.end)),
             MarkerPhase::IntervalEnd => (process_start, or_now(timing.end)),
         };
         let (start_ns, end_ns) = (start.since_ns(process_start), end.since_ns(process_start));
         let thread = place.thread;
         let numbers = thread | name.len() as u64 | payload.type_number().unwrap_or(0);
-        let is_short =
-            numbers < SHORT_NUMBERS && start_ns | end_ns < SHORT_TIMES && stack | inner_window_id == 0;
+        let is_short = numbers < SHORT_NUMBERS
+            && start_ns | end_ns < SHORT_TIMES
+            && stack | inner_window_id == 0;
         let has_stack = if stack == 0 { 0 } else { HAS_STACK };
         let has_window = if inner_window_id == 0 { 0 } else { HAS_WINDOW };
         let what = timing.phase as u8 | P::KIND | has_stack | has_window;
-        Self { name, category, what, thread, start_ns, end_ns, stack, inner_window_id, payload, is_short }
+        Self {
+            name,
+            category,
+            what,
+            thread,
+            start_ns,
+            end_ns,
+            stack,
+            inner_window_id,
+            payload,
+            is_short,
+        }
     }
 
     /// How long the head is of a short one.
@@ -202,34 +224,72 @@ impl<'a, P: NewPayload> MarkerEntry<'a, P> {
     /// All before the name, of which every field but the times is one byte, so that it is put together in registers.
     #[inline(always)]
     fn write_short_head(&self, out: &mut EntryCursor<'_>) {
-        let Self { name, what, thread, start_ns, end_ns, payload, .. } = self;
+        let Self {
+            name,
+            what,
+            thread,
+            start_ns,
+            end_ns,
+            payload,
+            ..
+        } = self;
         let (category, subcategory) = self.category;
         let bytes = |bytes: [u8; 8]| u64::from_le_bytes(bytes);
         let begin = bytes([EntryKind::Marker as u8, *thread as u8, *what, 6, 0, 0, 0, 0]);
         let type_number = payload.type_number().unwrap_or(0) as u8;
-        let rest = bytes([category, subcategory, name.len() as u8, type_number, 0, 0, 0, 0]);
+        let rest = bytes([
+            category,
+            subcategory,
+            name.len() as u8,
+            type_number,
+            0,
+            0,
+            0,
+            0,
+        ]);
         out.array((begin | start_ns << 32).to_le_bytes());
         let (start_high, is_typed) = (start_ns >> 32, P::KIND == PAYLOAD_TYPED);
         if *end_ns == 0 {
             let last = (start_high | rest << 24).to_le_bytes();
             let [a, b, c, d, e, f, ..] = last;
-            if is_typed { out.array([a, b, c, d, e, f, last[6]]) } else { out.array([a, b, c, d, e, f]) }
+            if is_typed {
+                out.array([a, b, c, d, e, f, last[6]])
+            } else {
+                out.array([a, b, c, d, e, f])
+            }
         } else {
             out.array((start_high | 6 << 16 | end_ns << 24).to_le_bytes());
             let [a, b, c, d, e, ..] = (end_ns >> 40 | rest << 8).to_le_bytes();
-            if is_typed { out.array([a, b, c, d, e]) } else { out.array([a, b, c, d]) }
+            if is_typed {
+                out.array([a, b, c, d, e])
+            } else {
+                out.array([a, b, c, d])
+            }
         }
     }
 
     #[cold]
     fn head_bytes(self) -> usize {
-        let Self { name, thread, start_ns, end_ns, stack, inner_window_id, payload, .. } = self;
+        let Self {
+            name,
+            thread,
+            start_ns,
+            end_ns,
+            stack,
+            inner_window_id,
+            payload,
+            ..
+        } = self;
         // Kind, what there is, category and subcategory take one each.
         4 + number_bytes(thread)
             + large_bytes(start_ns)
             + large_bytes(end_ns)
             + if stack == 0 { 0 } else { number_bytes(stack) }
-            + if inner_window_id == 0 { 0 } else { number_bytes(inner_window_id) }
+            + if inner_window_id == 0 {
+                0
+            } else {
+                number_bytes(inner_window_id)
+            }
             + number_bytes(name.len() as u64)
             + payload.type_number().map_or(0, number_bytes)
     }
@@ -237,7 +297,17 @@ impl<'a, P: NewPayload> MarkerEntry<'a, P> {
     /// Takes the cursor and gives it back, so that where heads are short it need not be in memory.
     #[cold]
     fn write_head<'o>(self, mut out: EntryCursor<'o>) -> EntryCursor<'o> {
-        let Self { name, what, thread, start_ns, end_ns, stack, inner_window_id, payload, .. } = self;
+        let Self {
+            name,
+            what,
+            thread,
+            start_ns,
+            end_ns,
+            stack,
+            inner_window_id,
+            payload,
+            ..
+        } = self;
         let (category, subcategory) = self.category;
         out.byte(EntryKind::Marker as u8);
         out.number(thread);
@@ -253,7 +323,10 @@ impl<'a, P: NewPayload> MarkerEntry<'a, P> {
             out.number(inner_window_id);
         }
         out.number(name.len() as u64);
-        payload.type_number().into_iter().for_each(|number| out.number(number));
+        payload
+            .type_number()
+            .into_iter()
+            .for_each(|number| out.number(number));
         out
     }
 }
@@ -263,7 +336,11 @@ impl<P: NewPayload> Entry for MarkerEntry<'_, P> {
 
     #[inline(always)]
     fn bytes(&self) -> usize {
-        let head_bytes = if self.is_short { self.short_head_bytes() } else { Self::clone(self).head_bytes() };
+        let head_bytes = if self.is_short {
+            self.short_head_bytes()
+        } else {
+            Self::clone(self).head_bytes()
+        };
         head_bytes + self.name.len() + self.payload.bytes()
     }
 

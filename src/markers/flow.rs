@@ -43,10 +43,16 @@ mod tests {
     #[test]
     fn an_id_has_sixteen_digits() {
         assert_eq!(&FlowId::from(0u64).to_hex(), b"0000000000000000");
-        assert_eq!(&FlowId::from(0x0123_4567_89ab_cdefu64).to_hex(), b"0123456789abcdef");
+        assert_eq!(
+            &FlowId::from(0x0123_4567_89ab_cdefu64).to_hex(),
+            b"0123456789abcdef"
+        );
         let here = 7u8;
         let mut there = 7u8;
-        assert_eq!(FlowId::from(&raw const here), FlowId::from(&raw const here as u64));
+        assert_eq!(
+            FlowId::from(&raw const here),
+            FlowId::from(&raw const here as u64)
+        );
         assert_ne!(FlowId::from(&raw mut there), FlowId::from(&raw const here));
     }
 }

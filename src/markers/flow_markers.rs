@@ -26,7 +26,9 @@ impl ProfilerMarker for FlowStackMarker {
 
     fn marker_type_display() -> MarkerSchema {
         let mut schema = MarkerSchema::new(&[Location::MarkerChart, Location::MarkerTable]);
-        schema.set_stack_based().add_key_label_format("flow", "Flow", Format::Flow);
+        schema
+            .set_stack_based()
+            .add_key_label_format("flow", "Flow", Format::Flow);
         schema
     }
 

@@ -101,7 +101,11 @@ macro_rules! __marker_type_field {
         );
     };
     ($schema:ident, $field:ident, $label:literal, $format:ident) => {
-        $schema.add_key_label_format(::core::stringify!($field), $label, $crate::schema::Format::$format);
+        $schema.add_key_label_format(
+            ::core::stringify!($field),
+            $label,
+            $crate::schema::Format::$format,
+        );
     };
 }
 

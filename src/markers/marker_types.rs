@@ -18,7 +18,8 @@ use crate::platform::CodeBytes;
 
 const PLACES: usize = 1024;
 
-static PLACES_OF_TYPES: [OnceLock<&'static MarkerType>; PLACES] = [const { OnceLock::new() }; PLACES];
+static PLACES_OF_TYPES: [OnceLock<&'static MarkerType>; PLACES] =
+    [const { OnceLock::new() }; PLACES];
 
 /// 0 is no type.
 static LAST_NUMBER: AtomicU32 = AtomicU32::new(0);
@@ -68,7 +69,9 @@ struct IdHasher(u64);
 
 impl Hasher for IdHasher {
     fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|&byte| self.0 = self.0.rotate_left(8) ^ u64::from(byte));
+        bytes
+            .iter()
+            .for_each(|&byte| self.0 = self.0.rotate_left(8) ^ u64::from(byte));
     }
 
     fn write_u64(&mut self, number: u64) {
@@ -104,15 +107,26 @@ impl MarkerType {
 
     #[cold]
     fn add<T: ProfilerMarker + 'static>(id: TypeId) -> u32 {
-        let (name, schema, stream) = (T::marker_type_name, T::marker_type_display, payload::stream::<T>);
+        let (name, schema, stream) = (
+            T::marker_type_name,
+            T::marker_type_display,
+            payload::stream::<T>,
+        );
         let number = LAST_NUMBER.fetch_add(1, Ordering::Relaxed) + 1;
         let code = [
             CodeBytes::at(name as *const ()),
             CodeBytes::at(schema as *const ()),
             CodeBytes::at(stream as *const ()),
         ];
-        let mut new: &'static Self =
-            Box::leak(Box::new(Self { id, number, name, schema, stream, code, next: OnceLock::new() }));
+        let mut new: &'static Self = Box::leak(Box::new(Self {
+            id,
+            number,
+            name,
+            schema,
+            stream,
+            code,
+            next: OnceLock::new(),
+        }));
         let mut place = place_of(id);
         // Others may have been added meanwhile, and this one, too.
         while let Err(back) = place.set(new) {
@@ -156,7 +170,11 @@ impl MarkerType {
     }
 
     /// The same.
-    pub(crate) fn stream(&self, payload: &[u8], json: &mut JSONWriter<'_>) -> Result<(), PayloadFailure> {
+    pub(crate) fn stream(
+        &self,
+        payload: &[u8],
+        json: &mut JSONWriter<'_>,
+    ) -> Result<(), PayloadFailure> {
         (self.stream)(payload, json)
     }
 }
@@ -200,9 +218,15 @@ mod tests {
         };
         let numbers = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..4).map(|_| scope.spawn(ask)).collect();
-            threads.into_iter().map(|thread| thread.join().expect("numbers")).collect::<Vec<_>>()
+            threads
+                .into_iter()
+                .map(|thread| thread.join().expect("numbers"))
+                .collect::<Vec<_>>()
         });
-        assert!(numbers.iter().all(|these| *these == numbers[0]), "all threads are told the same");
+        assert!(
+            numbers.iter().all(|these| *these == numbers[0]),
+            "all threads are told the same"
+        );
         let mut sorted = numbers[0].to_vec();
         sorted.sort_unstable();
         sorted.dedup();
@@ -212,6 +236,10 @@ mod tests {
             "more types than Gecko has room for"
         );
         let all = MarkerType::all();
-        assert!(sorted.iter().all(|number| all[&u64::from(*number)].is_loaded()));
+        assert!(
+            sorted
+                .iter()
+                .all(|number| all[&u64::from(*number)].is_loaded())
+        );
     }
 }

@@ -30,8 +30,18 @@ pub struct MarkerTiming {
 }
 
 impl MarkerTiming {
-    const fn new(phase: MarkerPhase, start: Option<ProfilerTime>, end: Option<ProfilerTime>) -> Self {
-        Self { phase, start, end, thread: ThreadId::UNSPECIFIED, inner_window_id: 0 }
+    const fn new(
+        phase: MarkerPhase,
+        start: Option<ProfilerTime>,
+        end: Option<ProfilerTime>,
+    ) -> Self {
+        Self {
+            phase,
+            start,
+            end,
+            thread: ThreadId::UNSPECIFIED,
+            inner_window_id: 0,
+        }
     }
 
     /// At this instant.
@@ -67,7 +77,11 @@ impl MarkerTiming {
     /// These times on the other's track and in its window.
     #[inline]
     pub(crate) const fn at_place_of(self, other: &Self) -> Self {
-        Self { thread: other.thread, inner_window_id: other.inner_window_id, ..self }
+        Self {
+            thread: other.thread,
+            inner_window_id: other.inner_window_id,
+            ..self
+        }
     }
 }
 
@@ -131,14 +145,20 @@ impl MarkerOptions {
     #[must_use]
     #[inline]
     pub fn with_timing(&self, timing: MarkerTiming) -> Self {
-        Self { timing: timing.at_place_of(&self.timing), stack: self.stack }
+        Self {
+            timing: timing.at_place_of(&self.timing),
+            stack: self.stack,
+        }
     }
 
     /// The same options with this stack.
     #[must_use]
     #[inline]
     pub fn with_stack(&self, stack: MarkerStack) -> Self {
-        Self { timing: self.timing, stack }
+        Self {
+            timing: self.timing,
+            stack,
+        }
     }
 
     /// The same options for a marker that is shown on this thread's track, whoever adds it;
@@ -150,7 +170,13 @@ impl MarkerOptions {
     #[must_use]
     #[inline]
     pub fn with_thread_id(&self, thread: ThreadId) -> Self {
-        Self { timing: MarkerTiming { thread, ..self.timing }, stack: self.stack }
+        Self {
+            timing: MarkerTiming {
+                thread,
+                ..self.timing
+            },
+            stack: self.stack,
+        }
     }
 
     /// The same options for a marker that belongs to this page: see
@@ -159,21 +185,33 @@ impl MarkerOptions {
     #[must_use]
     #[inline]
     pub fn with_inner_window_id(&self, inner_window_id: u64) -> Self {
-        Self { timing: MarkerTiming { inner_window_id, ..self.timing }, stack: self.stack }
+        Self {
+            timing: MarkerTiming {
+                inner_window_id,
+                ..self.timing
+            },
+            stack: self.stack,
+        }
     }
 }
 
 impl From<MarkerTiming> for MarkerOptions {
     #[inline]
     fn from(timing: MarkerTiming) -> Self {
-        Self { timing, ..Self::default() }
+        Self {
+            timing,
+            ..Self::default()
+        }
     }
 }
 
 impl From<MarkerStack> for MarkerOptions {
     #[inline]
     fn from(stack: MarkerStack) -> Self {
-        Self { stack, ..Self::default() }
+        Self {
+            stack,
+            ..Self::default()
+        }
     }
 }
 
@@ -189,9 +227,24 @@ mod tests {
             .with_inner_window_id(9)
             .with_stack(MarkerStack::maybe_capture(true))
             .with_timing(MarkerTiming::instant_at(now));
-        assert_eq!((options.timing.thread.to_number(), options.timing.inner_window_id), (5, 9));
-        assert_eq!((options.timing.start, options.stack), (Some(now), MarkerStack::Full));
-        let literal = MarkerOptions { timing: MarkerTiming::instant_now(), ..options };
-        assert_eq!((literal.timing.thread, literal.stack), (ThreadId::UNSPECIFIED, MarkerStack::Full));
+        assert_eq!(
+            (
+                options.timing.thread.to_number(),
+                options.timing.inner_window_id
+            ),
+            (5, 9)
+        );
+        assert_eq!(
+            (options.timing.start, options.stack),
+            (Some(now), MarkerStack::Full)
+        );
+        let literal = MarkerOptions {
+            timing: MarkerTiming::instant_now(),
+            ..options
+        };
+        assert_eq!(
+            (literal.timing.thread, literal.stack),
+            (ThreadId::UNSPECIFIED, MarkerStack::Full)
+        );
     }
 }

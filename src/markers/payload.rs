@@ -39,7 +39,11 @@ struct InPlace<'c, 'b>(&'c mut EntryCursor<'b>);
 impl InPlace<'_, '_> {
     #[inline(always)]
     fn check_room(&self) -> postcard::Result<()> {
-        if self.0.is_overrun() { Err(postcard::Error::SerializeBufferFull) } else { Ok(()) }
+        if self.0.is_overrun() {
+            Err(postcard::Error::SerializeBufferFull)
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -86,7 +90,12 @@ pub(super) fn payload_bytes<T: ProfilerMarker>(payload: &T) -> usize {
 #[inline(always)]
 pub(super) fn write_payload<T: ProfilerMarker>(payload: &T, out: &mut EntryCursor<'_>) -> bool {
     // As `postcard::serialize_with_flavor` does, which is not inlined.
-    guarded(|| payload.serialize(&mut postcard::Serializer { output: InPlace(out) })).is_some()
+    guarded(|| {
+        payload.serialize(&mut postcard::Serializer {
+            output: InPlace(out),
+        })
+    })
+    .is_some()
 }
 
 /// Reads a payload back, and has it write its fields.
@@ -94,7 +103,8 @@ pub(super) fn stream<T: ProfilerMarker>(
     payload: &[u8],
     json: &mut JSONWriter<'_>,
 ) -> Result<(), PayloadFailure> {
-    let (payload, rest) = postcard::take_from_bytes::<T>(payload).map_err(|_| PayloadFailure::Unreadable)?;
+    let (payload, rest) =
+        postcard::take_from_bytes::<T>(payload).map_err(|_| PayloadFailure::Unreadable)?;
     if !rest.is_empty() {
         return Err(PayloadFailure::Unreadable);
     }

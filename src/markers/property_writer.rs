@@ -25,7 +25,13 @@ impl<'w, 'j> PropertyWriter<'w, 'j> {
         strings: &'w mut UniqueStrings,
         process_start: TimeStamp,
     ) -> Self {
-        Self { json, strings, process_start, open: Vec::new(), left_out: 0 }
+        Self {
+            json,
+            strings,
+            process_start,
+            open: Vec::new(),
+            left_out: 0,
+        }
     }
 
     /// Closes what is left open.
@@ -66,7 +72,9 @@ impl PropertySink for PropertyWriter<'_, '_> {
             PropertyValue::Int(value) => self.json.signed(value),
             PropertyValue::Uint(value) => self.json.unsigned(value),
             PropertyValue::Float(value) => self.json.float(value),
-            PropertyValue::Time(time) => self.json.time_ms(time.timestamp().since_ns(self.process_start)),
+            PropertyValue::Time(time) => self
+                .json
+                .time_ms(time.timestamp().since_ns(self.process_start)),
             PropertyValue::String(value) => self.json.string(value),
             PropertyValue::UniqueString(value) => {
                 let index = self.strings.intern(value);
@@ -147,7 +155,10 @@ mod tests {
             "int": i64::MIN, "uint": u64::MAX, "float": 0.5, "none": null, "bool": true, "string": "a \"b\"\n",
             "unique": 0, "again": 0, "flow": 1, "time": 1.5, "null": null, "array": [1, {"x": "y"}, []],
         });
-        assert_eq!((fields, strings), (expected, json!(["once", "00000000000000ff"])));
+        assert_eq!(
+            (fields, strings),
+            (expected, json!(["once", "00000000000000ff"]))
+        );
     }
 
     #[test]
@@ -168,7 +179,10 @@ mod tests {
             json.end_object();
             json.string_element("still in it");
         });
-        assert_eq!(fields, json!({"type_": 3, "stack_": {"type": 4, "a": [5, "still in it"]}}));
+        assert_eq!(
+            fields,
+            json!({"type_": 3, "stack_": {"type": 4, "a": [5, "still in it"]}})
+        );
         let (fields, _) = written(|json| {
             (0..1000).for_each(|_| json.start_array_property("deep"));
             json.int_element(1);

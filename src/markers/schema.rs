@@ -26,8 +26,16 @@ pub enum PayloadFlags {
 /// A row of a marker's tooltip.
 #[derive(Clone, PartialEq, Debug)]
 enum Row {
-    Field { key: String, label: Option<String>, format: FieldFormat, hidden: bool },
-    Static { label: String, value: String },
+    Field {
+        key: String,
+        label: Option<String>,
+        format: FieldFormat,
+        hidden: bool,
+    },
+    Static {
+        label: String,
+        value: String,
+    },
 }
 
 /// A field's format: a word, or a table with these columns.
@@ -108,7 +116,9 @@ impl MarkerSchema {
 
     /// All three at once.
     pub fn set_all_labels(&mut self, label: &str) -> &mut Self {
-        self.set_chart_label(label).set_tooltip_label(label).set_table_label(label)
+        self.set_chart_label(label)
+            .set_tooltip_label(label)
+            .set_table_label(label)
     }
 
     /// That markers of one name on a thread lie in one another as calls do, so that the chart draws them so.
@@ -135,7 +145,12 @@ impl MarkerSchema {
     }
 
     /// The same as [`Self::add_key_format`]: see [`Searchable`].
-    pub fn add_key_format_searchable(&mut self, key: &str, format: Format, _: Searchable) -> &mut Self {
+    pub fn add_key_format_searchable(
+        &mut self,
+        key: &str,
+        format: Format,
+        _: Searchable,
+    ) -> &mut Self {
         self.add_key_format(key, format)
     }
 
@@ -151,7 +166,12 @@ impl MarkerSchema {
     }
 
     /// A field of which more is said.
-    pub fn add_key_format_with_flags(&mut self, key: &str, format: Format, flags: PayloadFlags) -> &mut Self {
+    pub fn add_key_format_with_flags(
+        &mut self,
+        key: &str,
+        format: Format,
+        flags: PayloadFlags,
+    ) -> &mut Self {
         self.add_field(key, None, FieldFormat::Word(format), flags)
     }
 
@@ -174,8 +194,16 @@ impl MarkerSchema {
         label: &str,
         columns: &[(&str, Option<Format>)],
     ) -> &mut Self {
-        let columns = columns.iter().map(|&(label, format)| (label.to_owned(), format)).collect();
-        self.add_field(key, Some(label), FieldFormat::Table(columns), PayloadFlags::None)
+        let columns = columns
+            .iter()
+            .map(|&(label, format)| (label.to_owned(), format))
+            .collect();
+        self.add_field(
+            key,
+            Some(label),
+            FieldFormat::Table(columns),
+            PayloadFlags::None,
+        )
     }
 
     fn add_field(
@@ -186,27 +214,43 @@ impl MarkerSchema {
         flags: PayloadFlags,
     ) -> &mut Self {
         let (key, label) = (key.to_owned(), label.map(str::to_owned));
-        self.rows.push(Row::Field { key, label, format, hidden: flags == PayloadFlags::Hidden });
+        self.rows.push(Row::Field {
+            key,
+            label,
+            format,
+            hidden: flags == PayloadFlags::Hidden,
+        });
         self
     }
 
     /// A row that is the same for all markers of the type. The viewer shows one of a type, the first with the label
     /// “Description” or else the first, and calls it so.
     pub fn add_static_label_value(&mut self, label: &str, value: &str) -> &mut Self {
-        self.rows.push(Row::Static { label: label.to_owned(), value: value.to_owned() });
+        self.rows.push(Row::Static {
+            label: label.to_owned(),
+            value: value.to_owned(),
+        });
         self
     }
 
     /// A graph of a field, a number, in a track for each thread and name of such markers; a second one is drawn over the first.
     /// Markers without one of these fields are not in it.
     pub fn add_chart(&mut self, key: &str, graph: GraphType) -> &mut Self {
-        self.graphs.push(Graph { key: key.to_owned(), kind: graph, color: None });
+        self.graphs.push(Graph {
+            key: key.to_owned(),
+            kind: graph,
+            color: None,
+        });
         self
     }
 
     /// The same in this colour.
     pub fn add_chart_color(&mut self, key: &str, graph: GraphType, color: GraphColor) -> &mut Self {
-        self.graphs.push(Graph { key: key.to_owned(), kind: graph, color: Some(color) });
+        self.graphs.push(Graph {
+            key: key.to_owned(),
+            kind: graph,
+            color: Some(color),
+        });
         self
     }
 }
@@ -215,13 +259,20 @@ impl MarkerSchema {
 impl MarkerSchema {
     /// Another type of the same name: what it has that this has not comes to it, so that the viewer shows the fields of both.
     pub(crate) fn merge(&mut self, other: Self) {
-        let (Some(locations), Some(others)) = (&mut self.locations, other.locations) else { return };
-        locations
-            .extend(others.into_iter().filter(|location| !locations.contains(location)).collect::<Vec<_>>());
+        let (Some(locations), Some(others)) = (&mut self.locations, other.locations) else {
+            return;
+        };
+        locations.extend(
+            others
+                .into_iter()
+                .filter(|location| !locations.contains(location))
+                .collect::<Vec<_>>(),
+        );
         let is_new = |row: &Row| match row {
-            Row::Field { key, .. } => {
-                !self.rows.iter().any(|known| matches!(known, Row::Field { key: known, .. } if known == key))
-            }
+            Row::Field { key, .. } => !self
+                .rows
+                .iter()
+                .any(|known| matches!(known, Row::Field { key: known, .. } if known == key)),
             Row::Static { .. } => !self.rows.contains(row),
         };
         let new: Vec<Row> = other.rows.into_iter().filter(is_new).collect();
@@ -240,12 +291,16 @@ impl MarkerSchema {
 
     /// Whether there is such a field.
     pub(crate) fn has_field(&self, wanted: &str) -> bool {
-        self.rows.iter().any(|row| matches!(row, Row::Field { key, .. } if key == wanted))
+        self.rows
+            .iter()
+            .any(|row| matches!(row, Row::Field { key, .. } if key == wanted))
     }
 
     /// Writes it as an element of `meta.markerSchema`; nothing where the viewer knows the type by itself.
     pub(crate) fn write(&self, json: &mut JsonWriter<'_>, name: &str) {
-        let Some(locations) = &self.locations else { return };
+        let Some(locations) = &self.locations else {
+            return;
+        };
         json.object(|json| {
             json.key("name").string(name);
             let labels = [
@@ -262,8 +317,10 @@ impl MarkerSchema {
             if self.is_stack_based {
                 json.key("isStackBased").bool(true);
             }
-            json.key("display").array(|json| locations.iter().for_each(|place| json.string(place.word())));
-            json.key("data").array(|json| self.rows.iter().for_each(|row| write_row(json, row)));
+            json.key("display")
+                .array(|json| locations.iter().for_each(|place| json.string(place.word())));
+            json.key("data")
+                .array(|json| self.rows.iter().for_each(|row| write_row(json, row)));
             if !self.graphs.is_empty() {
                 json.key("graphs").array(|json| {
                     for graph in &self.graphs {
@@ -284,7 +341,12 @@ impl MarkerSchema {
 #[cfg(has_profiler)]
 fn write_row(json: &mut JsonWriter<'_>, row: &Row) {
     json.object(|json| match row {
-        Row::Field { key, label, format, hidden } => {
+        Row::Field {
+            key,
+            label,
+            format,
+            hidden,
+        } => {
             json.key("key").string(data_key(key));
             if let Some(label) = label {
                 json.key("label").string(label);

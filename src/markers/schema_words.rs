@@ -149,10 +149,22 @@ mod tests {
     #[test]
     fn all_words_are_the_viewers_and_all_of_the_viewers_are_there() {
         let words = |words: Vec<&str>| words.join(" ");
-        assert_eq!(words(Format::ALL.iter().map(|format| format.word()).collect()), FORMATS);
-        assert_eq!(words(Location::ALL.iter().map(|place| place.word()).collect()), PLACES);
-        assert_eq!(words(GraphType::ALL.iter().map(|graph| graph.word()).collect()), "line bar line-filled");
+        assert_eq!(
+            words(Format::ALL.iter().map(|format| format.word()).collect()),
+            FORMATS
+        );
+        assert_eq!(
+            words(Location::ALL.iter().map(|place| place.word()).collect()),
+            PLACES
+        );
+        assert_eq!(
+            words(GraphType::ALL.iter().map(|graph| graph.word()).collect()),
+            "line bar line-filled"
+        );
         let colors = words(GraphColor::ALL.iter().map(|color| color.word()).collect());
-        assert_eq!(colors, "blue green grey ink magenta orange purple red teal yellow");
+        assert_eq!(
+            colors,
+            "blue green grey ink magenta orange purple red teal yellow"
+        );
     }
 }

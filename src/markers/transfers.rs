@@ -157,8 +157,11 @@ impl ProfilerMarker for IPCMarker {
 
     // The viewer has one of its own, in its place.
     fn marker_type_display() -> MarkerSchema {
-        let mut schema =
-            MarkerSchema::new(&[Location::MarkerChart, Location::MarkerTable, Location::TimelineIPC]);
+        let mut schema = MarkerSchema::new(&[
+            Location::MarkerChart,
+            Location::MarkerTable,
+            Location::TimelineIPC,
+        ]);
         schema
             .set_table_label("{marker.data.messageType} — {marker.data.niceDirection}")
             .set_chart_label("{marker.data.messageType}")

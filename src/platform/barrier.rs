@@ -18,7 +18,8 @@ pub(crate) fn heavy_barrier() -> bool {
         return false;
     }
     static IS_REGISTERED: OnceLock<bool> = OnceLock::new();
-    *IS_REGISTERED.get_or_init(|| membarrier(REGISTER_PRIVATE_EXPEDITED)) && membarrier(PRIVATE_EXPEDITED)
+    *IS_REGISTERED.get_or_init(|| membarrier(REGISTER_PRIVATE_EXPEDITED))
+        && membarrier(PRIVATE_EXPEDITED)
 }
 
 fn membarrier(command: i32) -> bool {
@@ -56,6 +57,11 @@ mod tests {
             })
             .collect();
         let light = light.join().expect("thread");
-        assert!(light.iter().zip(&heavy).all(|(light, heavy)| light + heavy > 0));
+        assert!(
+            light
+                .iter()
+                .zip(&heavy)
+                .all(|(light, heavy)| light + heavy > 0)
+        );
     }
 }

@@ -13,7 +13,10 @@ use crate::platform::procfs;
 
 /// Nanoseconds of a clock of the kernel; `None` when it does not exist, as a dead thread's.
 fn read_clock_ns(clock: libc::clockid_t) -> Option<u64> {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
     // SAFETY: *own memory*.
     let answer = unsafe { libc::clock_gettime(clock, &mut time) };
     (answer == 0).then(|| time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
@@ -70,7 +73,12 @@ pub(crate) fn sleep_until(deadline: TimeStamp) {
     };
     // SAFETY: *own memory*; no remaining time is asked for, since the deadline is absolute.
     while unsafe {
-        libc::clock_nanosleep(libc::CLOCK_MONOTONIC, libc::TIMER_ABSTIME, &time, std::ptr::null_mut())
+        libc::clock_nanosleep(
+            libc::CLOCK_MONOTONIC,
+            libc::TIMER_ABSTIME,
+            &time,
+            std::ptr::null_mut(),
+        )
     } == libc::EINTR
     {}
 }
@@ -90,8 +98,12 @@ pub(crate) fn process_start() -> ProcessStart {
         .and_then(|stat| {
             let boot_ns = read_clock_ns(libc::CLOCK_BOOTTIME)?;
             // SAFETY: `sysconf` reads no memory of ours.
-            let ticks_per_second = u64::try_from(unsafe { libc::sysconf(libc::_SC_CLK_TCK) }).ok()?;
-            let start_ns = stat.start_ticks.checked_mul(1_000_000_000)?.checked_div(ticks_per_second)?;
+            let ticks_per_second =
+                u64::try_from(unsafe { libc::sysconf(libc::_SC_CLK_TCK) }).ok()?;
+            let start_ns = stat
+                .start_ticks
+                .checked_mul(1_000_000_000)?
+                .checked_div(ticks_per_second)?;
             boot_ns.checked_sub(start_ns)
         })
         .unwrap_or(0);
@@ -119,7 +131,9 @@ mod tests {
 
     #[test]
     fn a_dead_thread_has_no_clock() {
-        let id = std::thread::spawn(current_thread_id).join().expect("thread");
+        let id = std::thread::spawn(current_thread_id)
+            .join()
+            .expect("thread");
         // The kernel may take a moment to reap it.
         let gone = (0..100).any(|_| {
             std::thread::sleep(std::time::Duration::from_millis(1));

@@ -19,12 +19,16 @@ impl CodeBytes {
     /// Those of this function. A system call, and sometimes a look for a sandbox.
     pub(crate) fn at(function: *const ()) -> Self {
         let address = function.addr() as u64;
-        Self { address, bytes: read(address) }
+        Self {
+            address,
+            bytes: read(address),
+        }
     }
 
     /// Whether they are there; so it is taken to be where nothing can be read. The same calls.
     pub(crate) fn are_there(&self) -> bool {
-        self.bytes.is_none_or(|bytes| read(self.address) == Some(bytes))
+        self.bytes
+            .is_none_or(|bytes| read(self.address) == Some(bytes))
     }
 }
 
@@ -44,12 +48,32 @@ mod tests {
     fn a_function_is_where_it_was_and_another_or_none_is_not() {
         let own = CodeBytes::at(CodeBytes::are_there as *const ());
         assert!(own.bytes.is_some() && own.are_there());
-        let elsewhere = CodeBytes { address: (CodeBytes::at as *const ()).addr() as u64, ..own };
+        let elsewhere = CodeBytes {
+            address: (CodeBytes::at as *const ()).addr() as u64,
+            ..own
+        };
         assert!(!elsewhere.are_there());
-        assert!(!CodeBytes { address: 16, ..elsewhere }.are_there());
-        assert!(CodeBytes { address: 16, bytes: None }.are_there());
+        assert!(
+            !CodeBytes {
+                address: 16,
+                ..elsewhere
+            }
+            .are_there()
+        );
+        assert!(
+            CodeBytes {
+                address: 16,
+                bytes: None
+            }
+            .are_there()
+        );
         let at_the_end = (own.address | (PAGE_BYTES as u64 - 1)) - 7;
-        let bytes = CodeBytes::at(at_the_end as *const ()).bytes.expect("it can be read");
-        assert!(bytes[8..].iter().all(|byte| *byte == 0), "no more than its page has");
+        let bytes = CodeBytes::at(at_the_end as *const ())
+            .bytes
+            .expect("it can be read");
+        assert!(
+            bytes[8..].iter().all(|byte| *byte == 0),
+            "no more than its page has"
+        );
     }
 }

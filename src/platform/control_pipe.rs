@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 use crate::base::StartError;
 use crate::platform::pipe_end::{NO_END, PipeEnd};
 use crate::platform::signal::{
-    SIGNALS, call_in_handler, check_signal, is_function, is_sampling_signal, keep_action, read_action,
-    refused,
+    SIGNALS, call_in_handler, check_signal, is_function, is_sampling_signal, keep_action,
+    read_action, refused,
 };
 
 /// What somebody asks for from outside.
@@ -33,7 +33,9 @@ pub(crate) enum ControlRequest {
 
 impl ControlRequest {
     fn from_byte(byte: u8) -> Option<Self> {
-        [Self::Start, Self::Stop, Self::End].into_iter().find(|request| *request as u8 == byte)
+        [Self::Start, Self::Stop, Self::End]
+            .into_iter()
+            .find(|request| *request as u8 == byte)
     }
 }
 
@@ -76,7 +78,11 @@ extern "C" fn handle_control_signal(
 
 /// # Safety
 /// - The arguments are those of the signal handler that runs.
-unsafe fn answer_in_handler(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+unsafe fn answer_in_handler(
+    signal: libc::c_int,
+    info: *mut libc::siginfo_t,
+    context: *mut libc::c_void,
+) {
     // A handler that was installed over ours may pass signals on to us, and be the one that we pass them on to.
     // SAFETY: *kernel's arguments*: the frame's own copy, which nobody else reads meanwhile.
     unsafe {
@@ -86,7 +92,9 @@ unsafe fn answer_in_handler(signal: libc::c_int, info: *mut libc::siginfo_t, con
         (*info).si_errno = SEEN;
     }
     write_request_in_handler(signal);
-    let previous = PREVIOUS.get(signal as usize).map(|previous| previous.load(Ordering::Acquire));
+    let previous = PREVIOUS
+        .get(signal as usize)
+        .map(|previous| previous.load(Ordering::Acquire));
     if let Some(previous) = previous.filter(|previous| !previous.is_null()) {
         // SAFETY: *published before*; *kernel's arguments*.
         unsafe { call_in_handler(&*previous, signal, info, context) };
@@ -95,13 +103,15 @@ unsafe fn answer_in_handler(signal: libc::c_int, info: *mut libc::siginfo_t, con
 
 /// Where the pipe is full, so many requests wait that one more says nothing new.
 fn write_request_in_handler(signal: libc::c_int) {
-    let request = REQUESTS.get(signal as usize).map_or(0, |request| request.load(Ordering::Relaxed));
+    let request = REQUESTS
+        .get(signal as usize)
+        .map_or(0, |request| request.load(Ordering::Relaxed));
     if request == 0 {
         return;
     }
     WRITERS.fetch_add(1, Ordering::SeqCst);
-    let [read_end, write_end] =
-        [&READ_END, &WRITE_END].map(|end| PipeEnd::from_word_in_handler(end.load(Ordering::SeqCst)));
+    let [read_end, write_end] = [&READ_END, &WRITE_END]
+        .map(|end| PipeEnd::from_word_in_handler(end.load(Ordering::SeqCst)));
     if let (Some(read_end), Some(write_end)) = (read_end, write_end)
         // SAFETY: async-signal-safe, touches no memory.
         && OWNER.load(Ordering::Relaxed) == unsafe { libc::getpid() }
@@ -134,10 +144,19 @@ pub(crate) fn check_control_signals(
 ) -> Result<[ControlSignal; 2], StartError> {
     let start = check_signal("start_signal", start.unwrap_or(libc::SIGUSR1))?;
     let stop = check_signal("stop_signal", stop.unwrap_or(libc::SIGUSR2))?;
-    let bad =
-        |field, value, accepted: &str| Err(StartError::BadValue { field, value, accepted: accepted.into() });
+    let bad = |field, value, accepted: &str| {
+        Err(StartError::BadValue {
+            field,
+            value,
+            accepted: accepted.into(),
+        })
+    };
     if start == stop {
-        return bad("stop_signal", format!("{stop}, which is the start's"), "another one than start_signal");
+        return bad(
+            "stop_signal",
+            format!("{stop}, which is the start's"),
+            "another one than start_signal",
+        );
     }
     for (field, signal) in [("start_signal", start), ("stop_signal", stop)] {
         if is_sampling_signal(signal) {
@@ -146,7 +165,10 @@ pub(crate) fn check_control_signals(
         }
     }
     let signal = |number, request| ControlSignal { number, request };
-    Ok([signal(start, ControlRequest::Start), signal(stop, ControlRequest::Stop)])
+    Ok([
+        signal(start, ControlRequest::Start),
+        signal(stop, ControlRequest::Stop),
+    ])
 }
 
 /// Has the signal write its request, from now on.
@@ -195,7 +217,9 @@ pub(crate) fn give_signal_back(number: i32) {
     REQUESTS[index].store(0, Ordering::Relaxed);
     let previous = PREVIOUS[index].load(Ordering::Acquire);
     // SAFETY: *published before*: a leaked `sigaction`.
-    let Some(previous) = (unsafe { previous.as_ref() }) else { return };
+    let Some(previous) = (unsafe { previous.as_ref() }) else {
+        return;
+    };
     let is_default = previous.sa_sigaction == libc::SIG_DFL;
     if !is_default && read_action(number).is_ok_and(|current| is_ours(&current)) {
         // SAFETY: the kernel held this action, and reads it alone.
@@ -221,7 +245,10 @@ impl ControlPipe {
     /// The system's refusal.
     pub(crate) fn open() -> io::Result<Self> {
         let (read_end, write_end) = io::pipe()?;
-        let pipe = Self { read_end: PipeEnd::new(read_end)?, write_end: PipeEnd::new(write_end)? };
+        let pipe = Self {
+            read_end: PipeEnd::new(read_end)?,
+            write_end: PipeEnd::new(write_end)?,
+        };
         // SAFETY: the number is open; no memory is touched.
         if unsafe { libc::fcntl(pipe.write_end.number, libc::F_SETFL, libc::O_NONBLOCK) } != 0 {
             return Err(io::Error::last_os_error());
@@ -277,15 +304,24 @@ impl ControlPipe {
     pub(crate) fn withdraw(&self) {
         // Another one may have been opened already.
         for (place, end) in [(&WRITE_END, self.write_end), (&READ_END, self.read_end)] {
-            let _ = place.compare_exchange(end.to_word(), NO_END, Ordering::SeqCst, Ordering::SeqCst);
+            let _ =
+                place.compare_exchange(end.to_word(), NO_END, Ordering::SeqCst, Ordering::SeqCst);
         }
     }
 }
 
 fn summarize_requests(bytes: &[u8]) -> Vec<ControlRequest> {
-    let requests = || bytes.iter().filter_map(|byte| ControlRequest::from_byte(*byte));
+    let requests = || {
+        bytes
+            .iter()
+            .filter_map(|byte| ControlRequest::from_byte(*byte))
+    };
     let asks = |request: &ControlRequest| *request != ControlRequest::End;
-    let mut summary: Vec<_> = requests().find(asks).into_iter().chain(requests().rfind(asks)).collect();
+    let mut summary: Vec<_> = requests()
+        .find(asks)
+        .into_iter()
+        .chain(requests().rfind(asks))
+        .collect();
     summary.dedup();
     summary.extend(requests().find(|request| !asks(request)));
     summary
@@ -341,7 +377,11 @@ mod tests {
             let bytes: Vec<u8> = given.iter().map(|request| *request as u8).collect();
             assert_eq!(summarize_requests(&bytes), expected, "{given:?}");
         }
-        assert_eq!(summarize_requests(b"\0g\xff"), [], "what others have written is nothing");
+        assert_eq!(
+            summarize_requests(b"\0g\xff"),
+            [],
+            "what others have written is nothing"
+        );
     }
 
     #[test]
@@ -351,10 +391,20 @@ mod tests {
         WRITERS.fetch_add(1, Ordering::SeqCst);
         drop(pipe);
         assert_eq!(ends.map(PipeEnd::is_open_in_handler), [true; 2]);
-        assert_eq!([&READ_END, &WRITE_END].map(|end| end.load(Ordering::SeqCst)), [NO_END; 2]);
-        assert_eq!(ends[1].write_in_handler(1), 1, "a write that comes late ends no process");
+        assert_eq!(
+            [&READ_END, &WRITE_END].map(|end| end.load(Ordering::SeqCst)),
+            [NO_END; 2]
+        );
+        assert_eq!(
+            ends[1].write_in_handler(1),
+            1,
+            "a write that comes late ends no process"
+        );
         WRITERS.fetch_sub(1, Ordering::SeqCst);
-        drop(ControlPipe { read_end: ends[0], write_end: ends[1] });
+        drop(ControlPipe {
+            read_end: ends[0],
+            write_end: ends[1],
+        });
         assert_eq!(ends.map(PipeEnd::is_open_in_handler), [false; 2]);
     }
 
@@ -363,8 +413,11 @@ mod tests {
         let refusal = |start, stop| check_control_signals(start, stop).unwrap_err().to_string();
         assert!(refusal(Some(libc::SIGKILL), None).contains("start_signal is 9"));
         assert!(refusal(None, Some(libc::SIGSEGV)).contains("stop_signal is 11"));
-        assert!(refusal(Some(libc::SIGUSR2), None).contains("stop_signal is 12, which is the start's"));
-        let numbers = check_control_signals(None, None).map(|signals| signals.map(|signal| signal.number));
+        assert!(
+            refusal(Some(libc::SIGUSR2), None).contains("stop_signal is 12, which is the start's")
+        );
+        let numbers =
+            check_control_signals(None, None).map(|signals| signals.map(|signal| signal.number));
         assert_eq!(numbers, Ok([libc::SIGUSR1, libc::SIGUSR2]));
     }
 }

@@ -60,13 +60,18 @@ impl Line {
     /// What it tells of a count, without asking whether that is to be believed.
     fn told(&self, count: u64) -> u64 {
         let counts = count.wrapping_sub(self.count.load(Ordering::Relaxed));
-        self.ns.load(Ordering::Relaxed).wrapping_add(scaled(counts, self.rate.load(Ordering::Relaxed)))
+        self.ns
+            .load(Ordering::Relaxed)
+            .wrapping_add(scaled(counts, self.rate.load(Ordering::Relaxed)))
     }
 }
 
 impl Anchor {
     const fn unknown() -> Self {
-        Self { version: AtomicU64::new(0), lines: [const { Line::unknown() }; 2] }
+        Self {
+            version: AtomicU64::new(0),
+            lines: [const { Line::unknown() }; 2],
+        }
     }
 
     #[inline(always)]
@@ -84,8 +89,14 @@ impl Anchor {
     fn try_read(&self, count: impl Fn() -> u64) -> Option<Option<u64>> {
         let version = self.version.load(Ordering::Acquire);
         let line = &self.lines[version as usize & 1];
-        let (from, ns) = (line.count.load(Ordering::Relaxed), line.ns.load(Ordering::Relaxed));
-        let (rate, most) = (line.rate.load(Ordering::Relaxed), line.most_counts.load(Ordering::Relaxed));
+        let (from, ns) = (
+            line.count.load(Ordering::Relaxed),
+            line.ns.load(Ordering::Relaxed),
+        );
+        let (rate, most) = (
+            line.rate.load(Ordering::Relaxed),
+            line.most_counts.load(Ordering::Relaxed),
+        );
         let counts = count().wrapping_sub(from);
         fence(Ordering::Acquire);
         if self.version.load(Ordering::Relaxed) != version {
@@ -108,7 +119,9 @@ impl Anchor {
         line.count.store(count, Ordering::Relaxed);
         line.ns.store(ns, Ordering::Relaxed);
         line.rate.store(rate, Ordering::Relaxed);
-        let most = ((LONGEST_NS as u128) << 32).checked_div(rate.into()).unwrap_or(0);
+        let most = ((LONGEST_NS as u128) << 32)
+            .checked_div(rate.into())
+            .unwrap_or(0);
         line.most_counts.store(most as u64, Ordering::Relaxed);
         self.version.store(version, Ordering::Release);
     }
@@ -149,9 +162,17 @@ impl Comparison {
                 _rdtsc()
             };
             let after = clock_ns();
-            (after.saturating_sub(before), Self { count, ns: before + after.saturating_sub(before) / 2 })
+            (
+                after.saturating_sub(before),
+                Self {
+                    count,
+                    ns: before + after.saturating_sub(before) / 2,
+                },
+            )
         });
-        looks.min_by_key(|(span, _)| *span).map_or(Self { count: 0, ns: 0 }, |(_, look)| look)
+        looks
+            .min_by_key(|(span, _)| *span)
+            .map_or(Self { count: 0, ns: 0 }, |(_, look)| look)
     }
 }
 
@@ -167,15 +188,29 @@ impl Follower {
             self.last = Some(now);
             return;
         };
-        let (counts, ns) = (now.count.wrapping_sub(last.count), now.ns.saturating_sub(last.ns));
+        let (counts, ns) = (
+            now.count.wrapping_sub(last.count),
+            now.ns.saturating_sub(last.ns),
+        );
         let rate_before = anchor.line().rate.load(Ordering::Relaxed);
         let is_known = rate_before != 0;
-        if ns < if is_known { INTERVAL_NS } else { FIRST_INTERVAL_NS } {
+        if ns
+            < if is_known {
+                INTERVAL_NS
+            } else {
+                FIRST_INTERVAL_NS
+            }
+        {
             return;
         }
         self.last = Some(now);
-        let measured = ((u128::from(ns)) << 32).checked_div(counts.into()).unwrap_or(0);
-        let Some(rate) = u64::try_from(measured).ok().filter(|rate| (1 << 20..1 << 40).contains(rate)) else {
+        let measured = ((u128::from(ns)) << 32)
+            .checked_div(counts.into())
+            .unwrap_or(0);
+        let Some(rate) = u64::try_from(measured)
+            .ok()
+            .filter(|rate| (1 << 20..1 << 40).contains(rate))
+        else {
             return anchor.write(0, 0, 0);
         };
         if !is_known {
@@ -226,23 +261,35 @@ pub(super) fn follow(clock_ns: impl Fn() -> u64) {
         return;
     }
     let [count, ns] = &LAST;
-    let last = Comparison { count: count.load(Ordering::Relaxed), ns: ns.load(Ordering::Relaxed) };
+    let last = Comparison {
+        count: count.load(Ordering::Relaxed),
+        ns: ns.load(Ordering::Relaxed),
+    };
     let now_ns = clock_ns();
     if now_ns.saturating_sub(last.ns) >= FIRST_INTERVAL_NS {
         // What is long ago says nothing of the rate now.
         let is_fresh = last.ns != 0 && now_ns.saturating_sub(last.ns) < LONGEST_NS;
-        if !is_fresh || COMPARISONS.fetch_add(1, Ordering::Relaxed).is_multiple_of(COMPARISONS_BETWEEN) {
+        if !is_fresh
+            || COMPARISONS
+                .fetch_add(1, Ordering::Relaxed)
+                .is_multiple_of(COMPARISONS_BETWEEN)
+        {
             IS_TRUSTED.store(is_trusted(), Ordering::Relaxed);
         }
         let is_trusted = IS_TRUSTED.load(Ordering::Relaxed);
         if !is_fresh || !is_trusted {
             ANCHOR.write(0, 0, 0);
         }
-        let mut follower = Follower { last: (is_fresh && is_trusted).then_some(last) };
+        let mut follower = Follower {
+            last: (is_fresh && is_trusted).then_some(last),
+        };
         if is_trusted {
             follower.follow(&ANCHOR, Comparison::now(&clock_ns));
         }
-        let last = follower.last.unwrap_or(Comparison { count: 0, ns: now_ns });
+        let last = follower.last.unwrap_or(Comparison {
+            count: 0,
+            ns: now_ns,
+        });
         count.store(last.count, Ordering::Relaxed);
         ns.store(last.ns, Ordering::Relaxed);
     }
@@ -255,7 +302,10 @@ mod tests {
 
     /// Two clocks that run as they are told.
     fn at(ns: u64, counts_per_us: u64, offset: u64) -> Comparison {
-        Comparison { count: offset.wrapping_add(ns * counts_per_us / 1000), ns }
+        Comparison {
+            count: offset.wrapping_add(ns * counts_per_us / 1000),
+            ns,
+        }
     }
 
     #[test]
@@ -266,20 +316,30 @@ mod tests {
         let told = |comparison: Comparison| anchor.read(|| comparison.count);
         assert_eq!(told(at(5, 2400, offset)), None);
         follower.follow(&anchor, at(1_000_000_000, 2400, offset));
-        assert_eq!(told(at(1_000_000_001, 2400, offset)), None, "one look tells no rate");
+        assert_eq!(
+            told(at(1_000_000_001, 2400, offset)),
+            None,
+            "one look tells no rate"
+        );
         follower.follow(&anchor, at(1_020_000_000, 2400, offset));
         let mut last = 0;
         for step in 0..4_000 {
             let ns = 1_020_000_000 + step * 1_000_000;
             // The clock is slewed meanwhile, by 200 in a million.
-            let comparison = Comparison { ns: ns + step * 200, ..at(ns, 2400, offset) };
+            let comparison = Comparison {
+                ns: ns + step * 200,
+                ..at(ns, 2400, offset)
+            };
             if step % 20 == 0 {
                 follower.follow(&anchor, comparison);
             }
             let now = told(comparison).expect("it is followed");
             assert!(now > last, "{now} after {last}");
             let off = now.abs_diff(comparison.ns);
-            assert!(off < if step < 400 { 45_000 } else { 25_000 }, "off by {off} at {step}");
+            assert!(
+                off < if step < 400 { 45_000 } else { 25_000 },
+                "off by {off} at {step}"
+            );
             last = now;
         }
     }
@@ -294,10 +354,20 @@ mod tests {
         let soon = at(1_100_500_000, 3000, 0);
         assert!(told(soon).is_some_and(|now| now.abs_diff(soon.ns) < 1000));
         // A processor that is a little behind the one that compared.
-        assert!(told(at(1_099_999_000, 3000, 0)).is_some_and(|now| now.abs_diff(1_099_999_000) < 1000));
-        assert_eq!(told(at(2_200_000_000, 3000, 0)), None, "nobody has compared them for so long");
+        assert!(
+            told(at(1_099_999_000, 3000, 0)).is_some_and(|now| now.abs_diff(1_099_999_000) < 1000)
+        );
+        assert_eq!(
+            told(at(2_200_000_000, 3000, 0)),
+            None,
+            "nobody has compared them for so long"
+        );
         follower.follow(&anchor, at(1_300_000_000, 3000, 900_000_000));
-        assert_eq!(told(at(1_300_000_001, 3000, 900_000_000)), None, "it was set");
+        assert_eq!(
+            told(at(1_300_000_001, 3000, 900_000_000)),
+            None,
+            "it was set"
+        );
     }
 
     #[test]

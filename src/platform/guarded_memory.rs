@@ -54,10 +54,17 @@ pub(crate) unsafe fn read_guarded_in_handler(piece: MemoryPiece, target: *mut u8
     if REFUSED.load(Ordering::Relaxed) {
         return 0;
     }
-    let local = libc::iovec { iov_base: target.cast(), iov_len: piece.bytes };
-    let remote = libc::iovec { iov_base: piece.address as *mut libc::c_void, iov_len: piece.bytes };
+    let local = libc::iovec {
+        iov_base: target.cast(),
+        iov_len: piece.bytes,
+    };
+    let remote = libc::iovec {
+        iov_base: piece.address as *mut libc::c_void,
+        iov_len: piece.bytes,
+    };
     // SAFETY: *kernel's copy*; by this function's contract.
-    let copied = unsafe { libc::process_vm_readv(process_number_in_handler(), &local, 1, &remote, 1, 0) };
+    let copied =
+        unsafe { libc::process_vm_readv(process_number_in_handler(), &local, 1, &remote, 1, 0) };
     // Below 0 it was refused.
     usize::try_from(copied).unwrap_or_default()
 }
@@ -66,7 +73,10 @@ pub(crate) unsafe fn read_guarded_in_handler(piece: MemoryPiece, target: *mut u8
 pub(super) fn bind_guarded_reads() {
     follow_sandbox();
     let mut byte = 0u8;
-    let piece = MemoryPiece { address: (&raw const byte).addr() as u64, bytes: 1 };
+    let piece = MemoryPiece {
+        address: (&raw const byte).addr() as u64,
+        bytes: 1,
+    };
     // SAFETY: one byte of a local.
     unsafe { read_guarded_in_handler(piece, &raw mut byte) };
 }
@@ -93,17 +103,34 @@ pub(crate) unsafe fn read_guarded(pieces: &[MemoryPiece], target: *mut u8) -> us
 /// Copies from `address` on into `out`; true when all of it was readable. One system call.
 pub(crate) fn read_own_memory(address: u64, out: &mut [u8]) -> bool {
     // SAFETY: `out` is as long as the piece.
-    unsafe { read_guarded(&[MemoryPiece { address, bytes: out.len() }], out.as_mut_ptr()) == out.len() }
+    unsafe {
+        read_guarded(
+            &[MemoryPiece {
+                address,
+                bytes: out.len(),
+            }],
+            out.as_mut_ptr(),
+        ) == out.len()
+    }
 }
 
 /// # Safety
 /// - As `read_guarded`; `asked` is the sum of the pieces.
 unsafe fn read_some(pieces: &[MemoryPiece], target: *mut u8, asked: usize) -> usize {
     if !REFUSED.load(Ordering::Relaxed) {
-        let local = libc::iovec { iov_base: target.cast(), iov_len: asked };
-        let mut remote = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; MAX_PIECES];
+        let local = libc::iovec {
+            iov_base: target.cast(),
+            iov_len: asked,
+        };
+        let mut remote = [libc::iovec {
+            iov_base: std::ptr::null_mut(),
+            iov_len: 0,
+        }; MAX_PIECES];
         for (place, piece) in remote.iter_mut().zip(pieces) {
-            *place = libc::iovec { iov_base: piece.address as *mut libc::c_void, iov_len: piece.bytes };
+            *place = libc::iovec {
+                iov_base: piece.address as *mut libc::c_void,
+                iov_len: piece.bytes,
+            };
         }
         // SAFETY: *kernel's copy*; by this function's contract.
         let copied = unsafe {
@@ -133,10 +160,14 @@ unsafe fn read_some(pieces: &[MemoryPiece], target: *mut u8, asked: usize) -> us
 /// The same by `/proc/self/mem`, which fewer sandboxes forbid. Opened each time: an open one would still be the parent's
 /// memory in the child of a fork.
 fn read_from_file(pieces: &[MemoryPiece], target: &mut [u8]) -> usize {
-    let Ok(memory) = std::fs::File::open("/proc/self/mem") else { return 0 };
+    let Ok(memory) = std::fs::File::open("/proc/self/mem") else {
+        return 0;
+    };
     let mut copied = 0;
     for piece in pieces {
-        let Some(place) = target.get_mut(copied..copied + piece.bytes) else { break };
+        let Some(place) = target.get_mut(copied..copied + piece.bytes) else {
+            break;
+        };
         match memory.read_at(place, piece.address) {
             Ok(got) if got == piece.bytes => copied += got,
             Ok(got) => return copied + got,
@@ -152,33 +183,55 @@ mod tests {
     use crate::platform::LazyRegion;
 
     fn piece_of(bytes: &[u8]) -> MemoryPiece {
-        MemoryPiece { address: bytes.as_ptr() as u64, bytes: bytes.len() }
+        MemoryPiece {
+            address: bytes.as_ptr() as u64,
+            bytes: bytes.len(),
+        }
     }
 
     #[test]
     fn pieces_come_one_behind_the_other() {
         let (one, two) = ([1u8; 10], [2u8; 5]);
-        let many: Vec<MemoryPiece> = (0..100).flat_map(|_| [piece_of(&one), piece_of(&two)]).collect();
+        let many: Vec<MemoryPiece> = (0..100)
+            .flat_map(|_| [piece_of(&one), piece_of(&two)])
+            .collect();
         let mut target = vec![0u8; 1500];
         // SAFETY: the target has room for 100 times 15 bytes.
         assert_eq!(unsafe { read_guarded(&many, target.as_mut_ptr()) }, 1500);
-        assert!(target.chunks(15).all(|part| part[..10] == one && part[10..] == two));
+        assert!(
+            target
+                .chunks(15)
+                .all(|part| part[..10] == one && part[10..] == two)
+        );
         target.fill(0);
         assert_eq!(read_from_file(&many, &mut target), 1500);
-        assert!(target.chunks(15).all(|part| part[..10] == one && part[10..] == two));
+        assert!(
+            target
+                .chunks(15)
+                .all(|part| part[..10] == one && part[10..] == two)
+        );
     }
 
     #[test]
     fn what_is_not_there_ends_the_copy() {
         let region = LazyRegion::reserve(1 << 16).expect("a mapping");
         // The kernel's first pages are nobody's.
-        let absent = MemoryPiece { address: 16, bytes: 8 };
+        let absent = MemoryPiece {
+            address: 16,
+            bytes: 8,
+        };
         let start = region.start().as_ptr() as u64;
-        let present = MemoryPiece { address: start, bytes: 32 };
+        let present = MemoryPiece {
+            address: start,
+            bytes: 32,
+        };
         let mut target = [7u8; 64];
         // SAFETY: the target has room.
         unsafe {
-            assert_eq!(read_guarded(&[present, absent, present], target.as_mut_ptr()), 32);
+            assert_eq!(
+                read_guarded(&[present, absent, present], target.as_mut_ptr()),
+                32
+            );
             assert_eq!(read_guarded(&[absent], target.as_mut_ptr()), 0);
             assert_eq!(read_guarded_in_handler(absent, target.as_mut_ptr()), 0);
             assert_eq!(read_guarded_in_handler(present, target.as_mut_ptr()), 32);

@@ -49,7 +49,8 @@ pub(crate) fn write_to_standard(stream: StandardStream, mut text: &[u8]) {
         match usize::try_from(written) {
             Ok(0) => return,
             Ok(written) => text = text.get(written..).unwrap_or_default(),
-            Err(_) if std::io::Error::last_os_error().kind() == std::io::ErrorKind::Interrupted => {}
+            Err(_) if std::io::Error::last_os_error().kind() == std::io::ErrorKind::Interrupted => {
+            }
             Err(_) => return,
         }
     }
@@ -104,13 +105,29 @@ fn ask_for_short_slice() -> i32 {
     // SAFETY: the kernel writes at most `bytes` bytes to the local, and reads as many from it.
     unsafe {
         let this_thread = 0;
-        let read = libc::syscall(libc::SYS_sched_getattr, this_thread, &raw mut attributes, bytes, 0);
+        let read = libc::syscall(
+            libc::SYS_sched_getattr,
+            this_thread,
+            &raw mut attributes,
+            bytes,
+            0,
+        );
         if read == 0 && attributes.policy == libc::SCHED_OTHER as u32 {
             attributes.runtime_ns = SHORT_SLICE_NS;
             let own = attributes.nice;
-            for nice in NICE_VALUES.into_iter().filter(|&nice| nice < own).chain([own]) {
+            for nice in NICE_VALUES
+                .into_iter()
+                .filter(|&nice| nice < own)
+                .chain([own])
+            {
                 attributes.nice = nice;
-                if libc::syscall(libc::SYS_sched_setattr, this_thread, &raw const attributes, 0) == 0 {
+                if libc::syscall(
+                    libc::SYS_sched_setattr,
+                    this_thread,
+                    &raw const attributes,
+                    0,
+                ) == 0
+                {
                     return nice;
                 }
             }

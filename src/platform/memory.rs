@@ -54,7 +54,11 @@ impl LazyRegion {
             // SAFETY: *ours* and *zeroed*: the range lies inside of the mapping, and by this function's contract
             // nobody uses it.
             unsafe {
-                libc::madvise(self.start.as_ptr().add(first).cast(), self.bytes - first, libc::MADV_DONTNEED)
+                libc::madvise(
+                    self.start.as_ptr().add(first).cast(),
+                    self.bytes - first,
+                    libc::MADV_DONTNEED,
+                )
             };
         }
     }

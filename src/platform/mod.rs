@@ -57,7 +57,8 @@ pub(crate) use clock::{
 };
 pub(crate) use code_bytes::CodeBytes;
 pub(crate) use control_pipe::{
-    ControlPipe, ControlRequest, ControlSignal, check_control_signals, give_signal_back, take_signal,
+    ControlPipe, ControlRequest, ControlSignal, check_control_signals, give_signal_back,
+    take_signal,
 };
 pub(crate) use fork::{ForkHooks, install_fork_handlers};
 pub(crate) use guarded_memory::{
@@ -68,7 +69,9 @@ pub(crate) use identity::{
     with_signals_blocked, with_signals_unblocked, write_to_standard,
 };
 pub(crate) use memory::LazyRegion;
-pub(crate) use modules::{ModuleChanges, ModuleImage, hold_loader_for_fork, list_modules, module_changes};
+pub(crate) use modules::{
+    ModuleChanges, ModuleImage, hold_loader_for_fork, list_modules, module_changes,
+};
 pub(crate) use others_activity::{OthersActivity, RunningSum, others_activity_thread_by_thread};
 pub(crate) use private_file::{create_private, open_own_file, read_exe_path};
 pub(crate) use procfs::{BlockedAt, Look, ThreadWindow, is_sandboxed};
@@ -78,8 +81,8 @@ pub(crate) use registers::{
     thread_pointer,
 };
 pub(crate) use signal::{
-    ArrivalInHandler, HandlerCheck, Sent, SignalSource, SignalTicket, ensure_handler, install_handler,
-    send_request, signal_is_acceptable, signal_is_queued, thread_exists,
+    ArrivalInHandler, HandlerCheck, Sent, SignalSource, SignalTicket, ensure_handler,
+    install_handler, send_request, signal_is_acceptable, signal_is_queued, thread_exists,
 };
 pub(crate) use stack_bounds::{StackBounds, current_stack_bounds};
 pub(crate) use system_info::{current_thread_os_name, system_info};

@@ -28,7 +28,10 @@ pub(crate) struct ModuleChanges {
 impl ModuleChanges {
     /// How many modules were loaded and unloaded since.
     pub(crate) fn since(self, before: Self) -> (u64, u64) {
-        (self.loaded.wrapping_sub(before.loaded), self.unloaded.wrapping_sub(before.unloaded))
+        (
+            self.loaded.wrapping_sub(before.loaded),
+            self.unloaded.wrapping_sub(before.unloaded),
+        )
     }
 }
 
@@ -159,7 +162,11 @@ fn visit_modules(visit: &mut dyn FnMut(&Shown<'_>) -> ControlFlow<()>) {
                 true => &[],
                 false => CStr::from_ptr(info.dlpi_name).to_bytes(),
             };
-            Shown { info, headers, name }
+            Shown {
+                info,
+                headers,
+                name,
+            }
         };
         visit(&shown).is_break().into()
     }
@@ -222,18 +229,27 @@ impl ModuleImage {
     /// The module's unwind sections; `None` where it has none, and when it is not there any more and they were not asked for
     /// while it was. Copies them the first time, under the loader's lock; allocates.
     pub(crate) fn unwind_sections(&self) -> Option<&UnwindSections> {
-        let UnwindSource { place, sections, .. } = &self.unwind;
+        let UnwindSource {
+            place, sections, ..
+        } = &self.unwind;
         if let Some(known) = sections.get() {
             return Some(known);
         }
         let place = place.as_ref()?;
-        let copy = if self.stays { None } else { Some(self.copy_unwind_region(place)?) };
+        let copy = if self.stays {
+            None
+        } else {
+            Some(self.copy_unwind_region(place)?)
+        };
         Some(sections.get_or_init(|| place.sections(copy)))
     }
 
     /// The same, forgotten.
     pub(crate) fn without_unwind_sections(&self) -> Self {
-        Self { unwind: UnwindSource::default(), ..self.clone() }
+        Self {
+            unwind: UnwindSource::default(),
+            ..self.clone()
+        }
     }
 
     /// `None` when another file may be there by now.
@@ -263,13 +279,18 @@ impl ModuleImage {
 /// - The range is mapped and readable, and stays so and unchanged while the slice lives.
 unsafe fn mapped<'a>(range: Range<u64>) -> &'a [u8] {
     // SAFETY: by this function's contract.
-    unsafe { std::slice::from_raw_parts(range.start as *const u8, (range.end - range.start) as usize) }
+    unsafe {
+        std::slice::from_raw_parts(range.start as *const u8, (range.end - range.start) as usize)
+    }
 }
 
 impl UnwindPlace {
     /// In a copy of the region; without one in place, which is only for a module that stays.
     fn sections(&self, copy: Option<Vec<u8>>) -> UnwindSections {
-        let (header, frames) = (self.eh_frame_hdr..self.eh_frame_hdr_end, self.eh_frame..self.region.end);
+        let (header, frames) = (
+            self.eh_frame_hdr..self.eh_frame_hdr_end,
+            self.eh_frame..self.region.end,
+        );
         let (eh_frame_hdr, eh_frame) = if let Some(copy) = copy {
             let bytes = Arc::new(copy);
             let within = |range: Range<u64>| {
@@ -279,7 +300,12 @@ impl UnwindPlace {
             (within(header), within(frames))
         } else {
             // SAFETY: *stays*: both ranges lie in a loaded segment.
-            unsafe { (SectionBytes::Mapped(mapped(header)), SectionBytes::Mapped(mapped(frames))) }
+            unsafe {
+                (
+                    SectionBytes::Mapped(mapped(header)),
+                    SectionBytes::Mapped(mapped(frames)),
+                )
+            }
         };
         UnwindSections {
             eh_frame_hdr,
@@ -291,7 +317,12 @@ impl UnwindPlace {
 }
 
 impl Row {
-    fn to_image(&self, seen: ModuleChanges, is_executable: bool, loaded_behind: u64) -> ModuleImage {
+    fn to_image(
+        &self,
+        seen: ModuleChanges,
+        is_executable: bool,
+        loaded_behind: u64,
+    ) -> ModuleImage {
         let name = &self.name[..self.name_bytes];
         let path = match name {
             _ if is_executable => read_exe_path(),
@@ -311,7 +342,11 @@ impl Row {
             is_executable,
             stays: self.stays,
             loaded_behind,
-            unwind: UnwindSource { place: self.unwind.clone(), seen, sections: OnceLock::new() },
+            unwind: UnwindSource {
+                place: self.unwind.clone(),
+                seen,
+                sections: OnceLock::new(),
+            },
             memory,
         }
     }
@@ -323,21 +358,34 @@ fn is_vdso(name: &[u8]) -> bool {
 
 impl Shown<'_> {
     fn changes(&self) -> ModuleChanges {
-        ModuleChanges { loaded: self.info.dlpi_adds, unloaded: self.info.dlpi_subs }
+        ModuleChanges {
+            loaded: self.info.dlpi_adds,
+            unloaded: self.info.dlpi_subs,
+        }
     }
 
     fn loaded_segments(&self) -> impl Iterator<Item = Range<u64>> {
         let bias = self.info.dlpi_addr;
-        self.headers.iter().filter(|header| header.p_type == libc::PT_LOAD).map(move |header| {
-            let start = bias.wrapping_add(header.p_vaddr);
-            start..start.saturating_add(header.p_memsz)
-        })
+        self.headers
+            .iter()
+            .filter(|header| header.p_type == libc::PT_LOAD)
+            .map(move |header| {
+                let start = bias.wrapping_add(header.p_vaddr);
+                start..start.saturating_add(header.p_memsz)
+            })
     }
 
     fn loaded_range(&self) -> Range<u64> {
         let segments = || self.loaded_segments();
-        let start = segments().map(|segment| segment.start).min().unwrap_or_default();
-        start..segments().map(|segment| segment.end).max().unwrap_or_default()
+        let start = segments()
+            .map(|segment| segment.start)
+            .min()
+            .unwrap_or_default();
+        start
+            ..segments()
+                .map(|segment| segment.end)
+                .max()
+                .unwrap_or_default()
     }
 
     fn to_row(&self, is_executable: bool) -> Row {
@@ -363,8 +411,9 @@ impl Shown<'_> {
     fn bytes_of(&self, header: &libc::Elf64_Phdr) -> Option<&[u8]> {
         let start = self.info.dlpi_addr.wrapping_add(header.p_vaddr);
         let range = start..start.checked_add(header.p_memsz)?;
-        let inside =
-            self.loaded_segments().any(|segment| segment.start <= range.start && range.end <= segment.end);
+        let inside = self
+            .loaded_segments()
+            .any(|segment| segment.start <= range.start && range.end <= segment.end);
         // SAFETY: *loader's lock*: a loaded segment is mapped while the loader shows the module.
         inside.then(|| unsafe { mapped(range) })
     }
@@ -381,7 +430,10 @@ impl Shown<'_> {
     fn unwind_place(&self) -> Option<UnwindPlace> {
         const DISTANCE_FROM_HERE: u8 = 0x1b;
         const GNU_EH_FRAME: u32 = 0x6474_e550;
-        let header = self.headers.iter().find(|header| header.p_type == GNU_EH_FRAME)?;
+        let header = self
+            .headers
+            .iter()
+            .find(|header| header.p_type == GNU_EH_FRAME)?;
         let bytes = self.bytes_of(header)?;
         if bytes.len() < 8 || bytes[0] != 1 || bytes[1] != DISTANCE_FROM_HERE {
             return None;
@@ -389,7 +441,9 @@ impl Shown<'_> {
         let eh_frame_hdr = bytes.as_ptr() as u64;
         let distance = i32::from_le_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]);
         let eh_frame = (eh_frame_hdr + 4).checked_add_signed(distance.into())?;
-        let segment = self.loaded_segments().find(|segment| segment.contains(&eh_frame_hdr))?;
+        let segment = self
+            .loaded_segments()
+            .find(|segment| segment.contains(&eh_frame_hdr))?;
         segment.contains(&eh_frame).then(|| UnwindPlace {
             region: eh_frame.min(eh_frame_hdr)..segment.end,
             eh_frame_hdr,
@@ -403,9 +457,13 @@ impl Shown<'_> {
 fn gnu_build_id(mut notes: &[u8]) -> Option<&[u8]> {
     const BUILD_ID: u32 = 3;
     while notes.len() >= 12 {
-        let word = |index: usize| u32::from_le_bytes(notes[index * 4..][..4].try_into().unwrap_or_default());
+        let word = |index: usize| {
+            u32::from_le_bytes(notes[index * 4..][..4].try_into().unwrap_or_default())
+        };
         let (name_bytes, desc_bytes, kind) = (word(0) as usize, word(1) as usize, word(2));
-        let desc = 12usize.checked_add(name_bytes)?.checked_next_multiple_of(4)?;
+        let desc = 12usize
+            .checked_add(name_bytes)?
+            .checked_next_multiple_of(4)?;
         let end = desc.checked_add(desc_bytes)?;
         if kind == BUILD_ID && notes.get(12..12 + name_bytes)? == b"GNU\0" {
             return notes.get(desc..end);
@@ -424,25 +482,40 @@ mod tests {
         let (changes, modules) = list_modules();
         assert_eq!(changes, module_changes());
         assert!(
-            modules.windows(2).all(|pair| pair[0].range.end <= pair[1].range.start),
+            modules
+                .windows(2)
+                .all(|pair| pair[0].range.end <= pair[1].range.start),
             "sorted, without overlaps"
         );
         let own = this_program_and_the_c_library_are_listed_whole as fn() as usize as u64;
-        let program = modules.iter().find(|module| module.range.contains(&own)).expect("this program");
+        let program = modules
+            .iter()
+            .find(|module| module.range.contains(&own))
+            .expect("this program");
         assert_eq!(program.path, std::env::current_exe().expect("path"));
         assert!(!program.build_id.is_empty());
         let unwind = program.unwind_sections().expect("unwind sections");
         assert!(matches!(unwind.eh_frame, SectionBytes::Mapped(_)));
         let getpid = libc::getpid as unsafe extern "C" fn() -> i32 as usize as u64;
-        let libc = modules.iter().find(|module| module.range.contains(&getpid)).expect("the C library");
+        let libc = modules
+            .iter()
+            .find(|module| module.range.contains(&getpid))
+            .expect("the C library");
         assert!(libc.unwind.sections.get().is_none(), "nobody has asked");
         let unwind = libc.unwind_sections().expect("unwind sections");
         assert!(matches!(unwind.eh_frame, SectionBytes::Copied(..)));
         let is_known = |module: &ModuleImage| module.unwind_sections().is_some();
-        assert!(modules.iter().any(|module| module.path.as_os_str() == "[vdso]" && is_known(module)));
+        assert!(
+            modules
+                .iter()
+                .any(|module| module.path.as_os_str() == "[vdso]" && is_known(module))
+        );
         // Of another file at the same place there are none.
         let mut other = libc.without_unwind_sections();
-        other.unwind = UnwindSource { sections: OnceLock::new(), ..libc.unwind.clone() };
+        other.unwind = UnwindSource {
+            sections: OnceLock::new(),
+            ..libc.unwind.clone()
+        };
         other.build_id[0] ^= 1;
         assert!(other.unwind_sections().is_none());
     }
@@ -460,7 +533,11 @@ mod tests {
             }
             bytes
         };
-        let notes = [note(1, b"GNU\0", b"abcde"), note(3, b"GNU\0", b"\x01\x02\x03")].concat();
+        let notes = [
+            note(1, b"GNU\0", b"abcde"),
+            note(3, b"GNU\0", b"\x01\x02\x03"),
+        ]
+        .concat();
         assert_eq!(gnu_build_id(&notes), Some(&b"\x01\x02\x03"[..]));
         assert_eq!(gnu_build_id(&notes[..notes.len() - 4]), None);
         assert_eq!(gnu_build_id(&[0xff; 40]), None);

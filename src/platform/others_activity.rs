@@ -26,7 +26,11 @@ pub(crate) struct OthersActivity {
 impl OthersActivity {
     #[cfg(test)]
     pub(crate) fn for_test(switches: u64, cpu_us: u64) -> Self {
-        Self { switches, cpu_ns: cpu_us * 1000, slack_ns: 10_000 }
+        Self {
+            switches,
+            cpu_ns: cpu_us * 1000,
+            slack_ns: 10_000,
+        }
     }
 
     /// Whether any of them has run since.
@@ -63,14 +67,29 @@ impl RunningSum {
             }
         }
         let sum = Self { timer };
-        let zero = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        let end =
-            libc::itimerspec { it_interval: zero, it_value: libc::timespec { tv_sec: NEVER, tv_nsec: 0 } };
+        let zero = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        let end = libc::itimerspec {
+            it_interval: zero,
+            it_value: libc::timespec {
+                tv_sec: NEVER,
+                tv_nsec: 0,
+            },
+        };
         let no_flags = 0;
         let no_old_value = std::ptr::null_mut::<libc::itimerspec>();
         // SAFETY: *own memory*, and *ours*.
-        let answer =
-            unsafe { libc::syscall(libc::SYS_timer_settime, timer, no_flags, &raw const end, no_old_value) };
+        let answer = unsafe {
+            libc::syscall(
+                libc::SYS_timer_settime,
+                timer,
+                no_flags,
+                &raw const end,
+                no_old_value,
+            )
+        };
         (answer == 0).then_some(sum)
     }
 
@@ -78,7 +97,11 @@ impl RunningSum {
     pub(crate) fn others_activity(&self) -> OthersActivity {
         // Asking for its own time brings the calling thread's share of the sum up to date.
         let own_ns = thread_cpu_ns(current_thread_id()).unwrap_or(0);
-        OthersActivity { switches: 0, cpu_ns: process_cpu_ns().wrapping_sub(own_ns), slack_ns: 0 }
+        OthersActivity {
+            switches: 0,
+            cpu_ns: process_cpu_ns().wrapping_sub(own_ns),
+            slack_ns: 0,
+        }
     }
 }
 
@@ -94,7 +117,8 @@ impl Drop for RunningSum {
 
 fn has_tickless_processors() -> bool {
     let list = std::fs::read_to_string("/sys/devices/system/cpu/nohz_full").unwrap_or_default();
-    list.trim_start().starts_with(|first: char| first.is_ascii_digit())
+    list.trim_start()
+        .starts_with(|first: char| first.is_ascii_digit())
 }
 
 /// The same without a running sum: two system calls, and 20 to 100 ns for each thread.
@@ -106,8 +130,12 @@ pub(crate) fn others_activity_thread_by_thread() -> OthersActivity {
             libc::getrusage(who, &mut usage);
             usage
         };
-        let ns = |time: libc::timeval| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1000;
-        (usage.ru_nvcsw as u64 + usage.ru_nivcsw as u64, ns(usage.ru_utime) + ns(usage.ru_stime))
+        let ns =
+            |time: libc::timeval| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1000;
+        (
+            usage.ru_nvcsw as u64 + usage.ru_nivcsw as u64,
+            ns(usage.ru_utime) + ns(usage.ru_stime),
+        )
     };
     let own = read(libc::RUSAGE_THREAD);
     let all = read(libc::RUSAGE_SELF);
@@ -156,10 +184,14 @@ mod tests {
     /// looks for another thread at the end of each call and so brings the sum up to date between the two clocks of a
     /// reading, for a while; so there are several attempts.
     fn rounds_at_rest() -> i32 {
-        let Some(sum) = RunningSum::start() else { return -1 };
+        let Some(sum) = RunningSum::start() else {
+            return -1;
+        };
         let stood_still = |_: &i32| {
             let before = sum.others_activity();
-            std::hint::black_box((0..50_000u64).fold(0, |sum, number| std::hint::black_box(sum ^ number)));
+            std::hint::black_box(
+                (0..50_000u64).fold(0, |sum, number| std::hint::black_box(sum ^ number)),
+            );
             !sum.others_activity().is_beyond(before)
         };
         let mut most = 0;
@@ -189,6 +221,9 @@ mod tests {
         assert!(libc::WIFEXITED(status), "{status:#x}");
         // At a tick it does so at any time.
         let at_rest = libc::WEXITSTATUS(status);
-        assert!((ENOUGH..=ROUNDS).contains(&at_rest), "{at_rest} of {ROUNDS}");
+        assert!(
+            (ENOUGH..=ROUNDS).contains(&at_rest),
+            "{at_rest} of {ROUNDS}"
+        );
     }
 }

@@ -24,7 +24,10 @@ impl PipeEnd {
     /// Of one that was opened just now, and which nothing closes any more but [`close_if_open`](Self::close_if_open).
     pub(super) fn new(file: impl AsRawFd + IntoRawFd) -> io::Result<Self> {
         let inode = pipe_of_in_handler(file.as_raw_fd()).ok_or_else(io::Error::last_os_error)?;
-        Ok(Self { number: file.into_raw_fd(), inode })
+        Ok(Self {
+            number: file.into_raw_fd(),
+            inode,
+        })
     }
 
     pub(super) const fn to_word(self) -> u64 {
@@ -32,7 +35,10 @@ impl PipeEnd {
     }
 
     pub(super) fn from_word_in_handler(word: u64) -> Option<Self> {
-        (word != NO_END).then_some(Self { number: word as u32 as i32, inode: (word >> 32) as u32 })
+        (word != NO_END).then_some(Self {
+            number: word as u32 as i32,
+            inode: (word >> 32) as u32,
+        })
     }
 
     /// Whether the number stands for the pipe still. One system call.
@@ -69,7 +75,9 @@ fn pipe_of_in_handler(number: i32) -> Option<u32> {
         (libc::fstat(number, &mut status) == 0).then_some(status)
     };
     // The kernel numbers pipes with 32 bits.
-    status.filter(|status| status.st_mode & libc::S_IFMT == libc::S_IFIFO).map(|status| status.st_ino as u32)
+    status
+        .filter(|status| status.st_mode & libc::S_IFMT == libc::S_IFIFO)
+        .map(|status| status.st_ino as u32)
 }
 
 #[cfg(test)]
@@ -103,10 +111,18 @@ mod tests {
         drop(others_write_end);
         end.close_if_open();
         // SAFETY: one byte of a local; the number is open still.
-        assert_eq!(unsafe { libc::write(end.number, (&raw const bytes[0]).cast(), 1) }, 1);
+        assert_eq!(
+            unsafe { libc::write(end.number, (&raw const bytes[0]).cast(), 1) },
+            1
+        );
         // SAFETY: the number is nobody else's.
         assert_eq!(unsafe { libc::close(end.number) }, 0);
-        assert_eq!(others_read_end.read_to_end(&mut Vec::new()).expect("one byte"), 1);
+        assert_eq!(
+            others_read_end
+                .read_to_end(&mut Vec::new())
+                .expect("one byte"),
+            1
+        );
         assert!(!end.is_open_in_handler());
     }
 }

@@ -28,7 +28,9 @@ pub(crate) fn is_sandboxed() -> bool {
 
 fn has_filter(status: &[u8]) -> bool {
     let key = b"Seccomp:";
-    let value = status.split(|&byte| byte == b'\n').find_map(|line| line.strip_prefix(key));
+    let value = status
+        .split(|&byte| byte == b'\n')
+        .find_map(|line| line.strip_prefix(key));
     value.is_some_and(|value| value.trim_ascii() == b"2")
 }
 
@@ -56,7 +58,9 @@ static KEPT: [AtomicI32; 64] = [const { AtomicI32::new(-1) }; 64];
 
 /// The numbers of all files that stay open, which are forgotten. In the child of a fork, where nobody uses them.
 pub(super) fn take_kept_files() -> impl Iterator<Item = i32> {
-    KEPT.iter().map(|place| place.swap(-1, Ordering::AcqRel)).filter(|&number| number >= 0)
+    KEPT.iter()
+        .map(|place| place.swap(-1, Ordering::AcqRel))
+        .filter(|&number| number >= 0)
 }
 
 /// The file of the kernel that says whether a thread of this process is blocked, and where. It stays open from the first
@@ -86,7 +90,11 @@ impl ThreadWindow {
         };
         match read {
             Ok(length) => parse_blocked(&text[..length]).map_or(Look::Not, Look::Blocked),
-            Err(_) if Path::new("/proc/self/task").join(self.thread.to_number().to_string()).exists() => {
+            Err(_)
+                if Path::new("/proc/self/task")
+                    .join(self.thread.to_number().to_string())
+                    .exists() =>
+            {
                 Look::Hidden
             }
             Err(_) if Path::new("/proc/self/task").exists() => Look::Not,
@@ -95,13 +103,18 @@ impl ThreadWindow {
     }
 
     fn open(&self) -> std::io::Result<File> {
-        File::open(format!("/proc/self/task/{}/syscall", self.thread.to_number()))
+        File::open(format!(
+            "/proc/self/task/{}/syscall",
+            self.thread.to_number()
+        ))
     }
 
     fn keep(&mut self, file: File) {
         let number = file.as_raw_fd();
         let is_taken = |place: &&AtomicI32| {
-            place.compare_exchange(-1, number, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+            place
+                .compare_exchange(-1, number, Ordering::AcqRel, Ordering::Relaxed)
+                .is_ok()
         };
         self.kept = KEPT.iter().find(is_taken).map(|place| (file, place));
     }
@@ -127,16 +140,27 @@ fn parse_blocked(line: &[u8]) -> Option<BlockedAt> {
 /// The second field is a name in parentheses that may hold anything, so fields are counted from the last `)`.
 fn parse_stat(text: &[u8]) -> Option<Stat> {
     let after_name = text.iter().rposition(|&byte| byte == b')')? + 1;
-    let mut fields = std::str::from_utf8(&text[after_name..]).ok()?.split_ascii_whitespace();
+    let mut fields = std::str::from_utf8(&text[after_name..])
+        .ok()?
+        .split_ascii_whitespace();
     let start_ticks = fields.nth(22 - 3)?.parse().ok()?;
     let start_stack = fields.nth(28 - 23)?.parse().ok()?;
-    Some(Stat { start_ticks, start_stack })
+    Some(Stat {
+        start_ticks,
+        start_stack,
+    })
 }
 
 /// The first `model name` of `/proc/cpuinfo`, and the number of distinct physical cores, where the kernel tells.
 pub(super) fn parse_cpuinfo(text: &str) -> (Option<String>, Option<usize>) {
-    let value = |line: &str| line.split_once(':').map(|(_, value)| value.trim().to_owned());
-    let model = text.lines().find(|line| line.starts_with("model name")).and_then(value);
+    let value = |line: &str| {
+        line.split_once(':')
+            .map(|(_, value)| value.trim().to_owned())
+    };
+    let model = text
+        .lines()
+        .find(|line| line.starts_with("model name"))
+        .and_then(value);
     let mut cores = std::collections::BTreeSet::new();
     let mut package = None;
     for line in text.lines() {
@@ -157,7 +181,13 @@ mod tests {
     fn stat_is_read_past_a_hostile_name() {
         let text = b"77 (a) b) 1 2) S 1 77 77 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4242 1000 10 \
                      18446744073709551615 94 95 140737000000016 0 0";
-        assert_eq!(parse_stat(text), Some(Stat { start_ticks: 4242, start_stack: 140_737_000_000_016 }));
+        assert_eq!(
+            parse_stat(text),
+            Some(Stat {
+                start_ticks: 4242,
+                start_stack: 140_737_000_000_016
+            })
+        );
         assert_eq!(parse_stat(b"77 (a"), None);
         assert_eq!(parse_stat(b""), None);
     }
@@ -170,16 +200,25 @@ mod tests {
 
     #[test]
     fn a_filter_is_told_from_none() {
-        assert!(has_filter(b"Name:\tSeccomp:\t2\nSeccomp:\t2\nSeccomp_filters:\t1\n"));
+        assert!(has_filter(
+            b"Name:\tSeccomp:\t2\nSeccomp:\t2\nSeccomp_filters:\t1\n"
+        ));
         assert!(!has_filter(b"Seccomp:\t0\nSeccomp_filters:\t2\n") && !has_filter(b""));
     }
 
     #[test]
     fn a_blocked_thread_is_told_by_its_place() {
-        let line = b"230 0x0 0x0 0x7ff69308cea0 0x0 0x0 0x7ffe1e2680b7 0x7ff69308ce60 0x7ff693160545\n";
-        let at = BlockedAt { pc: 0x7ff6_9316_0545, sp: 0x7ff6_9308_ce60 };
+        let line =
+            b"230 0x0 0x0 0x7ff69308cea0 0x0 0x0 0x7ffe1e2680b7 0x7ff69308ce60 0x7ff693160545\n";
+        let at = BlockedAt {
+            pc: 0x7ff6_9316_0545,
+            sp: 0x7ff6_9308_ce60,
+        };
         assert_eq!(parse_blocked(line), Some(at));
-        assert_eq!(parse_blocked(b"-1 0x7ff69308ce60 0x7ff693160545\n"), Some(at));
+        assert_eq!(
+            parse_blocked(b"-1 0x7ff69308ce60 0x7ff693160545\n"),
+            Some(at)
+        );
         for nothing in ["running\n", "", "0x1", "1 2", "0x1 x"] {
             assert_eq!(parse_blocked(nothing.as_bytes()), None);
         }
@@ -191,7 +230,8 @@ mod tests {
         let (tell, told) = std::sync::mpsc::channel();
         let (end, wait) = std::sync::mpsc::channel::<()>();
         let sleeper = std::thread::spawn(move || {
-            tell.send(crate::platform::current_thread_id()).expect("somebody listens");
+            tell.send(crate::platform::current_thread_id())
+                .expect("somebody listens");
             let _ = wait.recv();
             while !ENDS.load(Ordering::Relaxed) {
                 std::hint::spin_loop();

@@ -43,7 +43,10 @@ pub(crate) fn spawn_profiler_thread(
     name: &'static CStr,
     body: impl FnOnce() + Send + 'static,
 ) -> io::Result<ProfilerThread> {
-    let start = Box::into_raw(Box::new(Start { name, body: Box::new(body) }));
+    let start = Box::into_raw(Box::new(Start {
+        name,
+        body: Box::new(body),
+    }));
     let mut thread: libc::pthread_t = 0;
     // SAFETY: *ours*; the id is a local, and the default attributes are asked for.
     let answer = unsafe { libc::pthread_create(&mut thread, std::ptr::null(), run, start.cast()) };
@@ -85,11 +88,21 @@ mod tests {
     fn it_runs_under_its_name_and_a_panic_ends_it_alone() {
         let (sender, receiver) = mpsc::channel();
         let tell = sender.clone();
-        let named = move || tell.send(current_thread_os_name()).expect("it is waited for");
-        spawn_profiler_thread(c"SomeThread", named).expect("a thread").join();
+        let named = move || {
+            tell.send(current_thread_os_name())
+                .expect("it is waited for")
+        };
+        spawn_profiler_thread(c"SomeThread", named)
+            .expect("a thread")
+            .join();
         assert_eq!(receiver.recv().expect("a name"), "SomeThread");
-        spawn_profiler_thread(c"Panics", || panic!("on purpose")).expect("a thread").join();
+        spawn_profiler_thread(c"Panics", || panic!("on purpose"))
+            .expect("a thread")
+            .join();
         drop(spawn_profiler_thread(c"Alone", move || drop(sender)).expect("a thread"));
-        assert!(receiver.recv().is_err(), "the last sender is gone, so it ran");
+        assert!(
+            receiver.recv().is_err(),
+            "the last sender is gone, so it ran"
+        );
     }
 }

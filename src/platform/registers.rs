@@ -85,7 +85,10 @@ mod tests {
                     );
                 }
                 assert_eq!((&target[1..=length], target[0]), (copied, 0));
-                assert!(target[length + 1..].iter().all(|word| *word == 0), "{length}");
+                assert!(
+                    target[length + 1..].iter().all(|word| *word == 0),
+                    "{length}"
+                );
             }
         }
     }

@@ -38,14 +38,22 @@ pub(super) fn current() -> Registers {
         asm!("adr {pc}, .", "mov {sp}, sp", "mov {fp}, x29", "mov {lr}, x30", pc = out(reg) pc, sp = out(reg) sp,
              fp = out(reg) fp, lr = out(reg) lr, options(nomem, nostack, preserves_flags));
     }
-    Registers { pc, sp, fp, lr, ..Registers::default() }
+    Registers {
+        pc,
+        sp,
+        fp,
+        lr,
+        ..Registers::default()
+    }
 }
 
 #[inline(always)]
 pub(super) fn thread_pointer() -> u64 {
     let pointer: u64;
     // SAFETY: reads a register.
-    unsafe { asm!("mrs {}, tpidr_el0", out(reg) pointer, options(nomem, nostack, preserves_flags)) };
+    unsafe {
+        asm!("mrs {}, tpidr_el0", out(reg) pointer, options(nomem, nostack, preserves_flags))
+    };
     pointer
 }
 

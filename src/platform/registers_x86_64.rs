@@ -31,7 +31,13 @@ pub(super) fn from_context(context: &libc::ucontext_t) -> Registers {
     let [fp, sp, pc] =
         [libc::REG_RBP, libc::REG_RSP, libc::REG_RIP].map(|index| gregs[index as usize] as u64);
     let general = PLACES.map(|place| gregs[place as usize] as u64);
-    Registers { pc, sp, fp, lr: 0, general: Some(general) }
+    Registers {
+        pc,
+        sp,
+        fp,
+        lr: 0,
+        general: Some(general),
+    }
 }
 
 #[inline(always)]
@@ -51,14 +57,21 @@ pub(super) fn current() -> Registers {
         asm!("lea {pc}, [rip]", "mov {sp}, rsp", "mov {fp}, rbp",
              pc = out(reg) pc, sp = out(reg) sp, fp = out(reg) fp, options(nomem, nostack, preserves_flags));
     }
-    Registers { pc, sp, fp, ..Registers::default() }
+    Registers {
+        pc,
+        sp,
+        fp,
+        ..Registers::default()
+    }
 }
 
 #[inline(always)]
 pub(super) fn thread_pointer() -> u64 {
     let pointer: u64;
     // SAFETY: the x86_64 ABI keeps the thread control block's own address at its beginning.
-    unsafe { asm!("mov {}, fs:[0]", out(reg) pointer, options(nostack, preserves_flags, readonly)) };
+    unsafe {
+        asm!("mov {}, fs:[0]", out(reg) pointer, options(nostack, preserves_flags, readonly))
+    };
     pointer
 }
 

@@ -36,7 +36,10 @@ impl SignalTicket {
         if value >> 48 != COOKIE {
             return None;
         }
-        Some(Self { slot: (value >> 32) as u16, sequence: value as u32 })
+        Some(Self {
+            slot: (value >> 32) as u16,
+            sequence: value as u32,
+        })
     }
 }
 
@@ -67,7 +70,11 @@ static PREVIOUS: [AtomicPtr<libc::sigaction>; SIGNALS] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; SIGNALS];
 
 #[cfg_attr(gekkota_rtsan, sanitize(realtime = "nonblocking"))]
-extern "C" fn handle_signal(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+extern "C" fn handle_signal(
+    signal: libc::c_int,
+    info: *mut libc::siginfo_t,
+    context: *mut libc::c_void,
+) {
     // SAFETY: async-signal-safe; gives the address of this thread's `errno`.
     let errno = unsafe { libc::__errno_location() };
     // SAFETY: the thread's own `errno`.
@@ -87,14 +94,20 @@ extern "C" fn handle_signal(signal: libc::c_int, info: *mut libc::siginfo_t, con
 /// - The arguments are those of the signal handler that runs.
 unsafe fn take_in_handler(info: *const libc::siginfo_t, context: *const libc::c_void) -> bool {
     // SAFETY: by this function's contract.
-    let Some(source) = (unsafe { source_in_handler(info) }) else { return false };
+    let Some(source) = (unsafe { source_in_handler(info) }) else {
+        return false;
+    };
     let capture = CAPTURE.load(Ordering::Acquire);
     if capture.is_null() {
         return false;
     }
     // SAFETY: *published before*: the only values stored are null and a `CaptureFn`; *kernel's arguments*.
-    let (capture, context) =
-        unsafe { (std::mem::transmute::<*mut (), CaptureFn>(capture), &*context.cast()) };
+    let (capture, context) = unsafe {
+        (
+            std::mem::transmute::<*mut (), CaptureFn>(capture),
+            &*context.cast(),
+        )
+    };
     capture(&ArrivalInHandler { source, context })
 }
 
@@ -109,19 +122,28 @@ unsafe fn source_in_handler(info: *const libc::siginfo_t) -> Option<SignalSource
     match unsafe { (*info).si_code } {
         libc::SI_QUEUE => {
             // SAFETY: by this function's contract; a queued signal carries a sender and a value.
-            let (sender, value) = unsafe { ((*info).si_pid(), (*info).si_value().sival_ptr as u64) };
+            let (sender, value) =
+                unsafe { ((*info).si_pid(), (*info).si_value().sival_ptr as u64) };
             let is_own = sender == process_number_in_handler();
-            SignalTicket::from_value(value).filter(|_| is_own).map(SignalSource::Request)
+            SignalTicket::from_value(value)
+                .filter(|_| is_own)
+                .map(SignalSource::Request)
         }
         // SAFETY: by this function's contract: 128 bytes, of which these are a number.
-        EVENT => Some(SignalSource::Timer(unsafe { info.byte_add(NUMBER_OFFSET).cast::<i32>().read() })),
+        EVENT => Some(SignalSource::Timer(unsafe {
+            info.byte_add(NUMBER_OFFSET).cast::<i32>().read()
+        })),
         _ => None,
     }
 }
 
 /// # Safety
 /// - The arguments are those of the signal handler that runs.
-unsafe fn pass_on_in_handler(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+unsafe fn pass_on_in_handler(
+    signal: libc::c_int,
+    info: *mut libc::siginfo_t,
+    context: *mut libc::c_void,
+) {
     // A handler that was installed over ours may pass signals on to us, and be the one that we pass them on to.
     // SAFETY: *kernel's arguments*: the frame's own copy, which nobody else reads meanwhile.
     unsafe {
@@ -130,8 +152,9 @@ unsafe fn pass_on_in_handler(signal: libc::c_int, info: *mut libc::siginfo_t, co
         }
         (*info).si_errno = PASSED_ON;
     }
-    let previous =
-        PREVIOUS.get(signal as usize).map_or(std::ptr::null_mut(), |slot| slot.load(Ordering::Acquire));
+    let previous = PREVIOUS
+        .get(signal as usize)
+        .map_or(std::ptr::null_mut(), |slot| slot.load(Ordering::Acquire));
     if previous.is_null() {
         return;
     }
@@ -165,7 +188,8 @@ pub(super) unsafe fn call_in_handler(
         action(signal, info, context);
     } else {
         // SAFETY: the kernel held this address as a handler of this shape, by its flag.
-        let action: extern "C" fn(libc::c_int) = unsafe { std::mem::transmute(previous.sa_sigaction) };
+        let action: extern "C" fn(libc::c_int) =
+            unsafe { std::mem::transmute(previous.sa_sigaction) };
         action(signal);
     }
 }
@@ -230,7 +254,9 @@ pub(crate) enum HandlerCheck {
 /// default action behind, which kills (pprof-rs #288), or none, which silences us: then ours is put back. Over a handler it
 /// is not: whoever installed that may take it away with its code.
 pub(crate) fn ensure_handler(signal: i32) -> HandlerCheck {
-    let Ok(current) = read_action(signal) else { return HandlerCheck::Lost };
+    let Ok(current) = read_action(signal) else {
+        return HandlerCheck::Lost;
+    };
     if is_ours(&current) {
         return HandlerCheck::InPlace;
     }
@@ -260,7 +286,10 @@ fn is_ours(action: &libc::sigaction) -> bool {
 }
 
 pub(super) fn refused(action: &'static str) -> StartError {
-    StartError::System { action, answer: std::io::Error::last_os_error().to_string() }
+    StartError::System {
+        action,
+        answer: std::io::Error::last_os_error().to_string(),
+    }
 }
 
 /// Makes `capture` answer the requests that come by `signal`, from now on for ever. Calling it again costs two system
@@ -317,7 +346,8 @@ fn put_handler(signal: i32) -> Result<(), StartError> {
 /// Never freed, since a handler that runs may be reading the one before; so the same action is kept once. Without a lock,
 /// which a fork could leave held.
 pub(super) fn keep_action(current: libc::sigaction) -> *mut libc::sigaction {
-    static KEPT: [AtomicPtr<libc::sigaction>; 64] = [const { AtomicPtr::new(std::ptr::null_mut()) }; 64];
+    static KEPT: [AtomicPtr<libc::sigaction>; 64] =
+        [const { AtomicPtr::new(std::ptr::null_mut()) }; 64];
     let fresh = Box::into_raw(Box::new(current));
     let known = KEPT.iter().find_map(|place| {
         let null = std::ptr::null_mut();
@@ -349,7 +379,9 @@ fn is_same_action(one: &libc::sigaction, other: &libc::sigaction) -> bool {
 
 /// Whether threads are or were asked for their stacks by this signal. Its handler stays for ever.
 pub(super) fn is_sampling_signal(signal: i32) -> bool {
-    PREVIOUS.get(signal as usize).is_some_and(|previous| !previous.load(Ordering::Acquire).is_null())
+    PREVIOUS
+        .get(signal as usize)
+        .is_some_and(|previous| !previous.load(Ordering::Acquire).is_null())
 }
 
 /// Whether each signal of this number is kept until the thread takes it. Of the others a thread has one pending at most,
@@ -361,8 +393,14 @@ pub(crate) fn signal_is_queued(signal: i32) -> bool {
 /// Whether the process has such a thread. One system call.
 pub(crate) fn thread_exists(process: ProcessId, thread: ThreadId) -> bool {
     // SAFETY: signal 0 is none; no memory is touched.
-    let answer =
-        unsafe { libc::syscall(libc::SYS_tgkill, process.to_number(), thread.to_number(), 0 as libc::c_int) };
+    let answer = unsafe {
+        libc::syscall(
+            libc::SYS_tgkill,
+            process.to_number(),
+            thread.to_number(),
+            0 as libc::c_int,
+        )
+    };
     answer == 0
 }
 
@@ -391,7 +429,12 @@ struct QueuedInfo {
 const _: () = assert!(size_of::<QueuedInfo>() == 128);
 
 /// Sends a request to a thread of this process. One system call; never blocks.
-pub(crate) fn send_request(process: ProcessId, thread: ThreadId, signal: i32, ticket: SignalTicket) -> Sent {
+pub(crate) fn send_request(
+    process: ProcessId,
+    thread: ThreadId,
+    signal: i32,
+    ticket: SignalTicket,
+) -> Sent {
     let info = QueuedInfo {
         signo: signal,
         errno: 0,
@@ -428,7 +471,10 @@ mod tests {
 
     #[test]
     fn a_ticket_survives_the_journey_and_a_strangers_value_is_none() {
-        let ticket = SignalTicket { slot: 65_535, sequence: u32::MAX };
+        let ticket = SignalTicket {
+            slot: 65_535,
+            sequence: u32::MAX,
+        };
         assert_eq!(SignalTicket::from_value(ticket.to_value()), Some(ticket));
         assert_eq!(SignalTicket::from_value(0), None);
         assert_eq!(SignalTicket::from_value(u64::MAX), None);
@@ -440,7 +486,10 @@ mod tests {
         assert_eq!(signal_is_acceptable(Some(libc::SIGUSR2)), Ok(libc::SIGUSR2));
         for signal in [0, -1, 33, 65, libc::SIGKILL, libc::SIGSEGV, libc::SIGINT] {
             let error = signal_is_acceptable(Some(signal)).unwrap_err().to_string();
-            assert!(error.contains("signal is") && error.contains("accepted"), "{error}");
+            assert!(
+                error.contains("signal is") && error.contains("accepted"),
+                "{error}"
+            );
         }
     }
 }

@@ -33,7 +33,10 @@ pub(crate) fn current_stack_bounds() -> Option<StackBounds> {
         (low as u64, bytes as u64)
     };
     let top = low.checked_add(bytes)?;
-    Some(StackBounds { low, top: first_frame_of_main(low, top).unwrap_or(top) })
+    Some(StackBounds {
+        low,
+        top: first_frame_of_main(low, top).unwrap_or(top),
+    })
 }
 
 /// Above the main thread's first frame lie the arguments and the environment, which can be long and hold no frame.
@@ -58,8 +61,14 @@ mod tests {
                 let local = 0u8;
                 let here = &raw const local as u64;
                 let bounds = current_stack_bounds().expect("bounds");
-                assert!(bounds.low < here && here < bounds.top, "{bounds:x?} {here:x}");
-                assert!((256 << 10..512 << 10).contains(&bounds.bytes()), "{bounds:x?}");
+                assert!(
+                    bounds.low < here && here < bounds.top,
+                    "{bounds:x?} {here:x}"
+                );
+                assert!(
+                    (256 << 10..512 << 10).contains(&bounds.bytes()),
+                    "{bounds:x?}"
+                );
             })
             .expect("spawn")
             .join()

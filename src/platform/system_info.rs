@@ -30,13 +30,18 @@ pub(super) fn kernel_is_since(major: u32, minor: u32) -> bool {
 }
 
 fn release_is_since(release: &str, version: (u32, u32)) -> bool {
-    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|number| number.parse().unwrap_or(0));
+    let mut numbers = release
+        .split(|c: char| !c.is_ascii_digit())
+        .map(|number| number.parse().unwrap_or(0));
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= version
 }
 
 /// The calling thread's name as the kernel has it, at most 15 bytes.
 pub(crate) fn current_thread_os_name() -> String {
-    std::fs::read_to_string("/proc/thread-self/comm").unwrap_or_default().trim_end().to_owned()
+    std::fs::read_to_string("/proc/thread-self/comm")
+        .unwrap_or_default()
+        .trim_end()
+        .to_owned()
 }
 
 #[cfg(test)]

@@ -19,7 +19,10 @@ impl TestFolder {
 
     /// Compiles a library with a function of this name; gives its path.
     pub(crate) fn compile(&self, library: &str, function: &str, flags: &[&str]) -> PathBuf {
-        let (source, path) = (self.0.join("source.c"), self.0.join(format!("lib{library}.so")));
+        let (source, path) = (
+            self.0.join("source.c"),
+            self.0.join(format!("lib{library}.so")),
+        );
         let text = format!(
             "int {function}(int x) {{ return x * 3; }} int enter(int x) {{ return {function}(x) + 1; }}"
         );
@@ -32,8 +35,14 @@ impl TestFolder {
             .args([&path, &source])
             .args(flags)
             .output()
-            .unwrap_or_else(|error| panic!("{compiler}, which cargo itself needs to link: {error}. Set CC."));
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            .unwrap_or_else(|error| {
+                panic!("{compiler}, which cargo itself needs to link: {error}. Set CC.")
+            });
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
         path
     }
 }

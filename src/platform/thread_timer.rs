@@ -105,8 +105,16 @@ impl ThreadTimer {
 
     fn keep_by_mapping(event: libc::c_int) -> io::Result<Self> {
         // SAFETY: a new mapping at a place of the kernel's choice touches no memory that is in use.
-        let page =
-            unsafe { libc::mmap(std::ptr::null_mut(), PAGE, libc::PROT_READ, libc::MAP_SHARED, event, 0) };
+        let page = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                PAGE,
+                libc::PROT_READ,
+                libc::MAP_SHARED,
+                event,
+                0,
+            )
+        };
         if page == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
@@ -121,7 +129,14 @@ fn open_event(attributes: &EventAttributes, thread: ThreadId) -> io::Result<libc
     // SAFETY: *kernel's layouts*; the two descriptors are this function's own.
     unsafe {
         let call = libc::SYS_perf_event_open;
-        let event = libc::syscall(call, attributes, thread.to_number(), any_cpu, no_group, CLOSE_ON_EXEC);
+        let event = libc::syscall(
+            call,
+            attributes,
+            thread.to_number(),
+            any_cpu,
+            no_group,
+            CLOSE_ON_EXEC,
+        );
         if event < 0 {
             return Err(io::Error::last_os_error());
         }
@@ -137,7 +152,10 @@ fn open_event(attributes: &EventAttributes, thread: ThreadId) -> io::Result<libc
 
 /// Has an event's signals sent to the thread, and starts it.
 fn direct(event: libc::c_int, thread: ThreadId, signal: i32) -> io::Result<()> {
-    let owner = Owner { kind: A_THREAD, thread: thread.to_number() };
+    let owner = Owner {
+        kind: A_THREAD,
+        thread: thread.to_number(),
+    };
     // SAFETY: *kernel's layouts*.
     let refused = unsafe {
         libc::fcntl(event, SET_OWNER, &raw const owner) != 0
@@ -145,7 +163,11 @@ fn direct(event: libc::c_int, thread: ThreadId, signal: i32) -> io::Result<()> {
             || libc::fcntl(event, libc::F_SETFL, libc::O_ASYNC | libc::O_NONBLOCK) != 0
             || libc::ioctl(event, ENABLE, 0) != 0
     };
-    if refused { Err(io::Error::last_os_error()) } else { Ok(()) }
+    if refused {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
 }
 
 impl Drop for ThreadTimer {

@@ -61,13 +61,24 @@ impl ActivityClue {
         let one_in = resting.div_ceil(LOOKS).clamp(1, MOST_TICKS_BETWEEN_LOOKS);
         if resting <= LOOKS || interval_ns < SHORTEST_INTERVAL_NS {
             // Not given back at once, since the number may swing about the limit.
-            let sum = if resting > LOOKS / 2 { std::mem::take(&mut self.sum) } else { Sum::Unasked };
-            *self = Self { sum, ..Self::default() };
+            let sum = if resting > LOOKS / 2 {
+                std::mem::take(&mut self.sum)
+            } else {
+                Sum::Unasked
+            };
+            *self = Self {
+                sum,
+                ..Self::default()
+            };
             return RestChecks::OneIn(one_in);
         }
         if self.pause > 0 {
             self.pause -= 1;
-            return if self.quiet > 0 { RestChecks::None } else { RestChecks::OneIn(one_in) };
+            return if self.quiet > 0 {
+                RestChecks::None
+            } else {
+                RestChecks::OneIn(one_in)
+            };
         }
         if matches!(self.sum, Sum::Unasked) {
             self.sum = RunningSum::start().map_or(Sum::ThreadByThread, Sum::Kept);
@@ -91,7 +102,11 @@ impl ActivityClue {
                 return RestChecks::OneIn(1);
             }
             // Who ran twice in a row is likely to run on.
-            self.pause = if self.looks_left > 0 { TICKS_BETWEEN_CLUES } else { 0 };
+            self.pause = if self.looks_left > 0 {
+                TICKS_BETWEEN_CLUES
+            } else {
+                0
+            };
             self.looks_left = one_in;
             return RestChecks::OneIn(one_in);
         }
@@ -100,7 +115,11 @@ impl ActivityClue {
             return RestChecks::OneIn(one_in);
         }
         self.quiet += 1;
-        self.pause = if self.quiet >= QUIET_TICKS { TICKS_BETWEEN_CLUES - 1 } else { 0 };
+        self.pause = if self.quiet >= QUIET_TICKS {
+            TICKS_BETWEEN_CLUES - 1
+        } else {
+            0
+        };
         RestChecks::None
     }
 }
@@ -115,14 +134,29 @@ mod tests {
         let activity = OthersActivity::for_test;
         assert_eq!(clue.after(activity(5, 100), 3), RestChecks::OneIn(3));
         for _ in 0..3 {
-            assert_eq!(clue.after(activity(5, 101), 3), RestChecks::OneIn(3), "in turns, all of them");
+            assert_eq!(
+                clue.after(activity(5, 101), 3),
+                RestChecks::OneIn(3),
+                "in turns, all of them"
+            );
         }
         assert_eq!(clue.after(activity(5, 105), 3), RestChecks::None);
-        assert_eq!(clue.after(activity(6, 105), 3), RestChecks::OneIn(3), "one went to sleep");
+        assert_eq!(
+            clue.after(activity(6, 105), 3),
+            RestChecks::OneIn(3),
+            "one went to sleep"
+        );
         assert_eq!(clue.pause, 0);
-        assert_eq!(clue.after(activity(6, 300), 3), RestChecks::OneIn(3), "one runs");
+        assert_eq!(
+            clue.after(activity(6, 300), 3),
+            RestChecks::OneIn(3),
+            "one runs"
+        );
         assert_eq!(clue.pause, TICKS_BETWEEN_CLUES);
-        assert_eq!(ActivityClue::default().checks(32, 1_000_000), RestChecks::OneIn(1));
+        assert_eq!(
+            ActivityClue::default().checks(32, 1_000_000),
+            RestChecks::OneIn(1)
+        );
     }
 
     #[test]
@@ -135,7 +169,11 @@ mod tests {
             clue.after(activity(5, 100), 10);
         }
         assert_eq!(clue.pause, TICKS_BETWEEN_CLUES - 1);
-        assert_eq!(clue.checks(1000, 1_000_000), RestChecks::None, "without asking");
+        assert_eq!(
+            clue.checks(1000, 1_000_000),
+            RestChecks::None,
+            "without asking"
+        );
         assert_eq!(clue.after(activity(6, 100), 10), RestChecks::OneIn(1));
         assert_eq!(clue.after(activity(6, 100), 10), RestChecks::None);
     }

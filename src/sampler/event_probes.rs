@@ -31,12 +31,17 @@ impl EventProbes {
             self.loops.append(&mut known);
         }
         for probed in &self.loops {
-            let Some(probe) = probed.unrecorded() else { continue };
+            let Some(probe) = probed.unrecorded() else {
+                continue;
+            };
             let now = monotonic_now();
             // A thread that is gone does not answer.
-            let end = probe
-                .answered
-                .or_else(|| probed.thread.unlocked_const_reader_and_atomic_rw().unregistered_at());
+            let end = probe.answered.or_else(|| {
+                probed
+                    .thread
+                    .unlocked_const_reader_and_atomic_rw()
+                    .unregistered_at()
+            });
             if (end.is_some() || with_open) && probed.is_profiled() {
                 let mut entry = EntryHead::new(EntryKind::EventProbe);
                 entry

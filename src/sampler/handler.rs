@@ -23,7 +23,9 @@ pub(super) static READS_CLOCK: AtomicBool = AtomicBool::new(false);
 pub(crate) fn capture_in_handler(arrival: &ArrivalInHandler<'_>) -> bool {
     let slot = match arrival.source {
         SignalSource::Request(ticket) => {
-            let Some(slot) = find_slot_in_handler(ticket.slot) else { return true };
+            let Some(slot) = find_slot_in_handler(ticket.slot) else {
+                return true;
+            };
             slot
         }
         SignalSource::Timer(number) => match find_slot_of_thread_in_handler(thread_pointer()) {
@@ -31,7 +33,9 @@ pub(crate) fn capture_in_handler(arrival: &ArrivalInHandler<'_>) -> bool {
             _ => return TRIAL_TIMER.load(Ordering::Acquire) == number,
         },
     };
-    let Some(mut writer) = slot.begin_in_handler(arrival) else { return true };
+    let Some(mut writer) = slot.begin_in_handler(arrival) else {
+        return true;
+    };
     writer.header.time = monotonic_now();
     writer.header.event_loop = slot.event_delay().state_in_handler();
     writer.copy_stack_in_handler();

@@ -16,19 +16,36 @@ pub(super) fn write_pending_stacks(context: &mut TickContext<'_>) {
 }
 
 fn write_stack(context: &mut TickContext<'_>, pending: &PendingStack) -> bool {
-    let PendingStack { number, features, backtrace, .. } = pending;
+    let PendingStack {
+        number,
+        features,
+        backtrace,
+        ..
+    } = pending;
     let captured = captured_of_backtrace(backtrace);
-    let walks = context.session.settings.features.contains(Features::STACK_WALK);
+    let walks = context
+        .session
+        .settings
+        .features
+        .contains(Features::STACK_WALK);
     context.scratch.native.frames.clear();
     context.scratch.native.truncated = false;
     if features.contains(StackFeatures::NATIVE) && walks {
-        unwind_counted(context, |unwinder, native| unwinder.unwind(&captured, native));
+        unwind_counted(context, |unwinder, native| {
+            unwinder.unwind(&captured, native)
+        });
     } else if features.contains(StackFeatures::LEAF) {
-        context.unwinder.take_innermost(&captured, &mut context.scratch.native);
+        context
+            .unwinder
+            .take_innermost(&captured, &mut context.scratch.native);
     }
     let modules = context.unwinder.modules().number();
     let scratch = &mut *context.scratch;
-    scratch.stack.set_backtrace(&scratch.native, backtrace, &mut scratch.merged);
+    scratch
+        .stack
+        .set_backtrace(&scratch.native, backtrace, &mut scratch.merged);
     SessionCounts::add(&context.session.counts.marker_stacks, 1);
-    context.writer.write_backtrace(*number, backtrace.time(), modules, &scratch.stack)
+    context
+        .writer
+        .write_backtrace(*number, backtrace.time(), modules, &scratch.stack)
 }

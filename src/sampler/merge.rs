@@ -45,7 +45,10 @@ mod tests {
     fn merged(native: &[u64], labels: &[u64]) -> String {
         let native: Vec<NativeFrame> = native
             .iter()
-            .map(|&sp| NativeFrame { address: CodeAddress::new(sp), stack_address: StackAddress(sp) })
+            .map(|&sp| NativeFrame {
+                address: CodeAddress::new(sp),
+                stack_address: StackAddress(sp),
+            })
             .collect();
         let mut out = Vec::new();
         merge_stacks(&native, labels.iter().map(|&sp| StackAddress(sp)), &mut out);
@@ -60,7 +63,10 @@ mod tests {
     fn a_label_stands_before_the_frame_that_pushed_it() {
         assert_eq!(merged(&[100, 200, 300], &[]), "n2 n1 n0");
         assert_eq!(merged(&[100, 200, 300], &[200]), "n2 l0 n1 n0");
-        assert_eq!(merged(&[100, 200, 300], &[250, 240, 100]), "n2 l0 l1 n1 l2 n0");
+        assert_eq!(
+            merged(&[100, 200, 300], &[250, 240, 100]),
+            "n2 l0 l1 n1 l2 n0"
+        );
         assert_eq!(merged(&[100, 200, 300], &[400]), "l0 n2 n1 n0");
     }
 
@@ -68,9 +74,15 @@ mod tests {
     fn script_frames_stand_where_their_interpreter_was_entered() {
         // Each by its own call of the interpreter; and a run of them by one, whose hooks gave all the same address.
         assert_eq!(merged(&[100, 200, 300], &[310, 210]), "l0 n2 l1 n1 n0");
-        assert_eq!(merged(&[100, 200, 300], &[250, 250, 250]), "n2 l0 l1 l2 n1 n0");
+        assert_eq!(
+            merged(&[100, 200, 300], &[250, 250, 250]),
+            "n2 l0 l1 l2 n1 n0"
+        );
         // A call into the host, and from there into the interpreter again.
-        assert_eq!(merged(&[100, 200, 300, 400], &[350, 350, 260, 150, 150]), "n3 l0 l1 n2 l2 n1 l3 l4 n0");
+        assert_eq!(
+            merged(&[100, 200, 300, 400], &[350, 350, 260, 150, 150]),
+            "n3 l0 l1 n2 l2 n1 l3 l4 n0"
+        );
     }
 
     #[test]

@@ -4,15 +4,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use crate::base::{
-    FrameFlags, FunctionName, Guard, LockRank, NamedMutex, ProfilerTime, StackAddress, StackFeatures,
-    StackFrame, ThreadId, TimeStamp,
+    FrameFlags, FunctionName, Guard, LockRank, NamedMutex, ProfilerTime, StackAddress,
+    StackFeatures, StackFrame, ThreadId, TimeStamp,
 };
 use crate::sampler::merge::{MergedFrame, merge_stacks};
 use crate::sampler::tick_context::{captured_by, captured_of_backtrace};
 use crate::symbols::{CodeAddressService, SampledAddress};
 use crate::threads::{
-    BacktraceLabel, CapturedBacktrace, CapturedView, LABELS_LEFT_OUT, ScriptPlace, joined_label_text,
-    script_function,
+    BacktraceLabel, CapturedBacktrace, CapturedView, LABELS_LEFT_OUT, ScriptPlace,
+    joined_label_text, script_function,
 };
 use crate::unwind::{Captured, ModuleTable, NativeStack, Unwinder, registered_code};
 
@@ -36,7 +36,12 @@ impl OnDemandUnwinder {
     fn new() -> Self {
         let unwinder = Unwinder::new();
         let modules = Arc::new(unwinder.modules().clone());
-        Self { unwinder, modules, native: NativeStack::default(), merged: Vec::new() }
+        Self {
+            unwinder,
+            modules,
+            native: NativeStack::default(),
+            merged: Vec::new(),
+        }
     }
 
     /// Has one from now on, so that it can be told later whether what is captured after this was replaced.
@@ -66,7 +71,8 @@ impl OnDemandUnwinder {
         self.native.frames.clear();
         self.native.truncated = false;
         if copied.features.contains(StackFeatures::LEAF) {
-            self.unwinder.take_innermost(&copied.captured, &mut self.native);
+            self.unwinder
+                .take_innermost(&copied.captured, &mut self.native);
         }
     }
 }
@@ -85,19 +91,36 @@ struct Copied<'a> {
 
 /// Puts a frame behind the newest label, for those that are missing.
 fn tell_labels_left_out(labels: &mut Vec<(StackAddress, StackFrame)>) {
-    let address = labels.last().map_or(StackAddress(0), |(address, _)| *address);
-    labels.push((address, StackFrame::Label { text: LABELS_LEFT_OUT.to_owned(), is_sensitive: false }));
+    let address = labels
+        .last()
+        .map_or(StackAddress(0), |(address, _)| *address);
+    labels.push((
+        address,
+        StackFrame::Label {
+            text: LABELS_LEFT_OUT.to_owned(),
+            is_sensitive: false,
+        },
+    ));
 }
 
 /// A frame of the label stack.
-fn label_frame(text: &[u8], dynamic: &[u8], flags: FrameFlags, script: Option<ScriptPlace>) -> StackFrame {
+fn label_frame(
+    text: &[u8],
+    dynamic: &[u8],
+    flags: FrameFlags,
+    script: Option<ScriptPlace>,
+) -> StackFrame {
     let Some(place) = script else {
         let is_sensitive = !dynamic.is_empty() && !flags.has(FrameFlags::NONSENSITIVE);
-        return StackFrame::Label { text: joined_label_text(text, dynamic, flags), is_sensitive };
+        return StackFrame::Label {
+            text: joined_label_text(text, dynamic, flags),
+            is_sensitive,
+        };
     };
     let known = |number: u32| (number != 0).then_some(number);
-    let (name, file) = script_function(place.function())
-        .map_or(("", ""), |function| (function.description.name, function.description.file));
+    let (name, file) = script_function(place.function()).map_or(("", ""), |function| {
+        (function.description.name, function.description.file)
+    });
     StackFrame::Script {
         function: name.to_owned(),
         file: file.to_owned(),
@@ -130,16 +153,28 @@ impl SampledStack {
     }
 
     /// Unwinds what another thread's handler captured.
-    pub(crate) fn of_capture(view: &CapturedView<'_>, thread: ThreadId, features: StackFeatures) -> Self {
+    pub(crate) fn of_capture(
+        view: &CapturedView<'_>,
+        thread: ThreadId,
+        features: StackFeatures,
+    ) -> Self {
         let label = |label| {
             let (text, dynamic) = view.texts_of(label);
-            (label.stack_address, label_frame(text, dynamic, label.flags, label.script()))
+            (
+                label.stack_address,
+                label_frame(text, dynamic, label.flags, label.script()),
+            )
         };
         let mut labels = view.labels().iter().map(label).collect();
         if view.header().labels_left_out {
             tell_labels_left_out(&mut labels);
         }
-        Self::unwind(Copied { features, thread, captured: captured_by(view), labels })
+        Self::unwind(Copied {
+            features,
+            thread,
+            captured: captured_by(view),
+            labels,
+        })
     }
 
     /// Unwinds what a thread captured of itself. Where it did so is named without `own_functions`, innermost first.
@@ -149,7 +184,10 @@ impl SampledStack {
         own_functions: &'static [&'static str],
     ) -> Self {
         let label = |label: BacktraceLabel<'_>| {
-            (label.stack_address, label_frame(label.text, label.dynamic, label.flags, label.script))
+            (
+                label.stack_address,
+                label_frame(label.text, label.dynamic, label.flags, label.script),
+            )
         };
         let mut labels = Vec::new();
         if features.contains(StackFeatures::LABELS) {
@@ -164,18 +202,33 @@ impl SampledStack {
             captured: captured_of_backtrace(backtrace),
             labels,
         });
-        Self { own_functions, ..sampled }
+        Self {
+            own_functions,
+            ..sampled
+        }
     }
 
     fn unwind(copied: Copied<'_>) -> Self {
         OnDemandUnwinder::with(|on_demand| {
             on_demand.unwind(&copied);
-            let OnDemandUnwinder { native, merged, modules, .. } = on_demand;
-            merge_stacks(&native.frames, copied.labels.iter().map(|(address, _)| *address), merged);
+            let OnDemandUnwinder {
+                native,
+                merged,
+                modules,
+                ..
+            } = on_demand;
+            merge_stacks(
+                &native.frames,
+                copied.labels.iter().map(|(address, _)| *address),
+                merged,
+            );
             let frame = |frame: &MergedFrame| match *frame {
                 MergedFrame::Native(index) => {
                     let address = native.frames[index].address;
-                    let sampled = SampledAddress { address, is_return_address: index > 0 };
+                    let sampled = SampledAddress {
+                        address,
+                        is_return_address: index > 0,
+                    };
                     (StackFrame::Native { address }, Some(sampled))
                 }
                 MergedFrame::Label(index) => (copied.labels[index].1.clone(), None),
@@ -221,34 +274,59 @@ impl SampledStack {
         let addresses = self.addresses.iter().flatten().copied().collect();
         let generated = registered_code();
         let names = CodeAddressService::new(&modules, &generated).resolve(addresses);
-        let functions = |(frame, address): (&StackFrame, &Option<SampledAddress>)| match (frame, address) {
-            (StackFrame::Native { .. }, Some(address)) => {
-                let named = names.get(address).into_iter().flatten().cloned();
-                let named = named.map(|name| FunctionName::new(name.function, name.file, name.line));
-                if address.is_return_address {
-                    named.collect()
-                } else {
-                    self.without_own_functions(named.collect())
+        let functions =
+            |(frame, address): (&StackFrame, &Option<SampledAddress>)| match (frame, address) {
+                (StackFrame::Native { .. }, Some(address)) => {
+                    let named = names.get(address).into_iter().flatten().cloned();
+                    let named =
+                        named.map(|name| FunctionName::new(name.function, name.file, name.line));
+                    if address.is_return_address {
+                        named.collect()
+                    } else {
+                        self.without_own_functions(named.collect())
+                    }
                 }
-            }
-            (StackFrame::Label { text, .. }, _) => vec![FunctionName::new(text.clone(), None, None)],
-            (StackFrame::Script { function, file, line, .. }, _) => {
-                let name = if function.is_empty() { ROOT_SCOPE } else { function };
-                let file = (!file.is_empty()).then(|| file.clone());
-                vec![FunctionName::new(name.to_owned(), file, *line)]
-            }
-            (StackFrame::Native { .. }, None) => Vec::new(),
-        };
-        self.frames.iter().zip(&self.addresses).map(functions).collect()
+                (StackFrame::Label { text, .. }, _) => {
+                    vec![FunctionName::new(text.clone(), None, None)]
+                }
+                (
+                    StackFrame::Script {
+                        function,
+                        file,
+                        line,
+                        ..
+                    },
+                    _,
+                ) => {
+                    let name = if function.is_empty() {
+                        ROOT_SCOPE
+                    } else {
+                        function
+                    };
+                    let file = (!file.is_empty()).then(|| file.clone());
+                    vec![FunctionName::new(name.to_owned(), file, *line)]
+                }
+                (StackFrame::Native { .. }, None) => Vec::new(),
+            };
+        self.frames
+            .iter()
+            .zip(&self.addresses)
+            .map(functions)
+            .collect()
     }
 
     fn without_own_functions(&self, mut functions: Vec<FunctionName>) -> Vec<FunctionName> {
         let is_own = |function: &FunctionName| {
             let last = function.name.rsplit("::").next().unwrap_or_default();
-            function.name.starts_with(concat!(env!("CARGO_CRATE_NAME"), "::"))
+            function
+                .name
+                .starts_with(concat!(env!("CARGO_CRATE_NAME"), "::"))
                 && self.own_functions.contains(&last)
         };
-        let own = functions.iter().rposition(is_own).map_or(0, |last| last + 1);
+        let own = functions
+            .iter()
+            .rposition(is_own)
+            .map_or(0, |last| last + 1);
         // It is the whole frame where it was not inlined.
         if own < functions.len() {
             functions.drain(..own);

@@ -13,17 +13,26 @@ use crate::sampler::tick_context::TickContext;
 impl ThreadSampler {
     /// Sampling stopped at `paused_at`, after the tick `last`: what was held back is written up to then, what was asked
     /// for is not waited for.
-    pub(super) fn pause(&mut self, paused_at: TimeStamp, last: Tick, context: &mut TickContext<'_>) {
+    pub(super) fn pause(
+        &mut self,
+        paused_at: TimeStamp,
+        last: Tick,
+        context: &mut TickContext<'_>,
+    ) {
         self.write_rest_until(last, context);
         self.timer.end();
-        let Some(cpu_ns) = thread_cpu_ns(self.tid()) else { return };
+        let Some(cpu_ns) = thread_cpu_ns(self.tid()) else {
+            return;
+        };
         let since_then_ns = monotonic_now().since_ns(paused_at);
         // It may have answered before.
         if self.waiting.is_some() {
             self.take_up(cpu_ns, context);
         }
         self.give_up_request();
-        self.ran_before_pause_ns = cpu_ns.saturating_sub(self.reported_cpu_ns).saturating_sub(since_then_ns);
+        self.ran_before_pause_ns = cpu_ns
+            .saturating_sub(self.reported_cpu_ns)
+            .saturating_sub(since_then_ns);
     }
 
     /// Sampling goes on with this tick. A thread that has not run meanwhile rests on.
@@ -31,7 +40,9 @@ impl ThreadSampler {
         self.give_up_request();
         let before_ns = std::mem::take(&mut self.ran_before_pause_ns);
         // One that is gone is found so on this tick.
-        let Some(cpu_ns) = thread_cpu_ns(self.tid()) else { return };
+        let Some(cpu_ns) = thread_cpu_ns(self.tid()) else {
+            return;
+        };
         self.reported_cpu_ns = self.reported_cpu_ns.max(cpu_ns.saturating_sub(before_ns));
         match &mut self.rest {
             Some(rest) if rest.cpu_ns == cpu_ns => rest.skip_to(tick),
@@ -49,7 +60,10 @@ impl ThreadSampler {
     /// there already is taken up.
     pub(super) fn end_timer(&mut self) {
         self.timer.end();
-        if self.waiting.as_ref().is_some_and(|waiting| waiting.by_timer)
+        if self
+            .waiting
+            .as_ref()
+            .is_some_and(|waiting| waiting.by_timer)
             && let Some(slot) = self.slot.clone()
         {
             self.take_back(&slot);

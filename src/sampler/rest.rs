@@ -32,7 +32,11 @@ pub(super) struct Run {
 impl Run {
     /// One sample.
     pub(super) fn once(time: TimeStamp) -> Self {
-        Self { first: time, last: time, ticks: 1 }
+        Self {
+            first: time,
+            last: time,
+            ticks: 1,
+        }
     }
 
     /// The ticks of the run that come before this; its ticks are evenly spaced.
@@ -47,7 +51,11 @@ impl Run {
         }
         let kept = (u128::from(room_ns) * u128::from(gaps) / u128::from(span_ns)) as u64;
         let last = (u128::from(span_ns) * u128::from(kept) / u128::from(gaps)) as u64;
-        Some(Self { first: self.first, last: self.first.plus_ns(last), ticks: kept + 1 })
+        Some(Self {
+            first: self.first,
+            last: self.first.plus_ns(last),
+            ticks: kept + 1,
+        })
     }
 }
 
@@ -66,7 +74,12 @@ pub(super) struct Rest {
 impl Rest {
     /// A rest that began on a tick that has its sample.
     pub(super) fn new(cpu_ns: u64, announced: Option<u32>, tick: Tick, interval_ns: u64) -> Self {
-        Self { cpu_ns, announced, since: tick, unwritten: after(tick, interval_ns) }
+        Self {
+            cpu_ns,
+            announced,
+            since: tick,
+            unwritten: after(tick, interval_ns),
+        }
     }
 
     pub(super) fn is_long(&self, tick: Tick) -> bool {
@@ -93,15 +106,24 @@ impl Rest {
 
     /// What is to be written, up to this tick.
     pub(super) fn take_run(&mut self, last: Tick, interval_ns: u64) -> Option<Run> {
-        let ticks = (last.number + 1).checked_sub(self.unwritten.number).filter(|&ticks| ticks > 0)?;
+        let ticks = (last.number + 1)
+            .checked_sub(self.unwritten.number)
+            .filter(|&ticks| ticks > 0)?;
         let first = self.unwritten.time.min(last.time);
         self.unwritten = after(last, interval_ns);
-        Some(Run { first, last: last.time, ticks })
+        Some(Run {
+            first,
+            last: last.time,
+            ticks,
+        })
     }
 }
 
 fn after(tick: Tick, interval_ns: u64) -> Tick {
-    Tick { number: tick.number + 1, time: tick.time.plus_ns(interval_ns) }
+    Tick {
+        number: tick.number + 1,
+        time: tick.time.plus_ns(interval_ns),
+    }
 }
 
 #[cfg(test)]
@@ -111,28 +133,47 @@ mod tests {
     const INTERVAL_NS: u64 = 1000;
 
     fn tick(number: u64) -> Tick {
-        Tick { number, time: TimeStamp(number * INTERVAL_NS) }
+        Tick {
+            number,
+            time: TimeStamp(number * INTERVAL_NS),
+        }
     }
 
     #[test]
     fn a_run_reaches_from_what_was_written_to_the_tick() {
         let mut rest = Rest::new(5, None, tick(10), INTERVAL_NS);
         assert_eq!(rest.take_run(tick(10), INTERVAL_NS), None);
-        let run =
-            |first, last| Run { first: tick(first).time, last: tick(last).time, ticks: last - first + 1 };
+        let run = |first, last| Run {
+            first: tick(first).time,
+            last: tick(last).time,
+            ticks: last - first + 1,
+        };
         assert_eq!(rest.take_run(tick(11), INTERVAL_NS), Some(run(11, 11)));
         assert_eq!(rest.take_run(tick(500), INTERVAL_NS), Some(run(12, 500)));
         assert_eq!(rest.take_run(tick(500), INTERVAL_NS), None);
         // A tick that came a little early.
-        let early = Tick { number: 501, time: TimeStamp(500_900) };
+        let early = Tick {
+            number: 501,
+            time: TimeStamp(500_900),
+        };
         let run = rest.take_run(early, INTERVAL_NS).expect("a tick");
-        assert_eq!((run.first, run.last, run.ticks), (early.time, early.time, 1));
+        assert_eq!(
+            (run.first, run.last, run.ticks),
+            (early.time, early.time, 1)
+        );
     }
 
     #[test]
     fn a_run_is_cut_before_a_time() {
-        let run = Run { first: TimeStamp(1000), last: TimeStamp(4000), ticks: 4 };
-        let cut = |end| run.before(TimeStamp(end)).map(|run| (run.first.0, run.last.0, run.ticks));
+        let run = Run {
+            first: TimeStamp(1000),
+            last: TimeStamp(4000),
+            ticks: 4,
+        };
+        let cut = |end| {
+            run.before(TimeStamp(end))
+                .map(|run| (run.first.0, run.last.0, run.ticks))
+        };
         assert_eq!(cut(4001), Some((1000, 4000, 4)));
         assert_eq!(cut(4000), Some((1000, 3000, 3)));
         assert_eq!(cut(2001), Some((1000, 2000, 2)));
@@ -140,8 +181,15 @@ mod tests {
         assert_eq!(cut(1001), Some((1000, 1000, 1)));
         assert_eq!(cut(1000), None);
         assert_eq!(cut(7), None);
-        let at_once = Run { first: TimeStamp(5), last: TimeStamp(5), ticks: 3 };
-        assert_eq!((at_once.before(TimeStamp(5)), at_once.before(TimeStamp(6))), (None, Some(at_once)));
+        let at_once = Run {
+            first: TimeStamp(5),
+            last: TimeStamp(5),
+            ticks: 3,
+        };
+        assert_eq!(
+            (at_once.before(TimeStamp(5)), at_once.before(TimeStamp(6))),
+            (None, Some(at_once))
+        );
     }
 
     #[test]
@@ -151,7 +199,10 @@ mod tests {
         assert_eq!(rest.take_run(tick(19), INTERVAL_NS), None);
         rest.skip_to(tick(20));
         let run = rest.take_run(tick(21), INTERVAL_NS).expect("two ticks");
-        assert_eq!((run.first, run.last, run.ticks), (tick(20).time, tick(21).time, 2));
+        assert_eq!(
+            (run.first, run.last, run.ticks),
+            (tick(20).time, tick(21).time, 2)
+        );
     }
 
     #[test]
@@ -159,7 +210,12 @@ mod tests {
         let rest = Rest::new(5, Some(7), tick(0), INTERVAL_NS);
         let announced = |announced, number| rest.is_announced(announced, tick(number));
         assert!(announced(Some(7), 1) && !announced(None, 1) && !announced(Some(9), 1));
-        assert_eq!((0..4096).filter(|&number| !announced(Some(7), number)).count(), 4);
+        assert_eq!(
+            (0..4096)
+                .filter(|&number| !announced(Some(7), number))
+                .count(),
+            4
+        );
         assert!(!rest.is_long(tick(31)) && rest.is_long(tick(32)));
         assert!(!Rest::new(5, None, tick(0), INTERVAL_NS).is_announced(None, tick(1)));
     }

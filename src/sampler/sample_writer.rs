@@ -7,7 +7,9 @@ use std::cell::RefCell;
 use std::sync::atomic::AtomicU64;
 
 use crate::base::{Generation, TimeStamp};
-use crate::buffer::{ChunkNumber, EntryHead, EntryKind, EntryWriter, LaneHandle, SampleFlags, zigzag};
+use crate::buffer::{
+    ChunkNumber, EntryHead, EntryKind, EntryWriter, LaneHandle, SampleFlags, zigzag,
+};
 use crate::sampler::stack_dictionary::{Edition, StackDictionary};
 use crate::sampler::stack_frames::StackFrames;
 use crate::state::SessionCounts;
@@ -79,18 +81,43 @@ impl SampleWriter<'_> {
         0
     }
 
-    fn put(&self, coder: &mut SampleCoder, sample: SampleTime, modules: u64, last: &mut LastStack) -> bool {
-        let SampleCoder { dictionary, entry, latest } = coder;
-        let Some(chunk) = self.chunk_with_modules(dictionary, *latest, modules) else { return false };
+    fn put(
+        &self,
+        coder: &mut SampleCoder,
+        sample: SampleTime,
+        modules: u64,
+        last: &mut LastStack,
+    ) -> bool {
+        let SampleCoder {
+            dictionary,
+            entry,
+            latest,
+        } = coder;
+        let Some(chunk) = self.chunk_with_modules(dictionary, *latest, modules) else {
+            return false;
+        };
         let time_ns = sample.time.since_ns(self.process_start);
         let is_known = last.written_in == Some(dictionary.edition());
-        let kind = if is_known { EntryKind::Same } else { EntryKind::Sample };
-        let head = head(kind, sample, dictionary.time_distance(time_ns), last.stack.event_loop);
+        let kind = if is_known {
+            EntryKind::Same
+        } else {
+            EntryKind::Sample
+        };
+        let head = head(
+            kind,
+            sample,
+            dictionary.time_distance(time_ns),
+            last.stack.event_loop,
+        );
         entry.clear();
         if !is_known {
             dictionary.write(&last.stack, entry);
         }
-        if self.lane.put_in_chunk(chunk, self.session, *latest, &head.with(entry.bytes())).is_none() {
+        if self
+            .lane
+            .put_in_chunk(chunk, self.session, *latest, &head.with(entry.bytes()))
+            .is_none()
+        {
             // What was just taken into it is nowhere.
             dictionary.forget();
             return false;
@@ -111,8 +138,11 @@ impl SampleWriter<'_> {
         let mut coder = self.coder.borrow_mut();
         coder.latest = coder.latest.max(time);
         let mut head = EntryHead::new(EntryKind::Backtrace);
-        head.number(number).number(time.since_ns(self.process_start));
-        self.put_in_some_chunk(&mut coder, |coder| self.put_backtrace(coder, &head, modules, stack))
+        head.number(number)
+            .number(time.since_ns(self.process_start));
+        self.put_in_some_chunk(&mut coder, |coder| {
+            self.put_backtrace(coder, &head, modules, stack)
+        })
     }
 
     /// Tries again where there was no room: another chunk than the dictionary's may be there already, and where that is full, too,
@@ -124,11 +154,14 @@ impl SampleWriter<'_> {
     ) -> bool {
         put(coder)
             || put(coder)
-            || (self.lane.may_put(MOST_HEAD_BYTES + coder.entry.bytes().len()) && {
-                self.lane.leave_chunk(coder.latest);
-                coder.dictionary.forget();
-                put(coder)
-            })
+            || (self
+                .lane
+                .may_put(MOST_HEAD_BYTES + coder.entry.bytes().len())
+                && {
+                    self.lane.leave_chunk(coder.latest);
+                    coder.dictionary.forget();
+                    put(coder)
+                })
     }
 
     fn put_backtrace(
@@ -138,12 +171,20 @@ impl SampleWriter<'_> {
         modules: u64,
         stack: &StackFrames,
     ) -> bool {
-        let SampleCoder { dictionary, entry, latest } = coder;
-        let Some(chunk) = self.chunk_with_modules(dictionary, *latest, modules) else { return false };
+        let SampleCoder {
+            dictionary,
+            entry,
+            latest,
+        } = coder;
+        let Some(chunk) = self.chunk_with_modules(dictionary, *latest, modules) else {
+            return false;
+        };
         entry.clear();
         dictionary.write(stack, entry);
-        let is_put =
-            self.lane.put_in_chunk(chunk, self.session, *latest, &head.with(entry.bytes())).is_some();
+        let is_put = self
+            .lane
+            .put_in_chunk(chunk, self.session, *latest, &head.with(entry.bytes()))
+            .is_some();
         if !is_put {
             // What was just taken into it is nowhere.
             dictionary.forget();
@@ -168,7 +209,12 @@ impl SampleWriter<'_> {
     }
 }
 
-fn head(kind: EntryKind, sample: SampleTime, time_distance: i64, event_loop: EventLoopState) -> EntryHead {
+fn head(
+    kind: EntryKind,
+    sample: SampleTime,
+    time_distance: i64,
+    event_loop: EventLoopState,
+) -> EntryHead {
     let event = match event_loop {
         EventLoopState::Unknown => None,
         EventLoopState::Idle => Some(0),
@@ -179,7 +225,9 @@ fn head(kind: EntryKind, sample: SampleTime, time_distance: i64, event_loop: Eve
         .with(SampleFlags::HAS_EVENT, event.is_some())
         .with(SampleFlags::HAS_MORE, sample.more > 0);
     let mut head = EntryHead::new(kind);
-    head.number(sample.thread).signed(time_distance).byte(flags.to_byte());
+    head.number(sample.thread)
+        .signed(time_distance)
+        .byte(flags.to_byte());
     if let Some(cpu) = sample.cpu_delta_ns {
         head.number(cpu);
     }
@@ -214,12 +262,28 @@ mod tests {
         fn new(capacity_bytes: u64) -> Self {
             let buffer: &'static _ = Box::leak(Box::new(ChunkedBuffer::for_test(capacity_bytes)));
             let lane = buffer.take_lane_for_samples();
-            Self { buffer, lane, coder: RefCell::default(), dropped: AtomicU64::new(0) }
+            Self {
+                buffer,
+                lane,
+                coder: RefCell::default(),
+                dropped: AtomicU64::new(0),
+            }
         }
 
         fn write(&self, sample: SampleTime, last: &mut LastStack) {
-            let Self { lane, coder, dropped, .. } = self;
-            let writer = SampleWriter { lane, coder, session: SESSION, process_start: TimeStamp(0), dropped };
+            let Self {
+                lane,
+                coder,
+                dropped,
+                ..
+            } = self;
+            let writer = SampleWriter {
+                lane,
+                coder,
+                session: SESSION,
+                process_start: TimeStamp(0),
+                dropped,
+            };
             assert_eq!(writer.write(sample, MODULES, last), sample.more + 1);
         }
 
@@ -236,14 +300,22 @@ mod tests {
 
     fn sleeping(thread: u64) -> LastStack {
         let mut last = LastStack::default();
-        let addresses: Vec<u64> = (0..20).map(|frame| 0x7f00_0000_0000 + thread + frame * 0x1234).collect();
+        let addresses: Vec<u64> = (0..20)
+            .map(|frame| 0x7f00_0000_0000 + thread + frame * 0x1234)
+            .collect();
         last.set(&StackFrames::of_addresses(&addresses));
         last
     }
 
     fn sample(thread: u64, first: TimeStamp, last: TimeStamp, ticks: u64) -> SampleTime {
         let span_ns = last.since_ns(first);
-        SampleTime { thread, time: first, cpu_delta_ns: Some(0), more: ticks - 1, span_ns }
+        SampleTime {
+            thread,
+            time: first,
+            cpu_delta_ns: Some(0),
+            more: ticks - 1,
+            span_ns,
+        }
     }
 
     #[test]
@@ -251,7 +323,10 @@ mod tests {
         const INTERVAL_NS: u64 = 1_000_000;
         let writing = Writing::new(128 << 20);
         let mut last = sleeping(1);
-        let tick = |number| Tick { number, time: TimeStamp(number * INTERVAL_NS) };
+        let tick = |number| Tick {
+            number,
+            time: TimeStamp(number * INTERVAL_NS),
+        };
         let mut rest = Rest::new(0, None, tick(0), INTERVAL_NS);
         let (mut ticks, mut runs, mut longest_ns) = (0, 0, 0);
         // With a thousand threads, each one's turn is once a second.
@@ -299,12 +374,23 @@ mod tests {
             writing.write(sample(1, TimeStamp(0), now, 60_000), &mut sleeper);
             writing.write(sample(2, now, now, 1), &mut busy);
         }
-        writing.buffer.discard_old(|| now, Some(TimeStamp(60 * SECOND_NS)));
+        writing
+            .buffer
+            .discard_old(|| now, Some(TimeStamp(60 * SECOND_NS)));
         let snapshot = writing.buffer.snapshot();
         assert!(snapshot.chunks().len() > 2);
-        assert_eq!((snapshot.statistics.recycled_chunks, snapshot.complete_since()), (0, None));
+        assert_eq!(
+            (
+                snapshot.statistics.recycled_chunks,
+                snapshot.complete_since()
+            ),
+            (0, None)
+        );
         writing.buffer.discard_old(|| now, Some(now));
         let complete_since = writing.buffer.snapshot().complete_since();
-        assert!(complete_since.is_some_and(|time| time > TimeStamp(60 * SECOND_NS)), "{complete_since:?}");
+        assert!(
+            complete_since.is_some_and(|time| time > TimeStamp(60 * SECOND_NS)),
+            "{complete_since:?}"
+        );
     }
 }

@@ -18,8 +18,10 @@ impl Threads {
     /// Puts those apart that have rested for long, and back those that do not rest any more.
     pub(super) fn sort(&mut self, tick: Tick, any_woke: bool) {
         if any_woke {
-            self.active.extend(self.resting.extract_if(.., |thread| !thread.rests()));
+            self.active
+                .extend(self.resting.extract_if(.., |thread| !thread.rests()));
         }
-        self.resting.extend(self.active.extract_if(.., |thread| thread.rests_long(tick)));
+        self.resting
+            .extend(self.active.extract_if(.., |thread| thread.rests_long(tick)));
     }
 }

@@ -10,9 +10,9 @@ use crate::base::{Features, PsLock, SamplingEngine, SamplingState, StartError, T
 use crate::buffer::{ChunkedBuffer, EntryHead, EntryKind, LaneHandle};
 use crate::counters::{PROCESS_CPU, sample_process_cpu_ns};
 use crate::platform::{
-    HandlerCheck, ProfilerThread, current_process_id, current_thread_id, ensure_handler, follow_clock,
-    follow_sandbox, monotonic_now, prepare_sampler_thread, sleep_until, spawn_profiler_thread, thread_cpu_ns,
-    with_signals_blocked,
+    HandlerCheck, ProfilerThread, current_process_id, current_thread_id, ensure_handler,
+    follow_clock, follow_sandbox, monotonic_now, prepare_sampler_thread, sleep_until,
+    spawn_profiler_thread, thread_cpu_ns, with_signals_blocked,
 };
 use crate::sampler::activity::{ActivityClue, RestChecks};
 use crate::sampler::event_probes::EventProbes;
@@ -26,8 +26,8 @@ use crate::sampler::tick_context::{Scratch, TickContext};
 use crate::sampler::tick_overheads::TickOverheads;
 use crate::sampler::timers::try_engines;
 use crate::state::{
-    ACTIVE_PS, ActivePs, ProfiledThreads, REGISTRATION_HOOKS, RunningSampler, SamplerEnd, SeenPauses,
-    Session, SessionCounts,
+    ACTIVE_PS, ActivePs, ProfiledThreads, REGISTRATION_HOOKS, RunningSampler, SamplerEnd,
+    SeenPauses, Session, SessionCounts,
 };
 use crate::threads::{OffThreadRef, has_pending_stacks, unregister};
 use crate::unwind::{Unwinder, forget_unregistered_code};
@@ -47,7 +47,10 @@ struct SamplerHandle {
 
 impl RunningSampler for SamplerHandle {
     fn join(self: Box<Self>) {
-        debug_assert!(!PsLock::is_held_on_current_thread(), "the sampler needs it to end");
+        debug_assert!(
+            !PsLock::is_held_on_current_thread(),
+            "the sampler needs it to end"
+        );
         // One that is in a callback ends by itself; the callback may be the one that stops it.
         if self.session.after_sampling.wait_for_end() == SamplerEnd::Ended {
             self.thread.join();
@@ -81,12 +84,16 @@ pub(crate) fn spawn_sampler(
     let spawned = with_signals_blocked(|| spawn_profiler_thread(c"SamplerThread", body));
     match spawned {
         Ok(thread) => {
-            let handle = SamplerHandle { session: Arc::clone(&session), thread };
+            let handle = SamplerHandle {
+                session: Arc::clone(&session),
+                thread,
+            };
             Ok((session, Box::new(handle)))
         }
-        Err(error) => {
-            Err(StartError::System { action: "make the sampler thread", answer: error.to_string() })
-        }
+        Err(error) => Err(StartError::System {
+            action: "make the sampler thread",
+            answer: error.to_string(),
+        }),
     }
 }
 
@@ -114,7 +121,10 @@ struct SamplerThread {
 
 impl SamplerThread {
     fn new(session: Arc<Session>, buffer: &'static ChunkedBuffer, unwinder: Unwinder) -> Self {
-        let begin = Tick { number: 0, time: monotonic_now() };
+        let begin = Tick {
+            number: 0,
+            time: monotonic_now(),
+        };
         Self {
             session,
             buffer,
@@ -140,7 +150,8 @@ impl SamplerThread {
     /// waits for the trial, which takes some milliseconds once for a process, and more where the system is slow to end a timer.
     fn choose_engine(&self) {
         let settings = &self.session.settings;
-        self.session.set_uses_timers(settings.engine == SamplingEngine::LocalTimers);
+        self.session
+            .set_uses_timers(settings.engine == SamplingEngine::LocalTimers);
         if settings.engine == SamplingEngine::Auto {
             let session = Arc::clone(&self.session);
             // Without it signals go on.
@@ -161,15 +172,22 @@ impl SamplerThread {
         let mut schedule = Schedule::new(monotonic_now(), interval_ns);
         while !self.session.is_stopping() {
             let time = monotonic_now();
-            let tick = Tick { number: self.tick.number + 1, time };
+            let tick = Tick {
+                number: self.tick.number + 1,
+                time,
+            };
             self.tick_before = std::mem::replace(&mut self.tick, tick);
             let counts = &self.session.counts;
             SessionCounts::add(&counts.ticks, 1);
-            SessionCounts::add(&counts.late_ticks, (time.since_ns(schedule.next) > interval_ns / 2).into());
+            SessionCounts::add(
+                &counts.late_ticks,
+                (time.since_ns(schedule.next) > interval_ns / 2).into(),
+            );
             let used_before_ns = counts.sampler_cpu_ns.load(Ordering::Relaxed);
             self.session.after_sampling.begin_loop(tick.number);
             let state = self.take_tick();
-            let used_ns = self.session.counts.sampler_cpu_ns.load(Ordering::Relaxed) - used_before_ns;
+            let used_ns =
+                self.session.counts.sampler_cpu_ns.load(Ordering::Relaxed) - used_before_ns;
             if !self.call_back(state) {
                 if self.session.after_sampling.is_of_parent() {
                     // The files and threads that they stand for are the parent's.
@@ -182,7 +200,9 @@ impl SamplerThread {
             self.sleep_to(schedule.next);
         }
         self.with_context(|threads, context| {
-            threads.all().for_each(|thread| thread.end(context.tick, context))
+            threads
+                .all()
+                .for_each(|thread| thread.end(context.tick, context))
         });
     }
 
@@ -240,14 +260,22 @@ impl SamplerThread {
         }
         self.write_if_asked();
         let own_cpu_ns = thread_cpu_ns(current_thread_id()).unwrap_or(0);
-        self.session.counts.sampler_cpu_ns.store(own_cpu_ns, Ordering::Relaxed);
+        self.session
+            .counts
+            .sampler_cpu_ns
+            .store(own_cpu_ns, Ordering::Relaxed);
         state
     }
 
     fn sampling_state(&self) -> SamplingState {
         if self.pauses.is_paused {
             SamplingState::SamplingPaused
-        } else if self.session.settings.features.contains(Features::NO_STACK_SAMPLING) {
+        } else if self
+            .session
+            .settings
+            .features
+            .contains(Features::NO_STACK_SAMPLING)
+        {
             SamplingState::NoStackSamplingCompleted
         } else {
             SamplingState::SamplingCompleted
@@ -257,13 +285,17 @@ impl SamplerThread {
     /// Finds out whether sampling stopped or went on since the last tick. It may have done both.
     fn follow_pauses(&mut self) {
         let before = self.pauses;
-        let Some(seen) = self.session.pauses.follow(&before) else { return };
+        let Some(seen) = self.session.pauses.follow(&before) else {
+            return;
+        };
         let last = self.tick_before;
         if let (false, Some(paused_at)) = (before.is_paused, seen.until) {
             self.pauses = seen;
             self.pauses.since = before.since;
             self.with_context(|threads, context| {
-                threads.all().for_each(|thread| thread.pause(paused_at, last, context));
+                threads
+                    .all()
+                    .for_each(|thread| thread.pause(paused_at, last, context));
             });
         }
         self.pauses = seen;
@@ -279,12 +311,17 @@ impl SamplerThread {
 
     /// Calls those that wait for this loop; false when the session has ended meanwhile, and is not to be touched.
     fn call_back(&mut self, state: SamplingState) -> bool {
-        let due = self.session.after_sampling.take_due(self.tick.number, state);
+        let due = self
+            .session
+            .after_sampling
+            .take_due(self.tick.number, state);
         if due.is_empty() {
             return true;
         }
         // A callback may stop the session, and then nobody looks after the threads' timers; or ask for a profile.
-        self.with_context(|threads, context| threads.all().for_each(|thread| thread.leave_alone(context)));
+        self.with_context(|threads, context| {
+            threads.all().for_each(|thread| thread.leave_alone(context))
+        });
         let session = Arc::clone(&self.session);
         session.after_sampling.call_back(due)
     }
@@ -293,7 +330,9 @@ impl SamplerThread {
     fn follow_modules(&mut self) {
         if self.unwinder.look_at_modules() {
             self.with_context(|threads, context| {
-                threads.all().for_each(|thread| thread.write_rest_before(context));
+                threads
+                    .all()
+                    .for_each(|thread| thread.write_rest_before(context));
             });
             self.unwinder.refresh_modules();
             self.session.set_modules(self.unwinder.modules());
@@ -307,18 +346,28 @@ impl SamplerThread {
             return;
         }
         self.seen_thread_changes = changes;
-        let sampled = self.with_session_threads(|threads, _| threads.sampled()).unwrap_or_default();
+        let sampled = self
+            .with_session_threads(|threads, _| threads.sampled())
+            .unwrap_or_default();
         let serials: HashSet<u64> = sampled.iter().map(OffThreadRef::serial).collect();
-        let known: HashSet<u64> = self.threads.all().map(|thread| thread.registration.serial()).collect();
+        let known: HashSet<u64> = self
+            .threads
+            .all()
+            .map(|thread| thread.registration.serial())
+            .collect();
         self.with_context(|threads, context| {
             for list in [&mut threads.active, &mut threads.resting] {
-                let is_gone = |thread: &mut ThreadSampler| !serials.contains(&thread.registration.serial());
-                list.extract_if(.., is_gone).for_each(|mut gone| gone.end(context.tick_before, context));
+                let is_gone =
+                    |thread: &mut ThreadSampler| !serials.contains(&thread.registration.serial());
+                list.extract_if(.., is_gone)
+                    .for_each(|mut gone| gone.end(context.tick_before, context));
             }
         });
         for registration in sampled {
             if !known.contains(&registration.serial()) {
-                self.threads.active.push(ThreadSampler::new(registration, &self.session));
+                self.threads
+                    .active
+                    .push(ThreadSampler::new(registration, &self.session));
             }
         }
         // One that has ended since the list was made is still in the sampler's.
@@ -334,9 +383,14 @@ impl SamplerThread {
 
     /// What no profile will hold any more, since it is longer ago than the session's duration.
     fn discard_old(&self) {
-        let duration_ns =
-            self.session.settings.duration.and_then(|duration| duration.as_nanos().try_into().ok());
-        let too_old = duration_ns.and_then(|ns| self.tick.time.0.checked_sub(ns)).map(TimeStamp);
+        let duration_ns = self
+            .session
+            .settings
+            .duration
+            .and_then(|duration| duration.as_nanos().try_into().ok());
+        let too_old = duration_ns
+            .and_then(|ns| self.tick.time.0.checked_sub(ns))
+            .map(TimeStamp);
         self.buffer.discard_old(monotonic_now, too_old);
     }
 
@@ -344,14 +398,17 @@ impl SamplerThread {
     #[doc(alias = "ClearExpiredExitProfiles")]
     fn drop_expired(&self) {
         let buffer_start = self.buffer.range().start;
-        let expired =
-            self.with_active(|active, _| active.exit_profiles.borrow_mut().take_expired(buffer_start));
+        let expired = self
+            .with_active(|active, _| active.exit_profiles.borrow_mut().take_expired(buffer_start));
         // Not under the lock.
         drop(expired);
     }
 
     /// The session's threads; `None` when it has ended.
-    fn with_session_threads<T>(&self, body: impl FnOnce(&mut ProfiledThreads, &PsLock) -> T) -> Option<T> {
+    fn with_session_threads<T>(
+        &self,
+        body: impl FnOnce(&mut ProfiledThreads, &PsLock) -> T,
+    ) -> Option<T> {
         self.with_active(|active, lock| body(&mut active.threads.borrow_mut(), lock))
     }
 
@@ -363,7 +420,12 @@ impl SamplerThread {
     }
 
     fn sample_counters(&mut self) {
-        if !self.session.settings.features.contains(Features::PROCESS_CPU) {
+        if !self
+            .session
+            .settings
+            .features
+            .contains(Features::PROCESS_CPU)
+        {
             return;
         }
         let now = monotonic_now();
@@ -383,7 +445,9 @@ impl SamplerThread {
     }
 
     fn sample_threads(&mut self) {
-        let checks = self.activity.checks(self.threads.resting.len() as u64, self.interval_ns());
+        let checks = self
+            .activity
+            .checks(self.threads.resting.len() as u64, self.interval_ns());
         let number = self.tick.number;
         // Another thread is first in each tick, so that none always is (JuliaLang #33490).
         let count = self.threads.active.len();
@@ -406,7 +470,11 @@ impl SamplerThread {
                 step(thread);
             }
             if let RestChecks::OneIn(count) = checks {
-                let due = threads.resting.iter_mut().skip((number % count) as usize).step_by(count as usize);
+                let due = threads
+                    .resting
+                    .iter_mut()
+                    .skip((number % count) as usize)
+                    .step_by(count as usize);
                 due.for_each(|thread| any_woke |= !step(thread));
             }
             let turn = (number as usize).checked_rem(threads.resting.len());
@@ -416,7 +484,11 @@ impl SamplerThread {
         });
         for registration in dead {
             // One that has unregistered and ended since this tick began is no surprise.
-            if registration.unlocked_const_reader_and_atomic_rw().unregistered_at().is_none() {
+            if registration
+                .unlocked_const_reader_and_atomic_rw()
+                .unregistered_at()
+                .is_none()
+            {
                 SessionCounts::add(&self.session.counts.threads_found_dead, 1);
                 unregister(&registration, REGISTRATION_HOOKS);
             }

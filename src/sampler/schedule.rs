@@ -17,7 +17,11 @@ impl Schedule {
     /// Goes to the next tick after `now`, and gives how many were missed. They are dropped, not made up for. After a tick
     /// that used more processor time than an interval is long, the host has as much before the next.
     pub(super) fn advance(&mut self, now: TimeStamp, used_ns: u64) -> u64 {
-        let rest_ns = if used_ns > self.interval_ns { used_ns } else { 0 };
+        let rest_ns = if used_ns > self.interval_ns {
+            used_ns
+        } else {
+            0
+        };
         let late_ns = now.plus_ns(rest_ns).since_ns(self.next);
         let missed = late_ns / self.interval_ns;
         self.next = self.next.plus_ns((missed + 1) * self.interval_ns);
@@ -31,17 +35,38 @@ mod tests {
 
     #[test]
     fn ticks_stay_on_the_schedule_and_missed_ones_are_counted_once() {
-        let mut schedule = Schedule { next: TimeStamp(1000), interval_ns: 100 };
-        assert_eq!((schedule.advance(TimeStamp(1030), 30), schedule.next), (0, TimeStamp(1100)));
-        assert_eq!((schedule.advance(TimeStamp(1100), 100), schedule.next), (0, TimeStamp(1200)));
-        assert_eq!((schedule.advance(TimeStamp(1530), 30), schedule.next), (3, TimeStamp(1600)));
-        assert_eq!((schedule.advance(TimeStamp(1540), 40), schedule.next), (0, TimeStamp(1700)));
+        let mut schedule = Schedule {
+            next: TimeStamp(1000),
+            interval_ns: 100,
+        };
+        assert_eq!(
+            (schedule.advance(TimeStamp(1030), 30), schedule.next),
+            (0, TimeStamp(1100))
+        );
+        assert_eq!(
+            (schedule.advance(TimeStamp(1100), 100), schedule.next),
+            (0, TimeStamp(1200))
+        );
+        assert_eq!(
+            (schedule.advance(TimeStamp(1530), 30), schedule.next),
+            (3, TimeStamp(1600))
+        );
+        assert_eq!(
+            (schedule.advance(TimeStamp(1540), 40), schedule.next),
+            (0, TimeStamp(1700))
+        );
     }
 
     #[test]
     fn a_sampler_that_cannot_keep_up_leaves_half_of_a_processor() {
-        let mut schedule = Schedule { next: TimeStamp(1000), interval_ns: 100 };
-        assert_eq!((schedule.advance(TimeStamp(1250), 250), schedule.next), (5, TimeStamp(1600)));
+        let mut schedule = Schedule {
+            next: TimeStamp(1000),
+            interval_ns: 100,
+        };
+        assert_eq!(
+            (schedule.advance(TimeStamp(1250), 250), schedule.next),
+            (5, TimeStamp(1600))
+        );
         assert_eq!(
             (schedule.advance(TimeStamp(1850), 90), schedule.next),
             (2, TimeStamp(1900)),

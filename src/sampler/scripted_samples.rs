@@ -12,9 +12,21 @@ use crate::threads::EventLoopState;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum ScriptedFrame {
-    Native { address: u64, is_innermost: bool },
-    Label { category: u8, subcategory: u8, text: Vec<u8>, dynamic: Vec<u8> },
-    Script { function: u32, line: u32, column: u32 },
+    Native {
+        address: u64,
+        is_innermost: bool,
+    },
+    Label {
+        category: u8,
+        subcategory: u8,
+        text: Vec<u8>,
+        dynamic: Vec<u8>,
+    },
+    Script {
+        function: u32,
+        line: u32,
+        column: u32,
+    },
     LabelsLeftOut,
 }
 
@@ -50,7 +62,11 @@ pub(crate) struct SampleScript<'a> {
 }
 
 impl<'a> SampleScript<'a> {
-    pub(crate) fn new(buffer: &'a ChunkedBuffer, session: Generation, process_start: TimeStamp) -> Self {
+    pub(crate) fn new(
+        buffer: &'a ChunkedBuffer,
+        session: Generation,
+        process_start: TimeStamp,
+    ) -> Self {
         Self {
             lane: buffer.take_lane_for_samples(),
             session,
@@ -83,7 +99,8 @@ impl<'a> SampleScript<'a> {
     ) -> bool {
         let mut frames = StackFrames::default();
         frames.set_scripted(stack);
-        self.writer().write_backtrace(number, time, modules, &frames)
+        self.writer()
+            .write_backtrace(number, time, modules, &frames)
     }
 
     fn writer(&self) -> SampleWriter<'_> {
@@ -98,9 +115,22 @@ impl<'a> SampleScript<'a> {
 
     /// Writes a sample with the thread's stack; gives how many it stands for, or 0 when there is no room for it.
     pub(crate) fn write(&mut self, sample: ScriptedSample) -> u64 {
-        let ScriptedSample { thread, time, cpu_delta_ns, more, span_ns, modules } = sample;
+        let ScriptedSample {
+            thread,
+            time,
+            cpu_delta_ns,
+            more,
+            span_ns,
+            modules,
+        } = sample;
         let mut last = self.last_stacks.remove(&thread).unwrap_or_default();
-        let sample = SampleTime { thread, time, cpu_delta_ns, more, span_ns };
+        let sample = SampleTime {
+            thread,
+            time,
+            cpu_delta_ns,
+            more,
+            span_ns,
+        };
         let written = self.writer().write(sample, modules, &mut last);
         self.last_stacks.insert(thread, last);
         written

@@ -42,7 +42,13 @@ pub(super) struct SleepingPlaces {
 
 /// The registers of a blocked thread, as far as the kernel tells.
 pub(super) fn registers_at(at: BlockedAt) -> Registers {
-    Registers { pc: at.pc, sp: at.sp, fp: UNKNOWN, lr: UNKNOWN, general: None }
+    Registers {
+        pc: at.pc,
+        sp: at.sp,
+        fp: UNKNOWN,
+        lr: UNKNOWN,
+        general: None,
+    }
 }
 
 /// Whether a thread that is in a call to the kernel at both is in the same one. A call that is begun again stands before the
@@ -66,15 +72,32 @@ impl SleepingPlaces {
         if !out.truncated || out.doubtful {
             return Outside::AsFarAsItGoes;
         }
-        let Some(asks) = out.frames.last().copied() else { return Outside::AsFarAsItGoes };
+        let Some(asks) = out.frames.last().copied() else {
+            return Outside::AsFarAsItGoes;
+        };
         let known = out.frames.len();
         let place = self.find(at, &out.frames);
         if !unwinder.has_fixed_frame(&asks, known == 1) {
-            return if KEEPS_RETURN_ADDRESS { Outside::AskThread } else { Outside::AsFarAsItGoes };
+            return if KEEPS_RETURN_ADDRESS {
+                Outside::AskThread
+            } else {
+                Outside::AsFarAsItGoes
+            };
         }
-        let Some(place) = place else { return Outside::AskThread };
-        let registers = Registers { fp: place.fp, ..captured.registers };
-        unwinder.unwind(&Captured { registers, ..*captured }, out);
+        let Some(place) = place else {
+            return Outside::AskThread;
+        };
+        let registers = Registers {
+            fp: place.fp,
+            ..captured.registers
+        };
+        unwinder.unwind(
+            &Captured {
+                registers,
+                ..*captured
+            },
+            out,
+        );
         Outside::AsFarAsItGoes
     }
 
@@ -89,11 +112,24 @@ impl SleepingPlaces {
 
     /// Remembers what the handler of a thread found that was blocked there when it was signalled.
     pub(super) fn remember(&mut self, at: BlockedAt, registers: &Registers, stack: &NativeStack) {
-        if !is_same_call(at, BlockedAt { pc: registers.pc, sp: registers.sp }) {
+        if !is_same_call(
+            at,
+            BlockedAt {
+                pc: registers.pc,
+                sp: registers.sp,
+            },
+        ) {
             return;
         }
-        let place = Place { at, fp: registers.fp, stack: stack.clone() };
-        let known = self.places.iter().position(|known| known.at == at && known.stack == place.stack);
+        let place = Place {
+            at,
+            fp: registers.fp,
+            stack: stack.clone(),
+        };
+        let known = self
+            .places
+            .iter()
+            .position(|known| known.at == at && known.stack == place.stack);
         match known {
             Some(index) => self.places[index] = place,
             None if self.places.len() < MAX_PLACES => self.places.push(place),
@@ -115,14 +151,24 @@ mod tests {
             address: CodeAddress::new(address),
             stack_address: StackAddress(address),
         };
-        NativeStack { frames: addresses.iter().map(frame).collect(), truncated: false, doubtful: false }
+        NativeStack {
+            frames: addresses.iter().map(frame).collect(),
+            truncated: false,
+            doubtful: false,
+        }
     }
 
     #[test]
     fn only_what_was_found_at_the_place_is_remembered_and_the_oldest_goes() {
         let mut places = SleepingPlaces::default();
         let at = BlockedAt { pc: 1000, sp: 50 };
-        let found = |pc, sp| Registers { pc, sp, fp: 70, lr: 0, general: None };
+        let found = |pc, sp| Registers {
+            pc,
+            sp,
+            fp: 70,
+            lr: 0,
+            general: None,
+        };
         places.remember(at, &found(1005, 50), &stack(&[1]));
         places.remember(at, &found(1000, 58), &stack(&[1]));
         assert!(places.places.is_empty(), "it ran on");
@@ -133,7 +179,10 @@ mod tests {
             places.remember(at, &found(1000, 50), &stack(&[number]));
         }
         assert!(places.find(at, &stack(&[9]).frames).is_some());
-        let firsts = places.places.iter().map(|place| place.stack.frames[0].address.get());
+        let firsts = places
+            .places
+            .iter()
+            .map(|place| place.stack.frames[0].address.get());
         assert_eq!(firsts.collect::<Vec<_>>(), [9, 2, 3, 4, 5, 6, 7, 8]);
     }
 
@@ -142,19 +191,39 @@ mod tests {
         let asleep = BlockedAt { pc: 1000, sp: 50 };
         // It was on its way to the handler.
         let woken = BlockedAt { pc: 998, sp: 50 };
-        let registers = |pc| Registers { pc, sp: 50, fp: 70, lr: 0, general: None };
+        let registers = |pc| Registers {
+            pc,
+            sp: 50,
+            fp: 70,
+            lr: 0,
+            general: None,
+        };
         for (asked_at, found_at) in [(woken, 998), (woken, 1000), (asleep, 998), (asleep, 1000)] {
             let mut places = SleepingPlaces::default();
             places.remember(asked_at, &registers(found_at), &stack(&[found_at, 2, 3]));
-            let fp = |at, addresses| places.find(at, &stack(addresses).frames).map(|place| place.fp);
-            assert_eq!((fp(asleep, &[1000, 2]), fp(woken, &[998, 2, 3])), (Some(70), Some(70)));
-            assert_eq!((fp(asleep, &[1000, 9]), fp(asleep, &[1000, 2, 3, 4])), (None, None));
+            let fp = |at, addresses| {
+                places
+                    .find(at, &stack(addresses).frames)
+                    .map(|place| place.fp)
+            };
+            assert_eq!(
+                (fp(asleep, &[1000, 2]), fp(woken, &[998, 2, 3])),
+                (Some(70), Some(70))
+            );
+            assert_eq!(
+                (fp(asleep, &[1000, 9]), fp(asleep, &[1000, 2, 3, 4])),
+                (None, None)
+            );
             assert_eq!(
                 fp(BlockedAt { sp: 58, ..asleep }, &[1000, 2]),
                 None,
                 "another call of the same function"
             );
-            assert_eq!(fp(BlockedAt { pc: 1020, ..asleep }, &[1020, 2]), None, "another call");
+            assert_eq!(
+                fp(BlockedAt { pc: 1020, ..asleep }, &[1020, 2]),
+                None,
+                "another call"
+            );
         }
     }
 }

@@ -43,7 +43,9 @@ pub(super) struct StackDictionary {
 impl StackDictionary {
     /// The chunk that it speaks of, if it is of this list of modules.
     pub(super) fn chunk(&self, modules: u64) -> Option<ChunkNumber> {
-        self.place.filter(|(_, list)| *list == modules).map(|(chunk, _)| chunk)
+        self.place
+            .filter(|(_, list)| *list == modules)
+            .map(|(chunk, _)| chunk)
     }
 
     pub(super) fn edition(&self) -> Edition {
@@ -112,9 +114,10 @@ impl StackDictionary {
 
     fn known(&self, stack: &StackFrames, frame: StackFrame) -> Option<u32> {
         match frame {
-            StackFrame::Native { address, is_innermost } => {
-                self.native.get(&native_key(address, is_innermost)).copied()
-            }
+            StackFrame::Native {
+                address,
+                is_innermost,
+            } => self.native.get(&native_key(address, is_innermost)).copied(),
             StackFrame::Label { start, end } => {
                 let code = stack.label(start, end);
                 let known = self.labels.get(&hash_of(code))?;
@@ -124,15 +127,29 @@ impl StackDictionary {
     }
 
     /// Writes a frame that is not known, and gives its number.
-    fn define(&mut self, stack: &StackFrames, frame: StackFrame, before: u64, out: &mut EntryWriter) -> u32 {
+    fn define(
+        &mut self,
+        stack: &StackFrames,
+        frame: StackFrame,
+        before: u64,
+        out: &mut EntryWriter,
+    ) -> u32 {
         let number = self.frames;
         self.frames += 1;
         match frame {
-            StackFrame::Native { address, is_innermost } => {
-                let tag = if is_innermost { FrameTag::Innermost } else { FrameTag::Return };
+            StackFrame::Native {
+                address,
+                is_innermost,
+            } => {
+                let tag = if is_innermost {
+                    FrameTag::Innermost
+                } else {
+                    FrameTag::Return
+                };
                 // Two bits are for the tag: addresses of programs leave more of them free.
                 out.number(tag.join(zigzag(address.wrapping_sub(before) as i64) & (u64::MAX >> 2)));
-                self.native.insert(native_key(address, is_innermost), number);
+                self.native
+                    .insert(native_key(address, is_innermost), number);
             }
             StackFrame::Label { start, end } => {
                 let code = stack.label(start, end);
@@ -140,7 +157,9 @@ impl StackDictionary {
                 let start = self.label_codes.len();
                 self.label_codes.extend_from_slice(code);
                 let end = self.label_codes.len();
-                self.labels.entry(hash_of(code)).or_insert(KnownLabel { number, start, end });
+                self.labels
+                    .entry(hash_of(code))
+                    .or_insert(KnownLabel { number, start, end });
             }
         }
         number

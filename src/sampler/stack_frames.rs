@@ -46,7 +46,10 @@ impl StackFrames {
 
     /// The code of a label of its own.
     pub(super) fn label(&self, start: u32, end: u32) -> &[u8] {
-        self.labels.bytes().get(start as usize..end as usize).unwrap_or_default()
+        self.labels
+            .bytes()
+            .get(start as usize..end as usize)
+            .unwrap_or_default()
     }
 
     /// The node that it stands on.
@@ -88,7 +91,9 @@ impl StackFrames {
         self.set_empty(header.event_loop);
         (self.is_truncated, self.is_of_other_stack) = (native.truncated, header.on_other_stack);
         let labels: &[_] = view.labels();
-        let addresses = labels.iter().map(|label| -> StackAddress { label.stack_address });
+        let addresses = labels
+            .iter()
+            .map(|label| -> StackAddress { label.stack_address });
         merge_stacks(&native.frames, addresses, merged);
         self.add_merged(native, merged, header.labels_left_out, |stack, index| {
             let label = &labels[index];
@@ -115,20 +120,29 @@ impl StackFrames {
         self.set_empty(EventLoopState::Unknown);
         self.is_truncated = native.truncated;
         let labels: Vec<_> = backtrace.labels().collect();
-        merge_stacks(&native.frames, labels.iter().map(|label| label.stack_address), merged);
-        self.add_merged(native, merged, backtrace.labels_left_out(), |stack, index| {
-            let label = &labels[index];
-            match label.script {
-                Some(place) => {
-                    let place = [place.function(), place.line(), place.column()];
-                    stack.add_script_frame(label.flags, place);
+        merge_stacks(
+            &native.frames,
+            labels.iter().map(|label| label.stack_address),
+            merged,
+        );
+        self.add_merged(
+            native,
+            merged,
+            backtrace.labels_left_out(),
+            |stack, index| {
+                let label = &labels[index];
+                match label.script {
+                    Some(place) => {
+                        let place = [place.function(), place.line(), place.column()];
+                        stack.add_script_frame(label.flags, place);
+                    }
+                    None => {
+                        let category = (label.category, label.subcategory);
+                        stack.add_label(label.flags, category, (label.text, label.dynamic));
+                    }
                 }
-                None => {
-                    let category = (label.category, label.subcategory);
-                    stack.add_label(label.flags, category, (label.text, label.dynamic));
-                }
-            }
-        });
+            },
+        );
     }
 
     /// Adds what was merged; labels by a function that is given their indices.
@@ -140,7 +154,9 @@ impl StackFrames {
         mut add_label: impl FnMut(&mut Self, usize),
     ) {
         let left_out_at = labels_left_out.then(|| {
-            let last_label = merged.iter().rposition(|frame| matches!(frame, MergedFrame::Label(_)));
+            let last_label = merged
+                .iter()
+                .rposition(|frame| matches!(frame, MergedFrame::Label(_)));
             last_label.map_or(0, |last| last + 1)
         });
         for (index, frame) in merged.iter().enumerate() {
@@ -150,7 +166,10 @@ impl StackFrames {
             match *frame {
                 MergedFrame::Native(index) => {
                     let address = native.frames[index].address.get();
-                    self.frames.push(StackFrame::Native { address, is_innermost: index == 0 });
+                    self.frames.push(StackFrame::Native {
+                        address,
+                        is_innermost: index == 0,
+                    });
                 }
                 MergedFrame::Label(index) => add_label(self, index),
             }
@@ -162,13 +181,18 @@ impl StackFrames {
 
     fn add_label(&mut self, flags: FrameFlags, category: (u8, u8), texts: (&[u8], &[u8])) {
         self.add_coded(FrameTag::Label.join(flags.to_byte().into()), |code| {
-            code.byte(category.0).byte(category.1).text(texts.0).text(texts.1);
+            code.byte(category.0)
+                .byte(category.1)
+                .text(texts.0)
+                .text(texts.1);
         });
     }
 
     fn add_script_frame(&mut self, flags: FrameFlags, [function, line, column]: [u32; 3]) {
         self.add_coded(FrameTag::Label.join(flags.to_byte().into()), |code| {
-            code.number(function.into()).number(line.into()).number(column.into());
+            code.number(function.into())
+                .number(line.into())
+                .number(column.into());
         });
     }
 
@@ -192,7 +216,10 @@ impl StackFrames {
         stack.frames = addresses
             .iter()
             .enumerate()
-            .map(|(index, &address)| StackFrame::Native { address, is_innermost: index == innermost })
+            .map(|(index, &address)| StackFrame::Native {
+                address,
+                is_innermost: index == innermost,
+            })
             .collect();
         stack
     }
@@ -204,13 +231,28 @@ impl StackFrames {
         (self.is_truncated, self.is_of_other_stack) = (stack.is_truncated, stack.is_of_other_stack);
         for frame in &stack.frames {
             match *frame {
-                ScriptedFrame::Native { address, is_innermost } => {
-                    self.frames.push(StackFrame::Native { address, is_innermost });
+                ScriptedFrame::Native {
+                    address,
+                    is_innermost,
+                } => {
+                    self.frames.push(StackFrame::Native {
+                        address,
+                        is_innermost,
+                    });
                 }
-                ScriptedFrame::Label { category, subcategory, ref text, ref dynamic } => {
+                ScriptedFrame::Label {
+                    category,
+                    subcategory,
+                    ref text,
+                    ref dynamic,
+                } => {
                     self.add_label(FrameFlags::NONE, (category, subcategory), (text, dynamic));
                 }
-                ScriptedFrame::Script { function, line, column } => {
+                ScriptedFrame::Script {
+                    function,
+                    line,
+                    column,
+                } => {
                     self.add_script_frame(FrameFlags::SCRIPT, [function, line, column]);
                 }
                 ScriptedFrame::LabelsLeftOut => self.add_labels_left_out(),
@@ -236,7 +278,11 @@ mod tests {
             assert!(!stack.is_same(&StackFrames::of_addresses(addresses)));
         }
         let script = |line| ScriptedStack {
-            frames: vec![ScriptedFrame::Script { function: 1, line, column: 0 }],
+            frames: vec![ScriptedFrame::Script {
+                function: 1,
+                line,
+                column: 0,
+            }],
             ..ScriptedStack::default()
         };
         other.set_scripted(&script(1));

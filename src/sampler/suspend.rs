@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use crate::base::{ProcessId, SuspendError, ThreadId};
 use crate::platform::{
-    Sent, SignalTicket, current_process_id, monotonic_now, send_request, signal_is_queued, sleep_until,
-    thread_exists,
+    Sent, SignalTicket, current_process_id, monotonic_now, send_request, signal_is_queued,
+    sleep_until, thread_exists,
 };
 use crate::sampler::fork_gate::may_signal;
 use crate::threads::{CaptureParts, NoSlot, SlotHandle, SlotPhase, ThreadRegistry};
@@ -51,13 +51,26 @@ pub(crate) fn suspend_and_capture(
             SuspendError::Gone { thread }
         });
     };
-    let own = registration.unlocked_const_reader().slot().ok_or(SuspendError::NoStack { thread })?;
+    let own = registration
+        .unlocked_const_reader()
+        .slot()
+        .ok_or(SuspendError::NoStack { thread })?;
     let slot = SlotHandle::acquire_beside(&own, parts).map_err(|error| match error {
         NoSlot::Unregistered => SuspendError::NotRegistered { thread },
         NoSlot::OutOfMemory => SuspendError::NoStack { thread },
     })?;
-    let Some(sequence) = slot.request() else { return Err(SuspendError::NoStack { thread }) };
-    Request { process, thread, signal, own: &own, slot: &slot, sequence }.wait(timeout)?;
+    let Some(sequence) = slot.request() else {
+        return Err(SuspendError::NoStack { thread });
+    };
+    Request {
+        process,
+        thread,
+        signal,
+        own: &own,
+        slot: &slot,
+        sequence,
+    }
+    .wait(timeout)?;
     Ok(slot)
 }
 
@@ -74,7 +87,8 @@ impl Request<'_> {
                 && may_signal()
             {
                 self.send()?;
-                next_send = (!signal_is_queued(self.signal)).then(|| monotonic_now().plus_ns(resend_ns));
+                next_send =
+                    (!signal_is_queued(self.signal)).then(|| monotonic_now().plus_ns(resend_ns));
                 resend_ns = (2 * resend_ns).min(LAST_RESEND_NS);
             }
             let now = monotonic_now();
@@ -85,7 +99,9 @@ impl Request<'_> {
                 return Ok(());
             }
             if !thread_exists(self.process, self.thread) {
-                return Err(SuspendError::Gone { thread: self.thread });
+                return Err(SuspendError::Gone {
+                    thread: self.thread,
+                });
             }
             if monotonic_now() >= deadline {
                 self.slot.cancel();
@@ -95,16 +111,25 @@ impl Request<'_> {
                     return Ok(());
                 }
                 let (thread, signal) = (self.thread, self.signal);
-                return Err(SuspendError::TimedOut { thread, signal, timeout });
+                return Err(SuspendError::TimedOut {
+                    thread,
+                    signal,
+                    timeout,
+                });
             }
         }
     }
 
     fn send(&self) -> Result<(), SuspendError> {
-        let ticket = SignalTicket { slot: self.slot.number(), sequence: self.sequence };
+        let ticket = SignalTicket {
+            slot: self.slot.number(),
+            sequence: self.sequence,
+        };
         match send_request(self.process, self.thread, self.signal, ticket) {
             Sent::Yes => Ok(()),
-            Sent::NoSuchThread => Err(SuspendError::Gone { thread: self.thread }),
+            Sent::NoSuchThread => Err(SuspendError::Gone {
+                thread: self.thread,
+            }),
             Sent::Refused => Err(SuspendError::System {
                 action: "send the thread a signal",
                 answer: std::io::Error::last_os_error().to_string(),
@@ -118,7 +143,10 @@ impl Request<'_> {
             return;
         }
         if let Some(sequence) = self.own.pending_request() {
-            let ticket = SignalTicket { slot: self.own.number(), sequence };
+            let ticket = SignalTicket {
+                slot: self.own.number(),
+                sequence,
+            };
             // One that is not lost yet is answered once.
             send_request(self.process, self.thread, self.signal, ticket);
         }

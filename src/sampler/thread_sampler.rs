@@ -131,11 +131,15 @@ impl ThreadSampler {
     }
 
     pub(super) fn tid(&self) -> ThreadId {
-        self.registration.unlocked_const_reader_and_atomic_rw().tid()
+        self.registration
+            .unlocked_const_reader_and_atomic_rw()
+            .tid()
     }
 
     fn announced_sleep(&self) -> Option<u32> {
-        self.registration.unlocked_const_reader_and_atomic_rw().announced_sleep()
+        self.registration
+            .unlocked_const_reader_and_atomic_rw()
+            .announced_sleep()
     }
 
     /// Whether it has not run since its stack was taken.
@@ -163,7 +167,8 @@ impl ThreadSampler {
             }
         }
         // A clock that went back is another thread's, which was given the id of this one.
-        let Some(cpu_ns) = thread_cpu_ns(self.tid()).filter(|&cpu_ns| cpu_ns >= self.seen_cpu_ns) else {
+        let Some(cpu_ns) = thread_cpu_ns(self.tid()).filter(|&cpu_ns| cpu_ns >= self.seen_cpu_ns)
+        else {
             self.end_rest(context);
             return ThreadLife::Dead;
         };
@@ -184,8 +189,11 @@ impl ThreadSampler {
         let mut blocked_at = None;
         if let Some(waiting) = &mut self.waiting {
             let (by_timer, stood_still) = (waiting.by_timer, waiting.stood_still(cpu_ns));
-            blocked_at =
-                if runs { None } else { look_through(&mut self.window, &mut self.is_hidden, context) };
+            blocked_at = if runs {
+                None
+            } else {
+                look_through(&mut self.window, &mut self.is_hidden, context)
+            };
             // One that sleeps will not answer: it blocks the signal, or its timer stands still. A timer also stands still
             // while its thread waits for a processor; a signal is answered then before anything else.
             let is_in_vain = blocked_at.is_some() || (by_timer && stood_still);
@@ -224,7 +232,10 @@ impl ThreadSampler {
 
     /// Before a request is taken back: where a signal was sent for it, that may come later, in another session even.
     fn note_taken_back(&self, slot: &SlotHandle) {
-        let was_sent = self.waiting.as_ref().is_some_and(|waiting| !waiting.by_timer);
+        let was_sent = self
+            .waiting
+            .as_ref()
+            .is_some_and(|waiting| !waiting.by_timer);
         if let Some(sequence) = slot.pending_request().filter(|_| was_sent) {
             slot.set_taken_back(sequence);
         }
@@ -283,16 +294,23 @@ impl ThreadSampler {
         if !slot.capture_from_outside(registers_at(at), monotonic_now(), stood_still) {
             return false;
         }
-        let Some(view) = slot.captured() else { return false };
+        let Some(view) = slot.captured() else {
+            return false;
+        };
         let captured = captured_by(&view);
-        let unwound =
-            unwind_counted(context, |unwinder, native| self.places.unwind(at, &captured, unwinder, native));
+        let unwound = unwind_counted(context, |unwinder, native| {
+            self.places.unwind(at, &captured, unwinder, native)
+        });
         // Asked once for a place and none the wiser, it is not asked again.
         if unwound == Some(Outside::AskThread) && self.asked_at.replace(at) != Some(at) {
             return false;
         }
         self.asked_at = None;
-        let Scratch { native, merged, stack } = &mut *context.scratch;
+        let Scratch {
+            native,
+            merged,
+            stack,
+        } = &mut *context.scratch;
         if unwound.is_none() {
             context.unwinder.take_innermost(&captured, native);
         }
@@ -306,7 +324,12 @@ impl ThreadSampler {
             // The next tick knows more.
             return true;
         }
-        self.rest = Some(Rest::new(cpu_ns, announced, context.tick, context.interval_ns()));
+        self.rest = Some(Rest::new(
+            cpu_ns,
+            announced,
+            context.tick,
+            context.interval_ns(),
+        ));
         slot.give_back_deep_stack();
         true
     }
@@ -321,7 +344,9 @@ impl ThreadSampler {
         if !(context.may_signal && may_signal()) {
             return;
         }
-        let Some(sequence) = slot.request_taken_back().or_else(|| slot.request()) else { return };
+        let Some(sequence) = slot.request_taken_back().or_else(|| slot.request()) else {
+            return;
+        };
         if blocked_at.is_some() {
             SessionCounts::add(&context.session.counts.signals_to_sleepers, 1);
         }
@@ -332,7 +357,10 @@ impl ThreadSampler {
     }
 
     fn send(&self, slot: &SlotHandle, sequence: u32, context: &TickContext<'_>) {
-        let ticket = SignalTicket { slot: slot.number(), sequence };
+        let ticket = SignalTicket {
+            slot: slot.number(),
+            sequence,
+        };
         let signal = context.session.settings.signal;
         if send_request(context.process, self.tid(), signal, ticket) != Sent::Yes {
             SessionCounts::add(&context.session.counts.refused_signals, 1);
@@ -342,15 +370,21 @@ impl ThreadSampler {
 
     /// Whether a request is out on this tick still, and nothing is to be done but to wait.
     fn is_waited_for(&mut self, context: &TickContext<'_>) -> bool {
-        let (Some(waiting), Some(slot)) = (&mut self.waiting, &self.slot) else { return false };
+        let (Some(waiting), Some(slot)) = (&mut self.waiting, &self.slot) else {
+            return false;
+        };
         let is_out = matches!(slot.phase(), SlotPhase::Requested | SlotPhase::Writing);
         is_out && !waiting.by_timer && !waiting.add_tick(context.tick_before)
     }
 
     /// Looks at a thread that has not answered yet.
     fn wait_on(&mut self, slot: &SlotHandle, cpu_ns: u64, context: &TickContext<'_>) {
-        let Some(waiting) = &mut self.waiting else { return };
-        let Some(sequence) = slot.pending_request() else { return };
+        let Some(waiting) = &mut self.waiting else {
+            return;
+        };
+        let Some(sequence) = slot.pending_request() else {
+            return;
+        };
         let counts = &context.session.counts;
         let may_send = context.may_signal && may_signal();
         if waiting.by_timer {
@@ -374,7 +408,9 @@ impl ThreadSampler {
 
     /// Takes up a capture that has arrived: unwinds, merges and writes it.
     pub(super) fn take_up(&mut self, cpu_ns: u64, context: &mut TickContext<'_>) {
-        let Some(slot) = self.slot.clone() else { return };
+        let Some(slot) = self.slot.clone() else {
+            return;
+        };
         if self.waiting.is_none() {
             // An answer to a session before this one, whose handler was writing when this one began.
             if slot.phase() == SlotPhase::Ready {
@@ -388,14 +424,22 @@ impl ThreadSampler {
             }
             return;
         };
-        let Some(waiting) = self.waiting.take() else { return };
+        let Some(waiting) = self.waiting.take() else {
+            return;
+        };
         if !waiting.by_timer {
             slot.clear_taken_back();
         }
         let header = *view.header();
         let captured = captured_by(&view);
-        let unwound = unwind_counted(context, |unwinder, native| unwinder.unwind(&captured, native));
-        let Scratch { native, merged, stack } = &mut *context.scratch;
+        let unwound = unwind_counted(context, |unwinder, native| {
+            unwinder.unwind(&captured, native)
+        });
+        let Scratch {
+            native,
+            merged,
+            stack,
+        } = &mut *context.scratch;
         match (unwound, waiting.blocked_at) {
             (None, _) => context.unwinder.take_innermost(&captured, native),
             (Some(()), Some(at)) => self.places.remember(at, &header.registers, native),
@@ -430,7 +474,12 @@ impl ThreadSampler {
         if is_back && slot.event_delay().state_in_handler() == header.event_loop {
             // It went back to where it slept, or has hardly left it.
             let announced = self.announced_sleep();
-            self.rest = Some(Rest::new(cpu_ns, announced, context.tick, context.interval_ns()));
+            self.rest = Some(Rest::new(
+                cpu_ns,
+                announced,
+                context.tick,
+                context.interval_ns(),
+            ));
         }
     }
 }

@@ -20,26 +20,48 @@ impl ThreadSampler {
 
     /// The same, if that is old.
     pub(super) fn write_old_rest(&mut self, context: &TickContext<'_>) {
-        if self.rest.as_ref().is_some_and(|rest| rest.is_overdue(context.tick.time)) {
+        if self
+            .rest
+            .as_ref()
+            .is_some_and(|rest| rest.is_overdue(context.tick.time))
+        {
             self.write_rest(context);
         }
     }
 
     pub(super) fn write_rest_until(&mut self, last: Tick, context: &TickContext<'_>) {
         let interval_ns = context.interval_ns();
-        let Some(run) = self.rest.as_mut().and_then(|rest| rest.take_run(last, interval_ns)) else { return };
-        let Some(run) = context.unpaused_part(run) else { return };
+        let Some(run) = self
+            .rest
+            .as_mut()
+            .and_then(|rest| rest.take_run(last, interval_ns))
+        else {
+            return;
+        };
+        let Some(run) = context.unpaused_part(run) else {
+            return;
+        };
         let written = self.put_run(run, self.reported_cpu_ns, context);
         SessionCounts::add(&context.session.counts.same_samples, written);
     }
 
-    pub(super) fn write_captured(&mut self, time: TimeStamp, cpu_ns: u64, context: &TickContext<'_>) {
+    pub(super) fn write_captured(
+        &mut self,
+        time: TimeStamp,
+        cpu_ns: u64,
+        context: &TickContext<'_>,
+    ) {
         let written = self.write_sample(time, cpu_ns, context);
         SessionCounts::add(&context.session.counts.captured_samples, written);
     }
 
     /// Writes a sample with the stack in the scratch memory. 0 when it is not wanted, or finds no room; else 1.
-    pub(super) fn write_sample(&mut self, time: TimeStamp, cpu_ns: u64, context: &TickContext<'_>) -> u64 {
+    pub(super) fn write_sample(
+        &mut self,
+        time: TimeStamp,
+        cpu_ns: u64,
+        context: &TickContext<'_>,
+    ) -> u64 {
         self.write_run(Run::once(time), cpu_ns, context)
     }
 
@@ -47,11 +69,16 @@ impl ThreadSampler {
     pub(super) fn write_run(&mut self, run: Run, cpu_ns: u64, context: &TickContext<'_>) -> u64 {
         let (counts, stack) = (&context.session.counts, &context.scratch.stack);
         self.last_stack.set(stack);
-        let Some(run) = context.unpaused_part(run) else { return 0 };
+        let Some(run) = context.unpaused_part(run) else {
+            return 0;
+        };
         let written = self.put_run(run, cpu_ns, context);
         let counted = |counts_here| if counts_here { written } else { 0 };
         SessionCounts::add(&counts.truncated_samples, counted(stack.is_truncated()));
-        SessionCounts::add(&counts.samples_on_other_stacks, counted(stack.is_of_other_stack()));
+        SessionCounts::add(
+            &counts.samples_on_other_stacks,
+            counted(stack.is_of_other_stack()),
+        );
         written
     }
 
@@ -65,16 +92,29 @@ impl ThreadSampler {
         let sample = SampleTime {
             thread: self.registration.serial(),
             time: first,
-            cpu_delta_ns: context.session.records_cpu_of(self.features).then_some(delta),
+            cpu_delta_ns: context
+                .session
+                .records_cpu_of(self.features)
+                .then_some(delta),
             more: run.ticks - 1,
             span_ns: self.last_time.since_ns(first),
         };
-        context.writer.write(sample, context.unwinder.modules().number(), &mut self.last_stack)
+        context.writer.write(
+            sample,
+            context.unwinder.modules().number(),
+            &mut self.last_stack,
+        )
     }
 
     pub(super) fn sample_without_stack(&mut self, cpu_ns: u64, context: &mut TickContext<'_>) {
-        let event_loop = self.slot.as_deref().map(|slot| slot.event_delay().state_in_handler());
-        context.scratch.stack.set_empty(event_loop.unwrap_or_default());
+        let event_loop = self
+            .slot
+            .as_deref()
+            .map(|slot| slot.event_delay().state_in_handler());
+        context
+            .scratch
+            .stack
+            .set_empty(event_loop.unwrap_or_default());
         self.write_sample(context.tick.time, cpu_ns, context);
         self.rest = Some(Rest::new(cpu_ns, None, context.tick, context.interval_ns()));
     }

@@ -59,7 +59,10 @@ pub(super) fn captured_by<'a>(view: &'a CapturedView<'_>) -> Captured<'a> {
     let header = view.header();
     Captured {
         registers: header.registers,
-        stack: StackCopy { start: header.stack_start, bytes: view.stack() },
+        stack: StackCopy {
+            start: header.stack_start,
+            bytes: view.stack(),
+        },
         time: header.time,
     }
 }
@@ -67,7 +70,10 @@ pub(super) fn captured_by<'a>(view: &'a CapturedView<'_>) -> Captured<'a> {
 pub(super) fn captured_of_backtrace(backtrace: &CapturedBacktrace) -> Captured<'_> {
     Captured {
         registers: backtrace.registers(),
-        stack: StackCopy { start: backtrace.stack_start(), bytes: backtrace.stack() },
+        stack: StackCopy {
+            start: backtrace.stack_start(),
+            bytes: backtrace.stack(),
+        },
         time: backtrace.time(),
     }
 }
@@ -77,7 +83,12 @@ pub(super) fn unwind_counted<T>(
     context: &mut TickContext<'_>,
     mut unwind: impl FnMut(&mut Unwinder, &mut NativeStack) -> T,
 ) -> Option<T> {
-    if !context.session.settings.features.contains(Features::STACK_WALK) {
+    if !context
+        .session
+        .settings
+        .features
+        .contains(Features::STACK_WALK)
+    {
         return None;
     }
     let before = monotonic_now();

@@ -20,7 +20,12 @@ impl TickOverheads {
     pub(super) fn begin(session: &Session, tick: TimeStamp) -> Self {
         let tick = session.settings.records_overheads.then_some(tick);
         let step_began = tick.map_or(TimeStamp::default(), |_| monotonic_now());
-        Self { tick, step_began, steps_ns: [0; STEPS], done: 0 }
+        Self {
+            tick,
+            step_began,
+            steps_ns: [0; STEPS],
+            done: 0,
+        }
     }
 
     /// The next step is done.
@@ -39,7 +44,9 @@ impl TickOverheads {
         let Some(tick) = self.tick else { return };
         let mut entry = EntryHead::new(EntryKind::Overhead);
         entry.number(tick.since_ns(session.process_start));
-        self.steps_ns.into_iter().for_each(|step_ns| _ = entry.number(step_ns));
+        self.steps_ns
+            .into_iter()
+            .for_each(|step_ns| _ = entry.number(step_ns));
         lane.put(session.generation, self.step_began, &entry);
     }
 }

@@ -30,7 +30,12 @@ pub(super) enum TimerState {
 
 impl TimerState {
     /// Makes the timer if there is none; false where the system refuses.
-    pub(super) fn ensure(&mut self, thread: ThreadId, slot: &SlotHandle, session: &Session) -> bool {
+    pub(super) fn ensure(
+        &mut self,
+        thread: ThreadId,
+        slot: &SlotHandle,
+        session: &Session,
+    ) -> bool {
         if matches!(self, Self::NotYet) {
             let settings = &session.settings;
             let interval_ns = settings.interval.as_nanos() as u64;
@@ -76,10 +81,14 @@ const SHORTEST_STOP_NS: u64 = 800;
 /// that is made for it spins; later ones know. `None` where it cannot be found out, for the want of a second processor, say.
 pub(super) fn try_engines(session: &Session) -> Option<EngineTrial> {
     let end = Instant::now() + LONGEST_TRIAL;
-    while TRIAL.load(Ordering::Acquire) == RUNNING && !session.is_stopping() && Instant::now() < end {
+    while TRIAL.load(Ordering::Acquire) == RUNNING && !session.is_stopping() && Instant::now() < end
+    {
         std::thread::sleep(Duration::from_millis(1));
     }
-    if TRIAL.compare_exchange(UNTRIED, RUNNING, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+    if TRIAL
+        .compare_exchange(UNTRIED, RUNNING, Ordering::AcqRel, Ordering::Relaxed)
+        .is_ok()
+    {
         let trial = run_trial(session);
         if let Some(trial) = trial {
             TIMER_NS.store(trial.timer_ns.unwrap_or(0), Ordering::Relaxed);
@@ -90,7 +99,10 @@ pub(super) fn try_engines(session: &Session) -> Option<EngineTrial> {
         TRIAL.store(if was_cut { UNTRIED } else { DONE }, Ordering::Release);
     }
     let found = |ns: &AtomicU64| Some(ns.load(Ordering::Acquire)).filter(|&ns| ns > 0);
-    Some(EngineTrial { signal_ns: found(&SIGNAL_NS)?, timer_ns: found(&TIMER_NS) })
+    Some(EngineTrial {
+        signal_ns: found(&SIGNAL_NS)?,
+        timer_ns: found(&TIMER_NS),
+    })
 }
 
 fn run_trial(session: &Session) -> Option<EngineTrial> {
@@ -122,14 +134,20 @@ fn run_trial(session: &Session) -> Option<EngineTrial> {
             stops
         })
     };
-    let thread = std::thread::Builder::new().name("EngineTrial".to_owned()).spawn(spin).ok()?;
+    let thread = std::thread::Builder::new()
+        .name("EngineTrial".to_owned())
+        .spawn(spin)
+        .ok()?;
     while SPINNER.load(Ordering::Acquire) == 0 && !thread.is_finished() {
         std::thread::sleep(Duration::from_micros(20));
     }
     let spinner = ThreadId::from_number(SPINNER.load(Ordering::Acquire) as i32);
     let begin = monotonic_now();
     // Nobody's slot and request: the handler finds that out and returns.
-    let nobodys = SignalTicket { slot: u16::MAX, sequence: 0 };
+    let nobodys = SignalTicket {
+        slot: u16::MAX,
+        sequence: 0,
+    };
     for stop in (0..u64::from(STOPS)).take_while(|_| !session.is_stopping()) {
         sleep_until(begin.plus_ns((stop + 1) * INTERVAL_NS));
         send_request(current_process_id(), spinner, signal, nobodys);
@@ -150,13 +168,19 @@ fn run_trial(session: &Session) -> Option<EngineTrial> {
     TRIAL_TIMER.store(-1, Ordering::Release);
     let signal_ns = usual_stop(&stops, begin, between)?;
     let timer_ns = usual_stop(&stops, between, end).filter(|_| has_timer);
-    Some(EngineTrial { signal_ns, timer_ns })
+    Some(EngineTrial {
+        signal_ns,
+        timer_ns,
+    })
 }
 
 /// The median of the stops in this time; `None` when there are too few.
 fn usual_stop(stops: &[(TimeStamp, u64)], from: TimeStamp, until: TimeStamp) -> Option<u64> {
-    let mut within: Vec<u64> =
-        stops.iter().filter(|(at, _)| *at > from && *at <= until).map(|&(_, gap_ns)| gap_ns).collect();
+    let mut within: Vec<u64> = stops
+        .iter()
+        .filter(|(at, _)| *at > from && *at <= until)
+        .map(|&(_, gap_ns)| gap_ns)
+        .collect();
     within.sort_unstable();
     let enough = within.len() >= STOPS as usize / 2;
     enough.then(|| within[within.len() / 2])
@@ -168,8 +192,9 @@ mod tests {
 
     #[test]
     fn the_usual_stop_is_the_median_of_those_in_the_time() {
-        let stops: Vec<(TimeStamp, u64)> =
-            (0..20).map(|number| (TimeStamp(number * 10), 1000 + number)).collect();
+        let stops: Vec<(TimeStamp, u64)> = (0..20)
+            .map(|number| (TimeStamp(number * 10), 1000 + number))
+            .collect();
         assert_eq!(usual_stop(&stops, TimeStamp(0), TimeStamp(90)), Some(1005));
         assert_eq!(usual_stop(&stops, TimeStamp(0), TimeStamp(30)), None);
     }

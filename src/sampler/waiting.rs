@@ -45,7 +45,12 @@ pub(super) enum Unanswered {
 }
 
 impl Waiting {
-    pub(super) fn new(cpu_ns: u64, tick: Tick, blocked_at: Option<BlockedAt>, by_timer: bool) -> Self {
+    pub(super) fn new(
+        cpu_ns: u64,
+        tick: Tick,
+        blocked_at: Option<BlockedAt>,
+        by_timer: bool,
+    ) -> Self {
         Self {
             cpu_ns,
             blocked_at,
@@ -90,11 +95,17 @@ impl Waiting {
         interval_ns: u64,
     ) -> Result<Option<Run>, u64> {
         let ran_since_ns = now.since_ns(answered);
-        let ran_before_ns = cpu_ns.saturating_sub(self.cpu_ns).saturating_sub(ran_since_ns);
+        let ran_before_ns = cpu_ns
+            .saturating_sub(self.cpu_ns)
+            .saturating_sub(ran_since_ns);
         if ran_before_ns > delay_ns(interval_ns) {
             return Err(self.ticks);
         }
-        let run = Run { first: self.first.time, last: self.last.time, ticks: self.ticks };
+        let run = Run {
+            first: self.first.time,
+            last: self.last.time,
+            ticks: self.ticks,
+        };
         Ok((run.ticks > 0).then_some(run))
     }
 
@@ -115,13 +126,18 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     fn tick(number: u64) -> Tick {
-        Tick { number, time: TimeStamp(number * MS) }
+        Tick {
+            number,
+            time: TimeStamp(number * MS),
+        }
     }
 
     /// Asked on tick 10, without an answer on the ticks 11 to `last`.
     fn waiting_until(last: u64) -> (Waiting, u64) {
         let mut waiting = Waiting::new(7 * MS, tick(10), None, false);
-        let looks = (11..=last).filter(|&number| waiting.add_tick(tick(number - 1))).count();
+        let looks = (11..=last)
+            .filter(|&number| waiting.add_tick(tick(number - 1)))
+            .count();
         (waiting, looks as u64)
     }
 
@@ -132,17 +148,37 @@ mod tests {
         // It answered half a millisecond ago and has run since.
         let (answered, now) = (TimeStamp(50 * MS + MS / 2), tick(51).time);
         let run = waiting.idle_run(answered, now, 7 * MS + MS / 2, MS);
-        assert_eq!(run, Ok(Some(Run { first: tick(10).time, last: tick(49).time, ticks: 40 })));
-        assert_eq!(waiting.idle_run(answered, now, 8 * MS, MS), Err(40), "it ran before");
+        assert_eq!(
+            run,
+            Ok(Some(Run {
+                first: tick(10).time,
+                last: tick(49).time,
+                ticks: 40
+            }))
+        );
+        assert_eq!(
+            waiting.idle_run(answered, now, 8 * MS, MS),
+            Err(40),
+            "it ran before"
+        );
         let (at_once, _) = waiting_until(10);
-        assert_eq!(at_once.idle_run(tick(10).time, tick(11).time, 8 * MS, MS), Ok(None));
+        assert_eq!(
+            at_once.idle_run(tick(10).time, tick(11).time, 8 * MS, MS),
+            Ok(None)
+        );
     }
 
     #[test]
     fn who_runs_and_does_not_answer_is_counted_and_asked_again() {
         let (mut waiting, _) = waiting_until(26);
         assert_eq!(waiting.look(7 * MS, tick(26), MS), Unanswered::Idle);
-        assert_eq!(waiting.look(9 * MS, tick(26), MS), Unanswered::Ran { ticks: 16, resend: false });
+        assert_eq!(
+            waiting.look(9 * MS, tick(26), MS),
+            Unanswered::Ran {
+                ticks: 16,
+                resend: false
+            }
+        );
         let mut resends = 0;
         for number in 27..3000 {
             if waiting.add_tick(tick(number - 1)) {
@@ -156,6 +192,9 @@ mod tests {
     #[test]
     fn a_clock_that_moves_is_told_from_one_that_stands() {
         let mut waiting = Waiting::new(5, tick(1), None, true);
-        assert_eq!([5, 5, 6, 6].map(|cpu_ns| waiting.stood_still(cpu_ns)), [true, true, false, true]);
+        assert_eq!(
+            [5, 5, 6, 6].map(|cpu_ns| waiting.stood_still(cpu_ns)),
+            [true, true, false, true]
+        );
     }
 }

@@ -34,7 +34,11 @@ pub(crate) static ACTIVE_PS: PsCell<Option<ActivePs>> = PsCell::new(None);
 
 impl ActivePs {
     /// Nothing has happened yet.
-    pub(crate) fn new(session: Arc<Session>, filter: ThreadFilter, sampler: Box<dyn RunningSampler>) -> Self {
+    pub(crate) fn new(
+        session: Arc<Session>,
+        filter: ThreadFilter,
+        sampler: Box<dyn RunningSampler>,
+    ) -> Self {
         Self {
             threads: RefCell::new(ProfiledThreads::new(Arc::clone(&session), filter)),
             session,
@@ -56,7 +60,9 @@ impl ActivePs {
 /// How a session hears of threads that come and go.
 pub(crate) const REGISTRATION_HOOKS: RegistrationHooks = RegistrationHooks {
     registered: |thread, lock| with_session_threads(lock, |threads| threads.add(thread, lock)),
-    unregistered: |thread, lock| with_session_threads(lock, |threads| threads.end_thread(thread, lock)),
+    unregistered: |thread, lock| {
+        with_session_threads(lock, |threads| threads.end_thread(thread, lock))
+    },
 };
 
 fn with_session_threads(lock: &PsLock, body: impl FnOnce(&mut ProfiledThreads)) {

@@ -36,9 +36,14 @@ pub(crate) fn leave_callbacks_to_parent() {
 }
 
 /// Calls one after another; if one of them forks, the child calls no more, nor drops what those that are left hold.
-fn call_all(of: OfProcess, mut callbacks: impl Iterator<Item = (AfterSamplingCallback, SamplingState)>) {
+fn call_all(
+    of: OfProcess,
+    mut callbacks: impl Iterator<Item = (AfterSamplingCallback, SamplingState)>,
+) {
     while !of.is_parent() {
-        let Some((callback, state)) = callbacks.next() else { return };
+        let Some((callback, state)) = callbacks.next() else {
+            return;
+        };
         call_host(|| callback(state));
     }
     std::mem::forget(callbacks);
@@ -55,7 +60,10 @@ pub(crate) struct LeftOverCallbacks {
 impl Drop for LeftOverCallbacks {
     fn drop(&mut self) {
         let callbacks = std::mem::take(&mut self.callbacks).into_iter();
-        call_all(self.of, callbacks.map(|callback| (callback, SamplingState::JustStopped)));
+        call_all(
+            self.of,
+            callbacks.map(|callback| (callback, SamplingState::JustStopped)),
+        );
     }
 }
 
@@ -95,7 +103,10 @@ pub(crate) enum SamplerEnd {
 
 impl AfterSampling {
     pub(crate) fn new() -> Self {
-        let queue = Queue { callbacks: VecDeque::new(), is_closed: false };
+        let queue = Queue {
+            callbacks: VecDeque::new(),
+            is_closed: false,
+        };
         Self {
             queue: NamedMutex::new("after-sampling callbacks", LockRank::ThreadData, queue),
             stage: Mutex::new(Stage::Works),
@@ -121,14 +132,26 @@ impl AfterSampling {
     pub(crate) fn close(&self) -> LeftOverCallbacks {
         let mut queue = self.queue.lock();
         queue.is_closed = true;
-        let callbacks = queue.callbacks.drain(..).map(|(_, callback)| callback).collect();
-        LeftOverCallbacks { of: self.of, callbacks }
+        let callbacks = queue
+            .callbacks
+            .drain(..)
+            .map(|(_, callback)| callback)
+            .collect();
+        LeftOverCallbacks {
+            of: self.of,
+            callbacks,
+        }
     }
 
     /// A loop begins.
     pub(crate) fn begin_loop(&self, number: u64) {
         let mut queue = self.queue.lock();
-        for (first, _) in queue.callbacks.iter_mut().rev().take_while(|(first, _)| first.is_none()) {
+        for (first, _) in queue
+            .callbacks
+            .iter_mut()
+            .rev()
+            .take_while(|(first, _)| first.is_none())
+        {
             *first = Some(number);
         }
     }
@@ -147,8 +170,17 @@ impl AfterSampling {
             _ => None,
         };
         let mut due = Vec::new();
-        while let Some(state) = queue.callbacks.front().and_then(|(first, _)| due_with(*first)) {
-            due.extend(queue.callbacks.pop_front().map(|(_, callback)| (callback, state)));
+        while let Some(state) = queue
+            .callbacks
+            .front()
+            .and_then(|(first, _)| due_with(*first))
+        {
+            due.extend(
+                queue
+                    .callbacks
+                    .pop_front()
+                    .map(|(_, callback)| (callback, state)),
+            );
         }
         due
     }
@@ -221,7 +253,9 @@ impl AfterSampling {
 
 impl std::fmt::Debug for AfterSampling {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("AfterSampling").field("stage", &self.stage).finish_non_exhaustive()
+        f.debug_struct("AfterSampling")
+            .field("stage", &self.stage)
+            .finish_non_exhaustive()
     }
 }
 
@@ -232,7 +266,11 @@ mod tests {
     use super::*;
 
     fn due(after: &AfterSampling, number: u64, state: SamplingState) -> Vec<SamplingState> {
-        after.take_due(number, state).into_iter().map(|(_, state)| state).collect()
+        after
+            .take_due(number, state)
+            .into_iter()
+            .map(|(_, state)| state)
+            .collect()
     }
 
     #[test]
@@ -242,15 +280,29 @@ mod tests {
         let add = || assert!(after.add(Box::new(|_| {})).is_ok());
         after.begin_loop(1);
         add();
-        assert_eq!(due(&after, 1, SamplingPaused), [], "it came within the loop");
+        assert_eq!(
+            due(&after, 1, SamplingPaused),
+            [],
+            "it came within the loop"
+        );
         after.begin_loop(2);
-        assert_eq!(due(&after, 2, SamplingCompleted), [], "the answers are not there yet");
+        assert_eq!(
+            due(&after, 2, SamplingCompleted),
+            [],
+            "the answers are not there yet"
+        );
         add();
         after.begin_loop(3);
-        assert_eq!(due(&after, 3, SamplingPaused), [SamplingCompleted, SamplingPaused]);
+        assert_eq!(
+            due(&after, 3, SamplingPaused),
+            [SamplingCompleted, SamplingPaused]
+        );
         add();
         after.begin_loop(4);
-        assert_eq!(due(&after, 4, NoStackSamplingCompleted), [NoStackSamplingCompleted]);
+        assert_eq!(
+            due(&after, 4, NoStackSamplingCompleted),
+            [NoStackSamplingCompleted]
+        );
         drop(after.close());
         assert!(after.add(Box::new(|_| {})).is_err());
     }
@@ -258,7 +310,10 @@ mod tests {
     #[test]
     fn in_the_child_of_a_fork_no_more_are_called_and_no_lock_is_taken() {
         let of_parent = || OfProcess(FORKS.load(Ordering::Acquire).wrapping_sub(1));
-        let after = AfterSampling { of: of_parent(), ..AfterSampling::new() };
+        let after = AfterSampling {
+            of: of_parent(),
+            ..AfterSampling::new()
+        };
         let stage = after.lock_stage();
         let queue = after.queue.lock();
         let (kept, is_kept) = std::sync::mpsc::channel::<()>();
@@ -270,9 +325,16 @@ mod tests {
         assert_eq!(*after.lock_stage(), Stage::Works);
         let (kept_too, is_kept_too) = std::sync::mpsc::channel::<()>();
         let lost: AfterSamplingCallback = Box::new(move |_| _ = kept_too.send(()));
-        drop(LeftOverCallbacks { of: of_parent(), callbacks: vec![lost] });
+        drop(LeftOverCallbacks {
+            of: of_parent(),
+            callbacks: vec![lost],
+        });
         for is_kept in [is_kept, is_kept_too] {
-            assert_eq!(is_kept.try_recv(), Err(std::sync::mpsc::TryRecvError::Empty), "it is not dropped");
+            assert_eq!(
+                is_kept.try_recv(),
+                Err(std::sync::mpsc::TryRecvError::Empty),
+                "it is not dropped"
+            );
         }
     }
 
@@ -286,7 +348,10 @@ mod tests {
         };
         assert!(!after.call_back(vec![(Box::new(stops), SamplingState::SamplingCompleted)]));
         let after = AfterSampling::new();
-        assert!(after.call_back(vec![(Box::new(|_| panic!("on purpose")), SamplingState::SamplingPaused)]));
+        assert!(after.call_back(vec![(
+            Box::new(|_| panic!("on purpose")),
+            SamplingState::SamplingPaused
+        )]));
         after.set_ended();
         assert_eq!(after.wait_for_end(), SamplerEnd::Ended);
     }

@@ -42,7 +42,10 @@ pub(crate) fn prepare_own_lane() {
 
 /// The calling thread's lane, if it has one.
 pub(crate) fn own_lane_index() -> Option<usize> {
-    OWN_LANE_HANDLE.try_with(|own| own.get().map(|own| own.0.index())).ok().flatten()
+    OWN_LANE_HANDLE
+        .try_with(|own| own.get().map(|own| own.0.index()))
+        .ok()
+        .flatten()
 }
 
 /// Puts an entry of this session; false when that session runs no more, or there is no room.

@@ -33,7 +33,9 @@ static PROCESS_START: OnceLock<ProcessStart> = OnceLock::new();
 
 impl CorePs {
     pub(crate) fn new() -> Self {
-        let name = read_exe_path().file_name().map(|name| name.to_string_lossy().into_owned());
+        let name = read_exe_path()
+            .file_name()
+            .map(|name| name.to_string_lossy().into_owned());
         let process_name = name.unwrap_or_else(|| "rust".to_owned());
         Self {
             process_start: Self::process_start(),
@@ -62,7 +64,10 @@ impl CorePs {
 
     /// Takes the page with this id out.
     pub(crate) fn unregister_page(&mut self, inner_window_id: u64) -> Option<Arc<Page>> {
-        let index = self.pages.iter().position(|page| page.inner_window_id == inner_window_id)?;
+        let index = self
+            .pages
+            .iter()
+            .position(|page| page.inner_window_id == inner_window_id)?;
         Some(self.pages.remove(index))
     }
 

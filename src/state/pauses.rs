@@ -75,7 +75,11 @@ impl Pauses {
             cpu_in_pauses_ns: 0,
         };
         let log = NamedMutex::new("pauses", LockRank::ThreadData, log);
-        Self { counts_cpu, changes: AtomicU64::new(0), log }
+        Self {
+            counts_cpu,
+            changes: AtomicU64::new(0),
+            log,
+        }
     }
 
     /// Pauses so, or goes on, and calls `note` with the time of that; false when there was nothing to change. While the
@@ -87,7 +91,13 @@ impl Pauses {
         lock: &PsLock,
         note: impl FnOnce(TimeStamp),
     ) -> bool {
-        let cpu_ns = || if self.counts_cpu { sample_process_cpu_ns() } else { 0 };
+        let cpu_ns = || {
+            if self.counts_cpu {
+                sample_process_cpu_ns()
+            } else {
+                0
+            }
+        };
         self.set_with(kind, paused, cpu_ns, || {
             let now = RacyFeatures::set_paused(kind, paused, lock);
             // Under the lock, so that entries are in the order of their times.
@@ -128,7 +138,10 @@ impl Pauses {
 
     pub(crate) fn open(&self) -> OpenPauses {
         let log = self.log.lock();
-        OpenPauses { paused_since: log.paused_since, sampling_paused_since: log.sampling_paused_since }
+        OpenPauses {
+            paused_since: log.paused_since,
+            sampling_paused_since: log.sampling_paused_since,
+        }
     }
 
     /// What happened since `seen`; `None` when nothing did. For the sampler.
@@ -141,7 +154,13 @@ impl Pauses {
         let open = log.open;
         let until = std::mem::replace(&mut log.earliest, open);
         let (since, is_paused) = (log.resumed_at, open.is_some());
-        Some(SeenPauses { changes, since, until, is_paused, cpu_in_pauses_ns: log.cpu_in_pauses_ns })
+        Some(SeenPauses {
+            changes,
+            since,
+            until,
+            is_paused,
+            cpu_in_pauses_ns: log.cpu_in_pauses_ns,
+        })
     }
 
     /// Until when samples are wanted, as of now.
@@ -149,7 +168,10 @@ impl Pauses {
         match self.changes.load(Ordering::SeqCst) == seen.changes {
             true => seen.until,
             // What began after `seen` does not take back what ended before it.
-            false => [seen.until, self.log.lock().earliest].into_iter().flatten().min(),
+            false => [seen.until, self.log.lock().earliest]
+                .into_iter()
+                .flatten()
+                .min(),
         }
     }
 }
@@ -212,9 +234,16 @@ mod tests {
         set(Sampling, false, 40, 150);
         set(All, true, 50, 200);
         set(All, false, 60, 230);
-        assert_eq!(pauses.until(&seen), Some(TimeStamp(10)), "what came in the pause is not wanted");
+        assert_eq!(
+            pauses.until(&seen),
+            Some(TimeStamp(10)),
+            "what came in the pause is not wanted"
+        );
         seen = pauses.follow(&seen).expect("a change");
-        assert_eq!((seen.until, seen.is_paused, seen.since), (Some(TimeStamp(10)), false, TimeStamp(60)));
+        assert_eq!(
+            (seen.until, seen.is_paused, seen.since),
+            (Some(TimeStamp(10)), false, TimeStamp(60))
+        );
         assert_eq!(seen.cpu_in_pauses_ns, 50 + 30);
         set(All, true, 70, 300);
         seen = pauses.follow(&seen).expect("a change");
@@ -229,20 +258,33 @@ mod tests {
         let seen = pauses.follow(&SeenPauses::default()).expect("a change");
         assert!(!seen.is_paused && pauses.until(&seen) == Some(TimeStamp(10)));
         assert!(!set(&pauses, All, false, 30, 0) && !set(&pauses, Sampling, false, 40, 0));
-        assert!(pauses.follow(&seen).is_none(), "there was nothing to change");
+        assert!(
+            pauses.follow(&seen).is_none(),
+            "there was nothing to change"
+        );
         assert_eq!(pauses.until(&seen), Some(TimeStamp(10)));
         assert!(set(&pauses, Sampling, true, 50, 0));
-        assert_eq!(pauses.until(&seen), Some(TimeStamp(10)), "it is later than what is to be written");
+        assert_eq!(
+            pauses.until(&seen),
+            Some(TimeStamp(10)),
+            "it is later than what is to be written"
+        );
         assert!(!set(&pauses, Sampling, true, 60, 0) && set(&pauses, Sampling, false, 70, 0));
         assert_eq!(pauses.until(&seen), Some(TimeStamp(10)));
         let seen = pauses.follow(&seen).expect("a change");
-        assert_eq!((seen.until, seen.since), (Some(TimeStamp(50)), TimeStamp(70)));
+        assert_eq!(
+            (seen.until, seen.since),
+            (Some(TimeStamp(50)), TimeStamp(70))
+        );
     }
 
     #[test]
     fn the_cpu_clock_is_read_under_no_lock_and_within_the_pause() {
         let pauses = Pauses::new(true);
-        let (state, reads) = (std::cell::Cell::new("before"), std::cell::RefCell::new(Vec::new()));
+        let (state, reads) = (
+            std::cell::Cell::new("before"),
+            std::cell::RefCell::new(Vec::new()),
+        );
         let cpu_ns = || {
             // Taken twice, it is refused.
             drop(pauses.log.lock());

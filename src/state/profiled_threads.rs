@@ -23,7 +23,13 @@ pub(crate) struct ProfiledThreads {
 
 impl ProfiledThreads {
     pub(crate) fn new(session: Arc<Session>, filter: ThreadFilter) -> Self {
-        Self { session, filter, live: Vec::new(), dead: VecDeque::new(), written: 0 }
+        Self {
+            session,
+            filter,
+            live: Vec::new(),
+            dead: VecDeque::new(),
+            written: 0,
+        }
     }
 
     /// The session begins: takes up all registered threads of which something is to be recorded.
@@ -35,11 +41,15 @@ impl ProfiledThreads {
     pub(crate) fn add(&mut self, thread: &OffThreadRef, lock: &PsLock) {
         let name = &thread.unlocked_const_reader().info().name;
         let is_selected = self.filter.selects(name, current_process_id());
-        let features = ThreadProfilingFeatures::in_session(self.session.settings.features, is_selected);
+        let features =
+            ThreadProfilingFeatures::in_session(self.session.settings.features, is_selected);
         if features == ThreadProfilingFeatures::NOT_PROFILED {
             return;
         }
-        let data = ProfiledThreadData { live_index: self.live.len(), end_position: None };
+        let data = ProfiledThreadData {
+            live_index: self.live.len(),
+            end_position: None,
+        };
         thread.locked_rw_from_any_thread().set_profiling_features(
             self.session.generation,
             features,
@@ -52,7 +62,12 @@ impl ProfiledThreads {
 
     /// A thread has ended, or unregistered; the buffer may still hold what was recorded of it.
     pub(crate) fn end_thread(&mut self, thread: &OffThreadRef, lock: &PsLock) {
-        let Some(data) = thread.unlocked_rw_for_locked_profiler().profiled_thread_data(lock) else { return };
+        let Some(data) = thread
+            .unlocked_rw_for_locked_profiler()
+            .profiled_thread_data(lock)
+        else {
+            return;
+        };
         self.dead.push_back(self.live.swap_remove(data.live_index));
         if let Some(moved) = self.live.get(data.live_index) {
             let moved = moved.unlocked_rw_for_locked_profiler();
@@ -64,16 +79,22 @@ impl ProfiledThreads {
     /// The session ends: nothing is recorded of any thread any more.
     pub(crate) fn end(&mut self, lock: &PsLock) {
         for thread in self.live.drain(..).chain(self.dead.drain(..)) {
-            thread.locked_rw_from_any_thread().clear_profiling_features(lock);
+            thread
+                .locked_rw_from_any_thread()
+                .clear_profiling_features(lock);
         }
         self.written = 0;
     }
 
     /// The threads that live and of which stacks or CPU times are recorded.
     pub(crate) fn sampled(&self) -> Vec<OffThreadRef> {
-        let of_sampler = ThreadProfilingFeatures::SAMPLING | ThreadProfilingFeatures::CPU_UTILIZATION;
+        let of_sampler =
+            ThreadProfilingFeatures::SAMPLING | ThreadProfilingFeatures::CPU_UTILIZATION;
         let is_sampled = |thread: &&OffThreadRef| {
-            thread.unlocked_const_reader_and_atomic_rw().profiling_features().intersects(of_sampler)
+            thread
+                .unlocked_const_reader_and_atomic_rw()
+                .profiling_features()
+                .intersects(of_sampler)
         };
         self.live.iter().filter(is_sampled).cloned().collect()
     }
@@ -91,7 +112,10 @@ impl ProfiledThreads {
         still_writes: impl Fn(&OffThreadRef) -> bool,
         lock: &PsLock,
     ) {
-        let ended = self.dead.range(self.written..).take_while(|dead| !still_writes(dead));
+        let ended = self
+            .dead
+            .range(self.written..)
+            .take_while(|dead| !still_writes(dead));
         self.written += ended
             .inspect(|dead| {
                 let dead = dead.unlocked_rw_for_locked_profiler();
@@ -105,12 +129,18 @@ impl ProfiledThreads {
     #[doc(alias = "DiscardExpiredDeadProfiledThreads")]
     pub(crate) fn drop_expired(&mut self, buffer_start: u64, lock: &PsLock) {
         let is_expired = |dead: &OffThreadRef| {
-            let data = dead.unlocked_rw_for_locked_profiler().profiled_thread_data(lock);
-            data.and_then(|data| data.end_position).is_some_and(|end| end < buffer_start)
+            let data = dead
+                .unlocked_rw_for_locked_profiler()
+                .profiled_thread_data(lock);
+            data.and_then(|data| data.end_position)
+                .is_some_and(|end| end < buffer_start)
         };
         while self.dead.front().is_some_and(is_expired) {
             let expired = self.dead.pop_front();
-            expired.inspect(|dead| dead.locked_rw_from_any_thread().clear_profiling_features(lock));
+            expired.inspect(|dead| {
+                dead.locked_rw_from_any_thread()
+                    .clear_profiling_features(lock)
+            });
             self.written -= 1;
         }
     }

@@ -10,7 +10,10 @@ const PAUSED: u32 = 1 << 30;
 const SAMPLING_PAUSED: u32 = 1 << 29;
 const STATE_BITS: u32 = ACTIVE | PAUSED | SAMPLING_PAUSED;
 
-const _: () = assert!(Features::JS_SOURCES.bits() & STATE_BITS == 0, "features and states share a word");
+const _: () = assert!(
+    Features::JS_SOURCES.bits() & STATE_BITS == 0,
+    "features and states share a word"
+);
 
 static THE_WORD: Word = Word(AtomicU64::new(0));
 
@@ -42,7 +45,10 @@ impl Word {
         let before = self.0.load(Ordering::Relaxed);
         let number = (before >> 32).wrapping_add(raises.into());
         // Sequentially consistent: whoever reads the clock after this pauses later than who saw the state before.
-        self.0.swap(number << 32 | u64::from(to(before as u32)), Ordering::SeqCst);
+        self.0.swap(
+            number << 32 | u64::from(to(before as u32)),
+            Ordering::SeqCst,
+        );
     }
 
     fn set_active(&self, features: Features) {
@@ -53,7 +59,12 @@ impl Word {
         self.change(false, |_| 0);
     }
 
-    fn set_paused(&self, kind: PauseKind, paused: bool, clock: impl FnOnce() -> TimeStamp) -> TimeStamp {
+    fn set_paused(
+        &self,
+        kind: PauseKind,
+        paused: bool,
+        clock: impl FnOnce() -> TimeStamp,
+    ) -> TimeStamp {
         let (bit, is_counted) = (kind.bit(), kind == PauseKind::All);
         if paused {
             self.change(is_counted, |low| low | bit);
@@ -179,7 +190,10 @@ mod tests {
     fn set_paused(word: &Word, kind: PauseKind, paused: bool) {
         let clock = || {
             let states = word.states_and_features();
-            assert!(states & kind.bit() != 0, "the clock is read within the pause");
+            assert!(
+                states & kind.bit() != 0,
+                "the clock is read within the pause"
+            );
             TimeStamp(u64::from(states))
         };
         assert_ne!(word.set_paused(kind, paused, clock), TimeStamp(0));

@@ -5,8 +5,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use crate::base::{
-    ChangeCount, Features, Generation, LockRank, NamedMutex, SamplingEngine, ThreadProfilingFeatures,
-    TimeStamp,
+    ChangeCount, Features, Generation, LockRank, NamedMutex, SamplingEngine,
+    ThreadProfilingFeatures, TimeStamp,
 };
 use crate::counters::CounterDescription;
 use crate::state::after_sampling::AfterSampling;
@@ -40,7 +40,8 @@ pub(crate) struct EngineTrial {
 impl EngineTrial {
     /// Timers cost a little with each switch of their threads as well, so they have to be clearly cheaper.
     pub(crate) fn is_for_timers(&self) -> bool {
-        self.timer_ns.is_some_and(|timer_ns| timer_ns < self.signal_ns / 4 * 3)
+        self.timer_ns
+            .is_some_and(|timer_ns| timer_ns < self.signal_ns / 4 * 3)
     }
 }
 
@@ -165,7 +166,11 @@ impl Session {
             pauses: Pauses::new(counts_cpu),
             after_sampling: AfterSampling::new(),
             thread_changes: ChangeCount::new(),
-            modules: NamedMutex::new("session modules", LockRank::ThreadData, ModuleTable::default()),
+            modules: NamedMutex::new(
+                "session modules",
+                LockRank::ThreadData,
+                ModuleTable::default(),
+            ),
             perf_map: NamedMutex::new("session perf map", LockRank::ThreadData, Arc::default()),
             stop: AtomicBool::new(false),
             uses_timers: AtomicBool::new(false),
@@ -238,7 +243,8 @@ impl Session {
         let is_open = || self.writes_done.load(Ordering::Acquire) < asked;
         let has_sampler = || self.counts.sampler_panics.load(Ordering::Relaxed) == 0;
         // Before it calls back it writes everything; and it may be one of its callbacks that asks.
-        let may_write = || has_sampler() && !self.is_stopping() && !self.after_sampling.is_calling_back();
+        let may_write =
+            || has_sampler() && !self.is_stopping() && !self.after_sampling.is_calling_back();
         while is_open() && may_write() && Instant::now() < end {
             std::thread::sleep(Duration::from_micros(100));
         }

@@ -28,7 +28,11 @@ struct ModelSession {
 
 impl ModelSession {
     fn new(generation: Generation) -> Shared<Self> {
-        Shared::new(Self { generation, changes: ChangeCount::new(), stop: AtomicBool::new(false) })
+        Shared::new(Self {
+            generation,
+            changes: ChangeCount::new(),
+            stop: AtomicBool::new(false),
+        })
     }
 }
 
@@ -84,7 +88,11 @@ impl World {
         *self.buffer.lock().unwrap() = Some((generation, Vec::new()));
         let session = ModelSession::new(generation);
         let mut ps = self.ps.lock().unwrap();
-        let mut active = ModelActive { session: Shared::clone(&session), lives: false, dead: None };
+        let mut active = ModelActive {
+            session: Shared::clone(&session),
+            lives: false,
+            dead: None,
+        };
         if ps.is_registered {
             self.take_up(&mut active);
         }
@@ -93,7 +101,8 @@ impl World {
     }
 
     fn take_up(&self, active: &mut ModelActive) {
-        self.word.set(active.session.generation, ThreadProfilingFeatures::ANY);
+        self.word
+            .set(active.session.generation, ThreadProfilingFeatures::ANY);
         active.lives = true;
         active.session.changes.raise();
     }
@@ -118,7 +127,9 @@ impl World {
 
     /// What the thread's marker is put into; `None` when the session that it was asked for runs no more.
     fn mark(&self) -> Option<Generation> {
-        let session = self.word.session_that_records(ThreadProfilingFeatures::MARKERS)?;
+        let session = self
+            .word
+            .session_that_records(ThreadProfilingFeatures::MARKERS)?;
         self.put(session, Entry::Marker).then_some(session)
     }
 
@@ -133,7 +144,11 @@ impl World {
     }
 
     fn range_end(&self) -> usize {
-        self.buffer.lock().unwrap().as_ref().map_or(0, |(_, entries)| entries.len())
+        self.buffer
+            .lock()
+            .unwrap()
+            .as_ref()
+            .map_or(0, |(_, entries)| entries.len())
     }
 
     /// Ends the session, up to the join of its sampler.
@@ -171,7 +186,13 @@ struct ModelSampler {
 impl ModelSampler {
     fn new(world: &Shared<World>, session: &Shared<ModelSession>) -> Self {
         let (world, session) = (Shared::clone(world), Shared::clone(session));
-        Self { world, session, seen_changes: 0, knows: false, samples: 0 }
+        Self {
+            world,
+            session,
+            seen_changes: 0,
+            knows: false,
+            samples: 0,
+        }
     }
 
     /// So many ticks, or fewer when it is stopped.
@@ -186,19 +207,33 @@ impl ModelSampler {
     }
 
     fn tick(&mut self) {
-        let Self { world, session, seen_changes, knows, samples } = self;
+        let Self {
+            world,
+            session,
+            seen_changes,
+            knows,
+            samples,
+        } = self;
         let changes = session.changes.read();
         if changes != *seen_changes {
             *seen_changes = changes;
-            let lives = world.with_session_threads(session, |active| active.lives).unwrap_or(false);
+            let lives = world
+                .with_session_threads(session, |active| active.lives)
+                .unwrap_or(false);
             if *knows && !lives {
                 // What was not written yet of it.
-                assert!(world.put(session.generation, Entry::Sample), "before its end the buffer is its own");
+                assert!(
+                    world.put(session.generation, Entry::Sample),
+                    "before its end the buffer is its own"
+                );
             }
             *knows = lives;
             let end = world.range_end();
             world.with_session_threads(session, |active| {
-                if let Some(dead) = active.dead.as_mut().filter(|dead| dead.end_position.is_none() && !lives)
+                if let Some(dead) = active
+                    .dead
+                    .as_mut()
+                    .filter(|dead| dead.end_position.is_none() && !lives)
                 {
                     dead.end_position = Some(end);
                 }
@@ -227,8 +262,15 @@ fn a_marker_is_in_the_session_that_it_was_asked_for_or_in_none() {
         let buffer = world.buffer.lock().unwrap();
         let (current, entries) = buffer.as_ref().expect("the second session runs");
         assert_eq!(*current, SECOND);
-        assert!(entries.iter().all(|(session, _)| session == current), "{entries:?}");
-        assert_eq!(entries.len(), usize::from(marked == Some(SECOND)), "{entries:?}");
+        assert!(
+            entries.iter().all(|(session, _)| session == current),
+            "{entries:?}"
+        );
+        assert_eq!(
+            entries.len(),
+            usize::from(marked == Some(SECOND)),
+            "{entries:?}"
+        );
         match marked {
             Some(FIRST) => "in the first",
             Some(_) => "in the second",
@@ -253,62 +295,88 @@ fn who_registers_is_sampled_from_the_next_look_on() {
         let sampler = sampler.join().unwrap();
         let before = sampler.samples;
         // Whatever was seen of the change before, the next tick samples the thread.
-        assert_eq!(sampler.ticks(1).samples, before + 1, "it is registered, and the session runs");
-        if before > 0 { "sampled at once" } else { "sampled from then on" }
+        assert_eq!(
+            sampler.ticks(1).samples,
+            before + 1,
+            "it is registered, and the session runs"
+        );
+        if before > 0 {
+            "sampled at once"
+        } else {
+            "sampled from then on"
+        }
     });
 }
 
 #[test]
 fn a_thread_that_comes_and_goes_beside_a_stop_leaves_nothing_to_the_next_session() {
-    explore_model(["all in the first", "some in the second", "nothing"], || {
-        let (world, session) = World::new(false);
-        let lives = Shared::clone(&world);
-        let thread = spawn(move || {
-            lives.register();
-            let marked = lives.mark();
-            lives.unregister();
-            marked
-        });
-        let sampler = ModelSampler::new(&world, &session);
-        let sampler = spawn(move || sampler.ticks(2));
-        world.stop();
-        // As the life cycle does it: first the sampler has ended, then the buffer is the next session's.
-        let has_sampled = sampler.join().unwrap().samples > 0;
-        *world.buffer.lock().unwrap() = None;
-        world.start(SECOND);
-        let marked = thread.join().unwrap();
-        let buffer = world.buffer.lock().unwrap();
-        let (_, entries) = buffer.as_ref().expect("the second session runs");
-        assert!(entries.iter().all(|(session, _)| *session == SECOND), "{entries:?}");
-        assert!(
-            entries.iter().all(|(_, entry)| *entry == Entry::Marker),
-            "the first session's sampler has ended"
-        );
-        match (marked, has_sampled) {
-            (Some(SECOND), _) => "some in the second",
-            (None, false) => "nothing",
-            _ => "all in the first",
-        }
-    });
+    explore_model(
+        ["all in the first", "some in the second", "nothing"],
+        || {
+            let (world, session) = World::new(false);
+            let lives = Shared::clone(&world);
+            let thread = spawn(move || {
+                lives.register();
+                let marked = lives.mark();
+                lives.unregister();
+                marked
+            });
+            let sampler = ModelSampler::new(&world, &session);
+            let sampler = spawn(move || sampler.ticks(2));
+            world.stop();
+            // As the life cycle does it: first the sampler has ended, then the buffer is the next session's.
+            let has_sampled = sampler.join().unwrap().samples > 0;
+            *world.buffer.lock().unwrap() = None;
+            world.start(SECOND);
+            let marked = thread.join().unwrap();
+            let buffer = world.buffer.lock().unwrap();
+            let (_, entries) = buffer.as_ref().expect("the second session runs");
+            assert!(
+                entries.iter().all(|(session, _)| *session == SECOND),
+                "{entries:?}"
+            );
+            assert!(
+                entries.iter().all(|(_, entry)| *entry == Entry::Marker),
+                "the first session's sampler has ended"
+            );
+            match (marked, has_sampled) {
+                (Some(SECOND), _) => "some in the second",
+                (None, false) => "nothing",
+                _ => "all in the first",
+            }
+        },
+    );
 }
 
 #[test]
 fn after_the_end_of_a_dead_thread_nothing_of_it_is_written() {
-    explore_model(["its end is known", "the sampler has not come by", "it was never seen"], || {
-        let (world, session) = World::new(true);
-        let ends = Shared::clone(&world);
-        let thread = spawn(move || ends.unregister());
-        let sampler = ModelSampler::new(&world, &session);
-        let sampler = spawn(move || sampler.ticks(3));
-        thread.join().unwrap();
-        let has_sampled = sampler.join().unwrap().samples > 0;
-        let end = world.with_session_threads(&session, |active| active.dead.map(|dead| dead.end_position));
-        let end = end.flatten().expect("it has ended");
-        assert!(end.is_none_or(|end| end == world.range_end()), "{end:?} of {}", world.range_end());
-        match (end, has_sampled) {
-            (Some(_), true) => "its end is known",
-            (Some(_), false) => "it was never seen",
-            (None, _) => "the sampler has not come by",
-        }
-    });
+    explore_model(
+        [
+            "its end is known",
+            "the sampler has not come by",
+            "it was never seen",
+        ],
+        || {
+            let (world, session) = World::new(true);
+            let ends = Shared::clone(&world);
+            let thread = spawn(move || ends.unregister());
+            let sampler = ModelSampler::new(&world, &session);
+            let sampler = spawn(move || sampler.ticks(3));
+            thread.join().unwrap();
+            let has_sampled = sampler.join().unwrap().samples > 0;
+            let end = world
+                .with_session_threads(&session, |active| active.dead.map(|dead| dead.end_position));
+            let end = end.flatten().expect("it has ended");
+            assert!(
+                end.is_none_or(|end| end == world.range_end()),
+                "{end:?} of {}",
+                world.range_end()
+            );
+            match (end, has_sampled) {
+                (Some(_), true) => "its end is known",
+                (Some(_), false) => "it was never seen",
+                (None, _) => "the sampler has not come by",
+            }
+        },
+    );
 }

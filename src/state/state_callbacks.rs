@@ -25,8 +25,16 @@ impl StateCallback {
         call: Box<dyn Fn(ProfilingState) + Send + Sync>,
     ) -> Arc<Self> {
         let serial = LAST_SERIAL.fetch_add(1, Ordering::Relaxed) + 1;
-        let callback = Arc::new(Self { serial, states, id, call, is_removed: AtomicBool::new(false) });
-        STATE_CALLBACKS.get_mut(&mut PsLock::acquire()).push(Arc::clone(&callback));
+        let callback = Arc::new(Self {
+            serial,
+            states,
+            id,
+            call,
+            is_removed: AtomicBool::new(false),
+        });
+        STATE_CALLBACKS
+            .get_mut(&mut PsLock::acquire())
+            .push(Arc::clone(&callback));
         callback
     }
 
@@ -35,7 +43,9 @@ impl StateCallback {
         let mut lock = PsLock::acquire();
         let list = STATE_CALLBACKS.get_mut(&mut lock);
         let removed: Vec<_> = list.extract_if(.., |callback| callback.id == id).collect();
-        removed.iter().for_each(|callback| callback.is_removed.store(true, Ordering::Release));
+        removed
+            .iter()
+            .for_each(|callback| callback.is_removed.store(true, Ordering::Release));
         removed
     }
 

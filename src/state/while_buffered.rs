@@ -19,7 +19,11 @@ impl<T> WhileBuffered<T> {
     /// Takes out what ended before a buffer that begins there, to be dropped under no lock.
     #[must_use = "it is dropped where this ends"]
     pub(crate) fn take_expired(&mut self, buffer_start: u64) -> Vec<T> {
-        let expired = self.0.iter().take_while(|(end, _)| *end < buffer_start).count();
+        let expired = self
+            .0
+            .iter()
+            .take_while(|(end, _)| *end < buffer_start)
+            .count();
         self.0.drain(..expired).map(|(_, thing)| thing).collect()
     }
 
@@ -29,7 +33,10 @@ impl<T> WhileBuffered<T> {
 
     /// What a buffer that begins there may speak of.
     pub(crate) fn since(&self, buffer_start: u64) -> impl Iterator<Item = &T> {
-        self.0.iter().filter(move |(end, _)| *end >= buffer_start).map(|(_, thing)| thing)
+        self.0
+            .iter()
+            .filter(move |(end, _)| *end >= buffer_start)
+            .map(|(_, thing)| thing)
     }
 }
 
@@ -40,7 +47,9 @@ mod tests {
     #[test]
     fn things_go_when_the_buffer_begins_after_their_end() {
         let mut kept = WhileBuffered::new();
-        [(5, 'a'), (5, 'b'), (9, 'c')].into_iter().for_each(|(end, thing)| kept.keep(end, thing));
+        [(5, 'a'), (5, 'b'), (9, 'c')]
+            .into_iter()
+            .for_each(|(end, thing)| kept.keep(end, thing));
         let left = |kept: &WhileBuffered<char>| kept.since(0).collect::<String>();
         assert!(kept.take_expired(5).is_empty());
         assert_eq!(left(&kept), "abc");

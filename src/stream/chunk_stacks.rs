@@ -133,8 +133,15 @@ impl ChunkStacks {
             let before = self.address_of(node);
             let frame = self.read_frame(entry, before, meanings)?;
             let address = self.frames.get(frame as usize)?.address.unwrap_or(before);
-            self.nodes.push(Node { below: node, frame, address, stack: None });
-            node = u32::try_from(self.nodes.len()).ok()?.checked_add(ROOT_NODES - 1)?;
+            self.nodes.push(Node {
+                below: node,
+                frame,
+                address,
+                stack: None,
+            });
+            node = u32::try_from(self.nodes.len())
+                .ok()?
+                .checked_add(ROOT_NODES - 1)?;
         }
         Some((node, fresh > 0))
     }
@@ -167,26 +174,38 @@ impl ChunkStacks {
             FrameTag::Return | FrameTag::Innermost => {
                 let address = before.wrapping_add(unzigzag(rest) as u64);
                 let is_return_address = tag == FrameTag::Return;
-                let sampled = SampledAddress { address: CodeAddress::new(address), is_return_address };
+                let sampled = SampledAddress {
+                    address: CodeAddress::new(address),
+                    is_return_address,
+                };
                 (meanings.native(sampled, self.modules), Some(address))
             }
             FrameTag::Label if rest == FrameTag::LABELS_LEFT_OUT => (FrameKey::LabelsLeftOut, None),
             FrameTag::Label => (read_label(u8::try_from(rest).ok()?, entry, meanings)?, None),
         };
-        self.frames.push(ChunkFrame { key, address, index: None });
+        self.frames.push(ChunkFrame {
+            key,
+            address,
+            index: None,
+        });
         u32::try_from(self.frames.len() - 1).ok()
     }
 
     /// The place of a node's stack among those of the profile.
     pub(super) fn stack(&mut self, node: u32, stacks: &mut UniqueStacks<FrameKey>) -> u32 {
-        let known = |at: u32| at.checked_sub(ROOT_NODES).map(|index| self.nodes[index as usize].stack);
+        let known = |at: u32| {
+            at.checked_sub(ROOT_NODES)
+                .map(|index| self.nodes[index as usize].stack)
+        };
         if let Some(Some(stack)) = known(node) {
             return stack;
         }
         let mut to_add = std::mem::take(&mut self.to_add);
         let mut at = node;
         let mut stack = loop {
-            let Some(index) = at.checked_sub(ROOT_NODES) else { break self.root_stack(at, stacks) };
+            let Some(index) = at.checked_sub(ROOT_NODES) else {
+                break self.root_stack(at, stacks);
+            };
             let Node { below, stack, .. } = self.nodes[index as usize];
             if let Some(stack) = stack {
                 break stack;
@@ -197,7 +216,9 @@ impl ChunkStacks {
         for index in to_add.drain(..).rev() {
             let node = &mut self.nodes[index as usize];
             let frame = &mut self.frames[node.frame as usize];
-            let index = *frame.index.get_or_insert_with(|| stacks.intern_frame(&frame.key));
+            let index = *frame
+                .index
+                .get_or_insert_with(|| stacks.intern_frame(&frame.key));
             stack = stacks.append_frame(Some(stack), index);
             node.stack = Some(stack);
         }
@@ -206,7 +227,9 @@ impl ChunkStacks {
     }
 
     fn root_stack(&mut self, root: u32, stacks: &mut UniqueStacks<FrameKey>) -> u32 {
-        let is = |is_truncated, is_of_other_stack| root & root_node(is_truncated, is_of_other_stack) != 0;
+        let is = |is_truncated, is_of_other_stack| {
+            root & root_node(is_truncated, is_of_other_stack) != 0
+        };
         *self.roots[root as usize].get_or_insert_with(|| {
             let mut append = |prefix, frame: FrameKey| {
                 let frame = stacks.intern_frame(&frame);
@@ -225,11 +248,19 @@ impl ChunkStacks {
 }
 
 /// A frame of the label stack.
-fn read_label(flags: u8, entry: &mut EntryReader<'_>, meanings: &mut impl Meanings) -> Option<FrameKey> {
+fn read_label(
+    flags: u8,
+    entry: &mut EntryReader<'_>,
+    meanings: &mut impl Meanings,
+) -> Option<FrameKey> {
     let flags = FrameFlags::from_byte(flags);
     if flags.has(FrameFlags::SCRIPT) {
         let mut number = || u32::try_from(entry.number()?).ok();
-        return Some(FrameKey::Script { function: number()?, line: number()?, column: number()? });
+        return Some(FrameKey::Script {
+            function: number()?,
+            line: number()?,
+            column: number()?,
+        });
     }
     let (category, subcategory) = (entry.byte()?, entry.byte()?);
     if usize::from(subcategory) >= meanings.subcategories(category) {
@@ -237,5 +268,10 @@ fn read_label(flags: u8, entry: &mut EntryReader<'_>, meanings: &mut impl Meanin
     }
     let text = meanings.label_text(entry.text()?, entry.text()?, flags);
     let relevant_for_js = flags.has(FrameFlags::RELEVANT_FOR_JS);
-    Some(FrameKey::Label { text, category, subcategory, relevant_for_js })
+    Some(FrameKey::Label {
+        text,
+        category,
+        subcategory,
+        relevant_for_js,
+    })
 }

@@ -3,7 +3,9 @@
 use std::cell::Cell;
 use std::collections::BTreeSet;
 
-use crate::base::{CategoryInfo, FrameFlags, NumberMap, ProgressLocation, ProgressLogger, all_categories};
+use crate::base::{
+    CategoryInfo, FrameFlags, NumberMap, ProgressLocation, ProgressLogger, all_categories,
+};
 use crate::buffer::{Block, EntryKind, EntryReader, SampleFlags};
 use crate::counters::CounterDescription;
 use crate::markers::{DecodedMarker, DecodedPayload};
@@ -46,10 +48,17 @@ impl SampleRest {
     /// Of an entry that has either.
     #[cold]
     fn read(entry: &mut EntryReader<'_>, flags: SampleFlags) -> Option<Self> {
-        let event = if flags.has(SampleFlags::HAS_EVENT) { Some(entry.number()?) } else { None };
+        let event = if flags.has(SampleFlags::HAS_EVENT) {
+            Some(entry.number()?)
+        } else {
+            None
+        };
         let event = RowEvent::from_field(event);
         let more = match flags.has(SampleFlags::HAS_MORE) {
-            true => More { count: entry.number()?, span_ns: entry.number()? },
+            true => More {
+                count: entry.number()?,
+                span_ns: entry.number()?,
+            },
             false => More::default(),
         };
         (more.count <= MOST_IN_RUN).then_some(Self { event, more })
@@ -133,11 +142,14 @@ impl Meanings for ProfileMeanings<'_> {
     }
 
     fn label_text(&mut self, label: &[u8], dynamic: &[u8], flags: FrameFlags) -> u32 {
-        self.label_texts.intern(joined_label_text(label, dynamic, flags))
+        self.label_texts
+            .intern(joined_label_text(label, dynamic, flags))
     }
 
     fn subcategories(&self, category: u8) -> usize {
-        self.categories.get(usize::from(category)).map_or(0, |category| category.subcategories.len())
+        self.categories
+            .get(usize::from(category))
+            .map_or(0, |category| category.subcategories.len())
     }
 }
 
@@ -150,10 +162,18 @@ struct Unordered {
 impl ProcessStreamingContext {
     /// Of everything that the source holds.
     pub(crate) fn decode(source: &ProfileSource, progress: &ProgressLogger) -> Self {
-        let threads: Vec<_> = source.threads.iter().map(ThreadStreamingContext::new).collect();
+        let threads: Vec<_> = source
+            .threads
+            .iter()
+            .map(ThreadStreamingContext::new)
+            .collect();
         let places = ThreadPlaces::new(threads.iter().map(|context| context.thread.serial()));
-        let counters =
-            source.session.counters.iter().map(|&counter| (counter, CounterRows::default())).collect();
+        let counters = source
+            .session
+            .counters
+            .iter()
+            .map(|&counter| (counter, CounterRows::default()))
+            .collect();
         let mut context = Self {
             threads,
             stacks: UniqueStacks::default(),
@@ -172,22 +192,29 @@ impl ProcessStreamingContext {
             left_out_idle_rows: 0,
         };
         context.read(source, &places, progress);
-        context.paused_ranges.add_open(source.open_pauses, source.process_start.monotonic);
+        context
+            .paused_ranges
+            .add_open(source.open_pauses, source.process_start.monotonic);
         context.paused_ranges.cut(context.cut_ns);
-        context.threads.retain(|context| !context.is_too_long_ago(source));
+        context
+            .threads
+            .retain(|context| !context.is_too_long_ago(source));
         context
     }
 
     fn read(&mut self, source: &ProfileSource, places: &ThreadPlaces, progress: &ProgressLogger) {
         let mut stacks = ChunkStacks::default();
         let mut unordered = Unordered::default();
-        for (_, chunk) in progress.loop_sub_loggers(source.buffer.chunks(), ProgressLocation::Entries) {
+        for (_, chunk) in
+            progress.loop_sub_loggers(source.buffer.chunks(), ProgressLocation::Entries)
+        {
             stacks.begin(0);
             let markers_before = self.entry_counts.count_of(EntrySort::Marker);
             for block in chunk {
                 let read = block.ok().and_then(|block| {
                     let bytes = block.bytes;
-                    let sort = self.read_entry(source, block, places, &mut stacks, &mut unordered)?;
+                    let sort =
+                        self.read_entry(source, block, places, &mut stacks, &mut unordered)?;
                     self.entry_counts.add(sort, bytes);
                     Some(())
                 });
@@ -196,18 +223,28 @@ impl ProcessStreamingContext {
                     stacks.lose();
                 }
             }
-            self.chunks_with_markers.push(self.entry_counts.count_of(EntrySort::Marker) > markers_before);
+            self.chunks_with_markers
+                .push(self.entry_counts.count_of(EntrySort::Marker) > markers_before);
         }
         unordered.pauses.sort_by_key(|&(time_ns, _)| time_ns);
-        unordered.pauses.into_iter().for_each(|(time_ns, kind)| self.paused_ranges.add(kind, time_ns));
-        self.threads.iter_mut().for_each(|thread| thread.markers.sort());
+        unordered
+            .pauses
+            .into_iter()
+            .for_each(|(time_ns, kind)| self.paused_ranges.add(kind, time_ns));
+        self.threads
+            .iter_mut()
+            .for_each(|thread| thread.markers.sort());
     }
 
     /// `None` when the entry is malformed. An entry of a thread that is not in the profile is skipped.
     fn read_entry(
         &mut self,
         source: &ProfileSource,
-        Block { index: block, mut entry, .. }: Block<'_>,
+        Block {
+            index: block,
+            mut entry,
+            ..
+        }: Block<'_>,
         places: &ThreadPlaces,
         stacks: &mut ChunkStacks,
         unordered: &mut Unordered,
@@ -240,22 +277,39 @@ impl ProcessStreamingContext {
                     return None;
                 }
                 let (number, time_ns) = (entry.number()?, entry.number()?);
-                let Self { modules, label_texts, categories, .. } = self;
-                let mut meanings = ProfileMeanings { source, modules, label_texts, categories };
+                let Self {
+                    modules,
+                    label_texts,
+                    categories,
+                    ..
+                } = self;
+                let mut meanings = ProfileMeanings {
+                    source,
+                    modules,
+                    label_texts,
+                    categories,
+                };
                 let (node, _) = stacks.read(entry, &mut meanings)?;
-                self.marker_stacks.insert(number, (stacks.stack(node, &mut self.stacks), time_ns));
+                self.marker_stacks
+                    .insert(number, (stacks.stack(node, &mut self.stacks), time_ns));
                 Some(EntrySort::Backtrace)
             }
             EntryKind::EventProbe => {
-                let (serial, posted_ns, waited_ns) = (entry.number()?, entry.number()?, entry.number()?);
+                let (serial, posted_ns, waited_ns) =
+                    (entry.number()?, entry.number()?, entry.number()?);
                 if let Some(index) = places.get(serial) {
-                    self.threads[index].probes.push(posted_ns, waited_ns.checked_sub(1));
+                    self.threads[index]
+                        .probes
+                        .push(posted_ns, waited_ns.checked_sub(1));
                 }
                 Some(EntrySort::EventProbe)
             }
             EntryKind::Counter => {
                 let (id, time_ns, value) = (entry.number()?, entry.number()?, entry.signed()?);
-                let rows = self.counters.iter_mut().find(|(counter, _)| counter.id == id);
+                let rows = self
+                    .counters
+                    .iter_mut()
+                    .find(|(counter, _)| counter.id == id);
                 if let Some((_, rows)) = rows.filter(|_| time_ns >= self.cut_ns) {
                     rows.push(time_ns, value);
                 }
@@ -292,59 +346,126 @@ impl ProcessStreamingContext {
         let serial = entry.number()?;
         let time_ns = stacks.time_ns(entry.signed()?);
         let flags = SampleFlags::from_byte(entry.byte()?);
-        let cpu_delta_ns = if flags.has(SampleFlags::HAS_CPU) { Some(entry.number()?) } else { None };
+        let cpu_delta_ns = if flags.has(SampleFlags::HAS_CPU) {
+            Some(entry.number()?)
+        } else {
+            None
+        };
         let is_plain = !flags.has(SampleFlags::HAS_EVENT) && !flags.has(SampleFlags::HAS_MORE);
-        let rest = if is_plain { None } else { Some(SampleRest::read(entry, flags)?) };
+        let rest = if is_plain {
+            None
+        } else {
+            Some(SampleRest::read(entry, flags)?)
+        };
         let thread = places.get(serial);
         let (node, sort) = match kind {
             EntryKind::Same => {
                 // Of a thread that is not in the profile nothing is kept.
-                let Some(thread) = thread else { return Some(EntrySort::SameSample) };
+                let Some(thread) = thread else {
+                    return Some(EntrySort::SameSample);
+                };
                 (stacks.last_node(thread)?, EntrySort::SameSample)
             }
             _ => {
-                let Self { modules, label_texts, categories, .. } = self;
-                let mut meanings = ProfileMeanings { source, modules, label_texts, categories };
+                let Self {
+                    modules,
+                    label_texts,
+                    categories,
+                    ..
+                } = self;
+                let mut meanings = ProfileMeanings {
+                    source,
+                    modules,
+                    label_texts,
+                    categories,
+                };
                 let (node, has_fresh) = stacks.read(entry, &mut meanings)?;
-                (node, if has_fresh { EntrySort::Sample } else { EntrySort::RepeatedSample })
+                (
+                    node,
+                    if has_fresh {
+                        EntrySort::Sample
+                    } else {
+                        EntrySort::RepeatedSample
+                    },
+                )
             }
         };
         if let Some(thread) = thread {
             stacks.set_last_node(thread, node);
-            let Self { stacks: profile_stacks, threads, cut_ns, .. } = self;
+            let Self {
+                stacks: profile_stacks,
+                threads,
+                cut_ns,
+                ..
+            } = self;
             let rows = &mut threads[thread].samples;
             let SampleRest { event, more } = rest.unwrap_or_default();
             if rest.is_none() && time_ns >= *cut_ns {
                 rows.push_plain(stacks.stack(node, profile_stacks), time_ns, cpu_delta_ns);
-            } else if let Some((row, more)) =
-                cut_before(SampleRow { stack: 0, time_ns, cpu_delta_ns, event }, more, *cut_ns)
-            {
+            } else if let Some((row, more)) = cut_before(
+                SampleRow {
+                    stack: 0,
+                    time_ns,
+                    cpu_delta_ns,
+                    event,
+                },
+                more,
+                *cut_ns,
+            ) {
                 // What nobody asks for has no stack made for it.
-                rows.push(SampleRow { stack: stacks.stack(node, profile_stacks), ..row }, more);
+                rows.push(
+                    SampleRow {
+                        stack: stacks.stack(node, profile_stacks),
+                        ..row
+                    },
+                    more,
+                );
             }
         }
-        Some(if rest.is_some_and(|rest| rest.more.count > 0) { EntrySort::Run } else { sort })
+        Some(if rest.is_some_and(|rest| rest.more.count > 0) {
+            EntrySort::Run
+        } else {
+            sort
+        })
     }
 
     /// Has no more than `max_rows` rows of samples and markers printed, if leaving out some of the samples in which a thread did
     /// not run is enough for that. Of each run of them the first and the last stay, and those between evenly spaced.
     pub(crate) fn thin_idle_rows(&mut self, max_rows: u64) {
         let sum = |of: fn(&SampleRows) -> u64| {
-            self.threads.iter().fold(0, |sum: u64, thread| sum.saturating_add(of(&thread.samples)))
+            self.threads.iter().fold(0, |sum: u64, thread| {
+                sum.saturating_add(of(&thread.samples))
+            })
         };
-        let (rows, idle, runs) = (sum(SampleRows::rows), sum(SampleRows::idle_rows), sum(SampleRows::runs));
-        let markers: u64 = self.threads.iter().map(|thread| thread.markers.len() as u64).sum();
+        let (rows, idle, runs) = (
+            sum(SampleRows::rows),
+            sum(SampleRows::idle_rows),
+            sum(SampleRows::runs),
+        );
+        let markers: u64 = self
+            .threads
+            .iter()
+            .map(|thread| thread.markers.len() as u64)
+            .sum();
         let max_rows = max_rows.saturating_sub(markers);
         if rows <= max_rows {
             return;
         }
         // A run keeps one row more than its share, at the most.
         let room = max_rows.saturating_sub(rows - idle).saturating_sub(runs);
-        let stride = if room == 0 { u64::MAX } else { idle.div_ceil(room) };
+        let stride = if room == 0 {
+            u64::MAX
+        } else {
+            idle.div_ceil(room)
+        };
         for thread in &mut self.threads {
             thread.samples.thin_idle_rows(stride);
         }
-        let kept: u64 = self.threads.iter().map(|thread| thread.samples.kept_rows()).sum();
+        let kept: u64 = self
+            .threads
+            .iter()
+            .map(|thread| thread.samples.kept_rows())
+            .sum();
         self.left_out_idle_rows = rows - kept;
     }
 }

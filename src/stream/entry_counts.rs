@@ -42,7 +42,10 @@ pub(super) struct EntryCounts {
 
 impl Default for EntryCounts {
     fn default() -> Self {
-        Self { counts: [(0, 0); NAMES.len()], malformed: 0 }
+        Self {
+            counts: [(0, 0); NAMES.len()],
+            malformed: 0,
+        }
     }
 }
 

@@ -55,7 +55,10 @@ fn breakpad_id(build_id: &[u8]) -> String {
     guid[0..4].reverse();
     guid[4..6].reverse();
     guid[6..8].reverse();
-    guid.iter().map(|byte| format!("{byte:02X}")).chain(["0".to_owned()]).collect()
+    guid.iter()
+        .map(|byte| format!("{byte:02X}"))
+        .chain(["0".to_owned()])
+        .collect()
 }
 
 fn code_id(build_id: &[u8]) -> Option<String> {
@@ -81,7 +84,10 @@ mod tests {
     fn ids_are_made_as_symbol_servers_make_them() {
         let build_id: Vec<u8> = (1..=20).collect();
         assert_eq!(breakpad_id(&build_id), "0403020106050807090A0B0C0D0E0F100");
-        assert_eq!(code_id(&build_id).as_deref(), Some("0102030405060708090a0b0c0d0e0f1011121314"));
+        assert_eq!(
+            code_id(&build_id).as_deref(),
+            Some("0102030405060708090a0b0c0d0e0f1011121314")
+        );
         assert_eq!(breakpad_id(&[0xab]), "000000AB0000000000000000000000000");
         assert_eq!((breakpad_id(&[]), code_id(&[])), (String::new(), None));
     }

@@ -10,7 +10,10 @@ use crate::unwind::{CodeMap, LoadedModule, ModuleTable};
 /// The name by which the viewer shows a library. A path that the system marks as deleted is the one it was; brackets
 /// would end the name early.
 pub(super) fn library_name(path: &Path) -> String {
-    let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
+    let name = path
+        .file_name()
+        .map(|name| name.to_string_lossy())
+        .unwrap_or_default();
     name.trim_end_matches(" (deleted)").replace(['(', ')'], "_")
 }
 
@@ -23,22 +26,39 @@ pub(super) struct Locations<'a> {
 }
 
 impl<'a> Locations<'a> {
-    pub(super) fn new(modules: &'a [LoadedModule], table: &'a ModuleTable, generated: &'a CodeMap) -> Self {
+    pub(super) fn new(
+        modules: &'a [LoadedModule],
+        table: &'a ModuleTable,
+        generated: &'a CodeMap,
+    ) -> Self {
         let library_names = modules
             .iter()
             .map(|module| (module.image.range.start, library_name(&module.image.path)))
             .collect();
-        Self { modules, table, generated, library_names }
+        Self {
+            modules,
+            table,
+            generated,
+            library_names,
+        }
     }
 
     fn library_of(&self, address: u64) -> Option<&str> {
         if self.generated.find(address).is_some() {
             return Some("[jit]");
         }
-        let after = self.modules.partition_point(|module| module.image.range.start <= address);
+        let after = self
+            .modules
+            .partition_point(|module| module.image.range.start <= address);
         let module = &self.modules[after.checked_sub(1)?];
         let inside = module.image.range.contains(&address);
-        inside.then(|| self.library_names.get(&module.image.range.start).map(String::as_str)).flatten()
+        inside
+            .then(|| {
+                self.library_names
+                    .get(&module.image.range.start)
+                    .map(String::as_str)
+            })
+            .flatten()
     }
 
     /// A named function: `name (in library)`.
@@ -64,9 +84,14 @@ impl<'a> Locations<'a> {
 
     /// An address in such a module, without a name. As an address alone it would be taken for the other's.
     pub(super) fn unnamed_in_replaced(&self, module: usize, address: SampledAddress) -> String {
-        let Some(module) = self.table.replaced(module) else { return self.unnamed(address) };
+        let Some(module) = self.table.replaced(module) else {
+            return self.unnamed(address);
+        };
         let library = library_name(&module.path);
-        format!("{library}+{:#x} (in {library})", address.lookup_address().wrapping_sub(module.bias))
+        format!(
+            "{library}+{:#x} (in {library})",
+            address.lookup_address().wrapping_sub(module.bias)
+        )
     }
 }
 
@@ -76,15 +101,24 @@ pub(super) fn label_location(text: &str) -> String {
     if text.starts_with("0x") {
         return format!("\u{a0}{text}");
     }
-    let looks_like_a_place =
-        text.contains('(') && text.trim_end_matches(|c: char| c != ')' && c != ']').len() == text.len();
-    if looks_like_a_place { text.replace(" (", "\u{a0}(") } else { text.to_owned() }
+    let looks_like_a_place = text.contains('(')
+        && text.trim_end_matches(|c: char| c != ')' && c != ']').len() == text.len();
+    if looks_like_a_place {
+        text.replace(" (", "\u{a0}(")
+    } else {
+        text.to_owned()
+    }
 }
 
 /// A function of a script: `name (file:line:column)`, with where it begins; `file:line:column` for one without a name, which
 /// the viewer calls the root scope of the file. What the viewer would take apart elsewhere gets a no-break space.
 pub(super) fn script_location(function: &ScriptDescription<'_>) -> String {
-    let &ScriptDescription { name, file, line, column } = function;
+    let &ScriptDescription {
+        name,
+        file,
+        line,
+        column,
+    } = function;
     let on_one_line = |text: &str| text.replace(|c: char| c.is_control(), " ");
     let mut name = on_one_line(name).replace(" (", "\u{a0}(");
     if name.starts_with("0x") {
@@ -97,13 +131,19 @@ pub(super) fn script_location(function: &ScriptDescription<'_>) -> String {
     if file.is_empty() {
         file.push_str("<script>");
     }
-    let ends_in_a_number = file.rsplit_once(':').is_some_and(|(_, end)| end.parse::<u64>().is_ok());
+    let ends_in_a_number = file
+        .rsplit_once(':')
+        .is_some_and(|(_, end)| end.parse::<u64>().is_ok());
     let place = match column {
         // The number of the file's name would be taken for the line.
         0 if !ends_in_a_number => format!("{file}:{line}"),
         _ => format!("{file}:{line}:{column}"),
     };
-    if name.is_empty() { place } else { format!("{name} ({place})") }
+    if name.is_empty() {
+        place
+    } else {
+        format!("{name} ({place})")
+    }
 }
 
 #[cfg(test)]
@@ -114,7 +154,10 @@ mod tests {
     fn a_librarys_name_has_no_brackets() {
         assert_eq!(library_name(Path::new("/lib/libc.so.6")), "libc.so.6");
         assert_eq!(library_name(Path::new("/tmp/libx.so (deleted)")), "libx.so");
-        assert_eq!(library_name(Path::new("/tmp/lib (copy).so")), "lib _copy_.so");
+        assert_eq!(
+            library_name(Path::new("/tmp/lib (copy).so")),
+            "lib _copy_.so"
+        );
         assert_eq!(library_name(Path::new("[vdso]")), "[vdso]");
     }
 
@@ -128,14 +171,23 @@ mod tests {
 
     #[test]
     fn a_scripts_function_reads_as_one_with_its_file_and_place() {
-        let location =
-            |name, file, line, column| script_location(&ScriptDescription { name, file, line, column });
+        let location = |name, file, line, column| {
+            script_location(&ScriptDescription {
+                name,
+                file,
+                line,
+                column,
+            })
+        };
         assert_eq!(location("f", "a/b.lua", 3, 7), "f (a/b.lua:3:7)");
         assert_eq!(location("f", "a/b.lua", 3, 0), "f (a/b.lua:3)");
         assert_eq!(location("", "b.lua", 1, 0), "b.lua:1");
         assert_eq!(location("f", "", 0, 0), "f (<script>:0)");
         assert_eq!(location("f", "eval:12", 3, 0), "f (eval:12:3:0)");
-        assert_eq!(location("f (in libc)\n", "in (x)", 1, 2), "f\u{a0}(in libc)  (in\u{a0}(x):1:2)");
+        assert_eq!(
+            location("f (in libc)\n", "in (x)", 1, 2),
+            "f\u{a0}(in libc)  (in\u{a0}(x):1:2)"
+        );
         assert_eq!(location("0x1f", "a", 1, 0), "\u{a0}0x1f (a:1)");
     }
 }

@@ -57,7 +57,10 @@ pub(super) fn write_losses(
 ) {
     json.object(|json| {
         let of_buffer = buffer_losses(source, process);
-        let of_sampler = source.counts.iter().filter(|(name, _)| OF_SAMPLER.contains(name));
+        let of_sampler = source
+            .counts
+            .iter()
+            .filter(|(name, _)| OF_SAMPLER.contains(name));
         for (name, count) in of_buffer.iter().chain(of_sampler) {
             json.key(name).unsigned(*count);
         }

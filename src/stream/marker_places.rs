@@ -32,7 +32,9 @@ impl MarkerPlaces {
         let mut places: Vec<(u64, BlockIndex)> = self.places().collect();
         places.sort_unstable();
         *self = Self::default();
-        places.into_iter().for_each(|(last_ns, block)| self.push(last_ns, block));
+        places
+            .into_iter()
+            .for_each(|(last_ns, block)| self.push(last_ns, block));
     }
 
     pub(super) fn len(&self) -> usize {
@@ -61,14 +63,28 @@ mod tests {
     #[test]
     fn markers_come_in_the_order_of_their_times_and_else_of_their_places() {
         let mut places = MarkerPlaces::default();
-        let given = [(50, 100), (70, 140), (60, 9000), (70, 120), (u64::MAX, u64::MAX), (0, 1)];
+        let given = [
+            (50, 100),
+            (70, 140),
+            (60, 9000),
+            (70, 120),
+            (u64::MAX, u64::MAX),
+            (0, 1),
+        ];
         for (last_ns, position) in given {
             places.push(last_ns, BlockIndex::new(position).expect("not 0"));
         }
-        let blocks = |places: &MarkerPlaces| places.blocks().map(BlockIndex::get).collect::<Vec<_>>();
-        assert_eq!((blocks(&places), places.len()), (given.map(|(_, position)| position).to_vec(), 6));
+        let blocks =
+            |places: &MarkerPlaces| places.blocks().map(BlockIndex::get).collect::<Vec<_>>();
+        assert_eq!(
+            (blocks(&places), places.len()),
+            (given.map(|(_, position)| position).to_vec(), 6)
+        );
         places.sort();
-        assert_eq!((blocks(&places), places.len()), (vec![1, 100, 9000, 120, 140, u64::MAX], 6));
+        assert_eq!(
+            (blocks(&places), places.len()),
+            (vec![1, 100, 9000, 120, 140, u64::MAX], 6)
+        );
         places.sort();
         assert_eq!(blocks(&places)[0], 1);
     }

@@ -6,7 +6,9 @@ use crate::markers::{
     DecodedMarker, DecodedPayload, JSONWriter, MarkerPhase, PayloadFailure, PropertyWriter,
 };
 use crate::stream::decode::ProcessStreamingContext;
-use crate::stream::marker_types::{KnownType, MarkerTypes, ONLY_USER_DATA, TEXT, type_without_payload};
+use crate::stream::marker_types::{
+    KnownType, MarkerTypes, ONLY_USER_DATA, TEXT, type_without_payload,
+};
 use crate::stream::resolved_thread::ResolvedThread;
 use crate::stream::source::ProfileSource;
 use crate::stream::thread_tables::{MARKERS, write_schema};
@@ -27,24 +29,34 @@ impl MarkerContext<'_> {
         thread: &mut ResolvedThread<'_>,
     ) {
         // Its stack first, as what its number is does not hang on what the payload does.
-        let stack = self.process.marker_stacks.get(&marker.stack).filter(|_| marker.stack != 0);
+        let stack = self
+            .process
+            .marker_stacks
+            .get(&marker.stack)
+            .filter(|_| marker.stack != 0);
         let stack = stack.map(|&(stack, time_ns)| {
             let stack = thread.stack_of(stack);
             (thread.without_own_functions(stack), time_ns)
         });
         let failure = match marker.payload {
-            DecodedPayload::Typed { number, bytes } => {
-                self.write_typed(json, marker, thread, stack, number, bytes).err()
-            }
+            DecodedPayload::Typed { number, bytes } => self
+                .write_typed(json, marker, thread, stack, number, bytes)
+                .err(),
             DecodedPayload::Text(ref text) => {
                 let text = thread.strings.intern(text);
-                self.write_row(json, (&marker.name, TEXT), marker, &mut thread.strings, |json, _| {
-                    json.object(|json| {
-                        json.key("type").string(TEXT);
-                        json.key("name").unsigned(text.0.into());
-                        self.write_user_data(json, marker, stack);
-                    });
-                });
+                self.write_row(
+                    json,
+                    (&marker.name, TEXT),
+                    marker,
+                    &mut thread.strings,
+                    |json, _| {
+                        json.object(|json| {
+                            json.key("type").string(TEXT);
+                            json.key("name").unsigned(text.0.into());
+                            self.write_user_data(json, marker, stack);
+                        });
+                    },
+                );
                 None
             }
             DecodedPayload::None => {
@@ -78,22 +90,33 @@ impl MarkerContext<'_> {
         number: u64,
         bytes: Option<&[u8]>,
     ) -> Result<(), (PayloadFailure, &'static str)> {
-        let known = self.types.get(number).map_err(|failure| (failure, ONLY_USER_DATA))?;
+        let known = self
+            .types
+            .get(number)
+            .map_err(|failure| (failure, ONLY_USER_DATA))?;
         let &KnownType { name, info } = known;
         let bytes = bytes.ok_or((PayloadFailure::Uncoded, name))?;
         let process_start = self.source.process_start.monotonic;
         let mut answer = Err(PayloadFailure::Panicked);
         let strings = &mut thread.strings;
         json.attempt(|json| {
-            self.write_row(json, (&marker.name, name), marker, strings, |json, strings| {
-                json.object(|json| {
-                    json.key("type").string(name);
-                    let mut properties = PropertyWriter::new(json, strings, process_start);
-                    call_host(|| answer = info.stream(bytes, &mut JSONWriter::new(&mut properties)));
-                    properties.finish();
-                    self.write_user_data(json, marker, stack);
-                });
-            });
+            self.write_row(
+                json,
+                (&marker.name, name),
+                marker,
+                strings,
+                |json, strings| {
+                    json.object(|json| {
+                        json.key("type").string(name);
+                        let mut properties = PropertyWriter::new(json, strings, process_start);
+                        call_host(|| {
+                            answer = info.stream(bytes, &mut JSONWriter::new(&mut properties))
+                        });
+                        properties.finish();
+                        self.write_user_data(json, marker, stack);
+                    });
+                },
+            );
             answer.is_ok()
         });
         answer.map_err(|failure| (failure, name))
@@ -151,14 +174,18 @@ impl MarkerContext<'_> {
         if marker.inner_window_id != 0 {
             json.key("innerWindowID").unsigned(marker.inner_window_id);
         }
-        let Some((stack, time_ns)) = stack else { return };
+        let Some((stack, time_ns)) = stack else {
+            return;
+        };
         json.key("stack").object(|json| {
             json.key("processType").string("default");
             json.key("name").string("SyncProfile");
             json.key("registerTime").null();
             json.key("unregisterTime").null();
-            json.key("pid").signed(self.source.process.to_number().into());
-            json.key("tid").signed(self.source.process.to_number().into());
+            json.key("pid")
+                .signed(self.source.process.to_number().into());
+            json.key("tid")
+                .signed(self.source.process.to_number().into());
             json.key("markers").object(|json| {
                 write_schema(json, MARKERS);
                 json.key("data").array(|_| {});

@@ -20,10 +20,22 @@ const WITH_GRANTED_FIELDS: &[(&str, &[&str], &str)] = &[
     ("GCSlice", &["timings"], "GCSlice_"),
     (
         "IPC",
-        &["startTime", "endTime", "otherPid", "messageType", "messageSeqno", "direction", "phase"],
+        &[
+            "startTime",
+            "endTime",
+            "otherPid",
+            "messageType",
+            "messageSeqno",
+            "direction",
+            "phase",
+        ],
         "IPC_",
     ),
-    ("Network", &["id", "status", "URI", "startTime", "endTime"], "Network_"),
+    (
+        "Network",
+        &["id", "status", "URI", "startTime", "endTime"],
+        "Network_",
+    ),
 ];
 
 /// Those that have no schema, since the viewer never shows a row of them.
@@ -94,21 +106,28 @@ impl MarkerTypes {
 
     /// Writes the elements of `meta.markerSchema`.
     pub(super) fn write_schemas(&self, json: &mut JsonWriter<'_>) {
-        self.schemas.iter().for_each(|(name, schema)| schema.write(json, name));
+        self.schemas
+            .iter()
+            .for_each(|(name, schema)| schema.write(json, name));
     }
 }
 
 fn name_with_granted_fields(name: &'static str, schema: &MarkerSchema) -> &'static str {
-    match WITH_GRANTED_FIELDS.iter().find(|(known, ..)| *known == name) {
-        Some((_, fields, other_name)) if !fields.iter().all(|field| schema.has_field(field)) => other_name,
+    match WITH_GRANTED_FIELDS
+        .iter()
+        .find(|(known, ..)| *known == name)
+    {
+        Some((_, fields, other_name)) if !fields.iter().all(|field| schema.has_field(field)) => {
+            other_name
+        }
         _ => name,
     }
 }
 
 /// The type of a marker whose payload is left out: one of the viewer's own would be without what it takes for granted.
 pub(super) fn type_without_payload(name: &'static str) -> &'static str {
-    let is_viewers =
-        WITHOUT_SCHEMA.contains(&name) || WITH_GRANTED_FIELDS.iter().any(|(known, ..)| *known == name);
+    let is_viewers = WITHOUT_SCHEMA.contains(&name)
+        || WITH_GRANTED_FIELDS.iter().any(|(known, ..)| *known == name);
     if is_viewers { ONLY_USER_DATA } else { name }
 }
 

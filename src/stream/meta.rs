@@ -23,23 +23,33 @@ pub(super) fn write_meta(
     json.object(|json| {
         json.key("version").unsigned(FORMAT_VERSION);
         json.key("startTime").float(source.process_start.epoch_ms);
-        json.key("startTimeAsClockMonotonicNanosecondsSinceBoot").unsigned(source.process_start.monotonic.0);
-        json.key("profilingStartTime").time_ms(source.ns_since_start(source.session.started_at));
-        json.key("profilingEndTime").time_ms(source.ns_since_start(source.taken_at));
+        json.key("startTimeAsClockMonotonicNanosecondsSinceBoot")
+            .unsigned(source.process_start.monotonic.0);
+        json.key("profilingStartTime")
+            .time_ms(source.ns_since_start(source.session.started_at));
+        json.key("profilingEndTime")
+            .time_ms(source.ns_since_start(source.taken_at));
         match source.earliest_ns_after_loss() {
             Some(ns) => json.key("contentEarliestTime").time_ms(ns),
             None => json.key("contentEarliestTime").null(),
         }
         json.key("shutdownTime").null();
         write_categories(json.key("categories"), &process.categories);
-        json.key("markerSchema").array(|json| types.write_schemas(json));
+        json.key("markerSchema")
+            .array(|json| types.write_schemas(json));
         json.key("configuration").object(|json| {
-            json.key("features").array(|json| settings.features.names().for_each(|name| json.string(name)));
-            json.key("threads").array(|json| match settings.filters.is_empty() {
-                true => json.string("*"),
-                false => settings.filters.iter().for_each(|filter| json.string(filter)),
-            });
-            json.key("interval").float(settings.interval.as_secs_f64() * 1e3);
+            json.key("features")
+                .array(|json| settings.features.names().for_each(|name| json.string(name)));
+            json.key("threads")
+                .array(|json| match settings.filters.is_empty() {
+                    true => json.string("*"),
+                    false => settings
+                        .filters
+                        .iter()
+                        .for_each(|filter| json.string(filter)),
+                });
+            json.key("interval")
+                .float(settings.interval.as_secs_f64() * 1e3);
             // In entries of 8 bytes, as the viewer reads it.
             json.key("capacity").unsigned(settings.capacity_bytes / 8);
             if let Some(duration) = settings.duration {
@@ -47,24 +57,29 @@ pub(super) fn write_meta(
             }
             json.key("activeTabID").unsigned(settings.active_tab_id);
         });
-        json.key("interval").float(settings.interval.as_secs_f64() * 1e3);
-        json.key("stackwalk").unsigned(settings.features.contains(Features::STACK_WALK).into());
+        json.key("interval")
+            .float(settings.interval.as_secs_f64() * 1e3);
+        json.key("stackwalk")
+            .unsigned(settings.features.contains(Features::STACK_WALK).into());
         json.key("debug").unsigned(cfg!(debug_assertions).into());
         json.key("gcpoison").unsigned(0);
         json.key("asyncstack").unsigned(0);
         json.key("processType").unsigned(0);
         json.key("updateChannel").string("default");
         json.key("platform").string("Linux");
-        json.key("oscpu").string(&format!("{} {}", system.os, std::env::consts::ARCH));
+        json.key("oscpu")
+            .string(&format!("{} {}", system.os, std::env::consts::ARCH));
         // The viewer would show a number here as the product's version.
         json.key("misc").string("");
-        json.key("abi").string(&format!("{}-gcc3", std::env::consts::ARCH));
+        json.key("abi")
+            .string(&format!("{}-gcc3", std::env::consts::ARCH));
         json.key("toolkit").string("");
         json.key("product").string(&source.product);
         if !system.cpu_name.is_empty() {
             json.key("CPUName").string(&system.cpu_name);
         }
-        json.key("physicalCPUs").unsigned(system.physical_cpus as u64);
+        json.key("physicalCPUs")
+            .unsigned(system.physical_cpus as u64);
         json.key("logicalCPUs").unsigned(system.logical_cpus as u64);
         json.key("sampleUnits").object(|json| {
             json.key("time").string("ms");
@@ -80,7 +95,11 @@ pub(super) fn write_meta(
             json.key("data").array(|_| {});
         });
         // What stopped the threads that ran: see `SamplingEngine`.
-        let engine = if source.session.uses_timers() { "local timers" } else { "signals" };
+        let engine = if source.session.uses_timers() {
+            "local timers"
+        } else {
+            "signals"
+        };
         json.key("samplingEngine").string(engine);
         json.key("presymbolicated").bool(symbolicated);
         write_losses(json.key("losses"), source, process);
@@ -93,8 +112,12 @@ fn write_categories(json: &mut JsonWriter<'_>, categories: &[&CategoryInfo]) {
             json.object(|json| {
                 json.key("name").string(category.label);
                 json.key("color").string(category.color);
-                json.key("subcategories")
-                    .array(|json| category.subcategories.iter().for_each(|name| json.string(name)));
+                json.key("subcategories").array(|json| {
+                    category
+                        .subcategories
+                        .iter()
+                        .for_each(|name| json.string(name))
+                });
             });
         }
     });

@@ -45,10 +45,7 @@ pub(crate) enum FrameKind {
         relevant_for_js: bool,
     },
     /// A function of a script; a line or column of 0 is not known.
-    Script {
-        line: u32,
-        column: u32,
-    },
+    Script { line: u32, column: u32 },
 }
 
 /// A frame as it is printed.
@@ -84,8 +81,13 @@ impl NamedStacks {
         let mut stacks = UniqueStacks::default();
         let mut named = |frame| -> Vec<u32> {
             let frames = named_frame(frame, process, &names, &words).into_iter();
-            let mut frame = |(kind, text)| NamedFrame { kind, location: locations.intern(text) };
-            frames.map(|named| stacks.intern_frame(&frame(named))).collect()
+            let mut frame = |(kind, text)| NamedFrame {
+                kind,
+                location: locations.intern(text),
+            };
+            frames
+                .map(|named| stacks.intern_frame(&frame(named)))
+                .collect()
         };
         let frames: Vec<_> = process.stacks.frames().iter().map(&mut named).collect();
         let mut map: Vec<u32> = Vec::with_capacity(process.stacks.stacks().len());
@@ -97,7 +99,11 @@ impl NamedStacks {
             // Every frame becomes at least one.
             map.push(stack.unwrap_or_default());
         }
-        Self { locations, stacks, map: Some(map) }
+        Self {
+            locations,
+            stacks,
+            map: Some(map),
+        }
     }
 
     /// Leaves addresses as they are, and so each frame and each stack.
@@ -107,12 +113,24 @@ impl NamedStacks {
         let mut locations = TextTable::default();
         let mut one = |frame| {
             let frames = named_frame(frame, process, &no_names, &words);
-            let mut frame = |(kind, text)| NamedFrame { kind, location: locations.intern(text) };
+            let mut frame = |(kind, text)| NamedFrame {
+                kind,
+                location: locations.intern(text),
+            };
             frames.into_iter().next().map(&mut frame)
         };
-        let frames = process.stacks.frames().iter().filter_map(&mut one).collect();
+        let frames = process
+            .stacks
+            .frames()
+            .iter()
+            .filter_map(&mut one)
+            .collect();
         let stacks = UniqueStacks::complete(frames, process.stacks.stacks().to_vec());
-        Self { locations, stacks, map: None }
+        Self {
+            locations,
+            stacks,
+            map: None,
+        }
     }
 
     /// The stack here of a stack of the process.
@@ -152,24 +170,36 @@ fn name_addresses(
     for frame in process.stacks.frames() {
         match frame {
             FrameKey::Native(address) => addresses.push(*address),
-            FrameKey::Replaced(module, address) => in_replaced.entry(*module).or_default().push(*address),
+            FrameKey::Replaced(module, address) => {
+                in_replaced.entry(*module).or_default().push(*address)
+            }
             _ => {}
         }
     }
     let modules = source.modules.all_as_of_now();
     // Of the others there are few.
     let most = progress.sub_logger(ProportionValue::ZERO, MOST_NAMES, ProgressLocation::Names);
-    let now = CodeAddressService::new(&modules, &source.generated_code).resolve_watched(addresses, &most);
+    let now =
+        CodeAddressService::new(&modules, &source.generated_code).resolve_watched(addresses, &most);
     drop(most);
     let rest = progress.sub_logger(MOST_NAMES, ProportionValue::ONE, ProgressLocation::Names);
     let no_code = CodeMap::default();
     let in_replaced = rest.loop_sub_loggers(in_replaced, ProgressLocation::Names);
     let replaced = in_replaced.filter_map(|(progress, (number, addresses))| {
         let image = Arc::clone(source.modules.replaced(number)?);
-        let modules = [LoadedModule { image, unloaded: true }];
-        Some((number, CodeAddressService::new(&modules, &no_code).resolve_watched(addresses, &progress)))
+        let modules = [LoadedModule {
+            image,
+            unloaded: true,
+        }];
+        Some((
+            number,
+            CodeAddressService::new(&modules, &no_code).resolve_watched(addresses, &progress),
+        ))
     });
-    ProfileNames { now, replaced: replaced.collect() }
+    ProfileNames {
+        now,
+        replaced: replaced.collect(),
+    }
 }
 
 /// The frames that a sampled one stands for, the outermost first.
@@ -185,11 +215,27 @@ fn named_frame(
         FrameKey::OtherStack => one(FrameKind::Structure, OTHER_STACK.to_owned()),
         FrameKey::Truncated => one(FrameKind::Structure, TRUNCATED.to_owned()),
         FrameKey::LabelsLeftOut => one(FrameKind::LabelsLeftOut, LABELS_LEFT_OUT.to_owned()),
-        &FrameKey::Label { text, category, subcategory, relevant_for_js } => {
+        &FrameKey::Label {
+            text,
+            category,
+            subcategory,
+            relevant_for_js,
+        } => {
             let text = process.label_texts.get(text);
-            one(FrameKind::Label { category, subcategory, relevant_for_js }, label_location(text))
+            one(
+                FrameKind::Label {
+                    category,
+                    subcategory,
+                    relevant_for_js,
+                },
+                label_location(text),
+            )
         }
-        &FrameKey::Script { function, line, column } => {
+        &FrameKey::Script {
+            function,
+            line,
+            column,
+        } => {
             let location = match script_function(function) {
                 Some(function) => script_location(&function.description),
                 None => UNKNOWN_SCRIPT.to_owned(),
@@ -202,8 +248,15 @@ fn named_frame(
             Some(names) => functions(names, |name| locations.named(*address, name)),
         },
         FrameKey::Replaced(module, address) => {
-            match names.replaced.get(module).and_then(|names| names.get(address)) {
-                None => one(FrameKind::Function, locations.unnamed_in_replaced(*module, *address)),
+            match names
+                .replaced
+                .get(module)
+                .and_then(|names| names.get(address))
+            {
+                None => one(
+                    FrameKind::Function,
+                    locations.unnamed_in_replaced(*module, *address),
+                ),
                 Some(names) => functions(names, |name| locations.named_in_replaced(*module, name)),
             }
         }
@@ -211,8 +264,22 @@ fn named_frame(
 }
 
 /// A frame for each of the functions at an address, the outermost first.
-fn functions(names: &[FrameName], locate: impl Fn(&FrameName) -> String) -> Vec<(FrameKind, String)> {
+fn functions(
+    names: &[FrameName],
+    locate: impl Fn(&FrameName) -> String,
+) -> Vec<(FrameKind, String)> {
     let outermost = names.len() - 1;
-    let kind = |index| if index == outermost { FrameKind::Function } else { FrameKind::Inlined };
-    names.iter().enumerate().rev().map(|(index, name)| (kind(index), locate(name))).collect()
+    let kind = |index| {
+        if index == outermost {
+            FrameKind::Function
+        } else {
+            FrameKind::Inlined
+        }
+    };
+    names
+        .iter()
+        .enumerate()
+        .rev()
+        .map(|(index, name)| (kind(index), locate(name)))
+        .collect()
 }

@@ -22,7 +22,12 @@ impl StreamOptions {
         progress: Option<&SharedProgress>,
     ) -> Self {
         let since = since.map(ProfilerTime::timestamp);
-        Self { symbolicate, since, max_rows, progress: ProgressLogger::of_job(progress) }
+        Self {
+            symbolicate,
+            since,
+            max_rows,
+            progress: ProgressLogger::of_job(progress),
+        }
     }
 
     /// Everything, while nobody watches.

@@ -32,9 +32,14 @@ impl Overhead {
     }
 
     fn sum_ns(&self) -> u64 {
-        [self.locking_ns, self.counters_ns, self.threads_ns, self.cleaning_ns]
-            .into_iter()
-            .fold(0, u64::saturating_add)
+        [
+            self.locking_ns,
+            self.counters_ns,
+            self.threads_ns,
+            self.cleaning_ns,
+        ]
+        .into_iter()
+        .fold(0, u64::saturating_add)
     }
 }
 
@@ -49,7 +54,12 @@ struct Spread {
 
 impl Default for Spread {
     fn default() -> Self {
-        Self { count: 0, sum: 0, least: u64::MAX, greatest: 0 }
+        Self {
+            count: 0,
+            sum: 0,
+            least: u64::MAX,
+            greatest: 0,
+        }
     }
 }
 
@@ -64,7 +74,11 @@ impl Spread {
     /// Mean, least and greatest; `ns_per_unit` nanoseconds are 1.
     fn write(&self, json: &mut JsonWriter<'_>, name: &str, ns_per_unit: f64) {
         let mean = self.sum as f64 / self.count.max(1) as f64;
-        let values = [("mean", mean), ("min", self.least as f64), ("max", self.greatest as f64)];
+        let values = [
+            ("mean", mean),
+            ("min", self.least as f64),
+            ("max", self.greatest as f64),
+        ];
         for (prefix, ns) in values {
             json.key(&format!("{prefix}{name}")).float(ns / ns_per_unit);
         }
@@ -85,7 +99,9 @@ struct OverheadStatistics {
 
 impl OverheadStatistics {
     fn add(&mut self, overhead: &Overhead) {
-        let (first_ns, last_ns) = self.times_ns.unwrap_or((overhead.time_ns, overhead.time_ns));
+        let (first_ns, last_ns) = self
+            .times_ns
+            .unwrap_or((overhead.time_ns, overhead.time_ns));
         if self.times_ns.is_some() {
             self.intervals.add(overhead.time_ns.saturating_sub(last_ns));
         }
@@ -105,8 +121,10 @@ impl OverheadStatistics {
         json.object(|json| {
             json.key("profiledDuration").float(profiled_ns / NS_PER_MS);
             json.key("samplingCount").unsigned(self.overheads.count);
-            json.key("overheadDurations").float(self.overheads.sum as f64 / NS_PER_US);
-            json.key("overheadPercentage").float(self.overheads.sum as f64 / profiled_ns * 100.0);
+            json.key("overheadDurations")
+                .float(self.overheads.sum as f64 / NS_PER_US);
+            json.key("overheadPercentage")
+                .float(self.overheads.sum as f64 / profiled_ns * 100.0);
             self.intervals.write(json, "Interval", NS_PER_MS);
             self.overheads.write(json, "Overhead", NS_PER_US);
             self.lockings.write(json, "Lockings", NS_PER_US);
@@ -119,7 +137,13 @@ impl OverheadStatistics {
 
 const NS_PER_US: f64 = 1e3;
 const NS_PER_MS: f64 = 1e6;
-const COLUMNS: &[&str] = &["time", "locking", "expiredMarkerCleaning", "counters", "threads"];
+const COLUMNS: &[&str] = &[
+    "time",
+    "locking",
+    "expiredMarkerCleaning",
+    "counters",
+    "threads",
+];
 
 /// All ticks, and what they say together.
 #[derive(Debug, Default)]
@@ -131,7 +155,13 @@ pub(super) struct Overheads {
 
 impl Overheads {
     pub(super) fn add(&mut self, overhead: &Overhead) {
-        let Overhead { time_ns, locking_ns, counters_ns, threads_ns, cleaning_ns } = *overhead;
+        let Overhead {
+            time_ns,
+            locking_ns,
+            counters_ns,
+            threads_ns,
+            cleaning_ns,
+        } = *overhead;
         for number in [time_ns, locking_ns, counters_ns, threads_ns, cleaning_ns] {
             self.rows.number(number);
         }
@@ -159,7 +189,13 @@ impl Overheads {
 }
 
 fn write_row(json: &mut JsonWriter<'_>, overhead: &Overhead) {
-    let Overhead { time_ns, locking_ns, counters_ns, threads_ns, cleaning_ns } = *overhead;
+    let Overhead {
+        time_ns,
+        locking_ns,
+        counters_ns,
+        threads_ns,
+        cleaning_ns,
+    } = *overhead;
     json.array(|json| {
         json.time_ms(time_ns);
         for ns in [locking_ns, cleaning_ns, counters_ns, threads_ns] {
@@ -185,7 +221,9 @@ mod tests {
     fn tick(time_us: u64, steps_us: [u64; 4]) -> Overhead {
         let mut entry = EntryHead::new(EntryKind::Overhead);
         entry.number(time_us * 1000);
-        steps_us.into_iter().for_each(|step_us| _ = entry.number(step_us * 1000));
+        steps_us
+            .into_iter()
+            .for_each(|step_us| _ = entry.number(step_us * 1000));
         let mut reader = EntryReader::new(entry.bytes());
         assert_eq!(reader.kind(), Some(EntryKind::Overhead));
         Overhead::read(&mut reader).expect("five numbers")
@@ -193,7 +231,10 @@ mod tests {
 
     #[test]
     fn each_step_stands_in_its_column_and_its_statistics() {
-        let ticks = [tick(10_000, [1, 20, 300, 4000]), tick(12_500, [5, 60, 700, 7414])];
+        let ticks = [
+            tick(10_000, [1, 20, 300, 4000]),
+            tick(12_500, [5, 60, 700, 7414]),
+        ];
         let row = written(|json| write_row(json, &ticks[0]));
         let columns: serde_json::Map<_, _> = COLUMNS
             .iter()

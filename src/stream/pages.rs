@@ -9,9 +9,16 @@ use crate::json::JsonWriter;
 /// Writes the elements of `pages`. The viewer follows each page to the one that it is a part of, and on to the outermost; of pages
 /// that are parts of one another in a circle, there is none, so that they are written as parts of nothing.
 pub(super) fn write_pages(json: &mut JsonWriter<'_>, pages: &[Arc<Page>]) {
-    let embedders = pages.iter().map(|page| (page.inner_window_id, page.embedder_inner_window_id)).collect();
+    let embedders = pages
+        .iter()
+        .map(|page| (page.inner_window_id, page.embedder_inner_window_id))
+        .collect();
     for page in pages {
-        let embedder = if is_in_circle(page, &embedders) { 0 } else { page.embedder_inner_window_id };
+        let embedder = if is_in_circle(page, &embedders) {
+            0
+        } else {
+            page.embedder_inner_window_id
+        };
         json.object(|json| {
             json.key("tabID").unsigned(page.tab_id);
             json.key("innerWindowID").unsigned(page.inner_window_id);
@@ -41,15 +48,31 @@ mod tests {
     #[test]
     fn a_page_that_is_a_part_of_itself_is_a_part_of_nothing() {
         // Itself; each other; within those; a chain; a part of one that nobody knows.
-        let pages = [(1, 1), (2, 3), (3, 2), (4, 2), (5, 6), (6, 7), (7, 0), (8, 99)];
-        let pages = pages.map(|(id, embedder)| Arc::new(Page::new(id, "a page").embedder(embedder)));
+        let pages = [
+            (1, 1),
+            (2, 3),
+            (3, 2),
+            (4, 2),
+            (5, 6),
+            (6, 7),
+            (7, 0),
+            (8, 99),
+        ];
+        let pages =
+            pages.map(|(id, embedder)| Arc::new(Page::new(id, "a page").embedder(embedder)));
         let mut text = Vec::new();
         let mut json = JsonWriter::new(&mut text);
         json.array(|json| write_pages(json, &pages));
         json.finish().expect("a vector never fails");
         let written: serde_json::Value = serde_json::from_slice(&text).expect("JSON");
-        let embedders =
-            written.as_array().expect("pages").iter().map(|page| page["embedderInnerWindowID"].as_u64());
-        assert!(embedders.eq([0, 0, 0, 0, 6, 7, 0, 99].map(Some)), "{written}");
+        let embedders = written
+            .as_array()
+            .expect("pages")
+            .iter()
+            .map(|page| page["embedderInnerWindowID"].as_u64());
+        assert!(
+            embedders.eq([0, 0, 0, 0, 6, 7, 0, 99].map(Some)),
+            "{written}"
+        );
     }
 }

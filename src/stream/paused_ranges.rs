@@ -48,7 +48,12 @@ impl PausedRanges {
         } else {
             // Where it began may not be in the buffer any more.
             let start_ns = begun.take();
-            self.ranges.push(PausedRange { start_ns, end_ns: Some(time_ns), is_open: false, reason });
+            self.ranges.push(PausedRange {
+                start_ns,
+                end_ns: Some(time_ns),
+                is_open: false,
+                reason,
+            });
         }
     }
 
@@ -56,12 +61,18 @@ impl PausedRanges {
     /// nothing, and the buffer may not reach back to the beginning of one that lasts. All stand in the order in which they began then.
     pub(super) fn add_open(&mut self, open: OpenPauses, process_start: TimeStamp) {
         self.begun = [None; 2];
-        for (since, reason) in
-            [(open.paused_since, Reason::Paused), (open.sampling_paused_since, Reason::Collecting)]
-        {
+        for (since, reason) in [
+            (open.paused_since, Reason::Paused),
+            (open.sampling_paused_since, Reason::Collecting),
+        ] {
             if let Some(since) = since {
                 let start_ns = Some(since.since_ns(process_start));
-                self.ranges.push(PausedRange { start_ns, end_ns: None, is_open: true, reason });
+                self.ranges.push(PausedRange {
+                    start_ns,
+                    end_ns: None,
+                    is_open: true,
+                    reason,
+                });
             }
         }
         // First those of which the beginning is lost.
@@ -70,7 +81,8 @@ impl PausedRanges {
 
     /// Leaves out what is before this time: a pause that began earlier has an open beginning.
     pub(super) fn cut(&mut self, cut_ns: u64) {
-        self.ranges.retain(|range| range.is_open || range.end_ns.is_some_and(|end_ns| end_ns >= cut_ns));
+        self.ranges
+            .retain(|range| range.is_open || range.end_ns.is_some_and(|end_ns| end_ns >= cut_ns));
         for range in &mut self.ranges {
             range.start_ns = range.start_ns.filter(|&start_ns| start_ns >= cut_ns);
         }
@@ -112,7 +124,9 @@ mod tests {
 
     fn written_since(cut_ms: u64, entries: &[(EntryKind, u64)], open: OpenPauses) -> String {
         let mut ranges = PausedRanges::default();
-        entries.iter().for_each(|&(kind, ms)| ranges.add(kind, ms * 1_000_000));
+        entries
+            .iter()
+            .for_each(|&(kind, ms)| ranges.add(kind, ms * 1_000_000));
         ranges.add_open(open, PROCESS_START);
         ranges.cut(cut_ms * 1_000_000);
         let mut text = Vec::new();
@@ -127,9 +141,21 @@ mod tests {
         use EntryKind::{Pause, PauseSampling, Resume, ResumeSampling};
         let none = OpenPauses::default();
         assert_eq!(written(&[], none), "[]");
-        let paused = OpenPauses { paused_since: at(5), ..none };
+        let paused = OpenPauses {
+            paused_since: at(5),
+            ..none
+        };
         assert_eq!(
-            written(&[(PauseSampling, 1), (Pause, 2), (ResumeSampling, 3), (Resume, 4), (Pause, 5)], paused),
+            written(
+                &[
+                    (PauseSampling, 1),
+                    (Pause, 2),
+                    (ResumeSampling, 3),
+                    (Resume, 4),
+                    (Pause, 5)
+                ],
+                paused
+            ),
             r#"[{"startTime":1,"endTime":3,"reason":"collecting"},{"startTime":2,"endTime":4,"reason":"profiler-paused"},{"startTime":5,"endTime":null,"reason":"profiler-paused"}]"#
         );
         assert_eq!(
@@ -143,7 +169,10 @@ mod tests {
             r#"[{"startTime":3,"endTime":4,"reason":"profiler-paused"}]"#
         );
         // Both began before the buffer does, the sampling's first.
-        let both = OpenPauses { sampling_paused_since: at(4), ..paused };
+        let both = OpenPauses {
+            sampling_paused_since: at(4),
+            ..paused
+        };
         assert_eq!(
             written(&[], both),
             r#"[{"startTime":4,"endTime":null,"reason":"collecting"},{"startTime":5,"endTime":null,"reason":"profiler-paused"}]"#
@@ -160,7 +189,10 @@ mod tests {
             written_since(
                 5,
                 &[(Pause, 1), (Resume, 3), (Pause, 4), (Resume, 6), (Pause, 7)],
-                OpenPauses { paused_since: at(7), ..none }
+                OpenPauses {
+                    paused_since: at(7),
+                    ..none
+                }
             ),
             r#"[{"startTime":null,"endTime":6,"reason":"profiler-paused"},{"startTime":7,"endTime":null,"reason":"profiler-paused"}]"#
         );

@@ -40,7 +40,10 @@ impl PlainSamples {
             (thread.thread.serial(), rows.collect())
         };
         let threads = process.threads.iter().map(of_thread).collect();
-        Self { threads, malformed_entries: process.entry_counts.malformed }
+        Self {
+            threads,
+            malformed_entries: process.entry_counts.malformed,
+        }
     }
 }
 
@@ -58,12 +61,26 @@ fn plain_stacks(process: &ProcessStreamingContext) -> Vec<Rc<[String]>> {
 
 fn plain_frame(frame: &FrameKey, process: &ProcessStreamingContext) -> String {
     match frame {
-        FrameKey::Native(address) if address.is_return_address => format!("return {:?}", address.address),
-        FrameKey::Native(address) => format!("at {:?}", address.address),
-        &FrameKey::Label { text, category, subcategory, .. } => {
-            format!("label {category} {subcategory} {}", process.label_texts.get(text))
+        FrameKey::Native(address) if address.is_return_address => {
+            format!("return {:?}", address.address)
         }
-        FrameKey::Script { function, line, column } => format!("script {function} {line} {column}"),
+        FrameKey::Native(address) => format!("at {:?}", address.address),
+        &FrameKey::Label {
+            text,
+            category,
+            subcategory,
+            ..
+        } => {
+            format!(
+                "label {category} {subcategory} {}",
+                process.label_texts.get(text)
+            )
+        }
+        FrameKey::Script {
+            function,
+            line,
+            column,
+        } => format!("script {function} {line} {column}"),
         other => format!("{other:?}"),
     }
 }

@@ -45,11 +45,17 @@ pub(crate) fn stream_gecko_json(
 ) -> io::Result<()> {
     source.since = options.since;
     let progress = &options.progress;
-    let decoding = progress.sub_logger(ProportionValue::ZERO, ENTRIES_END, ProgressLocation::Entries);
+    let decoding = progress.sub_logger(
+        ProportionValue::ZERO,
+        ENTRIES_END,
+        ProgressLocation::Entries,
+    );
     let mut process = ProcessStreamingContext::decode(&source, &decoding);
     drop(decoding);
     // Nothing but markers is read again.
-    source.buffer.retain_chunks(process.chunks_with_markers.iter().copied());
+    source
+        .buffer
+        .retain_chunks(process.chunks_with_markers.iter().copied());
     let source = &source;
     process.thin_idle_rows(options.max_rows);
     let types = MarkerTypes::of_profile(&process.marker_types);
@@ -58,9 +64,16 @@ pub(crate) fn stream_gecko_json(
         progress.set_local_progress(ENTRIES_END, ProgressLocation::Libraries);
         write_libs(json.key("libs"), &process.modules);
         progress.set_local_progress(LIBRARIES_END, ProgressLocation::Meta);
-        write_meta(json.key("meta"), source, &process, &types, options.symbolicate);
+        write_meta(
+            json.key("meta"),
+            source,
+            &process,
+            &types,
+            options.symbolicate,
+        );
         progress.set_local_progress(META_END, ProgressLocation::Pages);
-        json.key("pages").array(|json| write_pages(json, &source.pages));
+        json.key("pages")
+            .array(|json| write_pages(json, &source.pages));
         progress.set_local_progress(PAGES_END, ProgressLocation::Overheads);
         if let Some(overheads) = &process.overheads {
             overheads.write(json.key("profilerOverhead"));
@@ -68,17 +81,22 @@ pub(crate) fn stream_gecko_json(
         progress.set_local_progress(OVERHEADS_END, ProgressLocation::Counters);
         write_counters(json.key("counters"), source, &process);
         json.key("sources").object(|json| {
-            write_schema(json, &["id", "filename", "startLine", "startColumn", "sourceMapURL"]);
+            write_schema(
+                json,
+                &["id", "filename", "startLine", "startColumn", "sourceMapURL"],
+            );
             json.key("data").array(|_| {});
         });
         let named = name_if_asked(json, source, &process, options);
         let threads = progress.sub_logger(NAMES_END, THREADS_END, ProgressLocation::Frames);
-        json.key("threads").array(|json| write_threads(json, source, &process, &types, &named, &threads));
+        json.key("threads")
+            .array(|json| write_threads(json, source, &process, &types, &named, &threads));
         drop(threads);
         progress.set_local_progress(THREADS_END, ProgressLocation::Log);
         process.paused_ranges.write(json.key("pausedRanges"));
         write_log(json.key("profilingLog"), source, &process);
-        let children = progress.sub_logger(LOG_END, CHILD_PROFILES_END, ProgressLocation::ChildProfiles);
+        let children =
+            progress.sub_logger(LOG_END, CHILD_PROFILES_END, ProgressLocation::ChildProfiles);
         json.key("processes").array(|json| {
             for (_, profile) in
                 children.loop_sub_loggers(&source.exit_profiles, ProgressLocation::ChildProfiles)
@@ -97,7 +115,9 @@ fn name_if_asked(
     options: &StreamOptions,
 ) -> NamedStacks {
     json.hand_over();
-    let progress = options.progress.sub_logger(COUNTERS_END, NAMES_END, ProgressLocation::Names);
+    let progress = options
+        .progress
+        .sub_logger(COUNTERS_END, NAMES_END, ProgressLocation::Names);
     if options.symbolicate && !json.failed() {
         NamedStacks::with_names(source, process, &progress)
     } else {
@@ -114,8 +134,10 @@ fn write_threads(
     progress: &ProgressLogger,
 ) {
     // The viewer takes the process's main thread first.
-    let (main, others): (Vec<_>, Vec<_>) =
-        process.threads.iter().partition(|context| context.thread.unlocked_const_reader().info().is_main);
+    let (main, others): (Vec<_>, Vec<_>) = process
+        .threads
+        .iter()
+        .partition(|context| context.thread.unlocked_const_reader().info().is_main);
     if !process
         .threads
         .iter()
@@ -128,13 +150,26 @@ fn write_threads(
         if json.failed() {
             return;
         }
-        let markers = MarkerContext { source, process, types };
-        write_thread(json, &markers, ResolvedThread::new(context, named), &progress);
+        let markers = MarkerContext {
+            source,
+            process,
+            types,
+        };
+        write_thread(
+            json,
+            &markers,
+            ResolvedThread::new(context, named),
+            &progress,
+        );
     }
 }
 
 /// Counters with values. A run of rows in which nothing grew is written as its first and last.
-fn write_counters(json: &mut JsonWriter<'_>, source: &ProfileSource, process: &ProcessStreamingContext) {
+fn write_counters(
+    json: &mut JsonWriter<'_>,
+    source: &ProfileSource,
+    process: &ProcessStreamingContext,
+) {
     // What a counter grew by before the oldest row that is left belongs to no row.
     let begins_late = source.earliest_ns_after_loss().is_some();
     json.array(|json| {
@@ -180,40 +215,52 @@ fn write_counter_row(json: &mut JsonWriter<'_>, time_ns: u64, delta: i64) {
 /// What the profiler did, dropped and cost, by the process's id.
 fn write_log(json: &mut JsonWriter<'_>, source: &ProfileSource, process: &ProcessStreamingContext) {
     json.object(|json| {
-        json.key(&source.process.to_number().to_string()).object(|json| {
-            json.key("profilingLogBegin_TSms").time_ms(source.ns_since_start(source.session.started_at));
-            json.key("samplerNice").signed(source.session.sampler_nice().into());
-            if let Some(trial) = source.session.trial() {
-                json.key("engineTrial").object(|json| {
-                    json.key("signal_stop_ns").unsigned(trial.signal_ns);
-                    match trial.timer_ns {
-                        Some(timer_ns) => json.key("timer_stop_ns").unsigned(timer_ns),
-                        None => json.key("timer_stop_ns").null(),
+        json.key(&source.process.to_number().to_string())
+            .object(|json| {
+                json.key("profilingLogBegin_TSms")
+                    .time_ms(source.ns_since_start(source.session.started_at));
+                json.key("samplerNice")
+                    .signed(source.session.sampler_nice().into());
+                if let Some(trial) = source.session.trial() {
+                    json.key("engineTrial").object(|json| {
+                        json.key("signal_stop_ns").unsigned(trial.signal_ns);
+                        match trial.timer_ns {
+                            Some(timer_ns) => json.key("timer_stop_ns").unsigned(timer_ns),
+                            None => json.key("timer_stop_ns").null(),
+                        }
+                    });
+                }
+                json.key("sampler").object(|json| {
+                    for (name, count) in &source.counts {
+                        json.key(name).unsigned(*count);
                     }
                 });
-            }
-            json.key("sampler").object(|json| {
-                for (name, count) in &source.counts {
-                    json.key(name).unsigned(*count);
-                }
+                json.key("buffer").object(|json| {
+                    for (name, count) in buffer_counts(source)
+                        .into_iter()
+                        .chain(buffer_losses(source, process))
+                    {
+                        json.key(name).unsigned(count);
+                    }
+                    let memory = source.buffer.chunk_memory();
+                    json.key("lanes").unsigned(source.buffer.statistics.lanes);
+                    json.key("unreleased_chunk_bytes")
+                        .unsigned(memory.unreleased_bytes);
+                    json.key("released_chunk_bytes")
+                        .unsigned(memory.released_bytes);
+                    if let Some(done) = memory.oldest_done {
+                        json.key("oldestChunkDone_TSms")
+                            .time_ms(source.ns_since_start(done));
+                    }
+                    // Kept for this profile alone.
+                    json.key("given_up_while_read_bytes")
+                        .unsigned(source.buffer.given_up_bytes());
+                    process.entry_counts.write(json.key("entries"));
+                    json.key("spoiled_payloads")
+                        .unsigned(process.spoiled_payloads.get());
+                });
+                json.key("profilingLogEnd_TSms")
+                    .time_ms(source.ns_since_start(source.taken_at));
             });
-            json.key("buffer").object(|json| {
-                for (name, count) in buffer_counts(source).into_iter().chain(buffer_losses(source, process)) {
-                    json.key(name).unsigned(count);
-                }
-                let memory = source.buffer.chunk_memory();
-                json.key("lanes").unsigned(source.buffer.statistics.lanes);
-                json.key("unreleased_chunk_bytes").unsigned(memory.unreleased_bytes);
-                json.key("released_chunk_bytes").unsigned(memory.released_bytes);
-                if let Some(done) = memory.oldest_done {
-                    json.key("oldestChunkDone_TSms").time_ms(source.ns_since_start(done));
-                }
-                // Kept for this profile alone.
-                json.key("given_up_while_read_bytes").unsigned(source.buffer.given_up_bytes());
-                process.entry_counts.write(json.key("entries"));
-                json.key("spoiled_payloads").unsigned(process.spoiled_payloads.get());
-            });
-            json.key("profilingLogEnd_TSms").time_ms(source.ns_since_start(source.taken_at));
-        });
     });
 }

@@ -59,7 +59,11 @@ impl<'a> ResolvedThread<'a> {
             concat!(env!("CARGO_CRATE_NAME"), "::"),
             concat!("<", env!("CARGO_CRATE_NAME"), "::"),
             concat!("core::ptr::drop_in_place<", env!("CARGO_CRATE_NAME"), "::"),
-            concat!("core::ptr::drop_in_place<core::option::Option<", env!("CARGO_CRATE_NAME"), "::"),
+            concat!(
+                "core::ptr::drop_in_place<core::option::Option<",
+                env!("CARGO_CRATE_NAME"),
+                "::"
+            ),
         ];
         loop {
             let (prefix, kind, location) = self.stack_parts(stack);
@@ -102,7 +106,11 @@ impl<'a> ResolvedThread<'a> {
         }
         let named = self.named.frames()[frame as usize];
         let location = self.strings.intern(self.named.location(named));
-        self.frames.push(OutFrame { location, kind: named.kind, named: frame });
+        self.frames.push(OutFrame {
+            location,
+            kind: named.kind,
+            named: frame,
+        });
         self.frame_map[frame as usize] = self.frames.len() as u32;
         self.frames.len() as u32 - 1
     }
@@ -120,7 +128,11 @@ impl<'a> ResolvedThread<'a> {
     pub(crate) fn stack_parts(&self, stack: u32) -> (Option<u32>, FrameKind, &'a str) {
         let (prefix, frame) = self.stacks[stack as usize];
         let OutFrame { kind, named, .. } = self.frames[frame as usize];
-        (prefix, kind, self.named.location(self.named.frames()[named as usize]))
+        (
+            prefix,
+            kind,
+            self.named.location(self.named.frames()[named as usize]),
+        )
     }
 
     /// Whether a stack is without its older end.

@@ -20,14 +20,18 @@ impl RowEvent {
         match field {
             None => Self::Unknown,
             Some(0) => Self::Idle,
-            Some(field) => Self::Running { ns: unzigzag(field - 1) },
+            Some(field) => Self::Running {
+                ns: unzigzag(field - 1),
+            },
         }
     }
 
     /// The same event, so much later.
     fn later_by(self, later_ns: u64) -> Self {
         match self {
-            Self::Running { ns } => Self::Running { ns: ns.saturating_add_unsigned(later_ns) },
+            Self::Running { ns } => Self::Running {
+                ns: ns.saturating_add_unsigned(later_ns),
+            },
             Self::Unknown | Self::Idle => self,
         }
     }
@@ -98,7 +102,10 @@ pub(super) fn cut_before(row: SampleRow, more: More, cut_ns: u64) -> Option<(Sam
     let offset_ns = (span * skipped / count) as u64;
     Some((
         row.later_by(offset_ns),
-        More { count: more.count - skipped as u64, span_ns: more.span_ns - offset_ns },
+        More {
+            count: more.count - skipped as u64,
+            span_ns: more.span_ns - offset_ns,
+        },
     ))
 }
 
@@ -150,10 +157,19 @@ impl SampleRows {
         let later_ns = time_ns.wrapping_sub(self.last_time_ns);
         let cpu = cpu_delta_ns.map_or(0, |ns| ns.saturating_add(1));
         if later_ns > u32::MAX.into() || cpu >= RARE.into() {
-            let row = SampleRow { stack, time_ns, cpu_delta_ns, event: RowEvent::Unknown };
+            let row = SampleRow {
+                stack,
+                time_ns,
+                cpu_delta_ns,
+                event: RowEvent::Unknown,
+            };
             return self.push_rare(row, More::default());
         }
-        self.packed.push(PackedRow { stack, later_ns: later_ns as u32, cpu: cpu as u32 });
+        self.packed.push(PackedRow {
+            stack,
+            later_ns: later_ns as u32,
+            cpu: cpu as u32,
+        });
         self.last_time_ns = time_ns;
         self.rows = self.rows.saturating_add(1);
     }
@@ -174,7 +190,11 @@ impl SampleRows {
             .number(row.event.to_number())
             .number(more.count)
             .number(more.span_ns);
-        self.packed.push(PackedRow { stack: row.stack, later_ns: 0, cpu: RARE });
+        self.packed.push(PackedRow {
+            stack: row.stack,
+            later_ns: 0,
+            cpu: RARE,
+        });
         self.runs += u64::from(more.count > 0);
         self.last_time_ns = row.time_ns;
         self.idle_rows = self.idle_rows.saturating_add(more.count);
@@ -203,7 +223,9 @@ impl SampleRows {
 
     /// How many there are that are not left out.
     pub(super) fn kept_rows(&self) -> u64 {
-        self.unpacked().map(|(_, more)| 1 + more.count.div_ceil(self.idle_stride)).sum()
+        self.unpacked()
+            .map(|(_, more)| 1 + more.count.div_ceil(self.idle_stride))
+            .sum()
     }
 
     /// The first row of each run, and how many the run has; those after it have its stack, and no CPU time.
@@ -212,12 +234,20 @@ impl SampleRows {
     }
 
     fn unpacked(&self) -> Unpacked<'_> {
-        Unpacked { packed: self.packed.iter(), rare: EntryReader::new(self.rare.bytes()), time_ns: 0 }
+        Unpacked {
+            packed: self.packed.iter(),
+            rare: EntryReader::new(self.rare.bytes()),
+            time_ns: 0,
+        }
     }
 
     /// Those that are not left out.
     pub(crate) fn iter(&self) -> Rows<'_> {
-        Rows { unpacked: self.unpacked(), idle_stride: self.idle_stride, run: None }
+        Rows {
+            unpacked: self.unpacked(),
+            idle_stride: self.idle_stride,
+            run: None,
+        }
     }
 }
 
@@ -236,9 +266,20 @@ impl Unpacked<'_> {
         let time_ns = number();
         let cpu_delta_ns = number().checked_sub(1);
         let event = RowEvent::from_number(number());
-        let more = More { count: number(), span_ns: number() };
+        let more = More {
+            count: number(),
+            span_ns: number(),
+        };
         self.time_ns = time_ns;
-        (SampleRow { stack, time_ns, cpu_delta_ns, event }, more)
+        (
+            SampleRow {
+                stack,
+                time_ns,
+                cpu_delta_ns,
+                event,
+            },
+            more,
+        )
     }
 }
 
@@ -247,13 +288,22 @@ impl Iterator for Unpacked<'_> {
 
     #[inline(always)]
     fn next(&mut self) -> Option<Self::Item> {
-        let &PackedRow { stack, later_ns, cpu } = self.packed.next()?;
+        let &PackedRow {
+            stack,
+            later_ns,
+            cpu,
+        } = self.packed.next()?;
         if cpu == RARE {
             return Some(self.rare(stack));
         }
         self.time_ns = self.time_ns.wrapping_add(later_ns.into());
         let cpu_delta_ns = cpu.checked_sub(1).map(u64::from);
-        let row = SampleRow { stack, time_ns: self.time_ns, cpu_delta_ns, event: RowEvent::Unknown };
+        let row = SampleRow {
+            stack,
+            time_ns: self.time_ns,
+            cpu_delta_ns,
+            event: RowEvent::Unknown,
+        };
         Some((row, More::default()))
     }
 }
@@ -278,7 +328,9 @@ impl Rows<'_> {
     fn next_of_run(&mut self) -> Option<SampleRow> {
         let run = self.run.as_mut()?;
         run.kept -= 1;
-        let row = run.first.later_by(run.offset.of(run.count - run.kept * self.idle_stride));
+        let row = run
+            .first
+            .later_by(run.offset.of(run.count - run.kept * self.idle_stride));
         if run.kept == 0 {
             self.run = None;
         }
@@ -288,7 +340,12 @@ impl Rows<'_> {
     #[cold]
     fn begin_run(&mut self, first: SampleRow, more: More) {
         let kept = more.count.div_ceil(self.idle_stride);
-        self.run = Some(Run { first, count: more.count, offset: Offset::new(more), kept });
+        self.run = Some(Run {
+            first,
+            count: more.count,
+            offset: Offset::new(more),
+            kept,
+        });
     }
 }
 
@@ -318,7 +375,11 @@ enum Offset {
 
 impl Offset {
     fn new(more: More) -> Self {
-        if more.span_ns.checked_mul(more.count).is_some() { Self::Short(more) } else { Self::Long(more) }
+        if more.span_ns.checked_mul(more.count).is_some() {
+            Self::Short(more)
+        } else {
+            Self::Long(more)
+        }
     }
 
     /// Of a row from 1 to the count.
@@ -343,7 +404,9 @@ pub(crate) struct CounterRows {
 impl CounterRows {
     pub(super) fn push(&mut self, time_ns: u64, value: i64) {
         let (last_time, last_value) = self.last;
-        self.coded.signed(time_ns.wrapping_sub(last_time) as i64).signed(value.wrapping_sub(last_value));
+        self.coded
+            .signed(time_ns.wrapping_sub(last_time) as i64)
+            .signed(value.wrapping_sub(last_value));
         self.last = (time_ns, value);
         self.count += 1;
     }
@@ -372,29 +435,62 @@ mod tests {
         // Queued in the midst of the run.
         let event = RowEvent::Running { ns: -50 };
         let whole = (
-            SampleRow { stack: 4, time_ns: 1000, cpu_delta_ns: Some(9), event },
-            More { count: 7, span_ns: 93 },
+            SampleRow {
+                stack: 4,
+                time_ns: 1000,
+                cpu_delta_ns: Some(9),
+                event,
+            },
+            More {
+                count: 7,
+                span_ns: 93,
+            },
         );
         let times = |(row, more): (SampleRow, More)| {
             let mut rows = SampleRows::default();
             rows.push(row, more);
-            assert!(rows.iter().all(|row| row.event == RowEvent::Running { ns: row.time_ns as i64 - 1050 }));
-            assert!(rows.iter().all(|row| row.event.delay_ns() == Some(row.time_ns.saturating_sub(1050))));
-            rows.iter().map(|row| (row.stack, row.time_ns, row.cpu_delta_ns)).collect::<Vec<_>>()
+            assert!(rows.iter().all(|row| row.event
+                == RowEvent::Running {
+                    ns: row.time_ns as i64 - 1050
+                }));
+            assert!(
+                rows.iter()
+                    .all(|row| row.event.delay_ns() == Some(row.time_ns.saturating_sub(1050)))
+            );
+            rows.iter()
+                .map(|row| (row.stack, row.time_ns, row.cpu_delta_ns))
+                .collect::<Vec<_>>()
         };
         let all = times(whole);
         for cut_ns in 990..=1100 {
-            let left = cut_before(whole.0, whole.1, cut_ns).map(times).unwrap_or_default();
-            let expected: Vec<_> = all.iter().copied().filter(|&(_, time_ns, _)| time_ns >= cut_ns).collect();
+            let left = cut_before(whole.0, whole.1, cut_ns)
+                .map(times)
+                .unwrap_or_default();
+            let expected: Vec<_> = all
+                .iter()
+                .copied()
+                .filter(|&(_, time_ns, _)| time_ns >= cut_ns)
+                .collect();
             assert_eq!(left.len(), expected.len(), "cut at {cut_ns}");
             for (left, expected) in left.iter().zip(&expected) {
                 // Even spacing is found anew, and rounded.
-                assert!(left.1.abs_diff(expected.1) <= 1 && left.1 >= cut_ns, "{left:?} for {expected:?}");
+                assert!(
+                    left.1.abs_diff(expected.1) <= 1 && left.1 >= cut_ns,
+                    "{left:?} for {expected:?}"
+                );
                 assert_eq!((left.0, left.2), (expected.0, expected.2));
             }
         }
-        let one = SampleRow { stack: 1, time_ns: 50, cpu_delta_ns: None, event: RowEvent::Idle };
-        assert_eq!(cut_before(one, More::default(), 50), Some((one, More::default())));
+        let one = SampleRow {
+            stack: 1,
+            time_ns: 50,
+            cpu_delta_ns: None,
+            event: RowEvent::Idle,
+        };
+        assert_eq!(
+            cut_before(one, More::default(), 50),
+            Some((one, More::default()))
+        );
         assert_eq!(cut_before(one, More::default(), 51), None);
     }
 
@@ -402,32 +498,72 @@ mod tests {
     fn rows_read_back() {
         let row = |stack, time_ns, cpu_delta_ns: Option<u64>| {
             let event = RowEvent::from_field(cpu_delta_ns.map(|_| 0));
-            SampleRow { stack, time_ns, cpu_delta_ns, event }
+            SampleRow {
+                stack,
+                time_ns,
+                cpu_delta_ns,
+                event,
+            }
         };
-        let rows = [row(0, 5, None), row(3, 1_000_000_000_000, Some(0)), row(1, 1_000_000_000_001, Some(7))];
+        let rows = [
+            row(0, 5, None),
+            row(3, 1_000_000_000_000, Some(0)),
+            row(1, 1_000_000_000_001, Some(7)),
+        ];
         let mut samples = SampleRows::default();
-        rows.iter().for_each(|row| samples.push(*row, More::default()));
+        rows.iter()
+            .for_each(|row| samples.push(*row, More::default()));
         assert_eq!(samples.iter().collect::<Vec<_>>(), rows);
         assert_eq!(samples.rows(), 3);
-        samples.push(row(2, 1_000_000_000_100, Some(9)), More { count: 3, span_ns: 31 });
+        samples.push(
+            row(2, 1_000_000_000_100, Some(9)),
+            More {
+                count: 3,
+                span_ns: 31,
+            },
+        );
         let event = |ns: i64| SampleRow {
             event: RowEvent::Running { ns },
             ..row(7, 1_000_000_000_200 + ns as u64, None)
         };
-        samples.push(event(0), More { count: 2, span_ns: 60 });
-        assert_eq!(samples.iter().skip(7).collect::<Vec<_>>(), [event(0), event(30), event(60)]);
+        samples.push(
+            event(0),
+            More {
+                count: 2,
+                span_ns: 60,
+            },
+        );
+        assert_eq!(
+            samples.iter().skip(7).collect::<Vec<_>>(),
+            [event(0), event(30), event(60)]
+        );
         let run: Vec<_> = samples.iter().skip(3).take(4).collect();
         let later = |ns: u64| row(2, 1_000_000_000_100 + ns, Some(0));
-        assert_eq!(run, [row(2, 1_000_000_000_100, Some(9)), later(10), later(20), later(31)]);
+        assert_eq!(
+            run,
+            [
+                row(2, 1_000_000_000_100, Some(9)),
+                later(10),
+                later(20),
+                later(31)
+            ]
+        );
         assert_eq!(samples.rows(), 10);
 
         let all: Vec<_> = samples.iter().collect();
         let thinned = |samples: &mut SampleRows, stride| {
             samples.thin_idle_rows(stride);
             let kept: Vec<_> = samples.iter().collect();
-            assert_eq!((kept.len() as u64, samples.rows()), (samples.kept_rows(), 10));
+            assert_eq!(
+                (kept.len() as u64, samples.rows()),
+                (samples.kept_rows(), 10)
+            );
             kept.iter()
-                .map(|row| all.iter().position(|other| other == row).expect("one of all"))
+                .map(|row| {
+                    all.iter()
+                        .position(|other| other == row)
+                        .expect("one of all")
+                })
                 .collect::<Vec<_>>()
         };
         assert_eq!(thinned(&mut samples, 2), [0, 1, 2, 3, 4, 6, 7, 9]);
@@ -436,7 +572,12 @@ mod tests {
 
         let mut counter = CounterRows::default();
         assert!(counter.is_empty());
-        [(10, 500), (20, 700), (30, 650)].iter().for_each(|&(time, value)| counter.push(time, value));
-        assert_eq!(counter.deltas().collect::<Vec<_>>(), [(10, 500), (20, 200), (30, -50)]);
+        [(10, 500), (20, 700), (30, 650)]
+            .iter()
+            .for_each(|&(time, value)| counter.push(time, value));
+        assert_eq!(
+            counter.deltas().collect::<Vec<_>>(),
+            [(10, 500), (20, 200), (30, -50)]
+        );
     }
 }

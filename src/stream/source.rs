@@ -43,9 +43,15 @@ impl ProfileSource {
     /// What is earlier than this, in nanoseconds since the process began, stays out of the profile: it is longer ago than
     /// the session's duration, or before what was asked for.
     pub(crate) fn cut_ns(&self) -> u64 {
-        let duration = self.session.settings.duration.map(|duration| duration.as_nanos());
+        let duration = self
+            .session
+            .settings
+            .duration
+            .map(|duration| duration.as_nanos());
         let duration_ns = duration.map_or(u64::MAX, |ns| ns.try_into().unwrap_or(u64::MAX));
-        let duration_cut_ns = self.ns_since_start(self.taken_at).saturating_sub(duration_ns);
+        let duration_cut_ns = self
+            .ns_since_start(self.taken_at)
+            .saturating_sub(duration_ns);
         duration_cut_ns.max(self.since.map_or(0, |since| self.ns_since_start(since)))
     }
 
@@ -54,7 +60,10 @@ impl ProfileSource {
     pub(crate) fn earliest_ns_after_loss(&self) -> Option<u64> {
         let cut_ns = self.cut_ns().min(self.ns_since_start(self.taken_at));
         let is_cut = cut_ns > self.ns_since_start(self.session.started_at);
-        let of_buffer = self.buffer.complete_since().map(|time| self.ns_since_start(time));
+        let of_buffer = self
+            .buffer
+            .complete_since()
+            .map(|time| self.ns_since_start(time));
         of_buffer.max(is_cut.then_some(cut_ns))
     }
 }

@@ -34,6 +34,9 @@ mod tests {
         let mut table = TextTable::default();
         let numbers = ["a", "b", "a", "", "b"].map(|text| table.intern(text.to_owned()));
         assert_eq!(numbers, [0, 1, 0, 2, 1]);
-        assert_eq!([0, 1, 2, 3].map(|index| table.get(index)), ["a", "b", "", ""]);
+        assert_eq!(
+            [0, 1, 2, 3].map(|index| table.get(index)),
+            ["a", "b", "", ""]
+        );
     }
 }

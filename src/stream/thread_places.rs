@@ -16,7 +16,10 @@ impl ThreadPlaces {
     /// Of these serial numbers, in the order of the profile.
     pub(super) fn new(serials: impl ExactSizeIterator<Item = u64>) -> Self {
         let slots = (serials.len() * 4).next_power_of_two();
-        let mut places = Self { near: vec![None; slots], far: NumberMap::default() };
+        let mut places = Self {
+            near: vec![None; slots],
+            far: NumberMap::default(),
+        };
         for (place, serial) in serials.enumerate() {
             let slot = places.slot(serial);
             match &mut places.near[slot] {
@@ -47,8 +50,13 @@ mod tests {
 
     #[test]
     fn each_thread_is_found_and_nobody_else() {
-        let cases: [&[u64]; 5] =
-            [&[], &[7], &[1, 2, 3], &[1, 17, 33, 49, 2, u64::MAX], &[0, 1 << 40, 5, 1 << 50]];
+        let cases: [&[u64]; 5] = [
+            &[],
+            &[7],
+            &[1, 2, 3],
+            &[1, 17, 33, 49, 2, u64::MAX],
+            &[0, 1 << 40, 5, 1 << 50],
+        ];
         for serials in cases {
             let places = ThreadPlaces::new(serials.iter().copied());
             for (place, &serial) in serials.iter().enumerate() {

@@ -1,6 +1,8 @@
 //! The end of stop 12: a thread's tables are printed.
 
-use crate::base::{ProfilingCategoryPair, ProgressLocation, ProgressLogger, ProportionValue, subcategories};
+use crate::base::{
+    ProfilingCategoryPair, ProgressLocation, ProgressLogger, ProportionValue, subcategories,
+};
 use crate::json::JsonWriter;
 use crate::markers::DecodedMarker;
 use crate::stream::decode::ThreadStreamingContext;
@@ -12,11 +14,18 @@ use crate::stream::source::ProfileSource;
 use crate::threads::MAIN_THREAD_NAME;
 
 /// How long the thread's event loop kept events waiting at a time, as probes tell.
-fn probed_delays(source: &ProfileSource, thread: &ThreadStreamingContext) -> impl FnMut(u64) -> Option<u64> {
+fn probed_delays(
+    source: &ProfileSource,
+    thread: &ThreadStreamingContext,
+) -> impl FnMut(u64) -> Option<u64> {
     let registration = thread.thread.unlocked_const_reader_and_atomic_rw();
-    let end = registration.unregistered_at().map_or(source.taken_at, |time| time.min(source.taken_at));
+    let end = registration
+        .unregistered_at()
+        .map_or(source.taken_at, |time| time.min(source.taken_at));
     let interval_ns = source.session.settings.interval.as_nanos() as u64;
-    thread.probes.delays(longest_pause_ns(interval_ns), source.ns_since_start(end))
+    thread
+        .probes
+        .delays(longest_pause_ns(interval_ns), source.ns_since_start(end))
 }
 
 /// Where in a thread's share of the job its parts end; the first is the frames'.
@@ -37,9 +46,12 @@ pub(super) fn write_thread(
     let info = registration.info();
     json.object(|json| {
         write_head(json, source, &info.name);
-        json.key("registerTime").time_ms(source.ns_since_start(info.registered_at));
+        json.key("registerTime")
+            .time_ms(source.ns_since_start(info.registered_at));
         match registration.unregistered_at() {
-            Some(time) => json.key("unregisterTime").time_ms(source.ns_since_start(time)),
+            Some(time) => json
+                .key("unregisterTime")
+                .time_ms(source.ns_since_start(time)),
             None => json.key("unregisterTime").null(),
         }
         json.key("samples").object(|json| {
@@ -74,7 +86,8 @@ pub(super) fn write_thread(
             let rows = progress.sub_logger(SAMPLES_END, MARKERS_END, ProgressLocation::Markers);
             json.key("data").array(|json| {
                 let count = context.markers.len();
-                for block in rows.watch(context.markers.blocks(), count, ProgressLocation::Markers) {
+                for block in rows.watch(context.markers.blocks(), count, ProgressLocation::Markers)
+                {
                     if json.failed() {
                         return;
                     }
@@ -90,7 +103,8 @@ pub(super) fn write_thread(
         });
         progress.set_local_progress(MARKERS_END, ProgressLocation::Tables);
         json.key("pid").signed(source.process.to_number().into());
-        json.key("tid").signed(registration.tid().to_number().into());
+        json.key("tid")
+            .signed(registration.tid().to_number().into());
         json.key("stackTable").object(|json| {
             write_schema(json, STACK_TABLE);
             json.key("data").array(|json| {
@@ -118,7 +132,11 @@ pub(super) fn write_thread(
                             | FrameKind::LabelsLeftOut
                             | FrameKind::Function
                             | FrameKind::Inlined => {}
-                            FrameKind::Label { category, subcategory, .. } => {
+                            FrameKind::Label {
+                                category,
+                                subcategory,
+                                ..
+                            } => {
                                 write_frame_tail(json, (0, 0), (category, subcategory));
                             }
                             FrameKind::Script { line, column } => {
@@ -135,7 +153,14 @@ pub(super) fn write_thread(
 
 /// Whether the frame is in views of scripts alone.
 fn is_relevant_for_js(kind: FrameKind) -> bool {
-    matches!(kind, FrameKind::Script { .. } | FrameKind::Label { relevant_for_js: true, .. })
+    matches!(
+        kind,
+        FrameKind::Script { .. }
+            | FrameKind::Label {
+                relevant_for_js: true,
+                ..
+            }
+    )
 }
 
 /// From a frame's implementation on: none, which for a script's the viewer takes as an interpreter.

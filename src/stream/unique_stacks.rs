@@ -29,7 +29,11 @@ impl<F> Default for UniqueStacks<F> {
 impl<F> UniqueStacks<F> {
     /// Tables that are made already. What is appended to them would not be known.
     pub(crate) fn complete(frames: Vec<F>, stacks: Vec<(Option<u32>, u32)>) -> Self {
-        Self { frames, stacks, ..Self::default() }
+        Self {
+            frames,
+            stacks,
+            ..Self::default()
+        }
     }
 
     pub(crate) fn frames(&self) -> &[F] {
@@ -83,6 +87,9 @@ mod tests {
         let recursive = append(Some(b), "a");
         assert_ne!(recursive, a);
         assert_eq!(stacks.frames(), ["root", "a", "b"]);
-        assert_eq!(stacks.stacks(), [(None, 0), (Some(0), 1), (Some(1), 2), (Some(2), 1)]);
+        assert_eq!(
+            stacks.stacks(),
+            [(None, 0), (Some(0), 1), (Some(1), 2), (Some(2), 1)]
+        );
     }
 }

@@ -10,7 +10,10 @@ pub(super) fn demangled(raw: &str) -> String {
 }
 
 fn cpp(raw: &str) -> Option<String> {
-    cpp_demangle::Symbol::new(raw.as_bytes()).ok()?.demangle().ok()
+    cpp_demangle::Symbol::new(raw.as_bytes())
+        .ok()?
+        .demangle()
+        .ok()
 }
 
 #[cfg(test)]
@@ -22,7 +25,10 @@ mod tests {
         for (raw, readable) in [
             ("_ZN4core3fmt5write17h0123456789abcdefE", "core::fmt::write"),
             ("_RNvCs15kBYyAo9fc_7mycrate3foo", "mycrate::foo"),
-            ("_ZNSt6vectorIiSaIiEE9push_backEOi", "std::vector<int, std::allocator<int> >::push_back(int&&)"),
+            (
+                "_ZNSt6vectorIiSaIiEE9push_backEOi",
+                "std::vector<int, std::allocator<int> >::push_back(int&&)",
+            ),
             ("memcpy", "memcpy"),
             ("_Znonsense", "_Znonsense"),
         ] {

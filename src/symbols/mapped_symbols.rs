@@ -17,9 +17,16 @@ impl MappedSymbols {
     pub(super) fn of(modules: &[LoadedModule]) -> Self {
         let mut functions = Vec::new();
         for module in modules {
-            let Some(memory) = module.image.memory else { continue };
-            let Ok(elf) = ElfFile::<FileHeader64<NativeEndian>, _>::parse(memory) else { continue };
-            for symbol in elf.dynamic_symbols().filter(|symbol| symbol.is_definition() && symbol.size() > 0) {
+            let Some(memory) = module.image.memory else {
+                continue;
+            };
+            let Ok(elf) = ElfFile::<FileHeader64<NativeEndian>, _>::parse(memory) else {
+                continue;
+            };
+            for symbol in elf
+                .dynamic_symbols()
+                .filter(|symbol| symbol.is_definition() && symbol.size() > 0)
+            {
                 if let Ok(name) = symbol.name() {
                     let start = module.image.bias.wrapping_add(symbol.address());
                     functions.push((start, start + symbol.size(), name.to_owned()));
@@ -27,14 +34,17 @@ impl MappedSymbols {
             }
         }
         // Of two names for one function the public one, without the prefix, comes first.
-        functions
-            .sort_by_cached_key(|(start, end, name)| (*start, *end, name.starts_with("__"), name.clone()));
+        functions.sort_by_cached_key(|(start, end, name)| {
+            (*start, *end, name.starts_with("__"), name.clone())
+        });
         functions.dedup_by_key(|(start, ..)| *start);
         Self { functions }
     }
 
     pub(super) fn name_at(&self, address: u64) -> Option<&str> {
-        let after = self.functions.partition_point(|(start, ..)| *start <= address);
+        let after = self
+            .functions
+            .partition_point(|(start, ..)| *start <= address);
         let (_, end, name) = self.functions.get(after.checked_sub(1)?)?;
         (address < *end).then_some(name)
     }
@@ -50,8 +60,11 @@ mod tests {
         let mut table = ModuleTable::default();
         table.refresh();
         let symbols = MappedSymbols::of(&table.all());
-        let (start, end, name) =
-            symbols.functions.iter().find(|(.., name)| name.contains("clock_gettime")).expect("the clock");
+        let (start, end, name) = symbols
+            .functions
+            .iter()
+            .find(|(.., name)| name.contains("clock_gettime"))
+            .expect("the clock");
         assert_eq!(
             (symbols.name_at(*start), symbols.name_at(end - 1)),
             (Some(name.as_str()), Some(name.as_str()))

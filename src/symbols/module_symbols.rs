@@ -29,27 +29,48 @@ impl ModuleSymbols {
     /// Opens the files of a module; those that are not there, or are not its, are left out.
     pub(super) fn open(module: &LoadedModule) -> Self {
         let image = &module.image;
-        let own = if image.is_executable { Path::new(OWN_FILE) } else { &image.path };
+        let own = if image.is_executable {
+            Path::new(OWN_FILE)
+        } else {
+            &image.path
+        };
         let is_its = |path: &Path| match image.build_id.is_empty() {
             // Nothing tells whether the file is still the one that was loaded but that it still is.
             true => !module.unloaded,
             false => build_id_of(path).as_deref() == Some(&image.build_id),
         };
-        let paths = debug_file(&image.build_id).into_iter().chain([own.to_owned()]);
-        let files = paths.filter(|path| is_its(path)).filter_map(|path| Loader::new(path).ok());
-        Self { bias: image.bias, files: files.collect() }
+        let paths = debug_file(&image.build_id)
+            .into_iter()
+            .chain([own.to_owned()]);
+        let files = paths
+            .filter(|path| is_its(path))
+            .filter_map(|path| Loader::new(path).ok());
+        Self {
+            bias: image.bias,
+            files: files.collect(),
+        }
     }
 
     /// The functions at an address, innermost inlined one first.
     pub(super) fn names_at(&self, address: u64) -> Vec<FrameName> {
         let in_file = address.wrapping_sub(self.bias);
-        let by_debug_information = self.files.iter().map(|file| names_in_debug_information(file, in_file));
-        if let Some(names) = by_debug_information.into_iter().find(|names| !names.is_empty()) {
+        let by_debug_information = self
+            .files
+            .iter()
+            .map(|file| names_in_debug_information(file, in_file));
+        if let Some(names) = by_debug_information
+            .into_iter()
+            .find(|names| !names.is_empty())
+        {
             return names;
         }
         let symbol = self.files.iter().find_map(|file| file.find_symbol(in_file));
         symbol
-            .map(|symbol| FrameName { function: demangled(symbol), file: None, line: None })
+            .map(|symbol| FrameName {
+                function: demangled(symbol),
+                file: None,
+                line: None,
+            })
             .into_iter()
             .collect()
     }
@@ -57,9 +78,14 @@ impl ModuleSymbols {
 
 fn names_in_debug_information(file: &Loader, address: u64) -> Vec<FrameName> {
     let mut names = Vec::new();
-    let Ok(mut frames) = file.find_frames(address) else { return names };
+    let Ok(mut frames) = file.find_frames(address) else {
+        return names;
+    };
     while let Ok(Some(frame)) = frames.next() {
-        let name = frame.function.as_ref().and_then(|function| function.raw_name().ok());
+        let name = frame
+            .function
+            .as_ref()
+            .and_then(|function| function.raw_name().ok());
         // The outermost may have a place alone; its symbol has its name.
         let function = match name {
             Some(name) => demangled(&name),
@@ -71,7 +97,9 @@ fn names_in_debug_information(file: &Loader, address: u64) -> Vec<FrameName> {
         let location = frame.location.as_ref();
         names.push(FrameName {
             function,
-            file: location.and_then(|location| location.file).map(str::to_owned),
+            file: location
+                .and_then(|location| location.file)
+                .map(str::to_owned),
             line: location.and_then(|location| location.line),
         });
     }
@@ -81,7 +109,9 @@ fn names_in_debug_information(file: &Loader, address: u64) -> Vec<FrameName> {
 fn debug_file(build_id: &[u8]) -> Option<PathBuf> {
     let (first, rest) = build_id.split_first()?;
     let rest: String = rest.iter().map(|byte| format!("{byte:02x}")).collect();
-    let path = Path::new(DEBUG_FILES).join(format!("{first:02x}")).join(format!("{rest}.debug"));
+    let path = Path::new(DEBUG_FILES)
+        .join(format!("{first:02x}"))
+        .join(format!("{rest}.debug"));
     path.exists().then_some(path)
 }
 

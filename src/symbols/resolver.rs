@@ -18,7 +18,9 @@ pub(crate) struct SampledAddress {
 impl SampledAddress {
     /// An address within the instruction that was running or calling.
     pub(crate) fn lookup_address(self) -> u64 {
-        self.address.get().saturating_sub(self.is_return_address.into())
+        self.address
+            .get()
+            .saturating_sub(self.is_return_address.into())
     }
 }
 
@@ -44,7 +46,11 @@ pub(crate) struct CodeAddressService<'a> {
 
 impl<'a> CodeAddressService<'a> {
     pub(crate) fn new(modules: &'a [LoadedModule], generated: &'a CodeMap) -> Self {
-        Self { modules, mapped: MappedSymbols::of(modules), generated }
+        Self {
+            modules,
+            mapped: MappedSymbols::of(modules),
+            generated,
+        }
     }
 
     /// The names of these addresses; those without one are absent. Reads the debug information of every module that is
@@ -74,12 +80,22 @@ impl<'a> CodeAddressService<'a> {
     }
 
     fn names_at(&self, address: u64, open: &mut Option<(usize, ModuleSymbols)>) -> Vec<FrameName> {
-        let alone = |name: &str| vec![FrameName { function: name.to_owned(), file: None, line: None }];
+        let alone = |name: &str| {
+            vec![FrameName {
+                function: name.to_owned(),
+                file: None,
+                line: None,
+            }]
+        };
         if let Some(code) = self.generated.find(address) {
             return alone(&code.name);
         }
-        let after = self.modules.partition_point(|module| module.image.range.start <= address);
-        let Some(index) = after.checked_sub(1) else { return Vec::new() };
+        let after = self
+            .modules
+            .partition_point(|module| module.image.range.start <= address);
+        let Some(index) = after.checked_sub(1) else {
+            return Vec::new();
+        };
         let module = &self.modules[index];
         if !module.image.range.contains(&address) {
             return Vec::new();
@@ -90,7 +106,9 @@ impl<'a> CodeAddressService<'a> {
         if open.as_ref().is_none_or(|(open, _)| *open != index) {
             *open = Some((index, ModuleSymbols::open(module)));
         }
-        open.as_ref().map(|(_, symbols)| symbols.names_at(address)).unwrap_or_default()
+        open.as_ref()
+            .map(|(_, symbols)| symbols.names_at(address))
+            .unwrap_or_default()
     }
 }
 
@@ -113,14 +131,25 @@ mod tests {
         table.refresh();
         let modules = table.all();
         let address = CodeAddress::new(a_function_to_find as fn() -> u64 as usize as u64);
-        let first = SampledAddress { address, is_return_address: false };
-        let nowhere = SampledAddress { address: CodeAddress::new(16), is_return_address: true };
-        let names =
-            CodeAddressService::new(&modules, &CodeMap::default()).resolve(vec![first, nowhere, first]);
+        let first = SampledAddress {
+            address,
+            is_return_address: false,
+        };
+        let nowhere = SampledAddress {
+            address: CodeAddress::new(16),
+            is_return_address: true,
+        };
+        let names = CodeAddressService::new(&modules, &CodeMap::default())
+            .resolve(vec![first, nowhere, first]);
         assert_eq!(names.len(), 1, "{names:?}");
         let name = names[&first].last().expect("a name");
         assert!(name.function.ends_with("::a_function_to_find"), "{name:?}");
-        assert!(name.file.as_ref().is_some_and(|file| file.ends_with("resolver.rs")), "{name:?}");
+        assert!(
+            name.file
+                .as_ref()
+                .is_some_and(|file| file.ends_with("resolver.rs")),
+            "{name:?}"
+        );
         assert!(name.line.is_some());
     }
 
@@ -132,8 +161,13 @@ mod tests {
         let names_with = |change: &dyn Fn(&mut LoadedModule)| {
             let mut modules = table.all();
             modules.iter_mut().for_each(change);
-            let asked = vec![SampledAddress { address, is_return_address: false }];
-            CodeAddressService::new(&modules, &CodeMap::default()).resolve(asked).len()
+            let asked = vec![SampledAddress {
+                address,
+                is_return_address: false,
+            }];
+            CodeAddressService::new(&modules, &CodeMap::default())
+                .resolve(asked)
+                .len()
         };
         let with_id = |module: &mut LoadedModule, id: &[u8]| {
             module.image = {
@@ -142,12 +176,24 @@ mod tests {
                 Arc::new(image)
             };
         };
-        assert_eq!(names_with(&|module| with_id(module, &[1; 20])), 0, "another file's build id");
-        assert_eq!(names_with(&|module| with_id(module, &[])), 1, "what is loaded is what its path says");
+        assert_eq!(
+            names_with(&|module| with_id(module, &[1; 20])),
+            0,
+            "another file's build id"
+        );
+        assert_eq!(
+            names_with(&|module| with_id(module, &[])),
+            1,
+            "what is loaded is what its path says"
+        );
         let unloaded = |module: &mut LoadedModule| {
             with_id(module, &[]);
             module.unloaded = true;
         };
-        assert_eq!(names_with(&unloaded), 0, "what was may have been another file");
+        assert_eq!(
+            names_with(&unloaded),
+            0,
+            "what was may have been another file"
+        );
     }
 }

@@ -6,7 +6,9 @@
 //! - *words are bytes*: memory of words may be read and written as bytes, eight for each.
 
 use crate::base::{FrameFlags, StackAddress, ThreadId, TimeStamp};
-use crate::platform::{Registers, StackBounds, copy_words_in_handler, current_registers, monotonic_now};
+use crate::platform::{
+    Registers, StackBounds, copy_words_in_handler, current_registers, monotonic_now,
+};
 use crate::threads::backtrace_pool::{MOST_WORDS, give_back_words, take_words};
 use crate::threads::own_thread::OwnThread;
 use crate::threads::profiling_stack_frame::{ProfilingStackFrame, ScriptPlace};
@@ -77,7 +79,10 @@ impl CapturedBacktrace {
         let own = OwnThread::current();
         // SAFETY: a thread-local of the calling thread, and no label is pushed while the slices are used.
         let (frames, texts) = unsafe { (*own_profiling_stack()).contents_in_handler() };
-        let label_bytes: usize = frames.iter().map(|frame| Label::bytes_of(frame, texts)).sum();
+        let label_bytes: usize = frames
+            .iter()
+            .map(|frame| Label::bytes_of(frame, texts))
+            .sum();
         let (stack_start, stack_bytes) = match parts {
             BacktraceParts::LabelsAndStack => used_stack(registers.sp, own.bounds),
             BacktraceParts::Labels => (0, 0),
@@ -87,7 +92,9 @@ impl CapturedBacktrace {
         let mut words = take_words(stack_words + other_words)?;
         // SAFETY: as above. An allocator of the host's that pushes labels may have made the stack move.
         let (frames, texts) = unsafe { (*own_profiling_stack()).contents_in_handler() };
-        let (stack, rest) = words.get_mut(FREE_WORDS..)?.split_at_mut_checked(stack_words)?;
+        let (stack, rest) = words
+            .get_mut(FREE_WORDS..)?
+            .split_at_mut_checked(stack_words)?;
         // SAFETY: by this function's contract the source is readable and of this thread; the target is as long, both are
         // word aligned, and a box is no part of a stack.
         unsafe { copy_words_in_handler(stack_start, stack.as_mut_ptr().cast(), stack_words * 8) };
@@ -96,7 +103,8 @@ impl CapturedBacktrace {
         for frame in frames {
             // SAFETY: this thread's labels, which live as long as the code that pushed them runs.
             let label = unsafe { Label::of(frame, texts) };
-            let Some((place, left)) = std::mem::take(&mut room).split_at_mut_checked(label.bytes()) else {
+            let Some((place, left)) = std::mem::take(&mut room).split_at_mut_checked(label.bytes())
+            else {
                 labels_left_out = true;
                 break;
             };
@@ -106,8 +114,15 @@ impl CapturedBacktrace {
         }
         let (thread, time) = (own.tid, monotonic_now());
         let label_bytes = written;
-        let head =
-            BacktraceHead { thread, time, registers, stack_start, stack_words, label_bytes, labels_left_out };
+        let head = BacktraceHead {
+            thread,
+            time,
+            registers,
+            stack_start,
+            stack_words,
+            label_bytes,
+            labels_left_out,
+        };
         Some(Self { head, words })
     }
 
@@ -116,7 +131,10 @@ impl CapturedBacktrace {
         let mut words = take_words(self.words.len())?;
         let used = self.used_words();
         words.get_mut(..used)?.copy_from_slice(&self.words[..used]);
-        Some(Self { head: self.head, words })
+        Some(Self {
+            head: self.head,
+            words,
+        })
     }
 
     fn used_words(&self) -> usize {
@@ -152,7 +170,8 @@ impl CapturedBacktrace {
 
     /// The labels, oldest first.
     pub(crate) fn labels(&self) -> impl Iterator<Item = BacktraceLabel<'_>> {
-        let mut rest = &bytes_of(&self.words[FREE_WORDS + self.head.stack_words..])[..self.head.label_bytes];
+        let mut rest =
+            &bytes_of(&self.words[FREE_WORDS + self.head.stack_words..])[..self.head.label_bytes];
         std::iter::from_fn(move || {
             let (label, after) = Label::read_from(rest)?;
             rest = after;
@@ -169,16 +188,31 @@ impl Drop for CapturedBacktrace {
 
 impl std::fmt::Debug for CapturedBacktrace {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let BacktraceHead { thread, registers, stack_words, .. } = &self.head;
-        write!(f, "CapturedBacktrace {{ {thread:?}, pc: {:#x}, {stack_words} words of stack }}", registers.pc)
+        let BacktraceHead {
+            thread,
+            registers,
+            stack_words,
+            ..
+        } = &self.head;
+        write!(
+            f,
+            "CapturedBacktrace {{ {thread:?}, pc: {:#x}, {stack_words} words of stack }}",
+            registers.pc
+        )
     }
 }
 
 /// Where the used part of the stack begins, and how long it is: nothing when the stack pointer lies elsewhere.
 fn used_stack(sp: u64, bounds: Option<StackBounds>) -> (u64, usize) {
-    let Some(StackBounds { low, top }) = bounds else { return (0, 0) };
+    let Some(StackBounds { low, top }) = bounds else {
+        return (0, 0);
+    };
     let (start, top) = (sp & !7, top & !7);
-    if sp < low || sp >= top { (0, 0) } else { (start, (top - start) as usize) }
+    if sp < low || sp >= top {
+        (0, 0)
+    } else {
+        (start, (top - start) as usize)
+    }
 }
 
 /// A label with its texts, and its form in the memory of a backtrace.
@@ -199,7 +233,13 @@ impl<'a> Label<'a> {
         let text = unsafe { frame.label_in_handler() };
         let kind = [frame.category, frame.subcategory, frame.flags.to_byte()];
         let script = frame.script_place_in_handler();
-        Self { stack_address: frame.stack_address, text, dynamic, script, kind }
+        Self {
+            stack_address: frame.stack_address,
+            text,
+            dynamic,
+            script,
+            kind,
+        }
     }
 
     /// How many bytes the label of this frame takes.
@@ -239,13 +279,27 @@ impl<'a> Label<'a> {
         let (function, bytes) = bytes.split_first_chunk::<4>()?;
         let (&[category, subcategory, flags], bytes) = bytes.split_first_chunk::<3>()?;
         let (text, bytes) = bytes.split_at_checked(u32::from_ne_bytes(*text_bytes) as usize)?;
-        let (dynamic, bytes) = bytes.split_at_checked(u32::from_ne_bytes(*dynamic_bytes) as usize)?;
+        let (dynamic, bytes) =
+            bytes.split_at_checked(u32::from_ne_bytes(*dynamic_bytes) as usize)?;
         let stack_address = StackAddress(u64::from_ne_bytes(*address));
-        let script =
-            ScriptPlace { position: u64::from_ne_bytes(*position), function: u32::from_ne_bytes(*function) };
+        let script = ScriptPlace {
+            position: u64::from_ne_bytes(*position),
+            function: u32::from_ne_bytes(*function),
+        };
         let script = (script.function() != 0).then_some(script);
         let flags = FrameFlags::from_byte(flags);
-        Some((BacktraceLabel { stack_address, text, dynamic, script, category, subcategory, flags }, bytes))
+        Some((
+            BacktraceLabel {
+                stack_address,
+                text,
+                dynamic,
+                script,
+                category,
+                subcategory,
+                flags,
+            },
+            bytes,
+        ))
     }
 }
 
@@ -264,8 +318,8 @@ mod tests {
     use super::*;
     use crate::base::ProfilingCategoryPair;
     use crate::threads::{
-        RegistrationHooks, push_label, push_label_with_text, push_script_frame, register_current_thread,
-        unregister_current_thread,
+        RegistrationHooks, push_label, push_label_with_text, push_script_frame,
+        register_current_thread, unregister_current_thread,
     };
 
     #[test]
@@ -276,27 +330,53 @@ mod tests {
         let _outer = push_label_with_text(70, "outer ", category, flags, "dynamic");
         let _script = push_script_frame(65, 7, 11, 3);
         let _inner = push_label(60, "inner", category, flags);
-        let backtrace = CapturedBacktrace::capture_here(BacktraceParts::LabelsAndStack).expect("memory");
+        let backtrace =
+            CapturedBacktrace::capture_here(BacktraceParts::LabelsAndStack).expect("memory");
         unregister_current_thread();
         let here = &raw const marker as u64;
         let place = (here - backtrace.stack_start()) as usize;
         assert_eq!(backtrace.stack()[place..place + 8], marker[0].to_ne_bytes());
-        let labels: Vec<_> =
-            backtrace.labels().map(|label| (label.stack_address.0, label.text, label.dynamic)).collect();
-        assert_eq!(labels, [(70, &b"outer "[..], &b"dynamic"[..]), (65, b"", b""), (60, b"inner", b"")]);
+        let labels: Vec<_> = backtrace
+            .labels()
+            .map(|label| (label.stack_address.0, label.text, label.dynamic))
+            .collect();
+        assert_eq!(
+            labels,
+            [
+                (70, &b"outer "[..], &b"dynamic"[..]),
+                (65, b"", b""),
+                (60, b"inner", b"")
+            ]
+        );
         let scripts: Vec<_> = backtrace.labels().map(|label| label.script).collect();
         let place = scripts[1].expect("a script frame");
         assert_eq!((place.function(), place.line(), place.column()), (7, 11, 3));
         assert_eq!((scripts[0], scripts[2]), (None, None));
         let copy = backtrace.copy().expect("memory");
-        assert_eq!((copy.stack(), copy.labels().count()), (backtrace.stack(), 3));
-        let kinds: Vec<_> = copy.labels().map(|label| (label.category, label.flags)).collect();
-        assert_eq!(kinds, [(1, FrameFlags::NONE), (0, FrameFlags::SCRIPT), (1, FrameFlags::NONE)]);
+        assert_eq!(
+            (copy.stack(), copy.labels().count()),
+            (backtrace.stack(), 3)
+        );
+        let kinds: Vec<_> = copy
+            .labels()
+            .map(|label| (label.category, label.flags))
+            .collect();
+        assert_eq!(
+            kinds,
+            [
+                (1, FrameFlags::NONE),
+                (0, FrameFlags::SCRIPT),
+                (1, FrameFlags::NONE)
+            ]
+        );
     }
 
     #[test]
     fn a_stack_pointer_elsewhere_copies_nothing() {
-        let bounds = Some(StackBounds { low: 800, top: 8000 });
+        let bounds = Some(StackBounds {
+            low: 800,
+            top: 8000,
+        });
         assert_eq!(used_stack(4000, bounds), (4000, 4000));
         for (sp, bounds) in [(0, bounds), (799, bounds), (8000, bounds), (4000, None)] {
             assert_eq!(used_stack(sp, bounds), (0, 0));

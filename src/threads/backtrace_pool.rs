@@ -41,7 +41,12 @@ const fn class_words(class: usize) -> usize {
 
 /// The least class of which each has at least so many words.
 fn class_of(words: usize) -> usize {
-    (words.max(LEAST_WORDS).div_ceil(LEAST_WORDS).next_power_of_two().ilog2() as usize).min(CLASSES - 1)
+    (words
+        .max(LEAST_WORDS)
+        .div_ceil(LEAST_WORDS)
+        .next_power_of_two()
+        .ilog2() as usize)
+        .min(CLASSES - 1)
 }
 
 fn places(class: usize) -> &'static [Place] {
@@ -72,7 +77,9 @@ pub(crate) fn make_missed_words() {
         }
         let missed = missed.swap(0, Ordering::Relaxed) as usize;
         for _ in 0..missed.min(places(class).len()) {
-            let Some(mut words) = new_words(class) else { return };
+            let Some(mut words) = new_words(class) else {
+                return;
+            };
             // Whoever takes them waits for no page.
             words.fill(0);
             give_back_words(words);
@@ -117,13 +124,20 @@ pub(super) fn give_back_words(words: Box<[u64]>) {
     for place in places(class) {
         let empty = std::ptr::null_mut();
         if place.load(Ordering::Relaxed).is_null()
-            && place.compare_exchange(empty, start, Ordering::Release, Ordering::Relaxed).is_ok()
+            && place
+                .compare_exchange(empty, start, Ordering::Release, Ordering::Relaxed)
+                .is_ok()
         {
             return;
         }
     }
     // SAFETY: *boxed*: made into a pointer just above, with this length, and in no place.
-    drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(start, class_words(class))) });
+    drop(unsafe {
+        Box::from_raw(std::ptr::slice_from_raw_parts_mut(
+            start,
+            class_words(class),
+        ))
+    });
 }
 
 #[cfg(test)]
@@ -132,9 +146,15 @@ mod tests {
 
     #[test]
     fn each_number_of_words_has_its_class() {
-        for (words, class) in
-            [(0, 0), (512, 0), (513, 1), (1024, 1), (1025, 2), (MOST_WORDS, 14), (MOST_WORDS + 1, 14)]
-        {
+        for (words, class) in [
+            (0, 0),
+            (512, 0),
+            (513, 1),
+            (1024, 1),
+            (1025, 2),
+            (MOST_WORDS, 14),
+            (MOST_WORDS + 1, 14),
+        ] {
             assert_eq!(class_of(words), class, "{words}");
         }
         assert_eq!(MOST_WORDS * 8, 64 << 20);
@@ -180,6 +200,8 @@ mod tests {
                 })
             })
             .collect();
-        takers.into_iter().for_each(|taker| taker.join().expect("thread"));
+        takers
+            .into_iter()
+            .for_each(|taker| taker.join().expect("thread"));
     }
 }

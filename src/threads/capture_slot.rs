@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use crate::base::StackAddress;
 use crate::platform::{
-    ArrivalInHandler, LazyRegion, MemoryPiece, Registers, SignalSource, StackBounds, copy_words_in_handler,
-    read_guarded_in_handler, thread_pointer,
+    ArrivalInHandler, LazyRegion, MemoryPiece, Registers, SignalSource, StackBounds,
+    copy_words_in_handler, read_guarded_in_handler, thread_pointer,
 };
 use crate::threads::capture::{CaptureHeader, CaptureParts, CapturedLabel};
 use crate::threads::event_delay::EventDelay;
@@ -38,7 +38,8 @@ const OTHER_STACK_BYTES: usize = 64 << 10;
 pub(super) const KEPT_STACK_BYTES: usize = 256 << 10;
 pub(super) const CAPTURES_WITHOUT: u32 = 8;
 
-const _: () = assert!(size_of::<CaptureSlot>() <= LABELS_OFFSET && STACK_OFFSET.is_multiple_of(4096));
+const _: () =
+    assert!(size_of::<CaptureSlot>() <= LABELS_OFFSET && STACK_OFFSET.is_multiple_of(4096));
 
 /// The head of a slot; the areas follow it in the same mapping.
 #[derive(Debug)]
@@ -111,7 +112,8 @@ impl CaptureSlot {
     unsafe fn bind(&self, thread_pointer: u64, bounds: StackBounds, stack: *const ProfilingStack) {
         self.stack_low.store(bounds.low, Ordering::Relaxed);
         self.stack_top.store(bounds.top, Ordering::Relaxed);
-        self.profiling_stack.store(stack.cast_mut(), Ordering::Relaxed);
+        self.profiling_stack
+            .store(stack.cast_mut(), Ordering::Relaxed);
         self.thread_pointer.store(thread_pointer, Ordering::Release);
     }
 
@@ -128,7 +130,11 @@ impl CaptureSlot {
             bounds.low = other.stack_low.load(Ordering::Relaxed);
             bounds.top = other.stack_top.load(Ordering::Relaxed);
         }
-        let profiling_stack = if parts.labels { profiling_stack } else { std::ptr::null_mut() };
+        let profiling_stack = if parts.labels {
+            profiling_stack
+        } else {
+            std::ptr::null_mut()
+        };
         // SAFETY: of one thread, since a slot is bound once until it is unbound, and is not bound anew while its handle
         // is shared; they stay so for as long as the thread lives, and its handler runs no longer.
         unsafe { self.bind(thread_pointer, bounds, profiling_stack) };
@@ -168,7 +174,8 @@ impl CaptureSlot {
     /// Unties it. On the thread's own, since its handler reads what is untied.
     pub(super) fn unbind(&self) {
         self.thread_pointer.store(0, Ordering::Relaxed);
-        self.profiling_stack.store(std::ptr::null_mut(), Ordering::Release);
+        self.profiling_stack
+            .store(std::ptr::null_mut(), Ordering::Release);
     }
 
     /// What the thread's event loop does.
@@ -206,7 +213,10 @@ impl CaptureSlot {
     }
 
     /// Requested to writing, if this is the request that is waited for and the calling thread the slot's.
-    pub(crate) fn begin_in_handler(&self, arrival: &ArrivalInHandler<'_>) -> Option<SlotWriter<'_>> {
+    pub(crate) fn begin_in_handler(
+        &self,
+        arrival: &ArrivalInHandler<'_>,
+    ) -> Option<SlotWriter<'_>> {
         let registers = Registers::of_arrival_in_handler(arrival);
         match arrival.source {
             SignalSource::Request(ticket) => {
@@ -215,8 +225,15 @@ impl CaptureSlot {
             }
             SignalSource::Timer(_) => {
                 let sequence = self.state.begin_any_in_handler()?;
-                let header = CaptureHeader { registers, ..CaptureHeader::default() };
-                Some(SlotWriter { slot: self, sequence, header })
+                let header = CaptureHeader {
+                    registers,
+                    ..CaptureHeader::default()
+                };
+                Some(SlotWriter {
+                    slot: self,
+                    sequence,
+                    header,
+                })
             }
         }
     }
@@ -234,8 +251,15 @@ impl CaptureSlot {
         {
             return None;
         }
-        let header = CaptureHeader { registers, ..CaptureHeader::default() };
-        Some(SlotWriter { slot: self, sequence, header })
+        let header = CaptureHeader {
+            registers,
+            ..CaptureHeader::default()
+        };
+        Some(SlotWriter {
+            slot: self,
+            sequence,
+            header,
+        })
     }
 }
 
@@ -256,8 +280,15 @@ impl SlotWriter<'_> {
         if sp < low || sp >= top {
             return None;
         }
-        let start = if sp - low > RED_ZONE_BYTES { sp - RED_ZONE_BYTES } else { sp } & !7;
-        Some(MemoryPiece { address: start, bytes: ((top - start) as usize).min(self.slot.stack_capacity()) })
+        let start = if sp - low > RED_ZONE_BYTES {
+            sp - RED_ZONE_BYTES
+        } else {
+            sp
+        } & !7;
+        Some(MemoryPiece {
+            address: start,
+            bytes: ((top - start) as usize).min(self.slot.stack_capacity()),
+        })
     }
 
     /// Copies the stack. One that is not the thread's own is copied as far as it is readable.
@@ -280,7 +311,10 @@ impl SlotWriter<'_> {
         for address in [sp.wrapping_sub(RED_ZONE_BYTES) & !7, sp & !7] {
             // SAFETY: *phase owns*; the area is *placed* and has room.
             let copied = unsafe {
-                read_guarded_in_handler(MemoryPiece { address, bytes }, self.slot.area(STACK_OFFSET))
+                read_guarded_in_handler(
+                    MemoryPiece { address, bytes },
+                    self.slot.area(STACK_OFFSET),
+                )
             };
             if copied > 0 {
                 (self.header.stack_start, self.header.stack_bytes) = (address, copied & !7);
@@ -293,7 +327,8 @@ impl SlotWriter<'_> {
     pub(crate) fn copy_labels_in_handler(&mut self) {
         // SAFETY: the owner's thread-local, tied to the slot while its thread is registered. This is its thread: a request's
         // handler has compared the thread pointers, and a timer's has found the slot by its own (`sampler/handler.rs`).
-        let Some(stack) = (unsafe { self.slot.profiling_stack.load(Ordering::Acquire).as_ref() }) else {
+        let Some(stack) = (unsafe { self.slot.profiling_stack.load(Ordering::Acquire).as_ref() })
+        else {
             return;
         };
         // SAFETY: in the handler, on the stack's own thread.
@@ -302,9 +337,15 @@ impl SlotWriter<'_> {
             let dynamic = frame.text_of_in_handler(texts);
             // SAFETY: its label is pushed, so what it names is loaded.
             let label = unsafe { frame.label_in_handler() };
-            let fitting = fitting_texts_in_handler(self.header.text_bytes, label.len(), dynamic.len());
+            let fitting =
+                fitting_texts_in_handler(self.header.text_bytes, label.len(), dynamic.len());
             // SAFETY: neither is longer than before.
-            let texts = unsafe { (label.get_unchecked(..fitting.0), dynamic.get_unchecked(..fitting.1)) };
+            let texts = unsafe {
+                (
+                    label.get_unchecked(..fitting.0),
+                    dynamic.get_unchecked(..fitting.1),
+                )
+            };
             if !self.copy_label_in_handler(frame, texts) {
                 return;
             }
@@ -335,7 +376,11 @@ impl SlotWriter<'_> {
         };
         // SAFETY: *phase owns*, and both areas have room, as checked above.
         unsafe {
-            self.slot.area(LABELS_OFFSET).cast::<CapturedLabel>().add(self.header.labels).write(captured);
+            self.slot
+                .area(LABELS_OFFSET)
+                .cast::<CapturedLabel>()
+                .add(self.header.labels)
+                .write(captured);
             let text = self.slot.area(TEXT_OFFSET).add(text_start);
             std::ptr::copy_nonoverlapping(label.as_ptr(), text, label.len());
             std::ptr::copy_nonoverlapping(dynamic.as_ptr(), text.add(label.len()), dynamic.len());
@@ -355,8 +400,16 @@ impl SlotWriter<'_> {
 
 /// How much of a label's static and dynamic text to copy behind so many bytes of others: all or nothing of either. A label
 /// whose text does not fit is copied without.
-pub(super) fn fitting_texts_in_handler(before: usize, label: usize, dynamic: usize) -> (usize, usize) {
-    let label = if label <= TEXT_BYTES - before { label } else { 0 };
+pub(super) fn fitting_texts_in_handler(
+    before: usize,
+    label: usize,
+    dynamic: usize,
+) -> (usize, usize) {
+    let label = if label <= TEXT_BYTES - before {
+        label
+    } else {
+        0
+    };
     let room = (TEXT_BYTES - STATIC_TEXT_BYTES).saturating_sub(before + label);
     (label, if dynamic <= room { dynamic } else { 0 })
 }
@@ -370,7 +423,16 @@ mod tests {
     /// A handler on a made-up thread, stopped with this stack pointer.
     fn begin(slot: &CaptureSlot, sequence: u32, thread: u64, sp: u64) -> Option<SlotWriter<'_>> {
         // SAFETY: what these tests bind is memory that lives as long as the test.
-        unsafe { slot.begin_for_in_handler(sequence, thread, Registers { sp, ..Registers::default() }) }
+        unsafe {
+            slot.begin_for_in_handler(
+                sequence,
+                thread,
+                Registers {
+                    sp,
+                    ..Registers::default()
+                },
+            )
+        }
     }
 
     fn bind(slot: &CaptureSlot, thread: u64, bounds: StackBounds) {
@@ -385,7 +447,10 @@ mod tests {
         assert!(begin(&slot, 0, 77, 0).is_none(), "nobody asked");
         let first = slot.request().expect("idle");
         assert!(slot.request().is_none(), "asked already");
-        assert!(begin(&slot, first.wrapping_sub(1), 77, 0).is_none(), "an old signal");
+        assert!(
+            begin(&slot, first.wrapping_sub(1), 77, 0).is_none(),
+            "an old signal"
+        );
         assert!(begin(&slot, first, 78, 0).is_none(), "another thread");
         slot.cancel();
         assert!(begin(&slot, first, 77, 0).is_none(), "a late signal");
@@ -396,8 +461,14 @@ mod tests {
         writer.header.time = TimeStamp(5);
         writer.publish_in_handler();
         let view = slot.captured().expect("ready");
-        assert!(slot.captured().is_none() && !slot.retire(), "somebody reads");
-        assert_eq!((view.header().time, view.stack(), view.labels().len()), (TimeStamp(5), &[][..], 0));
+        assert!(
+            slot.captured().is_none() && !slot.retire(),
+            "somebody reads"
+        );
+        assert_eq!(
+            (view.header().time, view.stack(), view.labels().len()),
+            (TimeStamp(5), &[][..], 0)
+        );
         drop(view);
         assert_eq!(slot.phase(), SlotPhase::Idle);
         assert!(slot.retire());
@@ -415,19 +486,33 @@ mod tests {
         drop(slot);
         assert_ne!(acquire().number(), number, "a handler is writing");
         writer.publish_in_handler();
-        assert!([acquire(), acquire()].iter().any(|slot| slot.number() == number));
+        assert!(
+            [acquire(), acquire()]
+                .iter()
+                .any(|slot| slot.number() == number)
+        );
     }
 
     #[test]
     fn a_slot_beside_another_takes_the_parts_that_are_asked_for() {
         let own = SlotHandle::acquire(64 << 10).expect("a slot");
         let beside = |parts| SlotHandle::acquire_beside(&own, parts);
-        let parts = CaptureParts { stack: true, labels: false };
-        assert_eq!(beside(parts).err(), Some(crate::threads::NoSlot::Unregistered), "tied to none");
+        let parts = CaptureParts {
+            stack: true,
+            labels: false,
+        };
+        assert_eq!(
+            beside(parts).err(),
+            Some(crate::threads::NoSlot::Unregistered),
+            "tied to none"
+        );
         own.bind_to_current_thread(StackBounds { low: 8, top: 16 });
         let slot = beside(parts).expect("a slot");
         let bounds = [&slot.stack_low, &slot.stack_top].map(|bound| bound.load(Ordering::Relaxed));
-        assert_eq!((slot.thread_pointer.load(Ordering::Relaxed), bounds), (thread_pointer(), [8, 16]));
+        assert_eq!(
+            (slot.thread_pointer.load(Ordering::Relaxed), bounds),
+            (thread_pointer(), [8, 16])
+        );
         assert!(slot.profiling_stack.load(Ordering::Relaxed).is_null());
         own.unbind();
         assert!(beside(parts).is_err());
@@ -448,7 +533,11 @@ mod tests {
             (TEXT_BYTES, (0, 0), (0, 0)),
             (0, (u32::MAX as usize, 512), (0, 512)),
         ] {
-            assert_eq!(fitting_texts_in_handler(before, texts.0, texts.1), fitting, "{before} {texts:?}");
+            assert_eq!(
+                fitting_texts_in_handler(before, texts.0, texts.1),
+                fitting,
+                "{before} {texts:?}"
+            );
         }
     }
 
@@ -457,7 +546,14 @@ mod tests {
         let memory: Vec<u64> = (0..1000).collect();
         let base = memory.as_ptr() as u64;
         let slot = SlotHandle::acquire(64 << 10).expect("a slot");
-        bind(&slot, 1, StackBounds { low: base, top: base + 8000 });
+        bind(
+            &slot,
+            1,
+            StackBounds {
+                low: base,
+                top: base + 8000,
+            },
+        );
         let captured_from = |sp: u64| {
             let sequence = slot.request().expect("idle");
             let mut writer = begin(&slot, sequence, 1, sp).expect("asked");
@@ -469,7 +565,11 @@ mod tests {
         let (start, bytes) = captured_from(base + 4000);
         assert_eq!((start, bytes.len()), (base + 3872, 8000 - 3872));
         assert_eq!(bytes[..8], 484u64.to_ne_bytes());
-        assert_eq!(captured_from(base + 8).0, base + 8, "nothing below the stack is read");
+        assert_eq!(
+            captured_from(base + 8).0,
+            base + 8,
+            "nothing below the stack is read"
+        );
         assert_eq!(captured_from(64), (0, vec![]), "nothing is there");
     }
 }

@@ -15,7 +15,11 @@ impl CaptureSlot {
         let sequence = self.state.take()?;
         // SAFETY: *phase owns*: reading, by the move just made.
         let header = unsafe { &*self.header.get() };
-        Some(CapturedView { slot: self, header, sequence })
+        Some(CapturedView {
+            slot: self,
+            header,
+            sequence,
+        })
     }
 
     /// Gives back what deep stacks took, for a thread that rests or ends; nothing while a capture is made or read.
@@ -24,7 +28,9 @@ impl CaptureSlot {
             return;
         }
         // Nobody else writes or reads from here on.
-        let Some(sequence) = self.state.begin_from_outside() else { return };
+        let Some(sequence) = self.state.begin_from_outside() else {
+            return;
+        };
         self.since_deep.store(0, Ordering::Relaxed);
         // SAFETY: *phase owns*: writing, by the move just made.
         unsafe { self.region.give_back_from(STACK_OFFSET + KEPT_STACK_BYTES) };
@@ -53,16 +59,25 @@ impl CapturedView<'_> {
     /// The labels, oldest first.
     pub(crate) fn labels(&self) -> &[CapturedLabel] {
         // SAFETY: *phase owns*: reading; the handler wrote so many labels.
-        unsafe { std::slice::from_raw_parts(self.slot.area(LABELS_OFFSET).cast(), self.header.labels) }
+        unsafe {
+            std::slice::from_raw_parts(self.slot.area(LABELS_OFFSET).cast(), self.header.labels)
+        }
     }
 
     /// A label's static and dynamic text.
     pub(crate) fn texts_of(&self, label: &CapturedLabel) -> (&[u8], &[u8]) {
         // SAFETY: *phase owns*: reading; the handler wrote so many bytes.
-        let all = unsafe { std::slice::from_raw_parts(self.slot.area(TEXT_OFFSET), self.header.text_bytes) };
+        let all = unsafe {
+            std::slice::from_raw_parts(self.slot.area(TEXT_OFFSET), self.header.text_bytes)
+        };
         let text = all.get(label.text_start as usize..).unwrap_or_default();
-        let (fixed, rest) = text.split_at_checked(label.label_bytes as usize).unwrap_or_default();
-        (fixed, rest.get(..label.dynamic_bytes as usize).unwrap_or_default())
+        let (fixed, rest) = text
+            .split_at_checked(label.label_bytes as usize)
+            .unwrap_or_default();
+        (
+            fixed,
+            rest.get(..label.dynamic_bytes as usize).unwrap_or_default(),
+        )
     }
 }
 
@@ -73,7 +88,11 @@ impl Drop for CapturedView<'_> {
             0 => 0,
             CAPTURES_WITHOUT => {
                 // SAFETY: *phase owns*: still reading, so that no handler writes, and this view ends here.
-                unsafe { self.slot.region.give_back_from(STACK_OFFSET + KEPT_STACK_BYTES) };
+                unsafe {
+                    self.slot
+                        .region
+                        .give_back_from(STACK_OFFSET + KEPT_STACK_BYTES)
+                };
                 0
             }
             count => count + 1,

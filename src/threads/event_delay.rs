@@ -38,7 +38,10 @@ pub(crate) struct EventDelay {
 
 impl EventDelay {
     pub(super) const fn new() -> Self {
-        Self { level: AtomicU32::new(0), queued_ns: [const { AtomicU64::new(0) }; MAX_NESTED] }
+        Self {
+            level: AtomicU32::new(0),
+            queued_ns: [const { AtomicU64::new(0) }; MAX_NESTED],
+        }
     }
 
     /// Another thread's, which has reported nothing.
@@ -73,7 +76,9 @@ impl EventDelay {
             level => (level as usize - 1).min(MAX_NESTED),
         };
         match self.queued_ns.get(running - 1) {
-            Some(queued_ns) => EventLoopState::Running(TimeStamp(queued_ns.load(Ordering::Relaxed))),
+            Some(queued_ns) => {
+                EventLoopState::Running(TimeStamp(queued_ns.load(Ordering::Relaxed)))
+            }
             None => EventLoopState::Idle,
         }
     }
@@ -102,7 +107,11 @@ mod tests {
         delay.reset();
         assert_eq!(delay.state_in_handler(), EventLoopState::Unknown);
         delay.end(outer);
-        assert_eq!(delay.state_in_handler(), EventLoopState::Unknown, "of a registration that has ended");
+        assert_eq!(
+            delay.state_in_handler(),
+            EventLoopState::Unknown,
+            "of a registration that has ended"
+        );
     }
 
     #[test]
@@ -129,7 +138,11 @@ mod tests {
         for (nested, &level) in levels.iter().enumerate().rev() {
             delay.end(level);
             let left = nested.min(MAX_NESTED) as u64;
-            let expected = if left == 0 { EventLoopState::Idle } else { running(left) };
+            let expected = if left == 0 {
+                EventLoopState::Idle
+            } else {
+                running(left)
+            };
             assert_eq!(delay.state_in_handler(), expected);
         }
     }

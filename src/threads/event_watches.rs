@@ -56,7 +56,12 @@ pub(crate) enum WatchWork {
 static WATCHES: NamedMutex<EventWatches> = NamedMutex::new(
     "event watches",
     LockRank::EventWatches,
-    EventWatches { list: Vec::new(), last_id: 0, has_watcher: false, pause_ns: 0 },
+    EventWatches {
+        list: Vec::new(),
+        last_id: 0,
+        has_watcher: false,
+        pause_ns: 0,
+    },
 );
 /// Raised with every change of the list.
 static VERSION: AtomicU64 = AtomicU64::new(1);
@@ -69,7 +74,11 @@ impl EventWatches {
         let over = watches.sweep();
         watches.last_id += 1;
         let id = watches.last_id;
-        watches.list.push(Watch { id, probed, post: Some(post) });
+        watches.list.push(Watch {
+            id,
+            probed,
+            post: Some(post),
+        });
         VERSION.fetch_add(1, Ordering::Release);
         (id, over)
     }
@@ -98,7 +107,12 @@ impl EventWatches {
     }
 
     pub(crate) fn probed_loops() -> Vec<Arc<ProbedLoop>> {
-        WATCHES.lock().list.iter().map(|watch| Arc::clone(&watch.probed)).collect()
+        WATCHES
+            .lock()
+            .list
+            .iter()
+            .map(|watch| Arc::clone(&watch.probed))
+            .collect()
     }
 
     /// True when the caller is to make the watcher, since there is none and there is something to watch.
@@ -117,14 +131,24 @@ impl EventWatches {
 
     /// What the watcher has to do now; `None` when it is to end, as nobody needs it: what `work` says is asked under the lock, so
     /// that who claims one after has another.
-    pub(crate) fn begin_round(now: TimeStamp, work: impl FnOnce() -> WatchWork) -> Option<WatchRound> {
+    pub(crate) fn begin_round(
+        now: TimeStamp,
+        work: impl FnOnce() -> WatchWork,
+    ) -> Option<WatchRound> {
         let mut watches = WATCHES.lock();
-        let work = if watches.list.is_empty() { WatchWork::End } else { work() };
+        let work = if watches.list.is_empty() {
+            WatchWork::End
+        } else {
+            work()
+        };
         if work == WatchWork::End {
             watches.has_watcher = false;
             return None;
         }
-        let mut round = WatchRound { due: Vec::new(), over: watches.sweep() };
+        let mut round = WatchRound {
+            due: Vec::new(),
+            over: watches.sweep(),
+        };
         if work == WatchWork::Post {
             let pause_ns = watches.pause_ns;
             for Watch { id, probed, post } in &mut watches.list {
@@ -132,7 +156,11 @@ impl EventWatches {
                     continue;
                 }
                 if let Some(post) = post.take() {
-                    round.due.push(DueWatch { id: *id, probed: Arc::clone(probed), post });
+                    round.due.push(DueWatch {
+                        id: *id,
+                        probed: Arc::clone(probed),
+                        post,
+                    });
                 }
             }
         }
@@ -167,7 +195,8 @@ impl EventWatches {
     pub(crate) fn keep_only_current_thread(mut guard: Guard<'static, EventWatches>) {
         let serial = OnThreadRef::with(|thread| thread.to_off_thread().serial());
         let watches = &mut *guard;
-        let is_kept = |watch: &Watch| Some(watch.probed.thread.serial()) == serial && watch.post.is_some();
+        let is_kept =
+            |watch: &Watch| Some(watch.probed.thread.serial()) == serial && watch.post.is_some();
         let (kept, gone) = watches.list.drain(..).partition(is_kept);
         watches.list = kept;
         let gone: Vec<Watch> = gone;
@@ -189,7 +218,9 @@ mod tests {
     };
 
     fn due_on_post() -> Vec<DueWatch> {
-        EventWatches::begin_round(monotonic_now(), || WatchWork::Post).expect("there is a watch").due
+        EventWatches::begin_round(monotonic_now(), || WatchWork::Post)
+            .expect("there is a watch")
+            .due
     }
 
     // The only test of the one list.
@@ -199,15 +230,27 @@ mod tests {
         let thread = OnThreadRef::with(|thread| thread.to_off_thread()).expect("registered");
         assert!(!EventWatches::claim_watcher(0), "there is nothing to watch");
         let (id, _) = EventWatches::add(thread.clone(), Box::new(ProbeToken::answer));
-        assert!(EventWatches::claim_watcher(0) && !EventWatches::claim_watcher(0), "one is enough");
+        assert!(
+            EventWatches::claim_watcher(0) && !EventWatches::claim_watcher(0),
+            "one is enough"
+        );
         assert!(due_on_post().is_empty(), "nobody profiles the thread");
         {
             let lock = PsLock::acquire();
-            let data = ProfiledThreadData { live_index: 0, end_position: None };
-            let (session, features) = (Generation::from_number(1), ThreadProfilingFeatures::SAMPLING);
-            thread.locked_rw_from_any_thread().set_profiling_features(session, features, data, &lock);
+            let data = ProfiledThreadData {
+                live_index: 0,
+                end_position: None,
+            };
+            let (session, features) = (
+                Generation::from_number(1),
+                ThreadProfilingFeatures::SAMPLING,
+            );
+            thread
+                .locked_rw_from_any_thread()
+                .set_profiling_features(session, features, data, &lock);
         }
-        let round = EventWatches::begin_round(monotonic_now(), || WatchWork::Rest).expect("there is a watch");
+        let round = EventWatches::begin_round(monotonic_now(), || WatchWork::Rest)
+            .expect("there is a watch");
         assert!(round.due.is_empty(), "nobody would see it");
 
         let mut due = due_on_post();
@@ -219,16 +262,29 @@ mod tests {
         let probed = EventWatches::probed_loops().pop().expect("one");
         probed.set_recorded(probed.unrecorded().expect("answered"));
         let mine = due_on_post().pop().expect("due again");
-        assert!(EventWatches::remove(id).is_none(), "whoever has it drops it");
+        assert!(
+            EventWatches::remove(id).is_none(),
+            "whoever has it drops it"
+        );
         assert!(EventWatches::put_back(mine).is_some());
 
-        assert!(EventWatches::begin_round(monotonic_now(), || unreachable!("there is nothing")).is_none());
+        assert!(
+            EventWatches::begin_round(monotonic_now(), || unreachable!("there is nothing"))
+                .is_none()
+        );
         let (_, over) = EventWatches::add(thread.clone(), Box::new(drop));
-        assert!(over.is_empty() && EventWatches::claim_watcher(0), "the last watcher has ended");
+        assert!(
+            over.is_empty() && EventWatches::claim_watcher(0),
+            "the last watcher has ended"
+        );
         assert!(EventWatches::begin_round(monotonic_now(), || WatchWork::End).is_none());
         unregister_current_thread();
         let (id, over) = EventWatches::add(thread, Box::new(drop));
-        assert_eq!((over.len(), EventWatches::probed_loops().len()), (1, 1), "the thread is gone");
+        assert_eq!(
+            (over.len(), EventWatches::probed_loops().len()),
+            (1, 1),
+            "the thread is gone"
+        );
         assert!(EventWatches::remove(id).is_some() && EventWatches::probed_loops().is_empty());
     }
 }

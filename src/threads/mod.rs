@@ -67,8 +67,8 @@ pub(crate) use captured_view::CapturedView;
 pub(crate) use event_delay::EventLoopState;
 pub(crate) use event_watches::{EventWatches, PostProbe, WatchWork};
 pub(crate) use pending_stacks::{
-    PendingStack, add_pending_stack, count_lost_stack, forget_lost_stacks, has_pending_stacks, lost_stacks,
-    take_pending_stacks,
+    PendingStack, add_pending_stack, count_lost_stack, forget_lost_stacks, has_pending_stacks,
+    lost_stacks, take_pending_stacks,
 };
 pub(crate) use probed_loop::{ProbeToken, ProbedLoop};
 pub(crate) use profiled_thread_data::ProfiledThreadData;
@@ -77,15 +77,17 @@ pub(crate) use profiling_stack_frame::{LABELS_LEFT_OUT, ScriptPlace, joined_labe
 #[cfg(all(test, loom))]
 pub(crate) use profiling_word::ProfilingWord;
 pub(crate) use registration::{
-    MAIN_THREAD_NAME, OffThreadRef, OnThreadRef, RegistrationHooks, register_current_thread, unregister,
-    unregister_current_thread,
+    MAIN_THREAD_NAME, OffThreadRef, OnThreadRef, RegistrationHooks, register_current_thread,
+    unregister, unregister_current_thread,
 };
 pub(crate) use registry::{RegistryForkGuard, ThreadRegistry};
 pub(crate) use script_functions::{
     ScriptFunction, ScriptFunctions, hold_script_functions_for_fork, register_script_function,
     script_function,
 };
-pub(crate) use slot_pool::{NoSlot, SlotHandle, find_slot_in_handler, find_slot_of_thread_in_handler};
+pub(crate) use slot_pool::{
+    NoSlot, SlotHandle, find_slot_in_handler, find_slot_of_thread_in_handler,
+};
 pub(crate) use slot_state::SlotPhase;
 pub(crate) use thread_labels::{
     move_script_frame, pop_labels, push_label, push_label_with_text, push_script_frame,

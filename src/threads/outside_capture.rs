@@ -27,10 +27,21 @@ impl CaptureSlot {
         time: TimeStamp,
         stood_still: impl FnOnce() -> bool,
     ) -> bool {
-        let Some(sequence) = self.state.begin_from_outside() else { return false };
+        let Some(sequence) = self.state.begin_from_outside() else {
+            return false;
+        };
         let event_loop = self.event_delay().state_in_handler();
-        let header = CaptureHeader { registers, time, event_loop, ..CaptureHeader::default() };
-        let mut writer = SlotWriter { slot: self, sequence, header };
+        let header = CaptureHeader {
+            registers,
+            time,
+            event_loop,
+            ..CaptureHeader::default()
+        };
+        let mut writer = SlotWriter {
+            slot: self,
+            sequence,
+            header,
+        };
         let whole = writer.copy_from_outside().is_some() && stood_still();
         if whole {
             writer.publish_in_handler();
@@ -61,7 +72,9 @@ impl SlotWriter<'_> {
         if address == 0 {
             return Some(());
         }
-        let [stack] = read_all::<StackFromOutside>(address, 1)?[..] else { return None };
+        let [stack] = read_all::<StackFromOutside>(address, 1)?[..] else {
+            return None;
+        };
         if stack.depth == 0 || stack.frames == 0 {
             return Some(());
         }
@@ -73,11 +86,18 @@ impl SlotWriter<'_> {
         let mut lengths = Vec::with_capacity(depth);
         for frame in &frames {
             let (dynamic, dynamic_bytes) = frame.text_range_in_handler();
-            let fitting = fitting_texts_in_handler(bytes, frame.label_bytes as usize, dynamic_bytes);
+            let fitting =
+                fitting_texts_in_handler(bytes, frame.label_bytes as usize, dynamic_bytes);
             let address = stack.text.wrapping_add(dynamic as u64);
             for piece in [
-                MemoryPiece { address: frame.label_address, bytes: fitting.0 },
-                MemoryPiece { address, bytes: fitting.1 },
+                MemoryPiece {
+                    address: frame.label_address,
+                    bytes: fitting.0,
+                },
+                MemoryPiece {
+                    address,
+                    bytes: fitting.1,
+                },
             ] {
                 bytes += piece.bytes;
                 pieces.extend((piece.bytes > 0).then_some(piece));
@@ -105,6 +125,11 @@ fn read_all<T: Copy + Default>(address: u64, count: usize) -> Option<Vec<T>> {
     let mut values = vec![T::default(); count];
     let bytes = size_of_val(&values[..]);
     // SAFETY: *plain numbers*; the vector has room for so many bytes.
-    let copied = unsafe { read_guarded(&[MemoryPiece { address, bytes }], values.as_mut_ptr().cast()) };
+    let copied = unsafe {
+        read_guarded(
+            &[MemoryPiece { address, bytes }],
+            values.as_mut_ptr().cast(),
+        )
+    };
     (copied == bytes).then_some(values)
 }

@@ -21,7 +21,10 @@ impl OwnThread {
     /// The calling thread. Asks the system the first time, which takes some microseconds and allocates.
     pub(super) fn current() -> Self {
         OWN_THREAD.get().unwrap_or_else(|| {
-            let own = Self { tid: current_thread_id(), bounds: current_stack_bounds() };
+            let own = Self {
+                tid: current_thread_id(),
+                bounds: current_stack_bounds(),
+            };
             OWN_THREAD.set(Some(own));
             own
         })
@@ -40,8 +43,13 @@ mod tests {
     #[test]
     fn each_thread_knows_itself_and_asks_again_after_it_forgot() {
         let own = OwnThread::current();
-        assert_eq!((own.tid, own.bounds), (current_thread_id(), current_stack_bounds()));
-        let other = std::thread::spawn(OwnThread::current).join().expect("thread");
+        assert_eq!(
+            (own.tid, own.bounds),
+            (current_thread_id(), current_stack_bounds())
+        );
+        let other = std::thread::spawn(OwnThread::current)
+            .join()
+            .expect("thread");
         assert_ne!((other.tid, other.bounds), (own.tid, own.bounds));
         OWN_THREAD.set(Some(other));
         forget_own_thread();

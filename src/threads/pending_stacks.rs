@@ -36,7 +36,8 @@ struct Node {
     features: StackFeatures,
     head: BacktraceHead,
 }
-const _: () = assert!(size_of::<Node>() <= FREE_WORDS * 8 && align_of::<Node>() <= align_of::<u64>());
+const _: () =
+    assert!(size_of::<Node>() <= FREE_WORDS * 8 && align_of::<Node>() <= align_of::<u64>());
 
 static HEAD: AtomicPtr<Node> = AtomicPtr::new(ptr::null_mut());
 static WAITING_WORDS: AtomicUsize = AtomicUsize::new(0);
@@ -56,7 +57,14 @@ pub(crate) fn add_pending_stack(
         return 0;
     }
     let number = LAST_NUMBER.fetch_add(1, Ordering::Relaxed) + 1;
-    let node = Node { next: ptr::null_mut(), words, number, session, features, head: backtrace.head };
+    let node = Node {
+        next: ptr::null_mut(),
+        words,
+        number,
+        session,
+        features,
+        head: backtrace.head,
+    };
     let place = Box::into_raw(std::mem::take(&mut backtrace.words)).cast::<Node>();
     // SAFETY: *own memory*: this thread's alone until it is in the list.
     unsafe { place.write(node) };
@@ -104,12 +112,25 @@ pub(crate) fn take_pending_stacks(mut body: impl FnMut(PendingStack)) {
     }
     while !oldest.is_null() {
         // SAFETY: *all at once*; nothing of a node needs to be dropped.
-        let Node { next, words, number, session, features, head } = unsafe { oldest.read() };
+        let Node {
+            next,
+            words,
+            number,
+            session,
+            features,
+            head,
+        } = unsafe { oldest.read() };
         // SAFETY: *own memory*, and *all at once*.
-        let words = unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(oldest.cast::<u64>(), words)) };
+        let words =
+            unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(oldest.cast::<u64>(), words)) };
         oldest = next;
         WAITING_WORDS.fetch_sub(words.len(), Ordering::Relaxed);
-        body(PendingStack { number, session, features, backtrace: CapturedBacktrace { head, words } });
+        body(PendingStack {
+            number,
+            session,
+            features,
+            backtrace: CapturedBacktrace { head, words },
+        });
     }
 }
 
@@ -124,7 +145,8 @@ mod tests {
         let adders = sessions.map(|session| {
             std::thread::spawn(move || {
                 let add = |_| {
-                    let backtrace = CapturedBacktrace::capture_here(BacktraceParts::Labels).expect("memory");
+                    let backtrace =
+                        CapturedBacktrace::capture_here(BacktraceParts::Labels).expect("memory");
                     add_pending_stack(backtrace, session, StackFeatures::LABELS)
                 };
                 (0..2000).map(add).collect::<Vec<_>>()
@@ -145,7 +167,10 @@ mod tests {
         for (session, adder) in sessions.into_iter().zip(adders) {
             let added = adder.join().expect("thread");
             assert!(added.iter().all(|&number| number != 0));
-            let arrived = arrived.iter().filter(|(of, _)| *of == session).map(|(_, number)| *number);
+            let arrived = arrived
+                .iter()
+                .filter(|(of, _)| *of == session)
+                .map(|(_, number)| *number);
             assert!(arrived.eq(added));
         }
         // In the same test, since it keeps others from adding theirs.
@@ -153,7 +178,10 @@ mod tests {
         let session = Generation::from_number(9);
         WAITING_WORDS.fetch_add(MOST_WORDS, Ordering::Relaxed);
         let before = lost_stacks();
-        assert_eq!(add_pending_stack(backtrace(), session, StackFeatures::LABELS), 0);
+        assert_eq!(
+            add_pending_stack(backtrace(), session, StackFeatures::LABELS),
+            0
+        );
         WAITING_WORDS.fetch_sub(MOST_WORDS, Ordering::Relaxed);
         assert!(lost_stacks() > before);
     }

@@ -42,19 +42,31 @@ pub(crate) struct UnrecordedProbe {
 impl ProbedLoop {
     pub(super) fn new(thread: OffThreadRef) -> Self {
         let [posted_ns, answered_ns, recorded_ns] = [const { AtomicU64::new(0) }; 3];
-        Self { thread, posted_ns, answered_ns, recorded_ns, is_over: AtomicBool::new(false) }
+        Self {
+            thread,
+            posted_ns,
+            answered_ns,
+            recorded_ns,
+            is_over: AtomicBool::new(false),
+        }
     }
 
     /// Whether there is no use in another probe.
     pub(super) fn is_over(&self) -> bool {
         self.is_over.load(Ordering::Acquire)
-            || self.thread.unlocked_const_reader_and_atomic_rw().unregistered_at().is_some()
+            || self
+                .thread
+                .unlocked_const_reader_and_atomic_rw()
+                .unregistered_at()
+                .is_some()
     }
 
     /// Whether a session records anything of the thread.
     pub(crate) fn is_profiled(&self) -> bool {
         let thread = self.thread.unlocked_const_reader_and_atomic_rw();
-        thread.profiling_features().intersects(ThreadProfilingFeatures::ANY)
+        thread
+            .profiling_features()
+            .intersects(ThreadProfilingFeatures::ANY)
     }
 
     /// Whether nothing of the last probe is open, and so long ago it was answered.
@@ -62,15 +74,20 @@ impl ProbedLoop {
         let posted_ns = self.posted_ns.load(Ordering::Relaxed);
         let answered = TimeStamp(self.answered_ns.load(Ordering::Acquire));
         posted_ns == 0
-            || (self.recorded_ns.load(Ordering::Acquire) == posted_ns && now.since_ns(answered) >= pause_ns)
+            || (self.recorded_ns.load(Ordering::Acquire) == posted_ns
+                && now.since_ns(answered) >= pause_ns)
     }
 
     /// By the watcher alone, when one is due.
     pub(crate) fn post(self: &Arc<Self>, now: TimeStamp) -> ProbeToken {
         let before_ns = self.posted_ns.load(Ordering::Relaxed);
         self.answered_ns.store(0, Ordering::Relaxed);
-        self.posted_ns.store(now.0.max(before_ns + 1), Ordering::Release);
-        ProbeToken { probed: Arc::clone(self), has_run: false }
+        self.posted_ns
+            .store(now.0.max(before_ns + 1), Ordering::Release);
+        ProbeToken {
+            probed: Arc::clone(self),
+            has_run: false,
+        }
     }
 
     /// What the buffer does not hold of it yet.
@@ -79,8 +96,13 @@ impl ProbedLoop {
         if posted_ns == self.recorded_ns.load(Ordering::Relaxed) {
             return None;
         }
-        let answered = Some(self.answered_ns.load(Ordering::Acquire)).filter(|&ns| ns != 0).map(TimeStamp);
-        Some(UnrecordedProbe { posted: TimeStamp(posted_ns), answered })
+        let answered = Some(self.answered_ns.load(Ordering::Acquire))
+            .filter(|&ns| ns != 0)
+            .map(TimeStamp);
+        Some(UnrecordedProbe {
+            posted: TimeStamp(posted_ns),
+            answered,
+        })
     }
 
     /// By the sampler alone: the buffer holds the whole of it.
@@ -108,7 +130,9 @@ impl Drop for ProbeToken {
         if !self.has_run {
             self.probed.is_over.store(true, Ordering::Release);
         }
-        self.probed.answered_ns.store(monotonic_now().0.max(1), Ordering::Release);
+        self.probed
+            .answered_ns
+            .store(monotonic_now().0.max(1), Ordering::Release);
     }
 }
 
@@ -127,24 +151,36 @@ mod tests {
         let now = monotonic_now();
         assert!(probed.unrecorded().is_none() && probed.is_due(now, 1000));
         let probe = probed.post(now);
-        let out = UnrecordedProbe { posted: now, answered: None };
+        let out = UnrecordedProbe {
+            posted: now,
+            answered: None,
+        };
         assert_eq!(probed.unrecorded(), Some(out));
         assert!(!probed.is_due(now.plus_ns(1 << 40), 1000), "it is out");
         probe.answer();
         let answered = probed.unrecorded().expect("not recorded");
         let answered_at = answered.answered.expect("answered");
         assert!(answered.posted == now && answered_at >= now && !probed.is_over());
-        assert!(!probed.is_due(now.plus_ns(1 << 40), 1000), "it is not recorded");
+        assert!(
+            !probed.is_due(now.plus_ns(1 << 40), 1000),
+            "it is not recorded"
+        );
         probed.set_recorded(answered);
         assert_eq!(probed.unrecorded(), None);
         assert!(
-            !probed.is_due(answered_at.plus_ns(999), 1000) && probed.is_due(answered_at.plus_ns(1000), 1000)
+            !probed.is_due(answered_at.plus_ns(999), 1000)
+                && probed.is_due(answered_at.plus_ns(1000), 1000)
         );
         // Two within the clock's grain are two.
         let second = probed.post(now);
         assert!(probed.unrecorded().is_some_and(|probe| probe.posted > now));
         drop(second);
-        assert!(probed.is_over() && probed.unrecorded().is_some_and(|probe| probe.answered.is_some()));
+        assert!(
+            probed.is_over()
+                && probed
+                    .unrecorded()
+                    .is_some_and(|probe| probe.answered.is_some())
+        );
         let other = ProbedLoop::new(probed.thread.clone());
         assert!(!other.is_over());
         unregister_current_thread();

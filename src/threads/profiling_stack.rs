@@ -58,7 +58,10 @@ pub(crate) struct LabelToken {
 
 impl LabelToken {
     /// Of a push that found no stack.
-    const NONE: Self = Self { depth: u32::MAX, own_thread: PhantomData };
+    const NONE: Self = Self {
+        depth: u32::MAX,
+        own_thread: PhantomData,
+    };
 }
 
 impl ProfilingStack {
@@ -97,7 +100,9 @@ impl ProfilingStack {
         category: ProfilingCategoryPair,
         flags: FrameFlags,
     ) -> LabelToken {
-        let Some((depth, frame)) = self.next_frame() else { return LabelToken::NONE };
+        let Some((depth, frame)) = self.next_frame() else {
+            return LabelToken::NONE;
+        };
         // SAFETY: *own thread*: a frame of the array, not below the depth.
         unsafe { write_label(frame, stack_address, label, category, flags) };
         self.cover(depth)
@@ -115,7 +120,9 @@ impl ProfilingStack {
     ) -> LabelToken {
         let dynamic = cut_at_character(dynamic, MAX_DYNAMIC_BYTES);
         self.make_room_for_text(dynamic.len() as u32);
-        let Some((depth, frame)) = self.next_frame() else { return LabelToken::NONE };
+        let Some((depth, frame)) = self.next_frame() else {
+            return LabelToken::NONE;
+        };
         // SAFETY: *own thread*: a frame of the array, not below the depth.
         unsafe { write_label(frame, stack_address, label, category, flags) };
         if let Some(text) = self.push_text(dynamic) {
@@ -132,7 +139,9 @@ impl ProfilingStack {
     /// Pushes a script frame.
     #[inline(always)]
     pub(super) fn push_script(&self, stack_address: u64, place: ScriptPlace) -> LabelToken {
-        let Some((depth, frame)) = self.next_frame() else { return LabelToken::NONE };
+        let Some((depth, frame)) = self.next_frame() else {
+            return LabelToken::NONE;
+        };
         // SAFETY: *own thread*: a frame of the array, not below the depth.
         unsafe {
             (*frame).stack_address = stack_address;
@@ -164,7 +173,10 @@ impl ProfilingStack {
     fn cover(&self, depth: u32) -> LabelToken {
         compiler_fence(Ordering::SeqCst);
         self.depth.store(depth + 1, Ordering::Relaxed);
-        LabelToken { depth, own_thread: PhantomData }
+        LabelToken {
+            depth,
+            own_thread: PhantomData,
+        }
     }
 
     /// The place above the newest frame; `None` when the stack is closed, at its end, or in its allocator.
@@ -201,7 +213,10 @@ impl ProfilingStack {
 
     /// Copies the text behind the others; `None` where there is no room for it, or it is empty.
     fn push_text(&self, dynamic: &str) -> Option<TextPlace> {
-        let (start, bytes) = (self.text_bytes.load(Ordering::Relaxed), dynamic.len() as u32);
+        let (start, bytes) = (
+            self.text_bytes.load(Ordering::Relaxed),
+            dynamic.len() as u32,
+        );
         let end = start + bytes;
         if bytes == 0 || end > self.text.capacity() {
             return None;
@@ -213,7 +228,11 @@ impl ProfilingStack {
         }
         compiler_fence(Ordering::SeqCst);
         self.text_bytes.store(end, Ordering::Relaxed);
-        Some(TextPlace { start, bytes, depth_before: self.text_depth.load(Ordering::Relaxed) })
+        Some(TextPlace {
+            start,
+            bytes,
+            depth_before: self.text_depth.load(Ordering::Relaxed),
+        })
     }
 
     /// Goes back to what was there before the push.
@@ -258,7 +277,12 @@ impl ProfilingStack {
             return (&[], &[]);
         }
         // SAFETY: *published last*: what lies below these lengths is written, in whichever array stands there now.
-        unsafe { (std::slice::from_raw_parts(frames, depth), std::slice::from_raw_parts(text, text_bytes)) }
+        unsafe {
+            (
+                std::slice::from_raw_parts(frames, depth),
+                std::slice::from_raw_parts(text, text_bytes),
+            )
+        }
     }
 }
 
@@ -303,8 +327,10 @@ pub(super) struct StackFromOutside {
 }
 const _: () = assert!(
     size_of::<StackFromOutside>() == size_of::<ProfilingStack>()
-        && std::mem::offset_of!(StackFromOutside, depth) == std::mem::offset_of!(ProfilingStack, depth)
-        && std::mem::offset_of!(StackFromOutside, text) == std::mem::offset_of!(ProfilingStack, text)
+        && std::mem::offset_of!(StackFromOutside, depth)
+            == std::mem::offset_of!(ProfilingStack, depth)
+        && std::mem::offset_of!(StackFromOutside, text)
+            == std::mem::offset_of!(ProfilingStack, text)
 );
 
 #[cfg(test)]

@@ -72,17 +72,28 @@ pub(super) struct TextPlace {
 impl ProfilingStackFrame {
     /// Of a script frame, where it is.
     pub(crate) fn script_place_in_handler(&self) -> Option<ScriptPlace> {
-        if self.flags.has(FrameFlags::SCRIPT) { Some(self.place_in_handler()) } else { None }
+        if self.flags.has(FrameFlags::SCRIPT) {
+            Some(self.place_in_handler())
+        } else {
+            None
+        }
     }
 
     /// The same; anything of a label.
     pub(super) fn place_in_handler(&self) -> ScriptPlace {
-        ScriptPlace { position: self.position, function: self.function }
+        ScriptPlace {
+            position: self.position,
+            function: self.function,
+        }
     }
 
     /// Where its dynamic text is in the text area, and how long; nothing when it has none.
     pub(super) fn text_range_in_handler(&self) -> (usize, usize) {
-        if self.has_text != 0 { (self.text.start as usize, self.text.bytes as usize) } else { (0, 0) }
+        if self.has_text != 0 {
+            (self.text.start as usize, self.text.bytes as usize)
+        } else {
+            (0, 0)
+        }
     }
 
     /// Its dynamic text, as far as the area has it.
@@ -113,7 +124,10 @@ pub(crate) const LABELS_LEFT_OUT: &str = "(newer labels left out)";
 
 /// A label's text and its dynamic text, as Gecko puts the two together: one behind the other, or a class and what it has.
 pub(crate) fn joined_label_text(text: &[u8], dynamic: &[u8], flags: FrameFlags) -> String {
-    let (text, dynamic) = (String::from_utf8_lossy(text), String::from_utf8_lossy(dynamic));
+    let (text, dynamic) = (
+        String::from_utf8_lossy(text),
+        String::from_utf8_lossy(dynamic),
+    );
     let accessor = match () {
         () if flags.has(FrameFlags::GETTER) => "get ",
         () if flags.has(FrameFlags::SETTER) => "set ",
@@ -134,14 +148,24 @@ mod tests {
 
     #[test]
     fn a_label_and_its_text_are_put_together_as_its_flags_say() {
-        let joined =
-            |text: &str, dynamic: &str, flags| joined_label_text(text.as_bytes(), dynamic.as_bytes(), flags);
+        let joined = |text: &str, dynamic: &str, flags| {
+            joined_label_text(text.as_bytes(), dynamic.as_bytes(), flags)
+        };
         assert_eq!(joined("load", "a.png", FrameFlags::NONE), "load a.png");
         assert_eq!(joined("load", "", FrameFlags::NONE), "load");
         assert_eq!(joined("", "a.png", FrameFlags::RELEVANT_FOR_JS), "a.png");
-        assert_eq!(joined("Element", "append", FrameFlags::METHOD), "Element.append");
-        assert_eq!(joined("Element", "id", FrameFlags::GETTER), "get Element.id");
-        assert_eq!(joined("Element", "id", FrameFlags::SETTER), "set Element.id");
+        assert_eq!(
+            joined("Element", "append", FrameFlags::METHOD),
+            "Element.append"
+        );
+        assert_eq!(
+            joined("Element", "id", FrameFlags::GETTER),
+            "get Element.id"
+        );
+        assert_eq!(
+            joined("Element", "id", FrameFlags::SETTER),
+            "set Element.id"
+        );
         assert_eq!(joined("Element", "", FrameFlags::METHOD), "Element");
     }
 }

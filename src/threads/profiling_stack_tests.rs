@@ -12,7 +12,10 @@ fn labels(stack: &ProfilingStack) -> Vec<String> {
     let utf8 = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("UTF-8");
     // SAFETY: pushed by these tests.
     let label_of = |frame: &ProfilingStackFrame| utf8(unsafe { frame.label_in_handler() });
-    frames.iter().map(|frame| label_of(frame) + &utf8(text_of(frame))).collect()
+    frames
+        .iter()
+        .map(|frame| label_of(frame) + &utf8(text_of(frame)))
+        .collect()
 }
 
 #[test]
@@ -89,17 +92,28 @@ fn texts_follow_the_labels_in_whatever_order_tokens_are_used() {
     let long = "y".repeat(300);
     let mut random = 1u64;
     for _ in 0..20_000 {
-        random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        random = random
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
         let choice = (random >> 33) as usize;
         match choice % 8 {
             0 | 1 => tokens.push((stack.push(1, "", OTHER, LABEL), model.len())),
             2 => tokens.push((stack.push_script(1, at(2, 1)), model.len())),
-            3 => tokens.push((stack.push_with_text(1, "", OTHER, LABEL, "text"), model.len())),
-            4 => tokens.push((stack.push_with_text(1, "", OTHER, LABEL, &long), model.len())),
+            3 => tokens.push((
+                stack.push_with_text(1, "", OTHER, LABEL, "text"),
+                model.len(),
+            )),
+            4 => tokens.push((
+                stack.push_with_text(1, "", OTHER, LABEL, &long),
+                model.len(),
+            )),
             // The newest, as most are; any, early or late; and one that is forgotten.
             5 | 6 if !tokens.is_empty() => {
-                let used =
-                    if choice.is_multiple_of(3) { (choice >> 3) % tokens.len() } else { tokens.len() - 1 };
+                let used = if choice.is_multiple_of(3) {
+                    (choice >> 3) % tokens.len()
+                } else {
+                    tokens.len() - 1
+                };
                 let (token, depth) = tokens.remove(used);
                 stack.pop_to(&token);
                 model.truncate(depth);
@@ -131,9 +145,15 @@ fn what_is_too_deep_or_too_long_is_left_out_and_the_rest_stays() {
     assert!(all.len() == fitting + 2 && all[1..=fitting].iter().all(|text| *text == long));
     assert_eq!([&all[0], &all[fitting + 1]], ["outer", "no room"]);
     for number in fitting as u32 + 2..MOST_FRAMES {
-        assert_ne!(stack.push_script(1, at(2, number)).depth, LabelToken::NONE.depth);
+        assert_ne!(
+            stack.push_script(1, at(2, number)).depth,
+            LabelToken::NONE.depth
+        );
     }
-    for lost in [stack.push_with_text(1, "lost", OTHER, LABEL, "x"), stack.push_script(1, at(2, 0))] {
+    for lost in [
+        stack.push_with_text(1, "lost", OTHER, LABEL, "x"),
+        stack.push_script(1, at(2, 0)),
+    ] {
         assert_eq!(lost.depth, LabelToken::NONE.depth);
         stack.pop_to(&lost);
     }
@@ -148,15 +168,19 @@ fn what_is_too_deep_or_too_long_is_left_out_and_the_rest_stays() {
 fn frames(stack: &ProfilingStack) -> Vec<String> {
     // SAFETY: the test's own stack; no push comes between.
     let (frames, _) = unsafe { stack.contents_in_handler() };
-    let shown = |(frame, label): (&ProfilingStackFrame, String)| match frame.script_place_in_handler() {
-        Some(place) => format!("{}:{}:{}", place.function(), place.line(), place.column()),
-        None => label,
-    };
+    let shown =
+        |(frame, label): (&ProfilingStackFrame, String)| match frame.script_place_in_handler() {
+            Some(place) => format!("{}:{}:{}", place.function(), place.line(), place.column()),
+            None => label,
+        };
     frames.iter().zip(labels(stack)).map(shown).collect()
 }
 
 fn at(function: u32, line: u32) -> ScriptPlace {
-    ScriptPlace { position: ScriptPlace::position_of(line, 0), function }
+    ScriptPlace {
+        position: ScriptPlace::position_of(line, 0),
+        function,
+    }
 }
 
 #[test]
@@ -167,15 +191,24 @@ fn script_frames_stand_among_labels_and_change_their_line() {
     let outer = stack.push_script(1, at(2, 10));
     let label = stack.push_with_text(1, "label", OTHER, LABEL, " text");
     let inner = stack.push_script(1, at(3, u32::MAX));
-    assert_eq!(frames(&stack), ["2:10:0", "label text", &format!("3:{}:0", u32::MAX)]);
+    assert_eq!(
+        frames(&stack),
+        ["2:10:0", "label text", &format!("3:{}:0", u32::MAX)]
+    );
     stack.move_script(&outer, ScriptPlace::position_of(11, 7));
     stack.move_script(&inner, ScriptPlace::position_of(30, u32::MAX));
     stack.move_script(&lost, 99);
     stack.pop_to(&lost);
-    assert_eq!(frames(&stack), ["2:11:7", "label text", &format!("3:30:{}", u32::MAX)]);
+    assert_eq!(
+        frames(&stack),
+        ["2:11:7", "label text", &format!("3:30:{}", u32::MAX)]
+    );
     stack.pop_to(&inner);
     stack.pop_to(&label);
-    assert_eq!((frames(&stack), stack.text_bytes.load(Ordering::Relaxed)), (vec!["2:11:7".to_owned()], 0));
+    assert_eq!(
+        (frames(&stack), stack.text_bytes.load(Ordering::Relaxed)),
+        (vec!["2:11:7".to_owned()], 0)
+    );
     stack.close();
 }
 

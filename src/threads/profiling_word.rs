@@ -35,9 +35,14 @@ impl ProfilingWord {
     }
 
     /// The session that records any of this.
-    pub(crate) fn session_that_records(&self, any_of: ThreadProfilingFeatures) -> Option<Generation> {
+    pub(crate) fn session_that_records(
+        &self,
+        any_of: ThreadProfilingFeatures,
+    ) -> Option<Generation> {
         let word = self.0.load(Ordering::Relaxed);
         let features = ThreadProfilingFeatures::from_bits(word as u8);
-        features.intersects(any_of).then(|| Generation::from_number(word >> FEATURE_BITS))
+        features
+            .intersects(any_of)
+            .then(|| Generation::from_number(word >> FEATURE_BITS))
     }
 }

@@ -71,9 +71,19 @@ impl OffThreadRef {
 
     /// A registration that no thread asked for, of this serial; it may be over already.
     #[cfg(any(test, fuzzing))]
-    pub(crate) fn scripted(serial: u64, name: &str, is_main: bool, ended_at: Option<TimeStamp>) -> Self {
+    pub(crate) fn scripted(
+        serial: u64,
+        name: &str,
+        is_main: bool,
+        ended_at: Option<TimeStamp>,
+    ) -> Self {
         let registered_at = TimeStamp::default();
-        let info = ThreadRegistrationInfo { serial, name: name.to_owned(), is_main, registered_at };
+        let info = ThreadRegistrationInfo {
+            serial,
+            name: name.to_owned(),
+            is_main,
+            registered_at,
+        };
         let registration = Self(Arc::new(ThreadRegistrationData::new(info, None)));
         if let Some(ended_at) = ended_at {
             let _lock = PsLock::acquire();
@@ -104,14 +114,22 @@ impl<'tls> OnThreadRef<'tls> {
             let current = current.try_borrow().ok()?;
             let registration = current.registration.as_ref()?;
             let slot = current.slot.as_deref();
-            Some(body(OnThreadRef { registration, slot, own_thread: PhantomData }))
+            Some(body(OnThreadRef {
+                registration,
+                slot,
+                own_thread: PhantomData,
+            }))
         };
         CURRENT.try_with(call).ok()?
     }
 
     #[doc(alias = "UnlockedReaderAndAtomicRWOnThreadRef")]
-    pub(crate) fn unlocked_reader_and_atomic_rw_on_thread(&self) -> UnlockedReaderAndAtomicRwOnThread<'tls> {
-        self.registration.0.unlocked_reader_and_atomic_rw_on_thread()
+    pub(crate) fn unlocked_reader_and_atomic_rw_on_thread(
+        &self,
+    ) -> UnlockedReaderAndAtomicRwOnThread<'tls> {
+        self.registration
+            .0
+            .unlocked_reader_and_atomic_rw_on_thread()
     }
 
     /// Waits for the thread's data lock.
@@ -143,7 +161,10 @@ pub(crate) struct RegistrationHooks {
 #[cfg(test)]
 impl RegistrationHooks {
     /// There is no session.
-    pub(super) const NONE: Self = Self { registered: |_, _| (), unregistered: |_, _| () };
+    pub(super) const NONE: Self = Self {
+        registered: |_, _| (),
+        unregistered: |_, _| (),
+    };
 }
 
 /// The calling thread's registration, and how often it was asked for.
@@ -174,11 +195,19 @@ impl CurrentThread {
             ThreadRegistry::add(&registration);
             (hooks.registered)(&registration, &lock);
         }
-        *self = Self { registration: Some(registration), hooks: Some(hooks), slot, nesting: self.nesting };
+        *self = Self {
+            registration: Some(registration),
+            hooks: Some(hooks),
+            slot,
+            nesting: self.nesting,
+        };
     }
 
     fn end(&mut self) {
-        let (Some(registration), Some(hooks)) = (self.registration.take(), self.hooks.take()) else { return };
+        let (Some(registration), Some(hooks)) = (self.registration.take(), self.hooks.take())
+        else {
+            return;
+        };
         close_profiling_stack();
         if let Some(slot) = self.slot.take() {
             slot.leave_for_thread(thread_pointer());
@@ -198,7 +227,9 @@ impl Drop for CurrentThread {
 /// allocator say, from within itself.
 pub(crate) fn register_current_thread(name: &str, hooks: RegistrationHooks) {
     let _ = CURRENT.try_with(|current| {
-        let Ok(mut current) = current.try_borrow_mut() else { return };
+        let Ok(mut current) = current.try_borrow_mut() else {
+            return;
+        };
         current.nesting = current.nesting.saturating_add(1);
         if current.registration.is_none() {
             current.begin(name, hooks);
@@ -209,7 +240,9 @@ pub(crate) fn register_current_thread(name: &str, hooks: RegistrationHooks) {
 /// Takes one registration back; the last one ends it. More than there were are harmless.
 pub(crate) fn unregister_current_thread() {
     let _ = CURRENT.try_with(|current| {
-        let Ok(mut current) = current.try_borrow_mut() else { return };
+        let Ok(mut current) = current.try_borrow_mut() else {
+            return;
+        };
         current.nesting = current.nesting.saturating_sub(1);
         if current.nesting == 0 {
             current.end();
@@ -236,13 +269,29 @@ fn acquire_slot() -> Option<SlotHandle> {
 
 fn new_info(serial: u64, name: &str) -> ThreadRegistrationInfo {
     let is_main = is_main_thread();
-    let name =
-        if is_main { MAIN_THREAD_NAME.to_owned() } else { name_or_stand_in(name, current_thread_id()) };
-    ThreadRegistrationInfo { serial, name, is_main, registered_at: monotonic_now() }
+    let name = if is_main {
+        MAIN_THREAD_NAME.to_owned()
+    } else {
+        name_or_stand_in(name, current_thread_id())
+    };
+    ThreadRegistrationInfo {
+        serial,
+        name,
+        is_main,
+        registered_at: monotonic_now(),
+    }
 }
 
 /// An empty name is the system's for the thread, and failing that its id.
 fn name_or_stand_in(name: &str, tid: ThreadId) -> String {
-    let name = if name.is_empty() { current_thread_os_name() } else { name.to_owned() };
-    if name.is_empty() { format!("Thread {}", tid.to_number()) } else { name }
+    let name = if name.is_empty() {
+        current_thread_os_name()
+    } else {
+        name.to_owned()
+    };
+    if name.is_empty() {
+        format!("Thread {}", tid.to_number())
+    } else {
+        name
+    }
 }

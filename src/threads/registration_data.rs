@@ -29,7 +29,8 @@ use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use crate::base::{
-    Generation, Guard, LockRank, NamedMutex, PsCell, PsLock, ThreadId, ThreadProfilingFeatures, TimeStamp,
+    Generation, Guard, LockRank, NamedMutex, PsCell, PsLock, ThreadId, ThreadProfilingFeatures,
+    TimeStamp,
 };
 use crate::platform::current_thread_id;
 use crate::threads::profiled_thread_data::ProfiledThreadData;
@@ -119,7 +120,9 @@ impl ThreadRegistrationData {
     }
 
     /// For `OnThreadRef` alone.
-    pub(super) fn unlocked_reader_and_atomic_rw_on_thread(&self) -> UnlockedReaderAndAtomicRwOnThread<'_> {
+    pub(super) fn unlocked_reader_and_atomic_rw_on_thread(
+        &self,
+    ) -> UnlockedReaderAndAtomicRwOnThread<'_> {
         UnlockedReaderAndAtomicRwOnThread {
             below: self.unlocked_rw_for_locked_profiler(),
             own_thread: PhantomData,
@@ -135,7 +138,10 @@ impl ThreadRegistrationData {
 
     /// For `OnThreadRef` alone.
     pub(super) fn locked_rw_on_thread(&self) -> LockedRwOnThread<'_> {
-        LockedRwOnThread { below: self.locked_rw_from_any_thread(), own_thread: PhantomData }
+        LockedRwOnThread {
+            below: self.locked_rw_from_any_thread(),
+            own_thread: PhantomData,
+        }
     }
 }
 
@@ -183,7 +189,9 @@ impl UnlockedConstReaderAndAtomicRw<'_> {
     ///
     /// Written once, under the registry's lock. Read by anyone. Under nothing.
     pub(crate) fn unregistered_at(&self) -> Option<TimeStamp> {
-        Some(self.0.0.unregistered_at.load(Ordering::Acquire)).filter(|&ns| ns != 0).map(TimeStamp)
+        Some(self.0.0.unregistered_at.load(Ordering::Acquire))
+            .filter(|&ns| ns != 0)
+            .map(TimeStamp)
     }
 
     /// What the running session records of the thread.
@@ -196,7 +204,10 @@ impl UnlockedConstReaderAndAtomicRw<'_> {
     /// The session that records any of this of the thread.
     ///
     /// Written under the `PsLock` and the data lock. Read by anyone. Under nothing.
-    pub(crate) fn session_that_records(&self, any_of: ThreadProfilingFeatures) -> Option<Generation> {
+    pub(crate) fn session_that_records(
+        &self,
+        any_of: ThreadProfilingFeatures,
+    ) -> Option<Generation> {
         self.0.0.profiling.session_that_records(any_of)
     }
 }
@@ -336,7 +347,11 @@ impl LockedRwOnThread<'_> {
     ///
     /// Written by the own thread. Read by anyone. Under the data lock.
     pub(crate) fn adopt_after_fork(&mut self) {
-        self.below.below.data().tid.store(current_thread_id().to_number(), Ordering::Relaxed);
+        self.below
+            .below
+            .data()
+            .tid
+            .store(current_thread_id().to_number(), Ordering::Relaxed);
         if let Some(slot) = self.slot() {
             slot.reset_after_fork();
         }

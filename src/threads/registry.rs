@@ -14,8 +14,11 @@ pub(crate) struct ThreadRegistry {
     live: Vec<OffThreadRef>,
 }
 
-static REGISTRY: NamedRwLock<ThreadRegistry> =
-    NamedRwLock::new("thread registry", LockRank::ThreadRegistry, ThreadRegistry { live: Vec::new() });
+static REGISTRY: NamedRwLock<ThreadRegistry> = NamedRwLock::new(
+    "thread registry",
+    LockRank::ThreadRegistry,
+    ThreadRegistry { live: Vec::new() },
+);
 
 impl ThreadRegistry {
     pub(super) fn next_serial() -> u64 {
@@ -37,7 +40,11 @@ impl ThreadRegistry {
     pub(super) fn remove(registration: &OffThreadRef, now: TimeStamp) -> bool {
         let mut registry = REGISTRY.lock_exclusive();
         let index = registration.registry_index();
-        if !registry.live.get(index).is_some_and(|live| live.is(registration)) {
+        if !registry
+            .live
+            .get(index)
+            .is_some_and(|live| live.is(registration))
+        {
             return false;
         }
         registry.live.swap_remove(index);
@@ -50,7 +57,8 @@ impl ThreadRegistry {
 
     /// The registered thread with this id.
     pub(crate) fn find(thread: ThreadId) -> Option<OffThreadRef> {
-        let is_it = |live: &&OffThreadRef| live.unlocked_const_reader_and_atomic_rw().tid() == thread;
+        let is_it =
+            |live: &&OffThreadRef| live.unlocked_const_reader_and_atomic_rw().tid() == thread;
         REGISTRY.lock_shared().live.iter().find(is_it).cloned()
     }
 
@@ -63,7 +71,10 @@ impl ThreadRegistry {
     /// Holds the registry still while the process forks.
     pub(crate) fn hold_for_fork() -> RegistryForkGuard {
         let registry = REGISTRY.lock_exclusive();
-        RegistryForkGuard { pool: hold_pool(), registry }
+        RegistryForkGuard {
+            pool: hold_pool(),
+            registry,
+        }
     }
 
     /// In the child of a fork: of all threads only the calling one is left.
@@ -71,10 +82,15 @@ impl ThreadRegistry {
         let own = OnThreadRef::with(|thread| thread.to_off_thread());
         forget_own_thread();
         let registry = &mut *guard.registry;
-        let (kept, gone): (Vec<_>, Vec<_>) =
-            registry.live.drain(..).partition(|live| own.as_ref().is_some_and(|own| live.is(own)));
+        let (kept, gone): (Vec<_>, Vec<_>) = registry
+            .live
+            .drain(..)
+            .partition(|live| own.as_ref().is_some_and(|own| live.is(own)));
         registry.live = kept;
-        registry.live.iter().for_each(|live| live.set_registry_index(0));
+        registry
+            .live
+            .iter()
+            .for_each(|live| live.set_registry_index(0));
         // The others' slots may be half written; their memory is left alone.
         std::mem::forget(gone);
     }

@@ -15,7 +15,12 @@ const MAX_FUNCTIONS: usize = 1 << 20;
 
 static TOO_MANY: ScriptFunction = ScriptFunction {
     number: 1,
-    description: ScriptDescription { name: "(too many script functions)", file: "", line: 0, column: 0 },
+    description: ScriptDescription {
+        name: "(too many script functions)",
+        file: "",
+        line: 0,
+        column: 0,
+    },
 };
 
 /// A function of a script. There is one of each number, so the number is what is compared.
@@ -59,16 +64,30 @@ static FUNCTIONS: NamedMutex<Option<ScriptFunctions>> =
     NamedMutex::new("script functions", LockRank::ScriptFunctions, None);
 
 /// The function of this description, the same for the same.
-pub(crate) fn register_script_function(description: ScriptDescription<'_>) -> &'static ScriptFunction {
+pub(crate) fn register_script_function(
+    description: ScriptDescription<'_>,
+) -> &'static ScriptFunction {
     let [name, file] =
         [description.name, description.file].map(|text| cut_at_character(text, MAX_TEXT_BYTES));
-    let description = ScriptDescription { name, file, ..description };
-    FUNCTIONS.lock().get_or_insert_with(|| ScriptFunctions::empty(MAX_FUNCTIONS)).get_or_add(description)
+    let description = ScriptDescription {
+        name,
+        file,
+        ..description
+    };
+    FUNCTIONS
+        .lock()
+        .get_or_insert_with(|| ScriptFunctions::empty(MAX_FUNCTIONS))
+        .get_or_add(description)
 }
 
 /// The function of a number.
 pub(crate) fn script_function(number: u32) -> Option<&'static ScriptFunction> {
-    FUNCTIONS.lock().as_ref()?.by_number.get((number as usize).checked_sub(1)?).copied()
+    FUNCTIONS
+        .lock()
+        .as_ref()?
+        .by_number
+        .get((number as usize).checked_sub(1)?)
+        .copied()
 }
 
 /// Holds them still while the process forks.
@@ -79,7 +98,12 @@ pub(crate) fn hold_script_functions_for_fork() -> Guard<'static, Option<ScriptFu
 impl ScriptFunctions {
     fn empty(most: usize) -> Self {
         let (by_description, files) = (HashMap::new(), HashSet::new());
-        Self { by_description, by_number: vec![&TOO_MANY], files, most }
+        Self {
+            by_description,
+            by_number: vec![&TOO_MANY],
+            files,
+            most,
+        }
     }
 
     fn get_or_add(&mut self, description: ScriptDescription<'_>) -> &'static ScriptFunction {
@@ -95,9 +119,16 @@ impl ScriptFunctions {
         };
         self.files.insert(file);
         let name: &'static str = String::leak(description.name.to_owned());
-        let description = ScriptDescription { name, file, ..description };
+        let description = ScriptDescription {
+            name,
+            file,
+            ..description
+        };
         let number = self.by_number.len() as u32 + 1;
-        let function = Box::leak(Box::new(ScriptFunction { number, description }));
+        let function = Box::leak(Box::new(ScriptFunction {
+            number,
+            description,
+        }));
         self.by_number.push(function);
         self.by_description.insert(description, function);
         function
@@ -117,18 +148,33 @@ mod tests {
     use super::*;
 
     fn described<'a>(name: &'a str, file: &'a str, line: u32) -> ScriptDescription<'a> {
-        ScriptDescription { name, file, line, column: 0 }
+        ScriptDescription {
+            name,
+            file,
+            line,
+            column: 0,
+        }
     }
 
     #[test]
     fn a_function_is_one_however_often_it_is_named() {
         let mut functions = ScriptFunctions::empty(100);
         let f = functions.get_or_add(described("f", "a.lua", 1));
-        assert!(std::ptr::eq(f, functions.get_or_add(described(&String::from("f"), "a.lua", 1))));
-        for other in [described("g", "a.lua", 1), described("f", "b.lua", 1), described("f", "a.lua", 2)] {
+        assert!(std::ptr::eq(
+            f,
+            functions.get_or_add(described(&String::from("f"), "a.lua", 1))
+        ));
+        for other in [
+            described("g", "a.lua", 1),
+            described("f", "b.lua", 1),
+            described("f", "a.lua", 2),
+        ] {
             let other = functions.get_or_add(other);
             assert_ne!(other.number(), f.number());
-            assert!(std::ptr::eq(functions.by_number[other.number() as usize - 1], other));
+            assert!(std::ptr::eq(
+                functions.by_number[other.number() as usize - 1],
+                other
+            ));
         }
         assert_eq!(functions.files.len(), 2);
     }
@@ -144,7 +190,10 @@ mod tests {
                 0
             }
         }
-        let function = |number, name| ScriptFunction { number, description: described(name, "", 0) };
+        let function = |number, name| ScriptFunction {
+            number,
+            description: described(name, "", 0),
+        };
         assert_eq!(function(7, "f"), function(7, "g"));
         assert_ne!(function(7, "f"), function(8, "f"));
         let mut hashed = Bytes(Vec::new());
@@ -158,19 +207,44 @@ mod tests {
         let [a, b] = ["a", "b"].map(|name| functions.get_or_add(described(name, "", 0)).number());
         assert_eq!((a, b), (2, 3));
         for name in ["c", "d"] {
-            assert!(std::ptr::eq(functions.get_or_add(described(name, "", 0)), &TOO_MANY));
+            assert!(std::ptr::eq(
+                functions.get_or_add(described(name, "", 0)),
+                &TOO_MANY
+            ));
         }
-        assert_eq!((functions.by_number.len(), functions.get_or_add(described("a", "", 0)).number()), (3, a));
+        assert_eq!(
+            (
+                functions.by_number.len(),
+                functions.get_or_add(described("a", "", 0)).number()
+            ),
+            (3, a)
+        );
     }
 
     #[test]
     fn texts_are_cut_at_a_character_and_numbers_lead_back() {
         let long = format!("x{}", "é".repeat(400));
-        let function =
-            register_script_function(ScriptDescription { name: &long, file: &long, line: 7, column: 9 });
-        assert_eq!((function.description.name.len(), function.description.file.len()), (511, 511));
-        assert!(std::ptr::eq(script_function(function.number()).expect("registered"), function));
-        assert_eq!((script_function(0), script_function(u32::MAX)), (None, None));
+        let function = register_script_function(ScriptDescription {
+            name: &long,
+            file: &long,
+            line: 7,
+            column: 9,
+        });
+        assert_eq!(
+            (
+                function.description.name.len(),
+                function.description.file.len()
+            ),
+            (511, 511)
+        );
+        assert!(std::ptr::eq(
+            script_function(function.number()).expect("registered"),
+            function
+        ));
+        assert_eq!(
+            (script_function(0), script_function(u32::MAX)),
+            (None, None)
+        );
         assert_eq!(script_function(1), Some(&TOO_MANY));
     }
 }

@@ -47,7 +47,11 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    const EMPTY: Self = Self { free: [const { Vec::new() }; SIZES], late: Vec::new(), made: 0 };
+    const EMPTY: Self = Self {
+        free: [const { Vec::new() }; SIZES],
+        late: Vec::new(),
+        made: 0,
+    };
 
     fn put(&mut self, number: u16, stack_bytes: usize) {
         self.free[size_of(stack_bytes)].push(number);
@@ -117,7 +121,11 @@ impl SlotHandle {
             let before = place.load(Ordering::Relaxed);
             // A thread of the same pointer died without leaving.
             let is_free = before == 0 || before == LEFT || before >> 16 == thread_pointer;
-            if is_free && place.compare_exchange(before, entry, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+            if is_free
+                && place
+                    .compare_exchange(before, entry, Ordering::AcqRel, Ordering::Relaxed)
+                    .is_ok()
+            {
                 return;
             }
         }
@@ -127,7 +135,10 @@ impl SlotHandle {
     pub(super) fn leave_for_thread(&self, thread_pointer: u64) {
         let entry = thread_pointer << 16 | u64::from(self.number);
         for place in places_for_in_handler(thread_pointer) {
-            if place.compare_exchange(entry, LEFT, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+            if place
+                .compare_exchange(entry, LEFT, Ordering::AcqRel, Ordering::Relaxed)
+                .is_ok()
+            {
                 return;
             }
         }
@@ -135,7 +146,9 @@ impl SlotHandle {
 
     /// A slot for a stack of so many bytes, from the pool if one fits; `None` when there are no more.
     pub(super) fn acquire(stack_bytes: usize) -> Option<Self> {
-        let stack_bytes = stack_bytes.clamp(LEAST_STACK_BYTES, MOST_STACK_BYTES).next_power_of_two();
+        let stack_bytes = stack_bytes
+            .clamp(LEAST_STACK_BYTES, MOST_STACK_BYTES)
+            .next_power_of_two();
         let mut pool = POOL.lock();
         pool.collect_late();
         if let Some(number) = pool.free[size_of(stack_bytes)].pop() {
@@ -157,7 +170,11 @@ impl SlotHandle {
     pub(crate) fn acquire_beside(own: &Self, parts: CaptureParts) -> Result<Self, NoSlot> {
         let stack_bytes = if parts.stack { own.stack_capacity() } else { 0 };
         let slot = Self::acquire(stack_bytes).ok_or(NoSlot::OutOfMemory)?;
-        if slot.bind_like(own, parts) { Ok(slot) } else { Err(NoSlot::Unregistered) }
+        if slot.bind_like(own, parts) {
+            Ok(slot)
+        } else {
+            Err(NoSlot::Unregistered)
+        }
     }
 
     pub(crate) fn number(&self) -> u16 {
@@ -184,7 +201,11 @@ impl Drop for SlotHandle {
         let is_idle = self.slot.retire();
         self.slot.give_back_deep_stack();
         let mut pool = POOL.lock();
-        if is_idle { pool.put(self.number, self.slot.stack_capacity()) } else { pool.late.push(self.number) }
+        if is_idle {
+            pool.put(self.number, self.slot.stack_capacity())
+        } else {
+            pool.late.push(self.number)
+        }
     }
 }
 
@@ -197,7 +218,10 @@ mod tests {
         let first = SlotHandle::acquire(100 << 10).expect("a slot");
         assert_eq!(first.stack_capacity(), 128 << 10);
         let number = first.number();
-        assert!(std::ptr::eq(find_slot_in_handler(number).expect("in the table"), &*first));
+        assert!(std::ptr::eq(
+            find_slot_in_handler(number).expect("in the table"),
+            &*first
+        ));
         drop(first);
         let large = SlotHandle::acquire(1 << 20).expect("a slot");
         assert_eq!(large.stack_capacity(), 1 << 20);

@@ -73,14 +73,21 @@ impl SlotState {
 
     fn make_move(&self, sequence: u32, from: SlotPhase, to: SlotPhase) -> bool {
         let (from, to) = (word(sequence, from), word(sequence, to));
-        self.0.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
+        self.0
+            .compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire)
+            .is_ok()
     }
 
     fn leave_idle_to(&self, to: SlotPhase) -> Option<u32> {
-        let (sequence, SlotPhase::Idle) = self.load() else { return None };
+        let (sequence, SlotPhase::Idle) = self.load() else {
+            return None;
+        };
         let next = sequence.wrapping_add(1);
         let (from, to) = (word(sequence, SlotPhase::Idle), word(next, to));
-        self.0.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok().then_some(next)
+        self.0
+            .compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire)
+            .is_ok()
+            .then_some(next)
     }
 
     /// Idle to requested: the number that the signal is to carry.
@@ -91,9 +98,16 @@ impl SlotState {
     /// Idle to requested, with the number of an earlier request that was taken back and whose signal may still be on its
     /// way: the kernel would drop another one meanwhile.
     pub(super) fn request_again(&self, sequence: u32) -> bool {
-        let (now, SlotPhase::Idle) = self.load() else { return false };
-        let (from, to) = (word(now, SlotPhase::Idle), word(sequence, SlotPhase::Requested));
-        self.0.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
+        let (now, SlotPhase::Idle) = self.load() else {
+            return false;
+        };
+        let (from, to) = (
+            word(now, SlotPhase::Idle),
+            word(sequence, SlotPhase::Requested),
+        );
+        self.0
+            .compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire)
+            .is_ok()
     }
 
     /// Idle to writing, by the sampler: the number to publish or to abandon.
@@ -121,7 +135,9 @@ impl SlotState {
         self.cancel();
         match self.load() {
             (_, SlotPhase::Idle) => true,
-            (sequence, SlotPhase::Ready) => self.make_move(sequence, SlotPhase::Ready, SlotPhase::Idle),
+            (sequence, SlotPhase::Ready) => {
+                self.make_move(sequence, SlotPhase::Ready, SlotPhase::Idle)
+            }
             _ => false,
         }
     }
@@ -134,33 +150,41 @@ impl SlotState {
     /// Requested to writing, whichever request it is: the thread's own timer carries no number.
     pub(super) fn begin_any_in_handler(&self) -> Option<u32> {
         let sequence = self.pending_request()?;
-        self.make_move(sequence, SlotPhase::Requested, SlotPhase::Writing).then_some(sequence)
+        self.make_move(sequence, SlotPhase::Requested, SlotPhase::Writing)
+            .then_some(sequence)
     }
 
     /// Writing to ready, by whoever made the move to writing.
     pub(super) fn publish_in_handler(&self, sequence: u32) {
-        self.0.store(word(sequence, SlotPhase::Ready), Ordering::Release);
+        self.0
+            .store(word(sequence, SlotPhase::Ready), Ordering::Release);
     }
 
     /// Writing to idle, by the sampler, where it made the move to writing.
     pub(super) fn abandon(&self, sequence: u32) {
-        self.0.store(word(sequence, SlotPhase::Idle), Ordering::Release);
+        self.0
+            .store(word(sequence, SlotPhase::Idle), Ordering::Release);
     }
 
     /// Ready to reading.
     pub(super) fn take(&self) -> Option<u32> {
-        let (sequence, SlotPhase::Ready) = self.load() else { return None };
-        self.make_move(sequence, SlotPhase::Ready, SlotPhase::Reading).then_some(sequence)
+        let (sequence, SlotPhase::Ready) = self.load() else {
+            return None;
+        };
+        self.make_move(sequence, SlotPhase::Ready, SlotPhase::Reading)
+            .then_some(sequence)
     }
 
     /// Reading to idle, by whoever made the move to reading.
     pub(super) fn give_back(&self, sequence: u32) {
-        self.0.store(word(sequence, SlotPhase::Idle), Ordering::Release);
+        self.0
+            .store(word(sequence, SlotPhase::Idle), Ordering::Release);
     }
 
     /// In the child of a fork, on the only thread: to idle from wherever it is.
     pub(super) fn reset_after_fork(&self) {
         let (sequence, _) = self.load();
-        self.0.store(word(sequence, SlotPhase::Idle), Ordering::Release);
+        self.0
+            .store(word(sequence, SlotPhase::Idle), Ordering::Release);
     }
 }

@@ -47,8 +47,16 @@ pub(crate) fn push_label_with_text(
 
 /// Pushes a script frame, by its function's number, where a label would be pushed.
 #[inline(always)]
-pub(crate) fn push_script_frame(stack_address: u64, function: u32, line: u32, column: u32) -> LabelToken {
-    let place = ScriptPlace { position: ScriptPlace::position_of(line, column), function };
+pub(crate) fn push_script_frame(
+    stack_address: u64,
+    function: u32,
+    line: u32,
+    column: u32,
+) -> LabelToken {
+    let place = ScriptPlace {
+        position: ScriptPlace::position_of(line, column),
+        function,
+    };
     own().push_script(stack_address, place)
 }
 

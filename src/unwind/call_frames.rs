@@ -6,9 +6,9 @@
 use std::ops::Range;
 
 use gimli::{
-    BaseAddresses, CfaRule, EhFrame, EhFrameHdr, EndianSlice, EvaluationResult, FrameDescriptionEntry,
-    Location, NativeEndian, ParsedEhFrameHdr, Register, RegisterRule, UnwindContext, UnwindExpression,
-    UnwindSection, UnwindTableRow, Value,
+    BaseAddresses, CfaRule, EhFrame, EhFrameHdr, EndianSlice, EvaluationResult,
+    FrameDescriptionEntry, Location, NativeEndian, ParsedEhFrameHdr, Register, RegisterRule,
+    UnwindContext, UnwindExpression, UnwindSection, UnwindTableRow, Value,
 };
 
 use crate::platform::ModuleImage;
@@ -60,12 +60,23 @@ impl<'a> CallFrames<'a> {
         eh_frame.set_address_size(8);
         let header = EhFrameHdr::from(EndianSlice::new(&unwind.eh_frame_hdr, NativeEndian));
         let header = header.parse(&bases, 8).ok()?;
-        Some(Self { eh_frame, header, bases })
+        Some(Self {
+            eh_frame,
+            header,
+            bases,
+        })
     }
 
     fn entry_at(&self, address: u64) -> Option<FrameDescriptionEntry<Bytes<'a>>> {
         let table = self.header.table()?;
-        table.fde_for_address(&self.eh_frame, &self.bases, address, EhFrame::cie_from_offset).ok()
+        table
+            .fde_for_address(
+                &self.eh_frame,
+                &self.bases,
+                address,
+                EhFrame::cie_from_offset,
+            )
+            .ok()
     }
 
     /// The function that an address lies in, as far as call frame information tells.
@@ -77,7 +88,9 @@ impl<'a> CallFrames<'a> {
     /// The rule of an address; `None` when nothing is said of it.
     pub(super) fn rule_at(&self, address: u64, context: &mut UnwindContext<usize>) -> Option<Rule> {
         let entry = self.entry_at(address)?;
-        let row = entry.unwind_info_for_address(&self.eh_frame, &self.bases, context, address).ok()?;
+        let row = entry
+            .unwind_info_for_address(&self.eh_frame, &self.bases, context, address)
+            .ok()?;
         if entry.is_signal_trampoline() {
             return Some(Rule::Evaluate);
         }
@@ -108,7 +121,9 @@ impl<'a> CallFrames<'a> {
         };
         let cfa = frame.cfa(row.cfa())?;
         let caller_address = match row.register(RETURN_ADDRESS) {
-            None | Some(RegisterRule::SameValue) if !HAS_LINK_REGISTER => return Err(NoCaller::Broken),
+            None | Some(RegisterRule::SameValue) if !HAS_LINK_REGISTER => {
+                return Err(NoCaller::Broken);
+            }
             rule => frame.value_of(RETURN_ADDRESS, rule, true, cfa)?,
         };
         let is_signal = entry.is_signal_trampoline();
@@ -121,7 +136,10 @@ impl<'a> CallFrames<'a> {
             };
             callers.set(register, value.ok());
         }
-        let caller = Caller { address: without_signature(caller_address), exact: is_signal };
+        let caller = Caller {
+            address: without_signature(caller_address),
+            exact: is_signal,
+        };
         // A frame that has kept nothing yet; `vfork` keeps its return address in a register for good.
         let may_stay = exact && frame.address != caller.address;
         let sp = callers.get(SP).ok_or(NoCaller::UnknownRegister)?;
@@ -140,20 +158,30 @@ fn to_rule(row: &Row) -> Option<Rule> {
     let words = |bytes: i64| (bytes % 8 == 0).then_some(bytes / 8);
     let return_address = match row.register(RETURN_ADDRESS) {
         Some(RegisterRule::Undefined) => return Some(Rule::Root),
-        Some(RegisterRule::Offset(bytes)) => i16::try_from(words(bytes)?).ok().filter(|&words| words != 0)?,
+        Some(RegisterRule::Offset(bytes)) => i16::try_from(words(bytes)?)
+            .ok()
+            .filter(|&words| words != 0)?,
         None | Some(RegisterRule::SameValue) if HAS_LINK_REGISTER => 0,
         _ => return None,
     };
     let fp = match row.register(FP) {
         None | Some(RegisterRule::SameValue) => 0,
-        Some(RegisterRule::Offset(bytes)) => i16::try_from(words(bytes)?).ok().filter(|&words| words != 0)?,
+        Some(RegisterRule::Offset(bytes)) => i16::try_from(words(bytes)?)
+            .ok()
+            .filter(|&words| words != 0)?,
         _ => return None,
     };
     if row.register(SP).is_some() {
         return None;
     }
-    let CfaRule::RegisterAndOffset { register, offset } = *row.cfa() else { return None };
-    let places = Places { frame: u16::try_from(words(offset)?).ok()?, fp, return_address };
+    let CfaRule::RegisterAndOffset { register, offset } = *row.cfa() else {
+        return None;
+    };
+    let places = Places {
+        frame: u16::try_from(words(offset)?).ok()?,
+        fp,
+        return_address,
+    };
     match register {
         SP => Some(Rule::FromStackPointer(places)),
         FP => Some(Rule::FromFramePointer(places)),
@@ -177,7 +205,9 @@ impl Frame<'_, '_> {
             // Procedure linkage tables ask for it.
             return Ok(self.address);
         }
-        self.registers.get(register).ok_or(NoCaller::UnknownRegister)
+        self.registers
+            .get(register)
+            .ok_or(NoCaller::UnknownRegister)
     }
 
     fn word_at(&self, address: u64) -> Result<u64, NoCaller> {
@@ -216,7 +246,11 @@ impl Frame<'_, '_> {
         }
     }
 
-    fn evaluate(&self, expression: &UnwindExpression<usize>, first: Option<u64>) -> Result<u64, NoCaller> {
+    fn evaluate(
+        &self,
+        expression: &UnwindExpression<usize>,
+        first: Option<u64>,
+    ) -> Result<u64, NoCaller> {
         let broken = |_| NoCaller::Broken;
         let expression = expression.get(&self.frames.eh_frame).map_err(broken)?;
         let mut evaluation = expression.evaluation(self.encoding);
@@ -231,9 +265,14 @@ impl Frame<'_, '_> {
                 EvaluationResult::RequiresRegister { register, .. } => evaluation
                     .resume_with_register(Value::Generic(self.register(register)?))
                     .map_err(broken)?,
-                EvaluationResult::RequiresMemory { address, size: 8, space: None, .. } => {
-                    evaluation.resume_with_memory(Value::Generic(self.word_at(address)?)).map_err(broken)?
-                }
+                EvaluationResult::RequiresMemory {
+                    address,
+                    size: 8,
+                    space: None,
+                    ..
+                } => evaluation
+                    .resume_with_memory(Value::Generic(self.word_at(address)?))
+                    .map_err(broken)?,
                 _ => return Err(NoCaller::Broken),
             };
         }

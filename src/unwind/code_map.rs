@@ -31,7 +31,12 @@ impl CodeMap {
     #[cfg(any(test, fuzzing))]
     pub(crate) fn of_range(range: Range<u64>) -> Self {
         let mut map = Self::default();
-        map.put(GeneratedCode { id: CodeRangeId(0), range, live: true, name: "generated".into() });
+        map.put(GeneratedCode {
+            id: CodeRangeId(0),
+            range,
+            live: true,
+            name: "generated".into(),
+        });
         map
     }
 
@@ -51,7 +56,11 @@ impl CodeMap {
         {
             self.split(first, end);
         }
-        let covered: Vec<u64> = self.pieces.range(start..end).map(|(&first, _)| first).collect();
+        let covered: Vec<u64> = self
+            .pieces
+            .range(start..end)
+            .map(|(&first, _)| first)
+            .collect();
         for first in covered {
             self.pieces.remove(&first);
         }
@@ -60,14 +69,19 @@ impl CodeMap {
 
     /// Makes two of the piece that begins at `first`, before `at`.
     fn split(&mut self, first: u64, at: u64) {
-        let Some((end, code)) = self.pieces.get_mut(&first) else { return };
+        let Some((end, code)) = self.pieces.get_mut(&first) else {
+            return;
+        };
         let rest = (std::mem::replace(end, at), code.clone());
         self.pieces.insert(at, rest);
     }
 
     fn pieces_of(&self, id: CodeRangeId, range: &Range<u64>) -> Vec<u64> {
         let within = self.pieces.range(range.clone());
-        within.filter(|(_, (_, code))| code.id == id).map(|(&first, _)| first).collect()
+        within
+            .filter(|(_, (_, code))| code.id == id)
+            .map(|(&first, _)| first)
+            .collect()
     }
 
     /// Says that a range's code is gone.
@@ -88,7 +102,10 @@ impl CodeMap {
     /// Puts all of another map over this one.
     pub(crate) fn put_all(&mut self, other: &CodeMap) {
         for (&first, (last, code)) in &other.pieces {
-            self.put(GeneratedCode { range: first..*last, ..code.clone() });
+            self.put(GeneratedCode {
+                range: first..*last,
+                ..code.clone()
+            });
         }
     }
 
@@ -103,11 +120,19 @@ mod tests {
     use super::*;
 
     fn code(id: u64, range: Range<u64>) -> GeneratedCode {
-        GeneratedCode { id: CodeRangeId(id), range, live: true, name: format!("f{id}").into() }
+        GeneratedCode {
+            id: CodeRangeId(id),
+            range,
+            live: true,
+            name: format!("f{id}").into(),
+        }
     }
 
     fn names(map: &CodeMap, addresses: Range<u64>) -> String {
-        let name = |address| map.find(address).map_or("-".to_owned(), |code| code.name.to_string());
+        let name = |address| {
+            map.find(address)
+                .map_or("-".to_owned(), |code| code.name.to_string())
+        };
         addresses.map(name).collect::<Vec<_>>().join(" ")
     }
 
@@ -134,8 +159,11 @@ mod tests {
         map.put(code(1, 10..16));
         map.put(code(2, 12..14));
         map.retire(CodeRangeId(1), &(10..16));
-        let live =
-            |map: &CodeMap| (10..16).map(|at| map.find(at).is_some_and(|code| code.live)).collect::<Vec<_>>();
+        let live = |map: &CodeMap| {
+            (10..16)
+                .map(|at| map.find(at).is_some_and(|code| code.live))
+                .collect::<Vec<_>>()
+        };
         assert_eq!(live(&map), [false, false, true, true, false, false]);
         map.remove(CodeRangeId(1), &(10..16));
         assert_eq!(names(&map, 10..16), "- - f2 f2 - -");

@@ -20,7 +20,8 @@ pub(crate) struct CodeRanges {
     last_id: u64,
 }
 
-static RANGES: NamedMutex<Option<CodeRanges>> = NamedMutex::new("code ranges", LockRank::CodeRanges, None);
+static RANGES: NamedMutex<Option<CodeRanges>> =
+    NamedMutex::new("code ranges", LockRank::CodeRanges, None);
 
 /// Moves with every change, so that the sampler looks only then.
 static VERSION: AtomicU64 = AtomicU64::new(0);
@@ -43,7 +44,12 @@ pub(crate) fn register_code_range(start: u64, bytes: u64, name: &str) -> Option<
     let ranges = ranges.get_or_insert_with(CodeRanges::empty);
     ranges.last_id += 1;
     let id = CodeRangeId(ranges.last_id);
-    ranges.map.put(GeneratedCode { id, range: range.clone(), live: true, name });
+    ranges.map.put(GeneratedCode {
+        id,
+        range: range.clone(),
+        live: true,
+        name,
+    });
     VERSION.fetch_add(1, Ordering::Release);
     Some(CodeRangeToken { id, range })
 }
@@ -51,7 +57,9 @@ pub(crate) fn register_code_range(start: u64, bytes: u64, name: &str) -> Option<
 /// Takes a registration back. The name stays for the samples of the running session.
 pub(crate) fn unregister_code_range(token: &CodeRangeToken) {
     let mut ranges = RANGES.lock();
-    let Some(ranges) = ranges.as_mut() else { return };
+    let Some(ranges) = ranges.as_mut() else {
+        return;
+    };
     ranges.map.retire(token.id, &token.range);
     ranges.retired.push_back((token.id, token.range.clone()));
     if ranges.retired.len() > MAX_RETIRED {
@@ -63,7 +71,9 @@ pub(crate) fn unregister_code_range(token: &CodeRangeToken) {
 /// Forgets what is gone: no sample of a session that begins lies in it.
 pub(crate) fn forget_unregistered_code() {
     let mut ranges = RANGES.lock();
-    let Some(ranges) = ranges.as_mut() else { return };
+    let Some(ranges) = ranges.as_mut() else {
+        return;
+    };
     while !ranges.retired.is_empty() {
         ranges.forget_oldest();
     }
@@ -72,7 +82,11 @@ pub(crate) fn forget_unregistered_code() {
 
 /// All ranges as they are now.
 pub(crate) fn registered_code() -> CodeMap {
-    RANGES.lock().as_ref().map(|ranges| ranges.map.clone()).unwrap_or_default()
+    RANGES
+        .lock()
+        .as_ref()
+        .map(|ranges| ranges.map.clone())
+        .unwrap_or_default()
 }
 
 /// The number of changes so far.
@@ -87,7 +101,11 @@ pub(crate) fn hold_code_ranges_for_fork() -> Guard<'static, Option<CodeRanges>> 
 
 impl CodeRanges {
     fn empty() -> Self {
-        Self { map: CodeMap::default(), retired: VecDeque::new(), last_id: 0 }
+        Self {
+            map: CodeMap::default(),
+            retired: VecDeque::new(),
+            last_id: 0,
+        }
     }
 
     fn forget_oldest(&mut self) {
@@ -105,7 +123,11 @@ mod tests {
     fn a_range_has_its_name_until_a_session_begins_without_it() {
         // An address that no other test registers.
         let start = 0x5eed_0000_1000;
-        let name = |address| registered_code().find(address).map(|code| (code.name.to_string(), code.live));
+        let name = |address| {
+            registered_code()
+                .find(address)
+                .map(|code| (code.name.to_string(), code.live))
+        };
         let before = code_ranges_version();
         let token = register_code_range(start, 16, "first").expect("a range");
         assert!(code_ranges_version() > before);

@@ -3,10 +3,12 @@
 use std::cell::Cell;
 
 use framehop::{
-    CacheNative, ExplicitModuleSectionInfo, FrameAddress, MayAllocateDuringUnwind, Module, UnwindRegsNative,
-    Unwinder as _, UnwinderNative,
+    CacheNative, ExplicitModuleSectionInfo, FrameAddress, MayAllocateDuringUnwind, Module,
+    UnwindRegsNative, Unwinder as _, UnwinderNative,
 };
-use gimli::{BaseAddresses, CieOrFde, EhFrame, EndianSlice, NativeEndian, UnwindContext, UnwindSection};
+use gimli::{
+    BaseAddresses, CieOrFde, EhFrame, EndianSlice, NativeEndian, UnwindContext, UnwindSection,
+};
 
 use crate::platform::{ModuleImage, Registers, current_thread_id, list_modules, thread_cpu_ns};
 use crate::unwind::call_frames::CallFrames;
@@ -32,7 +34,12 @@ fn framehop_of(module: &ModuleImage) -> Framehop {
         ..Default::default()
     };
     let mut framehop = Framehop::new();
-    framehop.add_module(Module::new(String::new(), module.range.clone(), module.bias, sections));
+    framehop.add_module(Module::new(
+        String::new(),
+        module.range.clone(),
+        module.bias,
+        sections,
+    ));
     framehop
 }
 
@@ -48,9 +55,15 @@ fn rows(module: &ModuleImage) -> Vec<u64> {
     let mut starts = Vec::new();
     let mut entries = eh_frame.entries(&bases);
     while let Ok(Some(entry)) = entries.next() {
-        let CieOrFde::Fde(partial) = entry else { continue };
-        let Ok(fde) = partial.parse(EhFrame::cie_from_offset) else { continue };
-        let Ok(mut table) = fde.rows(&eh_frame, &bases, &mut context) else { continue };
+        let CieOrFde::Fde(partial) = entry else {
+            continue;
+        };
+        let Ok(fde) = partial.parse(EhFrame::cie_from_offset) else {
+            continue;
+        };
+        let Ok(mut table) = fde.rows(&eh_frame, &bases, &mut context) else {
+            continue;
+        };
         while let Ok(Some(row)) = table.next_row() {
             starts.push(row.start_address());
         }
@@ -63,26 +76,45 @@ const STACK_WORDS: u64 = 4096;
 
 /// A stack in which every word is another one.
 fn stack_bytes() -> Vec<u8> {
-    (0..STACK_WORDS).flat_map(|word| (0x5500_0000_0000 + word * 32).to_ne_bytes()).collect()
+    (0..STACK_WORDS)
+        .flat_map(|word| (0x5500_0000_0000 + word * 32).to_ne_bytes())
+        .collect()
 }
 
 #[test]
 fn where_a_rule_says_all_framehop_says_the_same() {
     let bytes = stack_bytes();
-    let stack = StackCopy { start: STACK_START, bytes: &bytes };
-    let start = Registers { sp: STACK_START + 512, fp: STACK_START + 2048, ..Registers::default() };
+    let stack = StackCopy {
+        start: STACK_START,
+        bytes: &bytes,
+    };
+    let start = Registers {
+        sp: STACK_START + 512,
+        fp: STACK_START + 2048,
+        ..Registers::default()
+    };
     let mut context = UnwindContext::new();
     let (mut same, mut roots, mut evaluated) = (0, 0, 0);
-    for module in list_modules().1.iter().filter(|module| module.unwind_sections().is_some()) {
+    for module in list_modules()
+        .1
+        .iter()
+        .filter(|module| module.unwind_sections().is_some())
+    {
         let framehop = framehop_of(module);
         let frames = CallFrames::of(module).expect("call frames");
         let mut cache = Cache::new();
         for address in rows(module) {
-            let Some(rule) = frames.rule_at(address, &mut context) else { continue };
+            let Some(rule) = frames.rule_at(address, &mut context) else {
+                continue;
+            };
             let mut registers = RegisterFile::new(&start);
             let ours = match rule {
-                Rule::FromStackPointer(places) => places.follow(start.sp, &mut registers, stack, true),
-                Rule::FromFramePointer(places) => places.follow(start.fp, &mut registers, stack, true),
+                Rule::FromStackPointer(places) => {
+                    places.follow(start.sp, &mut registers, stack, true)
+                }
+                Rule::FromFramePointer(places) => {
+                    places.follow(start.fp, &mut registers, stack, true)
+                }
                 Rule::Root => {
                     roots += 1;
                     continue;
@@ -101,7 +133,11 @@ fn where_a_rule_says_all_framehop_says_the_same() {
             );
             if let (Some(ours), Ok(Some(caller))) = (ours, caller) {
                 let ours = (ours, registers.sp(), registers.fp());
-                assert_eq!(ours, (caller, theirs.sp(), Some(theirs.bp())), "{rule:?} at {address:#x}");
+                assert_eq!(
+                    ours,
+                    (caller, theirs.sp(), Some(theirs.bp())),
+                    "{rule:?} at {address:#x}"
+                );
                 same += 1;
             }
         }
@@ -133,7 +169,10 @@ fn cpu_ns() -> u64 {
 fn thousands_of_hot_addresses_stay_in_the_cache() {
     let listed = list_modules().1;
     let own = thousands_of_hot_addresses_stay_in_the_cache as fn() as usize as u64;
-    let module = listed.iter().find(|module| module.range.contains(&own)).expect("this program");
+    let module = listed
+        .iter()
+        .find(|module| module.range.contains(&own))
+        .expect("this program");
     let mut context = UnwindContext::new();
     let frames = CallFrames::of(module).expect("call frames");
     let followable = |address: &u64| {
@@ -147,8 +186,15 @@ fn thousands_of_hot_addresses_stay_in_the_cache() {
     addresses.truncate(20_000);
     let requests = requests(&addresses, 400_000);
     let bytes = stack_bytes();
-    let stack = StackCopy { start: STACK_START, bytes: &bytes };
-    let start = Registers { sp: STACK_START + 512, fp: STACK_START + 2048, ..Registers::default() };
+    let stack = StackCopy {
+        start: STACK_START,
+        bytes: &bytes,
+    };
+    let start = Registers {
+        sp: STACK_START + 512,
+        fp: STACK_START + 2048,
+        ..Registers::default()
+    };
 
     let (mut cache, misses) = (RuleCache::new(), Cell::new(0));
     let mut ours = || {
@@ -161,9 +207,15 @@ fn thousands_of_hot_addresses_stay_in_the_cache() {
                 cache.put(key, rule);
                 rule
             });
-            let Rule::FromStackPointer(places) = rule else { unreachable!("{rule:?}") };
+            let Rule::FromStackPointer(places) = rule else {
+                unreachable!("{rule:?}")
+            };
             let mut registers = RegisterFile::new(&start);
-            assert!(places.follow(start.sp, &mut registers, stack, true).is_some());
+            assert!(
+                places
+                    .follow(start.sp, &mut registers, stack, true)
+                    .is_some()
+            );
         }
         (cpu_ns() - before) as f64 / requests.len() as f64
     };
@@ -177,9 +229,16 @@ fn thousands_of_hot_addresses_stay_in_the_cache() {
             let mut registers = UnwindRegsNative::new(address, start.sp, start.fp);
             let frame = FrameAddress::from_instruction_pointer(address);
             let read = &mut |address| stack.word_at(address).ok_or(());
-            assert!(framehop.unwind_frame(frame, &mut registers, &mut cache, read).is_ok());
+            assert!(
+                framehop
+                    .unwind_frame(frame, &mut registers, &mut cache, read)
+                    .is_ok()
+            );
         }
-        ((cpu_ns() - before.0) as f64 / requests.len() as f64, cache.stats().misses() - before.1)
+        (
+            (cpu_ns() - before.0) as f64 / requests.len() as f64,
+            cache.stats().misses() - before.1,
+        )
     };
     theirs();
     let (framehop_ns, framehop_misses) = theirs();
@@ -192,5 +251,9 @@ fn thousands_of_hot_addresses_stay_in_the_cache() {
         f64::from(warm_misses) / count,
         framehop_misses as f64 / count,
     );
-    assert!(warm_misses * 100 < requests.len() as i32, "{warm_misses} of {} missed", requests.len());
+    assert!(
+        warm_misses * 100 < requests.len() as i32,
+        "{warm_misses} of {} missed",
+        requests.len()
+    );
 }

@@ -12,7 +12,9 @@
 
 use crate::unwind::machine_code::call_before;
 use crate::unwind::native_stack::StackCopy;
-use crate::unwind::register_file::{HAS_LINK_REGISTER, RETURN_ADDRESS, RegisterFile, without_signature};
+use crate::unwind::register_file::{
+    HAS_LINK_REGISTER, RETURN_ADDRESS, RegisterFile, without_signature,
+};
 use crate::unwind::rule::CodeShape;
 
 /// Who may have made the call that a frame pointer leads to.
@@ -42,19 +44,33 @@ pub(super) fn follow_frame(
     };
     let (return_address, fp, callers_sp) = match shape {
         CodeShape::Unknown => return None,
-        CodeShape::AtCall if HAS_LINK_REGISTER => (registers.get(RETURN_ADDRESS)?, registers.fp(), sp),
-        CodeShape::AtCall => (stack.word_at(sp)?, registers.fp(), sp.checked_add(8)?),
-        CodeShape::Pushed => {
-            (stack.word_at(sp.checked_add(8)?)?, Some(stack.word_at(sp)?), sp.checked_add(16)?)
+        CodeShape::AtCall if HAS_LINK_REGISTER => {
+            (registers.get(RETURN_ADDRESS)?, registers.fp(), sp)
         }
+        CodeShape::AtCall => (stack.word_at(sp)?, registers.fp(), sp.checked_add(8)?),
+        CodeShape::Pushed => (
+            stack.word_at(sp.checked_add(8)?)?,
+            Some(stack.word_at(sp)?),
+            sp.checked_add(16)?,
+        ),
         CodeShape::Framed { .. } => {
-            let frame = registers.fp().filter(|fp| *fp >= sp && fp.is_multiple_of(8))?;
-            if exact && !HAS_LINK_REGISTER && stack.word_at(sp).is_none_or(|word| returns_to(word).is_some())
+            let frame = registers
+                .fp()
+                .filter(|fp| *fp >= sp && fp.is_multiple_of(8))?;
+            if exact
+                && !HAS_LINK_REGISTER
+                && stack
+                    .word_at(sp)
+                    .is_none_or(|word| returns_to(word).is_some())
             {
                 return None;
             }
             let above = frame.checked_add(8)?;
-            (stack.word_at(above)?, Some(stack.word_at(frame)?), above.checked_add(8)?)
+            (
+                stack.word_at(above)?,
+                Some(stack.word_at(frame)?),
+                above.checked_add(8)?,
+            )
         }
     };
     let return_address = without_signature(return_address);
@@ -79,8 +95,8 @@ mod tests {
     /// A function that calls itself, and its end is drawn out: `endbr64; push rbp; mov rbp, rsp; sub rsp, 16; nop;
     /// call itself; nop; add rsp, 16; pop rbp; nop; ret; nop`.
     const CODE: [u8; 28] = [
-        0xf3, 0x0f, 0x1e, 0xfa, 0x55, 0x48, 0x89, 0xe5, 0x48, 0x83, 0xec, 0x10, 0x90, 0xe8, 0xee, 0xff, 0xff,
-        0xff, 0x90, 0x48, 0x83, 0xc4, 0x10, 0x5d, 0x90, 0xc3, 0x90, 0x90,
+        0xf3, 0x0f, 0x1e, 0xfa, 0x55, 0x48, 0x89, 0xe5, 0x48, 0x83, 0xec, 0x10, 0x90, 0xe8, 0xee,
+        0xff, 0xff, 0xff, 0x90, 0x48, 0x83, 0xc4, 0x10, 0x5d, 0x90, 0xc3, 0x90, 0x90,
     ];
     const RETURN: u64 = 18;
     /// Where each instruction begins.
@@ -102,7 +118,11 @@ mod tests {
         }
 
         fn stopped_at(at: u64, depth: usize, returns: u64, caller: u64) -> Self {
-            let mut machine = Self { words: vec![], sp: TOP, fp: TOP - 8 };
+            let mut machine = Self {
+                words: vec![],
+                sp: TOP,
+                fp: TOP - 8,
+            };
             // The caller's own frame, to which its frame pointer leads.
             machine.push(returns);
             machine.push(0);
@@ -126,26 +146,56 @@ mod tests {
         }
 
         fn bytes(&self) -> Vec<u8> {
-            self.words.iter().rev().flat_map(|word| word.to_ne_bytes()).collect()
+            self.words
+                .iter()
+                .rev()
+                .flat_map(|word| word.to_ne_bytes())
+                .collect()
         }
     }
 
     /// Follows frames from there on until the caller; gives how many there were, or `None` when they ended before.
-    fn frames(code: &[u8], machine: &Machine, at: u64, caller: u64, generated: bool) -> Option<usize> {
+    fn frames(
+        code: &[u8],
+        machine: &Machine,
+        at: u64,
+        caller: u64,
+        generated: bool,
+    ) -> Option<usize> {
         let start = code.as_ptr() as u64;
         let bytes = machine.bytes();
-        let stack = StackCopy { start: machine.sp, bytes: &bytes };
+        let stack = StackCopy {
+            start: machine.sp,
+            bytes: &bytes,
+        };
         let (pc, sp, fp) = (start + at, machine.sp, machine.fp);
-        let mut registers = RegisterFile::new(&Registers { pc, sp, fp, ..Registers::default() });
+        let mut registers = RegisterFile::new(&Registers {
+            pc,
+            sp,
+            fp,
+            ..Registers::default()
+        });
         let (mut address, mut exact) = (pc, true);
         for count in 1..100 {
             let (shape, believe) = match generated {
                 true => (shape_in_generated(address, exact, start), Believe::AnyCall),
-                false => (shape_in_function(address, exact, Some(start), |_| false), Believe::CallTo(start)),
+                false => (
+                    shape_in_function(address, exact, Some(start), |_| false),
+                    Believe::CallTo(start),
+                ),
             };
-            let is_code =
-                |address: u64| (start..start + CODE.len() as u64).contains(&address) || address == caller - 1;
-            address = follow_frame(shape, believe, exact, &mut registers, stack, is_code, |_| false)?;
+            let is_code = |address: u64| {
+                (start..start + CODE.len() as u64).contains(&address) || address == caller - 1
+            };
+            address = follow_frame(
+                shape,
+                believe,
+                exact,
+                &mut registers,
+                stack,
+                is_code,
+                |_| false,
+            )?;
             exact = false;
             if address == caller {
                 assert_eq!(registers.sp(), TOP - 16, "the caller's stack pointer");
@@ -168,21 +218,34 @@ mod tests {
     fn at_every_instruction_frames_are_all_there_or_the_stack_ends() {
         let (code, caller) = code_with_caller();
         let returns = code.as_ptr() as u64 + RETURN;
-        assert_eq!(call_before(returns), Some(Call::Direct(code.as_ptr() as u64)));
-        assert_eq!(call_before(caller), Some(Call::Direct(code.as_ptr() as u64)));
+        assert_eq!(
+            call_before(returns),
+            Some(Call::Direct(code.as_ptr() as u64))
+        );
+        assert_eq!(
+            call_before(caller),
+            Some(Call::Direct(code.as_ptr() as u64))
+        );
         let mut ended = Vec::new();
         for (depth, at) in (1..=4).flat_map(|depth| INSTRUCTIONS.map(|at| (depth, at))) {
             let machine = Machine::stopped_at(at, depth, returns, caller);
             for generated in [false, true] {
                 match frames(&code, &machine, at, caller, generated) {
-                    Some(count) => assert_eq!(count, depth, "at {at}, depth {depth}, generated: {generated}"),
+                    Some(count) => assert_eq!(
+                        count, depth,
+                        "at {at}, depth {depth}, generated: {generated}"
+                    ),
                     None => ended.push(at),
                 }
             }
         }
         ended.sort_unstable();
         ended.dedup();
-        assert_eq!(ended, [24], "between giving the frame pointer back and the return it is not known");
+        assert_eq!(
+            ended,
+            [24],
+            "between giving the frame pointer back and the return it is not known"
+        );
     }
 
     #[test]
@@ -191,9 +254,16 @@ mod tests {
         let returns = code.as_ptr() as u64 + RETURN;
         let machine = Machine::stopped_at(18, 2, returns, caller);
         let bytes = machine.bytes();
-        let stack = StackCopy { start: machine.sp, bytes: &bytes };
+        let stack = StackCopy {
+            start: machine.sp,
+            bytes: &bytes,
+        };
         let follow = |believe| {
-            let registers = Registers { sp: machine.sp, fp: machine.fp, ..Registers::default() };
+            let registers = Registers {
+                sp: machine.sp,
+                fp: machine.fp,
+                ..Registers::default()
+            };
             let framed = CodeShape::Framed { function: 0 };
             follow_frame(
                 framed,
@@ -212,14 +282,22 @@ mod tests {
     #[test]
     fn a_call_through_a_word_counts_if_the_linker_wrote_it() {
         // `call [rip + 8]`, and behind it, `jmp [rip + 2]`, two bytes, and the word.
-        let mut code = vec![0x90, 0xff, 0x15, 8, 0, 0, 0, 0xff, 0x25, 2, 0, 0, 0, 0x90, 0x90];
+        let mut code = vec![
+            0x90, 0xff, 0x15, 8, 0, 0, 0, 0xff, 0x25, 2, 0, 0, 0, 0x90, 0x90,
+        ];
         let function = 0x1234_5678_9abc_u64;
         code.extend(function.to_le_bytes());
         let start = code.as_ptr() as u64;
         let slot = start + 15;
-        for call in [call_before(start + 7).expect("a call"), Call::Direct(start + 7)] {
+        for call in [
+            call_before(start + 7).expect("a call"),
+            Call::Direct(start + 7),
+        ] {
             assert!(call.is_to(function, |word| word == slot), "{call:?}");
-            assert!(!call.is_to(function, |_| false) && !call.is_to(function + 1, |_| true), "{call:?}");
+            assert!(
+                !call.is_to(function, |_| false) && !call.is_to(function + 1, |_| true),
+                "{call:?}"
+            );
         }
         assert!(!Call::Indirect.is_to(function, |_| true));
     }
@@ -230,9 +308,18 @@ mod tests {
         let start = code.as_ptr() as u64;
         for at in [start, start + 4] {
             let slot = start + 10 + 256;
-            assert_eq!(shape_in_function(at, true, None, |word| word == slot), CodeShape::AtCall);
-            assert_eq!(shape_in_function(at, true, None, |_| false), CodeShape::Unknown);
-            assert_eq!(shape_in_function(at, false, None, |_| true), CodeShape::Unknown);
+            assert_eq!(
+                shape_in_function(at, true, None, |word| word == slot),
+                CodeShape::AtCall
+            );
+            assert_eq!(
+                shape_in_function(at, true, None, |_| false),
+                CodeShape::Unknown
+            );
+            assert_eq!(
+                shape_in_function(at, false, None, |_| true),
+                CodeShape::Unknown
+            );
         }
     }
 
@@ -256,7 +343,13 @@ mod tests {
         ] {
             assert_eq!(is_call(code), Some(Call::Indirect), "{code:x?}");
         }
-        for code in [&[0xff, 0xe0][..], &[0xc3], &[0xff, 0x25, 1, 2, 3, 4], &[0xeb, 0xff], &[0xff, 0x14]] {
+        for code in [
+            &[0xff, 0xe0][..],
+            &[0xc3],
+            &[0xff, 0x25, 1, 2, 3, 4],
+            &[0xeb, 0xff],
+            &[0xff, 0x14],
+        ] {
             assert_eq!(is_call(code), None, "{code:x?}");
         }
         assert_eq!(call_before(3), None);

@@ -29,12 +29,16 @@ impl FunctionBounds {
 
     /// Whether a word is one that the dynamic linker alone writes.
     pub(super) fn is_linked(&self, address: u64) -> bool {
-        self.linked.iter().any(|range| range.start <= address && address.saturating_add(8) <= range.end)
+        self.linked
+            .iter()
+            .any(|range| range.start <= address && address.saturating_add(8) <= range.end)
     }
 
     /// The first address of the function that this one lies in.
     pub(super) fn start_of(&self, address: u64) -> Option<u64> {
-        let after = self.functions.partition_point(|&(start, _)| start <= address);
+        let after = self
+            .functions
+            .partition_point(|&(start, _)| start <= address);
         let (start, end) = *self.functions.get(after.checked_sub(1)?)?;
         (address < end).then_some(start)
     }
@@ -60,7 +64,10 @@ fn read_bounds(module: &ModuleImage) -> Option<FunctionBounds> {
     functions.sort_unstable();
     functions.dedup();
     // Two that overlap are not to be told apart.
-    let overlaps: Vec<bool> = functions.windows(2).map(|pair| pair[1].0 < pair[0].1).collect();
+    let overlaps: Vec<bool> = functions
+        .windows(2)
+        .map(|pair| pair[1].0 < pair[0].1)
+        .collect();
     let mut index = 0usize;
     functions.retain(|_| {
         let before = index.checked_sub(1).is_some_and(|before| overlaps[before]);
@@ -74,7 +81,10 @@ fn read_bounds(module: &ModuleImage) -> Option<FunctionBounds> {
         let start = module.bias.wrapping_add(section.address());
         start..start.saturating_add(section.size())
     });
-    Some(FunctionBounds { functions, linked: linked.collect() })
+    Some(FunctionBounds {
+        functions,
+        linked: linked.collect(),
+    })
 }
 
 #[cfg(test)]
@@ -93,7 +103,10 @@ mod tests {
         let own = read_bounds as fn(&ModuleImage) -> Option<FunctionBounds> as usize as u64;
         assert_eq!(start_of(own + 3), Some(own));
         let listed = crate::platform::list_modules().1;
-        let mut module = listed.into_iter().find(|module| module.range.contains(&own)).expect("this program");
+        let mut module = listed
+            .into_iter()
+            .find(|module| module.range.contains(&own))
+            .expect("this program");
         module.build_id = b"another file by now".to_vec();
         assert_eq!(FunctionBounds::read(&module).start_of(own), None);
     }

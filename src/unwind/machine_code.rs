@@ -35,7 +35,9 @@ impl Call {
         };
         let mut word = [0; 8];
         slot.is_some_and(|slot| {
-            is_linked(slot) && read_own_memory(slot, &mut word) && u64::from_ne_bytes(word) == function
+            is_linked(slot)
+                && read_own_memory(slot, &mut word)
+                && u64::from_ne_bytes(word) == function
         })
     }
 }
@@ -68,7 +70,9 @@ fn code_at(address: u64) -> ([u8; LOOK_BYTES], usize) {
     let mut bytes = [0; LOOK_BYTES];
     // The last page of the code may end here.
     let lengths = [LOOK_BYTES, 4, 1];
-    let read = lengths.into_iter().find(|&length| read_own_memory(address, &mut bytes[..length]));
+    let read = lengths
+        .into_iter()
+        .find(|&length| read_own_memory(address, &mut bytes[..length]));
     (bytes, read.unwrap_or(0))
 }
 
@@ -104,8 +108,12 @@ pub(super) fn shape_in_function(
             return CodeShape::AtCall;
         }
     }
-    let Some(function) = function else { return CodeShape::Unknown };
-    let Ok(distance) = u16::try_from(address - function) else { return CodeShape::Unknown };
+    let Some(function) = function else {
+        return CodeShape::Unknown;
+    };
+    let Ok(distance) = u16::try_from(address - function) else {
+        return CodeShape::Unknown;
+    };
     let mut beginning = [0; arch::PROLOGUE_BYTES];
     if !read_own_memory(function, &mut beginning) {
         return CodeShape::Unknown;

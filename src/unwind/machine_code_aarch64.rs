@@ -15,7 +15,9 @@ pub(super) fn call_ending(bytes: &[u8; MAX_CALL_BYTES], return_address: u64) -> 
     if code >> 26 == 0b100101 {
         // `bl`: a signed distance in words, of 26 bits.
         let distance = i64::from((code << 6) as i32 >> 6) * 4;
-        return Some(Call::Direct((return_address - 4).wrapping_add_signed(distance)));
+        return Some(Call::Direct(
+            (return_address - 4).wrapping_add_signed(distance),
+        ));
     }
     // `blr`, also with a signed pointer.
     (code & 0xfeff_f000 == 0xd63f_0000).then_some(Call::Indirect)
@@ -30,7 +32,11 @@ pub(super) const PROLOGUE_BYTES: usize = 8;
 
 /// What a function does first; here only its first instruction is sure of where things are.
 pub(super) fn prologue(_: &[u8; PROLOGUE_BYTES]) -> Prologue {
-    Prologue { push_at: 0, pushed_at: None, framed_at: None }
+    Prologue {
+        push_at: 0,
+        pushed_at: None,
+        framed_at: None,
+    }
 }
 
 fn code_at(bytes: &[u8]) -> Option<u32> {
@@ -50,5 +56,8 @@ pub(super) fn is_frame_push(bytes: &[u8]) -> bool {
 /// Whether the frame pointer has just been pushed, by the instruction before, and is about to be set here.
 pub(super) fn is_frame_set(before: &[u8], bytes: &[u8]) -> bool {
     const MOV_X29_SP: u32 = 0x9100_03fd;
-    before.last_chunk::<4>().is_some_and(|push| is_frame_push(push)) && code_at(bytes) == Some(MOV_X29_SP)
+    before
+        .last_chunk::<4>()
+        .is_some_and(|push| is_frame_push(push))
+        && code_at(bytes) == Some(MOV_X29_SP)
 }

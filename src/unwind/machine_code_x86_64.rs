@@ -15,7 +15,9 @@ const MOV_RBP_RSP: [[u8; 3]; 2] = [[0x48, 0x89, 0xe5], [0x48, 0x8b, 0xec]];
 pub(super) fn has_fixed_frame(code: &[u8]) -> bool {
     const RSP: u8 = 4;
     !code.windows(4).any(|bytes| {
-        let &[prefix, operation, mode, scale] = bytes else { return false };
+        let &[prefix, operation, mode, scale] = bytes else {
+            return false;
+        };
         // 64 bits wide; the other bits of the prefix make registers the upper eight.
         if prefix & 0xf8 != 0x48 {
             return false;
@@ -46,7 +48,9 @@ pub(super) fn has_fixed_frame(code: &[u8]) -> bool {
 pub(super) fn call_ending(bytes: &[u8; MAX_CALL_BYTES], return_address: u64) -> Option<Call> {
     if let [.., 0xe8, a, b, c, d] = *bytes {
         let distance = i32::from_le_bytes([a, b, c, d]);
-        return Some(Call::Direct(return_address.wrapping_add_signed(distance.into())));
+        return Some(Call::Direct(
+            return_address.wrapping_add_signed(distance.into()),
+        ));
     }
     if let [.., 0xff, 0x15, a, b, c, d] = *bytes {
         return Some(Call::Through(
@@ -55,7 +59,9 @@ pub(super) fn call_ending(bytes: &[u8; MAX_CALL_BYTES], return_address: u64) -> 
     }
     // `call` through a register or memory: its second byte says how long the address is.
     let is_call = |code: &[u8]| {
-        let [0xff, mode, rest @ ..] = code else { return false };
+        let [0xff, mode, rest @ ..] = code else {
+            return false;
+        };
         let (shape, place) = (mode >> 6, mode & 7);
         let has_scale = shape != 3 && place == 4;
         let is_far_base = has_scale && rest.first().is_some_and(|scale| scale & 7 == 5);
@@ -67,7 +73,9 @@ pub(super) fn call_ending(bytes: &[u8; MAX_CALL_BYTES], return_address: u64) -> 
         };
         mode >> 3 & 7 == 2 && code.len() == 2 + usize::from(has_scale) + distance
     };
-    (2..=MAX_CALL_BYTES).any(|length| is_call(&bytes[MAX_CALL_BYTES - length..])).then_some(Call::Indirect)
+    (2..=MAX_CALL_BYTES)
+        .any(|length| is_call(&bytes[MAX_CALL_BYTES - length..]))
+        .then_some(Call::Indirect)
 }
 
 /// The word that a jump here goes through, as in a procedure linkage table.
@@ -75,7 +83,9 @@ pub(super) fn jump_through(bytes: &[u8], address: u64) -> Option<u64> {
     const BND: [u8; 1] = [0xf2];
     let code = bytes.strip_prefix(&ENDBR64).unwrap_or(bytes);
     let code = code.strip_prefix(&BND).unwrap_or(code);
-    let [0xff, 0x25, a, b, c, d, rest @ ..] = code else { return None };
+    let [0xff, 0x25, a, b, c, d, rest @ ..] = code else {
+        return None;
+    };
     let end = address + (bytes.len() - rest.len()) as u64;
     Some(end.wrapping_add_signed(i32::from_le_bytes([*a, *b, *c, *d]).into()))
 }
@@ -87,7 +97,10 @@ pub(super) const PROLOGUE_BYTES: usize = 8;
 pub(super) fn prologue(bytes: &[u8; PROLOGUE_BYTES]) -> Prologue {
     let landing = if bytes[..4] == ENDBR64 { 4 } else { 0 };
     let pushes = bytes[landing] == PUSH_RBP;
-    let keeps_frame = pushes && MOV_RBP_RSP.iter().any(|code| bytes[landing + 1..].starts_with(code));
+    let keeps_frame = pushes
+        && MOV_RBP_RSP
+            .iter()
+            .any(|code| bytes[landing + 1..].starts_with(code));
     Prologue {
         push_at: landing,
         pushed_at: pushes.then_some(landing + 1),
@@ -135,7 +148,8 @@ mod tests {
             &[0x48, 0x8d, 0x44, 0x24, 0x08], // lea rax, [rsp + 8]
             &[0x49, 0x29, 0xc4],             // sub r12, rax
         ];
-        let among_others = |code: &[u8]| [&[0x55, 0x90][..], code, &[0x90, 0x5d, 0xc3, 0x90]].concat();
+        let among_others =
+            |code: &[u8]| [&[0x55, 0x90][..], code, &[0x90, 0x5d, 0xc3, 0x90]].concat();
         for code in dynamic {
             assert!(!has_fixed_frame(&among_others(code)), "{code:x?}");
         }

@@ -53,8 +53,8 @@ mod unwinder;
 
 pub(crate) use code_map::CodeMap;
 pub(crate) use code_ranges::{
-    CodeRangeToken, CodeRanges, forget_unregistered_code, hold_code_ranges_for_fork, register_code_range,
-    registered_code, unregister_code_range,
+    CodeRangeToken, CodeRanges, forget_unregistered_code, hold_code_ranges_for_fork,
+    register_code_range, registered_code, unregister_code_range,
 };
 pub(crate) use module_history::Meant;
 pub(crate) use module_table::{LoadedModule, ModuleTable};

@@ -57,10 +57,15 @@ impl ModuleHistory {
     pub(super) fn meaning(&self, all: &[LoadedModule], address: u64, list: u64) -> Meant {
         let after = all.partition_point(|module| module.image.range.start <= address);
         let now = after.checked_sub(1).map(|index| &all[index]);
-        let Some(now) = now.filter(|now| now.image.range.contains(&address)) else { return Meant::Same };
-        let was_there = |stay: &Stay| stay.lists.contains(&list) && stay.image.range.contains(&address);
+        let Some(now) = now.filter(|now| now.image.range.contains(&address)) else {
+            return Meant::Same;
+        };
+        let was_there =
+            |stay: &Stay| stay.lists.contains(&list) && stay.image.range.contains(&address);
         match self.stays.iter().position(was_there) {
-            Some(number) if !is_same(&self.stays[number].image, &now.image) => Meant::Replaced(number),
+            Some(number) if !is_same(&self.stays[number].image, &now.image) => {
+                Meant::Replaced(number)
+            }
             Some(_) => Meant::Same,
             None => Meant::Unknown,
         }

@@ -106,23 +106,41 @@ impl ModuleTable {
         self.is_stale = false;
         // The loader lists them in the order in which it loaded them.
         let may_be_new = |image: &ModuleImage| image.loaded_behind < loads;
-        let recent: Vec<_> =
-            images.iter().filter(|image| may_be_new(image)).map(|image| image.range.clone()).collect();
+        let recent: Vec<_> = images
+            .iter()
+            .filter(|image| may_be_new(image))
+            .map(|image| image.range.clone())
+            .collect();
         let before = std::mem::take(&mut self.loaded);
         for image in images {
             // Without a build id a file that was loaded again may be another one by now.
             let is_certain = !image.build_id.is_empty() || !may_be_new(&image);
-            let known = before.iter().find(|old| is_certain && is_same(&old.image, &image));
-            let new = || Present { image: Arc::new(image), from: number };
+            let known = before
+                .iter()
+                .find(|old| is_certain && is_same(&old.image, &image));
+            let new = || Present {
+                image: Arc::new(image),
+                from: number,
+            };
             self.loaded.push(known.cloned().unwrap_or_else(new));
         }
-        let is_loaded = |old: &Present| self.loaded.iter().any(|new| Arc::ptr_eq(&new.image, &old.image));
-        let gone: Vec<Present> = before.iter().filter(|old| !is_loaded(old)).cloned().collect();
+        let is_loaded = |old: &Present| {
+            self.loaded
+                .iter()
+                .any(|new| Arc::ptr_eq(&new.image, &old.image))
+        };
+        let gone: Vec<Present> = before
+            .iter()
+            .filter(|old| !is_loaded(old))
+            .cloned()
+            .collect();
         if before.is_empty() {
             self.doubts.since = self.changed_at;
         } else if unloads > gone.len() as u64 {
             // Something came and went unseen, where one of these is now.
-            recent.into_iter().for_each(|place| self.doubts.add(place, self.changed_at));
+            recent
+                .into_iter()
+                .for_each(|place| self.doubts.add(place, self.changed_at));
         }
         for module in &gone {
             self.doubts.add(module.image.range.clone(), self.changed_at);
@@ -156,8 +174,15 @@ impl ModuleTable {
         if time < self.doubts.since || (self.is_stale && time >= self.seen_at) {
             return self.find(address).is_some_and(|module| !module.stays);
         }
-        let later = self.doubts.places.iter().rev().take_while(|(_, until)| time < *until);
-        later.map(|(place, _)| place).any(|place| place.contains(&address))
+        let later = self
+            .doubts
+            .places
+            .iter()
+            .rev()
+            .take_while(|(_, until)| time < *until);
+        later
+            .map(|(place, _)| place)
+            .any(|place| place.contains(&address))
     }
 
     /// The module that this address lies in.
@@ -166,8 +191,12 @@ impl ModuleTable {
     }
 
     fn present_at(&self, address: u64) -> Option<&Present> {
-        let after = self.loaded.partition_point(|module| module.image.range.start <= address);
-        self.loaded.get(after.checked_sub(1)?).filter(|module| address < module.image.range.end)
+        let after = self
+            .loaded
+            .partition_point(|module| module.image.range.start <= address);
+        self.loaded
+            .get(after.checked_sub(1)?)
+            .filter(|module| address < module.image.range.end)
     }
 
     /// All modules of the session, sorted by address and without overlaps: of two at the same place the one that is
@@ -178,7 +207,10 @@ impl ModuleTable {
         let unloaded = self.history.latest_first().map(|image| (image, true));
         for (image, unloaded) in loaded.chain(unloaded) {
             if !all.iter().any(|other| overlap(&other.image, image)) {
-                all.push(LoadedModule { image: Arc::clone(image), unloaded });
+                all.push(LoadedModule {
+                    image: Arc::clone(image),
+                    unloaded,
+                });
             }
         }
         all.sort_by_key(|module| module.image.range.start);
@@ -193,7 +225,10 @@ impl ModuleTable {
         if now.look() {
             now.refresh();
             for module in &mut all {
-                module.unloaded |= !now.loaded.iter().any(|new| Arc::ptr_eq(&new.image, &module.image));
+                module.unloaded |= !now
+                    .loaded
+                    .iter()
+                    .any(|new| Arc::ptr_eq(&new.image, &module.image));
             }
         }
         all
@@ -201,7 +236,10 @@ impl ModuleTable {
 
     /// What an address meant in a sample that was unwound by the list of this number, beside what it means in `all`.
     pub(crate) fn meaning(&self, all: &[LoadedModule], address: u64, number: u64) -> Meant {
-        if self.present_at(address).is_some_and(|module| module.from <= number) {
+        if self
+            .present_at(address)
+            .is_some_and(|module| module.from <= number)
+        {
             return Meant::Same;
         }
         self.history.meaning(all, address, number)
@@ -251,7 +289,10 @@ mod tests {
     #[test]
     fn what_was_loaded_in_between_is_doubted_and_everything_keeps_its_meaning() {
         until_in_place(|folder| {
-            let (a, b) = (folder.compile("a", "function_a", &[]), folder.compile("b", "function_b", &[]));
+            let (a, b) = (
+                folder.compile("a", "function_a", &[]),
+                folder.compile("b", "function_b", &[]),
+            );
             let mut table = table();
             let first = TestLibrary::load(&a);
             let place = first.address();
@@ -263,7 +304,10 @@ mod tests {
                 return false;
             }
             let in_b = monotonic_now();
-            assert!(table.look() && table.is_doubtful(place, in_b), "nobody knows what it is");
+            assert!(
+                table.look() && table.is_doubtful(place, in_b),
+                "nobody knows what it is"
+            );
             table.refresh();
             let with_b = table.number();
             assert!(table.is_doubtful(place, in_a) && table.is_doubtful(place, in_b));
@@ -272,15 +316,23 @@ mod tests {
             assert!(table.is_doubtful(place, in_b), "also after another change");
             let all = table.all();
             let meant = |number| table.meaning(&all, place, number);
-            assert_eq!((meant(with_b), meant(with_a - 1)), (Meant::Same, Meant::Unknown));
-            let Meant::Replaced(number) = meant(with_b - 1) else { panic!("{:?}", meant(with_b - 1)) };
+            assert_eq!(
+                (meant(with_b), meant(with_a - 1)),
+                (Meant::Same, Meant::Unknown)
+            );
+            let Meant::Replaced(number) = meant(with_b - 1) else {
+                panic!("{:?}", meant(with_b - 1))
+            };
             assert_eq!(table.replaced(number).expect("a").path, a);
             assert_eq!(meant(with_a), Meant::Replaced(number));
             second.close();
             true
         });
         until_in_place(|folder| {
-            let (a, x) = (folder.compile("a2", "function_a", &[]), folder.compile("x", "function_x", &[]));
+            let (a, x) = (
+                folder.compile("a2", "function_a", &[]),
+                folder.compile("x", "function_x", &[]),
+            );
             let mut table = table();
             let first = TestLibrary::load(&a);
             let place = first.address();
@@ -294,7 +346,10 @@ mod tests {
             if (place_of_x, again.address()) != (place, place) {
                 return false;
             }
-            assert!(table.is_doubtful(place, in_x), "captured in x, unwound as a");
+            assert!(
+                table.is_doubtful(place, in_x),
+                "captured in x, unwound as a"
+            );
             assert_eq!(table.meaning(&table.all(), place, with_a), Meant::Same);
             again.close();
             true
@@ -305,7 +360,10 @@ mod tests {
             let first = TestLibrary::load(&folder.compile("hot", "function_before", no_id));
             let place = first.address();
             follow(&mut table);
-            let (before, in_first) = (Arc::clone(table.find(place).expect("loaded")), monotonic_now());
+            let (before, in_first) = (
+                Arc::clone(table.find(place).expect("loaded")),
+                monotonic_now(),
+            );
             let then = table.clone();
             first.close();
             let second = TestLibrary::load(&folder.compile("hot", "function_after", no_id));
@@ -314,10 +372,15 @@ mod tests {
             }
             follow(&mut table);
             let after = table.find(place).expect("loaded");
-            assert!(!Arc::ptr_eq(&before, after), "the same path may be another file by now");
+            assert!(
+                !Arc::ptr_eq(&before, after),
+                "the same path may be another file by now"
+            );
             assert!(table.is_doubtful(place, in_first));
             let as_of_now = then.all_as_of_now();
-            let module = as_of_now.iter().find(|module| module.image.range.contains(&place));
+            let module = as_of_now
+                .iter()
+                .find(|module| module.image.range.contains(&place));
             assert!(module.expect("it was there").unloaded);
             second.close();
             true

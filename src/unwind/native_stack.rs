@@ -54,9 +54,18 @@ mod tests {
 
     #[test]
     fn only_copied_words_are_read() {
-        let bytes: Vec<u8> = [1u64, 2].iter().flat_map(|word| word.to_ne_bytes()).collect();
-        let stack = StackCopy { start: 1000, bytes: &bytes };
-        assert_eq!((stack.word_at(1000), stack.word_at(1008)), (Some(1), Some(2)));
+        let bytes: Vec<u8> = [1u64, 2]
+            .iter()
+            .flat_map(|word| word.to_ne_bytes())
+            .collect();
+        let stack = StackCopy {
+            start: 1000,
+            bytes: &bytes,
+        };
+        assert_eq!(
+            (stack.word_at(1000), stack.word_at(1008)),
+            (Some(1), Some(2))
+        );
         for address in [0, 992, 999, 1009, 1016, u64::MAX] {
             assert_eq!(stack.word_at(address), None);
         }

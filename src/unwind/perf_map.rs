@@ -31,11 +31,20 @@ pub(super) struct PerfMap {
 
 impl PerfMap {
     pub(super) fn of_process(process: ProcessId) -> Self {
-        Self::at(PathBuf::from(format!("/tmp/perf-{}.map", process.to_number())))
+        Self::at(PathBuf::from(format!(
+            "/tmp/perf-{}.map",
+            process.to_number()
+        )))
     }
 
     fn at(path: PathBuf) -> Self {
-        Self { path, code: Arc::default(), read_bytes: 0, next_look: TimeStamp(0), lines: 0 }
+        Self {
+            path,
+            code: Arc::default(),
+            read_bytes: 0,
+            next_look: TimeStamp(0),
+            lines: 0,
+        }
     }
 
     pub(super) fn code(&self) -> &Arc<CodeMap> {
@@ -66,16 +75,28 @@ impl PerfMap {
         let text = self.read_part(&mut file)?;
         let Some(end) = text.iter().rposition(|&byte| byte == b'\n') else {
             // A line that does not end within a whole part is none.
-            self.read_bytes += if text.len() as u64 == MAX_BYTES_AT_ONCE { MAX_BYTES_AT_ONCE } else { 0 };
+            self.read_bytes += if text.len() as u64 == MAX_BYTES_AT_ONCE {
+                MAX_BYTES_AT_ONCE
+            } else {
+                0
+            };
             return None;
         };
         self.read_bytes += end as u64 + 1;
         let before = self.lines;
         let code = Arc::make_mut(&mut self.code);
-        for (start, size, name) in text[..end].split(|&byte| byte == b'\n').filter_map(parse_line) {
+        for (start, size, name) in text[..end]
+            .split(|&byte| byte == b'\n')
+            .filter_map(parse_line)
+        {
             self.lines += 1;
             let range = start..start + size;
-            code.put(GeneratedCode { id: CodeRangeId(self.lines), range, live: true, name: name.into() });
+            code.put(GeneratedCode {
+                id: CodeRangeId(self.lines),
+                range,
+                live: true,
+                name: name.into(),
+            });
         }
         Some(self.lines - before)
     }
@@ -94,8 +115,12 @@ fn parse_line(line: &[u8]) -> Option<(u64, u64, String)> {
     let mut fields = line.trim_end().splitn(3, ' ');
     let mut number = || u64::from_str_radix(fields.next()?.trim_start_matches("0x"), 16).ok();
     let (start, size) = (number()?, number()?);
-    let name = fields.next().map(str::trim).filter(|name| !name.is_empty())?;
-    (start != 0 && size != 0 && start.checked_add(size).is_some()).then(|| (start, size, name.to_owned()))
+    let name = fields
+        .next()
+        .map(str::trim)
+        .filter(|name| !name.is_empty())?;
+    (start != 0 && size != 0 && start.checked_add(size).is_some())
+        .then(|| (start, size, name.to_owned()))
 }
 
 #[cfg(test)]
@@ -107,7 +132,10 @@ mod tests {
     #[test]
     fn lines_that_make_no_sense_are_skipped() {
         let parsed = |line: &str| parse_line(line.as_bytes());
-        assert_eq!(parsed("7f00 1a some name(int)"), Some((0x7f00, 0x1a, "some name(int)".to_owned())));
+        assert_eq!(
+            parsed("7f00 1a some name(int)"),
+            Some((0x7f00, 0x1a, "some name(int)".to_owned()))
+        );
         assert_eq!(parsed("0x10 0x2 f\r"), Some((16, 2, "f".to_owned())));
         for line in [
             "",
@@ -129,8 +157,16 @@ mod tests {
         let path = std::env::temp_dir().join(format!("gekkota-perf-map-{}", std::process::id()));
         let write = |text: &str, append: bool| {
             let mut options = std::fs::OpenOptions::new();
-            let options = options.create(true).write(true).append(append).truncate(!append);
-            options.open(&path).expect("open").write_all(text.as_bytes()).expect("write");
+            let options = options
+                .create(true)
+                .write(true)
+                .append(append)
+                .truncate(!append);
+            options
+                .open(&path)
+                .expect("open")
+                .write_all(text.as_bytes())
+                .expect("write");
         };
         let mut map = PerfMap::at(path.clone());
         let mut now = TimeStamp(PAUSE_NS);
@@ -138,11 +174,15 @@ mod tests {
             now = now.plus_ns(PAUSE_NS);
             map.look(now)
         };
-        let name = |map: &PerfMap, address| map.code().find(address).map(|code| code.name.to_string());
+        let name =
+            |map: &PerfMap, address| map.code().find(address).map(|code| code.name.to_string());
         assert!(!look(&mut map), "no file");
         write("1000 10 one\nnonsense\n2000 10 tw", false);
         assert!(look(&mut map));
-        assert_eq!((name(&map, 0x100f), name(&map, 0x2000)), (Some("one".to_owned()), None));
+        assert_eq!(
+            (name(&map, 0x100f), name(&map, 0x2000)),
+            (Some("one".to_owned()), None)
+        );
         write("o\n1008 8 three\n", true);
         assert!(look(&mut map) && !look(&mut map));
         assert_eq!(name(&map, 0x2000).as_deref(), Some("two"));
@@ -152,7 +192,10 @@ mod tests {
         );
         write("3000 10 four\n", false);
         assert!(look(&mut map));
-        assert_eq!((name(&map, 0x1000), name(&map, 0x3000).as_deref()), (None, Some("four")));
+        assert_eq!(
+            (name(&map, 0x1000), name(&map, 0x3000).as_deref()),
+            (None, Some("four"))
+        );
         write("4000 10 five\n", true);
         assert!(!map.look(TimeStamp(PAUSE_NS)), "too soon");
         std::fs::remove_file(&path).expect("remove");

@@ -52,8 +52,14 @@ pub(super) struct RegisterFile {
 impl RegisterFile {
     pub(super) fn new(registers: &Registers) -> Self {
         let mut file = match registers.general {
-            Some(values) => Self { values, known: u64::MAX >> (64 - GENERAL_REGISTERS) },
-            None => Self { values: [0; GENERAL_REGISTERS], known: 0 },
+            Some(values) => Self {
+                values,
+                known: u64::MAX >> (64 - GENERAL_REGISTERS),
+            },
+            None => Self {
+                values: [0; GENERAL_REGISTERS],
+                known: 0,
+            },
         };
         file.set(FP, Some(registers.fp));
         file.set(SP, Some(registers.sp));

@@ -1,7 +1,9 @@
 //! How the caller of a frame is found, in so few bytes that a cache of them stays small.
 
 use crate::unwind::native_stack::StackCopy;
-use crate::unwind::register_file::{HAS_LINK_REGISTER, RETURN_ADDRESS, RegisterFile, without_signature};
+use crate::unwind::register_file::{
+    HAS_LINK_REGISTER, RETURN_ADDRESS, RegisterFile, without_signature,
+};
 
 /// What is known of a place in code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

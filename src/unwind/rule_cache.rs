@@ -33,7 +33,10 @@ struct Entry {
     rule: Rule,
 }
 
-const EMPTY: Entry = Entry { key: RuleKey(0), rule: Rule::Root };
+const EMPTY: Entry = Entry {
+    key: RuleKey(0),
+    rule: Rule::Root,
+};
 
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
@@ -52,13 +55,20 @@ pub(super) struct RuleCache {
 
 impl RuleCache {
     pub(super) fn new() -> Self {
-        Self { sets: empty_sets(FIRST_SETS), entries: 0, next_way: 0 }
+        Self {
+            sets: empty_sets(FIRST_SETS),
+            entries: 0,
+            next_way: 0,
+        }
     }
 
     #[inline]
     pub(super) fn get(&self, key: RuleKey) -> Option<Rule> {
         let set = &self.sets[set_of(key, self.sets.len())];
-        set.0.iter().find(|entry| entry.key == key).map(|entry| entry.rule)
+        set.0
+            .iter()
+            .find(|entry| entry.key == key)
+            .map(|entry| entry.rule)
     }
 
     /// Puts a rule that is not in it.
@@ -95,10 +105,18 @@ impl RuleCache {
         let sets = empty_sets(self.sets.len() * 2);
         let before = std::mem::replace(&mut self.sets, sets);
         self.entries = 0;
-        for entry in before.iter().flat_map(|set| &set.0).filter(|entry| entry.key != EMPTY.key) {
+        for entry in before
+            .iter()
+            .flat_map(|set| &set.0)
+            .filter(|entry| entry.key != EMPTY.key)
+        {
             let index = set_of(entry.key, self.sets.len());
             // A set splits into two, so there is room.
-            if let Some(free) = self.sets[index].0.iter_mut().find(|entry| entry.key == EMPTY.key) {
+            if let Some(free) = self.sets[index]
+                .0
+                .iter_mut()
+                .find(|entry| entry.key == EMPTY.key)
+            {
                 *free = *entry;
                 self.entries += 1;
             }
@@ -124,7 +142,9 @@ mod tests {
     use crate::unwind::rule::CodeShape;
 
     fn rule(number: u64) -> Rule {
-        Rule::Uncovered(CodeShape::Framed { function: number as u16 })
+        Rule::Uncovered(CodeShape::Framed {
+            function: number as u16,
+        })
     }
 
     #[test]
@@ -135,8 +155,8 @@ mod tests {
             assert_eq!(cache.get(RuleKey::new(address, false)), None);
             cache.put(RuleKey::new(address, false), rule(address));
         }
-        let found =
-            addresses().filter(|&address| cache.get(RuleKey::new(address, false)) == Some(rule(address)));
+        let found = addresses()
+            .filter(|&address| cache.get(RuleKey::new(address, false)) == Some(rule(address)));
         let found = found.count();
         assert!(found >= 19_800, "{found} of 20,000");
         assert_eq!(cache.entries, found);
@@ -150,13 +170,22 @@ mod tests {
     #[test]
     fn a_module_that_goes_is_forgotten_and_no_other() {
         let mut cache = RuleCache::new();
-        let keys: Vec<_> = (1..200).map(|number| RuleKey::new(number * 16, false)).collect();
+        let keys: Vec<_> = (1..200)
+            .map(|number| RuleKey::new(number * 16, false))
+            .collect();
         keys.iter().for_each(|&key| cache.put(key, rule(key.0)));
-        let mut present: Vec<_> = keys.into_iter().filter(|&key| cache.get(key).is_some()).collect();
+        let mut present: Vec<_> = keys
+            .into_iter()
+            .filter(|&key| cache.get(key).is_some())
+            .collect();
         assert!(present.len() > 190);
         cache.forget(&(320..640));
         present.retain(|key| !(320..640).contains(&key.address()));
-        assert!(present.iter().all(|&key| cache.get(key) == Some(rule(key.0))));
+        assert!(
+            present
+                .iter()
+                .all(|&key| cache.get(key) == Some(rule(key.0)))
+        );
         assert_eq!(cache.entries, present.len());
     }
 }

@@ -90,7 +90,8 @@ impl Unwinder {
         for gone in self.modules.gone() {
             self.rules.forget(&gone.range);
             self.functions.remove(&gone.range.start);
-            self.fixed_frames.retain(|function, _| !gone.range.contains(function));
+            self.fixed_frames
+                .retain(|function, _| !gone.range.contains(function));
         }
     }
 
@@ -121,7 +122,11 @@ impl Unwinder {
 
     /// Fills `out` with the stack that these registers and bytes are of.
     pub(crate) fn unwind(&mut self, captured: &Captured<'_>, out: &mut NativeStack) {
-        let Captured { registers, stack, time } = captured;
+        let Captured {
+            registers,
+            stack,
+            time,
+        } = captured;
         self.look_after(*time);
         // A frame that hangs on a register which the rules do not follow is rare enough to begin again for.
         if self.walk(registers, *stack, out, Follow::Pointers) == NoCaller::UnknownRegister {
@@ -137,7 +142,8 @@ impl Unwinder {
             return;
         }
         let is_doubtful = |(index, frame): (usize, &NativeFrame)| {
-            self.modules.is_doubtful(frame.address.get().wrapping_sub(u64::from(index > 0)), time)
+            self.modules
+                .is_doubtful(frame.address.get().wrapping_sub(u64::from(index > 0)), time)
         };
         if let Some(first) = out.frames.iter().enumerate().position(is_doubtful) {
             out.frames.truncate(first);
@@ -150,10 +156,17 @@ impl Unwinder {
     /// so that the distance of its stack pointer from its frame pointer is known from another time.
     pub(crate) fn has_fixed_frame(&mut self, frame: &NativeFrame, innermost: bool) -> bool {
         let address = frame.address.get().wrapping_sub(u64::from(!innermost));
-        let Some(module) = self.modules.find(address) else { return false };
+        let Some(module) = self.modules.find(address) else {
+            return false;
+        };
         let function = CallFrames::of(module).and_then(|frames| frames.function_at(address));
-        let Some(function) = function else { return false };
-        *self.fixed_frames.entry(function.start).or_insert_with(|| has_fixed_frame(&function))
+        let Some(function) = function else {
+            return false;
+        };
+        *self
+            .fixed_frames
+            .entry(function.start)
+            .or_insert_with(|| has_fixed_frame(&function))
     }
 
     /// Walks to the root, or as far as it goes; gives what ended it.
@@ -166,26 +179,41 @@ impl Unwinder {
     ) -> NoCaller {
         out.frames.clear();
         out.truncated = true;
-        let mut frame = Caller { address: registers.pc, exact: true };
+        let mut frame = Caller {
+            address: registers.pc,
+            exact: true,
+        };
         let innermost = innermost_frame(registers);
         let mut registers = RegisterFile::new(registers);
         out.frames.push(innermost);
-        let Some(mut rule) = self.rule_of(frame) else { return NoCaller::Broken };
+        let Some(mut rule) = self.rule_of(frame) else {
+            return NoCaller::Broken;
+        };
         while out.frames.len() < MAX_FRAMES {
             let caller = match rule {
                 Rule::FromStackPointer(places) if follow == Follow::Pointers => places
                     .follow(registers.sp(), &mut registers, stack, frame.exact)
-                    .map(|address| Caller { address, exact: false })
+                    .map(|address| Caller {
+                        address,
+                        exact: false,
+                    })
                     .ok_or(NoCaller::Broken),
                 Rule::FromFramePointer(places) if follow == Follow::Pointers => registers
                     .fp()
                     .ok_or(NoCaller::UnknownRegister)
                     .and_then(|fp| {
-                        places.follow(fp, &mut registers, stack, frame.exact).ok_or(NoCaller::Broken)
+                        places
+                            .follow(fp, &mut registers, stack, frame.exact)
+                            .ok_or(NoCaller::Broken)
                     })
-                    .map(|address| Caller { address, exact: false }),
+                    .map(|address| Caller {
+                        address,
+                        exact: false,
+                    }),
                 Rule::Root => Err(NoCaller::Root),
-                Rule::Uncovered(shape) => self.follow_uncovered(shape, frame, &mut registers, stack),
+                Rule::Uncovered(shape) => {
+                    self.follow_uncovered(shape, frame, &mut registers, stack)
+                }
                 Rule::Generated => self.follow_generated(frame, &mut registers, stack),
                 _ => self.evaluate(frame, &mut registers, stack),
             };
@@ -196,7 +224,9 @@ impl Unwinder {
                     return end;
                 }
             };
-            let Some(callers_rule) = self.rule_of(caller) else { return NoCaller::Broken };
+            let Some(callers_rule) = self.rule_of(caller) else {
+                return NoCaller::Broken;
+            };
             out.frames.push(caller.to_frame(registers.sp()));
             (frame, rule) = (caller, callers_rule);
         }
@@ -217,9 +247,14 @@ impl Unwinder {
         let address = frame.lookup_address();
         let Some(module) = self.modules.find(address) else {
             // Not kept: generated code changes.
-            return self.code.find(address, true).is_some_and(|code| code.live).then_some(Rule::Generated);
+            return self
+                .code
+                .find(address, true)
+                .is_some_and(|code| code.live)
+                .then_some(Rule::Generated);
         };
-        let covered = CallFrames::of(module).and_then(|frames| frames.rule_at(address, &mut self.context));
+        let covered =
+            CallFrames::of(module).and_then(|frames| frames.rule_at(address, &mut self.context));
         let rule = covered.unwrap_or_else(|| {
             if self.code.find(address, false).is_some_and(|code| code.live) {
                 // Memory of the module's own that code was generated into.
@@ -228,7 +263,12 @@ impl Unwinder {
             let bounds = bounds_of(module, &mut self.functions);
             let is_linked = |word| bounds.is_linked(word);
             let function = bounds.start_of(address);
-            Rule::Uncovered(shape_in_function(frame.address, frame.exact, function, is_linked))
+            Rule::Uncovered(shape_in_function(
+                frame.address,
+                frame.exact,
+                function,
+                is_linked,
+            ))
         });
         if rule != Rule::Generated {
             self.rules.put(frame.key(), rule);
@@ -268,7 +308,10 @@ impl Unwinder {
         registers: &mut RegisterFile,
         stack: StackCopy<'_>,
     ) -> Result<Caller, NoCaller> {
-        let code = self.code.find(frame.lookup_address(), false).ok_or(NoCaller::Broken)?;
+        let code = self
+            .code
+            .find(frame.lookup_address(), false)
+            .ok_or(NoCaller::Broken)?;
         let shape = shape_in_generated(frame.address, frame.exact, code.range.start);
         self.follow_frame(shape, Believe::AnyCall, frame, registers, stack)
     }
@@ -281,24 +324,51 @@ impl Unwinder {
         registers: &mut RegisterFile,
         stack: StackCopy<'_>,
     ) -> Result<Caller, NoCaller> {
-        let Self { modules, code, functions, .. } = self;
+        let Self {
+            modules,
+            code,
+            functions,
+            ..
+        } = self;
         let is_code = |address| {
-            modules.find(address).is_some() || code.find(address, false).is_some_and(|code| code.live)
+            modules.find(address).is_some()
+                || code.find(address, false).is_some_and(|code| code.live)
         };
         let is_linked = |address| {
-            modules.find(address).is_some_and(|module| bounds_of(module, functions).is_linked(address))
+            modules
+                .find(address)
+                .is_some_and(|module| bounds_of(module, functions).is_linked(address))
         };
-        follow_frame(shape, believe, frame.exact, registers, stack, is_code, is_linked)
-            .map(|address| Caller { address, exact: false })
-            .ok_or(NoCaller::Broken)
+        follow_frame(
+            shape,
+            believe,
+            frame.exact,
+            registers,
+            stack,
+            is_code,
+            is_linked,
+        )
+        .map(|address| Caller {
+            address,
+            exact: false,
+        })
+        .ok_or(NoCaller::Broken)
     }
 }
 
 fn innermost_frame(registers: &Registers) -> NativeFrame {
-    NativeFrame { address: CodeAddress::new(registers.pc), stack_address: StackAddress(registers.sp) }
+    NativeFrame {
+        address: CodeAddress::new(registers.pc),
+        stack_address: StackAddress(registers.sp),
+    }
 }
 
 /// The functions of a module, read when they are first asked for.
-fn bounds_of<'a>(module: &ModuleImage, known: &'a mut HashMap<u64, FunctionBounds>) -> &'a FunctionBounds {
-    known.entry(module.range.start).or_insert_with(|| FunctionBounds::read(module))
+fn bounds_of<'a>(
+    module: &ModuleImage,
+    known: &'a mut HashMap<u64, FunctionBounds>,
+) -> &'a FunctionBounds {
+    known
+        .entry(module.range.start)
+        .or_insert_with(|| FunctionBounds::read(module))
 }

@@ -29,8 +29,10 @@ impl Drop for Folder {
 /// Compiles a shared library.
 pub(crate) fn compile(folder: &Folder, name: &str, source: &str, flags: &[&str]) -> PathBuf {
     let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".to_owned());
-    let (source_file, library) =
-        (folder.path().join(format!("{name}.c")), folder.path().join(format!("lib{name}.so")));
+    let (source_file, library) = (
+        folder.path().join(format!("{name}.c")),
+        folder.path().join(format!("lib{name}.so")),
+    );
     std::fs::write(&source_file, source).expect("the source is written");
     let output = Command::new(&compiler)
         .args(["-shared", "-fPIC", "-g0", "-w"])
@@ -44,7 +46,11 @@ pub(crate) fn compile(folder: &Folder, name: &str, source: &str, flags: &[&str])
                  {error}. Set CC to a C compiler."
             )
         });
-    assert!(output.status.success(), "{compiler} {flags:?}: {}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{compiler} {flags:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     library
 }
 
@@ -71,7 +77,11 @@ impl Library {
     /// Unloads it.
     pub(crate) fn close(self) {
         // SAFETY: the handle is given back once, by the value's end.
-        assert_eq!(unsafe { libc::dlclose(self.0) }, 0, "the library could not be unloaded");
+        assert_eq!(
+            unsafe { libc::dlclose(self.0) },
+            0,
+            "the library could not be unloaded"
+        );
     }
 
     /// A function of one number.

@@ -40,8 +40,16 @@ const FIXTURES: &str = include_str!("fixtures.c");
 
 fn each_instruction_of_c(table: &mut Table, folder: &Folder) {
     let variants: &[(&str, Bar, &[&str])] = &[
-        ("O2-omit-frame-pointer", Bar::Exact, &["-O2", "-fomit-frame-pointer"]),
-        ("O2-frame-pointer", Bar::Exact, &["-O2", "-fno-omit-frame-pointer"]),
+        (
+            "O2-omit-frame-pointer",
+            Bar::Exact,
+            &["-O2", "-fomit-frame-pointer"],
+        ),
+        (
+            "O2-frame-pointer",
+            Bar::Exact,
+            &["-O2", "-fno-omit-frame-pointer"],
+        ),
         ("O0", Bar::Exact, &["-O0"]),
         (
             "O2-stack-clash-protection",
@@ -52,12 +60,21 @@ fn each_instruction_of_c(table: &mut Table, folder: &Folder) {
         (
             "O2-no-unwind-tables",
             Bar::ExactOrTruncated,
-            &["-O2", "-fno-asynchronous-unwind-tables", "-fno-unwind-tables"],
+            &[
+                "-O2",
+                "-fno-asynchronous-unwind-tables",
+                "-fno-unwind-tables",
+            ],
         ),
         (
             "O2-frame-pointer-no-unwind-tables",
             Bar::ExactOrTruncated,
-            &["-O2", "-fno-omit-frame-pointer", "-fno-asynchronous-unwind-tables", "-fno-unwind-tables"],
+            &[
+                "-O2",
+                "-fno-omit-frame-pointer",
+                "-fno-asynchronous-unwind-tables",
+                "-fno-unwind-tables",
+            ],
         ),
     ];
     for (name, bar, flags) in variants {
@@ -102,7 +119,10 @@ fn stubs_of_the_linker(table: &mut Table, folder: &Folder) {
 #[inline(never)]
 fn read_clocks(times: u64) {
     for _ in 0..times {
-        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        let mut time = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
         // SAFETY: the time is a local.
         unsafe { libc::clock_gettime(black_box(libc::CLOCK_MONOTONIC), &mut time) };
         black_box(&time);
@@ -126,7 +146,13 @@ fn copy_blocks(from: &[u8], to: &mut [u8], times: u64) {
     for _ in 0..times {
         let (from, to) = (black_box(from), black_box(&mut *to));
         // SAFETY: both are as long, and not the same.
-        unsafe { libc::memcpy(to.as_mut_ptr().cast(), from.as_ptr().cast(), from.len().min(to.len())) };
+        unsafe {
+            libc::memcpy(
+                to.as_mut_ptr().cast(),
+                from.as_ptr().cast(),
+                from.len().min(to.len()),
+            )
+        };
     }
 }
 
@@ -168,7 +194,14 @@ fn sort_numbers(times: u64) {
             *place = number;
         }
         // SAFETY: so many numbers of this size.
-        unsafe { libc::qsort(numbers.as_mut_ptr().cast(), numbers.len(), size_of::<u32>(), Some(compare)) };
+        unsafe {
+            libc::qsort(
+                numbers.as_mut_ptr().cast(),
+                numbers.len(),
+                size_of::<u32>(),
+                Some(compare),
+            )
+        };
         black_box(&numbers);
     }
 }
@@ -230,15 +263,36 @@ fn raises() {
 }
 
 fn handlers_of_signals(table: &mut Table) {
-    handler_of_signal(table, "a signal handler on the thread's stack", Bar::Exact, 0);
+    handler_of_signal(
+        table,
+        "a signal handler on the thread's stack",
+        Bar::Exact,
+        0,
+    );
 
     let mut memory = vec![0u8; 256 << 10];
-    let stack = libc::stack_t { ss_sp: memory.as_mut_ptr().cast(), ss_flags: 0, ss_size: memory.len() };
+    let stack = libc::stack_t {
+        ss_sp: memory.as_mut_ptr().cast(),
+        ss_flags: 0,
+        ss_size: memory.len(),
+    };
     // SAFETY: the memory lives until the stack is taken back below.
-    assert_eq!(unsafe { libc::sigaltstack(&stack, std::ptr::null_mut()) }, 0);
+    assert_eq!(
+        unsafe { libc::sigaltstack(&stack, std::ptr::null_mut()) },
+        0
+    );
     let bar = Bar::ExactOrTruncated;
-    handler_of_signal(table, "a signal handler on a stack of its own", bar, libc::SA_ONSTACK);
-    let none = libc::stack_t { ss_sp: std::ptr::null_mut(), ss_flags: libc::SS_DISABLE, ss_size: 0 };
+    handler_of_signal(
+        table,
+        "a signal handler on a stack of its own",
+        bar,
+        libc::SA_ONSTACK,
+    );
+    let none = libc::stack_t {
+        ss_sp: std::ptr::null_mut(),
+        ss_flags: libc::SS_DISABLE,
+        ss_size: 0,
+    };
     // SAFETY: nothing runs on that stack.
     assert_eq!(unsafe { libc::sigaltstack(&none, std::ptr::null_mut()) }, 0);
 }
@@ -261,7 +315,11 @@ fn recursive_with_large_frames(depth: u64) -> u64 {
     // SAFETY: the first of many.
     unsafe { first.write(depth) };
     black_box(first);
-    let below = if depth == 0 { spins_at_the_bottom() } else { recursive_with_large_frames(depth - 1) };
+    let below = if depth == 0 {
+        spins_at_the_bottom()
+    } else {
+        recursive_with_large_frames(depth - 1)
+    };
     // SAFETY: written above.
     black_box(below) + unsafe { first.read() }
 }
@@ -276,7 +334,11 @@ static SPIN_AT_THE_BOTTOM: AtomicU64 = AtomicU64::new(3);
 
 #[inline(never)]
 fn recursive_and_spins(depth: u64) -> u64 {
-    if depth == 0 { spins_at_the_bottom() } else { black_box(recursive_and_spins(depth - 1)) + 1 }
+    if depth == 0 {
+        spins_at_the_bottom()
+    } else {
+        black_box(recursive_and_spins(depth - 1)) + 1
+    }
 }
 
 type Recursive = fn(u64) -> u64;
@@ -287,7 +349,11 @@ const SHALLOW: u64 = 4;
 fn deep_stacks(table: &mut Table) {
     let deep: [(&str, Recursive, u64); 2] = [
         ("10,000 calls deep", recursive_and_spins, 10_000),
-        ("over 1 MiB of stack in use", recursive_with_large_frames, 20),
+        (
+            "over 1 MiB of stack in use",
+            recursive_with_large_frames,
+            20,
+        ),
     ];
     for (name, function, depth) in deep {
         SPIN_AT_THE_BOTTOM.store(3, Ordering::Relaxed);

@@ -5,8 +5,8 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use gekkota::{
-    AutoProfilerLabel, ProfilerSession, StackFrame, StackSample, StartParams, gecko_profiler_category,
-    profiler_capture_backtrace,
+    AutoProfilerLabel, ProfilerSession, StackFrame, StackSample, StartParams,
+    gecko_profiler_category, profiler_capture_backtrace,
 };
 
 use crate::common::{Read, thread_cpu};
@@ -63,17 +63,33 @@ fn callers_of_drive(reference: &StackSample) -> Vec<u64> {
     let callers = addresses(reference)[1..].to_vec();
     let thread_start = &callers[callers.len() - 3..];
     let known = NAMED.get_or_init(|| {
-        let names: Vec<_> = reference.names().iter().flatten().map(|name| name.name.as_str()).collect();
+        let names: Vec<_> = reference
+            .names()
+            .iter()
+            .flatten()
+            .map(|name| name.name.as_str())
+            .collect();
         let at = |part: &str| names.iter().position(|name| name.contains(part));
-        let order = [at("driver::drive"), at("accuracy::"), at("__rust_begin_short_backtrace"), at("clone")];
-        assert!(order.is_sorted() && order.iter().all(Option::is_some), "{order:?} in {reference}");
+        let order = [
+            at("driver::drive"),
+            at("accuracy::"),
+            at("__rust_begin_short_backtrace"),
+            at("clone"),
+        ];
+        assert!(
+            order.is_sorted() && order.iter().all(Option::is_some),
+            "{order:?} in {reference}"
+        );
         assert!(
             !reference.is_truncated() && names.last().is_some_and(|name| name.contains("clone")),
             "{reference}"
         );
         thread_start.to_vec()
     });
-    assert!(!reference.is_truncated() && thread_start == known, "{reference}");
+    assert!(
+        !reference.is_truncated() && thread_start == known,
+        "{reference}"
+    );
     callers
 }
 
@@ -112,9 +128,18 @@ fn judge_step(row: &mut Row, step: &Step) {
 
 fn describe(frames: &[u64], truth: &[u64]) -> String {
     let maps = Maps::read();
-    let same = frames.iter().zip(truth).take_while(|(one, other)| one == other).count();
+    let same = frames
+        .iter()
+        .zip(truth)
+        .take_while(|(one, other)| one == other)
+        .count();
     let show = |frames: &[u64]| -> Vec<_> {
-        frames.iter().skip(same.saturating_sub(2)).take(5).map(|frame| maps.show(*frame)).collect()
+        frames
+            .iter()
+            .skip(same.saturating_sub(2))
+            .take(5)
+            .map(|frame| maps.show(*frame))
+            .collect()
     };
     format!(
         "{} frames for {}, the same up to {same}: {:?} for {:?}",
@@ -136,18 +161,26 @@ impl Maps {
             let (start, end) = fields.next()?.split_once('-')?;
             let offset = u64::from_str_radix(fields.nth(1)?, 16).ok()?;
             let name = fields.nth(2).unwrap_or("").to_owned();
-            Some((u64::from_str_radix(start, 16).ok()?, u64::from_str_radix(end, 16).ok()?, offset, name))
+            Some((
+                u64::from_str_radix(start, 16).ok()?,
+                u64::from_str_radix(end, 16).ok()?,
+                offset,
+                name,
+            ))
         };
         Self(text.lines().filter_map(parse).collect())
     }
 
     fn find(&self, address: u64) -> Option<&(u64, u64, u64, String)> {
-        self.0.iter().find(|(start, end, ..)| (*start..*end).contains(&address))
+        self.0
+            .iter()
+            .find(|(start, end, ..)| (*start..*end).contains(&address))
     }
 
     /// The file that the address is in.
     fn file_of(&self, address: u64) -> String {
-        self.find(address).map_or(String::new(), |(.., name)| name.clone())
+        self.find(address)
+            .map_or(String::new(), |(.., name)| name.clone())
     }
 
     fn show(&self, address: u64) -> String {
@@ -183,17 +216,29 @@ impl Learned {
 
     /// For the same recursion at a greater depth.
     pub(crate) fn with_recursion(mut self, learned: usize, sampled: usize) -> Self {
-        let deepest = self.stacks.iter().max_by_key(|stack| stack.len()).expect("stacks");
-        let runs: Vec<_> =
-            deepest.chunk_by(|one, next| one == next).filter(|run| run.len() == learned).collect();
+        let deepest = self
+            .stacks
+            .iter()
+            .max_by_key(|stack| stack.len())
+            .expect("stacks");
+        let runs: Vec<_> = deepest
+            .chunk_by(|one, next| one == next)
+            .filter(|run| run.len() == learned)
+            .collect();
         assert_eq!(runs.len(), 1, "the calls return to one place: {deepest:x?}");
-        self.recursion = Some(Recursion { returns_to: runs[0][0], learned, sampled });
+        self.recursion = Some(Recursion {
+            returns_to: runs[0][0],
+            learned,
+            sampled,
+        });
         self
     }
 
     /// The stack as it would be at the depth that was learned: the deepest stays the deepest, all others become one.
     fn as_learned(&self, frames: Vec<u64>) -> Vec<u64> {
-        let Some(recursion) = &self.recursion else { return frames };
+        let Some(recursion) = &self.recursion else {
+            return frames;
+        };
         let depth_for = |depth| match depth {
             _ if depth == recursion.sampled => recursion.learned,
             _ if depth < recursion.learned => depth,
@@ -202,24 +247,41 @@ impl Learned {
             _ => depth,
         };
         let shorten = |run: &[u64]| {
-            let length = if run[0] == recursion.returns_to { depth_for(run.len()) } else { run.len() };
+            let length = if run[0] == recursion.returns_to {
+                depth_for(run.len())
+            } else {
+                run.len()
+            };
             vec![run[0]; length]
         };
-        frames.chunk_by(|one, next| one == next).flat_map(shorten).collect()
+        frames
+            .chunk_by(|one, next| one == next)
+            .flat_map(shorten)
+            .collect()
     }
 
     /// The file of each stack's innermost instruction, and its callers, those of the driver included.
     fn by_file(&self, maps: &Maps, outer: &[u64]) -> HashSet<(String, Vec<u64>)> {
         let callers = |stack: &[u64]| stack[1..].iter().chain(outer).copied().collect();
-        self.stacks.iter().map(|stack| (maps.file_of(stack[0]), callers(stack))).collect()
+        self.stacks
+            .iter()
+            .map(|stack| (maps.file_of(stack[0]), callers(stack)))
+            .collect()
     }
 }
 
 /// Whether a sample is one of the true stacks, wherever in the same file its innermost instruction was.
-fn judge_sample(known: &HashSet<(String, Vec<u64>)>, maps: &Maps, sample: &SampledFrames) -> Verdict {
-    let Some((innermost, callers)) = sample.frames.split_first() else { return Verdict::Wrong };
+fn judge_sample(
+    known: &HashSet<(String, Vec<u64>)>,
+    maps: &Maps,
+    sample: &SampledFrames,
+) -> Verdict {
+    let Some((innermost, callers)) = sample.frames.split_first() else {
+        return Verdict::Wrong;
+    };
     let file = maps.file_of(*innermost);
-    let begins_so = |(known, stack): &(String, Vec<u64>)| *known == file && stack.starts_with(callers);
+    let begins_so =
+        |(known, stack): &(String, Vec<u64>)| *known == file && stack.starts_with(callers);
     match sample.is_truncated {
         true if known.iter().any(begins_so) => Verdict::Truncated,
         false if known.contains(&(file, callers.to_vec())) => Verdict::Exact,
@@ -235,7 +297,8 @@ struct SampledFrames {
 
 /// A session at 10 kHz. The calling thread is registered.
 pub(crate) fn session() -> ProfilerSession {
-    ProfilerSession::start(StartParams::default().interval(Duration::from_micros(100))).expect("start")
+    ProfilerSession::start(StartParams::default().interval(Duration::from_micros(100)))
+        .expect("start")
 }
 
 /// Runs `body` again and again for so much CPU time, and judges the samples that the session took meanwhile.
@@ -250,7 +313,9 @@ pub(crate) fn sample(
     let profile = session.finish().expect("profile");
     let mut text = Vec::new();
     let options = gekkota::SnapshotOptions::default().symbolicate(gekkota::Symbolicate::No);
-    profile.write_with(gekkota::Format::Gecko, &mut text, &options).expect("a vector never fails");
+    profile
+        .write_with(gekkota::Format::Gecko, &mut text, &options)
+        .expect("a vector never fails");
     let read = Read::from_text(&text);
     let maps = Maps::read();
     let known = learned.by_file(&maps, &callers);
@@ -260,8 +325,10 @@ pub(crate) fn sample(
         }
         let address = |frame: &String| u64::from_str_radix(frame.strip_prefix("0x")?, 16).ok();
         let frames = learned.as_learned(sample.stack.iter().rev().filter_map(address).collect());
-        let sampled =
-            SampledFrames { frames, is_truncated: sample.stack.iter().any(|frame| frame == "(truncated)") };
+        let sampled = SampledFrames {
+            frames,
+            is_truncated: sample.stack.iter().any(|frame| frame == "(truncated)"),
+        };
         let verdict = judge_sample(&known, &maps, &sampled);
         row.count(verdict, || {
             let nearest = learned.stacks.iter().max_by_key(|known| {

@@ -100,7 +100,11 @@ fn floats(value: u64) -> u64 {
 
 #[inline(never)]
 fn recursive(depth: u64) -> u64 {
-    if depth == 0 { leaf(black_box(1)) } else { black_box(recursive(depth - 1)) + 1 }
+    if depth == 0 {
+        leaf(black_box(1))
+    } else {
+        black_box(recursive(depth - 1)) + 1
+    }
 }
 
 #[inline(never)]
@@ -121,14 +125,24 @@ type Function = fn(u64);
 /// Each of them by name.
 pub(crate) const FUNCTIONS: &[(&str, Function)] = &[
     ("small functions", |value| _ = black_box(small(leaf(value)))),
-    ("a frame of several pages", |value| _ = black_box(large_frame(value))),
-    ("a frame probed in a loop", |value| _ = black_box(larger_frame(value))),
-    ("every callee-saved register", |value| {
-        _ = black_box(many_registers(value, 2, 3, 4, 5, 6) ^ many_arguments(value, 2, 3, 4, 5, 6, 7, 8, 9));
+    ("a frame of several pages", |value| {
+        _ = black_box(large_frame(value))
     }),
-    ("calls through a vtable", |value| _ = black_box(through_vtable(value))),
+    ("a frame probed in a loop", |value| {
+        _ = black_box(larger_frame(value))
+    }),
+    ("every callee-saved register", |value| {
+        _ = black_box(
+            many_registers(value, 2, 3, 4, 5, 6) ^ many_arguments(value, 2, 3, 4, 5, 6, 7, 8, 9),
+        );
+    }),
+    ("calls through a vtable", |value| {
+        _ = black_box(through_vtable(value))
+    }),
     ("tail calls", |value| _ = black_box(tail_call(value))),
-    ("an aligned frame", |value| _ = black_box(aligned_frame(value))),
+    ("an aligned frame", |value| {
+        _ = black_box(aligned_frame(value))
+    }),
     ("floating point, closures, early returns", |value| {
         _ = black_box(floats(value) ^ calls_closures(value));
         black_box((early_return(value), early_return(value + 100)));

@@ -67,7 +67,10 @@ fn stepper() -> Option<&'static mut Stepper> {
 /// The instruction and the stack pointer of a signal's context.
 fn place_of(context: &libc::ucontext_t) -> (u64, u64) {
     let registers = &context.uc_mcontext.gregs;
-    (registers[libc::REG_RIP as usize] as u64, registers[libc::REG_RSP as usize] as u64)
+    (
+        registers[libc::REG_RIP as usize] as u64,
+        registers[libc::REG_RSP as usize] as u64,
+    )
 }
 
 fn word_at(address: u64) -> u64 {
@@ -98,7 +101,10 @@ impl Stepper {
             let after = pc_before + 1..=pc_before + 15;
             let pushed = word_at(sp);
             if after.contains(&pushed) && !after.contains(&pc) {
-                self.calls.push(Call { place: sp, returns_to: pushed });
+                self.calls.push(Call {
+                    place: sp,
+                    returns_to: pushed,
+                });
             }
         }
         self.before = Some((pc, sp));
@@ -107,8 +113,15 @@ impl Stepper {
     /// The trampoline, the interrupted instruction and its callers, as they stand in a stack.
     fn truth(&self, context: &libc::ucontext_t) -> Vec<u64> {
         let calls = self.calls.iter().rev().map(|call| call.returns_to);
-        let interrupted = [trampoline_of(context), as_return_address(place_of(context).0)].into_iter();
-        interrupted.chain(calls).chain(self.outer.iter().copied()).collect()
+        let interrupted = [
+            trampoline_of(context),
+            as_return_address(place_of(context).0),
+        ]
+        .into_iter();
+        interrupted
+            .chain(calls)
+            .chain(self.outer.iter().copied())
+            .collect()
     }
 }
 
@@ -129,7 +142,11 @@ extern "C" fn on_trap(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut lib
     }
     // The code that is stepped through allocates nothing, so that memory can be had here.
     if let Some(backtrace) = profiler_capture_backtrace() {
-        stepper.kept.push(Step { backtrace, interrupted: pc, truth: stepper.truth(context) });
+        stepper.kept.push(Step {
+            backtrace,
+            interrupted: pc,
+            truth: stepper.truth(context),
+        });
     }
 }
 
@@ -167,7 +184,12 @@ pub(crate) fn stop() {
 /// Gets ready to keep the steps from `first_kept` on. `outer` are the callers of the function that starts and stops.
 pub(crate) fn begin(outer: Vec<u64>, first_kept: usize) {
     install_handler(libc::SIGTRAP, 0, on_trap);
-    let state = Stepper { outer, first_kept, calls: Vec::with_capacity(1024), ..Stepper::default() };
+    let state = Stepper {
+        outer,
+        first_kept,
+        calls: Vec::with_capacity(1024),
+        ..Stepper::default()
+    };
     // SAFETY: nothing is stepped through now.
     unsafe { *STEPPER.0.get() = Some(state) };
     STEPS.store(true, Ordering::Relaxed);
@@ -178,7 +200,9 @@ pub(crate) fn end() -> (Vec<Step>, usize) {
     STEPS.store(false, Ordering::Relaxed);
     // SAFETY: nothing is stepped through any more.
     let stepper = unsafe { (*STEPPER.0.get()).take() };
-    stepper.map_or((Vec::new(), 0), |stepper| (stepper.kept, stepper.steps_seen))
+    stepper.map_or((Vec::new(), 0), |stepper| {
+        (stepper.kept, stepper.steps_seen)
+    })
 }
 
 /// The state of the code that a signal interrupted.
@@ -197,7 +221,11 @@ pub(crate) fn enter_handler(context: &libc::ucontext_t) -> Option<Interrupted> {
     let outer = stepper.truth(context);
     let outer = std::mem::replace(&mut stepper.outer, outer);
     let calls = std::mem::replace(&mut stepper.calls, Vec::with_capacity(1024));
-    Some(Interrupted { calls, outer, before: stepper.before.take() })
+    Some(Interrupted {
+        calls,
+        outer,
+        before: stepper.before.take(),
+    })
 }
 
 /// Goes back to the interrupted code.

@@ -47,7 +47,14 @@ pub(crate) struct Table {
 
 impl Row {
     pub(crate) fn new(case: impl Into<String>, bar: Bar) -> Self {
-        Self { case: case.into(), bar, exact: 0, truncated: 0, wrong: 0, examples: Vec::new() }
+        Self {
+            case: case.into(),
+            bar,
+            exact: 0,
+            truncated: 0,
+            wrong: 0,
+            examples: Vec::new(),
+        }
     }
 
     pub(crate) fn count(&mut self, verdict: Verdict, describe: impl FnOnce() -> String) {
@@ -57,8 +64,8 @@ impl Row {
             Verdict::Wrong => &mut self.wrong,
         };
         *count += 1;
-        let is_expected =
-            verdict == Verdict::Exact || (verdict == Verdict::Truncated && self.bar == Bar::ExactOrTruncated);
+        let is_expected = verdict == Verdict::Exact
+            || (verdict == Verdict::Truncated && self.bar == Bar::ExactOrTruncated);
         if *count == 1 && !is_expected {
             self.examples.push(format!("{verdict:?}: {}", describe()));
         }
@@ -72,16 +79,38 @@ impl Row {
 impl Table {
     /// Adds a case, of which there must be so many captures.
     pub(crate) fn add(&mut self, row: Row, at_least: usize) {
-        assert!(row.captures() >= at_least, "{} captures are too few: {row:?}", row.captures());
+        assert!(
+            row.captures() >= at_least,
+            "{} captures are too few: {row:?}",
+            row.captures()
+        );
         self.rows.push(row);
     }
 
     pub(crate) fn print(&self) {
-        println!("{:44} {:>8} {:>8} {:>9} {:>6}", "case", "captures", "exact", "truncated", "wrong");
-        for Row { case, bar, exact, truncated, wrong, .. } in &self.rows {
-            let mark = if *bar == Bar::ExactOrTruncated { " *" } else { "" };
+        println!(
+            "{:44} {:>8} {:>8} {:>9} {:>6}",
+            "case", "captures", "exact", "truncated", "wrong"
+        );
+        for Row {
+            case,
+            bar,
+            exact,
+            truncated,
+            wrong,
+            ..
+        } in &self.rows
+        {
+            let mark = if *bar == Bar::ExactOrTruncated {
+                " *"
+            } else {
+                ""
+            };
             let captures = exact + truncated + wrong;
-            println!("{:44} {captures:8} {exact:8} {truncated:9} {wrong:6}", format!("{case}{mark}"));
+            println!(
+                "{:44} {captures:8} {exact:8} {truncated:9} {wrong:6}",
+                format!("{case}{mark}")
+            );
         }
         println!("* exact or truncated: not among those of which 99.5 % must be exact");
         for row in &self.rows {
@@ -97,7 +126,11 @@ impl Table {
             let is_counted = row.bar == Bar::Exact;
             row.wrong > 0 || (is_counted && row.exact * 1000 < row.captures() * 995)
         };
-        self.rows.iter().filter(below).map(|row| row.case.as_str()).collect()
+        self.rows
+            .iter()
+            .filter(below)
+            .map(|row| row.case.as_str())
+            .collect()
     }
 }
 
@@ -106,22 +139,34 @@ fn verdicts_and_bars_tell_good_from_bad() {
     let truth = [1, 2, 3];
     assert_eq!(judge(&[1, 2, 3], false, &truth), Verdict::Exact);
     assert_eq!(judge(&[1, 2], true, &truth), Verdict::Truncated);
-    for (frames, truncated) in
-        [(&[1, 2][..], false), (&[1, 3], true), (&[1, 2, 3, 4], true), (&[1, 2, 3, 4], false)]
-    {
+    for (frames, truncated) in [
+        (&[1, 2][..], false),
+        (&[1, 3], true),
+        (&[1, 2, 3, 4], true),
+        (&[1, 2, 3, 4], false),
+    ] {
         assert_eq!(judge(frames, truncated, &truth), Verdict::Wrong);
     }
     let passes = |bar, verdicts: &[(Verdict, usize)]| {
         let mut row = Row::new("case", bar);
-        verdicts
-            .iter()
-            .for_each(|(verdict, times)| (0..*times).for_each(|_| row.count(*verdict, String::new)));
+        verdicts.iter().for_each(|(verdict, times)| {
+            (0..*times).for_each(|_| row.count(*verdict, String::new))
+        });
         let mut table = Table::default();
         table.add(row, 1);
         table.below_the_bars().is_empty()
     };
-    assert!(passes(Bar::Exact, &[(Verdict::Exact, 995), (Verdict::Truncated, 5)]));
-    assert!(!passes(Bar::Exact, &[(Verdict::Exact, 994), (Verdict::Truncated, 6)]));
+    assert!(passes(
+        Bar::Exact,
+        &[(Verdict::Exact, 995), (Verdict::Truncated, 5)]
+    ));
+    assert!(!passes(
+        Bar::Exact,
+        &[(Verdict::Exact, 994), (Verdict::Truncated, 6)]
+    ));
     assert!(passes(Bar::ExactOrTruncated, &[(Verdict::Truncated, 1)]));
-    assert!(!passes(Bar::ExactOrTruncated, &[(Verdict::Exact, 9999), (Verdict::Wrong, 1)]));
+    assert!(!passes(
+        Bar::ExactOrTruncated,
+        &[(Verdict::Exact, 9999), (Verdict::Wrong, 1)]
+    ));
 }

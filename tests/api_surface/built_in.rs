@@ -1,31 +1,47 @@
 //! The types of markers that are ready.
 
 use gekkota::marker::built_in::{
-    Awake, CPUSpeed, CompositorScreenshot, DOMEvent, DetectedHang, FileIO, HttpVersion, IPCMarker, IPCSide,
-    IPCStep, JsAllocation, Log, MainThreadLongTask, MediaSample, NativeAllocation, NetworkCache,
-    NetworkMarker, NetworkRedirect, NetworkStatus, PreferenceRead, StackMarker, TextStack, UserTiming,
-    VideoFallingBehind, VideoSinkRender, WakeUpCount,
+    Awake, CPUSpeed, CompositorScreenshot, DOMEvent, DetectedHang, FileIO, HttpVersion, IPCMarker,
+    IPCSide, IPCStep, JsAllocation, Log, MainThreadLongTask, MediaSample, NativeAllocation,
+    NetworkCache, NetworkMarker, NetworkRedirect, NetworkStatus, PreferenceRead, StackMarker,
+    TextStack, UserTiming, VideoFallingBehind, VideoSinkRender, WakeUpCount,
 };
-use gekkota::{ProcessId, ProfilerMarker, ProfilerTime, ThreadId, add_marker, gecko_profiler_category};
+use gekkota::{
+    ProcessId, ProfilerMarker, ProfilerTime, ThreadId, add_marker, gecko_profiler_category,
+};
 
 fn add<T: ProfilerMarker + 'static>(payload: T) {
     let name = T::marker_type_name();
     assert!(!name.is_empty());
-    add_marker(name, gecko_profiler_category!(Other), Default::default(), payload);
+    add_marker(
+        name,
+        gecko_profiler_category!(Other),
+        Default::default(),
+        payload,
+    );
 }
 
 pub(crate) fn every_type() {
     let thread = ThreadId::from_number(8);
     add(StackMarker());
-    add(TextStack { name: "text".into() });
-    add(Log { level: "Info".into(), message: "said".into() });
+    add(TextStack {
+        name: "text".into(),
+    });
+    add(Log {
+        level: "Info".into(),
+        message: "said".into(),
+    });
     add(FileIO {
         operation: "read".into(),
         source: "test".into(),
         filename: Some("/tmp/file".to_owned()),
         threadId: Some(thread),
     });
-    add(NativeAllocation { size: -16, memory_address: 32, thread_id: thread });
+    add(NativeAllocation {
+        size: -16,
+        memory_address: 32,
+        thread_id: thread,
+    });
     add(JsAllocation {
         class_name: "Function".into(),
         type_name: "JSObject".into(),
@@ -33,17 +49,30 @@ pub(crate) fn every_type() {
         size: 16,
         in_nursery: true,
     });
-    add(CompositorScreenshot { url: "data:,".into(), window_id: 1, window_width: 640, window_height: 480 });
+    add(CompositorScreenshot {
+        url: "data:,".into(),
+        window_id: 1,
+        window_width: 640,
+        window_height: 480,
+    });
     add(CPUSpeed { speed: 3.5 });
-    add(Awake { cpu_time_ns: Some(7), cpu_id: Some(0) });
-    add(WakeUpCount { Count: 3, label: "all".into() });
+    add(Awake {
+        cpu_time_ns: Some(7),
+        cpu_id: Some(0),
+    });
+    add(WakeUpCount {
+        Count: 3,
+        label: "all".into(),
+    });
     add(UserTiming {
         name: "loaded".to_owned(),
         entryType: "measure".into(),
         startMark: Some("start".to_owned()),
         endMark: None,
     });
-    add(MainThreadLongTask { category: "click".into() });
+    add(MainThreadLongTask {
+        category: "click".into(),
+    });
     add(DetectedHang {});
     add(PreferenceRead {
         prefName: "name".to_owned(),
@@ -51,17 +80,35 @@ pub(crate) fn every_type() {
         prefType: "bool".into(),
         prefValue: "true".to_owned(),
     });
-    add(DOMEvent { eventType: "click".into(), target: None, latency: Some(0.5) });
-    add(MediaSample { sampleStartTimeUs: 0, sampleEndTimeUs: 1 });
-    add(VideoFallingBehind { videoFrameStartTimeUs: 0, mediaCurrentTimeUs: 1 });
+    add(DOMEvent {
+        eventType: "click".into(),
+        target: None,
+        latency: Some(0.5),
+    });
+    add(MediaSample {
+        sampleStartTimeUs: 0,
+        sampleEndTimeUs: 1,
+    });
+    add(VideoFallingBehind {
+        videoFrameStartTimeUs: 0,
+        mediaCurrentTimeUs: 1,
+    });
     add(VideoSinkRender { clockTimeUs: 1 });
 }
 
 pub(crate) fn transfers(other_pid: ProcessId, thread: ThreadId) {
     let now = ProfilerTime::now();
-    let steps =
-        [IPCStep::Sent, IPCStep::TransferStart, IPCStep::TransferEnd, IPCStep::Arrived, IPCStep::Received];
-    for (step, side) in steps.into_iter().flat_map(|step| [(step, IPCSide::Parent), (step, IPCSide::Child)]) {
+    let steps = [
+        IPCStep::Sent,
+        IPCStep::TransferStart,
+        IPCStep::TransferEnd,
+        IPCStep::Arrived,
+        IPCStep::Received,
+    ];
+    for (step, side) in steps
+        .into_iter()
+        .flat_map(|step| [(step, IPCSide::Parent), (step, IPCSide::Child)])
+    {
         add(IPCMarker {
             time: now,
             other_pid,
@@ -74,11 +121,36 @@ pub(crate) fn transfers(other_pid: ProcessId, thread: ThreadId) {
         });
     }
     let answered = [
-        (NetworkStatus::Start, NetworkRedirect::Permanent, HttpVersion::Http10, NetworkCache::Unresolved),
-        (NetworkStatus::Stop, NetworkRedirect::Temporary, HttpVersion::Http11, NetworkCache::Hit),
-        (NetworkStatus::Redirect, NetworkRedirect::Internal, HttpVersion::Http2, NetworkCache::HitViaReval),
-        (NetworkStatus::Cancel, NetworkRedirect::Internal, HttpVersion::Http3, NetworkCache::Missed),
-        (NetworkStatus::Stop, NetworkRedirect::Internal, HttpVersion::Http3, NetworkCache::MissedViaReval),
+        (
+            NetworkStatus::Start,
+            NetworkRedirect::Permanent,
+            HttpVersion::Http10,
+            NetworkCache::Unresolved,
+        ),
+        (
+            NetworkStatus::Stop,
+            NetworkRedirect::Temporary,
+            HttpVersion::Http11,
+            NetworkCache::Hit,
+        ),
+        (
+            NetworkStatus::Redirect,
+            NetworkRedirect::Internal,
+            HttpVersion::Http2,
+            NetworkCache::HitViaReval,
+        ),
+        (
+            NetworkStatus::Cancel,
+            NetworkRedirect::Internal,
+            HttpVersion::Http3,
+            NetworkCache::Missed,
+        ),
+        (
+            NetworkStatus::Stop,
+            NetworkRedirect::Internal,
+            HttpVersion::Http3,
+            NetworkCache::MissedViaReval,
+        ),
     ];
     for (status, redirect, version, cache) in answered {
         add(NetworkMarker {

@@ -28,9 +28,18 @@ pub(crate) fn log_a_record() {
         .with_category(crate::labels::Surface::Other)
         .with_stacks(gekkota::MarkerStack::NonNative);
     for level in [Level::Error, Level::Warn, Level::Info] {
-        logger.log(&Record::builder().level(level).args(format_args!("said")).build());
+        logger.log(
+            &Record::builder()
+                .level(level)
+                .args(format_args!("said"))
+                .build(),
+        );
     }
-    assert_eq!(logged.load(Ordering::Relaxed), 2, "the host's logger has what it wants");
+    assert_eq!(
+        logged.load(Ordering::Relaxed),
+        2,
+        "the host's logger has what it wants"
+    );
 }
 
 #[cfg(feature = "tracing")]

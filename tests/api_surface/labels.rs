@@ -6,9 +6,10 @@ use std::task::{Context, Poll, Waker};
 use gekkota::{
     AutoProfilerLabel, HostCategory, LabelFlags, ProfilingCategory, ProfilingCategoryPair,
     auto_profiler_label_category_pair, auto_profiler_label_category_pair_relevant_for_js,
-    auto_profiler_label_dynamic_nonsensitive, auto_profiler_label_dynamic_utf16, auto_profiler_label_getter,
-    auto_profiler_label_hot, auto_profiler_label_method, auto_profiler_label_setter, gecko_profiler_category,
-    gecko_profiler_label, labelled_future, labelled_future_with_dynamic, profiler_capture_backtrace,
+    auto_profiler_label_dynamic_nonsensitive, auto_profiler_label_dynamic_utf16,
+    auto_profiler_label_getter, auto_profiler_label_hot, auto_profiler_label_method,
+    auto_profiler_label_setter, gecko_profiler_category, gecko_profiler_label, labelled_future,
+    labelled_future_with_dynamic, profiler_capture_backtrace,
 };
 
 gekkota::profiler_categories! {
@@ -45,10 +46,23 @@ pub(crate) fn categories() {
     };
     assert_eq!(ProfilingCategoryPair::Host(host), Surface::Deep);
     assert_ne!(Surface::Deep, Depth::Other);
-    assert_eq!((Surface::Deep.label(), Depth::Other.label()), ("Deep down", "Other"));
+    assert_eq!(
+        (Surface::Deep.label(), Depth::Other.label()),
+        ("Deep down", "Other")
+    );
     let parsing = gecko_profiler_category!(JavaScript, Parsing);
-    assert_eq!(parsing, ProfilingCategoryPair::JavaScript(Some(gekkota::JavaScript::Parsing)));
-    assert_eq!((parsing.label(), parsing.indices(), parsing.to_cpp_enum_value()), ("Parsing", (4, 1), 14));
+    assert_eq!(
+        parsing,
+        ProfilingCategoryPair::JavaScript(Some(gekkota::JavaScript::Parsing))
+    );
+    assert_eq!(
+        (
+            parsing.label(),
+            parsing.indices(),
+            parsing.to_cpp_enum_value()
+        ),
+        ("Parsing", (4, 1), 14)
+    );
     assert_eq!(ProfilingCategory::JavaScript.to_cpp_enum_value(), 4);
 }
 
@@ -75,7 +89,15 @@ pub(crate) fn every_form() {
         true => vec!["hot", "Reflow"],
         false => vec![],
     };
-    expected.extend(["Other", "Parsing", "a b", "c d", "Element.append", "get Element.id", "set Element.id"]);
+    expected.extend([
+        "Other",
+        "Parsing",
+        "a b",
+        "c d",
+        "Element.append",
+        "get Element.id",
+        "set Element.id",
+    ]);
     expected.extend(["Other", "Node.clone", "e f", "g h", "placed"]);
     expected.extend(cfg!(feature = "attributes").then_some("by an attribute"));
     let found = labels_of_the_calling_thread();
@@ -87,13 +109,21 @@ pub(crate) fn every_form() {
 
 pub(crate) fn labelled_futures() {
     let inner = labelled_future("inner", Surface::Other, async { labels() });
-    let mut outer =
-        pin!(labelled_future_with_dynamic("outer", "7", gecko_profiler_category!(Network), inner));
+    let mut outer = pin!(labelled_future_with_dynamic(
+        "outer",
+        "7",
+        gecko_profiler_category!(Network),
+        inner
+    ));
     let before = labels();
     let Poll::Ready(within) = outer.as_mut().poll(&mut Context::from_waker(Waker::noop())) else {
         panic!("nothing is waited for");
     };
-    let expected = if cfg!(has_profiler) { vec!["outer 7", "inner"] } else { vec![] };
+    let expected = if cfg!(has_profiler) {
+        vec!["outer 7", "inner"]
+    } else {
+        vec![]
+    };
     assert_eq!(within[before.len()..], expected);
     assert_eq!(labels(), before);
 }

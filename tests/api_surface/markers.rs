@@ -7,13 +7,14 @@ use gekkota::marker::{self, built_in as types};
 use gekkota::options::MarkerTiming as Timing;
 use gekkota::schema::{Format, GraphColor, GraphType, Location, PayloadFlags, Searchable};
 use gekkota::{
-    AutoProfilerFlowMarker, AutoProfilerMarker, AutoProfilerTracingMarker, CowString, Features, FlowId,
-    FlowStackMarker, JSONWriter, MarkerBacktrace, MarkerField, MarkerOptions, MarkerSchema, MarkerStack,
-    ProcessId, ProfilerMarker, ProfilerTime, ProfilingCategoryPair, StackMarker, ThreadId, Tracing,
-    add_marker, add_text_marker_fmt, auto_profiler_flow_marker, auto_profiler_marker,
-    auto_profiler_marker_tracing, can_accept_markers, current_thread_is_being_profiled_for_markers,
-    gecko_profiler_category, is_active, is_active_and_unpaused, lazy_add_marker, lazy_add_text_marker,
-    lazy_add_untyped_marker, profiler_capture_backtrace, profiler_current_thread_id, profiler_feature_active,
+    AutoProfilerFlowMarker, AutoProfilerMarker, AutoProfilerTracingMarker, CowString, Features,
+    FlowId, FlowStackMarker, JSONWriter, MarkerBacktrace, MarkerField, MarkerOptions, MarkerSchema,
+    MarkerStack, ProcessId, ProfilerMarker, ProfilerTime, ProfilingCategoryPair, StackMarker,
+    ThreadId, Tracing, add_marker, add_text_marker_fmt, auto_profiler_flow_marker,
+    auto_profiler_marker, auto_profiler_marker_tracing, can_accept_markers,
+    current_thread_is_being_profiled_for_markers, gecko_profiler_category, is_active,
+    is_active_and_unpaused, lazy_add_marker, lazy_add_text_marker, lazy_add_untyped_marker,
+    profiler_capture_backtrace, profiler_current_thread_id, profiler_feature_active,
     profiler_is_active, profiler_is_active_and_unpaused, profiler_marker_flow_only,
 };
 
@@ -74,10 +75,19 @@ impl ProfilerMarker for ByHand {
             .add_key_format("number", Format::Integer)
             .add_key_label_format("flow", "Flow", Format::Flow)
             .add_key_format_searchable("time", Format::Time, Searchable::Searchable)
-            .add_key_label_format_searchable("text", "Text", Format::UniqueString, Searchable::NotSearchable)
+            .add_key_label_format_searchable(
+                "text",
+                "Text",
+                Format::UniqueString,
+                Searchable::NotSearchable,
+            )
             .add_key_format_with_flags("color", Format::String, PayloadFlags::Hidden)
             .add_key_label_format_with_flags("part", "Part", Format::Percentage, PayloadFlags::None)
-            .add_key_label_table("rows", "Rows", &[("Name", None), ("Size", Some(Format::Bytes))])
+            .add_key_label_table(
+                "rows",
+                "Rows",
+                &[("Name", None), ("Size", Some(Format::Bytes))],
+            )
             .add_static_label_value("Description", "written by hand")
             .add_chart("number", GraphType::Bar)
             .add_chart_color("part", GraphType::LineFilled, GraphColor::Teal);
@@ -123,7 +133,11 @@ fn records() -> bool {
         (is_active(), is_active_and_unpaused()),
         (profiler_is_active(), profiler_is_active_and_unpaused())
     );
-    assert_eq!(records, is_active(), "the thread is profiled by every session of the test's");
+    assert_eq!(
+        records,
+        is_active(),
+        "the thread is profiled by every session of the test's"
+    );
     records
 }
 
@@ -142,7 +156,14 @@ fn lazily(records: bool) {
     add_text_marker_fmt!("lazy", OTHER, options, "{}", once(6));
     assert_eq!(evaluated.take(), if records { 6 } else { 0 });
     assert!(!profiler_feature_active(Features::FLOWS));
-    profiler_marker_flow_only!("flow", OTHER, options, types::FlowMarker { flow: FlowId::from(once(7)) });
+    profiler_marker_flow_only!(
+        "flow",
+        OTHER,
+        options,
+        types::FlowMarker {
+            flow: FlowId::from(once(7))
+        }
+    );
     assert_eq!(evaluated.get(), 0, "without the feature");
 }
 
@@ -156,7 +177,9 @@ fn options() {
         MarkerStack::NonNative,
         MarkerStack::maybe_capture(true),
         backtrace.map_or(MarkerStack::default(), MarkerStack::Backtrace),
-        stack.as_ref().map_or(MarkerStack::NoStack, MarkerStack::from),
+        stack
+            .as_ref()
+            .map_or(MarkerStack::NoStack, MarkerStack::from),
     ];
     let now = ProfilerTime::now();
     let timings = [
@@ -166,13 +189,24 @@ fn options() {
         Timing::interval_start(now),
         Timing::interval_end(now),
     ];
-    for (stack, timing) in stacks.into_iter().flat_map(|stack| timings.map(|timing| (stack, timing))) {
+    for (stack, timing) in stacks
+        .into_iter()
+        .flat_map(|stack| timings.map(|timing| (stack, timing)))
+    {
         let options = MarkerOptions::from(timing).with_stack(stack);
-        let options = options.with_thread_id(profiler_current_thread_id()).with_inner_window_id(3);
-        assert_eq!((options.stack, options == MarkerOptions::default()), (stack, false));
+        let options = options
+            .with_thread_id(profiler_current_thread_id())
+            .with_inner_window_id(3);
+        assert_eq!(
+            (options.stack, options == MarkerOptions::default()),
+            (stack, false)
+        );
         add_marker("with options", OTHER, options, StackMarker());
     }
-    assert_eq!(MarkerOptions::from(MarkerStack::Full).stack, MarkerStack::Full);
+    assert_eq!(
+        MarkerOptions::from(MarkerStack::Full).stack,
+        MarkerStack::Full
+    );
 }
 
 fn scopes(records: bool) {
@@ -183,40 +217,88 @@ fn scopes(records: bool) {
     auto_profiler_marker_tracing!("scope", category, options, "word".into());
     auto_profiler_flow_marker!("scope", category, options, flow);
     let plain = AutoProfilerMarker::new("scope", category, options);
-    let tracing = AutoProfilerTracingMarker::new("scope", category, options, CowString::from("word"));
+    let tracing =
+        AutoProfilerTracingMarker::new("scope", category, options, CowString::from("word"));
     let of_flow = AutoProfilerFlowMarker::new("scope", category, options, flow);
-    assert_eq!((plain.is_some(), tracing.is_some(), of_flow.is_some()), (records, records, records));
+    assert_eq!(
+        (plain.is_some(), tracing.is_some(), of_flow.is_some()),
+        (records, records, records)
+    );
 }
 
 fn flows(category: ProfilingCategoryPair) {
     let mut here = 7u8;
     let flow = FlowId::from(&raw const here);
-    assert_eq!((FlowId::from(&raw mut here), &FlowId::from(10u64).to_hex()), (flow, b"000000000000000a"));
+    assert_eq!(
+        (FlowId::from(&raw mut here), &FlowId::from(10u64).to_hex()),
+        (flow, b"000000000000000a")
+    );
     let add = MarkerOptions::default();
     let (name, terminating_flow) = (CowString::from("text"), flow);
     add_marker("flow", category, add, FlowStackMarker(flow));
     add_marker("flow", category, add, types::FlowMarker { flow });
-    add_marker("flow", category, add, types::FlowTextMarker { name: name.clone(), flow });
-    add_marker("flow", category, add, types::FlowStackTextMarker { name: name.clone(), flow });
-    add_marker("flow", category, add, types::TerminatingFlowStackMarker { flow });
     add_marker(
         "flow",
         category,
         add,
-        types::TerminatingFlowTextMarker { name, terminatingFlow: terminating_flow },
+        types::FlowTextMarker {
+            name: name.clone(),
+            flow,
+        },
     );
-    add_marker("flow", category, add, types::TerminatingFlowMarker { terminatingFlow: terminating_flow });
+    add_marker(
+        "flow",
+        category,
+        add,
+        types::FlowStackTextMarker {
+            name: name.clone(),
+            flow,
+        },
+    );
+    add_marker(
+        "flow",
+        category,
+        add,
+        types::TerminatingFlowStackMarker { flow },
+    );
+    add_marker(
+        "flow",
+        category,
+        add,
+        types::TerminatingFlowTextMarker {
+            name,
+            terminatingFlow: terminating_flow,
+        },
+    );
+    add_marker(
+        "flow",
+        category,
+        add,
+        types::TerminatingFlowMarker {
+            terminatingFlow: terminating_flow,
+        },
+    );
 }
 
 pub(crate) fn every_form() {
     let records = records();
     let category = gecko_profiler_category!(Media);
-    let reading =
-        Reading { degrees: Celsius(21.5), sensors: vec![1, 2], took: Duration::from_millis(1), note: None };
+    let reading = Reading {
+        degrees: Celsius(21.5),
+        sensors: vec![1, 2],
+        took: Duration::from_millis(1),
+        note: None,
+    };
     add_marker("reading", category, MarkerOptions::default(), reading);
     add_marker("by hand", category, MarkerOptions::default(), ByHand(7));
-    assert_eq!((Reading::marker_type_name(), ByHand::marker_type_name()), ("reading", "by hand"));
-    assert_ne!(Reading::marker_type_display(), ByHand::marker_type_display());
+    assert_eq!(
+        (Reading::marker_type_name(), ByHand::marker_type_name()),
+        ("reading", "by hand")
+    );
+    assert_ne!(
+        Reading::marker_type_display(),
+        ByHand::marker_type_display()
+    );
     assert_eq!(
         MarkerSchema::new_with_special_frontend_location(),
         types::NativeAllocation::marker_type_display()
@@ -226,7 +308,12 @@ pub(crate) fn every_form() {
     scopes(records);
     flows(category);
     super::built_in::every_type();
-    add_marker("tracing", category, MarkerOptions::default(), Tracing::from_str("word"));
+    add_marker(
+        "tracing",
+        category,
+        MarkerOptions::default(),
+        Tracing::from_str("word"),
+    );
     let (process, thread) = (ProcessId::from_number(7), ThreadId::from_number(8));
     super::built_in::transfers(process, thread);
 }

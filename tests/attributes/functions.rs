@@ -55,7 +55,8 @@ pub(crate) unsafe fn with_duties(pointer: *const u8) -> u8 {
 pub(crate) struct Held(pub(crate) String);
 
 impl Held {
-    const CATEGORY: gecko_profiler::ProfilingCategoryPair = gecko_profiler::ProfilingCategoryPair::IPC(None);
+    const CATEGORY: gecko_profiler::ProfilingCategoryPair =
+        gecko_profiler::ProfilingCategoryPair::IPC(None);
 
     #[inline(never)]
     #[gecko_profiler_fn_label(Graphics, WebGPU)]

@@ -22,7 +22,11 @@ impl Future for Wait {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         context.waker().wake_by_ref();
-        if std::mem::replace(&mut self.0, true) { Poll::Ready(()) } else { Poll::Pending }
+        if std::mem::replace(&mut self.0, true) {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
     }
 }
 
@@ -69,9 +73,17 @@ impl Server {
     }
 
     #[gecko_profiler_fn_label(Network)]
-    pub(crate) async fn lengths(&self) -> (impl Iterator<Item = usize> + '_, [impl Fn(usize) -> bool; 1]) {
+    pub(crate) async fn lengths(
+        &self,
+    ) -> (
+        impl Iterator<Item = usize> + '_,
+        [impl Fn(usize) -> bool; 1],
+    ) {
         Wait::new().await;
-        (self.answered.iter().map(|text| text.len()), [|length| length > 1])
+        (
+            self.answered.iter().map(|text| text.len()),
+            [|length| length > 1],
+        )
     }
 }
 

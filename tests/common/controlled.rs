@@ -44,9 +44,14 @@ pub(crate) fn hosts_handler_address() -> usize {
 }
 
 pub(crate) fn open_pipes() -> Vec<String> {
-    let descriptors = std::fs::read_dir("/proc/self/fd").expect("descriptors").map_while(Result::ok);
+    let descriptors = std::fs::read_dir("/proc/self/fd")
+        .expect("descriptors")
+        .map_while(Result::ok);
     let targets = descriptors.filter_map(|entry| std::fs::read_link(entry.path()).ok());
-    targets.map(|target| target.display().to_string()).filter(|target| target.starts_with("pipe:")).collect()
+    targets
+        .map(|target| target.display().to_string())
+        .filter(|target| target.starts_with("pipe:"))
+        .collect()
 }
 
 /// The role that this process plays, where it is the child.
@@ -113,10 +118,17 @@ fn wait_for(lines: &Receiver<String>, part: &str) -> String {
 impl Controlled {
     pub(crate) fn start(role: &str, folder: &Path, variables: &[(&str, &str)]) -> Self {
         let mut command = Command::new(std::env::current_exe().expect("path"));
-        command.args(["--exact", "role_of_the_child", "--nocapture"]).env(ROLE, role);
-        command.env("MOZ_PROFILER_SIGNALS", "1").env_remove("MOZ_UPLOAD_DIR").current_dir(folder);
+        command
+            .args(["--exact", "role_of_the_child", "--nocapture"])
+            .env(ROLE, role);
+        command
+            .env("MOZ_PROFILER_SIGNALS", "1")
+            .env_remove("MOZ_UPLOAD_DIR")
+            .current_dir(folder);
         // Names take a while.
-        command.env("MOZ_PROFILER_SYMBOLICATE", "0").envs(variables.iter().copied());
+        command
+            .env("MOZ_PROFILER_SYMBOLICATE", "0")
+            .envs(variables.iter().copied());
         let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -127,12 +139,21 @@ impl Controlled {
         let notices = lines_of(child.stderr.take().expect("standard error"));
         wait_for(&answers, "ready");
         let orders = child.stdin.take().expect("standard input");
-        Self { child, orders, answers, notices }
+        Self {
+            child,
+            orders,
+            answers,
+            notices,
+        }
     }
 
     pub(crate) fn ask(&mut self, order: &str) -> String {
         writeln!(self.orders, "{order}").expect("the child reads");
-        wait_for(&self.answers, "answer: ").split_once("answer: ").expect("an answer").1.to_owned()
+        wait_for(&self.answers, "answer: ")
+            .split_once("answer: ")
+            .expect("an answer")
+            .1
+            .to_owned()
     }
 
     pub(crate) fn signal(&self, signal: i32) {
@@ -171,7 +192,11 @@ impl Folder {
     pub(crate) fn new(name: &str) -> Self {
         // Each file is brought to the disk, which has others to serve, too; a folder in memory has not.
         let memory = PathBuf::from("/dev/shm");
-        let place = if memory.is_dir() { memory } else { std::env::temp_dir() };
+        let place = if memory.is_dir() {
+            memory
+        } else {
+            std::env::temp_dir()
+        };
         let folder = place.join(format!("gekkota-signals-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("folder");
         Self(folder.canonicalize().expect("folder"))
@@ -179,7 +204,14 @@ impl Folder {
 
     pub(crate) fn files(&self) -> Vec<String> {
         let entries = std::fs::read_dir(&self.0).expect("folder");
-        entries.map(|file| file.expect("file").file_name().to_string_lossy().into_owned()).collect()
+        entries
+            .map(|file| {
+                file.expect("file")
+                    .file_name()
+                    .to_string_lossy()
+                    .into_owned()
+            })
+            .collect()
     }
 }
 

@@ -28,19 +28,43 @@ impl Holdings {
             descriptors: entries("/proc/self/fd"),
             resident_kib: status_kib("VmRSS:"),
             mapped_kib: status_kib("VmSize:"),
-            mappings: std::fs::read_to_string("/proc/self/maps").expect("maps").lines().count(),
+            mappings: std::fs::read_to_string("/proc/self/maps")
+                .expect("maps")
+                .lines()
+                .count(),
         }
     }
 
     /// Panics if there are other threads or descriptors than `before`, or more memory, by the slacks.
-    pub(crate) fn assert_as_before(&self, before: &Self, resident_slack_kib: usize, mapped_slack_kib: usize) {
+    pub(crate) fn assert_as_before(
+        &self,
+        before: &Self,
+        resident_slack_kib: usize,
+        mapped_slack_kib: usize,
+    ) {
         println!("{before:?}, then {self:?}");
-        assert_eq!((before.threads, before.descriptors), (self.threads, self.descriptors));
+        assert_eq!(
+            (before.threads, before.descriptors),
+            (self.threads, self.descriptors)
+        );
         for (what, before, now, slack) in [
-            ("resident", before.resident_kib, self.resident_kib, resident_slack_kib),
-            ("mapped", before.mapped_kib, self.mapped_kib, mapped_slack_kib),
+            (
+                "resident",
+                before.resident_kib,
+                self.resident_kib,
+                resident_slack_kib,
+            ),
+            (
+                "mapped",
+                before.mapped_kib,
+                self.mapped_kib,
+                mapped_slack_kib,
+            ),
         ] {
-            assert!(now < before + slack, "{what} memory went from {before} to {now} KiB");
+            assert!(
+                now < before + slack,
+                "{what} memory went from {before} to {now} KiB"
+            );
         }
     }
 }
@@ -56,6 +80,12 @@ fn entries(folder: &str) -> usize {
 /// A number of KiB in the process's status.
 pub(crate) fn status_kib(key: &str) -> usize {
     let status = std::fs::read_to_string("/proc/self/status").expect("status");
-    let line = status.lines().find(|line| line.starts_with(key)).expect(key);
-    line.split_whitespace().nth(1).and_then(|number| number.parse().ok()).expect("a number")
+    let line = status
+        .lines()
+        .find(|line| line.starts_with(key))
+        .expect(key);
+    line.split_whitespace()
+        .nth(1)
+        .and_then(|number| number.parse().ok())
+        .expect("a number")
 }

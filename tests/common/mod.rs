@@ -24,12 +24,21 @@ impl Read {
     pub fn label_frames(&self, thread: &str, label: &str) -> Vec<(&Value, &str, bool)> {
         let (thread, categories) = (self.thread(thread), &self.0["meta"]["categories"]);
         let index = |value: &Value| value.as_u64().expect("an index") as usize;
-        let frames = thread["frameTable"]["data"].as_array().expect("frames").iter();
+        let frames = thread["frameTable"]["data"]
+            .as_array()
+            .expect("frames")
+            .iter();
         let of_label = frames.filter(|frame| thread["stringTable"][index(&frame[0])] == label);
         let told = of_label.map(|frame| {
             let category = &categories[index(&frame[6])];
-            let subcategory = category["subcategories"][index(&frame[7])].as_str().expect("a name");
-            (category, subcategory, frame[1].as_bool().expect("whether it is"))
+            let subcategory = category["subcategories"][index(&frame[7])]
+                .as_str()
+                .expect("a name");
+            (
+                category,
+                subcategory,
+                frame[1].as_bool().expect("whether it is"),
+            )
         });
         told.collect()
     }
@@ -44,7 +53,9 @@ impl Read {
 
     pub fn from_profile(profile: &gekkota::Profile) -> Self {
         let mut text = Vec::new();
-        profile.write(gekkota::Format::Gecko, &mut text).expect("a vector never fails");
+        profile
+            .write(gekkota::Format::Gecko, &mut text)
+            .expect("a vector never fails");
         Self::from_text(&text)
     }
 
@@ -57,10 +68,17 @@ impl Read {
     }
 
     pub fn thread(&self, name: &str) -> &Value {
-        self.threads().iter().find(|thread| thread["name"] == name).unwrap_or_else(|| {
-            let names: Vec<_> = self.threads().iter().map(|thread| &thread["name"]).collect();
-            panic!("no thread {name:?} among {names:?}")
-        })
+        self.threads()
+            .iter()
+            .find(|thread| thread["name"] == name)
+            .unwrap_or_else(|| {
+                let names: Vec<_> = self
+                    .threads()
+                    .iter()
+                    .map(|thread| &thread["name"])
+                    .collect();
+                panic!("no thread {name:?} among {names:?}")
+            })
     }
 
     pub fn samples(&self, name: &str) -> Vec<Sample> {
@@ -70,7 +88,8 @@ impl Read {
     /// Name, start and end in ms, phase, category, data.
     pub fn markers(&self, name: &str) -> Vec<(String, f64, Option<f64>, u64, u64, Value)> {
         let thread = self.thread(name);
-        let string = |index: &Value| thread["stringTable"][index.as_u64().expect("index") as usize].clone();
+        let string =
+            |index: &Value| thread["stringTable"][index.as_u64().expect("index") as usize].clone();
         let rows = thread["markers"]["data"].as_array().expect("markers");
         rows.iter()
             .map(|row| {
@@ -81,7 +100,14 @@ impl Read {
                 let name = string(&row[0]).as_str().expect("name").to_owned();
                 let number = |index: usize| row[index].as_f64();
                 let unsigned = |index: usize| row[index].as_u64().expect("number");
-                (name, number(1).expect("start"), number(2), unsigned(3), unsigned(4), data)
+                (
+                    name,
+                    number(1).expect("start"),
+                    number(2),
+                    unsigned(3),
+                    unsigned(4),
+                    data,
+                )
             })
             .collect()
     }
@@ -89,7 +115,9 @@ impl Read {
     /// A count of the sampler's.
     pub fn count(&self, name: &str) -> u64 {
         let log = &self.0["profilingLog"][std::process::id().to_string()]["sampler"];
-        log[name].as_u64().unwrap_or_else(|| panic!("no count {name} in {log}"))
+        log[name]
+            .as_u64()
+            .unwrap_or_else(|| panic!("no count {name} in {log}"))
     }
 }
 
@@ -105,7 +133,11 @@ pub fn samples_of(thread: &Value) -> Vec<Sample> {
             stack.push(location.as_str().expect("a string").to_owned());
             index = row[0].as_u64();
         }
-        assert_eq!(stack.pop().as_deref(), Some("(root)"), "every stack begins with the root");
+        assert_eq!(
+            stack.pop().as_deref(),
+            Some("(root)"),
+            "every stack begins with the root"
+        );
         stack.reverse();
         stack
     };
@@ -115,12 +147,20 @@ pub fn samples_of(thread: &Value) -> Vec<Sample> {
         event_delay_ms: row.get(2).and_then(Value::as_f64),
         cpu_ns: row.get(3).and_then(Value::as_u64),
     };
-    thread["samples"]["data"].as_array().expect("samples").iter().map(row).collect()
+    thread["samples"]["data"]
+        .as_array()
+        .expect("samples")
+        .iter()
+        .map(row)
+        .collect()
 }
 
 /// CPU time of the calling thread.
 pub fn thread_cpu() -> Duration {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
     // SAFETY: the kernel fills a local.
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
@@ -152,7 +192,10 @@ pub struct WorkLeft {
 
 impl WorkLeft {
     pub fn new(time: Duration) -> Self {
-        Self { left: time, seen: thread_cpu() }
+        Self {
+            left: time,
+            seen: thread_cpu(),
+        }
     }
 
     /// Whether there is some left. To be asked often: of what passes at once no more counts than a while, since a virtual machine may
@@ -186,15 +229,22 @@ pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
 /// Waits for a loop of the sampler, and tells what it did.
 pub fn one_loop() -> gekkota::SamplingState {
     let (send, receive) = std::sync::mpsc::channel();
-    assert!(gekkota::profiler_callback_after_sampling(move |state| _ = send.send(state)));
-    receive.recv_timeout(Duration::from_secs(10)).expect("a loop")
+    assert!(gekkota::profiler_callback_after_sampling(
+        move |state| _ = send.send(state)
+    ));
+    receive
+        .recv_timeout(Duration::from_secs(10))
+        .expect("a loop")
 }
 
 /// The kernel's names of the process's threads.
 pub fn thread_names() -> Vec<String> {
-    let threads = std::fs::read_dir("/proc/self/task").expect("threads").flatten();
+    let threads = std::fs::read_dir("/proc/self/task")
+        .expect("threads")
+        .flatten();
     // One that has ended meanwhile has none.
-    let names = threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("comm")).ok());
+    let names =
+        threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("comm")).ok());
     names.map(|name| name.trim_end().to_owned()).collect()
 }
 
@@ -215,22 +265,38 @@ pub type CallThrough = extern "C" fn(extern "C" fn());
 pub fn generated_call() -> (&'static [u8], CallThrough) {
     // push rbp; mov rbp, rsp; call rdi; pop rbp; ret
     const CODE: [u8; 8] = [0x55, 0x48, 0x89, 0xe5, 0xff, 0xd7, 0x5d, 0xc3];
-    let (write, run) = (libc::PROT_READ | libc::PROT_WRITE, libc::PROT_READ | libc::PROT_EXEC);
+    let (write, run) = (
+        libc::PROT_READ | libc::PROT_WRITE,
+        libc::PROT_READ | libc::PROT_EXEC,
+    );
     // SAFETY: a new mapping, filled before it becomes code, which keeps the C ABI, and never given back.
     unsafe {
-        let memory =
-            libc::mmap(std::ptr::null_mut(), 4096, write, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0);
+        let memory = libc::mmap(
+            std::ptr::null_mut(),
+            4096,
+            write,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+            -1,
+            0,
+        );
         assert_ne!(memory, libc::MAP_FAILED);
         std::ptr::copy_nonoverlapping(CODE.as_ptr(), memory.cast(), CODE.len());
         assert_eq!(libc::mprotect(memory, 4096, run), 0);
         let code = std::slice::from_raw_parts(memory.cast::<u8>(), CODE.len());
-        (code, std::mem::transmute::<*mut libc::c_void, CallThrough>(memory))
+        (
+            code,
+            std::mem::transmute::<*mut libc::c_void, CallThrough>(memory),
+        )
     }
 }
 
 /// A marker of the calling thread's.
 pub fn mark(name: &str) {
-    gekkota::add_untyped_marker(name, gekkota::gecko_profiler_category!(Other), Default::default());
+    gekkota::add_untyped_marker(
+        name,
+        gekkota::gecko_profiler_category!(Other),
+        Default::default(),
+    );
 }
 
 /// A registered thread that sleeps until this is dropped.
@@ -278,13 +344,19 @@ pub fn in_forked_child(body: impl FnOnce() -> String) -> String {
                 )
             }
         };
-        let status = if to_parent.write_all(text.as_bytes()).is_ok() { status } else { 4 };
+        let status = if to_parent.write_all(text.as_bytes()).is_ok() {
+            status
+        } else {
+            4
+        };
         // SAFETY: ends the process.
         unsafe { libc::_exit(status) };
     }
     drop(to_parent);
     let mut text = String::new();
-    from_child.read_to_string(&mut text).expect("what the child found");
+    from_child
+        .read_to_string(&mut text)
+        .expect("what the child found");
     let mut status = 0;
     // SAFETY: the status is a local.
     assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
@@ -312,16 +384,37 @@ pub fn become_nobody() {
 pub fn open_cpu_event(period_ns: u64, exclude_kernel: bool) -> std::io::Result<i32> {
     // `struct perf_event_attr`: type and size; config; period; sample type; read format; flags; wake up after one.
     let (software, size, cpu_clock) = (1u64, 64u64, 0);
-    let (disabled, without_kernel, without_hypervisor) = (1, u64::from(exclude_kernel) << 5, 1 << 6);
+    let (disabled, without_kernel, without_hypervisor) =
+        (1, u64::from(exclude_kernel) << 5, 1 << 6);
     let flags = disabled | without_kernel | without_hypervisor;
-    let attributes = [software | size << 32, cpu_clock, period_ns, 0, 0, flags, 1, 0];
+    let attributes = [
+        software | size << 32,
+        cpu_clock,
+        period_ns,
+        0,
+        0,
+        flags,
+        1,
+        0,
+    ];
     let (own_thread, any_processor, no_group, close_on_exec) = (0, -1, -1, 8);
     // SAFETY: the kernel reads the structure alone.
     let event = unsafe {
         let call = libc::SYS_perf_event_open;
-        libc::syscall(call, attributes.as_ptr(), own_thread, any_processor, no_group, close_on_exec)
+        libc::syscall(
+            call,
+            attributes.as_ptr(),
+            own_thread,
+            any_processor,
+            no_group,
+            close_on_exec,
+        )
     };
-    if event < 0 { Err(std::io::Error::last_os_error()) } else { Ok(event as i32) }
+    if event < 0 {
+        Err(std::io::Error::last_os_error())
+    } else {
+        Ok(event as i32)
+    }
 }
 
 /// Leaves the process the first processors that it has, so many.

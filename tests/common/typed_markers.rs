@@ -23,17 +23,23 @@ impl TypedMarker {
     /// A field that has to be there.
     #[track_caller]
     pub(crate) fn field(&self, key: &str) -> &Value {
-        self.fields.get(key).unwrap_or_else(|| panic!("no field {key} in {self:#?}"))
+        self.fields
+            .get(key)
+            .unwrap_or_else(|| panic!("no field {key} in {self:#?}"))
     }
 
     #[track_caller]
     pub(crate) fn text(&self, key: &str) -> &str {
-        self.field(key).as_str().unwrap_or_else(|| panic!("{key} is no text in {self:#?}"))
+        self.field(key)
+            .as_str()
+            .unwrap_or_else(|| panic!("{key} is no text in {self:#?}"))
     }
 
     #[track_caller]
     pub(crate) fn number(&self, key: &str) -> f64 {
-        self.field(key).as_f64().unwrap_or_else(|| panic!("{key} is no number in {self:#?}"))
+        self.field(key)
+            .as_f64()
+            .unwrap_or_else(|| panic!("{key} is no number in {self:#?}"))
     }
 }
 
@@ -41,8 +47,13 @@ impl TypedMarker {
 /// leave it out.
 #[track_caller]
 pub(crate) fn typed_markers(read: &Read, thread_name: &str) -> Vec<TypedMarker> {
-    let threads = read.threads().iter().filter(|thread| thread["name"] == thread_name);
-    threads.flat_map(|thread| markers_of(read, thread)).collect()
+    let threads = read
+        .threads()
+        .iter()
+        .filter(|thread| thread["name"] == thread_name);
+    threads
+        .flat_map(|thread| markers_of(read, thread))
+        .collect()
 }
 
 /// The only marker of this name among these.
@@ -62,14 +73,28 @@ pub(crate) fn names(markers: &[TypedMarker]) -> Vec<&str> {
 
 fn markers_of(read: &Read, thread: &Value) -> Vec<TypedMarker> {
     let string = |index: &Value| {
-        let index = index.as_u64().unwrap_or_else(|| panic!("{index} is no place in a table")) as usize;
-        thread["stringTable"][index].as_str().expect("a string").to_owned()
+        let index = index
+            .as_u64()
+            .unwrap_or_else(|| panic!("{index} is no place in a table"))
+            as usize;
+        thread["stringTable"][index]
+            .as_str()
+            .expect("a string")
+            .to_owned()
     };
     let rows = thread["markers"]["data"].as_array().expect("markers");
     rows.iter()
         .map(|row| {
-            let data = row.get(5).and_then(Value::as_object).cloned().unwrap_or_default();
-            let type_name = data.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
+            let data = row
+                .get(5)
+                .and_then(Value::as_object)
+                .cloned()
+                .unwrap_or_default();
+            let type_name = data
+                .get("type")
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .to_owned();
             let resolve = |(key, value): (String, Value)| {
                 let value = match format_of(read, &type_name, &key) {
                     "unique-string" | "flow-id" => Value::String(string(&value)),
@@ -97,11 +122,18 @@ fn markers_of(read: &Read, thread: &Value) -> Vec<TypedMarker> {
 fn format_of<'a>(read: &'a Read, type_name: &str, key: &str) -> &'a str {
     let schemas = read.0["meta"]["markerSchema"].as_array().expect("schemas");
     let mut of_type = schemas.iter().filter(|schema| schema["name"] == type_name);
-    let schema = of_type.next().unwrap_or_else(|| panic!("no schema of {type_name}"));
+    let schema = of_type
+        .next()
+        .unwrap_or_else(|| panic!("no schema of {type_name}"));
     assert!(of_type.next().is_none(), "two schemas of {type_name}");
     let rows = schema["data"].as_array().expect("rows");
     let mut of_key = rows.iter().filter(|row| row["key"] == key);
-    let row = of_key.next().unwrap_or_else(|| panic!("{key} is not in the schema of {type_name}: {schema}"));
-    assert!(of_key.next().is_none(), "{key} is there twice in the schema of {type_name}");
+    let row = of_key
+        .next()
+        .unwrap_or_else(|| panic!("{key} is not in the schema of {type_name}: {schema}"));
+    assert!(
+        of_key.next().is_none(),
+        "{key} is there twice in the schema of {type_name}"
+    );
     row["format"].as_str().expect("a format")
 }

@@ -28,11 +28,16 @@ impl Loop {
     pub fn start(body: impl FnOnce(Receiver<Event>, Sender<Event>) + Send + 'static) -> Self {
         let (sender, events) = channel();
         let own_sender = sender.clone();
-        Self { sender, thread: std::thread::spawn(move || body(events, own_sender)) }
+        Self {
+            sender,
+            thread: std::thread::spawn(move || body(events, own_sender)),
+        }
     }
 
     pub fn post(&self, body: impl FnOnce() + Send + 'static) {
-        self.sender.send((ProfilerTime::now(), Some(Box::new(body)))).expect("it lives");
+        self.sender
+            .send((ProfilerTime::now(), Some(Box::new(body))))
+            .expect("it lives");
     }
 
     /// Waits until everything before is done.
@@ -43,7 +48,9 @@ impl Loop {
     }
 
     pub fn end(self) {
-        self.sender.send((ProfilerTime::now(), None)).expect("it lives");
+        self.sender
+            .send((ProfilerTime::now(), None))
+            .expect("it lives");
         self.thread.join().expect("the loop ends");
     }
 }
@@ -64,8 +71,13 @@ pub struct Truth {
 
 /// A thread's interval markers of this name, in ms, in the order of their beginnings.
 pub fn intervals(read: &Read, thread: &str, name: &str) -> Vec<(f64, f64)> {
-    let markers = read.markers(thread).into_iter().filter(|marker| marker.0 == name);
-    let mut intervals: Vec<_> = markers.map(|marker| (marker.1, marker.2.expect("an end"))).collect();
+    let markers = read
+        .markers(thread)
+        .into_iter()
+        .filter(|marker| marker.0 == name);
+    let mut intervals: Vec<_> = markers
+        .map(|marker| (marker.1, marker.2.expect("an end")))
+        .collect();
     intervals.sort_by(|one, other| one.0.total_cmp(&other.0));
     intervals
 }
@@ -78,25 +90,42 @@ pub fn judge(samples: &[Sample], truths: &[Truth], slack_ms: f64) -> f64 {
     for sample in samples {
         let time = sample.time_ms;
         let is_near = |(from, to): (f64, f64)| (from - EDGE_MS..=to + EDGE_MS).contains(&time);
-        if truths.iter().any(|truth| is_near(truth.begins) || is_near(truth.ends)) {
+        if truths
+            .iter()
+            .any(|truth| is_near(truth.begins) || is_near(truth.ends))
+        {
             continue;
         }
         // The innermost event is the one that began last.
-        let running = truths.iter().filter(|truth| (truth.begins.0..truth.ends.1).contains(&time));
+        let running = truths
+            .iter()
+            .filter(|truth| (truth.begins.0..truth.ends.1).contains(&time));
         let running = running.max_by(|one, other| one.begins.0.total_cmp(&other.begins.0));
         let expected = (time >= first).then(|| running.map_or(0.0, |truth| time - truth.queued));
         let off_ms = match (expected, sample.event_delay_ms) {
             (None, None) => 0.0,
             (Some(expected), Some(shown)) => (expected - shown).abs(),
             (None, Some(shown)) if shown <= slack_ms && slack_ms > 0.0 => shown,
-            (expected, shown) => panic!("{shown:?} at {time}, where it is {expected:?} in {truths:?}"),
+            (expected, shown) => {
+                panic!("{shown:?} at {time}, where it is {expected:?} in {truths:?}")
+            }
         };
-        assert!(off_ms <= slack_ms.max(0.2), "{sample:?}, where it is {expected:?} in {truths:?}");
+        assert!(
+            off_ms <= slack_ms.max(0.2),
+            "{sample:?}, where it is {expected:?} in {truths:?}"
+        );
         largest = largest.max(sample.event_delay_ms.unwrap_or(0.0));
         precise += usize::from(off_ms <= 0.2);
         judged += 1;
     }
-    assert!(judged > samples.len() / 2, "{judged} of {} samples lie clear of a change", samples.len());
-    assert!(precise >= judged / 10 * 9, "{precise} of {judged} samples are right to 0.2 ms");
+    assert!(
+        judged > samples.len() / 2,
+        "{judged} of {} samples lie clear of a change",
+        samples.len()
+    );
+    assert!(
+        precise >= judged / 10 * 9,
+        "{precise} of {judged} samples are right to 0.2 ms"
+    );
     largest
 }

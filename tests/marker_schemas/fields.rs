@@ -44,35 +44,67 @@ const KNOWN: [&str; 30] = [
 pub(crate) fn fields_are_in_the_formats_units(markers: &[(String, Value)]) {
     for format in FORMATS.into_iter().chain(["table"]) {
         let data = payload(markers, format);
-        assert!(data.get("typical").is_some() && data.get("missing").is_none(), "{format}: {data}");
+        assert!(
+            data.get("typical").is_some() && data.get("missing").is_none(),
+            "{format}: {data}"
+        );
         if data.get("not_a_number").is_some() {
-            assert_eq!((&data["not_a_number"], &data["infinite"]), (&Value::Null, &Value::Null), "{format}");
-            assert_eq!((&data["zero"], &data["negative"]), (&json!(0), &json!(-1500)), "{format}");
+            assert_eq!(
+                (&data["not_a_number"], &data["infinite"]),
+                (&Value::Null, &Value::Null),
+                "{format}"
+            );
+            assert_eq!(
+                (&data["zero"], &data["negative"]),
+                (&json!(0), &json!(-1500)),
+                "{format}"
+            );
             assert_eq!(data["huge"], json!(u64::MAX), "{format}");
         }
         if let Some(awkward) = data.get("awkward") {
-            assert_eq!(awkward, "\"quoted\" \\ a\tb\u{1}c\u{7f}\u{2028}µ🦎 {marker.name} <b>", "{format}");
-            assert_eq!((&data["empty"], &data["number"]), (&json!(""), &json!("7")), "{format}");
+            assert_eq!(
+                awkward, "\"quoted\" \\ a\tb\u{1}c\u{7f}\u{2028}µ🦎 {marker.name} <b>",
+                "{format}"
+            );
+            assert_eq!(
+                (&data["empty"], &data["number"]),
+                (&json!(""), &json!("7")),
+                "{format}"
+            );
         }
     }
-    assert_eq!(payload(markers, "pid")["typical"], std::process::id().to_string());
+    assert_eq!(
+        payload(markers, "pid")["typical"],
+        std::process::id().to_string()
+    );
     assert!(payload(markers, "tid")["typical"].is_u64());
     assert_eq!(payload(markers, "flow-id")["typical"], "0000000000abcdef");
     let lists = payload(markers, "list");
-    assert_eq!((&lists["gaps"], &lists["single"]), (&json!([0.5, null, null]), &json!(["alone"])));
+    assert_eq!(
+        (&lists["gaps"], &lists["single"]),
+        (&json!([0.5, null, null]), &json!(["alone"]))
+    );
     let table = payload(markers, "table");
-    assert_eq!(table["typical"], json!([["a.txt", 1536, 0.25], ["b.txt", 15_000, 0.75]]));
+    assert_eq!(
+        table["typical"],
+        json!([["a.txt", 1536, 0.25], ["b.txt", 15_000, 0.75]])
+    );
 }
 
 pub(crate) fn types_that_the_viewer_knows_have_its_fields(
     markers: &[(String, Value)],
     other: &[(String, Value)],
 ) {
-    let types: BTreeSet<_> = markers.iter().filter_map(|(_, data)| data["type"].as_str()).collect();
+    let types: BTreeSet<_> = markers
+        .iter()
+        .filter_map(|(_, data)| data["type"].as_str())
+        .collect();
     assert!(KNOWN.iter().all(|known| types.contains(known)), "{types:?}");
     let of_type = |type_name: &'static str, markers: &[(String, Value)]| -> Vec<Value> {
         let found = markers.iter().filter(|(_, data)| data["type"] == type_name);
-        found.map(|(name, data)| json!({"name": name, "data": data})).collect()
+        found
+            .map(|(name, data)| json!({"name": name, "data": data}))
+            .collect()
     };
 
     // Both sides of a message, by the name without which the viewer looks for none.
@@ -96,10 +128,16 @@ pub(crate) fn types_that_the_viewer_knows_have_its_fields(
             (&json!("parent"), &json!(false), &json!(4711))
         );
         assert_eq!(data["startTime"], data["endTime"]);
-        assert!(data["startTime"].is_f64() && data["otherPid"] == std::process::id(), "{data}");
+        assert!(
+            data["startTime"].is_f64() && data["otherPid"] == std::process::id(),
+            "{data}"
+        );
     }
     let requests = of_type("Network", markers);
-    let parts: Vec<_> = requests.iter().map(|part| (&part["data"]["id"], &part["data"]["status"])).collect();
+    let parts: Vec<_> = requests
+        .iter()
+        .map(|part| (&part["data"]["id"], &part["data"]["status"]))
+        .collect();
     assert_eq!(
         json!(parts),
         json!([
@@ -113,9 +151,20 @@ pub(crate) fn types_that_the_viewer_knows_have_its_fields(
         ])
     );
     let answer = &requests[1]["data"];
-    let words = [&answer["httpVersion"], &answer["cache"], &answer["requestStatus"], &answer["URI"]];
-    assert_eq!(json!(words), json!(["h2", "Missed", "NS_OK", "https://example.org/1.html"]));
-    assert_eq!(json!([answer["count"], answer["responseStatus"], answer["pri"]]), json!([20_480, 200, -5]));
+    let words = [
+        &answer["httpVersion"],
+        &answer["cache"],
+        &answer["requestStatus"],
+        &answer["URI"],
+    ];
+    assert_eq!(
+        json!(words),
+        json!(["h2", "Missed", "NS_OK", "https://example.org/1.html"])
+    );
+    assert_eq!(
+        json!([answer["count"], answer["responseStatus"], answer["pri"]]),
+        json!([20_480, 200, -5])
+    );
     let phases = [
         "startTime",
         "domainLookupStart",
@@ -130,21 +179,40 @@ pub(crate) fn types_that_the_viewer_knows_have_its_fields(
         "endTime",
     ];
     let times = phases.map(|phase| answer[phase].as_f64().expect("a time"));
-    assert!(times.is_sorted() && times[10] - times[0] > 34.9, "{times:?}");
+    assert!(
+        times.is_sorted() && times[10] - times[0] > 34.9,
+        "{times:?}"
+    );
 
     let allocations = of_type("Native allocation", markers);
-    let sizes: Vec<_> =
-        allocations.iter().map(|found| (&found["data"]["size"], &found["data"]["memoryAddress"])).collect();
-    assert_eq!(json!(sizes), json!([[3000, 0x1000], [500, 0x2000], [-500, 0x2000]]));
+    let sizes: Vec<_> = allocations
+        .iter()
+        .map(|found| (&found["data"]["size"], &found["data"]["memoryAddress"]))
+        .collect();
+    assert_eq!(
+        json!(sizes),
+        json!([[3000, 0x1000], [500, 0x2000], [-500, 0x2000]])
+    );
     assert!(
         allocations
             .iter()
             .all(|found| found["data"]["threadId"].is_u64() && found["data"]["stack"].is_object())
     );
     let log = payload(markers, "gallery");
-    assert_eq!((&log["level"], &log["message"]), (&json!("Error"), &json!("it \"failed\"")));
+    assert_eq!(
+        (&log["level"], &log["message"]),
+        (&json!("Error"), &json!("it \"failed\""))
+    );
     let pictures = of_type("CompositorScreenshot", markers);
-    assert!(pictures.len() == 2 && pictures.iter().all(|picture| picture["name"] == "CompositorScreenshot"));
+    assert!(
+        pictures.len() == 2
+            && pictures
+                .iter()
+                .all(|picture| picture["name"] == "CompositorScreenshot")
+    );
     let picture = &pictures[0]["data"];
-    assert!(picture["url"].is_u64() && picture["windowID"] == "0xabc", "{picture}");
+    assert!(
+        picture["url"].is_u64() && picture["windowID"] == "0xabc",
+        "{picture}"
+    );
 }

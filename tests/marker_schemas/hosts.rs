@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use gekkota::schema::Format;
 use gekkota::{
-    Deserialize, FlowId, JSONWriter, MarkerOptions, MarkerSchema, ProcessId, ProfilerMarker, ProfilerSession,
-    Serialize, StartParams, ThreadId, add_marker, add_untyped_marker, gecko_profiler_category, marker_type,
+    Deserialize, FlowId, JSONWriter, MarkerOptions, MarkerSchema, ProcessId, ProfilerMarker,
+    ProfilerSession, Serialize, StartParams, ThreadId, add_marker, add_untyped_marker,
+    gecko_profiler_category, marker_type,
 };
 use serde_json::json;
 
@@ -96,7 +97,15 @@ pub(crate) fn record_types_of_the_hosts() -> Read {
     let session = ProfilerSession::start(StartParams::default()).expect("start");
     gekkota::register_thread("host");
     let (category, options) = (gecko_profiler_category!(Other), MarkerOptions::default());
-    add_marker("one", category, options, one::Shared { both: 1, first: "text".to_owned() });
+    add_marker(
+        "one",
+        category,
+        options,
+        one::Shared {
+            both: 1,
+            first: "text".to_owned(),
+        },
+    );
     add_marker("two", category, options, two::Shared { both: 2, second: 7 });
     add_marker("collection", category, options, GCMajor { freed: 7 });
     add_marker("packets", category, options, Network { packets: 7 });
@@ -130,11 +139,23 @@ pub(crate) fn types_of_the_hosts_cannot_break_the_viewer(read: &Read) {
     let schemas = schemas(read);
     assert_eq!(
         schemas.keys().copied().collect::<Vec<_>>(),
-        ["GCMajor_", "GCSlice", "Network_", "NoPayloadUserData", "Shared", "Units"],
+        [
+            "GCMajor_",
+            "GCSlice",
+            "Network_",
+            "NoPayloadUserData",
+            "Shared",
+            "Units"
+        ],
         "of this session alone"
     );
     let shared = schemas["Shared"];
-    let keys: Vec<_> = shared["data"].as_array().expect("rows").iter().map(|row| &row["key"]).collect();
+    let keys: Vec<_> = shared["data"]
+        .as_array()
+        .expect("rows")
+        .iter()
+        .map(|row| &row["key"])
+        .collect();
     assert_eq!(json!(keys), json!(["both", "first", "second"]));
     assert_eq!(shared["display"], json!(["marker-chart", "marker-table"]));
     assert_eq!(shared["graphs"], json!([{"key": "second", "type": "line"}]));

@@ -11,7 +11,8 @@ use gecko_profiler::gecko_profiler_category;
 use gecko_profiler::{MarkerOptions, MarkerTiming, ProfilingCategoryPair};
 
 #[allow(non_upper_case_globals, reason = "Mozilla's name")]
-pub(crate) const TelemetryProfilerCategory: ProfilingCategoryPair = ProfilingCategoryPair::Telemetry(None);
+pub(crate) const TelemetryProfilerCategory: ProfilingCategoryPair =
+    ProfilingCategoryPair::Telemetry(None);
 
 #[derive(serde::Serialize, serde::Deserialize, Debug, Clone, Copy, PartialEq)]
 pub(crate) enum MetricId {
@@ -30,7 +31,8 @@ impl MetricId {
 }
 
 fn name_of(id: &MetricId) -> String {
-    id.canonical_name().map_or_else(|error| error, str::to_string)
+    id.canonical_name()
+        .map_or_else(|error| error, str::to_string)
 }
 
 #[derive(serde::Serialize, serde::Deserialize, Debug)]
@@ -49,7 +51,12 @@ impl gecko_profiler::ProfilerMarker for BooleanMetricMarker {
         let mut schema = MarkerSchema::new(&[Location::MarkerChart, Location::MarkerTable]);
         schema.set_tooltip_label("{marker.data.id} {marker.data.val}");
         schema.set_table_label("{marker.name}: {marker.data.val}");
-        schema.add_key_label_format_searchable("id", "Metric", Format::UniqueString, Searchable::Searchable);
+        schema.add_key_label_format_searchable(
+            "id",
+            "Metric",
+            Format::UniqueString,
+            Searchable::Searchable,
+        );
         schema.add_key_label_format("val", "Value", Format::String);
         schema
     }
@@ -83,7 +90,11 @@ impl gecko_profiler::ProfilerMarker for EventMetricMarker {
     fn stream_json_marker_data(&self, json_writer: &mut gecko_profiler::JSONWriter) {
         json_writer.unique_string_property("id", name_of(&self.id).as_str());
         if !self.extra.is_empty() {
-            let mut pairs: Vec<_> = self.extra.iter().map(|(k, v)| format!(r#""{}": "{}""#, k, v)).collect();
+            let mut pairs: Vec<_> = self
+                .extra
+                .iter()
+                .map(|(k, v)| format!(r#""{}": "{}""#, k, v))
+                .collect();
             pairs.sort();
             json_writer.string_property("extra", &pairs.join(","));
         }
@@ -107,8 +118,16 @@ struct TimingMetricMarker {
 }
 
 impl TimingMetricMarker {
-    fn new(id: MetricId, timer_id: Option<u64>, value: Option<TimingPayload>) -> TimingMetricMarker {
-        TimingMetricMarker { id, timer_id, value }
+    fn new(
+        id: MetricId,
+        timer_id: Option<u64>,
+        value: Option<TimingPayload>,
+    ) -> TimingMetricMarker {
+        TimingMetricMarker {
+            id,
+            timer_id,
+            value,
+        }
     }
 }
 
@@ -133,9 +152,13 @@ impl gecko_profiler::ProfilerMarker for TimingMetricMarker {
             None => json_writer.null_property("timer_id"),
         }
         match &self.value {
-            Some(TimingPayload::Duration(d)) => json_writer.float_property("duration", d.as_secs_f64() * 1e3),
+            Some(TimingPayload::Duration(d)) => {
+                json_writer.float_property("duration", d.as_secs_f64() * 1e3)
+            }
             Some(TimingPayload::Sample(s)) => json_writer.int_property("sample", *s),
-            Some(TimingPayload::Samples(s)) => json_writer.string_property("samples", &format!("{:?}", s)),
+            Some(TimingPayload::Samples(s)) => {
+                json_writer.string_property("samples", &format!("{:?}", s))
+            }
             Some(TimingPayload::Nothing) | None => {}
         };
     }
@@ -158,7 +181,12 @@ pub(crate) struct DistributionMetricMarker<T, V> {
 
 impl<T, V> DistributionMetricMarker<T, V> {
     pub(crate) fn new(id: MetricId, label: Option<String>, value: DistributionValues<V>) -> Self {
-        DistributionMetricMarker { id, label, value, metric: PhantomData }
+        DistributionMetricMarker {
+            id,
+            label,
+            value,
+            metric: PhantomData,
+        }
     }
 }
 
@@ -202,7 +230,11 @@ where
         };
         let text = match &self.value {
             DistributionValues::Sample(s) => format!("{}", s),
-            DistributionValues::Samples(s) => s.iter().map(|v| v.to_string()).collect::<Vec<_>>().join(","),
+            DistributionValues::Samples(s) => s
+                .iter()
+                .map(|v| v.to_string())
+                .collect::<Vec<_>>()
+                .join(","),
         };
         json_writer.string_property("samples", text.as_str());
     }
@@ -248,7 +280,10 @@ pub(crate) fn record(evaluated: &mut u32) {
     });
     gecko_profiler::lazy_add_marker!(
         "Event::record_nothing",
-        EventMetricMarker { id, extra: HashMap::new() }
+        EventMetricMarker {
+            id,
+            extra: HashMap::new()
+        }
     );
     gecko_profiler::lazy_add_marker!(
         "TimingDistribution::start",
@@ -283,6 +318,10 @@ pub(crate) fn record(evaluated: &mut u32) {
         "CustomDistribution::accumulate",
         TelemetryProfilerCategory,
         Default::default(),
-        DistributionMetricMarker::<MemoryMetric, f64>::new(id, None, DistributionValues::Sample(0.5)),
+        DistributionMetricMarker::<MemoryMetric, f64>::new(
+            id,
+            None,
+            DistributionValues::Sample(0.5),
+        ),
     );
 }

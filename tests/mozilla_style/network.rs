@@ -42,7 +42,8 @@ impl ProfilerMarker for AttemptMarker {
 
     fn marker_type_display() -> MarkerSchema {
         let mut schema = MarkerSchema::new(&[Location::MarkerChart, Location::MarkerTable]);
-        schema.set_all_labels("{marker.data.origin} ECH={marker.data.has_ech} {marker.data.outcome}");
+        schema
+            .set_all_labels("{marker.data.origin} ECH={marker.data.has_ech} {marker.data.outcome}");
         schema.add_key_label_format("origin", "Origin", Format::SanitizedString);
         schema.add_key_label_format("outcome", "Outcome", Format::UniqueString);
         schema.add_key_label_format("has_ech", "ECH", Format::String);
@@ -54,7 +55,8 @@ impl ProfilerMarker for AttemptMarker {
         json_writer.string_property("origin", &self.origin);
         json_writer.unique_string_property("outcome", self.outcome.as_str());
         json_writer.bool_property("has_ech", self.has_ech);
-        json_writer.unique_string_property("flow", std::str::from_utf8(&self.flow.to_hex()).unwrap());
+        json_writer
+            .unique_string_property("flow", std::str::from_utf8(&self.flow.to_hex()).unwrap());
     }
 }
 
@@ -76,7 +78,12 @@ pub(crate) struct Race {
 impl Race {
     pub(crate) fn new(flow_id: FlowId, origin: &str) -> Self {
         if !gecko_profiler::is_active() {
-            return Self { flow_id, origin: String::new(), start: None, attempts: HashMap::new() };
+            return Self {
+                flow_id,
+                origin: String::new(),
+                start: None,
+                attempts: HashMap::new(),
+            };
         }
         Self {
             flow_id,
@@ -103,7 +110,8 @@ impl Race {
         self.emit(
             &info,
             outcome,
-            info.options.with_timing(MarkerTiming::interval_until_now_from(info.start)),
+            info.options
+                .with_timing(MarkerTiming::interval_until_now_from(info.start)),
         );
     }
 
@@ -112,13 +120,21 @@ impl Race {
             MARKER_NAME,
             gecko_profiler_category!(Network),
             options,
-            AttemptMarker { flow: self.flow_id, origin: self.origin.clone(), outcome, has_ech: info.has_ech },
+            AttemptMarker {
+                flow: self.flow_id,
+                origin: self.origin.clone(),
+                outcome,
+                has_ech: info.has_ech,
+            },
         );
     }
 }
 
 fn options_of_attempts() -> MarkerOptions {
-    MarkerOptions { stack: MarkerStack::Full, ..Default::default() }
+    MarkerOptions {
+        stack: MarkerStack::Full,
+        ..Default::default()
+    }
 }
 
 impl Drop for Race {
@@ -129,12 +145,22 @@ impl Drop for Race {
         let attempts: Vec<_> = self.attempts.drain().map(|(_id, info)| info).collect();
         for info in attempts {
             let timing = MarkerTiming::interval(info.start.clone(), ProfilerTime::now());
-            self.emit(&info, Outcome::Cancelled, MarkerOptions { timing, stack: info.stack });
+            self.emit(
+                &info,
+                Outcome::Cancelled,
+                MarkerOptions {
+                    timing,
+                    stack: info.stack,
+                },
+            );
         }
         gecko_profiler::add_text_marker(
             "Race over",
             gecko_profiler_category!(Network),
-            MarkerOptions { timing: MarkerTiming::interval_until_now_from(start), ..Default::default() },
+            MarkerOptions {
+                timing: MarkerTiming::interval_until_now_from(start),
+                ..Default::default()
+            },
             &self.origin,
         );
     }
@@ -150,6 +176,9 @@ pub(crate) fn race() {
     race.attempt_over(1, Outcome::Success);
     race.flow_id = FlowId::from(0xabcdu64);
     drop(race);
-    let digits: Vec<[u8; 16]> = [FlowId::from(1), FlowId::from(2)].into_iter().map(FlowId::to_hex).collect();
+    let digits: Vec<[u8; 16]> = [FlowId::from(1), FlowId::from(2)]
+        .into_iter()
+        .map(FlowId::to_hex)
+        .collect();
     assert_eq!(digits, [*b"0000000000000001", *b"0000000000000002"]);
 }

@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use gecko_profiler::marker::options::*;
 use gecko_profiler::{
-    AutoProfilerFlowMarker, AutoProfilerMarker, AutoProfilerTextMarker, AutoProfilerTracingMarker, CowString,
-    FlowId, FlowStackMarker, ProfilerTime, ProfilingCategoryPair, StackMarker, Tracing, add_marker,
-    auto_profiler_flow_marker, auto_profiler_marker, auto_profiler_marker_text, auto_profiler_marker_tracing,
-    gecko_profiler_category, gecko_profiler_fn_label, gecko_profiler_label,
+    AutoProfilerFlowMarker, AutoProfilerMarker, AutoProfilerTextMarker, AutoProfilerTracingMarker,
+    CowString, FlowId, FlowStackMarker, ProfilerTime, ProfilingCategoryPair, StackMarker, Tracing,
+    add_marker, auto_profiler_flow_marker, auto_profiler_marker, auto_profiler_marker_text,
+    auto_profiler_marker_tracing, gecko_profiler_category, gecko_profiler_fn_label,
+    gecko_profiler_label,
 };
 
 /// What the renderer is given, so that it need not know the profiler.
@@ -32,7 +33,10 @@ impl GeckoProfilerHooks {
         gecko_profiler::add_untyped_marker(
             label.to_str().unwrap(),
             gecko_profiler_category!(Graphics),
-            MarkerOptions { timing, ..Default::default() },
+            MarkerOptions {
+                timing,
+                ..Default::default()
+            },
         );
     }
 }
@@ -60,11 +64,16 @@ impl ProfilerHooks for GeckoProfilerHooks {
 
     fn add_text_marker(&self, label: &CStr, text: &str, duration: Duration) {
         let now = ProfilerTime::now();
-        let start = now.clone().subtract_microseconds(duration.as_micros() as f64);
+        let start = now
+            .clone()
+            .subtract_microseconds(duration.as_micros() as f64);
         gecko_profiler::add_text_marker(
             &label.to_string_lossy(),
             gecko_profiler_category!(Graphics),
-            MarkerOptions { timing: MarkerTiming::interval(start, now), ..Default::default() },
+            MarkerOptions {
+                timing: MarkerTiming::interval(start, now),
+                ..Default::default()
+            },
             text,
         );
     }
@@ -112,7 +121,10 @@ impl PoolBuilder {
             for idx in 0..2 {
                 let (builder, work) = (&self, &work);
                 scope.spawn(move || {
-                    builder.start_handler.iter().for_each(|handler| handler(idx));
+                    builder
+                        .start_handler
+                        .iter()
+                        .for_each(|handler| handler(idx));
                     work();
                     builder.exit_handler.iter().for_each(|handler| handler(idx));
                 });
@@ -138,7 +150,9 @@ pub(crate) fn use_pool() {
 
 #[inline(never)]
 fn parse(script: &str) -> usize {
-    gecko_profiler_label!(ProfilingCategoryPair::JavaScript(Some(gecko_profiler::JavaScript::Parsing)));
+    gecko_profiler_label!(ProfilingCategoryPair::JavaScript(Some(
+        gecko_profiler::JavaScript::Parsing
+    )));
     crate::run();
     std::hint::black_box(script.len())
 }
@@ -165,7 +179,10 @@ pub(crate) fn use_labels() {
     let parsing = ProfilingCategoryPair::JavaScript(Some(gecko_profiler::JavaScript::Parsing));
     assert_eq!(parsing, gecko_profiler_category!(JavaScript, Parsing));
     assert_eq!(
-        (parsing.to_cpp_enum_value(), format!("{:?}", parsing).as_str()),
+        (
+            parsing.to_cpp_enum_value(),
+            format!("{:?}", parsing).as_str()
+        ),
         (14, "JavaScript(Some(Parsing))")
     );
     let counts = HashMap::from([(parsing, 1), (ProfilingCategoryPair::Other(None), 2)]);
@@ -191,20 +208,32 @@ impl<'a> Frame<'a> {
         Frame {
             _text: AutoProfilerTextMarker::new(name, category, Default::default(), url),
             _interval: AutoProfilerMarker::new(name, category, default_options()),
-            _tracing: AutoProfilerTracingMarker::new(name, category, Default::default(), "word".into()),
+            _tracing: AutoProfilerTracingMarker::new(
+                name,
+                category,
+                Default::default(),
+                "word".into(),
+            ),
             _flow: AutoProfilerFlowMarker::new(name, category, Default::default(), flow),
         }
     }
 }
 
 fn default_options() -> MarkerOptions {
-    MarkerOptions { timing: Default::default(), stack: Default::default() }
+    MarkerOptions {
+        timing: Default::default(),
+        stack: Default::default(),
+    }
 }
 
 pub(crate) fn use_guards() {
     let mut document = 7u64;
     let url = String::from("https://example.org/page");
-    drop(Frame::new("Guards", &url, FlowStackMarker::from_pointer(&document)));
+    drop(Frame::new(
+        "Guards",
+        &url,
+        FlowStackMarker::from_pointer(&document),
+    ));
     {
         let category = gecko_profiler_category!(Graphics);
         auto_profiler_marker_text!("Macros", category, Default::default(), "text");
@@ -216,7 +245,17 @@ pub(crate) fn use_guards() {
     let category = gecko_profiler_category!(Graphics, Rasterization);
     let word: CowString = format!("word {}", document).into();
     add_marker("Ready types", category, Default::default(), Tracing(word));
-    add_marker("Ready types", category, Default::default(), Tracing::from_str("constant"));
+    add_marker(
+        "Ready types",
+        category,
+        Default::default(),
+        Tracing::from_str("constant"),
+    );
     add_marker("Ready types", category, Default::default(), StackMarker());
-    add_marker("Ready types", category, Default::default(), FlowStackMarker(FlowId::from(9)));
+    add_marker(
+        "Ready types",
+        category,
+        Default::default(),
+        FlowStackMarker(FlowId::from(9)),
+    );
 }

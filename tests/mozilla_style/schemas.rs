@@ -4,7 +4,9 @@ use gekkota as gecko_profiler;
 
 use gecko_profiler::gecko_bindings::profiling_categories::{Graphics, ProfilingCategoryPair};
 use gecko_profiler::options::StackCaptureOptions;
-use gecko_profiler::{Deserialize, JSONWriter, MarkerTiming, ProfilerMarker, ProfilerTime, Serialize};
+use gecko_profiler::{
+    Deserialize, JSONWriter, MarkerTiming, ProfilerMarker, ProfilerTime, Serialize,
+};
 use gecko_profiler::{MarkerOptions, MarkerStack, add_text_marker, add_untyped_marker, schema};
 use gecko_profiler::{gecko_profiler_category, marker};
 
@@ -54,7 +56,12 @@ impl gecko_profiler::ProfilerMarker for AllFormatsMarker {
             .add_key_format("flow", Format::Flow)
             .add_key_format("terminating", Format::TerminatingFlow);
         schema.add_key_format_with_flags("hidden", Format::String, PayloadFlags::Hidden);
-        schema.add_key_label_format_with_flags("shown", "Shown", Format::String, PayloadFlags::None);
+        schema.add_key_label_format_with_flags(
+            "shown",
+            "Shown",
+            Format::String,
+            PayloadFlags::None,
+        );
         schema.add_static_label_value("Help", "A type of the host's");
         schema.add_chart("integer", GraphType::Line);
         schema.add_chart_color("decimal", GraphType::Bar, GraphColor::Blue);
@@ -78,7 +85,9 @@ impl ProfilerMarker for WrittenMarker {
 
     fn marker_type_display() -> marker::MarkerSchema {
         let mut schema = schema::MarkerSchema::new(&[schema::Location::MarkerTable]);
-        schema.set_table_label("{marker.data.name}").set_tooltip_label("written");
+        schema
+            .set_table_label("{marker.data.name}")
+            .set_tooltip_label("written");
         schema
     }
 
@@ -90,7 +99,9 @@ impl ProfilerMarker for WrittenMarker {
         }
         json_writer.bool_property("is_long", self.numbers.len() > 2);
         json_writer.start_array_property("numbers");
-        self.numbers.iter().for_each(|&number| json_writer.int_element(number));
+        self.numbers
+            .iter()
+            .for_each(|&number| json_writer.int_element(number));
         json_writer.end_array();
         json_writer.start_object_property("object");
         json_writer.int_property("count", self.numbers.len() as i64);
@@ -129,9 +140,17 @@ fn is_the_same_when_it_is_read_back<T: ProfilerMarker + PartialEq>(payload: &T) 
 pub(crate) fn add_all() {
     let category = gecko_profiler_category!(Graphics, DisplayListBuilding);
     add("Formats", AllFormatsMarker { number: 5 });
-    let written = WrittenMarker { name: "a \"name\"".to_owned(), numbers: vec![1, -2, 3], part: Some(0.25) };
+    let written = WrittenMarker {
+        name: "a \"name\"".to_owned(),
+        numbers: vec![1, -2, 3],
+        part: Some(0.25),
+    };
     marker::add_marker("Written", category, Default::default(), written.clone());
-    let none = WrittenMarker { part: None, numbers: Vec::new(), ..written };
+    let none = WrittenMarker {
+        part: None,
+        numbers: Vec::new(),
+        ..written
+    };
     assert!(is_the_same_when_it_is_read_back(&none));
     add("Written", none);
     add("Special", SpecialMarker());
@@ -149,17 +168,32 @@ pub(crate) fn add_all() {
     ];
     for (index, timing) in timings.into_iter().enumerate() {
         let name = format!("Timing {}", index);
-        add_untyped_marker(&name, category, MarkerOptions { timing, ..Default::default() });
+        add_untyped_marker(
+            &name,
+            category,
+            MarkerOptions {
+                timing,
+                ..Default::default()
+            },
+        );
     }
     let category = match category {
-        ProfilingCategoryPair::Graphics(_) => ProfilingCategoryPair::Graphics(Some(Graphics::Other)),
+        ProfilingCategoryPair::Graphics(_) => {
+            ProfilingCategoryPair::Graphics(Some(Graphics::Other))
+        }
         other => other,
     };
-    let stacks: [StackCaptureOptions; 3] =
-        [MarkerStack::NoStack, StackCaptureOptions::Full, MarkerStack::NonNative];
+    let stacks: [StackCaptureOptions; 3] = [
+        MarkerStack::NoStack,
+        StackCaptureOptions::Full,
+        MarkerStack::NonNative,
+    ];
     for stack in stacks {
         let name = format!("{:?}", stack);
-        let options = MarkerOptions { timing: MarkerTiming::instant_now(), stack };
+        let options = MarkerOptions {
+            timing: MarkerTiming::instant_now(),
+            stack,
+        };
         add_text_marker(&name, category, options, &format!("{:?}", options.stack));
     }
 }

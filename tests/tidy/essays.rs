@@ -5,7 +5,13 @@ use std::collections::BTreeSet;
 use crate::imports::{Room, imported_folders};
 use crate::source::{Finding, Source};
 
-const HEADS: [&str; 5] = ["# Purpose", "# Threads and locks", "# Imports", "# Invariants", "# Read next"];
+const HEADS: [&str; 5] = [
+    "# Purpose",
+    "# Threads and locks",
+    "# Imports",
+    "# Invariants",
+    "# Read next",
+];
 const NO_IMPORTS: &str = "Nothing of ours";
 
 /// A part of an essay: the line of its head, the head, and what stands below it.
@@ -19,7 +25,11 @@ fn sections(source: &Source) -> Vec<Section<'_>> {
     let mut found: Vec<Section<'_>> = Vec::new();
     for (line, text) in source.head_docs() {
         if text.starts_with("# ") {
-            found.push(Section { line, head: text, body: String::new() });
+            found.push(Section {
+                line,
+                head: text,
+                body: String::new(),
+            });
         } else if let Some(section) = found.last_mut() {
             section.body.push_str(text);
             section.body.push(' ');
@@ -39,7 +49,12 @@ pub(crate) fn check_essays(sources: &[Source], rooms: &[Room]) -> Vec<Finding> {
     for folder in folders(sources) {
         let path = format!("src/{folder}/mod.rs");
         let Some(source) = sources.iter().find(|source| source.path == path) else {
-            findings.push(Finding::new(&path, 1, "no such file", "a `mod.rs` with an essay in each folder"));
+            findings.push(Finding::new(
+                &path,
+                1,
+                "no such file",
+                "a `mod.rs` with an essay in each folder",
+            ));
             continue;
         };
         let sections = sections(source);
@@ -48,13 +63,20 @@ pub(crate) fn check_essays(sources: &[Source], rooms: &[Room]) -> Vec<Finding> {
             let accepted = format!("the five, in this order: {}", HEADS.join(", "));
             findings.push(source.finding(1, format!("the heads {heads:?}"), accepted));
         }
-        for section in sections.iter().filter(|section| section.body.trim().is_empty()) {
+        for section in sections
+            .iter()
+            .filter(|section| section.body.trim().is_empty())
+        {
             let found = format!("nothing below `{}`", section.head);
             findings.push(source.finding(section.line, found, "a sentence at least"));
         }
         if let Some(section) = sections.iter().find(|section| section.head == "# Imports") {
-            let files = sources.iter().filter(|source| source.folder() == Some(folder));
-            let imported = files.flat_map(|source| imported_folders(source, rooms)).collect();
+            let files = sources
+                .iter()
+                .filter(|source| source.folder() == Some(folder));
+            let imported = files
+                .flat_map(|source| imported_folders(source, rooms))
+                .collect();
             findings.extend(check_named_imports(source, section, rooms, &imported));
         }
     }
@@ -68,24 +90,44 @@ fn check_named_imports(
     imported: &BTreeSet<String>,
 ) -> Option<Finding> {
     let is_folder = |name: &&str| rooms.iter().any(|room| room.folder == *name);
-    let named: BTreeSet<String> =
-        section.body.split('`').skip(1).step_by(2).filter(is_folder).map(str::to_owned).collect();
+    let named: BTreeSet<String> = section
+        .body
+        .split('`')
+        .skip(1)
+        .step_by(2)
+        .filter(is_folder)
+        .map(str::to_owned)
+        .collect();
     if named == *imported && section.body.contains(NO_IMPORTS) == imported.is_empty() {
         return None;
     }
     let list = |names: &BTreeSet<String>| {
-        names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+        names
+            .iter()
+            .map(|name| format!("`{name}`"))
+            .collect::<Vec<_>>()
+            .join(", ")
     };
-    let accepted = if imported.is_empty() { format!("\"{NO_IMPORTS}.\"") } else { list(imported) };
+    let accepted = if imported.is_empty() {
+        format!("\"{NO_IMPORTS}.\"")
+    } else {
+        list(imported)
+    };
     let found = format!("\"{}\" below `# Imports`", section.body.trim());
-    Some(source.finding(section.line, found, format!("what the folder's code imports: {accepted}")))
+    Some(source.finding(
+        section.line,
+        found,
+        format!("what the folder's code imports: {accepted}"),
+    ))
 }
 
 /// Each folder's `mod.rs` holds `mod` and `use` items alone.
 pub(crate) fn check_logic(sources: &[Source]) -> Vec<Finding> {
     let mut findings = Vec::new();
     let is_folder_head = |source: &&Source| {
-        source.folder().is_some_and(|folder| source.path == format!("src/{folder}/mod.rs"))
+        source
+            .folder()
+            .is_some_and(|folder| source.path == format!("src/{folder}/mod.rs"))
     };
     for source in sources.iter().filter(is_folder_head) {
         let mut at = 0;
@@ -94,8 +136,13 @@ pub(crate) fn check_logic(sources: &[Source]) -> Vec<Finding> {
             let end = item_end(source, item);
             let declares = source.word(item) == "mod" && source.word(item + 2) == ";";
             if item < source.tokens.len() && !declares && source.word(item) != "use" {
-                let found = format!("`{} {}` in a `mod.rs`", source.word(item), source.word(item + 1));
-                let accepted = "doc, attributes, `mod name;` and `use`; move the rest to a file of its own";
+                let found = format!(
+                    "`{} {}` in a `mod.rs`",
+                    source.word(item),
+                    source.word(item + 1)
+                );
+                let accepted =
+                    "doc, attributes, `mod name;` and `use`; move the rest to a file of its own";
                 findings.push(source.finding(source.tokens[item].line, found, accepted));
             }
             at = end + 1;
@@ -105,7 +152,8 @@ pub(crate) fn check_logic(sources: &[Source]) -> Vec<Finding> {
 }
 
 fn skip_attributes_and_visibility(source: &Source, mut at: usize) -> usize {
-    let past = |open: usize| source.brackets.partner[open].map_or(source.tokens.len(), |close| close + 1);
+    let past =
+        |open: usize| source.brackets.partner[open].map_or(source.tokens.len(), |close| close + 1);
     loop {
         at = match source.word(at) {
             "#" if source.word(at + 1) == "[" => past(at + 1),
@@ -139,13 +187,23 @@ pub(crate) fn check_stops(sources: &[Source], stops: usize) -> Vec<Finding> {
         let words = format!("Stop {stop} of {stops}");
         let accepted = format!("`{words}` on a `//!` line of exactly one file in src");
         let line_in = |source: &Source| {
-            source.head_docs().find(|(_, text)| text.contains(&words)).map(|(line, _)| line)
+            source
+                .head_docs()
+                .find(|(_, text)| text.contains(&words))
+                .map(|(line, _)| line)
         };
         let in_src = sources.iter().filter(|source| source.is_in_src());
-        let places: Vec<_> = in_src.filter_map(|source| Some((source, line_in(source)?))).collect();
+        let places: Vec<_> = in_src
+            .filter_map(|source| Some((source, line_in(source)?)))
+            .collect();
         match places[..] {
             [_] => {}
-            [] => findings.push(Finding::new("src", 1, format!("no file for stop {stop}"), accepted)),
+            [] => findings.push(Finding::new(
+                "src",
+                1,
+                format!("no file for stop {stop}"),
+                accepted,
+            )),
             [..] => {
                 let found = |(source, line): &(&Source, usize)| {
                     source.finding(*line, format!("stop {stop}, again"), &accepted)
@@ -165,23 +223,44 @@ mod snippets {
         //! `base`, and `framehop`\n//! # Invariants\n//! C.\n//! # Read next\n//! D.\n";
 
     fn essays(head: &str, code: &str) -> Vec<String> {
-        let sources = [Source::new("src/state/mod.rs", head), Source::new("src/state/a.rs", code)];
-        check_essays(&sources, ROOMS).iter().map(ToString::to_string).collect()
+        let sources = [
+            Source::new("src/state/mod.rs", head),
+            Source::new("src/state/a.rs", code),
+        ];
+        check_essays(&sources, ROOMS)
+            .iter()
+            .map(ToString::to_string)
+            .collect()
     }
 
     #[test]
     fn an_essay_with_five_heads_and_true_imports_is_accepted() {
-        assert_eq!(essays(ESSAY, "use crate::base::A; use crate::state::B;"), [""; 0]);
-        assert_eq!(essays(&ESSAY.replace("`base`, and `framehop`", "Nothing of ours."), ""), [""; 0]);
+        assert_eq!(
+            essays(ESSAY, "use crate::base::A; use crate::state::B;"),
+            [""; 0]
+        );
+        assert_eq!(
+            essays(
+                &ESSAY.replace("`base`, and `framehop`", "Nothing of ours."),
+                ""
+            ),
+            [""; 0]
+        );
     }
 
     #[test]
     fn a_head_that_is_missing_or_empty_is_found() {
         let code = "use crate::base::A;";
-        assert_eq!(essays(&ESSAY.replace("# Purpose", "# Porpoise"), code).len(), 1);
+        assert_eq!(
+            essays(&ESSAY.replace("# Purpose", "# Porpoise"), code).len(),
+            1
+        );
         assert_eq!(essays(&ESSAY.replace("//! B.\n", ""), code).len(), 1);
         assert_eq!(essays(&ESSAY.replace("//!", "//"), code).len(), 1);
-        assert_eq!(check_essays(&[Source::new("src/state/a.rs", "")], ROOMS).len(), 1);
+        assert_eq!(
+            check_essays(&[Source::new("src/state/a.rs", "")], ROOMS).len(),
+            1
+        );
     }
 
     #[test]
@@ -193,17 +272,29 @@ mod snippets {
         assert_eq!(essays(ESSAY, "").len(), 1);
         let nothing = ESSAY.replace("`base`, and `framehop`", "Nothing of ours.");
         assert_eq!(essays(&nothing, "use crate::base::A;").len(), 1);
-        assert_eq!(essays(&ESSAY.replace(", and", ". Nothing of ours but"), "use crate::base::A;").len(), 1);
+        assert_eq!(
+            essays(
+                &ESSAY.replace(", and", ". Nothing of ours but"),
+                "use crate::base::A;"
+            )
+            .len(),
+            1
+        );
     }
 
     #[test]
     fn logic_in_a_mod_file_is_found() {
         let logic = |text: &str| {
             let findings = check_logic(&[Source::new("src/state/mod.rs", text)]);
-            findings.iter().map(|finding| finding.line).collect::<Vec<_>>()
+            findings
+                .iter()
+                .map(|finding| finding.line)
+                .collect::<Vec<_>>()
         };
         assert_eq!(
-            logic("#![a]\n#[cfg(b)]\nmod c;\npub(crate) use c::{D, e::{F}};\npub mod g;\npub use h::I;"),
+            logic(
+                "#![a]\n#[cfg(b)]\nmod c;\npub(crate) use c::{D, e::{F}};\npub mod g;\npub use h::I;"
+            ),
             []
         );
         assert_eq!(
@@ -214,17 +305,29 @@ mod snippets {
             logic("mod tests {\n fn a() {}\n}\nmacro_rules! b { () => {} }\nconst C: u8 = 1;"),
             [1, 4, 5]
         );
-        assert_eq!(check_logic(&[Source::new("src/state/a.rs", "fn a() {}")]).len(), 0);
+        assert_eq!(
+            check_logic(&[Source::new("src/state/a.rs", "fn a() {}")]).len(),
+            0
+        );
     }
 
     #[test]
     fn each_stop_is_told_once() {
         let stops = |texts: &[&str]| {
-            let sources: Vec<_> = texts.iter().map(|text| Source::new("src/a/b.rs", text)).collect();
-            check_stops(&sources, 2).iter().map(|finding| finding.found.clone()).collect::<Vec<_>>()
+            let sources: Vec<_> = texts
+                .iter()
+                .map(|text| Source::new("src/a/b.rs", text))
+                .collect();
+            check_stops(&sources, 2)
+                .iter()
+                .map(|finding| finding.found.clone())
+                .collect::<Vec<_>>()
         };
         assert_eq!(stops(&["//! Stop 1 of 2: a.\n//! Stop 2 of 2."]), [""; 0]);
-        assert_eq!(stops(&["//! Stop 1 of 2", "/// Stop 2 of 2\nfn a() {}"]), ["no file for stop 2"]);
+        assert_eq!(
+            stops(&["//! Stop 1 of 2", "/// Stop 2 of 2\nfn a() {}"]),
+            ["no file for stop 2"]
+        );
         assert_eq!(
             stops(&["//! Stop 1 of 2\n//! Stop 2 of 2", "//! Stop 2 of 2"]),
             ["stop 2, again", "stop 2, again"]

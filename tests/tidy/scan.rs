@@ -15,7 +15,10 @@ enum Piece {
 }
 
 pub(crate) fn split(text: &str) -> Views {
-    let blank: Vec<u8> = text.bytes().map(|byte| if byte == b'\n' { byte } else { b' ' }).collect();
+    let blank: Vec<u8> = text
+        .bytes()
+        .map(|byte| if byte == b'\n' { byte } else { b' ' })
+        .collect();
     let (mut code, mut comments) = (blank.clone(), blank);
     let mut at = 0;
     while at < text.len() {
@@ -31,7 +34,10 @@ pub(crate) fn split(text: &str) -> Views {
         at += length;
     }
     let utf8 = |view| String::from_utf8(view).expect("pieces end where characters end");
-    Views { code: utf8(code), comments: utf8(comments) }
+    Views {
+        code: utf8(code),
+        comments: utf8(comments),
+    }
 }
 
 /// What `rest`, which is not empty, starts with, and how many bytes of it.
@@ -110,11 +116,16 @@ fn prefixed_literal_length(word: &str, rest: &str) -> Option<usize> {
     let hashes = rest.len() - rest.trim_start_matches('#').len();
     let inside = rest[hashes..].strip_prefix('"')?;
     let end = format!("\"{}", &rest[..hashes]);
-    Some(inside.find(&end).map_or(rest.len(), |at| hashes + 1 + at + end.len()))
+    Some(
+        inside
+            .find(&end)
+            .map_or(rest.len(), |at| hashes + 1 + at + end.len()),
+    )
 }
 
 fn word_length(rest: &str) -> usize {
-    rest.find(|letter: char| !letter.is_alphanumeric() && letter != '_').unwrap_or(rest.len())
+    rest.find(|letter: char| !letter.is_alphanumeric() && letter != '_')
+        .unwrap_or(rest.len())
 }
 
 /// A word, a number, `::`, or any other single character.
@@ -140,7 +151,10 @@ pub(crate) fn tokens(code: &str) -> Vec<Token> {
                 0 => first.len_utf8(),
                 word => word,
             };
-            found.push(Token { text: rest[..length].to_owned(), line: index + 1 });
+            found.push(Token {
+                text: rest[..length].to_owned(),
+                line: index + 1,
+            });
             rest = rest[length..].trim_start();
         }
     }
@@ -158,7 +172,11 @@ pub(crate) struct Brackets {
 }
 
 pub(crate) fn brackets(tokens: &[Token]) -> Brackets {
-    let mut found = Brackets { around: Vec::new(), partner: vec![None; tokens.len()], unbalanced: None };
+    let mut found = Brackets {
+        around: Vec::new(),
+        partner: vec![None; tokens.len()],
+        unbalanced: None,
+    };
     let mut open: Vec<usize> = Vec::new();
     for (at, token) in tokens.iter().enumerate() {
         let opening = match token.text.as_str() {
@@ -189,14 +207,21 @@ mod snippets {
 
     fn words(text: &str) -> String {
         let tokens = tokens(&split(text).code);
-        tokens.iter().map(|token| token.text.as_str()).collect::<Vec<_>>().join(" ")
+        tokens
+            .iter()
+            .map(|token| token.text.as_str())
+            .collect::<Vec<_>>()
+            .join(" ")
     }
 
     #[test]
     fn comments_and_literals_are_no_code() {
         assert_eq!(words("a // b\nc /* d /* e */ f */ g /// h"), "a c g");
         assert_eq!(words(r#"a "b \" // c" d "\\" e"#), "a d e");
-        assert_eq!(words("a r\"b\\\" c r#\"d \" e\"# f br##\"g\"# h\"## i"), "a c f i");
+        assert_eq!(
+            words("a r\"b\\\" c r#\"d \" e\"# f br##\"g\"# h\"## i"),
+            "a c f i"
+        );
         assert_eq!(words(r#"a b"b" c"c" b'd' b'\'' e"#), "a e");
         assert_eq!(words(r"a 'b' '\'' '\\' '\u{2192}' '→' '/' c"), "a c");
         assert_eq!(words(r#"'"' a "'" b"#), "a b");
@@ -205,7 +230,10 @@ mod snippets {
 
     #[test]
     fn lifetimes_labels_and_raw_identifiers_are_code() {
-        assert_eq!(words("<'a, 'b> &'a str 'c: loop"), "< ' a , ' b > & ' a str ' c : loop");
+        assert_eq!(
+            words("<'a, 'b> &'a str 'c: loop"),
+            "< ' a , ' b > & ' a str ' c : loop"
+        );
         assert_eq!(words("r#type r#\"a\"#"), "r # type");
         assert_eq!(words("a::b:c $crate::d"), "a :: b : c $ crate :: d");
     }
@@ -214,7 +242,10 @@ mod snippets {
     fn lines_and_lengths_stay() {
         let text = "a /* →\n*/ b \"\n→\n\" c // d\ne";
         let views = split(text);
-        assert_eq!((views.code.len(), views.comments.len()), (text.len(), text.len()));
+        assert_eq!(
+            (views.code.len(), views.comments.len()),
+            (text.len(), text.len())
+        );
         let lines: Vec<_> = tokens(&views.code).iter().map(|token| token.line).collect();
         assert_eq!(lines, [1, 2, 4, 5]);
         assert_eq!(views.comments.lines().nth(3).map(str::trim), Some("// d"));

@@ -23,12 +23,22 @@ impl Source {
         let tokens = scan::tokens(&views.code);
         let brackets = scan::brackets(&tokens);
         let (code, comments) = (views.code, views.comments);
-        Self { path: path.to_owned(), text: text.to_owned(), tokens, brackets, code, comments }
+        Self {
+            path: path.to_owned(),
+            text: text.to_owned(),
+            tokens,
+            brackets,
+            code,
+            comments,
+        }
     }
 
     /// The `FOLDER` of `src/FOLDER/…`.
     pub(crate) fn folder(&self) -> Option<&str> {
-        self.path.strip_prefix("src/")?.split_once('/').map(|(folder, _)| folder)
+        self.path
+            .strip_prefix("src/")?
+            .split_once('/')
+            .map(|(folder, _)| folder)
     }
 
     pub(crate) fn is_in_src(&self) -> bool {
@@ -48,7 +58,10 @@ impl Source {
     /// Whether the tokens from `at` on are those of `pattern`, which is code.
     pub(crate) fn matches(&self, at: usize, pattern: &str) -> bool {
         let pattern = scan::tokens(pattern);
-        pattern.iter().enumerate().all(|(index, token)| self.word(at + index) == token.text)
+        pattern
+            .iter()
+            .enumerate()
+            .all(|(index, token)| self.word(at + index) == token.text)
     }
 
     /// The comment on a line; `None` when there is none.
@@ -59,14 +72,20 @@ impl Source {
     /// Whether a line holds a part of a string or of a character's literal.
     pub(crate) fn has_literal(&self, line: usize) -> bool {
         let letters = |view: &str| -> usize {
-            view.lines().nth(line - 1).unwrap_or_default().split_whitespace().map(str::len).sum()
+            view.lines()
+                .nth(line - 1)
+                .unwrap_or_default()
+                .split_whitespace()
+                .map(str::len)
+                .sum()
         };
         letters(&self.text) > letters(&self.code) + letters(&self.comments)
     }
 
     /// The line numbers of the comments right above a line, nearest first.
     pub(crate) fn comment_lines_above(&self, line: usize) -> impl Iterator<Item = usize> {
-        let is_comment = |line: &usize| line_of(&self.code, *line).is_none() && self.comment(*line).is_some();
+        let is_comment =
+            |line: &usize| line_of(&self.code, *line).is_none() && self.comment(*line).is_some();
         (1..line).rev().take_while(is_comment)
     }
 
@@ -96,7 +115,8 @@ impl Source {
 
     /// The open braces around a token, innermost first.
     pub(crate) fn braces_around(&self, at: usize) -> impl Iterator<Item = usize> {
-        let brackets = std::iter::successors(self.brackets.around[at], |open| self.brackets.around[*open]);
+        let brackets =
+            std::iter::successors(self.brackets.around[at], |open| self.brackets.around[*open]);
         brackets.filter(|open| self.word(*open) == "{")
     }
 
@@ -112,7 +132,11 @@ impl Source {
 
 pub(crate) fn module_of(path: &str) -> Vec<&str> {
     let path = path.strip_prefix("src/").unwrap_or(path);
-    let mut module: Vec<&str> = path.strip_suffix(".rs").unwrap_or(path).split('/').collect();
+    let mut module: Vec<&str> = path
+        .strip_suffix(".rs")
+        .unwrap_or(path)
+        .split('/')
+        .collect();
     if matches!(module.last(), Some(&("mod" | "lib"))) {
         module.pop();
     }
@@ -120,7 +144,10 @@ pub(crate) fn module_of(path: &str) -> Vec<&str> {
 }
 
 fn line_of(view: &str, line: usize) -> Option<&str> {
-    view.lines().nth(line - 1).map(str::trim).filter(|text| !text.is_empty())
+    view.lines()
+        .nth(line - 1)
+        .map(str::trim)
+        .filter(|text| !text.is_empty())
 }
 
 /// A place where a rule is not kept.
@@ -139,13 +166,22 @@ impl Finding {
         found: impl Into<String>,
         accepted: impl Into<String>,
     ) -> Self {
-        Self { path: path.to_owned(), line, found: found.into(), accepted: accepted.into() }
+        Self {
+            path: path.to_owned(),
+            line,
+            found: found.into(),
+            accepted: accepted.into(),
+        }
     }
 }
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}: found {}; accepted: {}", self.path, self.line, self.found, self.accepted)
+        write!(
+            f,
+            "{}:{}: found {}; accepted: {}",
+            self.path, self.line, self.found, self.accepted
+        )
     }
 }
 
@@ -187,7 +223,11 @@ mod snippets {
     fn the_start_of_a_statement_is_found_through_calls_and_attributes() {
         let start = |text: &str| {
             let source = Source::new("src/a.rs", text);
-            let here = source.tokens.iter().position(|token| token.text == "here").expect("`here`");
+            let here = source
+                .tokens
+                .iter()
+                .position(|token| token.text == "here")
+                .expect("`here`");
             source.word(source.statement_start(here)).to_owned()
         };
         assert_eq!(start("a; let b = c(d, [e, here]);"), "let");

@@ -20,7 +20,11 @@ pub(crate) fn check_width(sources: &[Source], most: usize) -> Vec<Finding> {
     for source in sources {
         for (index, text) in source.text.lines().enumerate() {
             let (line, columns) = (index + 1, text.chars().count());
-            let is_row = || ["//! |", "/// |"].iter().any(|row| text.trim_start().starts_with(row));
+            let is_row = || {
+                ["//! |", "/// |"]
+                    .iter()
+                    .any(|row| text.trim_start().starts_with(row))
+            };
             if columns > most && !is_row() && !source.has_literal(line) {
                 let accepted = format!("{most} at most, but of tables and literals");
                 findings.push(source.finding(line, format!("{columns} columns"), accepted));
@@ -45,8 +49,11 @@ pub(crate) fn check_leftovers(sources: &[Source]) -> Vec<Finding> {
     for source in sources.iter().filter(|source| !is_tidy_itself(source)) {
         for (index, line) in source.text.lines().enumerate() {
             let is_word = |letter: char| letter.is_alphanumeric() || letter == '_';
-            let words = line.split(|letter| !is_word(letter)).filter(|word| LEFT_WORDS.contains(word));
-            findings.extend(words.map(|word| source.finding(index + 1, format!("`{word}`"), accepted)));
+            let words = line
+                .split(|letter| !is_word(letter))
+                .filter(|word| LEFT_WORDS.contains(word));
+            findings
+                .extend(words.map(|word| source.finding(index + 1, format!("`{word}`"), accepted)));
         }
         findings.extend(find_code(source, &LEFT_MACROS, accepted));
     }
@@ -65,7 +72,9 @@ fn find_code_in(
     accepted: &str,
 ) -> Vec<Finding> {
     let finding_at = |at: usize| {
-        let pattern = patterns.iter().find(|pattern| source.matches(at, pattern))?;
+        let pattern = patterns
+            .iter()
+            .find(|pattern| source.matches(at, pattern))?;
         Some(source.finding(source.tokens[at].line, format!("`{pattern}`"), accepted))
     };
     range.filter_map(finding_at).collect()
@@ -92,22 +101,39 @@ pub(crate) fn check_ignored(sources: &[Source]) -> Vec<Finding> {
     findings
 }
 
-const PRINTS: &[&str] = &["println!", "eprintln!", "print!", "eprint!", "stdout(", "stderr("];
+const PRINTS: &[&str] = &[
+    "println!",
+    "eprintln!",
+    "print!",
+    "eprint!",
+    "stdout(",
+    "stderr(",
+];
 
 /// Nothing in `src` prints, but the `listed` files.
 pub(crate) fn check_printing(sources: &[Source], listed: &[&str]) -> Vec<Finding> {
-    let accepted = "printing in the files of `PRINTING_FILES` in tests/tidy.rs alone; an error is returned";
+    let accepted =
+        "printing in the files of `PRINTING_FILES` in tests/tidy.rs alone; an error is returned";
     let prints = |source: &Source| find_code(source, PRINTS, accepted);
     let mut findings = Vec::new();
-    for source in
-        sources.iter().filter(|source| source.is_in_src() && !listed.contains(&source.path.as_str()))
+    for source in sources
+        .iter()
+        .filter(|source| source.is_in_src() && !listed.contains(&source.path.as_str()))
     {
         findings.extend(prints(source));
     }
     for path in listed {
-        if !sources.iter().any(|source| source.path == **path && !prints(source).is_empty()) {
+        if !sources
+            .iter()
+            .any(|source| source.path == **path && !prints(source).is_empty())
+        {
             let found = "no file that prints, though it is in `PRINTING_FILES`";
-            findings.push(Finding::new(path, 1, found, "remove it from the list in tests/tidy.rs"));
+            findings.push(Finding::new(
+                path,
+                1,
+                found,
+                "remove it from the list in tests/tidy.rs",
+            ));
         }
     }
     findings
@@ -148,17 +174,26 @@ pub(crate) fn check_handler(sources: &[Source], listed: &[&str]) -> Vec<Finding>
     let mut findings = Vec::new();
     for source in sources.iter().filter(|source| source.is_in_src()) {
         for body in handler_bodies(source) {
-            let accepted = "code that allocates nothing, locks nothing and cannot panic, in a `*_in_handler`";
+            let accepted =
+                "code that allocates nothing, locks nothing and cannot panic, in a `*_in_handler`";
             findings.extend(find_code_in(source, body, NOT_IN_HANDLER, accepted));
         }
     }
     for path in listed {
         let Some(source) = sources.iter().find(|source| source.path == **path) else {
             let accepted = "remove it from the list in tests/tidy.rs";
-            findings.push(Finding::new(path, 1, "no such file, though it is in `HANDLER_FILES`", accepted));
+            findings.push(Finding::new(
+                path,
+                1,
+                "no such file, though it is in `HANDLER_FILES`",
+                accepted,
+            ));
             continue;
         };
-        if !source.head_docs().any(|(_, text)| text.contains(HANDLER_WORDS)) {
+        if !source
+            .head_docs()
+            .any(|(_, text)| text.contains(HANDLER_WORDS))
+        {
             let accepted = format!("a `//!` line with \"{HANDLER_WORDS}\"");
             findings.push(source.finding(1, "a head comment that does not warn", accepted));
         }
@@ -174,10 +209,15 @@ pub(crate) fn check_handler(sources: &[Source], listed: &[&str]) -> Vec<Finding>
 fn handler_bodies(source: &Source) -> Vec<std::ops::Range<usize>> {
     let body = |at: usize| {
         let named = source.word(at) == "fn" && source.word(at + 1).ends_with("_in_handler");
-        let same_level = |other: &usize| source.brackets.around[*other] == source.brackets.around[at];
-        let ends_head = |other: &usize| same_level(other) && matches!(source.word(*other), "{" | ";");
-        let open = (at..source.tokens.len()).find(ends_head).filter(|_| named)?;
-        (source.word(open) == "{").then(|| open..source.brackets.partner[open].unwrap_or(source.tokens.len()))
+        let same_level =
+            |other: &usize| source.brackets.around[*other] == source.brackets.around[at];
+        let ends_head =
+            |other: &usize| same_level(other) && matches!(source.word(*other), "{" | ";");
+        let open = (at..source.tokens.len())
+            .find(ends_head)
+            .filter(|_| named)?;
+        (source.word(open) == "{")
+            .then(|| open..source.brackets.partner[open].unwrap_or(source.tokens.len()))
     };
     (0..source.tokens.len()).filter_map(body).collect()
 }
@@ -186,13 +226,22 @@ mod snippets {
     use super::*;
 
     fn found(findings: &[Finding]) -> Vec<String> {
-        findings.iter().map(|finding| format!("{} {}", finding.line, finding.found)).collect()
+        findings
+            .iter()
+            .map(|finding| format!("{} {}", finding.line, finding.found))
+            .collect()
     }
 
     #[test]
     fn a_long_file_is_found() {
-        assert_eq!(found(&check_length(&[Source::new("src/a.rs", "1\n2\n3\n")], 3)), [""; 0]);
-        assert_eq!(found(&check_length(&[Source::new("src/a.rs", "1\n2\n3\n4")], 3)), ["4 4 lines"]);
+        assert_eq!(
+            found(&check_length(&[Source::new("src/a.rs", "1\n2\n3\n")], 3)),
+            [""; 0]
+        );
+        assert_eq!(
+            found(&check_length(&[Source::new("src/a.rs", "1\n2\n3\n4")], 3)),
+            ["4 4 lines"]
+        );
     }
 
     #[test]
@@ -210,11 +259,26 @@ mod snippets {
     #[test]
     fn work_that_is_left_is_found() {
         let text = "// TODO: a\nlet b = \"FIXME\";\ntodo!();\ndbg!(c);\nunimplemented!()";
-        let all = ["1 `TODO`", "2 `FIXME`", "3 `todo!`", "4 `dbg!`", "5 `unimplemented!`"];
-        assert_eq!(found(&check_leftovers(&[Source::new("src/a.rs", text)])), all);
+        let all = [
+            "1 `TODO`",
+            "2 `FIXME`",
+            "3 `todo!`",
+            "4 `dbg!`",
+            "5 `unimplemented!`",
+        ];
+        assert_eq!(
+            found(&check_leftovers(&[Source::new("src/a.rs", text)])),
+            all
+        );
         let innocent = "// mkstemp: XXXXXX, todo\nlet todo = \"dbg!\"; METHODOLOGY";
-        assert_eq!(found(&check_leftovers(&[Source::new("src/a.rs", innocent)])), [""; 0]);
-        assert_eq!(found(&check_leftovers(&[Source::new("tests/tidy/a.rs", text)])), [""; 0]);
+        assert_eq!(
+            found(&check_leftovers(&[Source::new("src/a.rs", innocent)])),
+            [""; 0]
+        );
+        assert_eq!(
+            found(&check_leftovers(&[Source::new("tests/tidy/a.rs", text)])),
+            [""; 0]
+        );
     }
 
     #[test]
@@ -222,8 +286,14 @@ mod snippets {
         let ignored = |text: &str| check_ignored(&[Source::new("tests/a.rs", text)]).len();
         assert_eq!(ignored("#[test]\n#[ignore]\nfn a() {}"), 1);
         assert_eq!(ignored("#[cfg_attr(miri, ignore)] fn a() {}"), 1);
-        assert_eq!(ignored("#[cfg_attr(miri, ignore = \"slow\")] fn a() { ignore(b) }"), 0);
-        assert_eq!(ignored("#[ignore = \"needs two cores\"] fn a() {} // #[ignore]"), 0);
+        assert_eq!(
+            ignored("#[cfg_attr(miri, ignore = \"slow\")] fn a() { ignore(b) }"),
+            0
+        );
+        assert_eq!(
+            ignored("#[ignore = \"needs two cores\"] fn a() {} // #[ignore]"),
+            0
+        );
     }
 
     #[test]
@@ -233,8 +303,14 @@ mod snippets {
         let directly = Source::new("src/a.rs", "let _ = io::stderr().write_all(b);");
         assert_eq!(found(&check_printing(&[directly], &[])), ["1 `stderr(`"]);
         assert_eq!(found(&check_printing(&[source()], &["src/a.rs"])), [""; 0]);
-        assert_eq!(check_printing(&[Source::new("src/b.rs", "")], &["src/b.rs"]).len(), 1);
-        assert_eq!(check_printing(&[Source::new("tests/b.rs", "println!()")], &[]).len(), 0);
+        assert_eq!(
+            check_printing(&[Source::new("src/b.rs", "")], &["src/b.rs"]).len(),
+            1
+        );
+        assert_eq!(
+            check_printing(&[Source::new("tests/b.rs", "println!()")], &[]).len(),
+            0
+        );
     }
 
     const HANDLER: &str = "//! Runs in the signal handler: no waiting.\nfn a_in_handler() -> [u8; 2] { b[0]; c }\n\
@@ -242,28 +318,57 @@ mod snippets {
 
     #[test]
     fn a_quiet_handler_is_accepted() {
-        assert_eq!(found(&check_handler(&[Source::new("src/a.rs", HANDLER)], &["src/a.rs"])), [""; 0]);
+        assert_eq!(
+            found(&check_handler(
+                &[Source::new("src/a.rs", HANDLER)],
+                &["src/a.rs"]
+            )),
+            [""; 0]
+        );
     }
 
     #[test]
     fn what_a_handler_may_not_do_is_found() {
-        let bodies =
-            ["format!(\"a\")", "a.lock()", "A.with(|b| b)", "x.unwrap()", "debug_assert!(a)", "Vec::new()"];
+        let bodies = [
+            "format!(\"a\")",
+            "a.lock()",
+            "A.with(|b| b)",
+            "x.unwrap()",
+            "debug_assert!(a)",
+            "Vec::new()",
+        ];
         for body in bodies {
             let text = HANDLER.replace("b[0]", body);
-            assert_eq!(check_handler(&[Source::new("src/a.rs", &text)], &["src/a.rs"]).len(), 1, "{body}");
+            assert_eq!(
+                check_handler(&[Source::new("src/a.rs", &text)], &["src/a.rs"]).len(),
+                1,
+                "{body}"
+            );
         }
-        let innocent = HANDLER.replace("b[0]", "a.try_with(b); c.lock_in_handler(); d.unwrap_or(e)");
-        assert_eq!(found(&check_handler(&[Source::new("src/a.rs", &innocent)], &["src/a.rs"])), [""; 0]);
+        let innocent =
+            HANDLER.replace("b[0]", "a.try_with(b); c.lock_in_handler(); d.unwrap_or(e)");
+        assert_eq!(
+            found(&check_handler(
+                &[Source::new("src/a.rs", &innocent)],
+                &["src/a.rs"]
+            )),
+            [""; 0]
+        );
     }
 
     #[test]
     fn a_handler_file_warns_and_names_its_functions() {
         let silent = HANDLER.replace("Runs", "Walks");
-        let warns = found(&check_handler(&[Source::new("src/a.rs", &silent)], &["src/a.rs"]));
+        let warns = found(&check_handler(
+            &[Source::new("src/a.rs", &silent)],
+            &["src/a.rs"],
+        ));
         assert_eq!(warns, ["1 a head comment that does not warn"]);
         let unnamed = HANDLER.replace("a_in_handler", "a");
-        let names = found(&check_handler(&[Source::new("src/a.rs", &unnamed)], &["src/a.rs"]));
+        let names = found(&check_handler(
+            &[Source::new("src/a.rs", &unnamed)],
+            &["src/a.rs"],
+        ));
         assert_eq!(names, ["1 no `*_in_handler` function"]);
         assert_eq!(check_handler(&[], &["src/a.rs"]).len(), 1);
     }

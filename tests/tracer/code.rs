@@ -49,7 +49,12 @@ fn mappings_of(process: &str) -> Vec<Mapping> {
         let offset = words.nth(1)?;
         let hex = |digits| u64::from_str_radix(digits, 16).ok();
         let path = words.nth(2).unwrap_or_default().to_owned();
-        Some(Mapping { start: hex(start)?, end: hex(end)?, offset: hex(offset)?, path })
+        Some(Mapping {
+            start: hex(start)?,
+            end: hex(end)?,
+            offset: hex(offset)?,
+            path,
+        })
     };
     text.lines().filter_map(parse).collect()
 }
@@ -85,7 +90,12 @@ fn way_back() -> u64 {
         restorer: u64,
         mask: u64,
     }
-    let mut action = KernelAction { handler: 0, flags: 0, restorer: 0, mask: 0 };
+    let mut action = KernelAction {
+        handler: 0,
+        flags: 0,
+        restorer: 0,
+        mask: 0,
+    };
     if cfg!(target_arch = "x86_64") {
         // SAFETY: asks for an action, of which the kernel writes as many bytes as a mask of 8 makes. Rust's own handler of
         // overflowing stacks is installed like any other.
@@ -116,7 +126,10 @@ impl Code {
         Self {
             process: process.to_string(),
             theirs: Vec::new(),
-            program: std::env::current_exe().expect("this program").to_string_lossy().into_owned(),
+            program: std::env::current_exe()
+                .expect("this program")
+                .to_string_lossy()
+                .into_owned(),
             starts: starts_of(names),
             way_back: way_back(),
         }
@@ -136,7 +149,8 @@ impl Code {
         let offset = pc - theirs.start + theirs.offset;
         let place = format!("{}+{offset:#x}", theirs.path);
         let is_same = |ours: &Mapping| {
-            ours.path == theirs.path && (ours.offset..ours.offset + (ours.end - ours.start)).contains(&offset)
+            ours.path == theirs.path
+                && (ours.offset..ours.offset + (ours.end - ours.start)).contains(&offset)
         };
         let Some(ours) = mappings_of("self").into_iter().find(is_same) else {
             return Function::Unknown(place);
@@ -155,7 +169,10 @@ impl Code {
             names.extend(symbol.name().map(|name| format!("{name:#}")));
         });
         match names.pop() {
-            Some(outer) if theirs.path == self.program => Function::Own { outer, inlined: names },
+            Some(outer) if theirs.path == self.program => Function::Own {
+                outer,
+                inlined: names,
+            },
             Some(name) => Function::Library(name),
             None => Function::Unknown(place),
         }

@@ -75,7 +75,11 @@ impl Traced {
         let trace_me = || {
             // SAFETY: *stopped*: only marks the calling process as its parent's tracee.
             let answer = unsafe { libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0) };
-            if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+            if answer == 0 {
+                Ok(())
+            } else {
+                Err(io::Error::last_os_error())
+            }
         };
         // SAFETY: one system call, no allocation.
         unsafe { command.pre_exec(trace_me) };
@@ -91,8 +95,12 @@ impl Traced {
         };
         traced.stdin = traced.child.stdin.take();
         let (process, status) = traced.wait();
-        assert!(process == traced.process() && libc::WIFSTOPPED(status), "the child begins: {status:#x}");
-        let options = libc::PTRACE_O_TRACECLONE | libc::PTRACE_O_TRACESYSGOOD | libc::PTRACE_O_EXITKILL;
+        assert!(
+            process == traced.process() && libc::WIFSTOPPED(status),
+            "the child begins: {status:#x}"
+        );
+        let options =
+            libc::PTRACE_O_TRACECLONE | libc::PTRACE_O_TRACESYSGOOD | libc::PTRACE_O_EXITKILL;
         // SAFETY: *stopped*.
         let answer = unsafe { libc::ptrace(libc::PTRACE_SETOPTIONS, process, 0, options) };
         assert_eq!(answer, 0, "{}", io::Error::last_os_error());
@@ -113,7 +121,12 @@ impl Traced {
     /// The name that the program gave the thread.
     pub fn name_of(&mut self, thread: i32) -> &str {
         let path = format!("/proc/{}/task/{thread}/comm", self.process());
-        let read = || std::fs::read_to_string(path).unwrap_or_default().trim().to_owned();
+        let read = || {
+            std::fs::read_to_string(path)
+                .unwrap_or_default()
+                .trim()
+                .to_owned()
+        };
         self.names.entry(thread).or_insert_with(read)
     }
 
@@ -152,7 +165,13 @@ impl Traced {
             } else if signal == libc::SIGTRAP && self.stepping.contains(&thread) {
                 return Some((thread, Stop::Stepped));
             } else {
-                return Some((thread, Stop::Signal { signal, request: self.is_request(thread) }));
+                return Some((
+                    thread,
+                    Stop::Signal {
+                        signal,
+                        request: self.is_request(thread),
+                    },
+                ));
             }
         }
     }
@@ -178,10 +197,18 @@ impl Traced {
             let mut info: libc::ptrace_syscall_info = std::mem::zeroed();
             let size = size_of_val(&info);
             let answer = libc::ptrace(libc::PTRACE_GET_SYSCALL_INFO, thread, size, &raw mut info);
-            assert!(answer > 0, "where a thread is: {}", io::Error::last_os_error());
+            assert!(
+                answer > 0,
+                "where a thread is: {}",
+                io::Error::last_os_error()
+            );
             let entered = (info.op == libc::PTRACE_SYSCALL_INFO_ENTRY)
                 .then_some((info.u.entry.nr as i64, info.u.entry.args));
-            Place { pc: info.instruction_pointer, sp: info.stack_pointer, entered }
+            Place {
+                pc: info.instruction_pointer,
+                sp: info.stack_pointer,
+                entered,
+            }
         }
     }
 

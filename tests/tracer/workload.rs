@@ -20,7 +20,13 @@ use gekkota::{
 use crate::common::work;
 
 /// The names of the threads, each of which lives another life.
-pub const LIVES: [&str; 5] = ["allocates", "goes_deep", "calls", "signal_stack", "other_stack"];
+pub const LIVES: [&str; 5] = [
+    "allocates",
+    "goes_deep",
+    "calls",
+    "signal_stack",
+    "other_stack",
+];
 
 static ENOUGH: AtomicBool = AtomicBool::new(false);
 
@@ -35,7 +41,10 @@ fn live(name: &'static str, mut round: impl FnMut() + Send + 'static) -> JoinHan
             round();
         }
     };
-    std::thread::Builder::new().name(name.to_owned()).spawn(body).expect("thread")
+    std::thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(body)
+        .expect("thread")
 }
 
 /// Profiles itself at 10 kHz while its threads live their lives, until the tracer has seen enough.
@@ -67,7 +76,9 @@ pub fn end_within_a_minute() {
 
 /// Until the tracer closes our input.
 pub fn wait_until_enough() {
-    std::io::stdin().read_to_end(&mut Vec::new()).expect("input");
+    std::io::stdin()
+        .read_to_end(&mut Vec::new())
+        .expect("input");
     ENOUGH.store(true, Ordering::Relaxed);
 }
 
@@ -90,7 +101,11 @@ fn allocate() {
 #[inline(never)]
 fn recurse(depth: u32) -> u64 {
     let kept = [u64::from(depth); 16];
-    let below = if depth == 0 { work(20_000) } else { recurse(depth - 1) };
+    let below = if depth == 0 {
+        work(20_000)
+    } else {
+        recurse(depth - 1)
+    };
     below + black_box(kept)[7]
 }
 
@@ -113,7 +128,11 @@ thread_local! {
 fn work_on_the_signal_stack() {
     if SIGNAL_STACK.get().is_none() {
         let stack = Box::leak(vec![0u8; 256 << 10].into_boxed_slice());
-        let place = libc::stack_t { ss_sp: stack.as_mut_ptr().cast(), ss_flags: 0, ss_size: stack.len() };
+        let place = libc::stack_t {
+            ss_sp: stack.as_mut_ptr().cast(),
+            ss_flags: 0,
+            ss_size: stack.len(),
+        };
         SIGNAL_STACK.set(Some(stack));
         // SAFETY: the stack is never freed; zeroed is a valid action, and the handler has the shape that it asks for.
         unsafe {
@@ -121,7 +140,10 @@ fn work_on_the_signal_stack() {
             let mut action: libc::sigaction = std::mem::zeroed();
             action.sa_sigaction = on_the_signal_stack as extern "C" fn(_) as usize;
             action.sa_flags = libc::SA_ONSTACK;
-            assert_eq!(libc::sigaction(libc::SIGUSR1, &action, std::ptr::null_mut()), 0);
+            assert_eq!(
+                libc::sigaction(libc::SIGUSR1, &action, std::ptr::null_mut()),
+                0
+            );
         }
     }
     // SAFETY: touches no memory.
@@ -131,7 +153,12 @@ fn work_on_the_signal_stack() {
 // SAFETY: as the C library declares them.
 unsafe extern "C" {
     fn getcontext(here: *mut libc::ucontext_t) -> libc::c_int;
-    fn makecontext(context: *mut libc::ucontext_t, start: extern "C" fn(), arguments: libc::c_int, ...);
+    fn makecontext(
+        context: *mut libc::ucontext_t,
+        start: extern "C" fn(),
+        arguments: libc::c_int,
+        ...
+    );
     fn swapcontext(here: *mut libc::ucontext_t, there: *const libc::ucontext_t) -> libc::c_int;
 }
 
@@ -167,10 +194,18 @@ pub fn be_signalled(handler: extern "C" fn(libc::c_int), times: u32) {
         action.sa_sigaction = handler as usize;
         action.sa_flags = libc::SA_RESTART;
         libc::sigfillset(&mut action.sa_mask);
-        assert_eq!(libc::sigaction(libc::SIGPROF, &action, std::ptr::null_mut()), 0);
+        assert_eq!(
+            libc::sigaction(libc::SIGPROF, &action, std::ptr::null_mut()),
+            0
+        );
         for _ in 0..times {
-            let value = libc::sigval { sival_ptr: std::ptr::null_mut() };
-            assert_eq!(libc::pthread_sigqueue(libc::pthread_self(), libc::SIGPROF, value), 0);
+            let value = libc::sigval {
+                sival_ptr: std::ptr::null_mut(),
+            };
+            assert_eq!(
+                libc::pthread_sigqueue(libc::pthread_self(), libc::SIGPROF, value),
+                0
+            );
         }
     }
     wait_until_enough();

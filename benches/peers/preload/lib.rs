@@ -25,8 +25,12 @@ const INTERVAL: Duration = Duration::from_millis(1);
 const PAUSE: Duration = Duration::from_millis(50);
 
 type Routine = extern "C-unwind" fn(*mut c_void) -> *mut c_void;
-type PthreadCreate =
-    unsafe extern "C" fn(*mut libc::pthread_t, *const libc::pthread_attr_t, Routine, *mut c_void) -> c_int;
+type PthreadCreate = unsafe extern "C" fn(
+    *mut libc::pthread_t,
+    *const libc::pthread_attr_t,
+    Routine,
+    *mut c_void,
+) -> c_int;
 
 static STARTED: AtomicBool = AtomicBool::new(false);
 /// Threads that are made meanwhile are the profiler's, and this library's.
@@ -44,9 +48,16 @@ struct Recording {
 
 impl Recording {
     fn read_counts(&self) {
-        let Ok(profile) = self.session.snapshot() else { return };
+        let Ok(profile) = self.session.snapshot() else {
+            return;
+        };
         let counts = profile.sampler_counts();
-        let count = |name| counts.iter().find(|(known, _)| *known == name).map_or(0, |(_, count)| *count);
+        let count = |name| {
+            counts
+                .iter()
+                .find(|(known, _)| *known == name)
+                .map_or(0, |(_, count)| *count)
+        };
         let milliseconds = self.start.elapsed().as_millis();
         let mut readings = self.readings.lock().unwrap_or_else(PoisonError::into_inner);
         // Writing to a string does not fail.
@@ -64,19 +75,27 @@ impl Recording {
 }
 
 fn start_profiler() {
-    let Some(path) = std::env::var_os(COUNTS_VARIABLE) else { return };
+    let Some(path) = std::env::var_os(COUNTS_VARIABLE) else {
+        return;
+    };
     STARTING.store(true, Ordering::Release);
     match ProfilerSession::start(StartParams::default().interval(INTERVAL)) {
         Ok(session) => {
             let readings = Mutex::new(String::new());
-            let recording =
-                RECORDING.get_or_init(|| Recording { session, path, start: Instant::now(), readings });
-            let reader = std::thread::Builder::new().name("counts".to_owned()).spawn(move || {
-                loop {
-                    std::thread::sleep(PAUSE);
-                    recording.read_counts();
-                }
+            let recording = RECORDING.get_or_init(|| Recording {
+                session,
+                path,
+                start: Instant::now(),
+                readings,
             });
+            let reader = std::thread::Builder::new()
+                .name("counts".to_owned())
+                .spawn(move || {
+                    loop {
+                        std::thread::sleep(PAUSE);
+                        recording.read_counts();
+                    }
+                });
             if let Err(error) = reader {
                 eprintln!("peers: no thread to read the counts: {error}");
             }
@@ -89,9 +108,14 @@ fn start_profiler() {
 }
 
 extern "C" fn write_counts() {
-    let Some(recording) = RECORDING.get() else { return };
+    let Some(recording) = RECORDING.get() else {
+        return;
+    };
     recording.read_counts();
-    let readings = recording.readings.lock().unwrap_or_else(PoisonError::into_inner);
+    let readings = recording
+        .readings
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
     if let Err(error) = std::fs::write(&recording.path, readings.as_str()) {
         eprintln!("peers: the counts could not be written: {error}");
     }
@@ -134,7 +158,9 @@ pub unsafe extern "C" fn pthread_create(
     routine: Routine,
     argument: *mut c_void,
 ) -> c_int {
-    let Some(create) = system_pthread_create() else { return libc::ENOSYS };
+    let Some(create) = system_pthread_create() else {
+        return libc::ENOSYS;
+    };
     if !STARTED.swap(true, Ordering::AcqRel) {
         start_profiler();
     }

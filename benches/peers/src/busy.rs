@@ -15,19 +15,27 @@ pub(crate) struct BusyThread {
 
 impl BusyThread {
     /// Makes the thread, has it call `first`, and returns when it is about to work.
-    pub(crate) fn start(name: &str, first: impl FnOnce() + Send + 'static) -> std::io::Result<Self> {
+    pub(crate) fn start(
+        name: &str,
+        first: impl FnOnce() + Send + 'static,
+    ) -> std::io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let seen_by_thread = Arc::clone(&stop);
         let (ready, is_ready) = channel();
-        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
-            first();
-            // Whoever waits for it is there until it was received.
-            let _ = ready.send(());
-            work_until(&seen_by_thread)
-        })?;
+        let thread = std::thread::Builder::new()
+            .name(name.to_owned())
+            .spawn(move || {
+                first();
+                // Whoever waits for it is there until it was received.
+                let _ = ready.send(());
+                work_until(&seen_by_thread)
+            })?;
         // A thread that has panicked in `first` has dropped its sender.
         let _ = is_ready.recv();
-        Ok(Self { stop, thread: Some(thread) })
+        Ok(Self {
+            stop,
+            thread: Some(thread),
+        })
     }
 }
 
@@ -49,7 +57,10 @@ pub(crate) struct BusyThreads {
 impl BusyThreads {
     /// Makes them, has each call `first`, and returns when all have and begin to work: one that is at work already would
     /// keep those that are made after it waiting.
-    pub(crate) fn start(count: usize, first: impl Fn() + Clone + Send + 'static) -> std::io::Result<Self> {
+    pub(crate) fn start(
+        count: usize,
+        first: impl Fn() + Clone + Send + 'static,
+    ) -> std::io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let all_are_ready = Arc::new(Barrier::new(count + 1));
         let mut threads = Vec::with_capacity(count);
@@ -97,7 +108,10 @@ pub(crate) struct SharedWork {
 impl SharedWork {
     /// A portion takes some ten microseconds.
     pub(crate) fn new(portions: u64) -> Self {
-        Self { portions, next: AtomicU64::new(0) }
+        Self {
+            portions,
+            next: AtomicU64::new(0),
+        }
     }
 
     /// Works until nothing is left.
@@ -145,7 +159,9 @@ fn sort(numbers: &mut [u64]) {
 #[inline(never)]
 fn hash(numbers: &[u64]) -> u64 {
     let bytes = numbers.iter().flat_map(|number| number.to_le_bytes());
-    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+    })
 }
 
 #[cfg(test)]

@@ -49,7 +49,10 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
     let (rounds, seconds) = if effort.quick { (2, 3) } else { (5, 10) };
     let mut workers = OF_WORKERS.map(|(arm, figure)| (arm_of(arm), figure));
     let mut whole = OF_WHOLE.map(|(arm, figure)| (arm_of(arm), figure));
-    let mut notes = vec![format!("{rounds} rounds of {seconds} s an arm, in turns; {}", load_note())];
+    let mut notes = vec![format!(
+        "{rounds} rounds of {seconds} s an arm, in turns; {}",
+        load_note()
+    )];
     for round in 1..=rounds {
         for (filter, arms) in [("worker", &mut workers[..]), ("", &mut whole[..])] {
             let arguments = [filter.to_owned(), seconds.to_string()];
@@ -60,14 +63,21 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
             }
             notes.push(format!(
                 "round {round}: {}: {}; processors that others + the hypervisor had: {taken}",
-                if filter.is_empty() { "whole" } else { "workers" },
+                if filter.is_empty() {
+                    "whole"
+                } else {
+                    "workers"
+                },
                 run["note"].as_str().unwrap_or_default(),
             ));
         }
     }
     let [(ours, _), (gecko, _), others @ ..] = workers;
     let figure = |name: &str| {
-        others.iter().find(|(arm, _)| arm.name == name).map_or(f64::NAN, |(arm, _)| arm.figure())
+        others
+            .iter()
+            .find(|(arm, _)| arm.name == name)
+            .map_or(f64::NAN, |(arm, _)| arm.figure())
     };
     let met = ours.figure() <= GOAL_BYTES
         && figure("single") <= GOAL_BYTES
@@ -96,7 +106,11 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
 
 /// Ours is compared with Gecko's.
 fn arm_of(name: &'static str) -> Arm {
-    if ["ours", "gecko"].contains(&name) { Arm::new(name) } else { Arm::aside(name) }
+    if ["ours", "gecko"].contains(&name) {
+        Arm::new(name)
+    } else {
+        Arm::aside(name)
+    }
 }
 
 /// Its arguments: a part of the names of the threads that are profiled, nothing for all; and how many seconds.
@@ -123,7 +137,10 @@ pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
     for kind in ALL_SAMPLES {
         // Without them the arms that need them stay empty, and the note says why.
         if let Ok(entries) = Entries::of(&log, &[kind]) {
-            kinds.push(format!("{} {kind} of {} bytes", entries.count, entries.bytes));
+            kinds.push(format!(
+                "{} {kind} of {} bytes",
+                entries.count, entries.bytes
+            ));
             answer[kind] = json!(entries.mean_bytes());
         }
     }

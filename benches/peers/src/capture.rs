@@ -42,8 +42,22 @@ const TOLERANCE: f64 = 0.02;
 /// those that are compared.
 const SETTINGS: [(usize, [&str; 3]); 3] = [
     (64, ["ours", "ours_by_count", "pprof"]),
-    (8, ["ours_8_threads", "ours_by_count_8_threads", "pprof_8_threads"]),
-    (2, ["ours_2_threads", "ours_by_count_2_threads", "pprof_2_threads"]),
+    (
+        8,
+        [
+            "ours_8_threads",
+            "ours_by_count_8_threads",
+            "pprof_8_threads",
+        ],
+    ),
+    (
+        2,
+        [
+            "ours_2_threads",
+            "ours_by_count_2_threads",
+            "pprof_2_threads",
+        ],
+    ),
 ];
 
 pub(crate) fn measure(effort: Effort) -> Outcome {
@@ -58,7 +72,10 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
     for round in 1..=rounds {
         for ((count, _), [ours, by_count, pprof]) in SETTINGS.iter().zip(&mut arms) {
             let run = |profiler: &str| {
-                child::run("capture", &[profiler.to_owned(), count.to_string(), span_ms.to_string()])
+                child::run(
+                    "capture",
+                    &[profiler.to_owned(), count.to_string(), span_ms.to_string()],
+                )
             };
             let (run_of_ours, taken_from_ours) = machine::watch(|| run("ours"));
             let run_of_ours = run_of_ours?;
@@ -78,12 +95,17 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
             ));
         }
     }
-    let met = arms.iter().all(|[ours, ..]| (ours.figure() - 1.0).abs() <= TOLERANCE);
+    let met = arms
+        .iter()
+        .all(|[ours, ..]| (ours.figure() - 1.0).abs() <= TOLERANCE);
     let [[ours, by_count, pprof], fewer @ ..] = arms;
     Ok(Report {
         unit: "CPU time in samples by CPU time used, of 64 busy threads where no other number is named",
         ours,
-        peers: [pprof, by_count].into_iter().chain(fewer.into_iter().flatten()).collect(),
+        peers: [pprof, by_count]
+            .into_iter()
+            .chain(fewer.into_iter().flatten())
+            .collect(),
         floor: None,
         better: closer_to_one,
         goal: "ours within 2 % of 1 with 2, 8 and 64 busy threads at 1,000 Hz",
@@ -93,7 +115,11 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
 }
 
 fn closer_to_one(a: f64, b: f64) -> f64 {
-    if (b - 1.0).abs() < (a - 1.0).abs() { b } else { a }
+    if (b - 1.0).abs() < (a - 1.0).abs() {
+        b
+    } else {
+        a
+    }
 }
 
 /// Its arguments: the profiler, the number of threads, and the span in milliseconds.
@@ -123,14 +149,25 @@ impl Crowd {
             // Whoever waits for it is there until it was received.
             let _ = id.send(thread_id());
         })?;
-        Ok(Self { _busy: busy, ids: is_known.iter().take(count).collect() })
+        Ok(Self {
+            _busy: busy,
+            ids: is_known.iter().take(count).collect(),
+        })
     }
 
     fn read_clocks(&self) -> Result<Vec<Reading>, Box<dyn Error>> {
         let read = |&thread: &i32| {
-            Some(Reading { thread, now_ns: monotonic_ns(), cpu_ns: raw_threads::cpu_ns_of(thread)? })
+            Some(Reading {
+                thread,
+                now_ns: monotonic_ns(),
+                cpu_ns: raw_threads::cpu_ns_of(thread)?,
+            })
         };
-        self.ids.iter().map(read).collect::<Option<_>>().ok_or_else(|| "a busy thread has no clock".into())
+        self.ids
+            .iter()
+            .map(read)
+            .collect::<Option<_>>()
+            .ok_or_else(|| "a busy thread has no clock".into())
     }
 }
 
@@ -182,15 +219,27 @@ fn run_ours(threads: usize, span: Duration) -> Result<Value, Box<dyn Error>> {
 
     let json = to_json(&profile)?;
     let zero = json["meta"]["startTimeAsClockMonotonicNanosecondsSinceBoot"].as_u64();
-    let spans = spans(&before, &after, zero.ok_or("the profile does not tell its zero")?);
+    let spans = spans(
+        &before,
+        &after,
+        zero.ok_or("the profile does not tell its zero")?,
+    );
     let sums = sum_samples(&json, &spans)?;
     let cpu_ns = cpu_ns_of(&spans);
-    let counts: Vec<String> =
-        ["ticks", "late_ticks", "missed_ticks", "unanswered_ticks", "refused_timers", "dropped_samples"]
-            .iter()
-            .filter_map(|name| Some(format!("{name} {}", count(&profile, name)?)))
-            .collect();
-    let wall_ns = spans.first().map_or(f64::NAN, |span| (span.time_ms.end - span.time_ms.start) * 1e6);
+    let counts: Vec<String> = [
+        "ticks",
+        "late_ticks",
+        "missed_ticks",
+        "unanswered_ticks",
+        "refused_timers",
+        "dropped_samples",
+    ]
+    .iter()
+    .filter_map(|name| Some(format!("{name} {}", count(&profile, name)?)))
+    .collect();
+    let wall_ns = spans.first().map_or(f64::NAN, |span| {
+        (span.time_ms.end - span.time_ms.start) * 1e6
+    });
     Ok(json!({
         "captured": sums.cpu_ns / cpu_ns,
         "by_count": sums.at_least_half as f64 * INTERVAL.as_nanos() as f64 / cpu_ns,
@@ -211,10 +260,9 @@ fn run_pprof(threads: usize, span: Duration) -> Result<Value, Box<dyn Error>> {
     let after = crowd.read_clocks()?;
     let report = guard.report().build_unresolved()?;
     drop(crowd);
-    let of_busy = report
-        .data
-        .iter()
-        .filter(|(stack, _)| stack.thread_name[..stack.thread_name_length].starts_with(BUSY_NAME.as_bytes()));
+    let of_busy = report.data.iter().filter(|(stack, _)| {
+        stack.thread_name[..stack.thread_name_length].starts_with(BUSY_NAME.as_bytes())
+    });
     let samples: isize = of_busy.map(|(_, count)| *count).sum();
     let cpu_ns = cpu_ns_of(&spans(&before, &after, 0));
     Ok(json!({"captured": samples as f64 * INTERVAL.as_nanos() as f64 / cpu_ns}))
@@ -235,17 +283,25 @@ fn sum_samples(profile: &Value, spans: &[Span]) -> Result<Sums, Box<dyn Error>> 
     let interval_ns = INTERVAL.as_nanos() as f64;
     let mut sums = Sums::default();
     for span in spans {
-        let thread = threads(profile).find(|thread| thread["tid"].as_i64() == Some(span.thread.into()));
-        let samples =
-            &thread.ok_or_else(|| format!("the profile lacks the thread {}", span.thread))?["samples"];
-        let (times, deltas) =
-            column(samples, "time").zip(column(samples, "threadCPUDelta")).ok_or("no samples")?;
+        let thread =
+            threads(profile).find(|thread| thread["tid"].as_i64() == Some(span.thread.into()));
+        let samples = &thread
+            .ok_or_else(|| format!("the profile lacks the thread {}", span.thread))?["samples"];
+        let (times, deltas) = column(samples, "time")
+            .zip(column(samples, "threadCPUDelta"))
+            .ok_or("no samples")?;
         for (time, delta) in times.zip(deltas) {
-            let (Some(time), Some(delta)) = (time.as_f64(), delta.as_f64()) else { continue };
+            let (Some(time), Some(delta)) = (time.as_f64(), delta.as_f64()) else {
+                continue;
+            };
             if span.time_ms.contains(&time) {
                 sums.cpu_ns += delta;
                 sums.at_least_half += u64::from(delta >= interval_ns / 2.0);
-                sums.coarse_cpu_ns += if delta > 2.0 * interval_ns { delta } else { 0.0 };
+                sums.coarse_cpu_ns += if delta > 2.0 * interval_ns {
+                    delta
+                } else {
+                    0.0
+                };
             }
         }
     }
@@ -262,16 +318,32 @@ mod tests {
             "schema": {"stack": 0, "time": 1, "eventDelay": 2, "threadCPUDelta": 3},
             "data": [[0, 9.5, null, 5e6], [0, 10.5, null, 1e6], [0, 11.5, null, 0], [0, 14.5, null, 3e6], [0, 20.0, null, 1e6]],
         }}]});
-        let span = |thread| Span { thread, time_ms: 10.0..20.0, cpu_ns: 1 };
-        let expected = Sums { cpu_ns: 4e6, at_least_half: 2, coarse_cpu_ns: 3e6 };
+        let span = |thread| Span {
+            thread,
+            time_ms: 10.0..20.0,
+            cpu_ns: 1,
+        };
+        let expected = Sums {
+            cpu_ns: 4e6,
+            at_least_half: 2,
+            coarse_cpu_ns: 3e6,
+        };
         assert_eq!(sum_samples(&profile, &[span(7)]).expect("sums"), expected);
         assert!(sum_samples(&profile, &[span(8)]).is_err());
     }
 
     #[test]
     fn spans_are_told_in_the_profiles_own_time() {
-        let before = Reading { thread: 7, now_ns: 3_000_000, cpu_ns: 10 };
-        let after = Reading { thread: 7, now_ns: 5_500_000, cpu_ns: 35 };
+        let before = Reading {
+            thread: 7,
+            now_ns: 3_000_000,
+            cpu_ns: 10,
+        };
+        let after = Reading {
+            thread: 7,
+            now_ns: 5_500_000,
+            cpu_ns: 35,
+        };
         let spans = spans(&[before], &[after], 1_000_000);
         assert_eq!((spans[0].time_ms.clone(), spans[0].cpu_ns), (2.0..4.5, 25));
         assert_eq!(cpu_ns_of(&spans), 25.0);

@@ -51,11 +51,19 @@ pub(crate) fn run(part: &str, arguments: &[String]) -> Result<Value, Box<dyn Err
         .stderr(Stdio::inherit())
         .output()?;
     if !output.status.success() {
-        return Err(format!("{part} {}: the process ended by {}", arguments.join(" "), output.status).into());
+        return Err(format!(
+            "{part} {}: the process ended by {}",
+            arguments.join(" "),
+            output.status
+        )
+        .into());
     }
     // What was measured may have printed lines of its own before.
     let lines = output.stdout.trim_ascii_end();
-    let answer = lines.rsplit(|byte| *byte == b'\n').next().unwrap_or_default();
+    let answer = lines
+        .rsplit(|byte| *byte == b'\n')
+        .next()
+        .unwrap_or_default();
     Ok(serde_json::from_slice(answer)?)
 }
 
@@ -63,7 +71,11 @@ pub(crate) fn run(part: &str, arguments: &[String]) -> Result<Value, Box<dyn Err
 pub(crate) fn answer(arguments: &[String]) -> ExitCode {
     let found = arguments.split_first().and_then(|(name, rest)| {
         let (_, part) = PARTS.iter().find(|(part, _)| part == name)?;
-        let longest = if LONG_PARTS.contains(&name.as_str()) { LONGEST_LONG_RUN } else { LONGEST_RUN };
+        let longest = if LONG_PARTS.contains(&name.as_str()) {
+            LONGEST_LONG_RUN
+        } else {
+            LONGEST_RUN
+        };
         Some((part, longest, rest))
     });
     let Some((part, longest, rest)) = found else {

@@ -52,7 +52,10 @@ impl ChromeTrace {
     {
         let written = Arc::new(Written::default());
         let writer = Counting(Arc::clone(&written));
-        let (layer, guard) = ChromeLayerBuilder::new().writer(writer).include_args(true).build();
+        let (layer, guard) = ChromeLayerBuilder::new()
+            .writer(writer)
+            .include_args(true)
+            .build();
         (layer, Self { guard, written })
     }
 

@@ -33,16 +33,43 @@ struct Pairing {
 
 const PLAIN: usize = 0;
 const PAIRINGS: [(Pairing, &str); 4] = [
-    (Pairing { registers: false, in_session: false }, "make + join"),
-    (Pairing { registers: true, in_session: true }, "registers, in a session"),
-    (Pairing { registers: true, in_session: false }, "registers, no session"),
-    (Pairing { registers: false, in_session: true }, "does not register, in a session"),
+    (
+        Pairing {
+            registers: false,
+            in_session: false,
+        },
+        "make + join",
+    ),
+    (
+        Pairing {
+            registers: true,
+            in_session: true,
+        },
+        "registers, in a session",
+    ),
+    (
+        Pairing {
+            registers: true,
+            in_session: false,
+        },
+        "registers, no session",
+    ),
+    (
+        Pairing {
+            registers: false,
+            in_session: true,
+        },
+        "does not register, in a session",
+    ),
 ];
 
 pub(crate) fn measure(effort: Effort) -> Outcome {
     let (rounds, batches) = if effort.quick { (3, 8) } else { (7, 40) };
     let mut ours = Arm::new("ours");
-    let mut others = [Arm::aside("ours_without_session"), Arm::aside("session_alone")];
+    let mut others = [
+        Arm::aside("ours_without_session"),
+        Arm::aside("session_alone"),
+    ];
     let mut notes = vec![format!(
         "{rounds} rounds of {batches} batches of {THREADS_PER_BATCH} threads a pairing, in turns; {}",
         load_note()
@@ -50,8 +77,15 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
     for round in 1..=rounds {
         let (run, taken) = machine::watch(|| child::run("churn", &[batches.to_string()]));
         let run = run?;
-        for (arm, pairing) in std::iter::once(&mut ours).chain(&mut others).zip(PLAIN + 1..) {
-            arm.runs.push(run["above_plain"][pairing].as_f64().ok_or("a pairing without a figure")?);
+        for (arm, pairing) in std::iter::once(&mut ours)
+            .chain(&mut others)
+            .zip(PLAIN + 1..)
+        {
+            arm.runs.push(
+                run["above_plain"][pairing]
+                    .as_f64()
+                    .ok_or("a pairing without a figure")?,
+            );
         }
         let each: Vec<String> = PAIRINGS
             .iter()
@@ -101,7 +135,9 @@ pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
             let place = (batch + turn) % PAIRINGS.len();
             let (pairing, _) = PAIRINGS[place];
             let session = match pairing.in_session {
-                true => Some(ProfilerSession::start(StartParams::default().interval(INTERVAL))?),
+                true => Some(ProfilerSession::start(
+                    StartParams::default().interval(INTERVAL),
+                )?),
                 false => None,
             };
             std::thread::sleep(SETTLE);
@@ -143,7 +179,11 @@ fn run_batch(pairing: Pairing) -> Result<Vec<f64>, Box<dyn Error>> {
 
 /// Of the pairs, the one value less the other.
 fn median_difference(values: &[f64], others: &[f64]) -> f64 {
-    let differences: Vec<f64> = values.iter().zip(others).map(|(value, other)| value - other).collect();
+    let differences: Vec<f64> = values
+        .iter()
+        .zip(others)
+        .map(|(value, other)| value - other)
+        .collect();
     median(&differences)
 }
 
@@ -152,7 +192,10 @@ fn percentile(values: &[f64], part: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let place = (sorted.len() as f64 * part).ceil() as usize;
-    sorted.get(place.saturating_sub(1)).copied().unwrap_or(f64::NAN)
+    sorted
+        .get(place.saturating_sub(1))
+        .copied()
+        .unwrap_or(f64::NAN)
 }
 
 #[cfg(test)]
@@ -170,12 +213,27 @@ mod tests {
 
     #[test]
     fn a_slow_turn_is_slow_for_both() {
-        assert_eq!(median_difference(&[33.0, 53.5, 34.0], &[30.0, 50.0, 31.0]), 3.0);
+        assert_eq!(
+            median_difference(&[33.0, 53.5, 34.0], &[30.0, 50.0, 31.0]),
+            3.0
+        );
     }
 
     #[test]
     fn what_is_compared_with_comes_first() {
-        assert_eq!(PAIRINGS[PLAIN].0, Pairing { registers: false, in_session: false });
-        assert_eq!(PAIRINGS[PLAIN + 1].0, Pairing { registers: true, in_session: true });
+        assert_eq!(
+            PAIRINGS[PLAIN].0,
+            Pairing {
+                registers: false,
+                in_session: false
+            }
+        );
+        assert_eq!(
+            PAIRINGS[PLAIN + 1].0,
+            Pairing {
+                registers: true,
+                in_session: true
+            }
+        );
     }
 }

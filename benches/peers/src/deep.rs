@@ -62,7 +62,10 @@ impl Drop for DeepThreads {
 }
 
 fn go_until(stop: &AtomicBool, seed: u64, rhythm: Rhythm) -> u64 {
-    let mut bottom = Bottom { rhythm, numbers: Box::new([0; 512]) };
+    let mut bottom = Bottom {
+        rhythm,
+        numbers: Box::new([0; 512]),
+    };
     let mut result = 0;
     let mut state = mix(seed + WAYS);
     while !stop.load(Ordering::Relaxed) {
@@ -134,7 +137,8 @@ mod tests {
 
     #[test]
     fn threads_end_when_they_are_told_to() {
-        let threads = DeepThreads::start(3, Rhythm::Bursts(Duration::from_micros(50))).expect("threads");
+        let threads =
+            DeepThreads::start(3, Rhythm::Bursts(Duration::from_micros(50))).expect("threads");
         std::thread::sleep(Duration::from_millis(5));
         drop(threads);
     }

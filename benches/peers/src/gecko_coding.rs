@@ -45,7 +45,8 @@ impl GeckoCoding {
                 self.same_samples += 1;
                 self.bytes += SAME_SAMPLE_BYTES;
             } else {
-                self.bytes += SAMPLE_BYTES + native * NATIVE_FRAME_BYTES + label * LABEL_FRAME_BYTES;
+                self.bytes +=
+                    SAMPLE_BYTES + native * NATIVE_FRAME_BYTES + label * LABEL_FRAME_BYTES;
             }
         }
     }
@@ -68,14 +69,27 @@ struct Depth {
 
 /// Of each stack of a thread; a prefix stands before the stacks that have it.
 fn depths(thread: &Thread) -> Vec<Depth> {
-    let kinds: Vec<FrameKind> =
-        thread.frame_table.data.iter().map(|frame| frame.kind(&thread.string_table)).collect();
+    let kinds: Vec<FrameKind> = thread
+        .frame_table
+        .data
+        .iter()
+        .map(|frame| frame.kind(&thread.string_table))
+        .collect();
     let mut depths = Vec::<Depth>::with_capacity(thread.stack_table.data.len());
     for &StackRow(prefix, frame) in &thread.stack_table.data {
-        let below = prefix.and_then(|prefix| depths.get(prefix as usize)).copied().unwrap_or_default();
+        let below = prefix
+            .and_then(|prefix| depths.get(prefix as usize))
+            .copied()
+            .unwrap_or_default();
         depths.push(match kinds.get(frame as usize) {
-            Some(FrameKind::Native) => Depth { native: below.native + 1, ..below },
-            Some(FrameKind::Label) => Depth { label: below.label + 1, ..below },
+            Some(FrameKind::Native) => Depth {
+                native: below.native + 1,
+                ..below
+            },
+            Some(FrameKind::Label) => Depth {
+                label: below.label + 1,
+                ..below
+            },
             Some(FrameKind::Structure) | None => below,
         });
     }

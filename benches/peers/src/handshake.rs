@@ -10,8 +10,8 @@
 use std::io::Result;
 
 use framehop::{
-    CacheNative, ExplicitModuleSectionInfo, FrameAddress, MustNotAllocateDuringUnwind, UnwindRegsNative,
-    Unwinder as _, UnwinderNative,
+    CacheNative, ExplicitModuleSectionInfo, FrameAddress, MustNotAllocateDuringUnwind,
+    UnwindRegsNative, Unwinder as _, UnwinderNative,
 };
 
 use crate::raw::{self, Handshake, Registers, StoppableThread};
@@ -35,20 +35,28 @@ impl HandshakeSampler {
             unwinder.add_module(to_framehop(&module));
         }
         let frames = Vec::with_capacity(MAX_FRAMES);
-        Ok(Self { handshake: Handshake::new()?, unwinder, cache: CacheNative::new_in(), frames })
+        Ok(Self {
+            handshake: Handshake::new()?,
+            unwinder,
+            cache: CacheNative::new_in(),
+            frames,
+        })
     }
 
     /// The program counters of a thread's stack, the youngest first; none when the thread is no more.
     pub(crate) fn sample(&mut self, thread: &StoppableThread) -> &[u64] {
         self.frames.clear();
-        let Some(stopped) = self.handshake.stop(thread) else { return &self.frames };
+        let Some(stopped) = self.handshake.stop(thread) else {
+            return &self.frames;
+        };
         let mut regs = to_regs(&stopped.registers);
         let mut read_stack = |address| stopped.word_at(address).ok_or(());
         self.frames.push(stopped.registers.pc);
         let mut frame = FrameAddress::from_instruction_pointer(stopped.registers.pc);
         while self.frames.len() < MAX_FRAMES
             && let Ok(Some(caller)) =
-                self.unwinder.unwind_frame(frame, &mut regs, &mut self.cache, &mut read_stack)
+                self.unwinder
+                    .unwind_frame(frame, &mut regs, &mut self.cache, &mut read_stack)
             && let Some(next) = FrameAddress::from_return_address(caller)
         {
             // Within its capacity.
@@ -102,8 +110,9 @@ mod tests {
         });
         let _busy = busy.expect("thread");
         let thread = threads.recv().expect("an answer").expect("bounds");
-        let mut roots: Vec<u64> =
-            (0..100).map(|_| *sampler.sample(&thread).last().expect("a frame")).collect();
+        let mut roots: Vec<u64> = (0..100)
+            .map(|_| *sampler.sample(&thread).last().expect("a frame"))
+            .collect();
         roots.dedup();
         assert_eq!(roots.len(), 1, "every stack ends where threads begin");
     }

@@ -66,7 +66,8 @@ pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
         return Err("a number of seconds".into());
     };
     let time = Duration::from_secs(seconds.parse()?);
-    let session = ProfilerSession::start(StartParams::default().interval(INTERVAL).filters(["deep"]))?;
+    let session =
+        ProfilerSession::start(StartParams::default().interval(INTERVAL).filters(["deep"]))?;
     let threads = DeepThreads::start(THREADS, Rhythm::Busy)?;
     let begin = Instant::now();
     let mut full_after = None;
@@ -95,7 +96,10 @@ pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
             let ticks_a_second = 1.0 / INTERVAL.as_secs_f64();
             let full_rate = THREADS as f64 * ticks_a_second * entries.mean_bytes();
             answer["ours_at_8000"] = json!(capacity / full_rate / 60.0);
-            format!("{:.1} bytes an entry of a single sample", entries.mean_bytes())
+            format!(
+                "{:.1} bytes an entry of a single sample",
+                entries.mean_bytes()
+            )
         }
         Err(problem) => format!("ours_at_8000 is not available: {problem}"),
     };

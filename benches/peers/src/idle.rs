@@ -21,7 +21,9 @@ use serde_json::{Value, json};
 use crate::machine::{self, load_note};
 use crate::memory::resident_bytes;
 use crate::profile::{count, engine_of_params, is_local_timers};
-use crate::raw::{monotonic_ns, prepare_sampler_thread, process_cpu_ns, sleep_until_ns, thread_cpu_ns};
+use crate::raw::{
+    monotonic_ns, prepare_sampler_thread, process_cpu_ns, sleep_until_ns, thread_cpu_ns,
+};
 use crate::report::{Arm, Report};
 use crate::sleepers::{STACK_BYTES, Sleepers, Wakes};
 use crate::{Effort, Outcome, child};
@@ -56,7 +58,8 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
                 had_local_timers &= run["local_timers"] == true;
             }
             if arm.name.starts_with("ours") {
-                disturbed += run["wake_ups"].as_u64().unwrap_or(1) + run["interrupted"].as_u64().unwrap_or(1);
+                disturbed += run["wake_ups"].as_u64().unwrap_or(1)
+                    + run["interrupted"].as_u64().unwrap_or(1);
             }
             notes.push(format!(
                 "round {round}: {}: {}; processors that others + the hypervisor had: {taken}",
@@ -65,7 +68,10 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
             ));
         }
     }
-    let met = [&ours, &local_timers].iter().all(|arm| arm.figure() <= GOAL_PERCENT) && disturbed == 0;
+    let met = [&ours, &local_timers]
+        .iter()
+        .all(|arm| arm.figure() <= GOAL_PERCENT)
+        && disturbed == 0;
     if !had_local_timers {
         notes.push("the system refused local timers, so that both arms are of signals".to_owned());
     }

@@ -41,9 +41,10 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
         load_note()
     )];
     for round in 1..=rounds {
-        for (threads, ours, every_entry) in
-            [(THREADS, &mut ours, &mut every_entry), (1, &mut ours_one, &mut every_entry_one)]
-        {
+        for (threads, ours, every_entry) in [
+            (THREADS, &mut ours, &mut every_entry),
+            (1, &mut ours_one, &mut every_entry_one),
+        ] {
             let arguments = [threads.to_string(), span_ms.to_string()];
             let (run, taken) = machine::watch(|| child::run("idle_bytes", &arguments));
             let run = run?;
@@ -58,7 +59,9 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
             ));
         }
     }
-    let met = [&ours, &ours_one].iter().all(|arm| arm.figure() <= GOAL_BYTES);
+    let met = [&ours, &ours_one]
+        .iter()
+        .all(|arm| arm.figure() <= GOAL_BYTES);
     Ok(Report {
         unit: "bytes of the buffer a sleeping thread and second",
         ours,
@@ -78,7 +81,8 @@ pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
     };
     let threads: usize = threads.parse()?;
     let _sleepers = Sleepers::start(threads, || register_thread(NAME))?;
-    let session = ProfilerSession::start(StartParams::default().interval(INTERVAL).filters([NAME]))?;
+    let session =
+        ProfilerSession::start(StartParams::default().interval(INTERVAL).filters([NAME]))?;
     std::thread::sleep(SETTLE);
     let (before, begin) = (session.snapshot()?, Instant::now());
     std::thread::sleep(Duration::from_millis(span_ms.parse()?));
@@ -94,7 +98,11 @@ pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
     let told = match (before.samples, after.samples) {
         (Ok(before), Ok(after)) => {
             answer["samples"] = json!(by_threads(after.bytes - before.bytes));
-            format!("{} entries of {} bytes", after.count - before.count, after.bytes - before.bytes)
+            format!(
+                "{} entries of {} bytes",
+                after.count - before.count,
+                after.bytes - before.bytes
+            )
         }
         (Err(problem), _) | (_, Err(problem)) => format!("ours is not available: {problem}"),
     };

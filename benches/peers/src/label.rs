@@ -20,7 +20,8 @@ use std::time::Duration;
 
 use gekkota::{
     AutoProfilerScriptFrame, ProfilerSession, ScriptFunction, StartParams, auto_profiler_label,
-    auto_profiler_label_dynamic, profiler_register_script_function, register_thread, unregister_thread,
+    auto_profiler_label_dynamic, profiler_register_script_function, register_thread,
+    unregister_thread,
 };
 use serde_json::{Value, json};
 
@@ -62,8 +63,13 @@ const PEERS: [&str; 2] = ["puffin", "tracing"];
 
 pub(crate) fn measure(effort: Effort) -> Outcome {
     let (rounds, batches) = if effort.quick { (3, 20) } else { (9, 100) };
-    let mut arms =
-        ARMS.map(|(name, _)| if PEERS.contains(&name) { Arm::new(name) } else { Arm::aside(name) });
+    let mut arms = ARMS.map(|(name, _)| {
+        if PEERS.contains(&name) {
+            Arm::new(name)
+        } else {
+            Arm::aside(name)
+        }
+    });
     arms[OURS].aside = false;
     let scopes = ROUNDS * A_ROUND;
     let mut notes = vec![format!(
@@ -74,7 +80,11 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
         let (run, taken) = machine::watch(|| child::run("label", &[batches.to_string()]));
         let run = run?;
         for (index, arm) in arms.iter_mut().enumerate() {
-            arm.runs.push(run["medians"][index].as_f64().ok_or("an arm without a figure")?);
+            arm.runs.push(
+                run["medians"][index]
+                    .as_f64()
+                    .ok_or("an arm without a figure")?,
+            );
         }
         let least = |index: usize| run["least"][index].as_f64().unwrap_or(f64::NAN);
         notes.push(format!(
@@ -88,7 +98,9 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
         ));
     }
     let met = JUDGED.iter().all(|name| {
-        arms.iter().find(|arm| arm.name == *name).is_some_and(|arm| arm.figure() <= GOAL_NANOSECONDS)
+        arms.iter()
+            .find(|arm| arm.name == *name)
+            .is_some_and(|arm| arm.figure() <= GOAL_NANOSECONDS)
     });
     let mut arms: Vec<Arm> = arms.into();
     let floor = arms.remove(FLOOR);
@@ -151,7 +163,9 @@ fn inactive() -> Result<f64, Box<dyn Error>> {
 
 /// The first thread is the profiler's from the first session on.
 fn unregistered() -> Result<f64, Box<dyn Error>> {
-    std::thread::spawn(labels).join().map_err(|_| "a thread has panicked".into())
+    std::thread::spawn(labels)
+        .join()
+        .map_err(|_| "a thread has panicked".into())
 }
 
 fn below_text() -> Result<f64, Box<dyn Error>> {

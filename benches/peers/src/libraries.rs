@@ -15,7 +15,8 @@ pub(crate) struct Copies(PathBuf);
 
 impl Copies {
     pub(crate) fn new() -> Result<Self, Box<dyn Error>> {
-        let folder = std::env::temp_dir().join(format!("gekkota-peers-libraries-{}", std::process::id()));
+        let folder =
+            std::env::temp_dir().join(format!("gekkota-peers-libraries-{}", std::process::id()));
         std::fs::create_dir_all(&folder)?;
         Ok(Self(folder))
     }
@@ -54,5 +55,9 @@ fn load(path: &Path) -> Result<(), Box<dyn Error>> {
     let name = CString::new(path.as_os_str().as_encoded_bytes())?;
     // SAFETY: *ours*.
     let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL) };
-    if handle.is_null() { Err(format!("{} could not be loaded", path.display()).into()) } else { Ok(()) }
+    if handle.is_null() {
+        Err(format!("{} could not be loaded", path.display()).into())
+    } else {
+        Ok(())
+    }
 }

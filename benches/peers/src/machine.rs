@@ -9,7 +9,9 @@ const TICKS_PER_SECOND: f64 = 100.0;
 pub(crate) fn watch<T>(work: impl FnOnce() -> T) -> (T, String) {
     let before = Usage::now();
     let result = work();
-    let taken = before.zip(Usage::now()).map(|(before, after)| after.taken_since(&before));
+    let taken = before
+        .zip(Usage::now())
+        .map(|(before, after)| after.taken_since(&before));
     (result, taken.unwrap_or_else(|| "unknown".to_owned()))
 }
 
@@ -28,16 +30,38 @@ impl Usage {
         let stat = read_to_string("/proc/stat").ok()?;
         let columns = seconds(stat.lines().next()?.split_whitespace().skip(1));
         // Time of guests, the columns after these, is in the first two already.
-        let &[user, nice, system, _idle, _waiting, interrupts, soft_interrupts, stolen, ..] = &columns[..]
+        let &[
+            user,
+            nice,
+            system,
+            _idle,
+            _waiting,
+            interrupts,
+            soft_interrupts,
+            stolen,
+            ..,
+        ] = &columns[..]
         else {
             return None;
         };
         let all = user + nice + system + interrupts + soft_interrupts;
         let own = read_to_string("/proc/self/stat").ok()?;
         // The name of the program, in parentheses, may hold anything.
-        let own = seconds(own.rsplit_once(')')?.1.split_whitespace().skip(11).take(4)).iter().sum();
-        let uptime = read_to_string("/proc/uptime").ok()?.split_whitespace().next()?.parse().ok()?;
-        Some(Self { all, stolen, own, uptime })
+        let own = seconds(own.rsplit_once(')')?.1.split_whitespace().skip(11).take(4))
+            .iter()
+            .sum();
+        let uptime = read_to_string("/proc/uptime")
+            .ok()?
+            .split_whitespace()
+            .next()?
+            .parse()
+            .ok()?;
+        Some(Self {
+            all,
+            stolen,
+            own,
+            uptime,
+        })
     }
 
     fn taken_since(&self, before: &Self) -> String {
@@ -49,7 +73,10 @@ impl Usage {
 }
 
 fn seconds<'a>(columns: impl Iterator<Item = &'a str>) -> Vec<f64> {
-    columns.map_while(|column| column.parse::<f64>().ok()).map(|ticks| ticks / TICKS_PER_SECOND).collect()
+    columns
+        .map_while(|column| column.parse::<f64>().ok())
+        .map(|ticks| ticks / TICKS_PER_SECOND)
+        .collect()
 }
 
 /// The load before a measurement, in a sentence.

@@ -186,12 +186,22 @@ const USAGE: &str = "cargo peers NAME [--quick] [--json]";
 
 enum Command {
     List,
-    Run { measurement: &'static Measurement, effort: Effort, json: bool },
+    Run {
+        measurement: &'static Measurement,
+        effort: Effort,
+        json: bool,
+    },
 }
 
 /// The command that the arguments ask for, or a sentence on what is wrong with them.
 fn parse(arguments: impl Iterator<Item = String>) -> Result<Command, String> {
-    let names = || MEASUREMENTS.iter().map(|measurement| measurement.name).collect::<Vec<_>>().join(", ");
+    let names = || {
+        MEASUREMENTS
+            .iter()
+            .map(|measurement| measurement.name)
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
     let (mut quick, mut json, mut help) = (false, false, false);
     let mut chosen: Option<&Measurement> = None;
     for argument in arguments {
@@ -200,41 +210,69 @@ fn parse(arguments: impl Iterator<Item = String>) -> Result<Command, String> {
             "--json" => json = true,
             "--help" | "-h" => help = true,
             option if option.starts_with('-') => {
-                return Err(format!("there is no option `{option}`; accepted: --quick, --json, --help"));
+                return Err(format!(
+                    "there is no option `{option}`; accepted: --quick, --json, --help"
+                ));
             }
             name => {
-                let found = MEASUREMENTS.iter().find(|measurement| measurement.name == name);
-                let found = found
-                    .ok_or_else(|| format!("there is no measurement `{name}`; accepted: {}", names()))?;
+                let found = MEASUREMENTS
+                    .iter()
+                    .find(|measurement| measurement.name == name);
+                let found = found.ok_or_else(|| {
+                    format!("there is no measurement `{name}`; accepted: {}", names())
+                })?;
                 if let Some(first) = chosen.replace(found) {
                     let first = first.name;
-                    return Err(format!("two measurements, `{first}` and `{name}`; accepted: one at a time"));
+                    return Err(format!(
+                        "two measurements, `{first}` and `{name}`; accepted: one at a time"
+                    ));
                 }
             }
         }
     }
     match chosen {
-        Some(measurement) if !help => Ok(Command::Run { measurement, effort: Effort { quick }, json }),
-        None if quick || json => Err(format!("an option without a measurement; accepted: {}", names())),
+        Some(measurement) if !help => Ok(Command::Run {
+            measurement,
+            effort: Effort { quick },
+            json,
+        }),
+        None if quick || json => Err(format!(
+            "an option without a measurement; accepted: {}",
+            names()
+        )),
         _ => Ok(Command::List),
     }
 }
 
 fn list() {
     println!("{USAGE}\n");
-    let width = MEASUREMENTS.iter().map(|measurement| measurement.name.len()).max().unwrap_or(0);
-    for Measurement { name, description, .. } in MEASUREMENTS {
+    let width = MEASUREMENTS
+        .iter()
+        .map(|measurement| measurement.name.len())
+        .max()
+        .unwrap_or(0);
+    for Measurement {
+        name, description, ..
+    } in MEASUREMENTS
+    {
         println!("  {name:width$}  {description}");
     }
 }
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if let Some((child::FLAG, rest)) = arguments.split_first().map(|(first, rest)| (first.as_str(), rest)) {
+    if let Some((child::FLAG, rest)) = arguments
+        .split_first()
+        .map(|(first, rest)| (first.as_str(), rest))
+    {
         return child::answer(rest);
     }
     let (measurement, effort, json) = match parse(arguments.into_iter()) {
-        Ok(Command::Run { measurement, effort, json }) => (measurement, effort, json),
+        Ok(Command::Run {
+            measurement,
+            effort,
+            json,
+        }) => (measurement, effort, json),
         Ok(Command::List) => {
             list();
             return ExitCode::SUCCESS;
@@ -272,9 +310,15 @@ mod tests {
 
     #[test]
     fn what_makes_no_sense_is_told_with_what_is_accepted() {
-        let all: Vec<&str> = MEASUREMENTS.iter().map(|measurement| measurement.name).collect();
+        let all: Vec<&str> = MEASUREMENTS
+            .iter()
+            .map(|measurement| measurement.name)
+            .collect();
         let all = all.join(", ");
-        assert_eq!(problem(&["rote"]), format!("there is no measurement `rote`; accepted: {all}"));
+        assert_eq!(
+            problem(&["rote"]),
+            format!("there is no measurement `rote`; accepted: {all}")
+        );
         assert_eq!(
             problem(&["rate", "--fast"]),
             "there is no option `--fast`; accepted: --quick, --json, --help"

@@ -36,7 +36,10 @@ const fn goal_ns(form: Form) -> f64 {
 
 pub(crate) fn measure(effort: Effort) -> Outcome {
     let (rounds, batches) = if effort.quick { (2, 10) } else { (9, 40) };
-    let mut arms: Vec<(Role, Arm)> = ARMS.iter().map(|arm| (arm.role, Arm::aside(arm.name))).collect();
+    let mut arms: Vec<(Role, Arm)> = ARMS
+        .iter()
+        .map(|arm| (arm.role, Arm::aside(arm.name)))
+        .collect();
     let mut notes = vec![format!(
         "{rounds} rounds of {batches} batches of {CALLS} calls an arm, in turns; {}",
         load_note()
@@ -58,7 +61,11 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
     }
     arms.retain(|(_, arm)| !arm.runs.is_empty());
     if !arms.iter().any(|(_, arm)| arm.name.starts_with("tracy_")) {
-        let why = if cfg!(feature = "tracy") { "does not run on this processor" } else { "was not compiled" };
+        let why = if cfg!(feature = "tracy") {
+            "does not run on this processor"
+        } else {
+            "was not compiled"
+        };
         notes.push(format!("Tracy {why}"));
     }
     let mut met = true;
@@ -68,14 +75,22 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
         notes.push(verdict.note());
     }
     // The report has one figure of ours, and its peers.
-    for (_, arm) in arms.iter_mut().filter(|(role, _)| *role == Role::Peer(Form::Text)) {
+    for (_, arm) in arms
+        .iter_mut()
+        .filter(|(role, _)| *role == Role::Peer(Form::Text))
+    {
         arm.aside = false;
     }
-    let place = arms.iter().position(|(role, _)| *role == Role::Ours(Form::Text));
+    let place = arms
+        .iter()
+        .position(|(role, _)| *role == Role::Ours(Form::Text));
     let (_, ours) = arms.remove(place.ok_or("there is no text of ours")?);
     Ok(Report {
         unit: "ns a call, the clock's reading and the loop around it included",
-        ours: Arm { aside: false, ..ours },
+        ours: Arm {
+            aside: false,
+            ..ours
+        },
         peers: arms.into_iter().map(|(_, arm)| arm).collect(),
         floor: None,
         better: f64::min,
@@ -96,11 +111,23 @@ struct Verdict {
 
 impl Verdict {
     fn of(form: Form, arms: &[(Role, Arm)]) -> Self {
-        let of_role = |role| arms.iter().filter(move |(of, _)| *of == role).map(|(_, arm)| arm);
-        let ours_ns = of_role(Role::Ours(form)).map(Arm::figure).fold(f64::NAN, f64::min);
-        let best = of_role(Role::Peer(form)).min_by(|one, other| one.figure().total_cmp(&other.figure()));
+        let of_role = |role| {
+            arms.iter()
+                .filter(move |(of, _)| *of == role)
+                .map(|(_, arm)| arm)
+        };
+        let ours_ns = of_role(Role::Ours(form))
+            .map(Arm::figure)
+            .fold(f64::NAN, f64::min);
+        let best =
+            of_role(Role::Peer(form)).min_by(|one, other| one.figure().total_cmp(&other.figure()));
         let (peer, peer_ns) = best.map_or(("no peer", f64::NAN), |best| (best.name, best.figure()));
-        Self { form, ours_ns, peer, peer_ns }
+        Self {
+            form,
+            ours_ns,
+            peer,
+            peer_ns,
+        }
     }
 
     fn is_met(&self) -> bool {
@@ -108,8 +135,16 @@ impl Verdict {
     }
 
     fn note(&self) -> String {
-        let Self { form, ours_ns, peer, peer_ns } = self;
-        format!("{form:?}: ours {ours_ns:.1} ns, {peer} {peer_ns:.1}, the best: {:.2}", ours_ns / peer_ns)
+        let Self {
+            form,
+            ours_ns,
+            peer,
+            peer_ns,
+        } = self;
+        format!(
+            "{form:?}: ours {ours_ns:.1} ns, {peer} {peer_ns:.1}, the best: {:.2}",
+            ours_ns / peer_ns
+        )
     }
 }
 
@@ -119,7 +154,9 @@ pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
         return Err("a number of batches".into());
     };
     let batches: usize = batches.parse()?;
-    let params = StartParams::default().interval(INTERVAL).capacity_bytes(CAPACITY_BYTES);
+    let params = StartParams::default()
+        .interval(INTERVAL)
+        .capacity_bytes(CAPACITY_BYTES);
     let engine = engine_of_params(params.clone())?;
     let peers = Recorders::start()?;
     let session = ProfilerSession::start(params)?;
@@ -129,7 +166,10 @@ pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
         (arm.run)(&peers);
     }
     let ours = ARMS.iter().filter(|arm| matches!(arm.role, Role::Ours(_)));
-    for arm in ours.cycle().take((CAPACITY_BYTES / u64::from(CALLS) / 16) as usize) {
+    for arm in ours
+        .cycle()
+        .take((CAPACITY_BYTES / u64::from(CALLS) / 16) as usize)
+    {
         (arm.run)(&peers);
     }
     let before = put_entries(&session)?;
@@ -149,13 +189,20 @@ pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
     }
     drop(session.finish()?);
     let of_each = |figure: fn(&[f64]) -> f64| -> BTreeMap<&str, f64> {
-        times.iter().map(|(name, times)| (*name, figure(times))).collect()
+        times
+            .iter()
+            .map(|(name, times)| (*name, figure(times)))
+            .collect()
     };
     Ok(json!({ "medians": of_each(median), "least": of_each(least), "engine": engine }))
 }
 
 fn put_entries(session: &ProfilerSession) -> Result<u64, Box<dyn Error>> {
-    Ok(logged(&log_of(&session.snapshot()?)?, "buffer", "put_entries"))
+    Ok(logged(
+        &log_of(&session.snapshot()?)?,
+        "buffer",
+        "put_entries",
+    ))
 }
 
 #[cfg(test)]
@@ -164,7 +211,10 @@ mod tests {
 
     #[test]
     fn each_form_has_its_goal_and_its_best_peer() {
-        let arm = |name, ns| Arm { runs: vec![ns], ..Arm::new(name) };
+        let arm = |name, ns| Arm {
+            runs: vec![ns],
+            ..Arm::new(name)
+        };
         let verdict = |form, ours, peers: [f64; 2]| {
             let arms = [
                 (Role::Ours(form), arm("ours", ours)),

@@ -86,19 +86,35 @@ pub(crate) const ARMS: &[MarkerArm] = &[
     arm("ours_text", Role::Ours(Form::Text), ours_text),
     arm("puffin_text", Role::Peer(Form::Text), puffin_text),
     arm("fastrace_text", Role::Peer(Form::Text), fastrace_text),
-    arm("tracing_chrome_text", Role::Peer(Form::Text), tracing_chrome_text),
+    arm(
+        "tracing_chrome_text",
+        Role::Peer(Form::Text),
+        tracing_chrome_text,
+    ),
     #[cfg(feature = "tracy")]
     arm("tracy_text", Role::Peer(Form::Text), tracy::text),
     arm("ours_untyped", Role::Ours(Form::Untyped), ours_untyped),
     arm("puffin_untyped", Role::Peer(Form::Untyped), puffin_untyped),
-    arm("fastrace_untyped", Role::Peer(Form::Untyped), fastrace_untyped),
-    arm("tracing_chrome_untyped", Role::Peer(Form::Untyped), tracing_chrome_untyped),
+    arm(
+        "fastrace_untyped",
+        Role::Peer(Form::Untyped),
+        fastrace_untyped,
+    ),
+    arm(
+        "tracing_chrome_untyped",
+        Role::Peer(Form::Untyped),
+        tracing_chrome_untyped,
+    ),
     #[cfg(feature = "tracy")]
     arm("tracy_untyped", Role::Peer(Form::Untyped), tracy::untyped),
     arm("ours_typed", Role::Ours(Form::Typed), ours_typed),
     arm("puffin_typed", Role::Peer(Form::Typed), puffin_typed),
     arm("fastrace_typed", Role::Peer(Form::Typed), fastrace_typed),
-    arm("tracing_chrome_typed", Role::Peer(Form::Typed), tracing_chrome_typed),
+    arm(
+        "tracing_chrome_typed",
+        Role::Peer(Form::Typed),
+        tracing_chrome_typed,
+    ),
     #[cfg(feature = "tracy")]
     arm("tracy_typed", Role::Peer(Form::Typed), tracy::typed),
     arm("ours_text_scope", Role::Aside, ours_text_scope),
@@ -123,7 +139,9 @@ struct CountingReporter(Arc<Seen>);
 
 impl Reporter for CountingReporter {
     fn report(&mut self, spans: Vec<SpanRecord>) {
-        self.0.fastrace_spans.fetch_add(spans.len() as u64, Ordering::Relaxed);
+        self.0
+            .fastrace_spans
+            .fetch_add(spans.len() as u64, Ordering::Relaxed);
     }
 }
 
@@ -133,7 +151,9 @@ impl Recorders {
         let seen = Arc::new(Seen::default());
         let of_sink = Arc::clone(&seen);
         puffin::GlobalProfiler::lock().add_sink(Box::new(move |frame| {
-            of_sink.puffin_scopes.fetch_add(frame.meta().num_scopes as u64, Ordering::Relaxed);
+            of_sink
+                .puffin_scopes
+                .fetch_add(frame.meta().num_scopes as u64, Ordering::Relaxed);
         }));
         puffin::set_scopes_on(true);
         // It is told when to report.
@@ -143,7 +163,10 @@ impl Recorders {
         if tracy::can_run() {
             tracy_client::Client::start();
         }
-        Ok(Self { chrome: ChromeTrace::start()?, seen })
+        Ok(Self {
+            chrome: ChromeTrace::start()?,
+            seen,
+        })
     }
 
     /// Whether each peer has recorded what so many batches of each of its arms were asked to, with what is around them.
@@ -174,13 +197,23 @@ fn mean_of_loops(mut one: impl FnMut() -> f64) -> f64 {
 #[inline(never)]
 fn ours_untyped(_: &Recorders) -> f64 {
     let category = gecko_profiler_category!(Other);
-    mean_of_loops(|| batch!(ROUNDS, add_untyped_marker("a marker", category, MarkerOptions::default())))
+    mean_of_loops(|| {
+        batch!(
+            ROUNDS,
+            add_untyped_marker("a marker", category, MarkerOptions::default())
+        )
+    })
 }
 
 #[inline(never)]
 fn ours_text(_: &Recorders) -> f64 {
     let (category, text) = (gecko_profiler_category!(Other), black_box(TEXT));
-    mean_of_loops(|| batch!(ROUNDS, add_text_marker("a marker", category, MarkerOptions::default(), text)))
+    mean_of_loops(|| {
+        batch!(
+            ROUNDS,
+            add_text_marker("a marker", category, MarkerOptions::default(), text)
+        )
+    })
 }
 
 #[inline(never)]
@@ -198,8 +231,17 @@ fn ours_text_scope(_: &Recorders) -> f64 {
 fn ours_typed(_: &Recorders) -> f64 {
     let category = gecko_profiler_category!(Other);
     let (bytes, share, text) = black_box((NUMBER, SHARE, TEXT));
-    let payload = || Loaded { bytes, share, file: text.into() };
-    mean_of_loops(|| batch!(ROUNDS, add_marker("a marker", category, MarkerOptions::default(), payload())))
+    let payload = || Loaded {
+        bytes,
+        share,
+        file: text.into(),
+    };
+    mean_of_loops(|| {
+        batch!(
+            ROUNDS,
+            add_marker("a marker", category, MarkerOptions::default(), payload())
+        )
+    })
 }
 
 /// Each loop in a scope, which ends with the frame.
@@ -228,7 +270,12 @@ fn puffin_text(_: &Recorders) -> f64 {
 #[inline(never)]
 fn puffin_typed(_: &Recorders) -> f64 {
     let (bytes, share, text) = black_box((NUMBER, SHARE, TEXT));
-    in_frames(|| batch!(ROUNDS, puffin::profile_scope!("a marker", format!("{bytes} {share} {text}"))))
+    in_frames(|| {
+        batch!(
+            ROUNDS,
+            puffin::profile_scope!("a marker", format!("{bytes} {share} {text}"))
+        )
+    })
 }
 
 /// Each loop in a root span.
@@ -262,7 +309,11 @@ fn fastrace_text(_: &Recorders) -> f64 {
 fn fastrace_typed(_: &Recorders) -> f64 {
     let (bytes, share, text) = black_box((NUMBER, SHARE, TEXT));
     let properties = || -> [(&str, Cow<'static, str>); 3] {
-        [("bytes", bytes.to_string().into()), ("share", share.to_string().into()), ("file", text.into())]
+        [
+            ("bytes", bytes.to_string().into()),
+            ("share", share.to_string().into()),
+            ("file", text.into()),
+        ]
     };
     in_roots(|| {
         batch!(
@@ -281,13 +332,19 @@ fn written(peers: &Recorders, one: impl FnOnce() -> f64) -> f64 {
 
 #[inline(never)]
 fn tracing_chrome_untyped(peers: &Recorders) -> f64 {
-    written(peers, || batch!(ROUNDS, let _entered = tracing::info_span!("a marker").entered()))
+    written(
+        peers,
+        || batch!(ROUNDS, let _entered = tracing::info_span!("a marker").entered()),
+    )
 }
 
 #[inline(never)]
 fn tracing_chrome_text(peers: &Recorders) -> f64 {
     let text = black_box(TEXT);
-    written(peers, || batch!(ROUNDS, let _entered = tracing::info_span!("a marker", text).entered()))
+    written(
+        peers,
+        || batch!(ROUNDS, let _entered = tracing::info_span!("a marker", text).entered()),
+    )
 }
 
 #[inline(never)]
@@ -324,7 +381,11 @@ pub(crate) mod tracy {
 
     /// Not a number where it does not run.
     fn recorded(one: impl FnMut() -> f64) -> f64 {
-        if tracy_client::Client::is_running() { mean_of_loops(one) } else { f64::NAN }
+        if tracy_client::Client::is_running() {
+            mean_of_loops(one)
+        } else {
+            f64::NAN
+        }
     }
 
     #[inline(never)]

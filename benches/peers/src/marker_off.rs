@@ -32,7 +32,13 @@ const FLOOR: &str = "relaxed_load";
 /// Those that the goal is for. The first stands for them all in the report.
 const JUDGED: [&str; 4] = ["ours_text", "ours_untyped", "ours_typed", "ours_lazy"];
 /// What is no peer: ours, and what something costs by itself.
-const ASIDE: [&str; 5] = ["ours_untyped", "ours_typed", "ours_lazy", "ours_text_scope", "empty"];
+const ASIDE: [&str; 5] = [
+    "ours_untyped",
+    "ours_typed",
+    "ours_lazy",
+    "ours_text_scope",
+    "empty",
+];
 
 /// Nanoseconds of a call.
 type Batch = fn() -> f64;
@@ -56,7 +62,13 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
     let (rounds, batches) = if effort.quick { (3, 40) } else { (9, 200) };
     let mut arms: Vec<Arm> = ARMS
         .iter()
-        .map(|&(name, _)| if ASIDE.contains(&name) { Arm::aside(name) } else { Arm::new(name) })
+        .map(|&(name, _)| {
+            if ASIDE.contains(&name) {
+                Arm::aside(name)
+            } else {
+                Arm::new(name)
+            }
+        })
         .collect();
     let mut notes = vec![format!(
         "{rounds} rounds of {batches} batches of {} calls an arm, in turns; {}",
@@ -67,11 +79,17 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
         let (run, taken) = machine::watch(|| child::run("marker_off", &[batches.to_string()]));
         let run = run?;
         for (index, arm) in arms.iter_mut().enumerate() {
-            arm.runs.push(run["medians"][index].as_f64().ok_or("an arm without a figure")?);
+            arm.runs.push(
+                run["medians"][index]
+                    .as_f64()
+                    .ok_or("an arm without a figure")?,
+            );
         }
         let least = |name: &str| {
             let place = ARMS.iter().position(|(arm, _)| *arm == name);
-            place.and_then(|place| run["least"][place].as_f64()).unwrap_or(f64::NAN)
+            place
+                .and_then(|place| run["least"][place].as_f64())
+                .unwrap_or(f64::NAN)
         };
         let told = JUDGED.map(|name| format!("{name} {:.3}", least(name) - least(FLOOR)));
         notes.push(format!(
@@ -79,10 +97,17 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
             told.join(", ")
         ));
     }
-    let figure = |name: &str| arms.iter().find(|arm| arm.name == name).map_or(f64::NAN, Arm::figure);
+    let figure = |name: &str| {
+        arms.iter()
+            .find(|arm| arm.name == name)
+            .map_or(f64::NAN, Arm::figure)
+    };
     let above = JUDGED.map(|name| figure(name) - figure(FLOOR));
-    let told: Vec<String> =
-        JUDGED.iter().zip(above).map(|(name, above)| format!("{name} {above:.3}")).collect();
+    let told: Vec<String> = JUDGED
+        .iter()
+        .zip(above)
+        .map(|(name, above)| format!("{name} {above:.3}"))
+        .collect();
     notes.push(format!("ns above the load: {}", told.join(", ")));
     let ours = arms.remove(0);
     let floor = arms.pop();
@@ -110,28 +135,50 @@ pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
             times[place].push(ARMS[place].1());
         }
     }
-    let of_each = |figure: fn(&[f64]) -> f64| times.iter().map(|times| figure(times)).collect::<Vec<_>>();
+    let of_each =
+        |figure: fn(&[f64]) -> f64| times.iter().map(|times| figure(times)).collect::<Vec<_>>();
     Ok(json!({ "medians": of_each(median), "least": of_each(least) }))
 }
 
 #[inline(never)]
 fn ours_untyped() -> f64 {
-    batch!(ROUNDS, add_untyped_marker("a marker", gecko_profiler_category!(Other), MarkerOptions::default()))
+    batch!(
+        ROUNDS,
+        add_untyped_marker(
+            "a marker",
+            gecko_profiler_category!(Other),
+            MarkerOptions::default()
+        )
+    )
 }
 
 #[inline(never)]
 fn ours_text() -> f64 {
     batch!(
         ROUNDS,
-        add_text_marker("a marker", gecko_profiler_category!(Other), MarkerOptions::default(), TEXT)
+        add_text_marker(
+            "a marker",
+            gecko_profiler_category!(Other),
+            MarkerOptions::default(),
+            TEXT
+        )
     )
 }
 
 #[inline(never)]
 fn ours_typed() -> f64 {
     batch!(ROUNDS, {
-        let payload = Loaded { bytes: 1, share: 0.5, file: TEXT.into() };
-        add_marker("a marker", gecko_profiler_category!(Other), MarkerOptions::default(), payload);
+        let payload = Loaded {
+            bytes: 1,
+            share: 0.5,
+            file: TEXT.into(),
+        };
+        add_marker(
+            "a marker",
+            gecko_profiler_category!(Other),
+            MarkerOptions::default(),
+            payload,
+        );
     })
 }
 
@@ -142,7 +189,11 @@ fn ours_lazy() -> f64 {
             "a marker",
             gecko_profiler_category!(Other),
             MarkerOptions::default(),
-            Loaded { bytes: 1, share: 0.5, file: TEXT.to_owned().into() }
+            Loaded {
+                bytes: 1,
+                share: 0.5,
+                file: TEXT.to_owned().into()
+            }
         );
     })
 }

@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 
 use backtrace::Backtrace;
 use gekkota::{
-    MarkerOptions, MarkerStack, ProfilerSession, StackFrame, StartParams, ThreadGuard, add_text_marker,
-    gecko_profiler_category, profiler_capture_backtrace,
+    MarkerOptions, MarkerStack, ProfilerSession, StackFrame, StartParams, ThreadGuard,
+    add_text_marker, gecko_profiler_category, profiler_capture_backtrace,
 };
 use serde_json::{Value, json};
 
@@ -60,7 +60,11 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
         let (run, taken) = machine::watch(|| child::run("marker_stack", &[batches.to_string()]));
         let run = run?;
         for (index, arm) in arms.iter_mut().enumerate() {
-            arm.runs.push(run["medians"][index].as_f64().ok_or("an arm without a figure")?);
+            arm.runs.push(
+                run["medians"][index]
+                    .as_f64()
+                    .ok_or("an arm without a figure")?,
+            );
         }
         notes.push(format!(
             "round {round}: fastest batch of ours {:.0} ns; {} stacks of {FRAMES} frames, none lost, {} bytes below the call; engine: {}; processors that \
@@ -99,13 +103,24 @@ pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
     let mut stacks = stacks_of_markers(&to_json(&profile)?)?;
     let asked = batches * CALLS as usize;
     if lost > 0 || stacks.len() != asked {
-        return Err(format!("{} stacks in the profile of {asked}, {lost} lost", stacks.len()).into());
+        return Err(format!(
+            "{} stacks in the profile of {asked}, {lost} lost",
+            stacks.len()
+        )
+        .into());
     }
     stacks.retain(|frames| *frames != FRAMES);
     if let Some(other) = stacks.first() {
-        return Err(format!("{} stacks are not of {FRAMES} frames, one of {other}", stacks.len()).into());
+        return Err(format!(
+            "{} stacks are not of {FRAMES} frames, one of {other}",
+            stacks.len()
+        )
+        .into());
     }
-    let medians = run.times.each_ref().map(|times| median(&times[WARM_UP_BATCHES..]));
+    let medians = run
+        .times
+        .each_ref()
+        .map(|times| median(&times[WARM_UP_BATCHES..]));
     Ok(json!({
         "medians": medians,
         "least": least(&run.times[0][WARM_UP_BATCHES..]),
@@ -125,9 +140,15 @@ fn run_on_thread(batches: usize) -> Result<Run, Box<dyn Error>> {
             descend(more, &mut || run = Run::of(batches, top));
             run
         };
-        Some(run_below(FRAMES.checked_sub(run_below(0, 0).frames)?, batches))
+        Some(run_below(
+            FRAMES.checked_sub(run_below(0, 0).frames)?,
+            batches,
+        ))
     })?;
-    Ok(thread.join().map_err(|_| "the thread has panicked")?.ok_or("too many frames")?)
+    Ok(thread
+        .join()
+        .map_err(|_| "the thread has panicked")?
+        .ok_or("too many frames")?)
 }
 
 /// A place in the calling thread's stack.
@@ -175,7 +196,11 @@ impl Run {
             }
         }
         black_box(hash);
-        Self { times, frames: frames_below(), stack_bytes: top.bytes_to(StackPlace::here()) }
+        Self {
+            times,
+            frames: frames_below(),
+            stack_bytes: top.bytes_to(StackPlace::here()),
+        }
     }
 }
 
@@ -203,13 +228,21 @@ fn frames_below() -> usize {
 
 #[inline(never)]
 fn with_stack() {
-    let options = MarkerOptions { stack: MarkerStack::Full, ..MarkerOptions::default() };
+    let options = MarkerOptions {
+        stack: MarkerStack::Full,
+        ..MarkerOptions::default()
+    };
     add_text_marker("a marker", gecko_profiler_category!(Other), options, TEXT);
 }
 
 #[inline(never)]
 fn without_stack() {
-    add_text_marker("a marker", gecko_profiler_category!(Other), MarkerOptions::default(), TEXT);
+    add_text_marker(
+        "a marker",
+        gecko_profiler_category!(Other),
+        MarkerOptions::default(),
+        TEXT,
+    );
 }
 
 #[inline(never)]
@@ -230,16 +263,25 @@ fn stacks_of_markers(profile: &Value) -> Result<Vec<usize>, Box<dyn Error>> {
         let locations: Vec<&Value> = table("frameTable", "location")?.collect();
         let mut depths: Vec<usize> = Vec::new();
         for (prefix, frame) in table("stackTable", "prefix")?.zip(table("stackTable", "frame")?) {
-            let below = prefix.as_u64().and_then(|prefix| depths.get(prefix as usize));
-            let location = frame.as_u64().and_then(|frame| locations.get(frame as usize)?.as_u64());
-            let name = location.and_then(|location| thread["stringTable"][location as usize].as_str());
+            let below = prefix
+                .as_u64()
+                .and_then(|prefix| depths.get(prefix as usize));
+            let location = frame
+                .as_u64()
+                .and_then(|frame| locations.get(frame as usize)?.as_u64());
+            let name =
+                location.and_then(|location| thread["stringTable"][location as usize].as_str());
             // The root, and what says that older frames are missing.
             let is_frame = name.is_some_and(|name| !name.starts_with('('));
             depths.push(below.copied().unwrap_or(0) + usize::from(is_frame));
         }
         for data in table("markers", "data")? {
             if let Some(stack) = data["stack"]["samples"]["data"][0][0].as_u64() {
-                stacks.push(*depths.get(stack as usize).ok_or("a stack that is in no table")?);
+                stacks.push(
+                    *depths
+                        .get(stack as usize)
+                        .ok_or("a stack that is in no table")?,
+                );
             }
         }
     }
@@ -254,7 +296,11 @@ mod tests {
     fn there_are_as_many_frames_below_the_calls_as_there_are_to_be() {
         let run = run_on_thread(2).expect("a run");
         assert_eq!(run.frames, FRAMES);
-        assert!((3_000..20_000).contains(&run.stack_bytes), "{}", run.stack_bytes);
+        assert!(
+            (3_000..20_000).contains(&run.stack_bytes),
+            "{}",
+            run.stack_bytes
+        );
         assert!(run.times.iter().all(|times| times.len() == 2));
     }
 

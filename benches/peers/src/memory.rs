@@ -21,8 +21,14 @@ pub(crate) fn peak_above<T>(work: impl FnOnce() -> T) -> Result<(T, u64)> {
 
 fn status_bytes(name: &str) -> u64 {
     let status = read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
-    line.trim().trim_end_matches(" kB").parse::<u64>().map_or(0, |kib| kib << 10)
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix(name))
+        .unwrap_or_default();
+    line.trim()
+        .trim_end_matches(" kB")
+        .parse::<u64>()
+        .map_or(0, |kib| kib << 10)
 }
 
 #[cfg(test)]
@@ -39,6 +45,9 @@ mod tests {
         const BYTES: usize = 64 << 20;
         drop(std::hint::black_box(vec![1u8; 2 * BYTES]));
         let (_, peak) = peak_above(|| drop(std::hint::black_box(vec![1u8; BYTES]))).expect("/proc");
-        assert!((BYTES as u64 / 2..BYTES as u64 * 3 / 2).contains(&peak), "{peak}");
+        assert!(
+            (BYTES as u64 / 2..BYTES as u64 * 3 / 2).contains(&peak),
+            "{peak}"
+        );
     }
 }

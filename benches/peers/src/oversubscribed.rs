@@ -83,9 +83,14 @@ fn run_ours(span: Duration) -> Result<(f64, String), Box<dyn Error>> {
     let session = ProfilerSession::start(StartParams::default().interval(INTERVAL))?;
     std::thread::sleep(span);
     let profile = session.finish()?;
-    let count =
-        |name: &str| count(&profile, name).ok_or_else(|| format!("the profile does not count {name}"));
-    let (ticks, late, missed) = (count("ticks")?, count("late_ticks")?, count("missed_ticks")?);
+    let count = |name: &str| {
+        count(&profile, name).ok_or_else(|| format!("the profile does not count {name}"))
+    };
+    let (ticks, late, missed) = (
+        count("ticks")?,
+        count("late_ticks")?,
+        count("missed_ticks")?,
+    );
     let note = format!(
         "ours: {} ticks, {late} late, {missed} missed, {:.1} us of processor time for each that began, \
          {} samples; engine: {}",
@@ -102,13 +107,19 @@ fn on_time(begun: u64, late: u64, missed: u64) -> f64 {
     begun.saturating_sub(late) as f64 / (begun + missed).max(1) as f64
 }
 
-fn run_gecko_style(span: Duration, sampler: &mut HandshakeSampler) -> Result<(f64, String), Box<dyn Error>> {
+fn run_gecko_style(
+    span: Duration,
+    sampler: &mut HandshakeSampler,
+) -> Result<(f64, String), Box<dyn Error>> {
     let (sender, receiver) = channel();
     let _busy = start_busy_threads(move || {
         // Whoever waits for it is there until all were received.
         let _ = sender.send(StoppableThread::current());
     })?;
-    let threads = receiver.iter().take(BUSY_THREADS).collect::<Result<Vec<_>, _>>()?;
+    let threads = receiver
+        .iter()
+        .take(BUSY_THREADS)
+        .collect::<Result<Vec<_>, _>>()?;
     let (fraction, samples) = std::thread::scope(|scope| {
         let body = || {
             raw::prepare_sampler_thread();
@@ -124,7 +135,10 @@ fn run_gecko_style(span: Duration, sampler: &mut HandshakeSampler) -> Result<(f6
             }
             (schedule.on_time(), samples)
         };
-        scope.spawn(body).join().map_err(|_| "the sampler has panicked")
+        scope
+            .spawn(body)
+            .join()
+            .map_err(|_| "the sampler has panicked")
     })?;
     Ok((fraction, format!("gecko_style: {samples} samples")))
 }

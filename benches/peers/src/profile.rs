@@ -22,12 +22,20 @@ pub(crate) fn log_of(profile: &Profile) -> Result<Value, Box<dyn Error>> {
     let options = SnapshotOptions::default().symbolicate(Symbolicate::No);
     profile.write_with(Format::Gecko, &mut tail, &options)?;
     const KEY: &[u8] = b"\"profilingLog\":";
-    let at = tail.0.windows(KEY.len()).rposition(|window| window == KEY).ok_or("the profile has no log")?;
+    let at = tail
+        .0
+        .windows(KEY.len())
+        .rposition(|window| window == KEY)
+        .ok_or("the profile has no log")?;
     let rest = &tail.0[at + KEY.len()..];
-    let log = serde_json::Deserializer::from_slice(rest).into_iter::<Value>().next();
+    let log = serde_json::Deserializer::from_slice(rest)
+        .into_iter::<Value>()
+        .next();
     let log = log.ok_or("the profile's log ends early")??;
     let own = &log[std::process::id().to_string()];
-    own.is_object().then(|| own.clone()).ok_or_else(|| "the log has nothing of this process".into())
+    own.is_object()
+        .then(|| own.clone())
+        .ok_or_else(|| "the log has nothing of this process".into())
 }
 
 /// Keeps the end of what is written.
@@ -66,9 +74,14 @@ impl Entries {
         kinds.iter().try_fold(Self::default(), |sum, kind| {
             let number = |name| {
                 let number = told.get(*kind).and_then(|entries| entries[name].as_u64());
-                number.ok_or_else(|| format!("the profile's log has no `buffer.entries.{kind}.{name}`"))
+                number.ok_or_else(|| {
+                    format!("the profile's log has no `buffer.entries.{kind}.{name}`")
+                })
             };
-            Ok(Self { count: sum.count + number("count")?, bytes: sum.bytes + number("bytes")? })
+            Ok(Self {
+                count: sum.count + number("count")?,
+                bytes: sum.bytes + number("bytes")?,
+            })
         })
     }
 
@@ -78,7 +91,8 @@ impl Entries {
     }
 }
 
-const NO_KINDS: &str = "the profile's log has no `buffer.entries`, which tells bytes by kinds of entries";
+const NO_KINDS: &str =
+    "the profile's log has no `buffer.entries`, which tells bytes by kinds of entries";
 
 /// Kinds of entries that stand for one sample each.
 pub(crate) const SINGLE_SAMPLES: [&str; 3] = ["sample", "repeated_sample", "same_sample"];
@@ -96,7 +110,9 @@ const LOCAL_TIMERS: &str = "local timers";
 /// The engine that the session used.
 pub(crate) fn engine_of(profile: &Profile) -> Result<String, Box<dyn Error>> {
     let json = to_json(profile)?;
-    let engine = json["meta"]["samplingEngine"].as_str().ok_or("the profile does not tell its engine")?;
+    let engine = json["meta"]["samplingEngine"]
+        .as_str()
+        .ok_or("the profile does not tell its engine")?;
     Ok(match count(profile, "refused_timers") {
         None | Some(0) => engine.to_owned(),
         Some(_) => format!("{engine}, which were refused"),
@@ -121,7 +137,11 @@ pub(crate) fn engine_of_params(params: StartParams) -> Result<String, Box<dyn Er
 
 /// One of the session's counts.
 pub(crate) fn count(profile: &Profile, name: &str) -> Option<u64> {
-    profile.sampler_counts().into_iter().find(|(count, _)| *count == name).map(|(_, count)| count)
+    profile
+        .sampler_counts()
+        .into_iter()
+        .find(|(count, _)| *count == name)
+        .map(|(_, count)| count)
 }
 
 pub(crate) fn threads(profile: &Value) -> impl Iterator<Item = &Value> {
@@ -137,7 +157,9 @@ pub(crate) fn column<'a>(table: &'a Value, name: &str) -> Option<impl Iterator<I
 /// Of a thread, in milliseconds, ascending.
 pub(crate) fn find_sample_times(profile: &Value, thread: &str) -> Option<Vec<f64>> {
     let found = threads(profile).find(|candidate| candidate["name"] == thread)?;
-    let mut times: Vec<f64> = column(&found["samples"], "time")?.filter_map(Value::as_f64).collect();
+    let mut times: Vec<f64> = column(&found["samples"], "time")?
+        .filter_map(Value::as_f64)
+        .collect();
     times.sort_by(f64::total_cmp);
     Some(times)
 }
@@ -150,7 +172,10 @@ mod tests {
     fn a_session_tells_its_engine_and_its_ticks() {
         settle_engine().expect("a first session");
         let params = StartParams::default().engine(gekkota::SamplingEngine::Signals);
-        let profile = ProfilerSession::start(params).expect("a session").finish().expect("a profile");
+        let profile = ProfilerSession::start(params)
+            .expect("a session")
+            .finish()
+            .expect("a profile");
         let engine = engine_of(&profile).expect("an engine");
         assert_eq!(engine, "signals");
         assert!(!is_local_timers(&engine) && is_local_timers(LOCAL_TIMERS));
@@ -160,17 +185,26 @@ mod tests {
         assert_eq!(count(&profile, "no such count"), None);
         let log = log_of(&profile).expect("a log");
         assert_eq!(logged(&log, "buffer", "capacity_bytes"), 128 << 20);
-        assert_eq!(logged(&log, "sampler", "ticks"), count(&profile, "ticks").expect("a count"));
+        assert_eq!(
+            logged(&log, "sampler", "ticks"),
+            count(&profile, "ticks").expect("a count")
+        );
     }
 
     #[test]
     fn entries_are_told_by_kind_or_an_error_says_that_they_are_not() {
-        let kinds =
-            serde_json::json!({"sample": {"count": 2, "bytes": 90}, "run": {"count": 1, "bytes": 10}});
+        let kinds = serde_json::json!({"sample": {"count": 2, "bytes": 90}, "run": {"count": 1, "bytes": 10}});
         let log = serde_json::json!({"buffer": {"entries": kinds}});
         let entries = Entries::of(&log, &["sample", "run"]).expect("both");
         assert_eq!((entries.count, entries.bytes), (3, 100));
-        assert!(Entries::of(&log, &["marker"]).expect_err("none").contains("entries.marker.count"));
-        assert_eq!(Entries::of(&Value::Null, &["run"]).expect_err("none"), NO_KINDS);
+        assert!(
+            Entries::of(&log, &["marker"])
+                .expect_err("none")
+                .contains("entries.marker.count")
+        );
+        assert_eq!(
+            Entries::of(&Value::Null, &["run"]).expect_err("none"),
+            NO_KINDS
+        );
     }
 }

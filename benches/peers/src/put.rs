@@ -58,25 +58,40 @@ enum Way {
 }
 
 impl Way {
-    const ALL: [Self; 5] = [Self::Clock, Self::Ours, Self::Mutex, Self::Channel, Self::DrainedChannel];
+    const ALL: [Self; 5] = [
+        Self::Clock,
+        Self::Ours,
+        Self::Mutex,
+        Self::Channel,
+        Self::DrainedChannel,
+    ];
 
     /// The names of its arms, for each number of threads, and of those of single calls.
     fn names(self) -> [[&'static str; 3]; 2] {
         match self {
-            Self::Clock => {
-                [["clock_1", "clock_2", "clock_16"], ["clock_1_p999", "clock_2_p999", "clock_16_p999"]]
-            }
-            Self::Ours => [["ours", "ours_2", "ours_16"], ["ours_1_p999", "ours_2_p999", "ours_16_p999"]],
-            Self::Mutex => {
-                [["mutex", "mutex_2", "mutex_16"], ["mutex_1_p999", "mutex_2_p999", "mutex_16_p999"]]
-            }
+            Self::Clock => [
+                ["clock_1", "clock_2", "clock_16"],
+                ["clock_1_p999", "clock_2_p999", "clock_16_p999"],
+            ],
+            Self::Ours => [
+                ["ours", "ours_2", "ours_16"],
+                ["ours_1_p999", "ours_2_p999", "ours_16_p999"],
+            ],
+            Self::Mutex => [
+                ["mutex", "mutex_2", "mutex_16"],
+                ["mutex_1_p999", "mutex_2_p999", "mutex_16_p999"],
+            ],
             Self::Channel => [
                 ["channel", "channel_2", "channel_16"],
                 ["channel_1_p999", "channel_2_p999", "channel_16_p999"],
             ],
             Self::DrainedChannel => [
                 ["channel_drained", "channel_drained_2", "channel_drained_16"],
-                ["channel_drained_1_p999", "channel_drained_2_p999", "channel_drained_16_p999"],
+                [
+                    "channel_drained_1_p999",
+                    "channel_drained_2_p999",
+                    "channel_drained_16_p999",
+                ],
             ],
         }
     }
@@ -90,7 +105,11 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
     let mut arms: Vec<Arm> = Vec::new();
     for names in [0, 1].map(|single| Way::ALL.map(|way| way.names()[single])) {
         for name in names.as_flattened() {
-            arms.push(if PEERS.contains(name) { Arm::new(name) } else { Arm::aside(name) });
+            arms.push(if PEERS.contains(name) {
+                Arm::new(name)
+            } else {
+                Arm::aside(name)
+            });
         }
     }
     let mut notes = vec![format!(
@@ -101,7 +120,8 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
         let (run, taken) = machine::watch(|| child::run("put", &[batches.to_string()]));
         let run = run?;
         for arm in &mut arms {
-            arm.runs.push(run[arm.name].as_f64().ok_or("an arm without a figure")?);
+            arm.runs
+                .push(run[arm.name].as_f64().ok_or("an arm without a figure")?);
         }
         notes.push(format!(
             "round {round}: engine: {}; processors that others + the hypervisor had: {taken}",
@@ -109,12 +129,26 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
         ));
     }
     let processors = processors().len();
-    let mut figures = Way::Ours.names()[0].into_iter().zip(THREADS).map(|(name, threads)| {
-        (threads, arms.iter().find(|arm| arm.name == name).map_or(f64::NAN, Arm::figure))
-    });
+    let mut figures = Way::Ours.names()[0]
+        .into_iter()
+        .zip(THREADS)
+        .map(|(name, threads)| {
+            (
+                threads,
+                arms.iter()
+                    .find(|arm| arm.name == name)
+                    .map_or(f64::NAN, Arm::figure),
+            )
+        });
     let met = figures.all(|(threads, figure)| threads > processors || figure <= GOAL_NANOSECONDS);
-    let place = arms.iter().position(|arm| arm.name == "ours").ok_or("there is no arm `ours`")?;
-    let ours = Arm { aside: false, ..arms.remove(place) };
+    let place = arms
+        .iter()
+        .position(|arm| arm.name == "ours")
+        .ok_or("there is no arm `ours`")?;
+    let ours = Arm {
+        aside: false,
+        ..arms.remove(place)
+    };
     Ok(Report {
         unit: "ns a marker beside reading the clock (`clock_N`, and `…_p999`: all of it)",
         ours,
@@ -133,23 +167,35 @@ pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
         return Err("a number of batches".into());
     };
     let batches: usize = batches.parse()?;
-    let params = StartParams::default().interval(INTERVAL).capacity_bytes(CAPACITY_BYTES as u64);
+    let params = StartParams::default()
+        .interval(INTERVAL)
+        .capacity_bytes(CAPACITY_BYTES as u64);
     let engine = engine_of_params(params.clone())?;
     let session = ProfilerSession::start(params)?;
     let stores = Stores::new();
     let cycles_per_ns = measure_cycles_per_ns();
-    let fill = Batch { way: Way::Ours, threads: 2, calls: CAPACITY_BYTES / 16 };
+    let fill = Batch {
+        way: Way::Ours,
+        threads: 2,
+        calls: CAPACITY_BYTES / 16,
+    };
     for way in Way::ALL {
         Batch { way, ..fill }.run(&stores)?;
     }
 
-    let places: Vec<(Way, usize)> =
-        Way::ALL.into_iter().flat_map(|way| (0..THREADS.len()).map(move |at| (way, at))).collect();
+    let places: Vec<(Way, usize)> = Way::ALL
+        .into_iter()
+        .flat_map(|way| (0..THREADS.len()).map(move |at| (way, at)))
+        .collect();
     let mut times = BTreeMap::<&str, Vec<f64>>::new();
     for turn in 0..batches {
         for place in 0..places.len() {
             let (way, at) = places[(turn + place) % places.len()];
-            let batch = Batch { way, threads: THREADS[at], calls: CALLS };
+            let batch = Batch {
+                way,
+                threads: THREADS[at],
+                calls: CALLS,
+            };
             let [mean, single] = way.names().map(|names| names[at]);
             times.entry(mean).or_default().push(batch.run(&stores)?);
             let p999 = batch.run_singly(&stores)? / cycles_per_ns;
@@ -157,12 +203,16 @@ pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
         }
     }
     drop(session.finish()?);
-    let mut figures: BTreeMap<&str, f64> =
-        times.into_iter().map(|(name, times)| (name, median(&times))).collect();
+    let mut figures: BTreeMap<&str, f64> = times
+        .into_iter()
+        .map(|(name, times)| (name, median(&times)))
+        .collect();
     for (at, clock) in Way::Clock.names()[0].into_iter().enumerate() {
         let clock_ns = figures.get(clock).copied().unwrap_or(f64::NAN);
         for way in Way::ALL.into_iter().filter(|way| *way != Way::Clock) {
-            figures.entry(way.names()[0][at]).and_modify(|figure| *figure -= clock_ns);
+            figures
+                .entry(way.names()[0][at])
+                .and_modify(|figure| *figure -= clock_ns);
         }
     }
     let mut answer = json!(figures);
@@ -188,7 +238,10 @@ struct Stores {
 impl Stores {
     fn new() -> Self {
         Self {
-            gecko: Mutex::new(GeckoBuffer { bytes: vec![0; CAPACITY_BYTES], at: 0 }),
+            gecko: Mutex::new(GeckoBuffer {
+                bytes: vec![0; CAPACITY_BYTES],
+                at: 0,
+            }),
             ring: bounded(CAPACITY_BYTES / size_of::<Marker>()),
             drained: unbounded(),
         }
@@ -197,11 +250,20 @@ impl Stores {
     #[inline(always)]
     fn put(&self, way: Way, thread: u64) {
         const NAME: &str = "a marker";
-        let marker = || Marker { _time: ProfilerTime::now(), _name: NAME, _thread: thread, _category: 1 };
+        let marker = || Marker {
+            _time: ProfilerTime::now(),
+            _name: NAME,
+            _thread: thread,
+            _category: 1,
+        };
         match way {
             Way::Clock => drop(std::hint::black_box(ProfilerTime::now())),
             Way::Ours => {
-                add_untyped_marker(NAME, gecko_profiler_category!(Other), MarkerOptions::default());
+                add_untyped_marker(
+                    NAME,
+                    gecko_profiler_category!(Other),
+                    MarkerOptions::default(),
+                );
             }
             Way::Mutex => {
                 let now = std::hint::black_box(ProfilerTime::now());
@@ -344,7 +406,10 @@ impl Batch {
                     })
                 })
                 .collect();
-            let results = threads.into_iter().map(|thread| thread.join()).collect::<Result<Vec<_>, _>>();
+            let results = threads
+                .into_iter()
+                .map(|thread| thread.join())
+                .collect::<Result<Vec<_>, _>>();
             drop(done);
             results.map_err(|_| "a thread has panicked".into())
         })
@@ -357,7 +422,10 @@ mod tests {
 
     #[test]
     fn an_entry_is_as_long_as_its_parts_and_the_oldest_go() {
-        let mut buffer = GeckoBuffer { bytes: vec![0; 3 * GeckoBuffer::ENTRY_BYTES], at: 0 };
+        let mut buffer = GeckoBuffer {
+            bytes: vec![0; 3 * GeckoBuffer::ENTRY_BYTES],
+            at: 0,
+        };
         for _ in 0..4 {
             buffer.put(7, ProfilerTime::now(), "a marker");
         }
@@ -369,7 +437,11 @@ mod tests {
     fn every_way_can_be_gone() {
         let stores = Stores::new();
         for way in Way::ALL {
-            let batch = Batch { way, threads: 2, calls: 2_000 };
+            let batch = Batch {
+                way,
+                threads: 2,
+                calls: 2_000,
+            };
             assert!(batch.run(&stores).expect("a batch") > 0.0, "{way:?}");
             assert!(batch.run_singly(&stores).expect("a batch") > 0.0, "{way:?}");
         }

@@ -29,8 +29,8 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use gekkota::{
-    MarkerOptions, MarkerTiming, ProfilerSession, ProfilerTime, StartParams, ThreadGuard, add_untyped_marker,
-    gecko_profiler_category, register_thread,
+    MarkerOptions, MarkerTiming, ProfilerSession, ProfilerTime, StartParams, ThreadGuard,
+    add_untyped_marker, gecko_profiler_category, register_thread,
 };
 use serde_json::Value;
 
@@ -81,10 +81,19 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
     let (rounds, span) = if effort.quick { (2, 1) } else { (3, 5) };
     let span = Duration::from_secs(span);
     let mut settings = settings();
-    let mut notes =
-        vec![format!("{rounds} rounds of {span:?} an arm and frequency, in turns; {}", load_note())];
+    let mut notes = vec![format!(
+        "{rounds} rounds of {span:?} an arm and frequency, in turns; {}",
+        load_note()
+    )];
     for round in 1..=rounds {
-        for Setting { hz, ours, pprof, sleeper, .. } in &mut settings {
+        for Setting {
+            hz,
+            ours,
+            pprof,
+            sleeper,
+            ..
+        } in &mut settings
+        {
             let (result, taken_from_ours) = machine::watch(|| run_ours(*hz, span));
             let (fraction, note) = result?;
             ours.runs.push(fraction);
@@ -99,8 +108,19 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
             ));
         }
     }
-    let met = settings.iter().all(|setting| setting.ours.figure() >= setting.goal);
-    let [slow, Setting { ours, pprof, sleeper, .. }, fast] = settings;
+    let met = settings
+        .iter()
+        .all(|setting| setting.ours.figure() >= setting.goal);
+    let [
+        slow,
+        Setting {
+            ours,
+            pprof,
+            sleeper,
+            ..
+        },
+        fast,
+    ] = settings;
     let mut peers = vec![pprof];
     for setting in [slow, fast] {
         peers.extend([setting.ours, setting.pprof, setting.sleeper]);
@@ -131,12 +151,17 @@ fn run_ours(hz: u32, span: Duration) -> Result<(f64, String), Box<dyn Error>> {
     let start = ProfilerTime::now();
     std::thread::sleep(span);
     let timing = MarkerTiming::interval_until_now_from(start);
-    add_untyped_marker(SPAN_NAME, gecko_profiler_category!(Other), MarkerOptions::from(timing));
+    add_untyped_marker(
+        SPAN_NAME,
+        gecko_profiler_category!(Other),
+        MarkerOptions::from(timing),
+    );
     let profile = session.finish()?;
 
     let json = to_json(&profile)?;
     let span = find_span(&json).ok_or("the profile has no marker of the span")?;
-    let times = find_sample_times(&json, BUSY_NAME).ok_or("the profile has no samples of the busy thread")?;
+    let times = find_sample_times(&json, BUSY_NAME)
+        .ok_or("the profile has no samples of the busy thread")?;
     let interval = 1e3 / f64::from(hz);
     let ticks = count_ticks(&times, &span, interval);
     let asked = (span.end - span.start) / interval;
@@ -166,10 +191,9 @@ fn run_pprof(hz: u32, span: Duration) -> Result<f64, Box<dyn Error>> {
     std::thread::sleep(span);
     let seconds = start.elapsed().as_secs_f64();
     let report = guard.report().build_unresolved()?;
-    let of_busy = report
-        .data
-        .iter()
-        .filter(|(stack, _)| stack.thread_name.get(..stack.thread_name_length) == Some(BUSY_NAME.as_bytes()));
+    let of_busy = report.data.iter().filter(|(stack, _)| {
+        stack.thread_name.get(..stack.thread_name_length) == Some(BUSY_NAME.as_bytes())
+    });
     let samples: isize = of_busy.map(|(_, count)| *count).sum();
     Ok(samples as f64 / (seconds * f64::from(hz)))
 }
@@ -196,10 +220,16 @@ fn run_sleeper(hz: u32, span: Duration) -> Result<f64, Box<dyn Error>> {
 
 fn find_span(profile: &Value) -> Option<Range<f64>> {
     threads(profile).find_map(|thread| {
-        let name = thread["stringTable"].as_array()?.iter().position(|text| text == SPAN_NAME)?;
+        let name = thread["stringTable"]
+            .as_array()?
+            .iter()
+            .position(|text| text == SPAN_NAME)?;
         let table = &thread["markers"];
         let row = column(table, "name")?.position(|index| index.as_u64() == Some(name as u64))?;
-        Some(column(table, "startTime")?.nth(row)?.as_f64()?..column(table, "endTime")?.nth(row)?.as_f64()?)
+        Some(
+            column(table, "startTime")?.nth(row)?.as_f64()?
+                ..column(table, "endTime")?.nth(row)?.as_f64()?,
+        )
     })
 }
 
@@ -237,13 +267,23 @@ fn usual_place(times: &[f64], interval: f64) -> f64 {
     });
     let mean = f64::atan2(sine, cosine) / turn;
     let half = interval / 2.0;
-    let around: Vec<f64> =
-        times.iter().map(|time| (time - mean + half).rem_euclid(interval) - half).collect();
-    if around.is_empty() { 0.0 } else { mean + median(&around) }
+    let around: Vec<f64> = times
+        .iter()
+        .map(|time| (time - mean + half).rem_euclid(interval) - half)
+        .collect();
+    if around.is_empty() {
+        0.0
+    } else {
+        mean + median(&around)
+    }
 }
 
 fn missed_by_gaps(times: &[f64], span: &Range<f64>, interval: f64) -> u64 {
-    let within: Vec<f64> = times.iter().copied().filter(|time| span.contains(time)).collect();
+    let within: Vec<f64> = times
+        .iter()
+        .copied()
+        .filter(|time| span.contains(time))
+        .collect();
     let (Some(first), Some(last)) = (within.first(), within.last()) else {
         return ((span.end - span.start) / interval) as u64;
     };
@@ -270,7 +310,9 @@ mod tests {
 
     fn every_tick(phase: f64) -> Vec<f64> {
         // A jitter of a fifth of an interval.
-        (0..300).map(|tick| f64::from(tick) + phase + f64::from(tick * 7 % 20) / 100.0).collect()
+        (0..300)
+            .map(|tick| f64::from(tick) + phase + f64::from(tick * 7 % 20) / 100.0)
+            .collect()
     }
 
     #[test]

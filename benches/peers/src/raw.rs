@@ -6,7 +6,10 @@
 //! - *stays*: nothing is ever unloaded in this program, so what the loader shows stays mapped;
 //! - *one handshake*: [`Handshake`] exists once, and its coordinator's semaphores say whose turn it is: the handler
 //!   writes the context before its first post, and the sampler reads it between that and its own.
-#![allow(unsafe_code, reason = "signals, timers and the stacks of stopped threads have no safe interface")]
+#![allow(
+    unsafe_code,
+    reason = "signals, timers and the stacks of stopped threads have no safe interface"
+)]
 
 use std::cell::UnsafeCell;
 use std::io::{Error, Result};
@@ -35,7 +38,10 @@ pub(crate) fn cycles() -> u64 {
 }
 
 fn clock_ns(clock: libc::clockid_t) -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
     // SAFETY: the out-pointer is to a local.
     unsafe { libc::clock_gettime(clock, &mut time) };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
@@ -56,7 +62,10 @@ pub(crate) fn thread_cpu_ns() -> u64 {
 }
 
 fn timespec(ns: u64) -> libc::timespec {
-    libc::timespec { tv_sec: (ns / 1_000_000_000) as _, tv_nsec: (ns % 1_000_000_000) as _ }
+    libc::timespec {
+        tv_sec: (ns / 1_000_000_000) as _,
+        tv_nsec: (ns % 1_000_000_000) as _,
+    }
 }
 
 /// To a time of [`monotonic_ns`].
@@ -64,7 +73,12 @@ pub(crate) fn sleep_until_ns(deadline: u64) {
     let deadline = timespec(deadline);
     // SAFETY: the pointer is to a local, and the other may be null.
     while unsafe {
-        libc::clock_nanosleep(libc::CLOCK_MONOTONIC, libc::TIMER_ABSTIME, &deadline, std::ptr::null_mut())
+        libc::clock_nanosleep(
+            libc::CLOCK_MONOTONIC,
+            libc::TIMER_ABSTIME,
+            &deadline,
+            std::ptr::null_mut(),
+        )
     } == libc::EINTR
     {}
 }
@@ -83,7 +97,9 @@ pub(crate) fn processors() -> Vec<usize> {
     unsafe {
         let mut set: libc::cpu_set_t = zeroed();
         libc::sched_getaffinity(0, size_of_val(&set), &mut set);
-        (0..libc::CPU_SETSIZE as usize).filter(|processor| libc::CPU_ISSET(*processor, &set)).collect()
+        (0..libc::CPU_SETSIZE as usize)
+            .filter(|processor| libc::CPU_ISSET(*processor, &set))
+            .collect()
     }
 }
 
@@ -92,7 +108,9 @@ pub(crate) fn run_on(processors: &[usize]) -> Result<()> {
     // SAFETY: zeroed is an empty set, whose bounds `CPU_SET` checks; the pointer is to a local of the given size.
     answer(unsafe {
         let mut set: libc::cpu_set_t = zeroed();
-        processors.iter().for_each(|processor| libc::CPU_SET(*processor, &mut set));
+        processors
+            .iter()
+            .for_each(|processor| libc::CPU_SET(*processor, &mut set));
         libc::sched_setaffinity(0, size_of_val(&set), &set)
     })
 }
@@ -119,16 +137,31 @@ pub(crate) fn prepare_sampler_thread() {
     unsafe {
         libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong);
         let this_thread = 0;
-        let read = libc::syscall(libc::SYS_sched_getattr, this_thread, &raw mut attributes, bytes, 0);
+        let read = libc::syscall(
+            libc::SYS_sched_getattr,
+            this_thread,
+            &raw mut attributes,
+            bytes,
+            0,
+        );
         if read == 0 && attributes.policy == libc::SCHED_OTHER as u32 {
             attributes.slice_ns = 100_000;
-            libc::syscall(libc::SYS_sched_setattr, this_thread, &raw const attributes, 0);
+            libc::syscall(
+                libc::SYS_sched_setattr,
+                this_thread,
+                &raw const attributes,
+                0,
+            );
         }
     }
 }
 
 fn answer(result: libc::c_int) -> Result<()> {
-    if result < 0 { Err(Error::last_os_error()) } else { Ok(()) }
+    if result < 0 {
+        Err(Error::last_os_error())
+    } else {
+        Ok(())
+    }
 }
 
 // ---- Signals
@@ -151,7 +184,9 @@ fn install(handler: Handler) -> Result<()> {
 
 fn send(thread: i32) -> Result<()> {
     // SAFETY: touches no memory.
-    answer(unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, SIGNAL) } as libc::c_int)
+    answer(
+        unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, SIGNAL) } as libc::c_int,
+    )
 }
 
 static ANSWERS: AtomicU64 = AtomicU64::new(0);
@@ -221,10 +256,20 @@ impl EmptyHandler {
             wakeup_events: 1,
             ..Attributes::default()
         };
-        let owner = Owner { kind: F_OWNER_TID, id: thread };
+        let owner = Owner {
+            kind: F_OWNER_TID,
+            id: thread,
+        };
         // SAFETY: the kernel reads the local, of the size that it tells; -1: any processor, no group.
         let descriptor = unsafe {
-            libc::syscall(libc::SYS_perf_event_open, &raw const attributes, thread, -1, -1, CLOSE_ON_EXEC)
+            libc::syscall(
+                libc::SYS_perf_event_open,
+                &raw const attributes,
+                thread,
+                -1,
+                -1,
+                CLOSE_ON_EXEC,
+            )
         } as libc::c_int;
         answer(descriptor)?;
         let timer = PerfTimer(descriptor);
@@ -248,10 +293,22 @@ impl EmptyHandler {
             event.sigev_signo = SIGNAL;
             event.sigev_notify_thread_id = thread;
             let mut timer = MaybeUninit::uninit();
-            answer(libc::timer_create(libc::CLOCK_MONOTONIC, &mut event, timer.as_mut_ptr()))?;
+            answer(libc::timer_create(
+                libc::CLOCK_MONOTONIC,
+                &mut event,
+                timer.as_mut_ptr(),
+            ))?;
             let timer = PosixTimer(timer.assume_init());
-            let times = libc::itimerspec { it_interval: every, it_value: every };
-            answer(libc::timer_settime(timer.0, 0, &times, std::ptr::null_mut()))?;
+            let times = libc::itimerspec {
+                it_interval: every,
+                it_value: every,
+            };
+            answer(libc::timer_settime(
+                timer.0,
+                0,
+                &times,
+                std::ptr::null_mut(),
+            ))?;
             Ok(timer)
         }
     }
@@ -310,10 +367,16 @@ fn wait(semaphore: &UnsafeCell<MaybeUninit<libc::sem_t>>) {
     while unsafe { libc::sem_wait(semaphore.get().cast()) } != 0 {}
 }
 
-extern "C" fn stopping_handler(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
+extern "C" fn stopping_handler(
+    _: libc::c_int,
+    _: *mut libc::siginfo_t,
+    context: *mut libc::c_void,
+) {
     // SAFETY: *kernel's arguments*; *one handshake*. The library's type is longer than the kernel's; behind that one in
     // the signal's frame are the saved floating-point registers, which are longer than what is missing.
-    unsafe { (*COORDINATOR.context.get()).write(std::ptr::read(context.cast::<libc::ucontext_t>())) };
+    unsafe {
+        (*COORDINATOR.context.get()).write(std::ptr::read(context.cast::<libc::ucontext_t>()))
+    };
     post(&COORDINATOR.copied);
     wait(&COORDINATOR.released);
     post(&COORDINATOR.done);
@@ -341,7 +404,10 @@ impl StoppableThread {
             libc::pthread_attr_destroy(&mut attributes);
             low as u64..low as u64 + bytes as u64
         };
-        Ok(Self { thread: thread_id(), stack })
+        Ok(Self {
+            thread: thread_id(),
+            stack,
+        })
     }
 }
 
@@ -353,7 +419,11 @@ impl Handshake {
     pub(crate) fn new() -> Result<Self> {
         static TAKEN: AtomicBool = AtomicBool::new(false);
         if !TAKEN.swap(true, Ordering::AcqRel) {
-            for semaphore in [&COORDINATOR.copied, &COORDINATOR.released, &COORDINATOR.done] {
+            for semaphore in [
+                &COORDINATOR.copied,
+                &COORDINATOR.released,
+                &COORDINATOR.done,
+            ] {
                 // SAFETY: nobody else uses it yet.
                 answer(unsafe { libc::sem_init(semaphore.get().cast(), 0, 0) })?;
             }
@@ -369,7 +439,10 @@ impl Handshake {
         wait(&COORDINATOR.copied);
         // SAFETY: *one handshake*: written before the post that was waited for.
         let context = unsafe { (*COORDINATOR.context.get()).assume_init_ref() };
-        Some(Stopped { registers: Registers::of(context), stack: &thread.stack })
+        Some(Stopped {
+            registers: Registers::of(context),
+            stack: &thread.stack,
+        })
     }
 }
 
@@ -388,13 +461,22 @@ impl Registers {
     #[cfg(target_arch = "x86_64")]
     fn of(context: &libc::ucontext_t) -> Self {
         let register = |number: libc::c_int| context.uc_mcontext.gregs[number as usize] as u64;
-        Self { pc: register(libc::REG_RIP), sp: register(libc::REG_RSP), fp: register(libc::REG_RBP) }
+        Self {
+            pc: register(libc::REG_RIP),
+            sp: register(libc::REG_RSP),
+            fp: register(libc::REG_RBP),
+        }
     }
 
     #[cfg(target_arch = "aarch64")]
     fn of(context: &libc::ucontext_t) -> Self {
         let machine = &context.uc_mcontext;
-        Self { pc: machine.pc, sp: machine.sp, fp: machine.regs[29], lr: machine.regs[30] }
+        Self {
+            pc: machine.pc,
+            sp: machine.sp,
+            fp: machine.regs[29],
+            lr: machine.regs[30],
+        }
     }
 }
 
@@ -409,7 +491,8 @@ impl Stopped<'_> {
     pub(crate) fn word_at(&self, address: u64) -> Option<u64> {
         let used = self.registers.sp.max(self.stack.start)..self.stack.end.saturating_sub(7);
         // SAFETY: the thread's stack is mapped while it lives, and it stands still.
-        used.contains(&address).then(|| unsafe { std::ptr::read_unaligned(address as *const u64) })
+        used.contains(&address)
+            .then(|| unsafe { std::ptr::read_unaligned(address as *const u64) })
     }
 }
 
@@ -459,9 +542,18 @@ fn to_module(info: &libc::dl_phdr_info) -> Option<Module> {
         let start = info.dlpi_addr + header.p_vaddr;
         start..start + header.p_memsz
     };
-    let loaded = || headers.iter().filter(|header| header.p_type == libc::PT_LOAD).map(in_memory);
+    let loaded = || {
+        headers
+            .iter()
+            .filter(|header| header.p_type == libc::PT_LOAD)
+            .map(in_memory)
+    };
     let range = loaded().map(|part| part.start).min()?..loaded().map(|part| part.end).max()?;
-    let index = in_memory(headers.iter().find(|header| header.p_type == GNU_EH_FRAME)?);
+    let index = in_memory(
+        headers
+            .iter()
+            .find(|header| header.p_type == GNU_EH_FRAME)?,
+    );
     let segment = loaded().find(|part| part.start <= index.start && index.end <= part.end)?;
     // SAFETY: *stays*: callers give ranges within a segment.
     let bytes = |range: Range<u64>| unsafe {
@@ -474,6 +566,13 @@ fn to_module(info: &libc::dl_phdr_info) -> Option<Module> {
     }
     let distance = i32::from_le_bytes([head[4], head[5], head[6], head[7]]);
     let eh_frame = (index.start + 4).checked_add_signed(distance.into())?;
-    let eh_frame = segment.contains(&eh_frame).then(|| bytes(eh_frame..segment.end))?;
-    Some(Module { range, bias: info.dlpi_addr, eh_frame_hdr, eh_frame })
+    let eh_frame = segment
+        .contains(&eh_frame)
+        .then(|| bytes(eh_frame..segment.end))?;
+    Some(Module {
+        range,
+        bias: info.dlpi_addr,
+        eh_frame_hdr,
+        eh_frame,
+    })
 }

@@ -3,7 +3,10 @@
 //!
 //! **Contract** (cited below):
 //! - *own memory*: the kernel reads and writes locals of the call alone.
-#![allow(unsafe_code, reason = "clocks, raw waits and forks have no safe interface")]
+#![allow(
+    unsafe_code,
+    reason = "clocks, raw waits and forks have no safe interface"
+)]
 
 use std::io::{Error, Result};
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -13,7 +16,10 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 pub(crate) fn cpu_ns_of(thread: i32) -> Option<u64> {
     // The kernel's encoding: the id's complement above three bits, 4 for "a thread" and 2 for "as the scheduler counts".
     let clock: libc::clockid_t = (!thread << 3) | 6;
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
     // SAFETY: *own memory*.
     let answer = unsafe { libc::clock_gettime(clock, &mut time) };
     (answer == 0).then(|| time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
@@ -35,13 +41,20 @@ impl EndlessCall {
 
     /// Makes it once, on a pipe that nobody writes to; true when it was broken off.
     pub(crate) fn make(self, pipe: BorrowedFd<'_>) -> bool {
-        let for_ever = libc::timespec { tv_sec: 1_000_000, tv_nsec: 0 };
+        let for_ever = libc::timespec {
+            tv_sec: 1_000_000,
+            tv_nsec: 0,
+        };
         let descriptor = pipe.as_raw_fd();
         // SAFETY: *own memory* in all four; the descriptor is open as long as it is borrowed.
         let answer = unsafe {
             match self {
                 Self::Poll => {
-                    let mut asked = libc::pollfd { fd: descriptor, events: libc::POLLIN, revents: 0 };
+                    let mut asked = libc::pollfd {
+                        fd: descriptor,
+                        events: libc::POLLIN,
+                        revents: 0,
+                    };
                     libc::poll(&mut asked, 1, -1).into()
                 }
                 Self::Futex => {
@@ -81,7 +94,9 @@ pub(crate) fn fork_and_wait() -> Result<()> {
         if libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0 {
             return Ok(());
         }
-        Err(Error::other(format!("a forked child ended with the status {status:#x}")))
+        Err(Error::other(format!(
+            "a forked child ended with the status {status:#x}"
+        )))
     }
 }
 
@@ -90,7 +105,11 @@ pub(crate) fn use_small_pages() -> Result<()> {
     let (on, unused): (libc::c_ulong, libc::c_ulong) = (1, 0);
     // SAFETY: the option takes numbers alone.
     let answer = unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, on, unused, unused, unused) };
-    if answer < 0 { Err(Error::last_os_error()) } else { Ok(()) }
+    if answer < 0 {
+        Err(Error::last_os_error())
+    } else {
+        Ok(())
+    }
 }
 
 #[cfg(test)]

@@ -19,7 +19,10 @@ const PAUSE: Duration = Duration::from_micros(350);
 const CAPACITY_BYTES: u64 = 1 << 30;
 
 pub(crate) fn params() -> StartParams {
-    StartParams::default().interval(INTERVAL).capacity_bytes(CAPACITY_BYTES).filters(["deep"])
+    StartParams::default()
+        .interval(INTERVAL)
+        .capacity_bytes(CAPACITY_BYTES)
+        .filters(["deep"])
 }
 
 /// Records with a running session of these parameters until it has so many samples. Gives a sentence on it.

@@ -15,11 +15,18 @@ pub(crate) struct Arm {
 
 impl Arm {
     pub(crate) fn new(name: &'static str) -> Self {
-        Self { name, runs: Vec::new(), aside: false }
+        Self {
+            name,
+            runs: Vec::new(),
+            aside: false,
+        }
     }
 
     pub(crate) fn aside(name: &'static str) -> Self {
-        Self { aside: true, ..Self::new(name) }
+        Self {
+            aside: true,
+            ..Self::new(name)
+        }
     }
 
     pub(crate) fn figure(&self) -> f64 {
@@ -53,16 +60,27 @@ impl Report {
     }
 
     fn arms(&self) -> impl Iterator<Item = &Arm> {
-        std::iter::once(&self.ours).chain(&self.peers).chain(&self.floor)
+        std::iter::once(&self.ours)
+            .chain(&self.peers)
+            .chain(&self.floor)
     }
 
     /// For people.
     pub(crate) fn table(&self, name: &str) -> String {
         let mut text = format!("{name}: {}\n\n", self.unit);
-        let width = self.arms().map(|arm| arm.name.len()).max().unwrap_or(0).max(8);
+        let width = self
+            .arms()
+            .map(|arm| arm.name.len())
+            .max()
+            .unwrap_or(0)
+            .max(8);
         let mut row = |head: &str, figure: &str, rest: &str| {
             // Writing to a string does not fail.
-            let _ = writeln!(text, "{}", format!("  {head:<width$}{figure:>10}  {rest}").trim_end());
+            let _ = writeln!(
+                text,
+                "{}",
+                format!("  {head:<width$}{figure:>10}  {rest}").trim_end()
+            );
         };
         row("", "median", "runs");
         for arm in self.arms() {
@@ -75,7 +93,11 @@ impl Report {
         if let Some(floor) = &self.floor {
             text += &format!("\n  {} is the floor: no profiler at all", floor.name);
         }
-        text += &format!("\n  goal: {}: {}\n", self.goal, if self.met { "met" } else { "not met" });
+        text += &format!(
+            "\n  goal: {}: {}\n",
+            self.goal,
+            if self.met { "met" } else { "not met" }
+        );
         for note in &self.notes {
             text += &format!("  {note}\n");
         }
@@ -137,7 +159,11 @@ fn figure_text(value: f64) -> String {
         return "none".to_owned();
     }
     let rounded = rounded(value);
-    if rounded.abs() >= 1000.0 { format!("{rounded:.0}") } else { format!("{rounded:.4}") }
+    if rounded.abs() >= 1000.0 {
+        format!("{rounded:.0}")
+    } else {
+        format!("{rounded:.4}")
+    }
 }
 
 #[cfg(test)]
@@ -147,12 +173,24 @@ mod tests {
     fn report() -> Report {
         Report {
             unit: "samples",
-            ours: Arm { runs: vec![0.9, 1.0, 0.98], ..Arm::new("ours") },
+            ours: Arm {
+                runs: vec![0.9, 1.0, 0.98],
+                ..Arm::new("ours")
+            },
             peers: vec![
-                Arm { runs: vec![0.25, 0.24, 0.26], ..Arm::new("slow") },
-                Arm { runs: vec![0.49], ..Arm::new("fast") },
+                Arm {
+                    runs: vec![0.25, 0.24, 0.26],
+                    ..Arm::new("slow")
+                },
+                Arm {
+                    runs: vec![0.49],
+                    ..Arm::new("fast")
+                },
             ],
-            floor: Some(Arm { runs: vec![0.995], ..Arm::new("sleeper") }),
+            floor: Some(Arm {
+                runs: vec![0.995],
+                ..Arm::new("sleeper")
+            }),
             better: f64::max,
             goal: "ours >= 0.99",
             met: false,
@@ -169,14 +207,20 @@ mod tests {
                 + r#""ratio":2.0,"goal":"ours >= 0.99","met":false,"#
                 + r#""runs":{"ours":[0.9,1.0,0.98],"slow":[0.25,0.24,0.26],"fast":[0.49],"sleeper":[0.995]},"notes":["quiet"]}"#
         );
-        let without_peers = Report { peers: Vec::new(), ..report() };
+        let without_peers = Report {
+            peers: Vec::new(),
+            ..report()
+        };
         assert_eq!(without_peers.ratio(), None);
     }
 
     #[test]
     fn an_arm_aside_is_told_and_not_compared_with() {
         let mut report = report();
-        report.peers.push(Arm { runs: vec![0.7], ..Arm::aside("ours_100hz") });
+        report.peers.push(Arm {
+            runs: vec![0.7],
+            ..Arm::aside("ours_100hz")
+        });
         assert_eq!(report.ratio(), Some(2.0));
         let json: Value = serde_json::from_str(&report.json("rate")).expect("JSON");
         assert_eq!(json["peers"], json!({"slow": 0.25, "fast": 0.49}));
@@ -187,12 +231,22 @@ mod tests {
     #[test]
     fn the_table_is_aligned() {
         let table = report().table("rate");
-        assert!(table.contains("  ours        0.9800  0.9000  1.0000  0.9800\n"), "{table}");
-        assert!(table.contains("  ratio       2.0000  ours / best peer\n"), "{table}");
+        assert!(
+            table.contains("  ours        0.9800  0.9000  1.0000  0.9800\n"),
+            "{table}"
+        );
+        assert!(
+            table.contains("  ratio       2.0000  ours / best peer\n"),
+            "{table}"
+        );
         assert!(table.contains("goal: ours >= 0.99: not met\n"), "{table}");
         let mut report = report();
         report.peers.push(Arm::aside("gone"));
-        assert!(report.table("rate").contains("  gone          none\n"), "{}", report.table("rate"));
+        assert!(
+            report.table("rate").contains("  gone          none\n"),
+            "{}",
+            report.table("rate")
+        );
     }
 
     #[test]

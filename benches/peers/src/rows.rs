@@ -120,13 +120,20 @@ mod tests {
         let read = |text: &str| serde_json::from_str::<SampleRow>(text).expect("a row");
         assert!(read("[3,1.5,null,0]").has_rested());
         assert!(!read("[3,1.5,0.25,7]").has_rested() && !read("[3,1.5]").has_rested());
-        assert_eq!(serde_json::to_string(&read("[3,1.5]")).expect("text"), "[3,1.5,null,null]");
+        assert_eq!(
+            serde_json::to_string(&read("[3,1.5]")).expect("text"),
+            "[3,1.5,null,null]"
+        );
     }
 
     #[test]
     fn frames_are_told_apart() {
         let strings = ["(root)", "0x5512", "work"].map(str::to_owned);
-        let kind = |text: &str| serde_json::from_str::<FrameRow>(text).expect("a frame").kind(&strings);
+        let kind = |text: &str| {
+            serde_json::from_str::<FrameRow>(text)
+                .expect("a frame")
+                .kind(&strings)
+        };
         assert_eq!(kind("[0,false,0]"), FrameKind::Structure);
         assert_eq!(kind("[1,false,0]"), FrameKind::Native);
         assert_eq!(kind("[2,false,0,null,null,null,1,0]"), FrameKind::Label);

@@ -18,7 +18,12 @@ impl Schedule {
     }
 
     fn starting_at(first_ns: u64, interval: Duration) -> Self {
-        Self { first_ns, next_ns: first_ns, interval_ns: interval.as_nanos() as u64, on_time: 1 }
+        Self {
+            first_ns,
+            next_ns: first_ns,
+            interval_ns: interval.as_nanos() as u64,
+            on_time: 1,
+        }
     }
 
     /// Ends when the next tick is due that is not past already.
@@ -67,6 +72,10 @@ mod tests {
         assert_eq!(schedule.advance(1730), 1800, "five are missed");
         schedule.begin(1800);
         assert_eq!(schedule.on_time_by(1800), 3.0 / 9.0);
-        assert_eq!(schedule.on_time_by(2899), 3.0 / 19.0, "a tick that lasts too long");
+        assert_eq!(
+            schedule.on_time_by(2899),
+            3.0 / 19.0,
+            "a tick that lasts too long"
+        );
     }
 }

@@ -37,7 +37,9 @@ impl Sleepers {
             let (reader, interrupted) = (Arc::clone(&reader), Arc::clone(&interrupted));
             let (may_go_on, made, ready) = (Arc::clone(&may_go_on), made.clone(), ready.clone());
             let call = EndlessCall::ALL[number % EndlessCall::ALL.len()];
-            let builder = std::thread::Builder::new().name("sleeper".to_owned()).stack_size(STACK_BYTES);
+            let builder = std::thread::Builder::new()
+                .name("sleeper".to_owned())
+                .stack_size(STACK_BYTES);
             handles.push(builder.spawn(move || {
                 // Whoever waits for these is there until they were received.
                 let _ = made.send(());
@@ -61,7 +63,12 @@ impl Sleepers {
         if ids.len() < count {
             return Err("a thread has panicked".into());
         }
-        Ok(Self { ids, bytes_before_registering, interrupted, _pipe: (reader, writer) })
+        Ok(Self {
+            ids,
+            bytes_before_registering,
+            interrupted,
+            _pipe: (reader, writer),
+        })
     }
 
     /// How often each was switched away from.
@@ -96,11 +103,21 @@ pub(crate) struct Wakes {
 
 impl Wakes {
     pub(crate) fn between(before: &[u64], after: &[u64]) -> Self {
-        let woken = before.iter().zip(after).map(|(before, after)| after - before).filter(|&count| count > 0);
-        woken.fold(Self { switches: 0, threads: 0 }, |sum, count| Self {
-            switches: sum.switches + count,
-            threads: sum.threads + 1,
-        })
+        let woken = before
+            .iter()
+            .zip(after)
+            .map(|(before, after)| after - before)
+            .filter(|&count| count > 0);
+        woken.fold(
+            Self {
+                switches: 0,
+                threads: 0,
+            },
+            |sum, count| Self {
+                switches: sum.switches + count,
+                threads: sum.threads + 1,
+            },
+        )
     }
 }
 

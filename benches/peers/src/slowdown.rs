@@ -47,14 +47,36 @@ const UNPROFILED: &str = "none";
 /// A profiler, as the child's argument, and its four figures: wall and processor time with every processor taken, and
 /// with one thread.
 const ARMS: [(&str, [&str; 4]); 5] = [
-    ("ours", ["ours", "ours_cpu", "ours_1_thread", "ours_1_thread_cpu"]),
-    ("none_again", ["none_again", "none_again_cpu", "none_again_1_thread", "none_again_1_thread_cpu"]),
+    (
+        "ours",
+        ["ours", "ours_cpu", "ours_1_thread", "ours_1_thread_cpu"],
+    ),
+    (
+        "none_again",
+        [
+            "none_again",
+            "none_again_cpu",
+            "none_again_1_thread",
+            "none_again_1_thread_cpu",
+        ],
+    ),
     (
         "empty_handler",
-        ["empty_handler", "empty_handler_cpu", "empty_handler_1_thread", "empty_handler_1_thread_cpu"],
+        [
+            "empty_handler",
+            "empty_handler_cpu",
+            "empty_handler_1_thread",
+            "empty_handler_1_thread_cpu",
+        ],
     ),
-    ("pprof", ["pprof", "pprof_cpu", "pprof_1_thread", "pprof_1_thread_cpu"]),
-    ("dial9", ["dial9", "dial9_cpu", "dial9_1_thread", "dial9_1_thread_cpu"]),
+    (
+        "pprof",
+        ["pprof", "pprof_cpu", "pprof_1_thread", "pprof_1_thread_cpu"],
+    ),
+    (
+        "dial9",
+        ["dial9", "dial9_cpu", "dial9_1_thread", "dial9_1_thread_cpu"],
+    ),
 ];
 
 pub(crate) fn measure(effort: Effort) -> Outcome {
@@ -66,7 +88,10 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
         TRIAL as f64 / Run::make(UNPROFILED, 1, TRIAL)?.work_cpu
     };
     // The same wall time with one thread as with every processor taken.
-    let settings = [(all, speed * seconds * all.min(processors) as f64), (1, speed * seconds)];
+    let settings = [
+        (all, speed * seconds * all.min(processors) as f64),
+        (1, speed * seconds),
+    ];
     let mut notes = vec![format!(
         "{rounds} rounds of {seconds} s an arm, in turns, with {all} threads and with 1, on {processors} processors; {}",
         load_note()
@@ -82,9 +107,12 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
         Ok::<(), Box<dyn Error>>(())
     });
     result?;
-    notes.push(format!("processors that others + the hypervisor had: {taken}"));
+    notes.push(format!(
+        "processors that others + the hypervisor had: {taken}"
+    ));
     notes.push(
-        "dial9 walks frame pointers, which this program is built without: its stacks end early".to_owned(),
+        "dial9 walks frame pointers, which this program is built without: its stacks end early"
+            .to_owned(),
     );
 
     let mut arms: Vec<Arm> = Vec::new();
@@ -92,8 +120,14 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
         for (index, name) in names.into_iter().enumerate() {
             let (threads, of_cpu) = (settings[index / 2].0, index % 2 == 1);
             let of_setting = seen.iter().filter(|round| round.threads == threads);
-            let runs: Vec<f64> = of_setting.filter_map(|round| round.by_none(arm, of_cpu)).collect();
-            let new = if index == 0 { Arm::new(name) } else { Arm::aside(name) };
+            let runs: Vec<f64> = of_setting
+                .filter_map(|round| round.by_none(arm, of_cpu))
+                .collect();
+            let new = if index == 0 {
+                Arm::new(name)
+            } else {
+                Arm::aside(name)
+            };
             if !runs.is_empty() {
                 arms.push(Arm { runs, ..new });
             }
@@ -104,7 +138,9 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
     let met = is_met(figure);
     let mut take = |name: &str| {
         let index = arms.iter().position(|arm| arm.name == name);
-        index.map(|index| arms.remove(index)).ok_or_else(|| format!("{name} was not measured"))
+        index
+            .map(|index| arms.remove(index))
+            .ok_or_else(|| format!("{name} was not measured"))
     };
     let (ours, floor) = (take("ours")?, take("none_again")?);
     Ok(Report {
@@ -139,8 +175,12 @@ fn note_of(arm: &str, threads: usize, seen: &[Round]) -> String {
         .filter_map(|round| round.runs.iter().find(|(name, _)| *name == arm))
         .map(|(_, run)| run)
         .collect();
-    let median_of = |value: fn(&Run) -> f64| median(&runs.iter().map(|run| value(run)).collect::<Vec<_>>());
-    let about = runs.first().map(|run| run.about.clone()).unwrap_or_default();
+    let median_of =
+        |value: fn(&Run) -> f64| median(&runs.iter().map(|run| value(run)).collect::<Vec<_>>());
+    let about = runs
+        .first()
+        .map(|run| run.about.clone())
+        .unwrap_or_default();
     format!(
         "{arm}, {threads} threads: {:.4} s wall, {:.4} s of processors, {:.4} s of them the work's; \
          {:.0} samples a second of work{about}",
@@ -160,8 +200,9 @@ struct Round {
 
 impl Round {
     fn make(number: usize, threads: usize, portions: u64) -> Result<Self, Box<dyn Error>> {
-        let arms: Vec<&'static str> =
-            std::iter::once(UNPROFILED).chain(ARMS.iter().map(|(arm, _)| *arm)).collect();
+        let arms: Vec<&'static str> = std::iter::once(UNPROFILED)
+            .chain(ARMS.iter().map(|(arm, _)| *arm))
+            .collect();
         let (mut none, mut runs) = (None, Vec::new());
         for index in 0..arms.len() {
             let arm = arms[(number + index) % arms.len()];
@@ -172,7 +213,11 @@ impl Round {
             }
         }
         let none = none.ok_or("every round has a run without a profiler")?;
-        Ok(Self { threads, none, runs })
+        Ok(Self {
+            threads,
+            none,
+            runs,
+        })
     }
 
     fn by_none(&self, arm: &str, of_cpu: bool) -> Option<f64> {
@@ -196,62 +241,88 @@ struct Run {
 
 impl Run {
     fn make(arm: &str, threads: usize, portions: u64) -> Result<Self, Box<dyn Error>> {
-        let json = child::run("slowdown", &[arm.to_owned(), threads.to_string(), portions.to_string()])?;
+        let json = child::run(
+            "slowdown",
+            &[arm.to_owned(), threads.to_string(), portions.to_string()],
+        )?;
         let number = |name: &str| json[name].as_f64().unwrap_or(f64::NAN);
         Ok(Self {
             wall: number("wall"),
             cpu: number("cpu"),
             work_cpu: number("work_cpu"),
             samples: number("samples"),
-            about: json["about"].as_str().map(|about| format!("; {about}")).unwrap_or_default(),
+            about: json["about"]
+                .as_str()
+                .map(|about| format!("; {about}"))
+                .unwrap_or_default(),
         })
     }
 }
 
 /// The child. Arguments: the arm, threads, portions. An arm that is refused tells so, and has no times.
 pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
-    let [arm, threads, portions] = arguments else { return Err("three arguments".into()) };
+    let [arm, threads, portions] = arguments else {
+        return Err("three arguments".into());
+    };
     let (threads, portions): (usize, u64) = (threads.parse()?, portions.parse()?);
     let (times, samples, about) = match arm.as_str() {
         "none" | "none_again" => (work(threads, portions, |_| ())?, 0, String::new()),
         "empty_handler" => {
             let handler = EmptyHandler::install()?;
             let mut sender = None;
-            let times = work(threads, portions, |threads| sender = Some(Sender::start(handler, threads)))?;
+            let times = work(threads, portions, |threads| {
+                sender = Some(Sender::start(handler, threads))
+            })?;
             drop(sender);
             (times, handler.answers(), String::new())
         }
         "ours" => {
             settle_engine()?;
-            let session =
-                ProfilerSession::start(StartParams::default().interval(Duration::from_secs(1) / HZ))?;
+            let session = ProfilerSession::start(
+                StartParams::default().interval(Duration::from_secs(1) / HZ),
+            )?;
             let times = work(threads, portions, |_| ())?;
             let profile = session.finish()?;
-            let samples = count(&profile, "captured_samples").ok_or("the profile does not count samples")?;
+            let samples =
+                count(&profile, "captured_samples").ok_or("the profile does not count samples")?;
             (times, samples, format!("engine: {}", engine_of(&profile)?))
         }
         "pprof" => {
             let guard = pprof::ProfilerGuard::new(HZ as i32)?;
             let times = work(threads, portions, |_| ())?;
             let report = guard.report().build_unresolved()?;
-            (times, report.data.values().sum::<isize>() as u64, String::new())
+            (
+                times,
+                report.data.values().sum::<isize>() as u64,
+                String::new(),
+            )
         }
         "dial9" => {
             // Its perf events are inherited by the threads that are made from here on.
-            let profiler = match CpuProfiler::start(CpuProfilingConfig::default().frequency_hz(HZ.into())) {
-                Ok(profiler) => profiler,
-                Err(refusal) => return Ok(json!({"about": format!("it cannot start: {refusal}")})),
-            };
+            let profiler =
+                match CpuProfiler::start(CpuProfilingConfig::default().frequency_hz(HZ.into())) {
+                    Ok(profiler) => profiler,
+                    Err(refusal) => {
+                        return Ok(json!({"about": format!("it cannot start: {refusal}")}));
+                    }
+                };
             let backend = profiler.active_backend().as_str();
-            let recorder = recorder(MemoryBuffer::new(64 << 20)?).source(profiler).build();
+            let recorder = recorder(MemoryBuffer::new(64 << 20)?)
+                .source(profiler)
+                .build();
             let times = work(threads, portions, |_| ())?;
-            let samples =
-                recorder.handle().with_source(|profiler: &mut CpuProfiler| profiler.samples_drained());
+            let samples = recorder
+                .handle()
+                .with_source(|profiler: &mut CpuProfiler| profiler.samples_drained());
             (times, samples.unwrap_or(0), format!("backend: {backend}"))
         }
         other => return Err(format!("there is no arm `{other}`").into()),
     };
-    let Times { wall, cpu, work_cpu } = times;
+    let Times {
+        wall,
+        cpu,
+        work_cpu,
+    } = times;
     let about = Some(about).filter(|about| !about.is_empty());
     Ok(json!({"wall": wall, "cpu": cpu, "work_cpu": work_cpu, "samples": samples, "about": about}))
 }
@@ -281,7 +352,9 @@ impl Sender {
                     schedule.sleep_to_next();
                     for (thread, before_ns) in &mut seen {
                         // One that has ended has no clock, and is not sent to.
-                        let Some(now_ns) = cpu_ns_of(*thread) else { continue };
+                        let Some(now_ns) = cpu_ns_of(*thread) else {
+                            continue;
+                        };
                         if std::mem::replace(before_ns, now_ns) != now_ns {
                             let _ = handler.send(*thread);
                         }
@@ -289,7 +362,10 @@ impl Sender {
                 }
             }
         };
-        Self { stop, thread: Some(std::thread::spawn(body)) }
+        Self {
+            stop,
+            thread: Some(std::thread::spawn(body)),
+        }
     }
 }
 
@@ -302,7 +378,11 @@ impl Drop for Sender {
 }
 
 /// Does the work on so many new threads, each registered with gekkota. `begin` is told their ids when all are ready.
-fn work(threads: usize, portions: u64, begin: impl FnOnce(&[i32])) -> Result<Times, Box<dyn Error>> {
+fn work(
+    threads: usize,
+    portions: u64,
+    begin: impl FnOnce(&[i32]),
+) -> Result<Times, Box<dyn Error>> {
     let shared = Arc::new(SharedWork::new(portions));
     let ids = Arc::new(Mutex::new(Vec::new()));
     let ready = Arc::new(Barrier::new(threads + 1));
@@ -311,7 +391,9 @@ fn work(threads: usize, portions: u64, begin: impl FnOnce(&[i32])) -> Result<Tim
             let (shared, ready, ids) = (Arc::clone(&shared), Arc::clone(&ready), Arc::clone(&ids));
             std::thread::spawn(move || {
                 register_thread(&format!("worker {number}"));
-                ids.lock().unwrap_or_else(PoisonError::into_inner).push(raw::thread_id());
+                ids.lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .push(raw::thread_id());
                 ready.wait();
                 let before = raw::thread_cpu_ns();
                 std::hint::black_box(shared.take_part());
@@ -326,8 +408,15 @@ fn work(threads: usize, portions: u64, begin: impl FnOnce(&[i32])) -> Result<Tim
     for worker in workers {
         work_cpu += worker.join().map_err(|_| "a worker has panicked")?;
     }
-    let (wall, cpu) = (start.elapsed().as_secs_f64(), raw::process_cpu_ns() - before);
-    Ok(Times { wall, cpu: cpu as f64 / 1e9, work_cpu: work_cpu as f64 / 1e9 })
+    let (wall, cpu) = (
+        start.elapsed().as_secs_f64(),
+        raw::process_cpu_ns() - before,
+    );
+    Ok(Times {
+        wall,
+        cpu: cpu as f64 / 1e9,
+        work_cpu: work_cpu as f64 / 1e9,
+    })
 }
 
 #[cfg(test)]
@@ -337,20 +426,44 @@ mod tests {
     #[test]
     fn every_bar_counts_and_a_peer_that_cannot_run_sets_none() {
         let met = |figures: &[(&str, f64)]| {
-            is_met(|name| figures.iter().find(|(found, _)| *found == name).map(|(_, figure)| *figure))
+            is_met(|name| {
+                figures
+                    .iter()
+                    .find(|(found, _)| *found == name)
+                    .map(|(_, figure)| *figure)
+            })
         };
         assert!(met(&[("ours", 1.03), ("ours_1_thread", 1.015)]));
         assert!(!met(&[("ours", 1.031), ("ours_1_thread", 1.015)]));
         assert!(!met(&[("ours", 1.03), ("ours_1_thread", 1.016)]));
-        assert!(!met(&[("ours", 1.02), ("ours_1_thread", 1.01), ("pprof", 1.01)]));
-        assert!(!met(&[("ours", 1.02), ("ours_1_thread", 1.01), ("dial9_1_thread", 1.005)]));
-        assert!(met(&[("ours", 1.02), ("ours_1_thread", 1.01), ("pprof", 1.02), ("dial9", 1.1)]));
+        assert!(!met(&[
+            ("ours", 1.02),
+            ("ours_1_thread", 1.01),
+            ("pprof", 1.01)
+        ]));
+        assert!(!met(&[
+            ("ours", 1.02),
+            ("ours_1_thread", 1.01),
+            ("dial9_1_thread", 1.005)
+        ]));
+        assert!(met(&[
+            ("ours", 1.02),
+            ("ours_1_thread", 1.01),
+            ("pprof", 1.02),
+            ("dial9", 1.1)
+        ]));
         assert!(!met(&[("ours", 1.02)]));
     }
 
     #[test]
     fn a_run_is_taken_by_the_unprofiled_one_of_its_round() {
-        let run = |wall, cpu| Run { wall, cpu, work_cpu: cpu, samples: 0.0, about: String::new() };
+        let run = |wall, cpu| Run {
+            wall,
+            cpu,
+            work_cpu: cpu,
+            samples: 0.0,
+            about: String::new(),
+        };
         let round = Round {
             threads: 8,
             none: run(2.0, 4.0),

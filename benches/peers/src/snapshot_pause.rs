@@ -19,8 +19,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use gekkota::{
-    Format, MarkerOptions, ProfilerSession, SamplingEngine, SnapshotOptions, Symbolicate, ThreadGuard,
-    add_text_marker, gecko_profiler_category,
+    Format, MarkerOptions, ProfilerSession, SamplingEngine, SnapshotOptions, Symbolicate,
+    ThreadGuard, add_text_marker, gecko_profiler_category,
 };
 use serde_json::{Value, json};
 
@@ -73,7 +73,11 @@ const ARMS: [&str; 16] = [
 ];
 
 pub(crate) fn measure(effort: Effort) -> Outcome {
-    let (rounds, samples, turns) = if effort.quick { (1, SAMPLES_IN_A_HURRY, 5) } else { (3, SAMPLES, 10) };
+    let (rounds, samples, turns) = if effort.quick {
+        (1, SAMPLES_IN_A_HURRY, 5)
+    } else {
+        (3, SAMPLES, 10)
+    };
     let mut arms = ARMS.map(Arm::aside);
     arms[0].aside = false;
     let mut notes = vec![format!(
@@ -132,20 +136,33 @@ pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
             let _registered = ThreadGuard::register(MARKER_THREAD);
             Ok::<_, std::io::Error>(add_markers(&ends))
         });
-        let spans = run_on(&[for_writer]).map_err(Into::into).and_then(|()| take_turns(&session, turns));
+        let spans = run_on(&[for_writer])
+            .map_err(Into::into)
+            .and_then(|()| take_turns(&session, turns));
         ends.store(true, Ordering::Relaxed);
-        let calls = markers.join().map_err(|_| "the thread with the markers has panicked")??;
+        let calls = markers
+            .join()
+            .map_err(|_| "the thread with the markers has panicked")??;
         let (spans, log) = spans?;
         Ok::<_, Box<dyn Error>>((spans, calls, log))
     })?;
 
     let rows = Rows::of(&session.finish()?)?;
-    let process_start_ns =
-        rows.meta["startTimeAsClockMonotonicNanosecondsSinceBoot"].as_u64().ok_or("no start time")?;
-    let thread = rows.threads.iter().find(|thread| thread.name == MARKER_THREAD);
-    let samples = &thread.ok_or("the thread with the markers is not in the profile")?.samples.data;
-    let times_ns: Vec<u64> =
-        samples.iter().map(|row| process_start_ns + (row.time_ms() * 1e6) as u64).collect();
+    let process_start_ns = rows.meta["startTimeAsClockMonotonicNanosecondsSinceBoot"]
+        .as_u64()
+        .ok_or("no start time")?;
+    let thread = rows
+        .threads
+        .iter()
+        .find(|thread| thread.name == MARKER_THREAD);
+    let samples = &thread
+        .ok_or("the thread with the markers is not in the profile")?
+        .samples
+        .data;
+    let times_ns: Vec<u64> = samples
+        .iter()
+        .map(|row| process_start_ns + (row.time_ms() * 1e6) as u64)
+        .collect();
     let ticks: Vec<Wait> = times_ns
         .windows(2)
         .map(|pair| Wait {
@@ -165,7 +182,11 @@ pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
         let of = Turn::ALL.map(|kind| Delays::of(waits, &spans, kind));
         let [snapshots, quiet, work] = &of;
         let beyond = |kind: &Delays| -> Vec<f64> {
-            kind.longest_ms.iter().zip(&quiet.longest_ms).map(|(with, without)| with - without).collect()
+            kind.longest_ms
+                .iter()
+                .zip(&quiet.longest_ms)
+                .map(|(with, without)| with - without)
+                .collect()
         };
         answer[difference] = json!(beyond(snapshots));
         answer[format!("{difference}_beside_work")] = json!(beyond(work));
@@ -195,11 +216,16 @@ struct Span {
 }
 
 /// The turns, and a sentence on what the session counted meanwhile.
-fn take_turns(session: &ProfilerSession, turns: usize) -> Result<(Vec<Span>, String), Box<dyn Error>> {
+fn take_turns(
+    session: &ProfilerSession,
+    turns: usize,
+) -> Result<(Vec<Span>, String), Box<dyn Error>> {
     let write = || -> Result<u64, Box<dyn Error>> {
         let mut sink = CountingSink::default();
         let options = SnapshotOptions::default().symbolicate(Symbolicate::No);
-        session.snapshot()?.write_with(Format::Gecko, &mut sink, &options)?;
+        session
+            .snapshot()?
+            .write_with(Format::Gecko, &mut sink, &options)?;
         Ok(sink.bytes)
     };
     let mut numbers = [0; 512];
@@ -208,7 +234,11 @@ fn take_turns(session: &ProfilerSession, turns: usize) -> Result<(Vec<Span>, Str
     let before = session.snapshot()?;
     let (mut spans, mut written, mut turn_ns) = (Vec::new(), 0, 0);
     for round in 0..turns {
-        let without = if round % 2 == 0 { [Turn::Quiet, Turn::Work] } else { [Turn::Work, Turn::Quiet] };
+        let without = if round % 2 == 0 {
+            [Turn::Quiet, Turn::Work]
+        } else {
+            [Turn::Work, Turn::Quiet]
+        };
         for turn in [Turn::Snapshots, without[0], without[1]] {
             let begin_ns = monotonic_ns();
             let spent_ns = || monotonic_ns() - begin_ns;
@@ -227,7 +257,11 @@ fn take_turns(session: &ProfilerSession, turns: usize) -> Result<(Vec<Span>, Str
                     }
                 }
             }
-            spans.push(Span { turn, begin_ns, end_ns: monotonic_ns() });
+            spans.push(Span {
+                turn,
+                begin_ns,
+                end_ns: monotonic_ns(),
+            });
             // What follows a turn is nobody's.
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -262,9 +296,17 @@ fn add_markers(ends: &AtomicBool) -> Vec<Wait> {
         }
         let at_ns = monotonic_ns();
         let category = gecko_profiler_category!(Other);
-        add_text_marker("beside snapshots", category, MarkerOptions::default(), "a text");
+        add_text_marker(
+            "beside snapshots",
+            category,
+            MarkerOptions::default(),
+            "a text",
+        );
         let end_ns = monotonic_ns();
-        calls.push(Wait { at_ns, ns: end_ns - at_ns });
+        calls.push(Wait {
+            at_ns,
+            ns: end_ns - at_ns,
+        });
         next_ns = end_ns.max(at_ns + MARKER_EVERY.as_nanos() as u64);
     }
     calls
@@ -290,8 +332,14 @@ impl Delays {
             all.extend(of_turn);
         }
         all.sort_unstable();
-        let p999 = all.len().checked_sub(1 + all.len() / 1000).and_then(|place| all.get(place));
-        Self { longest_ms, p999_ms: p999.map_or(f64::NAN, |ns| *ns as f64 / 1e6) }
+        let p999 = all
+            .len()
+            .checked_sub(1 + all.len() / 1000)
+            .and_then(|place| all.get(place));
+        Self {
+            longest_ms,
+            p999_ms: p999.map_or(f64::NAN, |ns| *ns as f64 / 1e6),
+        }
     }
 }
 
@@ -309,13 +357,29 @@ mod tests {
 
     #[test]
     fn the_longest_is_of_a_turn_and_the_percentile_of_all() {
-        let spans = [(Turn::Quiet, 0, 10), (Turn::Snapshots, 10, 20), (Turn::Quiet, 20, 30)]
-            .map(|(turn, begin_ns, end_ns)| Span { turn, begin_ns, end_ns });
-        let waits = [(1, 5_000_000), (9, 1_000_000), (15, 7_000_000), (25, 2_000_000)]
-            .map(|(at_ns, ns)| Wait { at_ns, ns });
+        let spans = [
+            (Turn::Quiet, 0, 10),
+            (Turn::Snapshots, 10, 20),
+            (Turn::Quiet, 20, 30),
+        ]
+        .map(|(turn, begin_ns, end_ns)| Span {
+            turn,
+            begin_ns,
+            end_ns,
+        });
+        let waits = [
+            (1, 5_000_000),
+            (9, 1_000_000),
+            (15, 7_000_000),
+            (25, 2_000_000),
+        ]
+        .map(|(at_ns, ns)| Wait { at_ns, ns });
         let quiet = Delays::of(&waits, &spans, Turn::Quiet);
         assert_eq!(quiet.longest_ms, [5.0, 2.0]);
         assert_eq!(quiet.p999_ms, 5.0);
-        assert_eq!(Delays::of(&waits, &spans, Turn::Snapshots).longest_ms, [7.0]);
+        assert_eq!(
+            Delays::of(&waits, &spans, Turn::Snapshots).longest_ms,
+            [7.0]
+        );
     }
 }

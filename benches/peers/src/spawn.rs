@@ -42,9 +42,10 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
         load_note()
     )];
     for round in 1..=rounds {
-        for (profiler, spawn, fork) in
-            [("ours", &mut ours, &mut ours_fork), ("pprof", &mut pprof, &mut pprof_fork)]
-        {
+        for (profiler, spawn, fork) in [
+            ("ours", &mut ours, &mut ours_fork),
+            ("pprof", &mut pprof, &mut pprof_fork),
+        ] {
             let (run, taken) =
                 machine::watch(|| child::run("spawn", &[profiler.to_owned(), batches.to_string()]));
             // A peer may not come back from a handler that unwinds within an allocation or a fork.
@@ -59,7 +60,11 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
             fork.runs.extend(run["fork"]["slowdown"].as_f64());
             let pair = |loop_name: &str| {
                 let number = |column: &str| run[loop_name][column].as_f64().unwrap_or(f64::NAN);
-                format!("{loop_name} {:.1} µs without, {:.1} with", number("without"), number("with"))
+                format!(
+                    "{loop_name} {:.1} µs without, {:.1} with",
+                    number("without"),
+                    number("with")
+                )
             };
             notes.push(format!(
                 "round {round}: {profiler}: {}; {}; {} samples; gekkota's engine here: {}; processors that others + the hypervisor had: {taken}",
@@ -71,7 +76,9 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
         }
     }
     let met = [&ours, &ours_fork].iter().all(|arm| arm.figure() <= GOAL);
-    let measured = [pprof, ours_fork, pprof_fork].into_iter().filter(|arm| !arm.runs.is_empty());
+    let measured = [pprof, ours_fork, pprof_fork]
+        .into_iter()
+        .filter(|arm| !arm.runs.is_empty());
     Ok(Report {
         unit: "time by that without a profiler, of Command::spawn + wait, and of fork + _exit + waitpid where it is named",
         ours,
@@ -97,7 +104,11 @@ pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
     for batch in 0..batches.parse::<usize>()? {
         for turn in [false, true] {
             let with = turn != (batch % 2 == 1);
-            let running = if with { Some(Running::start(profiler)?) } else { None };
+            let running = if with {
+                Some(Running::start(profiler)?)
+            } else {
+                None
+            };
             std::thread::sleep(SETTLE);
             spawns.time(with, SPAWNS_PER_BATCH, spawn_and_wait)?;
             forks.time(with, FORKS_PER_BATCH, || Ok(fork_and_wait()?))?;
@@ -107,7 +118,9 @@ pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
         }
     }
     drop(touched);
-    Ok(json!({"spawn": spawns.to_json(), "fork": forks.to_json(), "samples": samples, "engine": engine}))
+    Ok(
+        json!({"spawn": spawns.to_json(), "fork": forks.to_json(), "samples": samples, "engine": engine}),
+    )
 }
 
 /// A profiler that runs.
@@ -119,7 +132,9 @@ enum Running {
 impl Running {
     fn start(profiler: &str) -> Result<Self, Box<dyn Error>> {
         match profiler {
-            "ours" => Ok(Self::Ours(ProfilerSession::start(StartParams::default().interval(INTERVAL))?)),
+            "ours" => Ok(Self::Ours(ProfilerSession::start(
+                StartParams::default().interval(INTERVAL),
+            )?)),
             "pprof" => {
                 let frequency = 1.0 / INTERVAL.as_secs_f64();
                 Ok(Self::Pprof(pprof::ProfilerGuard::new(frequency as i32)?))
@@ -132,14 +147,23 @@ impl Running {
     fn end(self) -> Result<u64, Box<dyn Error>> {
         match self {
             Self::Ours(session) => Ok(count(&session.finish()?, "captured_samples").unwrap_or(0)),
-            Self::Pprof(guard) => Ok(guard.report().build_unresolved()?.data.values().sum::<isize>() as u64),
+            Self::Pprof(guard) => Ok(guard
+                .report()
+                .build_unresolved()?
+                .data
+                .values()
+                .sum::<isize>() as u64),
         }
     }
 }
 
 fn spawn_and_wait() -> Result<(), Box<dyn Error>> {
     let status = Command::new(PROGRAM).spawn()?.wait()?;
-    if status.success() { Ok(()) } else { Err(format!("{PROGRAM} ended by {status}").into()) }
+    if status.success() {
+        Ok(())
+    } else {
+        Err(format!("{PROGRAM} ended by {status}").into())
+    }
 }
 
 /// Times of batches, in microseconds a turn of the loop.
@@ -170,8 +194,12 @@ impl Batches {
     }
 
     fn slowdown(&self) -> f64 {
-        let factors: Vec<f64> =
-            self.with.iter().zip(&self.without).map(|(with, without)| with / without).collect();
+        let factors: Vec<f64> = self
+            .with
+            .iter()
+            .zip(&self.without)
+            .map(|(with, without)| with / without)
+            .collect();
         median(&factors)
     }
 
@@ -190,7 +218,10 @@ mod tests {
 
     #[test]
     fn the_slowdown_is_the_median_of_the_pairs() {
-        let batches = Batches { without: vec![10.0, 80.0, 90.0], with: vec![12.0, 84.0, 10.0] };
+        let batches = Batches {
+            without: vec![10.0, 80.0, 90.0],
+            with: vec![12.0, 84.0, 10.0],
+        };
         assert!((batches.slowdown() - 1.05).abs() < 1e-9);
     }
 

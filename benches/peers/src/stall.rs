@@ -48,10 +48,19 @@ const ARMS: [(&str, &str); 7] = [
 ];
 
 pub(crate) fn measure(effort: Effort) -> Outcome {
-    let (rounds, pairs, span_ms) = if effort.quick { (2, 2, 120) } else { (5, 4, 250) };
+    let (rounds, pairs, span_ms) = if effort.quick {
+        (2, 2, 120)
+    } else {
+        (5, 4, 250)
+    };
     let aside = ["ours_local_timers", "bare_perf_timer", "bare_posix_timer"];
-    let mut fast =
-        ARMS.map(|(name, _)| if aside.contains(&name) { Arm::aside(name) } else { Arm::new(name) });
+    let mut fast = ARMS.map(|(name, _)| {
+        if aside.contains(&name) {
+            Arm::aside(name)
+        } else {
+            Arm::new(name)
+        }
+    });
     let mut slow = ARMS.map(|(_, name)| Arm::aside(name));
     let mut notes = vec![format!(
         "{rounds} rounds of {pairs} spans of {span_ms} ms an arm and frequency, in turns, as many quiet ones between; {}",
@@ -62,7 +71,12 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
         let (result, taken) = machine::watch(|| {
             for (hz, arms) in [(10_000, &mut fast), (1_000, &mut slow)] {
                 for (arm, (name, _)) in arms.iter_mut().zip(ARMS) {
-                    let arguments = [name.to_owned(), hz.to_string(), pairs.to_string(), span_ms.to_string()];
+                    let arguments = [
+                        name.to_owned(),
+                        hz.to_string(),
+                        pairs.to_string(),
+                        span_ms.to_string(),
+                    ];
                     let run = child::run("stall", &arguments)?;
                     arm.runs.extend(run["ns_per_sample"].as_f64());
                     seen.push(run);
@@ -71,10 +85,16 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
             Ok::<(), Box<dyn Error>>(())
         });
         result?;
-        notes.push(format!("round {round}: processors that others + the hypervisor had: {taken}"));
+        notes.push(format!(
+            "round {round}: processors that others + the hypervisor had: {taken}"
+        ));
     }
     notes.extend(notes_of(&seen));
-    let figure = |name: &str| fast.iter().find(|arm| arm.name == name).map_or(f64::NAN, Arm::figure);
+    let figure = |name: &str| {
+        fast.iter()
+            .find(|arm| arm.name == name)
+            .map_or(f64::NAN, Arm::figure)
+    };
     let verdict = Verdict {
         floor: figure("empty_handler"),
         signals: figure("ours"),
@@ -88,7 +108,11 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
     notes.push(verdict.note());
     let met = verdict.is_met();
     let [ours, floor, others @ ..] = fast;
-    let peers = others.into_iter().chain(slow).filter(|arm| !arm.runs.is_empty()).collect();
+    let peers = others
+        .into_iter()
+        .chain(slow)
+        .filter(|arm| !arm.runs.is_empty())
+        .collect();
     Ok(Report {
         unit: "ns taken from a busy thread by one sample, 36 frames deep, at 10,000 Hz",
         ours,
@@ -144,7 +168,9 @@ fn notes_of(seen: &[Value]) -> Vec<String> {
             Some(refused) => format!("{name}: {refused}"),
             None => format!("{name}: samples per second {}", rates.join(", ")),
         };
-        let gaps: u64 = of_arm().filter_map(|run| run["longest_gaps"].as_u64()).sum();
+        let gaps: u64 = of_arm()
+            .filter_map(|run| run["longest_gaps"].as_u64())
+            .sum();
         if gaps > 0 {
             note += &format!("; {gaps} gaps of {LONGEST_GAP:?} and more were left out");
         }
@@ -161,7 +187,9 @@ fn notes_of(seen: &[Value]) -> Vec<String> {
 
 /// One arm's run in its own process. Arguments: the arm, samples per second, spans, and their length in ms.
 pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
-    let [arm, hz, pairs, span_ms] = arguments else { return Err("four arguments".into()) };
+    let [arm, hz, pairs, span_ms] = arguments else {
+        return Err("four arguments".into());
+    };
     let (hz, pairs, span_ms): (u32, u32, u64) = (hz.parse()?, pairs.parse()?, span_ms.parse()?);
     let span = Duration::from_millis(span_ms);
     let processors = raw::processors();
@@ -213,8 +241,11 @@ pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
 
 /// What was lost above what is lost in quiet spans, by the samples.
 fn cost_of_sample(lost: &Lost, quiet: &[Lost], samples: u64) -> f64 {
-    let quiet_share =
-        quiet.iter().map(|quiet| quiet.lost_ns / quiet.span_ns).sum::<f64>() / quiet.len() as f64;
+    let quiet_share = quiet
+        .iter()
+        .map(|quiet| quiet.lost_ns / quiet.span_ns)
+        .sum::<f64>()
+        / quiet.len() as f64;
     (lost.lost_ns - quiet_share * lost.span_ns) / samples as f64
 }
 
@@ -224,7 +255,11 @@ mod tests {
 
     #[test]
     fn what_is_lost_without_samples_is_taken_off() {
-        let lost = |lost_ns, span_ns| Lost { lost_ns, span_ns, longest_gaps: 0 };
+        let lost = |lost_ns, span_ns| Lost {
+            lost_ns,
+            span_ns,
+            longest_gaps: 0,
+        };
         let quiet = [lost(100.0, 1e6), lost(600.0, 2e6)];
         assert_eq!(cost_of_sample(&lost(20_400.0, 2e6), &quiet, 2), 10_000.0);
     }
@@ -232,7 +267,14 @@ mod tests {
     #[test]
     fn both_goals_count_where_timers_are_allowed() {
         let verdict = |signals, local_timers, allowed, used| {
-            Verdict { floor: 10.0, signals, local_timers, allowed, used }.is_met()
+            Verdict {
+                floor: 10.0,
+                signals,
+                local_timers,
+                allowed,
+                used,
+            }
+            .is_met()
         };
         assert!(verdict(11.0, 5.0, true, true));
         assert!(!verdict(11.1, 5.0, true, true));

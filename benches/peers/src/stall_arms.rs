@@ -65,11 +65,19 @@ impl Sampler {
             "pprof" => Kind::Pprof,
             other => return Err(format!("there is no arm `{other}`").into()),
         };
-        Ok(Self { kind, frames: None, engine: None })
+        Ok(Self {
+            kind,
+            frames: None,
+            engine: None,
+        })
     }
 
     /// Samples from now on.
-    pub(crate) fn start(&mut self, target: &Target, interval: Duration) -> Result<Running, Box<dyn Error>> {
+    pub(crate) fn start(
+        &mut self,
+        target: &Target,
+        interval: Duration,
+    ) -> Result<Running, Box<dyn Error>> {
         Ok(match &mut self.kind {
             Kind::Ours(engine) => {
                 let params = StartParams::default().interval(interval).engine(*engine);
@@ -101,7 +109,10 @@ impl Sampler {
                     }
                     (samples, Some(sampler))
                 });
-                if let Running::Thread { frames: of_running, .. } = &mut running {
+                if let Running::Thread {
+                    frames: of_running, ..
+                } = &mut running
+                {
                     *of_running = frames;
                 }
                 running
@@ -119,7 +130,11 @@ impl Sampler {
                 }
                 let timer = handler.start_posix_timer(target.thread_id, interval);
                 raw::run_on(&before)?;
-                Running::PosixTimer { answers: handler.answers(), timer: timer?, handler: *handler }
+                Running::PosixTimer {
+                    answers: handler.answers(),
+                    timer: timer?,
+                    handler: *handler,
+                }
             }
             Kind::Pprof => {
                 let hz = (1.0 / interval.as_secs_f64()).round();
@@ -142,7 +157,11 @@ fn start_thread(
         let mut schedule = Schedule::start(interval);
         body(&of_thread, &mut || schedule.sleep_to_next())
     });
-    Running::Thread { stop, thread, frames: Arc::default() }
+    Running::Thread {
+        stop,
+        thread,
+        frames: Arc::default(),
+    }
 }
 
 impl Running {
@@ -154,9 +173,14 @@ impl Running {
                 if sampler.engine.is_none() {
                     sampler.engine = Some(engine_of(&profile)?);
                 }
-                count(&profile, "captured_samples").ok_or_else(|| "the profile does not count samples".into())
+                count(&profile, "captured_samples")
+                    .ok_or_else(|| "the profile does not count samples".into())
             }
-            Self::Thread { stop, thread, frames } => {
+            Self::Thread {
+                stop,
+                thread,
+                frames,
+            } => {
                 stop.store(true, Ordering::Relaxed);
                 let (samples, handshake) = thread.join().map_err(|_| "the sampler has panicked")?;
                 if let (Kind::GeckoStyle(place), Some(handshake)) = (&mut sampler.kind, handshake) {
@@ -165,11 +189,19 @@ impl Running {
                 }
                 Ok(samples)
             }
-            Self::PerfTimer { handler, answers, timer } => {
+            Self::PerfTimer {
+                handler,
+                answers,
+                timer,
+            } => {
                 drop(timer);
                 Ok(handler.answers() - answers)
             }
-            Self::PosixTimer { handler, answers, timer } => {
+            Self::PosixTimer {
+                handler,
+                answers,
+                timer,
+            } => {
                 drop(timer);
                 Ok(handler.answers() - answers)
             }
@@ -179,7 +211,8 @@ impl Running {
                     .data
                     .iter()
                     .filter(|(stack, _)| {
-                        stack.thread_name.get(..stack.thread_name_length) == Some(BUSY_NAME.as_bytes())
+                        stack.thread_name.get(..stack.thread_name_length)
+                            == Some(BUSY_NAME.as_bytes())
                     })
                     .map(|(_, count)| *count);
                 Ok(of_busy.sum::<isize>() as u64)

@@ -31,19 +31,34 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
     let rounds = if effort.quick { 3 } else { 11 };
     let mut ours = Arm::new("ours");
     let mut pprof = Arm::new("pprof");
-    let mut others =
-        ["ours_few_libraries", "ours_later", "stop", "stop_longest", "stop_at_once"].map(Arm::aside);
+    let mut others = [
+        "ours_few_libraries",
+        "ours_later",
+        "stop",
+        "stop_longest",
+        "stop_at_once",
+    ]
+    .map(Arm::aside);
     let mut waits = ["registration_longest_us", "registration_longest_idle_us"].map(Arm::aside);
-    let mut notes = vec![format!("{rounds} processes an arm, in turns; {}", load_note())];
+    let mut notes = vec![format!(
+        "{rounds} processes an arm, in turns; {}",
+        load_note()
+    )];
     for round in 1..=rounds {
         let (run, taken) = machine::watch(|| {
-            let run =
-                |who: &str, libraries: usize| child::run("start", &[who.to_owned(), libraries.to_string()]);
-            let ours = (run("ours", LIBRARIES)?, run("at_once", LIBRARIES)?, run("ours", 0)?);
+            let run = |who: &str, libraries: usize| {
+                child::run("start", &[who.to_owned(), libraries.to_string()])
+            };
+            let ours = (
+                run("ours", LIBRARIES)?,
+                run("at_once", LIBRARIES)?,
+                run("ours", 0)?,
+            );
             Ok::<_, Box<dyn Error>>((ours, run("pprof", LIBRARIES)?))
         });
         let ((with, at_once, few), peer) = run?;
-        let number = |run: &Value, name: &str| run[name].as_f64().ok_or(format!("no figure {name}"));
+        let number =
+            |run: &Value, name: &str| run[name].as_f64().ok_or(format!("no figure {name}"));
         ours.runs.push(number(&with, "first_ms")?);
         pprof.runs.push(number(&peer, "first_ms")?);
         let figures = [
@@ -53,9 +68,15 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
             number(&with, "stop_longest_ms")?,
             number(&at_once, "stop_at_once_ms")?,
         ];
-        others.iter_mut().zip(figures).for_each(|(arm, figure)| arm.runs.push(figure));
+        others
+            .iter_mut()
+            .zip(figures)
+            .for_each(|(arm, figure)| arm.runs.push(figure));
         let figures = [number(&with, "wait_us")?, number(&with, "wait_idle_us")?];
-        waits.iter_mut().zip(figures).for_each(|(arm, figure)| arm.runs.push(figure));
+        waits
+            .iter_mut()
+            .zip(figures)
+            .for_each(|(arm, figure)| arm.runs.push(figure));
         notes.push(format!(
             "round {round}: {} libraries; {} registrations while it started and stopped, {} while nothing did; processors that \
              others + the hypervisor had: {taken}",
@@ -96,7 +117,9 @@ pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
         }
         "pprof" => {
             let begin = Instant::now();
-            let guard = pprof::ProfilerGuardBuilder::default().frequency(1000).build()?;
+            let guard = pprof::ProfilerGuardBuilder::default()
+                .frequency(1000)
+                .build()?;
             let first_ms = milliseconds(begin);
             drop(guard);
             Ok(json!({ "first_ms": first_ms }))
@@ -123,7 +146,8 @@ impl Registrations {
             let begin = Instant::now();
             register_thread("comes and goes");
             unregister_thread();
-            self.longest_ns.fetch_max(begin.elapsed().as_nanos() as u64, Ordering::Relaxed);
+            self.longest_ns
+                .fetch_max(begin.elapsed().as_nanos() as u64, Ordering::Relaxed);
             self.done.fetch_add(1, Ordering::Relaxed);
             // It leaves a processor to the others.
             std::thread::sleep(Duration::from_micros(20));
@@ -132,7 +156,10 @@ impl Registrations {
 
     /// How many since the last call, and the longest in microseconds.
     fn take(&self) -> (u64, f64) {
-        (self.done.swap(0, Ordering::Relaxed), self.longest_ns.swap(0, Ordering::Relaxed) as f64 / 1e3)
+        (
+            self.done.swap(0, Ordering::Relaxed),
+            self.longest_ns.swap(0, Ordering::Relaxed) as f64 / 1e3,
+        )
     }
 }
 

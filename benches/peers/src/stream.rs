@@ -39,7 +39,11 @@ const ARMS: [(&str, Writing); 3] = [
 ];
 
 pub(crate) fn measure(effort: Effort) -> Outcome {
-    let (rounds, samples, turns) = if effort.quick { (1, SAMPLES_IN_A_HURRY, 5) } else { (3, SAMPLES, 7) };
+    let (rounds, samples, turns) = if effort.quick {
+        (1, SAMPLES_IN_A_HURRY, 5)
+    } else {
+        (3, SAMPLES, 7)
+    };
     let [mut ours, mut serde, mut buffered] = ARMS.map(|(name, _)| Arm::new(name));
     buffered.aside = true;
     let mut memory = Arm::aside("ours_memory_mb");
@@ -52,7 +56,8 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
         let (run, taken) = machine::watch(|| child::run("stream", &arguments));
         let run = run?;
         for arm in [&mut ours, &mut serde, &mut buffered, &mut memory] {
-            arm.runs.push(run[arm.name].as_f64().ok_or("an arm without a figure")?);
+            arm.runs
+                .push(run[arm.name].as_f64().ok_or("an arm without a figure")?);
         }
         notes.push(format!(
             "round {round}: {}; processors that others + the hypervisor had: {taken}",
@@ -96,9 +101,14 @@ pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
             rates[arm].push(bytes as f64 / 1e6 / begin.elapsed().as_secs_f64());
         }
     }
-    let (all, rested) =
-        rows.samples().fold((0, 0), |(all, rested), row| (all + 1, rested + u64::from(row.has_rested())));
-    let stacks: usize = rows.threads.iter().map(|thread| thread.stack_table.data.len()).sum();
+    let (all, rested) = rows.samples().fold((0, 0), |(all, rested), row| {
+        (all + 1, rested + u64::from(row.has_rested()))
+    });
+    let stacks: usize = rows
+        .threads
+        .iter()
+        .map(|thread| thread.stack_table.data.len())
+        .sum();
     let mut answer = json!({
         "ours_memory_mb": memory as f64 / 1e6,
         "note": format!(

@@ -58,8 +58,9 @@ impl Meter {
     /// A gap that the loop cannot explain.
     fn add(&self, gap: u64) {
         // Nobody else writes these.
-        let add =
-            |sum: &AtomicU64, number| sum.store(sum.load(Ordering::Relaxed) + number, Ordering::Relaxed);
+        let add = |sum: &AtomicU64, number| {
+            sum.store(sum.load(Ordering::Relaxed) + number, Ordering::Relaxed)
+        };
         if gap < self.longest_gap {
             add(&self.lost, gap);
         } else {
@@ -87,17 +88,29 @@ impl Target {
         let meter = Arc::new(Meter::new(cycles_per_ns));
         let of_thread = Arc::clone(&meter);
         let (sender, receiver) = channel();
-        let thread = std::thread::Builder::new().name(BUSY_NAME.to_owned()).spawn(move || {
-            register_thread(BUSY_NAME);
-            let pinned = processor.map_or(Ok(()), |processor| raw::run_on(&[processor]));
-            let told = pinned.and_then(|()| Ok((StoppableThread::current()?, raw::thread_id())));
-            // Whoever waits for it is there until it was received.
-            let _ = sender.send(told);
-            descend(RECURSION, &of_thread)
-        })?;
-        let told = receiver.recv().map_err(|_| std::io::Error::other("the busy thread has panicked"))?;
+        let thread = std::thread::Builder::new()
+            .name(BUSY_NAME.to_owned())
+            .spawn(move || {
+                register_thread(BUSY_NAME);
+                let pinned = processor.map_or(Ok(()), |processor| raw::run_on(&[processor]));
+                let told =
+                    pinned.and_then(|()| Ok((StoppableThread::current()?, raw::thread_id())));
+                // Whoever waits for it is there until it was received.
+                let _ = sender.send(told);
+                descend(RECURSION, &of_thread)
+            })?;
+        let told = receiver
+            .recv()
+            .map_err(|_| std::io::Error::other("the busy thread has panicked"))?;
         let (stoppable, thread_id) = told?;
-        Ok(Self { meter, cycles_per_ns, stoppable, thread_id, processor, thread: Some(thread) })
+        Ok(Self {
+            meter,
+            cycles_per_ns,
+            stoppable,
+            thread_id,
+            processor,
+            thread: Some(thread),
+        })
     }
 
     /// What it loses in a span that begins now.
@@ -108,7 +121,8 @@ impl Target {
         let in_ns = |cycles: u64| cycles as f64 / self.cycles_per_ns;
         Lost {
             lost_ns: in_ns(end.lost - start.lost),
-            span_ns: (end.time - start.time).as_nanos() as f64 - in_ns(end.left_out - start.left_out),
+            span_ns: (end.time - start.time).as_nanos() as f64
+                - in_ns(end.left_out - start.left_out),
             longest_gaps: end.left_out_gaps - start.left_out_gaps,
         }
     }
@@ -150,7 +164,11 @@ pub(crate) fn measure_cycles_per_ns() -> f64 {
 fn descend(levels: usize, meter: &Meter) -> u64 {
     // As much as an ordinary function keeps on its stack.
     let kept = black_box([levels as u64; 8]);
-    let below = if levels == 0 { add_up_gaps(meter) } else { descend(levels - 1, meter) };
+    let below = if levels == 0 {
+        add_up_gaps(meter)
+    } else {
+        descend(levels - 1, meter)
+    };
     below ^ black_box(kept)[levels % 8]
 }
 
@@ -187,7 +205,10 @@ mod tests {
             thread: None,
         };
         let reading = target(meter).read();
-        assert_eq!((reading.lost, reading.left_out), (2 * 1_020_999, 2 * 6_000_000));
+        assert_eq!(
+            (reading.lost, reading.left_out),
+            (2 * 1_020_999, 2 * 6_000_000)
+        );
         assert_eq!(reading.left_out_gaps, 2);
     }
 
@@ -195,6 +216,9 @@ mod tests {
     fn the_busy_thread_loses_no_more_than_there_is() {
         let target = Target::start(None).expect("thread");
         let lost = target.watch(Duration::from_millis(50));
-        assert!(lost.lost_ns >= 0.0 && lost.lost_ns <= lost.span_ns + 1e6, "{lost:?}");
+        assert!(
+            lost.lost_ns >= 0.0 && lost.lost_ns <= lost.span_ns + 1e6,
+            "{lost:?}"
+        );
     }
 }

@@ -32,7 +32,13 @@ const SPANS: u32 = ROUNDS * A_ROUND;
 /// Ours is to take this share of the other's time.
 const GOAL: f64 = 0.2;
 
-const ARMS: [&str; 5] = ["ours", "tracing_chrome", "registry", "ours_bare", "ours_off"];
+const ARMS: [&str; 5] = [
+    "ours",
+    "tracing_chrome",
+    "registry",
+    "ours_bare",
+    "ours_off",
+];
 
 pub(crate) fn measure(effort: Effort) -> Outcome {
     let (rounds, batches) = if effort.quick { (3, 30) } else { (9, 200) };
@@ -64,7 +70,9 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
         ));
     }
     for (sort, arms) in [("no fields", &arms), ("two fields", &with_fields)] {
-        let told = arms.iter().map(|arm| format!("{} {:.0}", arm.name, arm.figure()));
+        let told = arms
+            .iter()
+            .map(|arm| format!("{} {:.0}", arm.name, arm.figure()));
         let [ours, peer, registry, ..] = arms.each_ref().map(Arm::figure);
         notes.push(format!(
             "{sort}: {} ns; ours is {:.2} of the other, and what the layer adds to the registry {:.2} of what the other adds",
@@ -73,7 +81,9 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
             (ours - registry) / (peer - registry)
         ));
     }
-    let met = [&arms, &with_fields].iter().all(|arms| arms[0].figure() <= GOAL * arms[1].figure());
+    let met = [&arms, &with_fields]
+        .iter()
+        .all(|arms| arms[0].figure() <= GOAL * arms[1].figure());
     let [ours, others @ ..] = arms;
     Ok(Report {
         unit: "ns a span without fields, made, entered, left and closed",
@@ -95,7 +105,10 @@ pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
     let batches: usize = batches.parse()?;
     match arm.as_str() {
         "ours" => ours(ProfilerLayer::new(), batches),
-        "ours_bare" => ours(ProfilerLayer::new().labels(false).busy_times(false), batches),
+        "ours_bare" => ours(
+            ProfilerLayer::new().labels(false).busy_times(false),
+            batches,
+        ),
         "ours_off" => {
             set_layer(ProfilerLayer::new())?;
             let _registered = ThreadGuard::register("tracing_layer");
@@ -111,7 +124,9 @@ pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
             // Two for each span, and the thread's name.
             let asked = 2 * spans(batches) + 1;
             if trace.entries() != asked {
-                return Err(format!("tracing-chrome has written {} of {asked}", trace.entries()).into());
+                return Err(
+                    format!("tracing-chrome has written {} of {asked}", trace.entries()).into(),
+                );
             }
             Ok(answer)
         }
@@ -125,7 +140,9 @@ fn set_layer(layer: ProfilerLayer) -> Result<(), tracing::subscriber::SetGlobalD
 
 fn ours(layer: ProfilerLayer, batches: usize) -> Result<Value, Box<dyn Error>> {
     set_layer(layer)?;
-    let params = StartParams::default().interval(INTERVAL).capacity_bytes(CAPACITY_BYTES);
+    let params = StartParams::default()
+        .interval(INTERVAL)
+        .capacity_bytes(CAPACITY_BYTES);
     let engine = engine_of_params(params.clone())?;
     let session = ProfilerSession::start(params)?;
     let _registered = ThreadGuard::register("tracing_layer");
@@ -145,7 +162,11 @@ fn ours(layer: ProfilerLayer, batches: usize) -> Result<Value, Box<dyn Error>> {
 }
 
 fn put_entries(session: &ProfilerSession) -> Result<u64, Box<dyn Error>> {
-    Ok(logged(&log_of(&session.snapshot()?)?, "buffer", "put_entries"))
+    Ok(logged(
+        &log_of(&session.snapshot()?)?,
+        "buffer",
+        "put_entries",
+    ))
 }
 
 /// How many there are of both sorts, with those of the batches that do not count.
@@ -156,7 +177,10 @@ fn spans(batches: usize) -> u64 {
 fn run(batches: usize, mut after_each: impl FnMut()) -> Value {
     let mut times = [Vec::new(), Vec::new()];
     for batch in 0..=batches {
-        for (times, one) in times.iter_mut().zip([without_fields as fn() -> f64, with_fields]) {
+        for (times, one) in times
+            .iter_mut()
+            .zip([without_fields as fn() -> f64, with_fields])
+        {
             let time = one();
             after_each();
             if batch > 0 {

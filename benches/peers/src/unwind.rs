@@ -53,7 +53,11 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
     let mut in_place = Arm::aside("ours_in_place");
     let mut backtrace = Arm::new("backtrace");
     let mut notes = vec![
-        format!("{rounds} runs of {} on {copies} copies of a module; {}", program.version, load_note()),
+        format!(
+            "{rounds} runs of {} on {copies} copies of a module; {}",
+            program.version,
+            load_note()
+        ),
         format!(
             "backtrace: a stack of {PEER_DEPTH} frames and some more of this small program, {PEER_TURNS} times; \
              it is not the stack that ours had"
@@ -129,7 +133,10 @@ struct Program {
 impl Program {
     fn find() -> Result<Self, Box<dyn Error>> {
         let text_of = |program: &Path, argument: &str| -> Result<String, Box<dyn Error>> {
-            let output = Command::new(program).arg(argument).stderr(Stdio::inherit()).output()?;
+            let output = Command::new(program)
+                .arg(argument)
+                .stderr(Stdio::inherit())
+                .output()?;
             let name = program.display();
             match output.status.success() {
                 true => Ok(String::from_utf8(output.stdout)?.trim().to_owned()),
@@ -139,13 +146,23 @@ impl Program {
         let rustc = Path::new(&text_of(Path::new("rustc"), "--print=sysroot")?).join("bin/rustc");
         let version = text_of(&rustc, "--version")?;
         let preloaded = beside_this_program(PRELOADED)?;
-        Ok(Self { rustc, version, preloaded })
+        Ok(Self {
+            rustc,
+            version,
+            preloaded,
+        })
     }
 
     fn run(&self, source: &Path, folder: &Path) -> Result<Vec<Reading>, Box<dyn Error>> {
         let counts = folder.join("counts");
         let status = Command::new(&self.rustc)
-            .args(["--edition=2024", "--crate-type=rlib", "-Copt-level=2", "-Ccodegen-units=1", "-o"])
+            .args([
+                "--edition=2024",
+                "--crate-type=rlib",
+                "-Copt-level=2",
+                "-Ccodegen-units=1",
+                "-o",
+            ])
             .arg(folder.join("compiled.rlib"))
             .arg(source)
             .env("LD_PRELOAD", &self.preloaded)
@@ -175,13 +192,32 @@ struct Reading {
 
 impl Reading {
     fn parse(line: &str) -> Option<Self> {
-        let numbers: Vec<u64> = line.split(' ').map(|number| number.parse().ok()).collect::<Option<_>>()?;
-        let &[milliseconds, frames, ns, repeated_frames, repeated_ns, samples, truncated] = &numbers[..]
+        let numbers: Vec<u64> = line
+            .split(' ')
+            .map(|number| number.parse().ok())
+            .collect::<Option<_>>()?;
+        let &[
+            milliseconds,
+            frames,
+            ns,
+            repeated_frames,
+            repeated_ns,
+            samples,
+            truncated,
+        ] = &numbers[..]
         else {
             return None;
         };
         let since_start = Duration::from_millis(milliseconds);
-        Some(Self { since_start, frames, ns, repeated_frames, repeated_ns, samples, truncated })
+        Some(Self {
+            since_start,
+            frames,
+            ns,
+            repeated_frames,
+            repeated_ns,
+            samples,
+            truncated,
+        })
     }
 
     /// Nanoseconds a frame since an earlier one; NaN when there were no frames.
@@ -215,13 +251,20 @@ struct Costs {
 impl Costs {
     fn of(readings: &[Reading]) -> Result<Self, Box<dyn Error>> {
         let last = readings.last().ok_or("the session has no counts")?;
-        let cold = readings.iter().find(|reading| reading.frames >= COLD_FRAMES).unwrap_or(last);
-        let warm = readings.iter().position(|reading| reading.since_start >= WARM_FROM);
+        let cold = readings
+            .iter()
+            .find(|reading| reading.frames >= COLD_FRAMES)
+            .unwrap_or(last);
+        let warm = readings
+            .iter()
+            .position(|reading| reading.since_start >= WARM_FROM);
         let warm = &readings[warm.ok_or("rustc has ended within a second")?..];
         let first = &warm[0];
         let warm_frames = last.repeated_frames - first.repeated_frames;
         if warm_frames < LEAST_WARM_FRAMES {
-            return Err(format!("{warm_frames} repeated frames after {WARM_FROM:?} are too few").into());
+            return Err(
+                format!("{warm_frames} repeated frames after {WARM_FROM:?} are too few").into(),
+            );
         }
         let each: Vec<f64> = warm
             .windows(2)
@@ -266,7 +309,11 @@ fn time_backtrace() -> f64 {
 #[inline(never)]
 fn at_depth(depth: usize, body: &mut dyn FnMut() -> f64) -> f64 {
     // What is done with the result keeps the call from becoming a jump.
-    black_box(if depth <= 1 { body() } else { at_depth(depth - 1, body) })
+    black_box(if depth <= 1 {
+        body()
+    } else {
+        at_depth(depth - 1, body)
+    })
 }
 
 #[cfg(test)]
@@ -276,7 +323,15 @@ mod tests {
     fn reading(milliseconds: u64, frames: u64, ns: u64) -> Reading {
         let since_start = Duration::from_millis(milliseconds);
         let (repeated_frames, repeated_ns) = (frames / 10, ns / 40);
-        Reading { since_start, frames, ns, repeated_frames, repeated_ns, samples: frames / 50, truncated: 0 }
+        Reading {
+            since_start,
+            frames,
+            ns,
+            repeated_frames,
+            repeated_ns,
+            samples: frames / 50,
+            truncated: 0,
+        }
     }
 
     #[test]

@@ -15,7 +15,11 @@ pub fn mix(seed: u64, rounds: u64) -> u64 {
 /// The same at the end of `depth` calls.
 #[inline(never)]
 pub fn mix_deep(seed: u64, rounds: u64, depth: u64) -> u64 {
-    let value = if depth == 0 { mix(seed, rounds) } else { mix_deep(seed, rounds, depth - 1) };
+    let value = if depth == 0 {
+        mix(seed, rounds)
+    } else {
+        mix_deep(seed, rounds, depth - 1)
+    };
     black_box(value ^ depth)
 }
 

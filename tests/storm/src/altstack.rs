@@ -42,7 +42,11 @@ struct SignalStack {
 impl SignalStack {
     fn enter() -> Self {
         let mut bytes = vec![0; STACK_BYTES];
-        let stack = libc::stack_t { ss_sp: bytes.as_mut_ptr().cast(), ss_flags: 0, ss_size: bytes.len() };
+        let stack = libc::stack_t {
+            ss_sp: bytes.as_mut_ptr().cast(),
+            ss_flags: 0,
+            ss_size: bytes.len(),
+        };
         // SAFETY: the bytes live until the drop, which takes them out of use first.
         let before = unsafe {
             let mut before = std::mem::zeroed();
@@ -71,8 +75,15 @@ pub fn altstack_worker(context: &mut Context) {
         SEED.set(seed);
         // SAFETY: sends a signal to this thread, which has a handler for it.
         assert_eq!(unsafe { libc::raise(SIGNAL) }, 0);
-        assert_eq!(RESULT.get(), mix(seed, 100_000), "what a handler computed on its stack has changed");
-        assert!(stack.holds(HANDLER_FRAME.get()), "the handler ran elsewhere");
+        assert_eq!(
+            RESULT.get(),
+            mix(seed, 100_000),
+            "what a handler computed on its stack has changed"
+        );
+        assert!(
+            stack.holds(HANDLER_FRAME.get()),
+            "the handler ran elsewhere"
+        );
         tally::ALTSTACK_SIGNALS.one();
     }
 }

@@ -26,7 +26,10 @@ pub fn backtrace_worker(context: &mut Context) {
         // Names cost a thousand times as much.
         if taken % 500 == 1 {
             let text = gate::while_nobody_forks_a_profiler(|| backtrace.to_string());
-            assert!(text.contains("backtrace_worker"), "a backtrace without its root:\n{text}");
+            assert!(
+                text.contains("backtrace_worker"),
+                "a backtrace without its root:\n{text}"
+            );
             tally::BACKTRACES_NAMED.one();
         }
     }

@@ -39,7 +39,11 @@ fn work_for(context: &mut Context, time: Duration) {
     let end = Instant::now() + time;
     while Instant::now() < end && !crew::is_stopping() {
         let seed = context.random.next();
-        assert_eq!(mix(seed, 50_000), mix(seed, 50_000), "one computation, two results");
+        assert_eq!(
+            mix(seed, 50_000),
+            mix(seed, 50_000),
+            "one computation, two results"
+        );
         if context.random.once_in(50) {
             std::thread::sleep(Duration::from_millis(20));
         }

@@ -66,7 +66,11 @@ fn make_and_join(random: &mut Random, last_kill: &mut Instant) {
         })
         .collect();
     for (thread, seed, rounds) in children {
-        assert_eq!(thread.join().expect("it does not panic"), mix(seed, rounds), "a thread computed wrongly");
+        assert_eq!(
+            thread.join().expect("it does not panic"),
+            mix(seed, rounds),
+            "a thread computed wrongly"
+        );
         tally::THREADS_BORN.one();
     }
     if last_kill.elapsed() > KILL_EVERY {
@@ -91,19 +95,32 @@ fn kill_one(seed: u64) {
         unsafe { libc::syscall(libc::SYS_exit, 0) };
         std::ptr::null_mut()
     }
-    let task = Task { seed, value: AtomicU64::new(0) };
+    let task = Task {
+        seed,
+        value: AtomicU64::new(0),
+    };
     // SAFETY: attributes and task lie on this stack, which outlives the thread, since it is joined.
     unsafe {
         let mut attributes: libc::pthread_attr_t = std::mem::zeroed();
         assert_eq!(libc::pthread_attr_init(&mut attributes), 0);
-        assert_eq!(libc::pthread_attr_setstacksize(&mut attributes, KILLED_STACK_BYTES), 0);
+        assert_eq!(
+            libc::pthread_attr_setstacksize(&mut attributes, KILLED_STACK_BYTES),
+            0
+        );
         let mut thread = 0;
         let data = (&raw const task).cast_mut().cast();
-        assert_eq!(libc::pthread_create(&mut thread, &attributes, killed_body, data), 0);
+        assert_eq!(
+            libc::pthread_create(&mut thread, &attributes, killed_body, data),
+            0
+        );
         libc::pthread_attr_destroy(&mut attributes);
         assert_eq!(libc::pthread_join(thread, std::ptr::null_mut()), 0);
     }
-    assert_eq!(task.value.load(Ordering::Relaxed), mix(seed, 100_000), "a killed thread computed wrongly");
+    assert_eq!(
+        task.value.load(Ordering::Relaxed),
+        mix(seed, 100_000),
+        "a killed thread computed wrongly"
+    );
     tally::THREADS_BORN.one();
     tally::THREADS_KILLED.one();
 }

@@ -108,8 +108,16 @@ impl Control<'_> {
             _ => SamplingEngine::LocalTimers,
         };
         let [usual, others @ ..] = settings::sampling_signals();
-        let signal = if self.random.below(10) < 7 { usual } else { others[self.random.below(2) as usize] };
-        let filters: &[&str] = if self.random.once_in(8) { &["malloc", "PANIC", "brood"] } else { &[] };
+        let signal = if self.random.below(10) < 7 {
+            usual
+        } else {
+            others[self.random.below(2) as usize]
+        };
+        let filters: &[&str] = if self.random.once_in(8) {
+            &["malloc", "PANIC", "brood"]
+        } else {
+            &[]
+        };
         StartParams::default()
             .interval(INTERVAL)
             .features(features)
@@ -126,9 +134,16 @@ impl Control<'_> {
         let session = session.unwrap_or_else(|error| panic!("{error}"));
         tally::SESSIONS.one();
         let start = Instant::now();
-        let all_worked = || self.crew.iter().zip(&before).all(|(post, before)| post.beats() > before + 2);
+        let all_worked = || {
+            self.crew
+                .iter()
+                .zip(&before)
+                .all(|(post, before)| post.beats() > before + 2)
+        };
         let enough_samples = || {
-            session.snapshot().is_ok_and(|profile| captured(&profile) > SAMPLES_EACH * before.len() as u64)
+            session
+                .snapshot()
+                .is_ok_and(|profile| captured(&profile) > SAMPLES_EACH * before.len() as u64)
         };
         let is_enough = || start.elapsed() >= LAST_SESSION && all_worked() && enough_samples();
         while !is_enough() && start.elapsed() < PATIENCE {
@@ -152,7 +167,11 @@ fn start(params: StartParams) {
 
 /// How many samples were captured by a signal.
 pub fn captured(profile: &Profile) -> u64 {
-    profile.sampler_counts().iter().find(|(name, _)| *name == "captured_samples").map_or(0, |count| count.1)
+    profile
+        .sampler_counts()
+        .iter()
+        .find(|(name, _)| *name == "captured_samples")
+        .map_or(0, |count| count.1)
 }
 
 /// Adds what the sampler counted to the storm's own counts.

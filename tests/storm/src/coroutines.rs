@@ -27,23 +27,37 @@ fn start(seed: u64) -> Running {
         }
         sum
     });
-    Running { coroutine, seed, step: 0 }
+    Running {
+        coroutine,
+        seed,
+        step: 0,
+    }
 }
 
 /// Switches to it and back; false when it has ended.
 fn resume(running: &mut Running) -> bool {
-    let Running { coroutine, seed, step } = running;
+    let Running {
+        coroutine,
+        seed,
+        step,
+    } = running;
     let result = coroutine.resume(*seed ^ *step);
     tally::COROUTINE_SWITCHES.add(2);
     match result {
         CoroutineResult::Yield(value) => {
-            assert_eq!(value, mix_deep(*seed, 10_000 + *step, *step % 20), "a coroutine computed wrongly");
+            assert_eq!(
+                value,
+                mix_deep(*seed, 10_000 + *step, *step % 20),
+                "a coroutine computed wrongly"
+            );
             *step += 1;
             true
         }
         CoroutineResult::Return(sum) => {
             assert_eq!(*step, STEPS, "a coroutine ended early");
-            let expected: f64 = (0..STEPS).map(|step| (step as f64).sqrt()).fold(0.0, |sum, root| sum + root);
+            let expected: f64 = (0..STEPS)
+                .map(|step| (step as f64).sqrt())
+                .fold(0.0, |sum, root| sum + root);
             assert_eq!(sum, expected, "a coroutine's sum has changed");
             false
         }

@@ -32,8 +32,16 @@ pub struct Post {
 impl Post {
     /// Makes a post that the watchdog watches.
     pub fn establish(name: String, role: Option<&'static Role>) -> Arc<Self> {
-        let post = Arc::new(Self { name, role, beats: AtomicU64::new(0), on_duty: AtomicBool::new(true) });
-        POSTS.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&post));
+        let post = Arc::new(Self {
+            name,
+            role,
+            beats: AtomicU64::new(0),
+            on_duty: AtomicBool::new(true),
+        });
+        POSTS
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(Arc::clone(&post));
         post
     }
 
@@ -77,8 +85,14 @@ impl Context {
         if self.marked.elapsed() > MARKER_INTERVAL {
             self.marked = Instant::now();
             let since = std::mem::replace(&mut self.since, ProfilerTime::now());
-            let options = MarkerOptions::default().with_timing(MarkerTiming::interval_until_now_from(since));
-            gekkota::add_text_marker(MARKER, gecko_profiler_category!(Other), options, &self.post.name);
+            let options =
+                MarkerOptions::default().with_timing(MarkerTiming::interval_until_now_from(since));
+            gekkota::add_text_marker(
+                MARKER,
+                gecko_profiler_category!(Other),
+                options,
+                &self.post.name,
+            );
             tally::MARKERS.one();
         }
         !is_stopping()
@@ -96,8 +110,14 @@ impl Crew {
     /// Starts them all.
     pub fn muster(round: u64) -> Self {
         STOP.store(false, Ordering::Relaxed);
-        let places = ROSTER.iter().flat_map(|role| (0..role.count).map(move |index| (role, index)));
-        Self(places.map(|(role, index)| start(role, index, round)).collect())
+        let places = ROSTER
+            .iter()
+            .flat_map(|role| (0..role.count).map(move |index| (role, index)));
+        Self(
+            places
+                .map(|(role, index)| start(role, index, round))
+                .collect(),
+        )
     }
 
     /// Ends them all, and tells whose data was not intact.
@@ -136,12 +156,16 @@ fn start(role: &'static Role, index: u64, round: u64) -> (Arc<Post>, JoinHandle<
         since: ProfilerTime::now(),
         marked: Instant::now(),
     };
-    let builder = std::thread::Builder::new().name(name.clone()).stack_size(role.stack_bytes);
+    let builder = std::thread::Builder::new()
+        .name(name.clone())
+        .stack_size(role.stack_bytes);
     let body = move || {
         let _on_duty = OnDuty(Arc::clone(&context.post));
         let _registered = ThreadGuard::register(&name);
         (role.work)(&mut context);
     };
-    let thread = builder.spawn(body).unwrap_or_else(|error| panic!("no thread for {}: {error}", post.name));
+    let thread = builder
+        .spawn(body)
+        .unwrap_or_else(|error| panic!("no thread for {}: {error}", post.name));
     (post, thread)
 }

@@ -50,25 +50,41 @@ fn look_and_profile(name: &str) -> Verdict {
         return seen;
     }
     let params = StartParams::default().interval(Duration::from_micros(100));
-    let Ok(session) = ProfilerSession::start(params) else { return Verdict::DidNotStart };
+    let Ok(session) = ProfilerSession::start(params) else {
+        return Verdict::DidNotStart;
+    };
     let start = Instant::now();
     // The child's sampler has to be let in beside everybody else before it can take anything.
     let mut captured = 0;
     while captured == 0 && start.elapsed() < PATIENCE / 2 {
         spend_cpu(Duration::from_millis(20));
-        let Ok(profile) = session.snapshot() else { return Verdict::DidNotFinish };
+        let Ok(profile) = session.snapshot() else {
+            return Verdict::DidNotFinish;
+        };
         captured = control::captured(&profile);
     }
-    let Ok(profile) = session.finish() else { return Verdict::DidNotFinish };
+    let Ok(profile) = session.finish() else {
+        return Verdict::DidNotFinish;
+    };
     let mut text = Vec::new();
     let options = SnapshotOptions::default().symbolicate(Symbolicate::No);
-    if profile.write_with(Format::Gecko, &mut text, &options).is_err() {
+    if profile
+        .write_with(Format::Gecko, &mut text, &options)
+        .is_err()
+    {
         return Verdict::DidNotWrite;
     }
-    let Ok(profile) = serde_json::from_slice::<serde_json::Value>(&text) else { return Verdict::NotJson };
+    let Ok(profile) = serde_json::from_slice::<serde_json::Value>(&text) else {
+        return Verdict::NotJson;
+    };
     let threads = profile["threads"].as_array();
-    let own = threads.into_iter().flatten().find(|thread| thread["name"] == name);
-    let samples = own.and_then(|thread| thread["samples"]["data"].as_array()).map_or(0, Vec::len);
+    let own = threads
+        .into_iter()
+        .flatten()
+        .find(|thread| thread["name"] == name);
+    let samples = own
+        .and_then(|thread| thread["samples"]["data"].as_array())
+        .map_or(0, Vec::len);
     match (captured, samples) {
         (_, 1..) => Verdict::Well,
         (0, 0) => Verdict::NothingCaptured,
@@ -91,8 +107,8 @@ fn fork(body: impl FnOnce() -> Verdict) -> libc::pid_t {
     let child = unsafe { libc::fork() };
     assert!(child >= 0, "fork: {}", std::io::Error::last_os_error());
     if child == 0 {
-        let verdict =
-            std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)).unwrap_or(Verdict::Panicked);
+        let verdict = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body))
+            .unwrap_or(Verdict::Panicked);
         // SAFETY: ends the process.
         unsafe { libc::_exit(verdict as i32) };
     }
@@ -103,9 +119,17 @@ fn fork(body: impl FnOnce() -> Verdict) -> libc::pid_t {
 fn expect_well(child: libc::pid_t, what: &str) {
     // SAFETY: takes two numbers; gives a descriptor of ours.
     let watch = unsafe { libc::syscall(libc::SYS_pidfd_open, child, 0) } as libc::c_int;
-    assert!(watch >= 0, "pidfd_open: {}", std::io::Error::last_os_error());
+    assert!(
+        watch >= 0,
+        "pidfd_open: {}",
+        std::io::Error::last_os_error()
+    );
     let end = Instant::now() + PATIENCE;
-    let mut polled = libc::pollfd { fd: watch, events: libc::POLLIN, revents: 0 };
+    let mut polled = libc::pollfd {
+        fd: watch,
+        events: libc::POLLIN,
+        revents: 0,
+    };
     let mut ended = false;
     while !ended && Instant::now() < end {
         let left = end.saturating_duration_since(Instant::now()).as_millis() as i32 + 1;
@@ -126,7 +150,10 @@ fn expect_well(child: libc::pid_t, what: &str) {
         assert_eq!(error.raw_os_error(), Some(libc::EINTR), "waitpid: {error}");
     }
     assert!(ended, "{what}: the child did not end within {PATIENCE:?}");
-    assert_eq!(status, 0, "{what}: the child's status; its exit code is this divided by 256, a `Verdict`");
+    assert_eq!(
+        status, 0,
+        "{what}: the child's status; its exit code is this divided by 256, a `Verdict`"
+    );
 }
 
 pub fn fork_worker(context: &mut Context) {
@@ -135,7 +162,8 @@ pub fn fork_worker(context: &mut Context) {
         std::thread::sleep(PAUSE);
         match context.random.below(8) {
             0 => {
-                let child = gate::while_nobody_calls_the_loader(|| fork(|| look_and_profile(&name)));
+                let child =
+                    gate::while_nobody_calls_the_loader(|| fork(|| look_and_profile(&name)));
                 expect_well(child, "a child that profiles");
                 tally::FORKS_PROFILING.one();
             }

@@ -17,7 +17,11 @@ fn nest(depth: u64, text: &str) -> u64 {
     auto_profiler_label!("storm-label fixed", Other);
     auto_profiler_label_dynamic!("storm-label", text, Graphics);
     tally::LABELS.add(2);
-    if depth == 0 { mix(7, 20_000) } else { nest(depth - 1, text) ^ depth }
+    if depth == 0 {
+        mix(7, 20_000)
+    } else {
+        nest(depth - 1, text) ^ depth
+    }
 }
 
 /// Dropped out of order, and one not at all; the scope's own label takes them all with it.
@@ -27,7 +31,10 @@ fn mix_up() {
     let second = AutoProfilerLabel::new("storm-label second", gecko_profiler_category!(Other));
     drop(first);
     drop(second);
-    std::mem::forget(AutoProfilerLabel::new("storm-label forgotten", gecko_profiler_category!(Other)));
+    std::mem::forget(AutoProfilerLabel::new(
+        "storm-label forgotten",
+        gecko_profiler_category!(Other),
+    ));
     tally::LABELS.add(4);
     mix(9, 20_000);
 }
@@ -38,7 +45,11 @@ pub fn label_worker(context: &mut Context) {
         for _ in 0..20 {
             let depth = context.random.below(40);
             let text = "ä".repeat(context.random.below(300) as usize);
-            assert_eq!(nest(depth, &text), expected(depth), "a labelled function computed wrongly");
+            assert_eq!(
+                nest(depth, &text),
+                expected(depth),
+                "a labelled function computed wrongly"
+            );
             mix_up();
         }
     }

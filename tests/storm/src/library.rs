@@ -20,7 +20,9 @@ impl Libraries {
         let folder = std::env::temp_dir().join(format!("gekkota-storm-{}", std::process::id()));
         let told = |error: std::io::Error| format!("{}: {error}", folder.display());
         std::fs::create_dir_all(&folder).map_err(told)?;
-        let libraries = Self { folder: folder.clone() };
+        let libraries = Self {
+            folder: folder.clone(),
+        };
         let mut paths = Vec::new();
         for (size, arguments) in [("small", &[][..]), ("large", &["--cfg", "large"][..])] {
             let first = folder.join(format!("libstorm_{size}_0.so"));
@@ -30,11 +32,14 @@ impl Libraries {
                 if path != first {
                     std::fs::copy(&first, &path).map_err(told)?;
                 }
-                let path = CString::new(path.as_os_str().as_bytes()).map_err(|error| error.to_string())?;
+                let path =
+                    CString::new(path.as_os_str().as_bytes()).map_err(|error| error.to_string())?;
                 paths.push(path);
             }
         }
-        LIBRARIES.set(paths).map_err(|_| "the libraries are built once".to_owned())?;
+        LIBRARIES
+            .set(paths)
+            .map_err(|_| "the libraries are built once".to_owned())?;
         Ok(libraries)
     }
 }
@@ -50,17 +55,35 @@ impl Drop for Libraries {
 fn compile(to: &Path, arguments: &[&str]) -> Result<(), String> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("library/lib.rs");
     let mut command = Command::new(env!("STORM_RUSTC"));
-    command.args(["--edition", "2024", "--crate-type", "cdylib", "--crate-name", "storm_library"]);
-    command.args(["-O", "-C", "debuginfo=1", "--check-cfg", "cfg(large)"]).args(arguments);
+    command.args([
+        "--edition",
+        "2024",
+        "--crate-type",
+        "cdylib",
+        "--crate-name",
+        "storm_library",
+    ]);
+    command
+        .args(["-O", "-C", "debuginfo=1", "--check-cfg", "cfg(large)"])
+        .args(arguments);
     let output = command.arg("-o").arg(to).arg(source).output();
-    let output = output.map_err(|error| format!("{} could not be run: {error}", env!("STORM_RUSTC")))?;
+    let output =
+        output.map_err(|error| format!("{} could not be run: {error}", env!("STORM_RUSTC")))?;
     if output.status.success() {
         return Ok(());
     }
-    Err(format!("the library does not compile:\n{}", String::from_utf8_lossy(&output.stderr)))
+    Err(format!(
+        "the library does not compile:\n{}",
+        String::from_utf8_lossy(&output.stderr)
+    ))
 }
 
 /// The files, small ones first.
 pub fn paths() -> Vec<&'static CStr> {
-    LIBRARIES.get().into_iter().flatten().map(CString::as_c_str).collect()
+    LIBRARIES
+        .get()
+        .into_iter()
+        .flatten()
+        .map(CString::as_c_str)
+        .collect()
 }

@@ -39,7 +39,12 @@ impl<'a> Loaded<'a> {
 impl Drop for Loaded<'_> {
     fn drop(&mut self) {
         // SAFETY: the handle is closed once; nothing of the library is on this thread's stack.
-        assert_eq!(unsafe { libc::dlclose(self.handle) }, 0, "{:?} could not be unloaded", self.path);
+        assert_eq!(
+            unsafe { libc::dlclose(self.handle) },
+            0,
+            "{:?} could not be unloaded",
+            self.path
+        );
     }
 }
 
@@ -62,7 +67,11 @@ fn call(work: Work, kind: u64, seed: u64, rounds: u64) {
         1 => mix_deep(seed, rounds, 30),
         _ => mix_and_unwind(seed, rounds, 12),
     };
-    assert_eq!(work(kind, seed, rounds), expected, "the library computes wrongly");
+    assert_eq!(
+        work(kind, seed, rounds),
+        expected,
+        "the library computes wrongly"
+    );
 }
 
 pub fn load_worker(context: &mut Context) {

@@ -4,7 +4,9 @@
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
-use gekkota::{AutoProfilerEvent, EventDelayProbe, EventLoopWatch, ProfilerTime, profiler_watch_event_loop};
+use gekkota::{
+    AutoProfilerEvent, EventDelayProbe, EventLoopWatch, ProfilerTime, profiler_watch_event_loop,
+};
 
 use crate::crew::Context;
 use crate::tally;
@@ -21,7 +23,11 @@ fn nest(depth: u64, random: &mut crate::random::Random) -> u64 {
     let waited_us = random.below(MOST_QUEUED_US) as f64;
     let _event = AutoProfilerEvent::queued_at(ProfilerTime::now().subtract_microseconds(waited_us));
     tally::EVENTS.one();
-    if depth == 0 { mix(7, 20_000) } else { nest(depth - 1, random) ^ depth }
+    if depth == 0 {
+        mix(7, 20_000)
+    } else {
+        nest(depth - 1, random) ^ depth
+    }
 }
 
 /// Ended out of order, and one not at all; the outer one takes them all with it.
@@ -53,13 +59,21 @@ pub fn loop_worker(context: &mut Context) {
         for _ in 0..10 {
             let depth = context.random.below(12);
             let expected = (1..=depth).fold(mix(7, 20_000), |value, depth| value ^ depth);
-            assert_eq!(nest(depth, &mut context.random), expected, "an event computed wrongly");
+            assert_eq!(
+                nest(depth, &mut context.random),
+                expected,
+                "an event computed wrongly"
+            );
             mix_up();
         }
         // The loop waits for what is next.
         if let Ok(probe) = probes.recv_timeout(Duration::from_millis(1)) {
             tally::PROBES.one();
-            if context.random.once_in(8) { drop(probe) } else { probe.run() }
+            if context.random.once_in(8) {
+                drop(probe)
+            } else {
+                probe.run()
+            }
         }
         if context.random.once_in(8) {
             watches.truncate(context.random.below(3) as usize);

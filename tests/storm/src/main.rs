@@ -53,7 +53,9 @@ fn run() -> Result<Vec<String>, String> {
     gekkota::profiler_init();
     let mut problems = Vec::new();
     let mut number = 0;
-    while problems.is_empty() && (number < 2 || start.elapsed() + settings.round <= settings.duration) {
+    while problems.is_empty()
+        && (number < 2 || start.elapsed() + settings.round <= settings.duration)
+    {
         problems.extend(round::run(number, settings.round));
         aftermath.round_is_over();
         number += 1;
@@ -71,8 +73,19 @@ fn main() -> ExitCode {
             for problem in &problems {
                 eprintln!("storm: {problem}");
             }
-            println!("{}", if problems.is_empty() { "all holds" } else { "something does not hold" });
-            if problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+            println!(
+                "{}",
+                if problems.is_empty() {
+                    "all holds"
+                } else {
+                    "something does not hold"
+                }
+            );
+            if problems.is_empty() {
+                ExitCode::SUCCESS
+            } else {
+                ExitCode::FAILURE
+            }
         }
         Err(error) => {
             eprintln!("storm: {error}");

@@ -22,7 +22,10 @@ impl Block {
         let bits = random.below(22);
         let bits = bits.min(random.below(22));
         let length = (1 << bits) + random.below(1 << bits) as usize;
-        let mut block = Self { bytes: Vec::with_capacity(length), seed: random.next() };
+        let mut block = Self {
+            bytes: Vec::with_capacity(length),
+            seed: random.next(),
+        };
         block.fill_to(length);
         tally::ALLOCATIONS.one();
         block
@@ -30,7 +33,8 @@ impl Block {
 
     fn fill_to(&mut self, length: usize) {
         let start = self.bytes.len();
-        self.bytes.extend((start..length).map(|index| Self::byte(self.seed, index)));
+        self.bytes
+            .extend((start..length).map(|index| Self::byte(self.seed, index)));
     }
 
     fn byte(seed: u64, index: usize) -> u8 {
@@ -38,9 +42,16 @@ impl Block {
     }
 
     fn check(&self) {
-        let is_intact =
-            self.bytes.iter().enumerate().all(|(index, byte)| *byte == Self::byte(self.seed, index));
-        assert!(is_intact, "a block of {} bytes has changed", self.bytes.len());
+        let is_intact = self
+            .bytes
+            .iter()
+            .enumerate()
+            .all(|(index, byte)| *byte == Self::byte(self.seed, index));
+        assert!(
+            is_intact,
+            "a block of {} bytes has changed",
+            self.bytes.len()
+        );
     }
 }
 

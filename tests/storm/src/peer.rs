@@ -37,11 +37,18 @@ impl Peer {
         if std::env::var_os("STORM_PPROF").is_some_and(|value| value == "0") {
             return None;
         }
-        let builder = pprof::ProfilerGuardBuilder::default().frequency(FREQUENCY_HZ).blocklist(&BLOCKLIST);
+        let builder = pprof::ProfilerGuardBuilder::default()
+            .frequency(FREQUENCY_HZ)
+            .blocklist(&BLOCKLIST);
         tally::PEER_RUNS.one();
         let presence = PRESENCE.write().unwrap_or_else(PoisonError::into_inner);
-        let guard = builder.build().unwrap_or_else(|error| panic!("pprof: {error}"));
-        Some(Self { guard, _presence: presence })
+        let guard = builder
+            .build()
+            .unwrap_or_else(|error| panic!("pprof: {error}"));
+        Some(Self {
+            guard,
+            _presence: presence,
+        })
     }
 }
 

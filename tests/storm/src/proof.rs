@@ -32,7 +32,13 @@ pub struct Proof {
 /// Functions that stand in the stacks of one kind of threads alone, by a bit each, with the name of those threads.
 fn roots() -> Vec<(&'static str, &'static str)> {
     let of_crew = ROSTER.iter().map(|role| (role.root, role.name));
-    of_crew.chain([("::brood_body", CHILD), ("::killed_body", CHILD), ("::reign", "control")]).collect()
+    of_crew
+        .chain([
+            ("::brood_body", CHILD),
+            ("::killed_body", CHILD),
+            ("::reign", "control"),
+        ])
+        .collect()
 }
 
 /// `malloc` of `malloc-3`.
@@ -43,11 +49,17 @@ fn kind_of(thread: &str) -> &str {
 /// Writes a profile as JSON and reads it.
 pub fn read(profile: &Profile, names: Names) -> Proof {
     let mut text = Vec::new();
-    let symbolicate = if names == Names::Yes { Symbolicate::Full } else { Symbolicate::No };
+    let symbolicate = if names == Names::Yes {
+        Symbolicate::Full
+    } else {
+        Symbolicate::No
+    };
     let options = SnapshotOptions::default().symbolicate(symbolicate);
-    profile.write_with(Format::Gecko, &mut text, &options).expect("a vector never fails");
-    let profile =
-        serde_json::from_slice(&text).unwrap_or_else(|error| panic!("a profile is no JSON: {error}"));
+    profile
+        .write_with(Format::Gecko, &mut text, &options)
+        .expect("a vector never fails");
+    let profile = serde_json::from_slice(&text)
+        .unwrap_or_else(|error| panic!("a profile is no JSON: {error}"));
     tally::PROFILES_PARSED.one();
     if names == Names::Yes {
         tally::PROFILES_NAMED.one();
@@ -57,7 +69,9 @@ pub fn read(profile: &Profile, names: Names) -> Proof {
 
 impl Proof {
     fn threads(&self) -> &[Value] {
-        self.profile["threads"].as_array().map_or(&[], Vec::as_slice)
+        self.profile["threads"]
+            .as_array()
+            .map_or(&[], Vec::as_slice)
     }
 
     /// What can be wrong with any profile of the storm.
@@ -79,29 +93,45 @@ impl Proof {
     pub fn problems_with<'a>(&self, workers: impl Iterator<Item = (&'a str, bool)>) -> Vec<String> {
         let mut problems = self.problems();
         let roots = roots();
-        let named: HashMap<&str, &Value> =
-            self.threads().iter().filter_map(|thread| Some((thread["name"].as_str()?, thread))).collect();
+        let named: HashMap<&str, &Value> = self
+            .threads()
+            .iter()
+            .filter_map(|thread| Some((thread["name"].as_str()?, thread)))
+            .collect();
         let (mut expected, mut shown) = (0, 0);
         for (name, shows_root) in workers {
             let Some(thread) = named.get(name) else {
                 problems.push(format!("{name} is not in the profile"));
                 continue;
             };
-            let Ok(stacks) = Stacks::read(thread) else { continue };
-            let own = roots.iter().position(|(_, kind)| *kind == kind_of(name)).unwrap_or(0);
-            let with_root = stacks.samples.iter().filter(|stack| stacks.holds(**stack, own)).count();
+            let Ok(stacks) = Stacks::read(thread) else {
+                continue;
+            };
+            let own = roots
+                .iter()
+                .position(|(_, kind)| *kind == kind_of(name))
+                .unwrap_or(0);
+            let with_root = stacks
+                .samples
+                .iter()
+                .filter(|stack| stacks.holds(**stack, own))
+                .count();
             expected += usize::from(shows_root);
             shown += usize::from(shows_root && with_root > 0);
             let samples = stacks.samples.len();
             if shows_root && with_root == 0 && samples >= TELLING_SAMPLES {
-                problems.push(format!("{name}: its own function is in none of its {samples} samples"));
+                problems.push(format!(
+                    "{name}: its own function is in none of its {samples} samples"
+                ));
             }
             if stacks.markers.is_empty() {
                 problems.push(format!("{name} has no markers"));
             }
         }
         if shown * 4 < expected * 3 {
-            problems.push(format!("of {expected} workers {shown} have their own function in their samples"));
+            problems.push(format!(
+                "of {expected} workers {shown} have their own function in their samples"
+            ));
         }
         problems
     }
@@ -127,11 +157,20 @@ struct Stacks<'a> {
 
 impl<'a> Stacks<'a> {
     fn read(thread: &'a Value) -> Result<Self, String> {
-        let rows = |name: &str| thread[name]["data"].as_array().ok_or_else(|| format!("no {name}"));
+        let rows = |name: &str| {
+            thread[name]["data"]
+                .as_array()
+                .ok_or_else(|| format!("no {name}"))
+        };
         let strings = thread["stringTable"].as_array().ok_or("no stringTable")?;
         let string = |index: &Value| {
-            let index = index.as_u64().ok_or_else(|| format!("{index} is no index of a string"))?;
-            strings.get(index as usize).and_then(Value::as_str).ok_or_else(|| format!("no string {index}"))
+            let index = index
+                .as_u64()
+                .ok_or_else(|| format!("{index} is no index of a string"))?;
+            strings
+                .get(index as usize)
+                .and_then(Value::as_str)
+                .ok_or_else(|| format!("no string {index}"))
         };
         let all_roots = roots();
         let mut frames = Vec::new();
@@ -143,17 +182,25 @@ impl<'a> Stacks<'a> {
                 let is_it = rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(" (in "));
                 u64::from(is_it) << bit
             };
-            let roots = all_roots.iter().enumerate().map(holds).fold(0, |all, one| all | one);
+            let roots = all_roots
+                .iter()
+                .enumerate()
+                .map(holds)
+                .fold(0, |all, one| all | one);
             frames.push((roots, location.starts_with(labels::PREFIX)));
         }
         let (mut of_stack, mut labelled): (Vec<u64>, Vec<bool>) = (Vec::new(), Vec::new());
         for (index, stack) in rows("stackTable")?.iter().enumerate() {
-            let frame = stack[1].as_u64().and_then(|frame| frames.get(frame as usize));
-            let (mut roots, mut label) = *frame.ok_or_else(|| format!("stack {index} has no frame"))?;
+            let frame = stack[1]
+                .as_u64()
+                .and_then(|frame| frames.get(frame as usize));
+            let (mut roots, mut label) =
+                *frame.ok_or_else(|| format!("stack {index} has no frame"))?;
             if let Some(prefix) = stack[0].as_u64() {
                 let prefix = prefix as usize;
-                roots |=
-                    *of_stack.get(prefix).ok_or_else(|| format!("stack {index} comes before its prefix"))?;
+                roots |= *of_stack
+                    .get(prefix)
+                    .ok_or_else(|| format!("stack {index} comes before its prefix"))?;
                 label |= labelled[prefix];
             }
             of_stack.push(roots);
@@ -181,7 +228,14 @@ impl<'a> Stacks<'a> {
             }
         }
         let name = thread["name"].as_str().ok_or("no name")?;
-        Ok(Self { thread: name, roots: of_stack, labelled, samples, delays, markers })
+        Ok(Self {
+            thread: name,
+            roots: of_stack,
+            labelled,
+            samples,
+            delays,
+            markers,
+        })
     }
 
     fn holds(&self, stack: Option<usize>, root: usize) -> bool {
@@ -198,15 +252,28 @@ impl<'a> Stacks<'a> {
             problems.push(format!("{name} has labels, and pushes none"));
         }
         if kind != loops::KIND && self.delays > 0 {
-            problems.push(format!("{name} has an event loop in {} samples", self.delays));
+            problems.push(format!(
+                "{name} has an event loop in {} samples",
+                self.delays
+            ));
         }
         if names == Names::No {
             return;
         }
-        for (bit, (root, owner)) in roots().iter().enumerate().filter(|(_, (_, owner))| *owner != kind) {
-            let stacks = self.samples.iter().filter(|stack| self.holds(**stack, bit)).count();
+        for (bit, (root, owner)) in roots()
+            .iter()
+            .enumerate()
+            .filter(|(_, (_, owner))| *owner != kind)
+        {
+            let stacks = self
+                .samples
+                .iter()
+                .filter(|stack| self.holds(**stack, bit))
+                .count();
             if stacks > 0 {
-                problems.push(format!("{name} has {root} of {owner} in {stacks} of its samples"));
+                problems.push(format!(
+                    "{name} has {root} of {owner} in {stacks} of its samples"
+                ));
             }
         }
     }

@@ -13,7 +13,11 @@ const MARGIN_BYTES: u64 = 64 << 10;
 
 #[inline(never)]
 fn dive_small(depth: u64, seed: u64) -> u64 {
-    let value = if depth == 0 { mix(seed, 200_000) } else { dive_small(depth - 1, seed) };
+    let value = if depth == 0 {
+        mix(seed, 200_000)
+    } else {
+        dive_small(depth - 1, seed)
+    };
     black_box(value.wrapping_add(depth))
 }
 
@@ -21,7 +25,11 @@ pub fn recurse_worker(context: &mut Context) {
     while context.goes_on() {
         let seed = context.random.next();
         let expected = mix(seed, 200_000).wrapping_add(SMALL_FRAMES * (SMALL_FRAMES + 1) / 2);
-        assert_eq!(dive_small(SMALL_FRAMES, seed), expected, "a deep stack has changed");
+        assert_eq!(
+            dive_small(SMALL_FRAMES, seed),
+            expected,
+            "a deep stack has changed"
+        );
         tally::DIVES.one();
     }
 }
@@ -31,9 +39,15 @@ fn stack_low() -> u64 {
     // SAFETY: the attributes are filled in by the first call, and everything lies on this stack.
     unsafe {
         let mut attributes: libc::pthread_attr_t = std::mem::zeroed();
-        assert_eq!(libc::pthread_getattr_np(libc::pthread_self(), &mut attributes), 0);
+        assert_eq!(
+            libc::pthread_getattr_np(libc::pthread_self(), &mut attributes),
+            0
+        );
         let (mut low, mut bytes) = (std::ptr::null_mut(), 0);
-        assert_eq!(libc::pthread_attr_getstack(&attributes, &mut low, &mut bytes), 0);
+        assert_eq!(
+            libc::pthread_attr_getstack(&attributes, &mut low, &mut bytes),
+            0
+        );
         libc::pthread_attr_destroy(&mut attributes);
         low as u64
     }
@@ -50,7 +64,10 @@ fn dive_to(low: u64, top: u64, seed: u64) -> u64 {
     } else {
         dive_to(low, top, seed + 1)
     };
-    assert!(black_box(block).iter().all(|word| *word == seed), "a frame has changed");
+    assert!(
+        black_box(block).iter().all(|word| *word == seed),
+        "a frame has changed"
+    );
     value
 }
 

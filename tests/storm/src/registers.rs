@@ -29,7 +29,12 @@ impl Registers {
     }
 
     fn zeroed() -> Self {
-        Self { vectors: [[0; 4]; 32], integers: [0; 8], red_zone: [0; 2], carry: 0 }
+        Self {
+            vectors: [[0; 4]; 32],
+            integers: [0; 8],
+            red_zone: [0; 2],
+            carry: 0,
+        }
     }
 }
 
@@ -99,7 +104,10 @@ fn hold(from: &Registers) -> Registers {
 #[cfg(target_arch = "aarch64")]
 fn hold(from: &Registers) -> Registers {
     let mut to = from.clone();
-    to.vectors.iter_mut().take(8).for_each(|vector| vector[..2].fill(0));
+    to.vectors
+        .iter_mut()
+        .take(8)
+        .for_each(|vector| vector[..2].fill(0));
     to.integers.fill(0);
     // SAFETY: reads and writes the two structures, whose fields lie where the code takes them from; all it changes is
     // declared.
@@ -128,7 +136,9 @@ fn hold(from: &Registers) -> Registers {
 
 /// A sum whose every digit depends on the rounding mode and on all the steps before.
 fn add_up(seed: f64) -> f64 {
-    (1..5000).fold(seed, |sum, step| (sum + 1.0 / f64::from(step)) * 1.000_000_1)
+    (1..5000).fold(seed, |sum, step| {
+        (sum + 1.0 / f64::from(step)) * 1.000_000_1
+    })
 }
 
 pub fn register_worker(context: &mut Context) {

@@ -21,15 +21,22 @@ impl Resources {
         unsafe { libc::malloc_trim(0) };
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
         let kib = |name: &str| {
-            let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
+            let line = status
+                .lines()
+                .find_map(|line| line.strip_prefix(name))
+                .unwrap_or_default();
             line.trim().trim_end_matches(" kB").parse().unwrap_or(0)
         };
         Self {
             threads: list("/proc/self/task", |path| {
-                fs::read_to_string(format!("{path}/comm")).unwrap_or_default().trim().to_owned()
+                fs::read_to_string(format!("{path}/comm"))
+                    .unwrap_or_default()
+                    .trim()
+                    .to_owned()
             }),
             descriptors: list("/proc/self/fd", |path| {
-                fs::read_link(path).map_or_else(|_| "?".to_owned(), |target| target.display().to_string())
+                fs::read_link(path)
+                    .map_or_else(|_| "?".to_owned(), |target| target.display().to_string())
             }),
             resident_kib: kib("RssAnon:"),
             virtual_kib: kib("VmSize:"),
@@ -61,7 +68,9 @@ pub fn share_heaps() {
 
 fn list(folder: &str, describe: impl Fn(&str) -> String) -> Vec<String> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let mut found: Vec<String> = entries.map(|entry| describe(&entry.path().display().to_string())).collect();
+    let mut found: Vec<String> = entries
+        .map(|entry| describe(&entry.path().display().to_string()))
+        .collect();
     found.sort();
     found
 }

@@ -2,8 +2,8 @@
 
 use crate::crew::Context;
 use crate::{
-    altstack, backtraces, blocked, churn, coroutines, forks, labels, loader, loops, memory, panics, reader,
-    recursion, registers, spawning, waits,
+    altstack, backtraces, blocked, churn, coroutines, forks, labels, loader, loops, memory, panics,
+    reader, recursion, registers, spawning, waits,
 };
 
 /// A kind of worker.
@@ -22,30 +22,71 @@ pub struct Role {
 const MIB: usize = 1 << 20;
 
 const fn role(name: &'static str, count: u64, work: fn(&mut Context), root: &'static str) -> Role {
-    Role { name, count, stack_bytes: 2 * MIB, work, root, shows_root: true }
+    Role {
+        name,
+        count,
+        stack_bytes: 2 * MIB,
+        work,
+        root,
+        shows_root: true,
+    }
 }
 
 pub static ROSTER: &[Role] = &[
     role("malloc", 4, memory::malloc_worker, "::malloc_worker"),
     role("load", 3, loader::load_worker, "::load_worker"),
     role("panic", 3, panics::panic_worker, "::panic_worker"),
-    role("backtrace", 2, backtraces::backtrace_worker, "::backtrace_worker"),
+    role(
+        "backtrace",
+        2,
+        backtraces::backtrace_worker,
+        "::backtrace_worker",
+    ),
     role("churn", 2, churn::churn_worker, "::churn_worker"),
     role("fork", 2, forks::fork_worker, "::fork_worker"),
     role("spawn", 1, spawning::spawn_worker, "::spawn_worker"),
     role("recurse", 1, recursion::recurse_worker, "::recurse_worker"),
-    Role { stack_bytes: MIB, ..role("dive", 1, recursion::dive_worker, "::dive_worker") },
-    Role { stack_bytes: 8 * MIB, ..role("plunge", 1, recursion::plunge_worker, "::plunge_worker") },
+    Role {
+        stack_bytes: MIB,
+        ..role("dive", 1, recursion::dive_worker, "::dive_worker")
+    },
+    Role {
+        stack_bytes: 8 * MIB,
+        ..role("plunge", 1, recursion::plunge_worker, "::plunge_worker")
+    },
     role("epoll", 2, waits::epoll_worker, "::epoll_worker"),
     role("poll", 2, waits::poll_worker, "::poll_worker"),
-    role("nanosleep", 2, waits::nanosleep_worker, "::nanosleep_worker"),
+    role(
+        "nanosleep",
+        2,
+        waits::nanosleep_worker,
+        "::nanosleep_worker",
+    ),
     role("pipe", 2, waits::pipe_worker, "::pipe_worker"),
-    role("altstack", 2, altstack::altstack_worker, "::altstack_worker"),
-    role("coroutine", 3, coroutines::coroutine_worker, "::coroutine_worker"),
-    Role { shows_root: false, ..role("blocked", 2, blocked::blocked_worker, "::blocked_worker") },
+    role(
+        "altstack",
+        2,
+        altstack::altstack_worker,
+        "::altstack_worker",
+    ),
+    role(
+        "coroutine",
+        3,
+        coroutines::coroutine_worker,
+        "::coroutine_worker",
+    ),
+    Role {
+        shows_root: false,
+        ..role("blocked", 2, blocked::blocked_worker, "::blocked_worker")
+    },
     role("label", 3, labels::label_worker, "::label_worker"),
     role(loops::KIND, 2, loops::loop_worker, "::loop_worker"),
     role("marker", 2, labels::marker_worker, "::marker_worker"),
-    role("register", 3, registers::register_worker, "::register_worker"),
+    role(
+        "register",
+        3,
+        registers::register_worker,
+        "::register_worker",
+    ),
     role("reader", 1, reader::reader_worker, "::reader_worker"),
 ];

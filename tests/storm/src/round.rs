@@ -14,24 +14,42 @@ use crate::{memory, tally};
 pub fn run(number: u64, length: Duration) -> Vec<String> {
     let crew = Crew::muster(number);
     let posts: Vec<Arc<Post>> = crew.posts().cloned().collect();
-    let reign = std::thread::Builder::new().name("control".to_owned()).spawn(move || {
-        let _registered = gekkota::ThreadGuard::register("control");
-        let post = Post::establish("control".to_owned(), None);
-        let mut control = Control { post: &post, crew: posts, random: Random::new(number + 1) };
-        let profile = control.reign(length);
-        post.close();
-        profile
-    });
+    let reign = std::thread::Builder::new()
+        .name("control".to_owned())
+        .spawn(move || {
+            let _registered = gekkota::ThreadGuard::register("control");
+            let post = Post::establish("control".to_owned(), None);
+            let mut control = Control {
+                post: &post,
+                crew: posts,
+                random: Random::new(number + 1),
+            };
+            let profile = control.reign(length);
+            post.close();
+            profile
+        });
     let profile = reign.expect("a thread").join();
-    let workers: Vec<(String, bool)> =
-        crew.posts().map(|post| (post.name.clone(), post.role.is_some_and(|role| role.shows_root))).collect();
+    let workers: Vec<(String, bool)> = crew
+        .posts()
+        .map(|post| {
+            (
+                post.name.clone(),
+                post.role.is_some_and(|role| role.shows_root),
+            )
+        })
+        .collect();
     let mut problems = crew.dismiss();
     memory::empty_exchange();
     match profile {
         Ok(profile) => {
             let proof = proof::read(&profile, Names::Yes);
-            problems.extend(proof.problems_with(workers.iter().map(|(name, shows)| (name.as_str(), *shows))));
-            println!("round {number}: the last session has {} samples", proof.samples());
+            problems.extend(
+                proof.problems_with(workers.iter().map(|(name, shows)| (name.as_str(), *shows))),
+            );
+            println!(
+                "round {number}: the last session has {} samples",
+                proof.samples()
+            );
         }
         Err(_) => problems.push("control failed, as it says above".to_owned()),
     }
@@ -63,7 +81,11 @@ pub struct Aftermath {
 
 impl Aftermath {
     pub fn begin() -> Self {
-        Self { start: Resources::now(), rounds: Vec::new(), killed: Vec::new() }
+        Self {
+            start: Resources::now(),
+            rounds: Vec::new(),
+            killed: Vec::new(),
+        }
     }
 
     pub fn round_is_over(&mut self) {
@@ -84,7 +106,10 @@ impl Aftermath {
         let mut problems = Vec::new();
         let end = Resources::settled(&self.start);
         if end.threads != self.start.threads {
-            problems.push(format!("threads: {:?} before, {:?} after", self.start.threads, end.threads));
+            problems.push(format!(
+                "threads: {:?} before, {:?} after",
+                self.start.threads, end.threads
+            ));
         }
         if end.descriptors.len() != self.start.descriptors.len() {
             problems.push(format!(
@@ -97,7 +122,12 @@ impl Aftermath {
         };
         let killed = tally::THREADS_KILLED.value() - killed_first;
         let most = [
-            ("memory", first.resident_kib, end.resident_kib, MOST_GROWTH_KIB + killed * KILLED_KIB),
+            (
+                "memory",
+                first.resident_kib,
+                end.resident_kib,
+                MOST_GROWTH_KIB + killed * KILLED_KIB,
+            ),
             (
                 "address space",
                 first.virtual_kib,
@@ -110,7 +140,9 @@ impl Aftermath {
                 "{what}: {before} KiB after the first round, {after} KiB at the end; {most} KiB more are allowed"
             );
             if after > before + most {
-                problems.push(format!("{what}: {before} KiB after the first round, {after} KiB at the end"));
+                problems.push(format!(
+                    "{what}: {before} KiB after the first round, {after} KiB at the end"
+                ));
             }
         }
         problems

@@ -18,11 +18,15 @@ pub struct Settings {
 impl Settings {
     pub fn from_environment() -> Result<Self, String> {
         let seconds = match std::env::var(SECONDS) {
-            Ok(text) => {
-                text.parse().ok().filter(|seconds| (8..=100_000).contains(seconds)).ok_or_else(|| {
-                    format!("{SECONDS} is {text:?}; accepted: a number of seconds, from 8 to 100000")
-                })?
-            }
+            Ok(text) => text
+                .parse()
+                .ok()
+                .filter(|seconds| (8..=100_000).contains(seconds))
+                .ok_or_else(|| {
+                    format!(
+                        "{SECONDS} is {text:?}; accepted: a number of seconds, from 8 to 100000"
+                    )
+                })?,
             Err(_) => DEFAULT_SECONDS,
         };
         let duration = Duration::from_secs(seconds);

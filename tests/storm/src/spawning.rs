@@ -15,9 +15,15 @@ pub fn spawn_worker(context: &mut Context) {
             // SAFETY: it does nothing; that it is there makes the standard library fork.
             unsafe { command.pre_exec(|| Ok(())) };
         }
-        let output = command.output().unwrap_or_else(|error| panic!("/bin/echo: {error}"));
+        let output = command
+            .output()
+            .unwrap_or_else(|error| panic!("/bin/echo: {error}"));
         assert!(output.status.success(), "/bin/echo: {}", output.status);
-        assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), word, "what it said");
+        assert_eq!(
+            String::from_utf8_lossy(&output.stdout).trim(),
+            word,
+            "what it said"
+        );
         tally::SPAWNS.one();
     }
 }

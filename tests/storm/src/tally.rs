@@ -10,7 +10,10 @@ pub struct Tally {
 
 impl Tally {
     const fn new(name: &'static str) -> Self {
-        Self { name, value: AtomicU64::new(0) }
+        Self {
+            name,
+            value: AtomicU64::new(0),
+        }
     }
 
     pub fn add(&self, number: u64) {
@@ -27,8 +30,16 @@ impl Tally {
 
     /// The least of some numbers of which none is 0.
     pub fn least(&self, number: u64) {
-        let least = |value| Some(if value == 0 { number } else { number.min(value) });
-        let _ = self.value.fetch_update(Ordering::Relaxed, Ordering::Relaxed, least);
+        let least = |value| {
+            Some(if value == 0 {
+                number
+            } else {
+                number.min(value)
+            })
+        };
+        let _ = self
+            .value
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, least);
     }
 
     pub fn value(&self) -> u64 {

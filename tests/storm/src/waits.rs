@@ -25,9 +25,15 @@ fn wait_out(time: Duration, interrupted: &Tally, mut wait: impl FnMut(Duration) 
     }
     let took = start.elapsed();
     // The kernel counts in the ticks of its own clock.
-    assert!(took + Duration::from_micros(100) >= time, "a wait of {time:?} was over after {took:?}");
+    assert!(
+        took + Duration::from_micros(100) >= time,
+        "a wait of {time:?} was over after {took:?}"
+    );
     let late = took.saturating_sub(time);
-    assert!(late < MOST_LATE, "a wait of {time:?} was over after {took:?}");
+    assert!(
+        late < MOST_LATE,
+        "a wait of {time:?} was over after {took:?}"
+    );
     tally::LATEST_MS.greatest(late.as_millis() as u64);
     tally::WAITS.one();
 }
@@ -45,7 +51,11 @@ fn silent() -> OwnedFd {
 /// # Safety
 /// - The descriptor is nobody else's, or negative.
 unsafe fn own(descriptor: libc::c_int) -> OwnedFd {
-    assert!(descriptor >= 0, "no descriptor: {}", std::io::Error::last_os_error());
+    assert!(
+        descriptor >= 0,
+        "no descriptor: {}",
+        std::io::Error::last_os_error()
+    );
     // SAFETY: by this function's contract.
     unsafe { OwnedFd::from_raw_fd(descriptor) }
 }
@@ -54,10 +64,19 @@ pub fn epoll_worker(context: &mut Context) {
     let silent = silent();
     // SAFETY: takes a number, gives a descriptor that is nobody else's.
     let epoll = unsafe { own(libc::epoll_create1(libc::EPOLL_CLOEXEC)) };
-    let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 7 };
+    let mut event = libc::epoll_event {
+        events: libc::EPOLLIN as u32,
+        u64: 7,
+    };
     // SAFETY: the event is on this stack.
-    let added =
-        unsafe { libc::epoll_ctl(epoll.as_raw_fd(), libc::EPOLL_CTL_ADD, silent.as_raw_fd(), &mut event) };
+    let added = unsafe {
+        libc::epoll_ctl(
+            epoll.as_raw_fd(),
+            libc::EPOLL_CTL_ADD,
+            silent.as_raw_fd(),
+            &mut event,
+        )
+    };
     assert_eq!(added, 0, "epoll_ctl: {}", std::io::Error::last_os_error());
     while context.goes_on() {
         let time = Duration::from_millis(1 + context.random.below(30));
@@ -73,7 +92,11 @@ pub fn poll_worker(context: &mut Context) {
     while context.goes_on() {
         let time = Duration::from_millis(1 + context.random.below(30));
         wait_out(time, &tally::EINTR_POLL, |left| {
-            let mut polled = libc::pollfd { fd: silent.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+            let mut polled = libc::pollfd {
+                fd: silent.as_raw_fd(),
+                events: libc::POLLIN,
+                revents: 0,
+            };
             // SAFETY: one descriptor, on this stack.
             unsafe { libc::poll(&mut polled, 1, whole_ms(left)) }
         });
@@ -84,7 +107,10 @@ pub fn nanosleep_worker(context: &mut Context) {
     while context.goes_on() {
         let time = Duration::from_micros(50 + context.random.below(5000));
         wait_out(time, &tally::EINTR_NANOSLEEP, |left| {
-            let asked = libc::timespec { tv_sec: 0, tv_nsec: left.as_nanos() as libc::c_long };
+            let asked = libc::timespec {
+                tv_sec: 0,
+                tv_nsec: left.as_nanos() as libc::c_long,
+            };
             // SAFETY: the time is on this stack.
             unsafe { libc::nanosleep(&asked, std::ptr::null_mut()) }
         });
@@ -109,7 +135,8 @@ pub fn pipe_worker(context: &mut Context) {
         loop {
             context.goes_on();
             // SAFETY: the bytes are on this stack.
-            let answer = unsafe { libc::read(reader.as_raw_fd(), bytes.as_mut_ptr().cast(), bytes.len()) };
+            let answer =
+                unsafe { libc::read(reader.as_raw_fd(), bytes.as_mut_ptr().cast(), bytes.len()) };
             let error = std::io::Error::last_os_error();
             match answer {
                 // The writer has ended.

@@ -27,8 +27,13 @@ impl Watchdog {
                 look(&mut seen);
             }
         };
-        let thread = std::thread::Builder::new().name("watchdog".to_owned()).spawn(watch);
-        Self { end: Some(end), thread: Some(thread.expect("a thread")) }
+        let thread = std::thread::Builder::new()
+            .name("watchdog".to_owned())
+            .spawn(watch);
+        Self {
+            end: Some(end),
+            thread: Some(thread.expect("a thread")),
+        }
     }
 }
 
@@ -46,11 +51,16 @@ fn look(seen: &mut HashMap<String, (u64, Instant)>) {
     seen.retain(|name, _| posts.iter().any(|post| post.name == *name));
     for post in posts {
         let beats = post.beats();
-        let (last, since) = seen.entry(post.name.clone()).or_insert_with(|| (beats, Instant::now()));
+        let (last, since) = seen
+            .entry(post.name.clone())
+            .or_insert_with(|| (beats, Instant::now()));
         if *last != beats {
             (*last, *since) = (beats, Instant::now());
         } else if since.elapsed() > STALL {
-            eprintln!("storm: {} has done nothing for {STALL:?}, after {beats} steps", post.name);
+            eprintln!(
+                "storm: {} has done nothing for {STALL:?}, after {beats} steps",
+                post.name
+            );
             describe_process(std::process::id() as i32);
             std::process::abort();
         }
@@ -63,10 +73,26 @@ pub fn describe_process(process: i32) {
     for task in fs::read_dir(&folder).into_iter().flatten().flatten() {
         let read = |name: &str| fs::read_to_string(task.path().join(name)).unwrap_or_default();
         let (comm, wchan, syscall) = (read("comm"), read("wchan"), read("syscall"));
-        eprintln!("{} {} in {} ({})", task.file_name().display(), comm.trim(), wchan.trim(), syscall.trim());
+        eprintln!(
+            "{} {} in {} ({})",
+            task.file_name().display(),
+            comm.trim(),
+            wchan.trim(),
+            syscall.trim()
+        );
         let status = read("status");
-        let told = ["State", "SigPnd", "ShdPnd", "SigBlk", "voluntary", "nonvoluntary"];
-        for line in status.lines().filter(|line| told.iter().any(|word| line.starts_with(word))) {
+        let told = [
+            "State",
+            "SigPnd",
+            "ShdPnd",
+            "SigBlk",
+            "voluntary",
+            "nonvoluntary",
+        ];
+        for line in status
+            .lines()
+            .filter(|line| told.iter().any(|word| line.starts_with(word)))
+        {
             eprintln!("    {line}");
         }
         for line in read("stack").lines() {
@@ -76,8 +102,19 @@ pub fn describe_process(process: i32) {
     // A debugger that is a child may look at its parent only if that allows it.
     // SAFETY: takes numbers alone.
     unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::PR_SET_PTRACER_ANY) };
-    let arguments = ["-batch", "-nx", "-ex", "set pagination off", "-ex", "thread apply all bt 40"];
-    match Command::new("gdb").args(["-p", &process.to_string()]).args(arguments).output() {
+    let arguments = [
+        "-batch",
+        "-nx",
+        "-ex",
+        "set pagination off",
+        "-ex",
+        "thread apply all bt 40",
+    ];
+    match Command::new("gdb")
+        .args(["-p", &process.to_string()])
+        .args(arguments)
+        .output()
+    {
         Ok(output) => eprintln!("{}", String::from_utf8_lossy(&output.stdout)),
         Err(error) => eprintln!("gdb could not be run: {error}"),
     }

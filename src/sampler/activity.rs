@@ -16,12 +16,14 @@
 
 use crate::platform::{OthersActivity, RunningSum, others_activity_thread_by_thread};
 
-/// Long-idle threads that are checked on each tick. If there are fewer, all are checked.
+/// Number of long-idle threads to check on each tick, unless [`MAX_TICKS_BETWEEN_CHECKS`] requires
+/// more. If there are fewer, all are checked.
 const CHECKS_PER_TICK: u64 = 32;
 /// Minimum sampling interval for the hint, in ns. The kernel updates the CPU time of a running
 /// thread only on its own ticks, 1 to 10 ms apart. With shorter intervals the hint would be many
 /// ticks late.
 const MIN_INTERVAL_NS: u64 = 1_000_000;
+/// Maximum number of ticks between two checks of a long-idle thread while other threads run.
 const MAX_TICKS_BETWEEN_CHECKS: u64 = 10;
 /// Ticks between two hints that the kernel adds up thread by thread: while other threads keep
 /// running, and after a quiet period.

@@ -2,18 +2,20 @@
 //!
 //! # Purpose
 //! The sampler thread runs one tick as named steps: decide, request, collect, unwind, merge, write.
-//! The signal handler answers its requests. This is steps 1 to 9 of the way of a sample, except for
-//! what the modules below it do. `suspend.rs` and `on_demand.rs` capture single stacks on demand,
-//! with the same protocol and the same handler.
+//! The signal handler answers its requests. Together they perform steps 1 to 9 of a sample's path,
+//! except for the parts in lower modules. `suspend.rs` and `on_demand.rs` capture single stacks on
+//! demand, with the same protocol and the same handler.
 //!
 //! # Threads and locks
 //! `handler.rs` runs in the signal handler of a sampled thread and takes no lock. Everything else
-//! runs on the sampler thread. The sampler thread briefly takes the `PsLock`, the registry's lock
-//! and the buffer's. It never takes the locks of the life cycle, the script functions and the
-//! on-demand unwinder. It never waits for a target thread. It calls after-sampling callbacks
-//! between two ticks, without a lock. The thread that requests a stack on demand waits for the
-//! answer without a lock. It unwinds the stack itself, under the lock of the on-demand unwinder,
-//! which the sampler does not use.
+//! runs on the sampler thread, except for stacks on demand.
+//!
+//! The sampler thread briefly takes the `PsLock`, the registry's lock and the buffer's. It never
+//! takes the locks of the life cycle, the script functions or the on-demand unwinder. It never
+//! waits for a target thread. It calls after-sampling callbacks between two ticks, without a lock.
+//!
+//! The thread that requests a stack on demand waits for the answer without a lock. It unwinds the
+//! stack itself, under the lock of the on-demand unwinder, which the sampler does not use.
 //!
 //! # Imports
 //! `base`, `buffer`, `counters`, `platform`, `state`, `symbols`, `threads`, `unwind`

@@ -17,7 +17,7 @@ use crate::threads::{
 };
 use crate::unwind::{Captured, ModuleTable, NativeStack, Unwinder, registered_code};
 
-/// The unwinder for stacks on demand, made for the first of them.
+/// The unwinder for stacks on demand, created for the first such stack.
 pub(crate) struct OnDemandUnwinder {
     unwinder: Unwinder,
     modules: Arc<ModuleTable>,
@@ -331,7 +331,8 @@ impl SampledStack {
             .iter()
             .rposition(is_own)
             .map_or(0, |last| last + 1);
-        // A function of the profiler that was not inlined is the whole frame, and stays.
+        // Keep the profiler's function where it was not inlined, because it is the whole frame
+        // there.
         if own < functions.len() {
             functions.drain(..own);
         }

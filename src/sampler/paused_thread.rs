@@ -41,7 +41,7 @@ impl ThreadSampler {
     pub(super) fn resume(&mut self, tick: Tick) {
         self.abandon_request();
         let before_ns = std::mem::take(&mut self.ran_before_pause_ns);
-        // If the thread has exited, this tick finds that out later.
+        // A later step of this tick notices if the thread has exited.
         let Some(cpu_ns) = thread_cpu_ns(self.tid()) else {
             return;
         };

@@ -64,7 +64,7 @@ impl SampleRun {
 /// The period since a thread last ran. The sampler does no work for an idle thread.
 #[derive(Debug)]
 pub(super) struct IdlePeriod {
-    /// The thread's CPU clock for as long as it is idle.
+    /// Value of the thread's CPU clock throughout the idle period.
     pub(super) cpu_ns: u64,
     /// Number of the announced sleep that the thread is in, if it announced one.
     announced: Option<u32>,

@@ -136,8 +136,8 @@ impl SampleWriter<'_> {
         true
     }
 
-    /// Writes the stack of marker `number`, which was unwound by this module list. Returns false if
-    /// the buffer has no space.
+    /// Writes the marker stack with this number, which was unwound by this module list. Returns
+    /// false if the buffer has no space.
     pub(super) fn write_backtrace(
         &self,
         number: u64,

@@ -15,7 +15,8 @@ impl Threads {
         self.active.iter_mut().chain(&mut self.idle)
     }
 
-    /// Moves long-idle threads to their list, and moves threads that have run back.
+    /// Moves long-idle threads to the idle list, and returns threads that have run to the active
+    /// list.
     pub(super) fn regroup(&mut self, tick: Tick, any_woke: bool) {
         if any_woke {
             self.active

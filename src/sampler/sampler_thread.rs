@@ -54,8 +54,8 @@ impl RunningSampler for SamplerHandle {
             !PsLock::is_held_on_current_thread(),
             "the sampler needs the PsLock to end"
         );
-        // A sampler that runs a callback ends by itself, because the callback may be the caller
-        // that stops the session.
+        // Do not join a sampler that is in a callback, because the callback may have stopped the
+        // session. Such a sampler ends by itself.
         if self.session.after_sampling.wait_for_end() == SamplerEnd::Ended {
             self.thread.join();
         }
@@ -70,8 +70,8 @@ pub(crate) fn spawn_sampler(
     mut session: Session,
     buffer: &'static ChunkedBuffer,
 ) -> Result<(Arc<Session>, Box<dyn RunningSampler>), StartError> {
-    // Made here so that it does not delay the first tick, and so that a snapshot taken at once
-    // finds the modules.
+    // Made before the thread starts, so that the first tick is not delayed and a snapshot taken at
+    // once finds the modules.
     forget_unregistered_code();
     let unwinder = Unwinder::new();
     session.set_first_modules(unwinder.modules());
@@ -79,7 +79,7 @@ pub(crate) fn spawn_sampler(
     let shared = Arc::clone(&session);
     let body = move || {
         let thread = SamplerThread::new(Arc::clone(&shared), buffer, unwinder);
-        // The application goes on without a sampler, and the profile counts the panic.
+        // A panic ends the sampler but not the application. The profile counts it.
         if catch_unwind(AssertUnwindSafe(|| thread.run())).is_err() {
             SessionCounts::add(&shared.counts.sampler_panics, 1);
             shared.after_sampling.call_left_over();
@@ -406,7 +406,7 @@ impl SamplerThread {
         self.buffer.discard_old(monotonic_now, too_old);
     }
 
-    /// Drops the profiles of child processes that the buffer no longer reaches back to. They may be
+    /// Drops profiles of child processes that are older than the buffer's contents. They may be
     /// large.
     #[doc(alias = "ClearExpiredExitProfiles")]
     fn drop_expired(&self) {

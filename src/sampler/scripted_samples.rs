@@ -89,7 +89,7 @@ impl<'a> SampleScript<'a> {
         self.last_stacks.entry(thread).or_default().set(&frames);
     }
 
-    /// Writes the stack of marker `number`. Returns false if the buffer has no space.
+    /// Writes the marker stack with this number. Returns false if the buffer has no space.
     pub(crate) fn write_backtrace(
         &mut self,
         number: u64,

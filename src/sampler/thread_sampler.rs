@@ -11,7 +11,7 @@
 //! | has not run since its stack was captured | none: the thread is idle and repeats its sample |
 //! | ran for all of the last tick | request by signal, or by the thread's own timer |
 //! | ran for less, is blocked in the kernel now | remote read; the thread becomes idle |
-//! | the same, but its stack needs the frame pointer | request by signal; the answer is cached |
+//! | likewise, and its stack needs the frame pointer | request by signal; the answer is cached |
 //! | ran for less, is not blocked | request by signal, which the thread answers when it runs |
 //! | has not answered its request yet | none until it answers |
 
@@ -77,7 +77,7 @@ pub(super) struct ThreadSampler {
     pub(super) features: ThreadProfilingFeatures,
     pub(super) slot: Option<Arc<SlotHandle>>,
     probe: ThreadWindow,
-    /// Whether the system hides if the thread sleeps.
+    /// Whether the system does not report if the thread sleeps.
     is_hidden: bool,
     /// Where the thread was blocked when its frame pointer was last requested.
     fp_requested_at: Option<BlockedAt>,
@@ -200,9 +200,9 @@ impl ThreadSampler {
             } else {
                 probe_blocked_at(&mut self.probe, &mut self.is_hidden, context)
             };
-            // A blocked thread will not answer: it blocks the signal, or its timer does not
-            // advance. A timer does not advance either while its thread waits for a processor. In
-            // that case a signal is sent instead, which the thread handles before anything else.
+            // A sleeping thread will not answer: it masks the signal, or its timer does not
+            // advance. The timer of a thread that waits for a processor does not advance either.
+            // Such a thread gets a signal instead, which it handles before anything else.
             let is_futile = blocked_at.is_some() || (by_timer && stood_still);
             if !is_futile || !self.cancel_request(&slot) {
                 self.check_unanswered(&slot, cpu_ns, context);
@@ -238,7 +238,7 @@ impl ThreadSampler {
         is_cancelled
     }
 
-    /// Call this before a request is cancelled. It notes a signal that was already sent, since that
+    /// Records that a signal was already sent for a request that is about to be cancelled. That
     /// signal may arrive later, even in another session.
     fn note_cancelled(&self, slot: &SlotHandle) {
         let was_sent = self
@@ -406,7 +406,7 @@ impl ThreadSampler {
         let counts = &context.session.counts;
         let may_send = context.may_signal && may_signal();
         if pending.by_timer {
-            // A thread that ran for so long without its timer's signal blocks the signal, or spends
+            // A thread that ran for so long without its timer's signal masks the signal, or spends
             // its time where the timer does not count it.
             let max_silence_ns = 3 * context.interval_ns();
             if cpu_ns.saturating_sub(pending.cpu_ns) > max_silence_ns && may_send {
@@ -489,8 +489,7 @@ impl ThreadSampler {
         }
         let ran_on_ns = cpu_ns.saturating_sub(header.cpu_ns);
         let is_asleep = self.is_hidden && header.cpu_ns > 0 && ran_on_ns <= RETURN_TO_SLEEP_NS;
-        // An event may have begun or ended in that short time, before the thread went back to
-        // sleep.
+        // Even in that short time, an event may have begun or ended before the thread slept again.
         if is_asleep && slot.event_delay().state_in_handler() == header.event_loop {
             // The thread went back to sleep, or is about to.
             let announced = self.announced_sleep();

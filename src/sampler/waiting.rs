@@ -1,10 +1,10 @@
 //! A pending request, and the samples for the ticks until the thread answers.
 //!
 //! A thread that was preempted before the signal reached it does not run again without answering,
-//! unless it blocks the signal. So the stack in its answer is also its stack on the ticks before.
+//! unless it masks the signal. So the stack in its answer is also its stack on the ticks before.
 //! The sampler does little for such a thread in the meantime: when many threads share few
-//! processors, most of them have a pending request. A thread that turns out to be asleep is no
-//! longer waited for.
+//! processors, most of them have a pending request. The sampler cancels the request of a thread
+//! that turns out to be asleep.
 
 use crate::base::TimeStamp;
 use crate::platform::BlockedAt;

@@ -1,126 +1,141 @@
-//! Whether anybody has run at all, for a process with many threads at rest.
+//! Detects whether any thread of the process has run, for processes with many idle threads.
 //!
-//! To read one clock for each of a thousand threads costs most of a millisecond. How long the process's threads ran
-//! together is told in a µs, as the kernel keeps the sum for us: when it has not changed since every thread at rest was
-//! looked at, none of them has gone to sleep again, been preempted, or run beyond a tick of the kernel's. Where the kernel
-//! keeps no sum it adds it up, at up to 100 ns for each thread, and so is asked less often: when nobody has run for a while,
-//! on every eighth tick. When somebody has run, all are looked at once; while somebody goes on to run, in turns, each at least
-//! on every tenth tick. So a thread that wakes after a long rest, beside more than 32 others at rest, may be noticed some
-//! milliseconds late; its CPU time is charged to the sample that finds out.
+//! Reading one CPU clock for each of a thousand threads costs most of a millisecond. Reading the
+//! CPU time of all threads together takes about 1 µs where the kernel keeps the sum for us. If the
+//! sum has not changed since every idle thread was checked, no idle thread has gone to sleep again,
+//! been preempted, or run past a tick of the kernel.
+//!
+//! Where the kernel does not keep the sum, it adds up the times of all threads on each read, at up
+//! to 100 ns per thread. So the sampler reads the sum less often there: once no thread has run for
+//! a while, on every eighth tick.
+//!
+//! When a thread runs after such a quiet period, all idle threads are checked at once. While
+//! threads keep running, the idle ones are checked in turn, each at least on every tenth tick. So a
+//! thread that wakes after a long idle period may be noticed some milliseconds late if more than 32
+//! other threads are idle. Its CPU time is charged to the sample that notices it.
 
 use crate::platform::{OthersActivity, RunningSum, others_activity_thread_by_thread};
 
-/// So many threads at rest for long are looked at on a tick; when there are no more than that, all.
-const LOOKS: u64 = 32;
-/// The kernel brings the time of a thread that runs on up to date with its own ticks alone, 1 to 10 ms apart; where the
-/// interval is shorter, the clue would be late by many.
-const SHORTEST_INTERVAL_NS: u64 = 1_000_000;
-const MOST_TICKS_BETWEEN_LOOKS: u64 = 10;
-/// A clue that is added up thread by thread is taken once in so many ticks while others run, and when nobody has for a
-/// while.
-const TICKS_BETWEEN_CLUES: u64 = 8;
+/// Number of long-idle threads to check on each tick, unless [`MAX_TICKS_BETWEEN_CHECKS`] requires
+/// more. If there are fewer, all are checked.
+const CHECKS_PER_TICK: u64 = 32;
+/// Minimum sampling interval for the hint, in ns. The kernel updates the CPU time of a running
+/// thread only on its own ticks, 1 to 10 ms apart. With shorter intervals the hint would be many
+/// ticks late.
+const MIN_INTERVAL_NS: u64 = 1_000_000;
+/// Maximum number of ticks between two checks of a long-idle thread while other threads run.
+const MAX_TICKS_BETWEEN_CHECKS: u64 = 10;
+/// Ticks between two hints that the kernel adds up thread by thread: while other threads keep
+/// running, and after a quiet period.
+const TICKS_BETWEEN_HINTS: u64 = 8;
 
-/// How the threads that have rested for long are looked at on this tick.
+/// Long-idle threads to check on this tick.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum RestChecks {
-    /// Nobody has run: none is.
+pub(super) enum IdleChecks {
+    /// No check is needed, because no thread has run.
     None,
-    /// They take turns: one in so many a tick.
+    /// Check one in this many on each tick, in turn.
     OneIn(u64),
 }
 
-/// Nobody has run for a while after so many ticks.
+/// Number of ticks without a running thread that make a quiet period.
 const QUIET_TICKS: u64 = 32;
 
-/// How it is told how much the others ran.
+/// Source of the other threads' CPU time.
 #[derive(Debug, Default)]
-enum Sum {
-    /// It has not mattered yet.
+enum ActivitySource {
+    /// No hint was needed so far.
     #[default]
-    Unasked,
+    NotStarted,
     Kept(RunningSum),
     ThreadByThread,
 }
 
-/// What the process did, as of the last time that somebody had run.
+/// The process's activity when a thread last ran.
 #[derive(Debug, Default)]
-pub(super) struct ActivityClue {
-    sum: Sum,
+pub(super) struct ActivityHint {
+    source: ActivitySource,
     since: OthersActivity,
-    /// Ticks until every thread at rest has been looked at since then.
-    looks_left: u64,
-    /// Ticks until the clue is taken again.
-    pause: u64,
-    /// Ticks since nobody ran.
+    /// Ticks until every idle thread has been checked since then.
+    checks_left: u64,
+    /// Ticks until the next hint is read.
+    ticks_until_hint: u64,
+    /// Ticks since a thread last ran.
     quiet: u64,
 }
 
-impl ActivityClue {
-    /// Which of so many threads at rest for long are to be looked at on this tick.
-    pub(super) fn checks(&mut self, resting: u64, interval_ns: u64) -> RestChecks {
-        let one_in = resting.div_ceil(LOOKS).clamp(1, MOST_TICKS_BETWEEN_LOOKS);
-        if resting <= LOOKS || interval_ns < SHORTEST_INTERVAL_NS {
-            // Not given back at once, since the number may swing about the limit.
-            let sum = if resting > LOOKS / 2 {
-                std::mem::take(&mut self.sum)
+impl ActivityHint {
+    /// Returns which of the `idle_threads` long-idle threads to check on this tick.
+    pub(super) fn checks(&mut self, idle_threads: u64, interval_ns: u64) -> IdleChecks {
+        let one_in = idle_threads
+            .div_ceil(CHECKS_PER_TICK)
+            .clamp(1, MAX_TICKS_BETWEEN_CHECKS);
+        if idle_threads <= CHECKS_PER_TICK || interval_ns < MIN_INTERVAL_NS {
+            // Keeps the kernel's timer for now, since the number of threads may swing around the
+            // limit.
+            let source = if idle_threads > CHECKS_PER_TICK / 2 {
+                std::mem::take(&mut self.source)
             } else {
-                Sum::Unasked
+                ActivitySource::NotStarted
             };
             *self = Self {
-                sum,
+                source,
                 ..Self::default()
             };
-            return RestChecks::OneIn(one_in);
+            return IdleChecks::OneIn(one_in);
         }
-        if self.pause > 0 {
-            self.pause -= 1;
+        if self.ticks_until_hint > 0 {
+            self.ticks_until_hint -= 1;
             return if self.quiet > 0 {
-                RestChecks::None
+                IdleChecks::None
             } else {
-                RestChecks::OneIn(one_in)
+                IdleChecks::OneIn(one_in)
             };
         }
-        if matches!(self.sum, Sum::Unasked) {
-            self.sum = RunningSum::start().map_or(Sum::ThreadByThread, Sum::Kept);
+        if matches!(self.source, ActivitySource::NotStarted) {
+            self.source =
+                RunningSum::start().map_or(ActivitySource::ThreadByThread, ActivitySource::Kept);
         }
-        let activity = match &self.sum {
-            Sum::Kept(sum) => sum.others_activity(),
-            Sum::Unasked | Sum::ThreadByThread => others_activity_thread_by_thread(),
+        let activity = match &self.source {
+            ActivitySource::Kept(sum) => sum.others_activity(),
+            ActivitySource::NotStarted | ActivitySource::ThreadByThread => {
+                others_activity_thread_by_thread()
+            }
         };
         let checks = self.after(activity, one_in);
-        if matches!(self.sum, Sum::Kept(_)) {
-            self.pause = 0;
+        if matches!(self.source, ActivitySource::Kept(_)) {
+            self.ticks_until_hint = 0;
         }
         checks
     }
 
-    fn after(&mut self, activity: OthersActivity, one_in: u64) -> RestChecks {
+    fn after(&mut self, activity: OthersActivity, one_in: u64) -> IdleChecks {
         if activity.is_beyond(self.since) {
             self.since = activity;
             if std::mem::take(&mut self.quiet) >= QUIET_TICKS {
-                self.looks_left = 0;
-                return RestChecks::OneIn(1);
+                self.checks_left = 0;
+                return IdleChecks::OneIn(1);
             }
-            // Who ran twice in a row is likely to run on.
-            self.pause = if self.looks_left > 0 {
-                TICKS_BETWEEN_CLUES
+            // A thread that ran twice in a row is likely to run on.
+            self.ticks_until_hint = if self.checks_left > 0 {
+                TICKS_BETWEEN_HINTS
             } else {
                 0
             };
-            self.looks_left = one_in;
-            return RestChecks::OneIn(one_in);
+            self.checks_left = one_in;
+            return IdleChecks::OneIn(one_in);
         }
-        if self.looks_left > 0 {
-            self.looks_left -= 1;
-            return RestChecks::OneIn(one_in);
+        if self.checks_left > 0 {
+            self.checks_left -= 1;
+            return IdleChecks::OneIn(one_in);
         }
         self.quiet += 1;
-        self.pause = if self.quiet >= QUIET_TICKS {
-            TICKS_BETWEEN_CLUES - 1
+        self.ticks_until_hint = if self.quiet >= QUIET_TICKS {
+            TICKS_BETWEEN_HINTS - 1
         } else {
             0
         };
-        RestChecks::None
+        IdleChecks::None
     }
 }
 
@@ -129,52 +144,52 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_is_looked_at_once_all_were_and_nothing_moved() {
-        let mut clue = ActivityClue::default();
+    fn idle_threads_are_not_checked_while_activity_is_unchanged() {
+        let mut hint = ActivityHint::default();
         let activity = OthersActivity::for_test;
-        assert_eq!(clue.after(activity(5, 100), 3), RestChecks::OneIn(3));
+        assert_eq!(hint.after(activity(5, 100), 3), IdleChecks::OneIn(3));
         for _ in 0..3 {
             assert_eq!(
-                clue.after(activity(5, 101), 3),
-                RestChecks::OneIn(3),
-                "in turns, all of them"
+                hint.after(activity(5, 101), 3),
+                IdleChecks::OneIn(3),
+                "all of them, in turn"
             );
         }
-        assert_eq!(clue.after(activity(5, 105), 3), RestChecks::None);
+        assert_eq!(hint.after(activity(5, 105), 3), IdleChecks::None);
         assert_eq!(
-            clue.after(activity(6, 105), 3),
-            RestChecks::OneIn(3),
-            "one went to sleep"
+            hint.after(activity(6, 105), 3),
+            IdleChecks::OneIn(3),
+            "a thread went to sleep"
         );
-        assert_eq!(clue.pause, 0);
+        assert_eq!(hint.ticks_until_hint, 0);
         assert_eq!(
-            clue.after(activity(6, 300), 3),
-            RestChecks::OneIn(3),
-            "one runs"
+            hint.after(activity(6, 300), 3),
+            IdleChecks::OneIn(3),
+            "a thread is running"
         );
-        assert_eq!(clue.pause, TICKS_BETWEEN_CLUES);
+        assert_eq!(hint.ticks_until_hint, TICKS_BETWEEN_HINTS);
         assert_eq!(
-            ActivityClue::default().checks(32, 1_000_000),
-            RestChecks::OneIn(1)
+            ActivityHint::default().checks(32, 1_000_000),
+            IdleChecks::OneIn(1)
         );
     }
 
     #[test]
-    fn after_a_long_quiet_all_are_looked_at_at_once() {
-        let mut clue = ActivityClue::default();
+    fn all_idle_threads_are_checked_after_a_quiet_period() {
+        let mut hint = ActivityHint::default();
         let activity = OthersActivity::for_test;
-        assert_eq!(clue.after(activity(5, 100), 10), RestChecks::OneIn(10));
-        while clue.quiet < QUIET_TICKS {
-            assert_eq!(clue.pause, 0);
-            clue.after(activity(5, 100), 10);
+        assert_eq!(hint.after(activity(5, 100), 10), IdleChecks::OneIn(10));
+        while hint.quiet < QUIET_TICKS {
+            assert_eq!(hint.ticks_until_hint, 0);
+            hint.after(activity(5, 100), 10);
         }
-        assert_eq!(clue.pause, TICKS_BETWEEN_CLUES - 1);
+        assert_eq!(hint.ticks_until_hint, TICKS_BETWEEN_HINTS - 1);
         assert_eq!(
-            clue.checks(1000, 1_000_000),
-            RestChecks::None,
-            "without asking"
+            hint.checks(1000, 1_000_000),
+            IdleChecks::None,
+            "without reading the sum"
         );
-        assert_eq!(clue.after(activity(6, 100), 10), RestChecks::OneIn(1));
-        assert_eq!(clue.after(activity(6, 100), 10), RestChecks::None);
+        assert_eq!(hint.after(activity(6, 100), 10), IdleChecks::OneIn(1));
+        assert_eq!(hint.after(activity(6, 100), 10), IdleChecks::None);
     }
 }

@@ -1,7 +1,7 @@
-//! What the event loops' probes tell, on its way to the buffer.
+//! Writes the probes of event loops to the buffer.
 //!
-//! A probe is an entry of its own, from when it was posted until it was answered, and no part of samples: so nothing is done
-//! for a thread that sleeps while a probe waits for it.
+//! A probe is an entry of its own that lasts from its posting to its answer. It is not part of a
+//! sample, so a sleeping thread needs no work while a probe waits for it.
 
 use std::sync::Arc;
 
@@ -10,21 +10,22 @@ use crate::platform::monotonic_now;
 use crate::state::Session;
 use crate::threads::{EventWatches, ProbedLoop};
 
-/// The loops that are probed, as the sampler knows them.
+/// The probed event loops that the sampler knows.
 #[derive(Debug, Default)]
-pub(super) struct EventProbes {
+pub(super) struct EventProbeRecorder {
     version: u64,
     loops: Vec<Arc<ProbedLoop>>,
 }
 
-impl EventProbes {
-    /// Writes the probes that were answered, and that others are out if `with_open`: they are written again later.
+impl EventProbeRecorder {
+    /// Writes the answered probes. With `with_open`, also writes the pending ones, which are
+    /// written again when they are answered.
     pub(super) fn record(&mut self, session: &Session, lane: &LaneHandle<'_>, with_open: bool) {
         let version = EventWatches::version();
         if version != self.version {
             self.version = version;
             let mut known = std::mem::replace(&mut self.loops, EventWatches::probed_loops());
-            // Nobody watches them any more, and their last probe is open.
+            // Keep loops that are no longer watched but still have an open probe.
             known.retain(|old| {
                 old.unrecorded().is_some() && !self.loops.iter().any(|new| Arc::ptr_eq(old, new))
             });
@@ -35,7 +36,7 @@ impl EventProbes {
                 continue;
             };
             let now = monotonic_now();
-            // A thread that is gone does not answer.
+            // A probe of a thread that has exited ends with the thread.
             let end = probe.answered.or_else(|| {
                 probed
                     .thread

@@ -1,9 +1,10 @@
-//! Stop 4 of 12: on the target thread, the request is checked.
+//! Step 4 of 12: the handler on the target thread checks the request.
 //!
-//! Stop 5 of 12: registers, stack, labels and time are copied into its slot and published.
+//! Step 5 of 12: the handler copies registers, stack, labels and time into the thread's slot and
+//! publishes them.
 //!
-//! Runs in the signal handler, at any instruction of any program. It allocates nothing, takes no lock, panics nowhere,
-//! unwinds nothing and waits for nobody; what it calls is async-signal-safe.
+//! Runs in the signal handler, at any instruction of any program. It does not allocate, lock,
+//! panic, unwind or wait. Everything that it calls is async-signal-safe.
 
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
@@ -12,14 +13,15 @@ use crate::platform::{
 };
 use crate::threads::{find_slot_in_handler, find_slot_of_thread_in_handler};
 
-/// The number of the timer with which the engines are tried; -1 when there is none.
+/// Number of the timer that the engine trial uses; -1 outside of a trial.
 pub(super) static TRIAL_TIMER: AtomicI32 = AtomicI32::new(-1);
 
-/// Whether the thread's CPU clock is read for requests as well. For a timer's stop it always is, since nobody read it when
-/// that began.
+/// Whether the handler also reads the thread's CPU clock for requests by signal. For a timer's
+/// signal it always does, because no other thread read the clock when the timer fired.
 pub(super) static READS_CLOCK: AtomicBool = AtomicBool::new(false);
 
-/// Answers a request or a timer, if anybody waits for it still. Whether it was one of ours.
+/// Answers a request or a timer if the answer is still expected. Returns whether the signal was one
+/// of the profiler's.
 pub(crate) fn capture_in_handler(arrival: &ArrivalInHandler<'_>) -> bool {
     let slot = match arrival.source {
         SignalSource::Request(ticket) => {

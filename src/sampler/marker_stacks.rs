@@ -1,11 +1,11 @@
-//! The stacks of markers: copied by the threads that added them, unwound and written here.
+//! Unwinds and writes the stacks of markers, which the threads that added the markers have copied.
 
 use crate::base::{Features, StackFeatures};
 use crate::sampler::tick_context::{TickContext, captured_of_backtrace, unwind_counted};
 use crate::state::SessionCounts;
 use crate::threads::{PendingStack, count_lost_stack, make_missed_words, take_pending_stacks};
 
-/// Takes up what waits of this session; what is of another is nobody's any more.
+/// Collects the pending stacks of this session. Stacks that belong to another session are dropped.
 pub(super) fn write_pending_stacks(context: &mut TickContext<'_>) {
     take_pending_stacks(|pending| {
         if pending.session == context.session.generation && !write_stack(context, &pending) {

@@ -1,22 +1,28 @@
-//! Stop 8 of 12: native frames and labels become one stack, by their stack addresses.
+//! Step 8 of 12: native frames and labels are merged into one stack, ordered by stack address.
 
 use crate::base::StackAddress;
 use crate::unwind::NativeFrame;
 
-/// A frame of a merged stack, by its index among its kind.
+/// A frame of a merged stack: an index into the native frames or into the labels.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum MergedFrame {
     Native(usize),
     Label(usize),
 }
 
-/// Merges, oldest frame first. `native` is innermost first, `labels` oldest first.
+/// Merges native frames and labels into `out`, oldest frame first. `native` is innermost first,
+/// `labels` are oldest first.
 ///
-/// A label's address is the stack pointer at its push, which lies in the frame of the function that pushed it: at or
-/// above that function's stack pointer, below its caller's. So a label stands between the two, as in Gecko. Labels
-/// whose frame is not there, since the stack was cut or the guard was moved out of it, keep their order, and the
-/// innermost native frame stays the innermost: that is where time was spent. A script frame is a label here, by its own
-/// push or by the address that its host gave, which for a run of them may be one.
+/// The address of a label is the stack pointer at its push. It lies in the frame of the function
+/// that pushed the label: at or above that function's stack pointer, below its caller's. So a label
+/// goes between the two frames, as in Gecko.
+///
+/// Some labels have no matching frame, because the stack was cut or the guard was moved to another
+/// frame. Such labels keep their order. The innermost native frame stays innermost, because the
+/// time was spent there.
+///
+/// Script frames are merged like labels. Their address comes from their own push, or from the
+/// interpreter's hooks, which may give the same address to several frames in a row.
 #[doc(alias = "MergeStacks")]
 pub(super) fn merge_stacks(
     native: &[NativeFrame],
@@ -60,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn a_label_stands_before_the_frame_that_pushed_it() {
+    fn label_is_placed_before_the_frame_that_pushed_it() {
         assert_eq!(merged(&[100, 200, 300], &[]), "n2 n1 n0");
         assert_eq!(merged(&[100, 200, 300], &[200]), "n2 l0 n1 n0");
         assert_eq!(
@@ -71,14 +77,15 @@ mod tests {
     }
 
     #[test]
-    fn script_frames_stand_where_their_interpreter_was_entered() {
-        // Each by its own call of the interpreter; and a run of them by one, whose hooks gave all the same address.
+    fn script_frames_are_placed_where_the_interpreter_was_entered() {
+        // One interpreter call for each script frame, then one call for a run of three, whose hooks
+        // gave all of them the same address.
         assert_eq!(merged(&[100, 200, 300], &[310, 210]), "l0 n2 l1 n1 n0");
         assert_eq!(
             merged(&[100, 200, 300], &[250, 250, 250]),
             "n2 l0 l1 l2 n1 n0"
         );
-        // A call into the host, and from there into the interpreter again.
+        // A call into the application, which enters the interpreter again.
         assert_eq!(
             merged(&[100, 200, 300, 400], &[350, 350, 260, 150, 150]),
             "n3 l0 l1 n2 l2 n1 l3 l4 n0"
@@ -86,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn the_innermost_native_frame_stays_so_and_labels_keep_their_order() {
+    fn innermost_native_frame_stays_innermost_and_labels_keep_their_order() {
         assert_eq!(merged(&[100, 200], &[50]), "n1 l0 n0");
         assert_eq!(merged(&[100, 200], &[50, 300]), "n1 l0 l1 n0");
         assert_eq!(merged(&[], &[50, 40]), "l0 l1");

@@ -1,27 +1,36 @@
-//! Taking samples.
+//! Takes samples.
 //!
 //! # Purpose
-//! The sampler thread, one tick as named steps: decide, fire, collect, unwind, merge, write; and the signal handler that
-//! answers it. Stops 1 to 9 of the way of a sample, less what the rooms below do. And single stacks on demand, by the
-//! same protocol and the same handler: `suspend.rs` and `on_demand.rs`.
+//! The sampler thread runs one tick as named steps: decide, request, collect, unwind, merge, write.
+//! The signal handler answers its requests. Together they perform steps 1 to 9 of a sample's path,
+//! except for the parts in lower modules. `suspend.rs` and `on_demand.rs` capture single stacks on
+//! demand, with the same protocol and the same handler.
 //!
 //! # Threads and locks
-//! `handler.rs` runs in the signal handler of a sampled thread and takes no lock. Everything else runs on the sampler
-//! thread. That takes each of the profiler's locks, the `PsLock` and the registry's as well as the buffer's, for a moment, but
-//! the life cycle's, the script functions' and that of the unwinder on demand; never while it waits for a thread, since it
-//! waits for none. It calls after-sampling callbacks between two ticks, under no lock. A stack on demand is waited for by
-//! the thread that asked, under no lock; it is unwound there, under the lock of an unwinder that is not the sampler's.
+//! `handler.rs` runs in the signal handler of a sampled thread and takes no lock. Everything else
+//! runs on the sampler thread, except for stacks on demand.
+//!
+//! The sampler thread briefly takes the `PsLock`, the registry's lock and the buffer's. It never
+//! takes the locks of the life cycle, the script functions or the on-demand unwinder. It never
+//! waits for a target thread. It calls after-sampling callbacks between two ticks, without a lock.
+//!
+//! The thread that requests a stack on demand waits for the answer without a lock. It unwinds the
+//! stack itself, under the lock of the on-demand unwinder, which the sampler does not use.
 //!
 //! # Imports
 //! `base`, `buffer`, `counters`, `platform`, `state`, `symbols`, `threads`, `unwind`
 //!
 //! # Invariants
-//! A thread is stopped only while its own handler copies. A thread that does not answer is not signalled again until it has.
-//! A thread that has not run since its last sample is not signalled; one that is found asleep is signalled once for a place,
-//! where its stack needs the frame pointer. No sample lies within a pause.
+//! - A thread is interrupted only while its own handler copies its stack.
+//! - A thread with a pending request is not signalled again until it answers.
+//! - A thread that has not run since its last sample is not signalled. A thread that is found
+//!   asleep is signalled at most once for each place, and only if its stack needs the frame
+//!   pointer.
+//! - No sample lies within a pause.
 //!
 //! # Read next
-//! `sampler_thread.rs`, `thread_sampler.rs`, `handler.rs`, `merge.rs`, `suspend.rs`, then `crate::stream`.
+//! `sampler_thread.rs`, `thread_sampler.rs`, `handler.rs`, `merge.rs`, `suspend.rs`, then
+//! `crate::stream`.
 
 mod activity;
 mod event_probes;

@@ -1,4 +1,5 @@
-//! Single stacks, for whoever asks for one: unwound by an unwinder of their own, and merged with their labels.
+//! Captures single stacks on demand: unwinds them with a separate unwinder and merges them with
+//! their labels.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -16,7 +17,7 @@ use crate::threads::{
 };
 use crate::unwind::{Captured, ModuleTable, NativeStack, Unwinder, registered_code};
 
-/// The unwinder of stacks on demand, from the first one on.
+/// The unwinder for stacks on demand, created for the first such stack.
 pub(crate) struct OnDemandUnwinder {
     unwinder: Unwinder,
     modules: Arc<ModuleTable>,
@@ -27,7 +28,7 @@ pub(crate) struct OnDemandUnwinder {
 static ON_DEMAND: NamedMutex<Option<OnDemandUnwinder>> =
     NamedMutex::new("on-demand unwinder", LockRank::Unwinder, None);
 
-/// Holds it still while the process forks.
+/// Holds the lock of the unwinder while the process forks.
 pub(crate) fn hold_unwinder_for_fork() -> Guard<'static, Option<OnDemandUnwinder>> {
     ON_DEMAND.lock()
 }
@@ -44,18 +45,19 @@ impl OnDemandUnwinder {
         }
     }
 
-    /// Has one from now on, so that it can be told later whether what is captured after this was replaced.
+    /// Makes the unwinder on the first call. From then on it notices when a module that a capture
+    /// refers to is replaced.
     pub(crate) fn ensure() {
-        static IS_THERE: AtomicBool = AtomicBool::new(false);
-        if !IS_THERE.swap(true, Ordering::Relaxed) {
+        static IS_MADE: AtomicBool = AtomicBool::new(false);
+        if !IS_MADE.swap(true, Ordering::Relaxed) {
             Self::with(|_| ());
         }
     }
 
-    /// Calls `body` with the unwinder, which knows what is loaded now.
+    /// Calls `body` with the unwinder, after updating its list of modules.
     fn with<T>(body: impl FnOnce(&mut Self) -> T) -> T {
-        let mut place = ON_DEMAND.lock();
-        let on_demand = place.get_or_insert_with(Self::new);
+        let mut unwinder = ON_DEMAND.lock();
+        let on_demand = unwinder.get_or_insert_with(Self::new);
         if on_demand.unwinder.look_at_modules() {
             on_demand.unwinder.refresh_modules();
             on_demand.modules = Arc::new(on_demand.unwinder.modules().clone());
@@ -77,10 +79,10 @@ impl OnDemandUnwinder {
     }
 }
 
-/// What stands in no function of its file, in the viewer's words.
+/// The viewer's name for code outside of any function of its file.
 const ROOT_SCOPE: &str = "(root scope)";
 
-/// What was copied of a thread.
+/// The data copied from a thread.
 struct Copied<'a> {
     features: StackFeatures,
     thread: ThreadId,
@@ -89,8 +91,8 @@ struct Copied<'a> {
     labels: Vec<(StackAddress, StackFrame)>,
 }
 
-/// Puts a frame behind the newest label, for those that are missing.
-fn tell_labels_left_out(labels: &mut Vec<(StackAddress, StackFrame)>) {
+/// Pushes a placeholder for the missing labels, after the newest label.
+fn push_labels_left_out(labels: &mut Vec<(StackAddress, StackFrame)>) {
     let address = labels
         .last()
         .map_or(StackAddress(0), |(address, _)| *address);
@@ -103,7 +105,7 @@ fn tell_labels_left_out(labels: &mut Vec<(StackAddress, StackFrame)>) {
     ));
 }
 
-/// A frame of the label stack.
+/// Returns the frame for an entry of the label stack.
 fn label_frame(
     text: &[u8],
     dynamic: &[u8],
@@ -129,30 +131,31 @@ fn label_frame(
     }
 }
 
-/// A stack, unwound; its names are looked up when they are asked for.
+/// An unwound stack. Its names are looked up on first use.
 #[derive(Clone, Debug)]
 pub(crate) struct SampledStack {
     thread: ThreadId,
     time: TimeStamp,
     /// Innermost first.
     frames: Vec<StackFrame>,
-    /// The address of each frame that is native.
+    /// For each frame, its address if it is native.
     addresses: Vec<Option<SampledAddress>>,
     truncated: bool,
-    /// What was loaded when it was unwound.
+    /// The modules that were loaded when the stack was unwound.
     modules: Arc<ModuleTable>,
-    /// Our functions that were inlined into the innermost frame.
+    /// The profiler's functions that may be inlined into the innermost frame.
     own_functions: &'static [&'static str],
     names: OnceLock<Vec<Vec<FunctionName>>>,
 }
 
 impl SampledStack {
-    /// To be called before a capture: from the first call on it is known what is loaded, and what takes its place.
+    /// Prepares for captures; call it before the first. From then on the profiler knows which
+    /// modules are loaded and which are replaced.
     pub(crate) fn prepare() {
         OnDemandUnwinder::ensure();
     }
 
-    /// Unwinds what another thread's handler captured.
+    /// Unwinds a stack that another thread's handler captured.
     pub(crate) fn of_capture(
         view: &CapturedView<'_>,
         thread: ThreadId,
@@ -167,7 +170,7 @@ impl SampledStack {
         };
         let mut labels = view.labels().iter().map(label).collect();
         if view.header().labels_left_out {
-            tell_labels_left_out(&mut labels);
+            push_labels_left_out(&mut labels);
         }
         Self::unwind(Copied {
             features,
@@ -177,7 +180,8 @@ impl SampledStack {
         })
     }
 
-    /// Unwinds what a thread captured of itself. Where it did so is named without `own_functions`, innermost first.
+    /// Unwinds a stack that the thread captured itself. The names of its innermost frame leave out
+    /// `own_functions`.
     pub(crate) fn of_backtrace(
         backtrace: &CapturedBacktrace,
         features: StackFeatures,
@@ -193,7 +197,7 @@ impl SampledStack {
         if features.contains(StackFeatures::LABELS) {
             labels.extend(backtrace.labels().map(label));
             if backtrace.labels_left_out() {
-                tell_labels_left_out(&mut labels);
+                push_labels_left_out(&mut labels);
             }
         }
         let sampled = Self::unwind(Copied {
@@ -259,17 +263,17 @@ impl SampledStack {
         self.truncated
     }
 
-    /// Innermost first.
+    /// Returns the frames, innermost first.
     pub(crate) fn frames(&self) -> &[StackFrame] {
         &self.frames
     }
 
-    /// For each frame the functions that it stands for, innermost inlined one first.
+    /// Returns the functions at each frame, innermost inlined function first.
     pub(crate) fn names(&self) -> &[Vec<FunctionName>] {
-        self.names.get_or_init(|| self.look_names_up())
+        self.names.get_or_init(|| self.resolve_names())
     }
 
-    fn look_names_up(&self) -> Vec<Vec<FunctionName>> {
+    fn resolve_names(&self) -> Vec<Vec<FunctionName>> {
         let modules = self.modules.all_as_of_now();
         let addresses = self.addresses.iter().flatten().copied().collect();
         let generated = registered_code();
@@ -327,7 +331,8 @@ impl SampledStack {
             .iter()
             .rposition(is_own)
             .map_or(0, |last| last + 1);
-        // It is the whole frame where it was not inlined.
+        // Keep the profiler's function where it was not inlined, because it is the whole frame
+        // there.
         if own < functions.len() {
             functions.drain(..own);
         }

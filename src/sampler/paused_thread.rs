@@ -1,8 +1,10 @@
-//! A thread while sampling pauses: nothing is done for it, and nothing of that time is written or charged.
+//! Handles a thread while sampling is paused: no work is done for it, and no time within the pause
+//! is written or charged.
 //!
-//! Its CPU time until the pause, after its last sample, goes to its first sample after the pause; that of the pause to none.
-//! The border is known to a tick alone: the time between the pause's beginning or end and the tick that noticed it counts
-//! as run in the pause, and so does what it ran between two pauses when no tick fell there.
+//! CPU time between the thread's last sample and the pause is charged to its first sample after the
+//! pause. CPU time during the pause is charged to no sample. The sampler sees a pause begin or end
+//! only on its next tick. So CPU time between the pause's beginning or end and that tick counts as
+//! part of the pause. CPU time between two pauses also does, if no tick falls between them.
 
 use crate::base::TimeStamp;
 use crate::platform::{monotonic_now, thread_cpu_ns};
@@ -11,71 +13,73 @@ use crate::sampler::thread_sampler::ThreadSampler;
 use crate::sampler::tick_context::TickContext;
 
 impl ThreadSampler {
-    /// Sampling stopped at `paused_at`, after the tick `last`: what was held back is written up to then, what was asked
-    /// for is not waited for.
+    /// Pauses the thread: sampling paused at `paused_at`, after the tick `last`. Writes the samples
+    /// that were held back until then, and does not wait for a pending request.
     pub(super) fn pause(
         &mut self,
         paused_at: TimeStamp,
         last: Tick,
         context: &mut TickContext<'_>,
     ) {
-        self.write_rest_until(last, context);
+        self.write_idle_until(last, context);
         self.timer.end();
         let Some(cpu_ns) = thread_cpu_ns(self.tid()) else {
             return;
         };
         let since_then_ns = monotonic_now().since_ns(paused_at);
-        // It may have answered before.
-        if self.waiting.is_some() {
-            self.take_up(cpu_ns, context);
+        // The thread may have answered before the pause.
+        if self.pending.is_some() {
+            self.collect_capture(cpu_ns, context);
         }
-        self.give_up_request();
+        self.abandon_request();
         self.ran_before_pause_ns = cpu_ns
             .saturating_sub(self.reported_cpu_ns)
             .saturating_sub(since_then_ns);
     }
 
-    /// Sampling goes on with this tick. A thread that has not run meanwhile rests on.
+    /// Resumes sampling on this tick. A thread that has not run during the pause stays idle.
     pub(super) fn resume(&mut self, tick: Tick) {
-        self.give_up_request();
+        self.abandon_request();
         let before_ns = std::mem::take(&mut self.ran_before_pause_ns);
-        // One that is gone is found so on this tick.
+        // A later step of this tick notices if the thread has exited.
         let Some(cpu_ns) = thread_cpu_ns(self.tid()) else {
             return;
         };
         self.reported_cpu_ns = self.reported_cpu_ns.max(cpu_ns.saturating_sub(before_ns));
-        match &mut self.rest {
-            Some(rest) if rest.cpu_ns == cpu_ns => rest.skip_to(tick),
-            rest => *rest = None,
+        match &mut self.idle {
+            Some(idle) if idle.cpu_ns == cpu_ns => idle.skip_to(tick),
+            idle => *idle = None,
         }
     }
 
-    /// The sampler will do nothing for a while, and may never do anything again.
-    pub(super) fn leave_alone(&mut self, context: &TickContext<'_>) {
-        self.write_rest(context);
+    /// Writes the pending idle samples and ends the timer, because the sampler may not come back to
+    /// this thread for a while, or ever.
+    pub(super) fn flush_and_end_timer(&mut self, context: &TickContext<'_>) {
+        self.write_idle_samples(context);
         self.end_timer();
     }
 
-    /// Ends its timer. What that was asked for is taken back, so that the next request makes another; an answer that is
-    /// there already is taken up.
+    /// Ends the thread's timer and cancels a request that the timer was to answer, so that the next
+    /// request makes a new timer. An answer that has already arrived is still collected.
     pub(super) fn end_timer(&mut self) {
         self.timer.end();
         if self
-            .waiting
+            .pending
             .as_ref()
-            .is_some_and(|waiting| waiting.by_timer)
+            .is_some_and(|pending| pending.by_timer)
             && let Some(slot) = self.slot.clone()
         {
-            self.take_back(&slot);
+            self.cancel_request(&slot);
         }
     }
 
-    /// An answer that comes in spite of this, since its handler was writing it, is not taken up.
-    fn give_up_request(&mut self) {
+    /// Cancels the pending request. If the handler is already writing an answer, that answer is
+    /// dropped.
+    fn abandon_request(&mut self) {
         if let Some(slot) = self.slot.clone() {
-            self.take_back(&slot);
+            self.cancel_request(&slot);
             slot.retire();
         }
-        self.waiting = None;
+        self.pending = None;
     }
 }

@@ -1,37 +1,39 @@
-//! A thread at rest: its samples repeat, and become one entry for the whole time.
+//! An idle thread: its samples repeat, and one entry holds all of them.
 
 use std::ops::RangeInclusive;
 
 use crate::base::TimeStamp;
 
-/// A thread that has rested for fewer ticks is likely to run soon, and is looked at on every tick.
-const RESTLESS_TICKS: u64 = 32;
-/// Even a thread that says that it sleeps may have died, or run.
+/// Ticks before a thread counts as long idle. Until then it is likely to run soon, so it is checked
+/// on every tick.
+const SHORT_IDLE_TICKS: u64 = 32;
+/// Ticks between two checks of a thread that has announced its sleep. It may have died, or have run
+/// after all.
 const ANNOUNCED_CHECK_TICKS: u64 = 1024;
-/// What is not written of a rest is old after this part of it, so that a long one takes few entries, and little of any is lost
-/// with a crash.
-const OLD_PART: u64 = 4;
-/// But not sooner, and not later than this.
-const OLD_NS: RangeInclusive<u64> = 1_000_000_000..=64_000_000_000;
+/// Fraction of an idle period after which its unwritten part is overdue. A long period thus takes
+/// few entries, and a crash loses only a small part of it.
+const OVERDUE_FRACTION: u64 = 4;
+/// Bounds of the time after which an unwritten part is overdue, in ns.
+const OVERDUE_NS: RangeInclusive<u64> = 1_000_000_000..=64_000_000_000;
 
-/// A tick: which one since the session began, and when it was.
+/// A tick: its number since the session began, and its time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Tick {
     pub(super) number: u64,
     pub(super) time: TimeStamp,
 }
 
-/// Ticks in a row on which a thread stood where it stood before.
+/// Consecutive ticks on which a thread has the same stack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Run {
+pub(super) struct SampleRun {
     pub(super) first: TimeStamp,
     pub(super) last: TimeStamp,
     pub(super) ticks: u64,
 }
 
-impl Run {
-    /// One sample.
-    pub(super) fn once(time: TimeStamp) -> Self {
+impl SampleRun {
+    /// Returns a run of one sample.
+    pub(super) fn single(time: TimeStamp) -> Self {
         Self {
             first: time,
             last: time,
@@ -39,17 +41,17 @@ impl Run {
         }
     }
 
-    /// The ticks of the run that come before this; its ticks are evenly spaced.
+    /// Returns the ticks of the run before `end`. The ticks are evenly spaced.
     pub(super) fn before(self, end: TimeStamp) -> Option<Self> {
         if self.last < end {
             return Some(self);
         }
-        let room_ns = end.0.checked_sub(self.first.0)?.checked_sub(1)?;
+        let available_ns = end.0.checked_sub(self.first.0)?.checked_sub(1)?;
         let (span_ns, gaps) = (self.last.since_ns(self.first), self.ticks - 1);
         if gaps == 0 || span_ns == 0 {
             return None;
         }
-        let kept = (u128::from(room_ns) * u128::from(gaps) / u128::from(span_ns)) as u64;
+        let kept = (u128::from(available_ns) * u128::from(gaps) / u128::from(span_ns)) as u64;
         let last = (u128::from(span_ns) * u128::from(kept) / u128::from(gaps)) as u64;
         Some(Self {
             first: self.first,
@@ -59,20 +61,20 @@ impl Run {
     }
 }
 
-/// A thread that has not run since its stack was taken. Nothing is done for it while it rests.
+/// The period since a thread last ran. The sampler does no work for an idle thread.
 #[derive(Debug)]
-pub(super) struct Rest {
-    /// What its CPU clock shows as long as it rests.
+pub(super) struct IdlePeriod {
+    /// Value of the thread's CPU clock throughout the idle period.
     pub(super) cpu_ns: u64,
-    /// Which of its announced sleeps this is, if it is one.
+    /// Number of the announced sleep that the thread is in, if it announced one.
     announced: Option<u32>,
     since: Tick,
-    /// The first tick that is not written yet.
+    /// First tick that is not written yet.
     unwritten: Tick,
 }
 
-impl Rest {
-    /// A rest that began on a tick that has its sample.
+impl IdlePeriod {
+    /// Starts an idle period on a tick that already has its sample.
     pub(super) fn new(cpu_ns: u64, announced: Option<u32>, tick: Tick, interval_ns: u64) -> Self {
         Self {
             cpu_ns,
@@ -83,35 +85,36 @@ impl Rest {
     }
 
     pub(super) fn is_long(&self, tick: Tick) -> bool {
-        tick.number - self.since.number >= RESTLESS_TICKS
+        tick.number - self.since.number >= SHORT_IDLE_TICKS
     }
 
-    /// Whether the thread is still in the sleep that it has announced, so that its clock need not be read.
+    /// Returns whether the thread is still in the sleep that it announced, so that its clock need
+    /// not be read.
     pub(super) fn is_announced(&self, announced: Option<u32>, tick: Tick) -> bool {
         self.announced.is_some()
             && self.announced == announced
             && !(tick.number - self.since.number + 1).is_multiple_of(ANNOUNCED_CHECK_TICKS)
     }
 
-    /// What comes before this tick is not to be written.
+    /// Skips the unwritten ticks before this one.
     pub(super) fn skip_to(&mut self, tick: Tick) {
         self.unwritten = tick;
     }
 
-    /// Whether what is not written of it is old.
+    /// Returns whether the unwritten part is overdue.
     pub(super) fn is_overdue(&self, now: TimeStamp) -> bool {
-        let part_ns = now.since_ns(self.since.time) / OLD_PART;
-        now.since_ns(self.unwritten.time) >= part_ns.clamp(*OLD_NS.start(), *OLD_NS.end())
+        let part_ns = now.since_ns(self.since.time) / OVERDUE_FRACTION;
+        now.since_ns(self.unwritten.time) >= part_ns.clamp(*OVERDUE_NS.start(), *OVERDUE_NS.end())
     }
 
-    /// What is to be written, up to this tick.
-    pub(super) fn take_run(&mut self, last: Tick, interval_ns: u64) -> Option<Run> {
+    /// Takes the unwritten ticks up to `last`.
+    pub(super) fn take_run(&mut self, last: Tick, interval_ns: u64) -> Option<SampleRun> {
         let ticks = (last.number + 1)
             .checked_sub(self.unwritten.number)
             .filter(|&ticks| ticks > 0)?;
         let first = self.unwritten.time.min(last.time);
         self.unwritten = after(last, interval_ns);
-        Some(Run {
+        Some(SampleRun {
             first,
             last: last.time,
             ticks,
@@ -141,22 +144,22 @@ mod tests {
 
     #[test]
     fn a_run_reaches_from_what_was_written_to_the_tick() {
-        let mut rest = Rest::new(5, None, tick(10), INTERVAL_NS);
-        assert_eq!(rest.take_run(tick(10), INTERVAL_NS), None);
-        let run = |first, last| Run {
+        let mut idle = IdlePeriod::new(5, None, tick(10), INTERVAL_NS);
+        assert_eq!(idle.take_run(tick(10), INTERVAL_NS), None);
+        let run = |first, last| SampleRun {
             first: tick(first).time,
             last: tick(last).time,
             ticks: last - first + 1,
         };
-        assert_eq!(rest.take_run(tick(11), INTERVAL_NS), Some(run(11, 11)));
-        assert_eq!(rest.take_run(tick(500), INTERVAL_NS), Some(run(12, 500)));
-        assert_eq!(rest.take_run(tick(500), INTERVAL_NS), None);
+        assert_eq!(idle.take_run(tick(11), INTERVAL_NS), Some(run(11, 11)));
+        assert_eq!(idle.take_run(tick(500), INTERVAL_NS), Some(run(12, 500)));
+        assert_eq!(idle.take_run(tick(500), INTERVAL_NS), None);
         // A tick that came a little early.
         let early = Tick {
             number: 501,
             time: TimeStamp(500_900),
         };
-        let run = rest.take_run(early, INTERVAL_NS).expect("a tick");
+        let run = idle.take_run(early, INTERVAL_NS).expect("a tick");
         assert_eq!(
             (run.first, run.last, run.ticks),
             (early.time, early.time, 1)
@@ -165,7 +168,7 @@ mod tests {
 
     #[test]
     fn a_run_is_cut_before_a_time() {
-        let run = Run {
+        let run = SampleRun {
             first: TimeStamp(1000),
             last: TimeStamp(4000),
             ticks: 4,
@@ -181,7 +184,7 @@ mod tests {
         assert_eq!(cut(1001), Some((1000, 1000, 1)));
         assert_eq!(cut(1000), None);
         assert_eq!(cut(7), None);
-        let at_once = Run {
+        let at_once = SampleRun {
             first: TimeStamp(5),
             last: TimeStamp(5),
             ticks: 3,
@@ -194,11 +197,11 @@ mod tests {
 
     #[test]
     fn a_rest_goes_on_after_what_is_skipped() {
-        let mut rest = Rest::new(5, None, tick(10), INTERVAL_NS);
-        rest.skip_to(tick(20));
-        assert_eq!(rest.take_run(tick(19), INTERVAL_NS), None);
-        rest.skip_to(tick(20));
-        let run = rest.take_run(tick(21), INTERVAL_NS).expect("two ticks");
+        let mut idle = IdlePeriod::new(5, None, tick(10), INTERVAL_NS);
+        idle.skip_to(tick(20));
+        assert_eq!(idle.take_run(tick(19), INTERVAL_NS), None);
+        idle.skip_to(tick(20));
+        let run = idle.take_run(tick(21), INTERVAL_NS).expect("two ticks");
         assert_eq!(
             (run.first, run.last, run.ticks),
             (tick(20).time, tick(21).time, 2)
@@ -207,8 +210,8 @@ mod tests {
 
     #[test]
     fn an_announced_sleep_is_left_alone_until_its_end() {
-        let rest = Rest::new(5, Some(7), tick(0), INTERVAL_NS);
-        let announced = |announced, number| rest.is_announced(announced, tick(number));
+        let idle = IdlePeriod::new(5, Some(7), tick(0), INTERVAL_NS);
+        let announced = |announced, number| idle.is_announced(announced, tick(number));
         assert!(announced(Some(7), 1) && !announced(None, 1) && !announced(Some(9), 1));
         assert_eq!(
             (0..4096)
@@ -216,7 +219,7 @@ mod tests {
                 .count(),
             4
         );
-        assert!(!rest.is_long(tick(31)) && rest.is_long(tick(32)));
-        assert!(!Rest::new(5, None, tick(0), INTERVAL_NS).is_announced(None, tick(1)));
+        assert!(!idle.is_long(tick(31)) && idle.is_long(tick(32)));
+        assert!(!IdlePeriod::new(5, None, tick(0), INTERVAL_NS).is_announced(None, tick(1)));
     }
 }

@@ -1,7 +1,8 @@
-//! Stop 9 of 12: a sample is coded against what its chunk holds already.
+//! Step 9 of 12: a sample is delta-encoded against the contents of its chunk.
 //!
-//! A stack that the chunk has is a number; of another one, the frames are written in which it differs from all that are
-//! there. The thread's last stack is not even named.
+//! A stack that is already in the chunk is written as a number. Of any other stack, only the frames
+//! that differ from the known stacks are written. A sample that repeats the thread's last stack
+//! does not name a stack at all.
 
 use std::cell::RefCell;
 use std::sync::atomic::AtomicU64;
@@ -10,21 +11,22 @@ use crate::base::{Generation, TimeStamp};
 use crate::buffer::{
     ChunkNumber, EntryHead, EntryKind, EntryWriter, LaneHandle, SampleFlags, zigzag,
 };
-use crate::sampler::stack_dictionary::{Edition, StackDictionary};
-use crate::sampler::stack_frames::StackFrames;
+use crate::sampler::stack_dictionary::{DictionaryEpoch, StackDictionary};
+use crate::sampler::stack_frames::StoredStack;
 use crate::state::SessionCounts;
 use crate::threads::EventLoopState;
 
-/// The stack that a thread's samples repeat until there is another, and where it was written last.
+/// The last stack of a thread, which its samples repeat until it changes, and where it was last
+/// written.
 #[derive(Debug, Default)]
 pub(super) struct LastStack {
-    stack: StackFrames,
-    written_in: Option<Edition>,
+    stack: StoredStack,
+    written_in: Option<DictionaryEpoch>,
 }
 
 impl LastStack {
-    /// Makes this the thread's last stack.
-    pub(super) fn set(&mut self, stack: &StackFrames) {
+    /// Makes `stack` the thread's last stack.
+    pub(super) fn set(&mut self, stack: &StoredStack) {
         if self.stack.is_same(stack) {
             self.stack.event_loop = stack.event_loop;
         } else {
@@ -34,47 +36,54 @@ impl LastStack {
     }
 }
 
-/// When a sample is, of which thread, and the CPU time since the thread's sample before, if that is recorded.
+/// The thread and time of a sample, and the CPU time since the thread's previous sample if that is
+/// recorded.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SampleTime {
     pub(super) thread: u64,
     pub(super) time: TimeStamp,
     pub(super) cpu_delta_ns: Option<u64>,
-    /// It stands for so many after it, the last of them so much later.
+    /// Number of samples that follow with the same stack, and the time from the first sample to the
+    /// last of them.
     pub(super) more: u64,
     pub(super) span_ns: u64,
 }
 
-/// What is kept from sample to sample: what the chunk holds, and memory for the entry that is being made.
+/// State that is kept from sample to sample: the contents of the chunk, and the memory of the
+/// entry.
 #[derive(Debug, Default)]
-pub(super) struct SampleCoder {
+pub(super) struct SampleEncoder {
     dictionary: StackDictionary,
     entry: EntryWriter,
-    /// The last moment that any sample tells of. A run begins long before it is written, and a chunk is as old as what it
-    /// tells of last.
+    /// The latest time in any sample so far. A run is written long after it begins, and a chunk is
+    /// as old as the latest time in it.
     latest: TimeStamp,
 }
 
-/// So long a sample is at the most without its stack, with the list of modules before it.
-const MOST_HEAD_BYTES: usize = 96;
+/// Maximum length of a sample without its stack, in bytes, including the module list entry before
+/// it.
+const MAX_HEAD_BYTES: usize = 96;
 
 /// Writes samples to the buffer.
 pub(super) struct SampleWriter<'a> {
     pub(super) lane: &'a LaneHandle<'a>,
-    pub(super) coder: &'a RefCell<SampleCoder>,
+    pub(super) encoder: &'a RefCell<SampleEncoder>,
     pub(super) session: Generation,
     pub(super) process_start: TimeStamp,
     pub(super) dropped: &'a AtomicU64,
 }
 
 impl SampleWriter<'_> {
-    /// Writes a sample with the thread's last stack, which was unwound by this list of modules, and those that it stands for.
-    /// Gives how many that are; 0 when there is no room for it.
+    /// Writes a sample with the thread's last stack, and the samples that repeat it. `modules` is
+    /// the module list by which the stack was unwound. Returns the number of samples written; 0 if
+    /// the buffer has no space.
     pub(super) fn write(&self, sample: SampleTime, modules: u64, last: &mut LastStack) -> u64 {
         let samples = sample.more + 1;
-        let mut coder = self.coder.borrow_mut();
-        coder.latest = coder.latest.max(sample.time.plus_ns(sample.span_ns));
-        if self.put_in_some_chunk(&mut coder, |coder| self.put(coder, sample, modules, last)) {
+        let mut encoder = self.encoder.borrow_mut();
+        encoder.latest = encoder.latest.max(sample.time.plus_ns(sample.span_ns));
+        if self.put_with_retries(&mut encoder, |encoder| {
+            self.put(encoder, sample, modules, last)
+        }) {
             return samples;
         }
         SessionCounts::add(self.dropped, samples);
@@ -83,21 +92,21 @@ impl SampleWriter<'_> {
 
     fn put(
         &self,
-        coder: &mut SampleCoder,
+        encoder: &mut SampleEncoder,
         sample: SampleTime,
         modules: u64,
         last: &mut LastStack,
     ) -> bool {
-        let SampleCoder {
+        let SampleEncoder {
             dictionary,
             entry,
             latest,
-        } = coder;
+        } = encoder;
         let Some(chunk) = self.chunk_with_modules(dictionary, *latest, modules) else {
             return false;
         };
         let time_ns = sample.time.since_ns(self.process_start);
-        let is_known = last.written_in == Some(dictionary.edition());
+        let is_known = last.written_in == Some(dictionary.epoch());
         let kind = if is_known {
             EntryKind::Same
         } else {
@@ -118,64 +127,66 @@ impl SampleWriter<'_> {
             .put_in_chunk(chunk, self.session, *latest, &head.with(entry.bytes()))
             .is_none()
         {
-            // What was just taken into it is nowhere.
+            // The entry was not written, so what it added to the dictionary does not exist.
             dictionary.forget();
             return false;
         }
         dictionary.set_last_time(time_ns);
-        last.written_in = Some(dictionary.edition());
+        last.written_in = Some(dictionary.epoch());
         true
     }
 
-    /// Writes the stack of a marker, by its number, unwound by this list of modules; false when there is no room for it.
+    /// Writes the marker stack with this number, which was unwound by this module list. Returns
+    /// false if the buffer has no space.
     pub(super) fn write_backtrace(
         &self,
         number: u64,
         time: TimeStamp,
         modules: u64,
-        stack: &StackFrames,
+        stack: &StoredStack,
     ) -> bool {
-        let mut coder = self.coder.borrow_mut();
-        coder.latest = coder.latest.max(time);
+        let mut encoder = self.encoder.borrow_mut();
+        encoder.latest = encoder.latest.max(time);
         let mut head = EntryHead::new(EntryKind::Backtrace);
         head.number(number)
             .number(time.since_ns(self.process_start));
-        self.put_in_some_chunk(&mut coder, |coder| {
-            self.put_backtrace(coder, &head, modules, stack)
+        self.put_with_retries(&mut encoder, |encoder| {
+            self.put_backtrace(encoder, &head, modules, stack)
         })
     }
 
-    /// Tries again where there was no room: another chunk than the dictionary's may be there already, and where that is full, too,
-    /// there is a new one.
-    fn put_in_some_chunk(
+    /// Calls `put` up to three times. The first call fails if the lane has left the dictionary's
+    /// chunk or the chunk is full. The second call fails if the lane's current chunk is full, too.
+    /// The third call starts a new chunk.
+    fn put_with_retries(
         &self,
-        coder: &mut SampleCoder,
-        mut put: impl FnMut(&mut SampleCoder) -> bool,
+        encoder: &mut SampleEncoder,
+        mut put: impl FnMut(&mut SampleEncoder) -> bool,
     ) -> bool {
-        put(coder)
-            || put(coder)
+        put(encoder)
+            || put(encoder)
             || (self
                 .lane
-                .may_put(MOST_HEAD_BYTES + coder.entry.bytes().len())
+                .may_put(MAX_HEAD_BYTES + encoder.entry.bytes().len())
                 && {
-                    self.lane.leave_chunk(coder.latest);
-                    coder.dictionary.forget();
-                    put(coder)
+                    self.lane.leave_chunk(encoder.latest);
+                    encoder.dictionary.forget();
+                    put(encoder)
                 })
     }
 
     fn put_backtrace(
         &self,
-        coder: &mut SampleCoder,
+        encoder: &mut SampleEncoder,
         head: &EntryHead,
         modules: u64,
-        stack: &StackFrames,
+        stack: &StoredStack,
     ) -> bool {
-        let SampleCoder {
+        let SampleEncoder {
             dictionary,
             entry,
             latest,
-        } = coder;
+        } = encoder;
         let Some(chunk) = self.chunk_with_modules(dictionary, *latest, modules) else {
             return false;
         };
@@ -186,13 +197,14 @@ impl SampleWriter<'_> {
             .put_in_chunk(chunk, self.session, *latest, &head.with(entry.bytes()))
             .is_some();
         if !is_put {
-            // What was just taken into it is nowhere.
+            // The entry was not written, so what it added to the dictionary does not exist.
             dictionary.forget();
         }
         is_put
     }
 
-    /// The chunk that the dictionary speaks of; where it speaks of none, or the modules are others, it begins anew.
+    /// Returns the chunk that the dictionary describes. Restarts the dictionary if it describes no
+    /// chunk or if the module list changed.
     fn chunk_with_modules(
         &self,
         dictionary: &mut StackDictionary,
@@ -244,28 +256,28 @@ fn head(
 mod tests {
     use super::*;
     use crate::buffer::ChunkedBuffer;
-    use crate::sampler::rest::{Rest, Tick};
+    use crate::sampler::rest::{IdlePeriod, Tick};
 
     const SESSION: Generation = ChunkedBuffer::TEST_SESSION;
     const MODULES: u64 = 1;
     const SECOND_NS: u64 = 1_000_000_000;
 
-    /// A writer with a buffer of its own, which stays.
-    struct Writing {
+    /// A writer with its own leaked buffer.
+    struct TestWriter {
         buffer: &'static ChunkedBuffer,
         lane: LaneHandle<'static>,
-        coder: RefCell<SampleCoder>,
+        encoder: RefCell<SampleEncoder>,
         dropped: AtomicU64,
     }
 
-    impl Writing {
+    impl TestWriter {
         fn new(capacity_bytes: u64) -> Self {
             let buffer: &'static _ = Box::leak(Box::new(ChunkedBuffer::for_test(capacity_bytes)));
             let lane = buffer.take_lane_for_samples();
             Self {
                 buffer,
                 lane,
-                coder: RefCell::default(),
+                encoder: RefCell::default(),
                 dropped: AtomicU64::new(0),
             }
         }
@@ -273,13 +285,13 @@ mod tests {
         fn write(&self, sample: SampleTime, last: &mut LastStack) {
             let Self {
                 lane,
-                coder,
+                encoder,
                 dropped,
                 ..
             } = self;
             let writer = SampleWriter {
                 lane,
-                coder,
+                encoder,
                 session: SESSION,
                 process_start: TimeStamp(0),
                 dropped,
@@ -303,7 +315,7 @@ mod tests {
         let addresses: Vec<u64> = (0..20)
             .map(|frame| 0x7f00_0000_0000 + thread + frame * 0x1234)
             .collect();
-        last.set(&StackFrames::of_addresses(&addresses));
+        last.set(&StoredStack::of_addresses(&addresses));
         last
     }
 
@@ -319,65 +331,65 @@ mod tests {
     }
 
     #[test]
-    fn an_hour_of_sleep_takes_a_kilobyte() {
+    fn hour_of_sleep_takes_about_a_kilobyte() {
         const INTERVAL_NS: u64 = 1_000_000;
-        let writing = Writing::new(128 << 20);
+        let writer = TestWriter::new(128 << 20);
         let mut last = sleeping(1);
         let tick = |number| Tick {
             number,
             time: TimeStamp(number * INTERVAL_NS),
         };
-        let mut rest = Rest::new(0, None, tick(0), INTERVAL_NS);
+        let mut idle = IdlePeriod::new(0, None, tick(0), INTERVAL_NS);
         let (mut ticks, mut runs, mut longest_ns) = (0, 0, 0);
-        // With a thousand threads, each one's turn is once a second.
+        // A thousand threads take turns, so each has one turn a second.
         for number in (1000..=3_600_000).step_by(1000) {
-            if rest.is_overdue(tick(number).time) {
-                let run = rest.take_run(tick(number), INTERVAL_NS).expect("ticks");
-                writing.write(sample(1, run.first, run.last, run.ticks), &mut last);
+            if idle.is_overdue(tick(number).time) {
+                let run = idle.take_run(tick(number), INTERVAL_NS).expect("ticks");
+                writer.write(sample(1, run.first, run.last, run.ticks), &mut last);
                 longest_ns = longest_ns.max(run.last.since_ns(run.first));
                 (ticks, runs) = (ticks + run.ticks, runs + 1);
             }
         }
-        let bytes = writing.put_bytes();
+        let bytes = writer.put_bytes();
         assert!(ticks >= 3_600_000 - 65_000, "{ticks}");
         assert!(longest_ns <= 65 * SECOND_NS, "{longest_ns}");
         assert!(runs <= 80 && bytes <= 1400, "{runs} runs, {bytes} bytes");
     }
 
     #[test]
-    fn a_chunk_that_another_entry_begins_is_filled() {
-        let writing = Writing::new(1 << 20);
+    fn chunk_begun_by_another_entry_is_filled() {
+        let writer = TestWriter::new(1 << 20);
         let mut last = sleeping(1);
-        // Most of what is put are counters, so that they begin the chunks.
+        // Counters dominate, so that they begin the chunks.
         for number in 1..60_000 {
             let time = TimeStamp(number * 1_000_000);
-            writing.put_counter(time);
+            writer.put_counter(time);
             if number % 50 == 0 {
-                writing.write(sample(1, time, time, 1), &mut last);
+                writer.write(sample(1, time, time, 1), &mut last);
             }
         }
-        let chunks = writing.buffer.snapshot().chunks().len() as u64;
-        let full_chunks = writing.put_bytes() / (256 << 10);
+        let chunks = writer.buffer.snapshot().chunks().len() as u64;
+        let full_chunks = writer.put_bytes() / (256 << 10);
         assert!((2..4).contains(&full_chunks), "{full_chunks}");
         assert_eq!(chunks, full_chunks + 1);
     }
 
     #[test]
-    fn a_chunk_is_as_old_as_what_it_tells_of_last() {
+    fn chunk_is_as_old_as_its_latest_sample() {
         const CAPACITY: u64 = 64 << 10;
-        let writing = Writing::new(CAPACITY);
+        let writer = TestWriter::new(CAPACITY);
         let (mut sleeper, mut busy) = (sleeping(1), sleeping(2));
-        // Chunks end with samples of now and begin with runs that go far back.
+        // Chunks end with current samples and begin with runs that reach far back.
         let mut now = TimeStamp(60 * SECOND_NS);
-        while writing.put_bytes() < CAPACITY * 2 / 3 {
+        while writer.put_bytes() < CAPACITY * 2 / 3 {
             now = now.plus_ns(1_000_000);
-            writing.write(sample(1, TimeStamp(0), now, 60_000), &mut sleeper);
-            writing.write(sample(2, now, now, 1), &mut busy);
+            writer.write(sample(1, TimeStamp(0), now, 60_000), &mut sleeper);
+            writer.write(sample(2, now, now, 1), &mut busy);
         }
-        writing
+        writer
             .buffer
             .discard_old(|| now, Some(TimeStamp(60 * SECOND_NS)));
-        let snapshot = writing.buffer.snapshot();
+        let snapshot = writer.buffer.snapshot();
         assert!(snapshot.chunks().len() > 2);
         assert_eq!(
             (
@@ -386,8 +398,8 @@ mod tests {
             ),
             (0, None)
         );
-        writing.buffer.discard_old(|| now, Some(now));
-        let complete_since = writing.buffer.snapshot().complete_since();
+        writer.buffer.discard_old(|| now, Some(now));
+        let complete_since = writer.buffer.snapshot().complete_since();
         assert!(
             complete_since.is_some_and(|time| time > TimeStamp(60 * SECOND_NS)),
             "{complete_since:?}"

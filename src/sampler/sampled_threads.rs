@@ -1,27 +1,30 @@
-//! The threads that the sampler samples, those apart that have rested for long.
+//! The threads that the sampler samples. Long-idle threads are kept in a separate list.
 
 use crate::sampler::rest::Tick;
 use crate::sampler::thread_sampler::ThreadSampler;
 
-/// The threads of the session.
+/// The sampled threads of the session.
 #[derive(Default)]
 pub(super) struct Threads {
     pub(super) active: Vec<ThreadSampler>,
-    pub(super) resting: Vec<ThreadSampler>,
+    pub(super) idle: Vec<ThreadSampler>,
 }
 
 impl Threads {
     pub(super) fn all(&mut self) -> impl Iterator<Item = &mut ThreadSampler> {
-        self.active.iter_mut().chain(&mut self.resting)
+        self.active.iter_mut().chain(&mut self.idle)
     }
 
-    /// Puts those apart that have rested for long, and back those that do not rest any more.
-    pub(super) fn sort(&mut self, tick: Tick, any_woke: bool) {
+    /// Moves long-idle threads to the idle list, and returns threads that have run to the active
+    /// list.
+    pub(super) fn regroup(&mut self, tick: Tick, any_woke: bool) {
         if any_woke {
             self.active
-                .extend(self.resting.extract_if(.., |thread| !thread.rests()));
+                .extend(self.idle.extract_if(.., |thread| !thread.is_idle()));
         }
-        self.resting
-            .extend(self.active.extract_if(.., |thread| thread.rests_long(tick)));
+        self.idle.extend(
+            self.active
+                .extract_if(.., |thread| thread.is_long_idle(tick)),
+        );
     }
 }

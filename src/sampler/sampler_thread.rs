@@ -1,4 +1,5 @@
-//! Stop 1 of 12: the sampler wakes on an absolute schedule, and takes the threads one after another.
+//! Step 1 of 12: the sampler wakes on an absolute schedule and handles the threads one after
+//! another.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -14,11 +15,11 @@ use crate::platform::{
     follow_clock, follow_sandbox, monotonic_now, prepare_sampler_thread, sleep_until,
     spawn_profiler_thread, thread_cpu_ns, with_signals_blocked,
 };
-use crate::sampler::activity::{ActivityClue, RestChecks};
-use crate::sampler::event_probes::EventProbes;
+use crate::sampler::activity::{ActivityHint, IdleChecks};
+use crate::sampler::event_probes::EventProbeRecorder;
 use crate::sampler::marker_stacks::write_pending_stacks;
 use crate::sampler::rest::Tick;
-use crate::sampler::sample_writer::{SampleCoder, SampleWriter};
+use crate::sampler::sample_writer::{SampleEncoder, SampleWriter};
 use crate::sampler::sampled_threads::Threads;
 use crate::sampler::schedule::Schedule;
 use crate::sampler::thread_sampler::{ThreadLife, ThreadSampler};
@@ -32,12 +33,14 @@ use crate::state::{
 use crate::threads::{OffThreadRef, has_pending_stacks, unregister};
 use crate::unwind::{Unwinder, forget_unregistered_code};
 
-/// The kernel brings the CPU time of threads on other cores up to date once a scheduler tick, every 1 to 10 ms; read more
-/// often, the process's would stand still and jump.
+/// Interval between two CPU counter samples, in ns. The kernel updates the CPU time of threads on
+/// other cores only once a scheduler tick, every 1 to 10 ms. Sampled more often, the process's CPU
+/// time would stagnate and then jump.
 const COUNTER_INTERVAL_NS: u64 = 20_000_000;
-/// A program may put itself into a sandbox at any time.
+/// Interval between two sandbox checks, in ns: a program may sandbox itself at any time.
 const SANDBOX_INTERVAL_NS: u64 = 1_000_000_000;
-/// A long sleep is taken in steps of an interval, or of these bounds, so that a stop is noticed soon.
+/// Bounds of one sleep step, in ns. A long sleep is split into steps of one interval within these
+/// bounds, so that the sampler notices the end of the session soon.
 const SLEEP_STEPS_NS: std::ops::RangeInclusive<u64> = 2_000_000..=50_000_000;
 
 struct SamplerHandle {
@@ -49,9 +52,10 @@ impl RunningSampler for SamplerHandle {
     fn join(self: Box<Self>) {
         debug_assert!(
             !PsLock::is_held_on_current_thread(),
-            "the sampler needs it to end"
+            "the sampler needs the PsLock to end"
         );
-        // One that is in a callback ends by itself; the callback may be the one that stops it.
+        // Do not join a sampler that is in a callback, because the callback may have stopped the
+        // session. Such a sampler ends by itself.
         if self.session.after_sampling.wait_for_end() == SamplerEnd::Ended {
             self.thread.join();
         }
@@ -61,12 +65,13 @@ impl RunningSampler for SamplerHandle {
 /// Starts the sampler thread, with every signal blocked.
 ///
 /// # Errors
-/// The system's refusal to make a thread.
+/// The system's refusal to create a thread.
 pub(crate) fn spawn_sampler(
     mut session: Session,
     buffer: &'static ChunkedBuffer,
 ) -> Result<(Arc<Session>, Box<dyn RunningSampler>), StartError> {
-    // Made here, so that the first tick is not late by it, and a snapshot taken at once finds the modules.
+    // Made before the thread starts, so that the first tick is not delayed and a snapshot taken at
+    // once finds the modules.
     forget_unregistered_code();
     let unwinder = Unwinder::new();
     session.set_first_modules(unwinder.modules());
@@ -74,7 +79,7 @@ pub(crate) fn spawn_sampler(
     let shared = Arc::clone(&session);
     let body = move || {
         let thread = SamplerThread::new(Arc::clone(&shared), buffer, unwinder);
-        // The host goes on without a sampler, and the profile says so.
+        // A panic ends the sampler but not the application. The profile counts it.
         if catch_unwind(AssertUnwindSafe(|| thread.run())).is_err() {
             SessionCounts::add(&shared.counts.sampler_panics, 1);
             shared.after_sampling.call_left_over();
@@ -97,12 +102,12 @@ pub(crate) fn spawn_sampler(
     }
 }
 
-/// The sampler's loop and what it keeps from tick to tick.
+/// The sampler's loop and its state between ticks.
 struct SamplerThread {
     session: Arc<Session>,
     buffer: &'static ChunkedBuffer,
     lane: LaneHandle<'static>,
-    coder: RefCell<SampleCoder>,
+    encoder: RefCell<SampleEncoder>,
     unwinder: Unwinder,
     threads: Threads,
     seen_thread_changes: u64,
@@ -112,10 +117,10 @@ struct SamplerThread {
     scratch: Scratch,
     last_handler: HandlerCheck,
     next_counters: TimeStamp,
-    next_look_at_sandbox: TimeStamp,
-    activity: ActivityClue,
-    event_probes: EventProbes,
-    /// The process's CPU time when the session began; the counter counts from here.
+    next_sandbox_check: TimeStamp,
+    activity: ActivityHint,
+    event_probes: EventProbeRecorder,
+    /// The process's CPU time when the session began, from which the counter counts.
     process_cpu_ns: i64,
 }
 
@@ -129,7 +134,7 @@ impl SamplerThread {
             session,
             buffer,
             lane: buffer.take_lane_for_samples(),
-            coder: RefCell::default(),
+            encoder: RefCell::default(),
             unwinder,
             threads: Threads::default(),
             seen_thread_changes: 0,
@@ -139,22 +144,23 @@ impl SamplerThread {
             scratch: Scratch::default(),
             last_handler: HandlerCheck::InPlace,
             next_counters: TimeStamp(0),
-            next_look_at_sandbox: TimeStamp(0),
-            activity: ActivityClue::default(),
-            event_probes: EventProbes::default(),
+            next_sandbox_check: TimeStamp(0),
+            activity: ActivityHint::default(),
+            event_probes: EventProbeRecorder::default(),
             process_cpu_ns: sample_process_cpu_ns(),
         }
     }
 
-    /// Which engine stops the threads: what was asked for, or what a trial finds cheaper. Signals do until that is known. Nobody
-    /// waits for the trial, which takes some milliseconds once for a process, and more where the system is slow to end a timer.
+    /// Sets the engine that interrupts the threads: the requested one, or the one that a trial
+    /// finds cheaper. Signals are used until the trial ends. It runs in the background and takes
+    /// some milliseconds once per process, or more where the system is slow to delete a timer.
     fn choose_engine(&self) {
         let settings = &self.session.settings;
         self.session
             .set_uses_timers(settings.engine == SamplingEngine::LocalTimers);
         if settings.engine == SamplingEngine::Auto {
             let session = Arc::clone(&self.session);
-            // Without it signals go on.
+            // If the trial thread cannot be created, signals stay in use.
             let _ = spawn_profiler_thread(c"EngineTrial", move || {
                 if let Some(trial) = try_engines(&session) {
                     session.set_trial(trial);
@@ -188,9 +194,9 @@ impl SamplerThread {
             let state = self.take_tick();
             let used_ns =
                 self.session.counts.sampler_cpu_ns.load(Ordering::Relaxed) - used_before_ns;
-            if !self.call_back(state) {
+            if !self.run_callbacks(state) {
                 if self.session.after_sampling.is_of_parent() {
-                    // The files and threads that they stand for are the parent's.
+                    // The files and threads behind these values belong to the parent process.
                     std::mem::forget(self);
                 }
                 return;
@@ -212,7 +218,7 @@ impl SamplerThread {
 
     fn sleep_to(&mut self, deadline: TimeStamp) {
         while !self.session.is_stopping() {
-            self.write_if_asked();
+            self.write_if_requested();
             self.write_pending_stacks();
             self.buffer.take_care();
             follow_clock();
@@ -227,8 +233,8 @@ impl SamplerThread {
 
     fn take_tick(&mut self) -> SamplingState {
         self.follow_pauses();
-        if self.tick.time >= self.next_look_at_sandbox {
-            self.next_look_at_sandbox = self.tick.time.plus_ns(SANDBOX_INTERVAL_NS);
+        if self.tick.time >= self.next_sandbox_check {
+            self.next_sandbox_check = self.tick.time.plus_ns(SANDBOX_INTERVAL_NS);
             follow_sandbox();
             self.discard_old();
             self.drop_expired();
@@ -254,11 +260,11 @@ impl SamplerThread {
         overheads.step_done();
         self.buffer.take_care();
         overheads.step_done();
-        // As in Gecko, what a pause costs is no overhead of the sampling.
+        // As in Gecko, the work during a pause is not sampling overhead.
         if is_sampling {
             overheads.write(&self.session, &self.lane);
         }
-        self.write_if_asked();
+        self.write_if_requested();
         let own_cpu_ns = thread_cpu_ns(current_thread_id()).unwrap_or(0);
         self.session
             .counts
@@ -282,7 +288,7 @@ impl SamplerThread {
         }
     }
 
-    /// Finds out whether sampling stopped or went on since the last tick. It may have done both.
+    /// Checks whether sampling was paused or resumed since the last tick. Both may have happened.
     fn follow_pauses(&mut self) {
         let before = self.pauses;
         let Some(seen) = self.session.pauses.follow(&before) else {
@@ -304,13 +310,14 @@ impl SamplerThread {
             self.tick.time = self.tick.time.max(seen.since);
             let tick = self.tick;
             self.threads.all().for_each(|thread| thread.resume(tick));
-            self.threads.sort(tick, true);
+            self.threads.regroup(tick, true);
             self.next_counters = tick.time;
         }
     }
 
-    /// Calls those that wait for this loop; false when the session has ended meanwhile, and is not to be touched.
-    fn call_back(&mut self, state: SamplingState) -> bool {
+    /// Calls the callbacks that wait for this loop. Returns false if the session has ended and must
+    /// not be touched.
+    fn run_callbacks(&mut self, state: SamplingState) -> bool {
         let due = self
             .session
             .after_sampling
@@ -318,28 +325,32 @@ impl SamplerThread {
         if due.is_empty() {
             return true;
         }
-        // A callback may stop the session, and then nobody looks after the threads' timers; or ask for a profile.
+        // A callback may take a profile. It may also stop the session, after which the threads'
+        // timers are not maintained.
         self.with_context(|threads, context| {
-            threads.all().for_each(|thread| thread.leave_alone(context))
+            threads
+                .all()
+                .for_each(|thread| thread.flush_and_end_timer(context))
         });
         let session = Arc::clone(&self.session);
         session.after_sampling.call_back(due)
     }
 
-    /// Follows what was loaded and unloaded. What is still to be written of the time before is written before.
+    /// Updates the list of modules if one was loaded or unloaded. Pending idle samples are written
+    /// first, with the old list.
     fn follow_modules(&mut self) {
         if self.unwinder.look_at_modules() {
             self.with_context(|threads, context| {
                 threads
                     .all()
-                    .for_each(|thread| thread.write_rest_before(context));
+                    .for_each(|thread| thread.write_idle_before_tick(context));
             });
             self.unwinder.refresh_modules();
             self.session.set_modules(self.unwinder.modules());
         }
     }
 
-    /// Follows the session's list of threads, when it has changed.
+    /// Updates the list of sampled threads if the session's list has changed.
     fn refresh_threads(&mut self) {
         let changes = self.session.thread_changes.read();
         if changes == self.seen_thread_changes {
@@ -356,7 +367,7 @@ impl SamplerThread {
             .map(|thread| thread.registration.serial())
             .collect();
         self.with_context(|threads, context| {
-            for list in [&mut threads.active, &mut threads.resting] {
+            for list in [&mut threads.active, &mut threads.idle] {
                 let is_gone =
                     |thread: &mut ThreadSampler| !serials.contains(&thread.registration.serial());
                 list.extract_if(.., is_gone)
@@ -370,18 +381,19 @@ impl SamplerThread {
                     .push(ThreadSampler::new(registration, &self.session));
             }
         }
-        // One that has ended since the list was made is still in the sampler's.
+        // A thread that has ended since the list was taken is still in the sampler's list.
         let still_writes = |dead: &OffThreadRef| serials.contains(&dead.serial());
         let buffer = self.buffer;
         self.with_session_threads(|threads, lock| {
-            // Under the lock, so that it reaches to what was put of a thread that has just ended.
+            // Read under the lock, so that the range includes the last entry of a thread that has
+            // just ended.
             let range = buffer.range();
             threads.set_written(range.end, still_writes, lock);
             threads.drop_expired(range.start, lock);
         });
     }
 
-    /// What no profile will hold any more, since it is longer ago than the session's duration.
+    /// Discards entries that are older than the session's duration.
     fn discard_old(&self) {
         let duration_ns = self
             .session
@@ -394,17 +406,18 @@ impl SamplerThread {
         self.buffer.discard_old(monotonic_now, too_old);
     }
 
-    /// What children sent and the buffer does not reach back to any more may be large.
+    /// Drops profiles of child processes that are older than the buffer's contents. They may be
+    /// large.
     #[doc(alias = "ClearExpiredExitProfiles")]
     fn drop_expired(&self) {
         let buffer_start = self.buffer.range().start;
         let expired = self
             .with_active(|active, _| active.exit_profiles.borrow_mut().take_expired(buffer_start));
-        // Not under the lock.
+        // Dropped without holding the lock.
         drop(expired);
     }
 
-    /// The session's threads; `None` when it has ended.
+    /// Calls `body` with the session's threads. Returns `None` if the session has ended.
     fn with_session_threads<T>(
         &self,
         body: impl FnOnce(&mut ProfiledThreads, &PsLock) -> T,
@@ -412,7 +425,8 @@ impl SamplerThread {
         self.with_active(|active, lock| body(&mut active.threads.borrow_mut(), lock))
     }
 
-    /// The session's own `ActivePs`; `None` when it has ended, and another may run already.
+    /// Calls `body` with the session's own `ActivePs`. Returns `None` if the session has ended,
+    /// even if another one is active.
     fn with_active<T>(&self, body: impl FnOnce(&ActivePs, &PsLock) -> T) -> Option<T> {
         let lock = PsLock::acquire();
         let active = ACTIVE_PS.get(&lock).as_ref()?;
@@ -438,7 +452,7 @@ impl SamplerThread {
             .number(PROCESS_CPU.id)
             .number(now.since_ns(self.session.process_start))
             .signed(sample_process_cpu_ns() - self.process_cpu_ns - self.pauses.cpu_in_pauses_ns);
-        // Not if a pause has begun since this tick did.
+        // Skip the counter if a pause has begun during this tick.
         if self.session.pauses.until(&self.pauses).is_none() {
             self.lane.put(self.session.generation, now, &entry);
         }
@@ -447,9 +461,10 @@ impl SamplerThread {
     fn sample_threads(&mut self) {
         let checks = self
             .activity
-            .checks(self.threads.resting.len() as u64, self.interval_ns());
+            .checks(self.threads.idle.len() as u64, self.interval_ns());
         let number = self.tick.number;
-        // Another thread is first in each tick, so that none always is (JuliaLang #33490).
+        // Each tick begins with a different thread, so that no thread is always first (JuliaLang
+        // #33490).
         let count = self.threads.active.len();
         self.threads.active.rotate_left(usize::from(count > 1));
         let mut dead = Vec::new();
@@ -460,30 +475,30 @@ impl SamplerThread {
                 if thread.tick(context) == ThreadLife::Dead {
                     dead.push(thread.registration.clone());
                 }
-                thread.rests()
+                thread.is_idle()
             };
             for thread in &mut threads.active {
-                // Whoever stops waits for this.
+                // The thread that stops the session waits for this loop to end.
                 if session.is_stopping() {
                     return;
                 }
                 step(thread);
             }
-            if let RestChecks::OneIn(count) = checks {
+            if let IdleChecks::OneIn(count) = checks {
                 let due = threads
-                    .resting
+                    .idle
                     .iter_mut()
                     .skip((number % count) as usize)
                     .step_by(count as usize);
                 due.for_each(|thread| any_woke |= !step(thread));
             }
-            let turn = (number as usize).checked_rem(threads.resting.len());
-            if let Some(thread) = turn.and_then(|turn| threads.resting.get_mut(turn)) {
-                thread.write_old_rest(context);
+            let turn = (number as usize).checked_rem(threads.idle.len());
+            if let Some(thread) = turn.and_then(|turn| threads.idle.get_mut(turn)) {
+                thread.write_overdue_idle(context);
             }
         });
         for registration in dead {
-            // One that has unregistered and ended since this tick began is no surprise.
+            // A thread that unregistered and exited during this tick was not found dead.
             if registration
                 .unlocked_const_reader_and_atomic_rw()
                 .unregistered_at()
@@ -493,15 +508,15 @@ impl SamplerThread {
                 unregister(&registration, REGISTRATION_HOOKS);
             }
         }
-        self.threads.sort(self.tick, any_woke);
+        self.threads.regroup(self.tick, any_woke);
     }
 
-    /// Calls `body` with the threads and with what every thread's step needs.
+    /// Calls `body` with the threads and with the context that every thread's step needs.
     fn with_context<T>(&mut self, body: impl FnOnce(&mut Threads, &mut TickContext<'_>) -> T) -> T {
         let Self {
             session,
             lane,
-            coder,
+            encoder,
             unwinder,
             threads,
             scratch,
@@ -513,13 +528,13 @@ impl SamplerThread {
         } = self;
         let writer = SampleWriter {
             lane,
-            coder,
+            encoder,
             session: session.generation,
             process_start: session.process_start,
             dropped: &session.counts.dropped_samples,
         };
         let handler = ensure_handler(session.settings.signal);
-        // Theirs that stays is one replacement.
+        // A foreign handler that stays in place counts as one replacement.
         let is_replaced = match handler {
             HandlerCheck::InPlace => false,
             HandlerCheck::PutBack | HandlerCheck::Lost => true,
@@ -536,7 +551,7 @@ impl SamplerThread {
             tick: *tick,
             tick_before: *tick_before,
             pauses: *pauses,
-            // A stranger's handler is not called at our rate.
+            // Never drive a foreign handler at the sampling rate.
             may_signal: matches!(handler, HandlerCheck::InPlace | HandlerCheck::PutBack),
         };
         body(threads, &mut context)
@@ -548,14 +563,16 @@ impl SamplerThread {
         }
     }
 
-    fn write_if_asked(&mut self) {
-        if let Some(asked) = self.session.asked_to_write() {
+    fn write_if_requested(&mut self) {
+        if let Some(requested) = self.session.asked_to_write() {
             self.with_context(|threads, context| {
-                threads.all().for_each(|thread| thread.write_rest(context));
+                threads
+                    .all()
+                    .for_each(|thread| thread.write_idle_samples(context));
                 write_pending_stacks(context);
             });
             self.event_probes.record(&self.session, &self.lane, true);
-            self.session.set_written(asked);
+            self.session.set_written(requested);
         }
     }
 }

@@ -1,28 +1,29 @@
-//! When the sampler wakes.
+//! The times at which the sampler wakes.
 
 use crate::base::TimeStamp;
 
-/// When the ticks are.
+/// The schedule of the ticks.
 pub(super) struct Schedule {
     pub(super) next: TimeStamp,
     interval_ns: u64,
 }
 
 impl Schedule {
-    /// From this time on.
+    /// Starts a schedule whose first tick is at `next`.
     pub(super) fn new(next: TimeStamp, interval_ns: u64) -> Self {
         Self { next, interval_ns }
     }
 
-    /// Goes to the next tick after `now`, and gives how many were missed. They are dropped, not made up for. After a tick
-    /// that used more processor time than an interval is long, the host has as much before the next.
+    /// Advances to the next tick after `now` and returns the number of missed ticks, which are
+    /// dropped. After a tick that used more CPU time than one interval, the application gets the
+    /// same time before the next tick.
     pub(super) fn advance(&mut self, now: TimeStamp, used_ns: u64) -> u64 {
-        let rest_ns = if used_ns > self.interval_ns {
+        let reserved_ns = if used_ns > self.interval_ns {
             used_ns
         } else {
             0
         };
-        let late_ns = now.plus_ns(rest_ns).since_ns(self.next);
+        let late_ns = now.plus_ns(reserved_ns).since_ns(self.next);
         let missed = late_ns / self.interval_ns;
         self.next = self.next.plus_ns((missed + 1) * self.interval_ns);
         missed
@@ -34,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ticks_stay_on_the_schedule_and_missed_ones_are_counted_once() {
+    fn ticks_stay_on_schedule_and_missed_ticks_are_counted_once() {
         let mut schedule = Schedule {
             next: TimeStamp(1000),
             interval_ns: 100,
@@ -58,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sampler_that_cannot_keep_up_leaves_half_of_a_processor() {
+    fn overloaded_sampler_leaves_half_of_a_processor() {
         let mut schedule = Schedule {
             next: TimeStamp(1000),
             interval_ns: 100,
@@ -70,7 +71,7 @@ mod tests {
         assert_eq!(
             (schedule.advance(TimeStamp(1850), 90), schedule.next),
             (2, TimeStamp(1900)),
-            "it was held up"
+            "the sampler was delayed"
         );
     }
 }

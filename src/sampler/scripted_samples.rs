@@ -1,4 +1,4 @@
-//! Samples of stacks that nobody has captured, written by the real writer.
+//! Writes samples with made-up stacks through the real writer.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -6,8 +6,8 @@ use std::sync::atomic::AtomicU64;
 
 use crate::base::{Generation, TimeStamp};
 use crate::buffer::{ChunkedBuffer, LaneHandle};
-use crate::sampler::sample_writer::{LastStack, SampleCoder, SampleTime, SampleWriter};
-use crate::sampler::stack_frames::StackFrames;
+use crate::sampler::sample_writer::{LastStack, SampleEncoder, SampleTime, SampleWriter};
+use crate::sampler::stack_frames::StoredStack;
 use crate::threads::EventLoopState;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -30,7 +30,7 @@ pub(crate) enum ScriptedFrame {
     LabelsLeftOut,
 }
 
-/// A stack, the oldest frame first.
+/// A stack, oldest frame first.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct ScriptedStack {
     pub(crate) frames: Vec<ScriptedFrame>,
@@ -39,7 +39,7 @@ pub(crate) struct ScriptedStack {
     pub(crate) event_loop: EventLoopState,
 }
 
-/// A sample, and those that it stands for.
+/// A sample, and the number of samples that repeat it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ScriptedSample {
     pub(crate) thread: u64,
@@ -47,16 +47,16 @@ pub(crate) struct ScriptedSample {
     pub(crate) cpu_delta_ns: Option<u64>,
     pub(crate) more: u64,
     pub(crate) span_ns: u64,
-    /// The number of the list of modules.
+    /// Number of the module list.
     pub(crate) modules: u64,
 }
 
-/// A sampler's memory of its threads' stacks and of its chunk.
+/// The sampler's state of its threads' stacks and of its chunk.
 pub(crate) struct SampleScript<'a> {
     lane: LaneHandle<'a>,
     session: Generation,
     process_start: TimeStamp,
-    coder: RefCell<SampleCoder>,
+    encoder: RefCell<SampleEncoder>,
     last_stacks: HashMap<u64, LastStack>,
     dropped: AtomicU64,
 }
@@ -71,25 +71,25 @@ impl<'a> SampleScript<'a> {
             lane: buffer.take_lane_for_samples(),
             session,
             process_start,
-            coder: RefCell::default(),
+            encoder: RefCell::default(),
             last_stacks: HashMap::new(),
             dropped: AtomicU64::new(0),
         }
     }
 
-    /// Where its samples go; what else the sampler writes goes there, too.
+    /// Returns the lane of the samples, for other entries that the sampler writes.
     pub(crate) fn lane(&self) -> &LaneHandle<'a> {
         &self.lane
     }
 
-    /// From now on the thread's samples have this stack.
+    /// Sets the stack of the thread's next samples.
     pub(crate) fn set_stack(&mut self, thread: u64, stack: &ScriptedStack) {
-        let mut frames = StackFrames::default();
+        let mut frames = StoredStack::default();
         frames.set_scripted(stack);
         self.last_stacks.entry(thread).or_default().set(&frames);
     }
 
-    /// Writes a stack of a marker's, by its number; false when there is no room for it.
+    /// Writes the marker stack with this number. Returns false if the buffer has no space.
     pub(crate) fn write_backtrace(
         &mut self,
         number: u64,
@@ -97,7 +97,7 @@ impl<'a> SampleScript<'a> {
         modules: u64,
         stack: &ScriptedStack,
     ) -> bool {
-        let mut frames = StackFrames::default();
+        let mut frames = StoredStack::default();
         frames.set_scripted(stack);
         self.writer()
             .write_backtrace(number, time, modules, &frames)
@@ -106,14 +106,15 @@ impl<'a> SampleScript<'a> {
     fn writer(&self) -> SampleWriter<'_> {
         SampleWriter {
             lane: &self.lane,
-            coder: &self.coder,
+            encoder: &self.encoder,
             session: self.session,
             process_start: self.process_start,
             dropped: &self.dropped,
         }
     }
 
-    /// Writes a sample with the thread's stack; gives how many it stands for, or 0 when there is no room for it.
+    /// Writes a sample with the thread's stack, and the samples that repeat it. Returns the number
+    /// of samples written; 0 if the buffer has no space.
     pub(crate) fn write(&mut self, sample: ScriptedSample) -> u64 {
         let ScriptedSample {
             thread,

@@ -1,46 +1,50 @@
-//! The frame pointer of a thread where it sleeps.
+//! Caches the frame pointers of sleeping threads.
 //!
-//! The kernel tells the stack pointer and the program counter of a thread that is blocked, and not the frame pointer.
-//! Where a caller keeps its frame by that, the thread is interrupted once, and the frame pointer that its handler found is
-//! remembered. When the thread sleeps there again, with the same frames up to that caller, it is the same, if the caller's
-//! frame has a fixed size. Where it has not, or where another register matters, the stack ends there, marked as truncated.
+//! For a blocked thread the kernel reports the stack pointer and the program counter, but not the
+//! frame pointer. If a caller's frame depends on the frame pointer, the thread is interrupted once,
+//! and the frame pointer that its handler found is cached. The next time the thread sleeps at the
+//! same place with the same frames up to that caller, the frame pointer is the same, provided that
+//! the caller's frame has a fixed size. If the frame size varies, or if another register is needed,
+//! the stack ends there and is marked as truncated.
 
 use crate::platform::{BlockedAt, Registers};
 use crate::unwind::{Captured, NativeFrame, NativeStack, Unwinder};
 
-/// Most threads sleep in few places.
-const MAX_PLACES: usize = 8;
-/// No frame is at such an address, so that a stack for which it mattered is not found whole.
+/// Maximum number of entries: most threads sleep in few places.
+const MAX_ENTRIES: usize = 8;
+/// Value of a register that the kernel does not report. No frame lies at this address, so a stack
+/// that depends on the register is marked as truncated.
 const UNKNOWN: u64 = 16;
 
-/// Where calls leave the return address in a register, hardly any sleeping stack goes far without it.
+/// Whether calls leave the return address in a register. Where they do, hardly any sleeping stack
+/// can be unwound far without that register.
 const KEEPS_RETURN_ADDRESS: bool = cfg!(target_arch = "aarch64");
 
-/// What is known of a sleeping thread's stack.
+/// Result of unwinding a sleeping thread's stack remotely.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Outside {
-    /// All that can be.
-    AsFarAsItGoes,
-    /// Its own handler would know more, and that would be remembered.
-    AskThread,
+pub(super) enum RemoteUnwind {
+    /// The stack is as complete as it can be.
+    Complete,
+    /// The thread's own handler can supply the frame pointer, which is then cached.
+    NeedsFramePointer,
 }
 
 #[derive(Debug)]
-struct Place {
+struct CachedFramePointer {
     at: BlockedAt,
     fp: u64,
     stack: NativeStack,
 }
 
-/// The places at which a thread was found asleep.
+/// The frame pointers of a thread at the places where it was found asleep.
 #[derive(Debug, Default)]
-pub(super) struct SleepingPlaces {
-    places: Vec<Place>,
-    /// The one that is forgotten next.
+pub(super) struct FramePointerCache {
+    entries: Vec<CachedFramePointer>,
+    /// Index of the entry that is replaced next.
     oldest: usize,
 }
 
-/// The registers of a blocked thread, as far as the kernel tells.
+/// Returns the registers of a blocked thread, as far as the kernel reports them.
 pub(super) fn registers_at(at: BlockedAt) -> Registers {
     Registers {
         pc: at.pc,
@@ -51,44 +55,46 @@ pub(super) fn registers_at(at: BlockedAt) -> Registers {
     }
 }
 
-/// Whether a thread that is in a call to the kernel at both is in the same one. A call that is begun again stands before the
-/// instruction that calls, another behind it; so a thread that was just woken by a signal, and waits for a processor, is found
-/// a little before where it slept.
+/// Returns whether two blocked states are in the same system call. A restarted call has its program
+/// counter before the system-call instruction, a waiting call behind it. So a thread that a signal
+/// has just woken, and that waits for a processor, is found slightly before the place where it
+/// slept.
 fn is_same_call(one: BlockedAt, other: BlockedAt) -> bool {
     const LONGEST_INSTRUCTION: u64 = 4;
     one.sp == other.sp && one.pc.abs_diff(other.pc) <= LONGEST_INSTRUCTION
 }
 
-impl SleepingPlaces {
-    /// Unwinds the stack of a thread that is blocked there, as far as the registers lead that the kernel tells.
+impl FramePointerCache {
+    /// Unwinds the stack of a thread that is blocked at `at`, as far as the registers from the
+    /// kernel and the cache allow.
     pub(super) fn unwind(
         &self,
         at: BlockedAt,
         captured: &Captured<'_>,
         unwinder: &mut Unwinder,
         out: &mut NativeStack,
-    ) -> Outside {
+    ) -> RemoteUnwind {
         unwinder.unwind(captured, out);
         if !out.truncated || out.doubtful {
-            return Outside::AsFarAsItGoes;
+            return RemoteUnwind::Complete;
         }
-        let Some(asks) = out.frames.last().copied() else {
-            return Outside::AsFarAsItGoes;
+        let Some(unresolved) = out.frames.last().copied() else {
+            return RemoteUnwind::Complete;
         };
         let known = out.frames.len();
-        let place = self.find(at, &out.frames);
-        if !unwinder.has_fixed_frame(&asks, known == 1) {
+        let entry = self.find(at, &out.frames);
+        if !unwinder.has_fixed_frame(&unresolved, known == 1) {
             return if KEEPS_RETURN_ADDRESS {
-                Outside::AskThread
+                RemoteUnwind::NeedsFramePointer
             } else {
-                Outside::AsFarAsItGoes
+                RemoteUnwind::Complete
             };
         }
-        let Some(place) = place else {
-            return Outside::AskThread;
+        let Some(entry) = entry else {
+            return RemoteUnwind::NeedsFramePointer;
         };
         let registers = Registers {
-            fp: place.fp,
+            fp: entry.fp,
             ..captured.registers
         };
         unwinder.unwind(
@@ -98,19 +104,20 @@ impl SleepingPlaces {
             },
             out,
         );
-        Outside::AsFarAsItGoes
+        RemoteUnwind::Complete
     }
 
-    /// The place where a thread is blocked, with these frames and maybe older ones.
-    fn find(&self, at: BlockedAt, frames: &[NativeFrame]) -> Option<&Place> {
+    /// Returns the entry for a thread blocked at `at` with these frames, and possibly older ones.
+    fn find(&self, at: BlockedAt, frames: &[NativeFrame]) -> Option<&CachedFramePointer> {
         let callers = frames.get(1..)?;
-        let is_same = |place: &&Place| {
-            is_same_call(place.at, at) && place.stack.frames.get(1..frames.len()) == Some(callers)
+        let is_same = |entry: &&CachedFramePointer| {
+            is_same_call(entry.at, at) && entry.stack.frames.get(1..frames.len()) == Some(callers)
         };
-        self.places.iter().find(is_same)
+        self.entries.iter().find(is_same)
     }
 
-    /// Remembers what the handler of a thread found that was blocked there when it was signalled.
+    /// Caches the registers that the thread's handler found, if the thread was still blocked at
+    /// `at` when it was signalled.
     pub(super) fn remember(&mut self, at: BlockedAt, registers: &Registers, stack: &NativeStack) {
         if !is_same_call(
             at,
@@ -121,21 +128,21 @@ impl SleepingPlaces {
         ) {
             return;
         }
-        let place = Place {
+        let entry = CachedFramePointer {
             at,
             fp: registers.fp,
             stack: stack.clone(),
         };
         let known = self
-            .places
+            .entries
             .iter()
-            .position(|known| known.at == at && known.stack == place.stack);
+            .position(|known| known.at == at && known.stack == entry.stack);
         match known {
-            Some(index) => self.places[index] = place,
-            None if self.places.len() < MAX_PLACES => self.places.push(place),
+            Some(index) => self.entries[index] = entry,
+            None if self.entries.len() < MAX_ENTRIES => self.entries.push(entry),
             None => {
-                self.places[self.oldest] = place;
-                self.oldest = (self.oldest + 1) % MAX_PLACES;
+                self.entries[self.oldest] = entry;
+                self.oldest = (self.oldest + 1) % MAX_ENTRIES;
             }
         }
     }
@@ -159,8 +166,8 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_found_at_the_place_is_remembered_and_the_oldest_goes() {
-        let mut places = SleepingPlaces::default();
+    fn remember_keeps_only_matching_places_and_replaces_the_oldest() {
+        let mut cache = FramePointerCache::default();
         let at = BlockedAt { pc: 1000, sp: 50 };
         let found = |pc, sp| Registers {
             pc,
@@ -169,27 +176,27 @@ mod tests {
             lr: 0,
             general: None,
         };
-        places.remember(at, &found(1005, 50), &stack(&[1]));
-        places.remember(at, &found(1000, 58), &stack(&[1]));
-        assert!(places.places.is_empty(), "it ran on");
-        places.remember(at, &found(998, 50), &stack(&[1]));
-        places.remember(at, &found(1000, 50), &stack(&[1]));
-        assert_eq!(places.places.len(), 1);
-        for number in 2..=MAX_PLACES as u64 + 1 {
-            places.remember(at, &found(1000, 50), &stack(&[number]));
+        cache.remember(at, &found(1005, 50), &stack(&[1]));
+        cache.remember(at, &found(1000, 58), &stack(&[1]));
+        assert!(cache.entries.is_empty(), "the thread ran on");
+        cache.remember(at, &found(998, 50), &stack(&[1]));
+        cache.remember(at, &found(1000, 50), &stack(&[1]));
+        assert_eq!(cache.entries.len(), 1);
+        for number in 2..=MAX_ENTRIES as u64 + 1 {
+            cache.remember(at, &found(1000, 50), &stack(&[number]));
         }
-        assert!(places.find(at, &stack(&[9]).frames).is_some());
-        let firsts = places
-            .places
+        assert!(cache.find(at, &stack(&[9]).frames).is_some());
+        let firsts = cache
+            .entries
             .iter()
-            .map(|place| place.stack.frames[0].address.get());
+            .map(|entry| entry.stack.frames[0].address.get());
         assert_eq!(firsts.collect::<Vec<_>>(), [9, 2, 3, 4, 5, 6, 7, 8]);
     }
 
     #[test]
-    fn a_place_is_found_again_wherever_its_call_was_met() {
+    fn place_is_found_again_before_and_after_its_system_call() {
         let asleep = BlockedAt { pc: 1000, sp: 50 };
-        // It was on its way to the handler.
+        // The thread is on its way to the handler.
         let woken = BlockedAt { pc: 998, sp: 50 };
         let registers = |pc| Registers {
             pc,
@@ -199,12 +206,12 @@ mod tests {
             general: None,
         };
         for (asked_at, found_at) in [(woken, 998), (woken, 1000), (asleep, 998), (asleep, 1000)] {
-            let mut places = SleepingPlaces::default();
-            places.remember(asked_at, &registers(found_at), &stack(&[found_at, 2, 3]));
+            let mut cache = FramePointerCache::default();
+            cache.remember(asked_at, &registers(found_at), &stack(&[found_at, 2, 3]));
             let fp = |at, addresses| {
-                places
+                cache
                     .find(at, &stack(addresses).frames)
-                    .map(|place| place.fp)
+                    .map(|entry| entry.fp)
             };
             assert_eq!(
                 (fp(asleep, &[1000, 2]), fp(woken, &[998, 2, 3])),

@@ -1,19 +1,19 @@
-//! What the chunk that samples are written to has already: frames, and stacks of them.
+//! The frames and stacks that the current chunk of samples already contains.
 //!
-//! The reader of the chunk builds the same tables from what is written (`crate::stream::chunk_stacks`); the grammar is in
-//! `entry_kind.rs`.
+//! The reader of the chunk rebuilds the same tables from the entries
+//! (`crate::stream::chunk_stacks`). The grammar is in `entry_kind.rs`.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use crate::base::{NumberMap, pair_key};
 use crate::buffer::{ChunkNumber, EntryWriter, FrameTag, ROOT_NODES, zigzag};
-use crate::sampler::stack_frames::{StackFrame, StackFrames};
+use crate::sampler::stack_frames::{StoredFrame, StoredStack};
 
-/// Which filling of the dictionary: what one filling numbers says nothing in another.
+/// Identifies one filling of the dictionary. Numbers from one filling mean nothing in another.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(super) struct Edition(u64);
+pub(super) struct DictionaryEpoch(u64);
 
-/// A label frame, by the place of its code.
+/// A label frame: its number, and the range of its encoding in `label_codes`.
 #[derive(Clone, Copy, Debug)]
 struct KnownLabel {
     number: u32,
@@ -21,46 +21,47 @@ struct KnownLabel {
     end: usize,
 }
 
-/// Tables that are kept from chunk to chunk for their memory.
+/// Tables of a chunk. They are reused from chunk to chunk to keep their memory.
 #[derive(Debug, Default)]
 pub(super) struct StackDictionary {
-    /// The chunk that it speaks of, and the list of modules; `None` before the first, and when the chunk is full.
-    place: Option<(ChunkNumber, u64)>,
-    edition: Edition,
-    /// Nanoseconds since the process began, of the sample before.
+    /// The chunk that the dictionary describes, and the number of its module list. `None` before
+    /// the first chunk and when the chunk is full.
+    described: Option<(ChunkNumber, u64)>,
+    epoch: DictionaryEpoch,
+    /// Time of the previous sample, in ns since the process began.
     last_time_ns: u64,
     native: NumberMap<u32>,
-    /// By the hash of their codes. Of two with the same hash the first is known.
+    /// Labels by the hash of their encoding. If two have the same hash, only the first is known.
     labels: NumberMap<KnownLabel>,
     label_codes: Vec<u8>,
     frames: u32,
-    /// By the node below and the frame's number.
+    /// Nodes by their parent node and the number of their frame.
     nodes: NumberMap<u32>,
-    /// Of each node, the address of the nearest native frame in its stack.
+    /// For each node, the address of the nearest native frame in its stack.
     addresses: Vec<u64>,
 }
 
 impl StackDictionary {
-    /// The chunk that it speaks of, if it is of this list of modules.
+    /// Returns the chunk that the dictionary describes, if it uses this module list.
     pub(super) fn chunk(&self, modules: u64) -> Option<ChunkNumber> {
-        self.place
+        self.described
             .filter(|(_, list)| *list == modules)
             .map(|(chunk, _)| chunk)
     }
 
-    pub(super) fn edition(&self) -> Edition {
-        self.edition
+    pub(super) fn epoch(&self) -> DictionaryEpoch {
+        self.epoch
     }
 
-    /// Knows nothing, and speaks of no chunk.
+    /// Detaches the dictionary from its chunk.
     pub(super) fn forget(&mut self) {
-        self.place = None;
+        self.described = None;
     }
 
-    /// Begins anew with a chunk in which nothing of its stacks stands.
+    /// Restarts the dictionary for a chunk that contains none of its stacks.
     pub(super) fn begin(&mut self, chunk: ChunkNumber, modules: u64) {
-        self.place = Some((chunk, modules));
-        self.edition = Edition(self.edition.0 + 1);
+        self.described = Some((chunk, modules));
+        self.epoch = DictionaryEpoch(self.epoch.0 + 1);
         self.last_time_ns = 0;
         self.native.clear();
         self.labels.clear();
@@ -71,18 +72,18 @@ impl StackDictionary {
         self.addresses.resize(ROOT_NODES as usize, 0);
     }
 
-    /// The distance of a sample's time from that of the one before.
+    /// Returns the difference between a sample's time and the previous sample's.
     pub(super) fn time_distance(&self, time_ns: u64) -> i64 {
         time_ns.wrapping_sub(self.last_time_ns) as i64
     }
 
-    /// A sample of this time was put.
+    /// Records the time of a sample that was written.
     pub(super) fn set_last_time(&mut self, time_ns: u64) {
         self.last_time_ns = time_ns;
     }
 
-    /// Writes a stack against what is known, and knows it from then on.
-    pub(super) fn write(&mut self, stack: &StackFrames, out: &mut EntryWriter) {
+    /// Writes a stack as the difference from the known stacks, and adds it to them.
+    pub(super) fn write(&mut self, stack: &StoredStack, out: &mut EntryWriter) {
         let mut node = stack.root();
         let mut rest = stack.frames();
         while let Some((&frame, after)) = rest.split_first()
@@ -95,7 +96,7 @@ impl StackDictionary {
         for &frame in rest {
             let mut address = self.addresses[node as usize];
             let before = address;
-            if let StackFrame::Native { address: own, .. } = frame {
+            if let StoredFrame::Native { address: own, .. } = frame {
                 address = own;
             }
             let number = match self.known(stack, frame) {
@@ -112,13 +113,13 @@ impl StackDictionary {
         }
     }
 
-    fn known(&self, stack: &StackFrames, frame: StackFrame) -> Option<u32> {
+    fn known(&self, stack: &StoredStack, frame: StoredFrame) -> Option<u32> {
         match frame {
-            StackFrame::Native {
+            StoredFrame::Native {
                 address,
                 is_innermost,
             } => self.native.get(&native_key(address, is_innermost)).copied(),
-            StackFrame::Label { start, end } => {
+            StoredFrame::Label { start, end } => {
                 let code = stack.label(start, end);
                 let known = self.labels.get(&hash_of(code))?;
                 (self.label_codes[known.start..known.end] == *code).then_some(known.number)
@@ -126,18 +127,18 @@ impl StackDictionary {
         }
     }
 
-    /// Writes a frame that is not known, and gives its number.
+    /// Writes a frame that is not known yet, and returns its number.
     fn define(
         &mut self,
-        stack: &StackFrames,
-        frame: StackFrame,
+        stack: &StoredStack,
+        frame: StoredFrame,
         before: u64,
         out: &mut EntryWriter,
     ) -> u32 {
         let number = self.frames;
         self.frames += 1;
         match frame {
-            StackFrame::Native {
+            StoredFrame::Native {
                 address,
                 is_innermost,
             } => {
@@ -146,12 +147,12 @@ impl StackDictionary {
                 } else {
                     FrameTag::Return
                 };
-                // Two bits are for the tag: addresses of programs leave more of them free.
+                // The tag takes two bits. Addresses of programs leave more than two bits unused.
                 out.number(tag.join(zigzag(address.wrapping_sub(before) as i64) & (u64::MAX >> 2)));
                 self.native
                     .insert(native_key(address, is_innermost), number);
             }
-            StackFrame::Label { start, end } => {
+            StoredFrame::Label { start, end } => {
                 let code = stack.label(start, end);
                 out.raw(code);
                 let start = self.label_codes.len();
@@ -170,7 +171,8 @@ fn native_key(address: u64, is_innermost: bool) -> u64 {
     address << 1 | u64::from(is_innermost)
 }
 
-/// By the hasher of the standard library, as a host's texts may be chosen by others.
+/// Hashes with the standard library's hasher, because an attacker may choose the application's
+/// texts.
 fn hash_of(code: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     code.hash(&mut hasher);

@@ -1,4 +1,5 @@
-//! A merged stack, taken from its capture: numbers and coded labels, to be kept until the thread has another one.
+//! A merged stack with encoded labels. It is made from a capture and kept until the thread has a
+//! different stack.
 
 use crate::base::{FrameFlags, StackAddress};
 use crate::buffer::{EntryWriter, FrameTag, root_node};
@@ -8,30 +9,31 @@ use crate::sampler::scripted_samples::{ScriptedFrame, ScriptedStack};
 use crate::threads::{CapturedBacktrace, CapturedView, EventLoopState};
 use crate::unwind::NativeStack;
 
-/// A frame of a stack.
+/// A frame of a stored stack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum StackFrame {
+pub(super) enum StoredFrame {
     Native {
         address: u64,
-        /// Where the thread was, not where a call returns to.
+        /// Whether `address` is the thread's program counter rather than a return address.
         is_innermost: bool,
     },
-    /// A frame of the label stack, by the place of its code among those of its stack.
+    /// A frame of the label stack, as the range of its encoding in the stack's `labels`.
     Label { start: u32, end: u32 },
 }
 
-/// A stack as it goes into the buffer, the oldest frame first, and what the thread's event loop did.
+/// A stack as it is written to the buffer, oldest frame first, and the state of the thread's event
+/// loop.
 #[derive(Debug, Default)]
-pub(super) struct StackFrames {
-    frames: Vec<StackFrame>,
-    /// The codes of its labels, each as `entry_kind.rs` says.
+pub(super) struct StoredStack {
+    frames: Vec<StoredFrame>,
+    /// The encoded labels. `entry_kind.rs` defines the encoding.
     labels: EntryWriter,
     is_truncated: bool,
     is_of_other_stack: bool,
     pub(super) event_loop: EventLoopState,
 }
 
-impl StackFrames {
+impl StoredStack {
     pub(super) fn is_truncated(&self) -> bool {
         self.is_truncated
     }
@@ -40,11 +42,11 @@ impl StackFrames {
         self.is_of_other_stack
     }
 
-    pub(super) fn frames(&self) -> &[StackFrame] {
+    pub(super) fn frames(&self) -> &[StoredFrame] {
         &self.frames
     }
 
-    /// The code of a label of its own.
+    /// Returns the encoding of one of the stack's labels.
     pub(super) fn label(&self, start: u32, end: u32) -> &[u8] {
         self.labels
             .bytes()
@@ -52,19 +54,19 @@ impl StackFrames {
             .unwrap_or_default()
     }
 
-    /// The node that it stands on.
+    /// Returns the root node below the stack's oldest frame.
     pub(super) fn root(&self) -> u32 {
         root_node(self.is_truncated, self.is_of_other_stack)
     }
 
-    /// Whether it has the same frames.
+    /// Returns whether both stacks have the same frames and the same root.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         self.root() == other.root()
             && self.frames == other.frames
             && self.labels.bytes() == other.labels.bytes()
     }
 
-    /// Becomes equal to that one, in the memory that it has.
+    /// Copies `other` and reuses the memory of `self`.
     pub(super) fn copy_from(&mut self, other: &Self) {
         self.frames.clone_from(&other.frames);
         self.labels.clear().raw(other.labels.bytes());
@@ -72,7 +74,7 @@ impl StackFrames {
         self.event_loop = other.event_loop;
     }
 
-    /// A stack without frames.
+    /// Makes this a stack without frames.
     pub(super) fn set_empty(&mut self, event_loop: EventLoopState) {
         self.frames.clear();
         self.labels.clear();
@@ -80,7 +82,7 @@ impl StackFrames {
         self.event_loop = event_loop;
     }
 
-    /// Merges a captured stack.
+    /// Stores a stack that the thread's handler captured, merged with its labels.
     pub(super) fn set(
         &mut self,
         native: &NativeStack,
@@ -110,7 +112,7 @@ impl StackFrames {
         });
     }
 
-    /// Merges a stack that a thread has captured of itself.
+    /// Stores a stack that a thread captured itself, merged with its labels.
     pub(super) fn set_backtrace(
         &mut self,
         native: &NativeStack,
@@ -145,7 +147,7 @@ impl StackFrames {
         );
     }
 
-    /// Adds what was merged; labels by a function that is given their indices.
+    /// Adds the merged frames. `add_label` adds the label with a given index.
     fn add_merged(
         &mut self,
         native: &NativeStack,
@@ -166,7 +168,7 @@ impl StackFrames {
             match *frame {
                 MergedFrame::Native(index) => {
                     let address = native.frames[index].address.get();
-                    self.frames.push(StackFrame::Native {
+                    self.frames.push(StoredFrame::Native {
                         address,
                         is_innermost: index == 0,
                     });
@@ -180,7 +182,7 @@ impl StackFrames {
     }
 
     fn add_label(&mut self, flags: FrameFlags, category: (u8, u8), texts: (&[u8], &[u8])) {
-        self.add_coded(FrameTag::Label.join(flags.to_byte().into()), |code| {
+        self.add_encoded(FrameTag::Label.join(flags.to_byte().into()), |code| {
             code.byte(category.0)
                 .byte(category.1)
                 .text(texts.0)
@@ -189,7 +191,7 @@ impl StackFrames {
     }
 
     fn add_script_frame(&mut self, flags: FrameFlags, [function, line, column]: [u32; 3]) {
-        self.add_coded(FrameTag::Label.join(flags.to_byte().into()), |code| {
+        self.add_encoded(FrameTag::Label.join(flags.to_byte().into()), |code| {
             code.number(function.into())
                 .number(line.into())
                 .number(column.into());
@@ -197,18 +199,19 @@ impl StackFrames {
     }
 
     fn add_labels_left_out(&mut self) {
-        self.add_coded(FrameTag::Label.join(FrameTag::LABELS_LEFT_OUT), |_| ());
+        self.add_encoded(FrameTag::Label.join(FrameTag::LABELS_LEFT_OUT), |_| ());
     }
 
-    fn add_coded(&mut self, tag: u64, fields: impl FnOnce(&mut EntryWriter)) {
+    fn add_encoded(&mut self, tag: u64, fields: impl FnOnce(&mut EntryWriter)) {
         let start = self.labels.bytes().len() as u32;
         self.labels.number(tag);
         fields(&mut self.labels);
         let end = self.labels.bytes().len() as u32;
-        self.frames.push(StackFrame::Label { start, end });
+        self.frames.push(StoredFrame::Label { start, end });
     }
 
-    /// For tests elsewhere: return addresses, and the innermost at the end.
+    /// Returns a stack of return addresses whose last address is the innermost frame. Used in tests
+    /// of other modules.
     #[cfg(test)]
     pub(super) fn of_addresses(addresses: &[u64]) -> Self {
         let mut stack = Self::default();
@@ -216,7 +219,7 @@ impl StackFrames {
         stack.frames = addresses
             .iter()
             .enumerate()
-            .map(|(index, &address)| StackFrame::Native {
+            .map(|(index, &address)| StoredFrame::Native {
                 address,
                 is_innermost: index == innermost,
             })
@@ -224,7 +227,7 @@ impl StackFrames {
         stack
     }
 
-    /// Becomes a stack that nobody has captured.
+    /// Stores a made-up stack.
     #[cfg(any(test, fuzzing))]
     pub(super) fn set_scripted(&mut self, stack: &ScriptedStack) {
         self.set_empty(stack.event_loop);
@@ -235,7 +238,7 @@ impl StackFrames {
                     address,
                     is_innermost,
                 } => {
-                    self.frames.push(StackFrame::Native {
+                    self.frames.push(StoredFrame::Native {
                         address,
                         is_innermost,
                     });
@@ -266,16 +269,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stack_is_the_same_by_its_frames_and_what_it_stands_on() {
-        let stack = StackFrames::of_addresses(&[1, 2]);
-        let mut other = StackFrames::default();
+    fn stacks_with_equal_frames_and_roots_are_the_same() {
+        let stack = StoredStack::of_addresses(&[1, 2]);
+        let mut other = StoredStack::default();
         other.copy_from(&stack);
         other.event_loop = EventLoopState::Idle;
-        assert!(stack.is_same(&other), "whatever its event loop does");
+        assert!(stack.is_same(&other), "the event loop does not matter");
         other.is_truncated = true;
         assert!(!stack.is_same(&other));
         for addresses in [&[1][..], &[2, 1], &[1, 2, 3]] {
-            assert!(!stack.is_same(&StackFrames::of_addresses(addresses)));
+            assert!(!stack.is_same(&StoredStack::of_addresses(addresses)));
         }
         let script = |line| ScriptedStack {
             frames: vec![ScriptedFrame::Script {
@@ -286,8 +289,8 @@ mod tests {
             ..ScriptedStack::default()
         };
         other.set_scripted(&script(1));
-        let mut moved = StackFrames::default();
+        let mut moved = StoredStack::default();
         moved.set_scripted(&script(2));
-        assert!(!other.is_same(&moved), "the code of a label counts");
+        assert!(!other.is_same(&moved), "the label's encoding matters");
     }
 }

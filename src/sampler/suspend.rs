@@ -1,6 +1,8 @@
-//! One thread is stopped on demand, by the protocol by which the sampler stops it, in a slot beside its own.
+//! Interrupts one thread on demand, with the sampler's protocol, in a slot apart from the
+//! sampler's.
 //!
-//! The asking thread waits, up to its time-out; the stopped one waits for nobody, here as elsewhere.
+//! The caller waits for the answer up to its timeout. The target thread does not wait for anything,
+//! as with the sampler.
 
 use std::time::Duration;
 
@@ -12,15 +14,16 @@ use crate::platform::{
 use crate::sampler::fork_gate::may_signal;
 use crate::threads::{CaptureParts, NoSlot, SlotHandle, SlotPhase, ThreadRegistry};
 
-/// An answer takes about 20 µs where the thread runs, and as long as the scheduler likes where it does not.
+/// Bounds of the time between two checks for the answer, in ns. An answer takes about 20 µs if the
+/// thread is running, and otherwise as long as the scheduler takes.
 const FIRST_STEP_NS: u64 = 20_000;
 const LAST_STEP_NS: u64 = 1_000_000;
-/// A request that was lost, since another signal of the same number was pending, is sent again after so long, and then
-/// after twice as long each time.
+/// Bounds of the time until a lost request is sent again, in ns. A request is lost if another
+/// signal of the same number is pending. The time doubles with each attempt.
 const FIRST_RESEND_NS: u64 = 1_000_000;
 const LAST_RESEND_NS: u64 = 64_000_000;
 
-/// A request that is out.
+/// A pending request.
 struct Request<'a> {
     process: ProcessId,
     thread: ThreadId,
@@ -30,12 +33,12 @@ struct Request<'a> {
     sequence: u32,
 }
 
-/// Captures these parts of a registered thread into a slot, which holds them then.
+/// Captures these parts of a registered thread and returns the slot that holds them.
 ///
-/// Only the wait for the thread is bounded by the time-out. A thread that answers later finds that nobody waits.
+/// The timeout bounds only the wait for the thread. An answer that arrives later finds no request.
 ///
 /// # Errors
-/// All of [`SuspendError`]'s but `Unsupported`.
+/// Every variant of [`SuspendError`] except `Unsupported`.
 pub(crate) fn suspend_and_capture(
     thread: ThreadId,
     parts: CaptureParts,
@@ -75,7 +78,7 @@ pub(crate) fn suspend_and_capture(
 }
 
 impl Request<'_> {
-    /// Sends the signal until it is answered.
+    /// Sends the signal, repeatedly if it is lost, until the thread answers.
     fn wait(&self, timeout: Duration) -> Result<(), SuspendError> {
         let start = monotonic_now();
         let deadline = start.plus_ns(timeout.as_nanos().try_into().unwrap_or(u64::MAX));
@@ -95,7 +98,7 @@ impl Request<'_> {
             sleep_until(deadline.min(now.plus_ns(step_ns)));
             step_ns = (step_ns + step_ns / 2).min(LAST_STEP_NS);
             if self.slot.phase() == SlotPhase::Ready {
-                self.send_what_was_lost();
+                self.resend_sampler_request();
                 return Ok(());
             }
             if !thread_exists(self.process, self.thread) {
@@ -105,9 +108,9 @@ impl Request<'_> {
             }
             if monotonic_now() >= deadline {
                 self.slot.cancel();
-                // It may have answered just now.
+                // The thread may have answered just before the request was cancelled.
                 if self.slot.phase() == SlotPhase::Ready {
-                    self.send_what_was_lost();
+                    self.resend_sampler_request();
                     return Ok(());
                 }
                 let (thread, signal) = (self.thread, self.signal);
@@ -137,8 +140,8 @@ impl Request<'_> {
         }
     }
 
-    /// While ours was pending, one that the sampler sent was lost.
-    fn send_what_was_lost(&self) {
+    /// Sends the sampler's request again if it was lost because this request's signal was pending.
+    fn resend_sampler_request(&self) {
         if signal_is_queued(self.signal) || self.own.has_timer() || !may_signal() {
             return;
         }
@@ -147,7 +150,7 @@ impl Request<'_> {
                 slot: self.own.number(),
                 sequence,
             };
-            // One that is not lost yet is answered once.
+            // If the first signal was not lost after all, the thread still answers only once.
             send_request(self.process, self.thread, self.signal, ticket);
         }
     }

@@ -1,16 +1,19 @@
-//! Stop 2 of 12: a thread's CPU clock is read, and decides: same as before, a look from outside, a signal, or still
-//! waiting.
+//! Step 2 of 12: the thread's CPU clock decides whether to repeat the last sample, read the stack
+//! remotely, send a signal, or keep waiting.
 //!
-//! Stop 6 of 12: a capture that has arrived is taken up.
+//! Step 6 of 12: a capture that has arrived is collected.
 //!
-//! | the thread | what is done |
+//! To read a stack remotely means that the sampler thread reads the stack of a blocked thread
+//! without interrupting it.
+//!
+//! | state of the thread | action |
 //! |---|---|
-//! | has not run since its stack was taken | it rests: the sample is the same, and nobody is asked |
-//! | ran all the time since the last tick | it is sent a request, or its own timer is to stop it |
-//! | ran for less, and is blocked in the kernel now | the sampler reads its stack from outside, and it rests from now on |
-//! | the same, but its stack needs the frame pointer | it is sent a request, and that is remembered for the place |
-//! | ran for less, and is not blocked | it is sent a request, which it answers when it runs |
-//! | has not answered yet | it is left alone until it has |
+//! | has not run since its stack was captured | none: the thread is idle and repeats its sample |
+//! | ran for all of the last tick | request by signal, or by the thread's own timer |
+//! | ran for less, is blocked in the kernel now | remote read; the thread becomes idle |
+//! | likewise, and its stack needs the frame pointer | request by signal; the answer is cached |
+//! | ran for less, is not blocked | request by signal, which the thread answers when it runs |
+//! | has not answered its request yet | none until it answers |
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -21,38 +24,40 @@ use crate::platform::{
 };
 use crate::sampler::fork_gate::may_signal;
 use crate::sampler::handler::READS_CLOCK;
-use crate::sampler::rest::{Rest, Tick};
+use crate::sampler::rest::{IdlePeriod, Tick};
 use crate::sampler::sample_writer::LastStack;
-use crate::sampler::sleeping_places::{Outside, SleepingPlaces, registers_at};
+use crate::sampler::sleeping_places::{FramePointerCache, RemoteUnwind, registers_at};
 use crate::sampler::tick_context::{Scratch, TickContext, captured_by, unwind_counted};
 use crate::sampler::timers::TimerState;
-use crate::sampler::waiting::{Unanswered, Waiting};
+use crate::sampler::waiting::{PendingRequest, Unanswered};
 use crate::state::{Session, SessionCounts};
 use crate::threads::{OffThreadRef, SlotHandle, SlotPhase};
 
-/// So long a thread takes at most from the end of its handler back to its sleep, where nobody can look whether it sleeps.
+/// Maximum CPU time that a thread needs from the end of its handler back to sleep, in ns. Used
+/// where the sampler cannot see whether a thread sleeps.
 const RETURN_TO_SLEEP_NS: u64 = 30_000;
-/// A thread that runs is away so long for an interrupt.
+/// Time that an interrupt takes from a running thread, in ns.
 const SHORT_ABSENCE_NS: u64 = 10_000;
 
-/// A thread that can be told to be gone.
+/// Whether a thread still exists.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum ThreadLife {
     Alive,
-    /// It ended without unregistering.
+    /// The thread exited without unregistering.
     Dead,
 }
 
-/// Where the thread is blocked, if it is and the system tells.
-fn look_through(
-    window: &mut ThreadWindow,
+/// Returns where the thread is blocked, or `None` if it is not blocked or if the system does not
+/// report it.
+fn probe_blocked_at(
+    probe: &mut ThreadWindow,
     is_hidden: &mut bool,
     context: &TickContext<'_>,
 ) -> Option<BlockedAt> {
     if *is_hidden {
         return None;
     }
-    match window.look() {
+    match probe.look() {
         Look::Blocked(at) => Some(at),
         Look::Not => None,
         Look::Hidden => {
@@ -64,31 +69,31 @@ fn look_through(
     }
 }
 
-/// The sampler's side of a thread.
+/// The sampler's state of one thread.
 #[derive(Debug)]
 pub(super) struct ThreadSampler {
     pub(super) registration: OffThreadRef,
-    /// What is recorded of it.
+    /// What is recorded of the thread.
     pub(super) features: ThreadProfilingFeatures,
     pub(super) slot: Option<Arc<SlotHandle>>,
-    window: ThreadWindow,
-    /// The system does not tell whether the thread sleeps.
+    probe: ThreadWindow,
+    /// Whether the system does not report if the thread sleeps.
     is_hidden: bool,
-    /// Where it was when it was asked for its frame pointer last.
-    asked_at: Option<BlockedAt>,
-    places: SleepingPlaces,
+    /// Where the thread was blocked when its frame pointer was last requested.
+    fp_requested_at: Option<BlockedAt>,
+    frame_pointers: FramePointerCache,
     pub(super) timer: TimerState,
-    pub(super) waiting: Option<Waiting>,
-    pub(super) rest: Option<Rest>,
-    /// The CPU clock when it was read last, and when that was.
+    pub(super) pending: Option<PendingRequest>,
+    pub(super) idle: Option<IdlePeriod>,
+    /// The last reading of the CPU clock, and the time of that reading.
     seen_cpu_ns: u64,
     seen_at: TimeStamp,
-    /// The CPU clock up to which the thread's time stands in samples.
+    /// The CPU clock up to which samples account for the thread's CPU time.
     pub(super) reported_cpu_ns: u64,
-    /// While sampling pauses: what the thread ran before, after its last sample.
+    /// While sampling is paused: CPU time between the thread's last sample and the pause.
     pub(super) ran_before_pause_ns: u64,
     pub(super) last_stack: LastStack,
-    /// When the last sample was.
+    /// Time of the last sample.
     pub(super) last_time: TimeStamp,
 }
 
@@ -98,7 +103,7 @@ impl ThreadSampler {
         let features = unlocked.profiling_features();
         let slot = unlocked.slot();
         match &slot {
-            // What an earlier session asked for.
+            // Drop the requests of an earlier session.
             Some(slot) => {
                 slot.retire();
                 slot.set_timer(-1);
@@ -111,16 +116,16 @@ impl ThreadSampler {
         let tid = unlocked.tid();
         let cpu_ns = thread_cpu_ns(tid).unwrap_or(0);
         Self {
-            window: ThreadWindow::new(tid),
+            probe: ThreadWindow::new(tid),
             features,
             registration,
             slot,
             is_hidden: false,
-            asked_at: None,
-            places: SleepingPlaces::default(),
+            fp_requested_at: None,
+            frame_pointers: FramePointerCache::default(),
             timer: TimerState::default(),
-            waiting: None,
-            rest: None,
+            pending: None,
+            idle: None,
             seen_cpu_ns: cpu_ns,
             seen_at: TimeStamp(0),
             reported_cpu_ns: cpu_ns,
@@ -142,42 +147,43 @@ impl ThreadSampler {
             .announced_sleep()
     }
 
-    /// Whether it has not run since its stack was taken.
-    pub(super) fn rests(&self) -> bool {
-        self.rest.is_some()
+    /// Returns whether the thread has not run since its stack was captured.
+    pub(super) fn is_idle(&self) -> bool {
+        self.idle.is_some()
     }
 
-    /// Whether it has rested for long.
-    pub(super) fn rests_long(&self, tick: Tick) -> bool {
-        self.rest.as_ref().is_some_and(|rest| rest.is_long(tick))
+    /// Returns whether the thread has been idle for long.
+    pub(super) fn is_long_idle(&self, tick: Tick) -> bool {
+        self.idle.as_ref().is_some_and(|idle| idle.is_long(tick))
     }
 
-    /// One tick of this thread. One that rests may be left out.
+    /// Runs one tick of this thread. Ticks of an idle thread may be skipped.
     pub(super) fn tick(&mut self, context: &mut TickContext<'_>) -> ThreadLife {
         if !context.may_signal {
             self.end_timer();
         }
-        if self.is_waited_for(context) {
+        if self.is_still_pending(context) {
             return ThreadLife::Alive;
         }
-        if let Some(rest) = &self.rest {
+        if let Some(idle) = &self.idle {
             let announced = self.announced_sleep();
-            if rest.is_announced(announced, context.tick) {
+            if idle.is_announced(announced, context.tick) {
                 return ThreadLife::Alive;
             }
         }
-        // A clock that went back is another thread's, which was given the id of this one.
+        // A clock that went back belongs to another thread, to which the system gave this thread's
+        // id.
         let Some(cpu_ns) = thread_cpu_ns(self.tid()).filter(|&cpu_ns| cpu_ns >= self.seen_cpu_ns)
         else {
-            self.end_rest(context);
+            self.end_idle_period(context);
             return ThreadLife::Dead;
         };
-        if self.rest.as_ref().is_some_and(|rest| rest.cpu_ns == cpu_ns) {
+        if self.idle.as_ref().is_some_and(|idle| idle.cpu_ns == cpu_ns) {
             return ThreadLife::Alive;
         }
-        self.end_rest(context);
-        self.take_up(cpu_ns, context);
-        if self.rest.is_some() {
+        self.end_idle_period(context);
+        self.collect_capture(cpu_ns, context);
+        if self.idle.is_some() {
             return ThreadLife::Alive;
         }
         let runs = self.ran_until_now(cpu_ns);
@@ -187,72 +193,81 @@ impl ThreadSampler {
             return ThreadLife::Alive;
         };
         let mut blocked_at = None;
-        if let Some(waiting) = &mut self.waiting {
-            let (by_timer, stood_still) = (waiting.by_timer, waiting.stood_still(cpu_ns));
+        if let Some(pending) = &mut self.pending {
+            let (by_timer, stood_still) = (pending.by_timer, pending.clock_stood_still(cpu_ns));
             blocked_at = if runs {
                 None
             } else {
-                look_through(&mut self.window, &mut self.is_hidden, context)
+                probe_blocked_at(&mut self.probe, &mut self.is_hidden, context)
             };
-            // One that sleeps will not answer: it blocks the signal, or its timer stands still. A timer also stands still
-            // while its thread waits for a processor; a signal is answered then before anything else.
-            let is_in_vain = blocked_at.is_some() || (by_timer && stood_still);
-            if !is_in_vain || !self.take_back(&slot) {
-                self.wait_on(&slot, cpu_ns, context);
+            // A sleeping thread will not answer: it masks the signal, or its timer does not
+            // advance. The timer of a thread that waits for a processor does not advance either.
+            // Such a thread gets a signal instead, which it handles before anything else.
+            let is_futile = blocked_at.is_some() || (by_timer && stood_still);
+            if !is_futile || !self.cancel_request(&slot) {
+                self.check_unanswered(&slot, cpu_ns, context);
                 return ThreadLife::Alive;
             }
             if by_timer && blocked_at.is_none() {
-                self.fire(&slot, cpu_ns, None, context);
+                self.request_by_signal(&slot, cpu_ns, None, context);
                 return ThreadLife::Alive;
             }
         } else if !runs {
-            blocked_at = look_through(&mut self.window, &mut self.is_hidden, context);
+            blocked_at = probe_blocked_at(&mut self.probe, &mut self.is_hidden, context);
         }
         if let Some(at) = blocked_at
-            && self.capture_from_outside(&slot, at, cpu_ns, context)
+            && self.capture_remotely(&slot, at, cpu_ns, context)
         {
             return ThreadLife::Alive;
         }
-        if blocked_at.is_some() || !self.ask_timer(&slot, cpu_ns, context) {
-            self.fire(&slot, cpu_ns, blocked_at, context);
+        if blocked_at.is_some() || !self.request_by_timer(&slot, cpu_ns, context) {
+            self.request_by_signal(&slot, cpu_ns, blocked_at, context);
         }
         ThreadLife::Alive
     }
 
-    /// Takes a request back that will not be answered soon; false when it just is.
-    pub(super) fn take_back(&mut self, slot: &SlotHandle) -> bool {
-        self.note_taken_back(slot);
+    /// Cancels a request that will not be answered soon. Returns false if the answer is already
+    /// being written.
+    pub(super) fn cancel_request(&mut self, slot: &SlotHandle) -> bool {
+        self.note_cancelled(slot);
         slot.cancel();
-        let is_back = slot.phase() == SlotPhase::Idle;
-        if is_back {
-            self.waiting = None;
+        let is_cancelled = slot.phase() == SlotPhase::Idle;
+        if is_cancelled {
+            self.pending = None;
         }
-        is_back
+        is_cancelled
     }
 
-    /// Before a request is taken back: where a signal was sent for it, that may come later, in another session even.
-    fn note_taken_back(&self, slot: &SlotHandle) {
+    /// Records that a signal was already sent for a request that is about to be cancelled. That
+    /// signal may arrive later, even in another session.
+    fn note_cancelled(&self, slot: &SlotHandle) {
         let was_sent = self
-            .waiting
+            .pending
             .as_ref()
-            .is_some_and(|waiting| !waiting.by_timer);
+            .is_some_and(|pending| !pending.by_timer);
         if let Some(sequence) = slot.pending_request().filter(|_| was_sent) {
             slot.set_taken_back(sequence);
         }
     }
 
-    /// Leaves it to the thread's own timer to stop it. False where it has none.
-    fn ask_timer(&mut self, slot: &SlotHandle, cpu_ns: u64, context: &TickContext<'_>) -> bool {
+    /// Leaves the request to the thread's own timer. Returns false if the thread has no timer.
+    fn request_by_timer(
+        &mut self,
+        slot: &SlotHandle,
+        cpu_ns: u64,
+        context: &TickContext<'_>,
+    ) -> bool {
         let has_timer = context.session.uses_timers()
             && context.may_signal
             && self.timer.ensure(self.tid(), slot, context.session);
         if has_timer && slot.request().is_some() {
-            self.waiting = Some(Waiting::new(cpu_ns, context.tick, None, true));
+            self.pending = Some(PendingRequest::new(cpu_ns, context.tick, None, true));
         }
         has_timer
     }
 
-    /// Whether the thread has run all the time since the last tick, and so is likely to be running.
+    /// Returns whether the thread has run for all of the time since the last tick, and so probably
+    /// still runs.
     fn ran_until_now(&mut self, cpu_ns: u64) -> bool {
         let now = monotonic_now();
         let ran_ns = cpu_ns.saturating_sub(std::mem::replace(&mut self.seen_cpu_ns, cpu_ns));
@@ -260,36 +275,37 @@ impl ThreadSampler {
         ran_ns >= elapsed_ns.saturating_sub(SHORT_ABSENCE_NS.max(elapsed_ns / 64))
     }
 
-    /// Writes what is to be written, up to the last tick that it was there, and gives up on a request that is out. A signal
-    /// that comes later finds that nobody waits.
+    /// Writes the pending idle samples up to `last`, the last tick on which the thread existed, and
+    /// cancels its request. A signal that arrives later finds no request.
     pub(super) fn end(&mut self, last: Tick, context: &TickContext<'_>) {
-        self.write_rest_until(last, context);
+        self.write_idle_until(last, context);
         self.timer.end();
         if let Some(slot) = &self.slot {
-            self.note_taken_back(slot);
+            self.note_cancelled(slot);
             slot.retire();
         }
-        self.waiting = None;
+        self.pending = None;
     }
 
-    /// It has run: what is to be written of its rest ends with the tick before.
-    fn end_rest(&mut self, context: &TickContext<'_>) {
-        self.write_rest_until(context.tick_before, context);
-        self.rest = None;
+    /// Ends the idle period of a thread that has run: its last sample is on the previous tick.
+    fn end_idle_period(&mut self, context: &TickContext<'_>) {
+        self.write_idle_until(context.tick_before, context);
+        self.idle = None;
     }
 
-    /// Reads the stack of a thread that is blocked there, without waking it.
-    fn capture_from_outside(
+    /// Reads the stack of a thread that is blocked at `at` without waking it. Returns false if the
+    /// thread must be signalled instead.
+    fn capture_remotely(
         &mut self,
         slot: &SlotHandle,
         at: BlockedAt,
         cpu_ns: u64,
         context: &mut TickContext<'_>,
     ) -> bool {
-        // Before the thread is looked at: an announcement that comes later is of another sleep.
+        // Read before the stack, since a later announcement belongs to another sleep.
         let announced = self.announced_sleep();
         let tid = self.tid();
-        // It has not run if its clock stands where it stood before it was looked at.
+        // The thread has not run if its clock still has the value from before the stack was read.
         let stood_still = || thread_cpu_ns(tid) == Some(cpu_ns);
         if !slot.capture_from_outside(registers_at(at), monotonic_now(), stood_still) {
             return false;
@@ -299,13 +315,15 @@ impl ThreadSampler {
         };
         let captured = captured_by(&view);
         let unwound = unwind_counted(context, |unwinder, native| {
-            self.places.unwind(at, &captured, unwinder, native)
+            self.frame_pointers.unwind(at, &captured, unwinder, native)
         });
-        // Asked once for a place and none the wiser, it is not asked again.
-        if unwound == Some(Outside::AskThread) && self.asked_at.replace(at) != Some(at) {
+        // If a request at this place did not supply the frame pointer, do not send another.
+        if unwound == Some(RemoteUnwind::NeedsFramePointer)
+            && self.fp_requested_at.replace(at) != Some(at)
+        {
             return false;
         }
-        self.asked_at = None;
+        self.fp_requested_at = None;
         let Scratch {
             native,
             merged,
@@ -321,10 +339,10 @@ impl ThreadSampler {
         let written = self.write_sample(time, cpu_ns, context);
         SessionCounts::add(&context.session.counts.samples_from_outside, written);
         if is_doubtful {
-            // The next tick knows more.
+            // The stack is doubtful, so the next tick captures it again.
             return true;
         }
-        self.rest = Some(Rest::new(
+        self.idle = Some(IdlePeriod::new(
             cpu_ns,
             announced,
             context.tick,
@@ -334,7 +352,7 @@ impl ThreadSampler {
         true
     }
 
-    fn fire(
+    fn request_by_signal(
         &mut self,
         slot: &SlotHandle,
         cpu_ns: u64,
@@ -352,7 +370,7 @@ impl ThreadSampler {
         }
         self.send(slot, sequence, context);
         if slot.phase() != SlotPhase::Idle {
-            self.waiting = Some(Waiting::new(cpu_ns, context.tick, blocked_at, false));
+            self.pending = Some(PendingRequest::new(cpu_ns, context.tick, blocked_at, false));
         }
     }
 
@@ -368,18 +386,18 @@ impl ThreadSampler {
         }
     }
 
-    /// Whether a request is out on this tick still, and nothing is to be done but to wait.
-    fn is_waited_for(&mut self, context: &TickContext<'_>) -> bool {
-        let (Some(waiting), Some(slot)) = (&mut self.waiting, &self.slot) else {
+    /// Returns whether a request is still pending and nothing else is to be done on this tick.
+    fn is_still_pending(&mut self, context: &TickContext<'_>) -> bool {
+        let (Some(pending), Some(slot)) = (&mut self.pending, &self.slot) else {
             return false;
         };
-        let is_out = matches!(slot.phase(), SlotPhase::Requested | SlotPhase::Writing);
-        is_out && !waiting.by_timer && !waiting.add_tick(context.tick_before)
+        let is_pending = matches!(slot.phase(), SlotPhase::Requested | SlotPhase::Writing);
+        is_pending && !pending.by_timer && !pending.add_tick(context.tick_before)
     }
 
-    /// Looks at a thread that has not answered yet.
-    fn wait_on(&mut self, slot: &SlotHandle, cpu_ns: u64, context: &TickContext<'_>) {
-        let Some(waiting) = &mut self.waiting else {
+    /// Checks a thread that has not answered yet.
+    fn check_unanswered(&mut self, slot: &SlotHandle, cpu_ns: u64, context: &TickContext<'_>) {
+        let Some(pending) = &mut self.pending else {
             return;
         };
         let Some(sequence) = slot.pending_request() else {
@@ -387,17 +405,17 @@ impl ThreadSampler {
         };
         let counts = &context.session.counts;
         let may_send = context.may_signal && may_signal();
-        if waiting.by_timer {
-            // One that has run for so long with a timer, and was not stopped, blocks its signal, or spends its time
-            // where the timer does not look.
-            let patience_ns = 3 * context.interval_ns();
-            if cpu_ns.saturating_sub(waiting.cpu_ns) > patience_ns && may_send {
+        if pending.by_timer {
+            // A thread that ran for so long without its timer's signal masks the signal, or spends
+            // its time where the timer does not count it.
+            let max_silence_ns = 3 * context.interval_ns();
+            if cpu_ns.saturating_sub(pending.cpu_ns) > max_silence_ns && may_send {
                 SessionCounts::add(&counts.silent_timers, 1);
-                *waiting = Waiting::new(cpu_ns, context.tick, None, false);
+                *pending = PendingRequest::new(cpu_ns, context.tick, None, false);
                 self.send(slot, sequence, context);
             }
         } else if let Unanswered::Ran { ticks, resend } =
-            waiting.look(cpu_ns, context.tick, context.interval_ns())
+            pending.check_clock(cpu_ns, context.tick, context.interval_ns())
         {
             SessionCounts::add(&counts.unanswered_ticks, ticks);
             if resend && may_send {
@@ -406,13 +424,14 @@ impl ThreadSampler {
         }
     }
 
-    /// Takes up a capture that has arrived: unwinds, merges and writes it.
-    pub(super) fn take_up(&mut self, cpu_ns: u64, context: &mut TickContext<'_>) {
+    /// Collects a capture that has arrived: unwinds, merges and writes it.
+    pub(super) fn collect_capture(&mut self, cpu_ns: u64, context: &mut TickContext<'_>) {
         let Some(slot) = self.slot.clone() else {
             return;
         };
-        if self.waiting.is_none() {
-            // An answer to a session before this one, whose handler was writing when this one began.
+        if self.pending.is_none() {
+            // The answer to a request of an earlier session, whose handler was still writing when
+            // this session began.
             if slot.phase() == SlotPhase::Ready {
                 slot.retire();
             }
@@ -420,14 +439,14 @@ impl ThreadSampler {
         }
         let Some(view) = slot.captured() else {
             if slot.phase() == SlotPhase::Idle {
-                self.waiting = None;
+                self.pending = None;
             }
             return;
         };
-        let Some(waiting) = self.waiting.take() else {
+        let Some(pending) = self.pending.take() else {
             return;
         };
-        if !waiting.by_timer {
+        if !pending.by_timer {
             slot.clear_taken_back();
         }
         let header = *view.header();
@@ -440,41 +459,41 @@ impl ThreadSampler {
             merged,
             stack,
         } = &mut *context.scratch;
-        match (unwound, waiting.blocked_at) {
+        match (unwound, pending.blocked_at) {
             (None, _) => context.unwinder.take_innermost(&captured, native),
-            (Some(()), Some(at)) => self.places.remember(at, &header.registers, native),
+            (Some(()), Some(at)) => self.frame_pointers.remember(at, &header.registers, native),
             (Some(()), None) => {}
         }
         stack.set(native, &view, merged);
         drop(view);
 
-        if waiting.by_timer && header.cpu_ns > 0 {
+        if pending.by_timer && header.cpu_ns > 0 {
             self.write_captured(header.time, header.cpu_ns, context);
             return;
         }
-        // What it ran since it answered belongs to its next sample.
+        // CPU time since the answer belongs to the next sample.
         let now = monotonic_now();
-        match waiting.idle_run(header.time, now, cpu_ns, context.interval_ns()) {
+        match pending.idle_run(header.time, now, cpu_ns, context.interval_ns()) {
             Ok(run) => {
                 if let Some(run) = run {
-                    let written = self.write_run(run, waiting.cpu_ns, context);
+                    let written = self.write_run(run, pending.cpu_ns, context);
                     SessionCounts::add(&context.session.counts.same_samples, written);
                 }
-                self.write_captured(header.time, waiting.cpu_ns, context);
+                self.write_captured(header.time, pending.cpu_ns, context);
             }
             Err(unanswered) => {
                 SessionCounts::add(&context.session.counts.unanswered_ticks, unanswered);
                 let at_answer_ns = cpu_ns.saturating_sub(now.since_ns(header.time));
-                self.write_captured(header.time, at_answer_ns.max(waiting.cpu_ns), context);
+                self.write_captured(header.time, at_answer_ns.max(pending.cpu_ns), context);
             }
         }
         let ran_on_ns = cpu_ns.saturating_sub(header.cpu_ns);
-        let is_back = self.is_hidden && header.cpu_ns > 0 && ran_on_ns <= RETURN_TO_SLEEP_NS;
-        // In so little time an event may have begun or ended, after which it sleeps as well.
-        if is_back && slot.event_delay().state_in_handler() == header.event_loop {
-            // It went back to where it slept, or has hardly left it.
+        let is_asleep = self.is_hidden && header.cpu_ns > 0 && ran_on_ns <= RETURN_TO_SLEEP_NS;
+        // Even in that short time, an event may have begun or ended before the thread slept again.
+        if is_asleep && slot.event_delay().state_in_handler() == header.event_loop {
+            // The thread went back to sleep, or is about to.
             let announced = self.announced_sleep();
-            self.rest = Some(Rest::new(
+            self.idle = Some(IdlePeriod::new(
                 cpu_ns,
                 announced,
                 context.tick,

@@ -1,40 +1,41 @@
-//! Before stop 9: which samples of a thread are written, when, and for how many ticks.
+//! Before step 9: selects which samples of a thread are written, with which times, and for how many
+//! ticks.
 
 use crate::base::TimeStamp;
-use crate::sampler::rest::{Rest, Run, Tick};
+use crate::sampler::rest::{IdlePeriod, SampleRun, Tick};
 use crate::sampler::sample_writer::SampleTime;
 use crate::sampler::thread_sampler::ThreadSampler;
 use crate::sampler::tick_context::TickContext;
 use crate::state::SessionCounts;
 
 impl ThreadSampler {
-    /// Writes what is not written yet of a rest up to the tick before.
-    pub(super) fn write_rest_before(&mut self, context: &TickContext<'_>) {
-        self.write_rest_until(context.tick_before, context);
+    /// Writes the pending idle samples up to the previous tick.
+    pub(super) fn write_idle_before_tick(&mut self, context: &TickContext<'_>) {
+        self.write_idle_until(context.tick_before, context);
     }
 
-    /// Writes what is not written yet of a rest, so that a profile has it.
-    pub(super) fn write_rest(&mut self, context: &TickContext<'_>) {
-        self.write_rest_until(context.tick, context);
+    /// Writes the pending idle samples up to this tick, so that a profile includes them.
+    pub(super) fn write_idle_samples(&mut self, context: &TickContext<'_>) {
+        self.write_idle_until(context.tick, context);
     }
 
-    /// The same, if that is old.
-    pub(super) fn write_old_rest(&mut self, context: &TickContext<'_>) {
+    /// Writes the pending idle samples up to this tick if they are overdue.
+    pub(super) fn write_overdue_idle(&mut self, context: &TickContext<'_>) {
         if self
-            .rest
+            .idle
             .as_ref()
-            .is_some_and(|rest| rest.is_overdue(context.tick.time))
+            .is_some_and(|idle| idle.is_overdue(context.tick.time))
         {
-            self.write_rest(context);
+            self.write_idle_samples(context);
         }
     }
 
-    pub(super) fn write_rest_until(&mut self, last: Tick, context: &TickContext<'_>) {
+    pub(super) fn write_idle_until(&mut self, last: Tick, context: &TickContext<'_>) {
         let interval_ns = context.interval_ns();
         let Some(run) = self
-            .rest
+            .idle
             .as_mut()
-            .and_then(|rest| rest.take_run(last, interval_ns))
+            .and_then(|idle| idle.take_run(last, interval_ns))
         else {
             return;
         };
@@ -55,18 +56,25 @@ impl ThreadSampler {
         SessionCounts::add(&context.session.counts.captured_samples, written);
     }
 
-    /// Writes a sample with the stack in the scratch memory. 0 when it is not wanted, or finds no room; else 1.
+    /// Writes one sample with the stack in the scratch memory. Returns the number of samples
+    /// written: 0 within a pause or without space in the buffer.
     pub(super) fn write_sample(
         &mut self,
         time: TimeStamp,
         cpu_ns: u64,
         context: &TickContext<'_>,
     ) -> u64 {
-        self.write_run(Run::once(time), cpu_ns, context)
+        self.write_run(SampleRun::single(time), cpu_ns, context)
     }
 
-    /// The same, for a run of them: how many were written.
-    pub(super) fn write_run(&mut self, run: Run, cpu_ns: u64, context: &TickContext<'_>) -> u64 {
+    /// Writes a run of samples with the stack in the scratch memory, and returns the number of
+    /// samples written.
+    pub(super) fn write_run(
+        &mut self,
+        run: SampleRun,
+        cpu_ns: u64,
+        context: &TickContext<'_>,
+    ) -> u64 {
         let (counts, stack) = (&context.session.counts, &context.scratch.stack);
         self.last_stack.set(stack);
         let Some(run) = context.unpaused_part(run) else {
@@ -82,9 +90,10 @@ impl ThreadSampler {
         written
     }
 
-    /// Puts a run of samples with the last stack, and gives how many there was room for. None is before the one before it,
-    /// also when the sampler was held up between the beginning of a tick and a capture.
-    fn put_run(&mut self, run: Run, cpu_ns: u64, context: &TickContext<'_>) -> u64 {
+    /// Writes a run of samples with the last stack, and returns the number of samples written. A
+    /// sample is never earlier than the thread's previous one, even if the sampler was delayed
+    /// between the beginning of a tick and a capture.
+    fn put_run(&mut self, run: SampleRun, cpu_ns: u64, context: &TickContext<'_>) -> u64 {
         let first = run.first.max(self.last_time);
         self.last_time = run.last.max(first);
         let delta = cpu_ns.saturating_sub(self.reported_cpu_ns);
@@ -116,6 +125,11 @@ impl ThreadSampler {
             .stack
             .set_empty(event_loop.unwrap_or_default());
         self.write_sample(context.tick.time, cpu_ns, context);
-        self.rest = Some(Rest::new(cpu_ns, None, context.tick, context.interval_ns()));
+        self.idle = Some(IdlePeriod::new(
+            cpu_ns,
+            None,
+            context.tick,
+            context.interval_ns(),
+        ));
     }
 }

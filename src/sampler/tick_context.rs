@@ -1,22 +1,22 @@
-//! What every thread's step in a tick works with, and the unwinding of its captures.
+//! The context of every thread's step in a tick, and the unwinding of captures.
 
 use std::sync::atomic::Ordering;
 
 use crate::base::{Features, ProcessId};
 use crate::platform::monotonic_now;
 use crate::sampler::merge::MergedFrame;
-use crate::sampler::rest::{Run, Tick};
+use crate::sampler::rest::{SampleRun, Tick};
 use crate::sampler::sample_writer::SampleWriter;
-use crate::sampler::stack_frames::StackFrames;
+use crate::sampler::stack_frames::StoredStack;
 use crate::state::{SeenPauses, Session, SessionCounts};
 use crate::threads::{CapturedBacktrace, CapturedView};
 use crate::unwind::{Captured, NativeStack, StackCopy, Unwinder};
 
-/// One stack in so many is unwound once more, at once: what that takes is the unwinder's own share of the time, without the
-/// processor's wait for memory.
+/// Stacks per repeated unwinding. The second unwinding of the same stack measures the unwinder
+/// itself, without the processor's cache misses.
 const STACKS_PER_REPETITION: u64 = 64;
 
-/// What every thread's step needs of the sampler.
+/// The context of every thread's step.
 pub(super) struct TickContext<'a> {
     pub(super) session: &'a Session,
     pub(super) process: ProcessId,
@@ -26,7 +26,7 @@ pub(super) struct TickContext<'a> {
     pub(super) tick: Tick,
     pub(super) tick_before: Tick,
     pub(super) pauses: SeenPauses,
-    /// Whether the signal reaches our handler.
+    /// Whether the profiler's handler receives the signal.
     pub(super) may_signal: bool,
 }
 
@@ -35,8 +35,8 @@ impl TickContext<'_> {
         self.session.settings.interval.as_nanos() as u64
     }
 
-    /// The part of a run that lies in no pause; one may have begun since this tick did.
-    pub(super) fn unpaused_part(&self, run: Run) -> Option<Run> {
+    /// Returns the part of a run that lies in no pause. A pause may have begun during this tick.
+    pub(super) fn unpaused_part(&self, run: SampleRun) -> Option<SampleRun> {
         if run.first < self.pauses.since {
             return None;
         }
@@ -47,12 +47,12 @@ impl TickContext<'_> {
     }
 }
 
-/// Memory that is used again from sample to sample.
+/// Memory that is reused from sample to sample.
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
     pub(super) native: NativeStack,
     pub(super) merged: Vec<MergedFrame>,
-    pub(super) stack: StackFrames,
+    pub(super) stack: StoredStack,
 }
 
 pub(super) fn captured_by<'a>(view: &'a CapturedView<'_>) -> Captured<'a> {
@@ -78,7 +78,8 @@ pub(super) fn captured_of_backtrace(backtrace: &CapturedBacktrace) -> Captured<'
     }
 }
 
-/// Unwinds into the scratch memory and counts what it cost; `None` when stacks are not walked.
+/// Unwinds into the scratch memory and counts the cost. Returns `None` if the session does not walk
+/// stacks.
 pub(super) fn unwind_counted<T>(
     context: &mut TickContext<'_>,
     mut unwind: impl FnMut(&mut Unwinder, &mut NativeStack) -> T,

@@ -1,14 +1,15 @@
-//! What the steps of a tick take, written down tick by tick if `MOZ_PROFILER_RECORD_OVERHEADS` asks for it.
+//! Records the duration of each step of a tick if `MOZ_PROFILER_RECORD_OVERHEADS` is set.
 
 use crate::base::TimeStamp;
 use crate::buffer::{EntryHead, EntryKind, LaneHandle};
 use crate::platform::monotonic_now;
 use crate::state::Session;
 
-/// Follow modules and threads, sample counters, sample threads, look after the buffer.
+/// Number of steps: update modules and threads, sample counters, sample threads, maintain the
+/// buffer.
 const STEPS: usize = 4;
 
-/// The steps of the tick that runs. Without the variable no clock is read.
+/// The steps of the current tick. Without the variable no clock is read.
 pub(super) struct TickOverheads {
     tick: Option<TimeStamp>,
     step_began: TimeStamp,
@@ -28,7 +29,7 @@ impl TickOverheads {
         }
     }
 
-    /// The next step is done.
+    /// Ends the current step and starts the next one.
     pub(super) fn step_done(&mut self) {
         if self.tick.is_some() {
             let now = monotonic_now();

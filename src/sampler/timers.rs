@@ -1,7 +1,8 @@
-//! The second engine: each thread that runs has a timer of its own, which stops it.
+//! The second sampling engine: each running thread has its own timer, which interrupts it.
 //!
-//! Which of the two costs a thread less depends on the machine: a signal from another processor costs an interrupt
-//! across, a timer costs one of the machine's timer, and a little with each switch of its thread. A trial tells.
+//! The machine determines which of the two engines costs a thread less. A signal from another
+//! processor costs an inter-processor interrupt. A timer costs a timer interrupt, and a little on
+//! each switch to or from its thread. A trial measures both.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -15,7 +16,7 @@ use crate::sampler::handler::TRIAL_TIMER;
 use crate::state::{EngineTrial, Session, SessionCounts};
 use crate::threads::SlotHandle;
 
-/// A thread's timer, made when it is needed first.
+/// The timer of a thread, made on first use.
 #[derive(Debug, Default)]
 pub(super) enum TimerState {
     #[default]
@@ -24,12 +25,12 @@ pub(super) enum TimerState {
         #[expect(dead_code, reason = "it runs as long as it is kept")]
         timer: ThreadTimer,
     },
-    /// The system would not make one.
+    /// The system refused to create one.
     Refused,
 }
 
 impl TimerState {
-    /// Makes the timer if there is none; false where the system refuses.
+    /// Makes the timer on the first call. Returns false if the system refuses.
     pub(super) fn ensure(
         &mut self,
         thread: ThreadId,
@@ -51,8 +52,8 @@ impl TimerState {
         matches!(self, Self::Runs { .. })
     }
 
-    /// Ends the timer. The slot keeps its number until the next session, so that a signal of its that is on its way is
-    /// known still.
+    /// Ends the timer. The slot keeps the timer's number until the next session, so that a signal
+    /// already on its way is still recognised.
     pub(super) fn end(&mut self) {
         if matches!(self, Self::Runs { .. }) {
             *self = Self::NotYet;
@@ -60,27 +61,30 @@ impl TimerState {
     }
 }
 
-/// One trial for a process: machines do not change. Without a lock, which a fork could leave held.
+/// State of the trial: one trial per process, since machines do not change. It is not a lock, which
+/// a fork could leave held.
 static TRIAL: AtomicU8 = AtomicU8::new(UNTRIED);
 const UNTRIED: u8 = 0;
 const RUNNING: u8 = 1;
 const DONE: u8 = 2;
-/// A trial of a session before may run on so long; in the child of a fork, one of the parent's for ever.
-const LONGEST_TRIAL: Duration = Duration::from_secs(1);
-/// What it found; 0 where it found nothing, or not yet.
+/// Maximum wait for a trial of an earlier session. In the child of a fork, a trial of the parent
+/// would never end.
+const MAX_TRIAL: Duration = Duration::from_secs(1);
+/// Results of the trial, in ns; 0 before the end of a trial, and where it gave no result.
 static SIGNAL_NS: AtomicU64 = AtomicU64::new(0);
 static TIMER_NS: AtomicU64 = AtomicU64::new(0);
 
-/// So often a thread is stopped by each engine.
-const STOPS: u32 = 12;
+/// Number of interruptions by each engine.
+const INTERRUPTIONS: u32 = 12;
 const INTERVAL_NS: u64 = 150_000;
-/// A gap shorter than this is no stop.
-const SHORTEST_STOP_NS: u64 = 800;
+/// Shortest gap that counts as an interruption, in ns.
+const MIN_INTERRUPTION_NS: u64 = 800;
 
-/// What a stop by each engine takes from a running thread, on this machine. The first call takes 4 ms, of which a thread
-/// that is made for it spins; later ones know. `None` where it cannot be found out, for the want of a second processor, say.
+/// Returns the time that one interruption by each engine takes from a running thread on this
+/// machine. The first call takes 4 ms, during which a thread spins; later calls return the stored
+/// result. Returns `None` if the time cannot be measured, for example on a single processor.
 pub(super) fn try_engines(session: &Session) -> Option<EngineTrial> {
-    let end = Instant::now() + LONGEST_TRIAL;
+    let end = Instant::now() + MAX_TRIAL;
     while TRIAL.load(Ordering::Acquire) == RUNNING && !session.is_stopping() && Instant::now() < end
     {
         std::thread::sleep(Duration::from_millis(1));
@@ -94,7 +98,7 @@ pub(super) fn try_engines(session: &Session) -> Option<EngineTrial> {
             TIMER_NS.store(trial.timer_ns.unwrap_or(0), Ordering::Relaxed);
             SIGNAL_NS.store(trial.signal_ns, Ordering::Release);
         }
-        // One that was cut short is made again by the next session.
+        // The next session repeats a trial that was cut short.
         let was_cut = trial.is_none() && session.is_stopping();
         TRIAL.store(if was_cut { UNTRIED } else { DONE }, Ordering::Release);
     }
@@ -107,83 +111,88 @@ pub(super) fn try_engines(session: &Session) -> Option<EngineTrial> {
 
 fn run_trial(session: &Session) -> Option<EngineTrial> {
     let signal = session.settings.signal;
-    // A filter of system calls may kill for a request that it does not know.
+    // A filter of system calls may kill the process for a system call that it does not expect.
     if std::thread::available_parallelism().map_or(1, usize::from) < 2 || is_sandboxed() {
         return None;
     }
-    // Where there are none, there is nothing to choose. This one does not get to fire: its thread only sleeps.
+    // Without timers there is nothing to choose. This timer does not fire, because its thread only
+    // sleeps.
     ThreadTimer::start_as(current_thread_id(), 1_000_000_000, signal, |_| {}).ok()?;
-    static SPINNER: AtomicU64 = AtomicU64::new(0);
-    static ENDS: AtomicBool = AtomicBool::new(false);
-    SPINNER.store(0, Ordering::Release);
-    ENDS.store(false, Ordering::Release);
+    static SPINNING_THREAD: AtomicU64 = AtomicU64::new(0);
+    static END_SPIN: AtomicBool = AtomicBool::new(false);
+    SPINNING_THREAD.store(0, Ordering::Release);
+    END_SPIN.store(false, Ordering::Release);
     let spin = move || {
         with_signals_unblocked(signal, || {
             let own = u64::from(current_thread_id().to_number().unsigned_abs());
-            SPINNER.store(own, Ordering::Release);
-            let mut stops = Vec::with_capacity(1024);
+            SPINNING_THREAD.store(own, Ordering::Release);
+            let mut interruptions = Vec::with_capacity(1024);
             let mut before = monotonic_now();
-            while !ENDS.load(Ordering::Relaxed) {
+            while !END_SPIN.load(Ordering::Relaxed) {
                 let now = monotonic_now();
                 let gap_ns = now.since_ns(before);
-                if gap_ns >= SHORTEST_STOP_NS && stops.len() < stops.capacity() {
-                    stops.push((now, gap_ns));
+                if gap_ns >= MIN_INTERRUPTION_NS && interruptions.len() < interruptions.capacity() {
+                    interruptions.push((now, gap_ns));
                 }
                 before = now;
             }
-            stops
+            interruptions
         })
     };
     let thread = std::thread::Builder::new()
         .name("EngineTrial".to_owned())
         .spawn(spin)
         .ok()?;
-    while SPINNER.load(Ordering::Acquire) == 0 && !thread.is_finished() {
+    while SPINNING_THREAD.load(Ordering::Acquire) == 0 && !thread.is_finished() {
         std::thread::sleep(Duration::from_micros(20));
     }
-    let spinner = ThreadId::from_number(SPINNER.load(Ordering::Acquire) as i32);
+    let spinner = ThreadId::from_number(SPINNING_THREAD.load(Ordering::Acquire) as i32);
     let begin = monotonic_now();
-    // Nobody's slot and request: the handler finds that out and returns.
-    let nobodys = SignalTicket {
+    // This slot does not exist, so the handler returns at once.
+    let unowned = SignalTicket {
         slot: u16::MAX,
         sequence: 0,
     };
-    for stop in (0..u64::from(STOPS)).take_while(|_| !session.is_stopping()) {
-        sleep_until(begin.plus_ns((stop + 1) * INTERVAL_NS));
-        send_request(current_process_id(), spinner, signal, nobodys);
+    for interruption in (0..u64::from(INTERRUPTIONS)).take_while(|_| !session.is_stopping()) {
+        sleep_until(begin.plus_ns((interruption + 1) * INTERVAL_NS));
+        send_request(current_process_id(), spinner, signal, unowned);
     }
     sleep_until(monotonic_now().plus_ns(INTERVAL_NS));
     let between = monotonic_now();
     let timer = ThreadTimer::start_as(spinner, INTERVAL_NS, signal, |number| {
         TRIAL_TIMER.store(number, Ordering::Release);
     });
-    for stop in (0..=u64::from(STOPS)).take_while(|_| !session.is_stopping()) {
-        sleep_until(between.plus_ns((stop + 1) * INTERVAL_NS));
+    for interruption in (0..=u64::from(INTERRUPTIONS)).take_while(|_| !session.is_stopping()) {
+        sleep_until(between.plus_ns((interruption + 1) * INTERVAL_NS));
     }
     let has_timer = timer.is_ok();
     drop(timer);
     let end = monotonic_now();
-    ENDS.store(true, Ordering::Release);
-    let stops = thread.join().ok()?;
+    END_SPIN.store(true, Ordering::Release);
+    let interruptions = thread.join().ok()?;
     TRIAL_TIMER.store(-1, Ordering::Release);
-    let signal_ns = usual_stop(&stops, begin, between)?;
-    let timer_ns = usual_stop(&stops, between, end).filter(|_| has_timer);
+    let signal_ns = median_interruption(&interruptions, begin, between)?;
+    let timer_ns = median_interruption(&interruptions, between, end).filter(|_| has_timer);
     Some(EngineTrial {
         signal_ns,
         timer_ns,
     })
 }
 
-/// The median of the stops in this time; `None` when there are too few.
-fn usual_stop(stops: &[(TimeStamp, u64)], from: TimeStamp, until: TimeStamp) -> Option<u64> {
-    let mut within: Vec<u64> = stops
+/// Returns the median of the interruptions in this time, or `None` if there are too few.
+fn median_interruption(
+    interruptions: &[(TimeStamp, u64)],
+    from: TimeStamp,
+    until: TimeStamp,
+) -> Option<u64> {
+    let mut within: Vec<u64> = interruptions
         .iter()
         .filter(|(at, _)| *at > from && *at <= until)
         .map(|&(_, gap_ns)| gap_ns)
         .collect();
     within.sort_unstable();
-    let enough = within.len() >= STOPS as usize / 2;
-    enough.then(|| within[within.len() / 2])
+    let has_enough = within.len() >= INTERRUPTIONS as usize / 2;
+    has_enough.then(|| within[within.len() / 2])
 }
 
 #[cfg(test)]
@@ -191,11 +200,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_usual_stop_is_the_median_of_those_in_the_time() {
-        let stops: Vec<(TimeStamp, u64)> = (0..20)
+    fn median_interruption_covers_only_the_given_time() {
+        let interruptions: Vec<(TimeStamp, u64)> = (0..20)
             .map(|number| (TimeStamp(number * 10), 1000 + number))
             .collect();
-        assert_eq!(usual_stop(&stops, TimeStamp(0), TimeStamp(90)), Some(1005));
-        assert_eq!(usual_stop(&stops, TimeStamp(0), TimeStamp(30)), None);
+        assert_eq!(
+            median_interruption(&interruptions, TimeStamp(0), TimeStamp(90)),
+            Some(1005)
+        );
+        assert_eq!(
+            median_interruption(&interruptions, TimeStamp(0), TimeStamp(30)),
+            None
+        );
     }
 }

@@ -1,50 +1,55 @@
-//! A request that is out, and what the ticks are until it is answered.
+//! A pending request, and the samples for the ticks until the thread answers.
 //!
-//! A thread that was preempted before the signal reached it does not run again without answering, unless it blocks the
-//! signal; so its stack on the ticks until then is the one that it answers with. Little is done for it meanwhile: of many
-//! threads that share few processors, most are waited for. One that turns out to sleep is not waited for any longer.
+//! A thread that was preempted before the signal reached it does not run again without answering,
+//! unless it masks the signal. So the stack in its answer is also its stack on the ticks before.
+//! The sampler does little for such a thread in the meantime: when many threads share few
+//! processors, most of them have a pending request. The sampler cancels the request of a thread
+//! that turns out to be asleep.
 
 use crate::base::TimeStamp;
 use crate::platform::BlockedAt;
-use crate::sampler::rest::{Run, Tick};
+use crate::sampler::rest::{SampleRun, Tick};
 
-/// How long a thread may run on before a signal reaches it.
+/// Maximum time that a thread runs on before a signal reaches it, in ns.
 const SIGNAL_DELAY_NS: u64 = 200_000;
-/// Whether a thread runs or sleeps and does not answer is looked at after so many ticks, and then once in so many.
-const FIRST_LOOK: u64 = 2;
-const TICKS_BETWEEN_LOOKS: u64 = 16;
-/// A request that was lost, since a foreign signal of the same number was pending, is sent again after so many ticks.
+/// Ticks until the sampler first checks whether an unanswering thread runs or sleeps, and ticks
+/// between later checks.
+const FIRST_CHECK_TICK: u64 = 2;
+const TICKS_BETWEEN_CHECKS: u64 = 16;
+/// Ticks until a lost request is sent again. A request is lost if a foreign signal of the same
+/// number is pending.
 const RESEND_AFTER_TICKS: u64 = 1000;
 
 #[derive(Debug)]
-pub(super) struct Waiting {
-    /// The thread's CPU clock when the request went out.
+pub(super) struct PendingRequest {
+    /// The thread's CPU clock when the request was sent.
     pub(super) cpu_ns: u64,
-    /// Where it was blocked then, if it was.
+    /// Where the thread was blocked when the request was sent, if it was blocked.
     pub(super) blocked_at: Option<BlockedAt>,
-    /// Whether the thread's own timer is to answer, and no signal was sent.
+    /// Whether the thread's own timer is to answer, so that no signal was sent.
     pub(super) by_timer: bool,
-    /// The tick on which it went out, or from which on the thread is known not to have run.
+    /// The tick of the request, or the tick since which the thread is known not to have run.
     first: Tick,
-    /// Ticks that passed since, the first counted, and the last of them.
+    /// Number of ticks since then, including the first, and the last of them.
     ticks: u64,
     last: Tick,
-    /// Ticks on which the thread ran and did not answer.
+    /// Ticks on which the thread ran without answering.
     unanswered: u64,
-    /// What the clock showed when it was looked at last.
+    /// The last reading of the CPU clock.
     seen_cpu_ns: u64,
 }
 
-/// What a look at the clock of a thread that has not answered says.
+/// Result of a clock check for a thread that has not answered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Unanswered {
-    /// It has not run.
+    /// The thread has not run.
     Idle,
-    /// It has run, for as many ticks at most, and may be sent the request again.
+    /// The thread has run, during at most this many ticks. The request may be sent again if
+    /// `resend` is true.
     Ran { ticks: u64, resend: bool },
 }
 
-impl Waiting {
+impl PendingRequest {
     pub(super) fn new(
         cpu_ns: u64,
         tick: Tick,
@@ -63,13 +68,13 @@ impl Waiting {
         }
     }
 
-    /// One more tick without an answer, after `tick_before`; true when the clock is to be looked at.
+    /// Adds a tick without an answer. Returns true if the clock is to be checked.
     pub(super) fn add_tick(&mut self, tick_before: Tick) -> bool {
         (self.ticks, self.last) = (self.ticks + 1, tick_before);
-        self.ticks == FIRST_LOOK || self.ticks.is_multiple_of(TICKS_BETWEEN_LOOKS)
+        self.ticks == FIRST_CHECK_TICK || self.ticks.is_multiple_of(TICKS_BETWEEN_CHECKS)
     }
 
-    pub(super) fn look(&mut self, cpu_ns: u64, tick: Tick, interval_ns: u64) -> Unanswered {
+    pub(super) fn check_clock(&mut self, cpu_ns: u64, tick: Tick, interval_ns: u64) -> Unanswered {
         if cpu_ns.saturating_sub(self.cpu_ns) <= delay_ns(interval_ns) {
             return Unanswered::Idle;
         }
@@ -83,17 +88,19 @@ impl Waiting {
         Unanswered::Ran { ticks, resend }
     }
 
-    /// The ticks on which the thread stood where it answered at `answered`, if there were any.
+    /// Returns the ticks on which the thread was where it was when it answered at `answered`, if
+    /// there are any.
     ///
     /// # Errors
-    /// How many ticks there were, when the thread ran before it answered, as its CPU clock shows `now`.
+    /// The number of ticks, if the thread ran before it answered, according to its CPU clock at
+    /// `now`.
     pub(super) fn idle_run(
         &self,
         answered: TimeStamp,
         now: TimeStamp,
         cpu_ns: u64,
         interval_ns: u64,
-    ) -> Result<Option<Run>, u64> {
+    ) -> Result<Option<SampleRun>, u64> {
         let ran_since_ns = now.since_ns(answered);
         let ran_before_ns = cpu_ns
             .saturating_sub(self.cpu_ns)
@@ -101,7 +108,7 @@ impl Waiting {
         if ran_before_ns > delay_ns(interval_ns) {
             return Err(self.ticks);
         }
-        let run = Run {
+        let run = SampleRun {
             first: self.first.time,
             last: self.last.time,
             ticks: self.ticks,
@@ -109,8 +116,8 @@ impl Waiting {
         Ok((run.ticks > 0).then_some(run))
     }
 
-    /// Whether the thread has not run since it was asked about last.
-    pub(super) fn stood_still(&mut self, cpu_ns: u64) -> bool {
+    /// Returns whether the thread has not run since the last call.
+    pub(super) fn clock_stood_still(&mut self, cpu_ns: u64) -> bool {
         std::mem::replace(&mut self.seen_cpu_ns, cpu_ns) == cpu_ns
     }
 }
@@ -132,36 +139,37 @@ mod tests {
         }
     }
 
-    /// Asked on tick 10, without an answer on the ticks 11 to `last`.
-    fn waiting_until(last: u64) -> (Waiting, u64) {
-        let mut waiting = Waiting::new(7 * MS, tick(10), None, false);
-        let looks = (11..=last)
-            .filter(|&number| waiting.add_tick(tick(number - 1)))
+    /// Returns a request from tick 10 that is not answered on the ticks from 11 to `last`, and the
+    /// number of clock checks.
+    fn pending_until(last: u64) -> (PendingRequest, u64) {
+        let mut pending = PendingRequest::new(7 * MS, tick(10), None, false);
+        let checks = (11..=last)
+            .filter(|&number| pending.add_tick(tick(number - 1)))
             .count();
-        (waiting, looks as u64)
+        (pending, checks as u64)
     }
 
     #[test]
-    fn the_ticks_until_the_answer_have_its_stack() {
-        let (waiting, looks) = waiting_until(50);
-        assert_eq!(looks, 3);
-        // It answered half a millisecond ago and has run since.
+    fn ticks_before_the_answer_have_its_stack() {
+        let (pending, checks) = pending_until(50);
+        assert_eq!(checks, 3);
+        // The thread answered half a millisecond ago and has run since.
         let (answered, now) = (TimeStamp(50 * MS + MS / 2), tick(51).time);
-        let run = waiting.idle_run(answered, now, 7 * MS + MS / 2, MS);
+        let run = pending.idle_run(answered, now, 7 * MS + MS / 2, MS);
         assert_eq!(
             run,
-            Ok(Some(Run {
+            Ok(Some(SampleRun {
                 first: tick(10).time,
                 last: tick(49).time,
                 ticks: 40
             }))
         );
         assert_eq!(
-            waiting.idle_run(answered, now, 8 * MS, MS),
+            pending.idle_run(answered, now, 8 * MS, MS),
             Err(40),
-            "it ran before"
+            "the thread ran before it answered"
         );
-        let (at_once, _) = waiting_until(10);
+        let (at_once, _) = pending_until(10);
         assert_eq!(
             at_once.idle_run(tick(10).time, tick(11).time, 8 * MS, MS),
             Ok(None)
@@ -169,11 +177,11 @@ mod tests {
     }
 
     #[test]
-    fn who_runs_and_does_not_answer_is_counted_and_asked_again() {
-        let (mut waiting, _) = waiting_until(26);
-        assert_eq!(waiting.look(7 * MS, tick(26), MS), Unanswered::Idle);
+    fn running_thread_without_answer_is_counted_and_signalled_again() {
+        let (mut pending, _) = pending_until(26);
+        assert_eq!(pending.check_clock(7 * MS, tick(26), MS), Unanswered::Idle);
         assert_eq!(
-            waiting.look(9 * MS, tick(26), MS),
+            pending.check_clock(9 * MS, tick(26), MS),
             Unanswered::Ran {
                 ticks: 16,
                 resend: false
@@ -181,19 +189,19 @@ mod tests {
         );
         let mut resends = 0;
         for number in 27..3000 {
-            if waiting.add_tick(tick(number - 1)) {
-                let looked = waiting.look(number * MS, tick(number), MS);
-                resends += u64::from(matches!(looked, Unanswered::Ran { resend: true, .. }));
+            if pending.add_tick(tick(number - 1)) {
+                let checked = pending.check_clock(number * MS, tick(number), MS);
+                resends += u64::from(matches!(checked, Unanswered::Ran { resend: true, .. }));
             }
         }
         assert_eq!(resends, 2);
     }
 
     #[test]
-    fn a_clock_that_moves_is_told_from_one_that_stands() {
-        let mut waiting = Waiting::new(5, tick(1), None, true);
+    fn clock_stood_still_detects_a_moving_clock() {
+        let mut pending = PendingRequest::new(5, tick(1), None, true);
         assert_eq!(
-            [5, 5, 6, 6].map(|cpu_ns| waiting.stood_still(cpu_ns)),
+            [5, 5, 6, 6].map(|cpu_ns| pending.clock_stood_still(cpu_ns)),
             [true, true, false, true]
         );
     }

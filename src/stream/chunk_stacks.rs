@@ -1,33 +1,35 @@
-//! The stacks of a chunk, as its samples bring them: what `crate::sampler`'s dictionary knew when it wrote them.
+//! The frames and stacks of a chunk, rebuilt from its samples. They mirror the dictionary of
+//! `crate::sampler` when it wrote them.
 
 use crate::base::{CodeAddress, FrameFlags};
 use crate::buffer::{EntryReader, FrameTag, ROOT_NODES, root_node, unzigzag};
 use crate::stream::unique_stacks::UniqueStacks;
 use crate::symbols::SampledAddress;
 
-/// A frame as it was sampled, before it is named.
+/// A sampled frame before it is named.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) enum FrameKey {
     Root,
-    /// Stands below the frames of a stack that is not the thread's own.
+    /// Precedes the frames of a stack other than the thread's own.
     OtherStack,
-    /// Stands for the frames that are missing.
+    /// Placeholder for missing frames.
     Truncated,
-    /// Stands for labels that are missing, behind the newest that is there.
+    /// Placeholder for missing labels, after the newest label of the stack.
     LabelsLeftOut,
     Native(SampledAddress),
-    /// In a module that was unloaded and whose place another took, by its number.
+    /// An address in an unloaded module whose place another module has taken, with the number of
+    /// the unloaded module.
     Replaced(usize, SampledAddress),
-    /// In a module that was unloaded and that nobody remembers.
+    /// An address in an unloaded module that is no longer known.
     Unknown,
     Label {
-        /// Its number among the profile's.
+        /// The number of the text in the profile.
         text: u32,
         category: u8,
         subcategory: u8,
         relevant_for_js: bool,
     },
-    /// In a function of a script, by its number; a line or column of 0 is not known.
+    /// A position in the script function with this number. A line or column of 0 is unknown.
     Script {
         function: u32,
         line: u32,
@@ -35,24 +37,24 @@ pub(super) enum FrameKey {
     },
 }
 
-/// What a chunk's frames are told by whom the chunk does not know.
-pub(super) trait Meanings {
-    /// What a native frame was, in the list of modules of this number.
+/// Resolves the parts of a frame that need information from outside of the chunk.
+pub(super) trait FrameResolver {
+    /// Returns the key of a native frame that was sampled with the module list `modules`.
     fn native(&mut self, address: SampledAddress, modules: u64) -> FrameKey;
 
-    /// The number of a label's text, from its static and its dynamic part.
+    /// Returns the number of a label's text, joined from its static and its dynamic part.
     fn label_text(&mut self, label: &[u8], dynamic: &[u8], flags: FrameFlags) -> u32;
 
-    /// How many subcategories a category has; 0 when there is no such category.
+    /// Returns the number of subcategories of a category; 0 for an unknown category.
     fn subcategories(&self, category: u8) -> usize;
 }
 
 #[derive(Debug)]
 struct ChunkFrame {
     key: FrameKey,
-    /// Of a native one.
+    /// The address of a native frame.
     address: Option<u64>,
-    /// Its place among the frames of the profile, once a sample has it.
+    /// Index of the frame in the profile, once a sample uses it.
     index: Option<u32>,
 }
 
@@ -60,78 +62,82 @@ struct ChunkFrame {
 struct Node {
     below: u32,
     frame: u32,
-    /// Of the nearest native frame.
+    /// Address of the nearest native frame.
     address: u64,
-    /// Its place among the stacks of the profile, once a sample has it.
+    /// Index of the stack in the profile, once a sample uses it.
     stack: Option<u32>,
 }
 
-/// The tables of a chunk, as far as it was read. They are kept from chunk to chunk for their memory.
+/// The tables of a chunk, as far as it was read. They are reused from chunk to chunk to keep their
+/// memory.
 #[derive(Debug, Default)]
 pub(super) struct ChunkStacks {
-    is_lost: bool,
+    is_broken: bool,
     modules: u64,
     last_time_ns: u64,
     frames: Vec<ChunkFrame>,
     nodes: Vec<Node>,
     roots: [Option<u32>; ROOT_NODES as usize],
-    /// By the places of threads in the profile: in which edition of the tables a sample of it was read last, and its node.
+    /// By a thread's index in the profile: the epoch in which a sample of the thread was last read,
+    /// and the node of that sample.
     last_nodes: Vec<(u64, u32)>,
-    edition: u64,
-    /// Kept for its memory.
+    epoch: u64,
+    /// Kept between calls to reuse its memory.
     to_add: Vec<u32>,
 }
 
 impl ChunkStacks {
-    /// Nothing is known at a chunk's beginning, and where the list of modules becomes another one.
+    /// Empties the tables at the beginning of a chunk, and where the module list changes.
     pub(super) fn begin(&mut self, modules: u64) {
         self.modules = modules;
         self.last_time_ns = 0;
-        self.is_lost = false;
+        self.is_broken = false;
         self.frames.clear();
         self.nodes.clear();
-        self.edition += 1;
+        self.epoch += 1;
     }
 
-    /// Something could not be read: what comes after it counts on what it would have brought, until all begins anew.
-    pub(super) fn lose(&mut self) {
-        self.is_lost = true;
+    /// Marks the tables as incomplete after an unreadable entry. Later samples may depend on that
+    /// entry, so they are skipped until the tables begin again.
+    pub(super) fn mark_broken(&mut self) {
+        self.is_broken = true;
     }
 
-    pub(super) fn is_lost(&self) -> bool {
-        self.is_lost
+    pub(super) fn is_broken(&self) -> bool {
+        self.is_broken
     }
 
-    /// The time of a sample, by its distance from that of the one before.
+    /// Returns the time of a sample from its distance to the previous sample's.
     pub(super) fn time_ns(&mut self, distance: i64) -> u64 {
         self.last_time_ns = self.last_time_ns.wrapping_add(distance as u64);
         self.last_time_ns
     }
 
-    /// The node of the last sample of the thread at this place in the profile.
+    /// Returns the node of the last sample of the thread with this index in the profile.
     pub(super) fn last_node(&self, thread: usize) -> Option<u32> {
-        let (edition, node) = *self.last_nodes.get(thread)?;
-        (edition == self.edition).then_some(node)
+        let (epoch, node) = *self.last_nodes.get(thread)?;
+        (epoch == self.epoch).then_some(node)
     }
 
     pub(super) fn set_last_node(&mut self, thread: usize, node: u32) {
         if thread >= self.last_nodes.len() {
             self.last_nodes.resize(thread + 1, (0, 0));
         }
-        self.last_nodes[thread] = (self.edition, node);
+        self.last_nodes[thread] = (self.epoch, node);
     }
 
-    /// Reads a sample's stack, and gives its node, and whether it brought any frame. `None` when it is malformed.
+    /// Reads the stack of a sample. Returns its node and whether it defined any node, or `None` if
+    /// it is malformed.
     pub(super) fn read(
         &mut self,
         entry: &mut EntryReader<'_>,
-        meanings: &mut impl Meanings,
+        resolver: &mut impl FrameResolver,
     ) -> Option<(u32, bool)> {
         let mut node = self.existing_node(entry.number()?)?;
-        let fresh = entry.number()?;
-        for _ in 0..fresh {
+        let new_nodes = entry.number()?;
+        for _ in 0..new_nodes {
             let before = self.address_of(node);
-            let frame = self.read_frame(entry, before, meanings)?;
+            let frame = self.read_frame(entry, before, resolver)?;
             let address = self.frames.get(frame as usize)?.address.unwrap_or(before);
             self.nodes.push(Node {
                 below: node,
@@ -143,7 +149,7 @@ impl ChunkStacks {
                 .ok()?
                 .checked_add(ROOT_NODES - 1)?;
         }
-        Some((node, fresh > 0))
+        Some((node, new_nodes > 0))
     }
 
     fn existing_node(&self, number: u64) -> Option<u32> {
@@ -163,7 +169,7 @@ impl ChunkStacks {
         &mut self,
         entry: &mut EntryReader<'_>,
         before: u64,
-        meanings: &mut impl Meanings,
+        resolver: &mut impl FrameResolver,
     ) -> Option<u32> {
         let (tag, rest) = FrameTag::split(entry.number()?);
         let (key, address) = match tag {
@@ -178,10 +184,10 @@ impl ChunkStacks {
                     address: CodeAddress::new(address),
                     is_return_address,
                 };
-                (meanings.native(sampled, self.modules), Some(address))
+                (resolver.native(sampled, self.modules), Some(address))
             }
             FrameTag::Label if rest == FrameTag::LABELS_LEFT_OUT => (FrameKey::LabelsLeftOut, None),
-            FrameTag::Label => (read_label(u8::try_from(rest).ok()?, entry, meanings)?, None),
+            FrameTag::Label => (read_label(u8::try_from(rest).ok()?, entry, resolver)?, None),
         };
         self.frames.push(ChunkFrame {
             key,
@@ -191,7 +197,7 @@ impl ChunkStacks {
         u32::try_from(self.frames.len() - 1).ok()
     }
 
-    /// The place of a node's stack among those of the profile.
+    /// Returns the index in the profile of a node's stack.
     pub(super) fn stack(&mut self, node: u32, stacks: &mut UniqueStacks<FrameKey>) -> u32 {
         let known = |at: u32| {
             at.checked_sub(ROOT_NODES)
@@ -247,11 +253,11 @@ impl ChunkStacks {
     }
 }
 
-/// A frame of the label stack.
+/// Reads a frame of the label stack.
 fn read_label(
     flags: u8,
     entry: &mut EntryReader<'_>,
-    meanings: &mut impl Meanings,
+    resolver: &mut impl FrameResolver,
 ) -> Option<FrameKey> {
     let flags = FrameFlags::from_byte(flags);
     if flags.has(FrameFlags::SCRIPT) {
@@ -263,10 +269,10 @@ fn read_label(
         });
     }
     let (category, subcategory) = (entry.byte()?, entry.byte()?);
-    if usize::from(subcategory) >= meanings.subcategories(category) {
+    if usize::from(subcategory) >= resolver.subcategories(category) {
         return None;
     }
-    let text = meanings.label_text(entry.text()?, entry.text()?, flags);
+    let text = resolver.label_text(entry.text()?, entry.text()?, flags);
     let relevant_for_js = flags.has(FrameFlags::RELEVANT_FOR_JS);
     Some(FrameKey::Label {
         text,

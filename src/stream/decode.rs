@@ -1,4 +1,4 @@
-//! Stop 11 of 12: the entries are decoded once, each to its thread's streaming context.
+//! Step 11 of 12: the entries are decoded once, each into the streaming context of its thread.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -9,43 +9,44 @@ use crate::base::{
 use crate::buffer::{Block, EntryKind, EntryReader, SampleFlags};
 use crate::counters::CounterDescription;
 use crate::markers::{DecodedMarker, DecodedPayload};
-use crate::stream::chunk_stacks::{ChunkStacks, FrameKey, Meanings};
-use crate::stream::entry_counts::{EntryCounts, EntrySort};
+use crate::stream::chunk_stacks::{ChunkStacks, FrameKey, FrameResolver};
+use crate::stream::entry_counts::{EntryClass, EntryCounts};
 use crate::stream::event_probes::EventProbes;
-use crate::stream::marker_places::MarkerPlaces;
+use crate::stream::marker_places::MarkerIndex;
 use crate::stream::overheads::{Overhead, Overheads};
 use crate::stream::paused_ranges::PausedRanges;
-use crate::stream::rows::{CounterRows, More, RowEvent, SampleRow, SampleRows, cut_before};
+use crate::stream::rows::{CounterRows, Repeats, RowEvent, SampleRow, SampleRows, cut_before};
 use crate::stream::source::ProfileSource;
 use crate::stream::text_table::TextTable;
-use crate::stream::thread_places::ThreadPlaces;
+use crate::stream::thread_places::ThreadIndex;
 use crate::stream::unique_stacks::UniqueStacks;
 use crate::symbols::SampledAddress;
 use crate::threads::{OffThreadRef, joined_label_text};
 use crate::unwind::{LoadedModule, Meant};
 
-/// What the buffer holds of one thread.
+/// The buffer's contents for one thread.
 #[derive(Debug)]
 pub(crate) struct ThreadStreamingContext {
     pub(crate) thread: OffThreadRef,
     pub(crate) samples: SampleRows,
-    /// In the order of the last moments that they tell of.
-    pub(super) markers: MarkerPlaces,
+    /// The markers by their latest time.
+    pub(super) markers: MarkerIndex,
     pub(super) probes: EventProbes,
 }
 
-/// No run has more: it is written now and then. With more, their sum over a damaged buffer would have no end.
-const MOST_IN_RUN: u64 = u32::MAX as u64;
+/// Maximum number of repeats in one entry. The sampler writes runs often enough to stay below it.
+/// Without this limit, the sum over a damaged buffer would have no bound.
+const MAX_REPEATS: u64 = u32::MAX as u64;
 
-/// What few samples have.
+/// Fields that few samples have.
 #[derive(Clone, Copy, Default)]
-struct SampleRest {
+struct RareFields {
     event: RowEvent,
-    more: More,
+    repeats: Repeats,
 }
 
-impl SampleRest {
-    /// Of an entry that has either.
+impl RareFields {
+    /// Reads the fields of an entry that has at least one of them.
     #[cold]
     fn read(entry: &mut EntryReader<'_>, flags: SampleFlags) -> Option<Self> {
         let event = if flags.has(SampleFlags::HAS_EVENT) {
@@ -54,57 +55,60 @@ impl SampleRest {
             None
         };
         let event = RowEvent::from_field(event);
-        let more = match flags.has(SampleFlags::HAS_MORE) {
-            true => More {
+        let repeats = match flags.has(SampleFlags::HAS_MORE) {
+            true => Repeats {
                 count: entry.number()?,
                 span_ns: entry.number()?,
             },
-            false => More::default(),
+            false => Repeats::default(),
         };
-        (more.count <= MOST_IN_RUN).then_some(Self { event, more })
+        (repeats.count <= MAX_REPEATS).then_some(Self { event, repeats })
     }
 }
 
-/// What the buffer holds of the process.
+/// The buffer's contents for the process.
 #[derive(Debug)]
 pub(crate) struct ProcessStreamingContext {
     pub(crate) threads: Vec<ThreadStreamingContext>,
-    /// Those of all threads.
+    /// The stacks of all threads.
     pub(super) stacks: UniqueStacks<FrameKey>,
-    /// Of the labels of all threads.
+    /// The label texts of all threads.
     pub(super) label_texts: TextTable,
     pub(super) counters: Vec<(&'static CounterDescription, CounterRows)>,
     /// All modules, sorted by address and without overlaps.
     pub(super) modules: Vec<LoadedModule>,
-    /// All that labels and markers may name.
+    /// All categories that labels and markers may use.
     pub(super) categories: Vec<&'static CategoryInfo>,
     pub(super) marker_types: UsedMarkerTypes,
-    /// Stacks of markers, by their numbers, among those of all threads, and when each was copied.
+    /// By the numbers of marker stacks: the stack's index in `stacks`, and the time at which it was
+    /// copied.
     pub(super) marker_stacks: NumberMap<(u32, u64)>,
-    /// Payloads that could not be read back, as far as markers were printed.
+    /// Number of payloads among the markers printed so far that could not be read back.
     pub(super) spoiled_payloads: Cell<u64>,
     pub(super) paused_ranges: PausedRanges,
-    /// What the sampler's ticks cost, if they wrote it down.
+    /// The cost of the sampler's ticks, if the session recorded it.
     pub(super) overheads: Option<Overheads>,
-    /// What is earlier stays out: see [`ProfileSource::cut_ns`].
+    /// Earlier data is left out: see [`ProfileSource::cut_ns`].
     cut_ns: u64,
-    /// What the buffer holds, sort by sort, and what of it could not be read.
+    /// Number of entries in the buffer by class, and of the unreadable ones.
     pub(super) entry_counts: EntryCounts,
-    /// Of each chunk of the source, whether it has to be read again: markers are read where they are printed.
+    /// For each chunk of the source, whether it is read again: markers are read when they are
+    /// printed.
     pub(super) chunks_with_markers: Vec<bool>,
-    /// Rows of threads that did not run that are left out: see [`Self::thin_idle_rows`].
+    /// Number of idle rows that are left out: see [`Self::thin_idle_rows`].
     pub(super) left_out_idle_rows: u64,
 }
 
-/// The types of the markers that there are.
+/// The marker types in use.
 #[derive(Debug, Default)]
 pub(super) struct UsedMarkerTypes {
     pub(super) texts: bool,
-    /// Without a payload, and with a stack or a window, for which there is a type.
+    /// Markers that have no payload, but a stack or a window, for which a type exists.
     pub(super) only_user_data: bool,
-    /// Those of the host's, by their numbers.
+    /// The application's types, by number.
     pub(super) typed: BTreeSet<u64>,
-    /// Those of them of which a marker has a stack or a window, which stay where its payload is left out.
+    /// Types of the application that have a marker with a stack or a window. That part of the
+    /// marker is kept if its payload is left out.
     pub(super) typed_with_user_data: BTreeSet<u64>,
 }
 
@@ -123,15 +127,15 @@ impl UsedMarkerTypes {
     }
 }
 
-/// What native frames of this profile were, and the texts of its labels.
-struct ProfileMeanings<'a> {
+/// Resolves frames with the modules, labels and categories of a profile.
+struct ProfileFrameResolver<'a> {
     source: &'a ProfileSource,
     modules: &'a [LoadedModule],
     label_texts: &'a mut TextTable,
     categories: &'a [&'static CategoryInfo],
 }
 
-impl Meanings for ProfileMeanings<'_> {
+impl FrameResolver for ProfileFrameResolver<'_> {
     fn native(&mut self, address: SampledAddress, modules: u64) -> FrameKey {
         let at = address.lookup_address();
         match self.source.modules.meaning(self.modules, at, modules) {
@@ -153,21 +157,21 @@ impl Meanings for ProfileMeanings<'_> {
     }
 }
 
-/// What is collected before it can be put in its order, since the lanes of several threads hold it.
+/// Entries that lie in the lanes of several threads, collected so that they can be sorted.
 #[derive(Default)]
 struct Unordered {
     pauses: Vec<(u64, EntryKind)>,
 }
 
 impl ProcessStreamingContext {
-    /// Of everything that the source holds.
+    /// Decodes the whole contents of the source.
     pub(crate) fn decode(source: &ProfileSource, progress: &ProgressLogger) -> Self {
         let threads: Vec<_> = source
             .threads
             .iter()
             .map(ThreadStreamingContext::new)
             .collect();
-        let places = ThreadPlaces::new(threads.iter().map(|context| context.thread.serial()));
+        let thread_index = ThreadIndex::new(threads.iter().map(|context| context.thread.serial()));
         let counters = source
             .session
             .counters
@@ -191,40 +195,45 @@ impl ProcessStreamingContext {
             chunks_with_markers: Vec::new(),
             left_out_idle_rows: 0,
         };
-        context.read(source, &places, progress);
+        context.read(source, &thread_index, progress);
         context
             .paused_ranges
             .add_open(source.open_pauses, source.process_start.monotonic);
         context.paused_ranges.cut(context.cut_ns);
         context
             .threads
-            .retain(|context| !context.is_too_long_ago(source));
+            .retain(|context| !context.ended_before_cut(source));
         context
     }
 
-    fn read(&mut self, source: &ProfileSource, places: &ThreadPlaces, progress: &ProgressLogger) {
+    fn read(
+        &mut self,
+        source: &ProfileSource,
+        thread_index: &ThreadIndex,
+        progress: &ProgressLogger,
+    ) {
         let mut stacks = ChunkStacks::default();
         let mut unordered = Unordered::default();
         for (_, chunk) in
             progress.loop_sub_loggers(source.buffer.chunks(), ProgressLocation::Entries)
         {
             stacks.begin(0);
-            let markers_before = self.entry_counts.count_of(EntrySort::Marker);
+            let markers_before = self.entry_counts.count_of(EntryClass::Marker);
             for block in chunk {
                 let read = block.ok().and_then(|block| {
                     let bytes = block.bytes;
-                    let sort =
-                        self.read_entry(source, block, places, &mut stacks, &mut unordered)?;
-                    self.entry_counts.add(sort, bytes);
+                    let class =
+                        self.read_entry(source, block, thread_index, &mut stacks, &mut unordered)?;
+                    self.entry_counts.add(class, bytes);
                     Some(())
                 });
                 if read.is_none() {
                     self.entry_counts.malformed += 1;
-                    stacks.lose();
+                    stacks.mark_broken();
                 }
             }
             self.chunks_with_markers
-                .push(self.entry_counts.count_of(EntrySort::Marker) > markers_before);
+                .push(self.entry_counts.count_of(EntryClass::Marker) > markers_before);
         }
         unordered.pauses.sort_by_key(|&(time_ns, _)| time_ns);
         unordered
@@ -236,7 +245,7 @@ impl ProcessStreamingContext {
             .for_each(|thread| thread.markers.sort());
     }
 
-    /// `None` when the entry is malformed. An entry of a thread that is not in the profile is skipped.
+    /// Reads an entry and returns its class, or `None` if it is malformed.
     fn read_entry(
         &mut self,
         source: &ProfileSource,
@@ -245,18 +254,18 @@ impl ProcessStreamingContext {
             mut entry,
             ..
         }: Block<'_>,
-        places: &ThreadPlaces,
+        thread_index: &ThreadIndex,
         stacks: &mut ChunkStacks,
         unordered: &mut Unordered,
-    ) -> Option<EntrySort> {
+    ) -> Option<EntryClass> {
         let entry = &mut entry;
         match entry.kind()? {
             kind @ (EntryKind::Sample | EntryKind::Same) => {
-                self.read_sample(source, kind, entry, places, stacks)
+                self.read_sample(source, kind, entry, thread_index, stacks)
             }
             EntryKind::Modules => {
                 stacks.begin(entry.number()?);
-                Some(EntrySort::Modules)
+                Some(EntryClass::Modules)
             }
             EntryKind::Marker => {
                 let marker = DecodedMarker::read(entry)?;
@@ -264,16 +273,16 @@ impl ProcessStreamingContext {
                     return None;
                 }
                 let last_ns = marker.last_ns();
-                if let Some(index) = places.get(marker.thread)
+                if let Some(index) = thread_index.get(marker.thread)
                     && last_ns >= self.cut_ns
                 {
                     self.marker_types.add(&marker);
                     self.threads[index].markers.push(last_ns, block);
                 }
-                Some(EntrySort::Marker)
+                Some(EntryClass::Marker)
             }
             EntryKind::Backtrace => {
-                if stacks.is_lost() {
+                if stacks.is_broken() {
                     return None;
                 }
                 let (number, time_ns) = (entry.number()?, entry.number()?);
@@ -283,26 +292,26 @@ impl ProcessStreamingContext {
                     categories,
                     ..
                 } = self;
-                let mut meanings = ProfileMeanings {
+                let mut resolver = ProfileFrameResolver {
                     source,
                     modules,
                     label_texts,
                     categories,
                 };
-                let (node, _) = stacks.read(entry, &mut meanings)?;
+                let (node, _) = stacks.read(entry, &mut resolver)?;
                 self.marker_stacks
                     .insert(number, (stacks.stack(node, &mut self.stacks), time_ns));
-                Some(EntrySort::Backtrace)
+                Some(EntryClass::Backtrace)
             }
             EntryKind::EventProbe => {
                 let (serial, posted_ns, waited_ns) =
                     (entry.number()?, entry.number()?, entry.number()?);
-                if let Some(index) = places.get(serial) {
+                if let Some(index) = thread_index.get(serial) {
                     self.threads[index]
                         .probes
                         .push(posted_ns, waited_ns.checked_sub(1));
                 }
-                Some(EntrySort::EventProbe)
+                Some(EntryClass::EventProbe)
             }
             EntryKind::Counter => {
                 let (id, time_ns, value) = (entry.number()?, entry.number()?, entry.signed()?);
@@ -313,21 +322,21 @@ impl ProcessStreamingContext {
                 if let Some((_, rows)) = rows.filter(|_| time_ns >= self.cut_ns) {
                     rows.push(time_ns, value);
                 }
-                Some(EntrySort::Counter)
+                Some(EntryClass::Counter)
             }
             kind @ (EntryKind::Pause
             | EntryKind::Resume
             | EntryKind::PauseSampling
             | EntryKind::ResumeSampling) => {
                 unordered.pauses.push((entry.number()?, kind));
-                Some(EntrySort::Pause)
+                Some(EntryClass::Pause)
             }
             EntryKind::Overhead => {
                 let overhead = Overhead::read(entry)?;
                 if overhead.time_ns >= self.cut_ns {
                     self.overheads.get_or_insert_default().add(&overhead);
                 }
-                Some(EntrySort::Overhead)
+                Some(EntryClass::Overhead)
             }
         }
     }
@@ -337,10 +346,10 @@ impl ProcessStreamingContext {
         source: &ProfileSource,
         kind: EntryKind,
         entry: &mut EntryReader<'_>,
-        places: &ThreadPlaces,
+        thread_index: &ThreadIndex,
         stacks: &mut ChunkStacks,
-    ) -> Option<EntrySort> {
-        if stacks.is_lost() {
+    ) -> Option<EntryClass> {
+        if stacks.is_broken() {
             return None;
         }
         let serial = entry.number()?;
@@ -352,19 +361,19 @@ impl ProcessStreamingContext {
             None
         };
         let is_plain = !flags.has(SampleFlags::HAS_EVENT) && !flags.has(SampleFlags::HAS_MORE);
-        let rest = if is_plain {
+        let rare = if is_plain {
             None
         } else {
-            Some(SampleRest::read(entry, flags)?)
+            Some(RareFields::read(entry, flags)?)
         };
-        let thread = places.get(serial);
-        let (node, sort) = match kind {
+        let thread = thread_index.get(serial);
+        let (node, class) = match kind {
             EntryKind::Same => {
-                // Of a thread that is not in the profile nothing is kept.
+                // Samples of threads outside of the profile are not kept.
                 let Some(thread) = thread else {
-                    return Some(EntrySort::SameSample);
+                    return Some(EntryClass::SameSample);
                 };
-                (stacks.last_node(thread)?, EntrySort::SameSample)
+                (stacks.last_node(thread)?, EntryClass::SameSample)
             }
             _ => {
                 let Self {
@@ -373,19 +382,19 @@ impl ProcessStreamingContext {
                     categories,
                     ..
                 } = self;
-                let mut meanings = ProfileMeanings {
+                let mut resolver = ProfileFrameResolver {
                     source,
                     modules,
                     label_texts,
                     categories,
                 };
-                let (node, has_fresh) = stacks.read(entry, &mut meanings)?;
+                let (node, has_new_nodes) = stacks.read(entry, &mut resolver)?;
                 (
                     node,
-                    if has_fresh {
-                        EntrySort::Sample
+                    if has_new_nodes {
+                        EntryClass::Sample
                     } else {
-                        EntrySort::RepeatedSample
+                        EntryClass::RepeatedSample
                     },
                 )
             }
@@ -399,38 +408,39 @@ impl ProcessStreamingContext {
                 ..
             } = self;
             let rows = &mut threads[thread].samples;
-            let SampleRest { event, more } = rest.unwrap_or_default();
-            if rest.is_none() && time_ns >= *cut_ns {
+            let RareFields { event, repeats } = rare.unwrap_or_default();
+            if rare.is_none() && time_ns >= *cut_ns {
                 rows.push_plain(stacks.stack(node, profile_stacks), time_ns, cpu_delta_ns);
-            } else if let Some((row, more)) = cut_before(
+            } else if let Some((row, repeats)) = cut_before(
                 SampleRow {
                     stack: 0,
                     time_ns,
                     cpu_delta_ns,
                     event,
                 },
-                more,
+                repeats,
                 *cut_ns,
             ) {
-                // What nobody asks for has no stack made for it.
+                // Add the stack only now, when a row uses it.
                 rows.push(
                     SampleRow {
                         stack: stacks.stack(node, profile_stacks),
                         ..row
                     },
-                    more,
+                    repeats,
                 );
             }
         }
-        Some(if rest.is_some_and(|rest| rest.more.count > 0) {
-            EntrySort::Run
+        Some(if rare.is_some_and(|rare| rare.repeats.count > 0) {
+            EntryClass::Run
         } else {
-            sort
+            class
         })
     }
 
-    /// Has no more than `max_rows` rows of samples and markers printed, if leaving out some of the samples in which a thread did
-    /// not run is enough for that. Of each run of them the first and the last stay, and those between evenly spaced.
+    /// Limits the printed rows of samples and markers to `max_rows`, as far as leaving out idle
+    /// rows allows. An idle row is a sample in which the thread did not run. Of each run of idle
+    /// rows, the first and the last are kept, and evenly spaced ones between them.
     pub(crate) fn thin_idle_rows(&mut self, max_rows: u64) {
         let sum = |of: fn(&SampleRows) -> u64| {
             self.threads.iter().fold(0, |sum: u64, thread| {
@@ -451,12 +461,12 @@ impl ProcessStreamingContext {
         if rows <= max_rows {
             return;
         }
-        // A run keeps one row more than its share, at the most.
-        let room = max_rows.saturating_sub(rows - idle).saturating_sub(runs);
-        let stride = if room == 0 {
+        // A run keeps at most one row more than its share.
+        let available = max_rows.saturating_sub(rows - idle).saturating_sub(runs);
+        let stride = if available == 0 {
             u64::MAX
         } else {
-            idle.div_ceil(room)
+            idle.div_ceil(available)
         };
         for thread in &mut self.threads {
             thread.samples.thin_idle_rows(stride);
@@ -475,13 +485,14 @@ impl ThreadStreamingContext {
         Self {
             thread: thread.clone(),
             samples: SampleRows::default(),
-            markers: MarkerPlaces::default(),
+            markers: MarkerIndex::default(),
             probes: EventProbes::default(),
         }
     }
 
-    /// Whether it had ended before anything that the profile holds, so that there is nothing of it.
-    fn is_too_long_ago(&self, source: &ProfileSource) -> bool {
+    /// Returns whether the thread ended before the profile's first moment, so that the profile has
+    /// nothing of it.
+    fn ended_before_cut(&self, source: &ProfileSource) -> bool {
         let ended_at = self
             .thread
             .unlocked_const_reader_and_atomic_rw()

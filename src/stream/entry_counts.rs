@@ -1,27 +1,27 @@
-//! What a buffer is full of, for the profile's report of itself.
+//! Counts the buffer's entries by class, for the profile's log of the profiler itself.
 
 use crate::json::JsonWriter;
 
-macro_rules! sorts {
-    ($($(#[$doc:meta])* $sort:ident $name:literal,)+) => {
-        /// What an entry is, as far as its size goes.
+macro_rules! classes {
+    ($($(#[$doc:meta])* $class:ident $name:literal,)+) => {
+        /// The class of an entry in the statistics of sizes.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-        pub(super) enum EntrySort {
-            $($(#[$doc])* $sort,)+
+        pub(super) enum EntryClass {
+            $($(#[$doc])* $class,)+
         }
 
         const NAMES: &[&str] = &[$($name,)+];
     };
 }
 
-sorts! {
-    /// A sample that brings frames that its chunk has not.
+classes! {
+    /// A sample that defines frames or stacks that its chunk did not have yet.
     Sample "sample",
-    /// One whose stack its chunk has.
+    /// A sample whose stack its chunk already has.
     RepeatedSample "repeated_sample",
-    /// One with its thread's last stack.
+    /// A sample with its thread's last stack.
     SameSample "same_sample",
-    /// One that stands for others, too: of a thread at rest.
+    /// A sample of an idle thread, together with its repeats.
     Run "run",
     Marker "marker",
     Backtrace "backtrace",
@@ -32,11 +32,11 @@ sorts! {
     Modules "modules",
 }
 
-/// How many entries of each sort there are, and their bytes.
+/// Number of entries and bytes by class.
 #[derive(Clone, Debug)]
 pub(super) struct EntryCounts {
     counts: [(u64, u64); NAMES.len()],
-    /// Entries that could not be read.
+    /// Number of entries that could not be read.
     pub(super) malformed: u64,
 }
 
@@ -50,14 +50,14 @@ impl Default for EntryCounts {
 }
 
 impl EntryCounts {
-    pub(super) fn add(&mut self, sort: EntrySort, bytes: u64) {
-        let (count, sum) = &mut self.counts[sort as usize];
+    pub(super) fn add(&mut self, class: EntryClass, bytes: u64) {
+        let (count, sum) = &mut self.counts[class as usize];
         *count += 1;
         *sum += bytes;
     }
 
-    pub(super) fn count_of(&self, sort: EntrySort) -> u64 {
-        self.counts[sort as usize].0
+    pub(super) fn count_of(&self, class: EntryClass) -> u64 {
+        self.counts[class as usize].0
     }
 
     pub(super) fn write(&self, json: &mut JsonWriter<'_>) {

@@ -1,30 +1,33 @@
-//! What probes of a thread's event loop tell of its samples.
+//! Computes event delays from the probes of a thread's event loop.
 
-/// The next probe follows an answer by this, or by the session's interval where that is longer, unless the watcher is held up.
-const USUAL_PAUSE_NS: u64 = 16_000_000;
+/// Usual time from an answer to the next probe, in ns. The session's interval applies if it is
+/// longer. A delayed watcher sends the next probe later.
+const PROBE_INTERVAL_NS: u64 = 16_000_000;
 
-/// How long after an answer the next probe may come: later, it says nothing of the time between.
-pub(super) fn longest_pause_ns(interval_ns: u64) -> u64 {
-    // The watcher, or the host's loop that answers, may have waited for a processor.
-    USUAL_PAUSE_NS.max(interval_ns).saturating_mul(4)
+/// Returns the maximum time from an answer to the next probe, in ns. After a longer gap, the event
+/// loop's state during the gap is unknown.
+pub(super) fn max_probe_gap_ns(interval_ns: u64) -> u64 {
+    // The watcher, or the application's event loop, may have waited for a processor.
+    PROBE_INTERVAL_NS.max(interval_ns).saturating_mul(4)
 }
 
-/// The probes of a thread: when each was posted and until when it waited, in nanoseconds since the process began.
+/// The probes of a thread: when each was posted and when its wait ended, in ns since the process
+/// began.
 #[derive(Debug, Default)]
 pub(super) struct EventProbes(Vec<(u64, u64)>);
 
 impl EventProbes {
-    /// One that was out waits until it is told of again with an end.
+    /// Adds a probe. A probe without a wait (`None`) is open until it is added again with its wait.
     pub(super) fn push(&mut self, posted_ns: u64, waited_ns: Option<u64>) {
         let until_ns = waited_ns.map_or(u64::MAX, |waited_ns| posted_ns.saturating_add(waited_ns));
-        let place = self
+        let index = self
             .0
             .partition_point(|&(other_ns, _)| other_ns < posted_ns);
-        match self.0.get_mut(place) {
+        match self.0.get_mut(index) {
             Some((same_ns, known_ns)) if *same_ns == posted_ns => {
                 *known_ns = until_ns.min(*known_ns)
             }
-            _ => self.0.insert(place, (posted_ns, until_ns)),
+            _ => self.0.insert(index, (posted_ns, until_ns)),
         }
     }
 
@@ -32,12 +35,13 @@ impl EventProbes {
         self.0.is_empty()
     }
 
-    /// For times in their order, how long an event that came then had to wait at least, as far as probes had come. `None` where
-    /// nobody asked: before the first, and from an answer on when the next probe, or the end of what is known, came later than
-    /// after the longest pause.
+    /// Returns a function that maps ascending times to event delays. The delay is the time for
+    /// which the oldest open probe has waited; it is 0 while no probe is open. The result is `None`
+    /// before the first probe, and after an answer if the next probe, or `end_ns`, follows later
+    /// than the maximum gap.
     pub(super) fn delays(
         &self,
-        longest_pause_ns: u64,
+        max_probe_gap_ns: u64,
         end_ns: u64,
     ) -> impl FnMut(u64) -> Option<u64> {
         let mut next = self.0.iter().copied().peekable();
@@ -49,14 +53,14 @@ impl EventProbes {
                 waiting.push(probe);
             }
             waiting.retain(|&(_, until_ns)| until_ns >= time_ns);
-            // A damaged buffer has times that go back.
-            let longest = waiting
+            // In a damaged buffer, times may go back.
+            let max_delay_ns = waiting
                 .iter()
                 .map(|&(posted_ns, _)| time_ns.saturating_sub(posted_ns))
                 .max();
-            longest.or_else(|| {
-                let asked_again_ns = next.peek().map_or(end_ns, |&(posted_ns, _)| posted_ns);
-                (asked_again_ns.saturating_sub(last_answer_ns?) <= longest_pause_ns).then_some(0)
+            max_delay_ns.or_else(|| {
+                let next_probe_ns = next.peek().map_or(end_ns, |&(posted_ns, _)| posted_ns);
+                (next_probe_ns.saturating_sub(last_answer_ns?) <= max_probe_gap_ns).then_some(0)
             })
         }
     }
@@ -66,19 +70,19 @@ impl EventProbes {
 mod tests {
     use super::*;
 
-    const LONGEST_PAUSE_NS: u64 = 200;
+    const MAX_GAP_NS: u64 = 200;
     const END_NS: u64 = 400;
 
     fn delays_at(probes: &EventProbes, times: &[u64]) -> Vec<Option<u64>> {
         times
             .iter()
             .copied()
-            .map(probes.delays(LONGEST_PAUSE_NS, END_NS))
+            .map(probes.delays(MAX_GAP_NS, END_NS))
             .collect()
     }
 
     #[test]
-    fn a_delay_grows_until_the_answer() {
+    fn delay_grows_until_the_answer() {
         let mut probes = EventProbes::default();
         assert_eq!(delays_at(&probes, &[0, 7]), [None, None]);
         probes.push(100, Some(50));
@@ -100,20 +104,20 @@ mod tests {
     }
 
     #[test]
-    fn where_nobody_asks_nothing_is_known() {
+    fn delay_is_unknown_without_probes() {
         let mut probes = EventProbes::default();
         probes.push(100, Some(10));
         let at = |probes: &EventProbes| delays_at(probes, &[105, 111, 309, 311, 400]);
         assert_eq!(
             at(&probes),
             [Some(5), None, None, None, None],
-            "it was the last"
+            "the last probe"
         );
         probes.push(310, Some(0));
         assert_eq!(
             at(&probes),
             [Some(5), Some(0), Some(0), Some(0), Some(0)],
-            "the next came just in time"
+            "the next probe came within the maximum gap"
         );
         let mut probes = EventProbes::default();
         probes.push(100, Some(10));
@@ -121,9 +125,9 @@ mod tests {
         assert_eq!(
             at(&probes),
             [Some(5), None, None, Some(0), Some(0)],
-            "the next came late"
+            "the next probe came too late"
         );
-        // Another watch's probe waits through that gap.
+        // A probe of another watch covers the gap.
         probes.push(90, Some(250));
         assert_eq!(
             at(&probes),
@@ -132,14 +136,14 @@ mod tests {
     }
 
     #[test]
-    fn a_probe_that_was_out_is_told_of_again() {
+    fn open_probe_is_updated_when_it_ends() {
         let mut probes = EventProbes::default();
         probes.push(100, None);
         probes.push(100, None);
         assert_eq!(
             delays_at(&probes, &[160, 171, END_NS]),
             [Some(60), Some(71), Some(300)],
-            "it is out"
+            "the probe is open"
         );
         probes.push(100, Some(70));
         assert_eq!(delays_at(&probes, &[160, 171]), [Some(60), None]);
@@ -148,9 +152,9 @@ mod tests {
     }
 
     #[test]
-    fn of_two_watches_the_older_probe_counts() {
+    fn oldest_open_probe_determines_the_delay() {
         let mut probes = EventProbes::default();
-        // The younger ends and is written first.
+        // The younger probe ends first and is written first.
         probes.push(150, Some(10));
         probes.push(100, Some(100));
         probes.push(180, Some(40));

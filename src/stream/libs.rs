@@ -1,16 +1,16 @@
-//! The profile's `libs`.
+//! Writes the profile's `libs`.
 
 use crate::json::JsonWriter;
 use crate::stream::location::library_name;
 use crate::unwind::LoadedModule;
 
-/// Sorted by address and without overlaps, as the loader needs them.
+/// Writes the modules, sorted by address and without overlaps, as the viewer's loader needs them.
 pub(super) fn write_libs(json: &mut JsonWriter<'_>, modules: &[LoadedModule]) {
     json.array(|json| {
         for LoadedModule { image, .. } in modules {
             json.object(|json| {
                 let name = library_name(&image.path);
-                // As the system has it, which need not be UTF-8.
+                // The path as the system reports it, which need not be UTF-8.
                 let mut path = image.path.as_os_str().as_encoded_bytes();
                 while let Some(before) = path.strip_suffix(b" (deleted)") {
                     path = before;
@@ -34,17 +34,18 @@ pub(super) fn write_libs(json: &mut JsonWriter<'_>, modules: &[LoadedModule]) {
     });
 }
 
-/// The viewer's numbers are exact up to 2^53 - 1 alone; what is above is -1, as in Gecko.
+/// Writes an address, or -1 if it is above 2^53 - 1, as in Gecko: the viewer's numbers are exact
+/// only up to there.
 fn write_address(json: &mut JsonWriter<'_>, address: u64) {
-    const MOST: u64 = (1 << 53) - 1;
+    const MAX_EXACT: u64 = (1 << 53) - 1;
     match address {
-        0..=MOST => json.unsigned(address),
+        0..=MAX_EXACT => json.unsigned(address),
         _ => json.signed(-1),
     }
 }
 
-/// The build id's first 16 bytes as a GUID, whose first three fields are little-endian, then the age, 0. A module
-/// without a build id has none.
+/// Returns the Breakpad id: the first 16 bytes of the build id as a GUID, whose first three fields
+/// are little-endian, then the age, 0. It is empty for a module without a build id.
 fn breakpad_id(build_id: &[u8]) -> String {
     if build_id.is_empty() {
         return String::new();
@@ -70,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_that_the_viewer_has_no_number_for_are_none() {
+    fn addresses_of_more_than_53_bits_are_written_as_minus_one() {
         let mut text = Vec::new();
         let mut json = JsonWriter::new(&mut text);
         for address in [0, (1 << 53) - 1, 1 << 53, u64::MAX] {
@@ -81,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_are_made_as_symbol_servers_make_them() {
+    fn build_ids_are_formatted_for_symbol_servers() {
         let build_id: Vec<u8> = (1..=20).collect();
         assert_eq!(breakpad_id(&build_id), "0403020106050807090A0B0C0D0E0F100");
         assert_eq!(

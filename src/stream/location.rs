@@ -1,4 +1,4 @@
-//! Frame locations, in the words that the viewer takes apart.
+//! Formats frame locations as the viewer parses them.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -7,8 +7,8 @@ use crate::base::ScriptDescription;
 use crate::symbols::{FrameName, SampledAddress};
 use crate::unwind::{CodeMap, LoadedModule, ModuleTable};
 
-/// The name by which the viewer shows a library. A path that the system marks as deleted is the one it was; brackets
-/// would end the name early.
+/// Returns the name by which the viewer shows a library. The system's mark of a deleted file is
+/// removed. Brackets are replaced, because they would end the name early.
 pub(super) fn library_name(path: &Path) -> String {
     let name = path
         .file_name()
@@ -17,7 +17,7 @@ pub(super) fn library_name(path: &Path) -> String {
     name.trim_end_matches(" (deleted)").replace(['(', ')'], "_")
 }
 
-/// Makes location texts for addresses, with the names of their libraries at hand.
+/// Formats the locations of addresses, with a table of their libraries' names.
 pub(super) struct Locations<'a> {
     modules: &'a [LoadedModule],
     table: &'a ModuleTable,
@@ -47,12 +47,12 @@ impl<'a> Locations<'a> {
         if self.generated.find(address).is_some() {
             return Some("[jit]");
         }
-        let after = self
+        let next = self
             .modules
             .partition_point(|module| module.image.range.start <= address);
-        let module = &self.modules[after.checked_sub(1)?];
-        let inside = module.image.range.contains(&address);
-        inside
+        let module = &self.modules[next.checked_sub(1)?];
+        let is_inside = module.image.range.contains(&address);
+        is_inside
             .then(|| {
                 self.library_names
                     .get(&module.image.range.start)
@@ -61,7 +61,7 @@ impl<'a> Locations<'a> {
             .flatten()
     }
 
-    /// A named function: `name (in library)`.
+    /// Returns the location of a named function: `name (in library)`.
     pub(super) fn named(&self, address: SampledAddress, name: &FrameName) -> String {
         match self.library_of(address.lookup_address()) {
             Some(library) => format!("{} (in {library})", name.function),
@@ -69,12 +69,13 @@ impl<'a> Locations<'a> {
         }
     }
 
-    /// An address without a name. The viewer takes a caller's as a return address, which it is.
+    /// Returns the location of an address without a name. The viewer reads the address of a
+    /// caller's frame as a return address, which is correct.
     pub(super) fn unnamed(&self, address: SampledAddress) -> String {
         format!("{:#x}", address.address.get())
     }
 
-    /// A named function of a module whose place another took.
+    /// Returns the location of a named function in a module whose place another module has taken.
     pub(super) fn named_in_replaced(&self, module: usize, name: &FrameName) -> String {
         match self.table.replaced(module) {
             Some(module) => format!("{} (in {})", name.function, library_name(&module.path)),
@@ -82,7 +83,8 @@ impl<'a> Locations<'a> {
         }
     }
 
-    /// An address in such a module, without a name. As an address alone it would be taken for the other's.
+    /// Returns the location of an unnamed address in a module whose place another module has taken.
+    /// The address alone would be looked up in the other module.
     pub(super) fn unnamed_in_replaced(&self, module: usize, address: SampledAddress) -> String {
         let Some(module) = self.table.replaced(module) else {
             return self.unnamed(address);
@@ -95,23 +97,24 @@ impl<'a> Locations<'a> {
     }
 }
 
-/// A label's text, changed where the viewer would take it for an address or a function in a file or library: a no-break
-/// space looks the same and reads as nothing.
+/// Returns a label's text, changed where the viewer would parse it as an address or as a function
+/// in a file or library. The viewer does not parse a no-break space, which looks like a plain one.
 pub(super) fn label_location(text: &str) -> String {
     if text.starts_with("0x") {
         return format!("\u{a0}{text}");
     }
-    let looks_like_a_place = text.contains('(')
+    let looks_like_location = text.contains('(')
         && text.trim_end_matches(|c: char| c != ')' && c != ']').len() == text.len();
-    if looks_like_a_place {
+    if looks_like_location {
         text.replace(" (", "\u{a0}(")
     } else {
         text.to_owned()
     }
 }
 
-/// A function of a script: `name (file:line:column)`, with where it begins; `file:line:column` for one without a name, which
-/// the viewer calls the root scope of the file. What the viewer would take apart elsewhere gets a no-break space.
+/// Returns the location of a script function: `name (file:line:column)`, with the position where
+/// the function begins. Without a name it is `file:line:column`, which the viewer calls the root
+/// scope of the file. Text that the viewer would parse differently gets a no-break space.
 pub(super) fn script_location(function: &ScriptDescription<'_>) -> String {
     let &ScriptDescription {
         name,
@@ -131,18 +134,18 @@ pub(super) fn script_location(function: &ScriptDescription<'_>) -> String {
     if file.is_empty() {
         file.push_str("<script>");
     }
-    let ends_in_a_number = file
+    let ends_in_number = file
         .rsplit_once(':')
         .is_some_and(|(_, end)| end.parse::<u64>().is_ok());
-    let place = match column {
-        // The number of the file's name would be taken for the line.
-        0 if !ends_in_a_number => format!("{file}:{line}"),
+    let position = match column {
+        // Without a column, a number at the end of the file name would be parsed as the line.
+        0 if !ends_in_number => format!("{file}:{line}"),
         _ => format!("{file}:{line}:{column}"),
     };
     if name.is_empty() {
-        place
+        position
     } else {
-        format!("{name} ({place})")
+        format!("{name} ({position})")
     }
 }
 
@@ -151,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_librarys_name_has_no_brackets() {
+    fn library_name_has_no_brackets() {
         assert_eq!(library_name(Path::new("/lib/libc.so.6")), "libc.so.6");
         assert_eq!(library_name(Path::new("/tmp/libx.so (deleted)")), "libx.so");
         assert_eq!(
@@ -162,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_are_not_taken_for_places() {
+    fn label_location_is_not_parsed_as_location() {
         assert_eq!(label_location("parse"), "parse");
         assert_eq!(label_location("0x1f"), "\u{a0}0x1f");
         assert_eq!(label_location("read (a.rs:3)"), "read\u{a0}(a.rs:3)");
@@ -170,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scripts_function_reads_as_one_with_its_file_and_place() {
+    fn script_location_has_name_file_and_position() {
         let location = |name, file, line, column| {
             script_location(&ScriptDescription {
                 name,

@@ -1,11 +1,12 @@
-//! What the profile lacks, for whoever reads it: in `meta`, and by the same names in `profilingLog`.
+//! Reports missing data to the reader of a profile: in `meta`, and by the same names in
+//! `profilingLog`.
 
 use crate::json::JsonWriter;
 use crate::stream::decode::ProcessStreamingContext;
 use crate::stream::source::ProfileSource;
 
-/// The session's counts of samples that are missing or not whole, and of why.
-const OF_SAMPLER: &[&str] = &[
+/// The session's counts of missing or incomplete samples, and of the causes.
+const SAMPLER_LOSSES: &[&str] = &[
     "missed_ticks",
     "unanswered_ticks",
     "refused_signals",
@@ -18,7 +19,7 @@ const OF_SAMPLER: &[&str] = &[
     "sampler_panics",
 ];
 
-/// What the buffer did, by name.
+/// Returns the buffer's activity counts, by name.
 pub(super) fn buffer_counts(source: &ProfileSource) -> [(&'static str, u64); 3] {
     let buffer = &source.buffer.statistics;
     [
@@ -28,28 +29,28 @@ pub(super) fn buffer_counts(source: &ProfileSource) -> [(&'static str, u64); 3] 
     ]
 }
 
-/// What the buffer and its reader lost, by name.
+/// Returns the losses of the buffer and of its reader, by name.
 pub(super) fn buffer_losses(
     source: &ProfileSource,
     process: &ProcessStreamingContext,
 ) -> [(&'static str, u64); 8] {
     let buffer = &source.buffer.statistics;
     [
-        // All of those that follow: see `Dropped`.
+        // The sum of the three counts that follow: see `DroppedEntries`.
         ("dropped_entries", buffer.dropped.all()),
         ("too_large_entries", buffer.dropped.too_large),
         ("entries_in_own_work", buffer.dropped.in_own_work),
         ("overrun_entries", buffer.dropped.overrun),
-        // The oldest, to make room.
+        // The oldest chunks, which are recycled for new entries.
         ("recycled_chunks", buffer.recycled_chunks),
         ("recycled_bytes", buffer.recycled_bytes),
         ("malformed_entries", process.entry_counts.malformed),
-        // Of threads that did not run, as the profile has too many rows.
+        // Rows of idle threads, left out if the profile would have too many rows.
         ("left_out_idle_rows", process.left_out_idle_rows),
     ]
 }
 
-/// Writes each count of something that is missing, zeros included.
+/// Writes each count of missing data, including zeros.
 pub(super) fn write_losses(
     json: &mut JsonWriter<'_>,
     source: &ProfileSource,
@@ -60,7 +61,7 @@ pub(super) fn write_losses(
         let of_sampler = source
             .counts
             .iter()
-            .filter(|(name, _)| OF_SAMPLER.contains(name));
+            .filter(|(name, _)| SAMPLER_LOSSES.contains(name));
         for (name, count) in of_buffer.iter().chain(of_sampler) {
             json.key(name).unsigned(*count);
         }

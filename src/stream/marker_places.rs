@@ -1,38 +1,38 @@
-//! Where a thread's markers are, in a few bytes each.
+//! The positions of a thread's markers, in a few bytes each.
 
 use crate::buffer::{BlockIndex, EntryReader, EntryWriter};
 
-/// Blocks of markers, in the order of the last moments that they tell of.
+/// Blocks of markers, ordered by the latest time of each marker.
 #[derive(Debug, Default)]
-pub(super) struct MarkerPlaces {
-    /// Of each the distances of time and position from those of the one before.
-    coded: EntryWriter,
+pub(super) struct MarkerIndex {
+    /// For each marker, the differences of time and position from the previous marker.
+    encoded: EntryWriter,
     last: (u64, u64),
     count: usize,
     is_unsorted: bool,
 }
 
-impl MarkerPlaces {
+impl MarkerIndex {
     pub(super) fn push(&mut self, last_ns: u64, block: BlockIndex) {
         let (before_ns, before) = self.last;
-        let place = (last_ns, block.get());
-        self.is_unsorted |= place < self.last;
-        self.coded
+        let marker = (last_ns, block.get());
+        self.is_unsorted |= marker < self.last;
+        self.encoded
             .signed(last_ns.wrapping_sub(before_ns) as i64)
             .signed(block.get().wrapping_sub(before) as i64);
-        self.last = place;
+        self.last = marker;
         self.count += 1;
     }
 
-    /// Puts them in their order, in which most are already, as they were put.
+    /// Sorts the markers. Most markers are already in order when they are pushed.
     pub(super) fn sort(&mut self) {
         if !self.is_unsorted {
             return;
         }
-        let mut places: Vec<(u64, BlockIndex)> = self.places().collect();
-        places.sort_unstable();
+        let mut markers: Vec<(u64, BlockIndex)> = self.markers().collect();
+        markers.sort_unstable();
         *self = Self::default();
-        places
+        markers
             .into_iter()
             .for_each(|(last_ns, block)| self.push(last_ns, block));
     }
@@ -42,15 +42,15 @@ impl MarkerPlaces {
     }
 
     pub(super) fn blocks(&self) -> impl Iterator<Item = BlockIndex> {
-        self.places().map(|(_, block)| block)
+        self.markers().map(|(_, block)| block)
     }
 
-    fn places(&self) -> impl Iterator<Item = (u64, BlockIndex)> {
-        let mut coded = EntryReader::new(self.coded.bytes());
+    fn markers(&self) -> impl Iterator<Item = (u64, BlockIndex)> {
+        let mut encoded = EntryReader::new(self.encoded.bytes());
         let (mut last_ns, mut position) = (0u64, 0u64);
         std::iter::from_fn(move || {
-            last_ns = last_ns.wrapping_add(coded.signed()? as u64);
-            position = position.wrapping_add(coded.signed()? as u64);
+            last_ns = last_ns.wrapping_add(encoded.signed()? as u64);
+            position = position.wrapping_add(encoded.signed()? as u64);
             Some((last_ns, BlockIndex::new(position)?))
         })
     }
@@ -61,8 +61,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn markers_come_in_the_order_of_their_times_and_else_of_their_places() {
-        let mut places = MarkerPlaces::default();
+    fn sort_orders_markers_by_time_then_position() {
+        let mut markers = MarkerIndex::default();
         let given = [
             (50, 100),
             (70, 140),
@@ -72,20 +72,20 @@ mod tests {
             (0, 1),
         ];
         for (last_ns, position) in given {
-            places.push(last_ns, BlockIndex::new(position).expect("not 0"));
+            markers.push(last_ns, BlockIndex::new(position).expect("not 0"));
         }
         let blocks =
-            |places: &MarkerPlaces| places.blocks().map(BlockIndex::get).collect::<Vec<_>>();
+            |markers: &MarkerIndex| markers.blocks().map(BlockIndex::get).collect::<Vec<_>>();
         assert_eq!(
-            (blocks(&places), places.len()),
+            (blocks(&markers), markers.len()),
             (given.map(|(_, position)| position).to_vec(), 6)
         );
-        places.sort();
+        markers.sort();
         assert_eq!(
-            (blocks(&places), places.len()),
+            (blocks(&markers), markers.len()),
             (vec![1, 100, 9000, 120, 140, u64::MAX], 6)
         );
-        places.sort();
-        assert_eq!(blocks(&places)[0], 1);
+        markers.sort();
+        assert_eq!(blocks(&markers)[0], 1);
     }
 }

@@ -1,4 +1,4 @@
-//! A row of a thread's table of markers.
+//! Writes the rows of a thread's marker table.
 
 use crate::base::call_host;
 use crate::json::{JsonWriter, UniqueStrings};
@@ -13,7 +13,7 @@ use crate::stream::resolved_thread::ResolvedThread;
 use crate::stream::source::ProfileSource;
 use crate::stream::thread_tables::{MARKERS, write_schema};
 
-/// What markers of all threads are written with.
+/// The context for writing the markers of all threads.
 pub(super) struct MarkerContext<'a> {
     pub(super) source: &'a ProfileSource,
     pub(super) process: &'a ProcessStreamingContext,
@@ -21,14 +21,15 @@ pub(super) struct MarkerContext<'a> {
 }
 
 impl MarkerContext<'_> {
-    /// Writes the row. A payload that cannot be read back is left out, and its marker's name says so.
+    /// Writes the row. A payload that cannot be read back is left out, and the marker's name says
+    /// so.
     pub(super) fn write(
         &self,
         json: &mut JsonWriter<'_>,
         marker: &DecodedMarker<'_>,
         thread: &mut ResolvedThread<'_>,
     ) {
-        // Its stack first, as what its number is does not hang on what the payload does.
+        // Resolve the stack first, so that its number does not depend on the payload's code.
         let stack = self
             .process
             .marker_stacks
@@ -80,7 +81,9 @@ impl MarkerContext<'_> {
         }
     }
 
-    /// On failure nothing is written, and the name of the type is given, if it has one.
+    /// Writes a marker with a payload of the application's type `number`. On failure, writes
+    /// nothing and returns the reason and the name of the type; the fallback type's name if the
+    /// type is unavailable.
     fn write_typed(
         &self,
         json: &mut JsonWriter<'_>,
@@ -154,7 +157,8 @@ impl MarkerContext<'_> {
             json.unsigned(name.0.into());
             json.time_ms(marker.start_ns);
             match marker.phase {
-                // Start 0 and no end is fine with the viewer; an end of 0 would be taken for one.
+                // The viewer accepts a start of 0 with a null end, but would take an end of 0 for a
+                // real end.
                 MarkerPhase::Instant | MarkerPhase::IntervalStart => json.null(),
                 MarkerPhase::Interval | MarkerPhase::IntervalEnd => json.time_ms(marker.end_ns),
             }
@@ -164,7 +168,8 @@ impl MarkerContext<'_> {
         });
     }
 
-    /// What a marker of any type may have: a window, and a stack, in the form of a thread with one sample.
+    /// Writes what a marker of any type may have: a window, and a stack in the form of a thread
+    /// with one sample.
     fn write_user_data(
         &self,
         json: &mut JsonWriter<'_>,
@@ -204,14 +209,15 @@ impl MarkerContext<'_> {
     }
 }
 
-/// The name by which the viewer finds a marker of a type that it has a view for. A picture of a window is one by its name alone,
-/// and without its fields the profile does not open.
+/// Returns the name by which the viewer finds a marker of a type with its own view. The viewer
+/// takes a marker for a screenshot by its name alone, and cannot open the profile if that marker
+/// lacks the fields of a screenshot.
 fn name_for_viewer<'a>(name: &'a str, type_name: &str) -> &'a str {
-    const PICTURE: &str = "CompositorScreenshot";
+    const SCREENSHOT: &str = "CompositorScreenshot";
     match (name, type_name) {
         (_, "IPC") => "IPC",
-        (_, PICTURE) => PICTURE,
-        (PICTURE, _) => "Compositor screenshot",
+        (_, SCREENSHOT) => SCREENSHOT,
+        (SCREENSHOT, _) => "Compositor screenshot",
         _ => name,
     }
 }

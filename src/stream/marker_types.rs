@@ -1,4 +1,4 @@
-//! The types of a profile's markers: what they are called, and how the viewer shows them.
+//! The marker types of a profile: their names, and their schemas for the viewer.
 
 use std::collections::BTreeMap;
 
@@ -7,15 +7,15 @@ use crate::json::JsonWriter;
 use crate::markers::{Format, Location, MarkerSchema, MarkerType, PayloadFailure};
 use crate::stream::decode::UsedMarkerTypes;
 
-/// The type of markers with nothing but a text.
+/// The type of markers whose payload is a text.
 pub(super) const TEXT: &str = "Text";
 
-/// The type of those with nothing but a stack or a window.
+/// The type of markers that have only a stack or a window.
 pub(super) const ONLY_USER_DATA: &str = "NoPayloadUserData";
 
-/// Types that the viewer does not show by their schemas, but by fields that it takes for granted, and what a type of the host's
-/// is called that has the name and not the fields.
-const WITH_GRANTED_FIELDS: &[(&str, &[&str], &str)] = &[
+/// Types that the viewer shows by fixed fields instead of a schema. For each: the name, the fields,
+/// and the name for an application's type that has the viewer's name but not the fields.
+const WITH_REQUIRED_FIELDS: &[(&str, &[&str], &str)] = &[
     ("GCMajor", &["timings"], "GCMajor_"),
     ("GCSlice", &["timings"], "GCSlice_"),
     (
@@ -38,17 +38,17 @@ const WITH_GRANTED_FIELDS: &[(&str, &[&str], &str)] = &[
     ),
 ];
 
-/// Those that have no schema, since the viewer never shows a row of them.
+/// Types without a schema, because the viewer never shows a row of them.
 const WITHOUT_SCHEMA: &[&str] = &["CompositorScreenshot", "JS allocation", "Native allocation"];
 
-/// A type of the host's, whose code can be called.
+/// A type of the application whose code can be called.
 #[derive(Debug)]
 pub(super) struct KnownType {
     pub(super) name: &'static str,
     pub(super) info: &'static MarkerType,
 }
 
-/// Those of the host's that markers of the profile have, by their numbers.
+/// The application's types that the profile's markers use, by number.
 #[derive(Debug, Default)]
 pub(super) struct MarkerTypes {
     known: NumberMap<Result<KnownType, PayloadFailure>>,
@@ -56,7 +56,7 @@ pub(super) struct MarkerTypes {
 }
 
 impl MarkerTypes {
-    /// Asks each type for its name and its schema.
+    /// Queries each used type for its name and its schema.
     pub(super) fn of_profile(used: &UsedMarkerTypes) -> Self {
         let mut types = Self::default();
         if used.texts {
@@ -67,7 +67,7 @@ impl MarkerTypes {
             let known = match all.get(&number) {
                 // Only a damaged buffer has such a number.
                 None => Err(PayloadFailure::Unreadable),
-                Some(info) => types.ask(info),
+                Some(info) => types.query(info),
             };
             types.known.insert(number, known);
         }
@@ -82,14 +82,14 @@ impl MarkerTypes {
         types
     }
 
-    fn ask(&mut self, info: &'static MarkerType) -> Result<KnownType, PayloadFailure> {
+    fn query(&mut self, info: &'static MarkerType) -> Result<KnownType, PayloadFailure> {
         if !info.is_loaded() {
             return Err(PayloadFailure::Unloaded);
         }
         let mut answer = None;
         call_host(|| answer = Some((info.name(), info.schema())));
         let (name, schema) = answer.ok_or(PayloadFailure::Panicked)?;
-        let name = name_with_granted_fields(name, &schema);
+        let name = name_for_fields(name, &schema);
         match self.schemas.get_mut(name) {
             Some(known) => known.merge(schema),
             None => _ = self.schemas.insert(name.to_owned(), schema),
@@ -112,8 +112,8 @@ impl MarkerTypes {
     }
 }
 
-fn name_with_granted_fields(name: &'static str, schema: &MarkerSchema) -> &'static str {
-    match WITH_GRANTED_FIELDS
+fn name_for_fields(name: &'static str, schema: &MarkerSchema) -> &'static str {
+    match WITH_REQUIRED_FIELDS
         .iter()
         .find(|(known, ..)| *known == name)
     {
@@ -124,14 +124,21 @@ fn name_with_granted_fields(name: &'static str, schema: &MarkerSchema) -> &'stat
     }
 }
 
-/// The type of a marker whose payload is left out: one of the viewer's own would be without what it takes for granted.
+/// Returns the type of a marker whose payload is left out. A type that the viewer shows by fixed
+/// fields is replaced, because the marker lacks them.
 pub(super) fn type_without_payload(name: &'static str) -> &'static str {
-    let is_viewers = WITHOUT_SCHEMA.contains(&name)
-        || WITH_GRANTED_FIELDS.iter().any(|(known, ..)| *known == name);
-    if is_viewers { ONLY_USER_DATA } else { name }
+    let has_fixed_fields = WITHOUT_SCHEMA.contains(&name)
+        || WITH_REQUIRED_FIELDS
+            .iter()
+            .any(|(known, ..)| *known == name);
+    if has_fixed_fields {
+        ONLY_USER_DATA
+    } else {
+        name
+    }
 }
 
-/// As Gecko has it.
+/// Returns Gecko's schema for text markers.
 fn text_schema() -> MarkerSchema {
     let mut schema = MarkerSchema::new(&[Location::MarkerChart, Location::MarkerTable]);
     schema

@@ -1,4 +1,4 @@
-//! The profile's `meta`.
+//! Writes the profile's `meta`.
 
 use crate::base::{CategoryInfo, Features};
 use crate::json::JsonWriter;
@@ -8,7 +8,7 @@ use crate::stream::losses::write_losses;
 use crate::stream::marker_types::MarkerTypes;
 use crate::stream::source::ProfileSource;
 
-/// The version of the format: markers' texts are string indices since 36.
+/// Version of the format. Since version 36, the texts of markers are string indices.
 const FORMAT_VERSION: u64 = 36;
 
 pub(super) fn write_meta(
@@ -50,7 +50,7 @@ pub(super) fn write_meta(
                 });
             json.key("interval")
                 .float(settings.interval.as_secs_f64() * 1e3);
-            // In entries of 8 bytes, as the viewer reads it.
+            // The viewer reads the capacity in entries of 8 bytes.
             json.key("capacity").unsigned(settings.capacity_bytes / 8);
             if let Some(duration) = settings.duration {
                 json.key("duration").float(duration.as_secs_f64());
@@ -94,7 +94,7 @@ pub(super) fn write_meta(
             });
             json.key("data").array(|_| {});
         });
-        // What stopped the threads that ran: see `SamplingEngine`.
+        // The engine that interrupted the running threads: see `SamplingEngine`.
         let engine = if source.session.uses_timers() {
             "local timers"
         } else {

@@ -1,22 +1,28 @@
-//! From the buffer to Gecko JSON.
+//! Converts the buffer to Gecko JSON.
 //!
 //! # Purpose
-//! Entries are decoded once, each to its thread's context, but for what markers carry, which is read where it is printed;
-//! frames and stacks are made unique, named if asked, and printed: stops 11 and 12 of the way of a sample.
+//! Entries are decoded once, each into the context of its thread. Markers are read again when they
+//! are printed, for their payloads. Frames and stacks are deduplicated, named on request, and
+//! printed. These are steps 11 and 12 of a sample's path.
 //!
 //! # Threads and locks
-//! On the thread that asks for the profile. Everything is read from a snapshot, under no lock.
+//! Runs on the thread that requests the profile. Everything is read from a snapshot, without a
+//! lock.
 //!
 //! # Imports
-//! `base`, `buffer`, `counters`, `json`, `markers`, `platform`, `state`, `symbols`, `threads`, `unwind`
+//! `base`, `buffer`, `counters`, `json`, `markers`, `platform`, `state`, `symbols`, `threads`,
+//! `unwind`
 //!
 //! # Invariants
-//! The text is never held as a whole. Memory grows with the distinct frames and stacks, and by some bytes a sample and a marker.
-//! A job whose writer fails ends at its next look at the failure. A malformed entry is skipped and counted. Every index that
-//! is written points into its table.
+//! - The text is never in memory as a whole. Memory grows with the distinct frames and stacks, and
+//!   by some bytes per sample and marker.
+//! - A job whose writer fails ends the next time it checks for a failure.
+//! - A malformed entry is skipped and counted.
+//! - Every index that is written points into its table.
 //!
 //! # Read next
-//! `source.rs`, `options.rs`, `chunk_stacks.rs`, `decode.rs`, `named_stacks.rs`, `resolved_thread.rs`, `profile.rs`.
+//! `source.rs`, `options.rs`, `chunk_stacks.rs`, `decode.rs`, `named_stacks.rs`,
+//! `resolved_thread.rs`, `profile.rs`.
 
 mod chunk_stacks;
 mod decode;

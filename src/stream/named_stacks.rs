@@ -1,4 +1,5 @@
-//! The first part of stop 12: frames are named, and stacks made unique by their names, once for all threads.
+//! First part of step 12: frames are named, and stacks are deduplicated by their names, once for
+//! all threads.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,37 +15,38 @@ use crate::symbols::{AddressNames, CodeAddressService, FrameName, SampledAddress
 use crate::threads::{LABELS_LEFT_OUT, script_function};
 use crate::unwind::{CodeMap, LoadedModule};
 
-/// The frame that stands for those that are missing.
+/// Placeholder for missing frames.
 pub(super) const TRUNCATED: &str = "(truncated)";
 
-/// The frame below those of a signal stack, a coroutine's, or another that the thread was not born with.
+/// Parent frame of a signal stack, of a coroutine's stack, or of another stack that the thread did
+/// not start on.
 const OTHER_STACK: &str = "(other stack)";
 
-/// A frame in code that is gone, of which nobody remembers what it was.
+/// A frame of unloaded code whose module is no longer known.
 const UNKNOWN: &str = "(unloaded library)";
 
-/// A script frame of a function that nobody has named: only a damaged buffer has one.
+/// A script frame of an unregistered function; only a damaged buffer has one.
 const UNKNOWN_SCRIPT: &str = "(unknown script)";
 
-const MOST_NAMES: ProportionValue = ProportionValue::percent(90);
+const CURRENT_NAMES_END: ProportionValue = ProportionValue::percent(90);
 
-/// What a frame is of.
+/// The kind of a printed frame.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum FrameKind {
-    /// Nothing that runs: the root, or what is missing.
+    /// Not code: the root, or a placeholder for missing frames.
     Structure,
-    /// The labels and script frames that are missing.
+    /// Placeholder for missing labels and script frames.
     LabelsLeftOut,
     /// A function, or an address.
     Function,
-    /// A function whose code stands in its caller's.
+    /// A function that was inlined into its caller.
     Inlined,
     Label {
         category: u8,
         subcategory: u8,
         relevant_for_js: bool,
     },
-    /// A function of a script; a line or column of 0 is not known.
+    /// A script function. A line or column of 0 is unknown.
     Script { line: u32, column: u32 },
 }
 
@@ -52,35 +54,36 @@ pub(crate) enum FrameKind {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct NamedFrame {
     pub(super) kind: FrameKind,
-    /// Its place among the locations.
+    /// Index of the frame's location.
     pub(super) location: u32,
 }
 
-/// The process's frames and stacks by the names of their frames, of all threads.
+/// The frames and stacks of all threads, by the names of their frames.
 ///
-/// Two addresses in one function become one frame, and an address in an inlined function one frame for each function that it
-/// was inlined into.
+/// Two addresses in one function become one frame. An address in an inlined function becomes one
+/// frame for that function, and one for each function that it was inlined into.
 #[derive(Debug)]
 pub(crate) struct NamedStacks {
     locations: TextTable,
     stacks: UniqueStacks<NamedFrame>,
-    /// For each stack of the process, the one here; `None` where each is the one of its own number.
+    /// For each stack of the process, the index of the named stack. `None` if the indices are
+    /// equal.
     map: Option<Vec<u32>>,
 }
 
 impl NamedStacks {
-    /// Gives addresses the names of their functions.
+    /// Names addresses after their functions.
     pub(crate) fn with_names(
         source: &ProfileSource,
         process: &ProcessStreamingContext,
         progress: &ProgressLogger,
     ) -> Self {
         let names = name_addresses(source, process, progress);
-        let words = Locations::new(&process.modules, &source.modules, &source.generated_code);
+        let texts = Locations::new(&process.modules, &source.modules, &source.generated_code);
         let mut locations = TextTable::default();
         let mut stacks = UniqueStacks::default();
         let mut named = |frame| -> Vec<u32> {
-            let frames = named_frame(frame, process, &names, &words).into_iter();
+            let frames = named_frame(frame, process, &names, &texts).into_iter();
             let mut frame = |(kind, text)| NamedFrame {
                 kind,
                 location: locations.intern(text),
@@ -96,7 +99,7 @@ impl NamedStacks {
             for &frame in &frames[frame as usize] {
                 stack = Some(stacks.append_frame(stack, frame));
             }
-            // Every frame becomes at least one.
+            // Every frame becomes at least one named frame.
             map.push(stack.unwrap_or_default());
         }
         Self {
@@ -106,13 +109,13 @@ impl NamedStacks {
         }
     }
 
-    /// Leaves addresses as they are, and so each frame and each stack.
+    /// Keeps addresses as they are, and so each frame and each stack.
     pub(crate) fn without_names(source: &ProfileSource, process: &ProcessStreamingContext) -> Self {
         let no_names = ProfileNames::default();
-        let words = Locations::new(&process.modules, &source.modules, &source.generated_code);
+        let texts = Locations::new(&process.modules, &source.modules, &source.generated_code);
         let mut locations = TextTable::default();
         let mut one = |frame| {
-            let frames = named_frame(frame, process, &no_names, &words);
+            let frames = named_frame(frame, process, &no_names, &texts);
             let mut frame = |(kind, text)| NamedFrame {
                 kind,
                 location: locations.intern(text),
@@ -133,12 +136,12 @@ impl NamedStacks {
         }
     }
 
-    /// The stack here of a stack of the process.
+    /// Returns the named stack of a stack of the process.
     pub(super) fn stack_of(&self, stack: u32) -> u32 {
         self.map.as_ref().map_or(stack, |map| map[stack as usize])
     }
 
-    /// Each stack's prefix and innermost frame.
+    /// Returns the prefix and the innermost frame of each stack.
     pub(super) fn stacks(&self) -> &[(Option<u32>, u32)] {
         self.stacks.stacks()
     }
@@ -147,13 +150,13 @@ impl NamedStacks {
         self.stacks.frames()
     }
 
-    /// A frame's location, as the viewer reads it.
+    /// Returns the location of a frame, as the viewer parses it.
     pub(super) fn location(&self, frame: NamedFrame) -> &str {
         self.locations.get(frame.location)
     }
 }
 
-/// The names of addresses, and of those in modules that were replaced, by the modules' numbers.
+/// The names of addresses in current modules, and in replaced modules by module number.
 #[derive(Debug, Default)]
 struct ProfileNames {
     now: AddressNames,
@@ -177,14 +180,22 @@ fn name_addresses(
         }
     }
     let modules = source.modules.all_as_of_now();
-    // Of the others there are few.
-    let most = progress.sub_logger(ProportionValue::ZERO, MOST_NAMES, ProgressLocation::Names);
-    let now =
-        CodeAddressService::new(&modules, &source.generated_code).resolve_watched(addresses, &most);
-    drop(most);
-    let rest = progress.sub_logger(MOST_NAMES, ProportionValue::ONE, ProgressLocation::Names);
+    // Few addresses lie in replaced modules.
+    let current_progress = progress.sub_logger(
+        ProportionValue::ZERO,
+        CURRENT_NAMES_END,
+        ProgressLocation::Names,
+    );
+    let now = CodeAddressService::new(&modules, &source.generated_code)
+        .resolve_watched(addresses, &current_progress);
+    drop(current_progress);
+    let replaced_progress = progress.sub_logger(
+        CURRENT_NAMES_END,
+        ProportionValue::ONE,
+        ProgressLocation::Names,
+    );
     let no_code = CodeMap::default();
-    let in_replaced = rest.loop_sub_loggers(in_replaced, ProgressLocation::Names);
+    let in_replaced = replaced_progress.loop_sub_loggers(in_replaced, ProgressLocation::Names);
     let replaced = in_replaced.filter_map(|(progress, (number, addresses))| {
         let image = Arc::clone(source.modules.replaced(number)?);
         let modules = [LoadedModule {
@@ -202,7 +213,7 @@ fn name_addresses(
     }
 }
 
-/// The frames that a sampled one stands for, the outermost first.
+/// Returns the named frames for a sampled frame, outermost first.
 fn named_frame(
     frame: &FrameKey,
     process: &ProcessStreamingContext,
@@ -263,7 +274,7 @@ fn named_frame(
     }
 }
 
-/// A frame for each of the functions at an address, the outermost first.
+/// Returns a frame for each function at an address, outermost first.
 fn functions(
     names: &[FrameName],
     locate: impl Fn(&FrameName) -> String,

@@ -1,15 +1,15 @@
-//! How a profile is to be written.
+//! The options of a profile.
 
 use crate::base::{DEFAULT_MAX_ROWS, ProfilerTime, ProgressLogger, SharedProgress, TimeStamp};
 
-/// What whoever asks for a profile wants of it. Its job is done when this is dropped.
+/// The options of a job that writes a profile. The job ends when they are dropped.
 #[derive(Debug)]
 pub(crate) struct StreamOptions {
-    /// Whether addresses get names.
+    /// Whether addresses are replaced by names.
     pub(crate) symbolicate: bool,
-    /// What is earlier stays out.
+    /// Earlier data is left out.
     pub(crate) since: Option<TimeStamp>,
-    /// How many rows of samples and markers there may be, of all threads together.
+    /// Maximum number of rows of samples and markers in all threads together.
     pub(crate) max_rows: u64,
     pub(crate) progress: ProgressLogger,
 }
@@ -30,7 +30,7 @@ impl StreamOptions {
         }
     }
 
-    /// Everything, while nobody watches.
+    /// Returns the options for a whole profile without a progress observer.
     pub(crate) fn whole(symbolicate: bool) -> Self {
         Self::new(symbolicate, None, DEFAULT_MAX_ROWS, None)
     }

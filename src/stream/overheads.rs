@@ -1,17 +1,18 @@
-//! What the sampler's ticks cost, tick by tick: Gecko's `profilerOverhead`, if `MOZ_PROFILER_RECORD_OVERHEADS` is set.
+//! Writes the cost of each sampler tick: Gecko's `profilerOverhead`, if
+//! `MOZ_PROFILER_RECORD_OVERHEADS` is set.
 //!
-//! The columns have the names that the viewer knows. `locking` is the time for following the threads and the loaded
-//! modules, in which the sampler takes its locks; `expiredMarkerCleaning` that for looking after the buffer's chunks. Nothing
-//! is written down in a pause.
+//! The columns have the names that the viewer knows. `locking` is the time for updating the lists
+//! of threads and modules, in which the sampler takes its locks. `expiredMarkerCleaning` is the
+//! time for maintaining the buffer's chunks. The sampler does not record overheads during a pause.
 
 use crate::buffer::{EntryReader, EntryWriter};
 use crate::json::JsonWriter;
 use crate::stream::thread_tables::write_schema;
 
-/// One tick's.
+/// The cost of one tick.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Overhead {
-    /// Nanoseconds since the process began.
+    /// Time of the tick, in ns since the process began.
     pub(super) time_ns: u64,
     locking_ns: u64,
     counters_ns: u64,
@@ -20,7 +21,7 @@ pub(super) struct Overhead {
 }
 
 impl Overhead {
-    /// Of an entry whose kind was read already.
+    /// Reads an entry whose kind was already read.
     pub(super) fn read(entry: &mut EntryReader<'_>) -> Option<Self> {
         Some(Self {
             time_ns: entry.number()?,
@@ -43,13 +44,13 @@ impl Overhead {
     }
 }
 
-/// A sum, the least and the greatest of some numbers.
+/// The sum, the minimum and the maximum of a series of numbers.
 #[derive(Clone, Copy, Debug)]
 struct Spread {
     count: u64,
     sum: u64,
-    least: u64,
-    greatest: u64,
+    min: u64,
+    max: u64,
 }
 
 impl Default for Spread {
@@ -57,8 +58,8 @@ impl Default for Spread {
         Self {
             count: 0,
             sum: 0,
-            least: u64::MAX,
-            greatest: 0,
+            min: u64::MAX,
+            max: 0,
         }
     }
 }
@@ -67,17 +68,17 @@ impl Spread {
     fn add(&mut self, number: u64) {
         self.count += 1;
         self.sum = self.sum.saturating_add(number);
-        self.least = self.least.min(number);
-        self.greatest = self.greatest.max(number);
+        self.min = self.min.min(number);
+        self.max = self.max.max(number);
     }
 
-    /// Mean, least and greatest; `ns_per_unit` nanoseconds are 1.
+    /// Writes the mean, the minimum and the maximum, in units of `ns_per_unit` nanoseconds.
     fn write(&self, json: &mut JsonWriter<'_>, name: &str, ns_per_unit: f64) {
         let mean = self.sum as f64 / self.count.max(1) as f64;
         let values = [
             ("mean", mean),
-            ("min", self.least as f64),
-            ("max", self.greatest as f64),
+            ("min", self.min as f64),
+            ("max", self.max as f64),
         ];
         for (prefix, ns) in values {
             json.key(&format!("{prefix}{name}")).float(ns / ns_per_unit);
@@ -85,7 +86,7 @@ impl Spread {
     }
 }
 
-/// Over all ticks.
+/// Statistics over all ticks.
 #[derive(Clone, Debug, Default)]
 struct OverheadStatistics {
     times_ns: Option<(u64, u64)>,
@@ -113,8 +114,9 @@ impl OverheadStatistics {
         self.threads.add(overhead.threads_ns);
     }
 
-    /// Durations in microseconds but that of the profile, and intervals, which are in milliseconds, as in Gecko; the
-    /// percentage is one, which Gecko's is not.
+    /// Writes the statistics. The profile's duration and the intervals are in milliseconds, all
+    /// other durations in microseconds, as in Gecko. Unlike in Gecko, the percentage is a real
+    /// percentage.
     fn write(&self, json: &mut JsonWriter<'_>) {
         let (first_ns, last_ns) = self.times_ns.unwrap_or_default();
         let profiled_ns = (last_ns - first_ns) as f64;
@@ -145,10 +147,10 @@ const COLUMNS: &[&str] = &[
     "threads",
 ];
 
-/// All ticks, and what they say together.
+/// The cost of each tick, and the statistics over all ticks.
 #[derive(Debug, Default)]
 pub(super) struct Overheads {
-    /// Coded as they were, without their kind.
+    /// The ticks, encoded as in the buffer, but without the kind of the entry.
     rows: EntryWriter,
     statistics: OverheadStatistics,
 }
@@ -168,7 +170,7 @@ impl Overheads {
         self.statistics.add(overhead);
     }
 
-    /// Writes what each tick cost, and over all of them.
+    /// Writes the cost of each tick, and the statistics.
     pub(super) fn write(&self, json: &mut JsonWriter<'_>) {
         json.object(|json| {
             json.key("samples").object(|json| {
@@ -180,7 +182,7 @@ impl Overheads {
                     }
                 });
             });
-            // Of one tick there is no interval.
+            // A single tick has no interval.
             if self.statistics.intervals.count > 0 {
                 self.statistics.write(json.key("statistics"));
             }
@@ -217,7 +219,8 @@ mod tests {
         serde_json::from_slice(&text).expect("JSON")
     }
 
-    /// A tick of that time, whose steps took so many microseconds in their order: following, counters, threads, cleaning.
+    /// Returns a tick at `time_us` with the duration of each step in microseconds: modules and
+    /// threads, counters, sampling, buffer.
     fn tick(time_us: u64, steps_us: [u64; 4]) -> Overhead {
         let mut entry = EntryHead::new(EntryKind::Overhead);
         entry.number(time_us * 1000);
@@ -230,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn each_step_stands_in_its_column_and_its_statistics() {
+    fn each_step_is_written_to_its_column_and_statistics() {
         let ticks = [
             tick(10_000, [1, 20, 300, 4000]),
             tick(12_500, [5, 60, 700, 7414]),

@@ -1,4 +1,4 @@
-//! The profile's pages.
+//! Writes the profile's pages.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,15 +6,16 @@ use std::sync::Arc;
 use crate::base::Page;
 use crate::json::JsonWriter;
 
-/// Writes the elements of `pages`. The viewer follows each page to the one that it is a part of, and on to the outermost; of pages
-/// that are parts of one another in a circle, there is none, so that they are written as parts of nothing.
+/// Writes the elements of `pages`. The viewer follows each page to its embedder, and on to the
+/// outermost page. A page in a cycle of embedders has no outermost page, so it is written without
+/// an embedder.
 pub(super) fn write_pages(json: &mut JsonWriter<'_>, pages: &[Arc<Page>]) {
     let embedders = pages
         .iter()
         .map(|page| (page.inner_window_id, page.embedder_inner_window_id))
         .collect();
     for page in pages {
-        let embedder = if is_in_circle(page, &embedders) {
+        let embedder = if has_cyclic_embedder(page, &embedders) {
             0
         } else {
             page.embedder_inner_window_id
@@ -29,8 +30,8 @@ pub(super) fn write_pages(json: &mut JsonWriter<'_>, pages: &[Arc<Page>]) {
     }
 }
 
-/// Whether the way out of a page never ends.
-fn is_in_circle(page: &Page, embedders: &BTreeMap<u64, u64>) -> bool {
+/// Returns whether following the embedders of a page never ends.
+fn has_cyclic_embedder(page: &Page, embedders: &BTreeMap<u64, u64>) -> bool {
     let mut outer = page.embedder_inner_window_id;
     for _ in embedders {
         match embedders.get(&outer) {
@@ -46,8 +47,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_that_is_a_part_of_itself_is_a_part_of_nothing() {
-        // Itself; each other; within those; a chain; a part of one that nobody knows.
+    fn page_in_embedder_cycle_has_no_embedder() {
+        // A self-embedded page, a cycle of two, a page inside that cycle, a chain, and a page with
+        // an unknown embedder.
         let pages = [
             (1, 1),
             (2, 3),

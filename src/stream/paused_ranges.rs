@@ -1,12 +1,12 @@
-//! When the profiler paused, as the profile tells it.
+//! The profile's list of pauses.
 
 use crate::base::TimeStamp;
 use crate::buffer::EntryKind;
 use crate::json::JsonWriter;
 use crate::state::OpenPauses;
 
-/// Why there are no samples. The names are the format's; it has none for a pause of the sampling alone, and the second is
-/// nearest: samples are missing, and markers are there.
+/// The cause of missing samples, by the names of the format. The format has no name for a pause of
+/// sampling alone. `Collecting` is the nearest, as samples are missing and markers are there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Reason {
     Paused,
@@ -15,9 +15,10 @@ enum Reason {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct PausedRange {
-    /// Nanoseconds since the process began; `None` where the buffer does not reach.
+    /// Start of the pause, in ns since the process began; `None` where the buffer does not reach
+    /// back to it.
     start_ns: Option<u64>,
-    /// The same; `None` while it lasts.
+    /// End of the pause, in ns since the process began; `None` while the pause lasts.
     end_ns: Option<u64>,
     is_open: bool,
     reason: Reason,
@@ -27,12 +28,12 @@ struct PausedRange {
 #[derive(Debug, Default)]
 pub(super) struct PausedRanges {
     ranges: Vec<PausedRange>,
-    /// When those began that the entries have not ended yet, by [`Reason`].
-    begun: [Option<u64>; 2],
+    /// Starts of the pauses that no entry has ended so far, by [`Reason`].
+    unended: [Option<u64>; 2],
 }
 
 impl PausedRanges {
-    /// An entry of the buffer, which says that pausing began or ended then.
+    /// Adds an entry of the buffer for the beginning or the end of a pause.
     pub(super) fn add(&mut self, kind: EntryKind, time_ns: u64) {
         let (reason, begins) = match kind {
             EntryKind::Pause => (Reason::Paused, true),
@@ -41,13 +42,13 @@ impl PausedRanges {
             EntryKind::ResumeSampling => (Reason::Collecting, false),
             _ => return,
         };
-        let begun = &mut self.begun[reason as usize];
+        let unended = &mut self.unended[reason as usize];
         if begins {
-            // Of one before it the end is not in the buffer any more.
-            *begun = Some(time_ns);
+            // The end of an earlier pause is no longer in the buffer.
+            *unended = Some(time_ns);
         } else {
-            // Where it began may not be in the buffer any more.
-            let start_ns = begun.take();
+            // The beginning may no longer be in the buffer.
+            let start_ns = unended.take();
             self.ranges.push(PausedRange {
                 start_ns,
                 end_ns: Some(time_ns),
@@ -57,10 +58,11 @@ impl PausedRanges {
         }
     }
 
-    /// Those that lasted when the profile was taken, and no other: a beginning whose end is not in the buffer any more tells
-    /// nothing, and the buffer may not reach back to the beginning of one that lasts. All stand in the order in which they began then.
+    /// Adds the pauses that were open when the profile was taken, and drops other pauses without an
+    /// end: the buffer no longer has their ends. Then sorts all pauses by their start. The starts
+    /// of open pauses come from the session, because the buffer may not reach back to them.
     pub(super) fn add_open(&mut self, open: OpenPauses, process_start: TimeStamp) {
-        self.begun = [None; 2];
+        self.unended = [None; 2];
         for (since, reason) in [
             (open.paused_since, Reason::Paused),
             (open.sampling_paused_since, Reason::Collecting),
@@ -75,11 +77,12 @@ impl PausedRanges {
                 });
             }
         }
-        // First those of which the beginning is lost.
+        // Pauses whose start is lost come first.
         self.ranges.sort_by_key(|range| range.start_ns);
     }
 
-    /// Leaves out what is before this time: a pause that began earlier has an open beginning.
+    /// Leaves out what is before `cut_ns`. A pause that began earlier keeps its end and loses its
+    /// start.
     pub(super) fn cut(&mut self, cut_ns: u64) {
         self.ranges
             .retain(|range| range.is_open || range.end_ns.is_some_and(|end_ns| end_ns >= cut_ns));
@@ -137,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn the_two_kinds_of_pause_overlap_and_ends_may_be_missing() {
+    fn pauses_of_both_kinds_overlap_and_may_lack_an_end() {
         use EntryKind::{Pause, PauseSampling, Resume, ResumeSampling};
         let none = OpenPauses::default();
         assert_eq!(written(&[], none), "[]");
@@ -162,13 +165,13 @@ mod tests {
             written(&[(ResumeSampling, 3)], paused),
             r#"[{"startTime":null,"endTime":3,"reason":"collecting"},{"startTime":5,"endTime":null,"reason":"profiler-paused"}]"#
         );
-        // Of two pauses the ends are not in the buffer any more.
+        // The ends of these pauses are no longer in the buffer.
         assert_eq!(written(&[(Pause, 2)], none), "[]");
         assert_eq!(
             written(&[(Pause, 2), (Pause, 3), (Resume, 4)], none),
             r#"[{"startTime":3,"endTime":4,"reason":"profiler-paused"}]"#
         );
-        // Both began before the buffer does, the sampling's first.
+        // Both pauses began before the oldest entry; the pause of sampling began first.
         let both = OpenPauses {
             sampling_paused_since: at(4),
             ..paused

@@ -1,4 +1,4 @@
-//! The samples of a profile as they were decoded, in words.
+//! Decoded samples as text, for comparison in tests.
 
 use std::rc::Rc;
 
@@ -14,14 +14,14 @@ pub(crate) struct PlainSample {
     pub(crate) time_ns: u64,
     pub(crate) cpu_delta_ns: Option<u64>,
     pub(crate) event: RowEvent,
-    /// The oldest frame first.
+    /// Oldest frame first.
     pub(crate) stack: Rc<[String]>,
 }
 
-/// What a profile holds of threads' samples, and how many entries could not be read.
+/// The samples of a profile, and the number of entries that could not be read.
 #[derive(Debug)]
 pub(crate) struct PlainSamples {
-    /// By the threads' serials.
+    /// The samples by the serial number of the thread.
     pub(crate) threads: Vec<(u64, Vec<PlainSample>)>,
     pub(crate) malformed_entries: u64,
 }
@@ -47,7 +47,7 @@ impl PlainSamples {
     }
 }
 
-/// Each stack's frames.
+/// Returns the frames of each stack.
 fn plain_stacks(process: &ProcessStreamingContext) -> Vec<Rc<[String]>> {
     let frames = process.stacks.frames();
     let mut stacks: Vec<Rc<[String]>> = Vec::new();

@@ -1,4 +1,4 @@
-//! The whole profile, in Gecko's order.
+//! Writes the whole profile, in Gecko's order.
 
 use std::io::{self, Write};
 
@@ -15,10 +15,10 @@ use crate::stream::options::StreamOptions;
 use crate::stream::pages::write_pages;
 use crate::stream::resolved_thread::ResolvedThread;
 use crate::stream::source::ProfileSource;
-use crate::stream::thread_tables::{write_schema, write_stand_in_main_thread, write_thread};
+use crate::stream::thread_tables::{write_placeholder_main_thread, write_schema, write_thread};
 use crate::threads::MAIN_THREAD_NAME;
 
-/// Where in the job each part of it ends. Without names, theirs is stepped over.
+/// The end of each part of the job, as a proportion. A job without names skips their part.
 const ENTRIES_END: ProportionValue = ProportionValue::percent(15);
 const LIBRARIES_END: ProportionValue = ProportionValue::percent(16);
 const META_END: ProportionValue = ProportionValue::percent(17);
@@ -30,9 +30,10 @@ const THREADS_END: ProportionValue = ProportionValue::percent(96);
 const LOG_END: ProportionValue = ProportionValue::percent(97);
 const CHILD_PROFILES_END: ProportionValue = ProportionValue::percent(99);
 
-/// Writes a profile in the Gecko format, version 36. Everything that is written comes by here. What was decoded is let go of, if
-/// nobody else has the source. With names, what comes before
-/// the threads goes to the sink before they are looked up, so that a sink that fails at once fails before the long part.
+/// Writes a profile in the Gecko format, version 36. Every profile is written by this function.
+/// Decoded chunks are released, unless the source is shared. With names, the parts before the
+/// threads are handed to the sink before the names are looked up. So a sink that fails at once
+/// fails before the long part.
 ///
 /// # Errors
 /// The job's first failure: the writer's.
@@ -52,7 +53,7 @@ pub(crate) fn stream_gecko_json(
     );
     let mut process = ProcessStreamingContext::decode(&source, &decoding);
     drop(decoding);
-    // Nothing but markers is read again.
+    // Only markers are read again.
     source
         .buffer
         .retain_chunks(process.chunks_with_markers.iter().copied());
@@ -87,7 +88,7 @@ pub(crate) fn stream_gecko_json(
             );
             json.key("data").array(|_| {});
         });
-        let named = name_if_asked(json, source, &process, options);
+        let named = name_frames(json, source, &process, options);
         let threads = progress.sub_logger(NAMES_END, THREADS_END, ProgressLocation::Frames);
         json.key("threads")
             .array(|json| write_threads(json, source, &process, &types, &named, &threads));
@@ -108,7 +109,7 @@ pub(crate) fn stream_gecko_json(
     json.finish()
 }
 
-fn name_if_asked(
+fn name_frames(
     json: &mut JsonWriter<'_>,
     source: &ProfileSource,
     process: &ProcessStreamingContext,
@@ -133,7 +134,7 @@ fn write_threads(
     named: &NamedStacks,
     progress: &ProgressLogger,
 ) {
-    // The viewer takes the process's main thread first.
+    // The viewer uses the first thread as the process's main thread.
     let (main, others): (Vec<_>, Vec<_>) = process
         .threads
         .iter()
@@ -143,7 +144,7 @@ fn write_threads(
         .iter()
         .any(|context| context.thread.unlocked_const_reader().info().name == MAIN_THREAD_NAME)
     {
-        write_stand_in_main_thread(json, source);
+        write_placeholder_main_thread(json, source);
     }
     let in_order = [main, others].concat();
     for (progress, context) in progress.loop_sub_loggers(in_order, ProgressLocation::Frames) {
@@ -164,13 +165,14 @@ fn write_threads(
     }
 }
 
-/// Counters with values. A run of rows in which nothing grew is written as its first and last.
+/// Writes the counters that have values. A run of rows without growth is written as its first and
+/// its last row.
 fn write_counters(
     json: &mut JsonWriter<'_>,
     source: &ProfileSource,
     process: &ProcessStreamingContext,
 ) {
-    // What a counter grew by before the oldest row that is left belongs to no row.
+    // Growth before the oldest remaining row belongs to no row.
     let begins_late = source.earliest_ns_after_loss().is_some();
     json.array(|json| {
         for (counter, rows) in process.counters.iter().filter(|(_, rows)| !rows.is_empty()) {
@@ -212,7 +214,7 @@ fn write_counter_row(json: &mut JsonWriter<'_>, time_ns: u64, delta: i64) {
     });
 }
 
-/// What the profiler did, dropped and cost, by the process's id.
+/// Writes what the profiler did, lost and cost, by the process's id.
 fn write_log(json: &mut JsonWriter<'_>, source: &ProfileSource, process: &ProcessStreamingContext) {
     json.object(|json| {
         json.key(&source.process.to_number().to_string())
@@ -252,7 +254,7 @@ fn write_log(json: &mut JsonWriter<'_>, source: &ProfileSource, process: &Proces
                         json.key("oldestChunkDone_TSms")
                             .time_ms(source.ns_since_start(done));
                     }
-                    // Kept for this profile alone.
+                    // Memory that only this profile keeps alive.
                     json.key("given_up_while_read_bytes")
                         .unsigned(source.buffer.given_up_bytes());
                     process.entry_counts.write(json.key("entries"));

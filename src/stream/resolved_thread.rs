@@ -1,4 +1,4 @@
-//! Stop 12 of 12: a thread gets its tables, of the frames and stacks that its samples ask for.
+//! Step 12 of 12: a thread gets its tables, with the frames and stacks that its rows use.
 
 use crate::json::{StringIndex, UniqueStrings};
 use crate::stream::decode::ThreadStreamingContext;
@@ -6,26 +6,26 @@ use crate::stream::named_stacks::{FrameKind, NamedStacks, TRUNCATED};
 
 /// A frame as it is printed.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct OutFrame {
+pub(super) struct ThreadFrame {
     pub(super) location: StringIndex,
     pub(super) kind: FrameKind,
-    /// The one of the process.
+    /// Index of the frame in the process.
     named: u32,
 }
 
-/// A thread's tables, as far as its rows were printed.
+/// The tables of a thread, as far as its rows were printed.
 #[derive(Debug)]
 pub(crate) struct ResolvedThread<'a> {
     pub(crate) context: &'a ThreadStreamingContext,
     named: &'a NamedStacks,
     pub(super) strings: UniqueStrings,
-    frames: Vec<OutFrame>,
+    frames: Vec<ThreadFrame>,
     stacks: Vec<(Option<u32>, u32)>,
-    /// For each frame of the process, one more than its place here; 0 for one that is not here.
+    /// For each frame of the process, its index here plus one; 0 if the thread does not use it.
     frame_map: Vec<u32>,
-    /// The same for its stacks.
+    /// For each stack of the process, its index here plus one; 0 if the thread does not use it.
     stack_map: Vec<u32>,
-    /// Kept for its memory.
+    /// Kept between calls to reuse its memory.
     missing: Vec<u32>,
 }
 
@@ -43,7 +43,7 @@ impl<'a> ResolvedThread<'a> {
         }
     }
 
-    /// The stack here of a stack of the process.
+    /// Returns the index here of a stack of the process.
     pub(crate) fn stack_of(&mut self, stack: u32) -> u32 {
         let stack = self.named.stack_of(stack);
         match self.stack_map[stack as usize] {
@@ -52,8 +52,8 @@ impl<'a> ResolvedThread<'a> {
         }
     }
 
-    /// A stack here without the profiler's own functions at its inner end: those that its caller has inlined, and what drops a
-    /// guard.
+    /// Returns the stack without the profiler's functions at its inner end: functions that were
+    /// inlined into the caller, and functions that drop a guard.
     pub(super) fn without_own_functions(&self, mut stack: u32) -> u32 {
         const OWN: [&str; 4] = [
             concat!(env!("CARGO_CRATE_NAME"), "::"),
@@ -78,7 +78,7 @@ impl<'a> ResolvedThread<'a> {
     }
 
     fn add_stack(&mut self, stack: u32) -> u32 {
-        // Those below it first.
+        // The prefixes must be added first.
         let mut missing = std::mem::take(&mut self.missing);
         let mut next = Some(stack);
         let mut prefix = loop {
@@ -90,23 +90,23 @@ impl<'a> ResolvedThread<'a> {
             next = self.named.stacks()[stack as usize].0;
         };
         for stack in missing.drain(..).rev() {
-            let frame = self.frame_here(self.named.stacks()[stack as usize].1);
+            let frame = self.own_frame(self.named.stacks()[stack as usize].1);
             self.stacks.push((prefix, frame));
-            let place = self.stacks.len() as u32;
-            self.stack_map[stack as usize] = place;
-            prefix = Some(place - 1);
+            let number = self.stacks.len() as u32;
+            self.stack_map[stack as usize] = number;
+            prefix = Some(number - 1);
         }
         self.missing = missing;
         prefix.unwrap_or_default()
     }
 
-    fn frame_here(&mut self, frame: u32) -> u32 {
+    fn own_frame(&mut self, frame: u32) -> u32 {
         if let Some(known) = self.frame_map[frame as usize].checked_sub(1) {
             return known;
         }
         let named = self.named.frames()[frame as usize];
         let location = self.strings.intern(self.named.location(named));
-        self.frames.push(OutFrame {
+        self.frames.push(ThreadFrame {
             location,
             kind: named.kind,
             named: frame,
@@ -115,19 +115,19 @@ impl<'a> ResolvedThread<'a> {
         self.frames.len() as u32 - 1
     }
 
-    pub(super) fn frames(&self) -> &[OutFrame] {
+    pub(super) fn frames(&self) -> &[ThreadFrame] {
         &self.frames
     }
 
-    /// Each stack's prefix, which comes before it, and innermost frame.
+    /// Returns the prefix and the innermost frame of each stack. A prefix comes before its stacks.
     pub(super) fn stacks(&self) -> &[(Option<u32>, u32)] {
         &self.stacks
     }
 
-    /// A stack's prefix, and what its innermost frame is and is called.
+    /// Returns the prefix of a stack, and the kind and location of its innermost frame.
     pub(crate) fn stack_parts(&self, stack: u32) -> (Option<u32>, FrameKind, &'a str) {
         let (prefix, frame) = self.stacks[stack as usize];
-        let OutFrame { kind, named, .. } = self.frames[frame as usize];
+        let ThreadFrame { kind, named, .. } = self.frames[frame as usize];
         (
             prefix,
             kind,
@@ -135,7 +135,7 @@ impl<'a> ResolvedThread<'a> {
         )
     }
 
-    /// Whether a stack is without its older end.
+    /// Returns whether the outer end of a stack is missing.
     pub(crate) fn is_truncated(&self, mut stack: u32) -> bool {
         loop {
             let (prefix, kind, location) = self.stack_parts(stack);

@@ -1,21 +1,22 @@
-//! Samples and counter values between decoding and printing, in a few bytes each.
+//! Stores samples and counter values between decoding and printing, in a few bytes each.
 
 use crate::buffer::{EntryReader, EntryWriter, unzigzag, zigzag};
 
-/// What the thread's event loop did at a sample.
+/// The state of the thread's event loop at a sample.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) enum RowEvent {
-    /// The thread has reported none.
+    /// The thread has not reported any event.
     #[default]
     Unknown,
-    /// None ran.
+    /// No event was running.
     Idle,
-    /// One ran that was queued so long ago; negative before that time.
+    /// An event was running that was queued `ns` nanoseconds before the sample, or after it if `ns`
+    /// is negative.
     Running { ns: i64 },
 }
 
 impl RowEvent {
-    /// Of a sample's field, if it has it.
+    /// Decodes the event field of a sample, if the sample has one.
     pub(super) fn from_field(field: Option<u64>) -> Self {
         match field {
             None => Self::Unknown,
@@ -26,7 +27,7 @@ impl RowEvent {
         }
     }
 
-    /// The same event, so much later.
+    /// Returns the state of the same event `later_ns` nanoseconds later.
     fn later_by(self, later_ns: u64) -> Self {
         match self {
             Self::Running { ns } => Self::Running {
@@ -36,7 +37,8 @@ impl RowEvent {
         }
     }
 
-    /// How long an event that came now would have waited already.
+    /// Returns the event delay: the time since the running event was queued, or 0 if the event loop
+    /// is idle.
     pub(super) fn delay_ns(self) -> Option<u64> {
         match self {
             Self::Unknown => None,
@@ -61,16 +63,16 @@ impl RowEvent {
 /// A sample of a thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct SampleRow {
-    /// The index of its stack among the thread's.
+    /// Index of the stack in the process.
     pub(crate) stack: u32,
-    /// Nanoseconds since the process began.
+    /// Time of the sample, in ns since the process began.
     pub(crate) time_ns: u64,
     pub(crate) cpu_delta_ns: Option<u64>,
     pub(crate) event: RowEvent,
 }
 
 impl SampleRow {
-    /// One of those after it: the thread has not run.
+    /// Returns the repeated sample `later_ns` nanoseconds later. The thread has not run in between.
     fn later_by(self, later_ns: u64) -> Self {
         Self {
             time_ns: self.time_ns.saturating_add(later_ns),
@@ -81,57 +83,62 @@ impl SampleRow {
     }
 }
 
-/// Samples after another one with the same stack and event and no CPU time: how many, and how much later the last one is.
+/// Samples after another one with the same stack and event and without CPU time: their number, and
+/// the time from the first sample to the last of them.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(super) struct More {
+pub(super) struct Repeats {
     pub(super) count: u64,
     pub(super) span_ns: u64,
 }
 
-/// What of a sample, and of those after it, is not earlier than this.
-pub(super) fn cut_before(row: SampleRow, more: More, cut_ns: u64) -> Option<(SampleRow, More)> {
+/// Returns the part of a sample and its repeats that is not earlier than `cut_ns`.
+pub(super) fn cut_before(
+    row: SampleRow,
+    repeats: Repeats,
+    cut_ns: u64,
+) -> Option<(SampleRow, Repeats)> {
     if row.time_ns >= cut_ns {
-        return Some((row, more));
+        return Some((row, repeats));
     }
     let missing_ns = cut_ns - row.time_ns;
-    if more.count == 0 || missing_ns > more.span_ns {
+    if repeats.count == 0 || missing_ns > repeats.span_ns {
         return None;
     }
-    let [missing, span, count] = [missing_ns, more.span_ns, more.count].map(u128::from);
+    let [missing, span, count] = [missing_ns, repeats.span_ns, repeats.count].map(u128::from);
     let skipped = (missing * count).div_ceil(span);
     let offset_ns = (span * skipped / count) as u64;
     Some((
         row.later_by(offset_ns),
-        More {
-            count: more.count - skipped as u64,
-            span_ns: more.span_ns - offset_ns,
+        Repeats {
+            count: repeats.count - skipped as u64,
+            span_ns: repeats.span_ns - offset_ns,
         },
     ))
 }
 
-/// A sample and those after it, of which most have nothing out of the common.
+/// A sample and its repeats. For most samples, all of it fits here.
 #[derive(Clone, Copy, Debug)]
 struct PackedRow {
     stack: u32,
-    /// Since the row before.
+    /// Time since the previous row, in ns.
     later_ns: u32,
-    /// One more than the CPU time; 0 for none. `RARE` where the rest stands apart.
+    /// CPU time in ns plus one; 0 if it was not recorded. `RARE` if the other fields are in `rare`.
     cpu: u32,
 }
 
 const RARE: u32 = u32::MAX;
 
-/// Samples in the order of their time.
+/// The samples of a thread, in order of time.
 #[derive(Debug)]
 pub(crate) struct SampleRows {
     packed: Vec<PackedRow>,
-    /// Of those that are `RARE`, one after another: time, CPU time, event, and how many come after it.
+    /// For each `RARE` row: time, CPU time, event, and the number and the time span of its repeats.
     rare: EntryWriter,
     rows: u64,
     idle_rows: u64,
     runs: u64,
     last_time_ns: u64,
-    /// Of the rows after the first of a run, each so many-th is there, counted from the last.
+    /// Stride of the kept rows among the repeats of a run, counted from the last.
     idle_stride: u64,
 }
 
@@ -150,10 +157,10 @@ impl Default for SampleRows {
 }
 
 impl SampleRows {
-    /// A sample with nothing out of the common: no event, and none that it stands for.
+    /// Adds a sample without an event and without repeats.
     #[inline(always)]
     pub(super) fn push_plain(&mut self, stack: u32, time_ns: u64, cpu_delta_ns: Option<u64>) {
-        // In a damaged buffer it may wrap; so it does when it is added again.
+        // In a damaged buffer this may wrap, and wraps back when it is added again.
         let later_ns = time_ns.wrapping_sub(self.last_time_ns);
         let cpu = cpu_delta_ns.map_or(0, |ns| ns.saturating_add(1));
         if later_ns > u32::MAX.into() || cpu >= RARE.into() {
@@ -163,7 +170,7 @@ impl SampleRows {
                 cpu_delta_ns,
                 event: RowEvent::Unknown,
             };
-            return self.push_rare(row, More::default());
+            return self.push_rare(row, Repeats::default());
         }
         self.packed.push(PackedRow {
             stack,
@@ -174,63 +181,65 @@ impl SampleRows {
         self.rows = self.rows.saturating_add(1);
     }
 
-    pub(super) fn push(&mut self, row: SampleRow, more: More) {
-        if row.event == RowEvent::Unknown && more.count == 0 {
+    pub(super) fn push(&mut self, row: SampleRow, repeats: Repeats) {
+        if row.event == RowEvent::Unknown && repeats.count == 0 {
             self.push_plain(row.stack, row.time_ns, row.cpu_delta_ns);
         } else {
-            self.push_rare(row, more);
+            self.push_rare(row, repeats);
         }
     }
 
     #[cold]
-    fn push_rare(&mut self, row: SampleRow, more: More) {
+    fn push_rare(&mut self, row: SampleRow, repeats: Repeats) {
         self.rare
             .number(row.time_ns)
             .number(row.cpu_delta_ns.map_or(0, |cpu| cpu.saturating_add(1)))
             .number(row.event.to_number())
-            .number(more.count)
-            .number(more.span_ns);
+            .number(repeats.count)
+            .number(repeats.span_ns);
         self.packed.push(PackedRow {
             stack: row.stack,
             later_ns: 0,
             cpu: RARE,
         });
-        self.runs += u64::from(more.count > 0);
+        self.runs += u64::from(repeats.count > 0);
         self.last_time_ns = row.time_ns;
-        self.idle_rows = self.idle_rows.saturating_add(more.count);
-        self.rows = self.rows.saturating_add(more.count).saturating_add(1);
+        self.idle_rows = self.idle_rows.saturating_add(repeats.count);
+        self.rows = self.rows.saturating_add(repeats.count).saturating_add(1);
     }
 
-    /// How many there are, those that are left out included.
+    /// Returns the number of all rows, both kept and left out.
     pub(crate) fn rows(&self) -> u64 {
         self.rows
     }
 
-    /// How many of them are of a thread that has not run since the one before.
+    /// Returns the number of rows in which the thread has not run since the previous row.
     pub(super) fn idle_rows(&self) -> u64 {
         self.idle_rows
     }
 
-    /// How many runs of those there are.
+    /// Returns the number of runs with idle rows.
     pub(super) fn runs(&self) -> u64 {
         self.runs
     }
 
-    /// Leaves all but each so many-th of the idle rows out.
+    /// Keeps only every `stride`-th idle row.
     pub(super) fn thin_idle_rows(&mut self, stride: u64) {
         self.idle_stride = stride.max(1);
     }
 
-    /// How many there are that are not left out.
+    /// Returns the number of rows that are not left out.
     pub(super) fn kept_rows(&self) -> u64 {
         self.unpacked()
-            .map(|(_, more)| 1 + more.count.div_ceil(self.idle_stride))
+            .map(|(_, repeats)| 1 + repeats.count.div_ceil(self.idle_stride))
             .sum()
     }
 
-    /// The first row of each run, and how many the run has; those after it have its stack, and no CPU time.
+    /// Returns the first row of each run and the length of the run. The other rows have the same
+    /// stack and no CPU time.
     pub(crate) fn first_rows(&self) -> impl Iterator<Item = (SampleRow, u64)> {
-        self.unpacked().map(|(first, more)| (first, more.count + 1))
+        self.unpacked()
+            .map(|(first, repeats)| (first, repeats.count + 1))
     }
 
     fn unpacked(&self) -> Unpacked<'_> {
@@ -241,7 +250,7 @@ impl SampleRows {
         }
     }
 
-    /// Those that are not left out.
+    /// Returns the rows that are not left out.
     pub(crate) fn iter(&self) -> Rows<'_> {
         Rows {
             unpacked: self.unpacked(),
@@ -251,7 +260,7 @@ impl SampleRows {
     }
 }
 
-/// The first row of each run, and those after it.
+/// Iterates over the first row of each run, with its repeats.
 struct Unpacked<'a> {
     packed: std::slice::Iter<'a, PackedRow>,
     rare: EntryReader<'a>,
@@ -260,13 +269,13 @@ struct Unpacked<'a> {
 
 impl Unpacked<'_> {
     #[cold]
-    fn rare(&mut self, stack: u32) -> (SampleRow, More) {
-        // Each such row has all five.
+    fn rare(&mut self, stack: u32) -> (SampleRow, Repeats) {
+        // Every rare row has all five numbers.
         let mut number = || self.rare.number().unwrap_or_default();
         let time_ns = number();
         let cpu_delta_ns = number().checked_sub(1);
         let event = RowEvent::from_number(number());
-        let more = More {
+        let repeats = Repeats {
             count: number(),
             span_ns: number(),
         };
@@ -278,13 +287,13 @@ impl Unpacked<'_> {
                 cpu_delta_ns,
                 event,
             },
-            more,
+            repeats,
         )
     }
 }
 
 impl Iterator for Unpacked<'_> {
-    type Item = (SampleRow, More);
+    type Item = (SampleRow, Repeats);
 
     #[inline(always)]
     fn next(&mut self) -> Option<Self::Item> {
@@ -304,19 +313,19 @@ impl Iterator for Unpacked<'_> {
             cpu_delta_ns,
             event: RowEvent::Unknown,
         };
-        Some((row, More::default()))
+        Some((row, Repeats::default()))
     }
 }
 
-/// The rows of a thread, one after another.
+/// Iterates over the rows of a thread.
 pub(crate) struct Rows<'a> {
     unpacked: Unpacked<'a>,
     idle_stride: u64,
-    run: Option<Run>,
+    run: Option<RunCursor>,
 }
 
-/// What is left of a run behind its first row.
-struct Run {
+/// The remaining rows of a run after its first row.
+struct RunCursor {
     first: SampleRow,
     count: u64,
     offset: Offset,
@@ -338,12 +347,12 @@ impl Rows<'_> {
     }
 
     #[cold]
-    fn begin_run(&mut self, first: SampleRow, more: More) {
-        let kept = more.count.div_ceil(self.idle_stride);
-        self.run = Some(Run {
+    fn begin_run(&mut self, first: SampleRow, repeats: Repeats) {
+        let kept = repeats.count.div_ceil(self.idle_stride);
+        self.run = Some(RunCursor {
             first,
-            count: more.count,
-            offset: Offset::new(more),
+            count: repeats.count,
+            offset: Offset::new(repeats),
             kept,
         });
     }
@@ -357,43 +366,43 @@ impl Iterator for Rows<'_> {
         if self.run.is_some() {
             return self.next_of_run();
         }
-        let (first, more) = self.unpacked.next()?;
-        if more.count > 0 {
-            self.begin_run(first, more);
+        let (first, repeats) = self.unpacked.next()?;
+        if repeats.count > 0 {
+            self.begin_run(first, repeats);
         }
         Some(first)
     }
 }
 
-/// How much later each of the rows after the first of a run is.
+/// The time offset of each row of a run from its first row.
 #[derive(Clone, Copy)]
 enum Offset {
-    /// Where no product is too large.
-    Short(More),
-    Long(More),
+    /// All products fit into 64 bits.
+    Short(Repeats),
+    Long(Repeats),
 }
 
 impl Offset {
-    fn new(more: More) -> Self {
-        if more.span_ns.checked_mul(more.count).is_some() {
-            Self::Short(more)
+    fn new(repeats: Repeats) -> Self {
+        if repeats.span_ns.checked_mul(repeats.count).is_some() {
+            Self::Short(repeats)
         } else {
-            Self::Long(more)
+            Self::Long(repeats)
         }
     }
 
-    /// Of a row from 1 to the count.
+    /// Returns the offset of row `index`, from 1 to the number of repeats.
     fn of(self, index: u64) -> u64 {
         match self {
-            Self::Short(More { count, span_ns }) => span_ns * index / count,
-            Self::Long(More { count, span_ns }) => {
+            Self::Short(Repeats { count, span_ns }) => span_ns * index / count,
+            Self::Long(Repeats { count, span_ns }) => {
                 (u128::from(span_ns) * u128::from(index) / u128::from(count)) as u64
             }
         }
     }
 }
 
-/// A counter's values: time in nanoseconds since the process began, and absolute value.
+/// The values of a counter: time in ns since the process began, and absolute value.
 #[derive(Debug, Default)]
 pub(crate) struct CounterRows {
     coded: EntryWriter,
@@ -415,7 +424,8 @@ impl CounterRows {
         self.count == 0
     }
 
-    /// Times, and what the value grew by since the row before; the first row's value is absolute.
+    /// Returns the times with the growth since the previous row. The first row has the absolute
+    /// value.
     pub(super) fn deltas(&self) -> impl Iterator<Item = (u64, i64)> {
         let mut coded = EntryReader::new(self.coded.bytes());
         let mut time_ns = 0u64;
@@ -431,8 +441,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_run_is_cut_where_it_becomes_too_old() {
-        // Queued in the midst of the run.
+    fn cut_before_drops_the_old_part_of_a_run() {
+        // Queued in the middle of the run.
         let event = RowEvent::Running { ns: -50 };
         let whole = (
             SampleRow {
@@ -441,14 +451,14 @@ mod tests {
                 cpu_delta_ns: Some(9),
                 event,
             },
-            More {
+            Repeats {
                 count: 7,
                 span_ns: 93,
             },
         );
-        let times = |(row, more): (SampleRow, More)| {
+        let times = |(row, repeats): (SampleRow, Repeats)| {
             let mut rows = SampleRows::default();
-            rows.push(row, more);
+            rows.push(row, repeats);
             assert!(rows.iter().all(|row| row.event
                 == RowEvent::Running {
                     ns: row.time_ns as i64 - 1050
@@ -473,7 +483,7 @@ mod tests {
                 .collect();
             assert_eq!(left.len(), expected.len(), "cut at {cut_ns}");
             for (left, expected) in left.iter().zip(&expected) {
-                // Even spacing is found anew, and rounded.
+                // The remaining rows are spaced evenly again, with rounding.
                 assert!(
                     left.1.abs_diff(expected.1) <= 1 && left.1 >= cut_ns,
                     "{left:?} for {expected:?}"
@@ -488,14 +498,14 @@ mod tests {
             event: RowEvent::Idle,
         };
         assert_eq!(
-            cut_before(one, More::default(), 50),
-            Some((one, More::default()))
+            cut_before(one, Repeats::default(), 50),
+            Some((one, Repeats::default()))
         );
-        assert_eq!(cut_before(one, More::default(), 51), None);
+        assert_eq!(cut_before(one, Repeats::default(), 51), None);
     }
 
     #[test]
-    fn rows_read_back() {
+    fn pushed_rows_are_read_back() {
         let row = |stack, time_ns, cpu_delta_ns: Option<u64>| {
             let event = RowEvent::from_field(cpu_delta_ns.map(|_| 0));
             SampleRow {
@@ -512,12 +522,12 @@ mod tests {
         ];
         let mut samples = SampleRows::default();
         rows.iter()
-            .for_each(|row| samples.push(*row, More::default()));
+            .for_each(|row| samples.push(*row, Repeats::default()));
         assert_eq!(samples.iter().collect::<Vec<_>>(), rows);
         assert_eq!(samples.rows(), 3);
         samples.push(
             row(2, 1_000_000_000_100, Some(9)),
-            More {
+            Repeats {
                 count: 3,
                 span_ns: 31,
             },
@@ -528,7 +538,7 @@ mod tests {
         };
         samples.push(
             event(0),
-            More {
+            Repeats {
                 count: 2,
                 span_ns: 60,
             },

@@ -1,8 +1,8 @@
-//! Texts, each once, by numbers.
+//! A table of unique texts.
 
 use std::collections::HashMap;
 
-/// Texts in the order in which they were first seen.
+/// The texts, in the order in which they were first added.
 #[derive(Debug, Default)]
 pub(super) struct TextTable {
     indices: HashMap<String, u32>,
@@ -10,7 +10,7 @@ pub(super) struct TextTable {
 }
 
 impl TextTable {
-    /// The text's number, the same for the same text.
+    /// Returns the text's number. Equal texts have the same number.
     pub(super) fn intern(&mut self, text: String) -> u32 {
         let Self { indices, texts } = self;
         *indices.entry(text).or_insert_with_key(|text| {
@@ -19,7 +19,7 @@ impl TextTable {
         })
     }
 
-    /// The text of a number that was given; of another one, none.
+    /// Returns the text with this number, or an empty text for an unknown number.
     pub(super) fn get(&self, index: u32) -> &str {
         self.texts.get(index as usize).map_or("", String::as_str)
     }
@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_keeps_its_number() {
+    fn equal_texts_have_the_same_number() {
         let mut table = TextTable::default();
         let numbers = ["a", "b", "a", "", "b"].map(|text| table.intern(text.to_owned()));
         assert_eq!(numbers, [0, 1, 0, 2, 1]);

@@ -1,33 +1,34 @@
-//! Which of a profile's threads an entry is of.
+//! Finds the thread of an entry among the threads of a profile.
 
 use crate::base::NumberMap;
 
-/// The places of threads in a profile, by their serial numbers.
+/// The positions of threads in a profile, by serial number.
 #[derive(Debug)]
-pub(super) struct ThreadPlaces {
-    /// A power of two of them, each with a serial number and its place, or without. Threads that were registered one after
-    /// another lie side by side, and are found without a hash.
+pub(super) struct ThreadIndex {
+    /// The slots, a power of two in number. Each is empty or holds a serial number and its
+    /// position. Threads that were registered one after another have adjacent slots, and are found
+    /// without a hash.
     near: Vec<Option<(u64, usize)>>,
-    /// Those whose place in `near` another one has.
+    /// Threads whose slot in `near` is taken by another thread.
     far: NumberMap<usize>,
 }
 
-impl ThreadPlaces {
-    /// Of these serial numbers, in the order of the profile.
+impl ThreadIndex {
+    /// Makes the index from serial numbers in the order of the profile.
     pub(super) fn new(serials: impl ExactSizeIterator<Item = u64>) -> Self {
         let slots = (serials.len() * 4).next_power_of_two();
-        let mut places = Self {
+        let mut index = Self {
             near: vec![None; slots],
             far: NumberMap::default(),
         };
-        for (place, serial) in serials.enumerate() {
-            let slot = places.slot(serial);
-            match &mut places.near[slot] {
-                Some(_) => _ = places.far.insert(serial, place),
-                free => *free = Some((serial, place)),
+        for (position, serial) in serials.enumerate() {
+            let slot = index.slot(serial);
+            match &mut index.near[slot] {
+                Some(_) => _ = index.far.insert(serial, position),
+                free => *free = Some((serial, position)),
             }
         }
-        places
+        index
     }
 
     fn slot(&self, serial: u64) -> usize {
@@ -37,7 +38,7 @@ impl ThreadPlaces {
     #[inline]
     pub(super) fn get(&self, serial: u64) -> Option<usize> {
         match self.near[self.slot(serial)] {
-            Some((near, place)) if near == serial => Some(place),
+            Some((near, position)) if near == serial => Some(position),
             _ if self.far.is_empty() => None,
             _ => self.far.get(&serial).copied(),
         }
@@ -49,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_thread_is_found_and_nobody_else() {
+    fn get_finds_exactly_the_given_threads() {
         let cases: [&[u64]; 5] = [
             &[],
             &[7],
@@ -58,12 +59,12 @@ mod tests {
             &[0, 1 << 40, 5, 1 << 50],
         ];
         for serials in cases {
-            let places = ThreadPlaces::new(serials.iter().copied());
-            for (place, &serial) in serials.iter().enumerate() {
-                assert_eq!(places.get(serial), Some(place), "{serial} of {serials:?}");
+            let index = ThreadIndex::new(serials.iter().copied());
+            for (position, &serial) in serials.iter().enumerate() {
+                assert_eq!(index.get(serial), Some(position), "{serial} of {serials:?}");
             }
-            for stranger in [4, 65, 1 << 41, u64::MAX - 1] {
-                assert_eq!(places.get(stranger), None, "{stranger} in {serials:?}");
+            for unknown in [4, 65, 1 << 41, u64::MAX - 1] {
+                assert_eq!(index.get(unknown), None, "{unknown} in {serials:?}");
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The end of stop 12: a thread's tables are printed.
+//! Last part of step 12: the tables of a thread are printed.
 
 use crate::base::{
     ProfilingCategoryPair, ProgressLocation, ProgressLogger, ProportionValue, subcategories,
@@ -6,14 +6,15 @@ use crate::base::{
 use crate::json::JsonWriter;
 use crate::markers::DecodedMarker;
 use crate::stream::decode::ThreadStreamingContext;
-use crate::stream::event_probes::longest_pause_ns;
+use crate::stream::event_probes::max_probe_gap_ns;
 use crate::stream::marker_rows::MarkerContext;
 use crate::stream::named_stacks::FrameKind;
 use crate::stream::resolved_thread::ResolvedThread;
 use crate::stream::source::ProfileSource;
 use crate::threads::MAIN_THREAD_NAME;
 
-/// How long the thread's event loop kept events waiting at a time, as probes tell.
+/// Returns a function that gives the event delay at a time, as far as the probes of the thread
+/// show.
 fn probed_delays(
     source: &ProfileSource,
     thread: &ThreadStreamingContext,
@@ -25,10 +26,10 @@ fn probed_delays(
     let interval_ns = source.session.settings.interval.as_nanos() as u64;
     thread
         .probes
-        .delays(longest_pause_ns(interval_ns), source.ns_since_start(end))
+        .delays(max_probe_gap_ns(interval_ns), source.ns_since_start(end))
 }
 
-/// Where in a thread's share of the job its parts end; the first is the frames'.
+/// The ends of the parts of a thread's share of the job. The first part is that of the frames.
 const FRAMES_END: ProportionValue = ProportionValue::percent(20);
 const SAMPLES_END: ProportionValue = ProportionValue::percent(60);
 const MARKERS_END: ProportionValue = ProportionValue::percent(90);
@@ -151,7 +152,7 @@ pub(super) fn write_thread(
     });
 }
 
-/// Whether the frame is in views of scripts alone.
+/// Returns whether the viewer shows the frame in its script view.
 fn is_relevant_for_js(kind: FrameKind) -> bool {
     matches!(
         kind,
@@ -163,7 +164,8 @@ fn is_relevant_for_js(kind: FrameKind) -> bool {
     )
 }
 
-/// From a frame's implementation on: none, which for a script's the viewer takes as an interpreter.
+/// Writes the columns of a frame from the implementation on. The implementation is null, which the
+/// viewer takes as an interpreter for a script frame.
 fn write_frame_tail(
     json: &mut JsonWriter<'_>,
     (line, column): (u32, u32),
@@ -180,8 +182,9 @@ fn write_frame_tail(
     json.unsigned(subcategory.into());
 }
 
-/// Writes a main thread of which nothing is known. A process without one has no track, and its counters are lost.
-pub(super) fn write_stand_in_main_thread(json: &mut JsonWriter<'_>, source: &ProfileSource) {
+/// Writes an empty main thread. The viewer shows no track and no counters for a process without a
+/// main thread.
+pub(super) fn write_placeholder_main_thread(json: &mut JsonWriter<'_>, source: &ProfileSource) {
     json.object(|json| {
         write_head(json, source, MAIN_THREAD_NAME);
         json.key("registerTime").unsigned(0);
@@ -222,7 +225,7 @@ const FRAME_TABLE: &[&str] = &[
     "subcategory",
 ];
 
-/// The columns of a table.
+/// Writes the columns of a table.
 pub(super) fn write_schema(json: &mut JsonWriter<'_>, columns: &[&str]) {
     json.key("schema").object(|json| {
         for (index, column) in columns.iter().enumerate() {

@@ -1,16 +1,17 @@
-//! Frames and stacks, each once. A stack is a frame on top of another stack, its prefix, which always comes before it.
+//! Unique frames and stacks. A stack is a frame on top of another stack, its prefix, which always
+//! comes before it.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 
 use crate::base::{NumberMap, pair_key};
 
-/// A table of unique frames of some kind, and of stacks of them.
+/// A table of unique frames and a table of their unique stacks.
 #[derive(Debug)]
 pub(crate) struct UniqueStacks<F> {
     frame_indices: HashMap<F, u32>,
     frames: Vec<F>,
-    /// By the stack's prefix, counted from 1, and its frame.
+    /// By the index of the prefix plus one, and the index of the frame.
     stack_indices: NumberMap<u32>,
     stacks: Vec<(Option<u32>, u32)>,
 }
@@ -27,7 +28,8 @@ impl<F> Default for UniqueStacks<F> {
 }
 
 impl<F> UniqueStacks<F> {
-    /// Tables that are made already. What is appended to them would not be known.
+    /// Returns tables with these contents. Do not append to them: a known frame or stack would be
+    /// added a second time.
     pub(crate) fn complete(frames: Vec<F>, stacks: Vec<(Option<u32>, u32)>) -> Self {
         Self {
             frames,
@@ -40,14 +42,14 @@ impl<F> UniqueStacks<F> {
         &self.frames
     }
 
-    /// Each stack's prefix and innermost frame.
+    /// Returns the prefix and the innermost frame of each stack.
     pub(crate) fn stacks(&self) -> &[(Option<u32>, u32)] {
         &self.stacks
     }
 }
 
 impl<F: Hash + Eq + Clone> UniqueStacks<F> {
-    /// The frame's place in the table.
+    /// Returns the index of the frame, and adds the frame if it is new.
     pub(crate) fn intern_frame(&mut self, frame: &F) -> u32 {
         if let Some(&known) = self.frame_indices.get(frame) {
             return known;
@@ -58,7 +60,7 @@ impl<F: Hash + Eq + Clone> UniqueStacks<F> {
         index
     }
 
-    /// The stack of a frame of the table on top of `prefix`.
+    /// Returns the stack of a frame on top of `prefix`, and adds the stack if it is new.
     #[doc(alias = "AppendFrame")]
     pub(crate) fn append_frame(&mut self, prefix: Option<u32>, frame: u32) -> u32 {
         let key = pair_key(prefix.map_or(0, |prefix| prefix + 1), frame);
@@ -74,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn equal_stacks_are_one_and_a_prefix_comes_first() {
+    fn equal_stacks_are_stored_once_and_after_their_prefix() {
         let mut stacks = UniqueStacks::default();
         let mut append = |prefix, frame| {
             let frame = stacks.intern_frame(&frame);

@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn are_there_detects_another_function_and_unmapped_memory() {
+    fn is_unchanged_detects_another_function_and_unmapped_memory() {
         let own = CodeBytes::at(CodeBytes::are_there as *const ());
         assert!(own.bytes.is_some() && own.are_there());
         let elsewhere = CodeBytes {

@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn thread_window_distinguishes_sleeping_from_running() {
+    fn thread_probe_distinguishes_sleeping_from_running() {
         static STOP_SPINNING: std::sync::atomic::AtomicBool =
             std::sync::atomic::AtomicBool::new(false);
         let (id_sender, id_receiver) = std::sync::mpsc::channel();

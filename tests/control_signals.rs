@@ -400,7 +400,7 @@ fn threads_can_be_sampled_by_the_signal_that_starts() {
     // The other way round, each sample would start the profiler.
     assert_eq!(
         child.ask("control again"),
-        "the profiler did not start: start_signal is 10, by which threads are sampled; accepted is a signal by which they are not"
+        "the profiler did not start: start_signal is 10, the sampling signal; accepted is a signal that is not used for sampling"
     );
     child.end();
 }

@@ -1,20 +1,21 @@
-//! A fence in all threads at once, by the kernel, so that those who need it often do without.
+//! A memory fence on all threads of the process, issued by the kernel. It lets code that would
+//! fence often do without.
 //!
 //! **Contract of the calls** (cited below):
-//! - *no memory*: the call reads and writes none.
+//! - *no memory*: the call reads and writes no memory.
 
 use std::sync::OnceLock;
 
-use crate::platform::guarded_memory::follow_sandbox_now;
+use crate::platform::guarded_memory::recheck_sandbox;
 
 const REGISTER_PRIVATE_EXPEDITED: i32 = 1 << 4;
 const PRIVATE_EXPEDITED: i32 = 1 << 3;
 
-/// Has every other thread of the process that runs do what a full fence does, between two of its instructions, before this
-/// returns; those that do not run have done so. False where the kernel does not, and in a sandbox, which may kill for the call. About
-/// 1 µs, and 20 now and then.
+/// Issues a full fence on all other running threads before it returns. Threads that are not running
+/// executed one when they were switched out. Returns false if the kernel does not support this, and
+/// in a sandbox, which may kill the process for the call. Cost: about 1 µs, occasionally 20.
 pub(crate) fn heavy_barrier() -> bool {
-    if follow_sandbox_now() {
+    if recheck_sandbox() {
         return false;
     }
     static IS_REGISTERED: OnceLock<bool> = OnceLock::new();
@@ -32,21 +33,21 @@ mod tests {
     use super::*;
     use std::sync::atomic::{AtomicU64, Ordering, compiler_fence};
 
-    /// Of two threads that each store and then look at what the other stored, one sees it: the one without a fence of its own,
-    /// or the one with the barrier.
+    /// Each of two threads stores a value, then loads what the other one stored. At least one of
+    /// them sees the other's store: the one without a fence, or the one with the barrier.
     #[test]
-    fn a_store_before_a_look_is_seen_by_one_of_both() {
+    fn heavy_barrier_orders_stores_and_loads_of_two_threads() {
         if !heavy_barrier() {
             return;
         }
         static ROUNDS: [[AtomicU64; 2]; 3000] = [const { [const { AtomicU64::new(0) }; 2] }; 3000];
         let light = std::thread::spawn(|| {
-            let look = |[own, others]: &[AtomicU64; 2]| {
+            let store_then_load = |[own, others]: &[AtomicU64; 2]| {
                 own.store(1, Ordering::Relaxed);
                 compiler_fence(Ordering::SeqCst);
                 others.load(Ordering::Relaxed)
             };
-            ROUNDS.iter().map(look).collect::<Vec<_>>()
+            ROUNDS.iter().map(store_then_load).collect::<Vec<_>>()
         });
         let heavy: Vec<u64> = ROUNDS
             .iter()

@@ -1,22 +1,25 @@
-//! Whether a function is still where it was: its first bytes, compared.
+//! Detects whether a function is still at its address, by comparing its first bytes.
 
-use crate::platform::guarded_memory::{follow_sandbox_now, read_own_memory};
+use crate::platform::guarded_memory::{read_own_memory, recheck_sandbox};
 
-/// Enough to tell functions apart, whose calls and constants are within.
+/// Number of bytes to compare. It is enough to tell functions apart, because their calls and
+/// constants are within it.
 const BYTES: usize = 48;
-/// What lies behind the end of a page may not be there.
+/// Page size, in bytes. The page after the function's first one may be unmapped.
 const PAGE_BYTES: usize = 4096;
 
-/// The first bytes of a function, as they were.
+/// The first bytes of a function at the time of the copy.
 #[derive(Debug)]
 pub(crate) struct CodeBytes {
     address: u64,
-    /// Up to the end of its page; `None` where the system has no way to read memory that may not be there.
+    /// The bytes, at most up to the end of their page. `None` if the system has no way to read
+    /// memory that may be unmapped.
     bytes: Option<[u8; BYTES]>,
 }
 
 impl CodeBytes {
-    /// Those of this function. A system call, and sometimes a look for a sandbox.
+    /// Copies the first bytes of `function`. Cost: one system call, and sometimes a check for a
+    /// sandbox.
     pub(crate) fn at(function: *const ()) -> Self {
         let address = function.addr() as u64;
         Self {
@@ -25,7 +28,8 @@ impl CodeBytes {
         }
     }
 
-    /// Whether they are there; so it is taken to be where nothing can be read. The same calls.
+    /// Returns whether the function still has the same first bytes, or if they could not be read at
+    /// creation. Cost: as for [`at`](Self::at).
     pub(crate) fn are_there(&self) -> bool {
         self.bytes
             .is_none_or(|bytes| read(self.address) == Some(bytes))
@@ -34,10 +38,10 @@ impl CodeBytes {
 
 fn read(address: u64) -> Option<[u8; BYTES]> {
     let mut bytes = [0; BYTES];
-    let in_page = PAGE_BYTES - address as usize % PAGE_BYTES;
-    // So that it is read in the way that nobody is killed for.
-    follow_sandbox_now();
-    read_own_memory(address, &mut bytes[..BYTES.min(in_page)]).then_some(bytes)
+    let page_remainder = PAGE_BYTES - address as usize % PAGE_BYTES;
+    // Selects a way of reading that an active sandbox does not kill the process for.
+    recheck_sandbox();
+    read_own_memory(address, &mut bytes[..BYTES.min(page_remainder)]).then_some(bytes)
 }
 
 #[cfg(test)]
@@ -45,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_function_is_where_it_was_and_another_or_none_is_not() {
+    fn is_unchanged_detects_another_function_and_unmapped_memory() {
         let own = CodeBytes::at(CodeBytes::are_there as *const ());
         assert!(own.bytes.is_some() && own.are_there());
         let elsewhere = CodeBytes {
@@ -67,13 +71,13 @@ mod tests {
             }
             .are_there()
         );
-        let at_the_end = (own.address | (PAGE_BYTES as u64 - 1)) - 7;
-        let bytes = CodeBytes::at(at_the_end as *const ())
+        let near_page_end = (own.address | (PAGE_BYTES as u64 - 1)) - 7;
+        let bytes = CodeBytes::at(near_page_end as *const ())
             .bytes
-            .expect("it can be read");
+            .expect("the page is readable");
         assert!(
             bytes[8..].iter().all(|byte| *byte == 0),
-            "no more than its page has"
+            "only bytes of the first page are copied"
         );
     }
 }

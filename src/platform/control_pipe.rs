@@ -1,14 +1,18 @@
-//! Signals that somebody sends to the process, handed on through a pipe to a thread that may take its time.
+//! Start and stop requests that arrive as signals, passed through a pipe to a thread of the
+//! profiler.
 //!
-//! Runs in the signal handler: it writes one byte, calls the handler that was there before, and keeps `errno`.
+//! The signal handler writes one byte to the pipe, calls the previous handler, and preserves
+//! `errno`.
 //!
 //! **Contract of the handler** (cited below):
-//! - *kernel's arguments*: the kernel calls it with a `siginfo_t` and a `ucontext_t` that live as long as the call;
-//! - *published before*: the previous action was stored with release ordering before the handler was installed, and is
-//!   never freed;
-//! - *open while in use*: a handler counts itself before it takes the pipe's number and until it has written; the number
-//!   is taken away first, then nobody may be left, then the pipe is closed. A child of `fork` has the parent's pipe, so
-//!   the handler writes in the process that opened it alone.
+//! - *kernel's arguments*: the kernel calls the handler with a `siginfo_t` and a `ucontext_t` that
+//!   live as long as the call;
+//! - *published before*: the previous action is stored with release ordering before the handler is
+//!   installed, and is never freed;
+//! - *open while in use*: a handler counts itself as a writer before it loads the pipe's ends, and
+//!   until it has written. The pipe is closed only after its ends are unpublished and the count is
+//!   0. A child of `fork` inherits the parent's pipe, so a handler writes only in the process that
+//!   opened the pipe.
 
 use std::io;
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -17,17 +21,17 @@ use std::time::{Duration, Instant};
 use crate::base::StartError;
 use crate::platform::pipe_end::{NO_END, PipeEnd};
 use crate::platform::signal::{
-    SIGNALS, call_in_handler, check_signal, is_function, is_sampling_signal, keep_action,
-    read_action, refused,
+    SIGNAL_LIMIT, call_in_handler, check_signal, intern_action, is_handler, is_sampling_signal,
+    last_os_error, read_action,
 };
 
-/// What somebody asks for from outside.
+/// A request from outside the process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(crate) enum ControlRequest {
     Start = 1,
     Stop = 2,
-    /// The thread that reads ends.
+    /// Asks the reading thread to end.
     End = 3,
 }
 
@@ -39,57 +43,61 @@ impl ControlRequest {
     }
 }
 
-/// A signal, and what it asks for.
+/// A signal number and the request that it carries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct ControlSignal {
     pub(crate) number: i32,
     pub(crate) request: ControlRequest,
 }
 
-/// The ends of the open pipe, as [`PipeEnd::to_word`] writes them.
+/// The ends of the open pipe, in the form of [`PipeEnd::to_word`].
 static WRITE_END: AtomicU64 = AtomicU64::new(NO_END);
 static READ_END: AtomicU64 = AtomicU64::new(NO_END);
 /// The process that opened the pipe.
 static OWNER: AtomicI32 = AtomicI32::new(0);
-/// How many handlers may be about to write.
+/// Number of handlers that may be about to write.
 static WRITERS: AtomicU32 = AtomicU32::new(0);
-/// What each signal asks for; 0 is nothing.
-static REQUESTS: [AtomicU8; SIGNALS] = [const { AtomicU8::new(0) }; SIGNALS];
-static PREVIOUS: [AtomicPtr<libc::sigaction>; SIGNALS] =
-    [const { AtomicPtr::new(std::ptr::null_mut()) }; SIGNALS];
+/// The [`ControlRequest`] of each signal; 0 for none.
+static REQUESTS: [AtomicU8; SIGNAL_LIMIT] = [const { AtomicU8::new(0) }; SIGNAL_LIMIT];
+static PREVIOUS: [AtomicPtr<libc::sigaction>; SIGNAL_LIMIT] =
+    [const { AtomicPtr::new(std::ptr::null_mut()) }; SIGNAL_LIMIT];
 
-/// Marks a signal that our handler has seen; the kernel writes 0 there.
-const SEEN: libc::c_int = 0x6e6c;
+/// Value of `si_errno` that marks a signal as already handled. The kernel sets that field to 0.
+const HANDLED: libc::c_int = 0x6e6c;
 
 extern "C" fn handle_control_signal(
     signal: libc::c_int,
     info: *mut libc::siginfo_t,
     context: *mut libc::c_void,
 ) {
-    // SAFETY: async-signal-safe; gives the address of this thread's `errno`.
+    // SAFETY: async-signal-safe; returns the address of the calling thread's `errno`.
     let errno = unsafe { libc::__errno_location() };
     // SAFETY: the thread's own `errno`.
     let kept = unsafe { *errno };
     // SAFETY: *kernel's arguments*.
-    unsafe { answer_in_handler(signal, info, context) };
+    unsafe { write_and_pass_on_in_handler(signal, info, context) };
     // SAFETY: the thread's own `errno`.
     unsafe { *errno = kept };
 }
 
+/// Writes the signal's request and calls the previous handler, at most once per signal.
+///
 /// # Safety
 /// - The arguments are those of the signal handler that runs.
-unsafe fn answer_in_handler(
+unsafe fn write_and_pass_on_in_handler(
     signal: libc::c_int,
     info: *mut libc::siginfo_t,
     context: *mut libc::c_void,
 ) {
-    // A handler that was installed over ours may pass signals on to us, and be the one that we pass them on to.
-    // SAFETY: *kernel's arguments*: the frame's own copy, which nobody else reads meanwhile.
+    // A foreign handler that was installed over this one may call this handler, and may also be the
+    // previous handler. The mark ends that recursion.
+    // SAFETY: *kernel's arguments*: the `siginfo_t` lies in the signal frame, and nothing else
+    // accesses it during the call.
     unsafe {
-        if (*info).si_errno == SEEN {
+        if (*info).si_errno == HANDLED {
             return;
         }
-        (*info).si_errno = SEEN;
+        (*info).si_errno = HANDLED;
     }
     write_request_in_handler(signal);
     let previous = PREVIOUS
@@ -101,7 +109,8 @@ unsafe fn answer_in_handler(
     }
 }
 
-/// Where the pipe is full, so many requests wait that one more says nothing new.
+/// Writes the signal's request to the pipe. If the pipe is full, the request is dropped: so many
+/// are pending that one more has no effect.
 fn write_request_in_handler(signal: libc::c_int) {
     let request = REQUESTS
         .get(signal as usize)
@@ -113,9 +122,9 @@ fn write_request_in_handler(signal: libc::c_int) {
     let [read_end, write_end] = [&READ_END, &WRITE_END]
         .map(|end| PipeEnd::from_word_in_handler(end.load(Ordering::SeqCst)));
     if let (Some(read_end), Some(write_end)) = (read_end, write_end)
-        // SAFETY: async-signal-safe, touches no memory.
+        // SAFETY: async-signal-safe, accesses no memory.
         && OWNER.load(Ordering::Relaxed) == unsafe { libc::getpid() }
-        // Where nobody can read, it would be a signal that ends the process.
+        // A write to a pipe without a reader raises SIGPIPE, which kills the process.
         && read_end.is_open_in_handler()
         && write_end.is_open_in_handler()
     {
@@ -125,26 +134,28 @@ fn write_request_in_handler(signal: libc::c_int) {
     WRITERS.fetch_sub(1, Ordering::SeqCst);
 }
 
-/// Calls each function of the C library that the handler calls: a function of another library may be bound at its first
-/// call, and that takes the loader's lock. [`PipeEnd::new`] has called `fstat`.
-fn bind_what_the_handler_calls() {
-    // SAFETY: touch no memory of ours.
+/// Calls each C library function that the handler uses. The first call of a dynamically linked
+/// function may bind its symbol, which takes the loader's lock. [`PipeEnd::new`] has already called
+/// `fstat`.
+fn bind_handler_functions() {
+    // SAFETY: these calls access no memory of this crate.
     unsafe {
         std::hint::black_box((libc::__errno_location(), libc::syscall(libc::SYS_getpid)));
     }
 }
 
-/// The signals that are meant, `SIGUSR1` and `SIGUSR2` by default, if they can be used.
+/// Returns the signals to use, by default `SIGUSR1` to start and `SIGUSR2` to stop.
 ///
 /// # Errors
-/// [`StartError::BadValue`] for one that is not free for this.
+/// [`StartError::BadValue`] if the profiler cannot take over a signal, if both are the same, or if
+/// one is the sampling signal.
 pub(crate) fn check_control_signals(
     start: Option<i32>,
     stop: Option<i32>,
 ) -> Result<[ControlSignal; 2], StartError> {
     let start = check_signal("start_signal", start.unwrap_or(libc::SIGUSR1))?;
     let stop = check_signal("stop_signal", stop.unwrap_or(libc::SIGUSR2))?;
-    let bad = |field, value, accepted: &str| {
+    let bad_value = |field, value, accepted: &str| {
         Err(StartError::BadValue {
             field,
             value,
@@ -152,16 +163,16 @@ pub(crate) fn check_control_signals(
         })
     };
     if start == stop {
-        return bad(
+        return bad_value(
             "stop_signal",
-            format!("{stop}, which is the start's"),
-            "another one than start_signal",
+            format!("{stop}, the same as start_signal"),
+            "a signal other than start_signal",
         );
     }
     for (field, signal) in [("start_signal", start), ("stop_signal", stop)] {
         if is_sampling_signal(signal) {
-            let value = format!("{signal}, by which threads are sampled");
-            return bad(field, value, "a signal by which they are not");
+            let value = format!("{signal}, the sampling signal");
+            return bad_value(field, value, "a signal that is not used for sampling");
         }
     }
     let signal = |number, request| ControlSignal { number, request };
@@ -171,10 +182,10 @@ pub(crate) fn check_control_signals(
     ])
 }
 
-/// Has the signal write its request, from now on.
+/// Installs the handler that writes the signal's request to the pipe.
 ///
 /// # Errors
-/// [`StartError::System`] when the system refuses.
+/// [`StartError::System`] if the operating system refuses.
 pub(crate) fn take_signal(signal: ControlSignal) -> Result<(), StartError> {
     let ControlSignal { number, request } = signal;
     let index = number as usize;
@@ -183,16 +194,16 @@ pub(crate) fn take_signal(signal: ControlSignal) -> Result<(), StartError> {
     if is_ours(&before) {
         return Ok(());
     }
-    PREVIOUS[index].store(keep_action(before), Ordering::Release);
-    // A handler that was there before runs as it did: with the same signals blocked, on the same stack, with calls that
-    // it interrupts begun again or not.
-    // SAFETY: zeroed is a valid `sigaction`; both are on this stack, and the handler has the shape that `SA_SIGINFO` asks
-    // for.
+    PREVIOUS[index].store(intern_action(before), Ordering::Release);
+    // The previous handler must run under the same conditions as before: with the same blocked
+    // signals, on the same stack, and with the same `SA_RESTART` behaviour.
+    // SAFETY: zeroed is a valid `sigaction`; both are locals, and the handler has the signature
+    // that `SA_SIGINFO` requires.
     let (answer, replaced) = unsafe {
         let (mut action, mut replaced): (libc::sigaction, libc::sigaction) = std::mem::zeroed();
         action.sa_sigaction = handle_control_signal as extern "C" fn(_, _, _) as usize;
         action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
-        if is_function(&before) {
+        if is_handler(&before) {
             let kept = before.sa_flags & (libc::SA_RESTART | libc::SA_ONSTACK | libc::SA_NODEFER);
             action.sa_flags = libc::SA_SIGINFO | kept;
             action.sa_mask = before.sa_mask;
@@ -201,17 +212,18 @@ pub(crate) fn take_signal(signal: ControlSignal) -> Result<(), StartError> {
     };
     if answer != 0 {
         REQUESTS[index].store(0, Ordering::Relaxed);
-        return Err(refused("install the signal's handler"));
+        return Err(last_os_error("install the signal handler"));
     }
-    // One that was installed since ours was looked for.
+    // Another thread installed this handler after `read_action`.
     if replaced.sa_sigaction != before.sa_sigaction && !is_ours(&replaced) {
-        PREVIOUS[index].store(keep_action(replaced), Ordering::Release);
+        PREVIOUS[index].store(intern_action(replaced), Ordering::Release);
     }
     Ok(())
 }
 
-/// Has the signal ask for nothing, and puts back what answered it before, if ours is still there. The default action is
-/// not put back: it would end the host for a signal that comes too late, so our handler stays and does nothing.
+/// Disables the signal's request, and restores the previous action if the profiler's handler is
+/// still installed. The default action is not restored: a late signal would then kill the process,
+/// so the handler stays and does nothing.
 pub(crate) fn give_signal_back(number: i32) {
     let index = number as usize;
     REQUESTS[index].store(0, Ordering::Relaxed);
@@ -222,7 +234,7 @@ pub(crate) fn give_signal_back(number: i32) {
     };
     let is_default = previous.sa_sigaction == libc::SIG_DFL;
     if !is_default && read_action(number).is_ok_and(|current| is_ours(&current)) {
-        // SAFETY: the kernel held this action, and reads it alone.
+        // SAFETY: the kernel held this action before; the call only reads it.
         unsafe { libc::sigaction(number, previous, std::ptr::null_mut()) };
     }
 }
@@ -231,7 +243,7 @@ fn is_ours(action: &libc::sigaction) -> bool {
     action.sa_sigaction == handle_control_signal as extern "C" fn(_, _, _) as usize
 }
 
-/// The pipe between the handlers and the thread that reads. There is one at a time.
+/// The pipe between the handlers and the reading thread. At most one exists at a time.
 #[derive(Debug)]
 pub(crate) struct ControlPipe {
     read_end: PipeEnd,
@@ -239,37 +251,40 @@ pub(crate) struct ControlPipe {
 }
 
 impl ControlPipe {
-    /// Opens it for the handlers. A program that is executed does not get it.
+    /// Opens the pipe and publishes its ends to the handlers. Programs that the process executes do
+    /// not inherit it.
     ///
     /// # Errors
-    /// The system's refusal.
+    /// The error of the operating system.
     pub(crate) fn open() -> io::Result<Self> {
         let (read_end, write_end) = io::pipe()?;
         let pipe = Self {
             read_end: PipeEnd::new(read_end)?,
             write_end: PipeEnd::new(write_end)?,
         };
-        // SAFETY: the number is open; no memory is touched.
+        // SAFETY: the descriptor is open; no memory is accessed.
         if unsafe { libc::fcntl(pipe.write_end.number, libc::F_SETFL, libc::O_NONBLOCK) } != 0 {
             return Err(io::Error::last_os_error());
         }
-        bind_what_the_handler_calls();
-        // SAFETY: touches no memory.
+        bind_handler_functions();
+        // SAFETY: accesses no memory.
         OWNER.store(unsafe { libc::getpid() }, Ordering::SeqCst);
         READ_END.store(pipe.read_end.to_word(), Ordering::SeqCst);
         WRITE_END.store(pipe.write_end.to_word(), Ordering::SeqCst);
         Ok(pipe)
     }
 
-    /// Whether the host has left it open.
+    /// Returns whether both ends are still open: the application may have closed them.
     pub(crate) fn is_whole(&self) -> bool {
         self.read_end.is_open_in_handler() && self.write_end.is_open_in_handler()
     }
 
-    /// Waits for requests. Of many that have come at once the first counts, and the last, if it is another one.
+    /// Waits for requests. If several are pending, returns the first one, the last one if it
+    /// differs, and [`ControlRequest::End`] if it is among them.
     ///
     /// # Errors
-    /// Somebody has closed the pipe: there will be no more.
+    /// The application has closed the pipe, so no more requests will arrive; or the error of
+    /// `read`.
     pub(crate) fn wait(&self) -> io::Result<Vec<ControlRequest>> {
         let mut bytes = [0; 4096];
         while self.is_whole() {
@@ -283,10 +298,10 @@ impl ControlPipe {
         Err(io::ErrorKind::BrokenPipe.into())
     }
 
-    /// Asks the thread that reads to end; false where the pipe is full.
+    /// Asks the reading thread to end. Returns false if the pipe is full.
     ///
     /// # Errors
-    /// Somebody has closed the pipe, or the system's refusal.
+    /// The application has closed the pipe; or the error of `write`.
     pub(crate) fn ask_to_end(&self) -> io::Result<bool> {
         if !self.is_whole() {
             return Err(io::ErrorKind::BrokenPipe.into());
@@ -300,16 +315,21 @@ impl ControlPipe {
         }
     }
 
-    /// Takes it from the handlers.
+    /// Unpublishes the ends, so that no new handler writes to the pipe.
     pub(crate) fn withdraw(&self) {
-        // Another one may have been opened already.
-        for (place, end) in [(&WRITE_END, self.write_end), (&READ_END, self.read_end)] {
-            let _ =
-                place.compare_exchange(end.to_word(), NO_END, Ordering::SeqCst, Ordering::SeqCst);
+        // Another pipe may already be published.
+        for (published, end) in [(&WRITE_END, self.write_end), (&READ_END, self.read_end)] {
+            let _ = published.compare_exchange(
+                end.to_word(),
+                NO_END,
+                Ordering::SeqCst,
+                Ordering::SeqCst,
+            );
         }
     }
 }
 
+/// Reduces pending requests to those that [`ControlPipe::wait`] returns.
 fn summarize_requests(bytes: &[u8]) -> Vec<ControlRequest> {
     let requests = || {
         bytes
@@ -329,13 +349,14 @@ fn summarize_requests(bytes: &[u8]) -> Vec<ControlRequest> {
 
 impl Drop for ControlPipe {
     fn drop(&mut self) {
-        /// A handler that another one has jumped out of counts for ever.
-        const LONGEST_WAIT: Duration = Duration::from_secs(1);
+        /// Maximum wait for handlers that are writing. A handler that was left by a `longjmp` stays
+        /// counted for ever.
+        const MAX_WAIT: Duration = Duration::from_secs(1);
         self.withdraw();
-        let end = Instant::now() + LONGEST_WAIT;
+        let end = Instant::now() + MAX_WAIT;
         while WRITERS.load(Ordering::SeqCst) != 0 {
             if Instant::now() > end {
-                // Both ends are left open, since a handler may write yet.
+                // Both ends stay open, because a handler may still write.
                 return;
             }
             std::thread::sleep(Duration::from_micros(100));
@@ -345,11 +366,13 @@ impl Drop for ControlPipe {
     }
 }
 
-/// In the child of a fork: its copy of the parent's pipe is closed, and nobody is in a handler.
+/// Closes the inherited copy of the parent's pipe in the child of a fork, where no handler is
+/// running.
 pub(super) fn forget_control_pipe_in_child() {
     WRITERS.store(0, Ordering::SeqCst);
     for end in [&WRITE_END, &READ_END] {
-        // Its owner, which never drops it here, was the parent's.
+        // The `ControlPipe` that owns these ends belongs to the parent, and is never dropped in the
+        // child.
         let end = PipeEnd::from_word_in_handler(end.swap(NO_END, Ordering::SeqCst));
         end.into_iter().for_each(PipeEnd::close_if_open);
     }
@@ -361,7 +384,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_many_requests_the_first_and_the_last_count() {
+    fn summarize_requests_keeps_the_first_and_the_last() {
         let cases: [(&[ControlRequest], &[ControlRequest]); 9] = [
             (&[Start], &[Start]),
             (&[Start, Start, Start], &[Start]),
@@ -380,12 +403,12 @@ mod tests {
         assert_eq!(
             summarize_requests(b"\0g\xff"),
             [],
-            "what others have written is nothing"
+            "unknown bytes are ignored"
         );
     }
 
     #[test]
-    fn a_pipe_that_a_handler_may_write_to_yet_keeps_both_its_ends() {
+    fn dropped_pipe_stays_open_while_a_handler_may_write() {
         let pipe = ControlPipe::open().expect("a pipe");
         let ends = [pipe.read_end, pipe.write_end];
         WRITERS.fetch_add(1, Ordering::SeqCst);
@@ -398,7 +421,7 @@ mod tests {
         assert_eq!(
             ends[1].write_in_handler(1),
             1,
-            "a write that comes late ends no process"
+            "a late write does not raise SIGPIPE"
         );
         WRITERS.fetch_sub(1, Ordering::SeqCst);
         drop(ControlPipe {
@@ -409,12 +432,13 @@ mod tests {
     }
 
     #[test]
-    fn signals_that_cannot_be_used_are_refused_in_words() {
-        let refusal = |start, stop| check_control_signals(start, stop).unwrap_err().to_string();
-        assert!(refusal(Some(libc::SIGKILL), None).contains("start_signal is 9"));
-        assert!(refusal(None, Some(libc::SIGSEGV)).contains("stop_signal is 11"));
+    fn check_control_signals_names_the_rejected_signal() {
+        let error_text = |start, stop| check_control_signals(start, stop).unwrap_err().to_string();
+        assert!(error_text(Some(libc::SIGKILL), None).contains("start_signal is 9"));
+        assert!(error_text(None, Some(libc::SIGSEGV)).contains("stop_signal is 11"));
         assert!(
-            refusal(Some(libc::SIGUSR2), None).contains("stop_signal is 12, which is the start's")
+            error_text(Some(libc::SIGUSR2), None)
+                .contains("stop_signal is 12, the same as start_signal")
         );
         let numbers =
             check_control_signals(None, None).map(|signals| signals.map(|signal| signal.number));

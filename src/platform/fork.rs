@@ -1,12 +1,12 @@
-//! Being told of `fork`, before it and on both sides after it.
+//! Hooks that run before `fork`, and after it in the parent and in the child.
 
 use std::sync::OnceLock;
 
 use crate::platform::control_pipe::forget_control_pipe_in_child;
 use crate::platform::identity::note_process;
-use crate::platform::procfs::take_kept_files;
+use crate::platform::procfs::take_cached_descriptors;
 
-/// What to do around a `fork`. All three run on the thread that forks.
+/// Functions to run around a `fork`. All three run on the thread that forks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ForkHooks {
     pub(crate) prepare: fn(),
@@ -31,19 +31,21 @@ extern "C" fn parent() {
 extern "C" fn child() {
     note_process();
     forget_control_pipe_in_child();
-    for number in take_kept_files() {
-        // SAFETY: open since before the fork, and its owner was another thread.
-        unsafe { libc::close(number) };
+    for descriptor in take_cached_descriptors() {
+        // SAFETY: the descriptor has been open since before the fork. Its owner was a thread that
+        // the child does not have.
+        unsafe { libc::close(descriptor) };
     }
     if let Some(hooks) = HOOKS.get() {
         (hooks.child)();
     }
 }
 
-/// Registers the hooks; once, later calls change nothing. `vfork` and `posix_spawn` do not run them.
+/// Registers the hooks. Only the first call has an effect. `vfork` and `posix_spawn` do not run
+/// hooks.
 pub(crate) fn install_fork_handlers(hooks: ForkHooks) {
     if HOOKS.set(hooks).is_ok() {
-        // SAFETY: the three functions live as long as the program, and take nothing.
+        // SAFETY: the three functions take no arguments and live as long as the program.
         unsafe { libc::pthread_atfork(Some(prepare), Some(parent), Some(child)) };
     }
 }

@@ -1,9 +1,12 @@
-//! Reading memory of this process that may not be there, without a fault: the kernel copies it, and says how far it came.
+//! Reads memory of this process that may be unmapped, without a fault: the kernel copies it, and
+//! reports how many bytes it could copy.
 //!
-//! [`read_guarded_in_handler`] runs in the signal handler: one system call, which neither waits nor allocates.
+//! [`read_guarded_in_handler`] runs in the signal handler: one system call, which neither waits nor
+//! allocates.
 //!
 //! **Contract of the copies** (cited below):
-//! - *kernel's copy*: an address that is not readable ends the copy; what is read may change meanwhile, and is bytes.
+//! - *kernel's copy*: an unreadable address ends the copy. The source may change during the copy,
+//!   and is treated as plain bytes.
 
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,46 +15,47 @@ use crate::platform::clock::monotonic_now;
 use crate::platform::identity::process_number_in_handler;
 use crate::platform::procfs::is_sandboxed;
 
-/// A piece of this process's memory, wherever it is.
+/// A range of this process's address space, mapped or not.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MemoryPiece {
     pub(crate) address: u64,
     pub(crate) bytes: usize,
 }
 
-/// How many pieces the kernel takes at once.
+/// Maximum number of pieces per system call.
 const MAX_PIECES: usize = 64;
 
-/// Set when a sandbox forbids `process_vm_readv`, or may kill for it.
-static REFUSED: AtomicBool = AtomicBool::new(false);
+/// Whether a sandbox forbids `process_vm_readv`, or may kill the process for it.
+static IS_FORBIDDEN: AtomicBool = AtomicBool::new(false);
 
-/// Looks whether the process has a filter of system calls by now. Some kill for one that they do not know, as a service
-/// manager's do; so uncommon ones are not made from then on. About 20 µs.
+/// Checks for a seccomp filter. Some filters, such as those of a service manager, kill the process
+/// for a system call that they do not list. Uncommon system calls are therefore avoided once a
+/// filter is found. Cost: about 20 µs.
 pub(crate) fn follow_sandbox() {
     if is_sandboxed() {
-        REFUSED.store(true, Ordering::Relaxed);
+        IS_FORBIDDEN.store(true, Ordering::Relaxed);
     }
 }
 
-/// Whether uncommon system calls are not to be made: for who makes one now and then, and looks itself, unless that was done
-/// just now.
-pub(super) fn follow_sandbox_now() -> bool {
-    const JUST_NOW_NS: u64 = 1_000_000;
-    static LOOKED_NS: AtomicU64 = AtomicU64::new(0);
+/// Checks for a sandbox, unless the last check was less than 1 ms ago. Returns whether uncommon
+/// system calls must be avoided. For callers that make such calls rarely.
+pub(super) fn recheck_sandbox() -> bool {
+    const MAX_AGE_NS: u64 = 1_000_000;
+    static CHECKED_AT_NS: AtomicU64 = AtomicU64::new(0);
     let now = monotonic_now().0;
-    if now.saturating_sub(LOOKED_NS.load(Ordering::Relaxed)) > JUST_NOW_NS {
+    if now.saturating_sub(CHECKED_AT_NS.load(Ordering::Relaxed)) > MAX_AGE_NS {
         follow_sandbox();
-        LOOKED_NS.store(now, Ordering::Relaxed);
+        CHECKED_AT_NS.store(now, Ordering::Relaxed);
     }
-    REFUSED.load(Ordering::Relaxed)
+    IS_FORBIDDEN.load(Ordering::Relaxed)
 }
 
-/// Copies as much of a piece as is readable from its beginning on, and gives how many bytes that was.
+/// Copies the readable bytes at the start of `piece`, and returns their number.
 ///
 /// # Safety
-/// - `target` is writable for as many bytes as the piece has, and nobody else reads or writes them meanwhile.
+/// - `target` is writable for `piece.bytes` bytes, and no other code accesses them during the call.
 pub(crate) unsafe fn read_guarded_in_handler(piece: MemoryPiece, target: *mut u8) -> usize {
-    if REFUSED.load(Ordering::Relaxed) {
+    if IS_FORBIDDEN.load(Ordering::Relaxed) {
         return 0;
     }
     let local = libc::iovec {
@@ -65,11 +69,12 @@ pub(crate) unsafe fn read_guarded_in_handler(piece: MemoryPiece, target: *mut u8
     // SAFETY: *kernel's copy*; by this function's contract.
     let copied =
         unsafe { libc::process_vm_readv(process_number_in_handler(), &local, 1, &remote, 1, 0) };
-    // Below 0 it was refused.
+    // A negative result is an error.
     usize::try_from(copied).unwrap_or_default()
 }
 
-/// Calls once what the handler calls, unless a sandbox might kill for it.
+/// Makes the system call of the handler once, which binds its symbol, unless a sandbox might kill
+/// the process for it.
 pub(super) fn bind_guarded_reads() {
     follow_sandbox();
     let mut byte = 0u8;
@@ -77,30 +82,32 @@ pub(super) fn bind_guarded_reads() {
         address: (&raw const byte).addr() as u64,
         bytes: 1,
     };
-    // SAFETY: one byte of a local.
+    // SAFETY: the target is one byte of a local.
     unsafe { read_guarded_in_handler(piece, &raw mut byte) };
 }
 
-/// Copies the pieces one behind the other, and gives how many bytes came before the first that could not be read. About
-/// 1.5 µs and the copying.
+/// Copies the pieces one after the other, and returns the number of bytes before the first
+/// unreadable one. Cost: about 1.5 µs plus the copying.
 ///
 /// # Safety
-/// - `target` is writable for as many bytes as the pieces have together, and nobody else reads or writes them meanwhile.
+/// - `target` is writable for the sum of the pieces' bytes, and no other code accesses them during
+///   the call.
 pub(crate) unsafe fn read_guarded(pieces: &[MemoryPiece], target: *mut u8) -> usize {
     let mut copied = 0;
     for pieces in pieces.chunks(MAX_PIECES) {
-        let asked: usize = pieces.iter().map(|piece| piece.bytes).sum();
-        // SAFETY: by this function's contract: `copied` bytes of the target are used.
-        let got = unsafe { read_some(pieces, target.add(copied), asked) };
+        let total: usize = pieces.iter().map(|piece| piece.bytes).sum();
+        // SAFETY: by this function's contract: `copied` bytes of the target are already filled.
+        let got = unsafe { read_chunk(pieces, target.add(copied), total) };
         copied += got;
-        if got < asked {
+        if got < total {
             break;
         }
     }
     copied
 }
 
-/// Copies from `address` on into `out`; true when all of it was readable. One system call.
+/// Copies memory from `address` on into `out`. Returns true if all of it was readable. Cost: one
+/// system call.
 pub(crate) fn read_own_memory(address: u64, out: &mut [u8]) -> bool {
     // SAFETY: `out` is as long as the piece.
     unsafe {
@@ -114,20 +121,23 @@ pub(crate) fn read_own_memory(address: u64, out: &mut [u8]) -> bool {
     }
 }
 
+/// Copies at most [`MAX_PIECES`] pieces, and returns the number of bytes before the first
+/// unreadable one.
+///
 /// # Safety
-/// - As `read_guarded`; `asked` is the sum of the pieces.
-unsafe fn read_some(pieces: &[MemoryPiece], target: *mut u8, asked: usize) -> usize {
-    if !REFUSED.load(Ordering::Relaxed) {
+/// - Same contract as [`read_guarded`]; `total` is the sum of the pieces' bytes.
+unsafe fn read_chunk(pieces: &[MemoryPiece], target: *mut u8, total: usize) -> usize {
+    if !IS_FORBIDDEN.load(Ordering::Relaxed) {
         let local = libc::iovec {
             iov_base: target.cast(),
-            iov_len: asked,
+            iov_len: total,
         };
         let mut remote = [libc::iovec {
             iov_base: std::ptr::null_mut(),
             iov_len: 0,
         }; MAX_PIECES];
-        for (place, piece) in remote.iter_mut().zip(pieces) {
-            *place = libc::iovec {
+        for (iovec, piece) in remote.iter_mut().zip(pieces) {
+            *iovec = libc::iovec {
                 iov_base: piece.address as *mut libc::c_void,
                 iov_len: piece.bytes,
             };
@@ -150,25 +160,25 @@ unsafe fn read_some(pieces: &[MemoryPiece], target: *mut u8, asked: usize) -> us
         if !matches!(error, Some(libc::ENOSYS | libc::EPERM)) {
             return 0;
         }
-        REFUSED.store(true, Ordering::Relaxed);
+        IS_FORBIDDEN.store(true, Ordering::Relaxed);
     }
-    // SAFETY: by this function's contract, for so many bytes.
-    let target = unsafe { std::slice::from_raw_parts_mut(target, asked) };
+    // SAFETY: by this function's contract, `target` is writable for `total` bytes.
+    let target = unsafe { std::slice::from_raw_parts_mut(target, total) };
     read_from_file(pieces, target)
 }
 
-/// The same by `/proc/self/mem`, which fewer sandboxes forbid. Opened each time: an open one would still be the parent's
-/// memory in the child of a fork.
+/// Copies the pieces by reading `/proc/self/mem`, which fewer sandboxes forbid. The file is opened
+/// each time, because in the child of a fork an open one would still refer to the parent's memory.
 fn read_from_file(pieces: &[MemoryPiece], target: &mut [u8]) -> usize {
     let Ok(memory) = std::fs::File::open("/proc/self/mem") else {
         return 0;
     };
     let mut copied = 0;
     for piece in pieces {
-        let Some(place) = target.get_mut(copied..copied + piece.bytes) else {
+        let Some(out) = target.get_mut(copied..copied + piece.bytes) else {
             break;
         };
-        match memory.read_at(place, piece.address) {
+        match memory.read_at(out, piece.address) {
             Ok(got) if got == piece.bytes => copied += got,
             Ok(got) => return copied + got,
             Err(_) => break,
@@ -190,13 +200,13 @@ mod tests {
     }
 
     #[test]
-    fn pieces_come_one_behind_the_other() {
+    fn read_guarded_concatenates_the_pieces() {
         let (one, two) = ([1u8; 10], [2u8; 5]);
         let many: Vec<MemoryPiece> = (0..100)
             .flat_map(|_| [piece_of(&one), piece_of(&two)])
             .collect();
         let mut target = vec![0u8; 1500];
-        // SAFETY: the target has room for 100 times 15 bytes.
+        // SAFETY: the target has space for 100 times 15 bytes.
         assert_eq!(unsafe { read_guarded(&many, target.as_mut_ptr()) }, 1500);
         assert!(
             target
@@ -213,9 +223,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_ends_the_copy() {
+    fn read_guarded_ends_at_unmapped_memory() {
         let region = LazyRegion::reserve(1 << 16).expect("a mapping");
-        // The kernel's first pages are nobody's.
+        // The first pages of the address space are never mapped.
         let absent = MemoryPiece {
             address: 16,
             bytes: 8,
@@ -226,7 +236,7 @@ mod tests {
             bytes: 32,
         };
         let mut target = [7u8; 64];
-        // SAFETY: the target has room.
+        // SAFETY: the target has space for all pieces.
         unsafe {
             assert_eq!(
                 read_guarded(&[present, absent, present], target.as_mut_ptr()),

@@ -1,39 +1,42 @@
-//! Who is running: process and thread ids, and what the sampler's own thread asks of the kernel for itself.
+//! Process and thread ids, and thread settings: signal masks and scheduling.
 
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use crate::base::{ProcessId, ThreadId};
 
-/// The process's id. One system call, since a child of `fork` has another one.
+/// Returns the process id. Asks the kernel each time, because a child of `fork` has another id.
+/// Cost: one system call.
 pub(crate) fn current_process_id() -> ProcessId {
-    // SAFETY: takes and touches no memory.
+    // SAFETY: accesses no memory.
     ProcessId::from_number(unsafe { libc::getpid() })
 }
 
-/// This process's id as it was noted, since to ask for it is a system call; 0 before.
-static NOTED: AtomicI32 = AtomicI32::new(0);
+/// Cached process id, which saves the handler a system call; 0 until [`note_process`] runs.
+static CACHED_PROCESS_ID: AtomicI32 = AtomicI32::new(0);
 
-/// Notes the process's id: before the handler needs it, and in the child of a fork.
+/// Updates the cached process id. Called before the handler is installed, and in the child of a
+/// fork.
 pub(super) fn note_process() {
-    NOTED.store(current_process_id().to_number(), Ordering::Relaxed);
+    CACHED_PROCESS_ID.store(current_process_id().to_number(), Ordering::Relaxed);
 }
 
-/// The process's id as a number. A system call only before the first [`note_process`], when no handler runs.
+/// Returns the cached process id. Makes a system call only before the first [`note_process`], when
+/// no handler runs.
 pub(super) fn process_number_in_handler() -> i32 {
-    match NOTED.load(Ordering::Relaxed) {
-        // SAFETY: async-signal-safe, takes and touches no memory.
+    match CACHED_PROCESS_ID.load(Ordering::Relaxed) {
+        // SAFETY: async-signal-safe, accesses no memory.
         0 => unsafe { libc::getpid() },
-        noted => noted,
+        cached => cached,
     }
 }
 
-/// The calling thread's id. One system call.
+/// Returns the id of the calling thread. Cost: one system call.
 pub(crate) fn current_thread_id() -> ThreadId {
-    // SAFETY: takes and touches no memory.
+    // SAFETY: accesses no memory.
     ThreadId::from_number(unsafe { libc::gettid() })
 }
 
-/// A file that every program has open from its beginning.
+/// A standard stream of the process.
 #[derive(Clone, Copy, Debug)]
 #[repr(i32)]
 pub(crate) enum StandardStream {
@@ -41,10 +44,11 @@ pub(crate) enum StandardStream {
     Error = libc::STDERR_FILENO,
 }
 
-/// Writes it all, as far as the stream takes it, without a lock, and before what the host has in its own buffer for it.
+/// Writes `text` to a standard stream, stopping at the first error. Takes no lock and bypasses the
+/// application's own buffer, so the text appears before what is buffered there.
 pub(crate) fn write_to_standard(stream: StandardStream, mut text: &[u8]) {
     while !text.is_empty() {
-        // SAFETY: the kernel reads so many bytes of the slice.
+        // SAFETY: the kernel reads at most `text.len()` bytes of the slice.
         let written = unsafe { libc::write(stream as i32, text.as_ptr().cast(), text.len()) };
         match usize::try_from(written) {
             Ok(0) => return,
@@ -56,28 +60,34 @@ pub(crate) fn write_to_standard(stream: StandardStream, mut text: &[u8]) {
     }
 }
 
-/// The user in whose name the process makes and opens files. One system call.
+/// Returns the effective user id, which owns the files that the process creates. Cost: one system
+/// call.
 pub(super) fn current_user_id() -> u32 {
-    // SAFETY: takes and touches no memory.
+    // SAFETY: accesses no memory.
     unsafe { libc::geteuid() }
 }
 
-/// Whether the calling thread is the one that `main` runs on: the kernel gives it the process's id.
+/// Returns whether the calling thread is the main thread, whose id the kernel sets to the process
+/// id.
 pub(crate) fn is_main_thread() -> bool {
     current_thread_id().to_number() == current_process_id().to_number()
 }
 
-/// Asks for the finest timer, so that ticks are not bunched by the default slack of 50 µs, for a short time slice, so that
-/// the scheduler lets the calling thread in soon after it wakes, and for a low nice value, so that it does so also where
-/// many threads share few processors. The last needs a privilege or a limit that allows it; a refusal of any costs accuracy
-/// and nothing else. Gives the nice value.
+/// Configures the calling thread for sampling, and returns its nice value.
+///
+/// - A timer slack of 1 ns instead of 50 µs, so that the kernel does not group ticks.
+/// - A short time slice, so that the scheduler runs the thread soon after it wakes.
+/// - A low nice value, so that this also holds when many threads share few processors. This needs a
+///   privilege or a sufficient limit.
+///
+/// Each setting is best effort: a refusal only costs accuracy.
 pub(crate) fn prepare_sampler_thread() -> i32 {
-    // SAFETY: this option takes one number and touches no memory.
+    // SAFETY: this option takes one number and accesses no memory.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong) };
-    ask_for_short_slice()
+    set_scheduling()
 }
 
-/// The kernel's `struct sched_attr`, as it was first published.
+/// The kernel's `struct sched_attr`, in its first published version.
 #[repr(C)]
 #[derive(Default)]
 struct SchedAttributes {
@@ -86,20 +96,21 @@ struct SchedAttributes {
     flags: u64,
     nice: i32,
     priority: u32,
-    /// For an ordinary thread, since Linux 6.12, the length of its slice in nanoseconds.
+    /// Length of the time slice in ns, for a thread of `SCHED_OTHER` since Linux 6.12.
     runtime_ns: u64,
     deadline_ns: u64,
     period_ns: u64,
 }
 
-/// Shorter than the usual one (0.7 ms on one processor, 2.8 ms from eight on), so that who runs is interrupted; enough for a
-/// tick of many threads, since one that outlasts its slice waits for the whole one of the next.
+/// Requested time slice, in ns. It is shorter than the default one (0.7 ms on one processor, 2.8 ms
+/// from eight on), so that the thread preempts the running one. It is long enough for a tick of
+/// many threads: a tick that outlasts its slice waits for the whole slice of another thread.
 const SHORT_SLICE_NS: u64 = 500_000;
 
-/// From the best on; the kernel grants what the process's limit allows.
+/// Nice values to try, best first. The kernel grants what the limit of the process allows.
 const NICE_VALUES: [i32; 4] = [-20, -15, -10, -5];
 
-fn ask_for_short_slice() -> i32 {
+fn set_scheduling() -> i32 {
     let mut attributes = SchedAttributes::default();
     let bytes = size_of::<SchedAttributes>();
     // SAFETY: the kernel writes at most `bytes` bytes to the local, and reads as many from it.
@@ -137,9 +148,9 @@ fn ask_for_short_slice() -> i32 {
     attributes.nice
 }
 
-/// Runs `body` with this signal let through on this thread.
+/// Runs `body` with `signal` unblocked on the calling thread.
 pub(crate) fn with_signals_unblocked<T>(signal: i32, body: impl FnOnce() -> T) -> T {
-    // SAFETY: both sets are on this stack; a zeroed `sigset_t` is a set.
+    // SAFETY: both sets are locals; a zeroed `sigset_t` is a valid set.
     let before = unsafe {
         let mut set: libc::sigset_t = std::mem::zeroed();
         let mut before: libc::sigset_t = std::mem::zeroed();
@@ -148,22 +159,22 @@ pub(crate) fn with_signals_unblocked<T>(signal: i32, body: impl FnOnce() -> T) -
         before
     };
     let answer = body();
-    // SAFETY: the set was filled in by `pthread_sigmask` and lives on this stack.
+    // SAFETY: the set was filled in by `pthread_sigmask` and is alive.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut()) };
     answer
 }
 
-/// Runs `body` with every signal blocked on this thread, so that a thread born in it has them blocked for life and the
-/// host's signals never land there.
+/// Runs `body` with all signals blocked on the calling thread. Threads created in `body` inherit
+/// the mask, so signals for the application are never delivered to them.
 pub(crate) fn with_signals_blocked<T>(body: impl FnOnce() -> T) -> T {
     struct Restore(libc::sigset_t);
     impl Drop for Restore {
         fn drop(&mut self) {
-            // SAFETY: the set was filled in by `pthread_sigmask` and lives on this stack.
+            // SAFETY: the set was filled in by `pthread_sigmask` and is alive.
             unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.0, std::ptr::null_mut()) };
         }
     }
-    // SAFETY: both sets are on this stack; a zeroed `sigset_t` is a set, and `sigfillset` fills it.
+    // SAFETY: both sets are locals; a zeroed `sigset_t` is a valid set, and `sigfillset` fills it.
     let _restore = unsafe {
         let mut all: libc::sigset_t = std::mem::zeroed();
         let mut before: libc::sigset_t = std::mem::zeroed();

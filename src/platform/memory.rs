@@ -1,9 +1,10 @@
-//! Virtual memory that costs only what was touched.
+//! Virtual memory that occupies physical memory only where it was touched.
 //!
 //! **Contract of [`LazyRegion`]** (cited below):
-//! - *ours*: the mapping is anonymous and private, made here, and given back only when the region is dropped;
-//! - *zeroed*: bytes that nobody wrote read as zero, so any part of it can be given back to the kernel while its
-//!   content is not needed.
+//! - *ours*: the mapping is anonymous and private, is created here, and is unmapped only when the
+//!   region is dropped;
+//! - *zeroed*: bytes that were never written read as zero, so any part of the region can be
+//!   returned to the kernel while its content is not needed.
 
 use std::ptr::NonNull;
 
@@ -16,21 +17,23 @@ pub(crate) struct LazyRegion {
 
 // SAFETY: *ours*: a mapping belongs to the process, not to a thread.
 unsafe impl Send for LazyRegion {}
-// SAFETY: a shared region gives out nothing but its address and length.
+// SAFETY: a shared region exposes only its address and length.
 unsafe impl Sync for LazyRegion {}
 
 impl LazyRegion {
-    /// Reserves so many bytes, rounded up to pages by the kernel; `None` when it refuses.
+    /// Reserves `bytes` bytes, which the kernel rounds up to pages. Returns `None` if the kernel
+    /// refuses.
     pub(crate) fn reserve(bytes: usize) -> Option<Self> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        // SAFETY: a new anonymous mapping at a place of the kernel's choice touches no memory that is in use.
+        // SAFETY: a new anonymous mapping at an address chosen by the kernel does not affect memory
+        // in use.
         let start = unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, flags, -1, 0) };
         if start == libc::MAP_FAILED {
             return None;
         }
-        // A first touch must cost one small page, not two MiB. A refusal costs memory and nothing else.
-        // SAFETY: the mapping that was just made.
+        // The first touch must cost one small page, not 2 MiB. A refusal only costs memory.
+        // SAFETY: the range is the mapping created above.
         unsafe { libc::madvise(start, bytes, libc::MADV_NOHUGEPAGE) };
         NonNull::new(start.cast()).map(|start| Self { start, bytes })
     }
@@ -43,16 +46,17 @@ impl LazyRegion {
         self.bytes
     }
 
-    /// Gives the memory behind the bytes from `offset` on back to the kernel; they read as zero afterwards.
+    /// Returns the memory of all whole pages from `offset` on to the kernel. Their bytes then read
+    /// as zero.
     ///
     /// # Safety
-    /// - No reference into these bytes lives, and no other thread reads or writes them meanwhile.
+    /// - No reference into these bytes is alive, and no other thread accesses them during the call.
     pub(crate) unsafe fn give_back_from(&self, offset: usize) {
         let page = 4096;
         let first = offset.next_multiple_of(page);
         if first < self.bytes {
-            // SAFETY: *ours* and *zeroed*: the range lies inside of the mapping, and by this function's contract
-            // nobody uses it.
+            // SAFETY: *ours* and *zeroed*: the range lies inside the mapping, and by this
+            // function's contract it is not in use.
             unsafe {
                 libc::madvise(
                     self.start.as_ptr().add(first).cast(),
@@ -66,7 +70,8 @@ impl LazyRegion {
 
 impl Drop for LazyRegion {
     fn drop(&mut self) {
-        // SAFETY: *ours*: made by `reserve` with this length, and nobody can use it after the drop.
+        // SAFETY: *ours*: `reserve` created the mapping with this length, and it is not used after
+        // the drop.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
     }
 }
@@ -76,11 +81,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn untouched_bytes_are_zero_and_given_back_ones_again() {
+    fn lazy_region_reads_zero_when_untouched_or_discarded() {
         let region = LazyRegion::reserve(1 << 20).expect("a mapping");
         assert_eq!(region.bytes(), 1 << 20);
         let last = region.start().as_ptr().wrapping_add((1 << 20) - 1);
-        // SAFETY: inside of the mapping, which this test alone uses.
+        // SAFETY: the byte lies inside the mapping, which only this test uses.
         unsafe {
             assert_eq!(last.read(), 0);
             last.write(7);

@@ -1,20 +1,20 @@
-//! The only room that talks to the operating system.
+//! Everything that talks to the operating system.
 //!
 //! # Purpose
-//! Signals, registers, stack bounds, clocks, the list of modules, memory, fork: what the profiler needs from Linux and
-//! the C library, each behind a few safe functions whose documentation is the contract. A port to another system
-//! writes these files anew and nothing else.
+//! Signals, registers, stack bounds, clocks, the list of modules, memory and fork: what the
+//! profiler needs from Linux and the C library. Each file offers a few safe functions, and their
+//! documentation is the contract. A port to another system replaces these files and no others.
 //!
 //! # Threads and locks
-//! No lock of ours. `registers`, `clock` and the receiving half of `signal` run in the signal handler; their head
-//! comments say so.
+//! The only lock here is the one that `modules.rs` holds around calls to the loader. Code that runs
+//! in the signal handler is marked in the head comment of its file.
 //!
 //! # Imports
 //! `base`
 //!
 //! # Invariants
-//! `libc` and `std::os` are named in here alone. Memory that somebody else may unmap is read while that cannot happen,
-//! or not at all.
+//! Only this folder uses `libc` and `std::os`. Memory that other code may unmap is read only while
+//! it cannot be unmapped, or through the kernel (`guarded_memory.rs`).
 //!
 //! # Read next
 //! `signal.rs`, then `crate::sampler`.

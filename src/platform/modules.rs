@@ -1,13 +1,15 @@
-//! The modules that are loaded into this process, with their unwind sections and build ids.
+//! The modules loaded into this process, with their unwind sections and build ids.
 //!
-//! The loader calls back for each module while it holds a lock of its own. In the call-back nothing is allocated and
-//! the loader is not called again (tcmalloc #120, tracy #780): rows have a fixed size and go to a vector that was made
-//! large enough before. The unwind sections of a library that could be unloaded are copied while the loader's lock is
-//! held, when they are asked for first: most libraries of a program stand on no stack. Those of the executable and of the
-//! vDSO, which stay, are used where they are mapped.
+//! The loader calls back for each module while it holds its own lock. The callback neither
+//! allocates nor calls the loader (tcmalloc #120, tracy #780). It writes rows of a fixed size to a
+//! vector with enough capacity. Unwind sections are copied on first use, because most libraries of
+//! a program never appear on a stack. The copy is made under the loader's lock, since the library
+//! may be unloaded later. The executable and the vDSO are never unloaded, so their sections are
+//! used in place.
 //!
-//! **Contract of the call-backs** (cited below):
-//! - *loader's lock*: while the loader calls back, the module that it shows stays mapped as its headers say;
+//! **Contract of the callbacks** (cited below):
+//! - *loader's lock*: while the loader calls back, the module that it passes stays mapped as its
+//!   headers say;
 //! - *stays*: the executable and the vDSO are never unmapped.
 
 use std::ffi::CStr;
@@ -18,7 +20,8 @@ use std::sync::{Arc, OnceLock};
 use crate::base::{Guard, LockRank, NamedMutex};
 use crate::platform::private_file::{read_exe_path, to_path_bytes};
 
-/// The loader's counters: unchanged means that nothing was loaded or unloaded.
+/// The loader's counters of loaded and unloaded modules. While they are unchanged, so is the list
+/// of modules.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ModuleChanges {
     loaded: u64,
@@ -26,7 +29,7 @@ pub(crate) struct ModuleChanges {
 }
 
 impl ModuleChanges {
-    /// How many modules were loaded and unloaded since.
+    /// Returns how many modules were loaded and unloaded since `before`.
     pub(crate) fn since(self, before: Self) -> (u64, u64) {
         (
             self.loaded.wrapping_sub(before.loaded),
@@ -35,7 +38,7 @@ impl ModuleChanges {
     }
 }
 
-/// Bytes of a section: in place where they stay mapped, copied where they may go.
+/// The bytes of a section: in place if they stay mapped, copied if they may be unmapped.
 #[derive(Clone, Debug)]
 pub(crate) enum SectionBytes {
     Mapped(&'static [u8]),
@@ -58,7 +61,7 @@ impl Deref for SectionBytes {
     }
 }
 
-/// The unwind sections of a module, and where they are mapped.
+/// The unwind sections of a module and their mapped addresses.
 #[derive(Clone, Debug)]
 pub(crate) struct UnwindSections {
     pub(crate) eh_frame_hdr: SectionBytes,
@@ -67,31 +70,31 @@ pub(crate) struct UnwindSections {
     pub(crate) eh_frame_address: u64,
 }
 
-/// A module as it is loaded.
+/// A loaded module.
 #[derive(Clone, Debug)]
 pub(crate) struct ModuleImage {
     pub(crate) path: PathBuf,
-    /// What is added to the addresses in the file to get those in memory.
+    /// Difference between an address in memory and the address in the file.
     pub(crate) bias: u64,
-    /// From its first loaded byte to its last.
+    /// Addresses from the first loaded byte to the last.
     pub(crate) range: Range<u64>,
     pub(crate) build_id: Vec<u8>,
     pub(crate) is_executable: bool,
-    /// Whether it is never unloaded: the executable and the vDSO.
+    /// Whether the module is never unloaded: true for the executable and the vDSO.
     pub(crate) stays: bool,
-    /// How many were loaded after it.
+    /// Number of modules loaded after this one.
     pub(crate) loaded_behind: u64,
     unwind: UnwindSource,
-    /// The whole of a module that has no file: the vDSO.
+    /// The complete image of a module without a file: the vDSO.
     pub(crate) memory: Option<&'static [u8]>,
 }
 
-/// Where a module's unwind sections stand, and they themselves once they were asked for.
+/// Location of a module's unwind sections, and the sections once they were requested.
 #[derive(Clone, Debug, Default)]
 struct UnwindSource {
-    /// `None` where there are none.
-    place: Option<UnwindPlace>,
-    /// The loader's counters when the module was seen.
+    /// `None` if the module has no unwind sections.
+    location: Option<UnwindLocation>,
+    /// The loader's counters at the time when the module was listed.
     seen: ModuleChanges,
     sections: OnceLock<UnwindSections>,
 }
@@ -100,7 +103,7 @@ const PAGE: u64 = 4096;
 const MAX_NAME: usize = 512;
 const MAX_BUILD_ID: usize = 64;
 
-/// What a call-back notes of a module, in a fixed size.
+/// A module as recorded by a callback, in a fixed size.
 #[derive(Clone)]
 struct Row {
     name: [u8; MAX_NAME],
@@ -109,50 +112,53 @@ struct Row {
     range: Range<u64>,
     build_id: [u8; MAX_BUILD_ID],
     build_id_bytes: usize,
-    unwind: Option<UnwindPlace>,
+    unwind: Option<UnwindLocation>,
     stays: bool,
 }
 
-/// Where the two sections stand: both lie in `region`.
+/// Addresses of the two unwind sections. Both lie in `region`.
 #[derive(Clone, Debug, PartialEq)]
-struct UnwindPlace {
+struct UnwindLocation {
     region: Range<u64>,
     eh_frame_hdr: u64,
     eh_frame_hdr_end: u64,
     eh_frame: u64,
 }
 
-/// What the loader shows of one module during a call-back.
-struct Shown<'a> {
+/// A module as the loader passes it to a callback.
+struct LoaderEntry<'a> {
     info: &'a libc::dl_phdr_info,
     headers: &'a [libc::Elf64_Phdr],
     name: &'a [u8],
 }
 
-/// Held while we call the loader. A `fork` waits for it: the loader's own lock would stay held in the child for ever.
+/// Held during calls to the loader, and by the thread that forks. Otherwise the loader's own lock
+/// could stay locked in the child for ever.
 static LOADER: NamedMutex<()> = NamedMutex::new("loader", LockRank::Loader, ());
 
-/// Holds our calls of the loader off while the process forks.
+/// Keeps other threads of the process from calling the loader through this file during a fork.
 pub(crate) fn hold_loader_for_fork() -> Guard<'static, ()> {
     LOADER.lock()
 }
 
-/// Calls `visit` for each module, the executable first, until it breaks. `visit` must not allocate, free, or call the
-/// loader.
-fn visit_modules(visit: &mut dyn FnMut(&Shown<'_>) -> ControlFlow<()>) {
-    type Visit<'a> = &'a mut dyn FnMut(&Shown<'_>) -> ControlFlow<()>;
+/// Calls `visit` for each module, the executable first, until it breaks. `visit` must not allocate,
+/// free memory, or call the loader.
+fn visit_modules(visit: &mut dyn FnMut(&LoaderEntry<'_>) -> ControlFlow<()>) {
+    type Visit<'a> = &'a mut dyn FnMut(&LoaderEntry<'_>) -> ControlFlow<()>;
     /// # Safety
-    /// - Called by the loader, with what it shows and the pointer given below.
-    unsafe extern "C" fn call_back(
+    /// - The caller is the loader, which passes a `dl_phdr_info` and the `data` pointer of
+    ///   `dl_iterate_phdr`.
+    unsafe extern "C" fn callback(
         info: *mut libc::dl_phdr_info,
         _: usize,
         data: *mut libc::c_void,
     ) -> libc::c_int {
-        // SAFETY: `data` is the pointer to `visit` given below, which lives until `dl_iterate_phdr` returns.
+        // SAFETY: `data` is the pointer to `visit` passed below, which lives until
+        // `dl_iterate_phdr` returns.
         let visit = unsafe { &mut *data.cast::<Visit<'_>>() };
-        // SAFETY: *loader's lock*: the loader shows a filled-in `dl_phdr_info`, whose headers are mapped and whose name
-        // is a C string.
-        let shown = unsafe {
+        // SAFETY: *loader's lock*: the loader passes a filled-in `dl_phdr_info`, whose headers are
+        // mapped and whose name is a C string.
+        let entry = unsafe {
             let info = &*info;
             let headers = match info.dlpi_phdr.is_null() {
                 true => &[],
@@ -162,31 +168,33 @@ fn visit_modules(visit: &mut dyn FnMut(&Shown<'_>) -> ControlFlow<()>) {
                 true => &[],
                 false => CStr::from_ptr(info.dlpi_name).to_bytes(),
             };
-            Shown {
+            LoaderEntry {
                 info,
                 headers,
                 name,
             }
         };
-        visit(&shown).is_break().into()
+        visit(&entry).is_break().into()
     }
     let mut visit = visit;
-    let _turn = LOADER.lock();
-    // SAFETY: the call-back has the loader's shape, and gets a pointer that outlives the call.
-    unsafe { libc::dl_iterate_phdr(Some(call_back), (&raw mut visit).cast()) };
+    let _guard = LOADER.lock();
+    // SAFETY: the callback has the signature that the loader expects, and its pointer outlives the
+    // call.
+    unsafe { libc::dl_iterate_phdr(Some(callback), (&raw mut visit).cast()) };
 }
 
-/// The loader's counters. Takes the loader's lock for a moment.
+/// Reads the loader's counters. Takes the loader's lock briefly.
 pub(crate) fn module_changes() -> ModuleChanges {
     let mut changes = ModuleChanges::default();
-    visit_modules(&mut |shown| {
-        changes = shown.changes();
+    visit_modules(&mut |entry| {
+        changes = entry.changes();
         ControlFlow::Break(())
     });
     changes
 }
 
-/// All modules, sorted by address, and the counters that they belong to. Some hundred µs; allocates.
+/// Returns all modules sorted by address, and the loader's counters at that time. Allocates. Cost:
+/// some hundred µs.
 pub(crate) fn list_modules() -> (ModuleChanges, Vec<ModuleImage>) {
     let (changes, rows) = collect_rows();
     let mut images: Vec<ModuleImage> = rows
@@ -199,6 +207,7 @@ pub(crate) fn list_modules() -> (ModuleChanges, Vec<ModuleImage>) {
     (changes, images)
 }
 
+/// Records all modules. Retries with more capacity if modules were loaded since they were counted.
 fn collect_rows() -> (ModuleChanges, Vec<Row>) {
     let mut count = 0;
     visit_modules(&mut |_| {
@@ -209,12 +218,12 @@ fn collect_rows() -> (ModuleChanges, Vec<Row>) {
         let mut rows = Vec::with_capacity(count + 8);
         let mut changes = ModuleChanges::default();
         let mut seen = 0;
-        visit_modules(&mut |shown| {
+        visit_modules(&mut |entry| {
             seen += 1;
-            changes = shown.changes();
-            // Within the capacity a push does not allocate.
+            changes = entry.changes();
+            // A push within the capacity does not allocate.
             if rows.len() < rows.capacity() {
-                rows.push(shown.to_row(rows.is_empty()));
+                rows.push(entry.to_row(rows.is_empty()));
             }
             ControlFlow::Continue(())
         });
@@ -226,25 +235,26 @@ fn collect_rows() -> (ModuleChanges, Vec<Row>) {
 }
 
 impl ModuleImage {
-    /// The module's unwind sections; `None` where it has none, and when it is not there any more and they were not asked for
-    /// while it was. Copies them the first time, under the loader's lock; allocates.
+    /// Returns the module's unwind sections. The first call copies them under the loader's lock,
+    /// and allocates. Returns `None` if the module has none, or if it was unloaded before the first
+    /// call.
     pub(crate) fn unwind_sections(&self) -> Option<&UnwindSections> {
         let UnwindSource {
-            place, sections, ..
+            location, sections, ..
         } = &self.unwind;
         if let Some(known) = sections.get() {
             return Some(known);
         }
-        let place = place.as_ref()?;
+        let location = location.as_ref()?;
         let copy = if self.stays {
             None
         } else {
-            Some(self.copy_unwind_region(place)?)
+            Some(self.copy_unwind_region(location)?)
         };
-        Some(sections.get_or_init(|| place.sections(copy)))
+        Some(sections.get_or_init(|| location.sections(copy)))
     }
 
-    /// The same, forgotten.
+    /// Returns a copy of this module without unwind sections.
     pub(crate) fn without_unwind_sections(&self) -> Self {
         Self {
             unwind: UnwindSource::default(),
@@ -252,22 +262,25 @@ impl ModuleImage {
         }
     }
 
-    /// `None` when another file may be there by now.
-    fn copy_unwind_region(&self, place: &UnwindPlace) -> Option<Vec<u8>> {
-        let mut copy = Vec::with_capacity((place.region.end - place.region.start) as usize);
-        visit_modules(&mut |shown| {
-            if shown.info.dlpi_addr != self.bias || shown.unwind_place().as_ref() != Some(place) {
+    /// Copies the region with the unwind sections. Returns `None` if the module is no longer loaded
+    /// at this address.
+    fn copy_unwind_region(&self, location: &UnwindLocation) -> Option<Vec<u8>> {
+        let mut copy = Vec::with_capacity((location.region.end - location.region.start) as usize);
+        visit_modules(&mut |entry| {
+            if entry.info.dlpi_addr != self.bias
+                || entry.unwind_location().as_ref() != Some(location)
+            {
                 return ControlFlow::Continue(());
             }
-            let build_id = shown.build_id().unwrap_or_default();
+            let build_id = entry.build_id().unwrap_or_default();
             let is_same = match self.build_id.is_empty() {
-                true => shown.changes() == self.unwind.seen,
+                true => entry.changes() == self.unwind.seen,
                 false => build_id[..build_id.len().min(MAX_BUILD_ID)] == self.build_id[..],
             };
             if is_same {
-                // SAFETY: *loader's lock*: the region lies in a segment that this module has loaded.
-                // The vector has the room, so nothing is allocated.
-                copy.extend_from_slice(unsafe { mapped(place.region.clone()) });
+                // SAFETY: *loader's lock*: the region lies in a loaded segment of this module.
+                // The vector has the capacity, so this does not allocate.
+                copy.extend_from_slice(unsafe { mapped(location.region.clone()) });
             }
             ControlFlow::Break(())
         });
@@ -275,8 +288,10 @@ impl ModuleImage {
     }
 }
 
+/// Returns the bytes of a mapped range.
+///
 /// # Safety
-/// - The range is mapped and readable, and stays so and unchanged while the slice lives.
+/// - The range is mapped and readable, and stays mapped and unchanged while the slice lives.
 unsafe fn mapped<'a>(range: Range<u64>) -> &'a [u8] {
     // SAFETY: by this function's contract.
     unsafe {
@@ -284,8 +299,9 @@ unsafe fn mapped<'a>(range: Range<u64>) -> &'a [u8] {
     }
 }
 
-impl UnwindPlace {
-    /// In a copy of the region; without one in place, which is only for a module that stays.
+impl UnwindLocation {
+    /// Returns the sections in a copy of the region, or in place without one. In place is only for
+    /// modules that stay.
     fn sections(&self, copy: Option<Vec<u8>>) -> UnwindSections {
         let (header, frames) = (
             self.eh_frame_hdr..self.eh_frame_hdr_end,
@@ -343,7 +359,7 @@ impl Row {
             stays: self.stays,
             loaded_behind,
             unwind: UnwindSource {
-                place: self.unwind.clone(),
+                location: self.unwind.clone(),
                 seen,
                 sections: OnceLock::new(),
             },
@@ -356,7 +372,7 @@ fn is_vdso(name: &[u8]) -> bool {
     name.starts_with(b"linux-vdso") || name.starts_with(b"linux-gate")
 }
 
-impl Shown<'_> {
+impl LoaderEntry<'_> {
     fn changes(&self) -> ModuleChanges {
         ModuleChanges {
             loaded: self.info.dlpi_adds,
@@ -396,7 +412,7 @@ impl Shown<'_> {
             range: self.loaded_range(),
             build_id: [0; MAX_BUILD_ID],
             build_id_bytes: 0,
-            unwind: self.unwind_place(),
+            unwind: self.unwind_location(),
             stays: is_executable || is_vdso(self.name),
         };
         row.name[..row.name_bytes].copy_from_slice(&self.name[..row.name_bytes]);
@@ -407,14 +423,14 @@ impl Shown<'_> {
         row
     }
 
-    /// The bytes of a program header, if they lie in a loaded segment.
-    fn bytes_of(&self, header: &libc::Elf64_Phdr) -> Option<&[u8]> {
+    /// Returns the bytes of a program header if they lie in a loaded segment.
+    fn header_bytes(&self, header: &libc::Elf64_Phdr) -> Option<&[u8]> {
         let start = self.info.dlpi_addr.wrapping_add(header.p_vaddr);
         let range = start..start.checked_add(header.p_memsz)?;
         let inside = self
             .loaded_segments()
             .any(|segment| segment.start <= range.start && range.end <= segment.end);
-        // SAFETY: *loader's lock*: a loaded segment is mapped while the loader shows the module.
+        // SAFETY: *loader's lock*: a loaded segment is mapped during the callback.
         inside.then(|| unsafe { mapped(range) })
     }
 
@@ -422,20 +438,21 @@ impl Shown<'_> {
         self.headers
             .iter()
             .filter(|header| header.p_type == libc::PT_NOTE)
-            .find_map(|header| gnu_build_id(self.bytes_of(header)?))
+            .find_map(|header| gnu_build_id(self.header_bytes(header)?))
     }
 
-    /// Reads the head of `.eh_frame_hdr`: version 1, then how the pointer to `.eh_frame` is coded, which every linker in
-    /// use does as a 32-bit distance from the pointer itself.
-    fn unwind_place(&self) -> Option<UnwindPlace> {
-        const DISTANCE_FROM_HERE: u8 = 0x1b;
+    /// Locates the unwind sections by the start of `.eh_frame_hdr`: version 1, then the encoding of
+    /// the pointer to `.eh_frame`. Every common linker encodes it as a 32-bit distance from the
+    /// pointer itself.
+    fn unwind_location(&self) -> Option<UnwindLocation> {
+        const PC_RELATIVE_I32: u8 = 0x1b;
         const GNU_EH_FRAME: u32 = 0x6474_e550;
         let header = self
             .headers
             .iter()
             .find(|header| header.p_type == GNU_EH_FRAME)?;
-        let bytes = self.bytes_of(header)?;
-        if bytes.len() < 8 || bytes[0] != 1 || bytes[1] != DISTANCE_FROM_HERE {
+        let bytes = self.header_bytes(header)?;
+        if bytes.len() < 8 || bytes[0] != 1 || bytes[1] != PC_RELATIVE_I32 {
             return None;
         }
         let eh_frame_hdr = bytes.as_ptr() as u64;
@@ -444,7 +461,7 @@ impl Shown<'_> {
         let segment = self
             .loaded_segments()
             .find(|segment| segment.contains(&eh_frame_hdr))?;
-        segment.contains(&eh_frame).then(|| UnwindPlace {
+        segment.contains(&eh_frame).then(|| UnwindLocation {
             region: eh_frame.min(eh_frame_hdr)..segment.end,
             eh_frame_hdr,
             eh_frame_hdr_end: eh_frame_hdr + bytes.len() as u64,
@@ -453,7 +470,7 @@ impl Shown<'_> {
     }
 }
 
-/// The build id among the notes of a segment.
+/// Finds the GNU build id among the notes of a segment.
 fn gnu_build_id(mut notes: &[u8]) -> Option<&[u8]> {
     const BUILD_ID: u32 = 3;
     while notes.len() >= 12 {
@@ -478,7 +495,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_program_and_the_c_library_are_listed_whole() {
+    fn list_modules_contains_the_program_and_the_c_library() {
         let (changes, modules) = list_modules();
         assert_eq!(changes, module_changes());
         assert!(
@@ -487,7 +504,7 @@ mod tests {
                 .all(|pair| pair[0].range.end <= pair[1].range.start),
             "sorted, without overlaps"
         );
-        let own = this_program_and_the_c_library_are_listed_whole as fn() as usize as u64;
+        let own = list_modules_contains_the_program_and_the_c_library as fn() as usize as u64;
         let program = modules
             .iter()
             .find(|module| module.range.contains(&own))
@@ -501,7 +518,10 @@ mod tests {
             .iter()
             .find(|module| module.range.contains(&getpid))
             .expect("the C library");
-        assert!(libc.unwind.sections.get().is_none(), "nobody has asked");
+        assert!(
+            libc.unwind.sections.get().is_none(),
+            "the sections were not requested"
+        );
         let unwind = libc.unwind_sections().expect("unwind sections");
         assert!(matches!(unwind.eh_frame, SectionBytes::Copied(..)));
         let is_known = |module: &ModuleImage| module.unwind_sections().is_some();
@@ -510,7 +530,7 @@ mod tests {
                 .iter()
                 .any(|module| module.path.as_os_str() == "[vdso]" && is_known(module))
         );
-        // Of another file at the same place there are none.
+        // A different file at the same address is detected by its build id.
         let mut other = libc.without_unwind_sections();
         other.unwind = UnwindSource {
             sections: OnceLock::new(),
@@ -521,7 +541,7 @@ mod tests {
     }
 
     #[test]
-    fn a_build_id_is_found_behind_other_notes_and_broken_ones_are_none() {
+    fn gnu_build_id_skips_other_notes_and_rejects_broken_ones() {
         let note = |kind: u32, name: &[u8], desc: &[u8]| {
             let mut bytes = Vec::new();
             for word in [name.len() as u32, desc.len() as u32, kind] {

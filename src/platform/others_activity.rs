@@ -1,25 +1,27 @@
-//! Whether this process's other threads have run, for all of them at once.
+//! Detects whether other threads of this process have run, for all of them at once.
 //!
-//! The kernel adds their CPU time up when it is asked, thread by thread. While a CPU timer of the process is armed it keeps
-//! the sum instead, and since Linux 5.4 tells it as the process's clock: exact to the nanosecond for every thread that has
-//! been switched out or seen by a scheduler tick. So one is armed that never ends.
+//! On request, the kernel adds up the CPU time of the process thread by thread. While a CPU timer
+//! of the process is armed, the kernel keeps a running sum instead. Since Linux 5.4 the clock of
+//! the process reads that sum. It is exact to the nanosecond for each thread that has been switched
+//! out or seen by a scheduler tick. [`RunningSum`] therefore arms a timer that never expires.
 //!
 //! **Contract of the calls** (cited below):
-//! - *own memory*: the kernel reads and writes locals of this file's functions, of the types that it expects;
-//! - *ours*: the timer was made here, and is deleted once, by the drop.
+//! - *own memory*: the kernel reads and writes locals of this file's functions, of the types that
+//!   it expects;
+//! - *ours*: the timer is created here, and deleted once, on drop.
 
 use crate::platform::clock::{process_cpu_ns, thread_cpu_ns};
 use crate::platform::identity::current_thread_id;
 use crate::platform::procfs::is_sandboxed;
-use crate::platform::system_info::kernel_is_since;
+use crate::platform::system_info::kernel_is_at_least;
 
-/// How much the threads of this process but the calling one ran: the number changes with every one of them that has gone
-/// to sleep or was preempted, and at the next tick of the scheduler with one that runs on.
+/// Activity of all threads of this process except the calling one. The value changes when such a
+/// thread goes to sleep or is preempted, and at the next scheduler tick for one that keeps running.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct OthersActivity {
     switches: u64,
     cpu_ns: u64,
-    /// Two readings differ by so much although nobody has run.
+    /// Largest difference in `cpu_ns` between two readings with no activity in between.
     slack_ns: u64,
 }
 
@@ -33,33 +35,38 @@ impl OthersActivity {
         }
     }
 
-    /// Whether any of them has run since.
+    /// Returns whether one of the threads has run since `before` was read.
     pub(crate) fn is_beyond(self, before: Self) -> bool {
         self.switches != before.switches || self.cpu_ns.abs_diff(before.cpu_ns) > self.slack_ns
     }
 }
 
-/// A running sum of the process's CPU time, kept by the kernel. It costs every switch between threads an addition to a
-/// place that they share, and where processors run without ticks they have them again; there it is not kept.
+/// A running sum of the process's CPU time, kept by the kernel.
+///
+/// Cost: each thread switch adds to a variable that the threads share. On processors that run
+/// without scheduler ticks the timer would bring the ticks back, so no sum is kept there.
 #[derive(Debug)]
 pub(crate) struct RunningSum {
     timer: libc::c_int,
 }
 
 impl RunningSum {
-    /// Some tens of µs. `None` in a sandbox, on older systems, and where there is no timer left.
+    /// Starts the sum. Returns `None` in a sandbox, before Linux 5.4, on processors without ticks,
+    /// and if no timer is available. Cost: some tens of µs.
     pub(crate) fn start() -> Option<Self> {
-        /// In seconds of CPU time: about the longest that the kernel takes.
+        /// Expiry of the timer, in seconds of CPU time: about the maximum that the kernel accepts.
         const NEVER: libc::time_t = 9_000_000_000;
-        if is_sandboxed() || !kernel_is_since(5, 4) || has_tickless_processors() {
+        if is_sandboxed() || !kernel_is_at_least(5, 4) || has_tickless_processors() {
             return None;
         }
         let mut timer: libc::c_int = 0;
-        // SAFETY: *own memory*; zeroed is a valid `sigevent`, and the kernel's id of a timer is a `c_int`.
+        // SAFETY: *own memory*; zeroed is a valid `sigevent`, and the kernel's timer id is a
+        // `c_int`.
         unsafe {
             let mut event: libc::sigevent = std::mem::zeroed();
             event.sigev_notify = libc::SIGEV_SIGNAL;
-            // By default it is ignored, should the end come after all.
+            // The default action of this signal is to ignore it, in case the timer expires after
+            // all.
             event.sigev_signo = libc::SIGURG;
             let (call, clock) = (libc::SYS_timer_create, libc::CLOCK_PROCESS_CPUTIME_ID);
             if libc::syscall(call, clock, &raw mut event, &raw mut timer) != 0 {
@@ -93,9 +100,9 @@ impl RunningSum {
         (answer == 0).then_some(sum)
     }
 
-    /// Three short system calls, for any number of threads.
+    /// Reads the activity from the sum. Cost: three short system calls, for any number of threads.
     pub(crate) fn others_activity(&self) -> OthersActivity {
-        // Asking for its own time brings the calling thread's share of the sum up to date.
+        // Reading the calling thread's own clock brings its share of the sum up to date.
         let own_ns = thread_cpu_ns(current_thread_id()).unwrap_or(0);
         OthersActivity {
             switches: 0,
@@ -107,7 +114,8 @@ impl RunningSum {
 
 impl Drop for RunningSum {
     fn drop(&mut self) {
-        // A sandbox that came meanwhile may kill for it; the timer never ends.
+        // A sandbox that is active by now may kill the process for this call. The timer never
+        // expires, so leaving it armed is harmless.
         if !is_sandboxed() {
             // SAFETY: *ours*.
             unsafe { libc::syscall(libc::SYS_timer_delete, self.timer) };
@@ -115,19 +123,21 @@ impl Drop for RunningSum {
     }
 }
 
+/// Returns whether the kernel runs some processors without scheduler ticks.
 fn has_tickless_processors() -> bool {
     let list = std::fs::read_to_string("/sys/devices/system/cpu/nohz_full").unwrap_or_default();
     list.trim_start()
         .starts_with(|first: char| first.is_ascii_digit())
 }
 
-/// The same without a running sum: two system calls, and 20 to 100 ns for each thread.
+/// Reads the activity by `getrusage`, without a running sum. Cost: two system calls, and 20 to 100
+/// ns per thread.
 pub(crate) fn others_activity_thread_by_thread() -> OthersActivity {
-    let read = |who| {
+    let read = |scope| {
         // SAFETY: zeroed is a valid `rusage`, and *own memory*.
         let usage = unsafe {
             let mut usage: libc::rusage = std::mem::zeroed();
-            libc::getrusage(who, &mut usage);
+            libc::getrusage(scope, &mut usage);
             usage
         };
         let ns =
@@ -153,21 +163,22 @@ mod tests {
 
     use super::*;
 
-    /// Other tests of this process run meanwhile, so that only what must be seen can be asked for.
+    /// Other tests run in this process at the same time, so only activity can be asserted, not its
+    /// absence.
     #[test]
-    fn a_thread_that_wakes_for_a_moment_is_noticed_both_ways() {
+    fn both_readings_notice_a_thread_that_wakes_briefly() {
         let sum = RunningSum::start().expect("a timer");
         let (wake, woken) = mpsc::channel::<()>();
         let (answer, answered) = mpsc::channel::<()>();
         let sleeper = std::thread::spawn(move || {
             for () in woken {
-                answer.send(()).expect("it is waited for");
+                answer.send(()).expect("the test waits for the answer");
             }
         });
         for _ in 0..20 {
             std::thread::sleep(Duration::from_millis(1));
             let before = (sum.others_activity(), others_activity_thread_by_thread());
-            wake.send(()).expect("it waits");
+            wake.send(()).expect("the sleeper is waiting");
             answered.recv().expect("an answer");
             std::thread::sleep(Duration::from_millis(1));
             assert!(sum.others_activity().is_beyond(before.0));
@@ -180,14 +191,15 @@ mod tests {
     const ROUNDS: i32 = 100;
     const ENOUGH: i32 = ROUNDS * 9 / 10;
 
-    /// How often it stood still while the calling thread worked, of so many rounds. Where others want the processor, the kernel
-    /// looks for another thread at the end of each call and so brings the sum up to date between the two clocks of a
-    /// reading, for a while; so there are several attempts.
-    fn rounds_at_rest() -> i32 {
+    /// Returns in how many of [`ROUNDS`] rounds the activity stayed the same while the calling
+    /// thread worked. When other processes compete for the processor, the kernel looks for another
+    /// thread at the end of each system call, and so updates the sum between the two clock reads of
+    /// one reading. This lasts for a while, so there are several attempts.
+    fn unchanged_rounds() -> i32 {
         let Some(sum) = RunningSum::start() else {
             return -1;
         };
-        let stood_still = |_: &i32| {
+        let is_unchanged = |_: &i32| {
             let before = sum.others_activity();
             std::hint::black_box(
                 (0..50_000u64).fold(0, |sum, number| std::hint::black_box(sum ^ number)),
@@ -196,7 +208,7 @@ mod tests {
         };
         let mut most = 0;
         for _ in 0..100 {
-            most = most.max((0..ROUNDS).filter(stood_still).count() as i32);
+            most = most.max((0..ROUNDS).filter(is_unchanged).count() as i32);
             if most >= ENOUGH {
                 break;
             }
@@ -205,25 +217,26 @@ mod tests {
         most
     }
 
-    /// In the child of a fork, where there are no others.
+    /// Runs in the child of a fork, which has no other threads.
     #[test]
-    fn it_stands_still_while_others_rest_whatever_the_calling_thread_does() {
+    fn activity_ignores_the_calling_thread() {
         let mut status = 0;
-        // SAFETY: the child allocates, as it may with glibc, and ends without anybody's destructors; the status is a local.
+        // SAFETY: the child may allocate, since glibc supports that after a fork, and it exits
+        // without running destructors. The status is a local.
         unsafe {
             let child = libc::fork();
             assert!(child >= 0);
             if child == 0 {
-                libc::_exit(rounds_at_rest());
+                libc::_exit(unchanged_rounds());
             }
             assert_eq!(libc::waitpid(child, &mut status, 0), child);
         }
         assert!(libc::WIFEXITED(status), "{status:#x}");
-        // At a tick it does so at any time.
-        let at_rest = libc::WEXITSTATUS(status);
+        // A scheduler tick can update the sum in any round, so some rounds may differ.
+        let unchanged = libc::WEXITSTATUS(status);
         assert!(
-            (ENOUGH..=ROUNDS).contains(&at_rest),
-            "{at_rest} of {ROUNDS}"
+            (ENOUGH..=ROUNDS).contains(&unchanged),
+            "{unchanged} of {ROUNDS}"
         );
     }
 }

@@ -1,39 +1,43 @@
-//! The ends of a pipe, which know whether their numbers stand for it still: a host may close all files that it does not know,
-//! and the numbers are another file's then, or nobody's.
+//! Pipe ends that detect whether their descriptor was closed or reused. An application may close
+//! all descriptors that it did not open; the number is then free, or refers to another file.
 //!
-//! Runs in the signal handler, but for reading and closing.
+//! Runs in the signal handler, except for reading and closing.
 //!
 //! **Contract** (cited below):
-//! - *still ours*: whoever reads, writes or closes has asked [`PipeEnd::is_open_in_handler`] just before.
+//! - *still ours*: a caller that reads, writes or closes has checked
+//!   [`PipeEnd::is_open_in_handler`] just before.
 
 use std::io;
 use std::os::fd::{AsRawFd, IntoRawFd};
 
-/// The word that stands for no end.
+/// Value of [`PipeEnd::to_word`] that represents the absence of an end.
 pub(super) const NO_END: u64 = u64::MAX;
 
-/// One end of a pipe: the number that it was opened with, and by which it is known again.
+/// One end of a pipe: its descriptor, and the inode that identifies the pipe.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct PipeEnd {
     pub(super) number: i32,
-    /// The kernel's number of the pipe itself, which both ends have and no other pipe.
+    /// Inode number of the pipe. Both ends share it, and no other open pipe has it.
     inode: u32,
 }
 
 impl PipeEnd {
-    /// Of one that was opened just now, and which nothing closes any more but [`close_if_open`](Self::close_if_open).
+    /// Takes over an end that was just opened. From now on only
+    /// [`close_if_open`](Self::close_if_open) closes it.
     pub(super) fn new(file: impl AsRawFd + IntoRawFd) -> io::Result<Self> {
-        let inode = pipe_of_in_handler(file.as_raw_fd()).ok_or_else(io::Error::last_os_error)?;
+        let inode = pipe_inode_in_handler(file.as_raw_fd()).ok_or_else(io::Error::last_os_error)?;
         Ok(Self {
             number: file.into_raw_fd(),
             inode,
         })
     }
 
+    /// Packs the end into one word, so that it fits an atomic.
     pub(super) const fn to_word(self) -> u64 {
         (self.inode as u64) << 32 | self.number as u32 as u64
     }
 
+    /// Unpacks a word of [`to_word`](Self::to_word). Returns `None` for [`NO_END`].
     pub(super) fn from_word_in_handler(word: u64) -> Option<Self> {
         (word != NO_END).then_some(Self {
             number: word as u32 as i32,
@@ -41,40 +45,44 @@ impl PipeEnd {
         })
     }
 
-    /// Whether the number stands for the pipe still. One system call.
+    /// Returns whether the descriptor still refers to the pipe. Cost: one system call.
     pub(super) fn is_open_in_handler(self) -> bool {
-        pipe_of_in_handler(self.number) == Some(self.inode)
+        pipe_inode_in_handler(self.number) == Some(self.inode)
     }
 
-    /// Not by `write`, where a thread may be cancelled. Gives what the system does.
+    /// Writes one byte without blocking, and returns the result of the system call. It does not use
+    /// the C library's `write`, which is a cancellation point.
     pub(super) fn write_in_handler(self, byte: u8) -> libc::c_long {
-        // SAFETY: *still ours*; one byte of a local. It does not wait.
+        // SAFETY: *still ours*; the kernel reads one byte of a local. The descriptor is
+        // non-blocking.
         unsafe { libc::syscall(libc::SYS_write, self.number, &raw const byte, 1usize) }
     }
 
-    /// How many bytes were read, once there are some; 0 when nobody has the other end any more.
+    /// Waits for data and returns the number of bytes read, or 0 if all write ends are closed.
     pub(super) fn read(self, bytes: &mut [u8]) -> io::Result<usize> {
-        // SAFETY: *still ours*; the kernel writes at most so many bytes to the slice.
+        // SAFETY: *still ours*; the kernel writes at most `bytes.len()` bytes to the slice.
         let count = unsafe { libc::read(self.number, bytes.as_mut_ptr().cast(), bytes.len()) };
         usize::try_from(count).map_err(|_| io::Error::last_os_error())
     }
 
+    /// Closes the descriptor, unless it no longer refers to the pipe.
     pub(super) fn close_if_open(self) {
         if self.is_open_in_handler() {
-            // SAFETY: *still ours*, and nobody uses it any more.
+            // SAFETY: *still ours*, and the descriptor is not used afterwards.
             unsafe { libc::close(self.number) };
         }
     }
 }
 
-/// Which pipe the number stands for, if it is one's.
-fn pipe_of_in_handler(number: i32) -> Option<u32> {
-    // SAFETY: zeroed is a valid `stat`; async-signal-safe, the kernel fills a local.
+/// Returns the inode number of the pipe that the descriptor refers to, or `None` if it is not a
+/// pipe.
+fn pipe_inode_in_handler(number: i32) -> Option<u32> {
+    // SAFETY: zeroed is a valid `stat`; async-signal-safe, the kernel fills in a local.
     let status = unsafe {
         let mut status: libc::stat = std::mem::zeroed();
         (libc::fstat(number, &mut status) == 0).then_some(status)
     };
-    // The kernel numbers pipes with 32 bits.
+    // The kernel uses 32 bits for the inode numbers of pipes.
     status
         .filter(|status| status.st_mode & libc::S_IFMT == libc::S_IFIFO)
         .map(|status| status.st_ino as u32)
@@ -87,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_end_of_a_pipe_survives_the_word_that_it_is_kept_in() {
+    fn pipe_end_round_trips_through_its_word() {
         for (number, inode) in [(0, 0), (3, 7), (i32::MAX, u32::MAX), (5, 1 << 31)] {
             let end = PipeEnd { number, inode };
             assert_eq!(PipeEnd::from_word_in_handler(end.to_word()), Some(end));
@@ -96,29 +104,30 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_stands_for_another_file_is_none_of_ours() {
+    fn is_open_detects_a_reused_descriptor() {
         let (read_end, mut write_end) = io::pipe().expect("a pipe");
-        let (mut others_read_end, others_write_end) = io::pipe().expect("another pipe");
+        let (mut foreign_read_end, foreign_write_end) = io::pipe().expect("another pipe");
         let end = PipeEnd::new(read_end).expect("an end");
         assert!(end.is_open_in_handler());
-        write_end.write_all(b"to us").expect("written");
+        write_end.write_all(b"12345").expect("the pipe has space");
         let mut bytes = [0; 9];
         assert_eq!(end.read(&mut bytes).expect("five bytes"), 5);
-        // SAFETY: touches no memory; the number is the end's.
-        let copy = unsafe { libc::dup3(others_write_end.as_raw_fd(), end.number, libc::O_CLOEXEC) };
+        // SAFETY: accesses no memory; the test owns the descriptor.
+        let copy =
+            unsafe { libc::dup3(foreign_write_end.as_raw_fd(), end.number, libc::O_CLOEXEC) };
         assert_eq!(copy, end.number);
         assert!(!end.is_open_in_handler());
-        drop(others_write_end);
+        drop(foreign_write_end);
         end.close_if_open();
-        // SAFETY: one byte of a local; the number is open still.
+        // SAFETY: the kernel reads one byte of a local; the descriptor is open.
         assert_eq!(
             unsafe { libc::write(end.number, (&raw const bytes[0]).cast(), 1) },
             1
         );
-        // SAFETY: the number is nobody else's.
+        // SAFETY: no other code uses the descriptor.
         assert_eq!(unsafe { libc::close(end.number) }, 0);
         assert_eq!(
-            others_read_end
+            foreign_read_end
                 .read_to_end(&mut Vec::new())
                 .expect("one byte"),
             1

@@ -1,4 +1,4 @@
-//! Files that only their owner can read, and paths as bytes.
+//! Files that only their owner can read, and paths from bytes.
 
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use crate::platform::identity::current_user_id;
 
-/// Makes a new file with mode 0600; fails when there is one of that name.
+/// Creates a file with mode 0600. Fails if a file of that name exists.
 pub(crate) fn create_private(path: &Path) -> io::Result<File> {
     OpenOptions::new()
         .write(true)
@@ -18,8 +18,9 @@ pub(crate) fn create_private(path: &Path) -> io::Result<File> {
         .open(path)
 }
 
-/// Opens a file that the process's own user has made, in a folder in which others may make files, too. `None` when it is
-/// not there, is somebody else's, or is no plain file, such as a pipe that would wait for a writer.
+/// Opens a file owned by the user of this process, in a folder where other users may create files.
+/// Returns `None` if the file is missing, belongs to another user, or is not a regular file; a
+/// pipe, for example, would block until a writer opens it.
 pub(crate) fn open_own_file(path: &Path) -> Option<File> {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC;
     let file = OpenOptions::new()
@@ -31,12 +32,12 @@ pub(crate) fn open_own_file(path: &Path) -> Option<File> {
     (metadata.is_file() && metadata.uid() == current_user_id()).then_some(file)
 }
 
-/// The path of the running executable.
+/// Returns the path of the running executable, or an empty path if it is unknown.
 pub(crate) fn read_exe_path() -> PathBuf {
     std::fs::read_link("/proc/self/exe").unwrap_or_default()
 }
 
-/// A path from the bytes that the loader keeps.
+/// Creates a path from the bytes that the loader reports.
 pub(crate) fn to_path_bytes(bytes: &[u8]) -> PathBuf {
     PathBuf::from(OsStr::from_bytes(bytes))
 }

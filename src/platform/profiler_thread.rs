@@ -1,11 +1,12 @@
-//! The profiler's own threads.
+//! Threads of the profiler itself.
 //!
-//! Not by `std::thread`, whose threads take a lock of the standard library's when they begin: in the child of a fork it may
-//! be held for ever by a thread that the child does not have, and who joins the new one would wait with it.
+//! They are not created by `std::thread`, because its threads take a lock of the standard library
+//! when they begin. In the child of a fork, a thread that the child does not have may hold that
+//! lock for ever. A new thread would then never begin, and joining it would never return.
 //!
 //! **Contract** (cited below):
-//! - *ours*: the body is boxed here, and unboxed once, by the thread that is made for it;
-//! - *once*: a thread is joined or detached once, by the value that stands for it.
+//! - *ours*: the body is boxed here, and unboxed once, by the thread that is created for it;
+//! - *once*: a thread is joined or detached once, by the [`ProfilerThread`] that represents it.
 
 use std::ffi::{CStr, c_void};
 use std::io;
@@ -18,7 +19,7 @@ struct Start {
     body: Body,
 }
 
-/// A thread that was made by [`spawn_profiler_thread`]. It goes on alone when this is dropped.
+/// A thread created by [`spawn_profiler_thread`]. Dropping this value detaches the thread.
 #[derive(Debug)]
 pub(crate) struct ProfilerThread(Option<libc::pthread_t>);
 
@@ -28,9 +29,10 @@ unsafe impl Send for ProfilerThread {}
 extern "C" fn run(start: *mut c_void) -> *mut c_void {
     // SAFETY: *ours*.
     let Start { name, body } = *unsafe { Box::from_raw(start.cast::<Start>()) };
-    // SAFETY: a C string of at most 15 bytes and its zero, or it is cut.
+    // SAFETY: `name` is a C string. The kernel truncates it to 15 bytes and a terminator.
     unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
-    // The host goes on without it; who made it looks for panics in the body.
+    // A panic ends this thread only. The code that created the thread checks for panics inside the
+    // body.
     let _ = catch_unwind(AssertUnwindSafe(body));
     std::ptr::null_mut()
 }
@@ -38,7 +40,7 @@ extern "C" fn run(start: *mut c_void) -> *mut c_void {
 /// Runs `body` on a new thread.
 ///
 /// # Errors
-/// The system's refusal to make one.
+/// The error of `pthread_create`.
 pub(crate) fn spawn_profiler_thread(
     name: &'static CStr,
     body: impl FnOnce() + Send + 'static,
@@ -48,10 +50,10 @@ pub(crate) fn spawn_profiler_thread(
         body: Box::new(body),
     }));
     let mut thread: libc::pthread_t = 0;
-    // SAFETY: *ours*; the id is a local, and the default attributes are asked for.
+    // SAFETY: *ours*; the id is a local, and a null pointer selects the default attributes.
     let answer = unsafe { libc::pthread_create(&mut thread, std::ptr::null(), run, start.cast()) };
     if answer != 0 {
-        // SAFETY: *ours*: no thread was made for it.
+        // SAFETY: *ours*: no thread was created, so the body is still owned here.
         drop(unsafe { Box::from_raw(start) });
         return Err(io::Error::from_raw_os_error(answer));
     }
@@ -59,7 +61,7 @@ pub(crate) fn spawn_profiler_thread(
 }
 
 impl ProfilerThread {
-    /// Waits until it has ended.
+    /// Waits until the thread has ended.
     pub(crate) fn join(mut self) {
         if let Some(thread) = self.0.take() {
             // SAFETY: *once*.
@@ -85,24 +87,25 @@ mod tests {
     use crate::platform::current_thread_os_name;
 
     #[test]
-    fn it_runs_under_its_name_and_a_panic_ends_it_alone() {
+    fn profiler_thread_has_its_name_and_contains_panics() {
         let (sender, receiver) = mpsc::channel();
-        let tell = sender.clone();
+        let name_sender = sender.clone();
         let named = move || {
-            tell.send(current_thread_os_name())
-                .expect("it is waited for")
+            name_sender
+                .send(current_thread_os_name())
+                .expect("the receiver is alive")
         };
-        spawn_profiler_thread(c"SomeThread", named)
+        spawn_profiler_thread(c"Named", named)
             .expect("a thread")
             .join();
-        assert_eq!(receiver.recv().expect("a name"), "SomeThread");
+        assert_eq!(receiver.recv().expect("a name"), "Named");
         spawn_profiler_thread(c"Panics", || panic!("on purpose"))
             .expect("a thread")
             .join();
-        drop(spawn_profiler_thread(c"Alone", move || drop(sender)).expect("a thread"));
+        drop(spawn_profiler_thread(c"Detached", move || drop(sender)).expect("a thread"));
         assert!(
             receiver.recv().is_err(),
-            "the last sender is gone, so it ran"
+            "the detached thread ran and dropped the last sender"
         );
     }
 }

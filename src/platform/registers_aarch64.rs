@@ -1,4 +1,4 @@
-//! Registers of aarch64. Runs in the signal handler.
+//! Register access on aarch64. Runs in the signal handler.
 
 use std::arch::asm;
 
@@ -29,7 +29,8 @@ pub(super) fn stack_pointer() -> u64 {
     sp
 }
 
-/// All of one place, so that call frame information for the `pc` tells how to read the others.
+/// Reads `pc`, `sp`, `fp` and `lr` at one point of the code, so that the call frame information for
+/// `pc` applies to the others.
 #[inline(always)]
 pub(super) fn current() -> Registers {
     let (pc, sp, fp, lr): (u64, u64, u64, u64);
@@ -58,7 +59,7 @@ pub(super) fn thread_pointer() -> u64 {
 }
 
 /// # Safety
-/// - As `platform::copy_words_in_handler`.
+/// - Same contract as `platform::copy_words_in_handler`.
 #[inline(always)]
 pub(super) unsafe fn copy_words(source: u64, target: *mut u8, bytes: usize) {
     let end = source + bytes as u64;

@@ -1,4 +1,4 @@
-//! Registers of x86_64. Runs in the signal handler.
+//! Register access on x86_64. Runs in the signal handler.
 
 use std::arch::asm;
 
@@ -6,8 +6,9 @@ use crate::platform::registers::Registers;
 
 pub(super) const GENERAL_REGISTERS: usize = 16;
 
-/// Where the kernel puts each register, in the order of the numbers that the ABI gives them in call frame information.
-const PLACES: [i32; GENERAL_REGISTERS] = [
+/// Index of each register in the kernel's `gregs`, ordered by the register numbers that the ABI
+/// uses in call frame information.
+const GREGS_INDEX: [i32; GENERAL_REGISTERS] = [
     libc::REG_RAX,
     libc::REG_RDX,
     libc::REG_RCX,
@@ -30,7 +31,7 @@ pub(super) fn from_context(context: &libc::ucontext_t) -> Registers {
     let gregs = &context.uc_mcontext.gregs;
     let [fp, sp, pc] =
         [libc::REG_RBP, libc::REG_RSP, libc::REG_RIP].map(|index| gregs[index as usize] as u64);
-    let general = PLACES.map(|place| gregs[place as usize] as u64);
+    let general = GREGS_INDEX.map(|index| gregs[index as usize] as u64);
     Registers {
         pc,
         sp,
@@ -48,7 +49,8 @@ pub(super) fn stack_pointer() -> u64 {
     sp
 }
 
-/// All of one place, so that call frame information for the `pc` tells how to read the others.
+/// Reads `pc`, `sp` and `fp` at one point of the code, so that the call frame information for `pc`
+/// applies to the others.
 #[inline(always)]
 pub(super) fn current() -> Registers {
     let (pc, sp, fp): (u64, u64, u64);
@@ -68,7 +70,7 @@ pub(super) fn current() -> Registers {
 #[inline(always)]
 pub(super) fn thread_pointer() -> u64 {
     let pointer: u64;
-    // SAFETY: the x86_64 ABI keeps the thread control block's own address at its beginning.
+    // SAFETY: by the x86_64 ABI, the first word of the thread control block holds its own address.
     unsafe {
         asm!("mov {}, fs:[0]", out(reg) pointer, options(nostack, preserves_flags, readonly))
     };
@@ -76,13 +78,14 @@ pub(super) fn thread_pointer() -> u64 {
 }
 
 /// # Safety
-/// - As `platform::copy_words_in_handler`.
+/// - Same contract as `platform::copy_words_in_handler`.
 #[inline(always)]
 pub(super) unsafe fn copy_words(source: u64, target: *mut u8, bytes: usize) {
     let (lines, words) = (bytes / 64, bytes % 64 / 8);
-    // By registers of 16 bytes: to memory that is in no near cache `rep movs` takes half as long again, and most is such.
-    // SAFETY: by this function's contract. Instructions of our own, which no sanitizer mistakes for an access to another
-    // function's variables.
+    // Uses 16-byte registers: on memory outside the near caches, which is the usual case here,
+    // `rep movs` takes 1.5 times as long.
+    // SAFETY: by this function's contract. Inline assembly is used so that sanitizers do not report
+    // the accesses to other functions' variables.
     unsafe {
         asm!("test {lines}, {lines}",
              "jz 3f",

@@ -1,15 +1,16 @@
-//! Stops 3 and 4 of the way of a sample, the system's half: a request goes out as a signal with a value, and comes in
-//! on the thread it was meant for.
+//! Requests to a thread, sent as a signal with a value, and their receipt on the target thread.
 //!
-//! Stop 3 of 12: [`send_request`]. The receiving half runs in the signal handler.
+//! Step 3 of 12: [`send_request`]. The receiving half (step 4) runs in the signal handler.
 //!
-//! The handler is installed once for each signal and stays for ever, so a late signal never meets the default action,
-//! which kills (pprof-rs #288). A signal that is not ours goes on to the handler that was there before. `errno` is kept.
+//! The handler is installed once per signal and is never removed. A late signal therefore never
+//! takes the default action, which kills the process (pprof-rs #288). A signal that is not a
+//! request of the profiler is passed on to the previous handler. `errno` is preserved.
 //!
 //! **Contract of the handler** (cited below):
-//! - *kernel's arguments*: the kernel calls it with a `siginfo_t` and a `ucontext_t` that live as long as the call;
-//! - *published before*: what it reads, the capture function and the previous action, was stored with release ordering
-//!   before the handler was installed, and is never freed.
+//! - *kernel's arguments*: the kernel calls the handler with a `siginfo_t` and a `ucontext_t` that
+//!   live as long as the call;
+//! - *published before*: the handler reads the capture function and the previous action. Both are
+//!   stored with release ordering before the handler is installed, and are never freed.
 
 use std::sync::atomic::{AtomicPtr, Ordering};
 
@@ -18,7 +19,8 @@ use crate::platform::clock::{current_thread_cpu_ns_in_handler, monotonic_now};
 use crate::platform::guarded_memory::bind_guarded_reads;
 use crate::platform::identity::{note_process, process_number_in_handler};
 
-/// What a request carries to its thread: which slot, and which request. A cookie tells it from other programs' values.
+/// Value that a request carries to the target thread: the slot and the number of the request. A
+/// cookie distinguishes it from the values of other senders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SignalTicket {
     pub(crate) slot: u16,
@@ -43,31 +45,34 @@ impl SignalTicket {
     }
 }
 
-/// What a signal that may be ours says of itself.
+/// Sender of a signal that may be a request of the profiler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SignalSource {
-    /// The sampler sent it.
+    /// The sampler sent the signal.
     Request(SignalTicket),
-    /// A timer did, of this number: one of the thread's own, or a stranger's.
+    /// A `perf_event_open` event sent the signal. The number is the event's descriptor. It belongs
+    /// to a timer of the target thread, or to an event of the application.
     Timer(i32),
 }
 
-/// A signal that has come in, with the stopped thread's context.
+/// A signal on arrival, with the context of the interrupted thread.
 pub(crate) struct ArrivalInHandler<'a> {
     pub(crate) source: SignalSource,
     pub(super) context: &'a libc::ucontext_t,
 }
 
-/// Whether it was ours, wanted still or not, so that nobody else shall see it.
+/// Captures the state of the interrupted thread. Returns true if the signal was a request of the
+/// profiler, even a stale one: such a signal is not passed on.
 type CaptureFn = fn(&ArrivalInHandler<'_>) -> bool;
 
-/// Marks a signal that has been passed on once; the kernel writes 0 there.
+/// Value of `si_errno` that marks a signal as already passed on. The kernel sets that field to 0.
 const PASSED_ON: libc::c_int = 0x6e6b;
 
-pub(super) const SIGNALS: usize = 65;
+/// Length of a table that is indexed by signal number.
+pub(super) const SIGNAL_LIMIT: usize = 65;
 static CAPTURE: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
-static PREVIOUS: [AtomicPtr<libc::sigaction>; SIGNALS] =
-    [const { AtomicPtr::new(std::ptr::null_mut()) }; SIGNALS];
+static PREVIOUS: [AtomicPtr<libc::sigaction>; SIGNAL_LIMIT] =
+    [const { AtomicPtr::new(std::ptr::null_mut()) }; SIGNAL_LIMIT];
 
 #[cfg_attr(gekkota_rtsan, sanitize(realtime = "nonblocking"))]
 extern "C" fn handle_signal(
@@ -75,12 +80,12 @@ extern "C" fn handle_signal(
     info: *mut libc::siginfo_t,
     context: *mut libc::c_void,
 ) {
-    // SAFETY: async-signal-safe; gives the address of this thread's `errno`.
+    // SAFETY: async-signal-safe; returns the address of the calling thread's `errno`.
     let errno = unsafe { libc::__errno_location() };
     // SAFETY: the thread's own `errno`.
     let kept = unsafe { *errno };
     // SAFETY: *kernel's arguments*.
-    if !unsafe { take_in_handler(info, context) } {
+    if !unsafe { capture_in_handler(info, context) } {
         // SAFETY: *kernel's arguments*.
         unsafe { pass_on_in_handler(signal, info, context) };
     }
@@ -88,11 +93,12 @@ extern "C" fn handle_signal(
     unsafe { *errno = kept };
 }
 
-/// Whether the signal was a request of ours, wanted still or not, so that nobody else shall see it.
+/// Runs the capture function if the signal may be a request of the profiler. Returns true if the
+/// signal was one, even a stale one: such a signal is not passed on.
 ///
 /// # Safety
 /// - The arguments are those of the signal handler that runs.
-unsafe fn take_in_handler(info: *const libc::siginfo_t, context: *const libc::c_void) -> bool {
+unsafe fn capture_in_handler(info: *const libc::siginfo_t, context: *const libc::c_void) -> bool {
     // SAFETY: by this function's contract.
     let Some(source) = (unsafe { source_in_handler(info) }) else {
         return false;
@@ -101,7 +107,8 @@ unsafe fn take_in_handler(info: *const libc::siginfo_t, context: *const libc::c_
     if capture.is_null() {
         return false;
     }
-    // SAFETY: *published before*: the only values stored are null and a `CaptureFn`; *kernel's arguments*.
+    // SAFETY: *published before*: the only values stored are null and a `CaptureFn`; *kernel's
+    // arguments*.
     let (capture, context) = unsafe {
         (
             std::mem::transmute::<*mut (), CaptureFn>(capture),
@@ -111,17 +118,20 @@ unsafe fn take_in_handler(info: *const libc::siginfo_t, context: *const libc::c_
     capture(&ArrivalInHandler { source, context })
 }
 
+/// Returns the sender of the signal, or `None` if the signal cannot be a request.
+///
 /// # Safety
 /// - The argument is that of the signal handler that runs.
 unsafe fn source_in_handler(info: *const libc::siginfo_t) -> Option<SignalSource> {
-    /// The kernel's code for "an event's descriptor has something to read".
-    const EVENT: libc::c_int = 1;
-    /// Where the descriptor's number stands in the kernel's `siginfo_t`.
-    const NUMBER_OFFSET: usize = 24;
+    /// Value of `si_code` for an event whose descriptor is readable (`POLL_IN`).
+    const DESCRIPTOR_READABLE: libc::c_int = 1;
+    /// Offset of the descriptor in the kernel's `siginfo_t`, in bytes.
+    const DESCRIPTOR_OFFSET: usize = 24;
     // SAFETY: by this function's contract.
     match unsafe { (*info).si_code } {
         libc::SI_QUEUE => {
-            // SAFETY: by this function's contract; a queued signal carries a sender and a value.
+            // SAFETY: by this function's contract; the kernel fills in the sender and the value of
+            // a queued signal.
             let (sender, value) =
                 unsafe { ((*info).si_pid(), (*info).si_value().sival_ptr as u64) };
             let is_own = sender == process_number_in_handler();
@@ -129,14 +139,17 @@ unsafe fn source_in_handler(info: *const libc::siginfo_t) -> Option<SignalSource
                 .filter(|_| is_own)
                 .map(SignalSource::Request)
         }
-        // SAFETY: by this function's contract: 128 bytes, of which these are a number.
-        EVENT => Some(SignalSource::Timer(unsafe {
-            info.byte_add(NUMBER_OFFSET).cast::<i32>().read()
+        // SAFETY: by this function's contract: the structure has 128 bytes, and these four hold the
+        // descriptor.
+        DESCRIPTOR_READABLE => Some(SignalSource::Timer(unsafe {
+            info.byte_add(DESCRIPTOR_OFFSET).cast::<i32>().read()
         })),
         _ => None,
     }
 }
 
+/// Calls the previous handler, at most once per signal.
+///
 /// # Safety
 /// - The arguments are those of the signal handler that runs.
 unsafe fn pass_on_in_handler(
@@ -144,8 +157,10 @@ unsafe fn pass_on_in_handler(
     info: *mut libc::siginfo_t,
     context: *mut libc::c_void,
 ) {
-    // A handler that was installed over ours may pass signals on to us, and be the one that we pass them on to.
-    // SAFETY: *kernel's arguments*: the frame's own copy, which nobody else reads meanwhile.
+    // A foreign handler that was installed over this one may call this handler, and may also be the
+    // previous handler. The mark ends that recursion.
+    // SAFETY: *kernel's arguments*: the `siginfo_t` lies in the signal frame, and nothing else
+    // accesses it during the call.
     unsafe {
         if (*info).si_errno == PASSED_ON {
             return;
@@ -162,15 +177,16 @@ unsafe fn pass_on_in_handler(
     unsafe { call_in_handler(&*previous, signal, info, context) };
 }
 
-/// Whether it is a handler. The default action is never taken: it would kill the host.
-pub(super) fn is_function(action: &libc::sigaction) -> bool {
+/// Returns whether the action is a handler function. The default action and `SIG_IGN` are not:
+/// taking the default action would kill the process.
+pub(super) fn is_handler(action: &libc::sigaction) -> bool {
     action.sa_sigaction != libc::SIG_DFL && action.sa_sigaction != libc::SIG_IGN
 }
 
-/// Calls another handler, if the action is one.
+/// Calls the handler function of `previous`, if it has one.
 ///
 /// # Safety
-/// - The kernel held `previous` as a signal's action.
+/// - The kernel held `previous` as the action of a signal.
 /// - The other arguments are those of the signal handler that runs.
 pub(super) unsafe fn call_in_handler(
     previous: &libc::sigaction,
@@ -178,40 +194,41 @@ pub(super) unsafe fn call_in_handler(
     info: *mut libc::siginfo_t,
     context: *mut libc::c_void,
 ) {
-    if !is_function(previous) {
+    if !is_handler(previous) {
         return;
     }
     if previous.sa_flags & libc::SA_SIGINFO != 0 {
         type Action = extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void);
-        // SAFETY: the kernel held this address as a handler of this shape, by its flag.
+        // SAFETY: the kernel held this address as a handler, and `SA_SIGINFO` gives its signature.
         let action: Action = unsafe { std::mem::transmute(previous.sa_sigaction) };
         action(signal, info, context);
     } else {
-        // SAFETY: the kernel held this address as a handler of this shape, by its flag.
+        // SAFETY: the kernel held this address as a handler; without `SA_SIGINFO` it takes only the
+        // number.
         let action: extern "C" fn(libc::c_int) =
             unsafe { std::mem::transmute(previous.sa_sigaction) };
         action(signal);
     }
 }
 
-/// The signal to use when none was asked for.
+/// Sampling signal if the caller does not choose one.
 const DEFAULT_SIGNAL: i32 = libc::SIGPROF;
 
-/// The signal to sample with, if it is one that can be used.
+/// Returns the sampling signal: `asked`, or the default.
 ///
 /// # Errors
-/// [`StartError::BadValue`] for one that is not free for such a use.
+/// [`StartError::BadValue`] if the signal cannot be used for sampling.
 pub(crate) fn signal_is_acceptable(asked: Option<i32>) -> Result<i32, StartError> {
     check_signal("signal", asked.unwrap_or(DEFAULT_SIGNAL))
 }
 
-/// The signal, if it is one that nobody misses.
+/// Returns `signal` if the profiler may take it over.
 ///
 /// # Errors
 /// [`StartError::BadValue`] for `field`.
 pub(super) fn check_signal(field: &'static str, signal: i32) -> Result<i32, StartError> {
-    // Signals that nobody misses: our handler stays for ever, so the default action of any other, from the interrupt
-    // key's to a fault's, would never be taken again.
+    // The handler is never removed, so the signal's default action is lost for the rest of the
+    // process. These signals can be spared; SIGINT, or the signal of a fault, cannot.
     let free = [
         libc::SIGPROF,
         libc::SIGVTALRM,
@@ -230,29 +247,34 @@ pub(super) fn check_signal(field: &'static str, signal: i32) -> Result<i32, Star
         field,
         value: format!("{signal}"),
         accepted: format!(
-            "SIGPROF, SIGVTALRM, SIGALRM, SIGURG, SIGUSR1, SIGUSR2, SIGIO, SIGPWR, SIGSTKFLT, or one of \
-             {} to {}",
+            "SIGPROF, SIGVTALRM, SIGALRM, SIGURG, SIGUSR1, SIGUSR2, SIGIO, SIGPWR, SIGSTKFLT, or a \
+             real-time signal from {} to {}",
             libc::SIGRTMIN(),
             libc::SIGRTMAX()
         ),
     })
 }
 
-/// Who answers a signal.
+/// The handler that a signal had when it was checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HandlerCheck {
+    /// The profiler's handler was in place.
     InPlace,
-    /// Somebody had left the default action or none behind; ours is back.
+    /// The signal had the default action or was ignored. The profiler's handler is installed again.
     PutBack,
-    /// Somebody else's handler is there. It is not touched, and not called by us.
+    /// A foreign handler is installed. The profiler leaves it in place and does not call it.
     Foreign,
-    /// It could not be put back: a request would be a stranger's.
+    /// The profiler's handler could not be installed again, so a request must not be sent.
     Lost,
 }
 
-/// Looks whether our handler answers the signal. One system call when it does. Another profiler that stops may leave the
-/// default action behind, which kills (pprof-rs #288), or none, which silences us: then ours is put back. Over a handler it
-/// is not: whoever installed that may take it away with its code.
+/// Checks that the profiler's handler answers the signal, and installs it again where that is safe.
+/// Cost: one system call when the handler is in place.
+///
+/// Another profiler that stops may restore the default action, which kills the process (pprof-rs
+/// #288), or ignore the signal, which ends sampling. In both cases the handler is installed again.
+/// It is not installed over a foreign handler, because the owner of that handler may unload its
+/// code.
 pub(crate) fn ensure_handler(signal: i32) -> HandlerCheck {
     let Ok(current) = read_action(signal) else {
         return HandlerCheck::Lost;
@@ -260,23 +282,23 @@ pub(crate) fn ensure_handler(signal: i32) -> HandlerCheck {
     if is_ours(&current) {
         return HandlerCheck::InPlace;
     }
-    if is_function(&current) {
+    if is_handler(&current) {
         return HandlerCheck::Foreign;
     }
-    match put_handler(signal) {
+    match set_handler(signal) {
         Ok(()) => HandlerCheck::PutBack,
         Err(_) => HandlerCheck::Lost,
     }
 }
 
-/// What the system does on this signal.
+/// Returns the action that the kernel holds for the signal.
 pub(super) fn read_action(signal: i32) -> Result<libc::sigaction, StartError> {
     // SAFETY: zeroed is a valid `sigaction`, and the out-pointer is to a local.
     unsafe {
         let mut current: libc::sigaction = std::mem::zeroed();
         match libc::sigaction(signal, std::ptr::null(), &mut current) {
             0 => Ok(current),
-            _ => Err(refused("read the signal's handler")),
+            _ => Err(last_os_error("read the signal handler")),
         }
     }
 }
@@ -285,30 +307,33 @@ fn is_ours(action: &libc::sigaction) -> bool {
     action.sa_sigaction == handle_signal as extern "C" fn(_, _, _) as usize
 }
 
-pub(super) fn refused(action: &'static str) -> StartError {
+/// Returns the last error of the operating system as the outcome of `action`.
+pub(super) fn last_os_error(action: &'static str) -> StartError {
     StartError::System {
         action,
         answer: std::io::Error::last_os_error().to_string(),
     }
 }
 
-/// Makes `capture` answer the requests that come by `signal`, from now on for ever. Calling it again costs two system
-/// calls and changes nothing, unless somebody else has installed a handler meanwhile: that one is then kept as the
-/// previous one.
+/// Installs the profiler's handler, which calls `capture` for each request that arrives by
+/// `signal`. The handler is never removed.
+///
+/// A second call costs two system calls and changes nothing, unless a foreign handler was installed
+/// in between. That handler then becomes the previous one.
 pub(crate) fn install_handler(signal: i32, capture: CaptureFn) -> Result<(), StartError> {
     note_process();
-    bind_what_the_handler_calls();
+    bind_handler_functions();
     CAPTURE.store(capture as *mut (), Ordering::Release);
-    put_handler(signal)
+    set_handler(signal)
 }
 
-/// Calls each function of the C library that the handler calls: a function of another library may be bound at its first
-/// call, and that takes the loader's lock.
-fn bind_what_the_handler_calls() {
+/// Calls each C library function that the handler uses. The first call of a dynamically linked
+/// function may bind its symbol, which takes the loader's lock.
+fn bind_handler_functions() {
     let from = [0u8; 64];
     let mut to = [0u8; 64];
     let bytes = std::hint::black_box(from.len());
-    // SAFETY: both have so many bytes; the kernel writes to locals.
+    // SAFETY: both arrays have 64 bytes; the kernel writes to locals.
     unsafe {
         std::ptr::copy_nonoverlapping(from.as_ptr(), to.as_mut_ptr(), bytes);
         std::hint::black_box(libc::__errno_location());
@@ -317,15 +342,17 @@ fn bind_what_the_handler_calls() {
     bind_guarded_reads();
 }
 
-fn put_handler(signal: i32) -> Result<(), StartError> {
+/// Installs the profiler's handler and records the previous action.
+fn set_handler(signal: i32) -> Result<(), StartError> {
     let current = read_action(signal)?;
     if is_ours(&current) {
         return Ok(());
     }
-    PREVIOUS[signal as usize].store(keep_action(current), Ordering::Release);
-    // SAFETY: the action is on this stack, and the handler has the shape that `SA_SIGINFO` asks for. Every signal is
-    // blocked while it runs, so that no other handler can jump out of it; there is no `SA_ONSTACK`, since the
-    // alternate stacks that Rust makes are too small for foreign handlers (coz #110).
+    PREVIOUS[signal as usize].store(intern_action(current), Ordering::Release);
+    // SAFETY: the action is a local, and the handler has the signature that `SA_SIGINFO` requires.
+    // All signals are blocked while the handler runs, so that no other handler can jump out of it.
+    // `SA_ONSTACK` is not set, because the alternate stacks that Rust creates are too small for
+    // foreign handlers (coz #110).
     let (answer, replaced) = unsafe {
         let (mut action, mut replaced): (libc::sigaction, libc::sigaction) = std::mem::zeroed();
         action.sa_sigaction = handle_signal as extern "C" fn(_, _, _) as usize;
@@ -334,34 +361,35 @@ fn put_handler(signal: i32) -> Result<(), StartError> {
         (libc::sigaction(signal, &action, &mut replaced), replaced)
     };
     if answer != 0 {
-        return Err(refused("install the signal's handler"));
+        return Err(last_os_error("install the signal handler"));
     }
-    // One that was installed since ours was looked for.
+    // Another thread installed this handler after `read_action`.
     if replaced.sa_sigaction != current.sa_sigaction && !is_ours(&replaced) {
-        PREVIOUS[signal as usize].store(keep_action(replaced), Ordering::Release);
+        PREVIOUS[signal as usize].store(intern_action(replaced), Ordering::Release);
     }
     Ok(())
 }
 
-/// Never freed, since a handler that runs may be reading the one before; so the same action is kept once. Without a lock,
-/// which a fork could leave held.
-pub(super) fn keep_action(current: libc::sigaction) -> *mut libc::sigaction {
-    static KEPT: [AtomicPtr<libc::sigaction>; 64] =
+/// Returns a leaked copy of `current`, and the same pointer for an equal action. The copy is never
+/// freed, because a handler on another thread may still read it. Uses no lock, since a fork could
+/// leave it locked.
+pub(super) fn intern_action(current: libc::sigaction) -> *mut libc::sigaction {
+    static INTERNED: [AtomicPtr<libc::sigaction>; 64] =
         [const { AtomicPtr::new(std::ptr::null_mut()) }; 64];
     let fresh = Box::into_raw(Box::new(current));
-    let known = KEPT.iter().find_map(|place| {
+    let known = INTERNED.iter().find_map(|entry| {
         let null = std::ptr::null_mut();
-        match place.compare_exchange(null, fresh, Ordering::AcqRel, Ordering::Acquire) {
+        match entry.compare_exchange(null, fresh, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => Some(fresh),
             Err(known) => {
-                // SAFETY: *published before*: what is in the list is leaked.
+                // SAFETY: *published before*: all actions in the list are leaked.
                 let action = unsafe { &*known };
                 is_same_action(action, &current).then_some(known)
             }
         }
     });
     if known.is_some_and(|known| known != fresh) {
-        // SAFETY: made above, and nobody has seen it.
+        // SAFETY: allocated above and not published.
         drop(unsafe { Box::from_raw(fresh) });
     }
     known.unwrap_or(fresh)
@@ -369,30 +397,31 @@ pub(super) fn keep_action(current: libc::sigaction) -> *mut libc::sigaction {
 
 fn is_same_action(one: &libc::sigaction, other: &libc::sigaction) -> bool {
     let blocks = |action: &libc::sigaction, signal| {
-        // SAFETY: reads a whole set.
+        // SAFETY: reads an initialised set.
         unsafe { libc::sigismember(&action.sa_mask, signal) }
     };
     one.sa_sigaction == other.sa_sigaction
         && one.sa_flags == other.sa_flags
-        && (1..SIGNALS as i32).all(|signal| blocks(one, signal) == blocks(other, signal))
+        && (1..SIGNAL_LIMIT as i32).all(|signal| blocks(one, signal) == blocks(other, signal))
 }
 
-/// Whether threads are or were asked for their stacks by this signal. Its handler stays for ever.
+/// Returns whether the profiler samples with this signal, or did so before. Its handler is never
+/// removed.
 pub(super) fn is_sampling_signal(signal: i32) -> bool {
     PREVIOUS
         .get(signal as usize)
         .is_some_and(|previous| !previous.load(Ordering::Acquire).is_null())
 }
 
-/// Whether each signal of this number is kept until the thread takes it. Of the others a thread has one pending at most,
-/// and those that come meanwhile are lost.
+/// Returns whether signals of this number are queued. Of the other signals a thread has at most one
+/// pending, and further ones are lost.
 pub(crate) fn signal_is_queued(signal: i32) -> bool {
     signal >= libc::SIGRTMIN()
 }
 
-/// Whether the process has such a thread. One system call.
+/// Returns whether the process has this thread. Cost: one system call.
 pub(crate) fn thread_exists(process: ProcessId, thread: ThreadId) -> bool {
-    // SAFETY: signal 0 is none; no memory is touched.
+    // SAFETY: signal 0 only checks for existence; no memory is accessed.
     let answer = unsafe {
         libc::syscall(
             libc::SYS_tgkill,
@@ -404,17 +433,17 @@ pub(crate) fn thread_exists(process: ProcessId, thread: ThreadId) -> bool {
     answer == 0
 }
 
-/// Whether a request could be sent.
+/// Outcome of sending a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sent {
     Yes,
-    /// The thread is no more.
+    /// The thread has exited.
     NoSuchThread,
-    /// The kernel would not: the process has too many signals pending, say.
+    /// The kernel refused, for example because the process has too many pending signals.
     Refused,
 }
 
-/// The kernel's `siginfo_t` of a queued signal.
+/// The kernel's `siginfo_t` for a queued signal.
 #[repr(C)]
 struct QueuedInfo {
     signo: i32,
@@ -428,7 +457,7 @@ struct QueuedInfo {
 }
 const _: () = assert!(size_of::<QueuedInfo>() == 128);
 
-/// Sends a request to a thread of this process. One system call; never blocks.
+/// Sends a request to a thread of this process, without blocking. Cost: one system call.
 pub(crate) fn send_request(
     process: ProcessId,
     thread: ThreadId,
@@ -441,7 +470,7 @@ pub(crate) fn send_request(
         code: libc::SI_QUEUE,
         padding: 0,
         sender: process.to_number(),
-        // SAFETY: touches no memory.
+        // SAFETY: accesses no memory.
         user: unsafe { libc::getuid() },
         value: ticket.to_value(),
         rest: [0; 12],
@@ -470,7 +499,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_ticket_survives_the_journey_and_a_strangers_value_is_none() {
+    fn ticket_round_trips_and_foreign_values_are_rejected() {
         let ticket = SignalTicket {
             slot: 65_535,
             sequence: u32::MAX,
@@ -481,7 +510,7 @@ mod tests {
     }
 
     #[test]
-    fn signals_that_cannot_be_caught_are_refused_in_words() {
+    fn resolve_sampling_signal_rejects_reserved_signals() {
         assert_eq!(signal_is_acceptable(None), Ok(libc::SIGPROF));
         assert_eq!(signal_is_acceptable(Some(libc::SIGUSR2)), Ok(libc::SIGUSR2));
         for signal in [0, -1, 33, 65, libc::SIGKILL, libc::SIGSEGV, libc::SIGINT] {

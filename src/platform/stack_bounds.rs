@@ -1,8 +1,9 @@
-//! Where a thread's stack begins and ends, as the system says.
+//! The bounds of a thread's stack, as reported by the C library and the kernel.
 
 use crate::platform::{identity, procfs};
 
-/// The addresses from `low` to `top` are the thread's stack; `top` is its oldest end.
+/// Address range of a thread's stack. The stack grows down from `top`, so the oldest frames are
+/// there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StackBounds {
     pub(crate) low: u64,
@@ -10,15 +11,18 @@ pub(crate) struct StackBounds {
 }
 
 impl StackBounds {
+    /// Size of the stack, in bytes.
     pub(crate) fn bytes(self) -> usize {
         (self.top - self.low) as usize
     }
 }
 
-/// The calling thread's; `None` when the C library cannot tell. A few microseconds; reads files on the main thread.
+/// Returns the stack bounds of the calling thread, or `None` if the C library does not know them.
+///
+/// Cost: a few microseconds; on the main thread it also reads files in `/proc`.
 pub(crate) fn current_stack_bounds() -> Option<StackBounds> {
-    // SAFETY: `pthread_getattr_np` fills the attributes, which lie on this stack, and allocates what
-    // `pthread_attr_destroy` frees; the out-pointers are to locals.
+    // SAFETY: `pthread_getattr_np` fills in the attributes, which are a local, and allocates memory
+    // that `pthread_attr_destroy` frees. The out-pointers point to locals.
     let (low, bytes) = unsafe {
         let mut attributes: libc::pthread_attr_t = std::mem::zeroed();
         if libc::pthread_getattr_np(libc::pthread_self(), &mut attributes) != 0 {
@@ -39,12 +43,14 @@ pub(crate) fn current_stack_bounds() -> Option<StackBounds> {
     })
 }
 
-/// Above the main thread's first frame lie the arguments and the environment, which can be long and hold no frame.
+/// Returns the address of the main thread's first frame. The arguments and the environment above it
+/// can be long and contain no frames.
 fn first_frame_of_main(low: u64, top: u64) -> Option<u64> {
     if !identity::is_main_thread() {
         return None;
     }
-    // The word at the start is the count of arguments; the frame of `_start` ends right there.
+    // The word at `start_stack` is the argument count. The frame of `_start` ends directly above
+    // it.
     let start = procfs::own_stat()?.start_stack.checked_add(64)? & !7;
     (low < start && start < top).then_some(start)
 }
@@ -54,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_local_lies_within_the_bounds_of_its_thread() {
+    fn stack_bounds_contain_a_local_of_the_thread() {
         std::thread::Builder::new()
             .stack_size(256 << 10)
             .spawn(|| {

@@ -1,8 +1,8 @@
-//! What machine this is, for the profile's `meta`. Reads files; asked once a profile.
+//! Describes the machine for the profile's `meta`. Reads files, once per profile.
 
 use crate::platform::procfs;
 
-/// Names and counts; empty or 0 where the system does not tell.
+/// Names and counts. A value that the system does not provide is empty or 0.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SystemInfo {
     pub(crate) os: String,
@@ -11,6 +11,7 @@ pub(crate) struct SystemInfo {
     pub(crate) physical_cpus: usize,
 }
 
+/// Reads the description of this machine.
 pub(crate) fn system_info() -> SystemInfo {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let (model, cores) = procfs::parse_cpuinfo(&read("/proc/cpuinfo"));
@@ -23,20 +24,20 @@ pub(crate) fn system_info() -> SystemInfo {
     }
 }
 
-/// Whether the kernel calls itself this version of Linux or a later one.
-pub(super) fn kernel_is_since(major: u32, minor: u32) -> bool {
+/// Returns whether the running kernel is Linux `major.minor` or later.
+pub(super) fn kernel_is_at_least(major: u32, minor: u32) -> bool {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    release_is_since(&release, (major, minor))
+    release_is_at_least(&release, (major, minor))
 }
 
-fn release_is_since(release: &str, version: (u32, u32)) -> bool {
+fn release_is_at_least(release: &str, version: (u32, u32)) -> bool {
     let mut numbers = release
         .split(|c: char| !c.is_ascii_digit())
         .map(|number| number.parse().unwrap_or(0));
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= version
 }
 
-/// The calling thread's name as the kernel has it, at most 15 bytes.
+/// Returns the kernel's name for the calling thread, at most 15 bytes.
 pub(crate) fn current_thread_os_name() -> String {
     std::fs::read_to_string("/proc/thread-self/comm")
         .unwrap_or_default()
@@ -49,8 +50,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn releases_are_compared_by_their_first_two_numbers() {
-        for (release, is_since) in [
+    fn release_is_at_least_compares_major_and_minor() {
+        for (release, expected) in [
             ("6.18.44-fc", true),
             ("5.4.0", true),
             ("5.10", true),
@@ -58,8 +59,8 @@ mod tests {
             ("4.4.0", false),
             ("", false),
         ] {
-            assert_eq!(release_is_since(release, (5, 4)), is_since, "{release}");
+            assert_eq!(release_is_at_least(release, (5, 4)), expected, "{release}");
         }
-        assert!(kernel_is_since(2, 6));
+        assert!(kernel_is_at_least(2, 6));
     }
 }

@@ -1,13 +1,14 @@
 //! Shared libraries that a unit test compiles, loads and unloads.
 //!
 //! **Contract** (cited below):
-//! - *ours*: the library has no constructors of its own, nobody runs in it when it is closed, and it is closed once.
+//! - *ours*: the library has no constructors, no thread runs its code when it is closed, and it is
+//!   closed once.
 
 use std::ffi::{CString, c_void};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A folder that is removed at the end.
+/// A temporary folder, removed on drop.
 pub(crate) struct TestFolder(PathBuf);
 
 impl TestFolder {
@@ -17,7 +18,8 @@ impl TestFolder {
         Self(folder)
     }
 
-    /// Compiles a library with a function of this name; gives its path.
+    /// Compiles a library with the functions `function` and `enter`, which calls it. Returns the
+    /// library's path.
     pub(crate) fn compile(&self, library: &str, function: &str, flags: &[&str]) -> PathBuf {
         let (source, path) = (
             self.0.join("source.c"),
@@ -27,7 +29,8 @@ impl TestFolder {
             "int {function}(int x) {{ return x * 3; }} int enter(int x) {{ return {function}(x) + 1; }}"
         );
         std::fs::write(&source, text).expect("the source is written");
-        // What is loaded of an older one stays as it is.
+        // A new file gets a new inode, so a library that is still loaded from the old file is
+        // unaffected.
         let _ = std::fs::remove_file(&path);
         let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".to_owned());
         let output = Command::new(&compiler)
@@ -36,7 +39,7 @@ impl TestFolder {
             .args(flags)
             .output()
             .unwrap_or_else(|error| {
-                panic!("{compiler}, which cargo itself needs to link: {error}. Set CC.")
+                panic!("cannot run the C compiler {compiler}: {error}; set CC to select another")
             });
         assert!(
             output.status.success(),
@@ -49,12 +52,12 @@ impl TestFolder {
 
 impl Drop for TestFolder {
     fn drop(&mut self) {
-        // It lies among temporary files.
+        // A failure leaves the files in the temporary folder, which is harmless.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
-/// A library that is loaded, until it is closed.
+/// A loaded library. The caller unloads it with [`close`](Self::close).
 pub(crate) struct TestLibrary(*mut c_void);
 
 impl TestLibrary {
@@ -62,13 +65,13 @@ impl TestLibrary {
         let name = CString::new(path.to_str().expect("UTF-8")).expect("no zero");
         // SAFETY: *ours*.
         let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
-        assert!(!handle.is_null(), "{} could not be loaded", path.display());
+        assert!(!handle.is_null(), "cannot load {}", path.display());
         Self(handle)
     }
 
-    /// Where its function `enter` is.
+    /// Returns the address of the library's function `enter`.
     pub(crate) fn address(&self) -> u64 {
-        // SAFETY: *ours*: it is loaded.
+        // SAFETY: *ours*: the library is loaded.
         let address = unsafe { libc::dlsym(self.0, c"enter".as_ptr()) };
         assert!(!address.is_null());
         address as u64

@@ -1,19 +1,22 @@
-//! A timer that runs while its thread runs, and interrupts it on the spot: no other processor has to.
+//! A CPU timer of one thread. It interrupts the thread on the processor that it runs on, without
+//! another processor taking part.
 //!
-//! It is the kernel's software CPU clock (`perf_event_open`), which sends a signal after each interval of the thread's CPU
-//! time. The event lives as long as its page is mapped, so that no descriptor is kept for each thread (async-profiler
-//! #855). Where the kernel does not let ordinary users do so, or a sandbox forbids it, there are none.
+//! It is the kernel's software CPU clock (`perf_event_open`), which sends a signal after each
+//! interval of the thread's CPU time. The event lives as long as its page is mapped, so the
+//! descriptor need not stay open (async-profiler #855). No timer can be created where the kernel
+//! denies this to ordinary users or a sandbox forbids it.
 //!
 //! **Contract** (cited below):
-//! - *kernel's layouts*: the structures are those of `linux/perf_event.h` and `fcntl.h`, and live as long as the call;
-//! - *ours*: the page was mapped here, and is unmapped once, by the drop.
+//! - *kernel's layouts*: the structures are those of `linux/perf_event.h` and `fcntl.h`, and live
+//!   as long as the call;
+//! - *ours*: the page is mapped here, and unmapped once, on drop.
 
 use std::io;
 use std::ptr::NonNull;
 
 use crate::base::ThreadId;
 
-/// The kernel's `struct perf_event_attr`, as it was first published.
+/// The kernel's `struct perf_event_attr`, in its first published version.
 #[repr(C)]
 #[derive(Default)]
 struct EventAttributes {
@@ -33,11 +36,13 @@ const _: () = assert!(size_of::<EventAttributes>() == 64);
 const SOFTWARE: u32 = 1;
 const CPU_CLOCK: u64 = 0;
 const DISABLED: u64 = 1;
-/// Where the kernel lets ordinary users count only what they run themselves; a stop in the kernel is lost then.
+/// Excludes time in the kernel, where ordinary users may count only their own code. An expiry
+/// during a system call is then lost.
 const EXCLUDE_KERNEL: u64 = 1 << 5;
 const EXCLUDE_HYPERVISOR: u64 = 1 << 6;
-/// Signals carry an event's number, which is free again at once; so high a one is unlikely to be the host's.
-const LEAST_NUMBER: libc::c_int = 700;
+/// Lowest descriptor number for an event. Signals carry the number, which is free again once the
+/// event is mapped. A number this high is unlikely to be a descriptor of the application.
+const MIN_DESCRIPTOR: libc::c_int = 700;
 const CLOSE_ON_EXEC: libc::c_ulong = 1 << 3;
 const ENABLE: libc::c_ulong = 0x2400;
 const PAGE: usize = 4096;
@@ -52,7 +57,7 @@ const A_THREAD: libc::c_int = 0;
 const SET_OWNER: libc::c_int = 15;
 const SET_SIGNAL: libc::c_int = 10;
 
-/// A timer of one thread. It ends with this.
+/// A timer of one thread, deleted on drop.
 #[derive(Debug)]
 pub(crate) struct ThreadTimer {
     page: NonNull<libc::c_void>,
@@ -62,18 +67,20 @@ pub(crate) struct ThreadTimer {
 unsafe impl Send for ThreadTimer {}
 
 impl ThreadTimer {
-    /// Starts one that sends `signal` to a thread of this process after each `interval_ns` of its CPU time, and tells before
-    /// that the number that its signals carry. About 60 µs.
+    /// Starts a timer that sends `signal` to a thread of this process after each `interval_ns` of
+    /// its CPU time. Calls `announce` with the number that the signals carry, before the first one
+    /// is sent. Cost: about 60 µs.
     ///
     /// # Errors
-    /// The system's refusal.
+    /// The error of the operating system; `Unsupported` for a real-time signal.
     pub(crate) fn start_as(
         thread: ThreadId,
         interval_ns: u64,
         signal: i32,
-        tell: impl FnOnce(i32),
+        announce: impl FnOnce(i32),
     ) -> io::Result<Self> {
-        // For a real-time signal that finds the queue full the kernel sends SIGIO instead, which kills.
+        // If a real-time signal finds its queue full, the kernel sends SIGIO instead, whose default
+        // action kills the process.
         if signal >= libc::SIGRTMIN() {
             return Err(io::ErrorKind::Unsupported.into());
         }
@@ -94,17 +101,18 @@ impl ThreadTimer {
             }
         })?;
         let timer = Self::keep_by_mapping(event).and_then(|timer| {
-            tell(event);
-            direct(event, thread, signal)?;
+            announce(event);
+            enable_for_thread(event, thread, signal)?;
             Ok(timer)
         });
-        // SAFETY: opened above; the mapping keeps the event.
+        // SAFETY: the descriptor was opened above; the mapping keeps the event alive.
         unsafe { libc::close(event) };
         timer
     }
 
+    /// Maps the event's page, which keeps the event alive without its descriptor.
     fn keep_by_mapping(event: libc::c_int) -> io::Result<Self> {
-        // SAFETY: a new mapping at a place of the kernel's choice touches no memory that is in use.
+        // SAFETY: a new mapping at an address chosen by the kernel does not affect memory in use.
         let page = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -123,10 +131,11 @@ impl ThreadTimer {
     }
 }
 
+/// Opens the event on a descriptor of at least [`MIN_DESCRIPTOR`], if one is free.
 fn open_event(attributes: &EventAttributes, thread: ThreadId) -> io::Result<libc::c_int> {
     let (any_cpu, no_group) = (-1, -1);
     let attributes: *const EventAttributes = attributes;
-    // SAFETY: *kernel's layouts*; the two descriptors are this function's own.
+    // SAFETY: *kernel's layouts*; both descriptors are owned by this function.
     unsafe {
         let call = libc::SYS_perf_event_open;
         let event = libc::syscall(
@@ -141,7 +150,7 @@ fn open_event(attributes: &EventAttributes, thread: ThreadId) -> io::Result<libc
             return Err(io::Error::last_os_error());
         }
         let event = event as libc::c_int;
-        let high = libc::fcntl(event, libc::F_DUPFD_CLOEXEC, LEAST_NUMBER);
+        let high = libc::fcntl(event, libc::F_DUPFD_CLOEXEC, MIN_DESCRIPTOR);
         if high < 0 {
             return Ok(event);
         }
@@ -150,8 +159,8 @@ fn open_event(attributes: &EventAttributes, thread: ThreadId) -> io::Result<libc
     }
 }
 
-/// Has an event's signals sent to the thread, and starts it.
-fn direct(event: libc::c_int, thread: ThreadId, signal: i32) -> io::Result<()> {
+/// Directs the event's signals to the thread, and enables the event.
+fn enable_for_thread(event: libc::c_int, thread: ThreadId, signal: i32) -> io::Result<()> {
     let owner = Owner {
         kind: A_THREAD,
         thread: thread.to_number(),
@@ -172,7 +181,7 @@ fn direct(event: libc::c_int, thread: ThreadId, signal: i32) -> io::Result<()> {
 
 impl Drop for ThreadTimer {
     fn drop(&mut self) {
-        // SAFETY: *ours*. Its end ends the event.
+        // SAFETY: *ours*. Unmapping the page deletes the event.
         unsafe { libc::munmap(self.page.as_ptr(), PAGE) };
     }
 }

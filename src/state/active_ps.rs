@@ -1,4 +1,4 @@
-//! What is known while the profiler runs.
+//! State of a running session.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -9,22 +9,23 @@ use crate::state::session::Session;
 use crate::state::while_buffered::WhileBuffered;
 use crate::threads::RegistrationHooks;
 
-/// The sampler, as far as the state needs to know it.
+/// The sampler of a running session, as seen by this layer.
 pub(crate) trait RunningSampler: Send {
-    /// Waits until the sampler thread touches nothing of the session's any more: it has ended, which it does within one
-    /// step of its sleep once the session says stop, or it is in a callback. Not under the `PsLock`.
+    /// Waits until the sampler thread no longer accesses the session: it has ended, or it is in a
+    /// callback. Once the session is stopping, the thread ends within one step of its sleep. The
+    /// caller must not hold the `PsLock`.
     fn join(self: Box<Self>);
 }
 
 /// A running session and its sampler.
 #[doc(alias = "ActivePS")]
 pub(crate) struct ActivePs {
-    /// Settings, times, counts: what the sampler and snapshots share.
+    /// Settings, times and counts: the data shared with the sampler and with snapshots.
     pub(crate) session: Arc<Session>,
     pub(crate) threads: RefCell<ProfiledThreads>,
-    /// Pages that are gone, and that the buffer may speak of.
+    /// Unregistered pages that the buffer may still refer to.
     pub(crate) ended_pages: RefCell<WhileBuffered<Arc<Page>>>,
-    /// Profiles of children that have ended.
+    /// Profiles of child processes that have exited.
     pub(crate) exit_profiles: RefCell<WhileBuffered<Arc<str>>>,
     pub(crate) sampler: Box<dyn RunningSampler>,
 }
@@ -33,7 +34,7 @@ pub(crate) struct ActivePs {
 pub(crate) static ACTIVE_PS: PsCell<Option<ActivePs>> = PsCell::new(None);
 
 impl ActivePs {
-    /// Nothing has happened yet.
+    /// Creates the state of a session that has not recorded anything yet.
     pub(crate) fn new(
         session: Arc<Session>,
         filter: ThreadFilter,
@@ -57,7 +58,7 @@ impl ActivePs {
     }
 }
 
-/// How a session hears of threads that come and go.
+/// Notifies the running session of threads that register and unregister.
 pub(crate) const REGISTRATION_HOOKS: RegistrationHooks = RegistrationHooks {
     registered: |thread, lock| with_session_threads(lock, |threads| threads.add(thread, lock)),
     unregistered: |thread, lock| {

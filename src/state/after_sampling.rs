@@ -1,7 +1,9 @@
-//! Callbacks that wait for a loop of the sampler, and what that means for whoever stops it.
+//! Callbacks that wait for a loop of the sampler, and how to stop the sampler during a callback.
 //!
-//! A callback may take its time and may call anything, also what stops the profiler. So nobody waits for one: while the
-//! sampler calls back it touches nothing of the session's, and who stops it then parts with it there and then.
+//! A callback may run for a long time and may call anything, including functions that stop the
+//! profiler. A thread that stops the sampler therefore does not wait for a callback. During a
+//! callback the sampler does not access the session, so the session can be detached from the
+//! sampler at that point.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -9,38 +11,41 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::base::{LockRank, NamedMutex, SamplingState, call_host};
 
-/// What is to be called once.
+/// A callback that is called once.
 pub(crate) type AfterSamplingCallback = Box<dyn FnOnce(SamplingState) + Send>;
 
-/// How many forks lie between the first process and this one.
+/// Number of forks between the first process and this one.
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
-/// The process that something is of.
+/// The process that an object belongs to, as a number of forks.
 #[derive(Clone, Copy, Default, Debug)]
-struct OfProcess(u32);
+struct OwnerProcess(u32);
 
-impl OfProcess {
-    fn this() -> Self {
+impl OwnerProcess {
+    fn current() -> Self {
         Self(FORKS.load(Ordering::Acquire))
     }
 
-    /// Whether this is a child of that process: its threads are not here, and its locks may be held for ever.
-    fn is_parent(self) -> bool {
+    /// Returns whether the object belongs to an ancestor of this process. Its threads do not exist
+    /// here, and its locks may be held for ever.
+    fn is_ancestor(self) -> bool {
         FORKS.load(Ordering::Acquire) != self.0
     }
 }
 
-/// In the child of a fork: what waits for a loop is the parent's, and so is a sampler that forked in a callback.
+/// Leaves pending callbacks to the parent. If the sampler thread forked in a callback, it stops
+/// acting as a sampler. Called in the child of a fork.
 pub(crate) fn leave_callbacks_to_parent() {
     FORKS.fetch_add(1, Ordering::AcqRel);
 }
 
-/// Calls one after another; if one of them forks, the child calls no more, nor drops what those that are left hold.
+/// Runs callbacks one after the other. If one of them forks, the child neither runs nor drops the
+/// remaining ones.
 fn call_all(
-    of: OfProcess,
+    owner: OwnerProcess,
     mut callbacks: impl Iterator<Item = (AfterSamplingCallback, SamplingState)>,
 ) {
-    while !of.is_parent() {
+    while !owner.is_ancestor() {
         let Some((callback, state)) = callbacks.next() else {
             return;
         };
@@ -49,11 +54,12 @@ fn call_all(
     std::mem::forget(callbacks);
 }
 
-/// Callbacks whose loop will never be. They are told so when this is dropped, which must be under no lock.
+/// Callbacks that no loop will run. They are called with `JustStopped` when this value is dropped;
+/// the caller must not hold a lock then.
 #[derive(Default)]
-#[must_use = "dropped under no lock"]
+#[must_use = "drop the callbacks without holding a lock"]
 pub(crate) struct LeftOverCallbacks {
-    of: OfProcess,
+    owner: OwnerProcess,
     callbacks: Vec<AfterSamplingCallback>,
 }
 
@@ -61,18 +67,18 @@ impl Drop for LeftOverCallbacks {
     fn drop(&mut self) {
         let callbacks = std::mem::take(&mut self.callbacks).into_iter();
         call_all(
-            self.of,
+            self.owner,
             callbacks.map(|callback| (callback, SamplingState::JustStopped)),
         );
     }
 }
 
-/// A session's callbacks, oldest first, each with the first loop that began after it was added.
+/// Callbacks of a session, oldest first, each with the first loop that began after it was added.
 pub(crate) struct AfterSampling {
     queue: NamedMutex<Queue>,
     stage: Mutex<Stage>,
     stage_changed: Condvar,
-    of: OfProcess,
+    owner: OwnerProcess,
 }
 
 #[derive(Default)]
@@ -81,24 +87,26 @@ struct Queue {
     is_closed: bool,
 }
 
-/// What the sampler is doing.
+/// Activity of the sampler.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
-    Works,
-    /// It is in a callback, and touches nothing of the session's.
-    CallsBack,
-    /// The session was ended meanwhile: it may not touch anything any more.
-    Parted,
+    /// The sampler is taking samples.
+    Working,
+    /// The sampler runs a callback and does not access the session.
+    CallingBack,
+    /// The session ended during a callback, so the sampler must not access it any more.
+    Detached,
+    /// The sampler has done its last step.
     Ended,
 }
 
-/// How a sampler that was told to stop has left the session alone.
+/// How a stopped sampler left the session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum SamplerEnd {
-    /// Its thread has ended, or is about to.
+    /// The thread has ended, or is about to.
     Ended,
-    /// Its thread is in a callback, and ends after it.
-    Parted,
+    /// The thread is in a callback, and ends after it.
+    Detached,
 }
 
 impl AfterSampling {
@@ -109,16 +117,16 @@ impl AfterSampling {
         };
         Self {
             queue: NamedMutex::new("after-sampling callbacks", LockRank::ThreadData, queue),
-            stage: Mutex::new(Stage::Works),
+            stage: Mutex::new(Stage::Working),
             stage_changed: Condvar::new(),
-            of: OfProcess::this(),
+            owner: OwnerProcess::current(),
         }
     }
 
     /// Adds a callback.
     ///
     /// # Errors
-    /// The callback, when there will be no loop any more.
+    /// Returns the callback if there will be no further loop.
     pub(crate) fn add(&self, callback: AfterSamplingCallback) -> Result<(), AfterSamplingCallback> {
         let mut queue = self.queue.lock();
         if queue.is_closed {
@@ -128,7 +136,7 @@ impl AfterSampling {
         Ok(())
     }
 
-    /// Takes no more, and gives those that are left.
+    /// Refuses further callbacks, and returns the pending ones.
     pub(crate) fn close(&self) -> LeftOverCallbacks {
         let mut queue = self.queue.lock();
         queue.is_closed = true;
@@ -138,12 +146,13 @@ impl AfterSampling {
             .map(|(_, callback)| callback)
             .collect();
         LeftOverCallbacks {
-            of: self.of,
+            owner: self.owner,
             callbacks,
         }
     }
 
-    /// A loop begins.
+    /// Begins a loop, which becomes the first one for callbacks added since the previous loop
+    /// began.
     pub(crate) fn begin_loop(&self, number: u64) {
         let mut queue = self.queue.lock();
         for (first, _) in queue
@@ -156,8 +165,9 @@ impl AfterSampling {
         }
     }
 
-    /// A loop has ended so: what is to be called now, and with what. What threads were asked in a loop is in the buffer
-    /// after the next one.
+    /// Ends a loop, and returns the callbacks to run now, each with its state. The answers to
+    /// requests of one loop are in the buffer after the next one, so a callback normally waits for
+    /// a second loop.
     pub(crate) fn take_due(
         &self,
         number: u64,
@@ -185,42 +195,43 @@ impl AfterSampling {
         due
     }
 
-    /// Calls back, on the sampler thread; false when the session has ended meanwhile, and nothing of it may be touched.
+    /// Runs callbacks on the sampler thread. Returns false if the session ended in the meantime.
+    /// The sampler must not access it in that case.
     pub(crate) fn call_back(&self, due: Vec<(AfterSamplingCallback, SamplingState)>) -> bool {
-        self.set_stage(Stage::CallsBack);
-        call_all(self.of, due.into_iter());
+        self.set_stage(Stage::CallingBack);
+        call_all(self.owner, due.into_iter());
         if self.is_of_parent() {
             return false;
         }
         let mut stage = self.lock_stage();
-        if *stage == Stage::CallsBack {
-            *stage = Stage::Works;
+        if *stage == Stage::CallingBack {
+            *stage = Stage::Working;
         }
-        *stage == Stage::Works
+        *stage == Stage::Working
     }
 
-    /// The sampler has failed: there will be no loop any more. On its thread.
+    /// Runs the pending callbacks after the sampler has failed. Called on its thread.
     pub(crate) fn call_left_over(&self) {
         if self.is_of_parent() {
             return;
         }
-        self.set_stage(Stage::CallsBack);
+        self.set_stage(Stage::CallingBack);
         drop(self.close());
     }
 
-    /// Whether the sampler is in a callback.
+    /// Returns whether the sampler runs a callback.
     pub(crate) fn is_calling_back(&self) -> bool {
-        *self.lock_stage() == Stage::CallsBack
+        *self.lock_stage() == Stage::CallingBack
     }
 
-    /// The sampler has done its last step.
+    /// Records that the sampler has done its last step.
     pub(crate) fn set_ended(&self) {
         self.set_stage(Stage::Ended);
     }
 
-    /// Waits until a sampler that was told to stop leaves the session alone.
+    /// Waits until the sampler, which was asked to end, no longer accesses the session.
     pub(crate) fn wait_for_end(&self) -> SamplerEnd {
-        let is_working = |stage: &mut Stage| *stage == Stage::Works;
+        let is_working = |stage: &mut Stage| *stage == Stage::Working;
         let mut stage = self
             .stage_changed
             .wait_while(self.lock_stage(), is_working)
@@ -228,17 +239,18 @@ impl AfterSampling {
         if *stage == Stage::Ended {
             return SamplerEnd::Ended;
         }
-        *stage = Stage::Parted;
-        SamplerEnd::Parted
+        *stage = Stage::Detached;
+        SamplerEnd::Detached
     }
 
-    /// Whether the process forked in a callback, and this is the child. The sampler there is none, though its thread forked.
+    /// Returns whether this process is a child that was forked in a callback. The thread that
+    /// forked does not act as a sampler in the child.
     pub(crate) fn is_of_parent(&self) -> bool {
-        self.of.is_parent()
+        self.owner.is_ancestor()
     }
 
     fn set_stage(&self, to: Stage) {
-        // Another thread may have held the lock while the process forked.
+        // Another thread of the parent may have held the lock during the fork.
         if self.is_of_parent() {
             return;
         }
@@ -274,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_callback_waits_for_a_loop_that_began_after_it() {
+    fn callback_waits_for_a_loop_that_began_after_it() {
         use SamplingState::{NoStackSamplingCompleted, SamplingCompleted, SamplingPaused};
         let after = AfterSampling::new();
         let add = || assert!(after.add(Box::new(|_| {})).is_ok());
@@ -283,13 +295,13 @@ mod tests {
         assert_eq!(
             due(&after, 1, SamplingPaused),
             [],
-            "it came within the loop"
+            "it was added during the loop"
         );
         after.begin_loop(2);
         assert_eq!(
             due(&after, 2, SamplingCompleted),
             [],
-            "the answers are not there yet"
+            "the answers are not in the buffer yet"
         );
         add();
         after.begin_loop(3);
@@ -308,10 +320,10 @@ mod tests {
     }
 
     #[test]
-    fn in_the_child_of_a_fork_no_more_are_called_and_no_lock_is_taken() {
-        let of_parent = || OfProcess(FORKS.load(Ordering::Acquire).wrapping_sub(1));
+    fn child_of_a_fork_runs_no_callbacks_and_takes_no_lock() {
+        let parent = || OwnerProcess(FORKS.load(Ordering::Acquire).wrapping_sub(1));
         let after = AfterSampling {
-            of: of_parent(),
+            owner: parent(),
             ..AfterSampling::new()
         };
         let stage = after.lock_stage();
@@ -322,29 +334,29 @@ mod tests {
         after.call_left_over();
         after.set_ended();
         drop((stage, queue));
-        assert_eq!(*after.lock_stage(), Stage::Works);
+        assert_eq!(*after.lock_stage(), Stage::Working);
         let (kept_too, is_kept_too) = std::sync::mpsc::channel::<()>();
         let lost: AfterSamplingCallback = Box::new(move |_| _ = kept_too.send(()));
         drop(LeftOverCallbacks {
-            of: of_parent(),
+            owner: parent(),
             callbacks: vec![lost],
         });
         for is_kept in [is_kept, is_kept_too] {
             assert_eq!(
                 is_kept.try_recv(),
                 Err(std::sync::mpsc::TryRecvError::Empty),
-                "it is not dropped"
+                "the callback is not dropped"
             );
         }
     }
 
     #[test]
-    fn who_stops_does_not_wait_for_a_callback() {
+    fn wait_for_end_does_not_wait_for_a_callback() {
         let after = Arc::new(AfterSampling::new());
         let inner = Arc::clone(&after);
         let stops = move |state| {
             assert_eq!(state, SamplingState::SamplingCompleted);
-            assert_eq!(inner.wait_for_end(), SamplerEnd::Parted);
+            assert_eq!(inner.wait_for_end(), SamplerEnd::Detached);
         };
         assert!(!after.call_back(vec![(Box::new(stops), SamplingState::SamplingCompleted)]));
         let after = AfterSampling::new();

@@ -1,4 +1,4 @@
-//! The process's buffer. It stands for ever, so that a marker need not ask whether it does.
+//! The process-wide buffer. It is static, so a marker need not check whether it exists.
 
 use std::cell::{Cell, OnceCell};
 
@@ -9,9 +9,10 @@ use crate::platform::heavy_barrier;
 static CORE_BUFFER: ChunkedBuffer = ChunkedBuffer::out_of_session(heavy_barrier);
 
 thread_local! {
-    /// Where this thread writes. Without a destructor, so that it is found without asking whether that has run.
+    /// The lane that this thread writes to. It has no destructor, so access does not check whether
+    /// one has run.
     static OWN_LANE: Cell<Option<LaneRef<'static>>> = const { Cell::new(None) };
-    /// The same, to be given back at the thread's end.
+    /// Owns the lane in [`OWN_LANE`], and returns it when the thread exits.
     static OWN_LANE_HANDLE: OnceCell<OwnLane> = const { OnceCell::new() };
 }
 
@@ -23,24 +24,25 @@ impl Drop for OwnLane {
     }
 }
 
-/// In session only while the profiler is active.
+/// Returns the process-wide buffer, which accepts entries only while the profiler is active.
 #[doc(alias = "profiler_get_core_buffer")]
 pub(crate) fn core_buffer() -> &'static ChunkedBuffer {
     &CORE_BUFFER
 }
 
-/// Gives the calling thread its lane, so that its first entry need not.
+/// Assigns a lane to the calling thread, so that its first entry does not have to.
 pub(crate) fn prepare_own_lane() {
     let _ = OWN_LANE_HANDLE.try_with(|own| {
         if own.get().is_none() {
-            // Set meanwhile, by a handler that wrote an entry, it stays.
+            // `set` fails if a signal handler has written an entry since the check. The handler's
+            // lane is kept.
             let _ = own.set(OwnLane(CORE_BUFFER.take_lane()));
         }
         OWN_LANE.set(own.get().map(|own| own.0.as_lane_ref()));
     });
 }
 
-/// The calling thread's lane, if it has one.
+/// Returns the index of the calling thread's lane, if it has one.
 pub(crate) fn own_lane_index() -> Option<usize> {
     OWN_LANE_HANDLE
         .try_with(|own| own.get().map(|own| own.0.index()))
@@ -48,7 +50,8 @@ pub(crate) fn own_lane_index() -> Option<usize> {
         .flatten()
 }
 
-/// Puts an entry of this session; false when that session runs no more, or there is no room.
+/// Writes an entry of `session`. Returns false if that session is not the current one, or if the
+/// buffer has no space.
 #[inline(always)]
 pub(crate) fn put_entry(session: Generation, now: TimeStamp, entry: impl Entry + Copy) -> bool {
     match OWN_LANE.get() {
@@ -57,7 +60,8 @@ pub(crate) fn put_entry(session: Generation, now: TimeStamp, entry: impl Entry +
     }
 }
 
-/// The same for a thread without a lane. One that is ending, and has given its lane back already, takes one for this.
+/// Writes an entry of a thread without a lane. A thread that is exiting has returned its lane
+/// already, and takes one for this entry only.
 #[cold]
 fn put_first_entry(session: Generation, now: TimeStamp, entry: impl Entry + Copy) -> bool {
     prepare_own_lane();

@@ -1,4 +1,4 @@
-//! What is known from `profiler_init` on.
+//! Facts that are known once the profiler is initialised.
 
 use std::sync::{Arc, OnceLock};
 
@@ -6,29 +6,29 @@ use crate::base::{Page, PsCell};
 use crate::counters::{CounterDescription, PROCESS_CPU};
 use crate::platform::{ProcessStart, process_start, read_exe_path};
 
-/// Facts of the process, from `profiler_init` to `profiler_shutdown`.
+/// Facts about the process, valid from `profiler_init` to `profiler_shutdown`.
 #[doc(alias = "CorePS")]
 #[derive(Debug)]
 pub(crate) struct CorePs {
     pub(crate) process_start: ProcessStart,
     /// The executable's name.
     pub(crate) product: String,
-    /// As the host says, or the executable's name.
+    /// The name that the application set, or the executable's name.
     pub(crate) process_name: String,
-    /// The site that the process works for, if the host says so.
+    /// The site that the process works for, if the application set one.
     pub(crate) etld1: Option<String>,
-    /// All that there are; a session samples those of its features.
+    /// All counters. A session samples those that its features select.
     pub(crate) counters: Vec<&'static CounterDescription>,
-    /// In the order in which they were registered.
+    /// Pages, in the order of registration.
     pub(crate) pages: Vec<Arc<Page>>,
-    /// Whether initialisation registered the main thread, so that the shutdown takes that back.
+    /// Whether initialisation registered the main thread, so that the shutdown unregisters it.
     pub(crate) registered_main_thread: bool,
 }
 
 /// `None` before `profiler_init` and after `profiler_shutdown`.
 pub(crate) static CORE_PS: PsCell<Option<CorePs>> = PsCell::new(None);
 
-/// The same for the whole life of the process, so that times of two sessions can be compared.
+/// Start of the process, read once, so that the times of different sessions are comparable.
 static PROCESS_START: OnceLock<ProcessStart> = OnceLock::new();
 
 impl CorePs {
@@ -53,7 +53,7 @@ impl CorePs {
         self.etld1 = etld1;
     }
 
-    /// Makes the page known, or puts it into the place of the one with its id.
+    /// Adds a page, or replaces the one with the same id.
     pub(crate) fn register_page(&mut self, page: Arc<Page>) {
         let is_same = |known: &&mut Arc<Page>| known.inner_window_id == page.inner_window_id;
         match self.pages.iter_mut().find(is_same) {
@@ -62,7 +62,7 @@ impl CorePs {
         }
     }
 
-    /// Takes the page with this id out.
+    /// Removes and returns the page with this id.
     pub(crate) fn unregister_page(&mut self, inner_window_id: u64) -> Option<Arc<Page>> {
         let index = self
             .pages
@@ -71,7 +71,7 @@ impl CorePs {
         Some(self.pages.remove(index))
     }
 
-    /// When the process began; known to anyone without the lock, since it never changes.
+    /// Returns the start of the process. Needs no lock, because the value never changes.
     pub(crate) fn process_start() -> ProcessStart {
         *PROCESS_START.get_or_init(process_start)
     }

@@ -1,20 +1,22 @@
-//! The one global instance.
+//! The profiler's global state.
 //!
 //! # Purpose
-//! What is known from initialisation on (`CorePs`), what is known while the profiler runs (`ActivePs`), what the two
-//! share with the sampler (`Session`), and what anybody may ask without a lock (`RacyFeatures`).
+//! Facts that are known once the profiler is initialised (`CorePs`), and while it runs
+//! (`ActivePs`). The data that a running session shares with its sampler (`Session`), and the state
+//! that any thread may read without a lock (`RacyFeatures`).
 //!
 //! # Threads and locks
-//! `CorePs` and `ActivePs`, in which the session's threads are, stand in cells that ask for the `PsLock`. The core buffer has
-//! its own lock; `RacyFeatures` is one atomic word. A session's pauses and its after-sampling callbacks have a lock each;
-//! nobody holds one while a callback runs.
+//! `CorePs` and `ActivePs`, which holds the threads of the session, lie in cells that require the
+//! `PsLock`. The core buffer has its own lock; `RacyFeatures` is one atomic word. The pauses and
+//! the after-sampling callbacks of a session have one lock each. No lock is held while a callback
+//! runs.
 //!
 //! # Imports
 //! `base`, `buffer`, `counters`, `platform`, `threads`, `unwind`
 //!
 //! # Invariants
-//! `RacyFeatures` says "active" only while there is an `ActivePs`. The sampler is reached through a slot that is filled
-//! from above.
+//! `RacyFeatures` is active only while there is an `ActivePs`. This folder does not import the
+//! sampler: the layers above provide it as a `RunningSampler`.
 //!
 //! # Read next
 //! `active_ps.rs`, then `crate::control`.

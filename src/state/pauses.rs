@@ -1,7 +1,8 @@
-//! When the session paused: by whom it is set, and what the sampler has to know so that no sample lies within a pause.
+//! The pauses of a session, and what the sampler needs so that no sample lies within a pause.
 //!
-//! A change raises a number, then reads the clock. So what the sampler timed before it saw the old number is earlier than
-//! the pause; and when it sees another number it asks under the lock.
+//! A change increments a number, then reads the clock. If the sampler still reads the old number
+//! after it has timed a sample, the sample is earlier than the pause. If it reads another number,
+//! it takes the lock for the details.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,8 +13,8 @@ use crate::state::racy_features::{PauseKind, RacyFeatures};
 /// The pauses of a session.
 #[derive(Debug)]
 pub(crate) struct Pauses {
-    /// Whether the session counts the CPU time of the process.
-    counts_cpu: bool,
+    /// Whether the session records the CPU time of the process.
+    records_cpu: bool,
     changes: AtomicU64,
     log: NamedMutex<Log>,
 }
@@ -22,32 +23,32 @@ pub(crate) struct Pauses {
 struct Log {
     paused_since: Option<TimeStamp>,
     sampling_paused_since: Option<TimeStamp>,
-    /// When sampling stopped, by either way, while it does.
+    /// Start of the current pause of sampling, of either kind.
     open: Option<TimeStamp>,
-    /// When it stopped first since the sampler looked.
+    /// Start of the first pause since the sampler last read the log.
     earliest: Option<TimeStamp>,
-    /// When it went on last.
+    /// Time at which sampling last resumed.
     resumed_at: TimeStamp,
-    /// CPU time of the process, when the pause began and of the pauses before, in nanoseconds.
+    /// CPU time of the process at the start of the pause, and in all earlier pauses, in ns.
     cpu_at_begin_ns: i64,
     cpu_in_pauses_ns: i64,
 }
 
-/// What the sampler knows of the pauses since it looked last.
+/// The pauses as the sampler last read them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SeenPauses {
     changes: u64,
-    /// Samples from here on are wanted.
+    /// Samples at or after this time are wanted.
     pub(crate) since: TimeStamp,
-    /// Sampling stopped then, and may have gone on since.
+    /// Sampling paused at this time, and may have resumed since.
     pub(crate) until: Option<TimeStamp>,
-    /// Whether it has not gone on.
+    /// Whether sampling is still paused.
     pub(crate) is_paused: bool,
-    /// CPU time of the process in pauses that have ended, in nanoseconds.
+    /// CPU time of the process in pauses that have ended, in ns.
     pub(crate) cpu_in_pauses_ns: i64,
 }
 
-/// The open pauses at one moment: when each began.
+/// The start of each pause in progress.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct OpenPauses {
     pub(crate) paused_since: Option<TimeStamp>,
@@ -64,7 +65,7 @@ impl OpenPauses {
 }
 
 impl Pauses {
-    pub(crate) const fn new(counts_cpu: bool) -> Self {
+    pub(crate) const fn new(records_cpu: bool) -> Self {
         let log = Log {
             paused_since: None,
             sampling_paused_since: None,
@@ -76,14 +77,14 @@ impl Pauses {
         };
         let log = NamedMutex::new("pauses", LockRank::ThreadData, log);
         Self {
-            counts_cpu,
+            records_cpu,
             changes: AtomicU64::new(0),
             log,
         }
     }
 
-    /// Pauses so, or goes on, and calls `note` with the time of that; false when there was nothing to change. While the
-    /// session runs.
+    /// Pauses or resumes, and calls `note` with the time of the change. Returns false if nothing
+    /// changed. Called only while the session runs.
     pub(crate) fn set(
         &self,
         kind: PauseKind,
@@ -92,7 +93,7 @@ impl Pauses {
         note: impl FnOnce(TimeStamp),
     ) -> bool {
         let cpu_ns = || {
-            if self.counts_cpu {
+            if self.records_cpu {
                 sample_process_cpu_ns()
             } else {
                 0
@@ -100,13 +101,13 @@ impl Pauses {
         };
         self.set_with(kind, paused, cpu_ns, || {
             let now = RacyFeatures::set_paused(kind, paused, lock);
-            // Under the lock, so that entries are in the order of their times.
+            // Called under the lock, so that entries are ordered by time.
             note(now);
             now
         })
     }
 
-    /// The same; `change` makes it known, and tells when that was.
+    /// Pauses or resumes. `change` publishes the new state and returns the time of the change.
     fn set_with(
         &self,
         kind: PauseKind,
@@ -114,28 +115,30 @@ impl Pauses {
         cpu_ns: impl Fn() -> i64,
         change: impl FnOnce() -> TimeStamp,
     ) -> bool {
-        // Nobody changes it meanwhile, since that takes the `PsLock`.
+        // No other thread changes the state in between, since that requires the `PsLock`.
         if self.open().since(kind).is_some() == paused {
             return false;
         }
-        // The CPU clock is a system call, so it is read under no lock that the sampler waits for; and within the pause, too,
-        // so that the CPU time outside of pauses never goes back.
+        // Reading the CPU clock is a system call, so it is not made under a lock that the sampler
+        // waits for. Both reads lie within the pause, so that the CPU time outside pauses never
+        // decreases.
         let cpu_at_end_ns = if paused { 0 } else { cpu_ns() };
         let mut log = self.log.lock();
         self.changes.fetch_add(1, Ordering::SeqCst);
         let now = change();
         match log.set(kind, paused, now) {
             Effect::None => {}
-            Effect::Stops => {
+            Effect::Pauses => {
                 drop(log);
                 let cpu_at_begin_ns = cpu_ns();
                 self.log.lock().cpu_at_begin_ns = cpu_at_begin_ns;
             }
-            Effect::GoesOn => log.cpu_in_pauses_ns += cpu_at_end_ns - log.cpu_at_begin_ns,
+            Effect::Resumes => log.cpu_in_pauses_ns += cpu_at_end_ns - log.cpu_at_begin_ns,
         }
         true
     }
 
+    /// Returns the start of each pause in progress.
     pub(crate) fn open(&self) -> OpenPauses {
         let log = self.log.lock();
         OpenPauses {
@@ -144,7 +147,7 @@ impl Pauses {
         }
     }
 
-    /// What happened since `seen`; `None` when nothing did. For the sampler.
+    /// Returns the pauses as of now if they have changed since `seen`. Called by the sampler.
     pub(crate) fn follow(&self, seen: &SeenPauses) -> Option<SeenPauses> {
         if self.changes.load(Ordering::SeqCst) == seen.changes {
             return None;
@@ -163,11 +166,12 @@ impl Pauses {
         })
     }
 
-    /// Until when samples are wanted, as of now.
+    /// Returns the time up to which samples are wanted, as of now. `None` if sampling has not
+    /// paused.
     pub(crate) fn until(&self, seen: &SeenPauses) -> Option<TimeStamp> {
         match self.changes.load(Ordering::SeqCst) == seen.changes {
             true => seen.until,
-            // What began after `seen` does not take back what ended before it.
+            // A pause that began after `seen` does not move the end that an earlier one set.
             false => [seen.until, self.log.lock().earliest]
                 .into_iter()
                 .flatten()
@@ -176,13 +180,15 @@ impl Pauses {
     }
 }
 
-/// What a change did to the sampling.
+/// Effect of a change on sampling.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Effect {
-    /// The other way to pause is on.
+    /// The other kind of pause is active, so sampling stays paused.
     None,
-    Stops,
-    GoesOn,
+    /// Sampling pauses.
+    Pauses,
+    /// Sampling resumes.
+    Resumes,
 }
 
 impl Log {
@@ -197,12 +203,12 @@ impl Log {
             (false, true) => {
                 self.open = Some(now);
                 self.earliest.get_or_insert(now);
-                Effect::Stops
+                Effect::Pauses
             }
             (true, false) => {
                 self.open = None;
                 self.resumed_at = now;
-                Effect::GoesOn
+                Effect::Resumes
             }
             (false, false) | (true, true) => Effect::None,
         }
@@ -214,13 +220,13 @@ mod tests {
     use super::PauseKind::{All, Sampling};
     use super::*;
 
-    /// Changes it at a time at which the process has had so much CPU time.
+    /// Changes the pause at `now`, when the CPU time of the process is `cpu_ns`.
     fn set(pauses: &Pauses, kind: PauseKind, paused: bool, now: u64, cpu_ns: i64) -> bool {
         pauses.set_with(kind, paused, || cpu_ns, || TimeStamp(now))
     }
 
     #[test]
-    fn sampling_goes_on_when_both_pauses_have_ended() {
+    fn sampling_resumes_when_both_pauses_have_ended() {
         let pauses = Pauses::new(true);
         let set = |kind, paused, now, cpu_ns| assert!(set(&pauses, kind, paused, now, cpu_ns));
         let mut seen = SeenPauses::default();
@@ -237,7 +243,7 @@ mod tests {
         assert_eq!(
             pauses.until(&seen),
             Some(TimeStamp(10)),
-            "what came in the pause is not wanted"
+            "a sample in the pause is not wanted"
         );
         seen = pauses.follow(&seen).expect("a change");
         assert_eq!(
@@ -252,22 +258,19 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_after_a_look_takes_back_nothing_of_it() {
+    fn until_is_not_moved_by_changes_after_seen() {
         let pauses = Pauses::new(true);
         assert!(set(&pauses, All, true, 10, 0) && set(&pauses, All, false, 20, 0));
         let seen = pauses.follow(&SeenPauses::default()).expect("a change");
         assert!(!seen.is_paused && pauses.until(&seen) == Some(TimeStamp(10)));
         assert!(!set(&pauses, All, false, 30, 0) && !set(&pauses, Sampling, false, 40, 0));
-        assert!(
-            pauses.follow(&seen).is_none(),
-            "there was nothing to change"
-        );
+        assert!(pauses.follow(&seen).is_none(), "nothing changed");
         assert_eq!(pauses.until(&seen), Some(TimeStamp(10)));
         assert!(set(&pauses, Sampling, true, 50, 0));
         assert_eq!(
             pauses.until(&seen),
             Some(TimeStamp(10)),
-            "it is later than what is to be written"
+            "the new pause is later than the known end"
         );
         assert!(!set(&pauses, Sampling, true, 60, 0) && set(&pauses, Sampling, false, 70, 0));
         assert_eq!(pauses.until(&seen), Some(TimeStamp(10)));
@@ -279,25 +282,25 @@ mod tests {
     }
 
     #[test]
-    fn the_cpu_clock_is_read_under_no_lock_and_within_the_pause() {
+    fn cpu_clock_is_read_without_the_lock_and_within_the_pause() {
         let pauses = Pauses::new(true);
         let (state, reads) = (
             std::cell::Cell::new("before"),
             std::cell::RefCell::new(Vec::new()),
         );
         let cpu_ns = || {
-            // Taken twice, it is refused.
+            // Locking twice panics, so the lock is free here.
             drop(pauses.log.lock());
             reads.borrow_mut().push(state.get());
             0
         };
-        for (paused, after) in [(true, "in the pause"), (false, "after it")] {
+        for (paused, after) in [(true, "in the pause"), (false, "after the pause")] {
             let change = || {
                 state.set(after);
                 TimeStamp(1)
             };
             assert!(pauses.set_with(All, paused, cpu_ns, change));
-            assert!(!pauses.set_with(All, paused, cpu_ns, || panic!("it is no change")));
+            assert!(!pauses.set_with(All, paused, cpu_ns, || panic!("nothing changed")));
         }
         assert_eq!(reads.into_inner(), ["in the pause"; 2]);
     }

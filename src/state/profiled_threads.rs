@@ -1,4 +1,4 @@
-//! The threads that a session records something of, and those of them that have ended.
+//! The threads that a session records. Ended threads are kept while the buffer may hold their data.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -8,16 +8,17 @@ use crate::platform::current_process_id;
 use crate::state::session::Session;
 use crate::threads::{OffThreadRef, ProfiledThreadData, ThreadRegistry};
 
-/// A session's threads. To take one up or to end one takes as long with one thread as with a thousand.
+/// The threads of a session. Adding or ending a thread takes the same time with one thread as with
+/// a thousand.
 #[derive(Debug)]
 pub(crate) struct ProfiledThreads {
     session: Arc<Session>,
     filter: ThreadFilter,
-    /// In no order; each thread knows its place.
+    /// Live threads, unordered. Each thread stores its index.
     live: Vec<OffThreadRef>,
-    /// In the order in which they ended.
+    /// Ended threads, in the order in which they ended.
     dead: VecDeque<OffThreadRef>,
-    /// How many of the dead, from the front, have nothing that is still to be written.
+    /// Number of ended threads, from the front, for which no more data will be written.
     written: usize,
 }
 
@@ -32,12 +33,12 @@ impl ProfiledThreads {
         }
     }
 
-    /// The session begins: takes up all registered threads of which something is to be recorded.
+    /// Adds all registered threads that the session records. Called when the session begins.
     pub(crate) fn begin(&mut self, lock: &PsLock) {
         ThreadRegistry::for_each(lock, |thread| self.add(thread, lock));
     }
 
-    /// Takes up a thread, if something is to be recorded of it.
+    /// Adds a thread if the session records it.
     pub(crate) fn add(&mut self, thread: &OffThreadRef, lock: &PsLock) {
         let name = &thread.unlocked_const_reader().info().name;
         let is_selected = self.filter.selects(name, current_process_id());
@@ -60,7 +61,8 @@ impl ProfiledThreads {
         self.session.thread_changes.raise();
     }
 
-    /// A thread has ended, or unregistered; the buffer may still hold what was recorded of it.
+    /// Moves a thread that has exited or unregistered to the ended ones. The buffer may still hold
+    /// its data.
     pub(crate) fn end_thread(&mut self, thread: &OffThreadRef, lock: &PsLock) {
         let Some(data) = thread
             .unlocked_rw_for_locked_profiler()
@@ -76,7 +78,7 @@ impl ProfiledThreads {
         self.session.thread_changes.raise();
     }
 
-    /// The session ends: nothing is recorded of any thread any more.
+    /// Ends the recording of all threads. Called when the session ends.
     pub(crate) fn end(&mut self, lock: &PsLock) {
         for thread in self.live.drain(..).chain(self.dead.drain(..)) {
             thread
@@ -86,26 +88,27 @@ impl ProfiledThreads {
         self.written = 0;
     }
 
-    /// The threads that live and of which stacks or CPU times are recorded.
+    /// Returns the live threads whose stacks or CPU times are recorded.
     pub(crate) fn sampled(&self) -> Vec<OffThreadRef> {
-        let of_sampler =
+        let sampler_features =
             ThreadProfilingFeatures::SAMPLING | ThreadProfilingFeatures::CPU_UTILIZATION;
         let is_sampled = |thread: &&OffThreadRef| {
             thread
                 .unlocked_const_reader_and_atomic_rw()
                 .profiling_features()
-                .intersects(of_sampler)
+                .intersects(sampler_features)
         };
         self.live.iter().filter(is_sampled).cloned().collect()
     }
 
-    /// All of which something may have been recorded, dead ones that the buffer may hold data of included; in no order.
+    /// Returns all recorded threads, unordered, including ended ones that may still have data in
+    /// the buffer.
     pub(crate) fn all(&self) -> Vec<OffThreadRef> {
         self.live.iter().chain(&self.dead).cloned().collect()
     }
 
-    /// Everything of the threads that have ended is written, but of those that the sampler `still_writes` of: notes where
-    /// the buffer ends.
+    /// Records `buffer_end` as the end of the data of ended threads, in order, up to the first
+    /// thread that the sampler `still_writes`.
     pub(crate) fn set_written(
         &mut self,
         buffer_end: u64,
@@ -124,8 +127,8 @@ impl ProfiledThreads {
             .count();
     }
 
-    /// Drops the dead of which nothing can lie in a buffer that begins there; not those that ended before anything was
-    /// recorded.
+    /// Drops ended threads whose data ended before `buffer_start`. Keeps those whose end is not
+    /// recorded yet.
     #[doc(alias = "DiscardExpiredDeadProfiledThreads")]
     pub(crate) fn drop_expired(&mut self, buffer_start: u64, lock: &PsLock) {
         let is_expired = |dead: &OffThreadRef| {

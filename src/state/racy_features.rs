@@ -1,4 +1,5 @@
-//! What anybody may ask at any time: one relaxed load, which may be out of date at once.
+//! The profiler state that any thread can read with one relaxed load. The result may be out of date
+//! at once.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -15,14 +16,14 @@ const _: () = assert!(
     "features and states share a word"
 );
 
-static THE_WORD: Word = Word(AtomicU64::new(0));
+static STATE: StateWord = StateWord(AtomicU64::new(0));
 
-/// The two ways to pause. They are independent of each other.
+/// The two kinds of pause. They are independent of each other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum PauseKind {
-    /// Neither samples nor markers.
+    /// Pauses samples and markers.
     All,
-    /// No samples; markers go on.
+    /// Pauses samples; markers are still recorded.
     Sampling,
 }
 
@@ -35,20 +36,20 @@ impl PauseKind {
     }
 }
 
-/// In the lower half states and features, 0 while the profiler is not active; in the upper one how often recording has begun
-/// or been paused, so that who looks twice also sees a pause that began and ended between. Changed under the `PsLock`.
+/// State of the profiler in one word. The lower half holds the states and the features, or 0 while
+/// the profiler is inactive. The upper half counts the starts and pauses of recording, so that two
+/// reads also detect a pause that began and ended in between. It changes under the `PsLock`.
 #[derive(Debug)]
-struct Word(AtomicU64);
+struct StateWord(AtomicU64);
 
-impl Word {
-    fn change(&self, raises: bool, to: impl Fn(u32) -> u32) {
+impl StateWord {
+    fn change(&self, counts: bool, to: impl Fn(u32) -> u32) {
         let before = self.0.load(Ordering::Relaxed);
-        let number = (before >> 32).wrapping_add(raises.into());
-        // Sequentially consistent: whoever reads the clock after this pauses later than who saw the state before.
-        self.0.swap(
-            number << 32 | u64::from(to(before as u32)),
-            Ordering::SeqCst,
-        );
+        let count = (before >> 32).wrapping_add(counts.into());
+        // Sequentially consistent: a thread that still sees the old state has read its clock before
+        // the pause reads its own.
+        self.0
+            .swap(count << 32 | u64::from(to(before as u32)), Ordering::SeqCst);
     }
 
     fn set_active(&self, features: Features) {
@@ -83,51 +84,53 @@ impl Word {
 
     #[inline]
     fn recording(&self) -> Option<Recording> {
-        // Acquire: the clock is read after this, not before.
+        // Acquire: the caller reads the clock after this load, not before.
         let word = self.0.load(Ordering::Acquire);
-        (word as u32 & (ACTIVE | PAUSED) == ACTIVE).then(|| Recording::of(word))
+        (word as u32 & (ACTIVE | PAUSED) == ACTIVE).then(|| Recording::from_word(word))
     }
 
     #[inline]
     fn still_records(&self, since: Recording) -> bool {
-        Recording::of(self.0.load(Ordering::SeqCst)) == since
+        Recording::from_word(self.0.load(Ordering::SeqCst)) == since
     }
 }
 
-/// A time in which markers are recorded, without a pause.
+/// A period in which markers are recorded without a pause.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Recording(u64);
 
 impl Recording {
-    /// A pause of the sampling does not end it.
-    const fn of(word: u64) -> Self {
+    /// Ignores pauses of sampling, which do not end the period.
+    const fn from_word(word: u64) -> Self {
         Self(word & !(SAMPLING_PAUSED as u64))
     }
 }
 
-/// Whether the profiler is active, whether it pauses, and with which features it runs.
+/// Whether the profiler is active or paused, and its features.
 #[doc(alias = "sActiveAndFeatures")]
 #[derive(Debug)]
 pub(crate) struct RacyFeatures;
 
 impl RacyFeatures {
     pub(crate) fn set_active(features: Features, _lock: &PsLock) {
-        THE_WORD.set_active(features);
+        STATE.set_active(features);
     }
 
     pub(crate) fn set_inactive(_lock: &PsLock) {
         Self::set_inactive_in_child();
     }
 
-    /// In the child of a fork, where no other thread is: also on one that is ending, and has no lock.
+    /// Sets the profiler inactive in the child of a fork. It needs no lock, because no other thread
+    /// exists and the calling one may be exiting.
     pub(crate) fn set_inactive_in_child() {
-        THE_WORD.set_inactive();
+        STATE.set_inactive();
     }
 
-    /// Pauses so, or goes on, and gives the time of that. At both ends it is read within the pause, so that who reads the
-    /// clock outside finds a time outside. While the profiler is active.
+    /// Pauses or resumes, and returns the time of the change. Both ends of a pause are timed within
+    /// the pause, so a thread that reads the clock while not paused gets a time outside the pause.
+    /// Called only while the profiler is active.
     pub(crate) fn set_paused(kind: PauseKind, paused: bool, _lock: &PsLock) -> TimeStamp {
-        THE_WORD.set_paused(kind, paused, monotonic_now)
+        STATE.set_paused(kind, paused, monotonic_now)
     }
 
     #[inline]
@@ -140,13 +143,14 @@ impl RacyFeatures {
         Self::load() & (ACTIVE | PAUSED) == ACTIVE
     }
 
-    /// False when the profiler is not active.
+    /// Returns whether everything is paused. False while the profiler is inactive.
     #[inline]
     pub(crate) fn is_paused() -> bool {
         Self::load() & PAUSED != 0
     }
 
-    /// Whether no samples are taken, by either way to pause. False when the profiler is not active.
+    /// Returns whether sampling is paused, by either kind of pause. False while the profiler is
+    /// inactive.
     #[inline]
     pub(crate) fn is_sampling_paused() -> bool {
         Self::load() & (PAUSED | SAMPLING_PAUSED) != 0
@@ -164,21 +168,22 @@ impl RacyFeatures {
         (word & (ACTIVE | PAUSED) == ACTIVE).then(|| Features::from_bits(word & !STATE_BITS))
     }
 
-    /// If markers are recorded: since when. For who reads the clock next.
+    /// Returns the current period if markers are recorded. The caller reads the clock afterwards.
     #[inline]
     pub(crate) fn recording() -> Option<Recording> {
-        THE_WORD.recording()
+        STATE.recording()
     }
 
-    /// Whether they have been recorded all the time since; asked after the clock was read.
+    /// Returns whether markers were recorded without a pause since `since`. Called after the clock
+    /// was read.
     #[inline]
     pub(crate) fn still_records(since: Recording) -> bool {
-        THE_WORD.still_records(since)
+        STATE.still_records(since)
     }
 
     #[inline]
     fn load() -> u32 {
-        THE_WORD.states_and_features()
+        STATE.states_and_features()
     }
 }
 
@@ -187,7 +192,7 @@ mod tests {
     use super::PauseKind::{All, Sampling};
     use super::*;
 
-    fn set_paused(word: &Word, kind: PauseKind, paused: bool) {
+    fn set_paused(word: &StateWord, kind: PauseKind, paused: bool) {
         let clock = || {
             let states = word.states_and_features();
             assert!(
@@ -200,11 +205,11 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_between_two_looks_is_seen_and_one_of_the_sampling_does_not_matter() {
-        let word = Word(AtomicU64::new(0));
+    fn still_records_detects_a_pause_but_not_one_of_sampling() {
+        let word = StateWord(AtomicU64::new(0));
         assert_eq!(word.recording(), None);
         word.set_active(Features::CPU);
-        let since = word.recording().expect("it records");
+        let since = word.recording().expect("markers are recorded");
         set_paused(&word, Sampling, true);
         assert!(word.still_records(since));
         set_paused(&word, Sampling, false);
@@ -212,8 +217,8 @@ mod tests {
         set_paused(&word, All, true);
         assert!(!word.still_records(since) && word.recording().is_none());
         set_paused(&word, All, false);
-        assert!(!word.still_records(since), "a whole pause");
-        let since = word.recording().expect("it records");
+        assert!(!word.still_records(since), "a pause began and ended");
+        let since = word.recording().expect("markers are recorded");
         word.set_inactive();
         assert!(!word.still_records(since) && word.recording().is_none());
         assert_eq!(word.states_and_features(), 0);

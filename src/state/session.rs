@@ -1,4 +1,4 @@
-//! What a session's sampler and its snapshots share.
+//! The data that a session shares between the sampler and snapshots.
 
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -13,7 +13,7 @@ use crate::state::after_sampling::AfterSampling;
 use crate::state::pauses::Pauses;
 use crate::unwind::{CodeMap, ModuleTable, registered_code};
 
-/// A session's settings, after adjustment.
+/// Settings of a session, adjusted to what is supported.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct SessionSettings {
     pub(crate) capacity_bytes: u64,
@@ -22,23 +22,24 @@ pub(crate) struct SessionSettings {
     pub(crate) filters: Vec<String>,
     pub(crate) signal: i32,
     pub(crate) engine: SamplingEngine,
-    /// How much of the past a profile holds.
+    /// Maximum age of the samples in a profile.
     pub(crate) duration: Option<Duration>,
     pub(crate) active_tab_id: u64,
-    /// Whether each tick writes down what its steps took.
+    /// Whether each tick records how long its steps took.
     pub(crate) records_overheads: bool,
 }
 
-/// What a stop by each engine was found to take from a running thread.
+/// Measured time that an interruption by each sampling engine takes from a running thread, in ns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct EngineTrial {
     pub(crate) signal_ns: u64,
-    /// `None` where the system makes no timers.
+    /// `None` if the system refuses timers.
     pub(crate) timer_ns: Option<u64>,
 }
 
 impl EngineTrial {
-    /// Timers cost a little with each switch of their threads as well, so they have to be clearly cheaper.
+    /// Returns whether timers are at least a quarter cheaper. They also add a little to each switch
+    /// of their threads, so they must be clearly cheaper.
     pub(crate) fn is_for_timers(&self) -> bool {
         self.timer_ns
             .is_some_and(|timer_ns| timer_ns < self.signal_ns / 4 * 3)
@@ -47,14 +48,14 @@ impl EngineTrial {
 
 macro_rules! counts {
     ($($(#[$doc:meta])* $name:ident,)+) => {
-        /// What the sampler did, could not do, and cost.
+        /// Counts of what the sampler did, what it could not do, and what it cost.
         #[derive(Debug, Default)]
         pub(crate) struct SessionCounts {
             $($(#[$doc])* pub(crate) $name: AtomicU64,)+
         }
 
         impl SessionCounts {
-            /// Each count by its name.
+            /// Returns the name and the value of each count.
             pub(crate) fn all(&self) -> Vec<(&'static str, u64)> {
                 vec![$((stringify!($name), self.$name.load(Ordering::Relaxed)),)+]
             }
@@ -63,53 +64,57 @@ macro_rules! counts {
 }
 
 counts! {
-    /// Ticks that the sampler woke for.
+    /// Ticks for which the sampler woke.
     ticks,
-    /// Ticks that began later than half an interval after their time.
+    /// Ticks that began more than half an interval late.
     late_ticks,
     /// Ticks of the schedule that passed while the sampler could not run.
     missed_ticks,
-    /// Samples taken by a signal.
+    /// Samples captured by a signal handler.
     captured_samples,
     /// Samples of sleeping threads whose stacks the sampler read itself, without waking them.
     samples_from_outside,
-    /// Samples of threads that had not run since the one before.
+    /// Samples of threads that had not run since the previous one.
     same_samples,
-    /// Requests to threads that were asleep, which may have cost them an `EINTR`.
+    /// Requests sent to sleeping threads, whose system calls they may have interrupted with
+    /// `EINTR`.
     signals_to_sleepers,
-    /// Threads of which the system does not tell whether they sleep: each sleep costs them a signal.
+    /// Threads whose sleep state the kernel hides: each sleep costs such a thread a signal.
     hidden_threads,
-    /// Samples on a signal stack, a coroutine's, or another that the thread was not born with.
+    /// Samples on a signal stack, the stack of a coroutine, or another stack than the thread's
+    /// original one.
     samples_on_other_stacks,
-    /// Samples whose stack could not be followed to its root.
+    /// Samples whose stack could not be unwound to its root.
     truncated_samples,
-    /// Ticks on which a thread that was running had not answered.
+    /// Ticks at which a running thread had a pending request.
     unanswered_ticks,
-    /// Threads for which the system made no timer.
+    /// Threads for which the kernel refused a timer.
     refused_timers,
-    /// Requests that a thread's timer left unanswered while the thread ran, so that a signal was sent.
+    /// Requests that a running thread's timer did not answer, so that a signal was sent.
     silent_timers,
-    /// Requests that the system did not pass on.
+    /// Requests that the kernel refused to send.
     refused_signals,
-    /// How often somebody else had replaced the signal's handler. While theirs stays, threads that run are not sampled.
+    /// Number of times that the profiler's handler was found replaced. While a foreign handler
+    /// stays, running threads are not sampled.
     handler_replacements,
-    /// Threads that were found dead without having unregistered.
+    /// Threads that exited without unregistering.
     threads_found_dead,
-    /// Threads for whose stacks there was no room; they have markers and CPU times.
+    /// Threads that found no free capture slot. They have markers and CPU times.
     threads_without_stacks,
-    /// 1 when the sampler ended by an error of its own; nothing was sampled from then on.
+    /// 1 if the sampler panicked. No samples are taken afterwards.
     sampler_panics,
-    /// Samples that found no room in the buffer.
+    /// Samples that were dropped because the buffer had no space.
     dropped_samples,
-    /// CPU time of the sampler thread, in nanoseconds.
+    /// CPU time of the sampler thread, in ns.
     sampler_cpu_ns,
-    /// Stacks that were unwound, the native frames that were found, and the time that it took.
+    /// Unwound stacks, their native frames, and the time for unwinding them, in ns.
     unwound_stacks,
     unwound_frames,
     unwind_ns,
-    /// Stacks of markers among them, and those of labels alone.
+    /// Stacks of markers: those counted above, and those with labels only.
     marker_stacks,
-    /// The frames and the time of those stacks that were unwound once more, at once, for comparison.
+    /// Frames and time, in ns, of the stacks that were unwound a second time at once, for
+    /// comparison.
     repeated_frames,
     repeated_unwind_ns,
 }
@@ -120,7 +125,7 @@ impl SessionCounts {
     }
 }
 
-/// A running session, shared by reference.
+/// A session, shared by reference.
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) generation: Generation,
@@ -131,21 +136,22 @@ pub(crate) struct Session {
     pub(crate) counts: SessionCounts,
     pub(crate) pauses: Pauses,
     pub(crate) after_sampling: AfterSampling,
-    /// Of the session's live threads, so that the sampler looks at the list only then.
+    /// Changes of the session's live threads. The sampler reads the list of threads only after a
+    /// change.
     pub(crate) thread_changes: ChangeCount,
-    /// Written by the sampler when something was loaded or unloaded, read by snapshots.
+    /// The loaded modules. The sampler updates them after a load or unload; snapshots read them.
     modules: NamedMutex<ModuleTable>,
-    /// What `/tmp/perf-PID.map` says, as far as the sampler has read it.
+    /// The part of `/tmp/perf-PID.map` that the sampler has read.
     perf_map: NamedMutex<Arc<CodeMap>>,
     stop: AtomicBool,
     uses_timers: AtomicBool,
-    /// The nice value that the system granted the sampler thread.
+    /// Nice value that the kernel granted the sampler thread.
     sampler_nice: AtomicI32,
-    /// What the trial of the engines found, when there was one.
+    /// Result of the trial of the engines, if the session made one.
     trial: OnceLock<EngineTrial>,
-    /// How often somebody asked that everything be written, and up to which of them that was done.
-    writes_asked: AtomicU64,
-    writes_done: AtomicU64,
+    /// Numbers of the last flush that was requested, and of the last one that was completed.
+    flushes_requested: AtomicU64,
+    flushes_done: AtomicU64,
 }
 
 impl Session {
@@ -176,24 +182,25 @@ impl Session {
             uses_timers: AtomicBool::new(false),
             sampler_nice: AtomicI32::new(0),
             trial: OnceLock::new(),
-            writes_asked: AtomicU64::new(0),
-            writes_done: AtomicU64::new(0),
+            flushes_requested: AtomicU64::new(0),
+            flushes_done: AtomicU64::new(0),
         }
     }
 
-    /// Whether stacks are recorded of a thread of which this is.
-    pub(crate) fn records_stacks_of(&self, of_thread: ThreadProfilingFeatures) -> bool {
-        let of_session = !self.settings.features.contains(Features::NO_STACK_SAMPLING);
-        of_session && of_thread.intersects(ThreadProfilingFeatures::SAMPLING)
+    /// Returns whether to record the stacks of a thread with these features.
+    pub(crate) fn records_stacks_of(&self, thread_features: ThreadProfilingFeatures) -> bool {
+        let is_enabled = !self.settings.features.contains(Features::NO_STACK_SAMPLING);
+        is_enabled && thread_features.intersects(ThreadProfilingFeatures::SAMPLING)
     }
 
-    /// Whether CPU times are recorded of a thread of which this is.
-    pub(crate) fn records_cpu_of(&self, of_thread: ThreadProfilingFeatures) -> bool {
-        let of_session = self.settings.features.contains(Features::CPU);
-        of_session && of_thread.intersects(ThreadProfilingFeatures::CPU_UTILIZATION)
+    /// Returns whether to record the CPU time of a thread with these features.
+    pub(crate) fn records_cpu_of(&self, thread_features: ThreadProfilingFeatures) -> bool {
+        let is_enabled = self.settings.features.contains(Features::CPU);
+        is_enabled && thread_features.intersects(ThreadProfilingFeatures::CPU_UTILIZATION)
     }
 
-    /// Whether threads that run are stopped by timers of their own.
+    /// Returns whether running threads are interrupted by their own timers, rather than by signals
+    /// from the sampler.
     pub(crate) fn uses_timers(&self) -> bool {
         self.uses_timers.load(Ordering::Relaxed)
     }
@@ -211,7 +218,7 @@ impl Session {
     }
 
     pub(crate) fn set_trial(&self, trial: EngineTrial) {
-        // Only the sampler does, once.
+        // Only the sampler sets it, once.
         let _ = self.trial.set(trial);
     }
 
@@ -219,7 +226,7 @@ impl Session {
         self.trial.get().copied()
     }
 
-    /// Before anybody else knows of the session.
+    /// Sets the modules of a session that is not shared yet.
     pub(crate) fn set_first_modules(&mut self, table: &ModuleTable) {
         *self.modules.get_mut() = table.clone();
     }
@@ -234,38 +241,40 @@ impl Session {
         self.modules.lock().clone()
     }
 
-    /// Asks the sampler to write what it holds back of threads at rest, and waits for that, not long: it does so on its
-    /// next tick, unless it gets no processor. It may hold a minute of each thread.
+    /// Asks the sampler to write the samples of idle threads that it holds back, and waits until it
+    /// has done so on its next tick. The wait has a timeout, in case the sampler gets no processor.
+    /// The sampler may hold back a minute of each thread.
     pub(crate) fn wait_until_all_is_written(&self) {
-        const LONGEST_WAIT: Duration = Duration::from_secs(2);
-        let asked = self.writes_asked.fetch_add(1, Ordering::AcqRel) + 1;
-        let end = Instant::now() + LONGEST_WAIT;
-        let is_open = || self.writes_done.load(Ordering::Acquire) < asked;
+        const MAX_WAIT: Duration = Duration::from_secs(2);
+        let request = self.flushes_requested.fetch_add(1, Ordering::AcqRel) + 1;
+        let end = Instant::now() + MAX_WAIT;
+        let is_pending = || self.flushes_done.load(Ordering::Acquire) < request;
         let has_sampler = || self.counts.sampler_panics.load(Ordering::Relaxed) == 0;
-        // Before it calls back it writes everything; and it may be one of its callbacks that asks.
+        // The sampler writes everything before it runs callbacks. One of those callbacks may be the
+        // caller.
         let may_write =
             || has_sampler() && !self.is_stopping() && !self.after_sampling.is_calling_back();
-        while is_open() && may_write() && Instant::now() < end {
+        while is_pending() && may_write() && Instant::now() < end {
             std::thread::sleep(Duration::from_micros(100));
         }
     }
 
-    /// Up to which asking everything is to be written, if somebody waits for it.
+    /// Returns the number of the last requested flush, if it is pending.
     pub(crate) fn asked_to_write(&self) -> Option<u64> {
-        let asked = self.writes_asked.load(Ordering::Acquire);
-        (asked > self.writes_done.load(Ordering::Acquire)).then_some(asked)
+        let request = self.flushes_requested.load(Ordering::Acquire);
+        (request > self.flushes_done.load(Ordering::Acquire)).then_some(request)
     }
 
-    /// Everything is written, as far as was asked until this.
-    pub(crate) fn set_written(&self, asked: u64) {
-        self.writes_done.store(asked, Ordering::Release);
+    /// Completes all flushes up to this number.
+    pub(crate) fn set_written(&self, request: u64) {
+        self.flushes_done.store(request, Ordering::Release);
     }
 
     pub(crate) fn set_perf_map(&self, map: Arc<CodeMap>) {
         *self.perf_map.lock() = map;
     }
 
-    /// The generated code that samples of the session may lie in.
+    /// Returns the generated code in which samples of the session may lie.
     pub(crate) fn generated_code(&self) -> CodeMap {
         let perf_map = Arc::clone(&self.perf_map.lock());
         let mut code = CodeMap::clone(&perf_map);
@@ -273,7 +282,7 @@ impl Session {
         code
     }
 
-    /// Tells the sampler to end.
+    /// Asks the sampler to end.
     pub(crate) fn request_stop(&self) {
         self.stop.store(true, Ordering::Release);
     }

@@ -1,13 +1,15 @@
-//! Threads that register, mark and unregister beside a sampler and beside a stop and a new start, tried in the orders of
-//! `explore_model`.
+//! A loom model of threads that register, record markers and unregister while a sampler runs and
+//! the session is stopped and started anew. `explore_model` tries the interleavings.
 //!
-//! Of the real code only [`ProfilingWord`] and [`ChangeCount`] run here. All else is written down again, in the steps in which
-//! `registration.rs`, `profiled_threads.rs`, `sampler_thread.rs` and `life_cycle.rs` do it, and what lies under their locks
-//! lies under loom's: the life cycle, the lists of threads with their data, the sampler's loop and the buffer. Neither
-//! `PsLock`, `ThreadRegistry`, the data lock, `ProfiledThreads`, `Session`, nor the chunked buffer is run, and there are no
-//! pauses, callbacks, forks nor captures. So a change there must be made here by hand: that they say the same nobody checks.
+//! Only [`ProfilingWord`] and [`ChangeCount`] are the real types. Everything else is a copy of the
+//! steps in `registration.rs`, `profiled_threads.rs`, `sampler_thread.rs` and `life_cycle.rs`: the
+//! life cycle, the lists of threads with their data, the sampler's loop and the buffer. Loom's
+//! locks replace the real ones. `PsLock`, `ThreadRegistry`, the data lock, `ProfiledThreads`,
+//! `Session` and the chunked buffer do not run here, and there are no pauses, callbacks, forks or
+//! captures. No test checks that the model matches the code, so a change there must be repeated
+//! here by hand.
 //!
-//! Run by `RUSTFLAGS="--cfg loom" cargo test --release --lib session_model`.
+//! Run it with `RUSTFLAGS="--cfg loom" cargo test --release --lib session_model`.
 
 use loom::sync::atomic::{AtomicBool, Ordering};
 use loom::sync::{Arc as Shared, Mutex as LoomMutex};
@@ -19,7 +21,7 @@ use crate::threads::ProfilingWord;
 const FIRST: Generation = Generation::from_number(1);
 const SECOND: Generation = Generation::from_number(2);
 
-/// What a session's sampler shares with it.
+/// The data that a session shares with its sampler.
 struct ModelSession {
     generation: Generation,
     changes: ChangeCount,
@@ -36,7 +38,8 @@ impl ModelSession {
     }
 }
 
-/// What lies under the `PsLock`: who is registered, and the session with its threads. There is one thread.
+/// The data behind the `PsLock`: the registration of the only thread, and the session with that
+/// thread.
 #[derive(Default)]
 struct UnderPsLock {
     is_registered: bool,
@@ -49,13 +52,13 @@ struct ModelActive {
     dead: Option<Dead>,
 }
 
-/// A thread that has ended, and where the buffer ended when nothing of it was to be written any more.
+/// An ended thread. Its end position is the end of the buffer once all of its data was written.
 #[derive(Clone, Copy, Default)]
 struct Dead {
     end_position: Option<usize>,
 }
 
-/// An entry of a session: a marker of the thread's, or a sample.
+/// An entry of a session: a marker recorded by the thread, or a sample of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Entry {
     Marker,
@@ -65,12 +68,12 @@ enum Entry {
 struct World {
     ps: LoomMutex<UnderPsLock>,
     word: ProfilingWord,
-    /// The core buffer: the session that it is in, and the entries of that.
+    /// The core buffer: the session that it serves, and the entries of that session.
     buffer: LoomMutex<Option<(Generation, Vec<(Generation, Entry)>)>>,
 }
 
 impl World {
-    /// The first session runs; the thread is registered or not.
+    /// Creates a world in which the first session runs and the thread is or is not registered.
     fn new(is_registered: bool) -> (Shared<Self>, Shared<ModelSession>) {
         let world = Shared::new(Self {
             ps: LoomMutex::default(),
@@ -94,13 +97,14 @@ impl World {
             dead: None,
         };
         if ps.is_registered {
-            self.take_up(&mut active);
+            self.add_thread(&mut active);
         }
         ps.active = Some(active);
         session
     }
 
-    fn take_up(&self, active: &mut ModelActive) {
+    /// Adds the thread to the session.
+    fn add_thread(&self, active: &mut ModelActive) {
         self.word
             .set(active.session.generation, ThreadProfilingFeatures::ANY);
         active.lives = true;
@@ -111,7 +115,7 @@ impl World {
         let mut ps = self.ps.lock().unwrap();
         ps.is_registered = true;
         if let Some(active) = &mut ps.active {
-            self.take_up(active);
+            self.add_thread(active);
         }
     }
 
@@ -125,7 +129,8 @@ impl World {
         }
     }
 
-    /// What the thread's marker is put into; `None` when the session that it was asked for runs no more.
+    /// Records a marker, and returns its session. Returns `None` if no session records markers, or
+    /// if that session has ended since.
     fn mark(&self) -> Option<Generation> {
         let session = self
             .word
@@ -151,7 +156,7 @@ impl World {
             .map_or(0, |(_, entries)| entries.len())
     }
 
-    /// Ends the session, up to the join of its sampler.
+    /// Ends the session, except for joining its sampler.
     fn stop(&self) -> Option<Shared<ModelSession>> {
         let mut ps = self.ps.lock().unwrap();
         let active = ps.active.take()?;
@@ -162,7 +167,7 @@ impl World {
         Some(active.session)
     }
 
-    /// The session's threads, for its own sampler alone.
+    /// Runs `body` with the threads of `session`, if it is the current session.
     fn with_session_threads<T>(
         &self,
         session: &ModelSession,
@@ -174,12 +179,12 @@ impl World {
     }
 }
 
-/// A session's sampler, and what it keeps from tick to tick.
+/// The sampler of a session, and its state between ticks.
 struct ModelSampler {
     world: Shared<World>,
     session: Shared<ModelSession>,
     seen_changes: u64,
-    knows: bool,
+    has_thread: bool,
     samples: usize,
 }
 
@@ -190,12 +195,12 @@ impl ModelSampler {
             world,
             session,
             seen_changes: 0,
-            knows: false,
+            has_thread: false,
             samples: 0,
         }
     }
 
-    /// So many ticks, or fewer when it is stopped.
+    /// Runs `ticks` ticks, or fewer if the session stops.
     fn ticks(mut self, ticks: usize) -> Self {
         for _ in 0..ticks {
             if self.session.stop.load(Ordering::Acquire) {
@@ -211,7 +216,7 @@ impl ModelSampler {
             world,
             session,
             seen_changes,
-            knows,
+            has_thread,
             samples,
         } = self;
         let changes = session.changes.read();
@@ -220,14 +225,14 @@ impl ModelSampler {
             let lives = world
                 .with_session_threads(session, |active| active.lives)
                 .unwrap_or(false);
-            if *knows && !lives {
-                // What was not written yet of it.
+            if *has_thread && !lives {
+                // Writes the samples that were held back.
                 assert!(
                     world.put(session.generation, Entry::Sample),
-                    "before its end the buffer is its own"
+                    "the buffer belongs to the session until its sampler has ended"
                 );
             }
-            *knows = lives;
+            *has_thread = lives;
             let end = world.range_end();
             world.with_session_threads(session, |active| {
                 if let Some(dead) = active
@@ -239,14 +244,14 @@ impl ModelSampler {
                 }
             });
         }
-        if *knows && world.put(session.generation, Entry::Sample) {
+        if *has_thread && world.put(session.generation, Entry::Sample) {
             *samples += 1;
         }
     }
 }
 
 #[test]
-fn a_marker_is_in_the_session_that_it_was_asked_for_or_in_none() {
+fn marker_is_in_its_own_session_or_in_none() {
     explore_model(["in the first", "in the second", "in none"], || {
         let (world, _) = World::new(true);
         let marks = Shared::clone(&world);
@@ -280,9 +285,9 @@ fn a_marker_is_in_the_session_that_it_was_asked_for_or_in_none() {
 }
 
 #[test]
-fn who_registers_is_sampled_from_the_next_look_on() {
-    explore_model(["sampled at once", "sampled from then on"], || {
-        // There is a change before, which may make the sampler look while the thread comes.
+fn registered_thread_is_sampled_from_the_next_read_on() {
+    explore_model(["sampled at once", "sampled afterwards"], || {
+        // An earlier change may make the sampler read the threads while the thread registers.
         let (world, session) = World::new(true);
         let registers = Shared::clone(&world);
         let thread = spawn(move || {
@@ -294,22 +299,22 @@ fn who_registers_is_sampled_from_the_next_look_on() {
         thread.join().unwrap();
         let sampler = sampler.join().unwrap();
         let before = sampler.samples;
-        // Whatever was seen of the change before, the next tick samples the thread.
+        // Whichever change the sampler has seen, its next tick samples the thread.
         assert_eq!(
             sampler.ticks(1).samples,
             before + 1,
-            "it is registered, and the session runs"
+            "the thread is registered and the session runs"
         );
         if before > 0 {
             "sampled at once"
         } else {
-            "sampled from then on"
+            "sampled afterwards"
         }
     });
 }
 
 #[test]
-fn a_thread_that_comes_and_goes_beside_a_stop_leaves_nothing_to_the_next_session() {
+fn thread_that_registers_during_a_stop_leaves_no_entries_to_the_next_session() {
     explore_model(
         ["all in the first", "some in the second", "nothing"],
         || {
@@ -324,7 +329,8 @@ fn a_thread_that_comes_and_goes_beside_a_stop_leaves_nothing_to_the_next_session
             let sampler = ModelSampler::new(&world, &session);
             let sampler = spawn(move || sampler.ticks(2));
             world.stop();
-            // As the life cycle does it: first the sampler has ended, then the buffer is the next session's.
+            // As in the life cycle: the sampler ends first, then the buffer goes to the next
+            // session.
             let has_sampled = sampler.join().unwrap().samples > 0;
             *world.buffer.lock().unwrap() = None;
             world.start(SECOND);
@@ -349,12 +355,12 @@ fn a_thread_that_comes_and_goes_beside_a_stop_leaves_nothing_to_the_next_session
 }
 
 #[test]
-fn after_the_end_of_a_dead_thread_nothing_of_it_is_written() {
+fn no_entry_follows_the_end_of_an_ended_thread() {
     explore_model(
         [
-            "its end is known",
-            "the sampler has not come by",
-            "it was never seen",
+            "its end is recorded",
+            "the sampler has not seen the end",
+            "the thread was never sampled",
         ],
         || {
             let (world, session) = World::new(true);
@@ -373,9 +379,9 @@ fn after_the_end_of_a_dead_thread_nothing_of_it_is_written() {
                 world.range_end()
             );
             match (end, has_sampled) {
-                (Some(_), true) => "its end is known",
-                (Some(_), false) => "it was never seen",
-                (None, _) => "the sampler has not come by",
+                (Some(_), true) => "its end is recorded",
+                (Some(_), false) => "the thread was never sampled",
+                (None, _) => "the sampler has not seen the end",
             }
         },
     );

@@ -1,13 +1,13 @@
-//! Who wants to be told what happens to the profiler.
+//! Callbacks of the application for changes of the profiling state.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::base::{ProfilingState, ProfilingStates, PsCell, PsLock};
 
-/// A callback, in the order in which they were added.
+/// A registered callback.
 pub(crate) struct StateCallback {
-    /// Which of the process.
+    /// Number of the callback, in the order of registration in this process.
     pub(crate) serial: u64,
     states: ProfilingStates,
     id: u64,
@@ -15,6 +15,7 @@ pub(crate) struct StateCallback {
     is_removed: AtomicBool,
 }
 
+/// The registered callbacks, in the order of registration.
 static STATE_CALLBACKS: PsCell<Vec<Arc<StateCallback>>> = PsCell::new(Vec::new());
 static LAST_SERIAL: AtomicU64 = AtomicU64::new(0);
 
@@ -38,7 +39,8 @@ impl StateCallback {
         callback
     }
 
-    /// Takes those with this id off the list. They are dropped by the caller, under no lock.
+    /// Removes and returns the callbacks with this id. The caller drops them without holding a
+    /// lock.
     pub(crate) fn remove(id: u64) -> Vec<Arc<Self>> {
         let mut lock = PsLock::acquire();
         let list = STATE_CALLBACKS.get_mut(&mut lock);
@@ -53,7 +55,8 @@ impl StateCallback {
         STATE_CALLBACKS.get(&PsLock::acquire()).clone()
     }
 
-    /// Whether it is to be told of this.
+    /// Returns whether to call the callback for `state`. A removed callback is called only for its
+    /// own removal.
     pub(crate) fn wants(&self, state: ProfilingState) -> bool {
         let is_removed = self.is_removed.load(Ordering::Acquire);
         self.states.contains(state) && (!is_removed || state == ProfilingState::RemovingCallback)

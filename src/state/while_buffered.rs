@@ -1,8 +1,8 @@
-//! What is kept for as long as the buffer may hold something that speaks of it.
+//! A list of items that expire with the buffer data that refers to them.
 
 use std::collections::VecDeque;
 
-/// Things that have ended, oldest first, each with the position that the buffer had reached then.
+/// Items that have ended, oldest first, each with the end position of the buffer at that time.
 #[derive(Debug)]
 pub(crate) struct WhileBuffered<T>(VecDeque<(u64, T)>);
 
@@ -11,32 +11,33 @@ impl<T> WhileBuffered<T> {
         Self(VecDeque::new())
     }
 
-    /// Keeps it until the buffer begins after `buffer_end`, where it ends now.
-    pub(crate) fn keep(&mut self, buffer_end: u64, thing: T) {
-        self.0.push_back((buffer_end, thing));
+    /// Adds an item. It expires when the buffer starts after `buffer_end`, the current end.
+    pub(crate) fn keep(&mut self, buffer_end: u64, item: T) {
+        self.0.push_back((buffer_end, item));
     }
 
-    /// Takes out what ended before a buffer that begins there, to be dropped under no lock.
-    #[must_use = "it is dropped where this ends"]
+    /// Removes and returns the items that ended before `buffer_start`. The caller drops them
+    /// without holding a lock.
+    #[must_use = "drop the items without holding a lock"]
     pub(crate) fn take_expired(&mut self, buffer_start: u64) -> Vec<T> {
         let expired = self
             .0
             .iter()
             .take_while(|(end, _)| *end < buffer_start)
             .count();
-        self.0.drain(..expired).map(|(_, thing)| thing).collect()
+        self.0.drain(..expired).map(|(_, item)| item).collect()
     }
 
     pub(crate) fn retain(&mut self, mut keeps: impl FnMut(&T) -> bool) {
-        self.0.retain(|(_, thing)| keeps(thing));
+        self.0.retain(|(_, item)| keeps(item));
     }
 
-    /// What a buffer that begins there may speak of.
+    /// Returns the items that data from `buffer_start` on may refer to.
     pub(crate) fn since(&self, buffer_start: u64) -> impl Iterator<Item = &T> {
         self.0
             .iter()
             .filter(move |(end, _)| *end >= buffer_start)
-            .map(|(_, thing)| thing)
+            .map(|(_, item)| item)
     }
 }
 
@@ -45,18 +46,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn things_go_when_the_buffer_begins_after_their_end() {
+    fn items_expire_when_the_buffer_starts_after_their_end() {
         let mut kept = WhileBuffered::new();
         [(5, 'a'), (5, 'b'), (9, 'c')]
             .into_iter()
-            .for_each(|(end, thing)| kept.keep(end, thing));
+            .for_each(|(end, item)| kept.keep(end, item));
         let left = |kept: &WhileBuffered<char>| kept.since(0).collect::<String>();
         assert!(kept.take_expired(5).is_empty());
         assert_eq!(left(&kept), "abc");
         assert_eq!(kept.since(6).collect::<String>(), "c");
         assert_eq!(kept.take_expired(6), ['a', 'b']);
         assert_eq!(left(&kept), "c");
-        kept.retain(|thing| *thing != 'c');
+        kept.retain(|item| *item != 'c');
         assert_eq!(left(&kept), "");
     }
 }

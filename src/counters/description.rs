@@ -1,14 +1,14 @@
-//! What a counter is called.
+//! The identity and the names of a counter.
 
 use crate::base::Features;
 
-/// A counter's identity and names. The viewer picks a track by category and name.
+/// A counter's identity and names. The viewer selects a track by category and name.
 #[doc(alias = "BaseProfilerCount")]
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct CounterDescription {
-    /// Which counter, in the buffer.
+    /// Identifies the counter in the buffer.
     pub(crate) id: u64,
-    /// With which feature it is sampled.
+    /// The feature with which the counter is sampled.
     pub(crate) feature: Features,
     pub(crate) name: &'static str,
     pub(crate) category: &'static str,

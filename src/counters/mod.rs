@@ -1,16 +1,16 @@
-//! Numbers over time.
+//! Counters: numbers sampled over time.
 //!
 //! # Purpose
-//! What counters there are, and how the sampler reads them.
+//! The definitions of the counters, and how the sampler reads them.
 //!
 //! # Threads and locks
-//! Read by the sampler thread; no lock.
+//! Counters are read by the sampler thread, without a lock.
 //!
 //! # Imports
 //! `base`, `platform`
 //!
 //! # Invariants
-//! A counter's value is absolute; the profile shows what it grew by from sample to sample.
+//! A counter's value is absolute; the profile shows its growth from sample to sample.
 //!
 //! # Read next
 //! `process_cpu.rs`, then `crate::sampler`.

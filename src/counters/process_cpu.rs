@@ -1,10 +1,10 @@
-//! The CPU time of the whole process, threads that nobody registered included.
+//! The CPU time of the whole process, including threads that are not registered.
 
 use crate::base::Features;
 use crate::counters::CounterDescription;
 use crate::platform::process_cpu_ns;
 
-/// Feature `processcpu`.
+/// The counter of feature `processcpu`.
 pub(crate) const PROCESS_CPU: CounterDescription = CounterDescription {
     id: 1,
     feature: Features::PROCESS_CPU,
@@ -13,7 +13,7 @@ pub(crate) const PROCESS_CPU: CounterDescription = CounterDescription {
     description: "Process CPU utilization",
 };
 
-/// Nanoseconds since the process began. One system call.
+/// Returns the CPU time of the process since it began, in ns. Makes one system call.
 pub(crate) fn sample_process_cpu_ns() -> i64 {
     process_cpu_ns() as i64
 }
@@ -21,7 +21,7 @@ pub(crate) fn sample_process_cpu_ns() -> i64 {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn it_grows_while_the_process_works() {
+    fn process_cpu_grows_while_process_works() {
         let before = super::sample_process_cpu_ns();
         while super::sample_process_cpu_ns() < before + 1_000_000 {}
     }

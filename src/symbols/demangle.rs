@@ -1,15 +1,16 @@
-//! Names as people wrote them.
+//! Demangling of symbol names.
 
-/// The demangled name: Rust's without its hash, C++'s with its parameters, any other as it is.
+/// Returns the demangled name: Rust names without hash, C++ names with parameters, all others
+/// unchanged.
 pub(super) fn demangled(raw: &str) -> String {
     let readable = format!("{:#}", rustc_demangle::demangle(raw));
     if raw.starts_with("_Z") && readable == raw {
-        return cpp(raw).unwrap_or(readable);
+        return demangle_cpp(raw).unwrap_or(readable);
     }
     readable
 }
 
-fn cpp(raw: &str) -> Option<String> {
+fn demangle_cpp(raw: &str) -> Option<String> {
     cpp_demangle::Symbol::new(raw.as_bytes())
         .ok()?
         .demangle()
@@ -21,7 +22,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rust_and_cpp_names_are_readable_and_c_names_stay() {
+    fn demangled_makes_rust_and_cpp_readable_and_keeps_c() {
         for (raw, readable) in [
             ("_ZN4core3fmt5write17h0123456789abcdefE", "core::fmt::write"),
             ("_RNvCs15kBYyAo9fc_7mycrate3foo", "mycrate::foo"),

@@ -1,5 +1,5 @@
-//! Names from the dynamic symbol table of a module that has no file: the vDSO, in which a program that asks for the time
-//! spends some.
+//! Names from the dynamic symbol table of a module without a file: the vDSO, in which a program
+//! that reads the clock spends time.
 
 use object::elf::FileHeader64;
 use object::read::elf::ElfFile;
@@ -7,7 +7,7 @@ use object::{NativeEndian, Object, ObjectSymbol};
 
 use crate::unwind::LoadedModule;
 
-/// The functions of such a module, as ranges of addresses with names, sorted.
+/// Functions of modules without a file: sorted address ranges with names.
 #[derive(Debug, Default)]
 pub(super) struct MappedSymbols {
     functions: Vec<(u64, u64, String)>,
@@ -33,7 +33,7 @@ impl MappedSymbols {
                 }
             }
         }
-        // Of two names for one function the public one, without the prefix, comes first.
+        // If a function has two names, the public one, without the prefix, comes first.
         functions.sort_by_cached_key(|(start, end, name)| {
             (*start, *end, name.starts_with("__"), name.clone())
         });
@@ -56,7 +56,7 @@ mod tests {
     use crate::unwind::ModuleTable;
 
     #[test]
-    fn the_vdsos_clock_has_its_name() {
+    fn vdso_clock_function_has_a_name() {
         let mut table = ModuleTable::default();
         table.refresh();
         let symbols = MappedSymbols::of(&table.all());

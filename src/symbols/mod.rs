@@ -1,18 +1,19 @@
-//! Addresses to names, files and lines.
+//! Resolution of addresses to names, files and lines.
 //!
 //! # Purpose
-//! Names are computed late and once: when a profile is written, for the distinct addresses in it, in their order, so
-//! that each module's debug information is opened once.
+//! Names are computed late and once: when a profile is written, for its distinct addresses in
+//! ascending order, so that the debug information of each module is opened once.
 //!
 //! # Threads and locks
-//! On the thread that asks for the profile, under no lock.
+//! Runs on the thread that requests the profile, without a lock.
 //!
 //! # Imports
 //! `base`, `platform`, `unwind`
 //!
 //! # Invariants
-//! An address without a name has none: nothing is guessed. What is looked up is the file that was loaded, by its build id;
-//! without one, only while the module stands at its place.
+//! Names are never guessed: an address without a known name stays unnamed. Names come only from the
+//! file that was loaded, identified by its build id; a file without a build id is used only while
+//! the module is loaded.
 //!
 //! # Read next
 //! `resolver.rs`, then `crate::stream`.

@@ -1,7 +1,7 @@
-//! The names in a module's files: its debug information, its symbol table, and a separate file of the former that the
-//! system has.
+//! The names in the files of a module: its debug information, its symbol table, and a separate file
+//! of debug information if the system has one.
 //!
-//! A file that is not the one that was loaded, since it was built anew, names nothing.
+//! A file that differs from the one that was loaded, because it was rebuilt, provides no names.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -13,37 +13,37 @@ use crate::symbols::demangle::demangled;
 use crate::symbols::resolver::FrameName;
 use crate::unwind::LoadedModule;
 
-/// Where distributions put debug information, by build id.
+/// Directory in which distributions put debug information, by build id.
 const DEBUG_FILES: &str = "/usr/lib/debug/.build-id";
-/// It opens this program also when its file was renamed or removed.
+/// Path that opens this program even after its file was renamed or removed.
 const OWN_FILE: &str = "/proc/self/exe";
 
 /// The names of one module.
 pub(super) struct ModuleSymbols {
     bias: u64,
-    /// The richest first.
+    /// The file with the most information first.
     files: Vec<Loader>,
 }
 
 impl ModuleSymbols {
-    /// Opens the files of a module; those that are not there, or are not its, are left out.
+    /// Opens the files of a module, except those that are missing or do not match the module.
     pub(super) fn open(module: &LoadedModule) -> Self {
         let image = &module.image;
-        let own = if image.is_executable {
+        let own_file = if image.is_executable {
             Path::new(OWN_FILE)
         } else {
             &image.path
         };
-        let is_its = |path: &Path| match image.build_id.is_empty() {
-            // Nothing tells whether the file is still the one that was loaded but that it still is.
+        let is_matching = |path: &Path| match image.build_id.is_empty() {
+            // Without a build id, only a module that is still loaded is known to match its file.
             true => !module.unloaded,
             false => build_id_of(path).as_deref() == Some(&image.build_id),
         };
         let paths = debug_file(&image.build_id)
             .into_iter()
-            .chain([own.to_owned()]);
+            .chain([own_file.to_owned()]);
         let files = paths
-            .filter(|path| is_its(path))
+            .filter(|path| is_matching(path))
             .filter_map(|path| Loader::new(path).ok());
         Self {
             bias: image.bias,
@@ -51,7 +51,7 @@ impl ModuleSymbols {
         }
     }
 
-    /// The functions at an address, innermost inlined one first.
+    /// Returns the functions at an address, the innermost inlined one first.
     pub(super) fn names_at(&self, address: u64) -> Vec<FrameName> {
         let in_file = address.wrapping_sub(self.bias);
         let by_debug_information = self
@@ -86,7 +86,7 @@ fn names_in_debug_information(file: &Loader, address: u64) -> Vec<FrameName> {
             .function
             .as_ref()
             .and_then(|function| function.raw_name().ok());
-        // The outermost may have a place alone; its symbol has its name.
+        // The outermost frame may have only a location; its name then comes from the symbol table.
         let function = match name {
             Some(name) => demangled(&name),
             None => match file.find_symbol(address) {

@@ -1,4 +1,4 @@
-//! Looks addresses up in the files of their modules.
+//! Looks up addresses in the files of their modules.
 
 use std::collections::HashMap;
 
@@ -7,16 +7,16 @@ use crate::symbols::mapped_symbols::MappedSymbols;
 use crate::symbols::module_symbols::ModuleSymbols;
 use crate::unwind::{CodeMap, LoadedModule};
 
-/// An address as it stands in a stack.
+/// A code address in a sampled stack.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct SampledAddress {
     pub(crate) address: CodeAddress,
-    /// Whether it is where a call returns to, so that the call itself is one byte before.
+    /// Whether the address is a return address, so that the call itself lies one byte before it.
     pub(crate) is_return_address: bool,
 }
 
 impl SampledAddress {
-    /// An address within the instruction that was running or calling.
+    /// Returns an address within the instruction that was running or calling.
     pub(crate) fn lookup_address(self) -> u64 {
         self.address
             .get()
@@ -24,7 +24,7 @@ impl SampledAddress {
     }
 }
 
-/// A function's name, and where in it the address is, if the debug information tells.
+/// A function's name, and the file and line of the address if the debug information contains them.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct FrameName {
     pub(crate) function: String,
@@ -32,10 +32,10 @@ pub(crate) struct FrameName {
     pub(crate) line: Option<u32>,
 }
 
-/// What each address stands for: the functions there, innermost inlined one first.
+/// The functions at each address, the innermost inlined one first.
 pub(crate) type AddressNames = HashMap<SampledAddress, Vec<FrameName>>;
 
-/// Names addresses of this process.
+/// Resolves addresses of this process to names.
 #[doc(alias = "ProfilerCodeAddressService")]
 pub(crate) struct CodeAddressService<'a> {
     /// Sorted by address.
@@ -53,13 +53,15 @@ impl<'a> CodeAddressService<'a> {
         }
     }
 
-    /// The names of these addresses; those without one are absent. Reads the debug information of every module that is
-    /// asked for, one after another, some ms to seconds, and gives its memory back.
+    /// Returns the names of these addresses. An address without a name is absent from the result.
+    ///
+    /// Reads the debug information of every module concerned, one module after another, and frees
+    /// its memory. Takes from some ms to seconds.
     pub(crate) fn resolve(&self, addresses: Vec<SampledAddress>) -> AddressNames {
         self.resolve_watched(addresses, &ProgressLogger::unwatched())
     }
 
-    /// The same, telling how far it is.
+    /// Resolves addresses like [`Self::resolve`], and reports the progress.
     pub(crate) fn resolve_watched(
         &self,
         mut addresses: Vec<SampledAddress>,
@@ -80,7 +82,7 @@ impl<'a> CodeAddressService<'a> {
     }
 
     fn names_at(&self, address: u64, open: &mut Option<(usize, ModuleSymbols)>) -> Vec<FrameName> {
-        let alone = |name: &str| {
+        let name_only = |name: &str| {
             vec![FrameName {
                 function: name.to_owned(),
                 file: None,
@@ -88,7 +90,7 @@ impl<'a> CodeAddressService<'a> {
             }]
         };
         if let Some(code) = self.generated.find(address) {
-            return alone(&code.name);
+            return name_only(&code.name);
         }
         let after = self
             .modules
@@ -101,7 +103,7 @@ impl<'a> CodeAddressService<'a> {
             return Vec::new();
         }
         if let Some(name) = self.mapped.name_at(address) {
-            return alone(name);
+            return name_only(name);
         }
         if open.as_ref().is_none_or(|(open, _)| *open != index) {
             *open = Some((index, ModuleSymbols::open(module)));
@@ -126,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_function_of_this_program_has_its_name_and_file() {
+    fn own_function_resolves_to_name_and_file() {
         let mut table = ModuleTable::default();
         table.refresh();
         let modules = table.all();
@@ -154,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_not_the_one_that_was_loaded_names_nothing() {
+    fn mismatched_file_provides_no_names() {
         let mut table = ModuleTable::default();
         table.refresh();
         let address = CodeAddress::new(a_function_to_find as fn() -> u64 as usize as u64);
@@ -184,7 +186,7 @@ mod tests {
         assert_eq!(
             names_with(&|module| with_id(module, &[])),
             1,
-            "what is loaded is what its path says"
+            "a loaded module matches its file"
         );
         let unloaded = |module: &mut LoadedModule| {
             with_id(module, &[]);
@@ -193,7 +195,7 @@ mod tests {
         assert_eq!(
             names_with(&unloaded),
             0,
-            "what was may have been another file"
+            "an unloaded module may have had another file"
         );
     }
 }

@@ -1,24 +1,25 @@
-//! A thread's own stack, copied by itself at a place of its own choice.
+//! Backtraces: copies of the calling thread's own stack, which a thread can make at any point.
 //!
 //! **Contract** (cited below):
-//! - *caller's registers*: the registers are those of a function that has not returned, on the calling thread; so what
-//!   lies from their stack pointer to the top of this thread's stack is mapped and stays as it is meanwhile;
-//! - *words are bytes*: memory of words may be read and written as bytes, eight for each.
+//! - *caller's registers*: the registers belong to a function on the calling thread that has not
+//!   returned. So the memory from their stack pointer to the top of this thread's stack is mapped,
+//!   and does not change during the call;
+//! - *words are bytes*: memory of words may be read and written as bytes, eight per word.
 
 use crate::base::{FrameFlags, StackAddress, ThreadId, TimeStamp};
 use crate::platform::{
     Registers, StackBounds, copy_words_in_handler, current_registers, monotonic_now,
 };
-use crate::threads::backtrace_pool::{MOST_WORDS, give_back_words, take_words};
-use crate::threads::own_thread::OwnThread;
+use crate::threads::backtrace_pool::{MAX_WORDS, give_back_words, take_words};
+use crate::threads::own_thread::CachedThreadInfo;
 use crate::threads::profiling_stack_frame::{ProfilingStackFrame, ScriptPlace};
 use crate::threads::thread_labels::own_profiling_stack;
 
-/// Behind a label's texts: nothing. Before them: its stack address, how long they are, a script frame's place, whose
-/// function is 0 where it is none, and its category, subcategory and flags.
-const LABEL_HEAD_BYTES: usize = 31;
+/// Size of a label's header, in bytes: stack address, lengths of the two texts, script location
+/// (function 0 for a label), category, subcategory and flags. The texts follow it.
+const LABEL_HEADER_BYTES: usize = 31;
 
-/// What is known of a backtrace beside the copies.
+/// Everything about a backtrace except the copied stack and labels.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BacktraceHead {
     thread: ThreadId,
@@ -30,17 +31,19 @@ pub(super) struct BacktraceHead {
     labels_left_out: bool,
 }
 
-/// Registers, stack and labels of a thread, not unwound yet. Its memory is used again when it is dropped.
+/// Registers, stack and labels of a thread, not unwound yet. Dropping it returns its memory to the
+/// pool.
 pub(crate) struct CapturedBacktrace {
     pub(super) head: BacktraceHead,
-    /// After [`FREE_WORDS`], the stack, then the labels, oldest first.
+    /// [`RESERVED_WORDS`], then the stack, then the labels, oldest first.
     pub(super) words: Box<[u64]>,
 }
 
-/// So many words are for whoever keeps backtraces in a list.
-pub(super) const FREE_WORDS: usize = 40;
+/// Words at the front of a backtrace's memory that are reserved for a list node
+/// (`pending_stacks.rs`).
+pub(super) const RESERVED_WORDS: usize = 40;
 
-/// What of the calling thread is copied.
+/// Parts of the calling thread that a backtrace contains.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum BacktraceParts {
     LabelsAndStack,
@@ -60,24 +63,28 @@ pub(crate) struct BacktraceLabel<'a> {
 }
 
 impl CapturedBacktrace {
-    /// The stack of the function that this is inlined into, as [`Self::capture`] says.
+    /// Captures the stack from the function into which this one is inlined. Otherwise like
+    /// [`Self::capture`].
     #[inline(always)]
     pub(crate) fn capture_here(parts: BacktraceParts) -> Option<Self> {
-        // SAFETY: *caller's registers*: of this function or the one that it is inlined into.
+        // SAFETY: *caller's registers*: of this function, or of the one into which it is inlined.
         unsafe { Self::capture(current_registers(), parts) }
     }
 
-    /// Copies the calling thread's stack from the given function on; `None` when there is no memory.
+    /// Copies the calling thread's stack, from the function with these registers to the oldest
+    /// frame; `None` when out of memory.
     ///
-    /// The first time on a thread it asks the system for the stack's bounds. From then on, and once backtraces of about
-    /// this size were dropped, it takes no lock, allocates nothing, and makes no system call.
+    /// The first call on a thread asks the system for the bounds of the stack. Later calls take no
+    /// lock, allocate nothing and make no system call, provided that backtraces of about this size
+    /// were dropped before.
     ///
     /// # Safety
     /// - *caller's registers*.
     #[inline(never)]
     unsafe fn capture(registers: Registers, parts: BacktraceParts) -> Option<Self> {
-        let own = OwnThread::current();
-        // SAFETY: a thread-local of the calling thread, and no label is pushed while the slices are used.
+        let own = CachedThreadInfo::current();
+        // SAFETY: the stack is a thread-local of the calling thread, and no label is pushed while
+        // the slices are in use.
         let (frames, texts) = unsafe { (*own_profiling_stack()).contents_in_handler() };
         let label_bytes: usize = frames
             .iter()
@@ -87,30 +94,33 @@ impl CapturedBacktrace {
             BacktraceParts::LabelsAndStack => used_stack(registers.sp, own.bounds),
             BacktraceParts::Labels => (0, 0),
         };
-        let other_words = FREE_WORDS + label_bytes.div_ceil(8);
-        let stack_words = (stack_bytes / 8).min(MOST_WORDS.saturating_sub(other_words));
+        let other_words = RESERVED_WORDS + label_bytes.div_ceil(8);
+        let stack_words = (stack_bytes / 8).min(MAX_WORDS.saturating_sub(other_words));
         let mut words = take_words(stack_words + other_words)?;
-        // SAFETY: as above. An allocator of the host's that pushes labels may have made the stack move.
+        // SAFETY: as above. The slices are read again because the application's allocator may have
+        // pushed labels, which can move the stack.
         let (frames, texts) = unsafe { (*own_profiling_stack()).contents_in_handler() };
         let (stack, rest) = words
-            .get_mut(FREE_WORDS..)?
+            .get_mut(RESERVED_WORDS..)?
             .split_at_mut_checked(stack_words)?;
-        // SAFETY: by this function's contract the source is readable and of this thread; the target is as long, both are
-        // word aligned, and a box is no part of a stack.
+        // SAFETY: *caller's registers*: the source is readable and belongs to this thread. The
+        // target is as long, both are word aligned, and a box does not overlap a stack.
         unsafe { copy_words_in_handler(stack_start, stack.as_mut_ptr().cast(), stack_words * 8) };
-        let mut room = bytes_of_mut(rest);
+        let mut free = bytes_of_mut(rest);
         let (mut written, mut labels_left_out) = (0, false);
         for frame in frames {
-            // SAFETY: this thread's labels, which live as long as the code that pushed them runs.
+            // SAFETY: this thread pushed the labels, by code that is still running and therefore
+            // loaded.
             let label = unsafe { Label::of(frame, texts) };
-            let Some((place, left)) = std::mem::take(&mut room).split_at_mut_checked(label.bytes())
+            let Some((target, remaining)) =
+                std::mem::take(&mut free).split_at_mut_checked(label.bytes())
             else {
                 labels_left_out = true;
                 break;
             };
-            label.write_to(place);
+            label.write_to(target);
             written += label.bytes();
-            room = left;
+            free = remaining;
         }
         let (thread, time) = (own.tid, monotonic_now());
         let label_bytes = written;
@@ -126,7 +136,7 @@ impl CapturedBacktrace {
         Some(Self { head, words })
     }
 
-    /// A copy of the same; `None` when there is no memory.
+    /// Copies the backtrace; `None` when out of memory.
     pub(crate) fn copy(&self) -> Option<Self> {
         let mut words = take_words(self.words.len())?;
         let used = self.used_words();
@@ -138,7 +148,7 @@ impl CapturedBacktrace {
     }
 
     fn used_words(&self) -> usize {
-        FREE_WORDS + self.head.stack_words + self.head.label_bytes.div_ceil(8)
+        RESERVED_WORDS + self.head.stack_words + self.head.label_bytes.div_ceil(8)
     }
 
     pub(crate) fn thread(&self) -> ThreadId {
@@ -153,25 +163,26 @@ impl CapturedBacktrace {
         self.head.registers
     }
 
-    /// The stack address of the first byte of the copy; 0 when the stack pointer lay outside of the thread's stack.
+    /// Returns the stack address of the first copied byte; 0 when the stack pointer lay outside the
+    /// thread's stack.
     pub(crate) fn stack_start(&self) -> u64 {
         self.head.stack_start
     }
 
-    /// Whether there was no room for the newest labels.
+    /// Returns whether the newest labels are missing because they did not fit.
     pub(crate) fn labels_left_out(&self) -> bool {
         self.head.labels_left_out
     }
 
-    /// The copied part of the stack.
+    /// Returns the copied part of the stack.
     pub(crate) fn stack(&self) -> &[u8] {
-        bytes_of(&self.words[FREE_WORDS..][..self.head.stack_words])
+        bytes_of(&self.words[RESERVED_WORDS..][..self.head.stack_words])
     }
 
-    /// The labels, oldest first.
+    /// Iterates over the labels, oldest first.
     pub(crate) fn labels(&self) -> impl Iterator<Item = BacktraceLabel<'_>> {
-        let mut rest =
-            &bytes_of(&self.words[FREE_WORDS + self.head.stack_words..])[..self.head.label_bytes];
+        let mut rest = &bytes_of(&self.words[RESERVED_WORDS + self.head.stack_words..])
+            [..self.head.label_bytes];
         std::iter::from_fn(move || {
             let (label, after) = Label::read_from(rest)?;
             rest = after;
@@ -202,7 +213,8 @@ impl std::fmt::Debug for CapturedBacktrace {
     }
 }
 
-/// Where the used part of the stack begins, and how long it is: nothing when the stack pointer lies elsewhere.
+/// Returns the start and the length of the used part of the stack; both are 0 when the stack
+/// pointer lies outside `bounds`.
 fn used_stack(sp: u64, bounds: Option<StackBounds>) -> (u64, usize) {
     let Some(StackBounds { low, top }) = bounds else {
         return (0, 0);
@@ -215,7 +227,7 @@ fn used_stack(sp: u64, bounds: Option<StackBounds>) -> (u64, usize) {
     }
 }
 
-/// A label with its texts, and its form in the memory of a backtrace.
+/// A label with its texts. Encodes and decodes labels in the memory of a backtrace.
 struct Label<'a> {
     stack_address: u64,
     text: &'a [u8],
@@ -225,6 +237,8 @@ struct Label<'a> {
 }
 
 impl<'a> Label<'a> {
+    /// Returns the label of a frame.
+    ///
     /// # Safety
     /// - The frame was pushed on a stack of this process, by code that is still loaded.
     unsafe fn of(frame: &ProfilingStackFrame, texts: &'a [u8]) -> Self {
@@ -232,7 +246,7 @@ impl<'a> Label<'a> {
         // SAFETY: by this function's contract.
         let text = unsafe { frame.label_in_handler() };
         let kind = [frame.category, frame.subcategory, frame.flags.to_byte()];
-        let script = frame.script_place_in_handler();
+        let script = frame.script_location_in_handler();
         Self {
             stack_address: frame.stack_address,
             text,
@@ -242,24 +256,24 @@ impl<'a> Label<'a> {
         }
     }
 
-    /// How many bytes the label of this frame takes.
+    /// Returns the encoded size of a frame's label, in bytes.
     fn bytes_of(frame: &ProfilingStackFrame, texts: &[u8]) -> usize {
-        LABEL_HEAD_BYTES + frame.label_bytes as usize + frame.text_of_in_handler(texts).len()
+        LABEL_HEADER_BYTES + frame.label_bytes as usize + frame.text_of_in_handler(texts).len()
     }
 
     fn bytes(&self) -> usize {
-        LABEL_HEAD_BYTES + self.text.len() + self.dynamic.len()
+        LABEL_HEADER_BYTES + self.text.len() + self.dynamic.len()
     }
 
-    /// To a place of just its length.
-    fn write_to(&self, place: &mut [u8]) {
-        let (address, place) = place.split_at_mut(8);
-        let (text_bytes, place) = place.split_at_mut(4);
-        let (dynamic_bytes, place) = place.split_at_mut(4);
-        let (position, place) = place.split_at_mut(8);
-        let (function, place) = place.split_at_mut(4);
-        let (kind, place) = place.split_at_mut(3);
-        let (text, dynamic) = place.split_at_mut(self.text.len());
+    /// Encodes the label into `target`, which must have the label's encoded size.
+    fn write_to(&self, target: &mut [u8]) {
+        let (address, target) = target.split_at_mut(8);
+        let (text_bytes, target) = target.split_at_mut(4);
+        let (dynamic_bytes, target) = target.split_at_mut(4);
+        let (position, target) = target.split_at_mut(8);
+        let (function, target) = target.split_at_mut(4);
+        let (kind, target) = target.split_at_mut(3);
+        let (text, dynamic) = target.split_at_mut(self.text.len());
         address.copy_from_slice(&self.stack_address.to_ne_bytes());
         text_bytes.copy_from_slice(&(self.text.len() as u32).to_ne_bytes());
         dynamic_bytes.copy_from_slice(&(self.dynamic.len() as u32).to_ne_bytes());
@@ -271,6 +285,7 @@ impl<'a> Label<'a> {
         dynamic.copy_from_slice(self.dynamic);
     }
 
+    /// Decodes the first label of `bytes`, and returns it with the bytes that follow it.
     fn read_from(bytes: &[u8]) -> Option<(BacktraceLabel<'_>, &[u8])> {
         let (address, bytes) = bytes.split_first_chunk::<8>()?;
         let (text_bytes, bytes) = bytes.split_first_chunk::<4>()?;
@@ -309,7 +324,7 @@ fn bytes_of(words: &[u64]) -> &[u8] {
 }
 
 fn bytes_of_mut(words: &mut [u64]) -> &mut [u8] {
-    // SAFETY: *words are bytes*, and any bytes are words.
+    // SAFETY: *words are bytes*, and any eight bytes are a valid word.
     unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), size_of_val(words)) }
 }
 
@@ -323,7 +338,7 @@ mod tests {
     };
 
     #[test]
-    fn stack_and_labels_are_as_they_were() {
+    fn capture_here_copies_stack_and_labels() {
         let marker = std::hint::black_box([0x1234_5678_9abc_def0u64; 4]);
         register_current_thread("captures itself", RegistrationHooks::NONE);
         let (category, flags) = (ProfilingCategoryPair::Other(None), FrameFlags::NONE);
@@ -372,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stack_pointer_elsewhere_copies_nothing() {
+    fn used_stack_is_empty_outside_bounds() {
         let bounds = Some(StackBounds {
             low: 800,
             top: 8000,

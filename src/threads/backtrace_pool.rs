@@ -1,96 +1,103 @@
-//! Memory for backtraces that is used again: taking some and giving it back are a few atomic operations, whenever a
-//! backtrace of about that size was dropped before.
+//! A pool of memory blocks for backtraces. Taking and returning a block costs a few atomic
+//! operations if a backtrace of about that size was dropped before.
 //!
 //! **Contract** (cited below):
-//! - *boxed*: an address in a place of the class `c` came from a box of `class_words(c)` words, by `Box::into_raw`;
-//! - *taken once*: it leaves its place by a swap with null and enters one by a compare-exchange from null, so whoever has
-//!   it has it alone.
+//! - *boxed*: an address in a cell of class `c` came from a box of `class_words(c)` words, by
+//!   `Box::into_raw`;
+//! - *taken once*: an address leaves its cell by a swap with null and enters a cell by a
+//!   compare-exchange from null, so only one thread has it at a time.
 
 use std::alloc::{Layout, alloc_zeroed};
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use crate::base::as_own_work;
 
-/// The least class is of 4 KiB; each next is twice as large.
-const LEAST_WORDS: usize = 512;
-/// The greatest is of 64 MiB. A stack that is deeper has its youngest part copied.
+/// Size of a block of the smallest class, in words: 4 KiB. Each class has twice the size of the one
+/// before.
+const MIN_WORDS: usize = 512;
+/// Number of size classes. A block of the largest class has 64 MiB; of a deeper stack, only the
+/// youngest part is copied.
 const CLASSES: usize = 15;
-/// So many are kept of a class, and fewer of one where that would be more than [`KEPT_WORDS`].
-const MOST_KEPT: usize = 64;
-const KEPT_WORDS: usize = (4 << 20) / 8;
-/// How much greater than needed the memory may be: this many classes.
+/// Maximum number of cached blocks per class. [`MAX_CACHED_WORDS`] lowers it for large classes.
+const MAX_CACHED: usize = 64;
+/// Maximum size of the cached blocks of one class, in words: 4 MiB. One block is cached in any
+/// case.
+const MAX_CACHED_WORDS: usize = (4 << 20) / 8;
+/// Number of classes to search for a cached block, starting with the smallest that fits.
 const CLASSES_TO_TRY: usize = 3;
 
-/// So many of 16 KiB are there before anybody asks.
-const READY: u32 = 32;
-const READY_CLASS: usize = 2;
+/// Number of 16 KiB blocks that [`prepare_words`] puts into the cache.
+const PREALLOCATED: u32 = 32;
+const PREALLOCATED_CLASS: usize = 2;
 
-type Place = AtomicPtr<u64>;
+type Cell = AtomicPtr<u64>;
 
-/// How often none was kept of a class that was asked for, since somebody last made more.
-static MISSED: [AtomicU32; CLASSES] = [const { AtomicU32::new(0) }; CLASSES];
+/// Number of requests, per class, that found no cached block since the last [`make_missed_words`].
+static MISSES: [AtomicU32; CLASSES] = [const { AtomicU32::new(0) }; CLASSES];
 
-static KEPT: [[Place; MOST_KEPT]; CLASSES] =
-    [const { [const { AtomicPtr::new(std::ptr::null_mut()) }; MOST_KEPT] }; CLASSES];
+static CACHE: [[Cell; MAX_CACHED]; CLASSES] =
+    [const { [const { AtomicPtr::new(std::ptr::null_mut()) }; MAX_CACHED] }; CLASSES];
 
-pub(super) const MOST_WORDS: usize = class_words(CLASSES - 1);
+pub(super) const MAX_WORDS: usize = class_words(CLASSES - 1);
 
 const fn class_words(class: usize) -> usize {
-    LEAST_WORDS << class
+    MIN_WORDS << class
 }
 
-/// The least class of which each has at least so many words.
+/// Returns the smallest class whose blocks have at least this many words, or the largest class.
 fn class_of(words: usize) -> usize {
     (words
-        .max(LEAST_WORDS)
-        .div_ceil(LEAST_WORDS)
+        .max(MIN_WORDS)
+        .div_ceil(MIN_WORDS)
         .next_power_of_two()
         .ilog2() as usize)
         .min(CLASSES - 1)
 }
 
-fn places(class: usize) -> &'static [Place] {
-    &KEPT[class][..(KEPT_WORDS / class_words(class)).clamp(1, MOST_KEPT)]
+fn cells(class: usize) -> &'static [Cell] {
+    &CACHE[class][..(MAX_CACHED_WORDS / class_words(class)).clamp(1, MAX_CACHED)]
 }
 
-/// At least so many words, or [`MOST_WORDS`]; `None` when the system has none. Their content is anything.
+/// Takes a block of at least `words` words, or of [`MAX_WORDS`] if that is less; `None` when out of
+/// memory. The content is unspecified.
 pub(super) fn take_words(words: usize) -> Option<Box<[u64]>> {
     let class = class_of(words);
-    let kept = (class..CLASSES).take(CLASSES_TO_TRY).find_map(take_kept);
-    kept.or_else(|| {
-        MISSED[class].fetch_add(1, Ordering::Relaxed);
+    let cached = (class..CLASSES).take(CLASSES_TO_TRY).find_map(take_cached);
+    cached.or_else(|| {
+        MISSES[class].fetch_add(1, Ordering::Relaxed);
         as_own_work(|| new_words(class))
     })
 }
 
-/// Has some kept, for a thread that may not allocate.
+/// Fills the cache in advance, for threads that must not allocate.
 pub(crate) fn prepare_words() {
-    MISSED[READY_CLASS].fetch_add(READY, Ordering::Relaxed);
+    MISSES[PREALLOCATED_CLASS].fetch_add(PREALLOCATED, Ordering::Relaxed);
     make_missed_words();
 }
 
-/// Makes as many more as were missed, so that they are not missed again. Not by a thread that may not wait.
+/// Allocates one block for each miss, so that the next requests are served from the cache. Must not
+/// be called on a thread that must not block.
 pub(crate) fn make_missed_words() {
-    for (class, missed) in MISSED.iter().enumerate() {
+    for (class, missed) in MISSES.iter().enumerate() {
         if missed.load(Ordering::Relaxed) == 0 {
             continue;
         }
         let missed = missed.swap(0, Ordering::Relaxed) as usize;
-        for _ in 0..missed.min(places(class).len()) {
+        for _ in 0..missed.min(cells(class).len()) {
             let Some(mut words) = new_words(class) else {
                 return;
             };
-            // Whoever takes them waits for no page.
+            // Touches all pages, so that the thread that takes the block has no page faults.
             words.fill(0);
             give_back_words(words);
         }
     }
 }
 
-fn take_kept(class: usize) -> Option<Box<[u64]>> {
-    for place in places(class) {
-        if !place.load(Ordering::Relaxed).is_null() {
-            let start = place.swap(std::ptr::null_mut(), Ordering::Acquire);
+fn take_cached(class: usize) -> Option<Box<[u64]>> {
+    for cell in cells(class) {
+        if !cell.load(Ordering::Relaxed).is_null() {
+            let start = cell.swap(std::ptr::null_mut(), Ordering::Acquire);
             if !start.is_null() {
                 let words = std::ptr::slice_from_raw_parts_mut(start, class_words(class));
                 // SAFETY: *boxed* and *taken once*.
@@ -101,37 +108,39 @@ fn take_kept(class: usize) -> Option<Box<[u64]>> {
     None
 }
 
-/// A box that the system has not touched yet, without the abort of `Box::new` where there is no memory.
+/// Allocates a block whose pages the system has not mapped yet. Unlike `Box::new`, does not abort
+/// when out of memory.
 fn new_words(class: usize) -> Option<Box<[u64]>> {
     let words = class_words(class);
     let layout = Layout::array::<u64>(words).ok()?;
-    // SAFETY: the layout has a size.
+    // SAFETY: the layout is not empty.
     let start = unsafe { alloc_zeroed(layout) }.cast::<u64>();
     if start.is_null() {
         return None;
     }
-    // SAFETY: allocated just now with the layout of such a slice, and zero is a number.
+    // SAFETY: just allocated with the layout of such a slice, and zero is a valid `u64`.
     Some(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(start, words)) })
 }
 
-/// Keeps words that [`take_words`] gave for the next who wants some; frees them when enough are kept.
+/// Returns a block from [`take_words`] to the cache, or frees it when the cache is full.
 pub(super) fn give_back_words(words: Box<[u64]>) {
     let class = class_of(words.len());
     if words.len() != class_words(class) {
         return;
     }
     let start = Box::into_raw(words).cast::<u64>();
-    for place in places(class) {
+    for cell in cells(class) {
         let empty = std::ptr::null_mut();
-        if place.load(Ordering::Relaxed).is_null()
-            && place
+        if cell.load(Ordering::Relaxed).is_null()
+            && cell
                 .compare_exchange(empty, start, Ordering::Release, Ordering::Relaxed)
                 .is_ok()
         {
             return;
         }
     }
-    // SAFETY: *boxed*: made into a pointer just above, with this length, and in no place.
+    // SAFETY: *boxed*: the pointer was made from the box above, with this length, and is in no
+    // cell.
     drop(unsafe {
         Box::from_raw(std::ptr::slice_from_raw_parts_mut(
             start,
@@ -145,37 +154,37 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_number_of_words_has_its_class() {
+    fn class_of_returns_smallest_fitting_class() {
         for (words, class) in [
             (0, 0),
             (512, 0),
             (513, 1),
             (1024, 1),
             (1025, 2),
-            (MOST_WORDS, 14),
-            (MOST_WORDS + 1, 14),
+            (MAX_WORDS, 14),
+            (MAX_WORDS + 1, 14),
         ] {
             assert_eq!(class_of(words), class, "{words}");
         }
-        assert_eq!(MOST_WORDS * 8, 64 << 20);
+        assert_eq!(MAX_WORDS * 8, 64 << 20);
     }
 
     #[test]
-    fn what_was_missed_is_there_the_next_time() {
-        // A class that no other test of this process uses.
+    fn make_missed_words_replaces_misses() {
+        // No other test in this process uses this class.
         let class = 7;
         let words = || take_words(class_words(class)).expect("memory");
         let few: Vec<_> = (0..3).map(|_| words()).collect();
-        assert_eq!(MISSED[class].load(Ordering::Relaxed), 3);
+        assert_eq!(MISSES[class].load(Ordering::Relaxed), 3);
         make_missed_words();
         let others: Vec<_> = (0..3).map(|_| words()).collect();
-        assert_eq!(MISSED[class].load(Ordering::Relaxed), 0, "none was missed");
+        assert_eq!(MISSES[class].load(Ordering::Relaxed), 0, "all were cached");
         drop((few, others));
     }
 
     #[test]
-    fn words_that_were_given_back_are_taken_again_by_one() {
-        // A class that no other test of this process uses.
+    fn returned_block_is_taken_by_one_thread() {
+        // No other test in this process uses this class.
         let words = class_words(9);
         let first = take_words(words).expect("memory");
         let (start, length) = (first.as_ptr(), first.len());
@@ -194,7 +203,7 @@ mod tests {
                         let mut words = take_words(words).expect("memory");
                         words[0] = round;
                         std::hint::black_box(&mut words);
-                        assert_eq!(words[0], round, "somebody else has it too");
+                        assert_eq!(words[0], round, "another thread has the same block");
                         give_back_words(words);
                     }
                 })

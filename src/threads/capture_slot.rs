@@ -1,12 +1,14 @@
-//! Where stop 5 puts things: the slot into which a thread's handler copies registers, stack, labels and time.
+//! The slot into which a thread's signal handler copies registers, stack, labels and time (step 5).
 //!
-//! Runs in the signal handler: [`CaptureSlot::begin_in_handler`] and everything of [`SlotWriter`].
+//! Runs in the signal handler: [`CaptureSlot::begin_in_handler`] and all of [`SlotWriter`].
 //!
-//! Who may write and read it when: `slot_state.rs`.
+//! `slot_state.rs` states which thread may write and read a slot, and when.
 //!
 //! **Contract** (cited below):
-//! - *phase owns* and *release, acquire*: as `slot_state.rs` says, for the capture areas and the header;
-//! - *placed*: header and areas lie in one mapping that is never given back, in the order of the constants below.
+//! - *phase owns* and *release, acquire*: as in `slot_state.rs`, for the capture areas and the
+//!   header;
+//! - *placed*: the header and the areas lie in one mapping that is never unmapped, in the order of
+//!   the constants below.
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -27,66 +29,71 @@ pub(super) const LABELS_OFFSET: usize = 4 << 10;
 pub(super) const MAX_LABELS: usize = 1024;
 pub(super) const TEXT_OFFSET: usize = LABELS_OFFSET + MAX_LABELS * size_of::<CapturedLabel>();
 pub(super) const TEXT_BYTES: usize = 64 << 10;
-/// Dynamic texts leave so much of these for the static ones: what a label is matters more than what of.
+/// Part of the text area that dynamic texts leave to static ones, in bytes: the static text, which
+/// names the operation, matters more.
 const STATIC_TEXT_BYTES: usize = 16 << 10;
 pub(super) const STACK_OFFSET: usize = TEXT_OFFSET + TEXT_BYTES;
-/// Below its stack pointer a leaf function may use so many bytes, where the machine's ABI allows it.
+/// Size of the red zone, in bytes: a leaf function may use it below its stack pointer if the ABI
+/// allows that.
 const RED_ZONE_BYTES: u64 = if cfg!(target_arch = "x86_64") { 128 } else { 0 };
-/// Of a stack that is not the thread's own, whose end nobody knows, so much is copied at most.
+/// Maximum copy of a stack that is not the thread's own, in bytes: its end is unknown.
 const OTHER_STACK_BYTES: usize = 64 << 10;
-/// What a deep stack took beyond this is given back to the kernel when so many captures in a row did not need it.
-pub(super) const KEPT_STACK_BYTES: usize = 256 << 10;
-pub(super) const CAPTURES_WITHOUT: u32 = 8;
+/// Size of the stack area that a slot retains, in bytes. Memory that a deep stack took beyond it is
+/// returned to the kernel after [`CAPTURES_BEFORE_RELEASE`] captures in a row that did not need it.
+pub(super) const RETAINED_STACK_BYTES: usize = 256 << 10;
+pub(super) const CAPTURES_BEFORE_RELEASE: u32 = 8;
 
 const _: () =
     assert!(size_of::<CaptureSlot>() <= LABELS_OFFSET && STACK_OFFSET.is_multiple_of(4096));
 
-/// The head of a slot; the areas follow it in the same mapping.
+/// The head of a slot. The areas follow it in the same mapping.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct CaptureSlot {
     pub(super) state: SlotState,
-    /// Written by the owner before the first request, read by its handler.
+    /// Written by the owner before the first request; read by its handler.
     thread_pointer: AtomicU64,
     timer: AtomicI32,
-    /// Written by the sampler: the number of a request that was sent by a signal and taken back, and not answered since; that
-    /// signal may be pending still, and the kernel drops others meanwhile. 0 when there is none.
-    taken_back: AtomicU32,
+    /// Number of a cancelled request whose signal may still be pending, or 0. While it is pending,
+    /// the kernel drops further signals. Written by the sampler.
+    cancelled: AtomicU32,
     stack_low: AtomicU64,
     stack_top: AtomicU64,
     pub(super) profiling_stack: AtomicPtr<ProfilingStack>,
-    /// Of the thread that the slot is tied to.
+    /// Event-loop state of the thread that the slot is bound to.
     event_delay: EventDelay,
     pub(super) region: &'static LazyRegion,
-    /// Captures since the last deep one; written by the reader. 0 when none was deep.
-    pub(super) since_deep: AtomicU32,
+    /// Number of captures since the last deep one, plus 1; 0 when no memory of a deep capture is
+    /// retained. Written by the reader.
+    pub(super) captures_since_deep: AtomicU32,
     pub(super) header: UnsafeCell<CaptureHeader>,
 }
 
-// SAFETY: *phase owns* and *release, acquire*; everything else is atomic.
+// SAFETY: *phase owns* and *release, acquire*; all other fields are atomic or never change.
 unsafe impl Sync for CaptureSlot {}
 
 impl CaptureSlot {
-    /// Makes a slot at the beginning of a mapping that is its own.
-    pub(super) fn place_in(region: &'static LazyRegion) -> &'static Self {
+    /// Creates a slot at the start of `region`, which becomes this slot's mapping.
+    pub(super) fn create_in(region: &'static LazyRegion) -> &'static Self {
         let slot = Self {
             state: SlotState::new(),
             thread_pointer: AtomicU64::new(0),
             timer: AtomicI32::new(-1),
-            taken_back: AtomicU32::new(0),
+            cancelled: AtomicU32::new(0),
             stack_low: AtomicU64::new(0),
             stack_top: AtomicU64::new(0),
             profiling_stack: AtomicPtr::new(std::ptr::null_mut()),
             event_delay: EventDelay::new(),
             region,
-            since_deep: AtomicU32::new(0),
+            captures_since_deep: AtomicU32::new(0),
             header: UnsafeCell::new(CaptureHeader::default()),
         };
-        let place = region.start().as_ptr().cast::<Self>();
-        // SAFETY: *placed*: page aligned, large enough, and nobody else's.
+        let address = region.start().as_ptr().cast::<Self>();
+        // SAFETY: *placed*: the address is page aligned, the region is large enough, and nothing
+        // else uses it.
         unsafe {
-            place.write(slot);
-            &*place
+            address.write(slot);
+            &*address
         }
     }
 
@@ -98,17 +105,19 @@ impl CaptureSlot {
         self.region.start().as_ptr().wrapping_add(offset)
     }
 
-    /// Ties the slot to the calling thread, whose stack this is.
+    /// Binds the slot to the calling thread, whose stack has these bounds.
     pub(super) fn bind_to_current_thread(&self, bounds: StackBounds) {
         self.event_delay.reset();
-        self.taken_back.store(0, Ordering::Relaxed);
-        // SAFETY: the calling thread's own; bounds are had from the system alone.
+        self.cancelled.store(0, Ordering::Relaxed);
+        // SAFETY: all three belong to the calling thread; bounds come only from the system.
         unsafe { self.bind(thread_pointer(), bounds, open_profiling_stack()) };
     }
 
+    /// Binds the slot to a thread.
+    ///
     /// # Safety
-    /// - All three are of one thread: its thread pointer, the bounds of its stack, and its profiling stack or null; and
-    ///   they stay so until `unbind`.
+    /// - All three arguments belong to one thread: its thread pointer, the bounds of its stack, and
+    ///   its profiling stack or null. They stay valid until `unbind`.
     unsafe fn bind(&self, thread_pointer: u64, bounds: StackBounds, stack: *const ProfilingStack) {
         self.stack_low.store(bounds.low, Ordering::Relaxed);
         self.stack_top.store(bounds.top, Ordering::Relaxed);
@@ -117,8 +126,8 @@ impl CaptureSlot {
         self.thread_pointer.store(thread_pointer, Ordering::Release);
     }
 
-    /// Ties the slot to the thread that `other` is tied to, for a capture of these parts of it; false when that one is
-    /// tied to none any more.
+    /// Binds the slot to the thread that `other` is bound to, for a capture of these parts. Returns
+    /// false when `other` is no longer bound.
     pub(super) fn bind_like(&self, other: &Self, parts: CaptureParts) -> bool {
         let profiling_stack = other.profiling_stack.load(Ordering::Acquire);
         let thread_pointer = other.thread_pointer.load(Ordering::Acquire);
@@ -135,50 +144,54 @@ impl CaptureSlot {
         } else {
             std::ptr::null_mut()
         };
-        // SAFETY: of one thread, since a slot is bound once until it is unbound, and is not bound anew while its handle
-        // is shared; they stay so for as long as the thread lives, and its handler runs no longer.
+        // SAFETY: all three belong to one thread, since a slot is not bound again before `unbind`,
+        // nor while its handle is shared. They stay valid while the thread lives, and its handler
+        // does not run longer.
         unsafe { self.bind(thread_pointer, bounds, profiling_stack) };
         true
     }
 
-    /// Notes a request that was sent by a signal and is taken back.
+    /// Records that the request with this number, for which a signal was sent, is being cancelled.
     pub(crate) fn set_taken_back(&self, sequence: u32) {
-        self.taken_back.store(sequence, Ordering::Relaxed);
+        self.cancelled.store(sequence, Ordering::Relaxed);
     }
 
-    /// Its signal has come.
+    /// Clears the cancelled request, because its signal has arrived.
     pub(crate) fn clear_taken_back(&self) {
-        self.taken_back.store(0, Ordering::Relaxed);
+        self.cancelled.store(0, Ordering::Relaxed);
     }
 
-    /// Makes the request again that was taken back, if there is one: its number. Its signal may be pending still.
+    /// Repeats the cancelled request and returns its number; `None` without a cancelled request.
+    /// The signal of that request may still be pending.
     pub(crate) fn request_taken_back(&self) -> Option<u32> {
-        let sequence = self.taken_back.load(Ordering::Relaxed);
-        (sequence != 0 && self.state.request_again(sequence)).then_some(sequence)
+        let sequence = self.cancelled.load(Ordering::Relaxed);
+        (sequence != 0 && self.state.repeat_request(sequence)).then_some(sequence)
     }
 
-    /// The number that the signals of the thread's own timer carry; -1 while it has none.
+    /// Sets the number that the signals of the thread's own timer carry; -1 when it has no timer.
     pub(crate) fn set_timer(&self, number: i32) {
         self.timer.store(number, Ordering::Release);
     }
 
-    /// Whether the thread's own timer answers the requests, so that no signal is sent for them.
+    /// Returns whether the thread's own timer answers requests, so that no signal is sent for them.
     pub(crate) fn has_timer(&self) -> bool {
         self.timer.load(Ordering::Acquire) >= 0
     }
 
+    /// Returns whether the thread's own timer has this number.
     pub(crate) fn has_timer_in_handler(&self, number: i32) -> bool {
         self.timer.load(Ordering::Acquire) == number
     }
 
-    /// Unties it. On the thread's own, since its handler reads what is untied.
+    /// Unbinds the slot. Must be called on the bound thread, because its handler reads these
+    /// fields.
     pub(super) fn unbind(&self) {
         self.thread_pointer.store(0, Ordering::Relaxed);
         self.profiling_stack
             .store(std::ptr::null_mut(), Ordering::Release);
     }
 
-    /// What the thread's event loop does.
+    /// Returns the state of the thread's event loop.
     pub(crate) fn event_delay(&self) -> &EventDelay {
         &self.event_delay
     }
@@ -187,32 +200,33 @@ impl CaptureSlot {
         self.state.phase()
     }
 
-    /// Idle to requested: the number that the signal is to carry.
+    /// Moves from idle to requested, and returns the number that the signal must carry.
     pub(crate) fn request(&self) -> Option<u32> {
         self.state.request()
     }
 
-    /// Requested to idle: nobody waits any more.
+    /// Moves from requested to idle: the request is cancelled.
     pub(crate) fn cancel(&self) {
         self.state.cancel();
     }
 
-    /// The sequence number of the request that is out.
+    /// Returns the sequence number of the pending request.
     pub(crate) fn pending_request(&self) -> Option<u32> {
         self.state.pending_request()
     }
 
-    /// To idle from wherever it is; false while somebody writes or reads.
+    /// Moves to idle from any phase except writing and reading, for which it returns false.
     pub(crate) fn retire(&self) -> bool {
         self.state.retire()
     }
 
-    /// In the child of a fork, on the only thread: to idle from wherever it is.
+    /// Moves to idle from any phase. Called only in the child of a fork, which has a single thread.
     pub(super) fn reset_after_fork(&self) {
         self.state.reset_after_fork();
     }
 
-    /// Requested to writing, if this is the request that is waited for and the calling thread the slot's.
+    /// Moves from requested to writing if the signal answers the pending request and the slot is
+    /// bound to the calling thread.
     pub(crate) fn begin_in_handler(
         &self,
         arrival: &ArrivalInHandler<'_>,
@@ -220,7 +234,8 @@ impl CaptureSlot {
         let registers = Registers::of_arrival_in_handler(arrival);
         match arrival.source {
             SignalSource::Request(ticket) => {
-                // SAFETY: the calling thread's pointer, and the registers that the signal stopped it with.
+                // SAFETY: the pointer is the calling thread's, and the signal interrupted it with
+                // these registers.
                 unsafe { self.begin_for_in_handler(ticket.sequence, thread_pointer(), registers) }
             }
             SignalSource::Timer(_) => {
@@ -238,8 +253,12 @@ impl CaptureSlot {
         }
     }
 
+    /// Moves from requested to writing if this request is pending and the slot is bound to this
+    /// thread.
+    ///
     /// # Safety
-    /// - The thread pointer is the calling thread's, and the registers are those that it was stopped with.
+    /// - The thread pointer is the calling thread's, and the registers are those with which it was
+    ///   interrupted.
     unsafe fn begin_for_in_handler(
         &self,
         sequence: u32,
@@ -263,7 +282,7 @@ impl CaptureSlot {
     }
 }
 
-/// The right to fill a slot, in the handler.
+/// The exclusive right to fill a slot.
 pub(crate) struct SlotWriter<'a> {
     pub(super) slot: &'a CaptureSlot,
     pub(super) sequence: u32,
@@ -271,8 +290,9 @@ pub(crate) struct SlotWriter<'a> {
 }
 
 impl SlotWriter<'_> {
-    /// Which part of the thread's stack is to be copied: from the red zone below the stack pointer to the thread's oldest
-    /// frame, or as much of its younger end as the slot holds. `None` when the stack pointer lies elsewhere.
+    /// Returns the part of the thread's stack to copy: from the red zone below the stack pointer to
+    /// the oldest frame, or as much of the younger end as the slot holds. `None` when the stack
+    /// pointer lies outside the thread's stack.
     pub(super) fn used_stack_in_handler(&self) -> Option<MemoryPiece> {
         let low = self.slot.stack_low.load(Ordering::Relaxed);
         let top = self.slot.stack_top.load(Ordering::Relaxed) & !7;
@@ -291,25 +311,27 @@ impl SlotWriter<'_> {
         })
     }
 
-    /// Copies the stack. One that is not the thread's own is copied as far as it is readable.
+    /// Copies the stack. A stack that is not the thread's own is copied as far as it is readable.
     pub(crate) fn copy_stack_in_handler(&mut self) {
         let Some(piece) = self.used_stack_in_handler() else {
             self.copy_other_stack_in_handler();
             return;
         };
-        // SAFETY: the range lies between the stack pointer less its red zone and the top of this thread's own stack,
-        // all of which is mapped while the thread runs; the area is *placed* and has room; both are word aligned.
+        // SAFETY: the range lies between the red zone below the stack pointer and the top of this
+        // thread's own stack, and all of that is mapped while the thread runs. The area is *placed*
+        // and large enough; both are word aligned.
         unsafe { copy_words_in_handler(piece.address, self.slot.area(STACK_OFFSET), piece.bytes) };
         (self.header.stack_start, self.header.stack_bytes) = (piece.address, piece.bytes);
     }
 
+    /// Copies the readable memory from the stack pointer on, up to [`OTHER_STACK_BYTES`].
     pub(super) fn copy_other_stack_in_handler(&mut self) {
         self.header.on_other_stack = true;
         let sp = self.header.registers.sp;
         let bytes = OTHER_STACK_BYTES.min(self.slot.stack_capacity());
-        // The page below may be a guard.
+        // The red zone may lie on an unreadable guard page.
         for address in [sp.wrapping_sub(RED_ZONE_BYTES) & !7, sp & !7] {
-            // SAFETY: *phase owns*; the area is *placed* and has room.
+            // SAFETY: *phase owns*; the area is *placed* and large enough.
             let copied = unsafe {
                 read_guarded_in_handler(
                     MemoryPiece { address, bytes },
@@ -323,10 +345,13 @@ impl SlotWriter<'_> {
         }
     }
 
-    /// Copies the labels with their texts, oldest first, as many as there is room for, and notes if those are not all.
+    /// Copies the labels with their texts, oldest first, until the slot is full, and records
+    /// whether labels were left out.
     pub(crate) fn copy_labels_in_handler(&mut self) {
-        // SAFETY: the owner's thread-local, tied to the slot while its thread is registered. This is its thread: a request's
-        // handler has compared the thread pointers, and a timer's has found the slot by its own (`sampler/handler.rs`).
+        // SAFETY: the pointer is to the owner's thread-local, which is bound to the slot while the
+        // thread is registered. The calling thread is the owner: the handler of a request has
+        // compared the thread pointers, and the handler of a timer has found the slot by its own
+        // (`sampler/handler.rs`).
         let Some(stack) = (unsafe { self.slot.profiling_stack.load(Ordering::Acquire).as_ref() })
         else {
             return;
@@ -335,11 +360,11 @@ impl SlotWriter<'_> {
         let (frames, texts) = unsafe { stack.contents_in_handler() };
         for frame in frames {
             let dynamic = frame.text_of_in_handler(texts);
-            // SAFETY: its label is pushed, so what it names is loaded.
+            // SAFETY: the label is still pushed, so the code that holds its text is loaded.
             let label = unsafe { frame.label_in_handler() };
             let fitting =
                 fitting_texts_in_handler(self.header.text_bytes, label.len(), dynamic.len());
-            // SAFETY: neither is longer than before.
+            // SAFETY: `fitting` does not exceed the lengths of the texts.
             let texts = unsafe {
                 (
                     label.get_unchecked(..fitting.0),
@@ -352,7 +377,8 @@ impl SlotWriter<'_> {
         }
     }
 
-    /// Copies a label with as much of its texts as fits; false, and noted, when there is no room for another label.
+    /// Copies a label with these texts. Returns false, and records that labels were left out, when
+    /// the slot is full.
     pub(super) fn copy_label_in_handler(
         &mut self,
         frame: &ProfilingStackFrame,
@@ -372,9 +398,9 @@ impl SlotWriter<'_> {
             category: frame.category,
             subcategory: frame.subcategory,
             flags: frame.flags,
-            place: frame.place_in_handler(),
+            location: frame.raw_script_location_in_handler(),
         };
-        // SAFETY: *phase owns*, and both areas have room, as checked above.
+        // SAFETY: *phase owns*, and both areas are large enough, as checked above.
         unsafe {
             self.slot
                 .area(LABELS_OFFSET)
@@ -390,7 +416,7 @@ impl SlotWriter<'_> {
         true
     }
 
-    /// Writing to ready.
+    /// Moves from writing to ready.
     pub(crate) fn publish_in_handler(self) {
         // SAFETY: *phase owns*.
         unsafe { *self.slot.header.get() = self.header };
@@ -398,8 +424,9 @@ impl SlotWriter<'_> {
     }
 }
 
-/// How much of a label's static and dynamic text to copy behind so many bytes of others: all or nothing of either. A label
-/// whose text does not fit is copied without.
+/// Returns how many bytes of a label's static and dynamic text to copy behind `before` bytes of
+/// other texts. Each text is copied whole or not at all; a label is copied even if its texts do not
+/// fit.
 pub(super) fn fitting_texts_in_handler(
     before: usize,
     label: usize,
@@ -410,8 +437,8 @@ pub(super) fn fitting_texts_in_handler(
     } else {
         0
     };
-    let room = (TEXT_BYTES - STATIC_TEXT_BYTES).saturating_sub(before + label);
-    (label, if dynamic <= room { dynamic } else { 0 })
+    let available = (TEXT_BYTES - STATIC_TEXT_BYTES).saturating_sub(before + label);
+    (label, if dynamic <= available { dynamic } else { 0 })
 }
 
 #[cfg(test)]
@@ -420,9 +447,9 @@ mod tests {
     use crate::base::TimeStamp;
     use crate::threads::SlotHandle;
 
-    /// A handler on a made-up thread, stopped with this stack pointer.
+    /// Runs the handler of a simulated thread that was interrupted with this stack pointer.
     fn begin(slot: &CaptureSlot, sequence: u32, thread: u64, sp: u64) -> Option<SlotWriter<'_>> {
-        // SAFETY: what these tests bind is memory that lives as long as the test.
+        // SAFETY: these tests bind memory that lives as long as the test.
         unsafe {
             slot.begin_for_in_handler(
                 sequence,
@@ -436,34 +463,34 @@ mod tests {
     }
 
     fn bind(slot: &CaptureSlot, thread: u64, bounds: StackBounds) {
-        // SAFETY: as above; there is no profiling stack.
+        // SAFETY: as above; the profiling stack is null.
         unsafe { slot.bind(thread, bounds, std::ptr::null()) };
     }
 
     #[test]
-    fn every_move_is_made_by_whom_the_table_says() {
+    fn transitions_follow_state_table() {
         let slot = SlotHandle::acquire(64 << 10).expect("a slot");
         bind(&slot, 77, StackBounds { low: 8, top: 16 });
-        assert!(begin(&slot, 0, 77, 0).is_none(), "nobody asked");
+        assert!(begin(&slot, 0, 77, 0).is_none(), "no request");
         let first = slot.request().expect("idle");
-        assert!(slot.request().is_none(), "asked already");
+        assert!(slot.request().is_none(), "already requested");
         assert!(
             begin(&slot, first.wrapping_sub(1), 77, 0).is_none(),
-            "an old signal"
+            "an older signal"
         );
         assert!(begin(&slot, first, 78, 0).is_none(), "another thread");
         slot.cancel();
         assert!(begin(&slot, first, 77, 0).is_none(), "a late signal");
         let second = slot.request().expect("idle again");
-        let mut writer = begin(&slot, second, 77, 0).expect("asked");
-        assert!(begin(&slot, second, 77, 0).is_none(), "answered already");
+        let mut writer = begin(&slot, second, 77, 0).expect("requested");
+        assert!(begin(&slot, second, 77, 0).is_none(), "already answered");
         assert!(!slot.retire(), "a handler is writing");
         writer.header.time = TimeStamp(5);
         writer.publish_in_handler();
         let view = slot.captured().expect("ready");
         assert!(
             slot.captured().is_none() && !slot.retire(),
-            "somebody reads"
+            "the view is being read"
         );
         assert_eq!(
             (view.header().time, view.stack(), view.labels().len()),
@@ -475,14 +502,14 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_given_back_while_a_handler_writes_is_used_again_only_after() {
+    fn slot_dropped_during_write_is_reused_after_publish() {
         let acquire = || SlotHandle::acquire(32 << 20).expect("a slot");
         let slot = acquire();
         let number = slot.number();
-        let place = crate::threads::find_slot_in_handler(number).expect("in the table");
+        let shared = crate::threads::find_slot_in_handler(number).expect("in the table");
         bind(&slot, 5, StackBounds { low: 8, top: 16 });
         let sequence = slot.request().expect("idle");
-        let writer = begin(place, sequence, 5, 0).expect("asked");
+        let writer = begin(shared, sequence, 5, 0).expect("requested");
         drop(slot);
         assert_ne!(acquire().number(), number, "a handler is writing");
         writer.publish_in_handler();
@@ -494,20 +521,20 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_beside_another_takes_the_parts_that_are_asked_for() {
+    fn additional_slot_binds_requested_parts() {
         let own = SlotHandle::acquire(64 << 10).expect("a slot");
-        let beside = |parts| SlotHandle::acquire_beside(&own, parts);
+        let additional = |parts| SlotHandle::acquire_beside(&own, parts);
         let parts = CaptureParts {
             stack: true,
             labels: false,
         };
         assert_eq!(
-            beside(parts).err(),
+            additional(parts).err(),
             Some(crate::threads::NoSlot::Unregistered),
-            "tied to none"
+            "not bound"
         );
         own.bind_to_current_thread(StackBounds { low: 8, top: 16 });
-        let slot = beside(parts).expect("a slot");
+        let slot = additional(parts).expect("a slot");
         let bounds = [&slot.stack_low, &slot.stack_top].map(|bound| bound.load(Ordering::Relaxed));
         assert_eq!(
             (slot.thread_pointer.load(Ordering::Relaxed), bounds),
@@ -515,12 +542,12 @@ mod tests {
         );
         assert!(slot.profiling_stack.load(Ordering::Relaxed).is_null());
         own.unbind();
-        assert!(beside(parts).is_err());
+        assert!(additional(parts).is_err());
         crate::threads::thread_labels::close_profiling_stack();
     }
 
     #[test]
-    fn a_text_that_does_not_fit_is_left_out_and_a_dynamic_one_sooner() {
+    fn fitting_texts_leaves_dynamic_text_out_first() {
         const DYNAMIC: usize = TEXT_BYTES - STATIC_TEXT_BYTES;
         for (before, texts, fitting) in [
             (0, (5, 512), (5, 512)),
@@ -542,7 +569,7 @@ mod tests {
     }
 
     #[test]
-    fn the_copy_ends_at_the_top_and_begins_below_the_stack_pointer() {
+    fn copy_stack_spans_red_zone_to_top() {
         let memory: Vec<u64> = (0..1000).collect();
         let base = memory.as_ptr() as u64;
         let slot = SlotHandle::acquire(64 << 10).expect("a slot");
@@ -556,7 +583,7 @@ mod tests {
         );
         let captured_from = |sp: u64| {
             let sequence = slot.request().expect("idle");
-            let mut writer = begin(&slot, sequence, 1, sp).expect("asked");
+            let mut writer = begin(&slot, sequence, 1, sp).expect("requested");
             writer.copy_stack_in_handler();
             writer.publish_in_handler();
             let view = slot.captured().expect("ready");
@@ -570,6 +597,6 @@ mod tests {
             base + 8,
             "nothing below the stack is read"
         );
-        assert_eq!(captured_from(64), (0, vec![]), "nothing is there");
+        assert_eq!(captured_from(64), (0, vec![]), "nothing is readable there");
     }
 }

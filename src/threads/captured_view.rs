@@ -1,19 +1,20 @@
-//! A capture that has arrived, to read from; and what becomes of the memory that a deep one took.
+//! Access to a finished capture, and the release of memory that a deep capture took.
 //!
-//! **Contract**: as `capture_slot.rs`: *phase owns*, *placed*.
+//! **Contract**: as in `capture_slot.rs`: *phase owns*, *placed*.
 
 use std::sync::atomic::Ordering;
 
 use crate::threads::capture::{CaptureHeader, CapturedLabel};
 use crate::threads::capture_slot::{
-    CAPTURES_WITHOUT, CaptureSlot, KEPT_STACK_BYTES, LABELS_OFFSET, STACK_OFFSET, TEXT_OFFSET,
+    CAPTURES_BEFORE_RELEASE, CaptureSlot, LABELS_OFFSET, RETAINED_STACK_BYTES, STACK_OFFSET,
+    TEXT_OFFSET,
 };
 
 impl CaptureSlot {
-    /// Ready to reading: what was captured. The view's end is the move to idle.
+    /// Moves from ready to reading, and returns the capture. Dropping the view moves to idle.
     pub(crate) fn captured(&self) -> Option<CapturedView<'_>> {
-        let sequence = self.state.take()?;
-        // SAFETY: *phase owns*: reading, by the move just made.
+        let sequence = self.state.begin_reading()?;
+        // SAFETY: *phase owns*: the slot is in reading, by the transition above.
         let header = unsafe { &*self.header.get() };
         Some(CapturedView {
             slot: self,
@@ -22,23 +23,27 @@ impl CaptureSlot {
         })
     }
 
-    /// Gives back what deep stacks took, for a thread that rests or ends; nothing while a capture is made or read.
+    /// Returns the memory of deep stacks to the kernel, for a thread that is idle or exits. Does
+    /// nothing while a capture is written or read.
     pub(crate) fn give_back_deep_stack(&self) {
-        if self.since_deep.load(Ordering::Relaxed) == 0 {
+        if self.captures_since_deep.load(Ordering::Relaxed) == 0 {
             return;
         }
-        // Nobody else writes or reads from here on.
-        let Some(sequence) = self.state.begin_from_outside() else {
+        // From here on, no other thread writes or reads the slot.
+        let Some(sequence) = self.state.begin_remote() else {
             return;
         };
-        self.since_deep.store(0, Ordering::Relaxed);
-        // SAFETY: *phase owns*: writing, by the move just made.
-        unsafe { self.region.give_back_from(STACK_OFFSET + KEPT_STACK_BYTES) };
+        self.captures_since_deep.store(0, Ordering::Relaxed);
+        // SAFETY: *phase owns*: the slot is in writing, by the transition above.
+        unsafe {
+            self.region
+                .give_back_from(STACK_OFFSET + RETAINED_STACK_BYTES)
+        };
         self.state.abandon(sequence);
     }
 }
 
-/// A capture that is ready, to read from. Dropping it frees the slot for the next request.
+/// A finished capture, for reading. Dropping the view frees the slot for the next request.
 pub(crate) struct CapturedView<'a> {
     slot: &'a CaptureSlot,
     header: &'a CaptureHeader,
@@ -50,23 +55,23 @@ impl CapturedView<'_> {
         self.header
     }
 
-    /// The copied part of the stack, from `header().stack_start` on.
+    /// Returns the copied part of the stack, which starts at `header().stack_start`.
     pub(crate) fn stack(&self) -> &[u8] {
-        // SAFETY: *phase owns*: reading; the handler wrote so many bytes.
+        // SAFETY: *phase owns*: the slot is in reading, and the handler wrote this many bytes.
         unsafe { std::slice::from_raw_parts(self.slot.area(STACK_OFFSET), self.header.stack_bytes) }
     }
 
-    /// The labels, oldest first.
+    /// Returns the labels, oldest first.
     pub(crate) fn labels(&self) -> &[CapturedLabel] {
-        // SAFETY: *phase owns*: reading; the handler wrote so many labels.
+        // SAFETY: *phase owns*: the slot is in reading, and the handler wrote this many labels.
         unsafe {
             std::slice::from_raw_parts(self.slot.area(LABELS_OFFSET).cast(), self.header.labels)
         }
     }
 
-    /// A label's static and dynamic text.
+    /// Returns the static and the dynamic text of a label.
     pub(crate) fn texts_of(&self, label: &CapturedLabel) -> (&[u8], &[u8]) {
-        // SAFETY: *phase owns*: reading; the handler wrote so many bytes.
+        // SAFETY: *phase owns*: the slot is in reading, and the handler wrote this many bytes.
         let all = unsafe {
             std::slice::from_raw_parts(self.slot.area(TEXT_OFFSET), self.header.text_bytes)
         };
@@ -83,21 +88,24 @@ impl CapturedView<'_> {
 
 impl Drop for CapturedView<'_> {
     fn drop(&mut self) {
-        let since_deep = match self.slot.since_deep.load(Ordering::Relaxed) {
-            _ if self.header.stack_bytes > KEPT_STACK_BYTES => 1,
+        let captures_since_deep = match self.slot.captures_since_deep.load(Ordering::Relaxed) {
+            _ if self.header.stack_bytes > RETAINED_STACK_BYTES => 1,
             0 => 0,
-            CAPTURES_WITHOUT => {
-                // SAFETY: *phase owns*: still reading, so that no handler writes, and this view ends here.
+            CAPTURES_BEFORE_RELEASE => {
+                // SAFETY: *phase owns*: the slot is still in reading, so no handler writes; this
+                // view ends here.
                 unsafe {
                     self.slot
                         .region
-                        .give_back_from(STACK_OFFSET + KEPT_STACK_BYTES)
+                        .give_back_from(STACK_OFFSET + RETAINED_STACK_BYTES)
                 };
                 0
             }
             count => count + 1,
         };
-        self.slot.since_deep.store(since_deep, Ordering::Relaxed);
-        self.slot.state.give_back(self.sequence);
+        self.slot
+            .captures_since_deep
+            .store(captures_since_deep, Ordering::Relaxed);
+        self.slot.state.finish_reading(self.sequence);
     }
 }

@@ -1,38 +1,41 @@
-//! What a thread's event loop does, as the host reports it: since when the event that runs was waited for.
+//! The state of a thread's event loop, as the application reports it: when the running event was
+//! queued.
 //!
 //! Runs in the signal handler: [`EventDelay::state_in_handler`].
 //!
-//! It stands in the thread's slot, so that a sample has what was true at its own moment; a thread without a slot has none. A
-//! number is kept and no duration, so a thread that sleeps within an event needs nobody to count for it.
+//! The state is part of the thread's slot, so that each sample contains the state at its own time;
+//! a thread without a slot has none. It holds the time of queueing rather than a delay, so it
+//! remains correct while the thread sleeps inside an event.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::base::TimeStamp;
 
-/// Of events within events, so many are told apart; those that are deeper count as the last of them.
+/// Maximum nesting depth of events with a time of their own; deeper events share the time of the
+/// last.
 const MAX_NESTED: usize = 8;
 
-/// What a thread's event loop does at a moment.
+/// State of a thread's event loop at one moment.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) enum EventLoopState {
     /// The thread has never reported an event.
     #[default]
     Unknown,
-    /// No event runs: the loop waits, and whatever came would run at once.
+    /// No event runs: the loop waits, and a new event would run at once.
     Idle,
-    /// An event runs that was queued then.
+    /// An event runs that was queued at this time.
     Running(TimeStamp),
 }
 
-/// The events that a thread's loop runs, one within the other.
+/// The events that a thread's loop runs, nested inside each other.
 #[doc(alias = "mLastEventDelay")]
 #[doc(alias = "mLastEventStart")]
 #[derive(Debug)]
 pub(crate) struct EventDelay {
-    /// Written by the own thread, read by its handler and by the sampler: 0 when there was never an event, else one more
-    /// than there are.
+    /// Number of running events plus 1; 0 before the first event. Written by the thread itself;
+    /// read by its handler and by the sampler.
     level: AtomicU32,
-    /// The same, for those below `level`: when each was queued.
+    /// Times at which the running events were queued, in ns. Written and read like `level`.
     queued_ns: [AtomicU64; MAX_NESTED],
 }
 
@@ -44,31 +47,34 @@ impl EventDelay {
         }
     }
 
-    /// Another thread's, which has reported nothing.
+    /// Clears the state for the next thread that owns the slot.
     pub(super) fn reset(&self) {
         self.level.store(0, Ordering::Release);
     }
 
-    /// On the own thread: an event begins to run that was queued then. Gives its level, to end it by.
+    /// Records that an event which was queued at this time begins to run. Returns its level, with
+    /// which [`Self::end`] ends it. Called only on the thread itself.
     pub(crate) fn begin(&self, queued: TimeStamp) -> u32 {
         let level = self.level.load(Ordering::Relaxed).max(1);
-        if let Some(place) = self.queued_ns.get(level as usize - 1) {
-            place.store(queued.0, Ordering::Relaxed);
+        if let Some(queued_ns) = self.queued_ns.get(level as usize - 1) {
+            queued_ns.store(queued.0, Ordering::Relaxed);
         }
         let level = level.saturating_add(1);
-        // After the time, also for the handler, which may come in between.
+        // Stored after the time, because the handler may interrupt in between.
         self.level.store(level, Ordering::Release);
         level
     }
 
-    /// On the own thread: the event of this level has ended, and what began within it. Nothing if it has before.
+    /// Records that the event of this level, and all events nested in it, have ended. Does nothing
+    /// if it has already ended. Called only on the thread itself.
     pub(crate) fn end(&self, level: u32) {
         if level > 1 && self.level.load(Ordering::Relaxed) >= level {
             self.level.store(level - 1, Ordering::Release);
         }
     }
 
-    /// What the loop does: on the own thread, or from outside while that does not run.
+    /// Returns the state of the loop. Called only on the thread itself, or on another thread while
+    /// this one does not run.
     pub(crate) fn state_in_handler(&self) -> EventLoopState {
         let running = match self.level.load(Ordering::Acquire) {
             0 => return EventLoopState::Unknown,
@@ -93,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn an_inner_event_counts_while_it_runs_and_then_the_outer_again() {
+    fn nested_event_hides_outer_event_until_it_ends() {
         let delay = EventDelay::new();
         assert_eq!(delay.state_in_handler(), EventLoopState::Unknown);
         let outer = delay.begin(TimeStamp(5));
@@ -110,18 +116,18 @@ mod tests {
         assert_eq!(
             delay.state_in_handler(),
             EventLoopState::Unknown,
-            "of a registration that has ended"
+            "the registration of that level has ended"
         );
     }
 
     #[test]
-    fn events_that_end_out_of_order_leave_none_behind() {
+    fn events_ended_out_of_order_leave_loop_idle() {
         let delay = EventDelay::new();
         let (first, second) = (delay.begin(TimeStamp(1)), delay.begin(TimeStamp(2)));
         delay.end(first);
         assert_eq!(delay.state_in_handler(), EventLoopState::Idle);
         let (third, fourth) = (delay.begin(TimeStamp(3)), delay.begin(TimeStamp(4)));
-        // It stands for the fourth, which is where it was.
+        // The fourth event has the level that the second one had.
         delay.end(second);
         assert_eq!(delay.state_in_handler(), running(3));
         delay.end(fourth);
@@ -131,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn events_that_are_nested_too_deep_are_counted_all_the_same() {
+    fn events_nested_beyond_maximum_are_counted() {
         let delay = EventDelay::new();
         let levels: Vec<u32> = (1..=20).map(|ns| delay.begin(TimeStamp(ns))).collect();
         assert_eq!(delay.state_in_handler(), running(MAX_NESTED as u64));

@@ -1,6 +1,8 @@
-//! The event loops that are watched by probes, and how each of them is given one.
+//! The event loops that are watched by probes, and the rounds in which the watcher thread posts the
+//! probes.
 //!
-//! The host's functions are called, and dropped, under no lock: they are taken out for it.
+//! The application's callbacks are called and dropped while no lock is held: they are taken out of
+//! the list first.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,47 +11,48 @@ use crate::base::{Guard, LockRank, NamedMutex, TimeStamp};
 use crate::threads::probed_loop::{ProbeToken, ProbedLoop};
 use crate::threads::registration::{OffThreadRef, OnThreadRef};
 
-/// The host's way to put a probe into its loop's queue.
+/// The application's callback that puts a probe into the queue of its event loop.
 pub(crate) type PostProbe = Box<dyn FnMut(ProbeToken) + Send>;
 
 struct Watch {
     id: u64,
     probed: Arc<ProbedLoop>,
-    /// `None` while the watcher has it.
+    /// `None` while the watcher thread holds the callback.
     post: Option<PostProbe>,
 }
 
-/// All of them.
+/// The list of all event watches.
 pub(crate) struct EventWatches {
     list: Vec<Watch>,
     last_id: u64,
-    /// Whether there is a thread that posts the probes.
+    /// Whether a watcher thread exists, which posts the probes.
     has_watcher: bool,
-    /// How long a loop is left alone after it has answered.
+    /// Minimum time from an answer to the next probe, in ns.
     pause_ns: u64,
 }
 
-/// A watch whose probe is due, in the hands of the watcher.
+/// A watch whose probe is due. The watcher thread holds its callback.
 pub(crate) struct DueWatch {
     id: u64,
     pub(crate) probed: Arc<ProbedLoop>,
     pub(crate) post: PostProbe,
 }
 
-/// What the watcher has to do.
+/// Work for the watcher thread.
 pub(crate) struct WatchRound {
     pub(crate) due: Vec<DueWatch>,
-    /// Nobody calls these any more; to be dropped.
+    /// Callbacks of ended watches, which the watcher thread must drop.
     pub(crate) over: Vec<PostProbe>,
 }
 
-/// What is to be done of a round.
+/// What the watcher thread does in a round.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum WatchWork {
+    /// Posts the probes that are due.
     Post,
-    /// Nobody would see the answers.
+    /// Posts nothing, because the answers would not be recorded.
     Rest,
-    /// The watcher is not needed any more.
+    /// Ends the watcher thread, because it is no longer needed.
     End,
 }
 
@@ -63,15 +66,16 @@ static WATCHES: NamedMutex<EventWatches> = NamedMutex::new(
         pause_ns: 0,
     },
 );
-/// Raised with every change of the list.
+/// Incremented with every change of the list.
 static VERSION: AtomicU64 = AtomicU64::new(1);
 
 impl EventWatches {
-    /// Watches a thread's loop, and gives the watch's number, and what is to be dropped of watches that are over.
+    /// Watches the event loop of a thread. Returns the watch's number, and the callbacks of ended
+    /// watches, which the caller must drop.
     pub(crate) fn add(thread: OffThreadRef, post: PostProbe) -> (u64, Vec<PostProbe>) {
         let probed = Arc::new(ProbedLoop::new(thread));
         let mut watches = WATCHES.lock();
-        let over = watches.sweep();
+        let over = watches.remove_ended();
         watches.last_id += 1;
         let id = watches.last_id;
         watches.list.push(Watch {
@@ -83,10 +87,11 @@ impl EventWatches {
         (id, over)
     }
 
-    /// Takes those out that are over. The watcher sees to one that it has in its hands.
-    fn sweep(&mut self) -> Vec<PostProbe> {
+    /// Removes ended watches and returns their callbacks. A callback that the watcher thread holds
+    /// is not among them; [`Self::put_back`] returns it later.
+    fn remove_ended(&mut self) -> Vec<PostProbe> {
         let before = self.list.len();
-        let over = self.list.extract_if(.., |watch| watch.probed.is_over());
+        let over = self.list.extract_if(.., |watch| watch.probed.has_ended());
         let over = over.filter_map(|watch| watch.post).collect();
         if self.list.len() != before {
             VERSION.fetch_add(1, Ordering::Release);
@@ -94,7 +99,7 @@ impl EventWatches {
         over
     }
 
-    /// Ends a watch. What is given is to be dropped.
+    /// Ends a watch. The caller must drop the returned callback.
     pub(crate) fn remove(id: u64) -> Option<PostProbe> {
         let mut watches = WATCHES.lock();
         let index = watches.list.iter().position(|watch| watch.id == id)?;
@@ -115,7 +120,8 @@ impl EventWatches {
             .collect()
     }
 
-    /// True when the caller is to make the watcher, since there is none and there is something to watch.
+    /// Returns true when the caller must start the watcher thread: no thread runs, and a loop is
+    /// watched.
     pub(crate) fn claim_watcher(pause_ns: u64) -> bool {
         let mut watches = WATCHES.lock();
         watches.pause_ns = pause_ns;
@@ -124,13 +130,13 @@ impl EventWatches {
         is_wanted
     }
 
-    /// It could not be made.
+    /// Withdraws the claim of a caller that could not start the watcher thread.
     pub(crate) fn give_watcher_up() {
         WATCHES.lock().has_watcher = false;
     }
 
-    /// What the watcher has to do now; `None` when it is to end, as nobody needs it: what `work` says is asked under the lock, so
-    /// that who claims one after has another.
+    /// Returns the work of the next round; `None` when the watcher thread must end. Calls `work`
+    /// under the lock, so that after `None` the next claim starts another watcher thread.
     pub(crate) fn begin_round(
         now: TimeStamp,
         work: impl FnOnce() -> WatchWork,
@@ -147,7 +153,7 @@ impl EventWatches {
         }
         let mut round = WatchRound {
             due: Vec::new(),
-            over: watches.sweep(),
+            over: watches.remove_ended(),
         };
         if work == WatchWork::Post {
             let pause_ns = watches.pause_ns;
@@ -167,7 +173,8 @@ impl EventWatches {
         Some(round)
     }
 
-    /// After the probe was posted. What is given is to be dropped: the watch has ended meanwhile.
+    /// Puts the callback back after it has posted its probe. Returns it, for the caller to drop, if
+    /// the watch has ended in between.
     pub(crate) fn put_back(due: DueWatch) -> Option<PostProbe> {
         let mut watches = WATCHES.lock();
         match watches.list.iter_mut().find(|watch| watch.id == due.id) {
@@ -179,19 +186,19 @@ impl EventWatches {
         }
     }
 
-    /// After the host's function has panicked: the watch ends. What is given is to be dropped.
+    /// Ends a watch whose callback has panicked. The caller must drop the returned callback.
     pub(crate) fn discard(due: DueWatch) -> Option<PostProbe> {
         Self::remove(due.id);
         Some(due.post)
     }
 
-    /// Holds them still while the process forks.
+    /// Locks the list while the process forks.
     pub(crate) fn hold_for_fork() -> Guard<'static, EventWatches> {
         WATCHES.lock()
     }
 
-    /// In the child of a fork: of all threads only the calling one is left, and so are its watches, if the watcher had none
-    /// in its hands.
+    /// Keeps only the watches of the calling thread, in the child of a fork, where no other thread
+    /// exists. A watch whose callback the watcher thread held is removed too.
     pub(crate) fn keep_only_current_thread(mut guard: Guard<'static, EventWatches>) {
         let serial = OnThreadRef::with(|thread| thread.to_off_thread().serial());
         let watches = &mut *guard;
@@ -200,7 +207,7 @@ impl EventWatches {
         let (kept, gone) = watches.list.drain(..).partition(is_kept);
         watches.list = kept;
         let gone: Vec<Watch> = gone;
-        // What they hold may be half changed.
+        // Leaked, because their callbacks may be in an inconsistent state.
         std::mem::forget(gone);
         watches.has_watcher = false;
         VERSION.fetch_add(1, Ordering::Release);
@@ -223,18 +230,18 @@ mod tests {
             .due
     }
 
-    // The only test of the one list.
+    // The only test that uses the global list.
     #[test]
-    fn a_watch_is_in_one_hand_at_a_time() {
+    fn watch_is_held_by_one_watcher_at_a_time() {
         register_current_thread("watched", RegistrationHooks::NONE);
         let thread = OnThreadRef::with(|thread| thread.to_off_thread()).expect("registered");
-        assert!(!EventWatches::claim_watcher(0), "there is nothing to watch");
+        assert!(!EventWatches::claim_watcher(0), "no loop is watched");
         let (id, _) = EventWatches::add(thread.clone(), Box::new(ProbeToken::answer));
         assert!(
             EventWatches::claim_watcher(0) && !EventWatches::claim_watcher(0),
-            "one is enough"
+            "only one caller starts the watcher"
         );
-        assert!(due_on_post().is_empty(), "nobody profiles the thread");
+        assert!(due_on_post().is_empty(), "the thread is not profiled");
         {
             let lock = PsLock::acquire();
             let data = ProfiledThreadData {
@@ -251,25 +258,22 @@ mod tests {
         }
         let round = EventWatches::begin_round(monotonic_now(), || WatchWork::Rest)
             .expect("there is a watch");
-        assert!(round.due.is_empty(), "nobody would see it");
+        assert!(round.due.is_empty(), "the answer would not be recorded");
 
         let mut due = due_on_post();
-        let mut mine = due.pop().expect("the first is due at once");
-        assert!(due_on_post().is_empty(), "it is in this hand");
-        (mine.post)(mine.probed.post(monotonic_now()));
-        assert!(EventWatches::put_back(mine).is_none());
+        let mut held = due.pop().expect("the first is due at once");
+        assert!(due_on_post().is_empty(), "this test holds it");
+        (held.post)(held.probed.post(monotonic_now()));
+        assert!(EventWatches::put_back(held).is_none());
         assert!(due_on_post().is_empty(), "its answer is not recorded");
         let probed = EventWatches::probed_loops().pop().expect("one");
         probed.set_recorded(probed.unrecorded().expect("answered"));
-        let mine = due_on_post().pop().expect("due again");
-        assert!(
-            EventWatches::remove(id).is_none(),
-            "whoever has it drops it"
-        );
-        assert!(EventWatches::put_back(mine).is_some());
+        let held = due_on_post().pop().expect("due again");
+        assert!(EventWatches::remove(id).is_none(), "its holder drops it");
+        assert!(EventWatches::put_back(held).is_some());
 
         assert!(
-            EventWatches::begin_round(monotonic_now(), || unreachable!("there is nothing"))
+            EventWatches::begin_round(monotonic_now(), || unreachable!("the list is empty"))
                 .is_none()
         );
         let (_, over) = EventWatches::add(thread.clone(), Box::new(drop));
@@ -283,7 +287,7 @@ mod tests {
         assert_eq!(
             (over.len(), EventWatches::probed_loops().len()),
             (1, 1),
-            "the thread is gone"
+            "the thread has unregistered"
         );
         assert!(EventWatches::remove(id).is_some() && EventWatches::probed_loops().is_empty());
     }

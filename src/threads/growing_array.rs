@@ -1,61 +1,69 @@
-//! Arrays of the label stack, which grow under the eyes of a handler, and under those of an allocator that pushes labels.
+//! Growable arrays of the label stack. A signal handler may read an array while it grows, and the
+//! allocator that it calls may push labels.
 //!
 //! **Contract** (cited below):
-//! - *own thread*: an array is used by one thread alone, and by handlers that interrupt it and only read;
-//! - *beside its capacity*: an array of so many elements stands at the address, or the capacity is 0. It is 0 while the
-//!   array grows: whoever has it then from the allocator finds no room, and closing it leaves its memory to the growing;
-//! - *freed last*: an array is freed after its address and capacity were replaced, with compiler fences between.
+//! - *own thread*: only one thread uses an array, and handlers that interrupt this thread and only
+//!   read;
+//! - *matching capacity*: an array of `capacity` elements lies at `start`, or `capacity` is 0. It
+//!   is 0 while the array grows: code that the allocator runs then finds no free element, and if
+//!   that code closes the array, [`GrowingArray::grow`] still owns the memory;
+//! - *freed last*: an array is freed after its address and its capacity were replaced, with
+//!   compiler fences between.
 
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering, compiler_fence};
 
-/// An array that is read by its start and capacity, and stays on its thread.
+/// A growable array that is accessed by its start address and capacity, and never leaves its
+/// thread.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct GrowingArray<T> {
     start: AtomicPtr<T>,
     capacity: AtomicU32,
-    own_thread: PhantomData<*const T>,
+    not_send: PhantomData<*const T>,
 }
 
 impl<T: Copy + Default> GrowingArray<T> {
-    /// Without memory.
+    /// Creates an array without memory.
     pub(super) const fn closed() -> Self {
         Self {
             start: AtomicPtr::new(std::ptr::null_mut()),
             capacity: AtomicU32::new(0),
-            own_thread: PhantomData,
+            not_send: PhantomData,
         }
     }
 
-    /// Null without memory. What lies below what was filled of it stays so when it is replaced.
+    /// Returns the start address; null without memory. Elements that were written keep their values
+    /// when the array grows.
     #[inline(always)]
     pub(super) fn start(&self) -> *mut T {
         self.start.load(Ordering::Relaxed)
     }
 
-    /// 0 without memory, and while it grows.
+    /// Returns the capacity, in elements; 0 without memory and while the array grows.
     #[inline(always)]
     pub(super) fn capacity(&self) -> u32 {
         self.capacity.load(Ordering::Relaxed)
     }
 
-    /// Moves the content to a longer array of so many elements, or of more, and of `most` at most. Whether that came
-    /// about tells the capacity: the allocator is the host's, and may even have closed the array meanwhile.
+    /// Moves the content to an array of at least `wanted` and at most `max` elements. The caller
+    /// must read the capacity again to see whether that succeeded: the allocator is the
+    /// application's, and may even have closed the array.
     #[cold]
-    pub(super) fn grow(&self, wanted: u32, most: u32) {
+    pub(super) fn grow(&self, wanted: u32, max: u32) {
         let old_capacity = self.capacity();
-        if wanted > most || wanted <= old_capacity {
+        if wanted > max || wanted <= old_capacity {
             return;
         }
         self.capacity.store(0, Ordering::Relaxed);
         let old = self.start();
-        let capacity = wanted.max(old_capacity.saturating_mul(2)).min(most);
+        let capacity = wanted.max(old_capacity.saturating_mul(2)).min(max);
         compiler_fence(Ordering::SeqCst);
         let new = new_array(capacity);
         compiler_fence(Ordering::SeqCst);
         if self.start() != old {
-            // SAFETY: nobody has heard of the new one; the old one was left to this function: *beside its capacity*.
+            // SAFETY: the new array was never published. The code that closed the array left the
+            // old memory to this function, by *matching capacity*.
             unsafe {
                 free_array(new, capacity);
                 free_array(old, old_capacity);
@@ -63,7 +71,7 @@ impl<T: Copy + Default> GrowingArray<T> {
             return;
         }
         if !old.is_null() {
-            // SAFETY: *own thread*: both are whole, and two arrays do not overlap.
+            // SAFETY: *own thread*: both arrays are fully allocated, and they do not overlap.
             unsafe { std::ptr::copy_nonoverlapping(old, new, old_capacity as usize) };
         }
         compiler_fence(Ordering::SeqCst);
@@ -74,25 +82,27 @@ impl<T: Copy + Default> GrowingArray<T> {
         unsafe { free_array(old, old_capacity) };
     }
 
-    /// Gives the memory back. Nothing of it may be covered any more.
+    /// Frees the memory. No element may be in use any more.
     pub(super) fn close(&self) {
         let start = self.start.swap(std::ptr::null_mut(), Ordering::Relaxed);
         let capacity = self.capacity.swap(0, Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
         if capacity > 0 {
-            // SAFETY: *beside its capacity* and *freed last*.
+            // SAFETY: *matching capacity* and *freed last*.
             unsafe { free_array(start, capacity) };
         }
     }
 }
 
-/// An array that nobody owns yet.
+/// Allocates an array, which the caller must free.
 fn new_array<T: Copy + Default>(length: u32) -> *mut T {
     Box::into_raw(vec![T::default(); length as usize].into_boxed_slice()).cast()
 }
 
+/// Frees an array; does nothing if it is null.
+///
 /// # Safety
-/// - `array` came from `new_array` with this length and is used no more, or is null.
+/// - `array` came from `new_array` with this length and is no longer used, or is null.
 unsafe fn free_array<T>(array: *mut T, length: u32) {
     if !array.is_null() {
         // SAFETY: by this function's contract.
@@ -105,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_grows_by_doubling_up_to_its_most_and_keeps_its_content() {
+    fn grow_doubles_up_to_maximum_and_keeps_content() {
         let array = GrowingArray::<u64>::closed();
         assert!(array.start().is_null());
         array.grow(4, 100);
@@ -115,7 +125,7 @@ mod tests {
         let start = array.start();
         for (wanted, capacity) in [(3, 4), (5, 8), (30, 30), (31, 60), (61, 100), (101, 100)] {
             array.grow(wanted, 100);
-            assert_eq!(array.capacity(), capacity, "{wanted} wanted");
+            assert_eq!(array.capacity(), capacity, "wanted: {wanted}");
             // SAFETY: the array's first element.
             assert_eq!(unsafe { *array.start() }, 77);
         }

@@ -1,26 +1,31 @@
-//! Threads that are known to the profiler.
+//! Threads known to the profiler.
 //!
 //! # Purpose
-//! Registration and the registry, what is known of a thread and the ladder of those who may touch it, the label stack of
-//! each thread, the functions of scripts that stand on it, and the slot into which a thread's signal handler copies what a
-//! sample needs; the copy that a thread makes of its own stack, where it wants to; and what is known of its event loop.
+//! Registration of threads, the registry, and the accessors that control which code may use a
+//! thread's data. Label stacks, and the script functions on them. The slot into which a thread's
+//! signal handler copies what a sample needs. Backtraces that a thread captures of its own stack.
+//! The state of a thread's event loop.
 //!
 //! # Threads and locks
-//! A thread registers itself, owns its label stack and fills its slot, in the handler; the sampler reads the slot, and fills
-//! it for a thread that sleeps (`outside_capture.rs`). Registration takes the `PsLock` and then the registry's, for a push or a
-//! removal; the slot pool's (thread data, in the lock order) and the event watches' are held as shortly; the sampler holds
-//! none of them while it works. `slot_state.rs` draws who may move a slot from state to state, and `registration_data.rs`
-//! says of each datum who writes it, who reads it, and under what.
+//! A thread registers itself, owns its label stack, and fills its slot in the signal handler. The
+//! sampler reads the slot; it also fills the slot of a blocked thread (`outside_capture.rs`).
+//! Registration takes the `PsLock`, then the registry lock for one push or removal. The locks of
+//! the slot pool (lock rank: thread data) and of the event watches are held just as briefly. The
+//! sampler holds none of these locks while it works. `slot_state.rs` lists the transitions of a
+//! slot and the threads that may make them. `registration_data.rs` states for each field which
+//! threads write and read it, and under which lock.
 //!
 //! # Imports
 //! `base`, `platform`
 //!
 //! # Invariants
-//! A slot's memory, once made, is a slot for ever: a signal that comes late finds a slot, and by its state that nobody
-//! waits. A label guard holds numbers, no pointer. A thread's data are reached by the accessors alone.
+//! Memory that was made a slot remains a slot for the life of the process: a late signal finds the
+//! slot and sees from its state that no request is pending. A label guard holds numbers, not
+//! pointers. A thread's data are reached only through the accessors.
 //!
 //! # Read next
-//! `registration_data.rs`, `capture_slot.rs`, `profiling_stack.rs`, `thread_labels.rs`, then `crate::sampler`.
+//! `registration_data.rs`, `capture_slot.rs`, `profiling_stack.rs`, `thread_labels.rs`, then
+//! `crate::sampler`.
 
 mod backtrace;
 mod backtrace_pool;

@@ -1,10 +1,11 @@
-//! A thread that sleeps is captured from outside: the sampler reads its stack and labels, and the thread is not woken.
+//! Remote captures: the sampler reads the stack and labels of a blocked thread without waking it.
 //!
-//! Nothing that is read is trusted: the thread may wake at any moment, change what is read, or end. So all of it comes by
-//! guarded copies, and counts only if the thread turns out not to have run meanwhile.
+//! The data are not trusted: the thread may wake at any moment, change the data, or exit. So all
+//! reads are guarded against unmapped memory, and the capture counts only if the thread turns out
+//! not to have run since the first read.
 //!
-//! **Contract** (cited below, beside `capture_slot.rs`'s *phase owns* and *placed*):
-//! - *plain numbers*: what is copied into a local is a type for which any bytes are a value.
+//! **Contract** (cited below, in addition to *phase owns* and *placed* of `capture_slot.rs`):
+//! - *plain numbers*: memory is copied only into types for which all bytes are a valid value.
 
 use std::sync::atomic::Ordering;
 
@@ -14,20 +15,23 @@ use crate::threads::capture::CaptureHeader;
 use crate::threads::capture_slot::{
     CaptureSlot, MAX_LABELS, STACK_OFFSET, SlotWriter, fitting_texts_in_handler,
 };
-use crate::threads::profiling_stack::StackFromOutside;
+use crate::threads::profiling_stack::RemoteStack;
 use crate::threads::profiling_stack_frame::ProfilingStackFrame;
 
 impl CaptureSlot {
-    /// Idle to ready, by the sampler, for a thread that is blocked in the kernel with these registers. `stood_still` is
-    /// asked after the last byte was read: whether the thread cannot have run since before the first. False when it may
-    /// have, or the slot was not idle.
+    /// Moves from idle to ready, for a thread that is blocked in the kernel with these registers.
+    /// Called by the sampler.
+    ///
+    /// Calls `has_not_run` after the last read: it returns whether the thread cannot have run since
+    /// before the first read. Returns false if the thread may have run, or if the slot was not
+    /// idle.
     pub(crate) fn capture_from_outside(
         &self,
         registers: Registers,
         time: TimeStamp,
-        stood_still: impl FnOnce() -> bool,
+        has_not_run: impl FnOnce() -> bool,
     ) -> bool {
-        let Some(sequence) = self.state.begin_from_outside() else {
+        let Some(sequence) = self.state.begin_remote() else {
             return false;
         };
         let event_loop = self.event_delay().state_in_handler();
@@ -42,37 +46,38 @@ impl CaptureSlot {
             sequence,
             header,
         };
-        let whole = writer.copy_from_outside().is_some() && stood_still();
-        if whole {
+        let is_complete = writer.copy_remotely().is_some() && has_not_run();
+        if is_complete {
             writer.publish_in_handler();
         } else {
             self.state.abandon(sequence);
         }
-        whole
+        is_complete
     }
 }
 
 impl SlotWriter<'_> {
-    fn copy_from_outside(&mut self) -> Option<()> {
+    fn copy_remotely(&mut self) -> Option<()> {
         match self.used_stack_in_handler() {
             Some(piece) => {
-                // SAFETY: *phase owns*; the area is *placed* and has room for the piece.
+                // SAFETY: *phase owns*; the area is *placed* and large enough for the piece.
                 let copied = unsafe { read_guarded(&[piece], self.slot.area(STACK_OFFSET)) };
                 (self.header.stack_start, self.header.stack_bytes) = (piece.address, copied & !7);
                 (copied == piece.bytes).then_some(())?;
             }
             None => self.copy_other_stack_in_handler(),
         }
-        self.copy_labels_from_outside()
+        self.copy_labels_remotely()
     }
 
-    /// `None` when something was not readable: then the labels were changing.
-    fn copy_labels_from_outside(&mut self) -> Option<()> {
+    /// Copies the labels; `None` when some memory was not readable, which means that the labels
+    /// were changing.
+    fn copy_labels_remotely(&mut self) -> Option<()> {
         let address = self.slot.profiling_stack.load(Ordering::Acquire) as u64;
         if address == 0 {
             return Some(());
         }
-        let [stack] = read_all::<StackFromOutside>(address, 1)?[..] else {
+        let [stack] = read_remote::<RemoteStack>(address, 1)?[..] else {
             return None;
         };
         if stack.depth == 0 || stack.frames == 0 {
@@ -80,7 +85,7 @@ impl SlotWriter<'_> {
         }
         let depth = (stack.depth as usize).min(MAX_LABELS);
         self.header.labels_left_out = stack.depth as usize > depth;
-        let frames = read_all::<ProfilingStackFrame>(stack.frames, depth)?;
+        let frames = read_remote::<ProfilingStackFrame>(stack.frames, depth)?;
         let mut bytes = 0;
         let mut pieces = Vec::with_capacity(2 * depth);
         let mut lengths = Vec::with_capacity(depth);
@@ -105,7 +110,7 @@ impl SlotWriter<'_> {
             lengths.push(fitting);
         }
         let mut texts = vec![0; bytes];
-        // SAFETY: the vector has room for all pieces.
+        // SAFETY: the vector is large enough for all pieces.
         if unsafe { read_guarded(&pieces, texts.as_mut_ptr()) } < bytes {
             return None;
         }
@@ -120,11 +125,12 @@ impl SlotWriter<'_> {
     }
 }
 
-/// So many values from an address of another thread's; `None` when they are not readable. `T` holds plain numbers.
-fn read_all<T: Copy + Default>(address: u64, count: usize) -> Option<Vec<T>> {
+/// Reads `count` values from an address in another thread's memory; `None` when they are not
+/// readable. `T` must hold only plain numbers.
+fn read_remote<T: Copy + Default>(address: u64, count: usize) -> Option<Vec<T>> {
     let mut values = vec![T::default(); count];
     let bytes = size_of_val(&values[..]);
-    // SAFETY: *plain numbers*; the vector has room for so many bytes.
+    // SAFETY: *plain numbers*; the vector has exactly this many bytes.
     let copied = unsafe {
         read_guarded(
             &[MemoryPiece { address, bytes }],

@@ -1,39 +1,41 @@
-//! What the calling thread, registered or not, knows of itself once it was asked.
+//! Id and stack bounds of the calling thread, registered or not, cached after the first query.
 
 use std::cell::Cell;
 
 use crate::base::ThreadId;
 use crate::platform::{StackBounds, current_stack_bounds, current_thread_id};
 
-/// A thread's id, and where its stack is, if the system can tell.
+/// A thread's id, and the bounds of its stack if the system reports them.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct OwnThread {
+pub(super) struct CachedThreadInfo {
     pub(super) tid: ThreadId,
     pub(super) bounds: Option<StackBounds>,
 }
 
 thread_local! {
-    // Without a destructor and made at compile time, so that it is there for as long as the thread.
-    static OWN_THREAD: Cell<Option<OwnThread>> = const { Cell::new(None) };
+    // Initialised at compile time and without a destructor, so that it exists as long as the
+    // thread.
+    static CACHED_INFO: Cell<Option<CachedThreadInfo>> = const { Cell::new(None) };
 }
 
-impl OwnThread {
-    /// The calling thread. Asks the system the first time, which takes some microseconds and allocates.
+impl CachedThreadInfo {
+    /// Returns the values of the calling thread. The first call on a thread queries the system,
+    /// which takes some microseconds and allocates.
     pub(super) fn current() -> Self {
-        OWN_THREAD.get().unwrap_or_else(|| {
+        CACHED_INFO.get().unwrap_or_else(|| {
             let own = Self {
                 tid: current_thread_id(),
                 bounds: current_stack_bounds(),
             };
-            OWN_THREAD.set(Some(own));
+            CACHED_INFO.set(Some(own));
             own
         })
     }
 }
 
-/// In the child of a fork, where the calling thread has another id.
-pub(super) fn forget_own_thread() {
-    OWN_THREAD.set(None);
+/// Clears the cache, in the child of a fork, where the calling thread has another id.
+pub(super) fn clear_cached_thread_info() {
+    CACHED_INFO.set(None);
 }
 
 #[cfg(test)]
@@ -41,18 +43,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_thread_knows_itself_and_asks_again_after_it_forgot() {
-        let own = OwnThread::current();
+    fn info_is_per_thread_and_queried_again_after_clear() {
+        let own = CachedThreadInfo::current();
         assert_eq!(
             (own.tid, own.bounds),
             (current_thread_id(), current_stack_bounds())
         );
-        let other = std::thread::spawn(OwnThread::current)
+        let other = std::thread::spawn(CachedThreadInfo::current)
             .join()
             .expect("thread");
         assert_ne!((other.tid, other.bounds), (own.tid, own.bounds));
-        OWN_THREAD.set(Some(other));
-        forget_own_thread();
-        assert_eq!(OwnThread::current().tid, own.tid);
+        CACHED_INFO.set(Some(other));
+        clear_cached_thread_info();
+        assert_eq!(CachedThreadInfo::current().tid, own.tid);
     }
 }

@@ -1,24 +1,29 @@
-//! Stacks that threads have copied of themselves, on their way to the sampler, which unwinds them.
+//! Stacks that threads have captured of themselves and that wait for the sampler, which unwinds
+//! them.
 //!
-//! A list, in which each stack is written into its own memory. Whoever adds one swaps the list's head; the sampler takes all at
-//! once, and never waits: what is not in the list yet comes with the next tick.
+//! The stacks form a linked list, whose nodes lie in the memory of the stacks themselves. A thread
+//! adds a stack by exchanging the list's head. The sampler takes all stacks at once and never
+//! waits; a stack that is added later is taken in the next tick.
 //!
 //! **Contract** (cited below):
-//! - *own memory*: a node lies at the front of the memory of the backtrace that it is of, which has room for it there and is
-//!   aligned to words; it came from a box of `words` words by `Box::into_raw`;
-//! - *all at once*: a node leaves the list by a swap of the head with null alone, so who took it has it, and what follows it,
-//!   alone; a head that comes back meanwhile is right all the same, since who adds to it refers to the head that is there.
+//! - *own memory*: a node lies at the front of its backtrace's memory, which reserves space for it
+//!   and is aligned to words. This memory came from a box of `words` words, by `Box::into_raw`;
+//! - *all at once*: a node leaves the list only by a swap of the head with null, so the thread that
+//!   made the swap has exclusive access to the node and to all that follow it. If the old head
+//!   reappears while a thread adds a node, that is harmless: the node links to the head that is
+//!   current.
 
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
 use crate::base::{Generation, StackFeatures};
-use crate::threads::backtrace::{BacktraceHead, CapturedBacktrace, FREE_WORDS};
+use crate::threads::backtrace::{BacktraceHead, CapturedBacktrace, RESERVED_WORDS};
 
-/// More may not wait: a host that adds stacks faster than the sampler comes by loses them, and that is counted.
-const MOST_WORDS: usize = (32 << 20) / 8;
+/// Maximum size of all pending stacks, in words: 32 MiB. If the application adds stacks faster than
+/// the sampler takes them, the excess is dropped and counted.
+const MAX_PENDING_WORDS: usize = (32 << 20) / 8;
 
-/// A stack that waits.
+/// A stack that waits for the sampler.
 #[derive(Debug)]
 pub(crate) struct PendingStack {
     pub(crate) number: u64,
@@ -37,22 +42,23 @@ struct Node {
     head: BacktraceHead,
 }
 const _: () =
-    assert!(size_of::<Node>() <= FREE_WORDS * 8 && align_of::<Node>() <= align_of::<u64>());
+    assert!(size_of::<Node>() <= RESERVED_WORDS * 8 && align_of::<Node>() <= align_of::<u64>());
 
 static HEAD: AtomicPtr<Node> = AtomicPtr::new(ptr::null_mut());
-static WAITING_WORDS: AtomicUsize = AtomicUsize::new(0);
+static PENDING_WORDS: AtomicUsize = AtomicUsize::new(0);
 static LAST_NUMBER: AtomicU64 = AtomicU64::new(0);
 static LOST: AtomicU64 = AtomicU64::new(0);
 
-/// Hands a stack to the session's sampler, and gives the number by which it is found there; 0 when there are too many.
+/// Hands a stack to the session's sampler, and returns the number that identifies it there. Drops
+/// the stack and returns 0 when too many are pending.
 pub(crate) fn add_pending_stack(
     mut backtrace: CapturedBacktrace,
     session: Generation,
     features: StackFeatures,
 ) -> u64 {
     let words = backtrace.words.len();
-    if WAITING_WORDS.fetch_add(words, Ordering::Relaxed) + words > MOST_WORDS {
-        WAITING_WORDS.fetch_sub(words, Ordering::Relaxed);
+    if PENDING_WORDS.fetch_add(words, Ordering::Relaxed) + words > MAX_PENDING_WORDS {
+        PENDING_WORDS.fetch_sub(words, Ordering::Relaxed);
         count_lost_stack();
         return 0;
     }
@@ -65,42 +71,42 @@ pub(crate) fn add_pending_stack(
         features,
         head: backtrace.head,
     };
-    let place = Box::into_raw(std::mem::take(&mut backtrace.words)).cast::<Node>();
-    // SAFETY: *own memory*: this thread's alone until it is in the list.
-    unsafe { place.write(node) };
+    let node_address = Box::into_raw(std::mem::take(&mut backtrace.words)).cast::<Node>();
+    // SAFETY: *own memory*: only this thread has the memory until the node is in the list.
+    unsafe { node_address.write(node) };
     let mut head = HEAD.load(Ordering::Relaxed);
     loop {
         // SAFETY: as above.
-        unsafe { (*place).next = head };
-        match HEAD.compare_exchange_weak(head, place, Ordering::Release, Ordering::Relaxed) {
+        unsafe { (*node_address).next = head };
+        match HEAD.compare_exchange_weak(head, node_address, Ordering::Release, Ordering::Relaxed) {
             Ok(_) => return number,
             Err(other) => head = other,
         }
     }
 }
 
-/// One that could not even be copied.
+/// Counts a stack as lost, for example because it could not be copied.
 #[cold]
 pub(crate) fn count_lost_stack() {
     LOST.fetch_add(1, Ordering::Relaxed);
 }
 
-/// How many stacks of markers were lost since the last session began.
+/// Returns how many stacks of markers were lost since the last session began.
 pub(crate) fn lost_stacks() -> u64 {
     LOST.load(Ordering::Relaxed)
 }
 
-/// For a new session.
+/// Resets the number of lost stacks, for a new session.
 pub(crate) fn forget_lost_stacks() {
     LOST.store(0, Ordering::Relaxed);
 }
 
-/// Whether any waits.
+/// Returns whether any stack is pending.
 pub(crate) fn has_pending_stacks() -> bool {
     !HEAD.load(Ordering::Relaxed).is_null()
 }
 
-/// Calls `body` with all that wait, the oldest first.
+/// Takes all pending stacks, and calls `body` with each, oldest first.
 pub(crate) fn take_pending_stacks(mut body: impl FnMut(PendingStack)) {
     let mut node = HEAD.swap(ptr::null_mut(), Ordering::Acquire);
     let mut oldest = ptr::null_mut();
@@ -111,7 +117,7 @@ pub(crate) fn take_pending_stacks(mut body: impl FnMut(PendingStack)) {
         node = next;
     }
     while !oldest.is_null() {
-        // SAFETY: *all at once*; nothing of a node needs to be dropped.
+        // SAFETY: *all at once*; no field of a node needs to be dropped.
         let Node {
             next,
             words,
@@ -124,7 +130,7 @@ pub(crate) fn take_pending_stacks(mut body: impl FnMut(PendingStack)) {
         let words =
             unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(oldest.cast::<u64>(), words)) };
         oldest = next;
-        WAITING_WORDS.fetch_sub(words.len(), Ordering::Relaxed);
+        PENDING_WORDS.fetch_sub(words.len(), Ordering::Relaxed);
         body(PendingStack {
             number,
             session,
@@ -140,7 +146,7 @@ mod tests {
     use crate::threads::BacktraceParts;
 
     #[test]
-    fn each_stack_arrives_once_and_in_order_and_what_is_too_much_is_counted() {
+    fn stacks_arrive_once_in_order_and_excess_is_counted() {
         let sessions = [1, 2, 3].map(Generation::from_number);
         let adders = sessions.map(|session| {
             std::thread::spawn(move || {
@@ -173,16 +179,16 @@ mod tests {
                 .map(|(_, number)| *number);
             assert!(arrived.eq(added));
         }
-        // In the same test, since it keeps others from adding theirs.
+        // In the same test, because other tests cannot add stacks while the list is full.
         let backtrace = || CapturedBacktrace::capture_here(BacktraceParts::Labels).expect("memory");
         let session = Generation::from_number(9);
-        WAITING_WORDS.fetch_add(MOST_WORDS, Ordering::Relaxed);
+        PENDING_WORDS.fetch_add(MAX_PENDING_WORDS, Ordering::Relaxed);
         let before = lost_stacks();
         assert_eq!(
             add_pending_stack(backtrace(), session, StackFeatures::LABELS),
             0
         );
-        WAITING_WORDS.fetch_sub(MOST_WORDS, Ordering::Relaxed);
+        PENDING_WORDS.fetch_sub(MAX_PENDING_WORDS, Ordering::Relaxed);
         assert!(lost_stacks() > before);
     }
 }

@@ -1,11 +1,13 @@
-//! An event loop that is asked how long it keeps an event waiting: a probe is queued like any event, and answers when it runs.
+//! An event loop that is probed: a probe is queued like any event, and its answer shows how long
+//! the loop keeps events waiting.
 //!
-//! One probe at a time is out. It is taken along by three threads, each of which writes a word of its own:
+//! At most one probe is pending at a time. Three threads advance it, each by writing a word of its
+//! own:
 //!
 //! ```text
-//! posted P1, recorded P0, answered 0      out: the loop has not come to it            (watcher)
-//! posted P1, recorded P0, answered A1     it has run, or was thrown away              (the loop)
-//! posted P1, recorded P1                  it stands in the buffer; the next may go out (sampler)
+//! posted P1, recorded P0, answered 0      pending: the loop has not reached it           (watcher)
+//! posted P1, recorded P0, answered A1     answered: it has run, or was dropped           (the loop)
+//! posted P1, recorded P1                  recorded: the next probe may be posted         (sampler)
 //! ```
 
 use std::sync::Arc;
@@ -20,22 +22,22 @@ use crate::threads::registration::OffThreadRef;
 #[derive(Debug)]
 pub(crate) struct ProbedLoop {
     pub(crate) thread: OffThreadRef,
-    /// Written by the watcher, with `answered` set to 0 before: when the last probe was posted, by which it is known. 0 before
-    /// the first.
+    /// When the last probe was posted, which also identifies this probe; 0 before the first.
+    /// Written by the watcher, which sets `answered_ns` to 0 before it.
     posted_ns: AtomicU64,
-    /// Written by whoever has the probe, once.
+    /// When the last probe was answered; 0 before. Written once per probe, by its holder.
     answered_ns: AtomicU64,
-    /// Written by the sampler.
+    /// `posted_ns` of the last probe that was recorded. Written by the sampler.
     recorded_ns: AtomicU64,
-    /// Raised when a probe was thrown away: the loop takes none any more.
-    is_over: AtomicBool,
+    /// Set when a probe was dropped without an answer: the loop takes no more probes.
+    has_ended: AtomicBool,
 }
 
-/// A probe that is not in the buffer as a whole.
+/// A probe that the buffer does not hold completely yet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct UnrecordedProbe {
     pub(crate) posted: TimeStamp,
-    /// `None` while it is out.
+    /// `None` while the probe is pending.
     pub(crate) answered: Option<TimeStamp>,
 }
 
@@ -47,13 +49,14 @@ impl ProbedLoop {
             posted_ns,
             answered_ns,
             recorded_ns,
-            is_over: AtomicBool::new(false),
+            has_ended: AtomicBool::new(false),
         }
     }
 
-    /// Whether there is no use in another probe.
-    pub(super) fn is_over(&self) -> bool {
-        self.is_over.load(Ordering::Acquire)
+    /// Returns whether further probes are useless: the loop takes none, or the thread has
+    /// unregistered.
+    pub(super) fn has_ended(&self) -> bool {
+        self.has_ended.load(Ordering::Acquire)
             || self
                 .thread
                 .unlocked_const_reader_and_atomic_rw()
@@ -61,7 +64,7 @@ impl ProbedLoop {
                 .is_some()
     }
 
-    /// Whether a session records anything of the thread.
+    /// Returns whether a session records anything of the thread.
     pub(crate) fn is_profiled(&self) -> bool {
         let thread = self.thread.unlocked_const_reader_and_atomic_rw();
         thread
@@ -69,7 +72,7 @@ impl ProbedLoop {
             .intersects(ThreadProfilingFeatures::ANY)
     }
 
-    /// Whether nothing of the last probe is open, and so long ago it was answered.
+    /// Returns whether the last probe is recorded, and was answered at least `pause_ns` ago.
     pub(super) fn is_due(&self, now: TimeStamp, pause_ns: u64) -> bool {
         let posted_ns = self.posted_ns.load(Ordering::Relaxed);
         let answered = TimeStamp(self.answered_ns.load(Ordering::Acquire));
@@ -78,7 +81,7 @@ impl ProbedLoop {
                 && now.since_ns(answered) >= pause_ns)
     }
 
-    /// By the watcher alone, when one is due.
+    /// Creates the next probe. Called only by the watcher, when a probe is due.
     pub(crate) fn post(self: &Arc<Self>, now: TimeStamp) -> ProbeToken {
         let before_ns = self.posted_ns.load(Ordering::Relaxed);
         self.answered_ns.store(0, Ordering::Relaxed);
@@ -90,7 +93,7 @@ impl ProbedLoop {
         }
     }
 
-    /// What the buffer does not hold of it yet.
+    /// Returns the last probe if the buffer does not hold it completely yet.
     pub(crate) fn unrecorded(&self) -> Option<UnrecordedProbe> {
         let posted_ns = self.posted_ns.load(Ordering::Acquire);
         if posted_ns == self.recorded_ns.load(Ordering::Relaxed) {
@@ -105,13 +108,14 @@ impl ProbedLoop {
         })
     }
 
-    /// By the sampler alone: the buffer holds the whole of it.
+    /// Marks a probe as completely recorded. Called only by the sampler.
     pub(crate) fn set_recorded(&self, probe: UnrecordedProbe) {
         self.recorded_ns.store(probe.posted.0, Ordering::Release);
     }
 }
 
-/// A probe that is out. Dropping it is an answer too, and the last.
+/// A pending probe. Dropping it without calling [`Self::answer`] also answers it, and ends the
+/// probing of the loop.
 #[derive(Debug)]
 pub(crate) struct ProbeToken {
     probed: Arc<ProbedLoop>,
@@ -119,7 +123,7 @@ pub(crate) struct ProbeToken {
 }
 
 impl ProbeToken {
-    /// The loop has come to it.
+    /// Answers the probe, because the loop has reached it.
     pub(crate) fn answer(mut self) {
         self.has_run = true;
     }
@@ -128,7 +132,7 @@ impl ProbeToken {
 impl Drop for ProbeToken {
     fn drop(&mut self) {
         if !self.has_run {
-            self.probed.is_over.store(true, Ordering::Release);
+            self.probed.has_ended.store(true, Ordering::Release);
         }
         self.probed
             .answered_ns
@@ -144,23 +148,23 @@ mod tests {
     };
 
     #[test]
-    fn a_probe_goes_out_when_the_one_before_is_recorded_and_long_ago() {
+    fn probe_is_due_after_previous_is_recorded_and_pause() {
         register_current_thread("probed", RegistrationHooks::NONE);
         let thread = OnThreadRef::with(|thread| thread.to_off_thread()).expect("registered");
         let probed = Arc::new(ProbedLoop::new(thread));
         let now = monotonic_now();
         assert!(probed.unrecorded().is_none() && probed.is_due(now, 1000));
         let probe = probed.post(now);
-        let out = UnrecordedProbe {
+        let pending = UnrecordedProbe {
             posted: now,
             answered: None,
         };
-        assert_eq!(probed.unrecorded(), Some(out));
-        assert!(!probed.is_due(now.plus_ns(1 << 40), 1000), "it is out");
+        assert_eq!(probed.unrecorded(), Some(pending));
+        assert!(!probed.is_due(now.plus_ns(1 << 40), 1000), "it is pending");
         probe.answer();
         let answered = probed.unrecorded().expect("not recorded");
         let answered_at = answered.answered.expect("answered");
-        assert!(answered.posted == now && answered_at >= now && !probed.is_over());
+        assert!(answered.posted == now && answered_at >= now && !probed.has_ended());
         assert!(
             !probed.is_due(now.plus_ns(1 << 40), 1000),
             "it is not recorded"
@@ -171,19 +175,19 @@ mod tests {
             !probed.is_due(answered_at.plus_ns(999), 1000)
                 && probed.is_due(answered_at.plus_ns(1000), 1000)
         );
-        // Two within the clock's grain are two.
+        // Probes that are posted at the same time get different identifiers.
         let second = probed.post(now);
         assert!(probed.unrecorded().is_some_and(|probe| probe.posted > now));
         drop(second);
         assert!(
-            probed.is_over()
+            probed.has_ended()
                 && probed
                     .unrecorded()
                     .is_some_and(|probe| probe.answered.is_some())
         );
         let other = ProbedLoop::new(probed.thread.clone());
-        assert!(!other.is_over());
+        assert!(!other.has_ended());
         unregister_current_thread();
-        assert!(other.is_over(), "its thread is gone");
+        assert!(other.has_ended(), "its thread has unregistered");
     }
 }

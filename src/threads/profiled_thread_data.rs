@@ -1,12 +1,13 @@
-//! What a session keeps of a thread that it records something of.
+//! Data that a session keeps for each thread that it records.
 
-/// From the moment when the session takes the thread up until it drops it.
+/// Session data of a thread. Exists from the moment when the session starts to record the thread
+/// until the session drops it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct ProfiledThreadData {
-    /// Where the thread stands in the session's list of live ones.
+    /// Index of the thread in the session's list of live threads.
     pub(crate) live_index: usize,
-    /// Where the buffer ended when nothing of the thread was still to be written; unknown while it lives, and until the
-    /// sampler has come by.
+    /// Buffer position behind the last entry of the thread; `None` while the thread lives, and then
+    /// until the sampler has set it.
     #[doc(alias = "BufferPositionWhenUnregistered")]
     pub(crate) end_position: Option<u64>,
 }

@@ -1,41 +1,47 @@
-//! The label stack of a thread, labels and script frames: pushed and popped by it, copied by its own signal handler.
+//! The label stack of a thread, with labels and script frames. The thread pushes and pops them, and
+//! its signal handler copies them.
 //!
-//! Only the thread itself touches it, in its code or in a handler that interrupts that code at any instruction and runs
-//! to its end before the code goes on. So there is no other thread to order with, only the compiler. The sampler reads the
-//! stack of a thread that sleeps from outside, as bytes that may be anything (`outside_capture.rs`).
+//! Only the thread itself accesses the stack: in its code, or in a handler that interrupts this
+//! code at any instruction and finishes before the code continues. So accesses are ordered against
+//! the compiler, not against other threads. The sampler also reads the stack of a blocked thread
+//! remotely, as bytes that may have any value (`outside_capture.rs`).
 //!
 //! Runs in the signal handler: [`ProfilingStack::contents_in_handler`].
 //!
 //! **Contract** (cited below):
-//! - *own thread*: the stack is a thread-local without a destructor (`thread_labels.rs`); its cells are read and written on
-//!   its thread alone;
-//! - *asked before*: memory is asked for before a place is taken, for the allocator may be the host's, and push and pop
-//!   labels itself; what was read before is read again after, and what finds no room then is left out;
-//! - *chained*: the depth of texts is at most the depth, or the depth is just about to follow; the frame that it counts
-//!   last has a text, and leads to the one before;
-//! - *published last*: a frame or a text is written after the depth or the length was lowered to its place and before it
-//!   is raised to cover it, and a grown array is filled before its address replaces the old one's, with compiler fences
-//!   between; the handler reads the depth first and the address after;
-//! - *one store*: the only change to a frame below the depth is that of a script frame's position, one aligned number;
-//!   what a label has there nobody reads;
-//! - *numbers only*: a [`LabelToken`] holds a depth, and a pop can only lower it; so a token that is forgotten, or used
-//!   late or out of order, at worst removes labels. The length of the texts follows from the labels that are left.
+//! - *own thread*: the stack is a thread-local without a destructor (`thread_labels.rs`); its cells
+//!   are read and written only on its thread;
+//! - *asked before*: memory is requested before an index is chosen, because the allocator may be
+//!   the application's and may push and pop labels. Values that were read before the request are
+//!   read again after it. A frame or text that finds no space then is left out;
+//! - *chained*: `text_depth` is at most `depth`, or `depth` is about to be raised to it. The frame
+//!   at `text_depth - 1` has a text, and links to the next older frame with a text;
+//! - *published last*: a frame or text is written while the depth or length does not include it;
+//!   then the depth or length is raised. A grown array is filled before its address replaces the
+//!   old one. Compiler fences separate the steps. The handler reads the depth first, and the
+//!   address after it;
+//! - *one store*: the only change to a frame below the depth is to the position of a script frame,
+//!   and is one aligned store. The position of a label is never used;
+//! - *numbers only*: a [`LabelToken`] holds a depth, and a pop can only lower the depth. So a token
+//!   that is leaked, used late or used out of order at worst removes labels. The length of the
+//!   texts follows from the labels that remain.
 
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU32, Ordering, compiler_fence};
 
 use crate::base::{FrameFlags, ProfilingCategoryPair, cut_at_character};
 use crate::threads::growing_array::GrowingArray;
-use crate::threads::profiling_stack_frame::{ProfilingStackFrame, ScriptPlace, TextPlace};
+use crate::threads::profiling_stack_frame::{ProfilingStackFrame, ScriptPlace, TextRange};
 
-/// A dynamic string is cut to this many bytes, at a character.
+/// Maximum length of a dynamic text, in bytes. A longer one is cut at a character boundary.
 const MAX_DYNAMIC_BYTES: usize = 512;
 const FIRST_FRAMES: u32 = 32;
 const FIRST_TEXT_BYTES: u32 = 512;
-/// What is deeper was most likely forgotten, and is left out: by its 48 bytes a frame, the stack would take all memory.
-const MOST_FRAMES: u32 = 1 << 20;
-/// A text that finds no room is left out of its label.
-const MOST_TEXT_BYTES: u32 = 64 << 20;
+/// Maximum depth, in frames. Deeper frames are left out: such a depth most likely comes from leaked
+/// guards, and at 48 bytes per frame the stack would exhaust the memory.
+const MAX_FRAMES: u32 = 1 << 20;
+/// Maximum size of all texts, in bytes. A text that does not fit is left out of its label.
+const MAX_TEXT_BYTES: u32 = 64 << 20;
 
 /// The label stack of one thread.
 #[derive(Debug)]
@@ -45,22 +51,22 @@ pub(crate) struct ProfilingStack {
     text: GrowingArray<u8>,
     depth: AtomicU32,
     text_bytes: AtomicU32,
-    /// How deep the stack is up to the newest frame with a text; 0 where there is none.
+    /// Depth of the stack up to and including the newest frame with a text; 0 without such a frame.
     text_depth: AtomicU32,
 }
 
-/// What a pop goes back to, and where a script frame stands.
+/// The depth before a push. A pop returns to it; for a script frame it is also the frame's index.
 #[derive(Debug)]
 pub(crate) struct LabelToken {
     depth: u32,
-    own_thread: PhantomData<*const ()>,
+    not_send: PhantomData<*const ()>,
 }
 
 impl LabelToken {
-    /// Of a push that found no stack.
+    /// Token of a push that was left out.
     const NONE: Self = Self {
         depth: u32::MAX,
-        own_thread: PhantomData,
+        not_send: PhantomData,
     };
 }
 
@@ -75,13 +81,13 @@ impl ProfilingStack {
         }
     }
 
-    /// Gives it its memory, if it has none.
+    /// Allocates the stack's memory if it has none.
     pub(super) fn open(&self) {
-        self.frames.grow(FIRST_FRAMES, MOST_FRAMES);
-        self.text.grow(FIRST_TEXT_BYTES, MOST_TEXT_BYTES);
+        self.frames.grow(FIRST_FRAMES, MAX_FRAMES);
+        self.text.grow(FIRST_TEXT_BYTES, MAX_TEXT_BYTES);
     }
 
-    /// Takes the memory back. Tokens that are still around do nothing from then on.
+    /// Frees the memory. Tokens that still exist have no effect from then on.
     pub(super) fn close(&self) {
         self.depth.store(0, Ordering::Relaxed);
         self.text_bytes.store(0, Ordering::Relaxed);
@@ -91,7 +97,7 @@ impl ProfilingStack {
         self.text.close();
     }
 
-    /// Pushes a label; nothing while the stack is closed, as all the others here.
+    /// Pushes a label. Like all other methods, it does nothing while the stack is closed.
     #[inline(always)]
     pub(super) fn push(
         &self,
@@ -103,12 +109,12 @@ impl ProfilingStack {
         let Some((depth, frame)) = self.next_frame() else {
             return LabelToken::NONE;
         };
-        // SAFETY: *own thread*: a frame of the array, not below the depth.
+        // SAFETY: *own thread*: the frame is in the array, and not below the depth.
         unsafe { write_label(frame, stack_address, label, category, flags) };
-        self.cover(depth)
+        self.publish(depth)
     }
 
-    /// The same with a text that is copied.
+    /// Pushes a label with a dynamic text, which is copied.
     #[inline(never)]
     pub(super) fn push_with_text(
         &self,
@@ -119,11 +125,11 @@ impl ProfilingStack {
         dynamic: &str,
     ) -> LabelToken {
         let dynamic = cut_at_character(dynamic, MAX_DYNAMIC_BYTES);
-        self.make_room_for_text(dynamic.len() as u32);
+        self.grow_text(dynamic.len() as u32);
         let Some((depth, frame)) = self.next_frame() else {
             return LabelToken::NONE;
         };
-        // SAFETY: *own thread*: a frame of the array, not below the depth.
+        // SAFETY: *own thread*: the frame is in the array, and not below the depth.
         unsafe { write_label(frame, stack_address, label, category, flags) };
         if let Some(text) = self.push_text(dynamic) {
             // SAFETY: as above.
@@ -133,7 +139,7 @@ impl ProfilingStack {
             }
             self.text_depth.store(depth + 1, Ordering::Relaxed);
         }
-        self.cover(depth)
+        self.publish(depth)
     }
 
     /// Pushes a script frame.
@@ -142,7 +148,7 @@ impl ProfilingStack {
         let Some((depth, frame)) = self.next_frame() else {
             return LabelToken::NONE;
         };
-        // SAFETY: *own thread*: a frame of the array, not below the depth.
+        // SAFETY: *own thread*: the frame is in the array, and not below the depth.
         unsafe {
             (*frame).stack_address = stack_address;
             (*frame).label_bytes = 0;
@@ -153,14 +159,15 @@ impl ProfilingStack {
             (*frame).position = place.position;
             (*frame).function = place.function;
         }
-        self.cover(depth)
+        self.publish(depth)
     }
 
-    /// Changes the position of the script frame of this push.
+    /// Sets the position of the script frame that the push of `token` created.
     #[inline(always)]
-    pub(super) fn move_script(&self, token: &LabelToken, position: u64) {
+    pub(super) fn set_script_position(&self, token: &LabelToken, position: u64) {
         if self.depth.load(Ordering::Relaxed) > token.depth {
-            // SAFETY: *own thread*, and the frame is below the depth. Whatever frame it is by now: *one store*.
+            // SAFETY: *own thread*, and the frame is below the depth. If another frame has taken
+            // its place: *one store*.
             unsafe {
                 let frame = self.frames.start().add(token.depth as usize);
                 (&raw mut (*frame).position).write_volatile(position);
@@ -168,25 +175,26 @@ impl ProfilingStack {
         }
     }
 
-    /// The newest frame is written.
+    /// Raises the depth to include the frame just written.
     #[inline(always)]
-    fn cover(&self, depth: u32) -> LabelToken {
+    fn publish(&self, depth: u32) -> LabelToken {
         compiler_fence(Ordering::SeqCst);
         self.depth.store(depth + 1, Ordering::Relaxed);
         LabelToken {
             depth,
-            own_thread: PhantomData,
+            not_send: PhantomData,
         }
     }
 
-    /// The place above the newest frame; `None` when the stack is closed, at its end, or in its allocator.
+    /// Returns the index and address of the frame above the newest one; `None` when the stack is
+    /// closed, full, or growing.
     #[inline(always)]
     fn next_frame(&self) -> Option<(u32, *mut ProfilingStackFrame)> {
         let mut depth = self.depth.load(Ordering::Relaxed);
         let capacity = self.frames.capacity();
         if depth >= capacity {
-            rarely();
-            if capacity == 0 || !self.make_room_for_frame(depth) {
+            cold_path();
+            if capacity == 0 || !self.grow_frames(depth) {
                 return None;
             }
             depth = self.depth.load(Ordering::Relaxed);
@@ -197,22 +205,22 @@ impl ProfilingStack {
 
     #[cold]
     #[inline(never)]
-    fn make_room_for_frame(&self, depth: u32) -> bool {
-        self.frames.grow(depth + 1, MOST_FRAMES);
-        // *Asked before*: so much for what was true when it was called.
+    fn grow_frames(&self, depth: u32) -> bool {
+        self.frames.grow(depth + 1, MAX_FRAMES);
+        // *Asked before*: the depth may have changed during the allocation.
         self.depth.load(Ordering::Relaxed) < self.frames.capacity()
     }
 
-    fn make_room_for_text(&self, bytes: u32) {
+    fn grow_text(&self, bytes: u32) {
         let end = self.text_bytes.load(Ordering::Relaxed) + bytes;
         let capacity = self.text.capacity();
         if end > capacity && capacity > 0 {
-            self.text.grow(end, MOST_TEXT_BYTES);
+            self.text.grow(end, MAX_TEXT_BYTES);
         }
     }
 
-    /// Copies the text behind the others; `None` where there is no room for it, or it is empty.
-    fn push_text(&self, dynamic: &str) -> Option<TextPlace> {
+    /// Copies the text behind the others; `None` when it does not fit or is empty.
+    fn push_text(&self, dynamic: &str) -> Option<TextRange> {
         let (start, bytes) = (
             self.text_bytes.load(Ordering::Relaxed),
             dynamic.len() as u32,
@@ -221,21 +229,21 @@ impl ProfilingStack {
         if bytes == 0 || end > self.text.capacity() {
             return None;
         }
-        // SAFETY: *own thread*, and the area has room up to `end`.
+        // SAFETY: *own thread*, and the area reaches at least to `end`.
         unsafe {
             let target = self.text.start().add(start as usize);
             std::ptr::copy_nonoverlapping(dynamic.as_ptr(), target, dynamic.len());
         }
         compiler_fence(Ordering::SeqCst);
         self.text_bytes.store(end, Ordering::Relaxed);
-        Some(TextPlace {
+        Some(TextRange {
             start,
             bytes,
             depth_before: self.text_depth.load(Ordering::Relaxed),
         })
     }
 
-    /// Goes back to what was there before the push.
+    /// Returns to the state before the push of `token`.
     #[inline(always)]
     pub(super) fn pop_to(&self, token: &LabelToken) {
         if self.depth.load(Ordering::Relaxed) > token.depth {
@@ -247,7 +255,7 @@ impl ProfilingStack {
         }
     }
 
-    /// Goes back to where the oldest of the texts above this depth began.
+    /// Removes the texts of the frames from this depth on.
     #[cold]
     #[inline(never)]
     fn pop_texts(&self, depth: u32) {
@@ -263,11 +271,11 @@ impl ProfilingStack {
         compiler_fence(Ordering::SeqCst);
     }
 
-    /// The frames and the texts, as a handler that interrupts the thread finds them.
+    /// Returns the frames and the texts, as a handler that interrupts the thread finds them.
     ///
     /// # Safety
-    /// - Called on the stack's own thread, in a signal handler or where no push can come between; the slices are not
-    ///   used once the handler has returned.
+    /// - Called on the stack's own thread, in a signal handler or where no push can intervene; the
+    ///   slices are not used after the handler has returned.
     pub(crate) unsafe fn contents_in_handler(&self) -> (&[ProfilingStackFrame], &[u8]) {
         let depth = self.depth.load(Ordering::Relaxed) as usize;
         let text_bytes = self.text_bytes.load(Ordering::Relaxed) as usize;
@@ -276,7 +284,8 @@ impl ProfilingStack {
         if frames.is_null() || text.is_null() {
             return (&[], &[]);
         }
-        // SAFETY: *published last*: what lies below these lengths is written, in whichever array stands there now.
+        // SAFETY: *published last*: everything below these lengths is written, whichever array is
+        // current.
         unsafe {
             (
                 std::slice::from_raw_parts(frames, depth),
@@ -286,12 +295,15 @@ impl ProfilingStack {
     }
 }
 
-/// Has the compiler lay out the code so that what does not come here is a straight line.
+/// Marks the branch that calls it as unlikely, so that the compiler lays out the other path in a
+/// straight line.
 #[cold]
-const fn rarely() {}
+const fn cold_path() {}
 
+/// Writes a label into a frame.
+///
 /// # Safety
-/// - The frame is of this thread's array, and no handler reads it yet.
+/// - The frame is in this thread's array, and no handler reads it yet.
 #[inline(always)]
 unsafe fn write_label(
     frame: *mut ProfilingStackFrame,
@@ -301,7 +313,8 @@ unsafe fn write_label(
     flags: FrameFlags,
 ) {
     let (category, subcategory) = category.indices();
-    // SAFETY: by this function's contract. A script's place stays as it is: see *one store*.
+    // SAFETY: by this function's contract. The script location keeps its old value: see *one
+    // store*.
     unsafe {
         (*frame).stack_address = stack_address;
         (*frame).label_address = label.as_ptr().expose_provenance() as u64;
@@ -313,10 +326,11 @@ unsafe fn write_label(
     }
 }
 
-/// What another thread's stack was, read from outside: see [`crate::threads`]'s slots. The same fields in the same order.
+/// A [`ProfilingStack`] of another thread, read remotely (`outside_capture.rs`). Has the layout of
+/// that type.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
-pub(super) struct StackFromOutside {
+pub(super) struct RemoteStack {
     pub(super) frames: u64,
     frames_capacity: u64,
     pub(super) text: u64,
@@ -326,11 +340,9 @@ pub(super) struct StackFromOutside {
     text_depth: u32,
 }
 const _: () = assert!(
-    size_of::<StackFromOutside>() == size_of::<ProfilingStack>()
-        && std::mem::offset_of!(StackFromOutside, depth)
-            == std::mem::offset_of!(ProfilingStack, depth)
-        && std::mem::offset_of!(StackFromOutside, text)
-            == std::mem::offset_of!(ProfilingStack, text)
+    size_of::<RemoteStack>() == size_of::<ProfilingStack>()
+        && std::mem::offset_of!(RemoteStack, depth) == std::mem::offset_of!(ProfilingStack, depth)
+        && std::mem::offset_of!(RemoteStack, text) == std::mem::offset_of!(ProfilingStack, text)
 );
 
 #[cfg(test)]

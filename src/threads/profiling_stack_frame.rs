@@ -1,93 +1,99 @@
-//! A frame of the label stack, a label or a function of a script, in plain numbers, so that it can also be copied from
-//! outside.
+//! A frame of the label stack: a label or a script function. It consists of plain numbers, so that
+//! it can also be copied remotely.
 //!
-//! Runs in the signal handler: what tells of a frame.
+//! Runs in the signal handler: the accessors of a frame.
 
 use crate::base::FrameFlags;
 
-/// Where in a script a thread is: a function, and a place in it.
+/// A location in a script: a function, and a position in it.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct ScriptPlace {
-    /// The line, and in the upper half the column: one number, so that one store changes both.
+    /// Line in the lower half and column in the upper half: one number, so that one store changes
+    /// both.
     pub(super) position: u64,
     pub(super) function: u32,
 }
 
 impl ScriptPlace {
+    /// Combines a line and a column into one number.
     #[inline]
     pub(super) const fn position_of(line: u32, column: u32) -> u64 {
         line as u64 | (column as u64) << 32
     }
 
-    /// The function's number.
+    /// Returns the function's number.
     pub(crate) const fn function(self) -> u32 {
         self.function
     }
 
-    /// Counted from 1; 0 when it is not known.
+    /// Returns the line, counted from 1; 0 when it is not known.
     pub(crate) const fn line(self) -> u32 {
         self.position as u32
     }
 
-    /// The same of the column.
+    /// Returns the column, counted from 1; 0 when it is not known.
     pub(crate) const fn column(self) -> u32 {
         (self.position >> 32) as u32
     }
 }
 
-/// A frame on the stack. What it is and its first words are written by every push; the rest may be another frame's that
-/// was here before, where what it is does not say that it has it.
+/// A frame on the stack. `label_bytes`, `flags` and `has_text` determine which of the other fields
+/// are valid; the rest may hold values of an earlier frame.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub(crate) struct ProfilingStackFrame {
-    /// The stack pointer at the push, or what the host gave: the frame's place among the native frames.
+    /// The stack pointer at the push, or an address from the application. It places the frame among
+    /// the native frames.
     pub(crate) stack_address: u64,
-    /// Where the static text is: that of a `&'static str`, if that has a length.
+    /// Address of the static text, a `&'static str`; valid if `label_bytes` is not 0.
     pub(crate) label_address: u64,
-    // From here on eight bytes that the compiler makes one store of where a label's text and category are constants.
+    // If a label's text and category are constants, the compiler merges the next eight bytes into
+    // one store.
     pub(crate) label_bytes: u32,
     pub(crate) category: u8,
     pub(crate) subcategory: u8,
     pub(crate) flags: FrameFlags,
-    /// 0 or 1: whether there is a dynamic text.
+    /// 1 if there is a dynamic text, otherwise 0.
     pub(super) has_text: u8,
-    /// Of a script frame, and so is the function: the two of a [`ScriptPlace`].
+    /// With `function`, the location of a script frame: see [`ScriptPlace`].
     pub(super) position: u64,
     pub(super) function: u32,
-    /// Of a frame with a dynamic text, where that is in the stack's text area.
-    pub(super) text: TextPlace,
+    /// Where the dynamic text lies in the stack's text area; valid if `has_text` is 1.
+    pub(super) text: TextRange,
 }
 const _: () = assert!(size_of::<ProfilingStackFrame>() == 48);
 
-/// Where a frame's dynamic text is.
+/// The range of a frame's dynamic text.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
-pub(super) struct TextPlace {
+pub(super) struct TextRange {
     pub(super) start: u32,
     pub(super) bytes: u32,
-    /// How deep the stack is up to the newest of the older frames with a text; 0 where there is none.
+    /// Depth of the stack up to and including the next older frame with a text; 0 without such a
+    /// frame.
     pub(super) depth_before: u32,
 }
 
 impl ProfilingStackFrame {
-    /// Of a script frame, where it is.
-    pub(crate) fn script_place_in_handler(&self) -> Option<ScriptPlace> {
+    /// Returns the location of a script frame; `None` for a label.
+    pub(crate) fn script_location_in_handler(&self) -> Option<ScriptPlace> {
         if self.flags.has(FrameFlags::SCRIPT) {
-            Some(self.place_in_handler())
+            Some(self.raw_script_location_in_handler())
         } else {
             None
         }
     }
 
-    /// The same; anything of a label.
-    pub(super) fn place_in_handler(&self) -> ScriptPlace {
+    /// Returns the location of a script frame; unspecified for a label.
+    pub(super) fn raw_script_location_in_handler(&self) -> ScriptPlace {
         ScriptPlace {
             position: self.position,
             function: self.function,
         }
     }
 
-    /// Where its dynamic text is in the text area, and how long; nothing when it has none.
+    /// Returns the start of the dynamic text in the text area, and its length; zeros without a
+    /// text.
     pub(super) fn text_range_in_handler(&self) -> (usize, usize) {
         if self.has_text != 0 {
             (self.text.start as usize, self.text.bytes as usize)
@@ -96,7 +102,7 @@ impl ProfilingStackFrame {
         }
     }
 
-    /// Its dynamic text, as far as the area has it.
+    /// Returns the dynamic text, or the part of it that lies in `area`.
     pub(super) fn text_of_in_handler<'a>(&self, area: &'a [u8]) -> &'a [u8] {
         let (start, bytes) = self.text_range_in_handler();
         let start = start.min(area.len());
@@ -105,7 +111,7 @@ impl ProfilingStackFrame {
         unsafe { area.get_unchecked(start..end) }
     }
 
-    /// The static text; a script frame's is empty.
+    /// Returns the static text, which is empty for a script frame.
     ///
     /// # Safety
     /// - The frame was pushed on a stack of this process, by code that is still loaded.
@@ -114,15 +120,15 @@ impl ProfilingStackFrame {
             return &[];
         }
         let start = std::ptr::with_exposed_provenance(self.label_address as usize);
-        // SAFETY: by this function's contract, the parts of a `&'static str`.
+        // SAFETY: by this function's contract, these are the parts of a `&'static str`.
         unsafe { std::slice::from_raw_parts(start, self.label_bytes as usize) }
     }
 }
 
-/// Stands for labels and script frames that a copy of a stack had no room for.
+/// Text of the frame that replaces the labels and script frames missing from a copied stack.
 pub(crate) const LABELS_LEFT_OUT: &str = "(newer labels left out)";
 
-/// A label's text and its dynamic text, as Gecko puts the two together: one behind the other, or a class and what it has.
+/// Joins a label's static and dynamic text like Gecko: with a space, or as a class and its member.
 pub(crate) fn joined_label_text(text: &[u8], dynamic: &[u8], flags: FrameFlags) -> String {
     let (text, dynamic) = (
         String::from_utf8_lossy(text),
@@ -133,13 +139,13 @@ pub(crate) fn joined_label_text(text: &[u8], dynamic: &[u8], flags: FrameFlags) 
         () if flags.has(FrameFlags::SETTER) => "set ",
         () => "",
     };
-    let is_template = !accessor.is_empty() || flags.has(FrameFlags::METHOD);
-    let gap = match is_template {
+    let is_member = !accessor.is_empty() || flags.has(FrameFlags::METHOD);
+    let separator = match is_member {
         _ if text.is_empty() || dynamic.is_empty() => "",
         true => ".",
         false => " ",
     };
-    format!("{accessor}{text}{gap}{dynamic}")
+    format!("{accessor}{text}{separator}{dynamic}")
 }
 
 #[cfg(test)]
@@ -147,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_label_and_its_text_are_put_together_as_its_flags_say() {
+    fn joined_label_text_follows_flags() {
         let joined = |text: &str, dynamic: &str, flags| {
             joined_label_text(text.as_bytes(), dynamic.as_bytes(), flags)
         };

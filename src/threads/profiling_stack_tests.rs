@@ -1,4 +1,4 @@
-//! What the label stack holds after pushes and pops in any order.
+//! Tests of the label stack's content after pushes and pops in any order.
 
 use super::*;
 
@@ -6,11 +6,11 @@ const OTHER: ProfilingCategoryPair = ProfilingCategoryPair::Other(None);
 const LABEL: FrameFlags = FrameFlags::NONE;
 
 fn labels(stack: &ProfilingStack) -> Vec<String> {
-    // SAFETY: the test's own stack; no push comes between.
+    // SAFETY: the stack belongs to this test, and no push intervenes.
     let (frames, text) = unsafe { stack.contents_in_handler() };
     let text_of = |frame: &ProfilingStackFrame| frame.text_of_in_handler(text);
     let utf8 = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("UTF-8");
-    // SAFETY: pushed by these tests.
+    // SAFETY: these tests pushed the frame.
     let label_of = |frame: &ProfilingStackFrame| utf8(unsafe { frame.label_in_handler() });
     frames
         .iter()
@@ -19,7 +19,7 @@ fn labels(stack: &ProfilingStack) -> Vec<String> {
 }
 
 #[test]
-fn labels_come_and_go_with_their_texts() {
+fn pop_removes_labels_and_texts() {
     let stack = ProfilingStack::new();
     stack.push(1, "lost: closed", OTHER, LABEL);
     assert!(labels(&stack).is_empty());
@@ -36,7 +36,7 @@ fn labels_come_and_go_with_their_texts() {
 }
 
 #[test]
-fn tokens_out_of_order_or_late_corrupt_nothing() {
+fn late_or_unordered_tokens_do_not_corrupt_stack() {
     let stack = ProfilingStack::new();
     stack.open();
     let outer = stack.push_with_text(1, "outer", OTHER, LABEL, "o");
@@ -54,7 +54,7 @@ fn tokens_out_of_order_or_late_corrupt_nothing() {
 }
 
 #[test]
-fn a_late_token_leaves_the_texts_of_live_labels_alone() {
+fn late_token_keeps_texts_of_live_labels() {
     let stack = ProfilingStack::new();
     stack.open();
     let a = stack.push_with_text(1, "a ", OTHER, LABEL, "four");
@@ -68,7 +68,7 @@ fn a_late_token_leaves_the_texts_of_live_labels_alone() {
 }
 
 #[test]
-fn it_grows_and_cuts_texts_at_a_character() {
+fn push_with_text_grows_and_cuts_at_character() {
     let stack = ProfilingStack::new();
     stack.open();
     let long = "é".repeat(400);
@@ -85,7 +85,7 @@ fn it_grows_and_cuts_texts_at_a_character() {
 }
 
 #[test]
-fn texts_follow_the_labels_in_whatever_order_tokens_are_used() {
+fn texts_match_labels_for_any_token_order() {
     let stack = ProfilingStack::new();
     stack.open();
     let (mut model, mut tokens) = (Vec::<&str>::new(), Vec::new());
@@ -107,7 +107,7 @@ fn texts_follow_the_labels_in_whatever_order_tokens_are_used() {
                 stack.push_with_text(1, "", OTHER, LABEL, &long),
                 model.len(),
             )),
-            // The newest, as most are; any, early or late; and one that is forgotten.
+            // Mostly the newest token, sometimes any other; the last arm leaks one.
             5 | 6 if !tokens.is_empty() => {
                 let used = if choice.is_multiple_of(3) {
                     (choice >> 3) % tokens.len()
@@ -131,20 +131,20 @@ fn texts_follow_the_labels_in_whatever_order_tokens_are_used() {
 }
 
 #[test]
-fn what_is_too_deep_or_too_long_is_left_out_and_the_rest_stays() {
+fn frames_and_texts_beyond_maximum_are_left_out() {
     let stack = ProfilingStack::new();
     stack.open();
     let outer = stack.push(1, "outer", OTHER, LABEL);
     let long = "x".repeat(MAX_DYNAMIC_BYTES);
-    let fitting = MOST_TEXT_BYTES as usize / MAX_DYNAMIC_BYTES;
+    let fitting = MAX_TEXT_BYTES as usize / MAX_DYNAMIC_BYTES;
     for _ in 0..fitting {
         stack.push_with_text(1, "", OTHER, LABEL, &long);
     }
-    stack.push_with_text(1, "no room", OTHER, LABEL, "x");
+    stack.push_with_text(1, "text left out", OTHER, LABEL, "x");
     let all = labels(&stack);
     assert!(all.len() == fitting + 2 && all[1..=fitting].iter().all(|text| *text == long));
-    assert_eq!([&all[0], &all[fitting + 1]], ["outer", "no room"]);
-    for number in fitting as u32 + 2..MOST_FRAMES {
+    assert_eq!([&all[0], &all[fitting + 1]], ["outer", "text left out"]);
+    for number in fitting as u32 + 2..MAX_FRAMES {
         assert_ne!(
             stack.push_script(1, at(2, number)).depth,
             LabelToken::NONE.depth
@@ -157,19 +157,20 @@ fn what_is_too_deep_or_too_long_is_left_out_and_the_rest_stays() {
         assert_eq!(lost.depth, LabelToken::NONE.depth);
         stack.pop_to(&lost);
     }
-    assert_eq!(stack.depth.load(Ordering::Relaxed), MOST_FRAMES);
+    assert_eq!(stack.depth.load(Ordering::Relaxed), MAX_FRAMES);
     stack.pop_to(&outer);
     stack.push_with_text(1, "new", OTHER, LABEL, " text");
     assert_eq!(labels(&stack), ["new text"]);
     stack.close();
 }
 
-/// Each frame: a label's text, a script frame's function, line and column.
+/// Returns a text for each frame: the text of a label; the function, line and column of a script
+/// frame.
 fn frames(stack: &ProfilingStack) -> Vec<String> {
-    // SAFETY: the test's own stack; no push comes between.
+    // SAFETY: the stack belongs to this test, and no push intervenes.
     let (frames, _) = unsafe { stack.contents_in_handler() };
     let shown =
-        |(frame, label): (&ProfilingStackFrame, String)| match frame.script_place_in_handler() {
+        |(frame, label): (&ProfilingStackFrame, String)| match frame.script_location_in_handler() {
             Some(place) => format!("{}:{}:{}", place.function(), place.line(), place.column()),
             None => label,
         };
@@ -184,7 +185,7 @@ fn at(function: u32, line: u32) -> ScriptPlace {
 }
 
 #[test]
-fn script_frames_stand_among_labels_and_change_their_line() {
+fn script_frame_among_labels_changes_position() {
     let stack = ProfilingStack::new();
     let lost = stack.push_script(1, at(2, 1));
     stack.open();
@@ -195,9 +196,9 @@ fn script_frames_stand_among_labels_and_change_their_line() {
         frames(&stack),
         ["2:10:0", "label text", &format!("3:{}:0", u32::MAX)]
     );
-    stack.move_script(&outer, ScriptPlace::position_of(11, 7));
-    stack.move_script(&inner, ScriptPlace::position_of(30, u32::MAX));
-    stack.move_script(&lost, 99);
+    stack.set_script_position(&outer, ScriptPlace::position_of(11, 7));
+    stack.set_script_position(&inner, ScriptPlace::position_of(30, u32::MAX));
+    stack.set_script_position(&lost, 99);
     stack.pop_to(&lost);
     assert_eq!(
         frames(&stack),
@@ -213,24 +214,24 @@ fn script_frames_stand_among_labels_and_change_their_line() {
 }
 
 #[test]
-fn a_late_line_changes_no_label_and_a_label_leaves_no_line() {
+fn late_position_update_leaves_label_unchanged() {
     let stack = ProfilingStack::new();
     stack.open();
     let gone = stack.push_script(1, at(2, 10));
     stack.pop_to(&gone);
-    stack.move_script(&gone, 5);
+    stack.set_script_position(&gone, 5);
     stack.push(1, "label", OTHER, LABEL);
-    stack.move_script(&gone, 6);
+    stack.set_script_position(&gone, 6);
     assert_eq!(frames(&stack), ["label"]);
     stack.pop_to(&gone);
     stack.push_script(1, at(4, 1));
     assert_eq!(frames(&stack), ["4:1:0"]);
     stack.close();
-    stack.move_script(&gone, 7);
+    stack.set_script_position(&gone, 7);
 }
 
 #[test]
-fn a_deep_script_recursion_unwinds_at_once() {
+fn deep_script_recursion_pops_at_once() {
     let stack = ProfilingStack::new();
     stack.open();
     let outermost = stack.push_script(1, at(2, 1));
@@ -238,7 +239,7 @@ fn a_deep_script_recursion_unwinds_at_once() {
         stack.push_script(1, at(3, line));
     }
     assert_eq!(frames(&stack).last().map(String::as_str), Some("3:99999:0"));
-    stack.move_script(&outermost, 5);
+    stack.set_script_position(&outermost, 5);
     assert_eq!(frames(&stack)[..2], ["2:5:0", "3:0:0"]);
     stack.pop_to(&outermost);
     assert!(frames(&stack).is_empty());

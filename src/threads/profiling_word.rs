@@ -1,7 +1,9 @@
-//! What a session records of a thread, in a word that anyone may read.
+//! The profiling state of a thread, in one atomic word: the session that records the thread, and
+//! what it records.
 //!
-//! *hint*: who reads it learns what was so a moment ago; the entry that is put because of it names its session, and the
-//! buffer takes none of another. `state/session_model.rs` tries this under loom.
+//! *hint*: a reader learns the state of a moment ago. The entry that it then writes names its
+//! session, and the buffer refuses entries of other sessions. `state/session_model.rs` checks this
+//! under loom.
 
 #[cfg(all(test, loom))]
 use loom::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +12,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::base::{Generation, ThreadProfilingFeatures};
 
-/// The generation of the session that records something of the thread, above the bits of what; 0 when none does.
+/// The generation of the session that records the thread, above the bits of the recorded features;
+/// 0 when no session does.
 #[derive(Debug)]
 pub(crate) struct ProfilingWord(AtomicU64);
 
@@ -34,7 +37,7 @@ impl ProfilingWord {
         ThreadProfilingFeatures::from_bits(self.0.load(Ordering::Relaxed) as u8)
     }
 
-    /// The session that records any of this.
+    /// Returns the session that records any of these features.
     pub(crate) fn session_that_records(
         &self,
         any_of: ThreadProfilingFeatures,

@@ -1,4 +1,4 @@
-//! A thread's registration, and the two ways to refer to one.
+//! Registration of threads, and the two kinds of reference to a registered thread.
 
 use std::cell::RefCell;
 use std::marker::PhantomData;
@@ -19,11 +19,12 @@ use crate::threads::registry::ThreadRegistry;
 use crate::threads::slot_pool::SlotHandle;
 use crate::threads::thread_labels::close_profiling_stack;
 
-/// The name by which the Firefox Profiler knows a process's main thread.
+/// Name by which the Firefox Profiler recognises the main thread of a process.
 pub(crate) const MAIN_THREAD_NAME: &str = "GeckoMain";
 
-/// A registered thread, for whoever is not on it. It may have ended; what was known of it is there for as long as this is.
-/// (Gecko's is valid only under the registry's lock.)
+/// A reference to a registered thread, for use on any thread. The thread may have exited; its data
+/// stay valid as long as the reference exists. (Gecko's reference is valid only under the registry
+/// lock.)
 #[derive(Clone, Debug)]
 pub(crate) struct OffThreadRef(Arc<ThreadRegistrationData>);
 
@@ -43,33 +44,34 @@ impl OffThreadRef {
         self.0.unlocked_rw_for_locked_profiler()
     }
 
-    /// Waits for the thread's data lock.
+    /// Locks the thread's data, and waits for that lock if necessary.
     #[doc(alias = "GetLockedRWFromAnyThread")]
     pub(crate) fn locked_rw_from_any_thread(&self) -> LockedRwFromAnyThread<'_> {
         self.0.locked_rw_from_any_thread()
     }
 
-    /// Which registration of the process.
+    /// Returns the number of the registration in this process.
     pub(crate) fn serial(&self) -> u64 {
         self.unlocked_const_reader().info().serial
     }
 
-    /// For the registry alone, under its lock.
+    /// Returns the index in the registry's list. Called only by the registry, under its lock.
     pub(super) fn registry_index(&self) -> usize {
         self.0.registry_index()
     }
 
-    /// For the registry alone, under its lock.
+    /// Sets the index in the registry's list. Called only by the registry, under its lock.
     pub(super) fn set_registry_index(&self, index: usize) {
         self.0.set_registry_index(index);
     }
 
-    /// For the registry alone, under its lock.
+    /// Records when the thread was unregistered. Called only by the registry, under its lock.
     pub(super) fn set_unregistered(&self, at: TimeStamp) {
         self.0.set_unregistered(at);
     }
 
-    /// A registration that no thread asked for, of this serial; it may be over already.
+    /// Creates a registration with this serial number, which no thread has made. With `ended_at`,
+    /// it has already ended.
     #[cfg(any(test, fuzzing))]
     pub(crate) fn scripted(
         serial: u64,
@@ -93,21 +95,24 @@ impl OffThreadRef {
         registration
     }
 
+    /// Returns whether both refer to the same registration.
     pub(super) fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 }
 
-/// The calling thread, registered. It stays on the thread, and within the call that was given it.
+/// A reference to the calling thread, which is registered. It can leave neither the thread nor the
+/// call to which it was passed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OnThreadRef<'tls> {
     registration: &'tls OffThreadRef,
     slot: Option<&'tls SlotHandle>,
-    own_thread: PhantomData<*const ()>,
+    not_send: PhantomData<*const ()>,
 }
 
 impl<'tls> OnThreadRef<'tls> {
-    /// Calls `body` with the calling thread; `None` when it is not registered, or is ending.
+    /// Calls `body` with the calling thread; returns `None` when the thread is not registered or is
+    /// exiting.
     #[doc(alias = "WithOnThreadRef")]
     pub(crate) fn with<T>(body: impl FnOnce(OnThreadRef<'_>) -> T) -> Option<T> {
         let call = |current: &RefCell<CurrentThread>| {
@@ -117,7 +122,7 @@ impl<'tls> OnThreadRef<'tls> {
             Some(body(OnThreadRef {
                 registration,
                 slot,
-                own_thread: PhantomData,
+                not_send: PhantomData,
             }))
         };
         CURRENT.try_with(call).ok()?
@@ -132,26 +137,27 @@ impl<'tls> OnThreadRef<'tls> {
             .unlocked_reader_and_atomic_rw_on_thread()
     }
 
-    /// Waits for the thread's data lock.
+    /// Locks the thread's data, and waits for that lock if necessary.
     #[doc(alias = "GetLockedRWOnThread")]
     pub(crate) fn locked_rw_on_thread(&self) -> LockedRwOnThread<'tls> {
         self.registration.0.locked_rw_on_thread()
     }
 
-    /// What the thread reports of its event loop; `None` for a thread without a slot.
+    /// Returns the state of the thread's event loop; `None` for a thread without a slot.
     ///
-    /// Written by the own thread. Read by its handler and by the sampler. Under nothing.
+    /// Written by the thread itself. Read by its handler and by the sampler. Lock: none.
     pub(crate) fn event_delay(&self) -> Option<&'tls EventDelay> {
         self.slot.map(|slot| slot.event_delay())
     }
 
-    /// The same thread, for whoever is not on it.
+    /// Returns a reference to the thread for use on any thread.
     pub(crate) fn to_off_thread(self) -> OffThreadRef {
         self.registration.clone()
     }
 }
 
-/// What a session does about a thread that registers or unregisters, under the `PsLock`. Filled from above.
+/// Functions that update the session when a thread registers or unregisters. Called under the
+/// `PsLock`; supplied by a higher layer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RegistrationHooks {
     pub(crate) registered: fn(&OffThreadRef, &PsLock),
@@ -160,14 +166,14 @@ pub(crate) struct RegistrationHooks {
 
 #[cfg(test)]
 impl RegistrationHooks {
-    /// There is no session.
+    /// Hooks for tests without a session.
     pub(super) const NONE: Self = Self {
         registered: |_, _| (),
         unregistered: |_, _| (),
     };
 }
 
-/// The calling thread's registration, and how often it was asked for.
+/// The calling thread's registration, and how many times it was requested.
 #[derive(Debug)]
 struct CurrentThread {
     registration: Option<OffThreadRef>,
@@ -177,7 +183,7 @@ struct CurrentThread {
 }
 
 thread_local! {
-    // The destructor unregisters a thread that ends without doing so.
+    // The destructor unregisters a thread that exits without doing so itself.
     static CURRENT: RefCell<CurrentThread> =
         const { RefCell::new(CurrentThread { registration: None, hooks: None, slot: None, nesting: 0 }) };
 }
@@ -210,7 +216,7 @@ impl CurrentThread {
         };
         close_profiling_stack();
         if let Some(slot) = self.slot.take() {
-            slot.leave_for_thread(thread_pointer());
+            slot.remove_for_thread(thread_pointer());
             slot.unbind();
         }
         unregister(&registration, hooks);
@@ -223,8 +229,8 @@ impl Drop for CurrentThread {
     }
 }
 
-/// Registers the calling thread, or counts once more that it is registered. Does nothing when it is called, by an
-/// allocator say, from within itself.
+/// Registers the calling thread, or increments its number of registrations. Does nothing when it is
+/// called from within itself, for example by an allocator.
 pub(crate) fn register_current_thread(name: &str, hooks: RegistrationHooks) {
     let _ = CURRENT.try_with(|current| {
         let Ok(mut current) = current.try_borrow_mut() else {
@@ -237,7 +243,8 @@ pub(crate) fn register_current_thread(name: &str, hooks: RegistrationHooks) {
     });
 }
 
-/// Takes one registration back; the last one ends it. More than there were are harmless.
+/// Decrements the number of registrations, and unregisters the thread when that reaches 0. Surplus
+/// calls have no effect.
 pub(crate) fn unregister_current_thread() {
     let _ = CURRENT.try_with(|current| {
         let Ok(mut current) = current.try_borrow_mut() else {
@@ -250,7 +257,8 @@ pub(crate) fn unregister_current_thread() {
     });
 }
 
-/// Takes a thread off the lists that has ended, or is ending. The second time it does nothing.
+/// Removes a thread that has exited, or is exiting, from the registry and the session. A second
+/// call has no effect.
 pub(crate) fn unregister(registration: &OffThreadRef, hooks: RegistrationHooks) {
     let now = monotonic_now();
     let lock = PsLock::acquire();
@@ -263,7 +271,7 @@ fn acquire_slot() -> Option<SlotHandle> {
     let bounds = current_stack_bounds()?;
     let slot = SlotHandle::acquire(bounds.bytes())?;
     slot.bind_to_current_thread(bounds);
-    slot.enter_for_thread(thread_pointer());
+    slot.insert_for_thread(thread_pointer());
     Some(slot)
 }
 
@@ -272,7 +280,7 @@ fn new_info(serial: u64, name: &str) -> ThreadRegistrationInfo {
     let name = if is_main {
         MAIN_THREAD_NAME.to_owned()
     } else {
-        name_or_stand_in(name, current_thread_id())
+        name_or_default(name, current_thread_id())
     };
     ThreadRegistrationInfo {
         serial,
@@ -282,8 +290,9 @@ fn new_info(serial: u64, name: &str) -> ThreadRegistrationInfo {
     }
 }
 
-/// An empty name is the system's for the thread, and failing that its id.
-fn name_or_stand_in(name: &str, tid: ThreadId) -> String {
+/// Returns `name`, or if it is empty the thread's system name, or if that is empty too a name with
+/// the thread's id.
+fn name_or_default(name: &str, tid: ThreadId) -> String {
     let name = if name.is_empty() {
         current_thread_os_name()
     } else {

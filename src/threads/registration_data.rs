@@ -1,23 +1,26 @@
-//! What is known of a registered thread, and the ladder of those who may touch it.
+//! The data of a registered thread, and the accessors that control which code may use them.
 //!
-//! The data are private to this file. Each rung of the ladder gives what its holder may touch, and, by `Deref`, what the
-//! rung below gives; a holder comes to a rung by [`OnThreadRef`] or [`OffThreadRef`] alone, since only `registration.rs`,
-//! where these two are, comes from them to the data. So whoever breaks a rule of the table does not compile, outside of this
-//! file and that one; `tests/rules` shows each. They alone are to be read for it: `registration.rs` must make the rungs of
-//! the own thread for [`OnThreadRef`] alone. What is the registry's, `OffThreadRef` gives all of `threads`; there debug
-//! builds assert that the registry's lock is held.
+//! The data are private to this file. Each accessor offers some of the data and, by `Deref`,
+//! everything that the accessor below it offers. An accessor is obtained only from an
+//! [`OnThreadRef`] or an [`OffThreadRef`], because only `registration.rs`, which defines these two,
+//! can reach the data. So outside these two files, code that breaks a rule of the table does not
+//! compile; `tests/rules` shows each case. Only these two files need a review: `registration.rs`
+//! must create the accessors of the thread itself only for [`OnThreadRef`]. `OffThreadRef` offers
+//! the registry's functions to all of `threads`; debug builds assert there that the registry lock
+//! is held.
 //!
-//! | rung | proof | gives |
+//! | accessor | proof | offers |
 //! |---|---|---|
-//! | [`UnlockedConstReader`] | none | what never changes |
-//! | [`UnlockedConstReaderAndAtomicRw`] | none | the atomics, read |
-//! | [`UnlockedRwForLockedProfiler`] | a [`PsLock`], with each call | what the session keeps of the thread |
-//! | [`UnlockedReaderAndAtomicRwOnThread`] | is made on the thread alone | the atomics that the thread writes of itself |
-//! | [`LockedRwFromAnyThread`] | the thread's data lock | what a session records of it, changed |
-//! | [`LockedRwOnThread`] | the data lock, on the thread | what the thread changes of itself while others may hold to it |
+//! | [`UnlockedConstReader`] | none | data that never change |
+//! | [`UnlockedConstReaderAndAtomicRw`] | none | reads of the atomics |
+//! | [`UnlockedRwForLockedProfiler`] | a [`PsLock`] in each call | the session's data about the thread |
+//! | [`UnlockedReaderAndAtomicRwOnThread`] | created only on the thread | writes to the thread's own atomics |
+//! | [`LockedRwFromAnyThread`] | the thread's data lock | changes of what a session records |
+//! | [`LockedRwOnThread`] | the data lock, on the thread | changes by the thread while others may hold a reference |
 //!
-//! Today the data lock is taken only under the `PsLock`, so nobody ever waits for it; what it guards would be as safe by the
-//! `PsLock` alone. It is there for those who will come without that.
+//! At present the data lock is taken only under the `PsLock`, so no thread ever waits for it, and
+//! the `PsLock` would protect the same data. The data lock exists for future callers that do not
+//! hold the `PsLock`.
 //!
 //! [`OnThreadRef`]: crate::threads::OnThreadRef
 //! [`OffThreadRef`]: crate::threads::OffThreadRef
@@ -38,43 +41,47 @@ use crate::threads::profiling_word::ProfilingWord;
 use crate::threads::registry::ThreadRegistry;
 use crate::threads::slot_pool::SlotHandle;
 
-/// What never changes of a registration.
+/// Data of a registration that never change.
 #[derive(Debug)]
 pub(crate) struct ThreadRegistrationInfo {
-    /// Which registration of the process; entries name their thread by it, since the kernel uses its ids again.
+    /// Number of the registration in this process. Entries identify their thread by it, because the
+    /// kernel reuses thread ids.
     pub(crate) serial: u64,
     pub(crate) name: String,
     pub(crate) is_main: bool,
     pub(crate) registered_at: TimeStamp,
 }
 
-/// All that is known of a registered thread.
+/// All data of a registered thread.
 #[derive(Debug)]
 pub(super) struct ThreadRegistrationData {
-    /// Written when it is made. Read by anyone.
+    /// Written on creation. Read by any thread.
     info: ThreadRegistrationInfo,
-    /// Written when it is made. Read by anyone. The thread owns its slot, and the sampler while it samples it; a dead thread's
-    /// serves another.
+    /// Written on creation. Read by any thread. The thread owns its slot; the sampler shares it
+    /// while it samples the thread. After the thread has exited, the slot serves another one.
     slot: Weak<SlotHandle>,
-    /// Written by the own thread under the data lock, in the child of a fork. Read by anyone.
+    /// Written by the thread itself under the data lock, in the child of a fork. Read by any
+    /// thread.
     tid: AtomicI32,
-    /// Written by the own thread: raised when it says that it goes to sleep, and when it says that it is awake; odd while
-    /// it sleeps. Read by anyone.
+    /// Written by the thread itself: incremented when the thread announces that it goes to sleep,
+    /// and when it announces that it is awake. Odd while it sleeps. Read by any thread.
     announced: AtomicU32,
-    /// Written under the registry's lock, once. Read by anyone; 0 while the thread is registered.
+    /// Time of unregistration, in ns; 0 while the thread is registered. Written once, under the
+    /// registry lock. Read by any thread.
     unregistered_at: AtomicU64,
-    /// Written under the `PsLock` and the data lock. Read by anyone: what the running session records of the thread.
+    /// What the running session records of the thread. Written under the `PsLock` and the data
+    /// lock. Read by any thread.
     profiling: ProfilingWord,
-    /// Written and read under the registry's lock: where in its list the thread stands.
+    /// Index of the thread in the registry's list. Written and read under the registry lock.
     registry_index: AtomicUsize,
-    /// Written and read under the `PsLock`; there are some exactly while `profiling` names a session.
+    /// Written and read under the `PsLock`. `Some` exactly while `profiling` names a session.
     profiled: PsCell<Cell<Option<ProfiledThreadData>>>,
     /// The thread's data lock.
     data_lock: NamedMutex<()>,
 }
 
 impl ThreadRegistrationData {
-    /// Of the calling thread.
+    /// Creates the data of the calling thread.
     pub(super) fn new(info: ThreadRegistrationInfo, slot: Option<&Arc<SlotHandle>>) -> Self {
         Self {
             info,
@@ -89,19 +96,19 @@ impl ThreadRegistrationData {
         }
     }
 
-    /// Where in the registry's list the thread stands. For the registry alone, under its lock.
+    /// Returns the index in the registry's list. Called only by the registry, under its lock.
     pub(super) fn registry_index(&self) -> usize {
         debug_assert!(ThreadRegistry::is_locked_exclusive_on_current_thread());
         self.registry_index.load(Ordering::Relaxed)
     }
 
-    /// For the registry alone, under its lock.
+    /// Sets the index in the registry's list. Called only by the registry, under its lock.
     pub(super) fn set_registry_index(&self, index: usize) {
         debug_assert!(ThreadRegistry::is_locked_exclusive_on_current_thread());
         self.registry_index.store(index, Ordering::Relaxed);
     }
 
-    /// For the registry alone, under its lock.
+    /// Records when the thread was unregistered. Called only by the registry, under its lock.
     pub(super) fn set_unregistered(&self, at: TimeStamp) {
         debug_assert!(ThreadRegistry::is_locked_exclusive_on_current_thread());
         self.unregistered_at.store(at.0.max(1), Ordering::Release);
@@ -119,13 +126,13 @@ impl ThreadRegistrationData {
         UnlockedRwForLockedProfiler(self.unlocked_const_reader_and_atomic_rw())
     }
 
-    /// For `OnThreadRef` alone.
+    /// Returns the accessor of the thread itself. Called only by `OnThreadRef`.
     pub(super) fn unlocked_reader_and_atomic_rw_on_thread(
         &self,
     ) -> UnlockedReaderAndAtomicRwOnThread<'_> {
         UnlockedReaderAndAtomicRwOnThread {
             below: self.unlocked_rw_for_locked_profiler(),
-            own_thread: PhantomData,
+            not_send: PhantomData,
         }
     }
 
@@ -136,74 +143,82 @@ impl ThreadRegistrationData {
         }
     }
 
-    /// For `OnThreadRef` alone.
+    /// Returns the accessor of the thread itself under its data lock. Called only by `OnThreadRef`.
     pub(super) fn locked_rw_on_thread(&self) -> LockedRwOnThread<'_> {
         LockedRwOnThread {
             below: self.locked_rw_from_any_thread(),
-            own_thread: PhantomData,
+            not_send: PhantomData,
         }
     }
 }
 
-/// What anyone may read at any time: it never changes.
+/// Accessor to data that any thread may read at any time, because they never change.
 #[doc(alias = "ThreadRegistrationUnlockedConstReader")]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct UnlockedConstReader<'r>(&'r ThreadRegistrationData);
 
 impl<'r> UnlockedConstReader<'r> {
-    /// Written when the thread registered. Read by anyone. Under nothing.
+    /// Returns the data that never change.
+    ///
+    /// Written on registration. Read by any thread. Lock: none.
     pub(crate) fn info(&self) -> &'r ThreadRegistrationInfo {
         &self.0.info
     }
 
-    /// Where the thread's stacks are captured to; `None` when it is gone, or when the system had no memory for one or
-    /// could not tell the stack's bounds: such a thread has markers and no stacks.
+    /// Returns the slot into which the thread's stacks are captured; `None` when the thread has
+    /// exited. Also `None` when the system had no memory for a slot or could not report the stack's
+    /// bounds: such a thread has markers, but no stacks.
     ///
-    /// Written when the thread registered. Read by anyone. Under nothing; the slot itself says who may write it.
+    /// Written on registration. Read by any thread. Lock: none; the slot itself controls which
+    /// thread may write it.
     #[doc(alias = "PlatformDataCRef")]
     pub(crate) fn slot(&self) -> Option<Arc<SlotHandle>> {
         self.0.slot.upgrade()
     }
 }
 
-/// What anyone may read at any time, and what may be out of date at once.
+/// Accessor to data that any thread may read at any time, and that may be out of date immediately.
 #[doc(alias = "ThreadRegistrationUnlockedConstReaderAndAtomicRW")]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct UnlockedConstReaderAndAtomicRw<'r>(UnlockedConstReader<'r>);
 
 impl UnlockedConstReaderAndAtomicRw<'_> {
-    /// Written by the own thread under the data lock, in the child of a fork. Read by anyone. Under nothing.
+    /// Returns the thread's id.
+    ///
+    /// Written by the thread itself under the data lock, in the child of a fork. Read by any
+    /// thread. Lock: none.
     pub(crate) fn tid(&self) -> ThreadId {
         ThreadId::from_number(self.0.0.tid.load(Ordering::Relaxed))
     }
 
-    /// Which of its announced sleeps the thread is in.
+    /// Returns the number of the announced sleep that the thread is in; `None` while it is awake.
     ///
-    /// Written by the own thread. Read by anyone. Under nothing.
+    /// Written by the thread itself. Read by any thread. Lock: none.
     #[doc(alias = "IsSleeping")]
     pub(crate) fn announced_sleep(&self) -> Option<u32> {
         Some(self.0.0.announced.load(Ordering::Relaxed)).filter(|announced| announced % 2 == 1)
     }
 
-    /// When the thread was unregistered, or found dead.
+    /// Returns when the thread was unregistered, or found to have exited; `None` while it is
+    /// registered.
     ///
-    /// Written once, under the registry's lock. Read by anyone. Under nothing.
+    /// Written once, under the registry lock. Read by any thread. Lock: none.
     pub(crate) fn unregistered_at(&self) -> Option<TimeStamp> {
         Some(self.0.0.unregistered_at.load(Ordering::Acquire))
             .filter(|&ns| ns != 0)
             .map(TimeStamp)
     }
 
-    /// What the running session records of the thread.
+    /// Returns what the running session records of the thread.
     ///
-    /// Written under the `PsLock` and the data lock. Read by anyone. Under nothing.
+    /// Written under the `PsLock` and the data lock. Read by any thread. Lock: none.
     pub(crate) fn profiling_features(&self) -> ThreadProfilingFeatures {
         self.0.0.profiling.features()
     }
 
-    /// The session that records any of this of the thread.
+    /// Returns the session that records any of these features of the thread.
     ///
-    /// Written under the `PsLock` and the data lock. Read by anyone. Under nothing.
+    /// Written under the `PsLock` and the data lock. Read by any thread. Lock: none.
     pub(crate) fn session_that_records(
         &self,
         any_of: ThreadProfilingFeatures,
@@ -219,23 +234,23 @@ impl<'r> Deref for UnlockedConstReaderAndAtomicRw<'r> {
     }
 }
 
-/// What the holder of the `PsLock` may read, and change.
+/// Accessor to data that the holder of the `PsLock` may read and change.
 #[doc(alias = "ThreadRegistrationUnlockedRWForLockedProfiler")]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct UnlockedRwForLockedProfiler<'r>(UnlockedConstReaderAndAtomicRw<'r>);
 
 impl<'r> UnlockedRwForLockedProfiler<'r> {
-    /// What the session keeps of the thread, if there is one that records any of it.
+    /// Returns the session's data about the thread; `None` when no session records it.
     ///
-    /// Written and read by anyone. Under the `PsLock`.
+    /// Written and read by any thread. Lock: the `PsLock`.
     #[doc(alias = "GetProfiledThreadData")]
     pub(crate) fn profiled_thread_data(&self, lock: &PsLock) -> Option<ProfiledThreadData> {
         self.data().profiled.get(lock).get()
     }
 
-    /// Changes what the session keeps of the thread, if there is one that records any of it.
+    /// Changes the session's data about the thread. Does nothing when no session records it.
     ///
-    /// Written and read by anyone. Under the `PsLock`.
+    /// Written and read by any thread. Lock: the `PsLock`.
     pub(crate) fn update_profiled_thread_data(
         &self,
         lock: &PsLock,
@@ -260,24 +275,25 @@ impl<'r> Deref for UnlockedRwForLockedProfiler<'r> {
     }
 }
 
-/// What the thread writes of itself. It stays on the thread.
+/// Accessor to the atomics that the thread itself writes. It cannot leave the thread.
 #[doc(alias = "ThreadRegistrationUnlockedReaderAndAtomicRWOnThread")]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct UnlockedReaderAndAtomicRwOnThread<'r> {
     below: UnlockedRwForLockedProfiler<'r>,
-    own_thread: PhantomData<*const ()>,
+    not_send: PhantomData<*const ()>,
 }
 
 impl UnlockedReaderAndAtomicRwOnThread<'_> {
-    /// Says that the thread goes to sleep, or is awake; to say the same again changes nothing.
+    /// Announces that the thread goes to sleep, or that it is awake. Repeating the same
+    /// announcement has no effect.
     ///
-    /// Written by the own thread. Read by anyone. Under nothing.
+    /// Written by the thread itself. Read by any thread. Lock: none.
     #[doc(alias = "SetSleeping")]
     #[doc(alias = "SetAwake")]
-    pub(crate) fn announce(&self, sleeps: bool) {
+    pub(crate) fn announce(&self, is_asleep: bool) {
         let announced = &self.below.data().announced;
         let before = announced.load(Ordering::Relaxed);
-        if (before % 2 == 1) != sleeps {
+        if (before % 2 == 1) != is_asleep {
             announced.store(before.wrapping_add(1), Ordering::Relaxed);
         }
     }
@@ -290,8 +306,10 @@ impl<'r> Deref for UnlockedReaderAndAtomicRwOnThread<'r> {
     }
 }
 
-/// What whoever holds the thread's data lock may change. In Gecko this rung stands above the one on the thread; here it
-/// does not, so that nobody else comes to what the thread writes of itself.
+/// Accessor to data that the holder of the thread's data lock may change.
+///
+/// In Gecko this accessor includes the one of the thread itself. Here it does not, so that no other
+/// thread can change what the thread writes about itself.
 #[doc(alias = "ThreadRegistrationLockedRWFromAnyThread")]
 #[derive(Debug)]
 pub(crate) struct LockedRwFromAnyThread<'r> {
@@ -300,9 +318,10 @@ pub(crate) struct LockedRwFromAnyThread<'r> {
 }
 
 impl<'r> LockedRwFromAnyThread<'r> {
-    /// A session records this of the thread from now on. Nothing is [`Self::clear_profiling_features`].
+    /// Sets what a session records of the thread. To record nothing, call
+    /// [`Self::clear_profiling_features`].
     ///
-    /// Written by anyone. Under the `PsLock` and the data lock.
+    /// Written by any thread. Lock: the `PsLock` and the data lock.
     #[doc(alias = "SetProfilingFeaturesAndData")]
     pub(crate) fn set_profiling_features(
         &mut self,
@@ -316,9 +335,9 @@ impl<'r> LockedRwFromAnyThread<'r> {
         data_of_thread.profiling.set(session, features);
     }
 
-    /// No session records anything of the thread any more.
+    /// Ends the recording of the thread.
     ///
-    /// Written by anyone. Under the `PsLock` and the data lock.
+    /// Written by any thread. Lock: the `PsLock` and the data lock.
     #[doc(alias = "ClearProfilingFeaturesAndData")]
     pub(crate) fn clear_profiling_features(&mut self, lock: &PsLock) {
         let data_of_thread = self.below.data();
@@ -334,18 +353,19 @@ impl<'r> Deref for LockedRwFromAnyThread<'r> {
     }
 }
 
-/// What the thread itself may change while it holds its data lock.
+/// Accessor to data that the thread itself may change while it holds its data lock.
 #[doc(alias = "ThreadRegistrationLockedRWOnThread")]
 #[derive(Debug)]
 pub(crate) struct LockedRwOnThread<'r> {
     below: LockedRwFromAnyThread<'r>,
-    own_thread: PhantomData<*const ()>,
+    not_send: PhantomData<*const ()>,
 }
 
 impl LockedRwOnThread<'_> {
-    /// In the child of a fork: the thread has a new id, and nobody waits for its slot.
+    /// Updates the thread in the child of a fork: sets its new id, and resets its slot, for which
+    /// no request is pending.
     ///
-    /// Written by the own thread. Read by anyone. Under the data lock.
+    /// Written by the thread itself. Read by any thread. Lock: the data lock.
     pub(crate) fn adopt_after_fork(&mut self) {
         self.below
             .below

@@ -1,16 +1,16 @@
-//! All registered threads.
+//! The registry of all registered threads.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::base::{ExclusiveGuard, Guard, LockRank, NamedRwLock, PsLock, ThreadId, TimeStamp};
-use crate::threads::own_thread::forget_own_thread;
+use crate::threads::own_thread::clear_cached_thread_info;
 use crate::threads::registration::{OffThreadRef, OnThreadRef};
-use crate::threads::slot_pool::{Pool, hold_pool};
+use crate::threads::slot_pool::{Pool, hold_pool_for_fork};
 
-/// The one registry. To add or to take off a thread takes as long with one thread as with a thousand.
+/// The only registry. Adding or removing a thread takes constant time.
 #[derive(Debug)]
 pub(crate) struct ThreadRegistry {
-    /// In no order; each thread knows its place.
+    /// Unordered; each registration stores its index.
     live: Vec<OffThreadRef>,
 }
 
@@ -36,7 +36,8 @@ impl ThreadRegistry {
         registry.live.push(registration.clone());
     }
 
-    /// Takes a thread that has ended off the list; false if it is not there any more.
+    /// Removes a thread that has exited. Returns false if the registry does not contain it any
+    /// more.
     pub(super) fn remove(registration: &OffThreadRef, now: TimeStamp) -> bool {
         let mut registry = REGISTRY.lock_exclusive();
         let index = registration.registry_index();
@@ -55,32 +56,33 @@ impl ThreadRegistry {
         true
     }
 
-    /// The registered thread with this id.
+    /// Returns the registered thread with this id.
     pub(crate) fn find(thread: ThreadId) -> Option<OffThreadRef> {
         let is_it =
             |live: &&OffThreadRef| live.unlocked_const_reader_and_atomic_rw().tid() == thread;
         REGISTRY.lock_shared().live.iter().find(is_it).cloned()
     }
 
-    /// Calls `visit` with each registered thread. None registers or unregisters meanwhile, by the `PsLock`.
+    /// Calls `visit` with each registered thread. The `PsLock` prevents registrations and
+    /// unregistrations during the call.
     #[doc(alias = "LockedRegistry")]
     pub(crate) fn for_each(_lock: &PsLock, visit: impl FnMut(&OffThreadRef)) {
         REGISTRY.lock_shared().live.iter().for_each(visit);
     }
 
-    /// Holds the registry still while the process forks.
+    /// Locks the registry and the slot pool while the process forks.
     pub(crate) fn hold_for_fork() -> RegistryForkGuard {
         let registry = REGISTRY.lock_exclusive();
         RegistryForkGuard {
-            pool: hold_pool(),
+            pool: hold_pool_for_fork(),
             registry,
         }
     }
 
-    /// In the child of a fork: of all threads only the calling one is left.
+    /// Keeps only the calling thread, in the child of a fork, where no other thread exists.
     pub(crate) fn keep_only_current_thread(mut guard: RegistryForkGuard) {
         let own = OnThreadRef::with(|thread| thread.to_off_thread());
-        forget_own_thread();
+        clear_cached_thread_info();
         let registry = &mut *guard.registry;
         let (kept, gone): (Vec<_>, Vec<_>) = registry
             .live
@@ -91,15 +93,15 @@ impl ThreadRegistry {
             .live
             .iter()
             .for_each(|live| live.set_registry_index(0));
-        // The others' slots may be half written; their memory is left alone.
+        // Leaked, because the slots of the other threads may be half written.
         std::mem::forget(gone);
     }
 }
 
-/// Both of the threads' locks, held.
+/// The locks of the registry and of the slot pool, held during a fork.
 #[derive(Debug)]
 pub(crate) struct RegistryForkGuard {
-    // Dropped in the reverse of the order in which they were taken.
+    // The fields are dropped in this order, the reverse of the order of locking.
     #[expect(dead_code, reason = "held for its drop")]
     pool: Guard<'static, Pool>,
     registry: ExclusiveGuard<'static, ThreadRegistry>,

@@ -1,16 +1,18 @@
-//! The functions of scripts that the host has named, each once, for the life of the process.
+//! The script functions that the application has named. Each is stored once, for the life of the
+//! process.
 //!
-//! A frame, a capture and an entry of the buffer hold a number, which means the same as long as the process lives.
-//! So entering a function copies no text, and neither does the handler.
+//! Frames, captures and buffer entries hold a function's number, which has the same meaning for the
+//! life of the process. So neither entering a function nor the handler copies a text.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{Hash, Hasher};
 
 use crate::base::{Guard, LockRank, NamedMutex, ScriptDescription, cut_at_character};
 
-/// A name or a file longer than this is cut, at a character.
+/// Maximum length of a name or file, in bytes. A longer text is cut at a character boundary.
 const MAX_TEXT_BYTES: usize = 512;
-/// Who names more than so many has made names from data; then they all are [`TOO_MANY`].
+/// Maximum number of functions. An application that exceeds it derives names from data; all further
+/// functions become [`TOO_MANY`].
 const MAX_FUNCTIONS: usize = 1 << 20;
 
 static TOO_MANY: ScriptFunction = ScriptFunction {
@@ -23,10 +25,10 @@ static TOO_MANY: ScriptFunction = ScriptFunction {
     },
 };
 
-/// A function of a script. There is one of each number, so the number is what is compared.
+/// A script function. Numbers are unique, so functions are compared by number.
 #[derive(Debug)]
 pub(crate) struct ScriptFunction {
-    /// From 1 on.
+    /// Counted from 1.
     number: u32,
     pub(crate) description: ScriptDescription<'static>,
 }
@@ -51,19 +53,19 @@ impl Hash for ScriptFunction {
     }
 }
 
-/// All of them.
+/// All functions that have been named.
 #[derive(Debug)]
 pub(crate) struct ScriptFunctions {
     by_description: HashMap<ScriptDescription<'static>, &'static ScriptFunction>,
     by_number: Vec<&'static ScriptFunction>,
     files: HashSet<&'static str>,
-    most: usize,
+    max_functions: usize,
 }
 
 static FUNCTIONS: NamedMutex<Option<ScriptFunctions>> =
     NamedMutex::new("script functions", LockRank::ScriptFunctions, None);
 
-/// The function of this description, the same for the same.
+/// Returns the function with this description, and stores it first if it is new.
 pub(crate) fn register_script_function(
     description: ScriptDescription<'_>,
 ) -> &'static ScriptFunction {
@@ -80,7 +82,7 @@ pub(crate) fn register_script_function(
         .get_or_add(description)
 }
 
-/// The function of a number.
+/// Returns the function with this number.
 pub(crate) fn script_function(number: u32) -> Option<&'static ScriptFunction> {
     FUNCTIONS
         .lock()
@@ -90,19 +92,19 @@ pub(crate) fn script_function(number: u32) -> Option<&'static ScriptFunction> {
         .copied()
 }
 
-/// Holds them still while the process forks.
+/// Locks the functions while the process forks.
 pub(crate) fn hold_script_functions_for_fork() -> Guard<'static, Option<ScriptFunctions>> {
     FUNCTIONS.lock()
 }
 
 impl ScriptFunctions {
-    fn empty(most: usize) -> Self {
+    fn empty(max_functions: usize) -> Self {
         let (by_description, files) = (HashMap::new(), HashSet::new());
         Self {
             by_description,
             by_number: vec![&TOO_MANY],
             files,
-            most,
+            max_functions,
         }
     }
 
@@ -110,7 +112,7 @@ impl ScriptFunctions {
         if let Some(known) = find(&self.by_description, &description) {
             return known;
         }
-        if self.by_number.len() > self.most {
+        if self.by_number.len() > self.max_functions {
             return &TOO_MANY;
         }
         let file: &'static str = match self.files.get(description.file) {
@@ -135,7 +137,7 @@ impl ScriptFunctions {
     }
 }
 
-/// A lookup with texts that live shorter than the map's.
+/// Looks up a description whose texts may have a shorter life than those in the map.
 fn find<'a>(
     map: &HashMap<ScriptDescription<'a>, &'static ScriptFunction>,
     description: &ScriptDescription<'a>,
@@ -157,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_function_is_one_however_often_it_is_named() {
+    fn equal_descriptions_share_one_function() {
         let mut functions = ScriptFunctions::empty(100);
         let f = functions.get_or_add(described("f", "a.lua", 1));
         assert!(std::ptr::eq(
@@ -180,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn functions_are_compared_and_hashed_by_their_numbers() {
+    fn function_is_compared_and_hashed_by_number() {
         struct Bytes(Vec<u8>);
         impl Hasher for Bytes {
             fn write(&mut self, bytes: &[u8]) {
@@ -202,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn too_many_functions_share_one_name_and_no_memory() {
+    fn functions_beyond_maximum_share_one_name() {
         let mut functions = ScriptFunctions::empty(2);
         let [a, b] = ["a", "b"].map(|name| functions.get_or_add(described(name, "", 0)).number());
         assert_eq!((a, b), (2, 3));
@@ -222,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_cut_at_a_character_and_numbers_lead_back() {
+    fn register_cuts_texts_and_number_finds_function() {
         let long = format!("x{}", "é".repeat(400));
         let function = register_script_function(ScriptDescription {
             name: &long,

@@ -1,17 +1,21 @@
-//! The moves of `slot_state.rs`, tried in the orders of `explore_model` and with every value that a read may see.
+//! A loom model of the transitions in `slot_state.rs`, in the orders of `explore_model` and with
+//! every value that a read may see.
 //!
-//! A handler is a thread of its own that has nothing but its ticket: no edge from the sampler to it is taken for granted
-//! but the slot's. What lies behind the slot is the sequence number of the request that it answers, in a cell in which
-//! loom reports any two accesses that are not in order, one of them a write; so two writers, or a reader beside a writer,
-//! fail a model, and a capture that is another request's fails it here.
+//! A handler is modelled as a separate thread that has only its ticket: only the slot orders it
+//! after the sampler. The data behind the slot are modelled as the sequence number of the
+//! request that they answer. The number is in a cell in which loom reports any two unordered
+//! accesses if one of them is a write. So two writers, or a reader concurrent with a writer, fail a
+//! model; a capture for another request fails an assertion here.
 //!
-//! Whoever acts in a model is a thread that the model's own spawns; its own only prepares and judges. For what a thread
-//! did before another's first step loom does not try in another order.
+//! All actors run on threads that the model's main thread spawns; the main thread only prepares and
+//! checks. The reason: loom does not reorder what one thread did before another thread's first
+//! step.
 //!
-//! Run by `RUSTFLAGS="--cfg loom" cargo test --release --lib slot_model`.
+//! Run with `RUSTFLAGS="--cfg loom" cargo test --release --lib slot_model`.
 //!
 //! **Contract** (cited below):
-//! - *watched*: loom fails the model when an access to the cell is not in order with all that went before.
+//! - *watched*: loom fails the model when an access to the cell is not ordered after all earlier
+//!   ones.
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc as Shared;
@@ -20,7 +24,7 @@ use loom::thread::{JoinHandle, spawn};
 use crate::base::explore_model;
 use crate::threads::slot_state::{SlotPhase, SlotState};
 
-/// A slot whose capture is the sequence number that it was made for.
+/// A slot whose capture is the sequence number of its request.
 #[derive(Debug)]
 struct Slot {
     state: SlotState,
@@ -46,7 +50,7 @@ impl Slot {
         self.capture.with(|capture| unsafe { *capture })
     }
 
-    /// The handler: whether it was let in.
+    /// Runs the handler, and returns whether it was admitted.
     fn answer(&self, ticket: u32) -> bool {
         let begun = self.state.begin_in_handler(ticket);
         if begun {
@@ -56,27 +60,27 @@ impl Slot {
         begun
     }
 
-    /// The sampler: the number of the capture that it took up.
-    fn take_up(&self) -> Option<u32> {
-        let sequence = self.state.take()?;
+    /// Runs the sampler, and returns the number of the capture that it collected.
+    fn collect(&self) -> Option<u32> {
+        let sequence = self.state.begin_reading()?;
         assert_eq!(
             self.read(),
             sequence,
-            "a capture is what its request asked for"
+            "the capture belongs to another request"
         );
-        self.state.give_back(sequence);
+        self.state.finish_reading(sequence);
         Some(sequence)
     }
 
-    /// With everybody gone: the slot can be had again.
-    fn assert_comes_back(&self) {
-        assert!(self.state.retire(), "lost: {:?}", self.state);
+    /// Asserts that the slot can be reused, after all actors have finished.
+    fn assert_reusable(&self) {
+        assert!(self.state.retire(), "slot is lost: {:?}", self.state);
         assert_eq!(self.state.phase(), SlotPhase::Idle);
         self.write(0);
     }
 }
 
-/// Somebody who acts on the slot, at the same time as all others.
+/// Spawns an actor, which acts on the slot concurrently with all others.
 fn actor<T: 'static>(
     slot: &Shared<Slot>,
     acts: impl FnOnce(&Slot) -> T + 'static,
@@ -85,16 +89,16 @@ fn actor<T: 'static>(
     spawn(move || acts(&slot))
 }
 
-/// A handler that comes at some time: whether it was let in.
+/// Spawns a handler, which arrives at any time and returns whether it was admitted.
 fn handler(slot: &Shared<Slot>, ticket: u32) -> JoinHandle<bool> {
     actor(slot, move |slot| slot.answer(ticket))
 }
 
 fn end<T>(actor: JoinHandle<T>) -> T {
-    actor.join().expect("an actor ends")
+    actor.join().expect("actor panicked")
 }
 
-/// A slot whose first request is out.
+/// Returns a slot whose first request is pending.
 fn requested() -> Shared<Slot> {
     let slot = Slot::new();
     assert_eq!(slot.state.request(), Some(1));
@@ -102,7 +106,7 @@ fn requested() -> Shared<Slot> {
 }
 
 #[test]
-fn every_answer_is_taken_up_once_and_the_slot_goes_round() {
+fn answers_are_collected_once() {
     explore_model(
         ["both answered", "the first answered", "none answered"],
         || {
@@ -110,28 +114,28 @@ fn every_answer_is_taken_up_once_and_the_slot_goes_round() {
             let target = actor(&slot, |slot| [1, 2].map(|ticket| slot.answer(ticket)));
             let sampler = actor(&slot, |slot| {
                 assert_eq!(slot.state.request(), Some(1));
-                let first = slot.take_up();
+                let first = slot.collect();
                 let second = slot.state.request();
                 assert_eq!(
                     second.is_some(),
                     first.is_some(),
-                    "asked again as soon as it was answered"
+                    "requested again once it was answered"
                 );
-                [first, slot.take_up()]
+                [first, slot.collect()]
             });
             let (answered, taken) = (end(target), end(sampler));
             let taken: Vec<u32> = taken
                 .into_iter()
-                .chain([slot.take_up()])
+                .chain([slot.collect()])
                 .flatten()
                 .collect();
-            slot.assert_comes_back();
+            slot.assert_reusable();
             match answered {
                 [true, true] => assert_eq!(taken, [1, 2]),
                 [true, false] => assert_eq!(taken, [1]),
                 [false, false] => assert!(taken.is_empty()),
                 [false, true] => {
-                    panic!("the second was asked for although the first was not answered")
+                    panic!("the second was requested although the first was not answered")
                 }
             }
             match taken.len() {
@@ -144,38 +148,36 @@ fn every_answer_is_taken_up_once_and_the_slot_goes_round() {
 }
 
 #[test]
-fn an_old_ticket_does_not_answer_a_new_request() {
+fn old_ticket_does_not_answer_new_request() {
     explore_model(
-        [
-            "the old one in time",
-            "the old one late",
-            "both too late or too early",
-        ],
+        ["old ticket in time", "old ticket late", "neither in time"],
         || {
             let slot = requested();
             let old = handler(&slot, 1);
             let current = handler(&slot, 2);
             let sampler = actor(&slot, |slot| {
                 slot.state.cancel();
-                (slot.state.request(), slot.take_up())
+                (slot.state.request(), slot.collect())
             });
             let (old, current, (second, early)) = (end(old), end(current), end(sampler));
-            let taken = early.or_else(|| slot.take_up());
-            slot.assert_comes_back();
-            assert_eq!(old, second.is_none(), "cancelled or answered, not both");
+            let taken = early.or_else(|| slot.collect());
+            slot.assert_reusable();
+            assert_eq!(old, second.is_none(), "either cancelled or answered");
             assert_eq!(taken, if old { Some(1) } else { current.then_some(2) });
             match (old, current) {
-                (true, false) => "the old one in time",
-                (false, true) => "the old one late",
-                (false, false) => "both too late or too early",
-                (true, true) => panic!("the new one was asked for although the old one answered"),
+                (true, false) => "old ticket in time",
+                (false, true) => "old ticket late",
+                (false, false) => "neither in time",
+                (true, true) => {
+                    panic!("the new one was requested although the old one was answered")
+                }
             }
         },
     );
 }
 
 #[test]
-fn a_cancel_and_a_beginning_handler_agree() {
+fn cancel_and_handler_agree() {
     explore_model(["cancelled", "answered"], || {
         let slot = requested();
         let handler = handler(&slot, 1);
@@ -183,15 +185,15 @@ fn a_cancel_and_a_beginning_handler_agree() {
             slot.state.cancel();
             assert_ne!(slot.state.phase(), SlotPhase::Requested);
         });
-        let (let_in, ()) = (end(handler), end(sampler));
-        assert_eq!(slot.take_up(), let_in.then_some(1));
-        slot.assert_comes_back();
-        if let_in { "answered" } else { "cancelled" }
+        let (admitted, ()) = (end(handler), end(sampler));
+        assert_eq!(slot.collect(), admitted.then_some(1));
+        slot.assert_reusable();
+        if admitted { "answered" } else { "cancelled" }
     });
 }
 
 #[test]
-fn a_slot_that_was_retired_is_the_retirers_alone() {
+fn retired_slot_is_exclusive_to_retirer() {
     explore_model(
         ["before the handler", "after the handler", "refused"],
         || {
@@ -207,34 +209,30 @@ fn a_slot_that_was_retired_is_the_retirers_alone() {
             let way = match (end(retirer), end(handler)) {
                 (true, false) => "before the handler",
                 (true, true) => "after the handler",
-                (false, let_in) => {
-                    assert!(let_in, "refused only since a handler was writing");
-                    assert_eq!(
-                        slot.take_up(),
-                        Some(1),
-                        "which published, for a later session to find"
-                    );
+                (false, admitted) => {
+                    assert!(admitted, "refused only while a handler writes");
+                    assert_eq!(slot.collect(), Some(1), "the handler published its capture");
                     "refused"
                 }
             };
-            slot.assert_comes_back();
+            slot.assert_reusable();
             way
         },
     );
 }
 
 #[test]
-fn an_owner_that_retires_and_a_sampler_that_reads_agree() {
+fn retiring_owner_and_reading_sampler_agree() {
     explore_model(
         ["retired unread", "retired after it was read", "refused"],
         || {
             let slot = requested();
             assert!(slot.answer(1));
-            let sampler = actor(&slot, Slot::take_up);
+            let sampler = actor(&slot, Slot::collect);
             let owner = actor(&slot, |slot| {
                 let retired = slot.state.retire();
                 if retired {
-                    // The next owner's first capture; a sampler that still looks may take up that one, whole.
+                    // The next owner's first capture, which a late sampler may collect as a whole.
                     slot.write(7);
                     assert_eq!(slot.state.request(), Some(2));
                     assert!(slot.answer(2));
@@ -242,13 +240,13 @@ fn an_owner_that_retires_and_a_sampler_that_reads_agree() {
                 retired
             });
             let (taken, retired) = (end(sampler), end(owner));
-            assert_eq!(slot.take_up(), (retired && taken != Some(2)).then_some(2));
-            slot.assert_comes_back();
+            assert_eq!(slot.collect(), (retired && taken != Some(2)).then_some(2));
+            slot.assert_reusable();
             match (retired, taken) {
                 (true, Some(1)) => "retired after it was read",
                 (true, _) => "retired unread",
                 (false, taken) => {
-                    assert_eq!(taken, Some(1), "refused only since it was being read");
+                    assert_eq!(taken, Some(1), "refused only while it is read");
                     "refused"
                 }
             }
@@ -257,13 +255,13 @@ fn an_owner_that_retires_and_a_sampler_that_reads_agree() {
 }
 
 #[test]
-fn a_late_handler_stays_out_while_the_sampler_fills_the_slot() {
+fn late_handler_is_refused_during_remote_capture() {
     for publishes in [true, false] {
         explore_model(
             [
                 "the handler answered",
                 "the sampler filled it",
-                "and the next was answered",
+                "the next request was answered",
             ],
             move || {
                 let slot = requested();
@@ -271,17 +269,17 @@ fn a_late_handler_stays_out_while_the_sampler_fills_the_slot() {
                 let next = handler(&slot, 3);
                 let sampler = actor(&slot, move |slot| {
                     slot.state.cancel();
-                    let own = slot.state.begin_from_outside()?;
+                    let own = slot.state.begin_remote()?;
                     assert_eq!(own, 2);
                     slot.write(own);
-                    assert_eq!(slot.state.begin_from_outside(), None, "being filled");
+                    assert_eq!(slot.state.begin_remote(), None, "being filled");
                     assert_eq!(slot.state.request(), None, "being filled");
                     if publishes {
                         slot.state.publish_in_handler(own);
-                        assert_eq!(slot.take_up(), Some(own));
+                        assert_eq!(slot.collect(), Some(own));
                     } else {
                         slot.state.abandon(own);
-                        assert_eq!(slot.take_up(), None);
+                        assert_eq!(slot.collect(), None);
                     }
                     slot.state.request()
                 });
@@ -292,16 +290,16 @@ fn a_late_handler_stays_out_while_the_sampler_fills_the_slot() {
                     "either the handler answered or the sampler filled the slot"
                 );
                 assert_eq!(
-                    slot.take_up(),
+                    slot.collect(),
                     if late { Some(1) } else { next.then_some(3) }
                 );
-                slot.assert_comes_back();
+                slot.assert_reusable();
                 match (late, next) {
                     (true, next) => {
-                        assert!(!next, "nobody asked");
+                        assert!(!next, "not requested");
                         "the handler answered"
                     }
-                    (false, true) => "and the next was answered",
+                    (false, true) => "the next request was answered",
                     (false, false) => "the sampler filled it",
                 }
             },
@@ -310,47 +308,47 @@ fn a_late_handler_stays_out_while_the_sampler_fills_the_slot() {
 }
 
 #[test]
-fn a_request_that_was_taken_back_is_made_again_and_its_one_signal_answers_it_once() {
+fn repeated_request_is_answered_once() {
     explore_model(
         [
-            "before it was taken back",
-            "when it was made again",
-            "in between, for nobody",
+            "before it was cancelled",
+            "after it was repeated",
+            "in between, without effect",
         ],
         || {
             let slot = requested();
             let only = handler(&slot, 1);
             let sampler = actor(&slot, |slot| {
                 slot.state.cancel();
-                let own = slot.state.begin_from_outside()?;
+                let own = slot.state.begin_remote()?;
                 slot.write(own);
                 slot.state.publish_in_handler(own);
-                assert_eq!(slot.take_up(), Some(own));
+                assert_eq!(slot.collect(), Some(own));
                 assert!(
-                    slot.state.request_again(1),
-                    "nobody else moves an idle slot"
+                    slot.state.repeat_request(1),
+                    "no other actor moves an idle slot"
                 );
-                assert!(!slot.state.request_again(1), "it is out");
+                assert!(!slot.state.repeat_request(1), "already pending");
                 Some(own)
             });
             let (answered, filled) = (end(only), end(sampler));
-            assert_eq!(slot.take_up(), answered.then_some(1));
-            slot.assert_comes_back();
+            assert_eq!(slot.collect(), answered.then_some(1));
+            slot.assert_reusable();
             match (answered, filled) {
-                (true, None) => "before it was taken back",
-                (true, Some(_)) => "when it was made again",
-                (false, _) => "in between, for nobody",
+                (true, None) => "before it was cancelled",
+                (true, Some(_)) => "after it was repeated",
+                (false, _) => "in between, without effect",
             }
         },
     );
 }
 
 #[test]
-fn what_one_sampler_gives_up_the_next_may_have() {
+fn abandoned_slot_can_be_requested() {
     explore_model(["one", "one after the other"], || {
         let slot = Slot::new();
         let fills = actor(&slot, |slot| {
-            let own = slot.state.begin_from_outside()?;
+            let own = slot.state.begin_remote()?;
             slot.write(own);
             slot.state.abandon(own);
             Some(own)
@@ -361,9 +359,9 @@ fn what_one_sampler_gives_up_the_next_may_have() {
             Some(sequence)
         });
         let (filled, asked) = (end(fills), end(asks));
-        assert!(filled != asked, "each has a number of its own");
-        assert_eq!(slot.take_up(), asked);
-        slot.assert_comes_back();
+        assert!(filled != asked, "the numbers differ");
+        assert_eq!(slot.collect(), asked);
+        slot.assert_reusable();
         if filled.and(asked).is_some() {
             "one after the other"
         } else {
@@ -373,42 +371,42 @@ fn what_one_sampler_gives_up_the_next_may_have() {
 }
 
 #[test]
-fn of_handlers_with_one_ticket_one_is_let_in() {
+fn handlers_with_same_ticket_admit_one() {
     explore_model(
         [
-            "taken up between them",
-            "asked again and still out",
-            "taken up at last",
+            "collected between them",
+            "requested again and pending",
+            "collected at the end",
         ],
         || {
             let slot = requested();
             let handlers = [1, 1].map(|ticket| handler(&slot, ticket));
             let sampler = actor(&slot, |slot| {
-                let early = slot.take_up();
+                let early = slot.collect();
                 (early, early.and_then(|_| slot.state.request()))
             });
             let [first, second] = handlers.map(end);
             let (early, again) = end(sampler);
-            assert_ne!(first, second, "exactly one is let in");
-            assert_eq!(slot.take_up(), early.is_none().then_some(1));
+            assert_ne!(first, second, "exactly one is admitted");
+            assert_eq!(slot.collect(), early.is_none().then_some(1));
             assert_eq!(
                 slot.state.pending_request(),
                 again,
-                "the old ticket answers nothing new"
+                "the old ticket does not answer a new request"
             );
-            slot.assert_comes_back();
+            slot.assert_reusable();
             match (early, first) {
-                (None, _) => "taken up at last",
-                (Some(_), true) => "taken up between them",
-                (Some(_), false) => "asked again and still out",
+                (None, _) => "collected at the end",
+                (Some(_), true) => "collected between them",
+                (Some(_), false) => "requested again and pending",
             }
         },
     );
 }
 
 #[test]
-fn a_handler_inside_a_handler_stays_out() {
-    explore_model(["taken up at once", "taken up later"], || {
+fn nested_handler_is_refused() {
+    explore_model(["collected at once", "collected later"], || {
         let slot = requested();
         let target = actor(&slot, |slot| {
             assert!(slot.state.begin_in_handler(1));
@@ -418,27 +416,27 @@ fn a_handler_inside_a_handler_stays_out() {
             slot.state.publish_in_handler(1);
             assert!(!slot.answer(1), "after it");
         });
-        let sampler = actor(&slot, Slot::take_up);
+        let sampler = actor(&slot, Slot::collect);
         end(target);
         let early = end(sampler);
-        assert_eq!(early.or_else(|| slot.take_up()), Some(1));
-        slot.assert_comes_back();
+        assert_eq!(early.or_else(|| slot.collect()), Some(1));
+        slot.assert_reusable();
         if early.is_some() {
-            "taken up at once"
+            "collected at once"
         } else {
-            "taken up later"
+            "collected later"
         }
     });
 }
 
 #[test]
-fn the_first_owners_late_handler_never_writes_into_the_seconds_slot() {
+fn late_handler_does_not_write_reassigned_slot() {
     explore_model(
         [
-            "handed on",
-            "handed on and answered",
-            "handed on after an answer",
-            "given up",
+            "reassigned",
+            "reassigned and answered",
+            "reassigned after an answer",
+            "refused",
         ],
         || {
             let slot = requested();
@@ -450,25 +448,25 @@ fn the_first_owners_late_handler_never_writes_into_the_seconds_slot() {
                     slot.write(7);
                     assert_eq!(slot.state.request(), Some(2));
                 }
-                (retired, slot.take_up())
+                (retired, slot.collect())
             });
             let (late, own, (retired, early)) = (end(late), end(own), end(pool));
-            let taken = early.or_else(|| slot.take_up());
-            slot.assert_comes_back();
+            let taken = early.or_else(|| slot.collect());
+            slot.assert_reusable();
             if !retired {
-                // The pool keeps it out of circulation.
+                // The pool keeps the slot among the busy ones.
                 assert!(late && !own && taken == Some(1));
-                return "given up";
+                return "refused";
             }
             assert_eq!(
                 taken,
                 own.then_some(2),
-                "what the second owner's slot holds is its own"
+                "the slot holds the second owner's capture"
             );
             match (late, own) {
-                (false, false) => "handed on",
-                (false, true) => "handed on and answered",
-                (true, _) => "handed on after an answer",
+                (false, false) => "reassigned",
+                (false, true) => "reassigned and answered",
+                (true, _) => "reassigned after an answer",
             }
         },
     );

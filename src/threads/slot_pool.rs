@@ -1,4 +1,5 @@
-//! Where slots come from. A slot is never unmapped, so that its number leads to a slot for ever.
+//! The pool of capture slots. A slot is never unmapped, so its number identifies it for the life of
+//! the process.
 //!
 //! [`find_slot_in_handler`] runs in the signal handler.
 //!
@@ -13,96 +14,100 @@ use crate::platform::LazyRegion;
 use crate::threads::capture::CaptureParts;
 use crate::threads::capture_slot::{CaptureSlot, STACK_OFFSET};
 
-/// More threads than these at once go unsampled.
+/// Maximum number of slots. Threads beyond it are not sampled.
 const MAX_SLOTS: usize = 1 << 16;
-const LEAST_STACK_BYTES: usize = 64 << 10;
-/// A thread whose stack is larger has its youngest part sampled, marked as truncated when more was in use.
-const MOST_STACK_BYTES: usize = 64 << 20;
+const MIN_STACK_BYTES: usize = 64 << 10;
+/// Maximum size of a slot's stack area, in bytes. Of a larger stack the youngest part is sampled,
+/// and the sample is marked as truncated if more was in use.
+const MAX_STACK_BYTES: usize = 64 << 20;
 
 static TABLE: [AtomicPtr<CaptureSlot>; MAX_SLOTS] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; MAX_SLOTS];
-/// Slots by the pointers of the threads that own them: a pointer, which is a multiple of 64 below 2^47, above the slot's
-/// number. 0 was never used, [`LEFT`] is free again.
+/// Hash table of slots, by the thread pointers of their owners. An entry holds the slot's number in
+/// its lower 16 bits and the thread pointer above it, a multiple of 64 below 2^47. An entry that
+/// was never used is 0; one that is free again is [`TOMBSTONE`].
 static BY_THREAD: [AtomicU64; 2 * MAX_SLOTS] = [const { AtomicU64::new(0) }; 2 * MAX_SLOTS];
-const LEFT: u64 = 1 << 63;
-/// A thread that finds no place within so many goes without a timer.
+const TOMBSTONE: u64 = 1 << 63;
+/// Maximum number of entries to probe. A thread that finds no free one gets no timer.
 const MAX_PROBES: usize = 64;
 
 static POOL: NamedMutex<Pool> = NamedMutex::new("slot pool", LockRank::ThreadData, Pool::EMPTY);
 
-/// Stacks have the sizes of the powers of two from [`LEAST_STACK_BYTES`] to [`MOST_STACK_BYTES`].
-const SIZES: usize = (MOST_STACK_BYTES / LEAST_STACK_BYTES).ilog2() as usize + 1;
+/// Number of stack area sizes: the powers of two from [`MIN_STACK_BYTES`] to [`MAX_STACK_BYTES`].
+const SIZE_CLASSES: usize = (MAX_STACK_BYTES / MIN_STACK_BYTES).ilog2() as usize + 1;
 
-fn size_of(stack_bytes: usize) -> usize {
-    (stack_bytes / LEAST_STACK_BYTES).ilog2() as usize
+fn size_class(stack_bytes: usize) -> usize {
+    (stack_bytes / MIN_STACK_BYTES).ilog2() as usize
 }
 
 #[derive(Debug)]
 pub(super) struct Pool {
-    /// By size, so that to find one takes no longer when there are many.
-    free: [Vec<u16>; SIZES],
-    /// Given back while some handler was still writing into them.
-    late: Vec<u16>,
-    made: usize,
+    /// Free slots by size class, so that finding one takes the same time when there are many.
+    free: [Vec<u16>; SIZE_CLASSES],
+    /// Slots that were returned while a handler was still writing into them.
+    busy: Vec<u16>,
+    created: usize,
 }
 
 impl Pool {
     const EMPTY: Self = Self {
-        free: [const { Vec::new() }; SIZES],
-        late: Vec::new(),
-        made: 0,
+        free: [const { Vec::new() }; SIZE_CLASSES],
+        busy: Vec::new(),
+        created: 0,
     };
 
-    fn put(&mut self, number: u16, stack_bytes: usize) {
-        self.free[size_of(stack_bytes)].push(number);
+    fn add_free(&mut self, number: u16, stack_bytes: usize) {
+        self.free[size_class(stack_bytes)].push(number);
     }
 
-    /// Takes in the slots whose late handlers have ended.
-    fn collect_late(&mut self) {
-        let late = std::mem::take(&mut self.late);
-        for number in late {
+    /// Moves the slots whose handlers have finished to the free ones.
+    fn reclaim_busy(&mut self) {
+        let busy = std::mem::take(&mut self.busy);
+        for number in busy {
             let slot = find_slot_in_handler(number);
             match slot.filter(|slot| slot.retire()) {
-                Some(slot) => self.put(number, slot.stack_capacity()),
-                None => self.late.push(number),
+                Some(slot) => self.add_free(number, slot.stack_capacity()),
+                None => self.busy.push(number),
             }
         }
     }
 }
 
-/// A slot that belongs to one thread's registration, or to one request.
+/// A slot that belongs to one registration, or to one request.
 #[derive(Debug)]
 pub(crate) struct SlotHandle {
     number: u16,
     slot: &'static CaptureSlot,
 }
 
-/// Why there is no slot for a request.
+/// Reason why a request gets no slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoSlot {
     /// The thread has unregistered.
     Unregistered,
-    /// The system has no memory for one.
+    /// The system has no memory for another slot.
     OutOfMemory,
 }
 
-/// The slot with this number, if there ever was one.
+/// Returns the slot with this number, if it was ever created.
 pub(crate) fn find_slot_in_handler(number: u16) -> Option<&'static CaptureSlot> {
     // SAFETY: *for ever*.
     unsafe { TABLE[usize::from(number)].load(Ordering::Acquire).as_ref() }
 }
 
-fn places_for_in_handler(thread_pointer: u64) -> impl Iterator<Item = &'static AtomicU64> {
+/// Returns the entries of [`BY_THREAD`] that may belong to this thread pointer, in probing order.
+fn entries_for_in_handler(thread_pointer: u64) -> impl Iterator<Item = &'static AtomicU64> {
     let first = ((thread_pointer >> 6).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize;
-    (first..first + MAX_PROBES).filter_map(|place| BY_THREAD.get(place % BY_THREAD.len()))
+    (first..first + MAX_PROBES)
+        .filter_map(|table_entry| BY_THREAD.get(table_entry % BY_THREAD.len()))
 }
 
-/// The slot of the thread that has this pointer, if it owns one.
+/// Returns the slot that the thread with this thread pointer owns.
 pub(crate) fn find_slot_of_thread_in_handler(thread_pointer: u64) -> Option<&'static CaptureSlot> {
-    for place in places_for_in_handler(thread_pointer) {
-        match place.load(Ordering::Acquire) {
+    for table_entry in entries_for_in_handler(thread_pointer) {
+        match table_entry.load(Ordering::Acquire) {
             0 => return None,
-            LEFT => {}
+            TOMBSTONE => {}
             known if known >> 16 == thread_pointer => return find_slot_in_handler(known as u16),
             _ => {}
         }
@@ -111,18 +116,19 @@ pub(crate) fn find_slot_of_thread_in_handler(thread_pointer: u64) -> Option<&'st
 }
 
 impl SlotHandle {
-    /// Makes the slot one that the calling thread's handler finds by itself.
-    pub(super) fn enter_for_thread(&self, thread_pointer: u64) {
+    /// Inserts the slot into the hash table, so that the calling thread's handler finds it by the
+    /// thread pointer.
+    pub(super) fn insert_for_thread(&self, thread_pointer: u64) {
         if thread_pointer == 0 || thread_pointer >> 47 != 0 {
             return;
         }
         let entry = thread_pointer << 16 | u64::from(self.number);
-        for place in places_for_in_handler(thread_pointer) {
-            let before = place.load(Ordering::Relaxed);
-            // A thread of the same pointer died without leaving.
-            let is_free = before == 0 || before == LEFT || before >> 16 == thread_pointer;
+        for table_entry in entries_for_in_handler(thread_pointer) {
+            let before = table_entry.load(Ordering::Relaxed);
+            // The last condition: a thread with the same pointer exited without removing its entry.
+            let is_free = before == 0 || before == TOMBSTONE || before >> 16 == thread_pointer;
             if is_free
-                && place
+                && table_entry
                     .compare_exchange(before, entry, Ordering::AcqRel, Ordering::Relaxed)
                     .is_ok()
             {
@@ -131,12 +137,12 @@ impl SlotHandle {
         }
     }
 
-    /// Takes that back. On the same thread.
-    pub(super) fn leave_for_thread(&self, thread_pointer: u64) {
+    /// Removes the slot from the hash table. Called only on the thread that inserted it.
+    pub(super) fn remove_for_thread(&self, thread_pointer: u64) {
         let entry = thread_pointer << 16 | u64::from(self.number);
-        for place in places_for_in_handler(thread_pointer) {
-            if place
-                .compare_exchange(entry, LEFT, Ordering::AcqRel, Ordering::Relaxed)
+        for table_entry in entries_for_in_handler(thread_pointer) {
+            if table_entry
+                .compare_exchange(entry, TOMBSTONE, Ordering::AcqRel, Ordering::Relaxed)
                 .is_ok()
             {
                 return;
@@ -144,29 +150,31 @@ impl SlotHandle {
         }
     }
 
-    /// A slot for a stack of so many bytes, from the pool if one fits; `None` when there are no more.
+    /// Returns a slot for a stack of this size, from the pool if one fits; `None` when the maximum
+    /// is reached or the system has no memory.
     pub(super) fn acquire(stack_bytes: usize) -> Option<Self> {
         let stack_bytes = stack_bytes
-            .clamp(LEAST_STACK_BYTES, MOST_STACK_BYTES)
+            .clamp(MIN_STACK_BYTES, MAX_STACK_BYTES)
             .next_power_of_two();
         let mut pool = POOL.lock();
-        pool.collect_late();
-        if let Some(number) = pool.free[size_of(stack_bytes)].pop() {
+        pool.reclaim_busy();
+        if let Some(number) = pool.free[size_class(stack_bytes)].pop() {
             return find_slot_in_handler(number).map(|slot| Self { number, slot });
         }
-        let number = u16::try_from(pool.made).ok()?;
+        let number = u16::try_from(pool.created).ok()?;
         let region = LazyRegion::reserve(STACK_OFFSET + stack_bytes)?;
-        // Never dropped, by *for ever*.
-        let slot = CaptureSlot::place_in(Box::leak(Box::new(region)));
+        // Leaked, by *for ever*.
+        let slot = CaptureSlot::create_in(Box::leak(Box::new(region)));
         TABLE[usize::from(number)].store(std::ptr::from_ref(slot).cast_mut(), Ordering::Release);
-        pool.made += 1;
+        pool.created += 1;
         Some(Self { number, slot })
     }
 
-    /// Another slot for the thread that `own` is tied to, for one request beside those of the sampler.
+    /// Returns an additional slot for the thread that `own` is bound to, for a request that is
+    /// independent of the sampler's.
     ///
     /// # Errors
-    /// [`NoSlot`] tells why there is none.
+    /// [`NoSlot`] gives the reason.
     pub(crate) fn acquire_beside(own: &Self, parts: CaptureParts) -> Result<Self, NoSlot> {
         let stack_bytes = if parts.stack { own.stack_capacity() } else { 0 };
         let slot = Self::acquire(stack_bytes).ok_or(NoSlot::OutOfMemory)?;
@@ -182,8 +190,8 @@ impl SlotHandle {
     }
 }
 
-/// Holds the pool still while the process forks.
-pub(super) fn hold_pool() -> crate::base::Guard<'static, Pool> {
+/// Locks the pool while the process forks.
+pub(super) fn hold_pool_for_fork() -> crate::base::Guard<'static, Pool> {
     POOL.lock()
 }
 
@@ -196,15 +204,15 @@ impl std::ops::Deref for SlotHandle {
 
 impl Drop for SlotHandle {
     fn drop(&mut self) {
-        // A handler that comes late finds that nobody waits; one that is still writing is waited for by nobody, and its
-        // slot is used again only after.
+        // A late handler finds that no request is pending. No thread waits for a handler that is
+        // still writing: its slot is reused only after it has finished.
         let is_idle = self.slot.retire();
         self.slot.give_back_deep_stack();
         let mut pool = POOL.lock();
         if is_idle {
-            pool.put(self.number, self.slot.stack_capacity())
+            pool.add_free(self.number, self.slot.stack_capacity())
         } else {
-            pool.late.push(self.number)
+            pool.busy.push(self.number)
         }
     }
 }
@@ -214,7 +222,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slot_that_is_given_back_is_found_again_and_fits() {
+    fn dropped_slot_is_not_reused_for_larger_stack() {
         let first = SlotHandle::acquire(100 << 10).expect("a slot");
         assert_eq!(first.stack_capacity(), 128 << 10);
         let number = first.number();

@@ -1,34 +1,36 @@
-//! The states of a slot, and who may make which move.
+//! The states of a slot, and the threads that may make each transition.
 //!
 //! Runs in the signal handler: the functions named `…_in_handler`.
 //!
-//! A slot's state is one word, a sequence number and a phase:
+//! The state of a slot is one word with a sequence number and a phase:
 //!
-//! | from | to | who | when |
+//! | from | to | by | when |
 //! |---|---|---|---|
 //! | idle(n) | requested(n+1) | sampler | it wants a sample; the signal carries n+1 |
-//! | idle(n) | requested(m) | sampler | the request m, taken back before, is made again: its signal may still come |
-//! | requested(n) | writing(n) | the target's handler | a signal came that carries n, or of the thread's own timer |
-//! | idle(n) | writing(n+1) | sampler | the thread sleeps, and the sampler reads its stack itself |
-//! | requested(n) | idle(n) | sampler or owner | nobody waits any more; a late signal finds idle and goes away |
-//! | writing(n) | ready(n) | who moved it to writing | everything is written |
-//! | writing(n) | idle(n) | sampler, where it moved it to writing | the thread woke while it was being read |
-//! | ready(n) | reading(n) | sampler | it takes the capture up |
-//! | reading(n) | idle(n) | sampler | it has read it |
-//! | ready(n) | idle(n) | owner | nobody will read it |
+//! | idle(n) | requested(m) | sampler | it repeats the cancelled request m, whose signal may still arrive |
+//! | requested(n) | writing(n) | the target thread's handler | a signal arrived that carries n, or that the thread's own timer sent |
+//! | idle(n) | writing(n+1) | sampler | the thread is blocked, and the sampler reads its stack itself |
+//! | requested(n) | idle(n) | sampler or owner | the request is cancelled; a late signal finds the slot idle and has no effect |
+//! | writing(n) | ready(n) | the thread that moved it to writing | the capture is complete |
+//! | writing(n) | idle(n) | sampler, if it moved the slot to writing | the thread woke during the capture |
+//! | ready(n) | reading(n) | sampler | it collects the capture |
+//! | reading(n) | idle(n) | sampler | it has read the capture |
+//! | ready(n) | idle(n) | owner | the capture is discarded |
 //!
-//! Nobody waits for a move: each is one compare-exchange or one store, and who comes too late goes away.
+//! No thread waits for a transition: each is one compare-exchange or one store, and a thread that
+//! comes too late gives up.
 //!
-//! *phase owns*: what lies behind a slot is written by whoever made the move to `writing`, until `ready` or `idle`; read
-//! by whoever made the move to `reading`, until `idle`; and touched by nobody else. *release, acquire*: each move that
-//! gives up the right releases, each that takes it acquires. `slot_model.rs` tries all this under loom.
+//! *phase owns*: only the thread that moved the slot to `writing` writes the data behind it, until
+//! `ready` or `idle`. Only the thread that moved it to `reading` reads them, until `idle`. No other
+//! thread accesses them. *release, acquire*: each transition that ends such a right releases, and
+//! each that begins one acquires. `slot_model.rs` checks all of this under loom.
 
 #[cfg(all(test, loom))]
 use loom::sync::atomic::{AtomicU64, Ordering};
 #[cfg(not(all(test, loom)))]
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What a slot is doing, as seen a moment ago.
+/// The phase of a slot, as seen a moment ago.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(crate) enum SlotPhase {
@@ -71,14 +73,17 @@ impl SlotState {
         self.load().1
     }
 
-    fn make_move(&self, sequence: u32, from: SlotPhase, to: SlotPhase) -> bool {
+    /// Makes a transition that keeps the sequence number; returns false when the slot was in
+    /// another state.
+    fn transition(&self, sequence: u32, from: SlotPhase, to: SlotPhase) -> bool {
         let (from, to) = (word(sequence, from), word(sequence, to));
         self.0
             .compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire)
             .is_ok()
     }
 
-    fn leave_idle_to(&self, to: SlotPhase) -> Option<u32> {
+    /// Moves from idle to `to` with the next sequence number, which it returns.
+    fn leave_idle(&self, to: SlotPhase) -> Option<u32> {
         let (sequence, SlotPhase::Idle) = self.load() else {
             return None;
         };
@@ -90,14 +95,14 @@ impl SlotState {
             .then_some(next)
     }
 
-    /// Idle to requested: the number that the signal is to carry.
+    /// Moves from idle to requested, and returns the number that the signal must carry.
     pub(super) fn request(&self) -> Option<u32> {
-        self.leave_idle_to(SlotPhase::Requested)
+        self.leave_idle(SlotPhase::Requested)
     }
 
-    /// Idle to requested, with the number of an earlier request that was taken back and whose signal may still be on its
-    /// way: the kernel would drop another one meanwhile.
-    pub(super) fn request_again(&self, sequence: u32) -> bool {
+    /// Moves from idle to requested with the number of an earlier, cancelled request. The signal of
+    /// that request may still be pending, and the kernel would drop another one.
+    pub(super) fn repeat_request(&self, sequence: u32) -> bool {
         let (now, SlotPhase::Idle) = self.load() else {
             return false;
         };
@@ -110,12 +115,12 @@ impl SlotState {
             .is_ok()
     }
 
-    /// Idle to writing, by the sampler: the number to publish or to abandon.
-    pub(super) fn begin_from_outside(&self) -> Option<u32> {
-        self.leave_idle_to(SlotPhase::Writing)
+    /// Moves from idle to writing, for the sampler. Returns the number to publish or to abandon.
+    pub(super) fn begin_remote(&self) -> Option<u32> {
+        self.leave_idle(SlotPhase::Writing)
     }
 
-    /// The sequence number of the request that is out.
+    /// Returns the sequence number of the pending request.
     pub(super) fn pending_request(&self) -> Option<u32> {
         match self.load() {
             (sequence, SlotPhase::Requested) => Some(sequence),
@@ -123,65 +128,66 @@ impl SlotState {
         }
     }
 
-    /// Requested to idle: nobody waits any more.
+    /// Moves from requested to idle: the request is cancelled.
     pub(super) fn cancel(&self) {
         if let Some(sequence) = self.pending_request() {
-            self.make_move(sequence, SlotPhase::Requested, SlotPhase::Idle);
+            self.transition(sequence, SlotPhase::Requested, SlotPhase::Idle);
         }
     }
 
-    /// To idle from wherever it is; false while somebody writes or reads.
+    /// Moves to idle from any phase except writing and reading, for which it returns false.
     pub(super) fn retire(&self) -> bool {
         self.cancel();
         match self.load() {
             (_, SlotPhase::Idle) => true,
             (sequence, SlotPhase::Ready) => {
-                self.make_move(sequence, SlotPhase::Ready, SlotPhase::Idle)
+                self.transition(sequence, SlotPhase::Ready, SlotPhase::Idle)
             }
             _ => false,
         }
     }
 
-    /// Requested to writing, if this is the request that is waited for.
+    /// Moves from requested to writing if this request is pending.
     pub(super) fn begin_in_handler(&self, sequence: u32) -> bool {
-        self.make_move(sequence, SlotPhase::Requested, SlotPhase::Writing)
+        self.transition(sequence, SlotPhase::Requested, SlotPhase::Writing)
     }
 
-    /// Requested to writing, whichever request it is: the thread's own timer carries no number.
+    /// Moves from requested to writing, whichever request is pending: signals of the thread's own
+    /// timer carry no number.
     pub(super) fn begin_any_in_handler(&self) -> Option<u32> {
         let sequence = self.pending_request()?;
-        self.make_move(sequence, SlotPhase::Requested, SlotPhase::Writing)
+        self.transition(sequence, SlotPhase::Requested, SlotPhase::Writing)
             .then_some(sequence)
     }
 
-    /// Writing to ready, by whoever made the move to writing.
+    /// Moves from writing to ready. Called only by the thread that moved the slot to writing.
     pub(super) fn publish_in_handler(&self, sequence: u32) {
         self.0
             .store(word(sequence, SlotPhase::Ready), Ordering::Release);
     }
 
-    /// Writing to idle, by the sampler, where it made the move to writing.
+    /// Moves from writing to idle. Called only by the sampler, if it moved the slot to writing.
     pub(super) fn abandon(&self, sequence: u32) {
         self.0
             .store(word(sequence, SlotPhase::Idle), Ordering::Release);
     }
 
-    /// Ready to reading.
-    pub(super) fn take(&self) -> Option<u32> {
+    /// Moves from ready to reading, and returns the number of the capture.
+    pub(super) fn begin_reading(&self) -> Option<u32> {
         let (sequence, SlotPhase::Ready) = self.load() else {
             return None;
         };
-        self.make_move(sequence, SlotPhase::Ready, SlotPhase::Reading)
+        self.transition(sequence, SlotPhase::Ready, SlotPhase::Reading)
             .then_some(sequence)
     }
 
-    /// Reading to idle, by whoever made the move to reading.
-    pub(super) fn give_back(&self, sequence: u32) {
+    /// Moves from reading to idle. Called only by the thread that moved the slot to reading.
+    pub(super) fn finish_reading(&self, sequence: u32) {
         self.0
             .store(word(sequence, SlotPhase::Idle), Ordering::Release);
     }
 
-    /// In the child of a fork, on the only thread: to idle from wherever it is.
+    /// Moves to idle from any phase. Called only in the child of a fork, which has a single thread.
     pub(super) fn reset_after_fork(&self) {
         let (sequence, _) = self.load();
         self.0

@@ -1,28 +1,30 @@
 //! The calling thread's label stack.
 //!
-//! A push and a pop are a few instructions in the host's own code: where the stack is, the compiler knows, and all of it
-//! is inlined, since a call would cost as much as the rest.
+//! A push and a pop are a few inlined instructions in the application's code: the compiler knows
+//! where the stack is, and a call would cost as much as the rest.
 //!
 //! **Contract** (cited below):
-//! - *never gone*: the thread-local has no destructor and is made at compile time, so it is there as long as its thread.
+//! - *never gone*: the thread-local has no destructor and is initialised at compile time, so it
+//!   exists as long as its thread.
 
 use crate::base::{FrameFlags, ProfilingCategoryPair};
 use crate::threads::profiling_stack::{LabelToken, ProfilingStack};
 use crate::threads::profiling_stack_frame::ScriptPlace;
 
 thread_local! {
-    // One addition away: see *never gone*.
+    // At a constant offset from the thread pointer: see *never gone*.
     static PROFILING_STACK: ProfilingStack = const { ProfilingStack::new() };
 }
 
-/// For use within a function of this file. The closure of `with` would be too large to be inlined with all that is called.
+/// Returns the calling thread's stack, for use within one function of this file. The closure of
+/// `with` would be too large to be inlined with everything that it calls.
 #[inline(always)]
 fn own<'a>() -> &'a ProfilingStack {
-    // SAFETY: *never gone*; the type stays on its thread, and so does the reference.
+    // SAFETY: *never gone*; neither the type nor the reference can leave its thread.
     unsafe { &*own_profiling_stack() }
 }
 
-/// Pushes a label on the calling thread's stack; nothing where the thread is not registered.
+/// Pushes a label on the calling thread's stack. Does nothing if the thread is not registered.
 #[inline(always)]
 pub(crate) fn push_label(
     stack_address: u64,
@@ -33,7 +35,8 @@ pub(crate) fn push_label(
     own().push(stack_address, label, category, flags)
 }
 
-/// The same with a text that is copied.
+/// Pushes a label with a dynamic text, which is copied. Does nothing if the thread is not
+/// registered.
 #[inline(always)]
 pub(crate) fn push_label_with_text(
     stack_address: u64,
@@ -45,7 +48,8 @@ pub(crate) fn push_label_with_text(
     own().push_with_text(stack_address, label, category, flags, dynamic)
 }
 
-/// Pushes a script frame, by its function's number, where a label would be pushed.
+/// Pushes a script frame of the function with this number. Does nothing if the thread is not
+/// registered.
 #[inline(always)]
 pub(crate) fn push_script_frame(
     stack_address: u64,
@@ -60,31 +64,32 @@ pub(crate) fn push_script_frame(
     own().push_script(stack_address, place)
 }
 
-/// Tells where in its function the script frame of this push is now.
+/// Sets the position, in its function, of the script frame that the push of `token` created.
 #[inline(always)]
 pub(crate) fn move_script_frame(token: &LabelToken, line: u32, column: u32) {
-    own().move_script(token, ScriptPlace::position_of(line, column));
+    own().set_script_position(token, ScriptPlace::position_of(line, column));
 }
 
-/// Goes back to what was there before the push.
+/// Returns to the state before the push of `token`.
 #[inline(always)]
 pub(crate) fn pop_labels(token: &LabelToken) {
     own().pop_to(token);
 }
 
-/// Gives the calling thread's stack its memory, and its address for the handler's use.
+/// Allocates the memory of the calling thread's stack, and returns the stack's address for the
+/// handler.
 pub(super) fn open_profiling_stack() -> *const ProfilingStack {
     own().open();
     own_profiling_stack()
 }
 
-/// The calling thread's stack, whether it is open or not.
+/// Returns the calling thread's stack, open or closed.
 #[inline(always)]
 pub(super) fn own_profiling_stack() -> *const ProfilingStack {
     PROFILING_STACK.with(|stack| stack as *const ProfilingStack)
 }
 
-/// Takes the memory back. Guards that are still alive do nothing from then on.
+/// Frees the stack's memory. Guards that still exist have no effect from then on.
 pub(super) fn close_profiling_stack() {
     own().close();
 }

@@ -33,7 +33,7 @@ static LAST_NUMBER: AtomicU32 = AtomicU32::new(0);
 pub(crate) enum PayloadFailure {
     /// `Serialize` failed, or panicked, while the marker was added.
     Uncoded,
-    /// `Deserialize` rejected the bytes that `Serialize` wrote.
+    /// `Deserialize` rejected the bytes that `Serialize` wrote, or the buffer is damaged.
     Unreadable,
     /// The payload's code panicked while the profile was written.
     Panicked,

@@ -188,7 +188,7 @@ impl MarkerOptions {
     }
 
     /// Assigns the marker to a page of [`profiler_register_page`](crate::profiler_register_page);
-    /// 0, the default, is no page.
+    /// the default, 0, means no page.
     #[doc(alias = "MarkerInnerWindowId")]
     #[must_use]
     #[inline]

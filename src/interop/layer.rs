@@ -34,6 +34,7 @@ const INITIAL_CALLER_DISTANCE: usize = if cfg!(debug_assertions) { 1024 } else {
 /// A layer that adds the program's spans and events to the profile.
 ///
 /// ```
+/// use tracing::field::Empty;
 /// use tracing_subscriber::prelude::*;
 ///
 /// let category = gekkota::gecko_profiler_category!(Network);
@@ -41,8 +42,7 @@ const INITIAL_CALLER_DISTANCE: usize = if cfg!(debug_assertions) { 1024 } else {
 /// tracing_subscriber::registry().with(layer).init();
 ///
 /// gekkota::register_thread("worker");
-/// let status = tracing::field::Empty;
-/// let request = tracing::info_span!("request", path = "/index.html", status).entered();
+/// let request = tracing::info_span!("request", path = "/index.html", status = Empty).entered();
 /// tracing::info!(bytes = 1024, "read");
 /// request.record("status", 200);
 /// ```

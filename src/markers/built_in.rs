@@ -234,7 +234,8 @@ marker_type! {
     graph = (speed, Bar, Ink);
 }
 
-/// An interval in which a thread is awake. Its start has the core, its end the CPU time used.
+/// An interval in which a thread is awake. Its start marker has the core, its end marker the CPU
+/// time used.
 #[derive(Clone, Copy, PartialEq, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Awake {

@@ -16,7 +16,7 @@ pub(super) const PAYLOAD_BITS: u8 = 3 << 2;
 pub(super) const HAS_STACK: u8 = 1 << 4;
 pub(super) const HAS_WINDOW: u8 = 1 << 5;
 
-/// The byte behind a typed payload, if the payload is complete; otherwise the byte is 0.
+/// The byte that follows a complete typed payload; an incomplete one is followed by 0.
 pub(super) const PAYLOAD_COMPLETE: u8 = 1;
 
 /// The payload of a marker that is being added.
@@ -164,9 +164,9 @@ pub(crate) struct MarkerEntry<'a, P> {
     is_short: bool,
 }
 
-/// Times below this limit fit in six bytes. In ns it is three days.
+/// Limit below which a time fits in six bytes, in ns: three days.
 pub(super) const SHORT_TIME_LIMIT: u64 = 1 << 48;
-/// Numbers below this limit fit in one byte of LEB128.
+/// Limit below which a number fits in one byte of LEB128.
 pub(super) const SHORT_NUMBER_LIMIT: u64 = 1 << 7;
 
 impl<'a, P: NewPayload> MarkerEntry<'a, P> {

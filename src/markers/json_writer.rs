@@ -81,7 +81,7 @@ impl<'a> JSONWriter<'a> {
         self.property(name, PropertyValue::Bool(value));
     }
 
-    /// Writes a string in place: for one that occurs once.
+    /// Writes a string in place. Use it for strings that occur once.
     pub fn string_property(&mut self, name: &str, value: &str) {
         self.property(name, PropertyValue::String(value));
     }

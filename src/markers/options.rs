@@ -108,8 +108,8 @@ pub struct MarkerBacktrace(pub(crate) u64);
 ///
 /// For [`Self::Full`] and [`Self::NonNative`], the thread that adds the marker copies its stack,
 /// which takes about 1 µs and the time to copy the used part. The sampler unwinds the copy later.
-/// The copy allocates memory only if it is larger than 16 KiB, or one of more than some dozens
-/// within a sampling interval.
+/// Copying allocates memory only for a stack larger than 16 KiB, or when more than some dozens of
+/// stacks are captured within a sampling interval.
 #[doc(alias = "StackCaptureOptions")]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum MarkerStack {

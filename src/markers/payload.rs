@@ -1,5 +1,5 @@
-//! Serializes a payload into its place in the buffer and back. If the space is too small, the
-//! serialized length is computed first.
+//! Serialization of payloads, directly into the buffer, and deserialization. The length of a
+//! payload is computed only if the space in the buffer was too small.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

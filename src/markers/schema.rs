@@ -56,8 +56,9 @@ struct Graph {
 /// for each field.
 ///
 /// Labels are templates: `{marker.name}`, `{marker.category}`, `{marker.start}`, `{marker.end}`,
-/// `{marker.duration}`, and `{marker.data.KEY}` for a field, or `{marker.data.KEY ? 'if it is set'
-/// : 'otherwise'}`.
+/// `{marker.duration}`, and `{marker.data.KEY}` for a field. Templates may have a condition:
+/// `{marker.data.KEY ? 'text if set' : 'text otherwise'}`.
+///
 /// [`ProfilerMarker::marker_type_display`](crate::ProfilerMarker::marker_type_display) creates the
 /// schema, once for each profile that has markers of the type. Idea: Gecko's `MarkerSchema`.
 #[derive(Clone, PartialEq, Debug)]
@@ -125,8 +126,7 @@ impl MarkerSchema {
             .set_table_label(label)
     }
 
-    /// Declares that markers of one name on a thread nest as calls do, and are drawn so in the
-    /// chart.
+    /// Declares that markers of one name on a thread nest as calls do, so that the chart nests them.
     pub fn set_stack_based(&mut self) -> &mut Self {
         self.is_stack_based = true;
         self

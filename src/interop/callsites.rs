@@ -1,7 +1,7 @@
-//! The places in the program that have made markers, each by a number, which stands in the buffer.
+//! The callsites that have made markers. Each has a number, which entries in the buffer refer to.
 //!
-//! A number is a place in a table, found by the address of what `tracing` knows of the callsite, which stays for ever. No lock, and
-//! no allocation but that of the table.
+//! The number is an index into a hash table, found by the address of the callsite's `tracing`
+//! metadata, which is `'static`. A lookup takes no lock, and allocates only the table itself.
 
 use std::borrow::Cow;
 use std::sync::{LazyLock, OnceLock};
@@ -10,31 +10,32 @@ use tracing_core::Metadata;
 
 use crate::markers::{Format, MarkerSchema};
 
-const PLACES: usize = 4096;
-/// A callsite that finds no place within so many has no number. It takes more than 3,000 of them.
-const MOST_PROBES: usize = 64;
+const SLOT_COUNT: usize = 4096;
+/// Maximum number of slots tried for a callsite, which then gets no number. It suffices for more
+/// than 3,000 callsites.
+const MAX_PROBES: usize = 64;
 
-type Place = OnceLock<&'static Metadata<'static>>;
+type Slot = OnceLock<&'static Metadata<'static>>;
 
-static TABLE: LazyLock<Box<[Place]>> =
-    LazyLock::new(|| (0..PLACES).map(|_| OnceLock::new()).collect());
+static TABLE: LazyLock<Box<[Slot]>> =
+    LazyLock::new(|| (0..SLOT_COUNT).map(|_| OnceLock::new()).collect());
 
-/// A callsite by its number.
+/// The number of a callsite.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Callsite(u16);
 
 impl Callsite {
-    /// One without a number: its markers have no fields.
+    /// A callsite without a number: its markers have no fields.
     const UNKNOWN: Self = Self(u16::MAX);
 
-    /// Gives it a number the first time.
+    /// Returns the number of a callsite. The first call for a callsite assigns it.
     #[inline]
     pub(super) fn of(metadata: &'static Metadata<'static>) -> Self {
-        // A multiplication spreads addresses, which have much in common.
+        // Metadata addresses share many bits; the multiplication spreads them over the table.
         let address = std::ptr::from_ref(metadata).addr() as u64;
         let first = (address.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize;
-        for probe in 0..MOST_PROBES {
-            let number = (first + probe) % PLACES;
+        for probe in 0..MAX_PROBES {
+            let number = (first + probe) % SLOT_COUNT;
             if std::ptr::eq(*TABLE[number].get_or_init(|| metadata), metadata) {
                 return Self(number as u16);
             }
@@ -56,12 +57,12 @@ impl Callsite {
     }
 }
 
-/// Lists the fields of all spans that have markers, or of all events.
-pub(super) fn add_fields_to(schema: &mut MarkerSchema, of_spans: bool, reserved: &[&str]) {
+/// Adds the fields of all span callsites, or of all event callsites, to a schema.
+pub(super) fn add_fields_to(schema: &mut MarkerSchema, is_span: bool, reserved: &[&str]) {
     let known = TABLE
         .iter()
-        .filter_map(|place| place.get())
-        .filter(|known| known.is_span() == of_spans);
+        .filter_map(|slot| slot.get())
+        .filter(|known| known.is_span() == is_span);
     let mut names: Vec<&str> = known
         .flat_map(|known| known.fields().iter().map(|field| field.name()))
         .collect();
@@ -74,8 +75,10 @@ pub(super) fn add_fields_to(schema: &mut MarkerSchema, of_spans: bool, reserved:
     }
 }
 
-/// What a field of the host's is called in the profile: as it is called, unless a field of ours is called so, or one of the viewer's.
-/// `None` for the message of an event, which is ours.
+/// Returns the key of an application's field in the profile: its name, with a `_` appended if the
+/// layer or the viewer reserves the name.
+///
+/// Returns `None` for the message of an event, which the layer writes itself.
 pub(super) fn key_of<'a>(name: &'a str, reserved: &[&str]) -> Option<Cow<'a, str>> {
     match name {
         MESSAGE if reserved.contains(&MESSAGE) => None,
@@ -85,7 +88,7 @@ pub(super) fn key_of<'a>(name: &'a str, reserved: &[&str]) -> Option<Cow<'a, str
     }
 }
 
-/// The field in which `tracing` has an event's text.
+/// The field in which `tracing` stores the text of an event.
 pub(super) const MESSAGE: &str = "message";
 
 #[cfg(test)]
@@ -93,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_of_the_hosts_have_other_names_than_ours() {
+    fn key_of_renames_reserved_fields() {
         let reserved = &["level", MESSAGE];
         assert_eq!(key_of("path", reserved).as_deref(), Some("path"));
         assert_eq!(key_of("level", reserved).as_deref(), Some("level_"));

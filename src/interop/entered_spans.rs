@@ -1,7 +1,8 @@
-//! The spans that the calling thread is in, with their labels.
+//! The spans that the calling thread has entered, with their labels.
 //!
-//! A span is left on the thread that entered it, but maybe not in order, and maybe without ever having been entered here: the
-//! layer may be younger, or the thread's list at its end.
+//! A thread exits the spans it entered, but not always in reverse order. It may also exit a span
+//! that is missing from its list, because the layer is newer than the entry or the list was
+//! destroyed at the thread's exit.
 
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
@@ -13,10 +14,11 @@ use crate::base::{ProfilerTime, ProfilingCategoryPair};
 use crate::interop::open_spans::SpanKey;
 use crate::interop::span_flow::SpanFlow;
 
-/// So many a thread has; deeper ones have neither a label nor a time. More than a sample has labels.
-const MOST_ENTERED: usize = 4096;
+/// Maximum number of entered spans that a thread keeps. Deeper ones have neither a label nor a
+/// time. A sample has fewer labels.
+const MAX_ENTERED: usize = 4096;
 
-/// A span that the thread is in.
+/// A span that the thread has entered.
 #[derive(Debug)]
 struct EnteredSpan {
     key: SpanKey,
@@ -24,15 +26,15 @@ struct EnteredSpan {
     recorded: Option<RecordedSpan>,
 }
 
-/// What else is known of one that a session records.
+/// Further data of an entered span, if a session records the span.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RecordedSpan {
     pub(super) flow: SpanFlow,
-    /// Since when the thread is in it; `None` where nobody wants to know.
+    /// Time at which the thread entered the span; `None` if busy times are not measured.
     pub(super) since: Option<ProfilerTime>,
 }
 
-/// The span that the thread has made last, which is most often the next that it enters.
+/// The span that the thread created last. Most often it is also the next that the thread enters.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NewestSpan {
     pub(super) key: SpanKey,
@@ -40,7 +42,7 @@ pub(super) struct NewestSpan {
     pub(super) flow: Option<SpanFlow>,
 }
 
-/// A label as it is pushed.
+/// The arguments for pushing a span's label.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SpanLabel {
     pub(super) name: &'static str,
@@ -48,23 +50,23 @@ pub(super) struct SpanLabel {
     pub(super) stack_address: usize,
 }
 
-/// One that is pushed.
+/// A label on the thread's label stack.
 #[derive(Debug)]
 struct EnteredLabel {
-    what: SpanLabel,
+    span_label: SpanLabel,
     guard: Option<AutoProfilerLabel>,
 }
 
 impl EnteredLabel {
     #[inline]
-    fn push(what: SpanLabel) -> Self {
+    fn push(span_label: SpanLabel) -> Self {
         let SpanLabel {
             name,
             category,
             stack_address,
-        } = what;
+        } = span_label;
         Self {
-            what,
+            span_label,
             guard: Some(AutoProfilerLabel::with_stack_address(
                 name,
                 category,
@@ -84,13 +86,16 @@ pub(super) fn set_newest(span: NewestSpan) {
     NEWEST.set(Some(span));
 }
 
-/// What is known of this span if it is the thread's newest.
+/// Returns the data of this span if it is the thread's newest.
 #[inline]
 pub(super) fn newest(key: SpanKey) -> Option<NewestSpan> {
     NEWEST.get().filter(|span| span.key == key)
 }
 
-/// Does nothing at the thread's end, and in an allocator of the host's that is called from here and enters spans.
+/// Runs `body` on the thread's list.
+///
+/// Returns `None` at the thread's exit, and in a nested call: `body` may call the application's
+/// allocator, which may enter spans itself.
 #[inline]
 fn with_entered<T>(body: impl FnOnce(&mut Vec<EnteredSpan>) -> Option<T>) -> Option<T> {
     ENTERED
@@ -99,11 +104,11 @@ fn with_entered<T>(body: impl FnOnce(&mut Vec<EnteredSpan>) -> Option<T>) -> Opt
         .flatten()
 }
 
-/// The thread enters a span.
+/// Records that the thread enters a span.
 #[inline]
 pub(super) fn enter(key: SpanKey, label: Option<SpanLabel>, recorded: Option<RecordedSpan>) {
     with_entered(|entered| {
-        if entered.len() < MOST_ENTERED {
+        if entered.len() < MAX_ENTERED {
             entered.push(EnteredSpan {
                 key,
                 label: label.map(EnteredLabel::push),
@@ -114,18 +119,18 @@ pub(super) fn enter(key: SpanKey, label: Option<SpanLabel>, recorded: Option<Rec
     });
 }
 
-/// The thread leaves a span. For how long it was in it, if that is to be known, and it is not in it still, having entered it more than
-/// once.
+/// Records that the thread exits a span. Returns the time since the span's outermost entry, if it
+/// is measured and this was the exit from that entry.
 #[inline]
 pub(super) fn leave(key: SpanKey) -> Option<Duration> {
     let since = with_entered(|entered| {
-        let place = entered.iter().rposition(|span| span.key == key)?;
-        let span = if place + 1 == entered.len() {
+        let index = entered.iter().rposition(|span| span.key == key)?;
+        let span = if index + 1 == entered.len() {
             entered.pop()?
         } else {
-            remove_from_below(entered, place)
+            remove_from_below(entered, index)
         };
-        // The outermost has all the time.
+        // A span that was entered more than once is measured from its outermost entry.
         span.recorded?
             .since
             .filter(|_| !entered.iter().any(|span| span.key == key))
@@ -133,7 +138,7 @@ pub(super) fn leave(key: SpanKey) -> Option<Duration> {
     since.map(|since| ProfilerTime::now().duration_since(since))
 }
 
-/// The innermost span that the thread is in, as far as this layer knows it; if it is recorded.
+/// Returns the flow of the innermost entered span of this layer, if a session records that span.
 #[inline]
 pub(super) fn current(layer: u32) -> Option<SpanFlow> {
     with_entered(|entered| {
@@ -146,20 +151,23 @@ pub(super) fn current(layer: u32) -> Option<SpanFlow> {
     })
 }
 
-/// A label goes with all those above it, so these are pushed anew, to where they were. What others pushed between is lost.
+/// Removes a span that is not the innermost.
+///
+/// Popping a label also pops all labels above it, so the labels of the spans above are pushed again
+/// with the same stack addresses. Labels that other code pushed in between are lost.
 #[cold]
-fn remove_from_below(entered: &mut Vec<EnteredSpan>, place: usize) -> EnteredSpan {
-    for span in entered[place..].iter_mut().rev() {
+fn remove_from_below(entered: &mut Vec<EnteredSpan>, index: usize) -> EnteredSpan {
+    for span in entered[index..].iter_mut().rev() {
         if let Some(label) = &mut span.label {
             label.guard = None;
         }
     }
-    let removed = entered.remove(place);
-    for label in entered[place..]
+    let removed = entered.remove(index);
+    for label in entered[index..]
         .iter_mut()
         .filter_map(|span| span.label.as_mut())
     {
-        *label = EnteredLabel::push(label.what);
+        *label = EnteredLabel::push(label.span_label);
     }
     removed
 }

@@ -1,4 +1,4 @@
-//! An event as a marker's payload: a line of the viewer's log, with fields.
+//! The payload of an event: a line of the viewer's log, with fields.
 
 use std::borrow::Cow;
 
@@ -6,7 +6,7 @@ use tracing_core::{Event, Level};
 
 use crate::interop::callsites::{Callsite, MESSAGE, add_fields_to};
 use crate::interop::field_values::{FieldValue, FieldValues};
-use crate::interop::short_code::ShortCode;
+use crate::interop::short_code::PackedNumbers;
 use crate::interop::span_flow::SpanFlow;
 use crate::interop::span_marker::write_fields;
 use crate::interop::viewer_log;
@@ -14,36 +14,36 @@ use crate::markers::{Format, JSONWriter, MarkerSchema, PayloadFlags, ProfilerMar
 
 const RESERVED: &[&str] = &["level", MESSAGE, "location", "span", "fields"];
 
-/// What was said, and in which span.
+/// The fields of an event, and the span it occurred in.
 #[derive(Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct TracingEvent {
-    /// Callsite and span.
-    head: ShortCode,
+    /// Numbers of callsite and span.
+    head: PackedNumbers,
     values: FieldValues,
 }
 
 impl TracingEvent {
-    /// Runs code of the host's.
+    /// Collects the event's fields, which runs code of the application.
     #[inline]
     pub(super) fn new(event: &Event<'_>, span: Option<SpanFlow>) -> Self {
         let mut values = FieldValues::new();
         event.record(&mut values);
-        let head = ShortCode::of([
+        let head = PackedNumbers::of([
             Callsite::of(event.metadata()).number(),
             SpanFlow::number_of(span),
         ]);
         Self { head, values }
     }
 
-    /// The text, if the event has one.
+    /// Returns the event's message, if it has one.
     fn message(&self, callsite: Callsite) -> Option<FieldValue<'_>> {
         self.values
             .get(callsite.metadata()?.fields().field(MESSAGE)?.index())
     }
 }
 
-/// The level's place among the viewer's.
+/// Returns the index of the event's level in [`viewer_log::LEVELS`].
 fn level_of(callsite: Callsite) -> u8 {
     match callsite.metadata().map(|metadata| *metadata.level()) {
         Some(Level::ERROR) => 0,

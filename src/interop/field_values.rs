@@ -1,7 +1,8 @@
-//! The values of a span's or an event's fields, coded as they are recorded, to be read when a profile is written.
+//! The field values of a span or an event, encoded when they are recorded and decoded when a
+//! profile is written.
 //!
-//! Each is the field's place among those of its callsite, a tag, and what the tag says: a number in as few bytes as it needs,
-//! or a text behind its length.
+//! Each value consists of the field's index in its callsite, a tag and the tag's data: a number in
+//! as few bytes as possible, or the length of a text and the text.
 
 use std::fmt;
 
@@ -11,21 +12,21 @@ use crate::interop::host_text::{append_str, append_text};
 use crate::interop::pooled_bytes::PooledBytes;
 use crate::markers::JSONWriter;
 
-/// A longer text is cut, at a character.
-const MOST_TEXT_BYTES: usize = 512;
+/// Maximum length of a text, in bytes; a longer one is truncated at a character boundary.
+const MAX_TEXT_BYTES: usize = 512;
 
 const FALSE: u8 = 0;
 const TRUE: u8 = 1;
-/// Eight bytes.
+/// Tag of a float, followed by eight bytes.
 const FLOAT: u8 = 2;
-/// Its length in two bytes, and so many bytes.
+/// Tag of a text, followed by its length in two bytes and the text.
 const TEXT: u8 = 3;
-/// And how many bytes, up to 8: the number's lower ones.
+/// Tag of a number, plus the count of bytes that follow, up to 8: the number's low bytes.
 const NATURAL: u8 = 0x10;
-/// The same of the number's complement.
+/// Tag of a negative number, plus the count of bytes that follow: the low bytes of its complement.
 const NEGATIVE: u8 = 0x20;
 
-/// A value as it was recorded.
+/// A decoded value.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum FieldValue<'a> {
     Bool(bool),
@@ -48,13 +49,13 @@ impl fmt::Display for FieldValue<'_> {
 }
 
 impl FieldValue<'_> {
-    /// Writes it as what it is; as a text where the viewer's numbers cannot hold it.
+    /// Writes the value with its type, or as a text if the viewer's numbers cannot represent it.
     pub(super) fn write(&self, json: &mut JSONWriter<'_>, key: &str) {
-        const MOST_EXACT: u64 = 1 << 53;
+        const MAX_EXACT: u64 = 1 << 53;
         match *self {
             Self::Bool(value) => json.bool_property(key, value),
-            Self::Natural(value) if value <= MOST_EXACT => json.uint_property(key, value),
-            Self::Negative(value) if value.unsigned_abs() <= MOST_EXACT => {
+            Self::Natural(value) if value <= MAX_EXACT => json.uint_property(key, value),
+            Self::Negative(value) if value.unsigned_abs() <= MAX_EXACT => {
                 json.int_property(key, value)
             }
             Self::Float(value) if value.is_finite() => json.float_property(key, value),
@@ -64,7 +65,7 @@ impl FieldValue<'_> {
     }
 }
 
-/// Values of fields, by the fields' places.
+/// The recorded values, each with the index of its field.
 #[derive(Debug, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct FieldValues(PooledBytes);
@@ -74,22 +75,22 @@ impl FieldValues {
         Self(PooledBytes::new())
     }
 
-    /// All of them, as they were recorded.
+    /// Returns all values in the order of their recording.
     pub(super) fn iter(&self) -> FieldValuesIter<'_> {
         FieldValuesIter {
             rest: self.0.bytes(),
         }
     }
 
-    /// That of the field of this place, as it was recorded last.
+    /// Returns the value of a field that was recorded last.
     pub(super) fn get(&self, field: usize) -> Option<FieldValue<'_>> {
         self.iter()
-            .filter(|(place, _)| usize::from(*place) == field)
+            .filter(|(index, _)| usize::from(*index) == field)
             .last()
             .map(|(_, value)| value)
     }
 
-    /// Puts others in the place of those of the same fields, and adds the rest.
+    /// Adds newer values, which replace older ones of the same fields.
     pub(super) fn replace(&mut self, newer: &Self) {
         let is_newer = |field: u8| newer.iter().any(|(other, _)| other == field);
         if self.iter().any(|(field, _)| is_newer(field)) {
@@ -105,7 +106,7 @@ impl FieldValues {
         }
     }
 
-    /// The bytes of each.
+    /// Returns the encoded bytes of each value.
     fn raw_iter(&self) -> impl Iterator<Item = (u8, &[u8])> {
         let mut values = self.iter();
         std::iter::from_fn(move || {
@@ -115,12 +116,12 @@ impl FieldValues {
         })
     }
 
-    /// Begins a value; `None` for a field beyond those that are had.
+    /// Starts a value. Returns `None` if the field's index does not fit in a byte.
     #[inline]
     fn begin(&mut self, field: &Field, tag: u8) -> Option<&mut Vec<u8>> {
-        let place = u8::try_from(field.index()).ok()?;
+        let index = u8::try_from(field.index()).ok()?;
         let bytes = self.0.bytes_mut();
-        bytes.extend_from_slice(&[place, tag]);
+        bytes.extend_from_slice(&[index, tag]);
         Some(bytes)
     }
 
@@ -182,17 +183,17 @@ impl Visit for FieldValues {
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
-        self.put_text(field, |bytes| append_str(bytes, value, MOST_TEXT_BYTES));
+        self.put_text(field, |bytes| append_str(bytes, value, MAX_TEXT_BYTES));
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         self.put_text(field, |bytes| {
-            append_text(bytes, format_args!("{value:?}"), MOST_TEXT_BYTES)
+            append_text(bytes, format_args!("{value:?}"), MAX_TEXT_BYTES)
         });
     }
 }
 
-/// Reads values; ends where they are malformed.
+/// Decodes values, and ends at the first malformed one.
 #[derive(Clone, Debug)]
 pub(super) struct FieldValuesIter<'a> {
     rest: &'a [u8],
@@ -240,7 +241,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_read_back_and_newer_ones_take_their_places() {
+    fn values_read_back_and_newer_ones_replace_older_ones() {
         let span = tracing::subscriber::with_default(tracing_subscriber::registry(), || {
             tracing::info_span!("span", a = 0, b = 0, c = 0, d = 0)
         });
@@ -249,9 +250,9 @@ mod tests {
         let mut values = FieldValues::new();
         values.record_i64(&field("a"), -1);
         values.record_u64(&field("b"), 1 << 40);
-        values.record_str(&field("c"), &"é".repeat(MOST_TEXT_BYTES));
+        values.record_str(&field("c"), &"é".repeat(MAX_TEXT_BYTES));
         values.record_i64(&field("d"), i64::MIN);
-        let cut = "é".repeat(MOST_TEXT_BYTES / 2);
+        let cut = "é".repeat(MAX_TEXT_BYTES / 2);
         let mut expected = vec![
             (0, FieldValue::Negative(-1)),
             (1, FieldValue::Natural(1 << 40)),
@@ -277,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_malformed_ends_the_values() {
+    fn malformed_value_ends_the_iteration() {
         for rest in [
             &[1][..],
             &[1, 0x7f],

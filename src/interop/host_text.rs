@@ -1,7 +1,7 @@
-//! What values of the host's say of themselves.
+//! Formatting of the application's values.
 //!
-//! To format one is to run code of the host's, which may log or open spans itself, of which it may format the same value again; and
-//! which may panic.
+//! Formatting a value runs code of the application. This code may log or open spans itself, perhaps
+//! with the same value again, and it may panic.
 
 use std::cell::Cell;
 use std::fmt;
@@ -9,76 +9,77 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::base::{TextRoom, cut_at_character};
 
-/// What stands for the rest of a text whose value has panicked.
+/// Replaces the rest of a text if its value panics.
 const PANICKED: &str = "(panicked)";
 
 thread_local! {
-    static FORMATS: Cell<bool> = const { Cell::new(false) };
+    static IS_FORMATTING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether the calling thread formats a value for a marker just now. What is said meanwhile is said by that value, and is no
-/// marker: so nothing goes round for ever that did not before.
+/// Whether the calling thread is formatting a value for a marker. Records, spans and events of that
+/// value are not recorded, otherwise the formatting could recurse without end.
 #[inline]
 pub(super) fn is_formatting() -> bool {
-    FORMATS.get()
+    IS_FORMATTING.get()
 }
 
-/// Sets a thread's mark back, also when a panic comes by.
-struct Formatting;
+/// Resets the thread's flag when it is dropped, also by a panic.
+struct FormattingGuard;
 
-impl Formatting {
+impl FormattingGuard {
     fn begin() -> Self {
-        FORMATS.set(true);
+        IS_FORMATTING.set(true);
         Self
     }
 }
 
-impl Drop for Formatting {
+impl Drop for FormattingGuard {
     fn drop(&mut self) {
-        FORMATS.set(false);
+        IS_FORMATTING.set(false);
     }
 }
 
-/// Appends what is formatted, at most so many bytes of it, cut at a character. A value that panics ends it, and a word says so.
+/// Appends formatted text, truncated to `max_bytes` at a character boundary. If a value panics, the
+/// text ends with [`PANICKED`].
 ///
-/// Whoever calls this has asked [`is_formatting`].
+/// The caller has checked [`is_formatting`].
 #[inline]
-pub(super) fn append_text(out: &mut Vec<u8>, arguments: fmt::Arguments<'_>, most_bytes: usize) {
+pub(super) fn append_text(out: &mut Vec<u8>, arguments: fmt::Arguments<'_>, max_bytes: usize) {
     match arguments.as_str() {
-        Some(text) => append_str(out, text, most_bytes),
-        None => append_formatted(out, arguments, most_bytes),
+        Some(text) => append_str(out, text, max_bytes),
+        None => append_formatted(out, arguments, max_bytes),
     }
 }
 
-/// Appends a text, at most so many bytes of it, cut at a character.
+/// Appends a text, truncated to `max_bytes` at a character boundary.
 #[inline]
-pub(super) fn append_str(out: &mut Vec<u8>, text: &str, most_bytes: usize) {
-    out.extend_from_slice(cut_at_character(text, most_bytes).as_bytes());
+pub(super) fn append_str(out: &mut Vec<u8>, text: &str, max_bytes: usize) {
+    out.extend_from_slice(cut_at_character(text, max_bytes).as_bytes());
 }
 
-fn append_formatted(out: &mut Vec<u8>, arguments: fmt::Arguments<'_>, most_bytes: usize) {
+fn append_formatted(out: &mut Vec<u8>, arguments: fmt::Arguments<'_>, max_bytes: usize) {
     let mut text = CutText {
         out,
-        room: TextRoom::of(most_bytes),
+        space: TextRoom::of(max_bytes),
     };
-    let _formatting = Formatting::begin();
+    let _formatting = FormattingGuard::begin();
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| _ = fmt::write(&mut text, arguments))) {
-        // To drop it is to run code of the host's again.
+        // Dropping the panic's payload would run code of the application again.
         std::mem::forget(panic);
         let _ = fmt::Write::write_str(&mut text, PANICKED);
     }
 }
 
-/// Ends what is formatted when there is no room left.
+/// Ends the formatting when the space is used up.
 struct CutText<'a> {
     out: &'a mut Vec<u8>,
-    room: TextRoom,
+    space: TextRoom,
 }
 
 impl fmt::Write for CutText<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        self.out.extend_from_slice(self.room.take(text).as_bytes());
-        self.room.is_left()
+        self.out.extend_from_slice(self.space.take(text).as_bytes());
+        self.space.is_left()
     }
 }
 
@@ -86,22 +87,22 @@ impl fmt::Write for CutText<'_> {
 mod tests {
     use super::*;
 
-    fn text_of(arguments: fmt::Arguments<'_>, most_bytes: usize) -> String {
+    fn text_of(arguments: fmt::Arguments<'_>, max_bytes: usize) -> String {
         let mut out = b"<".to_vec();
-        append_text(&mut out, arguments, most_bytes);
+        append_text(&mut out, arguments, max_bytes);
         assert!(!is_formatting());
         String::from_utf8(out).expect("whole characters")
     }
 
     #[test]
-    fn a_text_is_cut_at_a_character() {
+    fn text_is_truncated_at_a_character_boundary() {
         assert_eq!(text_of(format_args!("literal"), 4), "<lite");
         assert_eq!(text_of(format_args!("{}é{}", 1, 2), 9), "<1é2");
         assert_eq!(text_of(format_args!("{}é{}", 1, 2), 2), "<1");
     }
 
     #[test]
-    fn a_value_that_panics_ends_its_text_and_is_told_of() {
+    fn panicking_value_ends_the_text_with_a_note() {
         struct Panics;
         impl fmt::Display for Panics {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -24,67 +24,88 @@ use crate::interop::span_flow::SpanFlow;
 use crate::interop::span_marker::TracingSpan;
 use crate::markers::{MarkerOptions, MarkerStack};
 
-/// How many bytes below the function that enters a span this layer is called, as long as nothing better is known. Rather too
-/// many: a label that is too far out has more below it, and one that is too far in has it cut in two.
-const FIRST_DISTANCE: usize = if cfg!(debug_assertions) { 1024 } else { 512 };
+/// Initial estimate of the stack space between the function that enters a span and this layer, in
+/// bytes.
+///
+/// The estimate is high on purpose: a label that is too far out covers a few more functions, but
+/// one that is too far in splits the function that enters the span.
+const INITIAL_CALLER_DISTANCE: usize = if cfg!(debug_assertions) { 1024 } else { 512 };
 
 /// A layer that adds the program's spans and events to the profile.
 ///
 /// ```
+/// use tracing::field::Empty;
 /// use tracing_subscriber::prelude::*;
 ///
 /// let category = gekkota::gecko_profiler_category!(Network);
-/// tracing_subscriber::registry().with(gekkota::ProfilerLayer::new().with_category(category)).init();
+/// let layer = gekkota::ProfilerLayer::new().with_category(category);
+/// tracing_subscriber::registry().with(layer).init();
 ///
 /// gekkota::register_thread("worker");
-/// let request = tracing::info_span!("request", path = "/index.html", status = tracing::field::Empty).entered();
+/// let request = tracing::info_span!("request", path = "/index.html", status = Empty).entered();
 /// tracing::info!(bytes = 1024, "read");
 /// request.record("status", 200);
 /// ```
 ///
-/// | what | is |
+/// | in the application | in the profile |
 /// |---|---|
-/// | a thread in a span | a label with the span's name, in the samples of that thread |
-/// | a span that has ended | an interval of that name, from its beginning to its end, of the type `TracingSpan` |
-/// | an event | an instant with the name of its target, of the viewer's type `Log`: a line of its log |
+/// | a thread is in a span | a label with the span's name, in samples of that thread |
+/// | a span has ended | an interval with the span's name, from its start to its end, of the type `TracingSpan` |
+/// | an event | an instant with the name of the event's target, of the viewer's type `Log`: a line of its log |
 ///
-/// Which spans and events come is for the host to say, by `with_filter`, as with any layer. Nothing here replaces
-/// [`register_thread`](crate::register_thread): labels and markers are those of threads that are registered. A runtime has hooks for
-/// that, `on_thread_start` in Tokio; see the example `tokio_tracing`.
+/// As with any layer, the application selects spans and events by `with_filter`. Labels and markers
+/// need a registered thread, so the layer does not replace
+/// [`register_thread`](crate::register_thread). Async runtimes have hooks to register their
+/// threads, such as `on_thread_start` in Tokio; see the example `tokio_tracing`.
 ///
 /// # Labels
-/// They are there whether the profiler is active or not, so also in samples of a session that began after the span was entered. A
-/// label stands above the function that entered the span: where that is told by the thread's stack, which is after the first span
-/// that was a variable of the function that entered it; until then it may stand a few functions too far out. The span of a future is a
-/// label wherever it is polled, and nowhere while it waits. Spans that are left out of order keep theirs; a label or script frame of
-/// the host's that was pushed between them is lost then. Beyond 4,096 spans that a thread is in, the newer ones have none.
+/// Labels are pushed even while the profiler is inactive, so they also appear in samples of a
+/// session that starts later than the span.
+///
+/// A label is placed directly above the function that entered the span. The layer learns this place
+/// from the thread's stack, at the first span that is a local variable of the function that enters
+/// it. Until then a label may be placed a few functions too far out.
+///
+/// The span of a future has a label while the future is polled, and none while it waits. If spans
+/// are exited out of order, the others keep their labels, but labels and script frames that the
+/// application pushed in between are lost. If a thread is in more than 4,096 spans, the innermost
+/// have no label.
 ///
 /// # Intervals
-/// A span is an interval if a session records markers of the thread that makes it, and the same session those of the thread that
-/// closes it, by dropping the last handle: on that one's track it is shown. So of a span that began before its session, or that ends
-/// after it, there is none.
+/// A span becomes an interval if one session records markers both of the thread that creates the
+/// span and of the thread that closes it by dropping the last handle. The interval is on the track
+/// of the latter. A span that starts before its session or ends after it has no interval.
 ///
-/// Its fields are rows of its tooltip, and can be searched: numbers, booleans and texts as what they are, other values as
-/// `Debug` has them, and texts up to 512 bytes, cut at a character. What is recorded later takes the place of what was before. A name
-/// that the layer needs itself has a `_` behind it: `target`, `location`, `busy`, `idle`, `span`, `parent`, `follows`, `fields`;
-/// of events `level`, `location`, `span`, `fields`. Beyond the first 3,000 places in the program that have made markers, there
-/// may be some whose markers have no fields. The types `TracingSpan` and `Log` list the fields of all places that made markers since the
-/// process began.
+/// The tooltip has a row for each field, and the viewer's search covers the fields. Numbers,
+/// booleans and strings keep their type; other values are formatted by `Debug`. Text is truncated
+/// to 512 bytes, at a character boundary. A value recorded later replaces the earlier one.
 ///
-/// `busy` is how long threads were in the span, all together, and `idle` the rest. `span` and `parent` are flows, which link a span with
-/// those in it and with its events, on any thread; `follows` is the last that it was said to follow.
+/// The layer appends a `_` to a field's name if it uses the name itself: `target`, `location`,
+/// `busy`, `idle`, `span`, `parent`, `follows` and `fields` of spans, and `level`, `location`,
+/// `span` and `fields` of events.
+///
+/// Markers of some callsites may lack fields if more than 3,000 callsites have made markers. The
+/// types `TracingSpan` and `Log` list the fields of all callsites that have made markers since the
+/// process started.
+///
+/// `busy` is the sum of the times that threads spent in the span, and `idle` is the remaining time.
+/// `span` and `parent` are flows: they link a span with its child spans and its events, on any
+/// thread. `follows` is the flow of the span that this span was last declared to follow.
 ///
 /// # Values
-/// Where nothing is recorded no value is formatted. Else it is done once, on the calling thread, under no lock. What a value says while
-/// it is formatted for a marker, by spans and events of its own, is not recorded; one that panics ends in “(panicked)”, and spoils
-/// nothing else.
+/// Values are formatted only if they are recorded: once, on the calling thread, and under no lock.
+/// If a value creates spans or events while it is formatted for a marker, these are not recorded.
+/// If a value panics, its text ends in “(panicked)”, and the rest of the marker is unaffected.
 ///
 /// # Cost
-/// On the machine of the README a span without fields takes 153 ns in the registry alone, from its making to its end. With this layer it
-/// takes nothing measurable more while no profiler is active, else 211 ns more, of which labels and
-/// [`busy_times`](Self::busy_times) are 56. No memory is allocated in the steady state. Recorded spans lie in a table of 2,048
-/// slots, each with a lock that is held for a few stores; threads meet there that use the same span, or spans that fall into the
-/// same slot. Not for signal handlers, as `tracing` is not.
+/// On the README's machine, a span without fields takes 153 ns from creation to end with only the
+/// registry. This layer adds no measurable time while the profiler is inactive, and otherwise 211
+/// ns, 56 ns of which are for labels and [`busy_times`](Self::busy_times). In the steady state no
+/// memory is allocated.
+///
+/// Recorded spans are kept in a table of 2,048 slots, each with a lock that is held for a few
+/// stores. Threads contend only if they use the same span, or spans in the same slot. Like
+/// `tracing`, the layer must not be used in signal handlers.
 #[doc(alias = "tracing")]
 #[derive(Debug)]
 pub struct ProfilerLayer {
@@ -93,11 +114,11 @@ pub struct ProfilerLayer {
     stack: MarkerStack,
     has_labels: bool,
     has_busy_times: bool,
-    distance: AtomicUsize,
+    caller_distance: AtomicUsize,
 }
 
 impl ProfilerLayer {
-    /// With labels, in the category “Other”, and events without stacks.
+    /// Creates a layer with labels, in the category “Other”, whose events have no stacks.
     pub fn new() -> Self {
         static LAST_NUMBER: AtomicU32 = AtomicU32::new(0);
         Self {
@@ -106,33 +127,37 @@ impl ProfilerLayer {
             stack: MarkerStack::NoStack,
             has_labels: true,
             has_busy_times: true,
-            distance: AtomicUsize::new(FIRST_DISTANCE),
+            caller_distance: AtomicUsize::new(INITIAL_CALLER_DISTANCE),
         }
     }
 
-    /// Labels and markers are of this category.
+    /// Sets the category of labels and markers.
     #[must_use]
     pub fn with_category(mut self, category: ProfilingCategoryPair) -> Self {
         self.category = category;
         self
     }
 
-    /// Events have this stack: [`MarkerStack::Full`] tells who said it. It ends with functions of `tracing` and this layer.
+    /// Sets the stack of events. [`MarkerStack::Full`] shows the code that emitted the event; its
+    /// innermost functions are those of `tracing` and this layer.
     #[must_use]
     pub fn with_stacks(mut self, stack: MarkerStack) -> Self {
         self.stack = stack;
         self
     }
 
-    /// Whether spans are labels while a thread is in them.
+    /// Sets whether a span is a label while a thread is in it; true by default.
     #[must_use]
     pub fn labels(mut self, has_labels: bool) -> Self {
         self.has_labels = has_labels;
         self
     }
 
-    /// Whether it is measured how long threads are in a span: the fields `busy`, and `idle` for the rest. That says something of
-    /// futures; other spans are left by the time they end. Without it a span costs the clock two looks less.
+    /// Sets whether the layer measures the time that threads spend in a span, for the fields `busy`
+    /// and `idle`; true by default.
+    ///
+    /// These times are useful for futures; a thread usually stays in any other span until its end.
+    /// Without them, a span takes two reads of the clock less.
     #[must_use]
     pub fn busy_times(mut self, has_busy_times: bool) -> Self {
         self.has_busy_times = has_busy_times;
@@ -146,7 +171,7 @@ impl ProfilerLayer {
         }
     }
 
-    /// A span begins that the session records.
+    /// Records the start of a span.
     #[inline]
     fn open(&self, key: SpanKey, session: MarkerSession, attributes: &Attributes<'_>) -> SpanFlow {
         let start = ProfilerTime::now();
@@ -167,13 +192,14 @@ impl ProfilerLayer {
         flow
     }
 
-    /// The flow of a span, if it is recorded.
+    /// Returns the flow of a span, if the span is recorded.
     #[inline]
     fn flow_of(&self, id: &Id) -> Option<SpanFlow> {
         with_span(self.key(id), |span| span.flow)
     }
 
-    /// The flow of what a span or an event is in: the span that it names, or the thread's.
+    /// Returns the flow of the span that contains a span or an event: the explicit parent, or the
+    /// thread's current span.
     #[inline]
     fn flow_around(&self, parent: Option<&Id>, is_contextual: bool) -> Option<SpanFlow> {
         match parent {
@@ -183,23 +209,27 @@ impl ProfilerLayer {
         }
     }
 
-    /// An address in the frame of the function that enters the span, or a little above.
+    /// Returns an address in the stack frame of the function that enters the span, or slightly
+    /// above that frame.
     ///
-    /// The layer is called from below it, through functions of `tracing` which have returned before the function goes on; so where
-    /// the layer itself stands, others will be. How far below it is the same each time, but nobody tells. Where the span is a
-    /// variable of the function that enters it, as it is by `#[instrument]` and `let _entered = span.enter()`, its id lies in that
-    /// function's frame: so the least distance to an id above is the one looked for. Ids of other spans are further away.
+    /// The layer runs below that frame, called through functions of `tracing`. They return before
+    /// the function continues, so other frames will use this part of the stack. The distance from
+    /// the layer to the frame is constant but unknown.
+    /// With `#[instrument]` and with `let _entered = span.enter()`, the span is a local variable of
+    /// the function that enters it, so the span's id lies in that frame. The smallest distance seen
+    /// to an id above the layer is therefore the distance to the frame; ids of other spans are
+    /// further away.
     #[inline]
-    fn place_of_caller(&self, id: &Id) -> usize {
+    fn caller_stack_address(&self, id: &Id) -> usize {
         let here = 0u8;
         let here = (&raw const here).addr();
-        let distance = self.distance.load(Ordering::Relaxed);
+        let caller_distance = self.caller_distance.load(Ordering::Relaxed);
         let to_id = std::ptr::from_ref(id).addr().wrapping_sub(here);
-        if to_id < distance {
-            self.distance.store(to_id, Ordering::Relaxed);
+        if to_id < caller_distance {
+            self.caller_distance.store(to_id, Ordering::Relaxed);
             return here + to_id;
         }
-        here + distance
+        here + caller_distance
     }
 }
 
@@ -209,7 +239,7 @@ impl Default for ProfilerLayer {
     }
 }
 
-/// Nobody tells of the spans that are open still.
+/// Removes the layer's open spans, because the layer is not notified of their end.
 impl Drop for ProfilerLayer {
     fn drop(&mut self) {
         forget_layer(self.number);
@@ -281,7 +311,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for ProfilerLayer {
             .map(|metadata| SpanLabel {
                 name: metadata.name(),
                 category: self.category,
-                stack_address: self.place_of_caller(id),
+                stack_address: self.caller_stack_address(id),
             });
         if label.is_some() || recorded.is_some() {
             enter(key, label, recorded);

@@ -1,34 +1,35 @@
-//! A record of `log` as a marker's payload.
+//! The payload of a `log` record.
 
 use crate::interop::host_text::{append_str, append_text};
 use crate::interop::pooled_bytes::PooledBytes;
 use crate::interop::viewer_log;
 use crate::markers::{JSONWriter, MarkerSchema, ProfilerMarker};
 
-/// A longer message is cut. Memory for it is made anew where it has more than 4 KiB.
-pub(super) const MOST_MESSAGE_BYTES: usize = 16 << 10;
-const MOST_FILE_BYTES: usize = 512;
+/// Maximum length of a message, in bytes; a longer one is truncated. Messages above 4 KiB allocate
+/// memory each time.
+pub(super) const MAX_MESSAGE_BYTES: usize = 16 << 10;
+const MAX_FILE_BYTES: usize = 512;
 
-/// What was logged.
+/// A log record.
 #[derive(Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct LogRecord {
-    /// Its place among the viewer's levels.
+    /// Index of the level in [`viewer_log::LEVELS`].
     level: u8,
     line: Option<u32>,
     message_bytes: u32,
-    /// The message, and behind it the file's name, if it is known.
+    /// The message, followed by the name of the source file, if it is known.
     texts: PooledBytes,
 }
 
 impl LogRecord {
-    /// Runs code of the host's.
+    /// Formats the record, which runs code of the application.
     pub(super) fn new(record: &log::Record<'_>) -> Self {
         let mut texts = PooledBytes::new();
         let bytes = texts.bytes_mut();
-        append_text(bytes, *record.args(), MOST_MESSAGE_BYTES);
+        append_text(bytes, *record.args(), MAX_MESSAGE_BYTES);
         let message_bytes = bytes.len() as u32;
-        append_str(bytes, record.file().unwrap_or_default(), MOST_FILE_BYTES);
+        append_str(bytes, record.file().unwrap_or_default(), MAX_FILE_BYTES);
         Self {
             level: record.level() as u8 - 1,
             line: record.line(),

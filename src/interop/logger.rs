@@ -1,4 +1,4 @@
-//! A logger that adds what is logged to the profile.
+//! A logger that adds log records to the profile.
 
 use log::{LevelFilter, Log, Metadata, Record, SetLoggerError};
 
@@ -8,7 +8,8 @@ use crate::interop::host_text::is_formatting;
 use crate::interop::log_record::LogRecord;
 use crate::markers::{MarkerOptions, MarkerStack};
 
-/// A logger around the program's own: each record goes on to that, and is a marker of the thread that logs.
+/// A wrapper around the application's logger, which also records each log record as a marker of the
+/// thread that logs.
 ///
 /// ```
 /// # struct Stderr;
@@ -17,97 +18,109 @@ use crate::markers::{MarkerOptions, MarkerStack};
 /// #     fn log(&self, _: &log::Record<'_>) {}
 /// #     fn flush(&self) {}
 /// # }
-/// // Standard error has what is `Info` or graver, as before; profiles have what is `Debug`, too.
-/// gekkota::ProfilerLogger::new(Stderr).markers_up_to(log::LevelFilter::Debug).install(log::LevelFilter::Info)?;
+/// // Standard error has records up to `Info`, as before; profiles have records up to `Debug`.
+/// gekkota::ProfilerLogger::new(Stderr)
+///     .markers_up_to(log::LevelFilter::Debug)
+///     .install(log::LevelFilter::Info)?;
 /// log::warn!("disk is {} % full", 93);
 /// # Ok::<(), log::SetLoggerError>(())
 /// ```
 ///
-/// Where the program has no logger of its own, `ProfilerLogger::new(log::logger())` does, made before it is installed.
+/// If the application has no logger, use `ProfilerLogger::new(log::logger())` and create it before
+/// you install it.
 ///
-/// The marker is of the viewer's type `Log`, with level, message, and file and line; its name is the record's target, which is
-/// the module unless the program says otherwise. In the marker table it is among the others of its thread; and the viewer can write
-/// all of them out as one log.
+/// The marker has the viewer's type `Log`, with level, message, file and line. Its name is the
+/// record's target, which by default is the module. The marker table shows it among the thread's
+/// other markers, and the viewer can export all of them as one log.
 ///
-/// A message is in the profile up to 16 KiB, cut at a character. It is formatted once more than without this, and only if the
-/// running session records markers of the thread; a message that panics thereby ends in “(panicked)” there, and does to the
-/// program's logger what it did before. What a value logs while it is formatted for a marker goes on to the program's logger, and is
-/// no marker.
+/// Messages are truncated to 16 KiB, at a character boundary. A message is formatted a second time
+/// for the marker, but only if the running session records markers of the thread. If a value panics
+/// while it is formatted for the marker, the marker's message ends in “(panicked)”. The
+/// application's logger formats the message itself, and sees the same panic as without this
+/// wrapper. If a value logs while it is formatted for a marker, the record goes to the
+/// application's logger, and is not a marker.
 ///
-/// From any thread; not in a signal handler, as no logger is. Cost: beside the program's logger one load while no profiler is
-/// active; else that of a marker, some 50 ns, and of formatting the message. Memory is allocated for messages of more than 4 KiB;
-/// for others a thread keeps it from one to the next. Idea: Gecko's `LogModule`, which adds markers where `MOZ_LOG` has
-/// `profilermarkers`.
+/// Like every logger, it may be called on any thread, but not in a signal handler.
+///
+/// Cost, in addition to the application's logger: one load while the profiler is inactive;
+/// otherwise about 50 ns for the marker, and the time to format the message. Messages of more than
+/// 4 KiB allocate memory; for others, each thread reuses its buffers.
+/// Idea: Gecko's `LogModule`, which adds markers if `MOZ_LOG` contains `profilermarkers`.
 #[doc(alias = "LogMarker")]
 #[derive(Debug)]
 pub struct ProfilerLogger<L> {
     inner: L,
-    /// What the inner one gets.
-    inner_up_to: LevelFilter,
-    /// `None`: whatever comes.
+    /// Maximum level passed to the inner logger.
+    inner_max_level: LevelFilter,
+    /// Maximum level recorded as markers; `None` means all records that arrive.
     markers_up_to: Option<LevelFilter>,
     category: ProfilingCategoryPair,
     stack: MarkerStack,
 }
 
 impl<L: Log> ProfilerLogger<L> {
-    /// Around this one, which may be a `Box<dyn Log>`, or a reference. Markers are made of all records that come: those up to
-    /// [`log::max_level`].
+    /// Wraps a logger, which may be a `Box<dyn Log>` or a reference. All records that arrive, those
+    /// up to [`log::max_level`], become markers.
     pub const fn new(inner: L) -> Self {
         Self {
             inner,
-            inner_up_to: LevelFilter::Trace,
+            inner_max_level: LevelFilter::Trace,
             markers_up_to: None,
             category: ProfilingCategoryPair::Other(None),
             stack: MarkerStack::NoStack,
         }
     }
 
-    /// Makes markers of records up to this level, whether the inner logger is interested in them or not.
+    /// Records markers up to this level, whether or not the inner logger is interested in them.
     ///
-    /// [`install`](Self::install) sees to it that they come. Without it they come up to [`log::max_level`], and not beyond what the
-    /// crate `log` was compiled for (`release_max_level_…`). What comes costs a call, where it was a load.
+    /// [`install`](Self::install) raises [`log::max_level`] so that these records arrive. If you do
+    /// not use it, records arrive up to [`log::max_level`]. In both cases the compile-time maximum
+    /// of the `log` crate (`release_max_level_…`) applies. A record that arrives costs a function
+    /// call, where a disabled one costs a load.
     #[must_use]
     pub const fn markers_up_to(mut self, level: LevelFilter) -> Self {
         self.markers_up_to = Some(level);
         self
     }
 
-    /// Makes markers of this category; of “Other” where it is not said.
+    /// Sets the category of the markers; “Other” by default.
     #[must_use]
     pub const fn with_category(mut self, category: ProfilingCategoryPair) -> Self {
         self.category = category;
         self
     }
 
-    /// Makes markers with this stack: [`MarkerStack::Full`] tells who logged. None where it is not said.
+    /// Sets the stack of the markers; none by default. [`MarkerStack::Full`] shows which code
+    /// logged.
     #[must_use]
     pub const fn with_stacks(mut self, stack: MarkerStack) -> Self {
         self.stack = stack;
         self
     }
 
-    /// Whether a record of this level is a marker now.
+    /// Whether a record of this level becomes a marker now.
     #[inline]
-    fn records(&self, level: log::Level) -> bool {
-        self.markers_up_to.is_none_or(|most| level <= most)
+    fn is_recorded(&self, level: log::Level) -> bool {
+        self.markers_up_to.is_none_or(|max| level <= max)
             && current_thread_is_being_profiled_for_markers()
             && !is_formatting()
     }
 }
 
 impl<L: Log + 'static> ProfilerLogger<L> {
-    /// Makes this the program's logger, for records up to `max_level`.
+    /// Installs this as the application's logger, for records up to `max_level`.
     ///
-    /// If markers are wanted beyond that, [`log::max_level`] is theirs, and the inner logger gets what it would have got without:
-    /// records up to `max_level`, also when the program sets another later. Else the inner logger gets whatever comes.
+    /// If [`markers_up_to`](Self::markers_up_to) exceeds `max_level`, [`log::max_level`] is set to
+    /// the former. The inner logger still gets only records up to `max_level`, even if the
+    /// application sets another maximum later. Otherwise, the inner logger gets all records that
+    /// arrive.
     ///
     /// # Errors
-    /// The program has a logger already, and keeps it.
+    /// Fails if the application has installed a logger already, which stays installed.
     pub fn install(mut self, max_level: LevelFilter) -> Result<(), SetLoggerError> {
         let markers = self.markers_up_to.unwrap_or(LevelFilter::Off);
         if markers > max_level {
-            self.inner_up_to = max_level;
+            self.inner_max_level = max_level;
         }
         log::set_boxed_logger(Box::new(self))?;
         log::set_max_level(max_level.max(markers));
@@ -116,15 +129,16 @@ impl<L: Log + 'static> ProfilerLogger<L> {
 }
 
 impl<L: Log> Log for ProfilerLogger<L> {
-    /// Whether the inner one is interested, or the record would be a marker now.
+    /// Whether the inner logger is interested in the record, or it becomes a marker now.
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        (metadata.level() <= self.inner_up_to && self.inner.enabled(metadata))
-            || self.records(metadata.level())
+        (metadata.level() <= self.inner_max_level && self.inner.enabled(metadata))
+            || self.is_recorded(metadata.level())
     }
 
     fn log(&self, record: &Record<'_>) {
-        // First, so that it has the time at which it was logged, and is there if the inner logger panics.
-        if self.records(record.level()) {
+        // The marker comes first: its time is then accurate, and it is recorded even if the inner
+        // logger panics.
+        if self.is_recorded(record.level()) {
             let options = MarkerOptions::from(self.stack);
             add_marker(
                 record.target(),
@@ -133,7 +147,7 @@ impl<L: Log> Log for ProfilerLogger<L> {
                 LogRecord::new(record),
             );
         }
-        if record.level() <= self.inner_up_to {
+        if record.level() <= self.inner_max_level {
             self.inner.log(record);
         }
     }

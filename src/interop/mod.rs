@@ -1,23 +1,26 @@
-//! Edges to other crates, each behind a feature.
+//! Integrations with other crates, each behind a feature.
 //!
 //! # Purpose
-//! What the program says by way of `log` and `tracing` becomes markers and labels: a logger and a layer that a host installs
-//! where it installs its own.
+//! Records what the application reports through `log` and `tracing` as markers and labels: a logger
+//! and a layer, which the application installs like any other.
 //!
 //! # Threads and locks
-//! Everything runs on the thread that logs, or enters a span. What a thread needs again it keeps for itself. What a span needs that a
-//! session records lies in a table of this room (`open_spans.rs`), in which any thread finds it by its id. Each slot of that has a
-//! lock, which spans share that fall into the slot. It is held for a few stores, seldom an allocation, and never while a value is
-//! formatted; nobody waits for it without end.
+//! All code runs on the thread that logs or enters a span. Each thread caches its entered spans and
+//! its buffers. A span that a session records is kept in a table (`open_spans.rs`), where any
+//! thread finds it by its id. Each slot of the table has a lock, which all spans of that slot
+//! share. It is held for a few stores, seldom for an allocation, and never while a value is
+//! formatted. Every wait for it is bounded.
 //!
 //! # Imports
 //! `api`, `base`, `markers`
 //!
 //! # Invariants
-//! Where nothing is recorded nothing is formatted. A value of the host's that logs, opens spans or panics while it is formatted
-//! spoils no more than itself. Nobody imports this room.
+//! Values are formatted only for what is recorded. A value of the application may log, open spans
+//! or panic while it is formatted; this affects only its own text. No other module imports this
+//! one.
 //!
 //! # Read next
+//! `host_text.rs`, `logger.rs`; `layer.rs`, `entered_spans.rs`, `open_spans.rs`, `field_values.rs`.
 //! `host_text.rs`, `logger.rs`; `layer.rs`, `entered_spans.rs`, `open_spans.rs`, `field_values.rs`.
 
 #[cfg(feature = "tracing")]

@@ -1,7 +1,8 @@
-//! The spans that sessions record, from their beginnings to their ends.
+//! The spans that sessions record, from their start to their end.
 //!
-//! They are found by their ids, from any thread, in a table of this room. The registry's extensions would do, but each look into
-//! them costs two looks into the registry, and each span an allocation.
+//! Any thread finds a span by its id in the table of this module. The registry's extensions could
+//! store the spans too, but each access to them takes two lookups in the registry, and each span an
+//! allocation.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,14 +16,15 @@ use crate::base::ProfilerTime;
 use crate::interop::field_values::FieldValues;
 use crate::interop::span_flow::SpanFlow;
 
-/// A span's id, with the layer's number: ids are those of a registry, and there may be several.
+/// A span's id and its layer's number: ids are unique only within a registry, and there may be
+/// several registries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct SpanKey {
     pub(super) layer: u32,
     pub(super) id: u64,
 }
 
-/// What is known of a span that a session records.
+/// A span that a session records.
 #[derive(Debug)]
 pub(super) struct OpenSpan {
     pub(super) key: SpanKey,
@@ -32,23 +34,26 @@ pub(super) struct OpenSpan {
     pub(super) flow: SpanFlow,
     pub(super) parent: Option<SpanFlow>,
     pub(super) follows: Option<SpanFlow>,
-    /// How long threads were in it, all together; `None` where that is not measured.
+    /// Sum of the times that threads spent in the span; `None` if busy times are not measured.
     pub(super) busy: Option<Duration>,
     pub(super) values: FieldValues,
 }
 
-/// So many spans at once do not meet, mostly. Those that do have a slot in common.
+/// Number of slots: with fewer open spans, collisions are rare. Colliding spans share a slot.
 const SLOTS: usize = 2048;
 
-/// A slot's lock is held for a few stores, and an allocation when it gets more spans than ever. Whoever has it and does not run gives
-/// it back when it runs again. Who waits in vain for the last of these is in the child of a fork, and the holder is not: a fifth of a
-/// second, after which the slot is done without.
-const MOST_SPINS: u32 = 100;
-const MOST_YIELDS: u32 = 10_000;
-const MOST_SLEEPS: u32 = 200;
+/// Limits of the wait for a slot's lock: attempts that spin, that yield, and that sleep 1 ms each.
+///
+/// The lock is held for a few stores, and for an allocation when a slot grows. A holder that is
+/// preempted releases the lock once it runs again. The wait of 0.2 s expires only in the child of a
+/// fork whose parent's thread held the lock; the child then does without the slot.
+const MAX_SPINS: u32 = 100;
+const MAX_YIELDS: u32 = 10_000;
+const MAX_SLEEPS: u32 = 200;
 
 thread_local! {
-    /// The thread has a slot's lock, so that what its allocator asks for meanwhile is not waited for.
+    /// Whether the thread holds a slot's lock. If its allocator uses spans during that time, they
+    /// are skipped instead of waiting for a lock.
     static HOLDS_SLOT: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -59,10 +64,11 @@ struct Slot(Mutex<Vec<OpenSpan>>);
 static TABLE: LazyLock<Box<[Slot]>> =
     LazyLock::new(|| (0..SLOTS).map(|_| Slot::default()).collect());
 
-/// Whether there ever was one, for those who look for theirs while no profiler is active.
-static HAS_ANY: AtomicBool = AtomicBool::new(false);
+/// Whether any span was ever recorded. If not, lookups while the profiler is inactive skip the
+/// table.
+static HAS_RECORDED: AtomicBool = AtomicBool::new(false);
 
-/// A slot's spans, locked.
+/// The spans of a slot, locked.
 struct SlotSpans<'a>(MutexGuard<'a, Vec<OpenSpan>>);
 
 impl Drop for SlotSpans<'_> {
@@ -72,7 +78,8 @@ impl Drop for SlotSpans<'_> {
 }
 
 impl Slot {
-    /// `None` where the lock cannot be had.
+    /// Locks the slot. Returns `None` if the thread holds a slot's lock already, or if the wait
+    /// expires.
     #[inline]
     fn lock(&self) -> Option<SlotSpans<'_>> {
         if HOLDS_SLOT.get() {
@@ -89,12 +96,12 @@ impl Slot {
 
     #[cold]
     fn wait_for_lock(&self) -> Option<MutexGuard<'_, Vec<OpenSpan>>> {
-        for tries in 0..MOST_SPINS + MOST_YIELDS + MOST_SLEEPS {
+        for tries in 0..MAX_SPINS + MAX_YIELDS + MAX_SLEEPS {
             match self.0.try_lock() {
                 Ok(spans) => return Some(spans),
                 Err(TryLockError::Poisoned(spans)) => return Some(spans.into_inner()),
-                Err(TryLockError::WouldBlock) if tries < MOST_SPINS => std::hint::spin_loop(),
-                Err(TryLockError::WouldBlock) if tries < MOST_SPINS + MOST_YIELDS => {
+                Err(TryLockError::WouldBlock) if tries < MAX_SPINS => std::hint::spin_loop(),
+                Err(TryLockError::WouldBlock) if tries < MAX_SPINS + MAX_YIELDS => {
                     std::thread::yield_now()
                 }
                 Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(1)),
@@ -106,19 +113,19 @@ impl Slot {
 
 #[inline]
 fn slot_of(key: SpanKey) -> Option<SlotSpans<'static>> {
-    // Registries count how often they have used an id in its upper bits: without them a span has the slot of the one before it,
-    // and that one's memory.
-    const PLACE_BITS: u64 = (1 << 51) - 1;
-    let place = (key.id & PLACE_BITS).wrapping_add(u64::from(key.layer) << 40);
-    // A multiplication spreads places, which have much in common.
-    TABLE[(place.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize % SLOTS].lock()
+    // The upper bits of an id count how often the registry reused it. Without these bits, a span
+    // gets the slot of its predecessor, and that slot's memory.
+    const INDEX_BITS: u64 = (1 << 51) - 1;
+    let index = (key.id & INDEX_BITS).wrapping_add(u64::from(key.layer) << 40);
+    // Neighbouring spans share many bits; the multiplication spreads them over the table.
+    TABLE[(index.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize % SLOTS].lock()
 }
 
-/// A span begins.
+/// Adds a span at its start.
 #[inline]
 pub(super) fn insert(span: OpenSpan) {
-    if !HAS_ANY.load(Ordering::Relaxed) {
-        HAS_ANY.store(true, Ordering::Relaxed);
+    if !HAS_RECORDED.load(Ordering::Relaxed) {
+        HAS_RECORDED.store(true, Ordering::Relaxed);
     }
     if let Some(mut slot) = slot_of(span.key) {
         let spans = &mut slot.0;
@@ -129,10 +136,10 @@ pub(super) fn insert(span: OpenSpan) {
     }
 }
 
-/// What is asked of a span that is recorded; `None` for any other.
+/// Runs `body` on a span; returns `None` if the span is not recorded.
 #[inline]
 pub(super) fn with_span<T>(key: SpanKey, body: impl FnOnce(&mut OpenSpan) -> T) -> Option<T> {
-    if !HAS_ANY.load(Ordering::Relaxed) {
+    if !HAS_RECORDED.load(Ordering::Relaxed) {
         return None;
     }
     slot_of(key)?
@@ -143,20 +150,20 @@ pub(super) fn with_span<T>(key: SpanKey, body: impl FnOnce(&mut OpenSpan) -> T) 
         .map(body)
 }
 
-/// A span ends.
+/// Removes a span at its end.
 #[inline]
 pub(super) fn remove(key: SpanKey) -> Option<OpenSpan> {
-    if !HAS_ANY.load(Ordering::Relaxed) {
+    if !HAS_RECORDED.load(Ordering::Relaxed) {
         return None;
     }
     let mut slot = slot_of(key)?;
-    let place = slot.0.iter().rposition(|span| span.key == key)?;
-    Some(slot.0.swap_remove(place))
+    let index = slot.0.iter().rposition(|span| span.key == key)?;
+    Some(slot.0.swap_remove(index))
 }
 
-/// Forgets the spans of a layer that is gone, of which nobody tells when they end.
+/// Removes the spans of a dropped layer, which is not notified of their end.
 pub(super) fn forget_layer(layer: u32) {
-    if HAS_ANY.load(Ordering::Relaxed) {
+    if HAS_RECORDED.load(Ordering::Relaxed) {
         TABLE
             .iter()
             .filter_map(Slot::lock)
@@ -187,9 +194,9 @@ mod tests {
     }
 
     #[test]
-    fn a_span_is_there_from_its_beginning_to_its_end_or_its_layers() {
+    fn span_is_found_until_its_end_or_the_end_of_its_layer() {
         const LAYER: u32 = u32::MAX;
-        // More than there are slots, so that some meet.
+        // Three times the number of slots, so that spans collide.
         let keys: Vec<_> = (1..=3 * SLOTS as u64).map(|id| open(LAYER, id)).collect();
         let of_other_layer = open(LAYER - 1, 1);
         let flows: Vec<_> = keys
@@ -210,12 +217,12 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_that_cannot_be_had_is_done_without() {
+    fn nested_use_of_a_slot_finds_no_span() {
         let key = open(u32::MAX - 2, 1);
         with_span(key, |_| {
             assert!(
                 with_span(key, |_| ()).is_none(),
-                "below itself, as in an allocator of the host's"
+                "nested use, as by the application's allocator"
             )
         });
         assert!(remove(key).is_some());

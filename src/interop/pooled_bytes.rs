@@ -1,23 +1,23 @@
-//! Bytes on their way into a marker, in memory that the thread keeps for those of the next one.
+//! Byte buffers for payloads, which each thread reuses.
 
 use std::cell::RefCell;
 
-/// So many pieces of memory a thread keeps.
-const MOST_KEPT: usize = 16;
-/// Larger ones are given back.
-const MOST_KEPT_BYTES: usize = 4096;
+/// Maximum number of buffers that a thread keeps.
+const MAX_KEPT: usize = 16;
+/// Maximum capacity of a buffer that a thread keeps, in bytes; larger ones are freed.
+const MAX_KEPT_BYTES: usize = 4096;
 const FIRST_BYTES: usize = 128;
 
 thread_local! {
-    static KEPT: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+    static KEPT_BUFFERS: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Bytes that are made on a thread, and may end on another, which then keeps their memory.
+/// Bytes in a reusable buffer. If they are dropped on another thread, that thread keeps the buffer.
 #[derive(Debug, Default)]
 pub(super) struct PooledBytes(Vec<u8>);
 
 impl PooledBytes {
-    /// None, without memory.
+    /// Creates an empty value without a buffer.
     pub(super) const fn new() -> Self {
         Self(Vec::new())
     }
@@ -26,12 +26,13 @@ impl PooledBytes {
         &self.0
     }
 
-    /// For adding some. From the second time on that a thread needs memory, it is what it has kept.
+    /// Returns the bytes for appending. Takes a buffer that the thread has kept, if it has one.
     #[inline]
     pub(super) fn bytes_mut(&mut self) -> &mut Vec<u8> {
         if self.0.capacity() == 0 {
-            // The thread may be about to end; or this is code of the host's allocator, called from below.
-            let kept = KEPT.try_with(|kept| kept.try_borrow_mut().ok()?.pop());
+            // The thread may be exiting, or the application's allocator may call this while the
+            // list is borrowed.
+            let kept = KEPT_BUFFERS.try_with(|kept| kept.try_borrow_mut().ok()?.pop());
             self.0 = kept
                 .ok()
                 .flatten()
@@ -44,14 +45,14 @@ impl PooledBytes {
 impl Drop for PooledBytes {
     #[inline]
     fn drop(&mut self) {
-        if !(1..=MOST_KEPT_BYTES).contains(&self.0.capacity()) {
+        if !(1..=MAX_KEPT_BYTES).contains(&self.0.capacity()) {
             return;
         }
         let mut memory = std::mem::take(&mut self.0);
         memory.clear();
-        let _ = KEPT.try_with(|kept| {
+        let _ = KEPT_BUFFERS.try_with(|kept| {
             if let Ok(mut kept) = kept.try_borrow_mut()
-                && kept.len() < MOST_KEPT
+                && kept.len() < MAX_KEPT
             {
                 kept.push(memory);
             }
@@ -59,9 +60,9 @@ impl Drop for PooledBytes {
     }
 }
 
-/// As bytes, at once.
+/// Serialized as one byte string.
 #[cfg(feature = "serde")]
-mod coding {
+mod serde_impls {
     use serde::de::{Deserialize, Deserializer, Error, Visitor};
     use serde::ser::{Serialize, Serializer};
 
@@ -104,17 +105,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_kept_for_the_next_unless_it_is_large() {
+    fn buffer_is_reused_unless_it_is_large() {
         let mut first = PooledBytes::new();
         drop(PooledBytes::new());
         first.bytes_mut().extend_from_slice(b"abc");
-        let place = first.bytes().as_ptr();
+        let address = first.bytes().as_ptr();
         drop(first);
         let mut second = PooledBytes::new();
         assert!(second.bytes_mut().is_empty());
-        assert_eq!(second.bytes().as_ptr(), place);
-        second.bytes_mut().reserve(MOST_KEPT_BYTES + 1);
+        assert_eq!(second.bytes().as_ptr(), address);
+        second.bytes_mut().reserve(MAX_KEPT_BYTES + 1);
         drop(second);
-        assert_eq!(KEPT.with(|kept| kept.borrow().len()), 0);
+        assert_eq!(KEPT_BUFFERS.with(|kept| kept.borrow().len()), 0);
     }
 }

@@ -1,24 +1,25 @@
-//! A few numbers as bytes, of which small ones take one: what a payload begins with. They are coded at once and copied into the
-//! buffer as they are.
+//! A few numbers as LEB128, at the start of a payload. They are encoded at once and copied into the
+//! buffer as bytes.
 
-/// More than that is not had.
-const MOST_BYTES: usize = 64;
+/// Maximum length of the encoding, in bytes.
+const MAX_BYTES: usize = 64;
 
-/// Numbers, one behind the other.
+/// Numbers encoded one after another.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct ShortCode {
-    bytes: [u8; MOST_BYTES],
+pub(super) struct PackedNumbers {
+    bytes: [u8; MAX_BYTES],
     length: u8,
 }
 
-impl ShortCode {
-    /// What finds no room is left out: six numbers always do.
+impl PackedNumbers {
+    /// Encodes the numbers; six always fit.
     #[inline]
     pub(super) fn of<const N: usize>(numbers: [u64; N]) -> Self {
-        const { assert!(N * 10 <= MOST_BYTES, "a number has ten bytes at most") };
-        let (mut bytes, mut length) = ([0; MOST_BYTES], 0);
+        const { assert!(N * 10 <= MAX_BYTES, "a number has ten bytes at most") };
+        let (mut bytes, mut length) = ([0; MAX_BYTES], 0);
         for mut number in numbers {
-            // Seven bits a byte, the lowest first, and a mark on all but the last.
+            // LEB128: seven bits a byte, the lowest first, with the top bit set on all but the
+            // last.
             while number >= 0x80 {
                 bytes[length] = number as u8 | 0x80;
                 length += 1;
@@ -37,7 +38,7 @@ impl ShortCode {
         &self.bytes[..usize::from(self.length)]
     }
 
-    /// The numbers; 0 where there are fewer.
+    /// Decodes the numbers; missing ones are 0.
     pub(super) fn numbers<const N: usize>(&self) -> [u64; N] {
         let mut bytes = self.bytes().iter();
         std::array::from_fn(|_| {
@@ -54,22 +55,22 @@ impl ShortCode {
     }
 }
 
-/// As bytes, at once.
+/// Serialized as one byte string.
 #[cfg(feature = "serde")]
-mod coding {
+mod serde_impls {
     use serde::de::{Deserialize, Deserializer, Error, Visitor};
     use serde::ser::{Serialize, Serializer};
 
-    use super::{MOST_BYTES, ShortCode};
+    use super::{MAX_BYTES, PackedNumbers};
 
-    impl Serialize for ShortCode {
+    impl Serialize for PackedNumbers {
         #[inline]
         fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
             serializer.serialize_bytes(self.bytes())
         }
     }
 
-    impl<'de> Deserialize<'de> for ShortCode {
+    impl<'de> Deserialize<'de> for PackedNumbers {
         fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
             deserializer.deserialize_bytes(Bytes)
         }
@@ -78,19 +79,19 @@ mod coding {
     struct Bytes;
 
     impl Visitor<'_> for Bytes {
-        type Value = ShortCode;
+        type Value = PackedNumbers;
 
         fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
             f.write_str("a few bytes")
         }
 
-        fn visit_bytes<E: Error>(self, code: &[u8]) -> Result<ShortCode, E> {
-            let mut bytes = [0; MOST_BYTES];
+        fn visit_bytes<E: Error>(self, code: &[u8]) -> Result<PackedNumbers, E> {
+            let mut bytes = [0; MAX_BYTES];
             let known = bytes
                 .get_mut(..code.len())
                 .ok_or_else(|| E::invalid_length(code.len(), &self))?;
             known.copy_from_slice(code);
-            Ok(ShortCode {
+            Ok(PackedNumbers {
                 bytes,
                 length: code.len() as u8,
             })
@@ -105,9 +106,9 @@ mod tests {
     #[test]
     fn numbers_read_back() {
         let numbers = [0, 127, 128, 1 << 40, u64::MAX, 5];
-        let code = ShortCode::of(numbers);
+        let code = PackedNumbers::of(numbers);
         assert_eq!(code.bytes().len(), 1 + 1 + 2 + 6 + 10 + 1);
         assert_eq!(code.numbers(), numbers);
-        assert_eq!(ShortCode::of([7]).numbers(), [7, 0, 0]);
+        assert_eq!(PackedNumbers::of([7]).numbers(), [7, 0, 0]);
     }
 }

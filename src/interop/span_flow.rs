@@ -1,34 +1,35 @@
-//! What links the markers of a span: its own, those of the spans in it, and those of its events.
+//! The flow that links the markers of a span with those of its child spans and of its events.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::markers::FlowId;
 
-/// A span as markers refer to it. The ids of `tracing` are used again after a span's end, these are not.
+/// The number by which markers refer to a span. `tracing` reuses its ids after a span's end, but
+/// these numbers are unique.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct SpanFlow(u64);
 
 impl SpanFlow {
-    /// A new one. Each thread takes so many at a time that they do not meet for it.
+    /// Returns a new number. Each thread reserves a block of numbers, so that threads rarely contend.
     #[inline]
     pub(super) fn new() -> Self {
-        const AT_A_TIME: u64 = 1024;
-        // 0 is none.
-        static TAKEN: AtomicU64 = AtomicU64::new(1);
+        const BLOCK: u64 = 1024;
+        // Starts at 1, because 0 means no flow.
+        static NEXT_BLOCK: AtomicU64 = AtomicU64::new(1);
         thread_local! {
             static NEXT: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
         }
         let (mut next, mut end) = NEXT.get();
         if next == end {
-            next = TAKEN.fetch_add(AT_A_TIME, Ordering::Relaxed);
-            end = next + AT_A_TIME;
+            next = NEXT_BLOCK.fetch_add(BLOCK, Ordering::Relaxed);
+            end = next + BLOCK;
         }
         NEXT.set((next + 1, end));
         Self(next)
     }
 
-    /// For a payload; 0 for none.
+    /// Returns the number for a payload; 0 for `None`.
     #[inline]
     pub(super) fn number_of(flow: Option<Self>) -> u64 {
         flow.map_or(0, |flow| flow.0)
@@ -38,7 +39,8 @@ impl SpanFlow {
         (number != 0).then_some(Self(number))
     }
 
-    /// In the profile: apart from flows that the host names by addresses, and from spans of other processes.
+    /// Returns the id for the profile. It differs from ids that the application derives from
+    /// addresses, and from those of spans in other processes.
     pub(super) fn id(self) -> FlowId {
         const MARK: u64 = 1 << 63;
         const NUMBER_BITS: u32 = 40;
@@ -52,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_span_has_a_flow_of_its_own_whichever_thread_makes_it() {
+    fn flows_from_several_threads_are_unique() {
         let make = || (0..3000).map(|_| SpanFlow::new().0).collect::<Vec<_>>();
         let mut all = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..4).map(|_| scope.spawn(make)).collect();
@@ -67,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_is_no_address() {
+    fn id_is_not_an_address() {
         let flow = SpanFlow(5).id();
         assert_ne!(flow, SpanFlow(6).id());
         assert!(flow.to_hex()[0] >= b'8');

@@ -1,4 +1,4 @@
-//! A span as a marker's payload.
+//! The payload of a span.
 
 use std::time::Duration;
 
@@ -6,13 +6,14 @@ use crate::base::{ProfilerTime, cut_at_character};
 use crate::interop::callsites::{Callsite, add_fields_to, key_of};
 use crate::interop::field_values::FieldValues;
 use crate::interop::open_spans::OpenSpan;
-use crate::interop::short_code::ShortCode;
+use crate::interop::short_code::PackedNumbers;
 use crate::interop::span_flow::SpanFlow;
 use crate::interop::viewer_log::write_location;
 use crate::markers::{Format, JSONWriter, Location, MarkerSchema, PayloadFlags, ProfilerMarker};
 
-/// A longer line of fields is cut in the viewer's table and chart. Its tooltip has them one by one.
-const MOST_SUMMARY_BYTES: usize = 256;
+/// Maximum length of the summary of all fields in the viewer's table and chart, in bytes. The
+/// tooltip shows each field in full.
+const MAX_SUMMARY_BYTES: usize = 256;
 
 const RESERVED: &[&str] = &[
     "target", "location", "busy", "idle", "span", "parent", "follows", "fields",
@@ -22,18 +23,19 @@ const RESERVED: &[&str] = &[
 #[derive(Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct TracingSpan {
-    /// Callsite, flow, parent and whom it follows, and for how many nanoseconds threads were in it and were not, and one more.
-    head: ShortCode,
+    /// Numbers of the callsite, the flow, the parent's flow and the followed span's flow; then busy
+    /// and idle time in ns plus 1, or 0 if they are not measured.
+    head: PackedNumbers,
     values: FieldValues,
 }
 
 impl TracingSpan {
     #[inline]
     pub(super) fn new(span: OpenSpan, end: ProfilerTime) -> Self {
-        // 0 is not measured.
+        // 0 means not measured.
         let plus_one_ns = |time: Duration| time.as_nanos() as u64 + 1;
         let idle = |busy| plus_one_ns(end.duration_since(span.start).saturating_sub(busy));
-        let head = ShortCode::of([
+        let head = PackedNumbers::of([
             Callsite::of(span.metadata).number(),
             SpanFlow::number_of(Some(span.flow)),
             SpanFlow::number_of(span.parent),
@@ -90,7 +92,8 @@ impl ProfilerMarker for TracingSpan {
     }
 }
 
-/// Writes the host's fields, and all of them in a line, which `tracing`'s own output would have.
+/// Writes the application's fields, and a summary of them in one line, as `tracing`'s own output
+/// has it.
 pub(super) fn write_fields(
     json: &mut JSONWriter<'_>,
     callsite: Callsite,
@@ -107,12 +110,12 @@ pub(super) fn write_fields(
             continue;
         };
         value.write(json, &key);
-        if summary.len() < MOST_SUMMARY_BYTES {
+        if summary.len() < MAX_SUMMARY_BYTES {
             let space = if summary.is_empty() { "" } else { " " };
             summary.push_str(&format!("{space}{}={value}", field.name()));
         }
     }
     if !summary.is_empty() {
-        json.string_property("fields", cut_at_character(&summary, MOST_SUMMARY_BYTES));
+        json.string_property("fields", cut_at_character(&summary, MAX_SUMMARY_BYTES));
     }
 }

@@ -1,14 +1,16 @@
-//! The type of markers that the viewer takes for lines of a log.
+//! The marker type that the viewer shows as lines of a log.
 
 use crate::markers::built_in::Log;
 use crate::markers::{Format, JSONWriter, MarkerSchema, ProfilerMarker};
 
-/// Its name. Types of the same name share the fields of all, so that there is one log whoever wrote to it.
+/// Returns the type's name. Types of one name share their fields, so that `log` and `tracing`
+/// contribute to one log.
 pub(super) fn name() -> &'static str {
     Log::marker_type_name()
 }
 
-/// Its schema, with where in the source a line was written. A record of `log` has no fields, but the labels are those of all.
+/// Returns the type's schema, which adds a source location to Gecko's. `log` records have no
+/// `fields`, but the labels apply to all markers of the name.
 pub(super) fn schema() -> MarkerSchema {
     let mut schema = Log::marker_type_display();
     schema
@@ -18,10 +20,10 @@ pub(super) fn schema() -> MarkerSchema {
     schema
 }
 
-/// The viewer's words for levels, the gravest first.
+/// The viewer's keywords for levels, the most severe first.
 pub(super) const LEVELS: [&str; 5] = ["Error", "Warning", "Info", "Debug", "Verbose"];
 
-/// Writes what every line has.
+/// Writes the fields that every line has.
 pub(super) fn write_fields(json: &mut JSONWriter<'_>, level: u8, message: &str) {
     json.unique_string_property(
         "level",
@@ -30,7 +32,7 @@ pub(super) fn write_fields(json: &mut JSONWriter<'_>, level: u8, message: &str) 
     json.unique_string_property("message", message);
 }
 
-/// Writes where in the source it was written; nothing where that is not known.
+/// Writes the source location of a line; nothing if the file is unknown.
 pub(super) fn write_location(json: &mut JSONWriter<'_>, file: Option<&str>, line: Option<u32>) {
     match (file, line) {
         (Some(file), Some(line)) => {

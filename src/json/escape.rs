@@ -1,16 +1,16 @@
-//! Texts between quotation marks.
+//! Escaping of string contents.
 
-/// How many bytes are looked at at a time.
+/// Number of bytes compared at a time.
 const LANE: usize = 16;
 
 const fn needs_escape(byte: u8) -> bool {
     byte < 0x20 || byte == b'"' || byte == b'\\'
 }
 
-/// Where the first byte stands that a text in JSON cannot hold as it is.
+/// Returns the index of the first byte that must be escaped in a JSON string.
 fn find_escape(bytes: &[u8]) -> Option<usize> {
     let (lanes, rest) = bytes.as_chunks::<LANE>();
-    // Without a branch for each byte, so that it becomes one comparison of all.
+    // Free of branches, so that the compiler compares all bytes of a lane at once.
     let is_hit = |lane: &[u8; LANE]| {
         lane.iter()
             .fold(false, |hit, &byte| hit | needs_escape(byte))
@@ -27,7 +27,7 @@ fn find_escape(bytes: &[u8]) -> Option<usize> {
     }
 }
 
-/// Hands over the text in parts, of which each is as JSON has it.
+/// Escapes `text` and passes the result to `put` in parts.
 pub(super) fn escape(mut text: &[u8], mut put: impl FnMut(&[u8])) {
     while let Some(at) = find_escape(text) {
         put(&text[..at]);
@@ -58,12 +58,12 @@ mod tests {
     }
 
     #[test]
-    fn each_byte_at_each_place_reads_back() {
+    fn each_byte_at_each_position_reads_back() {
         for length in [0, 1, 7, 15, 16, 17, 31, 32, 40] {
             for at in 0..length {
                 for byte in 0..128u8 {
                     let mut text = "é".repeat(length / 2) + &"x".repeat(length % 2);
-                    text.insert(text.floor_char_boundary_before(at), char::from(byte));
+                    text.insert(text.char_boundary_before(at), char::from(byte));
                     let json = format!("\"{}\"", escaped(&text));
                     assert_eq!(serde_json::from_str::<String>(&json).expect("JSON"), text);
                 }
@@ -71,12 +71,12 @@ mod tests {
         }
     }
 
-    trait Before {
-        fn floor_char_boundary_before(&self, at: usize) -> usize;
+    trait CharBoundary {
+        fn char_boundary_before(&self, at: usize) -> usize;
     }
 
-    impl Before for String {
-        fn floor_char_boundary_before(&self, at: usize) -> usize {
+    impl CharBoundary for String {
+        fn char_boundary_before(&self, at: usize) -> usize {
             (0..=at)
                 .rev()
                 .find(|&at| self.is_char_boundary(at))
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn what_needs_none_is_handed_over_in_one_part() {
+    fn text_without_escapes_is_passed_in_one_part() {
         let text = "no escape in this: µ \u{7f} \u{2028} \u{1f600}";
         let mut parts = Vec::new();
         escape(text.as_bytes(), |part| parts.push(part.to_vec()));

@@ -1,22 +1,24 @@
-//! JSON that is written as it is made.
+//! Streaming JSON output.
 //!
 //! # Purpose
-//! A writer that streams compact JSON to any `io::Write`, and a table of unique strings. It knows no profiler words.
+//! A writer that streams compact JSON to any `io::Write`, and a table of unique strings. The module
+//! is independent of the profile's format.
 //!
-//! Numbers look as Gecko writes them: floats as EcmaScript has them, the shortest digits that read back the same, and times,
-//! which are whole nanoseconds, as milliseconds with up to six decimals.
+//! Floats are formatted as in EcmaScript, with the shortest digits that read back the same. Times
+//! are whole ns, formatted as milliseconds with up to six decimals. Gecko does the same.
 //!
 //! # Threads and locks
-//! None: a writer belongs to whoever makes it.
+//! None: a writer belongs to the thread that creates it.
 //!
 //! # Imports
 //! `base`
 //!
 //! # Invariants
-//! Memory is bounded by one buffer, and no value allocates. What is long goes to the sink past the buffer, uncopied; what is
-//! escaped is so once, a unique string when it is first seen. Texts that are not UTF-8 come out as UTF-8. After the first
-//! failure of the job nothing more is written, and the failure is told at the end; whoever works at the job may ask for it
-//! on the way.
+//! Memory is bounded by one buffer, and writing a value does not allocate. Long values go to the
+//! sink directly, without a copy in the buffer. Each string is escaped once, a unique string when
+//! it is first seen. Strings that are not UTF-8 are converted to UTF-8.
+//! After the first failure of a job the writer writes nothing more. The failure is returned at the
+//! end; `failed` reports it earlier.
 //!
 //! # Read next
 //! `writer.rs`, `number.rs`, `unique_strings.rs`, then `crate::stream`.

@@ -1,19 +1,21 @@
-//! Numbers as text, without an allocation.
+//! Formatting of numbers, without allocation.
 
 use std::io::Write;
 
-/// No row of four numbers is longer, and no number's text, with a comma before it and room to write eight bytes where one is
-/// needed.
-pub(super) const MOST_BYTES: usize = 128;
+/// Maximum length of a formatted number or of a row of four, in bytes. It includes a leading comma
+/// and space for an eight-byte store at the end.
+pub(super) const MAX_BYTES: usize = 128;
 
-/// Where a text is written to.
-pub(super) type Place = [u8; MOST_BYTES];
+/// The destination of a formatted number.
+pub(super) type NumberBuffer = [u8; MAX_BYTES];
 
 const BILLION: u64 = 1_000_000_000;
 const EIGHT_ZEROS: u64 = u64::from_le_bytes([b'0'; 8]);
 
-/// The values of eight digits, the first in the lowest byte, of a number below 10^8: halves, quarters and eighths of the
-/// word are divided side by side.
+/// Returns the decimal digits of a number below 10^8, one a byte, the first in the lowest byte.
+///
+/// Splits the number into two, four and then eight parts, and divides all parts of the 64-bit word
+/// in parallel.
 const fn eight_digits(number: u32) -> u64 {
     let (high, low) = (number as u64 / 10_000, number as u64 % 10_000);
     let fours = high | low << 32;
@@ -23,8 +25,10 @@ const fn eight_digits(number: u32) -> u64 {
     tens | (twos - tens * 10) << 8
 }
 
-/// The three digits of a number below 1000, the first in the lowest byte, and in the highest how many there are without zeros
-/// at the front, or at the end.
+/// Tabulates the three digits of each number below 1000, the first in the lowest byte.
+///
+/// The highest byte has the number of digits without leading zeros (`trims_front`) or without
+/// trailing zeros.
 const fn triples(trims_front: bool) -> [u32; 1000] {
     let mut table = [0; 1000];
     let mut number = 0;
@@ -54,16 +58,16 @@ const fn triples(trims_front: bool) -> [u32; 1000] {
 static FIRST_DIGITS: [u32; 1000] = triples(true);
 static LAST_DIGITS: [u32; 1000] = triples(false);
 
-/// A text that is made.
-pub(super) struct Text<'a> {
-    bytes: &'a mut Place,
+/// A number, or another short piece of JSON, that is being formatted.
+pub(super) struct NumberText<'a> {
+    bytes: &'a mut NumberBuffer,
     length: usize,
 }
 
-impl<'a> Text<'a> {
-    /// A text after a comma, or after none.
+impl<'a> NumberText<'a> {
+    /// Starts with a comma if `has_comma` is true.
     #[inline]
-    pub(super) fn begin(bytes: &'a mut Place, has_comma: bool) -> Self {
+    pub(super) fn begin(bytes: &'a mut NumberBuffer, has_comma: bool) -> Self {
         bytes[0] = b',';
         Self {
             bytes,
@@ -78,14 +82,14 @@ impl<'a> Text<'a> {
     #[inline(always)]
     pub(super) fn push_unsigned(&mut self, number: u64) {
         if number < 1000 {
-            self.push_triple(FIRST_DIGITS[number as usize]);
+            self.push_table_entry(FIRST_DIGITS[number as usize]);
         } else if number < 1_000_000 {
             let number = number as u32;
-            self.push_triple(FIRST_DIGITS[number as usize / 1000]);
-            self.push_three(number % 1000);
+            self.push_table_entry(FIRST_DIGITS[number as usize / 1000]);
+            self.push_three_digits(number % 1000);
         } else {
-            // By value, so that the length of all other texts stays in a register.
-            self.length = put_long(self.bytes, self.length, number);
+            // Passed by value, so that the length stays in a register for all shorter numbers.
+            self.length = write_long(self.bytes, self.length, number);
         }
     }
 
@@ -97,7 +101,7 @@ impl<'a> Text<'a> {
         self.push_unsigned(number.unsigned_abs());
     }
 
-    /// Nanoseconds as milliseconds: up to six decimals, without zeros at the end.
+    /// Appends nanoseconds as milliseconds, with up to six decimals and without trailing zeros.
     #[inline(always)]
     pub(super) fn push_ns_in_ms(&mut self, ns: u64) {
         self.push_unsigned(ns / 1_000_000);
@@ -108,22 +112,22 @@ impl<'a> Text<'a> {
         self.push(b'.');
         let (first, last) = (fraction / 1000, fraction % 1000);
         if last == 0 {
-            self.push_triple(LAST_DIGITS[first as usize]);
+            self.push_table_entry(LAST_DIGITS[first as usize]);
         } else {
-            self.push_three(first);
-            self.push_triple(LAST_DIGITS[last as usize]);
+            self.push_three_digits(first);
+            self.push_table_entry(LAST_DIGITS[last as usize]);
         }
     }
 
-    /// A finite number as EcmaScript's `Number.prototype.toString` has it: the shortest digits that read back the same, with an
-    /// exponent from 1e21 on and below 1e-6.
+    /// Appends a finite number as EcmaScript's `Number.prototype.toString` formats it: with the
+    /// shortest digits that read back the same, and with an exponent from 1e21 on and below 1e-6.
     pub(super) fn push_float(&mut self, number: f64) {
         if number < 0.0 {
             self.push(b'-');
         }
         let number = number.abs();
-        // Most numbers have up to three decimals. With at most fifteen digits no other so short text reads back the same, so
-        // that these are the shortest digits.
+        // Most numbers have at most three decimals. If such a number has at most fifteen digits,
+        // these are the shortest, because no other decimal of this length reads back the same.
         let thousandths = (number * 1e3).round();
         if thousandths < 1e15 && thousandths / 1e3 == number {
             let thousandths = thousandths as u64;
@@ -146,29 +150,31 @@ impl<'a> Text<'a> {
         self.length += bytes.len();
     }
 
-    /// The first of these digits. All eight are put there, and what comes next is put over those too many.
+    /// Appends the first `count` of eight digits. Stores all eight; the next bytes overwrite the
+    /// surplus.
     #[inline]
     fn push_digits(&mut self, digits: u64, count: u32) {
         self.bytes[self.length..][..8].copy_from_slice(&(digits | EIGHT_ZEROS).to_le_bytes());
         self.length += count as usize;
     }
 
-    /// As many digits as a table says. What comes next is put over those too many.
+    /// Appends the digits of a table entry. Stores four bytes; the next bytes overwrite the
+    /// surplus.
     #[inline]
-    fn push_triple(&mut self, triple: u32) {
+    fn push_table_entry(&mut self, triple: u32) {
         self.bytes[self.length..][..4].copy_from_slice(&triple.to_le_bytes());
         self.length += (triple >> 24) as usize;
     }
 
-    /// All three digits of a number below 1000.
+    /// Appends a number below 1000 as exactly three digits.
     #[inline]
-    fn push_three(&mut self, number: u32) {
+    fn push_three_digits(&mut self, number: u32) {
         self.bytes[self.length..][..4]
             .copy_from_slice(&LAST_DIGITS[number as usize % 1000].to_le_bytes());
         self.length += 3;
     }
 
-    /// A point and the eight digits of a fraction up to the last that is not 0; nothing for 0.
+    /// Appends a point and an eight-digit fraction without trailing zeros; nothing for 0.
     fn push_decimals(&mut self, fraction: u32) {
         if fraction != 0 {
             let digits = eight_digits(fraction);
@@ -177,16 +183,16 @@ impl<'a> Text<'a> {
         }
     }
 
-    /// Of a positive number.
+    /// Appends a positive number with its shortest digits.
     fn push_shortest(&mut self, number: f64) {
-        let mut scientific = [0; MOST_BYTES];
-        // The standard library's digits are the shortest; only their arrangement is another.
-        let scientific = written(&mut scientific, format_args!("{number:e}"));
+        let mut scientific = [0; MAX_BYTES];
+        // The standard library's digits are the shortest; only the notation differs.
+        let scientific = format_into(&mut scientific, format_args!("{number:e}"));
         let (digits, exponent) = split_scientific(scientific);
-        to_even_of_two(digits, exponent, number);
+        round_midway_to_even(digits, exponent, number);
         let digits = &*digits;
         let (first, others) = (&digits[..1], digits.get(2..).unwrap_or_default());
-        // Where the point is, counted from before the first digit.
+        // Position of the decimal point, counted from before the first digit.
         let point = exponent + 1;
         let count = 1 + others.len() as i32;
         match point {
@@ -221,31 +227,32 @@ impl<'a> Text<'a> {
     }
 }
 
-/// A number with more than six digits, at this place of a text; gives the place after it.
+/// Writes a number with more than six digits at `length`, and returns the new length.
 #[inline(never)]
-fn put_long(bytes: &mut Place, length: usize, number: u64) -> usize {
-    let mut text = Text { bytes, length };
+fn write_long(bytes: &mut NumberBuffer, length: usize, number: u64) -> usize {
+    let mut text = NumberText { bytes, length };
     if number >= BILLION {
         text.push_unsigned(number / BILLION);
-        text.push_three((number % BILLION / 1_000_000) as u32);
+        text.push_three_digits((number % BILLION / 1_000_000) as u32);
     } else {
-        text.push_triple(FIRST_DIGITS[number as usize / 1_000_000]);
+        text.push_table_entry(FIRST_DIGITS[number as usize / 1_000_000]);
     }
     let rest = (number % 1_000_000) as u32;
-    text.push_three(rest / 1000);
-    text.push_three(rest % 1000);
+    text.push_three_digits(rest / 1000);
+    text.push_three_digits(rest % 1000);
     text.length
 }
 
-/// What there is room for, which is all.
-fn written<'a>(place: &'a mut Place, text: std::fmt::Arguments<'_>) -> &'a mut [u8] {
-    let mut rest = &mut place[..];
+/// Formats `text` into `buffer`, which is large enough for every number, and returns the result.
+fn format_into<'a>(buffer: &'a mut NumberBuffer, text: std::fmt::Arguments<'_>) -> &'a mut [u8] {
+    let mut rest = &mut buffer[..];
     let _ = rest.write_fmt(text);
-    let length = MOST_BYTES - rest.len();
-    &mut place[..length]
+    let length = MAX_BYTES - rest.len();
+    &mut buffer[..length]
 }
 
-/// The digits, which have a point after the first if there are several, and the exponent of `1.5e-7`.
+/// Splits a number such as `1.5e-7` into its digits, with a point after the first if there are
+/// several, and its exponent.
 fn split_scientific(text: &mut [u8]) -> (&mut [u8], i32) {
     let at = text
         .iter()
@@ -265,39 +272,41 @@ fn is_power_of_two(number: f64) -> bool {
     number.to_bits().trailing_zeros() >= f64::MANTISSA_DIGITS - 1
 }
 
-/// How many places after the binary point a positive number has; none or fewer for an integer.
+/// Returns the number of places after the binary point of a positive number; 0 or less for an
+/// integer.
 fn binary_places(number: f64) -> i32 {
     const FRACTION_BITS: i32 = f64::MANTISSA_DIGITS as i32 - 1;
     let (exponent, fraction) = (
         number.to_bits() >> FRACTION_BITS,
         number.to_bits() & ((1 << FRACTION_BITS) - 1),
     );
-    // The leading bit, which is not written, is the last one where there is no other.
+    // The implicit leading bit is the lowest set bit if the fraction is 0.
     let zeros = (fraction | 1 << FRACTION_BITS).trailing_zeros() as i32;
     FRACTION_BITS - zeros - (exponent as i32 - (f64::MAX_EXP - 1))
 }
 
-/// Where the number lies in the middle between two such texts, the standard library takes the greater, and EcmaScript the
-/// one whose last digit is even.
-fn to_even_of_two(digits: &mut [u8], exponent: i32, number: f64) {
-    // With fewer digits the two would be too far apart to mean the same number.
-    const FEWEST: usize = 16;
+/// Rounds the last digit to even if the number is exactly midway between two shortest decimals: the
+/// standard library chooses the greater, EcmaScript the one with an even last digit.
+fn round_midway_to_even(digits: &mut [u8], exponent: i32, number: f64) {
+    // With fewer digits the two decimals are too far apart to read back as the same number.
+    const MIN_DIGITS: usize = 16;
     let Some((last, before)) = digits.split_last_mut() else {
         return;
     };
     let decimals = before.len() as i32 - 1 - exponent;
-    // In the middle, the number has one decimal more, and each binary place is one. Below a power of two numbers lie closer,
-    // so that the smaller text is another's.
+    // A number midway between two decimals has one decimal place more than they do, and as many
+    // binary places as decimal places. Just below a power of two, floats are closer together, so
+    // the smaller decimal reads back as another number.
     let is_possible = match binary_places(number) {
         _ if is_power_of_two(number) => false,
         places @ 1.. => places == decimals + 1,
         _ => decimals < 0,
     };
-    if before.len() < FEWEST || last.is_multiple_of(2) || !is_possible {
+    if before.len() < MIN_DIGITS || last.is_multiple_of(2) || !is_possible {
         return;
     }
-    let mut exact = [0; MOST_BYTES];
-    let exact = written(&mut exact, format_args!("{number:.25e}"));
+    let mut exact = [0; MAX_BYTES];
+    let exact = format_into(&mut exact, format_args!("{number:.25e}"));
     let rest = exact
         .strip_prefix(before)
         .and_then(|rest| rest.strip_prefix(&[*last - 1, b'5']));
@@ -314,19 +323,19 @@ fn to_even_of_two(digits: &mut [u8], exponent: i32, number: f64) {
 mod tests {
     use super::*;
 
-    fn text(write: impl FnOnce(&mut Text<'_>)) -> String {
-        let mut place = [b'?'; MOST_BYTES];
-        let mut text = Text::begin(&mut place, false);
+    fn text(write: impl FnOnce(&mut NumberText<'_>)) -> String {
+        let mut buffer = [b'?'; MAX_BYTES];
+        let mut text = NumberText::begin(&mut buffer, false);
         write(&mut text);
         let length = text.length();
-        String::from_utf8(place[..length].to_vec()).expect("ASCII")
+        String::from_utf8(buffer[..length].to_vec()).expect("ASCII")
     }
 
     fn float(number: f64) -> String {
         text(|text| text.push_float(number))
     }
 
-    /// Some numbers that look random, the same each time.
+    /// Returns a fixed sequence of pseudo-random numbers.
     fn scattered() -> impl Iterator<Item = u64> {
         let step = |bits: &u64| {
             Some(
@@ -338,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn integers_are_as_the_standard_library_writes_them() {
+    fn integers_equal_those_of_the_standard_library() {
         let powers = (0..20)
             .map(|power| 10u64.pow(power))
             .flat_map(|power| [power - 1, power, power + 1]);
@@ -360,9 +369,9 @@ mod tests {
         );
     }
 
-    /// Gecko's `JSONTimeOutput`.
+    /// The cases are those of Gecko's `JSONTimeOutput`.
     #[test]
-    fn times_have_up_to_six_decimals_and_no_zeros_at_their_end() {
+    fn times_have_at_most_six_decimals_and_no_trailing_zeros() {
         for (ns, expected) in [
             (0, "0"),
             (1, "0.000001"),
@@ -394,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn floats_are_as_ecmascript_writes_them() {
+    fn floats_equal_those_of_ecmascript() {
         for (number, expected) in [
             (0.0, "0"),
             (-0.0, "0"),
@@ -427,7 +436,7 @@ mod tests {
             (4.35, "4.35"),
             (0.000035, "0.000035"),
             (2e-3 / 3.0, "0.0006666666666666666"),
-            // In the middle between two; a power of two is so as well.
+            // Midway between two decimals, a power of two among them.
             (2f64.powi(-24), "5.960464477539063e-8"),
             (87_754_195_502_575.0 + 0.125, "87754195502575.12"),
             (-1_487_824_212_577_976.0 - 0.25, "-1487824212577976.2"),

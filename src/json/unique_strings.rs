@@ -1,25 +1,25 @@
-//! A table in which each string stands once.
+//! A table of unique strings.
 
 use std::collections::HashMap;
 
 use crate::json::JsonWriter;
 use crate::json::escape::escape;
 
-/// A string's place in its table.
+/// The index of a string in its table.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub(crate) struct StringIndex(pub(crate) u32);
 
-/// Strings in the order in which they were first seen, each made JSON at that moment.
+/// Unique strings in the order of their first use. Each is escaped when it is added.
 #[doc(alias = "UniqueJSONStrings")]
 #[derive(Debug, Default)]
 pub(crate) struct UniqueStrings {
     indices: HashMap<Box<str>, StringIndex>,
-    /// The elements of the table's array, commas and all.
+    /// The elements of the table as JSON, separated by commas.
     elements: Vec<u8>,
 }
 
 impl UniqueStrings {
-    /// The string's index, the same for the same string.
+    /// Returns the index of the string, and adds the string if it is new.
     #[doc(alias = "GetOrAddIndex")]
     pub(crate) fn intern(&mut self, string: &str) -> StringIndex {
         if let Some(&index) = self.indices.get(string) {
@@ -36,14 +36,14 @@ impl UniqueStrings {
         index
     }
 
-    /// Writes the table as an array, with no second look at its strings.
+    /// Writes the table as an array, without processing the strings again.
     #[doc(alias = "SpliceStringTableElements")]
     pub(crate) fn write(&self, json: &mut JsonWriter<'_>) {
         json.array(|json| json.splice(&self.elements));
     }
 }
 
-/// Gecko's `TestUniqueJSONStrings`.
+/// The cases are those of Gecko's `TestUniqueJSONStrings`.
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -57,12 +57,12 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_table_is_an_empty_array() {
+    fn empty_table_is_an_empty_array() {
         assert_eq!(written(&UniqueStrings::default()), "[]");
     }
 
     #[test]
-    fn a_string_keeps_its_index() {
+    fn repeated_string_keeps_its_index() {
         let mut strings = UniqueStrings::default();
         let first = strings.intern("a");
         assert_eq!(first, StringIndex(0));
@@ -78,12 +78,12 @@ mod tests {
         assert_eq!(
             written(&strings),
             r#"["a","b",""]"#,
-            "it goes on after it was written"
+            "the table grows after it was written"
         );
     }
 
     #[test]
-    fn strings_are_told_apart_by_what_they_are_and_not_by_how_they_are_written() {
+    fn strings_with_similar_escapes_are_distinct() {
         let mut strings = UniqueStrings::default();
         let texts = ["\n", "\\n", "\"", "\\\"", "é", "e\u{301}", "\0", " "];
         let indices = texts.map(|text| strings.intern(text).0);
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn two_tables_are_apart() {
+    fn two_tables_are_independent() {
         let (mut one, mut other) = (UniqueStrings::default(), UniqueStrings::default());
         one.intern("only here");
         assert_eq!(

@@ -1,15 +1,15 @@
-//! The streaming writer: values one after another, commas and escapes by itself.
+//! The streaming writer, which inserts commas and escapes strings.
 
 use std::io::Write;
 
 use crate::base::FailureLatch;
 use crate::json::escape::escape;
-use crate::json::number::{MOST_BYTES, Text};
+use crate::json::number::{MAX_BYTES, NumberText};
 
-/// Small enough to stay in the processor's nearest cache until it is handed over.
+/// Size of the buffer: small enough to stay in the processor's L1 cache until it is flushed.
 const BUFFER_BYTES: usize = 32 << 10;
 
-/// What is as long goes to the sink as it is.
+/// Minimum length of a string part or spliced value that goes to the sink without a copy.
 const LONG_BYTES: usize = 8 << 10;
 
 /// Writes compact JSON to a sink.
@@ -19,20 +19,21 @@ pub(crate) struct JsonWriter<'a> {
     buffer: Vec<u8>,
     used: usize,
     latch: FailureLatch,
-    /// Whether the next value is the first one at its depth, and so has no comma before it.
+    /// Whether the next value is the first at its depth, and so needs no comma.
     first: bool,
-    /// From where on what is there may be taken back, and so is not handed over.
-    held_from: Option<usize>,
+    /// Start of the attempt in progress. The buffer is flushed only up to there, so that the
+    /// attempt can be undone.
+    attempt_start: Option<usize>,
 }
 
 impl<'a> JsonWriter<'a> {
-    /// A writer that may fail, for a job of its own.
+    /// Creates a fallible writer with a latch of its own.
     #[cfg(test)]
     pub(crate) fn new(sink: &'a mut dyn Write) -> Self {
         Self::for_job(sink, FailureLatch::fallible())
     }
 
-    /// A writer for a job that this latch is of.
+    /// Creates a writer for the job that `latch` belongs to.
     pub(crate) fn for_job(sink: &'a mut dyn Write, latch: FailureLatch) -> Self {
         Self {
             sink,
@@ -40,19 +41,19 @@ impl<'a> JsonWriter<'a> {
             used: 0,
             latch,
             first: true,
-            held_from: None,
+            attempt_start: None,
         }
     }
 
-    /// Whether the job has failed; what is written from then on goes nowhere, so a long job may stop.
+    /// Whether the job has failed. From then on output is discarded, so a long job may end early.
     pub(crate) fn failed(&self) -> bool {
         self.latch.failed()
     }
 
-    /// Hands the rest to the sink.
+    /// Flushes the buffer and the sink.
     ///
     /// # Errors
-    /// The job's first failure.
+    /// Returns the job's first failure.
     pub(crate) fn finish(mut self) -> std::io::Result<()> {
         self.hand_over();
         if !self.latch.failed()
@@ -63,25 +64,27 @@ impl<'a> JsonWriter<'a> {
         self.latch.result()
     }
 
-    /// Hands what there is to the sink, so that it may fail before something long.
+    /// Flushes the buffer to the sink. Called before a long operation, so that a failure of the
+    /// sink shows early.
     #[cold]
     pub(crate) fn hand_over(&mut self) {
-        let end = self.held_from.unwrap_or(self.used);
+        let end = self.attempt_start.unwrap_or(self.used);
         let written = match self.latch.failed() {
             true => Ok(()),
             false => self.sink.write_all(&self.buffer[..end]),
         };
         self.buffer.copy_within(end..self.used, 0);
         self.used -= end;
-        self.held_from = self.held_from.map(|_| 0);
+        self.attempt_start = self.attempt_start.map(|_| 0);
         if let Err(failure) = written {
             self.latch.set_failure(failure);
         }
     }
 
-    /// Hands over, and has room for so many bytes then, of which there are few unless something is held.
+    /// Flushes the buffer and makes space for `bytes` bytes. The buffer grows only during an
+    /// attempt.
     #[cold]
-    fn make_room(&mut self, bytes: usize) {
+    fn make_space(&mut self, bytes: usize) {
         self.hand_over();
         if self.buffer.len() - self.used < bytes {
             self.buffer
@@ -89,15 +92,16 @@ impl<'a> JsonWriter<'a> {
         }
     }
 
-    /// Writes what may turn out to be nothing: where `body` says false, it is as if it had written nothing. Until then what it
-    /// writes stays in memory. There is none within another.
+    /// Runs `body` and undoes its output if it returns false. Returns the result of `body`.
+    ///
+    /// The output stays in memory until `body` returns. Attempts must not be nested.
     pub(crate) fn attempt(&mut self, body: impl FnOnce(&mut Self) -> bool) -> bool {
-        debug_assert!(self.held_from.is_none(), "an attempt within another");
-        self.held_from = Some(self.used);
+        debug_assert!(self.attempt_start.is_none(), "nested attempt");
+        self.attempt_start = Some(self.used);
         let first = self.first;
-        let is_well = body(self);
-        if let Some(begin) = self.held_from.take()
-            && !is_well
+        let is_kept = body(self);
+        if let Some(begin) = self.attempt_start.take()
+            && !is_kept
         {
             self.used = begin;
             self.first = first;
@@ -107,26 +111,26 @@ impl<'a> JsonWriter<'a> {
             self.buffer.truncate(BUFFER_BYTES);
             self.buffer.shrink_to_fit();
         }
-        is_well
+        is_kept
     }
 
     fn put(&mut self, bytes: &[u8]) {
         if bytes.len() >= LONG_BYTES || bytes.len() > self.buffer.len() - self.used {
-            return self.put_with_hand_over(bytes);
+            return self.put_with_flush(bytes);
         }
-        self.put_here(bytes);
+        self.put_in_buffer(bytes);
     }
 
-    fn put_here(&mut self, bytes: &[u8]) {
+    fn put_in_buffer(&mut self, bytes: &[u8]) {
         self.buffer[self.used..][..bytes.len()].copy_from_slice(bytes);
         self.used += bytes.len();
     }
 
     #[cold]
-    fn put_with_hand_over(&mut self, bytes: &[u8]) {
-        if bytes.len() < LONG_BYTES || self.held_from.is_some() {
-            self.make_room(bytes.len());
-            return self.put_here(bytes);
+    fn put_with_flush(&mut self, bytes: &[u8]) {
+        if bytes.len() < LONG_BYTES || self.attempt_start.is_some() {
+            self.make_space(bytes.len());
+            return self.put_in_buffer(bytes);
         }
         self.hand_over();
         if !self.latch.failed()
@@ -139,20 +143,21 @@ impl<'a> JsonWriter<'a> {
     #[inline]
     fn put_byte(&mut self, byte: u8) {
         if self.used == self.buffer.len() {
-            self.make_room(1);
+            self.make_space(1);
         }
         self.buffer[self.used] = byte;
         self.used += 1;
     }
 
-    /// The beginning of a value, or one as short as a number: written where it stays, comma and all, with one look for room.
+    /// Appends a comma if one is needed and then the output of `write`: the start of a value, or a
+    /// short value. Space is checked once, and the bytes are written in their final place.
     #[inline(always)]
-    fn short(&mut self, write: impl FnOnce(&mut Text<'_>)) {
-        if self.buffer.len() - self.used < MOST_BYTES {
-            self.make_room(MOST_BYTES);
+    fn write_short(&mut self, write: impl FnOnce(&mut NumberText<'_>)) {
+        if self.buffer.len() - self.used < MAX_BYTES {
+            self.make_space(MAX_BYTES);
         }
         if let Some(place) = self.buffer[self.used..].first_chunk_mut() {
-            let mut text = Text::begin(place, !self.first);
+            let mut text = NumberText::begin(place, !self.first);
             write(&mut text);
             self.used += text.length();
             self.first = false;
@@ -161,7 +166,7 @@ impl<'a> JsonWriter<'a> {
 
     #[inline]
     fn nested(&mut self, open: u8, close: u8, body: impl FnOnce(&mut Self)) {
-        self.short(|text| text.push(open));
+        self.write_short(|text| text.push(open));
         self.first = true;
         body(self);
         self.put_byte(close);
@@ -178,22 +183,22 @@ impl<'a> JsonWriter<'a> {
         self.nested(b'[', b']', body);
     }
 
-    /// The beginning of an object, or of an array, whose end comes by [`Self::close`].
+    /// Starts an object or array, which [`Self::close`] ends.
     pub(crate) fn open(&mut self, is_array: bool) {
-        self.short(|text| text.push(if is_array { b'[' } else { b'{' }));
+        self.write_short(|text| text.push(if is_array { b'[' } else { b'{' }));
         self.first = true;
     }
 
-    /// The end of what was opened last.
+    /// Ends the innermost object or array that [`Self::open`] started.
     pub(crate) fn close(&mut self, is_array: bool) {
         self.put_byte(if is_array { b']' } else { b'}' });
         self.first = false;
     }
 
-    /// An array of at most four numbers, with one look for room.
+    /// Writes an array of at most four numbers, and checks for space once.
     #[inline(always)]
     pub(crate) fn row(&mut self, write: impl FnOnce(&mut JsonRow<'_, '_>)) {
-        self.short(|text| {
+        self.write_short(|text| {
             text.push(b'[');
             let mut row = JsonRow { text, values: 0 };
             write(&mut row);
@@ -201,14 +206,15 @@ impl<'a> JsonWriter<'a> {
         });
     }
 
-    /// A value that is JSON already, or several with their commas. A long one goes to the sink without a copy.
+    /// Writes a value that is JSON already, or several values separated by commas. A long one goes
+    /// to the sink without a copy.
     #[doc(alias = "Splice")]
     pub(crate) fn splice(&mut self, value: impl AsRef<[u8]>) {
-        self.short(|_| {});
+        self.write_short(|_| {});
         self.put(value.as_ref());
     }
 
-    /// A property's name; its value comes next.
+    /// Writes the name of a property. The next value belongs to it.
     pub(crate) fn key(&mut self, key: &str) -> &mut Self {
         self.string(key);
         self.put_byte(b':');
@@ -217,14 +223,15 @@ impl<'a> JsonWriter<'a> {
     }
 
     pub(crate) fn string(&mut self, string: &str) {
-        self.short(|text| text.push(b'"'));
+        self.write_short(|text| text.push(b'"'));
         escape(string.as_bytes(), |part| self.put(part));
         self.put_byte(b'"');
     }
 
-    /// A text that may not be UTF-8: each part that is none becomes U+FFFD, as `String::from_utf8_lossy` has it.
+    /// Writes a string that may not be UTF-8, with U+FFFD for each invalid part, as
+    /// `String::from_utf8_lossy` does.
     pub(crate) fn text_bytes(&mut self, text: &[u8]) {
-        self.short(|text| text.push(b'"'));
+        self.write_short(|text| text.push(b'"'));
         for chunk in text.utf8_chunks() {
             escape(chunk.valid().as_bytes(), |part| self.put(part));
             if !chunk.invalid().is_empty() {
@@ -236,54 +243,51 @@ impl<'a> JsonWriter<'a> {
 
     #[inline]
     pub(crate) fn unsigned(&mut self, number: u64) {
-        self.short(|text| text.push_unsigned(number));
+        self.write_short(|text| text.push_unsigned(number));
     }
 
     pub(crate) fn signed(&mut self, number: i64) {
-        self.short(|text| text.push_signed(number));
+        self.write_short(|text| text.push_signed(number));
     }
 
-    /// A float as EcmaScript writes it; `null` for what JSON cannot say.
+    /// Writes a float as EcmaScript does; `null` if it is NaN or infinite.
     pub(crate) fn float(&mut self, number: f64) {
         if !number.is_finite() {
             return self.null();
         }
-        self.short(|text| text.push_float(number));
+        self.write_short(|text| text.push_float(number));
     }
 
     pub(crate) fn bool(&mut self, value: bool) {
-        self.short(|text| text.extend(if value { b"true" } else { b"false" }));
+        self.write_short(|text| text.extend(if value { b"true" } else { b"false" }));
     }
 
     #[inline]
     pub(crate) fn null(&mut self) {
-        self.short(|text| text.extend(b"null"));
+        self.write_short(|text| text.extend(b"null"));
     }
 
-    /// Nanoseconds, as milliseconds with up to six decimals and no zeros at their end.
+    /// Writes nanoseconds as milliseconds, with up to six decimals and without trailing zeros.
     #[doc(alias = "TimeI64NsElement")]
     #[inline]
     pub(crate) fn time_ms(&mut self, ns: u64) {
-        self.short(|text| text.push_ns_in_ms(ns));
+        self.write_short(|text| text.push_ns_in_ms(ns));
     }
 }
 
-/// An array of at most [`Self::MOST_VALUES`]; what is more is left out.
+/// An array of at most [`Self::MAX_VALUES`] numbers; further ones are dropped.
 pub(crate) struct JsonRow<'a, 'b> {
-    text: &'a mut Text<'b>,
+    text: &'a mut NumberText<'b>,
     values: usize,
 }
 
 impl JsonRow<'_, '_> {
-    const MOST_VALUES: usize = 4;
+    const MAX_VALUES: usize = 4;
 
     #[inline(always)]
-    fn value(&mut self, write: impl FnOnce(&mut Text<'_>)) {
-        debug_assert!(
-            self.values < Self::MOST_VALUES,
-            "a row has no room for so many values"
-        );
-        if self.values < Self::MOST_VALUES {
+    fn value(&mut self, write: impl FnOnce(&mut NumberText<'_>)) {
+        debug_assert!(self.values < Self::MAX_VALUES, "too many values in a row");
+        if self.values < Self::MAX_VALUES {
             if self.values > 0 {
                 self.text.push(b',');
             }
@@ -307,7 +311,7 @@ impl JsonRow<'_, '_> {
         self.value(|text| text.extend(b"null"));
     }
 
-    /// As [`JsonWriter::time_ms`].
+    /// Writes nanoseconds as milliseconds, like [`JsonWriter::time_ms`].
     #[inline(always)]
     pub(crate) fn time_ms(&mut self, ns: u64) {
         self.value(|text| text.push_ns_in_ms(ns));

@@ -1,4 +1,4 @@
-//! Tests of the writer.
+//! Tests of the JSON writer.
 
 use super::*;
 
@@ -10,11 +10,11 @@ fn written(body: impl FnOnce(&mut JsonWriter<'_>)) -> String {
     String::from_utf8(out).expect("UTF-8")
 }
 
-/// Keeps each writing apart.
+/// A sink that records each write separately.
 #[derive(Default)]
-struct Writings(Vec<Vec<u8>>);
+struct SinkWrites(Vec<Vec<u8>>);
 
-impl Write for Writings {
+impl Write for SinkWrites {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         self.0.push(bytes.to_vec());
         Ok(bytes.len())
@@ -25,7 +25,7 @@ impl Write for Writings {
 }
 
 #[test]
-fn objects_and_arrays_are_compact_and_have_their_commas() {
+fn objects_and_arrays_are_compact_json() {
     let text = written(|json| {
         json.object(|json| {
             json.key("a").array(|json| {
@@ -44,7 +44,7 @@ fn objects_and_arrays_are_compact_and_have_their_commas() {
 }
 
 #[test]
-fn a_row_is_an_array_and_has_room_for_the_longest_numbers() {
+fn row_holds_the_four_longest_numbers() {
     let text = written(|json| {
         json.array(|json| {
             json.row(|_| {});
@@ -64,7 +64,7 @@ fn a_row_is_an_array_and_has_room_for_the_longest_numbers() {
 }
 
 #[test]
-fn every_string_reads_back() {
+fn any_string_reads_back() {
     let hostile = "quote \" slash \\ line \n bell \u{7} nul \0 µ \u{1f600} \u{2028}";
     for text in [hostile.to_owned(), hostile.repeat(10_000)] {
         let json = written(|json| json.string(&text));
@@ -74,7 +74,7 @@ fn every_string_reads_back() {
 }
 
 #[test]
-fn a_text_that_is_not_utf8_has_a_mark_for_each_part_that_is_none() {
+fn text_bytes_replaces_each_invalid_part() {
     let lone_surrogate = b"\xed\xa0\x80\xed\xbf\xbf";
     let cut = ["\u{1f600}", "\u{20ac}", "é"].map(|text| &text.as_bytes()[..text.len() - 1]);
     let cases = [
@@ -104,14 +104,14 @@ fn a_text_that_is_not_utf8_has_a_mark_for_each_part_that_is_none() {
 }
 
 #[test]
-fn impossible_floats_are_null() {
+fn nan_and_infinite_floats_are_null() {
     for number in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
         assert_eq!(written(|json| json.float(number)), "null");
     }
 }
 
 #[test]
-fn what_is_written_does_not_hang_on_where_the_buffer_ends() {
+fn output_is_independent_of_buffer_boundaries() {
     let row = |json: &mut JsonWriter<'_>, number: u64| {
         json.array(|json| {
             json.unsigned(number);
@@ -138,9 +138,9 @@ fn what_is_written_does_not_hang_on_where_the_buffer_ends() {
 }
 
 #[test]
-fn long_values_go_to_the_sink_as_they_are() {
+fn long_values_go_to_the_sink_unbuffered() {
     let long = "y".repeat(LONG_BYTES);
-    let mut sink = Writings::default();
+    let mut sink = SinkWrites::default();
     let mut json = JsonWriter::new(&mut sink);
     json.array(|json| {
         json.splice(&long);
@@ -148,9 +148,9 @@ fn long_values_go_to_the_sink_as_they_are() {
         json.unsigned(1);
     });
     json.finish().expect("nothing fails");
-    let writings: Vec<&[u8]> = sink.0.iter().map(Vec::as_slice).collect();
+    let writes: Vec<&[u8]> = sink.0.iter().map(Vec::as_slice).collect();
     assert_eq!(
-        writings,
+        writes,
         [
             b"[".as_slice(),
             long.as_bytes(),
@@ -162,7 +162,7 @@ fn long_values_go_to_the_sink_as_they_are() {
 }
 
 #[test]
-fn what_was_attempted_in_vain_leaves_no_trace_however_long_it_was() {
+fn failed_attempt_of_any_length_leaves_no_output() {
     let long = "w".repeat(3 * BUFFER_BYTES);
     for (shift, length) in
         (0..20).flat_map(|shift| [0, 10, LONG_BYTES, 3 * BUFFER_BYTES].map(|l| (shift, l)))
@@ -177,12 +177,12 @@ fn what_was_attempted_in_vain_leaves_no_trace_however_long_it_was() {
             written(|json| {
                 json.array(|json| {
                     json.string(&long[..BUFFER_BYTES - 20 - shift]);
-                    for &is_well in attempts {
-                        let said = json.attempt(|json| {
+                    for &is_kept in attempts {
+                        let result = json.attempt(|json| {
                             row(json);
-                            is_well
+                            is_kept
                         });
-                        assert_eq!(said, is_well);
+                        assert_eq!(result, is_kept);
                     }
                     json.unsigned(7);
                 });
@@ -198,8 +198,8 @@ fn what_was_attempted_in_vain_leaves_no_trace_however_long_it_was() {
 }
 
 #[test]
-fn what_is_held_goes_to_the_sink_once_it_is_well_and_memory_is_given_back() {
-    let mut sink = Writings::default();
+fn long_attempt_releases_its_memory() {
+    let mut sink = SinkWrites::default();
     let mut json = JsonWriter::new(&mut sink);
     json.array(|json| {
         json.unsigned(1);
@@ -218,7 +218,7 @@ fn what_is_held_goes_to_the_sink_once_it_is_well_and_memory_is_given_back() {
 }
 
 #[test]
-fn the_first_failure_of_the_sink_is_told_and_nothing_follows_it() {
+fn sink_failure_is_returned_and_ends_output() {
     struct Full(usize);
     impl Write for Full {
         fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
@@ -241,8 +241,8 @@ fn the_first_failure_of_the_sink_is_told_and_nothing_follows_it() {
 }
 
 #[test]
-fn nothing_is_written_of_a_job_that_has_failed_elsewhere() {
-    let mut sink = Writings::default();
+fn failure_elsewhere_in_the_job_ends_output() {
+    let mut sink = SinkWrites::default();
     let latch = FailureLatch::fallible();
     let mut json = JsonWriter::for_job(&mut sink, latch.clone());
     json.unsigned(1);

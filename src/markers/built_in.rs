@@ -1,10 +1,12 @@
-//! The types of markers that Gecko has and that make sense off a browser, by Gecko's names and with its fields.
+//! Gecko's marker types that make sense outside of a browser, with Gecko's names and fields.
 //!
-//! [`Tracing`], [`StackMarker`] and [`FlowStackMarker`] are shaped as in Mozilla's crate; the others have a field for each of
-//! Gecko's. A text alone is [`add_text_marker`](crate::add_text_marker)'s.
+//! [`Tracing`], [`StackMarker`] and [`FlowStackMarker`] have the shape that Mozilla's crate gives
+//! them; each other type has one field for each of Gecko's.
+//! For a marker that has only a text, use [`add_text_marker`](crate::add_text_marker).
 //!
-//! Not here are `Java`, `JavaWithDetails` and `CONTENT_FULL_PAINT_TIME`, which are Android's or a browser's, and
-//! `UnregisteredThreadLifetime` and `UnregisteredThreadCPU`, as nothing here watches threads that are not registered.
+//! Left out are `Java`, `JavaWithDetails` and `CONTENT_FULL_PAINT_TIME`, which only Android or a
+//! browser needs, and `UnregisteredThreadLifetime` and `UnregisteredThreadCPU`, because gekkota
+//! does not watch unregistered threads.
 
 use std::borrow::Cow;
 
@@ -16,16 +18,16 @@ use crate::markers::schema::MarkerSchema;
 use crate::markers::schema_words::{Format, Location};
 pub use crate::markers::transfers::*;
 
-/// A text that allocates nothing where it is the program's own.
+/// A string that needs no allocation if it is `'static`.
 pub type CowString = Cow<'static, str>;
 
-/// One end of an interval, or an instant, with a word of what it belongs to.
+/// An instant, or one end of an interval, with the name of its group.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Tracing(pub CowString);
 
 impl Tracing {
-    /// With this word, which is not copied.
+    /// Creates a payload with this group name, without copying the name.
     #[expect(clippy::should_implement_trait, reason = "Mozilla's name")]
     pub fn from_str(text: &'static str) -> Self {
         Self(Cow::Borrowed(text))
@@ -54,7 +56,7 @@ impl ProfilerMarker for Tracing {
     }
 }
 
-/// One end of an interval that lies in others as calls do, with nothing more to say.
+/// One end of an interval that nests inside others as calls do, without further data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct StackMarker();
@@ -78,7 +80,7 @@ impl ProfilerMarker for StackMarker {
 }
 
 marker_type! {
-    /// A text, on intervals that lie in others as calls do.
+    /// A text on intervals that nest as calls do.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub struct TextStack {
         /// The text.
@@ -90,13 +92,14 @@ marker_type! {
 }
 
 marker_type! {
-    /// A record of a log. The marker's name is the module's; the viewer's log has its time, thread and level.
+    /// A log record. The marker's name is the module; the viewer's log shows the record with its
+    /// time, thread and level.
     #[doc(alias = "LogMarker")]
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub struct Log {
         /// `Error`, `Warning`, `Info`, `Debug` or `Verbose`.
         pub level: CowString => "Level", UniqueString;
-        /// What was said.
+        /// The message.
         pub message: CowString => "Message", UniqueString;
     }
     table_label = "({marker.name}) {marker.data.message}";
@@ -104,32 +107,33 @@ marker_type! {
 }
 
 marker_type! {
-    /// An access to a file.
+    /// A file access.
     #[derive(Clone, PartialEq, Eq, Debug)]
     #[allow(non_snake_case, reason = "the viewer's name")]
     pub struct FileIO {
-        /// What was done: “read”, “fsync”.
+        /// The operation: “read”, “fsync”.
         pub operation: CowString => "Operation", String;
-        /// What asked for it.
+        /// The component that requested the operation.
         pub source: CowString => "Source", String;
-        /// The file.
+        /// The file's path.
         pub filename: Option<String> => "Filename", FilePath;
-        /// The thread that did it, where the marker is on another's track.
+        /// The thread that accessed the file, if the marker is on another thread's track.
         pub threadId: Option<ThreadId> => "Thread ID", Tid;
     }
     places = [MarkerChart, MarkerTable, TimelineFileIO];
 }
 
-/// An allocation, or with a negative size its end. With stacks, the viewer makes trees of retained, allocated and freed memory
-/// of them.
+/// An allocation or, with a negative size, a deallocation.
+///
+/// With stacks, the viewer builds trees of retained, allocated and freed memory from these markers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct NativeAllocation {
-    /// How many bytes.
+    /// Size in bytes; negative for a deallocation.
     pub size: i64,
-    /// Where.
+    /// Address of the memory.
     pub memory_address: u64,
-    /// On which thread.
+    /// The thread that allocated or freed the memory.
     pub thread_id: ThreadId,
 }
 
@@ -149,20 +153,20 @@ impl ProfilerMarker for NativeAllocation {
     }
 }
 
-/// An allocation of an interpreter's. With stacks, the viewer makes a tree of them.
+/// An allocation by a script interpreter. With stacks, the viewer builds a tree from these markers.
 #[doc(alias = "JsAllocationMarker")]
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct JsAllocation {
-    /// What sort of object: “Function”.
+    /// Class of the object: “Function”.
     pub class_name: CowString,
-    /// What it is to the interpreter: “JSObject”.
+    /// The interpreter's type of the object: “JSObject”.
     pub type_name: CowString,
-    /// The same by a coarser division: “Object”, “String”.
+    /// Coarse type of the object: “Object”, “String”.
     pub coarse_type: CowString,
-    /// How many bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// Whether it is where young objects are.
+    /// Whether the object is in the nursery, where the interpreter allocates young objects.
     pub in_nursery: bool,
 }
 
@@ -184,18 +188,20 @@ impl ProfilerMarker for JsAllocation {
     }
 }
 
-/// What a window shows from this instant on, until the next of the window. The viewer draws them in a track; in the profile the
-/// markers are called “CompositorScreenshot”, by whatever name they were added.
+/// What a window shows from this instant until the window's next screenshot.
+///
+/// The viewer draws screenshots in a track of their own. In the profile these markers are named
+/// “CompositorScreenshot”, whatever name the caller gave them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct CompositorScreenshot {
-    /// The picture as a URL: `data:image/jpeg;base64,…`. It may be smaller than the window.
+    /// The image as a URL: `data:image/jpeg;base64,…`. It may be smaller than the window.
     pub url: CowString,
-    /// Which window.
+    /// Id of the window.
     pub window_id: u64,
-    /// How wide the window is.
+    /// Width of the window.
     pub window_width: u32,
-    /// How high it is.
+    /// Height of the window.
     pub window_height: u32,
 }
 
@@ -217,24 +223,25 @@ impl ProfilerMarker for CompositorScreenshot {
 }
 
 marker_type! {
-    /// How fast a core runs.
+    /// The speed of a CPU core.
     #[doc(alias = "CPUSpeedMarker")]
     #[derive(Clone, Copy, PartialEq, Debug)]
     pub struct CPUSpeed {
-        /// In GHz.
+        /// Speed in GHz.
         pub speed: f64 => "CPU Speed (GHz)", String;
     }
     label = "{marker.name} Speed = {marker.data.speed}GHz";
     graph = (speed, Bar, Ink);
 }
 
-/// That a thread is awake: its beginning has the core, its end the CPU time that it used.
+/// An interval in which a thread is awake. Its start marker has the core, its end marker the CPU
+/// time used.
 #[derive(Clone, Copy, PartialEq, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Awake {
-    /// At the end: nanoseconds of CPU time.
+    /// CPU time used, in ns; only at the end.
     pub cpu_time_ns: Option<u64>,
-    /// At the beginning: the core.
+    /// Number of the core; only at the start.
     pub cpu_id: Option<u32>,
 }
 
@@ -263,13 +270,13 @@ impl ProfilerMarker for Awake {
 }
 
 marker_type! {
-    /// How often threads woke up.
+    /// A number of thread wake-ups.
     #[derive(Clone, PartialEq, Eq, Debug)]
     #[allow(non_snake_case, reason = "the viewer's name")]
     pub struct WakeUpCount {
-        /// So often.
+        /// The number of wake-ups.
         pub Count: u64 => "Count", Integer;
-        /// Of what.
+        /// The threads that were counted.
         pub label: CowString => "Label", String;
     }
     chart_label = "{marker.data.Count}";
@@ -277,35 +284,36 @@ marker_type! {
 }
 
 marker_type! {
-    /// A point or a span that the program measures for itself, by the names of the web's `performance.mark` and `.measure`.
+    /// A mark or a measure of the application, as the web's `performance.mark` and
+    /// `performance.measure` record it.
     #[derive(Clone, PartialEq, Eq, Debug)]
     #[allow(non_snake_case, reason = "the viewer's names")]
     pub struct UserTiming {
-        /// What is measured.
+        /// Name of the mark or measure.
         pub name: String => "Name", String;
         /// `mark` or `measure`.
         pub entryType: CowString => "Entry Type", String;
-        /// The mark at which a measure begins.
+        /// The mark that starts a measure.
         pub startMark: Option<String> => "Start Mark", String;
-        /// The mark at which it ends.
+        /// The mark that ends a measure.
         pub endMark: Option<String> => "End Mark", String;
     }
     label = "{marker.data.name}";
-    description = "A mark or a measure of the program's.";
+    description = "A mark or a measure of the application.";
 }
 
 marker_type! {
-    /// An event that kept the main thread busy for long.
+    /// An event that kept the main thread busy for a long time.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub struct MainThreadLongTask {
-        /// Which sort of event.
+        /// Type of the event.
         pub category: CowString => "Type", String;
     }
     name = "MainThreadLongTask";
 }
 
 marker_type! {
-    /// A time in which a thread did not come back to its events, as who watches it found.
+    /// An interval in which a thread did not return to its event loop, as a hang monitor found it.
     #[doc(alias = "BHRMarker")]
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub struct DetectedHang {}
@@ -315,15 +323,15 @@ marker_type! {
 }
 
 marker_type! {
-    /// A setting that was looked up.
+    /// A read of a preference.
     #[derive(Clone, PartialEq, Eq, Debug)]
     #[allow(non_snake_case, reason = "the viewer's names")]
     pub struct PreferenceRead {
-        /// Its name.
+        /// Name of the preference.
         pub prefName: String => "Name", String;
-        /// Whether it is the default, or set by somebody.
+        /// Whether the value is the default or was set explicitly.
         pub prefKind: CowString => "Kind", String;
-        /// What sort of value.
+        /// Type of the value.
         pub prefType: CowString => "Type", String;
         /// The value.
         pub prefValue: String => "Value", SanitizedString;
@@ -332,15 +340,15 @@ marker_type! {
 }
 
 marker_type! {
-    /// An event of a user interface that was handled.
+    /// A user interface event that the application handled.
     #[derive(Clone, PartialEq, Debug)]
     #[allow(non_snake_case, reason = "the viewer's names")]
     pub struct DOMEvent {
-        /// “click”, for example.
+        /// Type of the event: “click”, for example.
         pub eventType: CowString => "Event Type", String;
-        /// What it was for.
+        /// Target of the event.
         pub target: Option<String> => "Event Target", String;
-        /// From when it happened until it was handled, in milliseconds.
+        /// Time from the event's occurrence until it was handled, in ms.
         pub latency: Option<f64> => "Latency", Duration;
     }
     places = [MarkerChart, MarkerTable, TimelineOverview];
@@ -350,35 +358,35 @@ marker_type! {
 }
 
 marker_type! {
-    /// A piece of audio or video.
+    /// A segment of an audio or video stream.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     #[allow(non_snake_case, reason = "the viewer's names")]
     pub struct MediaSample {
-        /// From when on in its stream.
+        /// Start of the segment in its stream, in µs.
         pub sampleStartTimeUs: i64 => "Sample start time", Microseconds;
-        /// Until when.
+        /// End of the segment in its stream, in µs.
         pub sampleEndTimeUs: i64 => "Sample end time", Microseconds;
     }
 }
 
 marker_type! {
-    /// A frame that came too late.
+    /// A video frame that was decoded too late.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     #[allow(non_snake_case, reason = "the viewer's names")]
     pub struct VideoFallingBehind {
-        /// When it should have been shown, in its stream.
+        /// Time in the stream at which the frame was due, in µs.
         pub videoFrameStartTimeUs: i64 => "Video frame start time", Microseconds;
-        /// Where in the stream the clock was.
+        /// Playback position in the stream, in µs.
         pub mediaCurrentTimeUs: i64 => "Media current time", Microseconds;
     }
 }
 
 marker_type! {
-    /// A frame that was shown.
+    /// A video frame that was shown.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     #[allow(non_snake_case, reason = "the viewer's name")]
     pub struct VideoSinkRender {
-        /// Where in the stream the clock was.
+        /// Playback position in the stream, in µs.
         pub clockTimeUs: i64 => "Clock time", Microseconds;
     }
 }

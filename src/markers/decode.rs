@@ -1,73 +1,74 @@
-//! A marker's way out of the buffer.
+//! Decodes a marker from the buffer.
 
 use std::borrow::Cow;
 
 use crate::buffer::EntryReader;
 use crate::markers::encode::{
-    HAS_STACK, HAS_WINDOW, PAYLOAD_BITS, PAYLOAD_TEXT, PAYLOAD_TYPED, PAYLOAD_WHOLE, PHASE_BITS,
+    HAS_STACK, HAS_WINDOW, PAYLOAD_BITS, PAYLOAD_COMPLETE, PAYLOAD_TEXT, PAYLOAD_TYPED, PHASE_BITS,
 };
 use crate::markers::options::MarkerPhase;
 
-/// What a marker carries.
+/// The payload of a decoded marker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum DecodedPayload<'a> {
     None,
     Text(Cow<'a, str>),
     Typed {
-        /// The type's number.
+        /// Number of the payload's type.
         number: u64,
-        /// `None` when it was not coded to its end.
+        /// `None` if serialization failed.
         bytes: Option<&'a [u8]>,
     },
 }
 
-/// A marker as it was put.
+/// A marker as it was added.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DecodedMarker<'a> {
     pub(crate) thread: u64,
     pub(crate) phase: MarkerPhase,
-    /// Nanoseconds since the process began; 0 where the phase has no start.
+    /// Start in ns since the process started; 0 if the phase has no start.
     pub(crate) start_ns: u64,
-    /// Likewise for the end.
+    /// End in ns since the process started; 0 if the phase has no end.
     pub(crate) end_ns: u64,
     pub(crate) category: u8,
-    /// The number of its stack; 0 for none.
+    /// Number of the marker's stack; 0 if it has none.
     pub(crate) stack: u64,
-    /// 0 for none.
+    /// Id of the marker's page; 0 if it has none.
     pub(crate) inner_window_id: u64,
     pub(crate) name: Cow<'a, str>,
     pub(crate) payload: DecodedPayload<'a>,
 }
 
 impl<'a> DecodedMarker<'a> {
-    /// The marker of an entry whose kind was read already; `None` when it is malformed.
+    /// Decodes the marker of an entry whose kind was read already; `None` if the entry is
+    /// malformed.
     pub(crate) fn read(entry: &mut EntryReader<'a>) -> Option<Self> {
         let thread = entry.number()?;
-        let what = entry.byte()?;
-        let phase = match what & PHASE_BITS {
+        let flags = entry.byte()?;
+        let phase = match flags & PHASE_BITS {
             0 => MarkerPhase::Instant,
             1 => MarkerPhase::Interval,
             2 => MarkerPhase::IntervalStart,
             _ => MarkerPhase::IntervalEnd,
         };
-        if what & !(PHASE_BITS | PAYLOAD_BITS | HAS_STACK | HAS_WINDOW) != 0 {
+        if flags & !(PHASE_BITS | PAYLOAD_BITS | HAS_STACK | HAS_WINDOW) != 0 {
             return None;
         }
         let (start_ns, end_ns) = (entry.large()?, entry.large()?);
         let category = entry.byte()?;
         let _subcategory = entry.byte()?;
-        let stack = if what & HAS_STACK == 0 {
+        let stack = if flags & HAS_STACK == 0 {
             0
         } else {
             entry.number()?
         };
-        let inner_window_id = if what & HAS_WINDOW == 0 {
+        let inner_window_id = if flags & HAS_WINDOW == 0 {
             0
         } else {
             entry.number()?
         };
         let name_bytes = entry.number()?;
-        let payload_bits = what & PAYLOAD_BITS;
+        let payload_bits = flags & PAYLOAD_BITS;
         let number = if payload_bits == PAYLOAD_TYPED {
             entry.number()?
         } else {
@@ -78,10 +79,10 @@ impl<'a> DecodedMarker<'a> {
             0 => DecodedPayload::None,
             PAYLOAD_TEXT => DecodedPayload::Text(String::from_utf8_lossy(entry.rest())),
             PAYLOAD_TYPED => {
-                let (is_whole, bytes) = entry.rest().split_last()?;
+                let (is_complete, bytes) = entry.rest().split_last()?;
                 DecodedPayload::Typed {
                     number,
-                    bytes: (*is_whole == PAYLOAD_WHOLE).then_some(bytes),
+                    bytes: (*is_complete == PAYLOAD_COMPLETE).then_some(bytes),
                 }
             }
             _ => return None,
@@ -99,12 +100,12 @@ impl<'a> DecodedMarker<'a> {
         })
     }
 
-    /// Whether there is anything to say but name, times and category.
+    /// Whether the marker has user data apart from its payload: a stack or a page.
     pub(crate) fn has_user_data(&self) -> bool {
         self.stack != 0 || self.inner_window_id != 0
     }
 
-    /// The last moment that it tells of, in nanoseconds since the process began.
+    /// Returns the latest time that the marker refers to, in ns since the process started.
     pub(crate) fn last_ns(&self) -> u64 {
         match self.phase {
             MarkerPhase::Instant | MarkerPhase::IntervalStart => self.start_ns,
@@ -122,14 +123,14 @@ mod tests {
     use crate::buffer::{ChunkedBuffer, Entry, EntryCursor, EntryKind};
     use crate::json::{JsonWriter, UniqueStrings};
     use crate::markers::encode::{
-        MarkerEntry, NewPayload, SHORT_NUMBERS, SHORT_TIMES, TypedPayload,
+        MarkerEntry, NewPayload, SHORT_NUMBER_LIMIT, SHORT_TIME_LIMIT, TypedPayload,
     };
     use crate::markers::{
         JSONWriter, MarkerPlace, MarkerSchema, MarkerTiming, MarkerType, NewMarker, NoPayload,
         PayloadFailure, ProfilerMarker, PropertyWriter, TextPayload,
     };
 
-    /// Puts a marker and hands what is read of it over.
+    /// Adds a marker and passes the decoded marker to `check`.
     fn put_and_read(
         marker: &NewMarker<'_>,
         payload: &impl NewPayload,
@@ -162,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn markers_read_back_with_the_times_of_their_phase() {
+    fn marker_of_each_phase_reads_back_with_its_times() {
         let time = ProfilerTime::from_monotonic_ns;
         let cases = [
             (MarkerTiming::instant_now(), (MarkerPhase::Instant, 900, 0)),
@@ -220,11 +221,11 @@ mod tests {
     }
 
     #[test]
-    fn a_marker_of_any_size_reads_back() {
+    fn marker_with_fields_of_any_length_reads_back() {
         let process_start = TimeStamp(100);
         let tricky = Tricky(7, "x".to_owned());
-        let numbers = [1, SHORT_NUMBERS - 1, SHORT_NUMBERS, u64::MAX];
-        let times = [0, 1, SHORT_TIMES - 1, SHORT_TIMES, u64::MAX >> 1];
+        let numbers = [1, SHORT_NUMBER_LIMIT - 1, SHORT_NUMBER_LIMIT, u64::MAX];
+        let times = [0, 1, SHORT_TIME_LIMIT - 1, SHORT_TIME_LIMIT, u64::MAX >> 1];
         for (thread, number) in numbers
             .iter()
             .flat_map(|&thread| numbers.map(|number| (thread, number)))
@@ -236,7 +237,7 @@ mod tests {
                 for name in [
                     "",
                     "n",
-                    &"n".repeat(SHORT_NUMBERS as usize - 1),
+                    &"n".repeat(SHORT_NUMBER_LIMIT as usize - 1),
                     &"n".repeat(300),
                 ] {
                     let time = |ns| ProfilerTime::from_monotonic_ns(process_start.0 + ns);
@@ -278,28 +279,28 @@ mod tests {
     }
 
     thread_local! {
-        static MISBEHAVES: Cell<Option<Misbehaviour>> = const { Cell::new(None) };
+        static MISBEHAVIOUR: Cell<Option<Misbehaviour>> = const { Cell::new(None) };
     }
 
     #[derive(Clone, Copy, PartialEq, Debug)]
     enum Misbehaviour {
-        RefusesToSay,
-        PanicsWhenWritten,
-        RefusesHalfWay,
-        RefusesToRead,
-        PanicsInFields,
+        FailsToSerialize,
+        PanicsInSerialize,
+        FailsHalfwayThroughSerialize,
+        FailsToDeserialize,
+        PanicsInStream,
     }
 
-    /// What a payload of a host's may do.
+    /// A payload that misbehaves in a chosen way.
     struct Tricky(u32, String);
 
     impl serde::Serialize for Tricky {
         fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
             use serde::ser::{Error as _, SerializeTuple as _};
-            match MISBEHAVES.get() {
-                Some(Misbehaviour::RefusesToSay) => return Err(S::Error::custom("no")),
-                Some(Misbehaviour::PanicsWhenWritten) => panic!("on purpose"),
-                Some(Misbehaviour::RefusesHalfWay) => {
+            match MISBEHAVIOUR.get() {
+                Some(Misbehaviour::FailsToSerialize) => return Err(S::Error::custom("no")),
+                Some(Misbehaviour::PanicsInSerialize) => panic!("on purpose"),
+                Some(Misbehaviour::FailsHalfwayThroughSerialize) => {
                     serializer.serialize_tuple(2)?.serialize_element(&self.0)?;
                     return Err(S::Error::custom("no"));
                 }
@@ -312,7 +313,7 @@ mod tests {
     impl<'de> serde::Deserialize<'de> for Tricky {
         fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
             use serde::de::Error as _;
-            if MISBEHAVES.get() == Some(Misbehaviour::RefusesToRead) {
+            if MISBEHAVIOUR.get() == Some(Misbehaviour::FailsToDeserialize) {
                 return Err(D::Error::custom("no"));
             }
             let (number, text) = <(u32, String)>::deserialize(deserializer)?;
@@ -329,29 +330,29 @@ mod tests {
         }
         fn stream_json_marker_data(&self, json: &mut JSONWriter<'_>) {
             json.uint_property("number", self.0.into());
-            assert_ne!(MISBEHAVES.get(), Some(Misbehaviour::PanicsInFields));
+            assert_ne!(MISBEHAVIOUR.get(), Some(Misbehaviour::PanicsInStream));
             json.string_property("text", &self.1);
         }
     }
 
-    /// The fields of a payload as JSON.
+    /// Returns the fields of a payload as JSON.
     fn streamed(number: u64, bytes: &[u8]) -> Result<String, PayloadFailure> {
         let mut text = Vec::new();
         let mut strings = UniqueStrings::default();
         let mut json = JsonWriter::new(&mut text);
-        let mut answer = Ok(());
+        let mut result = Ok(());
         json.object(|json| {
             let mut properties = PropertyWriter::new(json, &mut strings, TimeStamp(0));
-            answer =
+            result =
                 MarkerType::all()[&number].stream(bytes, &mut JSONWriter::new(&mut properties));
             properties.finish();
         });
         json.finish().expect("a vector never fails");
-        answer.map(|()| String::from_utf8(text).expect("UTF-8"))
+        result.map(|()| String::from_utf8(text).expect("UTF-8"))
     }
 
     #[test]
-    fn payloads_read_back_as_they_were() {
+    fn payload_of_any_length_reads_back() {
         for text in [String::new(), "µ\0\"".to_owned(), "x".repeat(5000)] {
             let timing = MarkerTiming::instant_now();
             let marker = new_marker(&timing);
@@ -376,22 +377,27 @@ mod tests {
     }
 
     #[test]
-    fn a_payload_that_misbehaves_spoils_itself_alone() {
+    fn misbehaving_payload_damages_only_itself() {
         use Misbehaviour::*;
         let timing = MarkerTiming::instant_now();
         let marker = new_marker(&timing);
         let tricky = Tricky(7, "some text".to_owned());
-        for misbehaviour in [RefusesToSay, PanicsWhenWritten, RefusesHalfWay] {
-            MISBEHAVES.set(Some(misbehaviour));
+        for misbehaviour in [
+            FailsToSerialize,
+            PanicsInSerialize,
+            FailsHalfwayThroughSerialize,
+        ] {
+            MISBEHAVIOUR.set(Some(misbehaviour));
             put_and_read(&marker, &TypedPayload::new(&tricky), |read| {
-                let is_spoilt = matches!(read.payload, DecodedPayload::Typed { bytes: None, .. });
+                let is_incomplete =
+                    matches!(read.payload, DecodedPayload::Typed { bytes: None, .. });
                 assert!(
-                    is_spoilt && read.name == "name µ",
+                    is_incomplete && read.name == "name µ",
                     "{misbehaviour:?}: {read:?}"
                 );
             });
         }
-        MISBEHAVES.set(None);
+        MISBEHAVIOUR.set(None);
         put_and_read(&marker, &TypedPayload::new(&tricky), |read| {
             let DecodedPayload::Typed {
                 number,
@@ -400,11 +406,11 @@ mod tests {
             else {
                 panic!("{read:?}")
             };
-            MISBEHAVES.set(Some(RefusesToRead));
+            MISBEHAVIOUR.set(Some(FailsToDeserialize));
             assert_eq!(streamed(number, bytes), Err(PayloadFailure::Unreadable));
-            MISBEHAVES.set(Some(PanicsInFields));
+            MISBEHAVIOUR.set(Some(PanicsInStream));
             assert!(std::panic::catch_unwind(|| streamed(number, bytes)).is_err());
-            MISBEHAVES.set(None);
+            MISBEHAVIOUR.set(None);
             assert_eq!(
                 streamed(number, &bytes[1..]),
                 Err(PayloadFailure::Unreadable)

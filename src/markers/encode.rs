@@ -1,4 +1,4 @@
-//! A marker's way into the buffer.
+//! Encodes a marker into the buffer.
 
 use crate::base::{Generation, ProfilerTime, TimeStamp};
 use crate::buffer::{Entry, EntryCursor, EntryKind, large_bytes, number_bytes};
@@ -7,7 +7,8 @@ use crate::markers::options::{MarkerPhase, MarkerTiming};
 use crate::markers::payload::{payload_bytes, write_payload};
 use crate::markers::profiler_marker::ProfilerMarker;
 
-/// What stands in an entry's first byte, above the phase: what sort of payload, and what else there is.
+/// Bits of the flags byte of an entry: the phase, the kind of payload, and which optional fields
+/// follow.
 pub(super) const PHASE_BITS: u8 = 3;
 pub(super) const PAYLOAD_TEXT: u8 = 1 << 2;
 pub(super) const PAYLOAD_TYPED: u8 = 2 << 2;
@@ -15,29 +16,29 @@ pub(super) const PAYLOAD_BITS: u8 = 3 << 2;
 pub(super) const HAS_STACK: u8 = 1 << 4;
 pub(super) const HAS_WINDOW: u8 = 1 << 5;
 
-/// Behind a typed payload: whether all of it is there.
-pub(super) const PAYLOAD_WHOLE: u8 = 1;
+/// The byte that follows a complete typed payload; an incomplete one is followed by 0.
+pub(super) const PAYLOAD_COMPLETE: u8 = 1;
 
-/// What a marker carries, on its way.
+/// The payload of a marker that is being added.
 pub(crate) trait NewPayload: Copy {
-    /// Its sort.
+    /// The payload's bits in the flags byte.
     const KIND: u8;
 
-    /// Whether it is easily said how long it is.
+    /// Whether the encoded length is cheap to compute.
     const IS_COUNTED: bool = true;
 
-    /// The number of its type, where it has one.
+    /// Returns the number of the payload's type, if it has one.
     fn type_number(&self) -> Option<u64> {
         None
     }
 
-    /// How many bytes it is, behind the marker's name.
+    /// Returns the encoded length in bytes, without the marker's name.
     fn bytes(&self) -> usize;
 
     fn write(&self, out: &mut EntryCursor<'_>);
 }
 
-/// Nothing.
+/// No payload.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NoPayload;
 
@@ -53,7 +54,7 @@ impl NewPayload for NoPayload {
     fn write(&self, _: &mut EntryCursor<'_>) {}
 }
 
-/// A text.
+/// A text as payload.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TextPayload<'a>(pub(crate) &'a str);
 
@@ -71,7 +72,7 @@ impl NewPayload for TextPayload<'_> {
     }
 }
 
-/// A payload of the host's.
+/// A payload of a type that the application defines.
 #[derive(Debug)]
 pub(crate) struct TypedPayload<'a, T> {
     payload: &'a T,
@@ -99,7 +100,7 @@ impl<'a, T: ProfilerMarker + 'static> TypedPayload<'a, T> {
 
 #[cfg(test)]
 impl<T> TypedPayload<'_, T> {
-    /// As if its type had this number.
+    /// Replaces the number of the payload's type.
     pub(crate) fn with_number(self, number: u64) -> Self {
         Self { number, ..self }
     }
@@ -120,39 +121,40 @@ impl<T: ProfilerMarker> NewPayload for TypedPayload<'_, T> {
 
     #[inline(always)]
     fn write(&self, out: &mut EntryCursor<'_>) {
-        let is_whole = write_payload(self.payload, out);
-        out.byte(if is_whole { PAYLOAD_WHOLE } else { 0 });
+        let is_complete = write_payload(self.payload, out);
+        out.byte(if is_complete { PAYLOAD_COMPLETE } else { 0 });
     }
 }
 
-/// What every marker has.
+/// A marker that is being added, without its payload.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NewMarker<'a> {
     pub(crate) name: &'a str,
-    /// Category and subcategory by their indices.
+    /// Indices of category and subcategory.
     pub(crate) category: (u8, u8),
     pub(crate) timing: &'a MarkerTiming,
-    /// The number of its stack; 0 for none.
+    /// Number of the marker's stack; 0 if it has none.
     pub(crate) stack: u64,
 }
 
-/// Where a marker is to be put, and when that was found out.
+/// The session and thread that a marker is recorded for, and the time at which they were
+/// determined.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MarkerPlace {
     pub(crate) session: Generation,
-    /// The registration of the thread that it is of.
+    /// Registration number of the thread whose track shows the marker.
     pub(crate) thread: u64,
-    /// Fills in the times that were left open.
+    /// The time used for each time that the caller left unset.
     pub(crate) now: TimeStamp,
 }
 
-/// A marker as it stands in the buffer.
+/// A marker as an entry of the buffer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MarkerEntry<'a, P> {
     name: &'a str,
     category: (u8, u8),
-    /// Phase, sort of payload, and what else there is.
-    what: u8,
+    /// Phase, kind of payload, and which optional fields follow.
+    flags: u8,
     thread: u64,
     start_ns: u64,
     end_ns: u64,
@@ -162,13 +164,13 @@ pub(crate) struct MarkerEntry<'a, P> {
     is_short: bool,
 }
 
-/// Times below this take six bytes: three days.
-pub(super) const SHORT_TIMES: u64 = 1 << 48;
-/// Numbers below this take one.
-pub(super) const SHORT_NUMBERS: u64 = 1 << 7;
+/// Limit below which a time fits in six bytes, in ns: three days.
+pub(super) const SHORT_TIME_LIMIT: u64 = 1 << 48;
+/// Limit below which a number fits in one byte of LEB128.
+pub(super) const SHORT_NUMBER_LIMIT: u64 = 1 << 7;
 
 impl<'a, P: NewPayload> MarkerEntry<'a, P> {
-    /// Times in the buffer count from `process_start`.
+    /// Creates an entry whose times count from `process_start`.
     #[inline(always)]
     pub(crate) fn new(
         place: &MarkerPlace,
@@ -194,16 +196,16 @@ impl<'a, P: NewPayload> MarkerEntry<'a, P> {
         let (start_ns, end_ns) = (start.since_ns(process_start), end.since_ns(process_start));
         let thread = place.thread;
         let numbers = thread | name.len() as u64 | payload.type_number().unwrap_or(0);
-        let is_short = numbers < SHORT_NUMBERS
-            && start_ns | end_ns < SHORT_TIMES
+        let is_short = numbers < SHORT_NUMBER_LIMIT
+            && start_ns | end_ns < SHORT_TIME_LIMIT
             && stack | inner_window_id == 0;
         let has_stack = if stack == 0 { 0 } else { HAS_STACK };
         let has_window = if inner_window_id == 0 { 0 } else { HAS_WINDOW };
-        let what = timing.phase as u8 | P::KIND | has_stack | has_window;
+        let flags = timing.phase as u8 | P::KIND | has_stack | has_window;
         Self {
             name,
             category,
-            what,
+            flags,
             thread,
             start_ns,
             end_ns,
@@ -214,19 +216,20 @@ impl<'a, P: NewPayload> MarkerEntry<'a, P> {
         }
     }
 
-    /// How long the head is of a short one.
+    /// Returns the length of a short head, in bytes.
     #[inline(always)]
     fn short_head_bytes(&self) -> usize {
         let times = if self.end_ns == 0 { 8 } else { 14 };
         6 + times + usize::from(P::KIND == PAYLOAD_TYPED)
     }
 
-    /// All before the name, of which every field but the times is one byte, so that it is put together in registers.
+    /// Writes everything before the name. All fields but the times take one byte, so that the
+    /// compiler assembles the head in registers.
     #[inline(always)]
     fn write_short_head(&self, out: &mut EntryCursor<'_>) {
         let Self {
             name,
-            what,
+            flags,
             thread,
             start_ns,
             end_ns,
@@ -235,7 +238,16 @@ impl<'a, P: NewPayload> MarkerEntry<'a, P> {
         } = self;
         let (category, subcategory) = self.category;
         let bytes = |bytes: [u8; 8]| u64::from_le_bytes(bytes);
-        let begin = bytes([EntryKind::Marker as u8, *thread as u8, *what, 6, 0, 0, 0, 0]);
+        let begin = bytes([
+            EntryKind::Marker as u8,
+            *thread as u8,
+            *flags,
+            6,
+            0,
+            0,
+            0,
+            0,
+        ]);
         let type_number = payload.type_number().unwrap_or(0) as u8;
         let rest = bytes([
             category,
@@ -280,7 +292,7 @@ impl<'a, P: NewPayload> MarkerEntry<'a, P> {
             payload,
             ..
         } = self;
-        // Kind, what there is, category and subcategory take one each.
+        // Kind, flags, category and subcategory take one byte each.
         4 + number_bytes(thread)
             + large_bytes(start_ns)
             + large_bytes(end_ns)
@@ -294,12 +306,13 @@ impl<'a, P: NewPayload> MarkerEntry<'a, P> {
             + payload.type_number().map_or(0, number_bytes)
     }
 
-    /// Takes the cursor and gives it back, so that where heads are short it need not be in memory.
+    /// Writes a head of any length. Takes and returns the cursor by value, so that callers with a
+    /// short head can keep it in registers.
     #[cold]
     fn write_head<'o>(self, mut out: EntryCursor<'o>) -> EntryCursor<'o> {
         let Self {
             name,
-            what,
+            flags,
             thread,
             start_ns,
             end_ns,
@@ -311,7 +324,7 @@ impl<'a, P: NewPayload> MarkerEntry<'a, P> {
         let (category, subcategory) = self.category;
         out.byte(EntryKind::Marker as u8);
         out.number(thread);
-        out.byte(what);
+        out.byte(flags);
         out.large(start_ns);
         out.large(end_ns);
         out.byte(category);

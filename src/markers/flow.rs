@@ -1,18 +1,22 @@
-//! What links markers, of any threads.
+//! Flow ids, which link markers of any threads.
 
-/// The id of a flow: markers that have the same, in a field of [`Format::Flow`](crate::schema::Format::Flow), belong together,
-/// until one has it in a field of [`Format::TerminatingFlow`](crate::schema::Format::TerminatingFlow). The viewer finds them by a
-/// search for it.
+/// The id of a flow, which links markers.
 ///
-/// It is a number of the host's, usually the address of what flows. As in Mozilla's crate it is used as it is; processes that
-/// have their profiles in one file must tell theirs apart themselves.
+/// Markers with the same id in a field of [`Format::Flow`](crate::schema::Format::Flow) belong
+/// together, until a marker has the id in a field of
+/// [`Format::TerminatingFlow`](crate::schema::Format::TerminatingFlow). The viewer finds linked
+/// markers by a search for the id.
+///
+/// The application chooses the id, usually the address of the object that flows. As in Mozilla's
+/// crate, the id is used unchanged: if several processes share one profile, they must choose
+/// distinct ids.
 #[doc(alias = "Flow")]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct FlowId(u64);
 
 impl FlowId {
-    /// Its 16 digits to the base of 16, as they stand in a profile.
+    /// Returns the id as 16 hexadecimal digits, the form used in a profile.
     pub fn to_hex(self) -> [u8; 16] {
         std::array::from_fn(|place| b"0123456789abcdef"[(self.0 >> (60 - 4 * place)) as usize & 15])
     }
@@ -41,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_has_sixteen_digits() {
+    fn to_hex_returns_sixteen_digits() {
         assert_eq!(&FlowId::from(0u64).to_hex(), b"0000000000000000");
         assert_eq!(
             &FlowId::from(0x0123_4567_89ab_cdefu64).to_hex(),

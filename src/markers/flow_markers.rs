@@ -1,4 +1,4 @@
-//! The types of markers that belong to flows, by Gecko's names.
+//! Gecko's marker types for flows, with Gecko's names.
 
 use crate::markers::built_in::CowString;
 use crate::markers::flow::FlowId;
@@ -7,13 +7,13 @@ use crate::markers::profiler_marker::ProfilerMarker;
 use crate::markers::schema::MarkerSchema;
 use crate::markers::schema_words::{Format, Location};
 
-/// An interval that lies in others as calls do, and belongs to a flow.
+/// An interval that nests as calls do and belongs to a flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct FlowStackMarker(pub FlowId);
 
 impl FlowStackMarker {
-    /// Of the flow that is known by this address.
+    /// Creates a payload for the flow that this address identifies.
     pub fn from_pointer<T>(pointer: *const T) -> Self {
         Self(FlowId::from(pointer))
     }
@@ -38,22 +38,22 @@ impl ProfilerMarker for FlowStackMarker {
 }
 
 marker_type! {
-    /// A marker of a flow.
+    /// A marker that belongs to a flow.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub struct FlowMarker {
-        /// The flow.
+        /// Id of the flow.
         pub flow: FlowId => "Flow", Flow;
     }
     table_label = "{marker.name} (flow={marker.data.flow})";
 }
 
 marker_type! {
-    /// A text of a flow.
+    /// A text that belongs to a flow.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub struct FlowTextMarker {
         /// The text.
         pub name: CowString => "Details", String;
-        /// The flow.
+        /// Id of the flow.
         pub flow: FlowId => "Flow", Flow;
     }
     table_label = "{marker.name} - {marker.data.name} (flow={marker.data.flow})";
@@ -61,12 +61,12 @@ marker_type! {
 }
 
 marker_type! {
-    /// A text of a flow, on intervals that lie in others as calls do.
+    /// A text that belongs to a flow, on intervals that nest as calls do.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub struct FlowStackTextMarker {
         /// The text.
         pub name: CowString => "Details", String;
-        /// The flow.
+        /// Id of the flow.
         pub flow: FlowId => "Flow", Flow;
     }
     stack_based = true;
@@ -75,11 +75,11 @@ marker_type! {
 }
 
 marker_type! {
-    /// The end of a flow: its id may be another's from here on.
+    /// The end of a flow: from then on the id may identify another flow.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     #[allow(non_snake_case, reason = "the viewer's name")]
     pub struct TerminatingFlowMarker {
-        /// The flow.
+        /// Id of the flow.
         pub terminatingFlow: FlowId => "Terminating Flow", TerminatingFlow;
     }
     table_label = "{marker.name} (terminatingFlow={marker.data.terminatingFlow})";
@@ -92,7 +92,7 @@ marker_type! {
     pub struct TerminatingFlowTextMarker {
         /// The text.
         pub name: CowString => "Details", String;
-        /// The flow.
+        /// Id of the flow.
         pub terminatingFlow: FlowId => "Terminating Flow", TerminatingFlow;
     }
     table_label = "{marker.name} - {marker.data.name} (terminatingFlow={marker.data.terminatingFlow})";
@@ -100,10 +100,10 @@ marker_type! {
 }
 
 marker_type! {
-    /// The end of a flow, on intervals that lie in others as calls do.
+    /// The end of a flow, on intervals that nest as calls do.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub struct TerminatingFlowStackMarker {
-        /// The flow.
+        /// Id of the flow.
         pub flow: FlowId => "Terminating Flow", TerminatingFlow;
     }
     stack_based = true;

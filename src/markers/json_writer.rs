@@ -1,17 +1,20 @@
-//! What a payload writes its fields with.
+//! The writer that a payload passes its fields to.
 
 use crate::base::ProfilerTime;
 use crate::markers::flow::FlowId;
 
-/// Takes a payload's fields.
+/// Receives the fields of a payload.
 pub(crate) trait PropertySink {
     fn value(&mut self, name: Option<&str>, value: PropertyValue<'_>);
     fn start(&mut self, name: Option<&str>, is_array: bool);
     fn end(&mut self, is_array: bool);
 }
 
-/// A field's value, or an array's element.
-#[cfg_attr(not(has_profiler), allow(dead_code, reason = "nobody takes them"))]
+/// The value of a field, or an element of an array.
+#[cfg_attr(
+    not(has_profiler),
+    allow(dead_code, reason = "the disabled profiler reads no fields")
+)]
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum PropertyValue<'v> {
     Null,
@@ -27,10 +30,12 @@ pub(crate) enum PropertyValue<'v> {
 /// Writes the fields of a marker's payload, one after another, in
 /// [`ProfilerMarker::stream_json_marker_data`](crate::ProfilerMarker::stream_json_marker_data).
 ///
-/// What JSON cannot say, a number that is infinite or none, is `null`. Whatever is called in whatever order, the profile stays
-/// well formed: what is left open is closed, an element outside of an array is left out, and a property within an array is an
-/// element. The viewer has the fields `type`, `stack` and `cause` for itself: those of a payload are called `type_`, `stack_` and
-/// `cause_`. Idea: Gecko's `SpliceableJSONWriter`, by Mozilla's names.
+/// NaN and infinite numbers, which JSON cannot represent, become `null`. The profile stays well
+/// formed whatever the order of calls: open arrays and objects are closed at the end, an element
+/// outside of an array is dropped, and a property inside an array becomes an element.
+/// The viewer reserves the fields `type`, `stack` and `cause`: a payload's fields of these names
+/// are written as `type_`, `stack_` and `cause_`.
+/// Idea: Gecko's `SpliceableJSONWriter`, by Mozilla's names.
 #[doc(alias = "SpliceableJSONWriter")]
 pub struct JSONWriter<'a> {
     sink: &'a mut dyn PropertySink,
@@ -56,48 +61,49 @@ impl<'a> JSONWriter<'a> {
         self.sink.value(None, value);
     }
 
-    /// A whole number.
+    /// Writes an integer.
     pub fn int_property(&mut self, name: &str, value: i64) {
         self.property(name, PropertyValue::Int(value));
     }
 
-    /// A whole number that is not negative.
+    /// Writes an unsigned integer.
     pub fn uint_property(&mut self, name: &str, value: u64) {
         self.property(name, PropertyValue::Uint(value));
     }
 
-    /// A number.
+    /// Writes a number.
     pub fn float_property(&mut self, name: &str, value: f64) {
         self.property(name, PropertyValue::Float(value));
     }
 
-    /// True or false.
+    /// Writes a boolean.
     pub fn bool_property(&mut self, name: &str, value: bool) {
         self.property(name, PropertyValue::Bool(value));
     }
 
-    /// A text, written here: for one that is there once.
+    /// Writes a string in place. Use it for strings that occur once.
     pub fn string_property(&mut self, name: &str, value: &str) {
         self.property(name, PropertyValue::String(value));
     }
 
-    /// A text that stands in the thread's table of strings, for [`Format::UniqueString`](crate::schema::Format::UniqueString).
+    /// Writes the index of a string in the thread's string table, for
+    /// [`Format::UniqueString`](crate::schema::Format::UniqueString).
     pub fn unique_string_property(&mut self, name: &str, value: &str) {
         self.property(name, PropertyValue::UniqueString(value));
     }
 
-    /// Nothing.
+    /// Writes `null`.
     pub fn null_property(&mut self, name: &str) {
         self.property(name, PropertyValue::Null);
     }
 
-    /// A point in time, for [`Format::Time`](crate::schema::Format::Time).
+    /// Writes a point in time, for [`Format::Time`](crate::schema::Format::Time).
     #[doc(alias = "TimeProperty")]
     pub fn time_property(&mut self, name: &str, value: ProfilerTime) {
         self.property(name, PropertyValue::Time(value));
     }
 
-    /// A flow, for [`Format::Flow`](crate::schema::Format::Flow) and
+    /// Writes the id of a flow, for [`Format::Flow`](crate::schema::Format::Flow) and
     /// [`Format::TerminatingFlow`](crate::schema::Format::TerminatingFlow).
     #[doc(alias = "FlowProperty")]
     pub fn flow_property(&mut self, name: &str, value: FlowId) {
@@ -105,72 +111,72 @@ impl<'a> JSONWriter<'a> {
         self.unique_string_property(name, std::str::from_utf8(&digits).unwrap_or_default());
     }
 
-    /// The beginning of an array.
+    /// Starts an array.
     pub fn start_array_property(&mut self, name: &str) {
         self.sink.start(Some(name), true);
     }
 
-    /// The beginning of an array within an array.
+    /// Starts an array as an element of the open array.
     pub fn start_array_element(&mut self) {
         self.sink.start(None, true);
     }
 
-    /// The end of the innermost array.
+    /// Ends the innermost array.
     pub fn end_array(&mut self) {
         self.sink.end(true);
     }
 
-    /// The beginning of an object.
+    /// Starts an object.
     pub fn start_object_property(&mut self, name: &str) {
         self.sink.start(Some(name), false);
     }
 
-    /// The beginning of an object within an array.
+    /// Starts an object as an element of the open array.
     pub fn start_object_element(&mut self) {
         self.sink.start(None, false);
     }
 
-    /// The end of the innermost object.
+    /// Ends the innermost object.
     pub fn end_object(&mut self) {
         self.sink.end(false);
     }
 
-    /// A whole number in an array.
+    /// Writes an integer as an element.
     pub fn int_element(&mut self, value: i64) {
         self.element(PropertyValue::Int(value));
     }
 
-    /// A whole number in an array that is not negative.
+    /// Writes an unsigned integer as an element.
     pub fn uint_element(&mut self, value: u64) {
         self.element(PropertyValue::Uint(value));
     }
 
-    /// A number in an array.
+    /// Writes a number as an element.
     pub fn float_element(&mut self, value: f64) {
         self.element(PropertyValue::Float(value));
     }
 
-    /// True or false in an array.
+    /// Writes a boolean as an element.
     pub fn bool_element(&mut self, value: bool) {
         self.element(PropertyValue::Bool(value));
     }
 
-    /// A text in an array.
+    /// Writes a string as an element.
     pub fn string_element(&mut self, value: &str) {
         self.element(PropertyValue::String(value));
     }
 
-    /// The place of a text in the thread's table of strings, in an array.
+    /// Writes the index of a string in the thread's string table as an element.
     pub fn unique_string_element(&mut self, value: &str) {
         self.element(PropertyValue::UniqueString(value));
     }
 
-    /// A point in time in an array.
+    /// Writes a point in time as an element.
     pub fn time_element(&mut self, value: ProfilerTime) {
         self.element(PropertyValue::Time(value));
     }
 
-    /// Nothing in an array.
+    /// Writes `null` as an element.
     pub fn null_element(&mut self) {
         self.element(PropertyValue::Null);
     }

@@ -1,4 +1,4 @@
-//! Values that a field of [`marker_type!`](crate::marker_type) may have.
+//! The types that a field of [`marker_type!`](crate::marker_type) may have.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -8,17 +8,18 @@ use crate::markers::flow::FlowId;
 use crate::markers::json_writer::JSONWriter;
 use crate::markers::schema_words::Format;
 
-/// What can be a field of a type that [`marker_type!`](crate::marker_type) makes: numbers, texts, times, flows, ids, and options
-/// and lists of them.
+/// A type that a field of [`marker_type!`](crate::marker_type) may have: numbers, strings, times,
+/// flows, ids, and options and lists of them.
 pub trait MarkerField {
-    /// Writes the value as the format has it.
+    /// Writes the value in this format.
     fn write_field(&self, json: &mut JSONWriter<'_>, key: &str, format: Format);
 
     /// Writes the value as an element of a list.
     fn write_element(&self, json: &mut JSONWriter<'_>);
 }
 
-/// A single value where a list is to be: the viewer shows nothing of a profile in which there is none.
+/// Writes a single value as a list: the viewer fails to load a profile in which a list field has
+/// another type.
 fn write_list_of_one(value: &(impl MarkerField + ?Sized), json: &mut JSONWriter<'_>, key: &str) {
     json.start_array_property(key);
     value.write_element(json);
@@ -31,7 +32,7 @@ macro_rules! numbers {
             #[inline]
             fn write_field(&self, json: &mut JSONWriter<'_>, key: &str, format: Format) {
                 match format {
-                    // The viewer knows processes by strings.
+                    // The viewer looks up processes by strings.
                     Format::String
                     | Format::SanitizedString
                     | Format::Url
@@ -73,7 +74,7 @@ impl MarkerField for bool {
         let text = if *self { "true" } else { "false" };
         match format {
             Format::UniqueString => json.unique_string_property(key, text),
-            // When a profile is shared, the viewer looks for a part of these to leave out.
+            // When the user shares a profile, the viewer searches these formats for text to remove.
             Format::Url | Format::FilePath => json.string_property(key, text),
             Format::List => write_list_of_one(self, json, key),
             _ => json.bool_property(key, *self),
@@ -101,7 +102,7 @@ impl MarkerField for str {
     }
 }
 
-/// As the value that it is of.
+/// Implements the trait for pointers by writing the value they point to.
 macro_rules! by_reference {
     ($($type:ty),+) => {
         $(impl MarkerField for $type {
@@ -118,7 +119,7 @@ macro_rules! by_reference {
 
 by_reference!(String, Cow<'static, str>, Box<str>);
 
-/// In the format's unit; in milliseconds where it has none.
+/// Written in the format's unit, or in milliseconds if the format has none.
 impl MarkerField for Duration {
     fn write_field(&self, json: &mut JSONWriter<'_>, key: &str, format: Format) {
         let units_per_second = match format {
@@ -177,7 +178,7 @@ macro_rules! ids {
 
 ids!(ThreadId, ProcessId);
 
-/// Nothing is left out.
+/// `None` writes no field, and `null` as an element.
 impl<T: MarkerField> MarkerField for Option<T> {
     fn write_field(&self, json: &mut JSONWriter<'_>, key: &str, format: Format) {
         if let Some(value) = self {
@@ -193,7 +194,7 @@ impl<T: MarkerField> MarkerField for Option<T> {
     }
 }
 
-/// A list, whatever the format, which is to be [`Format::List`].
+/// Always written as a list, so the format should be [`Format::List`].
 impl<T: MarkerField> MarkerField for Vec<T> {
     fn write_field(&self, json: &mut JSONWriter<'_>, key: &str, _: Format) {
         json.start_array_property(key);

@@ -1,6 +1,6 @@
-//! `marker_type!`, and what it is made of.
+//! The `marker_type!` macro and its helper macros.
 
-/// A type of markers, with its payload and its schema, from one declaration.
+/// Declares a marker type: a struct for its payload, its schema and their encoding.
 ///
 /// ```
 /// gekkota::marker_type! {
@@ -20,19 +20,20 @@
 /// }
 /// ```
 ///
-/// Each field has a label, or `hidden`, and a format of [`schema::Format`](crate::schema::Format); its type is one that has
-/// [`MarkerField`](crate::MarkerField). Behind the fields there may be, each with a `;`:
+/// Each field has a label or `hidden`, and a format of [`schema::Format`](crate::schema::Format).
+/// Its type must implement [`MarkerField`](crate::MarkerField).
+/// The fields may be followed by options, each with a `;`:
 ///
-/// | option | says | else |
+/// | option | meaning | default |
 /// |---|---|---|
-/// | `name = "Name"` | the type's name | the struct's |
-/// | `places = [MarkerChart, TimelineOverview]` | where it is shown: [`schema::Location`](crate::schema::Location) | chart and table |
+/// | `name = "Name"` | name of the type | the struct's name |
+/// | `places = [MarkerChart, TimelineOverview]` | where the viewer shows markers: [`schema::Location`](crate::schema::Location) | chart and table |
 /// | `label = "…"` | all three labels | |
-/// | `chart_label`, `table_label`, `tooltip_label = "…"` | one of them | the marker's name |
-/// | `description = "…"` | a row of that name | none |
-/// | `color_field = "field"` | which field names the marker's colour | none |
-/// | `stack_based = true` | that intervals lie in one another | not |
-/// | `graph = (field, Line, Blue)` or `(field, Line)` | a track with the field over time | none |
+/// | `chart_label`, `table_label`, `tooltip_label = "…"` | one label | the marker's name |
+/// | `description = "…"` | a row “Description” in the tooltip | none |
+/// | `color_field = "field"` | the field that names the marker's colour | none |
+/// | `stack_based = true` | the intervals nest as calls do | `false` |
+/// | `graph = (field, Line, Blue)` or `(field, Line)` | a track that draws the field over time | none |
 #[macro_export]
 macro_rules! marker_type {
     (
@@ -148,7 +149,7 @@ macro_rules! __marker_type_option {
     };
 }
 
-/// A payload as its fields, one after another.
+/// Serializes a payload as a tuple of its fields.
 #[cfg(feature = "serde")]
 #[doc(hidden)]
 #[macro_export]

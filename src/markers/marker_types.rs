@@ -1,8 +1,12 @@
-//! The types of markers that were ever added, each by a number, which stands in the buffer.
+//! The registry of marker types: each type that was ever added has a number, which entries in the
+//! buffer refer to.
 //!
-//! A type is found by its `TypeId`, with a load for each that has the same place in the table: no lock, and as many types as
-//! there are. It is kept for ever. What is called when a profile is written is the host's code, which may be gone by then, with
-//! its library; so it is looked whether it is still what it was.
+//! The registry finds a type by its `TypeId` in a fixed table of buckets, each with a linked list
+//! of types. A lookup takes no lock and costs one load for each type in the bucket; the number of
+//! types is unlimited.
+//! Types are never removed. Writing a profile calls the application's code, which may be unloaded
+//! by then together with its library. So the registry remembers the first bytes of that code and
+//! compares them before it uses the type for a profile.
 
 use std::any::TypeId;
 use std::hash::{Hash, Hasher};
@@ -16,35 +20,35 @@ use crate::markers::profiler_marker::ProfilerMarker;
 use crate::markers::schema::MarkerSchema;
 use crate::platform::CodeBytes;
 
-const PLACES: usize = 1024;
+const BUCKET_COUNT: usize = 1024;
 
-static PLACES_OF_TYPES: [OnceLock<&'static MarkerType>; PLACES] =
-    [const { OnceLock::new() }; PLACES];
+static BUCKETS: [OnceLock<&'static MarkerType>; BUCKET_COUNT] =
+    [const { OnceLock::new() }; BUCKET_COUNT];
 
-/// 0 is no type.
+/// The number given last; 0 is not the number of any type.
 static LAST_NUMBER: AtomicU32 = AtomicU32::new(0);
 
-/// Why a payload is not in the profile.
+/// The reason why a profile lacks a payload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum PayloadFailure {
-    /// Its type did not say it to its end.
+    /// `Serialize` failed, or panicked, while the marker was added.
     Uncoded,
-    /// Its type does not read back what it wrote.
+    /// `Deserialize` rejected the bytes that `Serialize` wrote, or the buffer is damaged.
     Unreadable,
-    /// Its code panicked.
+    /// The payload's code panicked while the profile was written.
     Panicked,
-    /// Its code is gone.
+    /// The library with the payload's code is no longer loaded.
     Unloaded,
 }
 
 impl PayloadFailure {
-    /// In words, for behind the marker's name.
+    /// Describes the failure, to be appended to the marker's name.
     pub(crate) const fn words(self) -> &'static str {
         match self {
-            Self::Uncoded => "payload could not be coded",
-            Self::Unreadable => "payload cannot be read back",
+            Self::Uncoded => "payload could not be serialized",
+            Self::Unreadable => "payload could not be deserialized",
             Self::Panicked => "payload panicked",
-            Self::Unloaded => "library of its payload was unloaded",
+            Self::Unloaded => "library of the payload was unloaded",
         }
     }
 }
@@ -57,13 +61,13 @@ pub(crate) struct MarkerType {
     name: fn() -> &'static str,
     schema: fn() -> MarkerSchema,
     stream: fn(&[u8], &mut JSONWriter<'_>) -> Result<(), PayloadFailure>,
-    /// Where these are, and their first bytes, as they were when the type was new.
+    /// Addresses and first bytes of these three functions at the time of registration.
     code: [CodeBytes; 3],
-    /// The next type with the same place.
+    /// The next type in the same bucket.
     next: OnceLock<&'static MarkerType>,
 }
 
-/// A type's id as a number. Those of two types may be the same.
+/// Hashes a `TypeId` to a number, which two types may share.
 #[derive(Default)]
 struct IdHasher(u64);
 
@@ -84,23 +88,23 @@ impl Hasher for IdHasher {
 }
 
 #[inline(always)]
-fn place_of(id: TypeId) -> &'static OnceLock<&'static MarkerType> {
+fn bucket_of(id: TypeId) -> &'static OnceLock<&'static MarkerType> {
     let mut hasher = IdHasher::default();
     id.hash(&mut hasher);
-    &PLACES_OF_TYPES[hasher.finish() as usize % PLACES]
+    &BUCKETS[hasher.finish() as usize % BUCKET_COUNT]
 }
 
 impl MarkerType {
-    /// The number of a type, which is new the first time; then memory is allocated, once.
+    /// Returns the number of a type; the first call for a type registers it and allocates memory.
     #[inline]
     pub(crate) fn number_of<T: ProfilerMarker + 'static>() -> u32 {
         let id = TypeId::of::<T>();
-        let mut place = place_of(id);
-        while let Some(known) = place.get() {
+        let mut slot = bucket_of(id);
+        while let Some(known) = slot.get() {
             if known.id == id {
                 return known.number;
             }
-            place = &known.next;
+            slot = &known.next;
         }
         as_own_work(|| Self::add::<T>(id))
     }
@@ -127,49 +131,49 @@ impl MarkerType {
             code,
             next: OnceLock::new(),
         }));
-        let mut place = place_of(id);
-        // Others may have been added meanwhile, and this one, too.
-        while let Err(back) = place.set(new) {
-            new = back;
-            if let Some(known) = place.get() {
+        let mut slot = bucket_of(id);
+        // Other threads may have registered types since the lookup, even this type.
+        while let Err(rejected) = slot.set(new) {
+            new = rejected;
+            if let Some(known) = slot.get() {
                 if known.id == id {
                     return known.number;
                 }
-                place = &known.next;
+                slot = &known.next;
             }
         }
         number
     }
 
-    /// All types there are, by their numbers.
+    /// Returns all registered types by their numbers.
     pub(crate) fn all() -> NumberMap<&'static Self> {
         let mut all = NumberMap::default();
-        for place in &PLACES_OF_TYPES {
-            let mut place = place;
-            while let Some(known) = place.get() {
+        for bucket in &BUCKETS {
+            let mut slot = bucket;
+            while let Some(known) = slot.get() {
                 all.insert(u64::from(known.number), *known);
-                place = &known.next;
+                slot = &known.next;
             }
         }
         all
     }
 
-    /// Whether its code is where it was.
+    /// Whether the code of the type is still loaded at its address.
     pub(crate) fn is_loaded(&self) -> bool {
         self.code.iter().all(CodeBytes::are_there)
     }
 
-    /// Calls the host's code, which may panic.
+    /// Returns the type's name. Calls the application's code, which may panic.
     pub(crate) fn name(&self) -> &'static str {
         (self.name)()
     }
 
-    /// The same.
+    /// Returns the type's schema. Calls the application's code, which may panic.
     pub(crate) fn schema(&self) -> MarkerSchema {
         (self.schema)()
     }
 
-    /// The same.
+    /// Writes the fields of a serialized payload. Calls the application's code, which may panic.
     pub(crate) fn stream(
         &self,
         payload: &[u8],
@@ -211,13 +215,13 @@ mod tests {
     }
 
     #[test]
-    fn each_type_has_a_number_of_its_own_that_stays_whoever_asks_first() {
-        let ask = || {
+    fn number_of_from_several_threads_is_unique_and_stable() {
+        let register_all = || {
             numbers_of!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32 33
                 34 35 36 37 38 39 40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60)
         };
         let numbers = std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..4).map(|_| scope.spawn(ask)).collect();
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(register_all)).collect();
             threads
                 .into_iter()
                 .map(|thread| thread.join().expect("numbers"))
@@ -225,7 +229,7 @@ mod tests {
         });
         assert!(
             numbers.iter().all(|these| *these == numbers[0]),
-            "all threads are told the same"
+            "all threads get the same numbers"
         );
         let mut sorted = numbers[0].to_vec();
         sorted.sort_unstable();
@@ -233,7 +237,7 @@ mod tests {
         assert_eq!(
             (sorted.len(), sorted.contains(&0)),
             (61 * 5, false),
-            "more types than Gecko has room for"
+            "more types than Gecko supports"
         );
         let all = MarkerType::all();
         assert!(

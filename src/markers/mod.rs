@@ -1,19 +1,20 @@
-//! Things that the program says of itself, with a time.
+//! Markers: events that the application reports, with their times.
 //!
 //! # Purpose
-//! A marker's options and timing, the types of payloads with their schemas for the viewer, those that Gecko has, and a
-//! marker's way into the buffer and out again.
+//! The options and timing of a marker, payload types with their schemas for the viewer, Gecko's
+//! payload types, and the encoding of markers into the buffer and back.
 //!
 //! # Threads and locks
-//! A marker is coded by the thread that adds it, in the chunk that is that thread's, under no lock; its payload by the host's
-//! code, which may panic. Payloads are read back, by the host's code as well, by whoever writes a profile.
+//! The thread that adds a marker encodes it into that thread's chunk, under no lock. The payload is
+//! serialized by the application's code, which may panic. The thread that writes a profile
+//! deserializes payloads, again through the application's code.
 //!
 //! # Imports
 //! `base`, `buffer`, `json`, `platform`
 //!
 //! # Invariants
-//! Adding a marker allocates nothing, but the first of a type. A marker without a time gets the moment at which it is added.
-//! Whatever a payload does, it spoils no more than itself.
+//! Adding a marker allocates nothing, except for the first marker of a type. A marker without a
+//! time gets the time at which it is added. A misbehaving payload damages only itself.
 //!
 //! # Read next
 //! `options.rs`, `profiler_marker.rs`, `encode.rs`, `payload.rs`, `decode.rs`, `built_in.rs`.

@@ -1,8 +1,8 @@
-//! What can be said of a marker beside its name and category: when it is, where it is shown, and its stack.
+//! A marker's options besides its name and category: timing, track and stack.
 
 use crate::base::{ProfilerTime, ThreadId};
 
-/// How a marker's times are to be read, with Gecko's numbers.
+/// How to interpret a marker's times; the values are Gecko's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(crate) enum MarkerPhase {
@@ -12,19 +12,20 @@ pub(crate) enum MarkerPhase {
     IntervalEnd = 3,
 }
 
-/// When a marker is. The default is the instant at which it is added.
+/// When a marker happened. The default is the instant at which it is added.
 ///
-/// A time before the process began counts as the moment at which it began. An interval whose end is before its start is
-/// recorded so, and the viewer shows it without a length.
+/// A time before the process started is recorded as the process start. An interval that ends before
+/// it starts is recorded as given, and the viewer shows it with no length.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MarkerTiming {
     pub(crate) phase: MarkerPhase,
-    /// `None` where the phase has no start.
+    /// Start of the marker; `None` if the phase has no start.
     pub(crate) start: Option<ProfilerTime>,
-    /// `None` where the phase has no end. An instant or interval without the time it needs gets the moment at which the
-    /// marker is added.
+    /// End of the marker; `None` if the phase has no end. If an instant or interval lacks a time
+    /// that its phase needs, the time at which the marker is added takes its place.
     pub(crate) end: Option<ProfilerTime>,
-    /// On whose track it is, and in which window. Here, since Mozilla's `MarkerOptions` are made with two fields and no more.
+    /// The thread whose track shows the marker. It is stored here, like the page's id, because
+    /// source compatibility with Mozilla's crate leaves `MarkerOptions` only two fields.
     pub(crate) thread: ThreadId,
     pub(crate) inner_window_id: u64,
 }
@@ -44,39 +45,40 @@ impl MarkerTiming {
         }
     }
 
-    /// At this instant.
+    /// Creates an instant at this time.
     pub const fn instant_at(time: ProfilerTime) -> Self {
         Self::new(MarkerPhase::Instant, Some(time), None)
     }
 
-    /// At the instant at which the marker is added.
+    /// Creates an instant at the time at which the marker is added.
     pub const fn instant_now() -> Self {
         Self::new(MarkerPhase::Instant, None, None)
     }
 
-    /// From one time to another.
+    /// Creates an interval between two times.
     pub const fn interval(start: ProfilerTime, end: ProfilerTime) -> Self {
         Self::new(MarkerPhase::Interval, Some(start), Some(end))
     }
 
-    /// From this time until the marker is added.
+    /// Creates an interval from `start` until the marker is added.
     pub const fn interval_until_now_from(start: ProfilerTime) -> Self {
         Self::new(MarkerPhase::Interval, Some(start), None)
     }
 
-    /// The beginning of an interval; a marker of the same name with [`Self::interval_end`] ends it.
+    /// Creates the start of an interval, which a marker of the same name with
+    /// [`Self::interval_end`] ends.
     pub const fn interval_start(time: ProfilerTime) -> Self {
         Self::new(MarkerPhase::IntervalStart, Some(time), None)
     }
 
-    /// The end of an interval that a marker of the same name has begun.
+    /// Creates the end of an interval that a marker of the same name started.
     pub const fn interval_end(time: ProfilerTime) -> Self {
         Self::new(MarkerPhase::IntervalEnd, None, Some(time))
     }
 
-    /// These times on the other's track and in its window.
+    /// Returns these times with the track and page of `other`.
     #[inline]
-    pub(crate) const fn at_place_of(self, other: &Self) -> Self {
+    pub(crate) const fn with_track_of(self, other: &Self) -> Self {
         Self {
             thread: other.thread,
             inner_window_id: other.inner_window_id,
@@ -92,66 +94,71 @@ impl Default for MarkerTiming {
     }
 }
 
-/// A [`ProfilerBacktrace`](crate::ProfilerBacktrace) as markers refer to it: `(&backtrace).into()`.
+/// A reference to a [`ProfilerBacktrace`](crate::ProfilerBacktrace) for use in markers:
+/// `(&backtrace).into()`.
 ///
-/// Making one hands the stack to the running session, once for any number of markers; without a session, nothing. It is known in
-/// that session alone, for as long as the buffer reaches back to it.
+/// The conversion hands the stack to the running session, and any number of markers can refer to
+/// it. Without a session the reference is empty. It is valid only in that session, and only while
+/// the buffer still contains the stack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MarkerBacktrace(pub(crate) u64);
 
-/// Whether a marker has a stack, and which: it stands in the marker's tooltip as its cause.
+/// Whether a marker has a stack, and which one. The marker's tooltip shows it as the marker's
+/// cause.
 ///
-/// A stack of one's own is copied when the marker is added, by the thread that adds it, and unwound later, by the sampler: about
-/// 1 µs, and the copying of the used part of the stack. Nothing is allocated, unless there were more than some
-/// dozens within the sampler's interval, or the stack is larger than 16 KiB.
+/// For [`Self::Full`] and [`Self::NonNative`], the thread that adds the marker copies its stack,
+/// which takes about 1 µs and the time to copy the used part. The sampler unwinds the copy later.
+/// Copying allocates memory only for a stack larger than 16 KiB, or when more than some dozens of
+/// stacks are captured within a sampling interval.
 #[doc(alias = "StackCaptureOptions")]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum MarkerStack {
-    /// None.
+    /// No stack.
     #[default]
     NoStack,
     /// Labels, script frames and native frames of the thread that adds the marker.
     Full,
-    /// Its labels and script frames.
+    /// Labels and script frames of the thread that adds the marker.
     NonNative,
-    /// One that was captured before: of what caused it, for example.
+    /// A stack that was captured earlier: of the marker's cause, for example.
     #[doc(alias = "UseBacktrace")]
     #[doc(alias = "TakeBacktrace")]
     Backtrace(MarkerBacktrace),
 }
 
 impl MarkerStack {
-    /// [`Self::Full`] if that is so, else none.
+    /// Returns [`Self::Full`] if `captures` is true, and [`Self::NoStack`] otherwise.
     #[doc(alias = "MaybeCapture")]
     pub const fn maybe_capture(captures: bool) -> Self {
         if captures { Self::Full } else { Self::NoStack }
     }
 }
 
-/// What can be said of a marker beside its name and category.
+/// A marker's options besides its name and category.
 ///
-/// As in Mozilla's crate it has two fields; what else can be said is said by methods, after these: the track and the window
-/// are kept with the timing, and go with it where that is replaced as a field.
+/// As in Mozilla's crate, this struct has two fields. The methods set further options, and must be
+/// called last: the track and the page are stored in the timing, so assigning the field `timing`
+/// resets them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct MarkerOptions {
-    /// When it is.
+    /// When the marker happened.
     pub timing: MarkerTiming,
-    /// Its stack.
+    /// The marker's stack.
     pub stack: MarkerStack,
 }
 
 impl MarkerOptions {
-    /// The same options with this timing.
+    /// Replaces the timing, and keeps the track and the page.
     #[must_use]
     #[inline]
     pub fn with_timing(&self, timing: MarkerTiming) -> Self {
         Self {
-            timing: timing.at_place_of(&self.timing),
+            timing: timing.with_track_of(&self.timing),
             stack: self.stack,
         }
     }
 
-    /// The same options with this stack.
+    /// Replaces the stack.
     #[must_use]
     #[inline]
     pub fn with_stack(&self, stack: MarkerStack) -> Self {
@@ -161,11 +168,12 @@ impl MarkerOptions {
         }
     }
 
-    /// The same options for a marker that is shown on this thread's track, whoever adds it;
-    /// [`ThreadId::UNSPECIFIED`], the default, is the thread that does.
+    /// Shows the marker on this thread's track; [`ThreadId::UNSPECIFIED`], the default, is the
+    /// thread that adds the marker.
     ///
-    /// It is recorded if that thread's markers are. A stack is that of the thread that adds it. The registry's lock is taken, for
-    /// a look at the list of threads, unless it is the calling thread.
+    /// The marker is recorded if markers of that thread are recorded. Its stack is still taken from
+    /// the thread that adds it. Unless `thread` is the calling thread, adding the marker takes the
+    /// registry's lock to look up the thread.
     #[doc(alias = "MarkerThreadId")]
     #[must_use]
     #[inline]
@@ -179,8 +187,8 @@ impl MarkerOptions {
         }
     }
 
-    /// The same options for a marker that belongs to this page: see
-    /// [`profiler_register_page`](crate::profiler_register_page). 0, the default, is none.
+    /// Assigns the marker to a page of [`profiler_register_page`](crate::profiler_register_page);
+    /// the default, 0, means no page.
     #[doc(alias = "MarkerInnerWindowId")]
     #[must_use]
     #[inline]
@@ -220,7 +228,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_stays_when_something_else_is_said() {
+    fn options_set_by_methods_keep_earlier_options() {
         let now = ProfilerTime::from_monotonic_ns(7);
         let options = MarkerOptions::default()
             .with_thread_id(ThreadId::from_number(5))

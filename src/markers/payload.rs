@@ -1,4 +1,5 @@
-//! Payloads as bytes: coded in place, and counted where that finds no room.
+//! Serialization of payloads, directly into the buffer, and deserialization. The length of a
+//! payload is computed only if the space in the buffer was too small.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -9,10 +10,10 @@ use crate::markers::json_writer::JSONWriter;
 use crate::markers::marker_types::PayloadFailure;
 use crate::markers::profiler_marker::ProfilerMarker;
 
-/// Counts what would be written.
-struct Counting(usize);
+/// Counts the bytes of the serialized payload.
+struct ByteCounter(usize);
 
-impl Flavor for Counting {
+impl Flavor for ByteCounter {
     type Output = usize;
 
     #[inline(always)]
@@ -33,12 +34,12 @@ impl Flavor for Counting {
     }
 }
 
-/// Writes where it is to be, if there is room.
-struct InPlace<'c, 'b>(&'c mut EntryCursor<'b>);
+/// Writes the serialized payload into the buffer, and fails when the space is used up.
+struct CursorWriter<'c, 'b>(&'c mut EntryCursor<'b>);
 
-impl InPlace<'_, '_> {
+impl CursorWriter<'_, '_> {
     #[inline(always)]
-    fn check_room(&self) -> postcard::Result<()> {
+    fn check_space(&self) -> postcard::Result<()> {
         if self.0.is_overrun() {
             Err(postcard::Error::SerializeBufferFull)
         } else {
@@ -47,19 +48,19 @@ impl InPlace<'_, '_> {
     }
 }
 
-impl Flavor for InPlace<'_, '_> {
+impl Flavor for CursorWriter<'_, '_> {
     type Output = ();
 
     #[inline(always)]
     fn try_push(&mut self, byte: u8) -> postcard::Result<()> {
         self.0.byte(byte);
-        self.check_room()
+        self.check_space()
     }
 
     #[inline(always)]
     fn try_extend(&mut self, data: &[u8]) -> postcard::Result<()> {
         self.0.raw(data);
-        self.check_room()
+        self.check_space()
     }
 
     #[inline(always)]
@@ -68,37 +69,39 @@ impl Flavor for InPlace<'_, '_> {
     }
 }
 
-/// The host's code; a panic of its ends here.
+/// Runs code of the application and catches its panic.
 #[inline(always)]
-fn guarded<T>(body: impl FnOnce() -> postcard::Result<T>) -> Option<T> {
+fn catch_application_panic<T>(body: impl FnOnce() -> postcard::Result<T>) -> Option<T> {
     match catch_unwind(AssertUnwindSafe(body)) {
-        Ok(answer) => answer.ok(),
+        Ok(result) => result.ok(),
         Err(payload) => {
-            // To drop it is to run code of the host's again.
+            // Dropping the panic's payload would run code of the application again.
             std::mem::forget(payload);
             None
         }
     }
 }
 
-/// How many bytes the payload is; 0 when its type cannot say it.
+/// Returns the length of the serialized payload, in bytes; 0 if it cannot be serialized.
 pub(super) fn payload_bytes<T: ProfilerMarker>(payload: &T) -> usize {
-    guarded(|| postcard::serialize_with_flavor(payload, Counting(0))).unwrap_or(0)
+    catch_application_panic(|| postcard::serialize_with_flavor(payload, ByteCounter(0)))
+        .unwrap_or(0)
 }
 
-/// Writes the payload; false when only some of it is there, since its type refuses to go on, or panics, or finds no room.
+/// Serializes the payload. Returns false if the output is incomplete: `Serialize` failed or
+/// panicked, or the space was too small.
 #[inline(always)]
 pub(super) fn write_payload<T: ProfilerMarker>(payload: &T, out: &mut EntryCursor<'_>) -> bool {
-    // As `postcard::serialize_with_flavor` does, which is not inlined.
-    guarded(|| {
+    // Equivalent to `postcard::serialize_with_flavor`, which is not inlined.
+    catch_application_panic(|| {
         payload.serialize(&mut postcard::Serializer {
-            output: InPlace(out),
+            output: CursorWriter(out),
         })
     })
     .is_some()
 }
 
-/// Reads a payload back, and has it write its fields.
+/// Deserializes a payload and writes its fields.
 pub(super) fn stream<T: ProfilerMarker>(
     payload: &[u8],
     json: &mut JSONWriter<'_>,

@@ -1,42 +1,50 @@
-//! What a type of markers has.
+//! The traits that a marker type implements.
 
 use crate::markers::json_writer::JSONWriter;
 use crate::markers::schema::MarkerSchema;
 
-/// What a payload is coded with: `serde`'s `Serialize` and `DeserializeOwned`. Without the crate's feature `serde`, which
-/// `enabled` has, every type will do.
+/// The bounds of a payload: `serde`'s `Serialize` and `DeserializeOwned`.
+///
+/// Without the crate's feature `serde`, which the feature `enabled` activates, every type
+/// qualifies.
 #[cfg(feature = "serde")]
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a marker's payload",
-    label = "`serde::Serialize` or `serde::Deserialize` is missing, or it borrows what it has",
+    label = "`serde::Serialize` or `serde::Deserialize` is missing, or the type borrows data",
     note = "derive both for it: `#[derive(gekkota::Serialize, gekkota::Deserialize)]`"
 )]
 pub trait MarkerPayload: serde::Serialize + serde::de::DeserializeOwned {}
 #[cfg(feature = "serde")]
 impl<T: serde::Serialize + serde::de::DeserializeOwned> MarkerPayload for T {}
 
-/// What a payload is coded with: nothing, since it is not.
+/// The bounds of a payload: none, because payloads are not serialized without the feature `serde`.
 #[cfg(not(feature = "serde"))]
 pub trait MarkerPayload {}
 #[cfg(not(feature = "serde"))]
 impl<T> MarkerPayload for T {}
 
-/// A type of markers, and the payload of one of them.
+/// A marker type, and the payload of one marker.
 ///
-/// A payload is coded into the buffer when its marker is added, as `serde` has it, without names and without an allocation; and
-/// read back when a profile is written, into the same type, to be asked for its fields. So `Serialize` has to say the same each
-/// time, as it is asked again where there was no room, and `Deserialize` has to take what was said; formats that ask what comes
-/// next (`deserialize_any`, `#[serde(untagged)]`, `#[serde(flatten)]`) are not had. Of a payload that cannot be coded or read back,
-/// or panics, the profile has the marker alone, with a word of that behind its name. With `panic = "abort"` such a panic ends the
-/// process, as any does. [`marker_type!`](crate::marker_type) makes all this from a list of fields.
+/// When a marker is added, its payload is serialized into the buffer by `serde`, without field
+/// names and without an allocation. When a profile is written, the payload is deserialized into the
+/// same type and writes its fields.
+/// So `Serialize` must give the same output each time, because it runs again if the space in the
+/// buffer was too small, and `Deserialize` must accept that output. Self-describing formats
+/// (`deserialize_any`, `#[serde(untagged)]`, `#[serde(flatten)]`) are not supported.
 ///
-/// If the library that has the type was unloaded, the profile has the marker alone, too; so it does if it was loaded again at
-/// another address.
+/// If a payload cannot be serialized or deserialized, or panics, the profile has the marker without
+/// its payload, and the marker's name ends with the reason. With `panic = "abort"` such a panic
+/// ends the process, like any other.
+/// The payload is also left out if the library that defines the type was unloaded, or was loaded
+/// again at another address.
 ///
-/// The name tells the viewer which type it is: two types with one name share the fields of both. Some names it takes for types of
-/// its own, with fields without which the profile does not open: `Network` and `IPC`, for which
-/// [`built_in`](crate::marker::built_in) has types, `GCMajor` and `GCSlice`. In the profile, a type of such a name that lacks them
-/// has a `_` behind it.
+/// [`marker_type!`](crate::marker_type) implements this trait and `serde`'s from a list of fields.
+///
+/// The viewer identifies a type by its name: two types with one name share the fields of both. The
+/// viewer has types of its own with the names `Network`, `IPC`, `GCMajor` and `GCSlice`, and fails
+/// to load a profile where their required fields are missing. [`built_in`](crate::marker::built_in)
+/// has types for `Network` and `IPC`. In the profile, a type with such a name that lacks the
+/// required fields gets a `_` appended to its name.
 ///
 /// ```
 /// # #[cfg(feature = "serde")] {
@@ -73,16 +81,18 @@ impl<T> MarkerPayload for T {}
 /// ```
 #[doc(alias = "BaseMarkerType")]
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no type of markers",
-    note = "`gekkota::marker_type!` makes one from a list of fields; `ProfilerMarker` can also be implemented"
+    message = "`{Self}` is not a marker type",
+    note = "declare one with `gekkota::marker_type!`, or implement `ProfilerMarker`"
 )]
 pub trait ProfilerMarker: MarkerPayload {
-    /// The type's name, which no other type should have.
+    /// Returns the type's name, which should be unique.
     fn marker_type_name() -> &'static str;
 
-    /// Where and how the viewer shows markers of the type. Called once for a profile, on the thread that writes it.
+    /// Returns the schema: where and how the viewer shows markers of the type.
+    ///
+    /// Called once for each profile, on the thread that writes it.
     fn marker_type_display() -> MarkerSchema;
 
-    /// Writes the fields of this payload. Called on the thread that writes a profile.
+    /// Writes the fields of this payload. Called on the thread that writes the profile.
     fn stream_json_marker_data(&self, json_writer: &mut JSONWriter<'_>);
 }

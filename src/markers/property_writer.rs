@@ -1,22 +1,23 @@
-//! A payload's fields on their way into a marker's object.
+//! Writes a payload's fields into the JSON object of its marker.
 
 use crate::base::TimeStamp;
 use crate::json::{JsonWriter, UniqueStrings};
 use crate::markers::json_writer::{PropertySink, PropertyValue};
 use crate::markers::schema::data_key;
 
-/// Deeper, a payload's arrays and objects are left out, as some readers give up there.
-const MOST_DEPTH: usize = 64;
+/// Maximum nesting depth of a payload's arrays and objects: some readers reject deeper JSON. Deeper
+/// ones are dropped.
+const MAX_DEPTH: usize = 64;
 
-/// Writes into the object that was begun last.
+/// Writes fields into the open object of a `JsonWriter`.
 pub(crate) struct PropertyWriter<'w, 'j> {
     json: &'w mut JsonWriter<'j>,
     strings: &'w mut UniqueStrings,
     process_start: TimeStamp,
-    /// Of what is open, the outermost first: whether it is an array.
+    /// The open arrays and objects of the payload, outermost first: true for an array.
     open: Vec<bool>,
-    /// How many were opened below the depth at which they are left out.
-    left_out: usize,
+    /// Number of open arrays and objects that are dropped.
+    dropped: usize,
 }
 
 impl<'w, 'j> PropertyWriter<'w, 'j> {
@@ -30,24 +31,24 @@ impl<'w, 'j> PropertyWriter<'w, 'j> {
             strings,
             process_start,
             open: Vec::new(),
-            left_out: 0,
+            dropped: 0,
         }
     }
 
-    /// Closes what is left open.
+    /// Closes all open arrays and objects.
     pub(crate) fn finish(mut self) {
         while let Some(is_array) = self.open.pop() {
             self.json.close(is_array);
         }
     }
 
-    /// Writes the name where one is needed; false where nothing can stand.
+    /// Writes the name if one is needed. Returns false if a value is not allowed at this point.
     fn begin(&mut self, name: Option<&str>) -> bool {
         let is_in_array = self.open.last().copied().unwrap_or(false);
         match name {
-            _ if self.left_out > 0 => false,
+            _ if self.dropped > 0 => false,
             _ if is_in_array => true,
-            // The viewer's own names are those of the outermost object.
+            // Only fields of the outermost object can collide with the viewer's.
             Some(name) if self.open.is_empty() => {
                 self.json.key(data_key(name));
                 true
@@ -84,9 +85,9 @@ impl PropertySink for PropertyWriter<'_, '_> {
     }
 
     fn start(&mut self, name: Option<&str>, is_array: bool) {
-        if self.open.len() >= MOST_DEPTH || !self.begin(name) {
-            // Its end is not that of what is open.
-            self.left_out += 1;
+        if self.open.len() >= MAX_DEPTH || !self.begin(name) {
+            // Counted so that its end does not close anything else.
+            self.dropped += 1;
             return;
         }
         self.json.open(is_array);
@@ -94,8 +95,8 @@ impl PropertySink for PropertyWriter<'_, '_> {
     }
 
     fn end(&mut self, is_array: bool) {
-        if self.left_out > 0 {
-            self.left_out -= 1;
+        if self.dropped > 0 {
+            self.dropped -= 1;
         } else if self.open.last() == Some(&is_array) {
             self.open.pop();
             self.json.close(is_array);
@@ -129,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_written_as_what_they_are() {
+    fn each_kind_of_field_is_written_as_json() {
         let (fields, strings) = written(|json| {
             json.int_property("int", i64::MIN);
             json.uint_property("uint", u64::MAX);
@@ -162,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_called_it_stays_well_formed() {
+    fn calls_in_any_order_keep_the_json_well_formed() {
         let (fields, _) = written(|json| {
             json.end_array();
             json.end_object();
@@ -177,11 +178,11 @@ mod tests {
             json.start_array_property("a");
             json.int_property("ignored name", 5);
             json.end_object();
-            json.string_element("still in it");
+            json.string_element("still inside");
         });
         assert_eq!(
             fields,
-            json!({"type_": 3, "stack_": {"type": 4, "a": [5, "still in it"]}})
+            json!({"type_": 3, "stack_": {"type": 4, "a": [5, "still inside"]}})
         );
         let (fields, _) = written(|json| {
             (0..1000).for_each(|_| json.start_array_property("deep"));

@@ -1,25 +1,25 @@
-//! What tells the viewer where and how to show a type of markers.
+//! The schema of a marker type, which defines where and how the viewer shows its markers.
 
 #[cfg(has_profiler)]
 use crate::json::JsonWriter;
 use crate::markers::schema_words::{Format, GraphColor, GraphType, Location};
 
-/// Whether the viewer finds a field by a search. It finds all fields by now, whatever is said.
+/// Whether the viewer's search covers a field. Current viewers search all fields, and ignore this.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Searchable {
-    /// No.
+    /// The search skips the field.
     NotSearchable,
-    /// Yes.
+    /// The search covers the field.
     Searchable,
 }
 
-/// What else is said of a field.
+/// Further properties of a field.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum PayloadFlags {
-    /// Nothing.
+    /// No further properties.
     #[default]
     None,
-    /// It is for labels alone, and has no row of its own.
+    /// The field is only for labels, and has no row of its own.
     Hidden,
 }
 
@@ -38,10 +38,10 @@ enum Row {
     },
 }
 
-/// A field's format: a word, or a table with these columns.
+/// The format of a field: a keyword, or a table with these columns.
 #[derive(Clone, PartialEq, Debug)]
 enum FieldFormat {
-    Word(Format),
+    Keyword(Format),
     Table(Vec<(String, Option<Format>)>),
 }
 
@@ -52,15 +52,18 @@ struct Graph {
     color: Option<GraphColor>,
 }
 
-/// Where and how the viewer shows markers of a type: places, labels, and a row of the tooltip for each field.
+/// Where and how the viewer shows markers of a type: locations, labels, and a row of the tooltip
+/// for each field.
 ///
-/// Labels are templates: `{marker.name}`, `{marker.category}`, `{marker.start}`, `{marker.end}`, `{marker.duration}`, and
-/// `{marker.data.KEY}` for a field, or `{marker.data.KEY ? 'if it is so' : 'else'}`. Made by
-/// [`ProfilerMarker::marker_type_display`](crate::ProfilerMarker::marker_type_display), once for each profile that has such
-/// markers. Idea: Gecko's `MarkerSchema`.
+/// Labels are templates: `{marker.name}`, `{marker.category}`, `{marker.start}`, `{marker.end}`,
+/// `{marker.duration}`, and `{marker.data.KEY}` for a field. Templates may have a condition:
+/// `{marker.data.KEY ? 'text if set' : 'text otherwise'}`.
+///
+/// [`ProfilerMarker::marker_type_display`](crate::ProfilerMarker::marker_type_display) creates the
+/// schema, once for each profile that has markers of the type. Idea: Gecko's `MarkerSchema`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct MarkerSchema {
-    /// `None` for types that the viewer knows by itself.
+    /// `None` for types that are built into the viewer.
     locations: Option<Vec<Location>>,
     chart_label: Option<String>,
     tooltip_label: Option<String>,
@@ -85,66 +88,68 @@ impl MarkerSchema {
         }
     }
 
-    /// Of markers that are shown in these places.
+    /// Creates a schema for markers that are shown at these locations.
     pub fn new(locations: &[Location]) -> Self {
         Self::with_locations(Some(locations.to_vec()))
     }
 
-    /// Of markers that the viewer knows by their type's name. Nothing else is to be said of them.
+    /// Creates a schema for markers that the viewer recognizes by the name of their type. Such a
+    /// schema has no other properties.
     pub fn new_with_special_frontend_location() -> Self {
         Self::with_locations(None)
     }
 
-    /// What stands on the marker's bar in the chart, in the row of its name; nothing unless it is said.
+    /// Sets the label on the marker's bar in the marker chart; empty by default. The chart shows
+    /// the marker's name for the whole row.
     pub fn set_chart_label(&mut self, label: &str) -> &mut Self {
         self.chart_label = Some(label.to_owned());
         self
     }
 
-    /// What stands above the tooltip; the marker's name unless it is said.
+    /// Sets the heading of the tooltip; the marker's name by default.
     pub fn set_tooltip_label(&mut self, label: &str) -> &mut Self {
         self.tooltip_label = Some(label.to_owned());
         self
     }
 
-    /// What stands in the marker table behind the marker's name; nothing unless it is said. A `{marker.name} - ` that it begins
-    /// with is left out.
+    /// Sets the label behind the marker's name in the marker table; empty by default. The table
+    /// omits `{marker.name} - ` at the start of the label.
     pub fn set_table_label(&mut self, label: &str) -> &mut Self {
         self.table_label = Some(label.to_owned());
         self
     }
 
-    /// All three at once.
+    /// Sets the labels of chart, tooltip and table.
     pub fn set_all_labels(&mut self, label: &str) -> &mut Self {
         self.set_chart_label(label)
             .set_tooltip_label(label)
             .set_table_label(label)
     }
 
-    /// That markers of one name on a thread lie in one another as calls do, so that the chart draws them so.
+    /// Declares that markers of one name on a thread nest as calls do, so that the chart nests them.
     pub fn set_stack_based(&mut self) -> &mut Self {
         self.is_stack_based = true;
         self
     }
 
-    /// Which field names a colour of [`GraphColor`], in which the chart draws the marker.
+    /// Sets the field that names the [`GraphColor`] in which the chart draws the marker.
     #[doc(alias = "colorField")]
     pub fn set_color_field(&mut self, key: &str) -> &mut Self {
         self.color_field = Some(key.to_owned());
         self
     }
 
-    /// A field, by the name under which it is streamed.
+    /// Adds a field; `key` is the name under which the payload writes it.
     pub fn add_key_format(&mut self, key: &str, format: Format) -> &mut Self {
         self.add_key_format_with_flags(key, format, PayloadFlags::None)
     }
 
-    /// A field with a label.
+    /// Adds a field with a label.
     pub fn add_key_label_format(&mut self, key: &str, label: &str, format: Format) -> &mut Self {
         self.add_key_label_format_with_flags(key, label, format, PayloadFlags::None)
     }
 
-    /// The same as [`Self::add_key_format`]: see [`Searchable`].
+    /// Adds a field, like [`Self::add_key_format`]; [`Searchable`] is ignored.
     pub fn add_key_format_searchable(
         &mut self,
         key: &str,
@@ -154,7 +159,7 @@ impl MarkerSchema {
         self.add_key_format(key, format)
     }
 
-    /// The same as [`Self::add_key_label_format`]: see [`Searchable`].
+    /// Adds a field with a label, like [`Self::add_key_label_format`]; [`Searchable`] is ignored.
     pub fn add_key_label_format_searchable(
         &mut self,
         key: &str,
@@ -165,17 +170,17 @@ impl MarkerSchema {
         self.add_key_label_format(key, label, format)
     }
 
-    /// A field of which more is said.
+    /// Adds a field with flags.
     pub fn add_key_format_with_flags(
         &mut self,
         key: &str,
         format: Format,
         flags: PayloadFlags,
     ) -> &mut Self {
-        self.add_field(key, None, FieldFormat::Word(format), flags)
+        self.add_field(key, None, FieldFormat::Keyword(format), flags)
     }
 
-    /// A field with a label of which more is said.
+    /// Adds a field with a label and flags.
     pub fn add_key_label_format_with_flags(
         &mut self,
         key: &str,
@@ -183,11 +188,13 @@ impl MarkerSchema {
         format: Format,
         flags: PayloadFlags,
     ) -> &mut Self {
-        self.add_field(key, Some(label), FieldFormat::Word(format), flags)
+        self.add_field(key, Some(label), FieldFormat::Keyword(format), flags)
     }
 
-    /// A field that is an array of arrays, shown as a table: each column with its label, and a format if it is no string. With
-    /// a row that has not as many elements as there are columns, the viewer shows nothing of the profile.
+    /// Adds a field that is an array of arrays, shown as a table.
+    ///
+    /// Each column has a label, and a format unless it is a string. Every row must have one element
+    /// for each column, otherwise the viewer fails to load the profile.
     pub fn add_key_label_table(
         &mut self,
         key: &str,
@@ -223,8 +230,10 @@ impl MarkerSchema {
         self
     }
 
-    /// A row that is the same for all markers of the type. The viewer shows one of a type, the first with the label
-    /// “Description” or else the first, and calls it so.
+    /// Adds a row with a value that is the same for all markers of the type.
+    ///
+    /// The viewer shows only one such row of a type, with the label “Description”: the one that has
+    /// this label, or else the first.
     pub fn add_static_label_value(&mut self, label: &str, value: &str) -> &mut Self {
         self.rows.push(Row::Static {
             label: label.to_owned(),
@@ -233,8 +242,10 @@ impl MarkerSchema {
         self
     }
 
-    /// A graph of a field, a number, in a track for each thread and name of such markers; a second one is drawn over the first.
-    /// Markers without one of these fields are not in it.
+    /// Adds a graph of a numeric field, in a track for each combination of thread and marker name.
+    ///
+    /// A second graph is drawn on top of the first. The graphs omit a marker that lacks one of
+    /// their fields.
     pub fn add_chart(&mut self, key: &str, graph: GraphType) -> &mut Self {
         self.graphs.push(Graph {
             key: key.to_owned(),
@@ -244,7 +255,7 @@ impl MarkerSchema {
         self
     }
 
-    /// The same in this colour.
+    /// Adds a graph, like [`Self::add_chart`], in this colour.
     pub fn add_chart_color(&mut self, key: &str, graph: GraphType, color: GraphColor) -> &mut Self {
         self.graphs.push(Graph {
             key: key.to_owned(),
@@ -257,7 +268,8 @@ impl MarkerSchema {
 
 #[cfg(has_profiler)]
 impl MarkerSchema {
-    /// Another type of the same name: what it has that this has not comes to it, so that the viewer shows the fields of both.
+    /// Adds everything that only `other` has, the schema of another type with the same name, so
+    /// that the viewer shows the fields of both.
     pub(crate) fn merge(&mut self, other: Self) {
         let (Some(locations), Some(others)) = (&mut self.locations, other.locations) else {
             return;
@@ -289,14 +301,15 @@ impl MarkerSchema {
         self.color_field = self.color_field.take().or(other.color_field);
     }
 
-    /// Whether there is such a field.
+    /// Whether the schema has this field.
     pub(crate) fn has_field(&self, wanted: &str) -> bool {
         self.rows
             .iter()
             .any(|row| matches!(row, Row::Field { key, .. } if key == wanted))
     }
 
-    /// Writes it as an element of `meta.markerSchema`; nothing where the viewer knows the type by itself.
+    /// Writes the schema as an element of `meta.markerSchema`; nothing if the type is built into
+    /// the viewer.
     pub(crate) fn write(&self, json: &mut JsonWriter<'_>, name: &str) {
         let Some(locations) = &self.locations else {
             return;
@@ -317,8 +330,11 @@ impl MarkerSchema {
             if self.is_stack_based {
                 json.key("isStackBased").bool(true);
             }
-            json.key("display")
-                .array(|json| locations.iter().for_each(|place| json.string(place.word())));
+            json.key("display").array(|json| {
+                locations
+                    .iter()
+                    .for_each(|location| json.string(location.keyword()))
+            });
             json.key("data")
                 .array(|json| self.rows.iter().for_each(|row| write_row(json, row)));
             if !self.graphs.is_empty() {
@@ -326,9 +342,9 @@ impl MarkerSchema {
                     for graph in &self.graphs {
                         json.object(|json| {
                             json.key("key").string(data_key(&graph.key));
-                            json.key("type").string(graph.kind.word());
+                            json.key("type").string(graph.kind.keyword());
                             if let Some(color) = graph.color {
-                                json.key("color").string(color.word());
+                                json.key("color").string(color.keyword());
                             }
                         });
                     }
@@ -352,7 +368,7 @@ fn write_row(json: &mut JsonWriter<'_>, row: &Row) {
                 json.key("label").string(label);
             }
             match format {
-                FieldFormat::Word(format) => json.key("format").string(format.word()),
+                FieldFormat::Keyword(format) => json.key("format").string(format.keyword()),
                 FieldFormat::Table(columns) => json.key("format").object(|json| {
                     json.key("type").string("table");
                     json.key("columns").array(|json| {
@@ -360,7 +376,7 @@ fn write_row(json: &mut JsonWriter<'_>, row: &Row) {
                             json.object(|json| {
                                 json.key("label").string(label);
                                 if let Some(format) = format {
-                                    json.key("type").string(format.word());
+                                    json.key("type").string(format.keyword());
                                 }
                             });
                         }
@@ -378,8 +394,8 @@ fn write_row(json: &mut JsonWriter<'_>, row: &Row) {
     });
 }
 
-/// A field's name in the profile. These are the viewer's own: a field of the host's of that name would break the marker, or the
-/// file.
+/// Returns the name of a field in the profile. The viewer reserves these three names: a field of
+/// the application with such a name would damage the marker or the whole profile.
 #[cfg(has_profiler)]
 pub(super) fn data_key(key: &str) -> &str {
     match key {

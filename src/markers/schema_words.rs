@@ -1,7 +1,7 @@
-//! The words that the viewer knows in a schema.
+//! The keywords of the viewer's marker schema.
 
-macro_rules! words {
-    ($(#[$meta:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident = $word:literal,)+ }) => {
+macro_rules! keywords {
+    ($(#[$meta:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident = $keyword:literal,)+ }) => {
         $(#[$meta])*
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         #[non_exhaustive]
@@ -10,11 +10,11 @@ macro_rules! words {
         }
 
         impl $name {
-            /// The viewer's word for it.
+            /// Returns the viewer's keyword.
             #[cfg(has_profiler)]
-            pub(super) const fn word(self) -> &'static str {
+            pub(super) const fn keyword(self) -> &'static str {
                 match self {
-                    $(Self::$variant => $word,)+
+                    $(Self::$variant => $keyword,)+
                 }
             }
 
@@ -24,47 +24,50 @@ macro_rules! words {
     };
 }
 
-words! {
-    /// Where markers of a type are shown.
+keywords! {
+    /// A part of the viewer that shows markers of a type.
     Location {
-        /// The marker chart, by rows of name.
+        /// The marker chart, with a row for each name.
         MarkerChart = "marker-chart",
         /// The marker table.
         MarkerTable = "marker-table",
-        /// The track of the main thread.
+        /// The main thread's track.
         TimelineOverview = "timeline-overview",
-        /// The track of memory; where the process has none, the main thread's.
+        /// The memory track, or the main thread's track if the process has no memory track.
         TimelineMemory = "timeline-memory",
         /// A track for each thread with such markers.
         TimelineIPC = "timeline-ipc",
-        /// The track of the main thread, in a row of their own.
+        /// The main thread's track, in a row of its own.
         TimelineFileIO = "timeline-fileio",
-        /// A track for each thread with such markers; it shows those of the type
-        /// [`NetworkMarker`](crate::marker::built_in::NetworkMarker) alone.
+        /// A track for each thread with such markers. It shows only markers of the type
+        /// [`NetworkMarker`](crate::marker::built_in::NetworkMarker).
         TimelineNetwork = "timeline-network",
-        /// The stack chart, which the viewer does not draw yet.
+        /// The stack chart. Current viewers do not draw these markers.
         StackChart = "stack-chart",
     }
 }
 
-words! {
-    /// How the viewer shows a field; in which unit it is.
+keywords! {
+    /// How the viewer shows a field, and the field's unit.
     Format {
-        /// A string that is an URL.
+        /// A URL.
         Url = "url",
-        /// A string that is the path of a file.
+        /// The path of a file.
         FilePath = "file-path",
-        /// A string that is left out when a profile is shared without private data.
+        /// A string that the viewer removes when the user shares a profile without private data.
         SanitizedString = "sanitized-string",
         /// A string.
         String = "string",
-        /// A string of the profile's table, as [`JSONWriter::unique_string_property`](crate::JSONWriter::unique_string_property)
-        /// writes it.
+        /// A string in the thread's string table, as
+        /// [`JSONWriter::unique_string_property`](crate::JSONWriter::unique_string_property) writes
+        /// it.
         UniqueString = "unique-string",
-        /// Milliseconds, shown in a unit that fits.
+        /// Milliseconds, shown in a suitable unit.
         Duration = "duration",
-        /// Milliseconds since the process began, as [`JSONWriter::time_property`](crate::JSONWriter::time_property) writes it;
-        /// shown so, while the viewer shows a marker's own times from the beginning of the profile.
+        /// Milliseconds since the process started, as
+        /// [`JSONWriter::time_property`](crate::JSONWriter::time_property) writes it. The viewer
+        /// shows the value as it is, whereas it shows the marker's own times relative to the start
+        /// of the profile.
         Time = "time",
         /// Milliseconds, shown as seconds.
         Seconds = "seconds",
@@ -78,39 +81,41 @@ words! {
         Bytes = "bytes",
         /// A number from 0 to 1.
         Percentage = "percentage",
-        /// A whole number.
+        /// An integer.
         Integer = "integer",
         /// A number.
         Decimal = "decimal",
-        /// A whole number, of which the lowest 32 bits are shown, to the base of 16.
+        /// An integer, whose lowest 32 bits are shown in hexadecimal.
         Hexadecimal = "hexadecimal",
-        /// The id of a process, as a string; shown with the name of its main thread, where the profile has one.
+        /// A process id, as a string. Shown with the name of the process's main thread, if the
+        /// profile has it.
         Pid = "pid",
-        /// The id of a thread; shown with its name, where the profile has it.
+        /// A thread id. Shown with the thread's name, if the profile has it.
         Tid = "tid",
-        /// An array of strings or numbers. With a field of this format that is none, the viewer shows nothing of the profile.
+        /// An array of strings or numbers. The viewer fails to load a profile in which such a field
+        /// has another type.
         List = "list",
-        /// A flow, as [`JSONWriter::flow_property`](crate::JSONWriter::flow_property) writes it.
+        /// A flow id, as [`JSONWriter::flow_property`](crate::JSONWriter::flow_property) writes it.
         Flow = "flow-id",
-        /// A flow that ends with this marker.
+        /// The id of a flow that ends with this marker.
         TerminatingFlow = "terminating-flow-id",
     }
 }
 
-words! {
-    /// How a field is drawn over time.
+keywords! {
+    /// How a graph draws a field over time.
     GraphType {
         /// A line.
         Line = "line",
         /// A bar for each marker.
         Bar = "bar",
-        /// A line, and the place below it filled.
+        /// A line with the area below it filled.
         LineFilled = "line-filled",
     }
 }
 
-words! {
-    /// In which colour.
+keywords! {
+    /// The colour of a graph or marker.
     GraphColor {
         /// Blue.
         Blue = "blue",
@@ -139,29 +144,39 @@ words! {
 mod tests {
     use super::*;
 
-    /// What the viewer knows: another word, and it shows nothing of what it stands for, or nothing at all. A table is the only
-    /// format that is no word.
+    /// The viewer's keywords. With any other keyword the viewer hides the item, or fails to load the
+    /// profile. Only the table format has no keyword.
     const FORMATS: &str = "url file-path sanitized-string string unique-string duration time seconds milliseconds \
         microseconds nanoseconds bytes percentage integer decimal hexadecimal pid tid list flow-id terminating-flow-id";
-    const PLACES: &str = "marker-chart marker-table timeline-overview timeline-memory timeline-ipc timeline-fileio \
+    const LOCATIONS: &str = "marker-chart marker-table timeline-overview timeline-memory timeline-ipc timeline-fileio \
         timeline-network stack-chart";
 
     #[test]
-    fn all_words_are_the_viewers_and_all_of_the_viewers_are_there() {
-        let words = |words: Vec<&str>| words.join(" ");
+    fn keywords_equal_those_of_the_viewer() {
+        let joined = |keywords: Vec<&str>| keywords.join(" ");
         assert_eq!(
-            words(Format::ALL.iter().map(|format| format.word()).collect()),
+            joined(Format::ALL.iter().map(|format| format.keyword()).collect()),
             FORMATS
         );
         assert_eq!(
-            words(Location::ALL.iter().map(|place| place.word()).collect()),
-            PLACES
+            joined(
+                Location::ALL
+                    .iter()
+                    .map(|location| location.keyword())
+                    .collect()
+            ),
+            LOCATIONS
         );
         assert_eq!(
-            words(GraphType::ALL.iter().map(|graph| graph.word()).collect()),
+            joined(GraphType::ALL.iter().map(|graph| graph.keyword()).collect()),
             "line bar line-filled"
         );
-        let colors = words(GraphColor::ALL.iter().map(|color| color.word()).collect());
+        let colors = joined(
+            GraphColor::ALL
+                .iter()
+                .map(|color| color.keyword())
+                .collect(),
+        );
         assert_eq!(
             colors,
             "blue green grey ink magenta orange purple red teal yellow"

@@ -1,5 +1,7 @@
-//! What goes between processes and over the network, as the viewer puts it together: its words are types here, since it shows
-//! nothing of a profile with others.
+//! Inter-process messages and network requests, whose markers the viewer combines by their fields.
+//!
+//! Fields with a fixed set of values are enums: the viewer fails to load a profile with any other
+//! value.
 
 use std::borrow::Cow;
 
@@ -10,8 +12,8 @@ use crate::markers::profiler_marker::ProfilerMarker;
 use crate::markers::schema::MarkerSchema;
 use crate::markers::schema_words::{Format, Location};
 
-macro_rules! words {
-    ($($(#[$meta:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident = $word:literal,)+ })+) => {$(
+macro_rules! keywords {
+    ($($(#[$meta:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident = $keyword:literal,)+ })+) => {$(
         $(#[$meta])*
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -20,102 +22,103 @@ macro_rules! words {
         }
 
         impl $name {
-            const fn word(self) -> &'static str {
+            const fn keyword(self) -> &'static str {
                 match self {
-                    $(Self::$variant => $word,)+
+                    $(Self::$variant => $keyword,)+
                 }
             }
         }
 
         impl MarkerField for $name {
             fn write_field(&self, json: &mut JSONWriter<'_>, key: &str, format: Format) {
-                self.word().write_field(json, key, format);
+                self.keyword().write_field(json, key, format);
             }
 
             fn write_element(&self, json: &mut JSONWriter<'_>) {
-                self.word().write_element(json);
+                self.keyword().write_element(json);
             }
         }
     )+};
 }
 
-words! {
-    /// Which of the two processes one is.
+keywords! {
+    /// A process's role towards the other process.
     IPCSide {
-        /// The one that began the other.
+        /// The process that started the other.
         Parent = "parent",
-        /// The other.
+        /// The process that was started.
         Child = "child",
     }
 
-    /// How far a request is.
+    /// The state of a request.
     NetworkStatus {
-        /// It was made: until it goes out.
+        /// Created, and not sent yet.
         Start = "STATUS_START",
-        /// It was answered.
+        /// Answered.
         Stop = "STATUS_STOP",
-        /// It was sent on to another place, under another id.
+        /// Redirected to another URL, under another id.
         Redirect = "STATUS_REDIRECT",
-        /// Nobody wants its answer any more.
+        /// Cancelled.
         Cancel = "STATUS_CANCEL",
     }
 
-    /// For how long a request is sent on.
+    /// The lifetime of a redirection.
     NetworkRedirect {
-        /// From now on.
+        /// Permanent.
         Permanent = "Permanent",
-        /// This time.
+        /// Temporary.
         Temporary = "Temporary",
-        /// By the program itself.
+        /// Made by the application itself.
         Internal = "Internal",
     }
 
-    /// What the cache had of an answer.
+    /// The result of the cache lookup for a response.
     NetworkCache {
-        /// Nothing has been found out.
+        /// Not known yet.
         Unresolved = "Unresolved",
-        /// It was there.
+        /// Found in the cache.
         Hit = "Hit",
-        /// It was there, and the server said that it still holds.
+        /// Found in the cache, and revalidated by the server.
         HitViaReval = "HitViaReval",
-        /// It was not.
+        /// Not found in the cache.
         Missed = "Missed",
-        /// It was there, and held no more.
+        /// Found in the cache, but the server reported it stale.
         MissedViaReval = "MissedViaReval",
     }
 
-    /// Which version of HTTP was spoken.
+    /// The HTTP version of a connection.
     HttpVersion {
-        /// 1.0.
+        /// HTTP/1.0.
         Http10 = "http/1.0",
-        /// 1.1.
+        /// HTTP/1.1.
         Http11 = "http/1.1",
-        /// 2.
+        /// HTTP/2.
         Http2 = "h2",
-        /// 3.
+        /// HTTP/3.
         Http3 = "h3",
     }
 }
 
-/// Where on its way a message is. The viewer makes one marker of the five, from [`Self::Sent`] to [`Self::Received`].
+/// A step of a message's delivery. The viewer merges the five markers, from [`Self::Sent`] to
+/// [`Self::Received`], into one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum IPCStep {
-    /// Some thread of the sender's sends it.
+    /// A thread of the sender sends the message.
     Sent,
-    /// The sender begins to write it.
+    /// The sender starts to write the message.
     TransferStart,
-    /// The sender has written it.
+    /// The sender has written the message.
     TransferEnd,
-    /// The receiver has read it.
+    /// The receiver has read the message.
     Arrived,
-    /// Some thread of the receiver's takes it.
+    /// A thread of the receiver handles the message.
     Received,
 }
 
 impl IPCStep {
-    /// Gecko's words: its direction, and its phase.
-    const fn words(self) -> (&'static str, &'static str) {
+    /// Returns Gecko's keywords for the step: direction and phase.
+    const fn keywords(self) -> (&'static str, &'static str) {
         match self {
             Self::Sent => ("sending", "endpoint"),
             Self::TransferStart => ("sending", "transferStart"),
@@ -126,27 +129,29 @@ impl IPCStep {
     }
 }
 
-/// A step of a message's way from one process to another, or from one thread to another. The viewer puts the steps together by
-/// the message's number, its type and the two processes, and shows them as markers “IPCOut” and “IPCIn”: in the profile the
-/// markers are called “IPC”, by whatever name they were added.
+/// A step in the delivery of a message to another process or another thread.
+///
+/// The viewer merges the steps that share the message's number, its type and the two processes, and
+/// shows them as markers “IPCOut” and “IPCIn”.
+/// In the profile these markers are named “IPC”, whatever name the caller gave them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct IPCMarker {
-    /// When this step was.
+    /// Time of this step.
     pub time: ProfilerTime,
     /// The other process.
     pub other_pid: ProcessId,
-    /// Which message of the two processes, up to 2⁵³.
+    /// Number of the message between the two processes, at most 2⁵³.
     pub message_seqno: u64,
-    /// What it is called.
+    /// Name of the message's type.
     pub message_type: Cow<'static, str>,
-    /// Which of the two this process is.
+    /// Role of this process.
     pub side: IPCSide,
-    /// How far it is.
+    /// The step.
     pub step: IPCStep,
-    /// Whether the sender waits for the answer.
+    /// Whether the sender waits for a reply.
     pub is_sync: bool,
-    /// The thread that the step was on, where the marker is on another's track.
+    /// The thread that performed the step, if the marker is on another thread's track.
     pub thread_id: Option<ThreadId>,
 }
 
@@ -155,7 +160,7 @@ impl ProfilerMarker for IPCMarker {
         "IPC"
     }
 
-    // The viewer has one of its own, in its place.
+    // The viewer replaces this schema by a built-in one.
     fn marker_type_display() -> MarkerSchema {
         let mut schema = MarkerSchema::new(&[
             Location::MarkerChart,
@@ -179,13 +184,13 @@ impl ProfilerMarker for IPCMarker {
     }
 
     fn stream_json_marker_data(&self, json_writer: &mut JSONWriter<'_>) {
-        let (direction, phase) = self.step.words();
+        let (direction, phase) = self.step.keywords();
         json_writer.time_property("startTime", self.time);
         json_writer.time_property("endTime", self.time);
         json_writer.int_property("otherPid", self.other_pid.to_number().into());
         json_writer.uint_property("messageSeqno", self.message_seqno);
         json_writer.string_property("messageType", &self.message_type);
-        json_writer.string_property("side", self.side.word());
+        json_writer.string_property("side", self.side.keyword());
         json_writer.string_property("direction", direction);
         json_writer.string_property("phase", phase);
         json_writer.bool_property("sync", self.is_sync);
@@ -196,67 +201,71 @@ impl ProfilerMarker for IPCMarker {
 }
 
 marker_type! {
-    /// A request, in two intervals with the same id: from its beginning until it goes out, with [`NetworkStatus::Start`], and
-    /// from then until it is over, with another status and what has become known meanwhile. The viewer makes one of both, and
-    /// draws it with its phases.
+    /// A network request, as two intervals with the same id.
+    ///
+    /// The first has [`NetworkStatus::Start`] and lasts from the request's creation until it is
+    /// sent. The second lasts from there to the request's end; it has another status, and the
+    /// fields that have become known.
+    /// The viewer merges both and draws the request with its phases.
     #[derive(Clone, PartialEq, Debug)]
     #[allow(non_snake_case, reason = "the viewer's names")]
     pub struct NetworkMarker {
-        /// Which request of the process, up to 2⁵³.
+        /// Id of the request within the process, at most 2⁵³.
         pub id: u64 => "ID", Integer;
-        /// How far it is.
+        /// State of the request.
         pub status: NetworkStatus => "Status", String;
-        /// What is asked for.
+        /// The requested URL.
         pub URI: String => "URL", Url;
-        /// Where to it was sent on.
+        /// The URL that the request was redirected to.
         pub RedirectURI: Option<String> => "Redirect URL", Url;
-        /// For how long.
+        /// Lifetime of the redirection.
         pub redirectType: Option<NetworkRedirect> => "Redirection type", String;
-        /// Whether that goes from HTTP to HTTPS alone.
+        /// Whether the redirection only switches from HTTP to HTTPS.
         pub isHttpToHttpsRedirect: Option<bool> => "HTTP to HTTPS", String;
-        /// The request that was made of it.
+        /// Id of the request that follows the redirection.
         pub redirectId: Option<u64> => "Redirected to", Integer;
-        /// `GET`, for example.
+        /// The request's method: `GET`, for example.
         pub requestMethod: Option<Cow<'static, str>> => "Method", String;
-        /// What became of the request: `NS_OK`, for example.
+        /// Result of the request: `NS_OK`, for example.
         pub requestStatus: Option<Cow<'static, str>> => "Request Status", String;
-        /// 200, for example.
+        /// Status of the response: 200, for example.
         pub responseStatus: Option<u16> => "Response Status", Integer;
-        /// Of the answer: “text/html”.
+        /// Content type of the response: “text/html”, for example.
         pub contentType: Option<Cow<'static, str>> => "Content Type", String;
-        /// Which version of HTTP.
+        /// HTTP version of the connection.
         pub httpVersion: Option<HttpVersion> => "HTTP Version", String;
-        /// What the cache had.
+        /// Result of the cache lookup.
         pub cache: Option<NetworkCache> => "Cache", String;
-        /// How long the answer is.
+        /// Size of the response, in bytes.
         pub count: Option<u64> => "Size", Bytes;
-        /// How urgent it is: the less, the more; 0 is normal.
+        /// Priority: 0 is normal, and lower values are more urgent.
         pub pri: i32 => "Priority", Integer;
-        /// How it is to be treated among others, in words.
+        /// Class of service, as text.
         pub classOfService: Option<Cow<'static, str>> => "Class of Service", String;
-        /// Whether it is one of a private window, so that who shares the profile may leave it out.
+        /// Whether the request belongs to a private window. Users can omit such requests when they
+        /// share a profile.
         pub isPrivateBrowsing: Option<bool> => hidden, String;
-        /// When it began.
+        /// Start of this interval.
         pub startTime: ProfilerTime => hidden, Time;
-        /// When this part of it was over.
+        /// End of this interval.
         pub endTime: ProfilerTime => hidden, Time;
-        /// When the name was looked up.
+        /// Start of the domain name lookup.
         pub domainLookupStart: Option<ProfilerTime> => hidden, Time;
-        /// When it was found.
+        /// End of the domain name lookup.
         pub domainLookupEnd: Option<ProfilerTime> => hidden, Time;
-        /// When the connection was begun.
+        /// Start of the connection attempt.
         pub connectStart: Option<ProfilerTime> => hidden, Time;
-        /// When the other side had answered.
+        /// Time at which the TCP connection was established.
         pub tcpConnectEnd: Option<ProfilerTime> => hidden, Time;
-        /// When its encryption was begun.
+        /// Start of the TLS handshake.
         pub secureConnectionStart: Option<ProfilerTime> => hidden, Time;
-        /// When it stood.
+        /// Time at which the connection was ready, including TLS.
         pub connectEnd: Option<ProfilerTime> => hidden, Time;
-        /// When the request was sent.
+        /// Start of sending the request.
         pub requestStart: Option<ProfilerTime> => hidden, Time;
-        /// When the answer began.
+        /// Start of the response.
         pub responseStart: Option<ProfilerTime> => hidden, Time;
-        /// When it was there.
+        /// End of the response.
         pub responseEnd: Option<ProfilerTime> => hidden, Time;
     }
     name = "Network";
@@ -266,8 +275,9 @@ marker_type! {
 }
 
 impl NetworkMarker {
-    /// A part of a request of which nothing more is known; what is goes into its fields. The marker's own timing is an interval
-    /// with the same times.
+    /// Creates one interval of a request, with all optional fields unset.
+    ///
+    /// The marker's own timing is an interval with the same times.
     ///
     /// ```
     /// use gekkota::marker::built_in::{NetworkMarker, NetworkStatus};

@@ -19,9 +19,9 @@ pub struct BufferInfo {
     /// markers, counter values and pauses.
     pub put_entries: u64,
     /// Number of entries that were lost. Some were larger than a chunk of the buffer. Others came
-    /// from a signal handler or allocator of the application that interrupted the profiler's own
-    /// work. A profile lists the reasons separately.
+    /// from a signal handler or allocator of the application that ran inside the profiler's own
+    /// work. A profile counts both kinds separately.
     pub dropped_entries: u64,
-    /// Number of bytes that were overwritten, oldest first, by newer ones.
+    /// Number of bytes that were discarded, oldest first, to free space for newer ones.
     pub recycled_bytes: u64,
 }

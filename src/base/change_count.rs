@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Counts changes of data under a lock, so that a reader needs the lock only after a change.
 ///
-/// The writer increments the count after each change. If a change happens after the reader reads
-/// the count, the reader finds a different count next time.
+/// The writer increments the count after each change. A change that happens after the reader has
+/// read the count makes the next count differ.
 #[derive(Debug)]
 pub(crate) struct ChangeCount(AtomicU64);
 

@@ -104,14 +104,14 @@ impl Features {
     /// Returns Gecko's default features, including unavailable ones.
     #[doc(alias = "DefaultFeatures")]
     pub fn default_set() -> Self {
-        Self::of_rows(|row| row.default)
+        Self::from_rows(|row| row.default)
     }
 
     /// Returns the features that this build can record.
     #[doc(alias = "AvailableFeatures")]
     pub fn available() -> Self {
         if cfg!(has_profiler) {
-            Self::of_rows(|row| row.available)
+            Self::from_rows(|row| row.available)
         } else {
             Self::NONE
         }
@@ -120,7 +120,7 @@ impl Features {
     /// Returns the bits that belong to no feature.
     #[cfg(has_profiler)]
     pub(crate) fn unknown_bits(self) -> u32 {
-        self.0 & !Self::of_rows(|_| true).0
+        self.0 & !Self::from_rows(|_| true).0
     }
 
     /// Returns the available features of the set, and the features that those imply.
@@ -172,7 +172,7 @@ impl Features {
             .map(|row| (Self(row.bit), row.name, row.description))
     }
 
-    fn of_rows(wanted: impl Fn(&Row) -> bool) -> Self {
+    fn from_rows(wanted: impl Fn(&Row) -> bool) -> Self {
         Self(
             ROWS.iter()
                 .filter(|row| wanted(row))
@@ -213,7 +213,7 @@ mod tests {
     #[cfg(has_profiler)]
     #[test]
     fn adjusted_drops_unavailable_features_and_adds_implied_ones() {
-        let all = Features::of_rows(|_| true);
+        let all = Features::from_rows(|_| true);
         let io = Features::FILE_IO_ALL | Features::FILE_IO | Features::MAIN_THREAD_IO;
         assert_eq!(Features::FILE_IO_ALL.adjusted_to(all), io);
         assert_eq!(

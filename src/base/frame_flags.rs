@@ -72,11 +72,11 @@ impl LabelFlags {
     pub const NONSENSITIVE: Self = Self(FrameFlags::NONSENSITIVE);
     /// Label and dynamic text are a class and its method, shown as `Class.method`.
     pub const METHOD: Self = Self(FrameFlags::METHOD);
-    /// Label and dynamic text are a class and a property that is read, shown as `get
-    /// Class.property`.
+    /// Label and dynamic text are a class and a property that is read. They are shown as
+    /// `get Class.property`.
     pub const GETTER: Self = Self(FrameFlags::GETTER);
-    /// Label and dynamic text are a class and a property that is set, shown as `set
-    /// Class.property`.
+    /// Label and dynamic text are a class and a property that is set. They are shown as
+    /// `set Class.property`.
     pub const SETTER: Self = Self(FrameFlags::SETTER);
 }
 

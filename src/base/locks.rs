@@ -56,8 +56,8 @@ const OWN_WORK: u16 = 1 << 15;
 
 /// Runs profiler code that may call the application's allocator without holding a lock.
 ///
-/// If the allocator calls the profiler meanwhile, the call is refused as under a lock. This
-/// prevents recursion.
+/// If the allocator then calls the profiler, the call is refused, as it would be under a lock.
+/// This prevents recursion.
 pub(crate) fn as_own_work<T>(body: impl FnOnce() -> T) -> T {
     let before = HELD_RANKS.with(|held| held.replace(held.get() | OWN_WORK)) & OWN_WORK;
     let _held = Held(OWN_WORK & !before);
@@ -71,7 +71,7 @@ struct LockInfo {
     name: &'static str,
     rank: LockRank,
     /// The thread that holds the lock exclusively, identified by the address of its [`HELD_RANKS`];
-    /// 0 if there is none.
+    /// 0 if unlocked or shared.
     ///
     /// Only the holder writes it. Relaxed order suffices, because a thread only checks whether it
     /// is the owner itself.

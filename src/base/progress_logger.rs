@@ -35,9 +35,9 @@ impl ProgressLogger {
         Self::of_job(None)
     }
 
-    /// Converts a progress of this share to one of the job. The end of a share equals the begin of
-    /// the next one exactly.
-    fn in_job(&self, local: ProportionValue) -> ProportionValue {
+    /// Converts the progress of this share to that of the job. A share ends exactly where the next
+    /// one begins.
+    fn to_job_progress(&self, local: ProportionValue) -> ProportionValue {
         self.begin + (self.end - self.begin) * local
     }
 
@@ -45,7 +45,7 @@ impl ProgressLogger {
     #[doc(alias = "SetLocalProgress")]
     pub(crate) fn set_local_progress(&self, progress: ProportionValue, location: ProgressLocation) {
         if let Some(shared) = &self.shared {
-            shared.reach(self.in_job(progress), location);
+            shared.reach(self.to_job_progress(progress), location);
         }
     }
 
@@ -60,8 +60,8 @@ impl ProgressLogger {
         self.set_local_progress(from, location);
         Self {
             shared: self.shared.clone(),
-            begin: self.in_job(from),
-            end: self.in_job(to),
+            begin: self.to_job_progress(from),
+            end: self.to_job_progress(to),
             end_location: location,
         }
     }

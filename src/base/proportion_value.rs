@@ -63,7 +63,7 @@ impl ProportionValue {
         }
     }
 
-    fn of_valid(self, other: Self, result: impl FnOnce(u32, u32) -> u32) -> Self {
+    fn map_valid(self, other: Self, result: impl FnOnce(u32, u32) -> u32) -> Self {
         if self.is_valid() && other.is_valid() {
             Self(result(self.0, other.0))
         } else {
@@ -77,7 +77,7 @@ impl Add for ProportionValue {
     type Output = Self;
 
     fn add(self, other: Self) -> Self {
-        self.of_valid(other, |one, other| (one + other).min(WHOLE))
+        self.map_valid(other, |one, other| (one + other).min(WHOLE))
     }
 }
 
@@ -86,7 +86,7 @@ impl Sub for ProportionValue {
     type Output = Self;
 
     fn sub(self, other: Self) -> Self {
-        self.of_valid(other, u32::saturating_sub)
+        self.map_valid(other, u32::saturating_sub)
     }
 }
 
@@ -96,7 +96,7 @@ impl Mul for ProportionValue {
     type Output = Self;
 
     fn mul(self, other: Self) -> Self {
-        self.of_valid(other, |one, other| {
+        self.map_valid(other, |one, other| {
             (u64::from(one) * u64::from(other) / u64::from(WHOLE)) as u32
         })
     }

@@ -52,7 +52,7 @@ impl std::ops::BitOr for ThreadProfilingFeatures {
 }
 
 #[cfg(has_profiler)]
-mod of_session {
+mod session {
     use super::ThreadProfilingFeatures;
     use crate::base::Features;
 

@@ -27,7 +27,9 @@ impl ThreadFilter {
         let name = thread_name.to_ascii_lowercase();
         self.lowercased.is_empty()
             || self.lowercased.iter().any(|filter| {
-                filter == "*" || name.contains(filter.as_str()) || pid_of(filter) == Some(process)
+                filter == "*"
+                    || name.contains(filter.as_str())
+                    || parse_pid(filter) == Some(process)
             })
     }
 
@@ -38,11 +40,11 @@ impl ThreadFilter {
             && self
                 .lowercased
                 .iter()
-                .all(|filter| filter.starts_with("pid:") && pid_of(filter) != Some(process))
+                .all(|filter| filter.starts_with("pid:") && parse_pid(filter) != Some(process))
     }
 }
 
-fn pid_of(filter: &str) -> Option<ProcessId> {
+fn parse_pid(filter: &str) -> Option<ProcessId> {
     let digits = filter.strip_prefix("pid:")?;
     digits
         .bytes()

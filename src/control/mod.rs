@@ -3,7 +3,7 @@
 //! # Purpose
 //! Implements the calls of the API: life cycle, pauses, state callbacks, snapshots, stacks on
 //! demand, profile files, environment variables, control by signals, and the handling of `fork`.
-//! `crate::disabled` is the twin of this module for builds without the profiler.
+//! `crate::disabled` replaces this module in builds without the profiler.
 //!
 //! # Threads and locks
 //! The functions run on any thread of the application. Start and stop take the life-cycle lock,

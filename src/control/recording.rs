@@ -77,12 +77,13 @@ pub(crate) fn is_announced_asleep() -> bool {
 /// Returns the session, thread registration and time for a marker of this thread. Returns `None` if
 /// no session records the thread's markers.
 pub(crate) fn place_of_marker(thread: ThreadId) -> Option<MarkerPlace> {
-    find_place(None, thread)
+    find_destination(None, thread)
 }
 
-/// Returns the place of a marker, like [`place_of_marker`], but only while `session` is running.
+/// Returns the destination of a marker, like [`place_of_marker`], but only while `session` is
+/// running.
 pub(crate) fn place_of_marker_in(session: Generation, thread: ThreadId) -> Option<MarkerPlace> {
-    find_place(Some(session), thread)
+    find_destination(Some(session), thread)
 }
 
 /// Returns the session that records markers of this thread, even if it is paused.
@@ -123,7 +124,7 @@ fn recorded_other_thread(thread: ThreadId) -> Option<(Generation, u64)> {
 }
 
 #[inline(always)]
-fn find_place(only: Option<Generation>, thread: ThreadId) -> Option<MarkerPlace> {
+fn find_destination(only: Option<Generation>, thread: ThreadId) -> Option<MarkerPlace> {
     let since = RacyFeatures::recording()?;
     let now = monotonic_now();
     // Checked again: if a pause has begun since the first check, `now` may lie inside it, even if
@@ -149,10 +150,10 @@ fn find_place(only: Option<Generation>, thread: ThreadId) -> Option<MarkerPlace>
     })
 }
 
-/// Returns the time of the place, which is the end of an interval that ends now.
+/// Returns the time of the destination, which is the end of an interval that ends now.
 #[cfg(feature = "tracing")]
-pub(crate) fn time_of_place(place: &MarkerPlace) -> ProfilerTime {
-    ProfilerTime::from_monotonic_ns(place.now.0)
+pub(crate) fn time_of_place(destination: &MarkerPlace) -> ProfilerTime {
+    ProfilerTime::from_monotonic_ns(destination.now.0)
 }
 
 /// Indices of a category and subcategory. Constants in the caller if the category is a constant.
@@ -233,9 +234,9 @@ fn add_marker<P: NewPayload>(
     timing: &MarkerTiming,
     payload: impl FnOnce() -> P,
 ) {
-    if let Some(place) = find_place(only, timing.thread) {
+    if let Some(destination) = find_destination(only, timing.thread) {
         put(
-            &place,
+            &destination,
             &NewMarker {
                 name,
                 category,
@@ -247,17 +248,17 @@ fn add_marker<P: NewPayload>(
     }
 }
 
-/// Adds a marker at a place returned by [`place_of_marker`]. `stack` is the number of its stack, or
-/// 0 for none.
+/// Adds a marker at a destination returned by [`place_of_marker`]. `stack` is the number of its
+/// stack, or 0 for none.
 pub(crate) fn put_untyped_marker(
-    place: &MarkerPlace,
+    destination: &MarkerPlace,
     name: &str,
     category: CategoryIndices,
     timing: &MarkerTiming,
     stack: u64,
 ) {
     put(
-        place,
+        destination,
         &NewMarker {
             name,
             category,
@@ -270,7 +271,7 @@ pub(crate) fn put_untyped_marker(
 
 /// Adds a marker with a text: see [`put_untyped_marker`].
 pub(crate) fn put_text_marker(
-    place: &MarkerPlace,
+    destination: &MarkerPlace,
     name: &str,
     category: CategoryIndices,
     timing: &MarkerTiming,
@@ -278,7 +279,7 @@ pub(crate) fn put_text_marker(
     text: &str,
 ) {
     put(
-        place,
+        destination,
         &NewMarker {
             name,
             category,
@@ -291,7 +292,7 @@ pub(crate) fn put_text_marker(
 
 /// Adds a marker with a typed payload: see [`put_untyped_marker`].
 pub(crate) fn put_typed_marker<T: ProfilerMarker + 'static>(
-    place: &MarkerPlace,
+    destination: &MarkerPlace,
     name: &str,
     category: CategoryIndices,
     timing: &MarkerTiming,
@@ -299,7 +300,7 @@ pub(crate) fn put_typed_marker<T: ProfilerMarker + 'static>(
     payload: &T,
 ) {
     put(
-        place,
+        destination,
         &NewMarker {
             name,
             category,
@@ -311,15 +312,20 @@ pub(crate) fn put_typed_marker<T: ProfilerMarker + 'static>(
 }
 
 #[inline(always)]
-fn put(place: &MarkerPlace, marker: &NewMarker<'_>, payload: impl NewPayload) {
-    let entry = MarkerEntry::new(place, CorePs::process_start().monotonic, marker, payload);
-    put_entry(place.session, place.now, entry);
+fn put(destination: &MarkerPlace, marker: &NewMarker<'_>, payload: impl NewPayload) {
+    let entry = MarkerEntry::new(
+        destination,
+        CorePs::process_start().monotonic,
+        marker,
+        payload,
+    );
+    put_entry(destination.session, destination.now, entry);
 }
 
 /// Copies the stack of the function that this one is inlined into, for a marker. Returns the
 /// stack's number, or 0 if none was recorded.
 #[inline(always)]
-pub(crate) fn record_own_stack(place: &MarkerPlace, features: StackFeatures) -> u64 {
+pub(crate) fn record_own_stack(destination: &MarkerPlace, features: StackFeatures) -> u64 {
     let parts = match features.contains(StackFeatures::NATIVE) {
         true => BacktraceParts::LabelsAndStack,
         false => BacktraceParts::Labels,
@@ -328,7 +334,7 @@ pub(crate) fn record_own_stack(place: &MarkerPlace, features: StackFeatures) -> 
         return 0;
     }
     add_stack(
-        place.session,
+        destination.session,
         CapturedBacktrace::capture_here(parts),
         features,
     )

@@ -66,7 +66,7 @@ pub(crate) fn freeze(only: Option<Generation>) -> Option<FrozenProfile> {
             process_start: core.process_start,
             threads: threads.all(),
             buffer: core_buffer().snapshot(),
-            counts: counts_of(&session),
+            counts: session_counts(&session),
             open_pauses: session.pauses.open(),
             taken_at: monotonic_now(),
             since: None,
@@ -84,7 +84,7 @@ pub(crate) fn freeze(only: Option<Generation>) -> Option<FrozenProfile> {
 
 /// Returns the sampler's counts, and the number of marker stacks that were lost before the sampler
 /// received them.
-fn counts_of(session: &Session) -> Vec<(&'static str, u64)> {
+fn session_counts(session: &Session) -> Vec<(&'static str, u64)> {
     let mut counts = session.counts.all();
     counts.push(("lost_marker_stacks", lost_stacks()));
     counts

@@ -279,8 +279,8 @@ pub(crate) fn session_that_records_markers(_: ThreadId) -> Option<Generation> {
 }
 
 #[cfg(feature = "tracing")]
-pub(crate) fn time_of_place(place: &MarkerPlace) -> ProfilerTime {
-    match *place {}
+pub(crate) fn time_of_place(destination: &MarkerPlace) -> ProfilerTime {
+    match *destination {}
 }
 
 #[inline(always)]
@@ -317,40 +317,40 @@ pub(crate) fn add_typed_marker_at<T: ProfilerMarker + 'static>(
 }
 
 pub(crate) fn put_untyped_marker(
-    place: &MarkerPlace,
+    destination: &MarkerPlace,
     _: &str,
     _: (u8, u8),
     _: &MarkerTiming,
     _: u64,
 ) {
-    match *place {}
+    match *destination {}
 }
 
 pub(crate) fn put_text_marker(
-    place: &MarkerPlace,
+    destination: &MarkerPlace,
     _: &str,
     _: (u8, u8),
     _: &MarkerTiming,
     _: u64,
     _: &str,
 ) {
-    match *place {}
+    match *destination {}
 }
 
 pub(crate) fn put_typed_marker<T: ProfilerMarker + 'static>(
-    place: &MarkerPlace,
+    destination: &MarkerPlace,
     _: &str,
     _: (u8, u8),
     _: &MarkerTiming,
     _: u64,
     _: &T,
 ) {
-    match *place {}
+    match *destination {}
 }
 
 #[inline(always)]
-pub(crate) fn record_own_stack(place: &MarkerPlace, _: StackFeatures) -> u64 {
-    match *place {}
+pub(crate) fn record_own_stack(destination: &MarkerPlace, _: StackFeatures) -> u64 {
+    match *destination {}
 }
 
 pub(crate) fn record_backtrace(backtrace: &CapturedBacktrace) -> u64 {

@@ -42,8 +42,8 @@ pub struct ThreadSummary {
 pub struct HotFunction {
     /// The function's name, or its address if the name is unknown.
     ///
-    /// A script function is named as in the viewer, with its file and begin: `name
-    /// (file:line:column)`.
+    /// Script functions are named as in the viewer, with the location where they begin:
+    /// `name (file:line:column)`.
     pub name: String,
     /// File name of the library or executable that contains the function, if the function's name is
     /// known. `None` for a script function.
@@ -160,7 +160,7 @@ fn summarize_thread(source: &ProfileSource, mut thread: ResolvedThread<'_>) -> T
         cpu: Duration::from_nanos(cpu_ns),
         truncated_samples,
         functions: functions.sorted(HotFunction::new),
-        script_functions: scripts.sorted(HotFunction::of_script),
+        script_functions: scripts.sorted(HotFunction::from_script),
     }
 }
 
@@ -235,11 +235,11 @@ impl HotFunction {
         });
         Self {
             library,
-            ..Self::of_script(name, own, total)
+            ..Self::from_script(name, own, total)
         }
     }
 
-    fn of_script(name: &str, own: Weight, total: Weight) -> Self {
+    fn from_script(name: &str, own: Weight, total: Weight) -> Self {
         Self {
             name: name.to_owned(),
             library: None,

@@ -171,7 +171,7 @@ fn one_signal_starts_and_the_other_saves_and_stops() {
     let path = child.file_in(&folder.0);
 
     child.signal(libc::SIGUSR2);
-    child.notice("no profile was saved: the profiler is not running");
+    child.notice("cannot save a profile: the profiler is not running");
     child.signal(libc::SIGUSR1);
     assert!(
         child
@@ -239,9 +239,9 @@ fn the_folder_can_be_set_and_what_cannot_be_saved_goes_on() {
     child.signal(libc::SIGUSR1);
     child.notice("profiling; ");
     child.signal(libc::SIGUSR2);
-    let told = child.notice("was not saved");
+    let told = child.notice("cannot save");
     assert!(
-        told.contains("made later") && told.ends_with("profiling goes on"),
+        told.contains("made later") && told.ends_with("profiling continues"),
         "{told}"
     );
     assert_eq!(child.ask("active"), "true");
@@ -400,7 +400,7 @@ fn threads_can_be_sampled_by_the_signal_that_starts() {
     // The other way round, each sample would start the profiler.
     assert_eq!(
         child.ask("control again"),
-        "the profiler did not start: start_signal is 10, the sampling signal; accepted is a signal that is not used for sampling"
+        "cannot start the profiler: start_signal is 10, the sampling signal, expected a signal that is not used for sampling"
     );
     child.end();
 }

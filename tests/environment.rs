@@ -77,7 +77,7 @@ fn startup_and_shutdown_profile_a_program_of_one_line() {
     let told = text(&output.stderr);
     let path = files[0].to_str().expect("UTF-8");
     assert!(
-        told.lines().count() == 1 && told.contains("was saved as") && told.contains(path),
+        told.lines().count() == 1 && told.contains("saved the profile as") && told.contains(path),
         "{told}"
     );
     let name = files[0]
@@ -126,11 +126,11 @@ fn a_bad_value_is_told_with_its_usage_and_the_program_goes_on() {
     ]);
     let told = text(&output.stderr);
     for part in [
-        "MOZ_PROFILER_STARTUP_INTERVAL is \"0\", which is out of range; accepted is:",
+        "MOZ_PROFILER_STARTUP_INTERVAL: got \"0\" (out of range), expected:",
         "MOZ_PROFILER_STARTUP_INTERVAL=<a number of milliseconds",
-        "MOZ_PROFILER_STARTUP_DURATION is \"soon\", which is no number; accepted is:",
-        "MOZ_PROFILER_STARTUP_FEATURES: unrecognized feature \"nonsense\"",
-        "MOZ_PROFILER_HELP=1 prints all",
+        "MOZ_PROFILER_STARTUP_DURATION: got \"soon\" (not a number), expected:",
+        "MOZ_PROFILER_STARTUP_FEATURES: unknown feature \"nonsense\"",
+        "MOZ_PROFILER_HELP=1 lists all",
     ] {
         assert!(told.contains(part), "{part}: {told}");
     }
@@ -146,7 +146,7 @@ fn filters_of_other_processes_alone_keep_it_off_with_a_word() {
     ]);
     let told = text(&output.stderr);
     assert!(
-        told.lines().count() == 1 && told.contains("FILTERS=pid:1 names other processes"),
+        told.lines().count() == 1 && told.contains("FILTERS=pid:1 selects only other processes"),
         "{told}"
     );
     assert!(text(&output.stdout).contains("active: false"));
@@ -157,11 +157,11 @@ fn a_name_that_is_none_is_told_with_the_nearest() {
     let output = child(&[("MOZ_PROFILER_STRATUP", "1")]);
     let told = text(&output.stderr);
     assert!(
-        told.contains("MOZ_PROFILER_STRATUP is no variable"),
+        told.contains("unknown variable MOZ_PROFILER_STRATUP"),
         "{told}"
     );
     assert!(
-        told.contains("the nearest is MOZ_PROFILER_STARTUP,"),
+        told.contains("did you mean MOZ_PROFILER_STARTUP?"),
         "{told}"
     );
 }
@@ -194,7 +194,7 @@ fn a_shutdown_file_that_cannot_be_written_is_told() {
     ]);
     let told = text(&output.stderr);
     assert!(
-        told.contains("was not saved") && told.contains("/nonexistent-folder/p.json"),
+        told.contains("cannot save") && told.contains("/nonexistent-folder/p.json"),
         "{told}"
     );
 }

@@ -154,7 +154,7 @@ fn a_path_that_cannot_be_written_is_named() {
             .unwrap_err()
             .to_string();
         assert!(
-            text.contains("was not saved") && text.contains(path),
+            text.contains("cannot save") && text.contains(path),
             "{text}"
         );
     }

@@ -276,7 +276,7 @@ fn those_who_cannot_be_asked_are_told_apart() {
     assert_eq!(error, SuspendError::NotRegistered { thread: twice.id });
     let text = error.to_string();
     assert!(
-        text.contains(&twice.id.to_number().to_string()) && text.contains("accepted"),
+        text.contains(&twice.id.to_number().to_string()) && text.contains("expected"),
         "{text}"
     );
     for nobody in [-1, i32::MAX] {

@@ -1,19 +1,20 @@
-//! Addresses of code and of stack, kept apart.
+//! Separate types for code addresses and stack addresses.
 
 /// The address of an instruction in this process.
 ///
-/// In a stack, the innermost frame's is the instruction that was about to run; every caller's is a *return address*,
-/// the instruction after the call, which belongs to the call one byte before it.
+/// The innermost frame of a stack holds the instruction that was about to run. Every caller's frame
+/// holds a *return address*: the instruction after the call. Look up a return address minus one
+/// byte, which lies inside the call.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CodeAddress(u64);
 
 impl CodeAddress {
-    /// The address as a number.
+    /// Creates a code address from a number.
     pub const fn new(address: u64) -> Self {
         Self(address)
     }
 
-    /// The number again.
+    /// Returns the address as a number.
     pub const fn get(self) -> u64 {
         self.0
     }
@@ -25,7 +26,8 @@ impl std::fmt::Debug for CodeAddress {
     }
 }
 
-/// A place on a thread's stack. Stacks grow down: the greater of two is the older.
+/// An address on a thread's stack. Stacks grow down, so the greater of two addresses is the older
+/// one.
 #[cfg(has_profiler)]
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct StackAddress(pub(crate) u64);

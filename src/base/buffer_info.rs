@@ -1,23 +1,27 @@
-//! What the buffer holds.
+//! Fill level and losses of the buffer.
 
-/// How full the running session's buffer is, and what it lost.
+/// Fill level and losses of the running session's buffer.
 ///
-/// What the sampler holds back of threads at rest, to write it in one piece, is not in it yet; a profile has it.
+/// The sampler delays the samples of idle threads, to write equal ones as one entry. These figures
+/// do not include such samples until they are written; a profile does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[doc(alias = "ProfilerBufferInfo")]
 #[non_exhaustive]
 pub struct BufferInfo {
-    /// The position of the oldest byte that is still there, among all bytes that the session ever put; the first is 1.
+    /// Position of the oldest byte in the buffer. Positions count all bytes that the session has
+    /// written, from 1.
     pub range_start: u64,
-    /// The position after the newest byte. What is there now are `range_end - range_start` bytes.
+    /// Position after the newest byte. The buffer holds `range_end - range_start` bytes.
     pub range_end: u64,
-    /// How many bytes the session may keep, as it was asked to.
+    /// Capacity of the buffer, in bytes, as requested at start.
     pub capacity_bytes: u64,
-    /// Entries that were put since the session began: samples, runs of repeated samples, markers, counter values, pauses.
+    /// Number of entries written since the session began: samples, runs of repeated samples,
+    /// markers, counter values and pauses.
     pub put_entries: u64,
-    /// Entries that are nowhere: larger than a chunk of the buffer, or come from a handler or an allocator of the program's in
-    /// the midst of the profiler's own work. A profile has each apart.
+    /// Number of entries that were lost. Some were larger than a chunk of the buffer. Others came
+    /// from a signal handler or allocator of the application that ran inside the profiler's own
+    /// work. A profile counts both kinds separately.
     pub dropped_entries: u64,
-    /// Bytes that were given up, oldest first, to make room for newer ones.
+    /// Number of bytes that were discarded, oldest first, to free space for newer ones.
     pub recycled_bytes: u64,
 }

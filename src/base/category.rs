@@ -1,4 +1,5 @@
-//! Gecko's categories: one table, from which come the Rust enums and the profile's `meta.categories`.
+//! Gecko's categories, in one table that defines the Rust enums and the profile's
+//! `meta.categories`.
 
 use crate::base::host_category::HostCategory;
 
@@ -19,10 +20,12 @@ macro_rules! categories {
         $default:ident $default_label:literal
         $(, $sub:ident $sub_label:literal $(= $alias:ident)?)*
     })+) => {
-        /// A category and, if one was named, its subcategory: what a label or marker is about, and its colour.
+        /// The category of a label or marker, with an optional subcategory. The category determines
+        /// the colour.
         ///
-        /// `None` means the category's first subcategory. The list is Gecko's, by the names that Mozilla's crate has; a host's
-        /// own are made by [`profiler_categories!`](crate::profiler_categories).
+        /// `None` means the category's first subcategory. The list is Gecko's, with the names of
+        /// Mozilla's crate. An application defines its own categories by
+        /// [`profiler_categories!`](crate::profiler_categories).
         #[doc(alias = "JS::ProfilingCategoryPair")]
         #[allow(clippy::upper_case_acronyms, reason = "Mozilla's names")]
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -31,11 +34,11 @@ macro_rules! categories {
                 #[doc = concat!("“", $label, "”, shown in ", stringify!($color), ".")]
                 $name(Option<subcategories::$name>),
             )+
-            /// One of the host's.
+            /// A category of the application.
             Host(HostCategory),
         }
 
-        /// A category of Gecko's, without a subcategory.
+        /// A category of Gecko, without a subcategory.
         #[doc(alias = "JS::ProfilingCategory")]
         #[allow(clippy::upper_case_acronyms, reason = "Mozilla's names")]
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -45,13 +48,13 @@ macro_rules! categories {
         }
 
         impl ProfilingCategory {
-            /// Its place in Gecko's list.
+            /// Returns the category's index in Gecko's list.
             pub const fn to_cpp_enum_value(&self) -> u32 {
                 *self as u32
             }
         }
 
-        /// The subcategories, an enum for each category; the first is the default.
+        /// The subcategories, with one enum per category. The first variant is the default.
         pub mod subcategories {
             $(
                 #[doc = concat!("Subcategories of “", $label, "”.")]
@@ -77,8 +80,10 @@ macro_rules! categories {
                     }
 
                     $($(
-                        #[doc = concat!("The same as [`Self::", stringify!($sub), "`], by its label.")]
-                        #[allow(non_upper_case_globals, reason = "it stands in a variant's place")]
+                        #[doc = concat!(
+                            "Alias of [`Self::", stringify!($sub), "`], spelt like its label."
+                        )]
+                        #[allow(non_upper_case_globals, reason = "an alias of an enum variant")]
                         pub const $alias: Self = Self::$sub;
                     )?)*
                 }
@@ -86,7 +91,7 @@ macro_rules! categories {
         }
 
         impl ProfilingCategoryPair {
-            /// The subcategory's label, as the viewer shows it.
+            /// Returns the subcategory's label, as the viewer shows it.
             #[inline(always)]
             pub fn label(self) -> &'static str {
                 match self {
@@ -95,8 +100,9 @@ macro_rules! categories {
                 }
             }
 
-            /// The category's index in the profile's list, and the subcategory's in the category's.
-            // So that a label's category is a number of the program's.
+            /// Returns the category's index in the profile, and the subcategory's index in the
+            /// category.
+            // Inlined, so that the indices of a label's category are constants in the caller.
             #[inline(always)]
             pub fn indices(self) -> (u8, u8) {
                 match self {
@@ -120,7 +126,7 @@ macro_rules! categories {
     };
 }
 
-// What stands behind `=` is the label's own spelling, where Mozilla's crate has another name.
+// The name after `=` is an alias spelt like the label, where Mozilla's crate uses a different name.
 categories! {
     Idle "Idle" transparent { Other "Other" }
     Other "Other" grey { Other "Other", PreferenceRead "Preference Read", Profiling "Profiling" }
@@ -179,7 +185,8 @@ categories! {
 }
 
 impl ProfilingCategoryPair {
-    /// The pair's place among all pairs of Gecko's list; of the host's, the place of “Other”.
+    /// Returns the pair's index among all pairs of Gecko's list. For a category of the application,
+    /// returns the index of “Other”.
     pub fn to_cpp_enum_value(&self) -> u32 {
         let (category, subcategory) = match self {
             Self::Host(_) => Self::Other(None).indices(),
@@ -223,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn the_viewer_knows_every_colour_and_grey_is_the_default() {
+    fn every_colour_is_known_and_other_is_grey() {
         use crate::base::host_category::is_known_color;
         assert!(
             CATEGORIES

@@ -1,13 +1,14 @@
-//! A number that tells that something has changed.
+//! A counter of changes to locked data.
 
 #[cfg(all(test, loom))]
 use loom::sync::atomic::{AtomicU64, Ordering};
 #[cfg(not(all(test, loom)))]
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Raised after each change of something that lies under a lock, so that who follows it takes the lock only then.
+/// Counts changes of data under a lock, so that a reader needs the lock only after a change.
 ///
-/// A change that is not seen now raises the number after it was read, and so is seen the next time.
+/// The writer increments the count after each change. A change that happens after the reader has
+/// read the count makes the next count differ.
 #[derive(Debug)]
 pub(crate) struct ChangeCount(AtomicU64);
 
@@ -16,12 +17,12 @@ impl ChangeCount {
         Self(AtomicU64::new(0))
     }
 
-    /// After a change, under its lock.
+    /// Increments the count. Called after a change, under the lock of the data.
     pub(crate) fn raise(&self) {
         self.0.fetch_add(1, Ordering::Release);
     }
 
-    /// Before looking at what may have changed.
+    /// Returns the count. Called before the data is read.
     pub(crate) fn read(&self) -> u64 {
         self.0.load(Ordering::Acquire)
     }

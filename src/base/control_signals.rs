@@ -1,11 +1,12 @@
-//! How the profiler is controlled from outside the process.
+//! Settings for controlling the profiler from outside the process.
 
 use std::path::PathBuf;
 
-/// Which signals start and stop the profiler, and where the profile goes. See
+/// The signals that start and stop the profiler, and the folder for the profile. See
 /// [`profiler_control_by_signals`](crate::profiler_control_by_signals).
 ///
-/// The defaults: `SIGUSR1` starts, `SIGUSR2` stops, and the folder is the current one when this is handed over.
+/// By default `SIGUSR1` starts and `SIGUSR2` stops the profiler. The default folder is the current
+/// one when this value is passed to the profiler.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ControlSignals {
     pub(crate) start_signal: Option<i32>,
@@ -14,12 +15,12 @@ pub struct ControlSignals {
 }
 
 impl ControlSignals {
-    /// The defaults.
+    /// Returns the default settings.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The signal that starts the profiler, by the kernel's number; of those that
+    /// Sets the number of the signal that starts the profiler. Accepted are the signals that
     /// [`StartParams::signal`](crate::StartParams::signal) lists.
     #[must_use]
     pub fn start_signal(mut self, signal: i32) -> Self {
@@ -27,14 +28,16 @@ impl ControlSignals {
         self
     }
 
-    /// The signal that saves the profile and stops the profiler; likewise.
+    /// Sets the number of the signal that saves the profile and stops the profiler. Accepted are
+    /// the signals that [`StartParams::signal`](crate::StartParams::signal) lists.
     #[must_use]
     pub fn stop_signal(mut self, signal: i32) -> Self {
         self.stop_signal = Some(signal);
         self
     }
 
-    /// The folder that the profile is saved to. `MOZ_UPLOAD_DIR`, if it is set and not empty, goes over it.
+    /// Sets the folder where the profile is saved. `MOZ_UPLOAD_DIR` overrides it, if it is set and
+    /// not empty.
     #[must_use]
     pub fn folder(mut self, folder: impl Into<PathBuf>) -> Self {
         self.folder = Some(folder.into());

@@ -1,4 +1,4 @@
-//! Errors for people: what was asked, what was found, what is accepted.
+//! Error types. Messages follow `cannot X: got Y, expected Z`.
 
 use std::error::Error;
 use std::fmt;
@@ -8,26 +8,27 @@ use std::time::Duration;
 
 use crate::base::ThreadId;
 
-/// Why the profiler did not start.
+/// The reason why the profiler did not start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StartError {
-    /// The profiler is not in this build: the target has no way to sample a thread, or the feature `enabled` is off.
+    /// This build contains no profiler: the target is not supported, or the crate's feature
+    /// `enabled` is off.
     Unsupported,
-    /// A setting is outside of what is accepted.
+    /// A setting has a value that is not accepted.
     BadValue {
         /// The setting's name in [`StartParams`](crate::StartParams).
         field: &'static str,
-        /// What was asked for, in words.
+        /// The rejected value, in words.
         value: String,
-        /// What is accepted, in words.
+        /// The accepted values, in words.
         accepted: String,
     },
-    /// The operating system refused something that sampling needs.
+    /// The operating system refused a call that sampling needs.
     System {
-        /// What was asked of it.
+        /// The action that failed, as a verb phrase.
         action: &'static str,
-        /// Its answer.
+        /// The reason.
         answer: String,
     },
 }
@@ -36,14 +37,21 @@ impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unsupported => f.write_str(
-                "the profiler is not in this build: it needs Linux on x86_64 or aarch64, and the crate's feature \
-                 `enabled`",
+                "cannot start the profiler: this build contains none, expected Linux on x86_64 or \
+                 aarch64 and the crate's feature `enabled`",
             ),
-            Self::BadValue { field, value, accepted } => {
-                write!(f, "the profiler did not start: {field} is {value}; accepted is {accepted}")
+            Self::BadValue {
+                field,
+                value,
+                accepted,
+            } => {
+                write!(
+                    f,
+                    "cannot start the profiler: {field} is {value}, expected {accepted}"
+                )
             }
             Self::System { action, answer } => {
-                write!(f, "the profiler did not start: it tried to {action}, and the system answered: {answer}")
+                write!(f, "cannot start the profiler: cannot {action}: {answer}")
             }
         }
     }
@@ -51,23 +59,23 @@ impl fmt::Display for StartError {
 
 impl Error for StartError {}
 
-/// Why no profile was written.
+/// The reason why no profile was written.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum StreamError {
     /// The profiler is not running, so there is nothing to write.
     Inactive,
-    /// The writer failed; this is its error. What was written before is not a whole profile.
+    /// The writer failed with this error. The output up to that point is an incomplete profile.
     Io(io::Error),
 }
 
 impl fmt::Display for StreamError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Inactive => {
-                f.write_str("no profile: the profiler is not running; `profiler_start` starts it")
-            }
-            Self::Io(error) => write!(f, "the profile could not be written: {error}"),
+            Self::Inactive => f.write_str(
+                "cannot write a profile: the profiler is not running; `profiler_start` starts it",
+            ),
+            Self::Io(error) => write!(f, "cannot write the profile: {error}"),
         }
     }
 }
@@ -81,26 +89,27 @@ impl Error for StreamError {
     }
 }
 
-/// Why a child's profile was not taken.
+/// The reason why the profile of a child process was not accepted.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum ExitProfileError {
-    /// The profiler is not running, so there is no profile that it would stand in.
+    /// The profiler is not running, so it has no profile to add the child's one to.
     Inactive,
-    /// The text is not JSON; this is where and why. A profile that is compressed is not.
+    /// The text is not JSON, for this reason and at this position. A compressed profile is not
+    /// JSON.
     NotJson(String),
-    /// The text is JSON, and no profile in Gecko's format: it lacks this.
+    /// The text is JSON, but not a profile in Gecko's format.
     NotAProfile {
-        /// The part that every profile has.
+        /// The missing part, which every profile has.
         lacks: &'static str,
     },
-    /// This build, or this system, has no profiler.
+    /// This build contains no profiler.
     Unsupported,
 }
 
 impl fmt::Display for ExitProfileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the child's profile was not taken: ")?;
+        f.write_str("cannot add the child's profile: ")?;
         match self {
             Self::Inactive => {
                 f.write_str("the profiler is not running; `profiler_start` starts it")
@@ -108,35 +117,36 @@ impl fmt::Display for ExitProfileError {
             Self::NotJson(error) => {
                 write!(
                     f,
-                    "it is not JSON ({error}); accepted is a profile in Gecko's format, uncompressed"
+                    "got text that is not JSON ({error}), expected a profile in Gecko's format, \
+                     uncompressed"
                 )
             }
             Self::NotAProfile { lacks } => {
                 write!(
                     f,
-                    "it has no {lacks:?}; accepted is a profile in Gecko's format"
+                    "got JSON with no {lacks:?}, expected a profile in Gecko's format"
                 )
             }
-            Self::Unsupported => f.write_str("the profiler is not in this build"),
+            Self::Unsupported => f.write_str("this build contains no profiler"),
         }
     }
 }
 
 impl Error for ExitProfileError {}
 
-/// Why no profile was saved. The file that was there before, if any, is untouched.
+/// The reason why no profile was saved. An existing file at the path is unchanged.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum SaveError {
     /// The profiler is not running, so there is nothing to save.
     Inactive,
-    /// The file could not be made or written.
+    /// The file could not be created or written.
     Io {
-        /// The file that was asked for, with `%p` replaced.
+        /// The requested file, with `%p` replaced.
         path: PathBuf,
-        /// What was being done to it.
+        /// The action that failed, as a verb phrase.
         action: &'static str,
-        /// The system's answer.
+        /// The error of the operating system.
         error: io::Error,
     },
 }
@@ -144,9 +154,9 @@ pub enum SaveError {
 impl fmt::Display for SaveError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Inactive => {
-                f.write_str("no profile: the profiler is not running; `profiler_start` starts it")
-            }
+            Self::Inactive => f.write_str(
+                "cannot save a profile: the profiler is not running; `profiler_start` starts it",
+            ),
             Self::Io {
                 path,
                 action,
@@ -154,7 +164,7 @@ impl fmt::Display for SaveError {
             } => {
                 write!(
                     f,
-                    "the profile was not saved: could not {action} {}: {error}",
+                    "cannot save the profile: cannot {action} {}: {error}",
                     path.display()
                 )
             }
@@ -171,41 +181,43 @@ impl Error for SaveError {
     }
 }
 
-/// Why another thread's stack was not sampled.
+/// The reason why another thread's stack was not sampled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SuspendError {
-    /// The profiler is not in this build: the target has no way to sample a thread, or the feature `enabled` is off.
+    /// This build contains no profiler: the target is not supported, or the crate's feature
+    /// `enabled` is off.
     Unsupported,
-    /// The process has such a thread, and it is not registered.
+    /// The thread exists, but is not registered.
     NotRegistered {
-        /// The thread that was asked for.
+        /// The target thread.
         thread: ThreadId,
     },
-    /// The process has no such thread, or has none any more.
+    /// The process has no such thread: it never existed, or it has exited.
     Gone {
-        /// The thread that was asked for.
+        /// The target thread.
         thread: ThreadId,
     },
-    /// The thread is registered, and the system could not tell where its stack is, or had no memory to copy it to.
+    /// The thread is registered, but its stack bounds are unknown, or there was no memory for a
+    /// copy of its stack.
     NoStack {
-        /// The thread that was asked for.
+        /// The target thread.
         thread: ThreadId,
     },
-    /// The thread did not answer in time. It goes on as if it had not been asked.
+    /// The thread did not answer within the timeout. It continues undisturbed.
     TimedOut {
-        /// The thread that was asked for.
+        /// The target thread.
         thread: ThreadId,
-        /// The signal that it was to answer.
+        /// The signal that was sent to the thread.
         signal: i32,
-        /// How long it was waited for.
+        /// The timeout.
         timeout: Duration,
     },
-    /// The operating system refused something that sampling needs.
+    /// The operating system refused a call that sampling needs.
     System {
-        /// What was asked of it.
+        /// The action that failed, as a verb phrase.
         action: &'static str,
-        /// Its answer.
+        /// The reason.
         answer: String,
     },
 }
@@ -214,31 +226,41 @@ impl fmt::Display for SuspendError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unsupported => f.write_str(
-                "no stack: the profiler is not in this build: it needs Linux on x86_64 or aarch64, and the crate's \
-                 feature `enabled`",
+                "cannot sample the thread: this build contains no profiler, expected Linux on \
+                 x86_64 or aarch64 and the crate's feature `enabled`",
             ),
             Self::NotRegistered { thread } => write!(
                 f,
-                "no stack: thread {} is not registered; accepted are threads that called `register_thread`, and the \
-                 calling thread",
+                "cannot sample thread {}: it is not registered, expected a thread that called \
+                 `register_thread`, or the calling thread",
                 thread.to_number()
             ),
             Self::Gone { thread } => {
-                write!(f, "no stack: this process has no thread {}, or has it no more", thread.to_number())
+                write!(
+                    f,
+                    "cannot sample thread {}: it does not exist or has exited",
+                    thread.to_number()
+                )
             }
             Self::NoStack { thread } => write!(
                 f,
-                "no stack: the system could not tell where the stack of thread {} is, or had no memory for a copy",
+                "cannot sample thread {}: its stack bounds are unknown, or there is no memory for \
+                 a copy of its stack",
                 thread.to_number()
             ),
-            Self::TimedOut { thread, signal, timeout } => write!(
+            Self::TimedOut {
+                thread,
+                signal,
+                timeout,
+            } => write!(
                 f,
-                "no stack: thread {} did not answer signal {signal} within {timeout:?}; it blocks the signal, gets no \
-                 processor, sits in a call that cannot be interrupted, or the process was forking",
+                "cannot sample thread {}: got no answer to signal {signal} within {timeout:?}; the \
+                 thread blocks the signal, gets no processor or is in an uninterruptible call, or \
+                 the process was forking",
                 thread.to_number()
             ),
             Self::System { action, answer } => {
-                write!(f, "no stack: the profiler tried to {action}, and the system answered: {answer}")
+                write!(f, "cannot sample the thread: cannot {action}: {answer}")
             }
         }
     }
@@ -246,7 +268,7 @@ impl fmt::Display for SuspendError {
 
 impl Error for SuspendError {}
 
-/// A feature's name that does not exist.
+/// The error for a name that is not the name of a feature.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnknownFeature {
     name: String,
@@ -266,7 +288,7 @@ impl fmt::Display for UnknownFeature {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "unrecognized feature {:?}; accepted are: {}",
+            "unknown feature {:?}, expected one of {}",
             self.name, self.known
         )
     }

@@ -1,12 +1,13 @@
-//! The first failure is kept, and everything after it is skipped.
+//! Keeps the first failure of a job, so that the work after it is skipped.
 
 use std::cell::RefCell;
 use std::io;
 use std::rc::Rc;
 
-/// Carries the first failure of a long job to its caller; later ones are consequences and are dropped.
+/// Carries the first failure of a long job to its caller. Later failures are consequences and are
+/// dropped.
 ///
-/// A clone is the same latch, so that all who work at the job ask the same one whether it is worth going on.
+/// Clones share one latch, so that all parts of the job can check whether it has failed.
 #[doc(alias = "FailureLatchProxy")]
 #[derive(Clone, Debug)]
 pub(crate) struct FailureLatch(Rc<Source>);
@@ -19,21 +20,23 @@ struct Source {
 
 #[derive(Debug)]
 enum State {
-    Well,
+    NotFailed,
     Failed(io::Error),
-    /// The failure was handed to the caller; this is its kind.
-    Told(io::ErrorKind),
+    /// The failure was returned to the caller; this is its kind.
+    Returned(io::ErrorKind),
 }
 
 impl FailureLatch {
-    /// For a job that may fail.
+    /// Creates a latch for a job that may fail.
     #[doc(alias = "FailureLatchSource")]
     pub(crate) fn fallible() -> Self {
         Self::new(true)
     }
 
-    /// For a job of which nothing can fail. Should it fail all the same, a debug build panics, and any other keeps the
-    /// failure: a host is not ended.
+    /// Creates a latch for a job that cannot fail.
+    ///
+    /// If it fails anyway, a debug build panics. A release build keeps the failure, because a panic
+    /// could end the application.
     #[doc(alias = "FailureLatchInfallibleSource")]
     pub(crate) fn infallible() -> Self {
         Self::new(false)
@@ -42,37 +45,38 @@ impl FailureLatch {
     fn new(is_fallible: bool) -> Self {
         Self(Rc::new(Source {
             is_fallible,
-            state: RefCell::new(State::Well),
+            state: RefCell::new(State::NotFailed),
         }))
     }
 
-    /// Whether anything has failed, so that what is still done is for nothing.
+    /// Returns whether the job has failed, so that further work on it is useless.
     pub(crate) fn failed(&self) -> bool {
-        !matches!(*self.0.state.borrow(), State::Well)
+        !matches!(*self.0.state.borrow(), State::NotFailed)
     }
 
     pub(crate) fn set_failure(&self, failure: io::Error) {
-        debug_assert!(self.0.is_fallible, "what cannot fail has failed: {failure}");
+        debug_assert!(self.0.is_fallible, "infallible job failed: {failure}");
         let mut state = self.0.state.borrow_mut();
-        if matches!(*state, State::Well) {
+        if matches!(*state, State::NotFailed) {
             *state = State::Failed(failure);
         }
     }
 
-    /// How the job went. The failure itself is handed over once; who asks again gets its kind.
+    /// Returns the job's result. The first call after a failure returns the failure itself, later
+    /// calls only its kind.
     ///
     /// # Errors
     /// The first failure.
     pub(crate) fn result(&self) -> io::Result<()> {
         let mut state = self.0.state.borrow_mut();
-        match std::mem::replace(&mut *state, State::Well) {
-            State::Well => Ok(()),
+        match std::mem::replace(&mut *state, State::NotFailed) {
+            State::NotFailed => Ok(()),
             State::Failed(failure) => {
-                *state = State::Told(failure.kind());
+                *state = State::Returned(failure.kind());
                 Err(failure)
             }
-            State::Told(kind) => {
-                *state = State::Told(kind);
+            State::Returned(kind) => {
+                *state = State::Returned(kind);
                 Err(kind.into())
             }
         }
@@ -88,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_failure_is_the_one_that_is_told() {
+    fn result_returns_first_failure() {
         let latch = FailureLatch::fallible();
         assert!(!latch.failed() && latch.result().is_ok());
         latch.set_failure(disk_full());
@@ -104,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clone_is_the_same_latch() {
+    fn clones_share_failure() {
         let latch = FailureLatch::fallible();
         let (writer, maker) = (latch.clone(), latch.clone());
         writer.set_failure(disk_full());
@@ -114,12 +118,12 @@ mod tests {
         assert_eq!(latch.result().unwrap_err().to_string(), "disk full");
         assert!(
             !FailureLatch::fallible().failed(),
-            "another job's is another"
+            "a new latch is independent"
         );
     }
 
     #[test]
-    fn an_infallible_one_is_well() {
+    fn infallible_latch_without_failure_is_ok() {
         let latch = FailureLatch::infallible();
         assert!(!latch.failed() && latch.clone().result().is_ok());
     }
@@ -127,9 +131,9 @@ mod tests {
     #[test]
     #[cfg_attr(
         debug_assertions,
-        should_panic(expected = "what cannot fail has failed: disk full")
+        should_panic(expected = "infallible job failed: disk full")
     )]
-    fn a_failure_of_an_infallible_one_is_a_mistake_of_ours_and_kept() {
+    fn infallible_latch_keeps_failure_or_panics_in_debug_builds() {
         let latch = FailureLatch::infallible();
         latch.set_failure(disk_full());
         assert_eq!(latch.result().unwrap_err().to_string(), "disk full");

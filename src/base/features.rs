@@ -1,10 +1,11 @@
-//! Gecko's features: one table of bits, names and descriptions.
+//! Gecko's features, in one table of bits, names and descriptions.
 
 use crate::base::UnknownFeature;
 
-/// What to record: a set of Gecko's features, by Gecko's bits.
+/// A set of features, which say what to record. The bits are Gecko's.
 ///
-/// A feature that this build or machine does not have may be asked for; it is dropped at start, as in Gecko.
+/// The set may contain features that this build or machine does not support. They are dropped at
+/// start, as in Gecko.
 #[doc(alias = "ProfilerFeature")]
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Features(u32);
@@ -44,7 +45,7 @@ macro_rules! features {
 
 // bit constant name | in the default set | recorded by this build
 features! {
-    0 JAVA "java" yes no "Android's Java sampler; a name that is known, and unavailable.";
+    0 JAVA "java" yes no "Android's Java sampler; never available here.";
     1 JS "js" yes no "frames of a JavaScript engine.";
     2 MAIN_THREAD_IO "mainthreadio" no no "file I/O markers of the main thread.";
     3 FILE_IO "fileio" no no "file I/O markers of all profiled threads.";
@@ -52,24 +53,24 @@ features! {
     5 NO_MARKER_STACKS "nomarkerstacks" no yes "markers capture no stacks.";
     6 SCREENSHOTS "screenshots" yes no "screenshots of a browser's windows.";
     7 SEQ_STYLE "seqstyle" no no "no parallel style computation.";
-    8 STACK_WALK "stackwalk" yes yes "native stacks; without it a sample has its labels and its innermost address.";
+    8 STACK_WALK "stackwalk" yes yes "native stacks; otherwise labels and the innermost address only.";
     9 JS_ALLOCATIONS "jsallocations" no no "allocations of a JavaScript engine.";
-    10 NO_STACK_SAMPLING "nostacksampling" no yes "no stacks at all; counters and CPU times still.";
+    10 NO_STACK_SAMPLING "nostacksampling" no yes "no stacks, only counters and CPU times.";
     11 NATIVE_ALLOCATIONS "nativeallocations" no no "stacks of some allocations.";
     12 IPC_MESSAGES "ipcmessages" no no "markers of messages between processes.";
-    13 AUDIO_CALLBACK_TRACING "audiocallbacktracing" no no "markers of audio call-backs.";
-    14 CPU "cpu" yes yes "CPU time of each thread, sample by sample.";
+    13 AUDIO_CALLBACK_TRACING "audiocallbacktracing" no no "markers of audio callbacks.";
+    14 CPU "cpu" yes yes "CPU time of each thread, per sample.";
     15 NO_TIMER_RESOLUTION_CHANGE "notimerresolutionchange" no no "Windows only.";
     16 CPU_ALL_THREADS "cpuallthreads" no yes "CPU time of all registered threads.";
     17 SAMPLING_ALL_THREADS "samplingallthreads" no yes "stacks of all registered threads.";
     18 MARKERS_ALL_THREADS "markersallthreads" no yes "markers of all registered threads.";
-    19 UNREGISTERED_THREADS "unregisteredthreads" no no "threads that nobody registered.";
+    19 UNREGISTERED_THREADS "unregisteredthreads" no no "threads that are not registered.";
     20 PROCESS_CPU "processcpu" yes yes "a counter of the process's CPU time.";
     21 POWER "power" no no "energy counters.";
     22 CPU_FREQ "cpufreq" no no "CPU frequency markers.";
     23 BANDWIDTH "bandwidth" no no "a counter of network bytes.";
     24 MEMORY "memory" no no "a counter of allocated memory.";
-    25 TRACING "tracing" no no "every script function that is entered or left.";
+    25 TRACING "tracing" no no "every entry and exit of a script function.";
     26 SANDBOX "sandbox" no no "markers of sandbox violations.";
     27 FLOWS "flows" no yes "all flow markers.";
     28 JS_SOURCES "jssources" no no "sources of scripts.";
@@ -79,50 +80,50 @@ impl Features {
     /// No feature.
     pub const NONE: Self = Self(0);
 
-    /// The features with these bits. Bits that stand for no feature make `profiler_start` refuse.
+    /// Creates a set from bits. `profiler_start` rejects bits that belong to no feature.
     pub const fn from_bits(bits: u32) -> Self {
         Self(bits)
     }
 
-    /// The bits, as `MOZ_PROFILER_STARTUP_FEATURES_BITFIELD` takes them.
+    /// Returns the bits, as `MOZ_PROFILER_STARTUP_FEATURES_BITFIELD` accepts them.
     pub const fn bits(self) -> u32 {
         self.0
     }
 
-    /// Whether all of `other` are in here.
+    /// Returns whether the set contains all features of `other`.
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// These without those.
+    /// Returns the set without the features of `other`.
     #[must_use]
     pub const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
 
-    /// The default set, whether available here or not.
+    /// Returns Gecko's default features, including unavailable ones.
     #[doc(alias = "DefaultFeatures")]
     pub fn default_set() -> Self {
-        Self::of_rows(|row| row.default)
+        Self::from_rows(|row| row.default)
     }
 
-    /// What this build can record.
+    /// Returns the features that this build can record.
     #[doc(alias = "AvailableFeatures")]
     pub fn available() -> Self {
         if cfg!(has_profiler) {
-            Self::of_rows(|row| row.available)
+            Self::from_rows(|row| row.available)
         } else {
             Self::NONE
         }
     }
 
-    /// The bits that stand for no feature.
+    /// Returns the bits that belong to no feature.
     #[cfg(has_profiler)]
     pub(crate) fn unknown_bits(self) -> u32 {
-        self.0 & !Self::of_rows(|_| true).0
+        self.0 & !Self::from_rows(|_| true).0
     }
 
-    /// What of them is available, and what that implies.
+    /// Returns the available features of the set, and the features that those imply.
     #[doc(alias = "AdjustFeatures")]
     #[cfg(has_profiler)]
     pub(crate) fn adjusted(self) -> Self {
@@ -146,7 +147,7 @@ impl Features {
         IMPLIED.into_iter().fold(Self(self.0 & available.0), add)
     }
 
-    /// The feature with this name.
+    /// Returns the feature with this name.
     ///
     /// # Errors
     /// [`UnknownFeature`], which lists the names that exist.
@@ -157,21 +158,21 @@ impl Features {
         }
     }
 
-    /// The names of the features in here, in the order of their bits.
+    /// Returns the names of the features in the set, in the order of their bits.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
         ROWS.iter()
             .filter(move |row| self.0 & row.bit != 0)
             .map(|row| row.name)
     }
 
-    /// Each feature that has a name, with its name and what it records.
+    /// Returns every feature with its name and description.
     #[cfg(has_profiler)]
     pub(crate) fn described() -> impl Iterator<Item = (Self, &'static str, &'static str)> {
         ROWS.iter()
             .map(|row| (Self(row.bit), row.name, row.description))
     }
 
-    fn of_rows(wanted: impl Fn(&Row) -> bool) -> Self {
+    fn from_rows(wanted: impl Fn(&Row) -> bool) -> Self {
         Self(
             ROWS.iter()
                 .filter(|row| wanted(row))
@@ -211,8 +212,8 @@ mod tests {
 
     #[cfg(has_profiler)]
     #[test]
-    fn what_is_not_available_goes_and_what_is_implied_comes() {
-        let all = Features::of_rows(|_| true);
+    fn adjusted_drops_unavailable_features_and_adds_implied_ones() {
+        let all = Features::from_rows(|_| true);
         let io = Features::FILE_IO_ALL | Features::FILE_IO | Features::MAIN_THREAD_IO;
         assert_eq!(Features::FILE_IO_ALL.adjusted_to(all), io);
         assert_eq!(
@@ -229,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn features_come_and_go() {
+    fn features_can_be_added_and_removed() {
         let mut features = Features::CPU | Features::JS;
         features |= Features::POWER;
         assert_eq!(
@@ -239,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_bits_are_geckos() {
+    fn names_and_bits_match_gecko() {
         assert_eq!(
             Features::from_name("processcpu"),
             Ok(Features::from_bits(1 << 20))

@@ -1,6 +1,6 @@
-//! What a frame of the label stack is: Gecko's flags, by Gecko's numbers.
+//! Flags of label-stack frames, with Gecko's numbers.
 
-/// The flags of a frame.
+/// The flags of a label-stack frame.
 #[doc(alias = "ProfilingStackFrame::Flags")]
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 #[repr(transparent)]
@@ -8,26 +8,29 @@ pub(crate) struct FrameFlags(u8);
 
 #[cfg_attr(
     not(has_profiler),
-    allow(dead_code, reason = "only a profiler asks what a frame is")
+    allow(dead_code, reason = "only the profiler reads a frame's flags")
 )]
 impl FrameFlags {
-    /// A label as most are; Gecko marks those, too.
+    /// An ordinary label. Gecko has a flag for these; here the empty set means it.
     pub(crate) const NONE: Self = Self(0);
-    /// A function of a script.
+    /// A script function.
     #[doc(alias = "IS_JS_FRAME")]
     pub(crate) const SCRIPT: Self = Self(4);
-    /// A label whose text nobody need keep from others. Gecko's number for it is no byte; this one's Gecko frame is none of ours.
+    /// A label whose text contains nothing private.
+    ///
+    /// Gecko's number does not fit into a byte. 8 is Gecko's number for a kind of frame that this
+    /// crate does not have.
     pub(crate) const NONSENSITIVE: Self = Self(8);
-    /// A label and its dynamic text are a class and its method.
+    /// Label and dynamic text are a class and its method.
     #[doc(alias = "STRING_TEMPLATE_METHOD")]
     pub(crate) const METHOD: Self = Self(16);
-    /// The same, of a property that is read.
+    /// Label and dynamic text are a class and a property that is read.
     #[doc(alias = "STRING_TEMPLATE_GETTER")]
     pub(crate) const GETTER: Self = Self(32);
-    /// The same, of one that is set.
+    /// Label and dynamic text are a class and a property that is set.
     #[doc(alias = "STRING_TEMPLATE_SETTER")]
     pub(crate) const SETTER: Self = Self(64);
-    /// A label that views of scripts alone show, too; they show script frames anyway.
+    /// The viewer shows the label also when it shows only script frames.
     pub(crate) const RELEVANT_FOR_JS: Self = Self(128);
 
     pub(crate) const fn from_byte(byte: u8) -> Self {
@@ -43,7 +46,7 @@ impl FrameFlags {
     }
 }
 
-/// What a label is beside its text: a set.
+/// A set of label properties.
 ///
 /// ```
 /// use gekkota::{AutoProfilerLabel, LabelFlags};
@@ -58,18 +61,22 @@ impl FrameFlags {
 pub struct LabelFlags(pub(crate) FrameFlags);
 
 impl LabelFlags {
-    /// Nothing of these.
+    /// No flag.
     pub const NONE: Self = Self(FrameFlags::NONE);
-    /// The viewer shows it also when it is asked for the frames of scripts alone.
+    /// The viewer shows the label also when it shows only script frames.
     pub const RELEVANT_FOR_JS: Self = Self(FrameFlags::RELEVANT_FOR_JS);
-    /// Its dynamic text says nothing that is to be kept from whoever sees a stack: for a host's own reports of hangs, which
-    /// find it in [`StackFrame::Label`](crate::StackFrame::Label).
+    /// The dynamic text contains nothing private.
+    ///
+    /// The application's own hang reports can read this flag in
+    /// [`StackFrame::Label`](crate::StackFrame::Label).
     pub const NONSENSITIVE: Self = Self(FrameFlags::NONSENSITIVE);
-    /// Label and dynamic text are a class and its method: shown as `Class.method`.
+    /// Label and dynamic text are a class and its method, shown as `Class.method`.
     pub const METHOD: Self = Self(FrameFlags::METHOD);
-    /// A class and a property that is read: `get Class.property`.
+    /// Label and dynamic text are a class and a property that is read. They are shown as
+    /// `get Class.property`.
     pub const GETTER: Self = Self(FrameFlags::GETTER);
-    /// A class and a property that is set: `set Class.property`.
+    /// Label and dynamic text are a class and a property that is set. They are shown as
+    /// `set Class.property`.
     pub const SETTER: Self = Self(FrameFlags::SETTER);
 }
 

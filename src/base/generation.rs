@@ -1,9 +1,10 @@
-//! Which session of the process.
+//! Session numbers.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A session's number. No two sessions of a process have the same, so that what began in one is told from what belongs to
-/// the next.
+/// The number of a session, unique within the process.
+///
+/// Comparing generations detects data that was created in an earlier session.
 #[doc(alias = "mGeneration")]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Generation(u64);
@@ -11,7 +12,7 @@ pub(crate) struct Generation(u64);
 static LAST: AtomicU64 = AtomicU64::new(0);
 
 impl Generation {
-    /// One that no session has had.
+    /// Returns a number that no session has used yet.
     pub(crate) fn next() -> Self {
         Self(LAST.fetch_add(1, Ordering::Relaxed) + 1)
     }
@@ -20,12 +21,12 @@ impl Generation {
         self.0 > other.0
     }
 
-    /// At least 1.
+    /// Returns the number, which is at least 1.
     pub(crate) const fn to_number(self) -> u64 {
         self.0
     }
 
-    /// Of [`Self::to_number`].
+    /// Restores a generation from the result of [`Self::to_number`].
     pub(crate) const fn from_number(number: u64) -> Self {
         Self(number)
     }

@@ -1,6 +1,7 @@
-//! Categories that the host makes beside Gecko's.
+//! Categories that the application defines in addition to Gecko's.
 //!
-//! A category gets its number when it is first used: there is no one who knows those of all libraries of a program before.
+//! A category gets its number on first use, because no part of a program knows the categories of
+//! all its libraries in advance.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -9,17 +10,23 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::base::category::{CATEGORIES, CategoryInfo};
 
-/// So many there may be; what is beyond shows as “Other”.
-const MOST: usize = u8::MAX as usize + 1 - CATEGORIES.len();
+/// Maximum number of categories: the number of a category, including Gecko's, is a byte. Further
+/// ones show as “Other”.
+const MAX_REGISTERED: usize = u8::MAX as usize + 1 - CATEGORIES.len();
 
-/// By their numbers, less those of Gecko's. One may be missing for a moment, between its number and its place here.
-static REGISTERED: [OnceLock<&'static CategoryInfo>; MOST] = [const { OnceLock::new() }; MOST];
+/// The registered categories. The index is the category's number minus the number of Gecko's
+/// categories.
+///
+/// An entry below [`COUNT`] may still be empty: registration raises the count before it sets the
+/// entry.
+static REGISTERED: [OnceLock<&'static CategoryInfo>; MAX_REGISTERED] =
+    [const { OnceLock::new() }; MAX_REGISTERED];
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// “Other”, for whose number there is no room.
+/// Index of Gecko's category “Other”, used for categories beyond the maximum.
 const OTHER: u8 = 1;
 
-/// The colours that the viewer has for categories.
+/// The colours that the viewer supports for categories.
 const COLORS: [&str; 14] = [
     "transparent",
     "blue",
@@ -52,7 +59,7 @@ const fn is_same(one: &str, other: &str) -> bool {
     true
 }
 
-/// The place of a word in a list that has it.
+/// Returns the index of a word in a list that contains it.
 #[doc(hidden)]
 pub const fn place_among(words: &[&str], word: &str) -> u8 {
     let mut index = 0;
@@ -62,7 +69,7 @@ pub const fn place_among(words: &[&str], word: &str) -> u8 {
         }
         index += 1;
     }
-    panic!("the list has each word that is asked for")
+    panic!("the list contains the word")
 }
 
 pub(crate) const fn is_known_color(color: &str) -> bool {
@@ -76,7 +83,7 @@ pub(crate) const fn is_known_color(color: &str) -> bool {
     false
 }
 
-/// What [`profiler_categories!`](crate::profiler_categories) makes a category of.
+/// A category defined by [`profiler_categories!`](crate::profiler_categories).
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct CategoryDefinition {
@@ -85,8 +92,11 @@ pub struct CategoryDefinition {
 }
 
 impl CategoryDefinition {
+    /// Creates a definition.
+    ///
     /// # Panics
-    /// At compile time: a colour that the viewer does not know, or no subcategory.
+    /// Panics at compile time if the viewer does not support the colour, or if there is no
+    /// subcategory or more than 256.
     pub const fn new(
         label: &'static str,
         color: &'static str,
@@ -94,16 +104,16 @@ impl CategoryDefinition {
     ) -> Self {
         assert!(
             is_known_color(color),
-            "the Firefox Profiler's colours of categories are transparent, blue, brown, darkgrey, green, grey, \
-             lightblue, lightgreen, lightred, magenta, orange, purple, red and yellow"
+            "unknown category colour, expected transparent, blue, brown, darkgrey, green, grey, \
+             lightblue, lightgreen, lightred, magenta, orange, purple, red or yellow"
         );
         assert!(
             !subcategories.is_empty(),
-            "a category has at least one subcategory, its default"
+            "got no subcategory, expected at least one, the default"
         );
         assert!(
             subcategories.len() <= u8::MAX as usize + 1,
-            "a category has at most 256 subcategories"
+            "got too many subcategories, expected at most 256"
         );
         Self {
             info: CategoryInfo {
@@ -125,15 +135,15 @@ impl CategoryDefinition {
     #[cold]
     fn register(&'static self) -> u8 {
         *self.number.get_or_init(|| {
-            // It does not grow for ever.
-            let place = COUNT.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |count| {
-                (count < MOST).then_some(count + 1)
+            // Not `fetch_add`: the count must not exceed the maximum.
+            let index = COUNT.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |count| {
+                (count < MAX_REGISTERED).then_some(count + 1)
             });
-            match place {
-                Ok(place) => {
-                    // Nobody else has this place.
-                    let _ = REGISTERED[place].set(&self.info);
-                    (CATEGORIES.len() + place) as u8
+            match index {
+                Ok(index) => {
+                    // Never fails: no other category has this index.
+                    let _ = REGISTERED[index].set(&self.info);
+                    (CATEGORIES.len() + index) as u8
                 }
                 Err(_) => OTHER,
             }
@@ -141,7 +151,8 @@ impl CategoryDefinition {
     }
 }
 
-/// A category of the host's with one of its subcategories: made by [`profiler_categories!`](crate::profiler_categories).
+/// A category of the application with one of its subcategories, created by
+/// [`profiler_categories!`](crate::profiler_categories).
 #[derive(Clone, Copy)]
 pub struct HostCategory {
     definition: fn() -> &'static CategoryDefinition,
@@ -157,7 +168,7 @@ impl HostCategory {
         }
     }
 
-    /// The category's index in the profile's list, and the subcategory's in the category's.
+    /// Returns the category's index in the profile, and the subcategory's index in the category.
     #[inline(always)]
     pub(crate) fn indices(self) -> (u8, u8) {
         match (self.definition)().number() {
@@ -166,7 +177,7 @@ impl HostCategory {
         }
     }
 
-    /// The subcategory's label.
+    /// Returns the subcategory's label.
     pub(crate) fn label(self) -> &'static str {
         let subcategories = (self.definition)().info.subcategories;
         subcategories
@@ -208,11 +219,12 @@ impl fmt::Debug for HostCategory {
     }
 }
 
-/// All categories that a profile may name: Gecko's, then those of the host's that were ever used.
+/// Returns all categories that a profile may refer to: Gecko's, then those of the application that
+/// were used.
 #[cfg(has_profiler)]
 pub(crate) fn all_categories() -> Vec<&'static CategoryInfo> {
     let count = COUNT.load(Ordering::Acquire);
-    let registered = REGISTERED[..count].iter().map(|place| match place.get() {
+    let registered = REGISTERED[..count].iter().map(|entry| match entry.get() {
         Some(info) => info,
         None => &CATEGORIES[usize::from(OTHER)],
     });
@@ -231,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_category_gets_its_number_once_and_is_listed_from_then_on() {
+    fn category_keeps_its_number_and_is_listed_after_first_use() {
         let second = ProfilingCategoryPair::Host(HostCategory::new(definition, 1));
         let (number, subcategory) = second.indices();
         assert!(usize::from(number) >= CATEGORIES.len());
@@ -252,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn colours_are_told_apart() {
+    fn is_known_color_accepts_only_the_viewers_colours() {
         assert!(is_known_color("grey") && is_known_color("lightgreen"));
         assert!(!is_known_color("gray") && !is_known_color("pink") && !is_known_color(""));
     }

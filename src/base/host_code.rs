@@ -1,11 +1,12 @@
-//! Calling code of the host's.
+//! Calls of the application's code.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Calls it; a panic of its ends here. The message is on standard error, by the host's panic hook.
+/// Runs a callback of the application and catches its panic. The application's panic hook reports
+/// the panic, by default on standard error.
 pub(crate) fn call_host(body: impl FnOnce()) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(body)) {
-        // To drop it is to run code of the host's again, which may panic again.
+        // Dropping the payload runs the application's code again, which may panic again.
         std::mem::forget(payload);
     }
 }
@@ -18,12 +19,12 @@ mod tests {
 
     impl Drop for PanicsAgain {
         fn drop(&mut self) {
-            panic!("on purpose, when it is dropped");
+            panic!("on purpose, in drop");
         }
     }
 
     #[test]
-    fn a_panic_ends_in_the_hosts_code_and_so_does_that_of_its_payload() {
+    fn call_host_catches_panics_of_callback_and_payload() {
         call_host(|| std::panic::panic_any(PanicsAgain));
         let mut is_called = false;
         call_host(|| is_called = true);

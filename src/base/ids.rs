@@ -1,4 +1,4 @@
-//! Process and thread ids as types of their own.
+//! Newtypes for process and thread ids.
 
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident) => {
@@ -8,20 +8,20 @@ macro_rules! id {
         pub struct $name(i32);
 
         impl $name {
-            /// The id that is nobody's, `0`.
+            /// `0`, the id of no process or thread.
             pub const UNSPECIFIED: Self = Self(0);
 
-            /// The id with this number, as the kernel counts.
+            /// Creates an id from the kernel's number.
             pub const fn from_number(number: i32) -> Self {
                 Self(number)
             }
 
-            /// The kernel's number.
+            /// Returns the kernel's number.
             pub const fn to_number(self) -> i32 {
                 self.0
             }
 
-            /// Whether it is anybody's.
+            /// Returns whether the id is not [`UNSPECIFIED`](Self::UNSPECIFIED).
             pub const fn is_specified(self) -> bool {
                 self.0 != 0
             }

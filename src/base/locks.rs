@@ -1,24 +1,24 @@
-//! Locks with a name, an owner and a place in the lock order.
+//! Locks with a name, an owner and a rank in the lock order.
 //!
-//! The order is life cycle → `PsLock` → `ThreadRegistry` → thread data → chunk manager → unwinder → loader → code ranges →
-//! script functions → event watches. Debug builds assert that a thread takes them in that order and none twice. A lock is
-//! never poisoned: what a panic left behind is still well formed, as every critical section here is. None of them is taken
-//! in the signal handler.
+//! The order is life cycle → `PsLock` → `ThreadRegistry` → thread data → chunk manager → unwinder →
+//! loader → code ranges → script functions → event watches. Debug builds assert that a thread takes
+//! locks in that order, and none of them twice. The locks ignore poisoning: every critical section
+//! leaves its data well formed, even if it panics. The signal handler takes no lock.
 //!
-//! | kind | for | Gecko's |
+//! | kind | use | Gecko's |
 //! |---|---|---|
-//! | [`NamedMutex`] | one thread at a time | `BaseProfilerMutex` |
-//! | [`NamedRwLock`] | many that read, or one that changes | `BaseProfilerSharedMutex` |
-//! | [`NamedMutex::get_mut`] | who has it for himself, and so locks nothing | none |
+//! | [`NamedMutex`] | exclusive access | `BaseProfilerMutex` |
+//! | [`NamedRwLock`] | many readers or one writer | `BaseProfilerSharedMutex` |
+//! | [`NamedMutex::get_mut`] | access without locking, by `&mut self` | none |
 //!
-//! The last takes the place of `BaseProfilerMaybeMutex`, which decides at run time whether it locks.
+//! `get_mut` replaces `BaseProfilerMaybeMutex`, which decides at run time whether to lock.
 
 use std::cell::Cell;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicUsize, Ordering, compiler_fence};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// The places in the lock order; a thread may only take a lock of a greater rank than those it holds.
+/// The rank of a lock. A thread may only take a lock of a greater rank than those it holds.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[repr(u8)]
 pub(crate) enum LockRank {
@@ -35,23 +35,29 @@ pub(crate) enum LockRank {
 }
 
 thread_local! {
-    /// The ranks of the locks that the thread holds. Its address tells threads apart. It has no destructor, and so it is
-    /// there as long as the thread, for the destructors of other thread-locals too.
+    /// The ranks of the locks that the thread holds, as bits. The address of this variable
+    /// identifies the thread.
+    ///
+    /// It has no destructor, so destructors of other thread-locals can still use it.
     static HELD_RANKS: Cell<u16> = const { Cell::new(0) };
 }
 
-/// Whether the calling thread holds any of the profiler's locks, as it does when the profiler's own work calls the host: its
-/// allocator, say. What it asks for then must not take a lock.
+/// Returns whether the calling thread holds any lock of the profiler.
+///
+/// This is so when the profiler, under a lock, calls code of the application such as its allocator.
+/// If that code calls the profiler, the call must not take a lock.
 #[doc(alias = "profiler_is_locked_on_current_thread")]
 pub(crate) fn is_any_lock_held_on_current_thread() -> bool {
     HELD_RANKS.get() != 0
 }
 
-/// Beside the ranks: the thread is in work of ours that calls the host's allocator, under no lock.
+/// A bit next to the ranks: the thread runs [`as_own_work`], possibly without any lock.
 const OWN_WORK: u16 = 1 << 15;
 
-/// Calls `body` as work of ours in which the host's allocator may be called: what that asks for meanwhile is refused as it is under a
-/// lock, so that nothing of the sort begins within itself.
+/// Runs profiler code that may call the application's allocator without holding a lock.
+///
+/// If the allocator then calls the profiler, the call is refused, as it would be under a lock.
+/// This prevents recursion.
 pub(crate) fn as_own_work<T>(body: impl FnOnce() -> T) -> T {
     let before = HELD_RANKS.with(|held| held.replace(held.get() | OWN_WORK)) & OWN_WORK;
     let _held = Held(OWN_WORK & !before);
@@ -59,13 +65,16 @@ pub(crate) fn as_own_work<T>(body: impl FnOnce() -> T) -> T {
     body()
 }
 
-/// What each kind of lock knows of itself.
+/// Name, rank and owner of a lock.
 #[derive(Debug)]
 struct LockInfo {
     name: &'static str,
     rank: LockRank,
-    /// The thread that alone holds the lock, by an address of its own; 0 when there is none. Written by that thread while
-    /// it holds the lock; nobody but that thread learns more from it than that it is another.
+    /// The thread that holds the lock exclusively, identified by the address of its [`HELD_RANKS`];
+    /// 0 if unlocked or shared.
+    ///
+    /// Only the holder writes it. Relaxed order suffices, because a thread only checks whether it
+    /// is the owner itself.
     owner: AtomicUsize,
 }
 
@@ -78,7 +87,7 @@ impl LockInfo {
         }
     }
 
-    /// Before the lock is waited for.
+    /// Records the lock as held by this thread. Called before waiting for the lock.
     fn enter(&self) -> Held {
         debug_assert!(
             !self.is_owned_by_current_thread(),
@@ -92,7 +101,7 @@ impl LockInfo {
             "lock order: {} taken while holding ranks {held:#b}",
             self.name
         );
-        // The thread's own handler is to find it before the lock.
+        // A signal handler on this thread must see the rank before the lock is taken.
         compiler_fence(Ordering::SeqCst);
         Held(bit)
     }
@@ -110,14 +119,15 @@ impl LockInfo {
         owner != 0 && owner == Self::current_thread()
     }
 
-    /// Never 0.
+    /// Returns a number that identifies the calling thread; never 0.
     fn current_thread() -> usize {
         HELD_RANKS.with(|held| std::ptr::from_ref(held).addr())
     }
 }
 
-/// From before a lock is waited for until after it is given back: a handler of the host's that comes in between finds that the
-/// thread holds it.
+/// Marks a lock as held by this thread, from before it is waited for until after it is released.
+///
+/// A signal handler of the application that runs in between sees the lock as held.
 #[derive(Debug)]
 struct Held(u16);
 
@@ -128,7 +138,7 @@ impl Drop for Held {
     }
 }
 
-/// A mutex that knows its name, its place in the lock order and its owner.
+/// A mutex with a name, a rank and an owner.
 #[doc(alias = "BaseProfilerMutex")]
 #[derive(Debug)]
 pub(crate) struct NamedMutex<T> {
@@ -155,7 +165,7 @@ impl<T> NamedMutex<T> {
         }
     }
 
-    /// The value, for the one who has the mutex for himself: nobody else can look, so nothing is locked.
+    /// Returns the value without locking: `&mut self` is exclusive.
     #[doc(alias = "BaseProfilerMaybeMutex")]
     pub(crate) fn get_mut(&mut self) -> &mut T {
         self.inner.get_mut().unwrap_or_else(PoisonError::into_inner)
@@ -167,7 +177,7 @@ impl<T> NamedMutex<T> {
     }
 }
 
-/// The mutex, locked.
+/// Releases a [`NamedMutex`] when dropped.
 #[derive(Debug)]
 pub(crate) struct Guard<'a, T> {
     info: &'a LockInfo,
@@ -194,7 +204,7 @@ impl<T> Drop for Guard<'_, T> {
     }
 }
 
-/// A lock that many threads may share to read, or one may have to change what is in it.
+/// A lock with a name, a rank and an owner, for many readers or one writer.
 #[doc(alias = "BaseProfilerSharedMutex")]
 #[derive(Debug)]
 pub(crate) struct NamedRwLock<T> {
@@ -235,7 +245,7 @@ impl<T> NamedRwLock<T> {
     }
 }
 
-/// The lock, shared.
+/// Releases a shared [`NamedRwLock`] when dropped.
 #[derive(Debug)]
 pub(crate) struct SharedGuard<'a, T> {
     inner: RwLockReadGuard<'a, T>,
@@ -249,7 +259,7 @@ impl<T> Deref for SharedGuard<'_, T> {
     }
 }
 
-/// The lock, held by nobody else.
+/// Releases an exclusively locked [`NamedRwLock`] when dropped.
 #[derive(Debug)]
 pub(crate) struct ExclusiveGuard<'a, T> {
     info: &'a LockInfo,
@@ -284,7 +294,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lock_out_of_order_is_caught_in_debug_builds() {
+    fn lock_out_of_order_panics_in_debug_builds() {
         let registry = NamedMutex::new("registry", LockRank::ThreadRegistry, ());
         let chunks = NamedMutex::new("chunks", LockRank::ChunkManager, 7);
         {
@@ -300,9 +310,9 @@ mod tests {
 
     #[test]
     #[cfg(debug_assertions)]
-    fn a_lock_that_is_taken_twice_is_caught_by_name_in_debug_builds() {
+    fn lock_taken_twice_panics_with_its_name_in_debug_builds() {
         let message_of = |wrong: thread::JoinHandle<()>| {
-            let panic = wrong.join().expect_err("it is caught");
+            let panic = wrong.join().expect_err("the second lock panics");
             panic.downcast_ref::<String>().cloned().unwrap_or_default()
         };
         let mutex = NamedMutex::new("the mutex", LockRank::ThreadData, ());
@@ -312,7 +322,7 @@ mod tests {
         });
         assert!(message_of(twice).contains("the mutex taken by its owner"));
         let shared = NamedRwLock::new("the shared lock", LockRank::ThreadData, ());
-        // A second reader may wait for a writer that waits for the first.
+        // A second shared lock may wait for a writer that waits for the first one.
         let twice = thread::spawn(move || {
             let _first = shared.lock_shared();
             drop(shared.lock_shared());
@@ -321,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mutex_knows_its_owner() {
+    fn mutex_is_locked_on_its_owner_thread_only() {
         let mutex = NamedMutex::new("mutex", LockRank::ThreadData, ());
         assert!(!mutex.is_locked_on_current_thread() && !is_any_lock_held_on_current_thread());
         let guard = mutex.lock();
@@ -338,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn readers_share_and_a_writer_is_alone() {
+    fn readers_share_the_lock_and_writers_exclude_each_other() {
         let lock = NamedRwLock::new("lock", LockRank::ThreadRegistry, 1);
         let both_read = Barrier::new(2);
         let read = || {
@@ -347,7 +357,7 @@ mod tests {
                 is_any_lock_held_on_current_thread()
                     && !lock.is_locked_exclusive_on_current_thread()
             );
-            // Only if the other has it as well does anybody get on.
+            // Both readers pass only while both hold the lock.
             both_read.wait();
             *guard
         };
@@ -370,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_a_mutex_for_himself_locks_nothing() {
+    fn get_mut_does_not_lock() {
         let mut mutex = NamedMutex::new("mutex", LockRank::ThreadData, 1);
         *mutex.get_mut() += 1;
         assert!(!is_any_lock_held_on_current_thread());

@@ -1,26 +1,30 @@
-//! Models of what threads do beside each other, tried by loom in the orders that they can take.
+//! Runs models of concurrent code under loom, which tries the possible orders of their operations.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
-/// So often a thread is interrupted in an order that is tried; one that takes more of them is not tried. All orders without a
-/// bound take some minutes.
-const MOST_PREEMPTIONS: usize = 3;
+/// Maximum number of preemptions in an order that is tried. Without a bound, trying all orders
+/// takes minutes.
+const MAX_PREEMPTIONS: usize = 3;
 
-/// Tries a model in all orders of [`MOST_PREEMPTIONS`], or of as many as `LOOM_MAX_PREEMPTIONS` says. The model says which of
-/// its `ways` an order took, and each must have been taken: so what it asserts is true of something.
+/// Runs a model in all orders with at most [`MAX_PREEMPTIONS`], or `LOOM_MAX_PREEMPTIONS`,
+/// preemptions.
+///
+/// The model returns which of its `outcomes` an order led to. Each outcome must occur, so that no
+/// assertion of the model is vacuous.
 pub(crate) fn explore_model<const N: usize>(
-    ways: [&'static str; N],
+    outcomes: [&'static str; N],
     model: impl Fn() -> &'static str + Send + Sync + 'static,
 ) {
-    let taken = Arc::new(Mutex::new(BTreeSet::new()));
-    let seen = Arc::clone(&taken);
+    let seen = Arc::new(Mutex::new(BTreeSet::new()));
+    let seen_by_model = Arc::clone(&seen);
     let mut builder = loom::model::Builder::new();
-    builder.preemption_bound.get_or_insert(MOST_PREEMPTIONS);
+    builder.preemption_bound.get_or_insert(MAX_PREEMPTIONS);
     builder.check(move || {
-        let way = model();
-        seen.lock().expect("no model panics here").insert(way);
+        let outcome = model();
+        let mut seen = seen_by_model.lock().expect("no panic under the lock");
+        seen.insert(outcome);
     });
-    let taken = taken.lock().expect("no model panics here");
-    assert_eq!(*taken, BTreeSet::from(ways));
+    let seen = seen.lock().expect("no panic under the lock");
+    assert_eq!(*seen, BTreeSet::from(outcomes));
 }

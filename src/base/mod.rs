@@ -1,19 +1,20 @@
-//! The words of the trade, in plain Rust.
+//! Basic types that every other folder uses.
 //!
 //! # Purpose
-//! Times, ids, addresses, features, categories, settings, errors and the profiler's one lock: what every other
-//! room speaks in; for long jobs, how they failed ([`failure_latch`]) and how far they are ([`progress_logger`]). Nothing
-//! here reads a clock or asks the operating system for anything.
+//! Defines times, ids, addresses, features, categories, settings, errors and the profiler's locks.
+//! Long jobs report failures through [`failure_latch`] and progress through [`progress_logger`].
+//! This folder makes no system call and reads no clock.
 //!
 //! # Threads and locks
-//! [`ps_lock`] holds the main lock and the proof that it is held; [`locks`] the named locks below it, with their order.
+//! [`ps_lock`] defines the main lock and the proof of holding it. [`locks`] defines the other named
+//! locks and the lock order.
 //!
 //! # Imports
-//! Nothing of ours.
+//! No other module of the crate.
 //!
 //! # Invariants
-//! A number with a unit or an owner is a newtype. Every bad value has an error that says what was asked, what was
-//! found and what is accepted.
+//! A number with a unit or an owner is a newtype. Each rejected value has an error that contains
+//! the operation, the value and the accepted values.
 //!
 //! # Read next
 //! `ps_lock.rs`, then `crate::platform`.
@@ -146,7 +147,7 @@ pub(crate) use short_text::TextRoom;
     not(has_profiler),
     allow(
         unused_imports,
-        reason = "of the optional edges in `interop` it is used by some"
+        reason = "only some optional modules of `interop` use it"
     )
 )]
 pub(crate) use short_text::cut_at_character;

@@ -1,9 +1,9 @@
-//! Maps from numbers, for tables that are asked often.
+//! Fast hash maps with integer keys.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// A hash for keys that are numbers of the profiler's own making: nobody chooses them to collide.
+/// A fast hasher for integers that the profiler assigns. It does not resist chosen collisions.
 #[derive(Default, Clone, Copy, Debug)]
 pub(crate) struct NumberHasher(u64);
 
@@ -25,7 +25,7 @@ impl Hasher for NumberHasher {
 
 pub(crate) type NumberMap<T> = HashMap<u64, T, BuildHasherDefault<NumberHasher>>;
 
-/// A key of two numbers.
+/// Combines two numbers into one key.
 pub(crate) const fn pair_key(one: u32, other: u32) -> u64 {
     (one as u64) << 32 | other as u64
 }

@@ -1,9 +1,9 @@
-//! What a thread shows or serves: documents of a browser, windows, tenants.
+//! Pages: documents of a browser, windows, tenants or connections.
 
-/// A page: what the Firefox Profiler can offer as a tab, to look at what belongs to it alone.
+/// A page, by which the Firefox Profiler can filter a profile.
 ///
-/// A browser's page is a document; a host that is none may have one for a window, a tenant or a connection. Idea: Gecko's
-/// `PageInformation`.
+/// A page of a browser is a document. Other applications may register a page for each window,
+/// tenant or connection. Idea: Gecko's `PageInformation`.
 #[doc(alias = "PageInformation")]
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Page {
@@ -15,7 +15,9 @@ pub struct Page {
 }
 
 impl Page {
-    /// A page by its id, which is the host's to choose and not 0, which stands for none, and what the viewer shows for it.
+    /// Creates a page from its id and the text that the viewer shows for it.
+    ///
+    /// The application chooses the id. 0 is reserved for "no page".
     pub fn new(inner_window_id: u64, url: impl Into<String>) -> Self {
         let (tab_id, embedder_inner_window_id, is_private_browsing) = (0, 0, false);
         Self {
@@ -27,14 +29,15 @@ impl Page {
         }
     }
 
-    /// The tab that it is in; several pages, one after another, may be in one. 0 unless said.
+    /// Sets the tab that contains the page; a tab may contain several pages, one after another.
+    /// Default: 0.
     #[must_use]
     pub fn tab_id(mut self, tab_id: u64) -> Self {
         self.tab_id = tab_id;
         self
     }
 
-    /// The id of the page that it is a part of; 0, which is none, unless said.
+    /// Sets the id of the page that embeds this one. Default: 0, which means none.
     #[doc(alias = "embedderInnerWindowID")]
     #[must_use]
     pub fn embedder(mut self, inner_window_id: u64) -> Self {
@@ -42,7 +45,8 @@ impl Page {
         self
     }
 
-    /// That it is one of a private window, so that who shares the profile may leave it out.
+    /// Marks the page as one of a private window, so that it can be left out when the profile is
+    /// shared.
     #[doc(alias = "isPrivateBrowsing")]
     #[must_use]
     pub fn private_browsing(mut self, is_private: bool) -> Self {
@@ -50,7 +54,7 @@ impl Page {
         self
     }
 
-    /// Its id.
+    /// Returns the page's id.
     pub fn inner_window_id(&self) -> u64 {
         self.inner_window_id
     }

@@ -1,13 +1,13 @@
-//! A future that something is done around each time that it is polled.
+//! A future whose polls run inside a closure.
 //!
 //! **Contract** (cited below):
-//! - *stays in its place*: the future is a field that is pinned with the whole: nothing moves it out, there is no `Drop`, and
-//!   the whole is `Unpin` only where the future is, as its fields say.
+//! - *pinned field*: the inner future is structurally pinned. Nothing moves it out, the wrapper has
+//!   no `Drop`, and the wrapper is `Unpin` only if the inner future is.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// A future, and what polls it.
+/// A future together with the closure that polls it.
 #[derive(Debug)]
 #[must_use = "futures do nothing unless they are polled"]
 pub(crate) struct PolledWith<F, P> {
@@ -18,7 +18,7 @@ pub(crate) struct PolledWith<F, P> {
 impl<F: Future, P: FnMut(Pin<&mut F>, &mut Context<'_>) -> Poll<F::Output> + Unpin>
     PolledWith<F, P>
 {
-    /// No larger than both.
+    /// Wraps `future`. The result is no larger than the future and the closure together.
     pub(crate) const fn new(future: F, poll: P) -> Self {
         Self { future, poll }
     }
@@ -32,9 +32,9 @@ where
     type Output = F::Output;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
-        // SAFETY: *stays in its place*: of the two fields the future is not moved, and the other need not stay.
+        // SAFETY: *pinned field*: the future is not moved, and the closure is `Unpin`.
         let this = unsafe { self.get_unchecked_mut() };
-        // SAFETY: *stays in its place*.
+        // SAFETY: *pinned field*.
         let future = unsafe { Pin::new_unchecked(&mut this.future) };
         (this.poll)(future, context)
     }
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_around_is_there_at_each_poll_and_takes_no_room_twice() {
+    fn polled_with_calls_closure_at_each_poll_and_stores_future_once() {
         let large = [7u8; 1024];
         let inner = async move {
             let mut polled = false;

@@ -1,26 +1,29 @@
-//! What state-change callbacks and after-sampling callbacks are told.
+//! Arguments of state-change callbacks and after-sampling callbacks.
 
-/// What is happening to the profiler, as a state-change callback is told.
+/// A change of the profiler's state, passed to state-change callbacks.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 #[repr(u8)]
 pub enum ProfilingState {
     /// The callback was just added, and the profiler is active.
     AlreadyActive = 0,
-    /// The callback was just removed. It is told nothing after this, but for what another thread was telling it already.
+    /// The callback was just removed. No call begins after this one; a call on another thread may
+    /// still be in progress.
     RemovingCallback = 1,
-    /// The profiler has started, or has started anew.
+    /// The profiler has started or restarted.
     Started = 2,
-    /// The profiler is about to pause. Markers that are added now are recorded still.
+    /// The profiler is about to pause. Markers added now are still recorded.
     Pausing = 3,
-    /// The profiler goes on after a pause.
+    /// The profiler has resumed after a pause.
     Resumed = 4,
-    /// A profile is about to be taken. Markers that are added now are in it.
+    /// A profile is about to be taken. It will contain markers added now.
     GeneratingProfile = 5,
-    /// The profiler is about to stop. What was recorded can still be had. Not told when it starts anew; but if that fails
-    /// after the stop, it is told then.
+    /// The profiler is about to stop. Its data can still be read.
+    ///
+    /// A restart does not report this state, unless it fails after it ended the old session: then
+    /// the report comes after the end.
     Stopping = 6,
-    /// `profiler_shutdown` was called; the profiler is about to give everything back.
+    /// `profiler_shutdown` was called; the profiler is about to release all its resources.
     ShuttingDown = 7,
 }
 
@@ -49,7 +52,7 @@ impl ProfilingStates {
     #[doc(alias = "AllProfilingStates")]
     pub const ALL: Self = Self(u8::MAX);
 
-    /// Whether this state is in here.
+    /// Returns whether the set contains `state`.
     pub const fn contains(self, state: ProfilingState) -> bool {
         self.0 & 1 << state as u8 != 0
     }
@@ -87,17 +90,19 @@ impl std::fmt::Debug for ProfilingStates {
     }
 }
 
-/// How the sampling went that an after-sampling callback waited for.
+/// Outcome of the sampling that an after-sampling callback waited for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum SamplingState {
-    /// The profiler was stopped or started anew before there was a complete loop, or its sampler failed.
+    /// The profiler was stopped or restarted before a sampling loop was complete, or its sampler
+    /// failed.
     JustStopped,
-    /// The profiler is paused, or its sampling is: nobody was sampled.
+    /// The profiler or its sampling is paused: no thread was sampled.
     SamplingPaused,
-    /// Counters and CPU times were sampled; the feature `nostacksampling` forbids stacks.
+    /// Counters and CPU times were sampled, but no stacks, because of the feature
+    /// `nostacksampling`.
     NoStackSamplingCompleted,
-    /// Every profiled thread was looked at, and what they answered is in the buffer.
+    /// Every profiled thread was sampled, and the samples are in the buffer.
     SamplingCompleted,
 }
 
@@ -106,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sets_hold_what_was_put_in() {
+    fn set_contains_exactly_its_states() {
         let set = ProfilingState::Started | ProfilingState::Stopping | ProfilingState::ShuttingDown;
         let held: Vec<_> = ProfilingState::ALL
             .into_iter()

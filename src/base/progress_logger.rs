@@ -1,13 +1,15 @@
-//! Tells how far a long job is, from whatever depth of it.
+//! Reports the progress of a long job from any depth of its call tree.
 
 use crate::base::proportion_value::ProportionValue;
 use crate::base::shared_progress::{ProgressLocation, SharedProgress};
 
-/// A share of a job. What works at the share speaks of that alone, from nothing to the whole; here it becomes its part of
-/// the job's progress. When it is dropped the share is done, whatever was told of it.
+/// Reports the progress of one share of a job.
+///
+/// The code that works on the share reports its own progress, from 0 to 1. The logger maps that to
+/// the share's part of the whole job. Dropping the logger marks the share as done.
 #[derive(Debug)]
 pub(crate) struct ProgressLogger {
-    /// None where nobody asked.
+    /// `None` if the progress is not watched.
     shared: Option<SharedProgress>,
     begin: ProportionValue,
     end: ProportionValue,
@@ -15,7 +17,7 @@ pub(crate) struct ProgressLogger {
 }
 
 impl ProgressLogger {
-    /// Of a whole job, which begins.
+    /// Begins a job and returns its logger.
     pub(crate) fn of_job(shared: Option<&SharedProgress>) -> Self {
         if let Some(shared) = shared {
             shared.begin();
@@ -28,25 +30,26 @@ impl ProgressLogger {
         }
     }
 
-    /// Of a job that nobody watches.
+    /// Returns a logger whose reports are discarded.
     pub(crate) fn unwatched() -> Self {
         Self::of_job(None)
     }
 
-    /// A place in this share, as one in the job; the end is exactly where the next share begins.
-    fn in_job(&self, local: ProportionValue) -> ProportionValue {
+    /// Converts the progress of this share to that of the job. A share ends exactly where the next
+    /// one begins.
+    fn to_job_progress(&self, local: ProportionValue) -> ProportionValue {
         self.begin + (self.end - self.begin) * local
     }
 
-    /// The share is done so far; where that is invalid, because nobody knows, nothing is told.
+    /// Reports the progress of this share. An invalid progress, meaning unknown, is not reported.
     #[doc(alias = "SetLocalProgress")]
     pub(crate) fn set_local_progress(&self, progress: ProportionValue, location: ProgressLocation) {
         if let Some(shared) = &self.shared {
-            shared.reach(self.in_job(progress), location);
+            shared.reach(self.to_job_progress(progress), location);
         }
     }
 
-    /// The share from here to there of this one, which begins now.
+    /// Begins the part of this share between `from` and `to`, and returns its logger.
     #[doc(alias = "CreateSubLoggerFromTo")]
     pub(crate) fn sub_logger(
         &self,
@@ -57,13 +60,13 @@ impl ProgressLogger {
         self.set_local_progress(from, location);
         Self {
             shared: self.shared.clone(),
-            begin: self.in_job(from),
-            end: self.in_job(to),
+            begin: self.to_job_progress(from),
+            end: self.to_job_progress(to),
             end_location: location,
         }
     }
 
-    /// Goes through the items with an equal share for each.
+    /// Iterates over the items, with a logger of an equal share for each.
     #[doc(alias = "CreateLoopSubLoggersTo")]
     pub(crate) fn loop_sub_loggers<I: IntoIterator<IntoIter: ExactSizeIterator>>(
         &self,
@@ -73,22 +76,22 @@ impl ProgressLogger {
         let items = items.into_iter();
         let count = items.len();
         items.enumerate().map(move |(index, item)| {
-            let place = |index| ProportionValue::from_ratio(index, count);
+            let done = |index| ProportionValue::from_ratio(index, count);
             (
-                self.sub_logger(place(index), place(index + 1), location),
+                self.sub_logger(done(index), done(index + 1), location),
                 item,
             )
         })
     }
 
-    /// Goes through the items of a long list and tells now and then how far it is.
+    /// Iterates over the items of a long list and reports the progress about 128 times.
     pub(crate) fn watch<I: Iterator>(
         &self,
         items: I,
         count: usize,
         location: ProgressLocation,
     ) -> impl Iterator<Item = I::Item> {
-        // Often enough for people, and never felt.
+        // Often enough for a progress bar, at negligible cost.
         let step = count / 128 + 1;
         let (mut until_next, mut seen) = (0, 0);
         items.inspect(move |_| {
@@ -126,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_of_shares_become_parts_of_the_job() {
+    fn sub_loggers_report_parts_of_the_job() {
         let progress = SharedProgress::new();
         let job = ProgressLogger::of_job(Some(&progress));
         assert_at(&progress, 0.0, "not begun");
@@ -149,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn it_never_goes_back_but_for_the_next_job() {
+    fn progress_decreases_only_when_the_next_job_begins() {
         let progress = SharedProgress::new();
         let job = ProgressLogger::of_job(Some(&progress));
         job.set_local_progress(percent(60), ProgressLocation::Names);
@@ -163,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loop_gives_equal_shares_and_one_over_nothing_is_done() {
+    fn loop_sub_loggers_split_share_equally() {
         let progress = SharedProgress::new();
         let job = ProgressLogger::of_job(Some(&progress));
         let list = job.sub_logger(ProportionValue::ZERO, percent(80), ProgressLocation::Frames);
@@ -199,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_has_to_watch() {
+    fn unwatched_logger_accepts_reports() {
         let job = ProgressLogger::unwatched();
         job.sub_logger(percent(1), percent(2), ProgressLocation::Meta)
             .set_local_progress(ProportionValue::ONE, ProgressLocation::Meta);

@@ -1,14 +1,16 @@
-//! A fraction of a whole, in a number that an atomic holds.
+//! A fraction from 0 to 1 that fits into half of an atomic word.
 
 #[cfg(has_profiler)]
 use std::ops::{Add, Mul, Sub};
 
-/// From nothing to the whole. What leaves that range stays at its end; what makes no sense is *invalid*, and so is all that
-/// is made of it.
+/// A fraction from 0 to 1.
+///
+/// Results outside of that range saturate. A fraction of 0 items is *invalid*, and so is every
+/// result computed from an invalid value.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct ProportionValue(u32);
 
-/// A power of two, so that halves stay exact.
+/// The value of 1. A power of two, so that halves are exact.
 const WHOLE: u32 = 1 << 31;
 
 impl ProportionValue {
@@ -31,7 +33,7 @@ impl ProportionValue {
         self.0 <= WHOLE
     }
 
-    /// From 0 to 1; NaN when it is invalid.
+    /// Returns the fraction as a number from 0 to 1, or NaN if it is invalid.
     pub(crate) fn to_f64(self) -> f64 {
         if self.is_valid() {
             f64::from(self.0) / f64::from(WHOLE)
@@ -53,7 +55,7 @@ impl ProportionValue {
         }
     }
 
-    /// So much of the whole; of nothing, invalid.
+    /// Returns `part / whole`, at most 1. The result is invalid if `whole` is 0.
     pub(crate) fn from_ratio(part: usize, whole: usize) -> Self {
         match (u128::from(WHOLE) * part as u128).checked_div(whole as u128) {
             Some(bits) => Self(bits.min(WHOLE.into()) as u32),
@@ -61,7 +63,7 @@ impl ProportionValue {
         }
     }
 
-    fn of_valid(self, other: Self, result: impl FnOnce(u32, u32) -> u32) -> Self {
+    fn map_valid(self, other: Self, result: impl FnOnce(u32, u32) -> u32) -> Self {
         if self.is_valid() && other.is_valid() {
             Self(result(self.0, other.0))
         } else {
@@ -75,7 +77,7 @@ impl Add for ProportionValue {
     type Output = Self;
 
     fn add(self, other: Self) -> Self {
-        self.of_valid(other, |one, other| (one + other).min(WHOLE))
+        self.map_valid(other, |one, other| (one + other).min(WHOLE))
     }
 }
 
@@ -84,17 +86,17 @@ impl Sub for ProportionValue {
     type Output = Self;
 
     fn sub(self, other: Self) -> Self {
-        self.of_valid(other, u32::saturating_sub)
+        self.map_valid(other, u32::saturating_sub)
     }
 }
 
-/// The part of a part.
+/// Returns a fraction of a fraction.
 #[cfg(has_profiler)]
 impl Mul for ProportionValue {
     type Output = Self;
 
     fn mul(self, other: Self) -> Self {
-        self.of_valid(other, |one, other| {
+        self.map_valid(other, |one, other| {
             (u64::from(one) * u64::from(other) / u64::from(WHOLE)) as u32
         })
     }
@@ -108,7 +110,7 @@ mod tests {
     const QUARTER: ProportionValue = ProportionValue::percent(25);
 
     #[test]
-    fn the_ends_and_what_lies_between_are_what_they_say() {
+    fn percent_converts_to_exact_fractions() {
         assert_eq!(
             (
                 ProportionValue::ZERO.to_f64(),
@@ -127,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn bits_read_back_and_others_are_invalid() {
+    fn from_bits_restores_valid_values_only() {
         for value in [
             ProportionValue::ZERO,
             QUARTER,
@@ -145,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn ratios_stay_in_range() {
+    fn from_ratio_stays_in_range() {
         assert_eq!(ProportionValue::from_ratio(0, 7), ProportionValue::ZERO);
         assert_eq!(ProportionValue::from_ratio(7, 7), ProportionValue::ONE);
         assert_eq!(ProportionValue::from_ratio(3, 12), QUARTER);
@@ -158,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn arithmetic_saturates_and_the_invalid_stays_so() {
+    fn arithmetic_saturates_and_propagates_invalid() {
         assert_eq!(QUARTER + QUARTER, HALF);
         assert_eq!(HALF + HALF + QUARTER, ProportionValue::ONE);
         assert_eq!(
@@ -175,14 +177,14 @@ mod tests {
             ProportionValue::ZERO
         );
         let invalid = ProportionValue::INVALID;
-        for made in [
+        for result in [
             HALF + invalid,
             invalid + HALF,
             invalid - invalid,
             HALF - invalid,
             invalid * HALF,
         ] {
-            assert_eq!(made, invalid);
+            assert_eq!(result, invalid);
         }
     }
 }

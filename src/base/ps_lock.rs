@@ -1,12 +1,15 @@
-//! The profiler's main lock, and the proof that it is held.
+//! The profiler's main lock, and the proof of holding it.
 //!
-//! There is one, and [`PsLock`] can come from it alone; so whoever holds a `PsLock` may look into every [`PsCell`].
+//! The process has one such lock, and only locking it creates a [`PsLock`]. So the holder of a
+//! `PsLock` may access every [`PsCell`].
 //!
 //! **Contract of [`PsCell`]** (cited by the `SAFETY` comments below):
-//! - *one lock*: the only way to a `PsLock` is [`PsLock::acquire`], which locks the one static mutex;
-//! - *own thread*: a `PsLock` is neither sent to another thread nor lent to one;
-//! - *exclusive*: a `&mut PsLock` is needed to change a cell, a `&PsLock` to read it, and the reference that is given
-//!   out borrows the lock, so that no two references of which one is mutable live at once.
+//! - *one lock*: the only way to a `PsLock` is [`PsLock::acquire`], which locks the one static
+//!   mutex;
+//! - *own thread*: a `PsLock` is neither `Send` nor `Sync`, so it stays on the thread that acquired
+//!   it;
+//! - *exclusive*: changing a cell needs a `&mut PsLock`, reading it a `&PsLock`. The returned
+//!   reference borrows the lock, so a mutable reference never coexists with another one.
 
 use std::cell::UnsafeCell;
 use std::marker::PhantomData;
@@ -15,7 +18,7 @@ use crate::base::locks::{Guard, LockRank, NamedMutex};
 
 static PS_MUTEX: NamedMutex<()> = NamedMutex::new("profiler", LockRank::Ps, ());
 
-/// The proof that this thread holds the profiler's main lock.
+/// Proof that the current thread holds the profiler's main lock.
 #[doc(alias = "PSAutoLock")]
 #[doc(alias = "PSLockRef")]
 #[derive(Debug)]
@@ -26,8 +29,10 @@ pub(crate) struct PsLock {
 }
 
 impl PsLock {
-    /// Waits for the lock. Not from the signal handler, nor while holding any other of the profiler's
-    /// locks but that of the life cycle.
+    /// Waits for the lock.
+    ///
+    /// Must not be called in the signal handler. The only other lock of the profiler that the
+    /// caller may hold is the life-cycle lock.
     pub(crate) fn acquire() -> Self {
         Self {
             guard: PS_MUTEX.lock(),
@@ -35,19 +40,20 @@ impl PsLock {
         }
     }
 
-    /// Whether the calling thread has it: for assertions.
+    /// Returns whether the calling thread holds the lock; for assertions.
     #[doc(alias = "IsLockedOnCurrentThread")]
     pub(crate) fn is_held_on_current_thread() -> bool {
         PS_MUTEX.is_locked_on_current_thread()
     }
 }
 
-/// A value that only the holder of the [`PsLock`] can touch.
+/// A value that only the holder of the [`PsLock`] can access.
 #[derive(Debug)]
 pub(crate) struct PsCell<T>(UnsafeCell<T>);
 
-// SAFETY: *one lock*, *own thread* and *exclusive*: all access goes through the lock on the thread that holds it, so
-// threads take turns; `T: Send` lets the value be used by each of them.
+// SAFETY: *one lock*, *own thread* and *exclusive*: only the thread that holds the lock accesses
+// the value, so accesses of different threads never overlap. `T: Send` allows each of these threads
+// to use the value.
 unsafe impl<T: Send> Sync for PsCell<T> {}
 
 impl<T> PsCell<T> {
@@ -56,12 +62,14 @@ impl<T> PsCell<T> {
     }
 
     pub(crate) fn get<'a>(&'a self, _proof: &'a PsLock) -> &'a T {
-        // SAFETY: *exclusive*: the shared borrow of the one lock forbids a mutable reference while this one lives.
+        // SAFETY: *exclusive*: the shared borrow of the one lock forbids a mutable reference while
+        // this one lives.
         unsafe { &*self.0.get() }
     }
 
     pub(crate) fn get_mut<'a>(&'a self, _proof: &'a mut PsLock) -> &'a mut T {
-        // SAFETY: *exclusive*: the mutable borrow of the one lock forbids any other reference while this one lives.
+        // SAFETY: *exclusive*: the mutable borrow of the one lock forbids any other reference while
+        // this one lives.
         unsafe { &mut *self.0.get() }
     }
 }

@@ -1,11 +1,12 @@
-//! What a function of a script is called, and where it stands.
+//! Name and source location of a script function.
 
-/// What the host says of a script's function.
+/// The application's description of a script function.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct ScriptDescription<'a> {
     pub(crate) name: &'a str,
     pub(crate) file: &'a str,
-    /// Where it begins, counted from 1; 0 when that is not known.
+    /// Line where the function begins, counted from 1; 0 when it is not known.
     pub(crate) line: u32,
+    /// Column where the function begins, counted from 1; 0 when it is not known.
     pub(crate) column: u32,
 }

@@ -1,11 +1,11 @@
-//! How far a long job is, for whoever waits for it.
+//! Progress of a long job, for other threads to read.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::base::proportion_value::ProportionValue;
 
-/// Where a job is, in the order of a profile.
+/// The part of a profile that a job works on, in the order of the profile.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ProgressLocation {
     NotBegun,
@@ -43,10 +43,11 @@ const LOCATIONS: [(ProgressLocation, &str); 15] = [
     (ProgressLocation::Done, "done"),
 ];
 
-/// How far the writing of a profile is, for a host to poll while another thread writes.
+/// Progress of writing a profile: one thread writes, others poll it.
 ///
-/// A clone is the same one. It goes to the writing in [`SnapshotOptions::progress`](crate::SnapshotOptions::progress);
-/// each writing that it is given to begins at 0 again, so several at once want one each.
+/// Clones share one progress. Pass it to the writer by
+/// [`SnapshotOptions::progress`](crate::SnapshotOptions::progress). Each writer resets it to 0, so
+/// concurrent writers need one each.
 ///
 /// ```no_run
 /// use gekkota::{SharedProgress, SnapshotOptions};
@@ -66,35 +67,40 @@ const LOCATIONS: [(ProgressLocation, &str); 15] = [
 #[derive(Clone, Debug, Default)]
 #[doc(alias = "ProgressLogger::SharedProgress")]
 pub struct SharedProgress {
-    /// The proportion's bits, then the number of the location, so that a greater number is later.
+    /// The proportion in the high 32 bits, the location in the low ones, so that later progress is
+    /// a greater number.
     word: Arc<AtomicU64>,
 }
 
 impl SharedProgress {
-    /// Of nothing yet.
+    /// Creates a progress of 0.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// From 0.0 to 1.0. It never goes back while a profile is written, and is 1.0 when that has ended, well or not. From
-    /// any thread; one atomic load.
+    /// Returns the proportion that is done, from 0.0 to 1.0.
+    ///
+    /// It never decreases while a profile is written, and is 1.0 once the writer has returned, even
+    /// with an error. May be called on any thread. Cost: one atomic load.
     pub fn proportion(&self) -> f64 {
         ProportionValue::from_bits((self.word.load(Ordering::Acquire) >> 32) as u32).to_f64()
     }
 
-    /// Which part of the profile was last begun, for people to read. From any thread; one atomic load.
+    /// Returns the name of the part of the profile that was begun last.
+    ///
+    /// May be called on any thread. Cost: one atomic load.
     pub fn last_location(&self) -> &'static str {
         let number = self.word.load(Ordering::Acquire) as u32;
         LOCATIONS.get(number as usize).map_or("", |(_, name)| name)
     }
 
-    /// A job begins.
+    /// Resets the progress at the beginning of a job.
     #[cfg(has_profiler)]
     pub(super) fn begin(&self) {
         self.word.store(0, Ordering::Release);
     }
 
-    /// A job is there, or further already.
+    /// Raises the progress to this value, unless it is already greater. Ignores invalid values.
     pub(crate) fn reach(&self, progress: ProportionValue, location: ProgressLocation) {
         if progress.is_valid() {
             let word = u64::from(progress.to_bits()) << 32 | location as u64;
@@ -103,7 +109,7 @@ impl SharedProgress {
     }
 }
 
-/// Whether they are the same one.
+/// Compares by identity: clones are equal.
 impl PartialEq for SharedProgress {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.word, &other.word)
@@ -117,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_location_has_its_name() {
+    fn last_location_names_each_location() {
         for (number, (location, name)) in LOCATIONS.into_iter().enumerate() {
             let progress = SharedProgress::new();
             progress.reach(ProportionValue::from_bits(0), location);
@@ -129,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clone_is_the_same_one_and_goes_up_alone() {
+    fn clones_share_progress_that_never_decreases() {
         let progress = SharedProgress::new();
         assert_eq!(
             (progress.proportion(), progress.last_location()),

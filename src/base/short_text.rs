@@ -1,19 +1,19 @@
-//! A text that is made without an allocation.
+//! Text formatting without allocation.
 
 use std::fmt;
 
-/// So long a text may be.
-const MOST_BYTES: usize = 512;
+/// Maximum length, in bytes.
+const MAX_BYTES: usize = 512;
 
-/// A text of at most 512 bytes; of a longer one the beginning, cut at a character.
+/// A text of at most 512 bytes. Longer texts are cut at a character boundary.
 #[doc(hidden)]
 pub struct ShortText {
-    bytes: [u8; MOST_BYTES],
+    bytes: [u8; MAX_BYTES],
     length: usize,
     room: TextRoom,
 }
 
-/// Room for a text that comes in pieces.
+/// The remaining space for a text that arrives in pieces.
 #[derive(Debug)]
 pub(crate) struct TextRoom {
     left: usize,
@@ -21,6 +21,7 @@ pub(crate) struct TextRoom {
 }
 
 impl TextRoom {
+    /// Creates a budget of `bytes`.
     pub(crate) const fn of(bytes: usize) -> Self {
         Self {
             left: bytes,
@@ -28,7 +29,8 @@ impl TextRoom {
         }
     }
 
-    /// As much of the next piece as there is room for, cut at a character. Nothing comes after what was cut.
+    /// Returns the part of `piece` that fits, cut at a character boundary. After a cut, no later
+    /// piece fits.
     pub(crate) fn take<'t>(&mut self, piece: &'t str) -> &'t str {
         let taken = if self.is_full {
             ""
@@ -40,7 +42,7 @@ impl TextRoom {
         taken
     }
 
-    /// For whoever asks whether to go on.
+    /// Returns an error once a piece was cut, so that formatting can end early.
     pub(crate) fn is_left(&self) -> fmt::Result {
         if self.is_full {
             Err(fmt::Error)
@@ -53,20 +55,22 @@ impl TextRoom {
 impl ShortText {
     fn new() -> Self {
         Self {
-            bytes: [0; MOST_BYTES],
+            bytes: [0; MAX_BYTES],
             length: 0,
-            room: TextRoom::of(MOST_BYTES),
+            room: TextRoom::of(MAX_BYTES),
         }
     }
 
-    /// What is formatted, as far as it comes: a value that fails to say what it is ends it.
+    /// Formats the arguments. The text ends at its maximum length, or where a value fails to
+    /// format.
     pub fn format(arguments: fmt::Arguments<'_>) -> Self {
         let mut text = Self::new();
         let _ = fmt::write(&mut text, arguments);
         text
     }
 
-    /// What is there of a text in UTF-16; each part that is none becomes U+FFFD.
+    /// Converts a text from UTF-16, up to the maximum length. Each unpaired surrogate becomes
+    /// U+FFFD.
     pub(crate) fn from_utf16(units: &[u16]) -> Self {
         let mut text = Self::new();
         for unit in char::decode_utf16(units.iter().copied()) {
@@ -78,9 +82,9 @@ impl ShortText {
         text
     }
 
-    /// The text.
+    /// Returns the text.
     pub fn as_str(&self) -> &str {
-        // Whole characters are written alone.
+        // Never fails: only whole characters are written.
         std::str::from_utf8(&self.bytes[..self.length]).unwrap_or_default()
     }
 }
@@ -94,10 +98,10 @@ impl fmt::Write for ShortText {
     }
 }
 
-/// As much of the beginning of a text as so many bytes hold, cut at a character.
-pub(crate) fn cut_at_character(text: &str, most_bytes: usize) -> &str {
-    // `str::floor_char_boundary` is younger than the compilers that build this.
-    let end = (0..=most_bytes.min(text.len()))
+/// Returns the longest prefix of `text` with at most `max_bytes`, cut at a character boundary.
+pub(crate) fn cut_at_character(text: &str, max_bytes: usize) -> &str {
+    // `str::floor_char_boundary` is newer than the minimum supported Rust version.
+    let end = (0..=max_bytes.min(text.len()))
         .rev()
         .find(|&end| text.is_char_boundary(end));
     &text[..end.unwrap_or(0)]
@@ -108,8 +112,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_is_cut_between_characters() {
-        for (most, cut) in [
+    fn cut_at_character_never_splits_a_character() {
+        for (max_bytes, cut) in [
             (0, ""),
             (1, "a"),
             (2, "a"),
@@ -118,13 +122,13 @@ mod tests {
             (6, "aé"),
             (7, "aé𝄞"),
         ] {
-            assert_eq!(cut_at_character("aé𝄞", most), cut, "{most}");
+            assert_eq!(cut_at_character("aé𝄞", max_bytes), cut, "{max_bytes}");
         }
         assert_eq!(cut_at_character("aé𝄞", usize::MAX), "aé𝄞");
     }
 
     #[test]
-    fn what_is_formatted_is_there_up_to_its_most_bytes() {
+    fn format_keeps_at_most_512_bytes() {
         assert_eq!(
             ShortText::format(format_args!("{} of {:?}", 3, "x")).as_str(),
             "3 of \"x\""
@@ -141,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_utf16_is_marked() {
+    fn from_utf16_replaces_unpaired_surrogates() {
         let units: Vec<u16> = "aé𝄞"
             .encode_utf16()
             .chain([0xd800, 0x62, 0xdc00, 0, 0xd834])
@@ -151,7 +155,7 @@ mod tests {
             "aé𝄞\u{fffd}b\u{fffd}\0\u{fffd}"
         );
         assert_eq!(ShortText::from_utf16(&[]).as_str(), "");
-        // 512 is no multiple of 3.
+        // The last character would end at byte 513: 512 is not a multiple of 3.
         assert_eq!(
             ShortText::from_utf16(&[0x20ac; 1000]).as_str(),
             "€".repeat(170)

@@ -1,14 +1,14 @@
-//! Words for a single stack: what to take of it, and what it is made of.
+//! Types for a single stack: which parts to capture, and its frames.
 
 use crate::base::CodeAddress;
 
-/// What a stack on demand is to hold: a set.
+/// A set of the parts that a stack on demand contains.
 ///
 /// ```
 /// use gekkota::StackFeatures;
 ///
-/// let labels_and_where_it_is = StackFeatures::LABELS | StackFeatures::LEAF;
-/// assert!(StackFeatures::FULL.contains(labels_and_where_it_is));
+/// let labels_and_leaf = StackFeatures::LABELS | StackFeatures::LEAF;
+/// assert!(StackFeatures::FULL.contains(labels_and_leaf));
 /// ```
 #[doc(alias = "StackCaptureOptions")]
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -21,14 +21,15 @@ impl StackFeatures {
     /// The innermost native frame: the instruction that was about to run.
     #[doc(alias = "Leaf")]
     pub const LEAF: Self = Self(2);
-    /// All native frames, the innermost one included. Without it no stack is copied and none unwound.
+    /// All native frames, including the innermost one. Without this part, no stack memory is copied
+    /// or unwound.
     #[doc(alias = "StackWalk")]
     pub const NATIVE: Self = Self(4 | 2);
     /// Labels, script frames and all native frames: the default.
     #[doc(alias = "Full")]
     pub const FULL: Self = Self(7);
 
-    /// Whether all of `other` are in here.
+    /// Returns whether the set contains all parts of `other`.
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
@@ -66,44 +67,48 @@ impl std::fmt::Debug for StackFeatures {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum StackFrame {
-    /// A function, or several that were inlined into one another, by an address in it.
+    /// An address in a function, or in several functions that were inlined into one another.
     Native {
-        /// The instruction that was about to run where this is the innermost native frame; else a return address, which
-        /// belongs to the call one byte before it. One that a signal interrupted stands as if a call of one byte had
-        /// returned there.
+        /// In the innermost native frame, the instruction that was about to run. In all other
+        /// frames, a return address: look it up minus one byte, which lies inside the call. If a
+        /// signal interrupted an outer frame, its address is raised by one byte to follow the same
+        /// rule.
         address: CodeAddress,
     },
-    /// A label, with its dynamic text. “(newer labels left out)” stands for labels and script frames that the copy of the
-    /// stack had no room for.
+    /// A label, with its dynamic text. “(newer labels left out)” replaces labels and script frames
+    /// that did not fit into the copy of the stack.
     Label {
-        /// The label's text, then a space and the dynamic text if it has one; or as its [`LabelFlags`](crate::LabelFlags) say.
+        /// The label's text, followed by a space and the dynamic text, if any.
+        /// [`LabelFlags`](crate::LabelFlags) may change this format.
         text: String,
-        /// Whether there is a dynamic text of which nobody has said that others may see it:
+        /// Whether the label has a dynamic text, but not the flag
         /// [`LabelFlags::NONSENSITIVE`](crate::LabelFlags::NONSENSITIVE).
         is_sensitive: bool,
     },
-    /// A function of a script: see [`AutoProfilerScriptFrame`](crate::AutoProfilerScriptFrame).
+    /// A script function: see [`AutoProfilerScriptFrame`](crate::AutoProfilerScriptFrame).
     Script {
-        /// The function's name; empty for what is in no function, which is shown as “(root scope)”.
+        /// The function's name. Empty for code outside of any function, which is shown as “(root
+        /// scope)”.
         function: String,
         /// The file; empty when it is not known.
         file: String,
-        /// The line that ran, counted from 1.
+        /// The line being executed, counted from 1.
         line: Option<u32>,
-        /// The column in it, counted from 1.
+        /// The column in the line, counted from 1.
         column: Option<u32>,
     },
 }
 
-/// What an address stands for: a function, and where in its source.
+/// The function and source location of a frame.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub struct FunctionName {
-    /// The function's name, demangled; a label's text; the name of a script's function, “(root scope)” for what is in none.
+    /// The demangled name of a function, the text of a label, or the name of a script function.
+    /// Script code outside of any function is named “(root scope)”.
     pub name: String,
-    /// The source file, where debug information or the interpreter tells.
+    /// The source file, if debug information or the interpreter names it.
     pub file: Option<String>,
-    /// The line in it, counted from 1.
+    /// The line in the file, counted from 1.
     pub line: Option<u32>,
 }
 
@@ -130,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn features_are_a_set_and_the_whole_stack_has_its_leaf() {
+    fn native_feature_contains_leaf() {
         assert!(StackFeatures::NATIVE.contains(StackFeatures::LEAF));
         assert!(!StackFeatures::LEAF.contains(StackFeatures::NATIVE));
         assert_eq!(
@@ -145,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_function_is_shown_with_its_place_as_far_as_it_is_known() {
+    fn function_name_displays_known_source_location() {
         let name = |file: Option<&str>, line| FunctionName {
             name: "f".to_owned(),
             file: file.map(str::to_owned),

@@ -1,10 +1,12 @@
-//! What is recorded of one thread.
+//! The kinds of data that a session records for one thread.
 
-/// What a session records of a thread: a set of CPU utilisation, stacks and markers.
+/// A set of the kinds of data that a session records for a thread: CPU utilisation, stacks and
+/// markers.
 ///
-/// A thread that the session's filters select has all three. Of the others the features [`Features::CPU_ALL_THREADS`],
-/// [`Features::SAMPLING_ALL_THREADS`] and [`Features::MARKERS_ALL_THREADS`] record one each. Idea: Gecko's type of the same
-/// name. A process's main thread stands in each profile, be it without anything.
+/// A session records all three for threads that its filters select. For all other threads, the
+/// features [`Features::CPU_ALL_THREADS`], [`Features::SAMPLING_ALL_THREADS`] and
+/// [`Features::MARKERS_ALL_THREADS`] select one kind each. A profile always lists the main thread,
+/// even without data. Idea: Gecko's type of the same name.
 ///
 /// [`Features::CPU_ALL_THREADS`]: crate::Features::CPU_ALL_THREADS
 /// [`Features::SAMPLING_ALL_THREADS`]: crate::Features::SAMPLING_ALL_THREADS
@@ -13,29 +15,29 @@
 pub struct ThreadProfilingFeatures(u8);
 
 impl ThreadProfilingFeatures {
-    /// Nothing of it.
+    /// Nothing.
     #[doc(alias = "NotProfiled")]
     pub const NOT_PROFILED: Self = Self(0);
-    /// Its CPU time, sample by sample.
+    /// The thread's CPU time, per sample.
     #[doc(alias = "CPUUtilization")]
     pub const CPU_UTILIZATION: Self = Self(1);
-    /// Its stacks.
+    /// The thread's stacks.
     #[doc(alias = "Sampling")]
     pub const SAMPLING: Self = Self(2);
-    /// Its markers.
+    /// The thread's markers.
     #[doc(alias = "Markers")]
     pub const MARKERS: Self = Self(4);
-    /// All of that; for a question, any of it.
+    /// All kinds; in a query, any of them.
     #[doc(alias = "Any")]
     pub const ANY: Self = Self(7);
 
-    /// Whether something is in both: what the questions about a thread ask.
+    /// Returns whether the sets have a kind in common. The queries about threads use this test.
     #[doc(alias = "DoFeaturesIntersect")]
     pub const fn intersects(self, other: Self) -> bool {
         self.0 & other.0 != 0
     }
 
-    /// What is in either.
+    /// Returns the union of the sets.
     #[doc(alias = "Combine")]
     pub const fn combined(self, other: Self) -> Self {
         Self(self.0 | other.0)
@@ -50,12 +52,13 @@ impl std::ops::BitOr for ThreadProfilingFeatures {
 }
 
 #[cfg(has_profiler)]
-mod of_session {
+mod session {
     use super::ThreadProfilingFeatures;
     use crate::base::Features;
 
     impl ThreadProfilingFeatures {
-        /// What a session with these features records of a thread that its filters select, or do not.
+        /// Returns what a session with these features records for a thread that its filters do or
+        /// do not select.
         pub(crate) fn in_session(features: Features, is_selected: bool) -> Self {
             if is_selected {
                 return Self::ANY;
@@ -75,7 +78,7 @@ mod of_session {
             self.0
         }
 
-        /// Of [`Self::to_bits`]; other bits are left out.
+        /// Restores a set from the result of [`Self::to_bits`]. Ignores other bits.
         pub(crate) const fn from_bits(bits: u8) -> Self {
             Self(bits & Self::ANY.0)
         }
@@ -87,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sets_intersect_in_what_both_have() {
+    fn intersects_needs_a_common_kind() {
         use ThreadProfilingFeatures as Of;
         assert!(
             Of::ANY.intersects(Of::MARKERS) && (Of::SAMPLING | Of::MARKERS).intersects(Of::ANY)
@@ -100,7 +103,7 @@ mod tests {
 
     #[cfg(has_profiler)]
     #[test]
-    fn threads_that_are_not_selected_have_what_is_recorded_of_all() {
+    fn unselected_threads_record_what_all_threads_features_ask_for() {
         use crate::base::Features;
         use ThreadProfilingFeatures as Of;
         let of_all = [

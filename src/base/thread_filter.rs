@@ -1,8 +1,8 @@
-//! Which threads are profiled: Gecko's rules for filters.
+//! Selects the threads to profile, by Gecko's rules for filters.
 
 use crate::base::ProcessId;
 
-/// A session's thread filters, lower-cased.
+/// The thread filters of a session, in lower case.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ThreadFilter {
     lowercased: Vec<String>,
@@ -18,29 +18,33 @@ impl ThreadFilter {
         }
     }
 
-    /// Whether a thread of this name in this process is selected: by an empty list, by `*`, by a filter that is part of
-    /// its name (as the empty one is of every name), or by `pid:` and the process's id.
+    /// Returns whether the filters select a thread with this name in this process.
+    ///
+    /// An empty list selects every thread, and so do `*` and the empty filter. Other filters select
+    /// threads whose name contains them; `pid:N` selects all threads of process N.
     #[doc(alias = "ShouldProfileThread")]
     pub(crate) fn selects(&self, thread_name: &str, process: ProcessId) -> bool {
         let name = thread_name.to_ascii_lowercase();
         self.lowercased.is_empty()
             || self.lowercased.iter().any(|filter| {
-                filter == "*" || name.contains(filter.as_str()) || pid_of(filter) == Some(process)
+                filter == "*"
+                    || name.contains(filter.as_str())
+                    || parse_pid(filter) == Some(process)
             })
     }
 
-    /// Whether the filters name processes only, and not this one.
+    /// Returns whether the filters select only other processes.
     #[doc(alias = "FiltersExcludePid")]
     pub(crate) fn excludes_process(&self, process: ProcessId) -> bool {
         !self.lowercased.is_empty()
             && self
                 .lowercased
                 .iter()
-                .all(|filter| filter.starts_with("pid:") && pid_of(filter) != Some(process))
+                .all(|filter| filter.starts_with("pid:") && parse_pid(filter) != Some(process))
     }
 }
 
-fn pid_of(filter: &str) -> Option<ProcessId> {
+fn parse_pid(filter: &str) -> Option<ProcessId> {
     let digits = filter.strip_prefix("pid:")?;
     digits
         .bytes()
@@ -53,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn filters_select_as_in_gecko() {
+    fn selects_follows_geckos_rules() {
         let own = ProcessId::from_number(42);
         let selects = |filters: &[&str], name: &str| {
             let filters: Vec<String> = filters.iter().map(ToString::to_string).collect();
@@ -71,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn only_filters_of_other_processes_exclude_this_one() {
+    fn excludes_process_if_all_filters_name_other_processes() {
         let excludes = |filters: &[&str]| {
             let filters: Vec<String> = filters.iter().map(ToString::to_string).collect();
             ThreadFilter::new(&filters).excludes_process(ProcessId::from_number(42))

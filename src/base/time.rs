@@ -1,4 +1,4 @@
-//! Points in time. All of them are nanoseconds of the monotonic clock; no clock is read here.
+//! Points in time, in nanoseconds of the monotonic clock. This module reads no clock.
 
 use std::time::Duration;
 
@@ -20,17 +20,19 @@ impl ProfilerTime {
         TimeStamp(self.0)
     }
 
-    /// This many microseconds later, earlier where it is below 0; parts of a microsecond count. NaN moves nothing.
+    /// Returns the time this many microseconds later, or earlier for a negative number. Fractions
+    /// count, rounded to ns; NaN counts as 0.
     pub fn add_microseconds(self, microseconds: f64) -> Self {
         self.shifted(microseconds)
     }
 
-    /// This many microseconds earlier, otherwise as [`add_microseconds`](Self::add_microseconds).
+    /// Returns the time this many microseconds earlier; see
+    /// [`add_microseconds`](Self::add_microseconds).
     pub fn subtract_microseconds(self, microseconds: f64) -> Self {
         self.shifted(-microseconds)
     }
 
-    /// How much later this is; nothing when it is earlier.
+    /// Returns the duration from `earlier` to `self`; zero if `self` is earlier.
     pub const fn duration_since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
@@ -45,22 +47,24 @@ impl ProfilerTime {
     }
 }
 
-/// Nanoseconds of the monotonic clock, for the profiler's own use.
+/// A point in time for internal use: nanoseconds of the monotonic clock.
 #[cfg(has_profiler)]
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub(crate) struct TimeStamp(pub(crate) u64);
 
 #[cfg(has_profiler)]
 impl TimeStamp {
-    /// Nanoseconds since `start`; 0 when `self` is earlier.
+    /// Returns the nanoseconds since `start`; 0 if `self` is earlier.
     pub(crate) const fn since_ns(self, start: TimeStamp) -> u64 {
         self.0.saturating_sub(start.0)
     }
 
-    /// The same, negative when `self` is earlier. Centuries are cut off, so that there is room for more.
+    /// Returns the nanoseconds since `start`, negative if `self` is earlier.
+    ///
+    /// The result is clamped to ± 73 years, so that callers can add a few results without overflow.
     pub(crate) fn signed_since_ns(self, start: TimeStamp) -> i64 {
-        const MOST_NS: i128 = i64::MAX as i128 / 4;
-        (i128::from(self.0) - i128::from(start.0)).clamp(-MOST_NS, MOST_NS) as i64
+        const MAX_NS: i128 = i64::MAX as i128 / 4;
+        (i128::from(self.0) - i128::from(start.0)).clamp(-MAX_NS, MAX_NS) as i64
     }
 
     pub(crate) const fn plus_ns(self, ns: u64) -> TimeStamp {
@@ -78,7 +82,7 @@ mod tests {
 
     #[cfg(has_profiler)]
     #[test]
-    fn a_signed_distance_goes_both_ways_and_has_ends() {
+    fn signed_since_ns_is_clamped_at_both_ends() {
         let (one, other) = (TimeStamp(5_000), TimeStamp(7_000));
         assert_eq!(
             (other.signed_since_ns(one), one.signed_since_ns(other)),
@@ -90,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn microseconds_move_a_time_both_ways_and_saturate() {
+    fn microseconds_are_added_and_subtracted_with_saturation() {
         let start = ProfilerTime::from_monotonic_ns(5_000);
         assert_eq!(
             start.add_microseconds(1.5),

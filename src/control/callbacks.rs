@@ -1,4 +1,5 @@
-//! Telling the host what happens to the profiler. Under no lock of the profiler's, so that a callback may call anything.
+//! Notifies the application of state changes. Callbacks run without any lock of the profiler, so
+//! they may call any function.
 
 use std::cell::RefCell;
 
@@ -8,44 +9,47 @@ use crate::base::{
 };
 use crate::state::{ACTIVE_PS, ActivePs, RacyFeatures, StateCallback};
 
-/// A callback that makes another thing happen is told of that from within; no deeper than this.
-const DEEPEST: usize = 16;
+/// Maximum depth of nested calls: a callback may change the profiler's state, which calls the
+/// callbacks from within it.
+const MAX_DEPTH: usize = 16;
 
-/// What this thread is telling whom, outermost first. It has no destructor, so that it is there while a thread ends.
-struct Telling {
-    of: [(u64, Option<ProfilingState>); DEEPEST],
+/// The calls of callbacks in progress on this thread, outermost first. It has no destructor, so an
+/// exiting thread can use it.
+struct CallsInProgress {
+    calls: [(u64, Option<ProfilingState>); MAX_DEPTH],
     depth: usize,
 }
 
 thread_local! {
-    static TELLING: RefCell<Telling> = const { RefCell::new(Telling { of: [(0, None); DEEPEST], depth: 0 }) };
+    static IN_PROGRESS: RefCell<CallsInProgress> = const { RefCell::new(CallsInProgress { calls: [(0, None); MAX_DEPTH], depth: 0 }) };
 }
 
-impl Telling {
-    /// Notes it; false when this is being told already, or too much is.
+impl CallsInProgress {
+    /// Records a call. Returns false if the same call is already in progress or the maximum depth
+    /// is reached.
     fn begin(&mut self, serial: u64, state: ProfilingState) -> bool {
-        let this = (serial, Some(state));
-        let is_news = self.depth < DEEPEST && !self.of[..self.depth].contains(&this);
-        if is_news {
-            self.of[self.depth] = this;
+        let call = (serial, Some(state));
+        let is_new = self.depth < MAX_DEPTH && !self.calls[..self.depth].contains(&call);
+        if is_new {
+            self.calls[self.depth] = call;
             self.depth += 1;
         }
-        is_news
+        is_new
     }
 }
 
 fn call(callback: &StateCallback, state: ProfilingState) {
     if callback.wants(state)
-        && TELLING.with(|telling| telling.borrow_mut().begin(callback.serial, state))
+        && IN_PROGRESS.with(|calls| calls.borrow_mut().begin(callback.serial, state))
     {
         call_host(|| callback.call(state));
-        TELLING.with(|telling| telling.borrow_mut().depth -= 1);
+        IN_PROGRESS.with(|calls| calls.borrow_mut().depth -= 1);
     }
 }
 
-/// Tells all who want to know.
+/// Calls all callbacks that are registered for this state.
 #[doc(alias = "invoke_profiler_state_change_callbacks")]
-pub(super) fn tell(state: ProfilingState) {
+pub(super) fn notify(state: ProfilingState) {
     StateCallback::all()
         .iter()
         .for_each(|callback| call(callback, state));

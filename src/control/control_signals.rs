@@ -1,7 +1,9 @@
-//! Control from outside: a signal starts the profiler, another saves the profile and stops it.
+//! Control by signals: one signal starts the profiler, another saves the profile and stops the
+//! profiler.
 //!
-//! The handlers hand their signals to a thread, which does what anybody could do by the API. The child of a fork has no such
-//! thread, and its handlers do nothing until the host asks for it there.
+//! The signal handlers pass requests to the control thread, which then calls the same functions as
+//! the API. The child of a fork has no control thread. Its handlers do nothing until the
+//! application sets up control by signals there.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,8 +18,8 @@ use crate::base::{
 };
 use crate::control::environment;
 use crate::control::life_cycle::{
-    LIFE_CYCLE, ensure_core, running_generation, start_if_inactive, stop_generation,
-    within_own_work,
+    LIFE_CYCLE, ensure_core, reentrancy_error, running_generation, start_if_inactive,
+    stop_generation,
 };
 use crate::control::notices;
 use crate::control::snapshot::freeze;
@@ -26,22 +28,24 @@ use crate::platform::{
     current_process_id, give_signal_back, spawn_profiler_thread, take_signal, with_signals_blocked,
 };
 
-/// How much is kept of what a signal started.
+/// Buffer capacity of a session that a signal starts, in bytes, as for a start by environment
+/// variables.
 const CAPACITY_BYTES: u64 = 512 << 20;
 
-/// What the thread and those who tell it share, until both are done with it.
+/// State shared by the control thread and the callers that start, change and end control by
+/// signals.
 struct Shared {
     pipe: ControlPipe,
     process: ProcessId,
     is_ending: AtomicBool,
-    /// Whether the thread is at work.
-    is_answering: AtomicBool,
-    orders: PsCell<Orders>,
+    /// Whether the control thread is handling requests.
+    is_busy: AtomicBool,
+    config: PsCell<Config>,
 }
 
-/// The signals in use, and where the profile goes.
+/// The signals in use, and the folder of the profile.
 #[derive(Clone)]
-struct Orders {
+struct Config {
     signals: [ControlSignal; 2],
     folder: PathBuf,
 }
@@ -52,51 +56,53 @@ struct Control {
 }
 
 thread_local! {
-    /// What the calling thread serves, for comparison alone; null where that is nothing, or nothing any more.
+    /// On a control thread, the state that it serves; null on other threads, and once the thread is
+    /// to end. Only compared, never dereferenced.
     static SERVED: Cell<*const Shared> = const { Cell::new(std::ptr::null()) };
 }
 
-/// Changed under the life-cycle lock as well.
+/// The current control thread. Changes also require the life-cycle lock.
 static CONTROL: PsCell<Option<Control>> = PsCell::new(None);
 
 /// See `profiler_control_by_signals`.
 pub(crate) fn control_by_signals(asked: &ControlSignals) -> Result<(), StartError> {
     if is_any_lock_held_on_current_thread() {
-        return Err(within_own_work());
+        return Err(reentrancy_error());
     }
     take_control(asked, false)
 }
 
-/// The same with the defaults, unless the program was first.
+/// Sets up control with the default signals, unless the application has already set it up.
 pub(super) fn control_by_default_signals() -> Result<(), StartError> {
     take_control(&ControlSignals::default(), true)
 }
 
-fn take_control(asked: &ControlSignals, keeps: bool) -> Result<(), StartError> {
+fn take_control(asked: &ControlSignals, keeps_running: bool) -> Result<(), StartError> {
     let folder = environment::upload_folder()
         .or_else(|| asked.folder.clone())
         .unwrap_or_default();
-    // The program may go elsewhere later.
+    // The application may change the current folder later.
     let folder = std::path::absolute(folder.join("."))
         .map_err(|error| system_error("find the current folder", &error))?;
     ensure_core();
-    let turn = LIFE_CYCLE.lock();
-    // A session takes its signal under that lock, and the two must not be the same.
+    let guard = LIFE_CYCLE.lock();
+    // Under the lock, because a session also chooses its signal under it, and the signals must
+    // differ.
     let signals = check_control_signals(asked.start_signal, asked.stop_signal)?;
     let running = running_control();
-    if keeps && running.is_some() {
+    if keeps_running && running.is_some() {
         return Ok(());
     }
-    let orders = Orders { signals, folder };
+    let config = Config { signals, folder };
     let changed = match running {
         Some(running) => {
-            running.change(orders);
+            running.change(config);
             Ok(())
         }
-        None => begin(orders),
+        None => begin(config),
     };
     let taken = changed.and_then(|()| signals.into_iter().try_for_each(take_signal));
-    drop(turn);
+    drop(guard);
     if taken.is_err() {
         end_control();
     }
@@ -110,7 +116,7 @@ fn system_error(action: &'static str, error: &std::io::Error) -> StartError {
     }
 }
 
-/// The control that works, of this process. Under the life-cycle lock.
+/// Returns this process's control if it works. The caller holds the life-cycle lock.
 fn running_control() -> Option<Arc<Shared>> {
     let shared = {
         let lock = PsLock::acquire();
@@ -121,36 +127,37 @@ fn running_control() -> Option<Arc<Shared>> {
     }
     let is_whole = shared.pipe.is_whole();
     if !is_whole {
-        give_up(&shared);
+        remove_control(&shared);
     }
     is_whole.then_some(shared)
 }
 
-fn begin(orders: Orders) -> Result<(), StartError> {
+/// Starts the control thread.
+fn begin(config: Config) -> Result<(), StartError> {
     let pipe = ControlPipe::open().map_err(|error| system_error("open a pipe", &error))?;
     let shared = Arc::new(Shared {
         pipe,
         process: current_process_id(),
         is_ending: AtomicBool::new(false),
-        is_answering: AtomicBool::new(false),
-        orders: PsCell::new(orders),
+        is_busy: AtomicBool::new(false),
+        config: PsCell::new(config),
     });
     let served = Arc::clone(&shared);
     let thread =
         with_signals_blocked(|| spawn_profiler_thread(c"ProfilerControl", move || served.serve()))
-            .map_err(|error| system_error("make the control thread", &error))?;
+            .map_err(|error| system_error("create the control thread", &error))?;
     let mut lock = PsLock::acquire();
     let stale = CONTROL
         .get_mut(&mut lock)
         .replace(Control { shared, thread });
-    // Another process's, whose thread is not here.
+    // Leaked: it belongs to the parent process, and its thread does not exist here.
     std::mem::forget(stale);
     Ok(())
 }
 
-/// Gives the signals back, and waits until what they have asked for is done.
+/// Releases the signals, and waits until the requests that have arrived are handled.
 pub(super) fn end_control() {
-    let turn = LIFE_CYCLE.lock();
+    let guard = LIFE_CYCLE.lock();
     let control = {
         let mut lock = PsLock::acquire();
         let process = current_process_id();
@@ -163,12 +170,13 @@ pub(super) fn end_control() {
     };
     shared.is_ending.store(true, Ordering::Release);
     shared
-        .orders()
+        .config()
         .signals
         .into_iter()
         .for_each(|signal| give_signal_back(signal.number));
-    drop(turn);
-    // The host may be called on that thread, and shut down there. It ends when it is back.
+    drop(guard);
+    // A callback of the application on the control thread may call this function. The thread ends
+    // once the callback returns.
     if SERVED.get() == Arc::as_ptr(&shared) {
         SERVED.set(std::ptr::null());
         return;
@@ -177,16 +185,19 @@ pub(super) fn end_control() {
         match shared.pipe.ask_to_end() {
             Ok(true) => return thread.join(),
             Ok(false) => {}
-            // Nobody can tell it any more; where it is at work, it finds out by itself.
-            Err(_) if shared.is_answering.load(Ordering::Acquire) => {}
+            // The pipe is closed. A busy thread notices that by itself, so this loop waits for it.
+            Err(_) if shared.is_busy.load(Ordering::Acquire) => {}
             Err(_) => return,
         }
         std::thread::sleep(Duration::from_millis(1));
     }
 }
 
-/// Parts with a control whose pipe somebody has closed; false if that has been done already. Under the life-cycle lock.
-fn give_up(shared: &Arc<Shared>) -> bool {
+/// Removes a control whose pipe was closed, and releases its signals. Returns false if it was
+/// already removed.
+///
+/// The caller holds the life-cycle lock.
+fn remove_control(shared: &Arc<Shared>) -> bool {
     shared.pipe.withdraw();
     let control = {
         let mut lock = PsLock::acquire();
@@ -196,7 +207,7 @@ fn give_up(shared: &Arc<Shared>) -> bool {
     };
     if control.is_some() {
         shared
-            .orders()
+            .config()
             .signals
             .into_iter()
             .for_each(|signal| give_signal_back(signal.number));
@@ -204,67 +215,68 @@ fn give_up(shared: &Arc<Shared>) -> bool {
     control.is_some()
 }
 
-/// In the child of a fork there is no thread, and the pipe is closed.
+/// Leaks the parent's control in the child of a fork, where the thread does not exist and the pipe
+/// is closed.
 pub(super) fn forget_control_in_child(lock: &mut PsLock) {
     std::mem::forget(CONTROL.get_mut(lock).take());
 }
 
 impl Shared {
-    fn orders(&self) -> Orders {
-        self.orders.get(&PsLock::acquire()).clone()
+    fn config(&self) -> Config {
+        self.config.get(&PsLock::acquire()).clone()
     }
 
-    fn change(&self, orders: Orders) {
-        let signals = orders.signals;
-        let before = std::mem::replace(self.orders.get_mut(&mut PsLock::acquire()), orders);
+    /// Replaces the configuration, and releases the signals that are no longer used.
+    fn change(&self, config: Config) {
+        let signals = config.signals;
+        let old = std::mem::replace(self.config.get_mut(&mut PsLock::acquire()), config);
         let is_unused = |old: &ControlSignal| signals.iter().all(|new| new.number != old.number);
-        before
-            .signals
+        old.signals
             .into_iter()
             .filter(is_unused)
             .for_each(|signal| give_signal_back(signal.number));
     }
 
-    /// The control thread. Nothing is started any more when it is about to end.
+    /// Runs the control thread. Ignores requests to start once the control is about to end.
     fn serve(self: Arc<Self>) {
         SERVED.set(Arc::as_ptr(&self));
-        // A callback of the host's may have forked, and be back in the child, where somebody else has the pipe's numbers.
+        // A callback of the application may fork and return in the child. There, the pipe's
+        // descriptors may be other files.
         let serves = || SERVED.get() == Arc::as_ptr(&self) && current_process_id() == self.process;
         while let Ok(requests) = self.pipe.wait() {
-            self.is_answering.store(true, Ordering::Release);
+            self.is_busy.store(true, Ordering::Release);
             for request in requests {
-                let answer = match request {
+                let handle = match request {
                     ControlRequest::Start if self.is_ending.load(Ordering::Acquire) => continue,
                     ControlRequest::Start => start,
                     ControlRequest::Stop => save_and_stop,
                     ControlRequest::End => return,
                 };
-                // The host goes on, and the next signal may fare better.
-                if catch_unwind(AssertUnwindSafe(|| answer(&self))).is_err() {
-                    notices::tell(
-                        "what the signal asked for failed by an error of the profiler's own",
-                    );
+                // After a panic the application continues, and the next signal may succeed.
+                if catch_unwind(AssertUnwindSafe(|| handle(&self))).is_err() {
+                    notices::notify("cannot handle the signal: the profiler panicked");
                 }
                 if !serves() {
                     return;
                 }
             }
-            self.is_answering.store(false, Ordering::Release);
+            self.is_busy.store(false, Ordering::Release);
         }
-        let is_news = {
-            let _turn = LIFE_CYCLE.lock();
-            give_up(&self)
+        let is_removed = {
+            let _guard = LIFE_CYCLE.lock();
+            remove_control(&self)
         };
-        if is_news {
-            notices::tell(
-                "control by signals has ended: somebody has closed its pipe; profiler_control_by_signals begins anew",
+        if is_removed {
+            notices::notify(
+                "control by signals has ended: the program closed its pipe; \
+                 profiler_control_by_signals restarts it",
             );
         }
     }
 
-    /// Where the profile goes, and the numbers of the signals.
+    /// Returns the path of the profile, and the signals that start and stop.
     fn destination(&self) -> (PathBuf, [ControlSignal; 2]) {
-        let Orders { signals, folder } = self.orders();
+        let Config { signals, folder } = self.config();
         (
             folder.join(format!("profile_default_{}.json", self.process.to_number())),
             signals,
@@ -275,7 +287,7 @@ impl Shared {
 fn start(control: &Shared) {
     let (path, [_, stop]) = control.destination();
     let next = format!(
-        "signal {} saves the profile as {} and stops",
+        "signal {} saves the profile as {} and stops the profiler",
         stop.number,
         path.display()
     );
@@ -283,9 +295,9 @@ fn start(control: &Shared) {
         .capacity_bytes(CAPACITY_BYTES)
         .filters(["*"]);
     match start_if_inactive(&params) {
-        Ok(Some(_)) => notices::tell(&format!("profiling; {next}")),
-        Ok(None) => notices::tell(&format!("already profiling; {next}")),
-        Err(error) => notices::tell(&error.to_string()),
+        Ok(Some(_)) => notices::notify(&format!("profiling; {next}")),
+        Ok(None) => notices::notify(&format!("already profiling; {next}")),
+        Err(error) => notices::notify(&error.to_string()),
     }
 }
 
@@ -296,19 +308,19 @@ fn save_and_stop(control: &Shared) {
         running.and_then(|running| Some((running, freeze(Some(running))?)))
     else {
         let start = start.number;
-        notices::tell(&format!(
-            "no profile was saved: the profiler is not running; signal {start} starts it"
+        notices::notify(&format!(
+            "cannot save a profile: the profiler is not running; signal {start} starts it"
         ));
         return;
     };
     match profile.save_at(path) {
         Ok(saved) => {
             stop_generation(generation);
-            notices::tell(&format!(
-                "stopped; the profile was saved as {}",
+            notices::notify(&format!(
+                "stopped; saved the profile as {}",
                 saved.display()
             ));
         }
-        Err(error) => notices::tell(&format!("{error}; profiling goes on")),
+        Err(error) => notices::notify(&format!("{error}; profiling continues")),
     }
 }

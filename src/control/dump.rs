@@ -1,4 +1,5 @@
-//! A profile's file: written beside its place and moved there, so that it is whole or absent.
+//! Saves a profile to a file. A temporary file next to it is written and then renamed, so the file
+//! is complete or absent.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -7,7 +8,7 @@ use std::path::{Path, PathBuf};
 use crate::base::SaveError;
 use crate::platform::{create_private, current_process_id};
 
-/// Replaces the first `%p` by the process's id.
+/// Replaces the first `%p` with the process id.
 pub(super) fn expand_path(path: &Path) -> PathBuf {
     match path.to_str() {
         Some(text) => text
@@ -17,14 +18,14 @@ pub(super) fn expand_path(path: &Path) -> PathBuf {
     }
 }
 
-/// What a link leads to, so that the link stays and its target is replaced.
+/// Resolves a symbolic link, so that saving replaces the target and keeps the link.
 fn follow_links(path: PathBuf) -> PathBuf {
     let is_link = std::fs::symlink_metadata(&path).is_ok_and(|metadata| metadata.is_symlink());
     if !is_link {
         return path;
     }
     std::fs::canonicalize(&path).unwrap_or_else(|_| match std::fs::read_link(&path) {
-        // There is no such file yet.
+        // The target does not exist yet.
         Ok(target) => path
             .parent()
             .map_or_else(|| target.clone(), |folder| folder.join(&target)),
@@ -32,7 +33,10 @@ fn follow_links(path: PathBuf) -> PathBuf {
     })
 }
 
-/// Has `write` fill the file, and gives its whole path. A name that ends in `.gz` gets it compressed.
+/// Creates the file with the output of `write`, and returns its absolute path.
+///
+/// Replaces `%p` in the path and follows symbolic links. Compresses the file if its name ends in
+/// `.gz`.
 pub(super) fn save_profile(
     path: &Path,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
@@ -43,7 +47,8 @@ pub(super) fn save_profile(
         action,
         error,
     };
-    // A device or a pipe is written to; a file in its place would be no help.
+    // Writes to a device or pipe directly: the application wants the data there, not a file in its
+    // place.
     if let Ok(metadata) = std::fs::metadata(&path)
         && !metadata.is_file()
         && !metadata.is_dir()
@@ -58,8 +63,10 @@ pub(super) fn save_profile(
     save_at(path, write)
 }
 
-/// The same at this very place: nothing in the name is replaced, and where there is a link, a file takes its place. So
-/// a name that can be guessed leads nobody's writing astray, in a folder in which others may make links.
+/// Creates the file at exactly this path: does not replace `%p`, and replaces a symbolic link
+/// instead of following it.
+///
+/// Safe for a predictable name in a folder where other users may create links.
 pub(super) fn save_at(
     path: PathBuf,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
@@ -70,12 +77,12 @@ pub(super) fn save_at(
         error,
     };
     let beside = name_beside(&path)
-        .ok_or_else(|| failed("write to", io::Error::other("it is no name of a file")))?;
-    // One of this process's own may be left from a crash of a thread in the middle of it.
+        .ok_or_else(|| failed("write to", io::Error::other("the path has no file name")))?;
+    // An earlier process with the same id may have left this file when it crashed.
     let _ = std::fs::remove_file(&beside);
     let file = create_private(&beside).map_err(|error| failed("create", error))?;
-    let whole = fill(file, &path, write).and_then(|file| file.sync_all());
-    let written = whole.map_err(|error| failed("write", error));
+    let filled = fill(file, &path, write).and_then(|file| file.sync_all());
+    let written = filled.map_err(|error| failed("write", error));
     let moved = written
         .and_then(|()| std::fs::rename(&beside, &path).map_err(|error| failed("move to", error)));
     if moved.is_err() {
@@ -84,7 +91,8 @@ pub(super) fn save_at(
     moved.map(|()| std::path::absolute(&path).unwrap_or(path))
 }
 
-/// A name in the same folder, which no other thread or process uses at the same time.
+/// Returns the path of a temporary file in the same folder. No other thread or process uses it
+/// concurrently.
 fn name_beside(path: &Path) -> Option<PathBuf> {
     use std::sync::atomic::{AtomicU32, Ordering};
     static SERIAL: AtomicU32 = AtomicU32::new(0);
@@ -98,7 +106,8 @@ fn name_beside(path: &Path) -> Option<PathBuf> {
     Some(path.with_file_name(name))
 }
 
-/// The writer brings a buffer of its own, and drops it when the file fails, so that nothing is tried again.
+/// Writes the file without buffering. `write` has its own buffer, and drops it on failure, so that
+/// no write is retried.
 fn fill(
     mut file: File,
     path: &Path,
@@ -126,7 +135,8 @@ fn compress(
     compressor.finish().map(drop)
 }
 
-/// Keeps the compressor, which tries to finish when it is dropped, from a file that has failed.
+/// Forwards writes until the first failure. The compressor tries to finish the file when it is
+/// dropped; after a failure, this writer rejects that.
 #[cfg(feature = "gzip")]
 struct UntilFailure<'a> {
     out: &'a mut dyn Write,
@@ -158,7 +168,7 @@ impl Write for UntilFailure<'_> {
 #[cfg(not(feature = "gzip"))]
 fn compress(_: &mut dyn Write, _: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
     Err(io::Error::other(
-        "a name that ends in .gz needs the crate's feature `gzip`",
+        "got a name that ends in .gz, expected the crate's feature `gzip` for it",
     ))
 }
 
@@ -167,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_compressor_leaves_a_file_alone_that_has_failed() {
+    fn compress_does_not_write_after_a_failure() {
         struct Full(usize);
         impl Write for Full {
             fn write(&mut self, _: &[u8]) -> io::Result<usize> {
@@ -181,7 +191,8 @@ mod tests {
         }
         let mut sink = Full(0);
         let failure = compress(&mut sink, |out| {
-            // What hardly gets shorter, so that it is not all held back.
+            // Data that hardly compress, so that the compressor does not keep all of them in its
+            // buffer.
             let text: Vec<u8> = (0..1u32 << 18)
                 .flat_map(|n| n.wrapping_mul(2_654_435_769).to_le_bytes())
                 .collect();

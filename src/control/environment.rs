@@ -1,14 +1,14 @@
-//! What the environment asks for.
+//! Reads the profiler's environment variables.
 //!
-//! A library does not end its host: a bad value is told on standard error, with that variable's usage, and the profiler
-//! stays off.
+//! A library must not end the application: for an invalid value, it prints a notice and the
+//! variable's usage to standard error, and does not start the profiler.
 
 use std::env;
 use std::path::PathBuf;
 
 use crate::base::{PsLock, StartParams, is_any_lock_held_on_current_thread};
 use crate::control::environment_table::{
-    ACTIVE_TAB_ID, DURATION, ENTRIES, FEATURES, FEATURES_BITFIELD, FILTERS, GECKOS_OWN, HELP,
+    ACTIVE_TAB_ID, DURATION, ENTRIES, FEATURES, FEATURES_BITFIELD, FILTERS, GECKO_ONLY, HELP,
     INTERVAL, RECORD_OVERHEADS, SHUTDOWN, SIGNALS, STARTUP, SYMBOLICATE, UPLOAD_DIR, VARIABLES,
     Variable, help_text,
 };
@@ -16,19 +16,19 @@ use crate::control::environment_values::{Reading, SettingValues, is_on};
 use crate::control::notices;
 use crate::state::{ACTIVE_PS, SessionSettings};
 
-/// What all our variables but one begin with.
+/// Prefix of all variables except [`UPLOAD_DIR`].
 const PREFIX: &str = "MOZ_PROFILER_";
 
-/// What the environment asks for at start-up.
+/// The action that the environment requests at start-up.
 #[derive(Debug, PartialEq)]
 pub(super) enum StartUp {
     Off,
     Start(StartParams),
-    /// Bad values, each in words and with its variable's usage.
+    /// Descriptions of the invalid values, each with its variable's usage.
     Problems(Vec<String>),
 }
 
-/// The value of a variable that is set.
+/// Returns the value of a variable, if it is set.
 fn raw_value_of(name: &str) -> Option<String> {
     env::var_os(name).map(|value| value.to_string_lossy().into_owned())
 }
@@ -43,12 +43,12 @@ fn path_in(name: &str) -> Option<PathBuf> {
         .map(PathBuf::from)
 }
 
-/// Where to save at shutdown.
+/// Returns the path of the profile to save at shutdown.
 pub(super) fn shutdown_path() -> Option<PathBuf> {
     path_in(SHUTDOWN)
 }
 
-/// Where to save when a signal asks for it.
+/// Returns the folder of profiles that a signal requests.
 pub(super) fn upload_folder() -> Option<PathBuf> {
     path_in(UPLOAD_DIR)
 }
@@ -57,7 +57,7 @@ pub(super) fn wants_signals() -> bool {
     is_switched_on(SIGNALS)
 }
 
-/// Whether profiles for which the program does not say it get names.
+/// Returns whether profiles contain function names by default.
 pub(super) fn wants_names() -> bool {
     raw_value_of(SYMBOLICATE).is_none_or(|value| value.is_empty() || is_on(&value))
 }
@@ -66,59 +66,63 @@ pub(super) fn records_overheads() -> bool {
     is_switched_on(RECORD_OVERHEADS)
 }
 
-/// Prints the help if it is asked for, tells of names that are none of ours, and gives what to start.
+/// Reads the variables. Prints the help if requested, and notices about misspelt names and values.
 pub(super) fn read() -> StartUp {
     if env::var_os(HELP).is_some() {
         notices::print(&help_text());
     }
     for (name, _) in env::vars_os() {
-        if let Some(remark) = remark_on_name(&name.to_string_lossy()) {
-            notices::tell(&remark);
+        if let Some(warning) = warning_about_name(&name.to_string_lossy()) {
+            notices::notify(&warning);
         }
     }
-    let (start_up, remarks) = read_start_up(&raw_value_of);
-    for remark in remarks {
-        notices::tell(&remark);
+    let (start_up, warnings) = read_start_up(&raw_value_of);
+    for warning in warnings {
+        notices::notify(&warning);
     }
     start_up
 }
 
-/// Tells what is wrong, last the variable's usage; the whole usage would bury it.
-pub(super) fn tell_problems(problems: &[String]) {
+/// Prints the problems, with the usage of their variables only: the usage of all variables would
+/// hide them.
+pub(super) fn notify_problems(problems: &[String]) {
     let problems = problems.join("");
-    notices::tell(&format!(
-        "the profiler did not start.\n{problems}  {HELP}=1 prints all variables."
+    notices::notify(&format!(
+        "cannot start the profiler:\n{problems}  {HELP}=1 lists all variables"
     ));
 }
 
-/// Tells that the profiler has started and nobody will see what it records.
-pub(super) fn tell_if_nothing_will_be_saved() {
-    // Set and empty, as a child process gets it, is what somebody wants.
+/// Warns that the profiler has started, but its profile will be lost unless the application saves
+/// it.
+pub(super) fn notify_if_not_saved_at_shutdown() {
+    // A child process gets the variable with an empty value, which means that losing the profile is
+    // intended.
     if env::var_os(SHUTDOWN).is_none() && !wants_signals() {
-        notices::tell(&format!(
-            "profiling, and nothing will be saved unless the program does so itself: {SHUTDOWN}=<file> saves at its end"
+        notices::notify(&format!(
+            "profiling, but the profile is lost unless the program saves it; {SHUTDOWN}=<file> saves \
+             it when the program calls profiler_shutdown"
         ));
     }
 }
 
-/// Tells that it stays off, which is no mistake.
-pub(super) fn tell_that_others_are_meant(filters: &[String]) {
+/// Says that the profiler does not start because the filters select other processes.
+pub(super) fn notify_other_processes_selected(filters: &[String]) {
     let filters = filters.join(",");
-    notices::tell(&format!(
-        "the profiler stays off: {FILTERS}={filters} names other processes alone"
+    notices::notify(&format!(
+        "not profiling: {FILTERS}={filters} selects only other processes"
     ));
 }
 
-/// Tells that there is nothing to save at shutdown.
-pub(super) fn tell_nothing_to_save(path: &std::path::Path) {
-    notices::tell(&format!(
-        "no profile was saved as {}: the profiler was not running at the end; {STARTUP}=1 starts it at the beginning, and the \
-        program may stop it",
+/// Warns that no profile can be saved at shutdown.
+pub(super) fn notify_nothing_to_save(path: &std::path::Path) {
+    notices::notify(&format!(
+        "cannot save a profile as {}: the profiler is not running; {STARTUP}=1 starts it when the \
+         program calls profiler_init, and the program may have stopped it",
         path.display()
     ));
 }
 
-/// Reads the variables by `raw_value_of`; the second is what is wrong and changes nothing.
+/// Reads the variables from `raw_value_of`. Also returns warnings, which do not affect the start.
 fn read_start_up(raw_value_of: &dyn Fn(&str) -> Option<String>) -> (StartUp, Vec<String>) {
     if raw_value_of(STARTUP).is_none_or(|value| !is_on(&value)) {
         return (StartUp::Off, Vec::new());
@@ -129,7 +133,7 @@ fn read_start_up(raw_value_of: &dyn Fn(&str) -> Option<String>) -> (StartUp, Vec
         let Some(apply) = variable.apply else {
             continue;
         };
-        // Empty is as if it were not set, but for names of features: no names are none.
+        // An empty value counts as unset, except for feature names, where it is an empty list.
         let value = raw_value_of(variable.name);
         let Some(value) = value.filter(|value| !value.is_empty() || variable.name == FEATURES)
         else {
@@ -138,40 +142,39 @@ fn read_start_up(raw_value_of: &dyn Fn(&str) -> Option<String>) -> (StartUp, Vec
         if let Err(found) = apply(&mut reading, &value) {
             let Variable { name, .. } = variable;
             problems.push(format!(
-                "  {name} is {value:?}, {found}; accepted is:\n{}",
+                "  {name}: got {value:?} ({found}), expected:\n{}",
                 variable.usage()
             ));
         }
     }
-    let Reading { params, remarks } = reading;
+    let Reading { params, warnings } = reading;
     if problems.is_empty() {
-        (StartUp::Start(params), remarks)
+        (StartUp::Start(params), warnings)
     } else {
-        (StartUp::Problems(problems), remarks)
+        (StartUp::Problems(problems), warnings)
     }
 }
 
-/// What to say of a variable that looks like one of ours and is none.
-fn remark_on_name(name: &str) -> Option<String> {
-    let is_ours = |known: &str| known == name;
+/// Returns a warning if a variable has the profiler's prefix but is unknown.
+fn warning_about_name(name: &str) -> Option<String> {
     if !name.starts_with(PREFIX)
-        || VARIABLES.iter().any(|variable| is_ours(variable.name))
-        || GECKOS_OWN.iter().any(|known| is_ours(known))
+        || VARIABLES.iter().any(|variable| variable.name == name)
+        || GECKO_ONLY.contains(&name)
     {
         return None;
     }
     let nearest = VARIABLES
         .iter()
         .map(|variable| variable.name)
-        .min_by_key(|known| unlikeness(name, known))?;
+        .min_by_key(|known| name_distance(name, known))?;
     Some(format!(
-        "{name} is no variable of the profiler, and ignored; the nearest is {nearest}, and {HELP}=1 prints all"
+        "unknown variable {name}, ignored; did you mean {nearest}? {HELP}=1 lists all variables"
     ))
 }
 
-/// How many letters have to be changed to make one of the other. That a variable is one of the start is easily
-/// forgotten, and counts as one letter.
-fn unlikeness(name: &str, known: &str) -> usize {
+/// Returns the edit distance of two names. A missing `STARTUP_`, which is easily forgotten, counts
+/// as one edit.
+fn name_distance(name: &str, known: &str) -> usize {
     let start = format!("{STARTUP}_");
     let without = known
         .strip_prefix(&start)
@@ -179,7 +182,7 @@ fn unlikeness(name: &str, known: &str) -> usize {
     edit_distance(name, known).min(without.unwrap_or(usize::MAX))
 }
 
-/// Levenshtein's distance of two names.
+/// Returns the Levenshtein distance of two names.
 fn edit_distance(one: &str, other: &str) -> usize {
     let other: Vec<char> = other.chars().collect();
     let mut row: Vec<usize> = (0..=other.len()).collect();
@@ -226,7 +229,7 @@ fn values_for_child(
         (FILTERS, values.filters),
         (ACTIVE_TAB_ID, values.active_tab_id),
     ];
-    // The parent's file is not the child's to write.
+    // The child must not overwrite the parent's file.
     if saves_at_shutdown {
         pairs.push((SHUTDOWN, String::new()));
     }
@@ -285,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn it_starts_unless_told_not_to_in_geckos_three_words() {
+    fn startup_is_off_for_empty_and_geckos_three_values_only() {
         for off in ["", "0", "N", "n"] {
             assert_eq!(read(&[(STARTUP, off)]).0, StartUp::Off);
         }
@@ -295,12 +298,12 @@ mod tests {
         assert_eq!(
             read(&[(INTERVAL, "nonsense")]).0,
             StartUp::Off,
-            "nothing is looked at while it is off"
+            "other variables are ignored while startup is off"
         );
     }
 
     #[test]
-    fn entries_are_entries_or_bytes_and_kept_within_limits() {
+    fn entries_accept_counts_and_bytes_within_limits() {
         assert_eq!(params(&[]).capacity_bytes, 512 << 20);
         assert_eq!(params(&[(ENTRIES, "")]).capacity_bytes, 512 << 20);
         assert_eq!(params(&[(ENTRIES, "1")]).capacity_bytes, 128 << 20);
@@ -355,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_are_seconds_and_0_is_no_limit() {
+    fn durations_are_seconds_and_0_means_no_limit() {
         assert_eq!(params(&[]).duration, None);
         assert_eq!(
             params(&[(DURATION, "2.5")]).duration,
@@ -370,15 +373,15 @@ mod tests {
     }
 
     #[test]
-    fn unknown_features_are_told_and_the_others_stay() {
-        let (start_up, remarks) = read(&[(STARTUP, "1"), (FEATURES, "cpu,,nonsense,stackwalk")]);
+    fn unknown_features_cause_a_warning_and_known_ones_apply() {
+        let (start_up, warnings) = read(&[(STARTUP, "1"), (FEATURES, "cpu,,nonsense,stackwalk")]);
         let StartUp::Start(params) = start_up else {
             panic!("{start_up:?}")
         };
         assert_eq!(params.features, Features::CPU | Features::STACK_WALK);
         assert!(
-            remarks.len() == 1 && remarks[0].contains("nonsense"),
-            "{remarks:?}"
+            warnings.len() == 1 && warnings[0].contains("nonsense"),
+            "{warnings:?}"
         );
         assert_eq!(self::params(&[]).features, startup_features());
         assert_eq!(
@@ -391,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bit_field_goes_over_the_names() {
+    fn features_bitfield_overrides_feature_names() {
         let bits = [(FEATURES_BITFIELD, "256"), (FEATURES, "cpu")];
         assert_eq!(params(&bits).features, Features::STACK_WALK);
         let empty = [(FEATURES_BITFIELD, ""), (FEATURES, "cpu")];
@@ -407,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn tab_ids_are_64_bits() {
+    fn tab_ids_have_64_bits() {
         assert_eq!(params(&[]).active_tab_id, 0);
         assert_eq!(
             params(&[(ACTIVE_TAB_ID, "18446744073709551615")]).active_tab_id,
@@ -419,25 +422,25 @@ mod tests {
     }
 
     #[test]
-    fn every_bad_value_is_told_at_once() {
+    fn all_invalid_values_are_reported_at_once() {
         let bad = [
             (STARTUP, "1"),
             (INTERVAL, "0"),
             (ENTRIES, "0"),
             (FEATURES, "nonsense"),
         ];
-        let (StartUp::Problems(problems), remarks) = read(&bad) else {
+        let (StartUp::Problems(problems), warnings) = read(&bad) else {
             panic!()
         };
-        assert_eq!((problems.len(), remarks.len()), (2, 1));
+        assert_eq!((problems.len(), warnings.len()), (2, 1));
     }
 
     #[test]
-    fn a_name_that_is_none_of_ours_is_told_with_the_nearest() {
+    fn unknown_variable_name_suggests_the_nearest_one() {
         let nearest = |name: &str| {
-            let remark = remark_on_name(name)?;
-            let words = remark.split_once("the nearest is ").expect("the nearest").1;
-            Some(words.split(',').next().expect("a name").to_owned())
+            let warning = warning_about_name(name)?;
+            let (_, words) = warning.split_once("did you mean ").expect("a suggestion");
+            Some(words.split('?').next().expect("a name").to_owned())
         };
         for variable in VARIABLES {
             assert_eq!(nearest(variable.name), None);
@@ -457,14 +460,14 @@ mod tests {
             nearest("MOZ_PROFILER_SHUTDOWN_FILE").as_deref(),
             Some(SHUTDOWN)
         );
-        assert_eq!(nearest("MOZ_PROFILER_STARTUP_NO_BASE"), None, "Gecko's own");
-        assert_eq!(nearest("MOZ_LOG"), None, "nothing of a profiler's");
+        assert_eq!(nearest("MOZ_PROFILER_STARTUP_NO_BASE"), None, "Gecko only");
+        assert_eq!(nearest("MOZ_LOG"), None, "another prefix");
         assert_eq!(edit_distance("kitten", "sitting"), 3);
         assert_eq!(edit_distance("", "abc"), 3);
     }
 
     #[test]
-    fn a_childs_values_read_back_as_the_parents_settings() {
+    fn values_for_child_restore_the_parents_settings() {
         let settings = |capacity_bytes, interval, duration, filters: &[&str]| SessionSettings {
             capacity_bytes,
             interval,
@@ -482,7 +485,7 @@ mod tests {
                 |name: &str| Some(values.iter().find(|(known, _)| known == name)?.1.clone());
             assert_eq!(value_of(SHUTDOWN), saves.then(String::new));
             match read_start_up(&value_of) {
-                (StartUp::Start(params), remarks) if remarks.is_empty() => params,
+                (StartUp::Start(params), warnings) if warnings.is_empty() => params,
                 other => panic!("{other:?}"),
             }
         };
@@ -510,7 +513,7 @@ mod tests {
                 }
             }
         }
-        // What the variables cannot say comes as near as they can.
+        // Capacities that the variable cannot express are replaced by the nearest one.
         assert_eq!(
             round_trip(&settings(1 << 20, odd, None, &[]), false).capacity_bytes,
             128 << 20

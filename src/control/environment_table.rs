@@ -1,16 +1,19 @@
-//! The environment's variables: one table, from which reading, the help text and the API's documentation are made.
+//! The environment variables, in one table that defines parsing, the help text and the API's
+//! documentation.
 //!
-//! Names, accepted values and limits are Gecko's, with these differences, as far as they are known:
+//! Names, accepted values and limits are Gecko's, with these known differences:
 //!
-//! - what is switched on by a variable is switched off by `0`, `N` or `n` for every one of them, as Gecko does for
-//!   `MOZ_PROFILER_STARTUP` alone; names are found unless that is switched off;
-//! - help is printed, and a bad value told, and the program goes on: a library does not end its host;
-//! - a bit field has to be a number; the interval goes to 10,000 ms; without filters all registered threads are profiled, and
-//!   not the main thread alone;
-//! - the duration has an effect, and children get it.
+//! - `0`, `N` and `n` switch off every on/off variable; in Gecko, only `MOZ_PROFILER_STARTUP`.
+//!   Functions are named unless `MOZ_PROFILER_SYMBOLICATE` is switched off.
+//! - The program continues after printing the help or reporting an invalid value: a library must
+//!   not end the application.
+//! - The bit field must be a number. The interval may be up to 10,000 ms. Without filters, all
+//!   registered threads are profiled, not only the main thread.
+//! - The duration has an effect, and child processes inherit it.
 //!
-//! Of Gecko's other variables, `MOZ_PROFILER_…` that have no meaning here are known and passed over; those of other names
-//! (`MOZ_LOG`, `MOZ_BASE_PROFILER_…`, `XPCOM_MEM_BLOAT_LOG`, …) are of other systems, and not read.
+//! Gecko's other variables with the prefix `MOZ_PROFILER_` are known and ignored. Variables with
+//! other prefixes (`MOZ_LOG`, `MOZ_BASE_PROFILER_…`, `XPCOM_MEM_BLOAT_LOG`, …) belong to other
+//! systems and are not read.
 
 use crate::base::Features;
 use crate::control::environment_values::{
@@ -18,12 +21,13 @@ use crate::control::environment_values::{
     apply_features_bitfield, apply_filters, apply_interval, startup_features,
 };
 
-/// A variable, what it may be, and how a value changes the settings of a start.
+/// An environment variable.
 pub(super) struct Variable {
     pub(super) name: &'static str,
+    /// The accepted values, in words.
     pub(super) accepted: &'static str,
     pub(super) help: &'static str,
-    /// `None` where it is no setting of a start.
+    /// Applies a value to the start parameters. `None` if the variable does not set one.
     pub(super) apply: Option<Apply>,
 }
 
@@ -31,7 +35,7 @@ macro_rules! variables {
     ($($constant:ident $name:literal $accepted:literal $help:literal $apply:expr;)+) => {
         $(pub(super) const $constant: &str = $name;)+
 
-        /// In the order in which they are applied: a later one goes over an earlier one.
+        /// All variables, in the order of application: a later one overrides an earlier one.
         pub(super) const VARIABLES: &[Variable] =
             &[$(Variable { name: $name, accepted: $accepted, help: $help, apply: $apply },)+];
 
@@ -46,63 +50,69 @@ macro_rules! variables {
 }
 
 variables! {
-    HELP "MOZ_PROFILER_HELP" "anything" "Prints this text to standard output; the program goes on." None;
+    HELP "MOZ_PROFILER_HELP" "anything"
+        "Prints this text to standard output. The program continues." None;
     STARTUP "MOZ_PROFILER_STARTUP" "anything but empty, 0, N or n"
-        "Starts the profiler when the program calls profiler_init. The variables below whose names begin with this one \
-        say how; without this one they are not looked at." None;
+        "Starts the profiler when the program calls profiler_init. The variables below whose names \
+        begin with MOZ_PROFILER_STARTUP_ configure the session; they have no effect without this one."
+        None;
     ENTRIES "MOZ_PROFILER_STARTUP_ENTRIES"
         "a number above 0, of entries of 8 bytes, or of bytes with KB, KiB, MB, MiB, GB or GiB"
-        "How much to keep: at least 128 MiB, at most 2 GiB, rounded up to a power of two. Default: 512 MiB."
+        "Capacity of the buffer: at least 128 MiB, at most 2 GiB, rounded up to a power of two. \
+        Default: 512 MiB."
         Some(apply_entries);
     DURATION "MOZ_PROFILER_STARTUP_DURATION" "a number of seconds, 0 or above"
-        "A profile holds what is at most so long ago when it is taken. Default: 0, which is no limit."
+        "Maximum age of data in a profile when it is taken. Default: 0, which means no limit."
         Some(apply_duration);
     INTERVAL "MOZ_PROFILER_STARTUP_INTERVAL" "a number of milliseconds, from 0.01 to 10000"
-        "The time between two samples of a thread. Default: 1." Some(apply_interval);
+        "Time between two samples of a thread. Default: 1." Some(apply_interval);
     FEATURES "MOZ_PROFILER_STARTUP_FEATURES"
-        "names of features, with commas between; \"default\" stands for the default ones"
-        "What to record. Unknown names are told and otherwise ignored. Set and empty: labels, the \
-        innermost address, and markers."
+        "names of features, separated by commas; \"default\" means the default features"
+        "What to record. Unknown names are reported and ignored. An empty value records labels, \
+        the innermost address, and markers."
         Some(apply_features);
     FEATURES_BITFIELD "MOZ_PROFILER_STARTUP_FEATURES_BITFIELD" "a number below 2^32"
-        "The features, as a sum of their bits. Goes over their names." Some(apply_features_bitfield);
-    FILTERS "MOZ_PROFILER_STARTUP_FILTERS" "parts of thread names, with commas between; * for all, pid:N for a process"
-        "Which threads are profiled. Default: all that are registered." Some(apply_filters);
+        "The features, as the sum of their bits. Overrides the names." Some(apply_features_bitfield);
+    FILTERS "MOZ_PROFILER_STARTUP_FILTERS"
+        "parts of thread names, separated by commas; * for all threads, pid:N for a process"
+        "The threads to profile. Default: all registered threads." Some(apply_filters);
     ACTIVE_TAB_ID "MOZ_PROFILER_STARTUP_ACTIVE_TAB_ID" "a number below 2^64"
-        "The id of a browser's tab, which the profile carries. Default: 0." Some(apply_active_tab_id);
-    SHUTDOWN "MOZ_PROFILER_SHUTDOWN" "a file's path, in which the first %p becomes the process's id"
-        "Saves the profile there when the program calls profiler_shutdown. Compressed if it ends in .gz." None;
-    SYMBOLICATE "MOZ_PROFILER_SYMBOLICATE" "0, N or n; anything else is as if it were not set"
-        "Whether profiles get the names of functions, which takes a moment, seconds for a large executable. With 0, the \
-        viewer shows addresses, unless a symbol server tells it more." None;
+        "The id of a browser's tab, written to the profile. Default: 0." Some(apply_active_tab_id);
+    SHUTDOWN "MOZ_PROFILER_SHUTDOWN" "a path, in which the process id replaces the first %p"
+        "Saves the profile to this file when the program calls profiler_shutdown. Compresses it if \
+        the name ends in .gz." None;
+    SYMBOLICATE "MOZ_PROFILER_SYMBOLICATE" "0, N or n; any other value counts as unset"
+        "Switches off the function names in profiles. Finding the names can take seconds for a large \
+        executable. Without names, the viewer shows addresses, unless a symbol server names them."
+        None;
     RECORD_OVERHEADS "MOZ_PROFILER_RECORD_OVERHEADS" "anything but empty, 0, N or n"
-        "Writes down what each tick of the sampler costs: profilerOverhead in the profile." None;
+        "Records the cost of each tick of the sampler, as profilerOverhead in the profile." None;
     SIGNALS "MOZ_PROFILER_SIGNALS" "anything but empty, 0, N or n"
-        "SIGUSR1 starts the profiler, for all threads with 512 MiB and 1 ms; SIGUSR2 saves the profile as \
-        profile_default_PID.json and stops it." None;
+        "SIGUSR1 starts the profiler for all threads, with 512 MiB and 1 ms. SIGUSR2 saves the profile \
+        as profile_default_PID.json and stops the profiler." None;
     UPLOAD_DIR "MOZ_UPLOAD_DIR" "a folder's path"
-        "Where SIGUSR2 saves. Default: the folder that is the current one when the program calls \
-        profiler_init." None;
+        "The folder where SIGUSR2 saves the profile. Default: the current folder when the program \
+        calls profiler_init." None;
 }
 
-/// Variables of Gecko's that have no meaning here, and are no mistakes.
-pub(super) const GECKOS_OWN: &[&str] = &["MOZ_PROFILER_STARTUP_NO_BASE", "MOZ_PROFILER_LUL_TEST"];
+/// Variables of Gecko that have no effect here, but are not reported as mistakes.
+pub(super) const GECKO_ONLY: &[&str] = &["MOZ_PROFILER_STARTUP_NO_BASE", "MOZ_PROFILER_LUL_TEST"];
 
 impl Variable {
-    /// What it may be and does, in two lines.
+    /// Returns the accepted values and the help text, in two lines.
     pub(super) fn usage(&self) -> String {
         format!("  {}=<{}>\n    {}\n", self.name, self.accepted, self.help)
     }
 }
 
-/// The usage of all, and the features.
+/// Returns the usage of all variables, and the list of features.
 pub(super) fn help_text() -> String {
     let mut text = "Environment variables of the profiler:\n".to_owned();
     for variable in VARIABLES {
         text += &format!("\n{}", variable.usage());
     }
-    text += "\nFeatures, with their bits. D: default, S: default for a start by variables, -: available; d, s, x: the same, and \
-        not available here.\n";
+    text += "\nFeatures, with their bits. D: default, S: default for a start by variables, \
+        -: other available feature. d, s, x: the same, but not available here.\n";
     for (feature, name, description) in Features::described() {
         let is_available = Features::available().contains(feature);
         let mark = match (
@@ -123,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_help_text_names_every_variable_and_feature() {
+    fn help_text_lists_every_variable_and_feature() {
         let text = help_text();
         assert!(
             VARIABLES

@@ -1,4 +1,4 @@
-//! What the values of the variables mean.
+//! Parses and formats the values of environment variables.
 
 use std::time::Duration;
 
@@ -6,26 +6,26 @@ use crate::base::{Features, INTERVAL_RANGE, StartParams};
 use crate::control::environment_table::FEATURES;
 use crate::state::SessionSettings;
 
-/// Changes the settings by a value, or says what is wrong with it.
+/// Applies a value to the settings, or returns what is wrong with it.
 pub(super) type Apply = fn(&mut Reading, &str) -> Result<(), String>;
 
-/// What was read so far.
+/// The settings read so far.
 #[derive(Debug)]
 pub(super) struct Reading {
     pub(super) params: StartParams,
-    /// What is wrong and does not keep the profiler from starting.
-    pub(super) remarks: Vec<String>,
+    /// Mistakes that do not prevent a start.
+    pub(super) warnings: Vec<String>,
 }
 
 impl Default for Reading {
-    /// What a start by variables has that none of them says otherwise.
+    /// Returns the default settings of a start by environment variables.
     fn default() -> Self {
         let params = StartParams::default()
             .capacity_bytes(DEFAULT_STARTUP_ENTRIES * BYTES_PER_ENTRY)
             .features(startup_features());
         Self {
             params,
-            remarks: Vec::new(),
+            warnings: Vec::new(),
         }
     }
 }
@@ -43,13 +43,14 @@ const UNITS: [(&str, u64); 6] = [
     ("GiB", 1 << 30),
 ];
 
-/// The default features, and those that only a start by variables has by default.
+/// Returns the default features of a start by environment variables, which include more than
+/// [`Features::default_set`].
 #[doc(alias = "StartupExtraDefaultFeatures")]
 pub(super) fn startup_features() -> Features {
     Features::default_set() | Features::FILE_IO_ALL | Features::IPC_MESSAGES
 }
 
-/// Whether a variable's value switches on what it stands for.
+/// Returns whether the value of a variable means "on".
 pub(super) fn is_on(value: &str) -> bool {
     !matches!(value, "" | "0" | "N" | "n")
 }
@@ -62,15 +63,13 @@ pub(super) fn apply_entries(reading: &mut Reading, value: &str) -> Result<(), St
     let after_digits = value.trim_start_matches(|c: char| c.is_ascii_digit());
     let (number, unit) = value.split_at(value.len() - after_digits.len());
     if number.is_empty() {
-        return Err("which does not begin with a number".to_owned());
+        return Err("does not begin with a number".to_owned());
     }
     let bytes_per_unit = match unit {
         "" => BYTES_PER_ENTRY,
         unit => {
             let known = UNITS.iter().find(|(name, _)| *name == unit);
-            known
-                .ok_or_else(|| format!("whose unit {unit:?} is unknown"))?
-                .1
+            known.ok_or_else(|| format!("unknown unit {unit:?}"))?.1
         }
     };
     let bytes = number
@@ -79,20 +78,17 @@ pub(super) fn apply_entries(reading: &mut Reading, value: &str) -> Result<(), St
         .and_then(|number| number.checked_mul(bytes_per_unit));
     let entries = bytes.map(|bytes| bytes / BYTES_PER_ENTRY);
     let entries = entries.filter(|entries| (1..=i32::MAX as u64).contains(entries));
-    let entries =
-        entries.ok_or_else(|| "which is no number of entries above 0 and below 2^31".to_owned())?;
+    let entries = entries.ok_or_else(|| "not from 1 to 2^31 - 1 entries".to_owned())?;
     reading.params.capacity_bytes = bounded_entries(entries) * BYTES_PER_ENTRY;
     Ok(())
 }
 
 fn number(value: &str) -> Result<f64, String> {
-    value
-        .trim()
-        .parse()
-        .map_err(|_| "which is no number".to_owned())
+    value.trim().parse().map_err(|_| "not a number".to_owned())
 }
 
-/// So many nanoseconds, rounded, so that what `Duration` can say comes through text unchanged.
+/// Converts nanoseconds to a duration. Rounds them, so that a `Duration` converted to text and back
+/// is unchanged.
 fn rounded_duration(ns: f64) -> Option<Duration> {
     (0.0..u64::MAX as f64)
         .contains(&ns)
@@ -102,16 +98,16 @@ fn rounded_duration(ns: f64) -> Option<Duration> {
 pub(super) fn apply_interval(reading: &mut Reading, value: &str) -> Result<(), String> {
     let interval =
         rounded_duration(number(value)? * 1e6).filter(|interval| INTERVAL_RANGE.contains(interval));
-    reading.params.interval = interval.ok_or_else(|| "which is out of range".to_owned())?;
+    reading.params.interval = interval.ok_or_else(|| "out of range".to_owned())?;
     Ok(())
 }
 
 pub(super) fn apply_duration(reading: &mut Reading, value: &str) -> Result<(), String> {
     let seconds = number(value)?;
     if seconds.is_nan() || seconds < 0.0 {
-        return Err("which is out of range".to_owned());
+        return Err("out of range".to_owned());
     }
-    // Longer than any program runs is no limit.
+    // A duration that overflows (584 years) means no limit.
     let duration = rounded_duration(seconds * 1e9);
     reading.params.duration = duration.filter(|duration| !duration.is_zero());
     Ok(())
@@ -123,7 +119,7 @@ pub(super) fn apply_features(reading: &mut Reading, value: &str) -> Result<(), S
         features |= match name {
             "default" => startup_features(),
             name => Features::from_name(name).unwrap_or_else(|error| {
-                reading.remarks.push(format!("{FEATURES}: {error}"));
+                reading.warnings.push(format!("{FEATURES}: {error}"));
                 Features::NONE
             }),
         };
@@ -139,8 +135,8 @@ pub(super) fn apply_features_bitfield(reading: &mut Reading, value: &str) -> Res
     let bits = value
         .trim()
         .parse()
-        .map_err(|_| "which is no such number".to_owned())?;
-    // Bits of features that this version does not know are dropped, as unknown names are.
+        .map_err(|_| "not such a number".to_owned())?;
+    // Drops bits of unknown features, as unknown names are dropped.
     reading.params.features = Features::from_bits(bits).adjusted();
     Ok(())
 }
@@ -154,11 +150,11 @@ pub(super) fn apply_active_tab_id(reading: &mut Reading, value: &str) -> Result<
     reading.params.active_tab_id = value
         .trim()
         .parse()
-        .map_err(|_| "which is no such number".to_owned())?;
+        .map_err(|_| "not such a number".to_owned())?;
     Ok(())
 }
 
-/// The settings as values that [`Reading`] gives back.
+/// The settings as values of environment variables, from which [`Reading`] restores them.
 pub(super) struct SettingValues {
     pub(super) entries: String,
     pub(super) duration: String,

@@ -1,4 +1,4 @@
-//! What the host says of its event loops.
+//! Events and watches of the application's event loops.
 
 use std::marker::PhantomData;
 
@@ -10,17 +10,18 @@ use crate::threads::{EventWatches, OnThreadRef, PostProbe};
 
 pub(crate) use crate::threads::ProbeToken;
 
-/// An event that the calling thread's loop runs.
+/// An event that the event loop of the calling thread is running.
 #[derive(Debug)]
 pub(crate) struct EventToken {
     level: u32,
     own_thread: PhantomData<*const ()>,
 }
 
-/// The calling thread's loop runs an event from now on that was queued then, or just now.
+/// Records that the event loop of the calling thread begins an event, which was queued at that time
+/// or just now.
 pub(crate) fn begin_event(queued: Option<ProfilerTime>) -> EventToken {
     let begin = || queued.map_or_else(monotonic_now, ProfilerTime::timestamp);
-    // None without a registration.
+    // Level 0 means no event: the thread is not registered.
     let level = OnThreadRef::with(|thread| Some(thread.event_delay()?.begin(begin())))
         .flatten()
         .unwrap_or(0);
@@ -30,24 +31,24 @@ pub(crate) fn begin_event(queued: Option<ProfilerTime>) -> EventToken {
     }
 }
 
-/// It has ended.
+/// Records that the event has ended.
 pub(crate) fn end_event(event: &EventToken) {
     OnThreadRef::with(|thread| thread.event_delay().map(|delay| delay.end(event.level)));
 }
 
-/// A watch of an event loop, by its number.
+/// Identifies a watch of an event loop.
 #[derive(Debug)]
 pub(crate) struct EventWatchToken(u64);
 
-/// See `profiler_watch_event_loop`; `None` when the calling thread is not registered.
+/// See `profiler_watch_event_loop`. Returns `None` if the calling thread is not registered.
 pub(crate) fn watch_event_loop(post: PostProbe) -> Option<EventWatchToken> {
     if is_any_lock_held_on_current_thread() {
         return None;
     }
     let thread = OnThreadRef::with(|thread| thread.to_off_thread())?;
-    let (id, over) = EventWatches::add(thread, post);
-    over.into_iter().for_each(drop_quietly);
-    // A session that begins meanwhile says its own interval, which this one's must not replace.
+    let (id, ended) = EventWatches::add(thread, post);
+    ended.into_iter().for_each(drop_quietly);
+    // Repeats in case another session began: the watcher must use that session's interval.
     let mut ensured_for = None;
     while let Some((generation, session)) = running_session()
         && ensured_for.replace(generation) != Some(generation)
@@ -57,7 +58,7 @@ pub(crate) fn watch_event_loop(post: PostProbe) -> Option<EventWatchToken> {
     Some(EventWatchToken(id))
 }
 
-/// Ends the watch, if it has not ended.
+/// Ends the watch, unless it has already ended.
 pub(crate) fn unwatch_event_loop(watch: &EventWatchToken) {
     if is_any_lock_held_on_current_thread() {
         return;

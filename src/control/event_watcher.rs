@@ -1,7 +1,8 @@
-//! The thread that posts probes to the event loops that are watched: one for all, while a session runs.
+//! The event watcher: a thread that posts probes to all watched event loops while a session runs.
 //!
-//! It looks each 8 ms; so a loop has its next probe 8 to 16 ms after it answered the one before, as with Gecko's event
-//! tracer. Nobody waits for it: it may be in the host's code.
+//! It runs a round every 8 ms. So a loop gets its next probe 8 to 16 ms after it answered the
+//! previous one, as with Gecko's event tracer. No thread joins the watcher, because it may be
+//! running the application's code.
 
 use std::time::Duration;
 
@@ -10,11 +11,13 @@ use crate::platform::{monotonic_now, sleep_until, spawn_profiler_thread, with_si
 use crate::state::RacyFeatures;
 use crate::threads::{EventWatches, PostProbe, WatchWork};
 
+/// Time between two rounds, in ns; Gecko's.
 const ROUND_NS: u64 = 8_000_000;
 
-/// Makes the watcher, if it is needed and there is none. A system that refuses to is asked again for the next watch or session.
+/// Starts the watcher, if it is needed and not running. If the system refuses, the next watch or
+/// session tries again.
 pub(super) fn ensure_event_watcher(interval: Duration) {
-    // More often than samples are taken nobody sees it.
+    // Delays are recorded with samples, so more frequent probes are useless.
     let pause_ns = ROUND_NS.max(interval.as_nanos() as u64);
     if EventWatches::claim_watcher(pause_ns)
         && with_signals_blocked(|| spawn_profiler_thread(c"EventWatcher", watch)).is_err()
@@ -44,19 +47,19 @@ fn watch() {
                 (due.post)(probe);
                 is_posted = true;
             });
-            let over = if is_posted {
+            let ended = if is_posted {
                 EventWatches::put_back(due)
             } else {
                 EventWatches::discard(due)
             };
-            over.into_iter().for_each(drop_quietly);
+            ended.into_iter().for_each(drop_quietly);
         }
         next = monotonic_now().plus_ns(ROUND_NS);
         sleep_until(next);
     }
 }
 
-/// What the host's function holds may panic when it is dropped.
+/// Drops a closure of the application, and catches a panic of its captured values' destructors.
 pub(super) fn drop_quietly(post: PostProbe) {
     call_host(|| drop(post));
 }

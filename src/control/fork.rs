@@ -1,5 +1,8 @@
-//! What `fork` does to a profiler. In the child there is no sampler, and any lock could be held by a thread that is no
-//! more; so the locks are taken before, in their order, and given back on both sides after.
+//! Handles `fork`.
+//!
+//! The child has no sampler thread, and a lock could be held by a thread that does not exist in the
+//! child. So the hooks take all locks before the fork, in the lock order, and release them in the
+//! parent and in the child.
 
 use std::cell::RefCell;
 use std::mem::ManuallyDrop;
@@ -24,8 +27,8 @@ use crate::threads::{
 };
 use crate::unwind::{CodeRanges, hold_code_ranges_for_fork};
 
-/// All locks, dropped innermost first.
-struct Held {
+/// Guards of all locks, dropped innermost first.
+struct HeldLocks {
     event_watches: Guard<'static, EventWatches>,
     script_functions: Guard<'static, Option<ScriptFunctions>>,
     code_ranges: Guard<'static, Option<CodeRanges>>,
@@ -39,8 +42,9 @@ struct Held {
 }
 
 thread_local! {
-    // A fork returns on the thread that called it. Without a destructor, so that it is there also when an ending thread forks.
-    static HELD: RefCell<ManuallyDrop<Option<Held>>> = const { RefCell::new(ManuallyDrop::new(None)) };
+    // Thread-local, because `fork` returns on the thread that called it. It has no destructor, so
+    // that a thread that is exiting can fork.
+    static HELD: RefCell<ManuallyDrop<Option<HeldLocks>>> = const { RefCell::new(ManuallyDrop::new(None)) };
 }
 
 pub(super) fn fork_hooks() -> ForkHooks {
@@ -63,7 +67,7 @@ fn prepare() {
     let code_ranges = hold_code_ranges_for_fork();
     let script_functions = hold_script_functions_for_fork();
     let event_watches = EventWatches::hold_for_fork();
-    let held = Held {
+    let held = HeldLocks {
         event_watches,
         script_functions,
         code_ranges,
@@ -75,11 +79,11 @@ fn prepare() {
         _life_cycle,
         by_main_thread,
     };
-    HELD.with(|place| **place.borrow_mut() = Some(held));
+    HELD.with(|cell| **cell.borrow_mut() = Some(held));
 }
 
-fn take_held() -> Option<Held> {
-    HELD.with(|place| place.borrow_mut().take())
+fn take_held() -> Option<HeldLocks> {
+    HELD.with(|cell| cell.borrow_mut().take())
 }
 
 fn parent() {
@@ -87,13 +91,15 @@ fn parent() {
     open_fork_gate();
 }
 
-/// The profiler is off and can be started again. What the parent's sampler was in the middle of is left alone.
+/// Turns the profiler off in the child, so that it can be started again there.
+///
+/// Leaks data that the parent's sampler may have been changing during the fork.
 fn child() {
     RacyFeatures::set_inactive_in_child();
     leave_callbacks_to_parent();
     forget_clock_follower_in_child();
     if let Some(held) = take_held() {
-        let Held {
+        let HeldLocks {
             event_watches,
             script_functions,
             code_ranges,
@@ -106,7 +112,7 @@ fn child() {
             by_main_thread,
         } = held;
         EventWatches::keep_only_current_thread(event_watches);
-        // Scripts and generated code are there in the child, too.
+        // These stay valid: the child has the same scripts and generated code.
         drop(script_functions);
         drop(code_ranges);
         drop(loader);
@@ -114,7 +120,8 @@ fn child() {
         std::mem::forget(buffer.abandon_session(own_lane_index()));
         ThreadRegistry::keep_only_current_thread(registry);
         forget_control_in_child(&mut ps);
-        // The thread that forks is the child's main thread; what it registered before, it did itself.
+        // The forking thread becomes the child's main thread. The profiler has registered it as
+        // such only if it was the parent's main thread, too.
         if let Some(core) = CORE_PS.get_mut(&mut ps) {
             core.registered_main_thread &= by_main_thread;
         }

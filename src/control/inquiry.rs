@@ -1,4 +1,4 @@
-//! What the profiler is doing.
+//! Queries about the profiler's state.
 
 use crate::base::{BufferInfo, Features, PsLock, StartParams, is_any_lock_held_on_current_thread};
 use crate::state::{ACTIVE_PS, RacyFeatures, core_buffer};

@@ -1,4 +1,4 @@
-//! From `profiler_init` to `profiler_shutdown`.
+//! The profiler's life cycle, from `profiler_init` to `profiler_shutdown`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,7 +7,7 @@ use crate::base::{
     Generation, LockRank, NamedMutex, ProfilingState, PsLock, StartError, StartParams,
     ThreadFilter, is_any_lock_held_on_current_thread,
 };
-use crate::control::callbacks::tell;
+use crate::control::callbacks::notify;
 use crate::control::control_signals::{
     control_by_default_signals, control_by_signals, end_control,
 };
@@ -29,11 +29,11 @@ use crate::threads::{
     forget_lost_stacks, prepare_words, register_current_thread, unregister_current_thread,
 };
 
-/// Start, stop and fork take turns. Held while the sampler is joined.
+/// Serialises start, stop and fork. Held while the sampler is joined.
 pub(super) static LIFE_CYCLE: NamedMutex<()> =
     NamedMutex::new("life cycle", LockRank::Lifecycle, ());
 
-/// From `profiler_init` to `profiler_shutdown`.
+/// Set from `profiler_init` to `profiler_shutdown`.
 static HAS_READ_ENVIRONMENT: AtomicBool = AtomicBool::new(false);
 
 /// See `profiler_init`.
@@ -47,30 +47,30 @@ pub(crate) fn init() {
     }
     match environment::read() {
         StartUp::Off => {}
-        // A parent's wish, or a shell's, for another process.
+        // The parent process or a shell set the variables for another process.
         StartUp::Start(params)
             if ThreadFilter::new(&params.filters).excludes_process(current_process_id()) =>
         {
-            environment::tell_that_others_are_meant(&params.filters);
+            environment::notify_other_processes_selected(&params.filters);
         }
         StartUp::Start(params) => match start_if_inactive(&params) {
-            Ok(Some(_)) => environment::tell_if_nothing_will_be_saved(),
-            // The program was first.
+            Ok(Some(_)) => environment::notify_if_not_saved_at_shutdown(),
+            // The application has already started a session.
             Ok(None) => {}
-            Err(error) => notices::tell(&error.to_string()),
+            Err(error) => notices::notify(&error.to_string()),
         },
-        StartUp::Problems(problems) => environment::tell_problems(&problems),
+        StartUp::Problems(problems) => environment::notify_problems(&problems),
     }
     if environment::wants_signals()
         && let Err(error) = control_by_default_signals()
     {
-        notices::tell(&error.to_string());
+        notices::notify(&error.to_string());
     }
 }
 
-/// Makes `CorePs` if there is none, and registers the main thread if this is it and that was not done yet.
+/// Creates `CorePs` if necessary. If the caller is the main thread, registers it once.
 pub(super) fn ensure_core() {
-    // What the system is asked for, it is asked under no lock.
+    // No system call is made under a lock.
     let is_main = is_main_thread();
     let is_missing = CORE_PS.get(&PsLock::acquire()).is_none();
     let fresh = is_missing.then(CorePs::new);
@@ -95,30 +95,28 @@ pub(crate) fn shutdown() {
     if is_any_lock_held_on_current_thread() {
         return;
     }
-    // What a signal has asked for is done first.
+    // Requests of signals that have already arrived are handled first.
     end_control();
     HAS_READ_ENVIRONMENT.store(false, Ordering::Release);
-    tell_stopping(None);
+    notify_stopping(None);
     let is_initialized = CORE_PS.get(&PsLock::acquire()).is_some();
     if is_initialized {
-        tell(ProfilingState::ShuttingDown);
+        notify(ProfilingState::ShuttingDown);
     }
     if let Some(path) = environment::shutdown_path() {
         match freeze(None) {
-            None => environment::tell_nothing_to_save(&path),
+            None => environment::notify_nothing_to_save(&path),
             Some(profile) => match profile.save_once(&path) {
-                Ok(saved) => {
-                    notices::tell(&format!("the profile was saved as {}", saved.display()))
-                }
-                Err(error) => notices::tell(&error.to_string()),
+                Ok(saved) => notices::notify(&format!("saved the profile as {}", saved.display())),
+                Err(error) => notices::notify(&error.to_string()),
             },
         }
     }
-    // Told after the turn.
+    // Declared before the guard, so that its callbacks run after the lock is released.
     let _left_over;
-    let _turn = LIFE_CYCLE.lock();
+    let _guard = LIFE_CYCLE.lock();
     _left_over = end_session();
-    // In the same turn, so that no session is without it.
+    // Under the same guard, so that no session runs without `CorePs`.
     let core = CORE_PS.get_mut(&mut PsLock::acquire()).take();
     if core.is_some_and(|core| core.registered_main_thread) && is_main_thread() {
         unregister_current_thread();
@@ -128,57 +126,62 @@ pub(crate) fn shutdown() {
 /// See `profiler_start`.
 pub(crate) fn start(params: &StartParams) -> Result<Generation, StartError> {
     start_unless(params, |_| false)
-        .inspect(|_| tell(ProfilingState::Started))
-        .map(Begun::generation)
+        .inspect(|_| notify(ProfilingState::Started))
+        .map(Running::generation)
 }
 
 /// See `profiler_ensure_started`.
 pub(crate) fn ensure_started(params: &StartParams) -> Result<Generation, StartError> {
-    let begun = start_unless(params, |same| same)?;
-    if matches!(begun, Begun::Now(_)) {
-        tell(ProfilingState::Started);
+    let running = start_unless(params, |same_settings| same_settings)?;
+    if matches!(running, Running::Started(_)) {
+        notify(ProfilingState::Started);
     }
-    Ok(begun.generation())
+    Ok(running.generation())
 }
 
-/// Starts, if no session runs; `None` if one does.
+/// Starts a session, unless one is running; then returns `None`.
 pub(super) fn start_if_inactive(params: &StartParams) -> Result<Option<Generation>, StartError> {
     match start_unless(params, |_| true)? {
-        Begun::Now(generation) => {
-            tell(ProfilingState::Started);
+        Running::Started(generation) => {
+            notify(ProfilingState::Started);
             Ok(Some(generation))
         }
-        Begun::Before(_) => Ok(None),
+        Running::Kept(_) => Ok(None),
     }
 }
 
-/// A session that runs.
-enum Begun {
-    Now(Generation),
-    Before(Generation),
+/// The running session after a start.
+enum Running {
+    /// The start began this session.
+    Started(Generation),
+    /// The session was running before, and the start kept it.
+    Kept(Generation),
 }
 
-impl Begun {
+impl Running {
     fn generation(self) -> Generation {
         match self {
-            Self::Now(generation) | Self::Before(generation) => generation,
+            Self::Started(generation) | Self::Kept(generation) => generation,
         }
     }
 }
 
-/// What is asked for from within the profiler's own work, by the host's allocator say, or by a handler of `fork`'s between
-/// ours, would wait for a lock that its own thread holds.
-pub(super) fn within_own_work() -> StartError {
+/// Returns the error for a call whose thread already holds one of the profiler's locks, and so
+/// would deadlock.
+///
+/// Such a call comes from code that runs inside the profiler's own work, such as the application's
+/// allocator, or from a fork handler that runs between the profiler's own ones.
+pub(super) fn reentrancy_error() -> StartError {
     StartError::System {
-        action: "take its locks",
-        answer: "this thread holds them, within the profiler's own work or a fork; see \
-                 profiler_is_locked_on_current_thread"
+        action: "take the profiler's locks",
+        answer: "this thread already holds one, because the call comes from within the profiler's \
+                 own work or a fork; see profiler_is_locked_on_current_thread"
             .to_owned(),
     }
 }
 
-/// What a session with these parameters is run with.
-fn adjusted(params: &StartParams) -> Result<SessionSettings, StartError> {
+/// Returns the settings of a session with these parameters, or an error if a parameter is invalid.
+fn session_settings(params: &StartParams) -> Result<SessionSettings, StartError> {
     params.validate()?;
     Ok(SessionSettings {
         capacity_bytes: params.capacity_bytes,
@@ -193,26 +196,28 @@ fn adjusted(params: &StartParams) -> Result<SessionSettings, StartError> {
     })
 }
 
-/// Starts, unless `keeps` likes the running session, of which it is told whether its settings are these.
-fn start_unless(params: &StartParams, keeps: impl Fn(bool) -> bool) -> Result<Begun, StartError> {
-    let mut ended_one = false;
-    let begun = start_in_turn(params, keeps, &mut ended_one);
-    if begun.is_err() && ended_one {
-        // It was not to stop; so it can be told only now.
-        tell(ProfilingState::Stopping);
+/// Starts a session, unless `keeps` decides to keep the running one. Its argument is whether the
+/// running session has the same settings.
+fn start_unless(params: &StartParams, keeps: impl Fn(bool) -> bool) -> Result<Running, StartError> {
+    let mut ended_session = false;
+    let running = start_under_lock(params, keeps, &mut ended_session);
+    if running.is_err() && ended_session {
+        // A restart does not report `Stopping`. Only its failure, known now, leaves the profiler
+        // stopped.
+        notify(ProfilingState::Stopping);
     }
-    begun
+    running
 }
 
-fn start_in_turn(
+fn start_under_lock(
     params: &StartParams,
     keeps: impl Fn(bool) -> bool,
-    ended_one: &mut bool,
-) -> Result<Begun, StartError> {
+    ended_session: &mut bool,
+) -> Result<Running, StartError> {
     if is_any_lock_held_on_current_thread() {
-        return Err(within_own_work());
+        return Err(reentrancy_error());
     }
-    let settings = adjusted(params)?;
+    let settings = session_settings(params)?;
     if let Some(signals) = &params.control_signals {
         control_by_signals(signals)?;
     }
@@ -220,31 +225,33 @@ fn start_in_turn(
     if filter.excludes_process(current_process_id()) {
         return Err(StartError::BadValue {
             field: "filters",
-            value: format!("{:?}, which name other processes alone", params.filters),
+            value: format!("{:?}, which select only other processes", params.filters),
             accepted: format!(
-                "filters of which one is pid:{} or names threads",
+                "at least one filter that is pid:{} or part of a thread name",
                 current_process_id().to_number()
             ),
         });
     }
 
-    // Under no lock: installing fork handlers waits for a fork that is going on, which may wait for the turn.
+    // Without a lock: installing fork handlers waits for a fork in progress, which may wait for the
+    // life-cycle lock.
     ensure_core();
-    // Told after the turn, on every way out.
+    // Declared before the guard, so that its callbacks run after the lock is released, on every
+    // return path.
     let _left_over;
-    let _turn = LIFE_CYCLE.lock();
-    // A shutdown may have come between.
+    let _guard = LIFE_CYCLE.lock();
+    // Again, because a shutdown may have removed `CorePs`.
     ensure_core();
     let running = running_session();
     if let Some((generation, session)) = &running
         && keeps(session.settings == settings)
     {
-        return Ok(Begun::Before(*generation));
+        return Ok(Running::Kept(*generation));
     }
-    // Before the old session ends, so that a refusal changes nothing.
+    // Before the old session ends, so that a failure changes nothing.
     install_handler(settings.signal, capture_in_handler)?;
     _left_over = end_session();
-    *ended_one = running.is_some();
+    *ended_session = running.is_some();
 
     let (features, capacity_bytes, interval) = (
         settings.features,
@@ -280,7 +287,7 @@ fn start_in_turn(
     RacyFeatures::set_active(features, &lock);
     drop(lock);
     ensure_event_watcher(interval);
-    Ok(Begun::Now(generation))
+    Ok(Running::Started(generation))
 }
 
 /// See `profiler_stop`.
@@ -288,30 +295,33 @@ pub(crate) fn stop() {
     if is_any_lock_held_on_current_thread() {
         return;
     }
-    tell_stopping(None);
+    notify_stopping(None);
     stop_quietly(None);
 }
 
-/// Stops, if it is this session that runs.
+/// Stops the session with this generation, if it is running.
 pub(crate) fn stop_generation(generation: Generation) {
     if is_any_lock_held_on_current_thread() {
         return;
     }
-    tell_stopping(Some(generation));
+    notify_stopping(Some(generation));
     stop_quietly(Some(generation));
 }
 
-/// Tells that the session is about to stop, if there is one and it is this.
-fn tell_stopping(only: Option<Generation>) {
+/// Notifies the state callbacks that the running session is about to stop. With `only`, does so
+/// only for that session.
+fn notify_stopping(only: Option<Generation>) {
     if running_session().is_some_and(|(running, _)| only.is_none_or(|only| only == running)) {
-        tell(ProfilingState::Stopping);
+        notify(ProfilingState::Stopping);
     }
 }
 
+/// Stops the running session without notifying the state callbacks. With `only`, stops only that
+/// session.
 fn stop_quietly(only: Option<Generation>) {
-    // Told after the turn.
+    // Declared before the guard, so that its callbacks run after the lock is released.
     let _left_over;
-    let _turn = LIFE_CYCLE.lock();
+    let _guard = LIFE_CYCLE.lock();
     if only.is_none() || running_session().map(|(running, _)| running) == only {
         _left_over = end_session();
     }
@@ -321,15 +331,18 @@ pub(super) fn running_generation() -> Option<Generation> {
     running_session().map(|(running, _)| running)
 }
 
-/// The session that runs.
+/// Returns the running session.
 pub(super) fn running_session() -> Option<(Generation, Arc<Session>)> {
     let lock = PsLock::acquire();
     let active = ACTIVE_PS.get(&lock).as_ref()?;
     Some((active.generation(), active.session()))
 }
 
-/// Ends the session, if there is one, and gives the callbacks that waited for a loop of it, to be told under no lock. Under
-/// the life-cycle lock.
+/// Ends the running session, if any, and returns the callbacks that still wait for one of its
+/// sampling loops.
+///
+/// The caller holds the life-cycle lock, and drops the result without any lock, which runs these
+/// callbacks.
 fn end_session() -> LeftOverCallbacks {
     let ended = {
         let mut lock = PsLock::acquire();

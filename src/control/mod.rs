@@ -1,22 +1,30 @@
-//! Starting, pausing, stopping, and getting a profile out.
+//! Starts, pauses and stops the profiler, and takes profiles.
 //!
 //! # Purpose
-//! The life cycle, pauses, callbacks that tell of it, the snapshot, stacks on demand, the file, the environment's variables,
-//! control by signals, and what `fork` does to all that. What the API calls is in here; `crate::disabled` is its twin where
-//! there is no profiler.
+//! Implements the calls of the API: life cycle, pauses, state callbacks, snapshots, stacks on
+//! demand, profile files, environment variables, control by signals, and the handling of `fork`.
+//! `crate::disabled` replaces this module in builds without the profiler.
 //!
 //! # Threads and locks
-//! On any thread of the host. Start and stop take the life-cycle lock, the outermost one, and then the `PsLock`; the
-//! sampler is joined under the life-cycle lock, and not under the `PsLock`. The sampler takes the `PsLock` for a moment when
-//! the session's threads change, and the other only in a host's callback, for which nobody waits. The host's callbacks are
-//! called under no lock. The thread that signals are handed to starts and stops as anybody does, so it is joined under
-//! neither. The one that posts probes to event loops ends by itself soon after the session, and is joined by nobody.
+//! The functions run on any thread of the application. Start and stop take the life-cycle lock,
+//! which is the outermost one, and then the `PsLock`. They join the sampler under the life-cycle
+//! lock, but not under the `PsLock`.
+//!
+//! - The sampler takes the `PsLock` briefly when the session's threads change. It takes the
+//!   life-cycle lock only inside a callback of the application, and no thread waits for such a
+//!   callback.
+//! - Callbacks of the application run without any lock.
+//! - The control thread handles control signals. It starts and stops the profiler like any other
+//!   thread, so it is joined under neither lock.
+//! - The event watcher posts probes to event loops. It ends by itself soon after the session and is
+//!   never joined.
 //!
 //! # Imports
 //! `base`, `buffer`, `markers`, `platform`, `sampler`, `state`, `stream`, `threads`, `unwind`
 //!
 //! # Invariants
-//! A session's sampler has ended, or touches nothing any more, before the next session's begins. A file is whole or absent.
+//! Before a session's sampler begins, the previous one has ended or no longer touches shared data.
+//! A profile's file is complete or absent.
 //!
 //! # Read next
 //! `life_cycle.rs`, `pause.rs`, `callbacks.rs`, `snapshot.rs`, `environment_table.rs`.

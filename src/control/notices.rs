@@ -1,19 +1,21 @@
-//! What the profiler says to the person who set a variable or sent a signal: one line, on standard error.
+//! Notices for the person who set a variable or sent a signal: one line each, on standard error.
 //!
-//! Not by `eprintln!`, which panics where nobody reads, nor by `std::io::stderr` and `stdout`, whose locks may be held for
-//! ever in the child of a fork.
+//! This module does not use `eprintln!`, which panics if standard error is closed. It does not use
+//! `std::io::stderr` or `stdout` either: in the child of a fork their locks may stay locked
+//! forever.
 
 use crate::platform::{StandardStream, write_to_standard};
 
-/// Says it on standard error, in one write, so that lines of several processes do not mix.
-pub(super) fn tell(notice: &str) {
+/// Writes a notice to standard error, by a single write, so that lines of several processes do not
+/// mix.
+pub(super) fn notify(notice: &str) {
     write_to_standard(
         StandardStream::Error,
         format!("gekkota: {notice}\n").as_bytes(),
     );
 }
 
-/// Prints what was asked for on standard output.
+/// Prints requested text to standard output.
 pub(super) fn print(text: &str) {
     write_to_standard(StandardStream::Output, text.as_bytes());
 }

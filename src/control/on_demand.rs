@@ -1,4 +1,4 @@
-//! Stacks on demand: of another thread, or of the calling one.
+//! Stacks on demand, of another thread or of the calling thread.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::threads::{BacktraceParts, CaptureParts};
 pub(crate) use crate::sampler::SampledStack;
 pub(crate) use crate::threads::CapturedBacktrace;
 
-/// Whether this id is the calling thread's, or nobody's, which stands for it.
+/// Returns whether the id refers to the calling thread: it is that thread's id, or unspecified.
 pub(crate) fn is_current_thread(thread: ThreadId) -> bool {
     !thread.is_specified() || thread == current_thread_id()
 }
@@ -23,19 +23,19 @@ pub(crate) fn own_thread_id() -> ThreadId {
     current_thread_id()
 }
 
-/// Copies the stack of the function that this is inlined into.
+/// Copies the stack of the function that this one is inlined into.
 #[inline(always)]
 pub(crate) fn capture_backtrace() -> Option<CapturedBacktrace> {
     SampledStack::prepare();
     CapturedBacktrace::capture_here(BacktraceParts::LabelsAndStack)
 }
 
-/// Unwinds the calling thread's own stack.
+/// Unwinds a captured stack of the calling thread.
 pub(crate) fn resolve_backtrace(
     backtrace: &CapturedBacktrace,
     features: StackFeatures,
 ) -> SampledStack {
-    // What the API's functions, and what they call, are inlined as.
+    // Names of the API's functions and their callees, which may appear as inlined frames.
     let own_functions = &[
         "current",
         "current_registers",
@@ -47,13 +47,13 @@ pub(crate) fn resolve_backtrace(
     SampledStack::of_backtrace(backtrace, features, own_functions)
 }
 
-/// See `profiler_suspend_and_sample_thread`, for another thread than the calling one.
+/// See `profiler_suspend_and_sample_thread`. The target must not be the calling thread.
 pub(crate) fn suspend_and_sample(
     thread: ThreadId,
     features: StackFeatures,
     timeout: Duration,
 ) -> Result<SampledStack, SuspendError> {
-    // A fork waits for the locks of stacks on demand, too.
+    // The fork handlers also take the locks of stacks on demand.
     install_fork_handlers(fork_hooks());
     let signal = prepare_signal().map_err(|error| match error {
         StartError::System { action, answer } => SuspendError::System { action, answer },
@@ -67,21 +67,22 @@ pub(crate) fn suspend_and_sample(
     let slot = suspend_and_capture(thread, parts, signal, timeout)?;
     match slot.captured() {
         Some(view) => Ok(SampledStack::of_capture(&view, thread, features)),
-        // Nobody else takes captures up from this slot.
+        // Should not happen: no other thread collects captures from this slot.
         None => Err(SuspendError::NoStack { thread }),
     }
 }
 
-/// The running session's signal, or the default one, with our handler behind it.
+/// Installs the handler for the running session's signal, or for the default signal, and returns
+/// the signal's number.
 fn prepare_signal() -> Result<i32, StartError> {
-    let of_session = {
+    let session_signal = {
         let lock = PsLock::acquire();
         ACTIVE_PS
             .get(&lock)
             .as_ref()
             .map(|active| active.session.settings.signal)
     };
-    let signal = signal_is_acceptable(of_session)?;
+    let signal = signal_is_acceptable(session_signal)?;
     install_handler(signal, capture_in_handler)?;
     Ok(signal)
 }

@@ -1,14 +1,14 @@
-//! Pausing: everything, or the sampling alone.
+//! Pauses and resumes recording, or sampling only.
 
 use crate::base::{ProfilingState, PsLock, TimeStamp, is_any_lock_held_on_current_thread};
 use crate::buffer::{EntryHead, EntryKind};
-use crate::control::callbacks::tell;
+use crate::control::callbacks::notify;
 use crate::state::{ACTIVE_PS, ActivePs, PauseKind, RacyFeatures, put_entry};
 
 /// See `profiler_pause`.
 pub(crate) fn pause() {
     if RacyFeatures::is_active_and_unpaused() && !is_any_lock_held_on_current_thread() {
-        tell(ProfilingState::Pausing);
+        notify(ProfilingState::Pausing);
         set_paused(PauseKind::All, true);
     }
 }
@@ -16,7 +16,7 @@ pub(crate) fn pause() {
 /// See `profiler_resume`.
 pub(crate) fn resume() {
     if set_paused(PauseKind::All, false) {
-        tell(ProfilingState::Resumed);
+        notify(ProfilingState::Resumed);
     }
 }
 
@@ -30,7 +30,9 @@ pub(crate) fn resume_sampling() {
     set_paused(PauseKind::Sampling, false);
 }
 
-/// True when that is a change. Under the `PsLock`, so that the session is the one whose state it is.
+/// Sets or clears a pause, and returns whether that was a change.
+///
+/// Holds the `PsLock`, so that the session cannot end during the change.
 fn set_paused(kind: PauseKind, paused: bool) -> bool {
     if is_any_lock_held_on_current_thread() {
         return false;

@@ -1,4 +1,4 @@
-//! What the host says of its process: its name, its pages, and its children's profiles.
+//! The application's data about its process: name, pages, and profiles of child processes.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,14 +9,14 @@ use crate::base::{ExitProfileError, Page, PsLock, is_any_lock_held_on_current_th
 use crate::control::life_cycle::ensure_core;
 use crate::state::{ACTIVE_PS, CORE_PS, CorePs, core_buffer};
 
-/// Calls `body` with `CorePs`, which is made if there is none.
+/// Calls `body` with `CorePs`, creating it if necessary.
 fn with_core(body: impl FnOnce(&mut CorePs)) {
     if is_any_lock_held_on_current_thread() {
         return;
     }
     ensure_core();
     let mut lock = PsLock::acquire();
-    // A shutdown may have come between.
+    // `None` after a concurrent shutdown.
     if let Some(core) = CORE_PS.get_mut(&mut lock) {
         body(core);
     }
@@ -30,7 +30,7 @@ pub(crate) fn set_process_name(name: &str, etld1: Option<&str>) {
 
 /// See `profiler_register_page`.
 pub(crate) fn register_page(page: Page) {
-    // The id that stands for none.
+    // Id 0 means no page.
     if page.inner_window_id != 0 {
         let page = Arc::new(page);
         with_core(|core| core.register_page(page));
@@ -49,7 +49,7 @@ pub(crate) fn unregister_page(inner_window_id: u64) {
     };
     let gone = core.unregister_page(inner_window_id);
     if let Some(active) = ACTIVE_PS.get(&lock) {
-        // Under the lock, so that it is the range of this session.
+        // Under the lock, so that the range belongs to this session.
         let buffer = core_buffer().range();
         let mut ended = active.ended_pages.borrow_mut();
         _expired = ended.take_expired(buffer.start);
@@ -78,8 +78,8 @@ pub(crate) fn received_exit_profile(profile: String) -> Result<(), ExitProfileEr
         return Err(ExitProfileError::Inactive);
     }
     let mut processes = Vec::new();
-    take_apart(&profile, &mut processes)?;
-    // What is dropped may be long, and others wait for the lock.
+    split_profile(&profile, &mut processes)?;
+    // Dropped after the lock is released: the profiles may be long.
     let expired = {
         let lock = PsLock::acquire();
         let active = ACTIVE_PS
@@ -98,9 +98,11 @@ pub(crate) fn received_exit_profile(profile: String) -> Result<(), ExitProfileEr
     Ok(())
 }
 
-/// Reads the whole of a profile, so that it can stand in another as it is, and those in it beside it: the viewer looks no
-/// deeper.
-fn take_apart(text: &str, into: &mut Vec<Arc<str>>) -> Result<(), ExitProfileError> {
+/// Validates a profile, and splits it into its own part and the profiles of its child processes,
+/// recursively.
+///
+/// The result is a flat list, because the viewer shows only one level of child processes.
+fn split_profile(text: &str, into: &mut Vec<Arc<str>>) -> Result<(), ExitProfileError> {
     let not_json = |error: serde_json::Error| ExitProfileError::NotJson(error.to_string());
     let parts: HashMap<String, &RawValue> = serde_json::from_str(text).map_err(not_json)?;
     for (lacks, begins) in [("meta", '{'), ("threads", '[')] {
@@ -115,7 +117,7 @@ fn take_apart(text: &str, into: &mut Vec<Arc<str>>) -> Result<(), ExitProfileErr
         into.push(text.into());
         return Ok(());
     };
-    // A part is a piece of the text.
+    // Replaces the list of processes, a slice of the text, with an empty list.
     let start = processes.as_ptr().addr() - text.as_ptr().addr();
     into.push(
         [&text[..start], "[]", &text[start + processes.len()..]]
@@ -125,7 +127,7 @@ fn take_apart(text: &str, into: &mut Vec<Arc<str>>) -> Result<(), ExitProfileErr
     let inner: Vec<&RawValue> = serde_json::from_str(processes).map_err(not_json)?;
     inner
         .into_iter()
-        .try_for_each(|process| take_apart(process.get(), into))
+        .try_for_each(|process| split_profile(process.get(), into))
 }
 
 #[cfg(test)]
@@ -133,11 +135,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_childs_profile_is_one() {
-        let refusal = |text: &str| take_apart(text, &mut Vec::new()).unwrap_err().to_string();
+    fn split_profile_flattens_children_and_rejects_other_text() {
+        let error_of = |text: &str| {
+            split_profile(text, &mut Vec::new())
+                .unwrap_err()
+                .to_string()
+        };
         let parts = |text: &str| {
             let mut parts = Vec::new();
-            take_apart(text, &mut parts).expect("a profile");
+            split_profile(text, &mut parts).expect("a profile");
             parts.iter().map(ToString::to_string).collect::<Vec<_>>()
         };
         let plain = r#" {"meta": {}, "threads": [], "x": null} "#;
@@ -150,12 +156,12 @@ mod tests {
             parts(&nested),
             ["a", "b", "c", "d"].map(|name| of(name, ""))
         );
-        assert!(refusal(&of("a", r#"{"meta": 1}"#)).contains(r#"no "meta""#));
-        assert!(refusal("\u{1f}\u{8b}").contains("uncompressed"));
-        assert!(refusal(r#"{"meta": {}, "threads": [}"#).contains("line 1"));
-        assert!(refusal(r#"{"meta": {}, "threads": [], "cut": "#).contains("not JSON"));
-        assert!(refusal(r#"[1, 2]"#).contains("not JSON"));
-        assert!(refusal(r#"{"threads": []}"#).contains(r#"no "meta""#));
-        assert!(refusal(r#"{"meta": {}, "threads": {}}"#).contains(r#"no "threads""#));
+        assert!(error_of(&of("a", r#"{"meta": 1}"#)).contains(r#"no "meta""#));
+        assert!(error_of("\u{1f}\u{8b}").contains("uncompressed"));
+        assert!(error_of(r#"{"meta": {}, "threads": [}"#).contains("line 1"));
+        assert!(error_of(r#"{"meta": {}, "threads": [], "cut": "#).contains("not JSON"));
+        assert!(error_of(r#"[1, 2]"#).contains("not JSON"));
+        assert!(error_of(r#"{"threads": []}"#).contains(r#"no "meta""#));
+        assert!(error_of(r#"{"meta": {}, "threads": {}}"#).contains(r#"no "threads""#));
     }
 }

@@ -1,4 +1,4 @@
-//! What a program says of itself while it runs: threads, labels, markers.
+//! Records threads, labels and markers.
 
 use crate::base::{
     Features, Generation, ProfilerTime, StackFeatures, ThreadId, ThreadProfilingFeatures,
@@ -36,7 +36,10 @@ pub(crate) fn stack_pointer() -> u64 {
     current_stack_pointer()
 }
 
-/// Not in the midst of the profiler's own work: the host's allocator, say, called by it.
+/// Registers the calling thread.
+///
+/// Does nothing when called from inside the profiler's own work, for example by the application's
+/// allocator.
 pub(crate) fn register_thread(name: &str) {
     if !is_any_lock_held_on_current_thread() {
         register_current_thread(name, REGISTRATION_HOOKS);
@@ -44,14 +47,14 @@ pub(crate) fn register_thread(name: &str) {
     }
 }
 
-/// The same.
+/// Unregisters the calling thread. Does nothing when called from inside the profiler's own work.
 pub(crate) fn unregister_thread() {
     if !is_any_lock_held_on_current_thread() {
         unregister_current_thread();
     }
 }
 
-/// The calling thread says that it goes to sleep, or that it is awake.
+/// Announces that the calling thread is about to sleep, or is awake again.
 pub(crate) fn announce_sleep(sleeps: bool) {
     OnThreadRef::with(|thread| {
         thread
@@ -60,7 +63,7 @@ pub(crate) fn announce_sleep(sleeps: bool) {
     });
 }
 
-/// Whether the calling thread has said that it sleeps.
+/// Returns whether the calling thread has announced that it sleeps.
 pub(crate) fn is_announced_asleep() -> bool {
     let is_asleep = |thread: OnThreadRef<'_>| {
         thread
@@ -71,17 +74,19 @@ pub(crate) fn is_announced_asleep() -> bool {
     OnThreadRef::with(is_asleep).unwrap_or(false)
 }
 
-/// Where a marker for this thread is to be put now; `None` when no session records any of it.
+/// Returns the session, thread registration and time for a marker of this thread. Returns `None` if
+/// no session records the thread's markers.
 pub(crate) fn place_of_marker(thread: ThreadId) -> Option<MarkerPlace> {
-    find_place(None, thread)
+    find_destination(None, thread)
 }
 
-/// The same, if it is this session that runs still.
+/// Returns the destination of a marker, like [`place_of_marker`], but only while `session` is
+/// running.
 pub(crate) fn place_of_marker_in(session: Generation, thread: ThreadId) -> Option<MarkerPlace> {
-    find_place(Some(session), thread)
+    find_destination(Some(session), thread)
 }
 
-/// The session that records markers of this thread, be it in a pause.
+/// Returns the session that records markers of this thread, even if it is paused.
 pub(crate) fn session_that_records_markers(thread: ThreadId) -> Option<Generation> {
     if !RacyFeatures::is_active() {
         return None;
@@ -89,7 +94,8 @@ pub(crate) fn session_that_records_markers(thread: ThreadId) -> Option<Generatio
     recorded_thread(thread).map(|(session, _)| session)
 }
 
-/// The session that records markers of a thread, and the thread's registration.
+/// Returns the session that records markers of a thread, and the serial number of the thread's
+/// registration.
 #[inline]
 fn recorded_thread(thread: ThreadId) -> Option<(Generation, u64)> {
     if !is_current_thread(thread) {
@@ -105,7 +111,7 @@ fn recorded_thread(thread: ThreadId) -> Option<(Generation, u64)> {
 
 #[cold]
 fn recorded_other_thread(thread: ThreadId) -> Option<(Generation, u64)> {
-    // In the midst of the profiler's own work that lock may be this thread's.
+    // Inside the profiler's own work, this thread may already hold the registry's lock.
     if is_any_lock_held_on_current_thread() {
         core_buffer().count_dropped(Dropped::InOwnWork);
         return None;
@@ -118,11 +124,12 @@ fn recorded_other_thread(thread: ThreadId) -> Option<(Generation, u64)> {
 }
 
 #[inline(always)]
-fn find_place(only: Option<Generation>, thread: ThreadId) -> Option<MarkerPlace> {
+fn find_destination(only: Option<Generation>, thread: ThreadId) -> Option<MarkerPlace> {
     let since = RacyFeatures::recording()?;
     let now = monotonic_now();
-    // Asked again, so that the time lies in no pause that has begun meanwhile, even if it has ended too. A time that the
-    // host gives is the host's, and may lie in one.
+    // Checked again: if a pause has begun since the first check, `now` may lie inside it, even if
+    // the pause has ended. A time that the application provides is not checked and may lie inside a
+    // pause.
     if !RacyFeatures::still_records(since) {
         return None;
     }
@@ -130,7 +137,8 @@ fn find_place(only: Option<Generation>, thread: ThreadId) -> Option<MarkerPlace>
     if only.is_some_and(|only| only != session) {
         return None;
     }
-    // In the midst of the profiler's own work: the host's allocator, say, called by it, or the host's handler of a signal.
+    // The call comes from inside the profiler's own work: from the application's allocator or a
+    // signal handler.
     if is_any_lock_held_on_current_thread() {
         core_buffer().count_dropped(Dropped::InOwnWork);
         return None;
@@ -142,17 +150,20 @@ fn find_place(only: Option<Generation>, thread: ThreadId) -> Option<MarkerPlace>
     })
 }
 
-/// When the place was found, which is the end of an interval that ends now.
+/// Returns the time of the destination, which is the end of an interval that ends now.
 #[cfg(feature = "tracing")]
-pub(crate) fn time_of_place(place: &MarkerPlace) -> ProfilerTime {
-    ProfilerTime::from_monotonic_ns(place.now.0)
+pub(crate) fn time_of_place(destination: &MarkerPlace) -> ProfilerTime {
+    ProfilerTime::from_monotonic_ns(destination.now.0)
 }
 
-/// A category's and subcategory's index. Numbers of the program's, where the category is one.
+/// Indices of a category and subcategory. Constants in the caller if the category is a constant.
 pub(crate) type CategoryIndices = (u8, u8);
 
-/// Adds a marker of this thread and this instant without a stack, if a session records it. What the host's function has to hold for
-/// this is little.
+// The functions `add_*_marker_*` are not inlined, so that they add little code to the application's
+// functions.
+
+/// Adds a marker for the calling thread and the current time, without a stack, if a session records
+/// it.
 #[inline(never)]
 pub(crate) fn add_untyped_marker_now(name: &str, category: CategoryIndices) {
     add_marker(None, name, category, &MarkerTiming::instant_now(), || {
@@ -160,7 +171,7 @@ pub(crate) fn add_untyped_marker_now(name: &str, category: CategoryIndices) {
     });
 }
 
-/// The same with a text.
+/// Adds a marker with a text for the calling thread and the current time, without a stack.
 #[inline(never)]
 pub(crate) fn add_text_marker_now(name: &str, category: CategoryIndices, text: &str) {
     add_marker(None, name, category, &MarkerTiming::instant_now(), || {
@@ -168,7 +179,7 @@ pub(crate) fn add_text_marker_now(name: &str, category: CategoryIndices, text: &
     });
 }
 
-/// The same with a payload of the host's.
+/// Adds a marker with a typed payload for the calling thread and the current time, without a stack.
 #[inline(never)]
 pub(crate) fn add_typed_marker_now<T>(name: &str, category: CategoryIndices, payload: &T)
 where
@@ -179,7 +190,8 @@ where
     });
 }
 
-/// Adds a marker of any thread and time without a stack, if a session records it: this session, if one is given.
+/// Adds a marker for any thread and time, without a stack, if a session records it. With `only`,
+/// only that session does.
 #[inline(never)]
 pub(crate) fn add_untyped_marker_at(
     only: Option<Generation>,
@@ -190,7 +202,7 @@ pub(crate) fn add_untyped_marker_at(
     add_marker(only, name, category, timing, || NoPayload);
 }
 
-/// The same with a text.
+/// Adds a marker with a text for any thread and time: see [`add_untyped_marker_at`].
 #[inline(never)]
 pub(crate) fn add_text_marker_at(
     only: Option<Generation>,
@@ -202,7 +214,7 @@ pub(crate) fn add_text_marker_at(
     add_marker(only, name, category, timing, || TextPayload(text));
 }
 
-/// The same with a payload of the host's.
+/// Adds a marker with a typed payload for any thread and time: see [`add_untyped_marker_at`].
 #[inline(never)]
 pub(crate) fn add_typed_marker_at<T: ProfilerMarker + 'static>(
     only: Option<Generation>,
@@ -222,9 +234,9 @@ fn add_marker<P: NewPayload>(
     timing: &MarkerTiming,
     payload: impl FnOnce() -> P,
 ) {
-    if let Some(place) = find_place(only, timing.thread) {
+    if let Some(destination) = find_destination(only, timing.thread) {
         put(
-            &place,
+            &destination,
             &NewMarker {
                 name,
                 category,
@@ -236,16 +248,17 @@ fn add_marker<P: NewPayload>(
     }
 }
 
-/// Adds a marker at a place that was found, with the stack of this number.
+/// Adds a marker at a destination returned by [`place_of_marker`]. `stack` is the number of its
+/// stack, or 0 for none.
 pub(crate) fn put_untyped_marker(
-    place: &MarkerPlace,
+    destination: &MarkerPlace,
     name: &str,
     category: CategoryIndices,
     timing: &MarkerTiming,
     stack: u64,
 ) {
     put(
-        place,
+        destination,
         &NewMarker {
             name,
             category,
@@ -256,9 +269,9 @@ pub(crate) fn put_untyped_marker(
     );
 }
 
-/// The same with a text.
+/// Adds a marker with a text: see [`put_untyped_marker`].
 pub(crate) fn put_text_marker(
-    place: &MarkerPlace,
+    destination: &MarkerPlace,
     name: &str,
     category: CategoryIndices,
     timing: &MarkerTiming,
@@ -266,7 +279,7 @@ pub(crate) fn put_text_marker(
     text: &str,
 ) {
     put(
-        place,
+        destination,
         &NewMarker {
             name,
             category,
@@ -277,9 +290,9 @@ pub(crate) fn put_text_marker(
     );
 }
 
-/// The same with a payload of the host's.
+/// Adds a marker with a typed payload: see [`put_untyped_marker`].
 pub(crate) fn put_typed_marker<T: ProfilerMarker + 'static>(
-    place: &MarkerPlace,
+    destination: &MarkerPlace,
     name: &str,
     category: CategoryIndices,
     timing: &MarkerTiming,
@@ -287,7 +300,7 @@ pub(crate) fn put_typed_marker<T: ProfilerMarker + 'static>(
     payload: &T,
 ) {
     put(
-        place,
+        destination,
         &NewMarker {
             name,
             category,
@@ -299,14 +312,20 @@ pub(crate) fn put_typed_marker<T: ProfilerMarker + 'static>(
 }
 
 #[inline(always)]
-fn put(place: &MarkerPlace, marker: &NewMarker<'_>, payload: impl NewPayload) {
-    let entry = MarkerEntry::new(place, CorePs::process_start().monotonic, marker, payload);
-    put_entry(place.session, place.now, entry);
+fn put(destination: &MarkerPlace, marker: &NewMarker<'_>, payload: impl NewPayload) {
+    let entry = MarkerEntry::new(
+        destination,
+        CorePs::process_start().monotonic,
+        marker,
+        payload,
+    );
+    put_entry(destination.session, destination.now, entry);
 }
 
-/// Copies the stack of the function that this is inlined into, for a marker, and gives its number; 0 when there is none.
+/// Copies the stack of the function that this one is inlined into, for a marker. Returns the
+/// stack's number, or 0 if none was recorded.
 #[inline(always)]
-pub(crate) fn record_own_stack(place: &MarkerPlace, features: StackFeatures) -> u64 {
+pub(crate) fn record_own_stack(destination: &MarkerPlace, features: StackFeatures) -> u64 {
     let parts = match features.contains(StackFeatures::NATIVE) {
         true => BacktraceParts::LabelsAndStack,
         false => BacktraceParts::Labels,
@@ -315,13 +334,14 @@ pub(crate) fn record_own_stack(place: &MarkerPlace, features: StackFeatures) -> 
         return 0;
     }
     add_stack(
-        place.session,
+        destination.session,
         CapturedBacktrace::capture_here(parts),
         features,
     )
 }
 
-/// Hands a stack that was captured before to the running session, and gives its number there.
+/// Passes an earlier captured stack to the running session, and returns the stack's number, or 0 if
+/// none was recorded.
 pub(crate) fn record_backtrace(backtrace: &CapturedBacktrace) -> u64 {
     if !records_stacks() || is_any_lock_held_on_current_thread() {
         return 0;

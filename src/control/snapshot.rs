@@ -1,4 +1,4 @@
-//! Stop 10 of 12: somebody asks for a profile, and gets the session as it is at this moment.
+//! Step 10 of 12: takes a snapshot of the session for a profile.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::base::{
     FailureLatch, Generation, ProfilingState, PsLock, SaveError, is_any_lock_held_on_current_thread,
 };
-use crate::control::callbacks::tell;
+use crate::control::callbacks::notify;
 use crate::control::dump::{save_at, save_profile};
 use crate::control::environment::wants_names;
 use crate::control::life_cycle::running_session;
@@ -16,33 +16,36 @@ use crate::stream::{ProfileSource, StreamOptions, stream_gecko_json};
 use crate::threads::{OffThreadRef, lost_stacks};
 use crate::unwind::{CodeMap, ModuleTable};
 
-/// A session, frozen; writing it out touches nothing that runs.
+/// A snapshot of a session. Writing it does not access the running session.
 #[derive(Clone, Debug)]
 pub(crate) struct FrozenProfile {
     source: ProfileSource,
 }
 
-/// Freezes the running session, or this one if it runs; `None` when it does not. Under the `PsLock`, for the time of
-/// cloning lists; chunks are shared, not copied.
+/// Takes a snapshot of the running session; with `only`, of that session. Returns `None` if it is
+/// not running.
+///
+/// Holds the `PsLock` while it clones lists. Chunks are shared, not copied.
 pub(crate) fn freeze(only: Option<Generation>) -> Option<FrozenProfile> {
     if is_any_lock_held_on_current_thread() {
         return None;
     }
     let is_asked_for = |running| only.is_none_or(|only| only == running);
     running_session().filter(|(running, _)| is_asked_for(*running))?;
-    tell(ProfilingState::GeneratingProfile);
+    notify(ProfilingState::GeneratingProfile);
     let (generation, session) = running_session().filter(|(running, _)| is_asked_for(*running))?;
-    // Without the lock, since the sampler has to come by.
+    // Without the lock, which the sampler needs to proceed.
     session.wait_until_all_is_written();
     let mut source = {
         let lock = PsLock::acquire();
-        // It is this one's data that were waited for.
+        // The wait above was for the data of this session only.
         let active = ACTIVE_PS
             .get(&lock)
             .as_ref()
             .filter(|active| active.generation() == generation)?;
         let core = CORE_PS.get(&lock).as_ref()?;
-        // Before the buffer is shared, so that nobody is dropped of whom it has anything.
+        // Read before the snapshot of the buffer, so that no thread with data in that snapshot is
+        // dropped.
         let buffer_start = core_buffer().range().start;
         let mut threads = active.threads.borrow_mut();
         threads.drop_expired(buffer_start, &lock);
@@ -63,7 +66,7 @@ pub(crate) fn freeze(only: Option<Generation>) -> Option<FrozenProfile> {
             process_start: core.process_start,
             threads: threads.all(),
             buffer: core_buffer().snapshot(),
-            counts: counts_of(&session),
+            counts: session_counts(&session),
             open_pauses: session.pauses.open(),
             taken_at: monotonic_now(),
             since: None,
@@ -72,21 +75,23 @@ pub(crate) fn freeze(only: Option<Generation>) -> Option<FrozenProfile> {
             session,
         }
     };
-    // They may be long, and nobody else waits for these.
+    // After the lock is released: these lists may be long.
     source.threads.sort_by_key(OffThreadRef::serial);
     source.modules = source.session.modules();
     source.generated_code = source.session.generated_code();
     Some(FrozenProfile { source })
 }
 
-/// What the session's sampler did and could not do, and the stacks of markers that never came to it.
-fn counts_of(session: &Session) -> Vec<(&'static str, u64)> {
+/// Returns the sampler's counts, and the number of marker stacks that were lost before the sampler
+/// received them.
+fn session_counts(session: &Session) -> Vec<(&'static str, u64)> {
     let mut counts = session.counts.all();
     counts.push(("lost_marker_stacks", lost_stacks()));
     counts
 }
 
-/// How a profile is written for which the program does not say it: whole, with names unless the environment says no.
+/// Returns the default options: the whole session, with function names unless the environment
+/// disables them.
 pub(crate) fn default_options() -> StreamOptions {
     StreamOptions::whole(wants_names())
 }
@@ -97,19 +102,19 @@ impl FrozenProfile {
         self.clone().write_once(options, out)
     }
 
-    /// Writes it and lets go of what was read on the way.
+    /// Writes Gecko's JSON, and frees data as soon as it is written.
     pub(crate) fn write_once(self, options: &StreamOptions, out: &mut dyn Write) -> io::Result<()> {
         stream_gecko_json(self.source, options, FailureLatch::fallible(), out)
     }
 
-    /// The text, in memory.
+    /// Returns Gecko's JSON as bytes.
     pub(crate) fn into_text(self, options: &StreamOptions) -> io::Result<Vec<u8>> {
         let mut text = Vec::new();
         stream_gecko_json(self.source, options, FailureLatch::infallible(), &mut text)
             .map(|()| text)
     }
 
-    /// Writes it to a file, and gives that file's path.
+    /// Writes the profile to a file, and returns the file's path.
     pub(crate) fn save(&self, path: &Path) -> Result<PathBuf, SaveError> {
         self.save_with(&default_options(), path)
     }
@@ -122,12 +127,12 @@ impl FrozenProfile {
         save_profile(path, |out| self.write(options, out))
     }
 
-    /// Writes it to a file, and lets go of what was read on the way.
+    /// Writes the profile to a file, and frees data as soon as it is written.
     pub(crate) fn save_once(self, path: &Path) -> Result<PathBuf, SaveError> {
         save_profile(path, |out| self.write_once(&default_options(), out))
     }
 
-    /// Writes it to a file at this very place: see [`save_at`].
+    /// Writes the profile to a file at exactly this path: see [`save_at`].
     pub(super) fn save_at(self, path: PathBuf) -> Result<PathBuf, SaveError> {
         save_at(path, |out| self.write_once(&default_options(), out))
     }
@@ -136,7 +141,7 @@ impl FrozenProfile {
         &self.source
     }
 
-    /// What the sampler did and cost, by name.
+    /// Returns the sampler's counts of work and cost, by name.
     pub(crate) fn counts(&self) -> Vec<(&'static str, u64)> {
         self.source.counts.clone()
     }

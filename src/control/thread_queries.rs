@@ -1,4 +1,4 @@
-//! What anybody may ask about threads.
+//! Queries about threads.
 
 use crate::base::{ThreadId, ThreadProfilingFeatures};
 use crate::control::on_demand::is_current_thread;
@@ -11,7 +11,7 @@ pub(crate) use crate::platform::is_main_thread;
 
 /// See `profiler_thread_is_being_profiled`.
 pub(crate) fn is_thread_being_profiled(any_of: ThreadProfilingFeatures) -> bool {
-    let of_thread = || {
+    let thread_features = || {
         OnThreadRef::with(|thread| {
             thread
                 .unlocked_reader_and_atomic_rw_on_thread()
@@ -19,7 +19,7 @@ pub(crate) fn is_thread_being_profiled(any_of: ThreadProfilingFeatures) -> bool 
         })
     };
     RacyFeatures::is_active_and_unpaused()
-        && of_thread().is_some_and(|features| features.intersects(any_of))
+        && thread_features().is_some_and(|features| features.intersects(any_of))
 }
 
 /// See `profiler_other_thread_is_being_profiled`.
@@ -41,12 +41,12 @@ pub(crate) fn is_other_thread_being_profiled(
     })
 }
 
-/// Whether the calling thread is registered.
+/// Returns whether the calling thread is registered.
 pub(crate) fn is_thread_registered() -> bool {
     OnThreadRef::with(|_| ()).is_some()
 }
 
-/// The kernel gives the main thread the process's id.
+/// Returns the id of the main thread, which equals the process id.
 pub(crate) fn main_thread_id() -> ThreadId {
     ThreadId::from_number(current_process_id().to_number())
 }

@@ -1,4 +1,4 @@
-//! Every call of the API, doing nothing.
+//! Empty implementations of the functions that the API calls.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -13,32 +13,33 @@ use crate::base::{
 use crate::export::ProfileSource;
 use crate::markers::{MarkerTiming, ProfilerMarker};
 
-/// No session has ever been.
+/// Has no values: sessions never exist.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Generation {}
 
-/// Nor any profile.
+/// Has no values: profiles never exist.
 #[derive(Clone, Debug)]
 pub(crate) enum FrozenProfile {}
 
-/// Nor any stack.
+/// Has no values: stacks are never sampled.
 #[derive(Clone, Debug)]
 pub(crate) enum SampledStack {}
 
-/// Not even one's own.
+/// Has no values: backtraces are never captured.
 #[derive(Debug)]
 pub(crate) enum CapturedBacktrace {}
 
 #[derive(Debug)]
 pub(crate) struct LabelToken(std::marker::PhantomData<*const ()>);
 
-/// Nor is any code known.
+/// Has no values: code ranges are never registered.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum CodeRangeToken {}
 
 pub(crate) fn init() {}
 
-/// Nothing is written, so that it is done at once.
+/// Options for writing a profile. Creating them sets the progress to done: nothing is
+/// written.
 #[derive(Debug)]
 pub(crate) struct StreamOptions;
 
@@ -174,7 +175,7 @@ pub(crate) fn push_label_with_text(
 #[inline(always)]
 pub(crate) fn pop_labels(_: &LabelToken) {}
 
-/// The one that stands for all.
+/// The only script function, returned for every registration.
 #[derive(PartialEq, Eq, Hash, Debug)]
 pub(crate) struct ScriptFunction {
     pub(crate) description: ScriptDescription<'static>,
@@ -228,7 +229,7 @@ pub(crate) fn begin_event(_: Option<ProfilerTime>) -> EventToken {
 #[inline(always)]
 pub(crate) fn end_event(_: &EventToken) {}
 
-/// No loop is probed.
+/// Has no values: event loops are never probed.
 #[derive(Debug)]
 pub(crate) enum ProbeToken {}
 
@@ -238,7 +239,7 @@ impl ProbeToken {
     }
 }
 
-/// Nor watched.
+/// Has no values: event loops are never watched.
 #[derive(Debug)]
 pub(crate) enum EventWatchToken {}
 
@@ -258,7 +259,7 @@ pub(crate) fn unregister_code_range(token: &CodeRangeToken) {
     match *token {}
 }
 
-/// Nothing is recorded.
+/// Has no values: markers are never recorded.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum MarkerPlace {}
 
@@ -278,8 +279,8 @@ pub(crate) fn session_that_records_markers(_: ThreadId) -> Option<Generation> {
 }
 
 #[cfg(feature = "tracing")]
-pub(crate) fn time_of_place(place: &MarkerPlace) -> ProfilerTime {
-    match *place {}
+pub(crate) fn time_of_place(destination: &MarkerPlace) -> ProfilerTime {
+    match *destination {}
 }
 
 #[inline(always)]
@@ -316,40 +317,40 @@ pub(crate) fn add_typed_marker_at<T: ProfilerMarker + 'static>(
 }
 
 pub(crate) fn put_untyped_marker(
-    place: &MarkerPlace,
+    destination: &MarkerPlace,
     _: &str,
     _: (u8, u8),
     _: &MarkerTiming,
     _: u64,
 ) {
-    match *place {}
+    match *destination {}
 }
 
 pub(crate) fn put_text_marker(
-    place: &MarkerPlace,
+    destination: &MarkerPlace,
     _: &str,
     _: (u8, u8),
     _: &MarkerTiming,
     _: u64,
     _: &str,
 ) {
-    match *place {}
+    match *destination {}
 }
 
 pub(crate) fn put_typed_marker<T: ProfilerMarker + 'static>(
-    place: &MarkerPlace,
+    destination: &MarkerPlace,
     _: &str,
     _: (u8, u8),
     _: &MarkerTiming,
     _: u64,
     _: &T,
 ) {
-    match *place {}
+    match *destination {}
 }
 
 #[inline(always)]
-pub(crate) fn record_own_stack(place: &MarkerPlace, _: StackFeatures) -> u64 {
-    match *place {}
+pub(crate) fn record_own_stack(destination: &MarkerPlace, _: StackFeatures) -> u64 {
+    match *destination {}
 }
 
 pub(crate) fn record_backtrace(backtrace: &CapturedBacktrace) -> u64 {

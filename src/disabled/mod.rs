@@ -1,16 +1,18 @@
-//! The twin of `control` where there is no profiler.
+//! Replaces `control` in builds without the profiler.
 //!
 //! # Purpose
-//! The same calls, doing nothing, on targets that cannot be sampled and without the feature `enabled`.
+//! Provides the functions of `control` with empty bodies, for unsupported targets and for builds
+//! without the feature `enabled`.
 //!
 //! # Threads and locks
-//! None.
+//! No threads, no locks.
 //!
 //! # Imports
 //! `base`, `export`, `markers`
 //!
 //! # Invariants
-//! Starting answers `StartError::Unsupported`, so no session, and no profile, can ever be.
+//! A start fails with `StartError::Unsupported`, so sessions and profiles never exist. Their types
+//! have no values.
 //!
 //! # Read next
 //! `engine.rs`, then `crate::api`.

@@ -1,4 +1,4 @@
-//! Which functions each thread's time was spent in.
+//! Time spent in each function, per thread.
 
 use std::time::Duration;
 
@@ -12,49 +12,55 @@ use crate::stream::{
     FrameKind, NamedStacks, ProcessStreamingContext, ProfileSource, ResolvedThread,
 };
 
-/// What a profile says of one thread.
+/// A summary of one thread's samples in a profile.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ThreadSummary {
-    /// The name that it was registered with; `GeckoMain` for the main thread.
+    /// The name under which the thread was registered; `GeckoMain` for the main thread.
     pub name: String,
-    /// How many samples the profile holds of it.
+    /// Number of the thread's samples in the profile.
     pub samples: usize,
-    /// The time that these samples stand for: so many intervals.
+    /// Time that the samples represent: their number times the interval.
     pub sampled: Duration,
-    /// The CPU time of the thread in them; zero without the feature `cpu`.
+    /// CPU time of the thread in the samples; zero without the feature `cpu`.
     pub cpu: Duration,
-    /// Samples whose stack could not be followed to its root.
+    /// Number of samples whose stack could not be unwound to its root.
     pub truncated_samples: usize,
-    /// The functions in its stacks, by the CPU time spent in themselves, the greatest first.
+    /// The functions in the thread's stacks, by self time, the greatest first.
     pub functions: Vec<HotFunction>,
-    /// The functions of scripts, by the CPU time in which each was the innermost one of its stack's script frames: what the
-    /// interpreter does for a function is the function's own. A sample that had no room for the innermost ones counts for
-    /// no function's own time.
+    /// The script functions in the thread's stacks, by self time, the greatest first.
+    ///
+    /// The self time of a script function is the CPU time while it was the innermost script frame.
+    /// So it includes the work of the interpreter for this function. A sample whose innermost
+    /// script frames did not fit into the copy of the stack adds to no self time.
     pub script_functions: Vec<HotFunction>,
 }
 
-/// What a thread spent on one function.
+/// The time that a thread spent in one function.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct HotFunction {
-    /// Its name, or its address where it has none. A script's function is named as the viewer names it, with its file and
-    /// where it begins: `name (file:line:column)`.
+    /// The function's name, or its address if the name is unknown.
+    ///
+    /// Script functions are named as in the viewer, with the location where they begin:
+    /// `name (file:line:column)`.
     pub name: String,
-    /// The file name of the library or executable that it is in, if its name is known; none for a script's function.
+    /// File name of the library or executable that contains the function, if the function's name is
+    /// known. `None` for a script function.
     pub library: Option<String>,
-    /// CPU time while it was the innermost function. What was inlined into it counts as its own. Without the feature
-    /// `cpu`, one interval a sample.
+    /// CPU time while the function was the innermost one, including functions inlined into it.
+    /// Without the feature `cpu`, one interval per sample.
     pub self_time: Duration,
-    /// CPU time while it was anywhere in the stack, counted once a sample.
+    /// CPU time while the function was anywhere in the stack, counted once per sample.
     pub total_time: Duration,
-    /// Samples in which it was the innermost function, or something inlined into it.
+    /// Number of samples in which the function, or a function inlined into it, was the innermost
+    /// one.
     pub self_samples: usize,
-    /// Samples in which it was anywhere in the stack.
+    /// Number of samples in which the function was anywhere in the stack.
     pub total_samples: usize,
 }
 
-/// There is nothing to make a profile from.
+/// Has no values: builds without the profiler have no profiles.
 #[cfg(not(has_profiler))]
 #[derive(Debug)]
 pub(crate) enum ProfileSource {}
@@ -79,7 +85,8 @@ impl Weight {
     }
 }
 
-/// Each thread's summary, in the order of registration. Names every function, as writing the profile does.
+/// Summarises each thread, in the order of registration. Like writing the profile, this looks up
+/// the names of all functions.
 #[cfg(has_profiler)]
 pub(crate) fn summarize(source: &ProfileSource) -> Vec<ThreadSummary> {
     let process = ProcessStreamingContext::decode(source, &ProgressLogger::unwatched());
@@ -131,7 +138,7 @@ fn summarize_thread(source: &ProfileSource, mut thread: ResolvedThread<'_>) -> T
             next = prefix;
             match kind {
                 FrameKind::Structure | FrameKind::Label { .. } => {}
-                FrameKind::LabelsLeftOut => scripts.leave_innermost_out(),
+                FrameKind::LabelsLeftOut => scripts.skip_self_time(),
                 FrameKind::Function => functions.add(location, true),
                 FrameKind::Inlined => functions.add(location, false),
                 FrameKind::Script { .. } => scripts.add(location, true),
@@ -153,18 +160,21 @@ fn summarize_thread(source: &ProfileSource, mut thread: ResolvedThread<'_>) -> T
         cpu: Duration::from_nanos(cpu_ns),
         truncated_samples,
         functions: functions.sorted(HotFunction::new),
-        script_functions: scripts.sorted(HotFunction::of_script),
+        script_functions: scripts.sorted(HotFunction::from_script),
     }
 }
 
-/// Weights by location, from stacks that are gone through from the innermost frame on.
+/// Accumulates weights by location. The frames of each stack are added from the innermost one
+/// outwards.
 #[cfg(has_profiler)]
 #[derive(Default)]
 struct Tally<'a> {
     functions: HashMap<&'a str, (Weight, Weight)>,
-    /// Of the current stack.
+    /// Weight of the current stack.
     weight: Weight,
+    /// Locations already counted in the current stack.
     seen: HashSet<&'a str>,
+    /// Whether the self time of the current stack is already assigned, or belongs to no function.
     has_innermost: bool,
 }
 
@@ -176,12 +186,14 @@ impl<'a> Tally<'a> {
         self.has_innermost = false;
     }
 
-    /// The current stack's innermost function is not known.
-    fn leave_innermost_out(&mut self) {
+    /// Assigns the self time of the current stack to no function, because its innermost function is
+    /// unknown.
+    fn skip_self_time(&mut self) {
         self.has_innermost = true;
     }
 
-    /// The next frame; the first that `may_be_innermost` has the stack's own time.
+    /// Adds the next frame of the current stack. The first frame with `may_be_innermost` gets the
+    /// self time.
     fn add(&mut self, location: &'a str, may_be_innermost: bool) {
         let (own, total) = self.functions.entry(location).or_default();
         if may_be_innermost && !self.has_innermost {
@@ -223,11 +235,11 @@ impl HotFunction {
         });
         Self {
             library,
-            ..Self::of_script(name, own, total)
+            ..Self::from_script(name, own, total)
         }
     }
 
-    fn of_script(name: &str, own: Weight, total: Weight) -> Self {
+    fn from_script(name: &str, own: Weight, total: Weight) -> Self {
         Self {
             name: name.to_owned(),
             library: None,

@@ -1,16 +1,17 @@
-//! Other views of a profile than Gecko's JSON.
+//! Views of a profile other than Gecko's JSON.
 //!
 //! # Purpose
-//! What each thread spent its time on, as numbers for a program or a terminal.
+//! Summarises the time that each thread spent in each function, for programs and terminals.
 //!
 //! # Threads and locks
-//! On the thread that asks. No lock.
+//! Runs on the caller's thread, without locks.
 //!
 //! # Imports
 //! `base`, `stream`
 //!
 //! # Invariants
-//! Everything is made from the model that `stream` decodes; nothing in here sees the buffer.
+//! All results are computed from the model that `stream` decodes; this folder never reads the
+//! buffer.
 //!
 //! # Read next
 //! `hot_functions.rs`.

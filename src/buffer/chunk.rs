@@ -6,7 +6,7 @@
 //! |---|---|---|---|
 //! | fresh | ready | manager | the chunk gets a number, a session, a range and a lane |
 //! | ready | in use | writer | the first entry is put |
-//! | ready, in use | done | owner of the [`ChunkWriter`] | it is full, or its lane ended or is idle |
+//! | ready, in use | done | [`ChunkWriter`]'s owner | it is full, or its lane ended or is idle |
 //! | done | released | manager | the manager adds it to its list of complete chunks |
 //! | released | discarded | manager | it is too old, or it is the oldest and the limit is reached |
 //! | discarded | fresh | manager | no reader shares it, and it is recycled |

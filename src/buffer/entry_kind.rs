@@ -34,11 +34,11 @@
 //! *Stacks.* A stack is a node of a tree: its innermost frame on top of another stack. The nodes of
 //! a chunk are numbered. Node 0 is the root, and node 1 the root of a truncated stack. Nodes 2 and
 //! 3 are these two roots for a thread that runs on a stack other than its original one. Each frame
-//! of a Sample creates the next node, on top of the previous frame's node; the first frame's node is
-//! on top of `node`. New frames are also numbered in order, from 0. The distance of a native frame
-//! is counted from the nearest native frame below it in its stack, or from address 0. `Modules` and
-//! the end of the chunk reset all these numbers. The `state` of `Modules` is the number of the list
-//! of loaded modules to which the addresses after it belong.
+//! of a Sample creates the next node, on top of the previous frame's node; the first frame's node
+//! is on top of `node`. New frames are also numbered in order, from 0. The distance of a native
+//! frame is counted from the nearest native frame below it in its stack, or from address 0.
+//! `Modules` and the end of the chunk reset all these numbers. The `state` of `Modules` is the
+//! number of the list of loaded modules to which the addresses after it belong.
 //!
 //! *Times* are in nanoseconds since the start of the process. The time of a sample is relative to
 //! the previous Sample or Same, or to the last `Modules`.

@@ -6,7 +6,8 @@
 //! pays the cost instead: it empties the cell, issues a full fence on all other threads
 //! ([`HeavyBarrier`]), and then checks whether a write is in progress. If so, the writer may have
 //! read the cell before it was emptied, and the taker puts the chunk back. If the writer has put
-//! another chunk into the cell by then, it no longer uses the old one, and the taker keeps that one.
+//! another chunk into the cell by then, it no longer uses the old one, and the taker keeps the old
+//! one.
 //!
 //! **Contract** (cited below):
 //! - *owned*: a pointer in the cell comes from [`Arc::into_raw`], and the cell owns that reference.

@@ -1,4 +1,4 @@
-//! The chunks as they were at one moment, shared with the writers.
+//! A snapshot of the buffer that shares its chunks with the writers.
 
 use std::sync::Arc;
 
@@ -10,29 +10,30 @@ use crate::buffer::entry_reader::EntryReader;
 use crate::buffer::index::BlockIndex;
 use crate::buffer::leb128;
 
-/// What the buffer held at one moment: chunks in the order in which they were begun.
+/// The buffer's content at one moment: chunks in the order in which they were begun, each with its
+/// committed length.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BufferSnapshot {
     chunks: Vec<(Arc<Chunk>, usize)>,
     complete_since: Option<TimeStamp>,
     chunk_memory: ChunkMemory,
-    /// Of chunks that the session had given up when this let go of them.
-    let_go_bytes: u64,
+    /// Bytes in chunks that were discarded by the session before this snapshot dropped them.
+    dropped_discarded_bytes: u64,
     pub(crate) statistics: BufferStatistics,
 }
 
-/// The memory of all chunks.
+/// Memory of all chunks, as reported by the chunk manager.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ChunkMemory {
-    /// Of those that are written to, or are there to be next.
+    /// Size of the chunks that are being written or will be written next.
     pub(crate) unreleased_bytes: u64,
-    /// Of those that are complete.
+    /// Size of the chunks that are complete.
     pub(crate) released_bytes: u64,
-    /// When the oldest of these was complete.
+    /// Time at which the oldest complete chunk was done.
     pub(crate) oldest_done: Option<TimeStamp>,
 }
 
-/// A block could not be read: it is longer than what is left of its chunk, or empty. What follows it in the chunk is lost.
+/// Error for a block that is empty or exceeds its chunk. The rest of the chunk cannot be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct MalformedBlock;
 
@@ -60,7 +61,7 @@ impl BufferSnapshot {
             chunks,
             complete_since,
             chunk_memory,
-            let_go_bytes: 0,
+            dropped_discarded_bytes: 0,
             statistics,
         }
     }
@@ -69,33 +70,35 @@ impl BufferSnapshot {
         self.chunk_memory
     }
 
-    /// From when on nothing is missing, if older chunks were given up. Something older may be there.
+    /// Time from which on all entries are present, if chunks were discarded. Some earlier entries
+    /// may still be present.
     pub(crate) fn complete_since(&self) -> Option<TimeStamp> {
         self.complete_since
     }
 
-    /// Lets go of the chunks that are not to be kept, in the order of [`Self::chunks`], so that they take no more memory once the
-    /// session has given them up as well.
+    /// Drops the chunks for which `keeps` yields false, in the order of [`Self::chunks`]. Their
+    /// memory is freed once the session has discarded them as well.
     pub(crate) fn retain_chunks(&mut self, mut keeps: impl Iterator<Item = bool>) {
         self.chunks.retain(|(chunk, committed)| {
             let is_kept = keeps.next().unwrap_or(true);
-            if !is_kept && chunk.is_given_up() {
-                self.let_go_bytes += *committed as u64;
+            if !is_kept && chunk.is_discarded() {
+                self.dropped_discarded_bytes += *committed as u64;
             }
             is_kept
         });
     }
 
-    /// How many bytes the session had given up before this let go of them, or has now.
+    /// Number of bytes in this snapshot's chunks that the session has discarded. A chunk dropped by
+    /// [`Self::retain_chunks`] counts only if the session had discarded it before.
     pub(crate) fn given_up_bytes(&self) -> u64 {
-        let given_up = self.chunks.iter().filter(|(chunk, _)| chunk.is_given_up());
-        self.let_go_bytes
+        let given_up = self.chunks.iter().filter(|(chunk, _)| chunk.is_discarded());
+        self.dropped_discarded_bytes
             + given_up
                 .map(|(_, committed)| *committed as u64)
                 .sum::<u64>()
     }
 
-    /// Each chunk's entries, which need nothing of another chunk's.
+    /// Returns the entries of each chunk. Each chunk can be decoded without the others.
     pub(crate) fn chunks(&self) -> impl ExactSizeIterator<Item = ChunkEntries<'_>> {
         self.chunks.iter().map(|(chunk, committed)| {
             let bytes = &chunk.committed_bytes()[..*committed];
@@ -106,7 +109,7 @@ impl BufferSnapshot {
         })
     }
 
-    /// The entry that begins at `block`, if it is in here.
+    /// Returns the entry that begins at `block`, if the snapshot holds it.
     pub(crate) fn entry_at(&self, block: BlockIndex) -> Option<EntryReader<'_>> {
         let after = self
             .chunks
@@ -121,7 +124,7 @@ impl BufferSnapshot {
 /// The entries of one chunk, in the order in which they were put.
 #[derive(Debug)]
 pub(crate) struct ChunkEntries<'a> {
-    /// Of the first byte of the rest.
+    /// Position of the first byte of `rest`.
     position: u64,
     rest: &'a [u8],
 }
@@ -130,7 +133,7 @@ pub(crate) struct ChunkEntries<'a> {
 #[derive(Debug)]
 pub(crate) struct Block<'a> {
     pub(crate) index: BlockIndex,
-    /// With its length.
+    /// Length of the block, including its length field.
     pub(crate) bytes: u64,
     pub(crate) entry: EntryReader<'a>,
 }
@@ -169,7 +172,7 @@ fn take_block<'a>(rest: &mut &'a [u8]) -> Option<EntryReader<'a>> {
     Some(entry)
 }
 
-/// Chunks of bytes that no writer has made, and the bytes of those that one has.
+/// Access to the raw bytes of chunks, for tests and fuzzing.
 #[cfg(any(test, fuzzing))]
 impl BufferSnapshot {
     #[cfg(all(test, not(loom)))]
@@ -186,13 +189,13 @@ impl BufferSnapshot {
         let mut range_start = 1;
         let share = |(number, bytes): (usize, &&[u8])| {
             let fresh = Chunk::new(bytes.len());
-            let (chunk, mut right) = fresh.begin(
+            let (chunk, mut writer) = fresh.begin(
                 ChunkNumber(number as u64),
                 Generation::from_number(1),
                 range_start,
             );
             range_start += bytes.len() as u64;
-            right.append_raw(bytes);
+            writer.append_raw(bytes);
             (chunk, bytes.len())
         };
         let chunks = chunks.iter().enumerate().map(share).collect();

@@ -1,22 +1,22 @@
 //! A slab of bytes with one writer and any number of readers.
 //!
-//! A chunk's life, which debug builds check:
+//! The states of a chunk, whose transitions debug builds check:
 //!
 //! | from | to | by | when |
 //! |---|---|---|---|
-//! | fresh | ready | manager | it gets its number, its session and its range, and a lane |
+//! | fresh | ready | manager | the chunk gets a number, a session, a range and a lane |
 //! | ready | in use | writer | the first entry is put |
-//! | ready, in use | done | who has the right to write | it is full, or its lane has ended or gone quiet |
-//! | done | released | manager | it is on the list of those that the oldest is recycled of |
-//! | released | given up | manager | it is the oldest, and the limit is reached, or it is too old |
-//! | given up | fresh | manager | no reader shares it, and it is used again |
+//! | ready, in use | done | [`ChunkWriter`]'s owner | it is full, or its lane ended or is idle |
+//! | done | released | manager | the manager adds it to its list of complete chunks |
+//! | released | discarded | manager | it is too old, or it is the oldest and the limit is reached |
+//! | discarded | fresh | manager | no reader shares it, and it is recycled |
 //!
 //! **Contract** (cited below):
-//! - *one writer*: [`WriteRight::append`] is called by whoever owns the chunk's [`WriteRight`]; there is one for each
-//!   chunk, made when the chunk becomes ready;
-//! - *committed bytes rest*: bytes below `committed` are written before `committed` is raised (release), and are not
-//!   written again while anybody else shares the chunk; readers look only below a `committed` that they loaded
-//!   (acquire).
+//! - *one writer*: only the owner of a chunk's [`ChunkWriter`] calls [`ChunkWriter::append`]. Each
+//!   chunk has one such writer, created when the chunk becomes ready.
+//! - *committed bytes are final*: bytes below `committed` are written before `committed` is raised
+//!   (release), and are not written again while a reader shares the chunk. Readers access only
+//!   bytes below a `committed` that they loaded (acquire).
 
 use std::sync::Arc;
 #[cfg(not(all(test, loom)))]
@@ -30,17 +30,17 @@ use crate::buffer::entry::{Entry, EntryCursor, number_bytes};
 use crate::buffer::index::ChunkNumber;
 use crate::buffer::slab::Slab;
 
-/// Where a chunk is in its life.
+/// State of a chunk; the table at the top of this file lists the transitions.
 #[doc(alias = "ProfileBufferChunk::InternalHeader::State")]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
-pub(super) enum ChunkLife {
+pub(super) enum ChunkState {
     Fresh = 0,
     Ready = 1,
     InUse = 2,
     Done = 3,
     Released = 4,
-    GivenUp = 5,
+    Discarded = 5,
 }
 
 /// Contiguous memory that holds whole blocks.
@@ -49,12 +49,13 @@ pub(super) enum ChunkLife {
 pub(crate) struct Chunk {
     pub(super) number: ChunkNumber,
     pub(super) session: Generation,
-    /// The position of its first byte among those of all chunks that the session ever had.
+    /// Position of the first byte, counted over all chunks that the session ever had.
     pub(super) range_start: u64,
-    life: AtomicU8,
-    /// When it was first written to; what else stands here counts only once there are entries.
+    state: AtomicU8,
+    /// Time of the first append. Like the other fields below, it is valid only once the chunk holds
+    /// an entry.
     first_used_ns: AtomicU64,
-    /// The latest moment at which an entry was put.
+    /// Latest time at which an entry was put.
     last_used_ns: AtomicU64,
     done_ns: AtomicU64,
     entries: AtomicU64,
@@ -62,9 +63,9 @@ pub(crate) struct Chunk {
     bytes: Slab,
 }
 
-/// The right to append to a chunk.
+/// The only handle that can append to a chunk.
 #[derive(Debug)]
-pub(super) struct WriteRight {
+pub(super) struct ChunkWriter {
     chunk: Arc<Chunk>,
 }
 
@@ -74,7 +75,7 @@ impl Chunk {
             number: ChunkNumber(0),
             session: Generation::from_number(0),
             range_start: 0,
-            life: AtomicU8::new(ChunkLife::Fresh as u8),
+            state: AtomicU8::new(ChunkState::Fresh as u8),
             first_used_ns: AtomicU64::new(0),
             last_used_ns: AtomicU64::new(0),
             done_ns: AtomicU64::new(0),
@@ -84,116 +85,118 @@ impl Chunk {
         }
     }
 
-    /// Touches every page, so that whoever writes waits for none.
+    /// Touches every page, so that the writer takes no page fault.
     pub(super) fn touch(&mut self) {
         self.bytes.touch();
     }
 
-    /// Gives the chunk, which nobody shares, a new life.
+    /// Makes an unshared, fresh chunk ready to be written.
     pub(super) fn begin(
         mut self,
         number: ChunkNumber,
         session: Generation,
         range_start: u64,
-    ) -> (Arc<Self>, WriteRight) {
-        debug_assert_eq!(self.life(), ChunkLife::Fresh, "only a fresh chunk is begun");
+    ) -> (Arc<Self>, ChunkWriter) {
+        debug_assert_eq!(self.state(), ChunkState::Fresh, "cannot begin the chunk");
         self.committed = AtomicUsize::new(0);
         self.entries = AtomicU64::new(0);
         self.number = number;
         self.session = session;
         self.range_start = range_start;
-        self.set_life(&[ChunkLife::Fresh], ChunkLife::Ready);
+        self.set_state(&[ChunkState::Fresh], ChunkState::Ready);
         let chunk = Arc::new(self);
-        (Arc::clone(&chunk), WriteRight { chunk })
+        (Arc::clone(&chunk), ChunkWriter { chunk })
     }
 
-    /// Takes a chunk that was given up to be used again; `None` while a reader shares it, who has it for himself then.
+    /// Makes a discarded chunk fresh again. Returns `None` while a reader shares the chunk; that
+    /// reader then frees it.
     pub(super) fn recycle(chunk: Arc<Self>) -> Option<Self> {
         debug_assert_eq!(
-            chunk.life(),
-            ChunkLife::GivenUp,
-            "only a chunk that was given up is recycled"
+            chunk.state(),
+            ChunkState::Discarded,
+            "cannot recycle the chunk"
         );
         let chunk = Arc::into_inner(chunk)?;
-        chunk.set_life(&[ChunkLife::GivenUp], ChunkLife::Fresh);
+        chunk.set_state(&[ChunkState::Discarded], ChunkState::Fresh);
         Some(chunk)
     }
 
-    pub(super) fn life(&self) -> ChunkLife {
-        match self.life.load(Ordering::Acquire) {
-            0 => ChunkLife::Fresh,
-            1 => ChunkLife::Ready,
-            2 => ChunkLife::InUse,
-            3 => ChunkLife::Done,
-            4 => ChunkLife::Released,
-            _ => ChunkLife::GivenUp,
+    pub(super) fn state(&self) -> ChunkState {
+        match self.state.load(Ordering::Acquire) {
+            0 => ChunkState::Fresh,
+            1 => ChunkState::Ready,
+            2 => ChunkState::InUse,
+            3 => ChunkState::Done,
+            4 => ChunkState::Released,
+            _ => ChunkState::Discarded,
         }
     }
 
-    fn set_life(&self, from: &[ChunkLife], to: ChunkLife) {
+    fn set_state(&self, from: &[ChunkState], to: ChunkState) {
         debug_assert!(
-            from.contains(&self.life()),
-            "a chunk goes from {:?} to {to:?}",
-            self.life()
+            from.contains(&self.state()),
+            "cannot change a chunk from {:?} to {to:?}: expected one of {from:?}",
+            self.state()
         );
-        self.life.store(to as u8, Ordering::Release);
+        self.state.store(to as u8, Ordering::Release);
     }
 
-    /// By the manager, which takes it on its list.
+    /// Marks the chunk as released. Called by the manager when it adds the chunk to its list.
     pub(super) fn set_released(&self) {
-        self.set_life(&[ChunkLife::Done], ChunkLife::Released);
+        self.set_state(&[ChunkState::Done], ChunkState::Released);
     }
 
-    /// By the manager, off whose list it goes.
-    pub(super) fn set_given_up(&self) {
-        self.set_life(&[ChunkLife::Released], ChunkLife::GivenUp);
+    /// Marks the chunk as discarded. Called by the manager when it removes the chunk from its list.
+    pub(super) fn set_discarded(&self) {
+        self.set_state(&[ChunkState::Released], ChunkState::Discarded);
     }
 
-    /// Whether it is there for its readers alone.
-    pub(super) fn is_given_up(&self) -> bool {
-        self.life() == ChunkLife::GivenUp
+    /// Whether only readers still hold the chunk.
+    pub(super) fn is_discarded(&self) -> bool {
+        self.state() == ChunkState::Discarded
     }
 
     pub(super) fn capacity(&self) -> usize {
         self.bytes.len()
     }
 
-    /// When it was first written to, if it was.
+    /// Time of the first append, or `None` while the chunk is empty.
     pub(super) fn first_used(&self) -> Option<TimeStamp> {
         let is_used = self.committed.load(Ordering::Acquire) > 0;
         is_used.then(|| TimeStamp(self.first_used_ns.load(Ordering::Relaxed)))
     }
 
-    /// When nothing was written to it any more, once it is done.
+    /// Time at which the chunk was done; valid from that state on.
     pub(super) fn done_at(&self) -> TimeStamp {
         TimeStamp(self.done_ns.load(Ordering::Relaxed))
     }
 
-    /// How many entries were committed, a moment ago.
+    /// Number of committed entries; may lag behind a concurrent writer.
     pub(super) fn entries(&self) -> u64 {
         self.entries.load(Ordering::Relaxed)
     }
 
-    /// How many bytes were committed before this call; whole blocks all.
+    /// Number of bytes that were committed before this call, always whole blocks.
     pub(super) fn committed(&self) -> usize {
         self.committed.load(Ordering::Acquire)
     }
 
-    /// The bytes that were committed before this call.
+    /// Returns the bytes that were committed before this call.
     pub(super) fn committed_bytes(&self) -> &[u8] {
-        // SAFETY: *committed bytes rest*.
+        // SAFETY: *committed bytes are final*.
         unsafe { self.bytes.read(self.committed()) }
     }
 }
 
-impl WriteRight {
-    /// Of a chunk that was in a [`TakeCell`](super::take_cell::TakeCell) or a [`WritingCell`](super::writing_cell::WritingCell), or is
-    /// in the latter still, for the length of a write.
-    pub(super) fn of_taken(chunk: Arc<Chunk>) -> Self {
+impl ChunkWriter {
+    /// Creates the writer of a chunk taken out of a [`TakeCell`](super::take_cell::TakeCell) or a
+    /// [`WritingCell`](super::writing_cell::WritingCell). During a write the chunk may still be in
+    /// the latter.
+    pub(super) fn from_chunk(chunk: Arc<Chunk>) -> Self {
         Self { chunk }
     }
 
-    pub(super) fn into_taken(self) -> Arc<Chunk> {
+    pub(super) fn into_chunk(self) -> Arc<Chunk> {
         self.chunk
     }
 
@@ -201,7 +204,8 @@ impl WriteRight {
         &self.chunk
     }
 
-    /// Gives the right up: nothing is written any more. No entry was put later than the chunk is done, whatever `now` says.
+    /// Ends writing and marks the chunk as done, at `now` or at the time of its last entry if that
+    /// is later.
     pub(super) fn finish(self, now: TimeStamp) {
         let last_used_ns = if self.chunk.committed() > 0 {
             self.chunk.last_used_ns.load(Ordering::Relaxed)
@@ -212,34 +216,35 @@ impl WriteRight {
             .done_ns
             .store(now.0.max(last_used_ns), Ordering::Relaxed);
         self.chunk
-            .set_life(&[ChunkLife::Ready, ChunkLife::InUse], ChunkLife::Done);
+            .set_state(&[ChunkState::Ready, ChunkState::InUse], ChunkState::Done);
     }
 
-    /// Appends a block; false, and nothing changed that anybody sees, when it does not fit.
+    /// Appends a block. Returns false if it does not fit; readers see no change then.
     #[inline(always)]
     pub(super) fn append<E: Entry>(&mut self, now: TimeStamp, entry: &E) -> bool {
         let chunk = &*self.chunk;
         let start = chunk.committed.load(Ordering::Relaxed);
-        let room = chunk.capacity() - start;
+        let space = chunk.capacity() - start;
         let entry_bytes = if E::IS_COUNTED { entry.bytes() } else { 0 };
-        let place_bytes = match E::IS_COUNTED {
+        let target_bytes = match E::IS_COUNTED {
             true => block_bytes(entry_bytes),
-            false => room.min(MOST_WRITTEN_FIRST),
+            false => space.min(MAX_LENGTH_LAST_BYTES),
         };
-        if place_bytes > room {
+        if target_bytes > space {
             return false;
         }
-        // SAFETY: *one writer*: `&mut self` is the only right, and the place lies above `committed`.
-        let place = unsafe { chunk.bytes.place(start, place_bytes) };
+        // SAFETY: *one writer*: `&mut self` is the chunk's only writer, and these bytes lie above
+        // `committed`.
+        let target = unsafe { chunk.bytes.slice_mut(start, target_bytes) };
         let written = match E::IS_COUNTED {
-            true => write_counted(entry, entry_bytes, place),
-            false => write_first(entry, place),
+            true => write_length_first(entry, entry_bytes, target),
+            false => write_length_last(entry, target),
         };
         let Some(bytes) = written else { return false };
         if start == 0 {
             chunk.first_used_ns.store(now.0, Ordering::Relaxed);
             chunk.last_used_ns.store(now.0, Ordering::Relaxed);
-            chunk.set_life(&[ChunkLife::Ready], ChunkLife::InUse);
+            chunk.set_state(&[ChunkState::Ready], ChunkState::InUse);
         } else if now.0 > chunk.last_used_ns.load(Ordering::Relaxed) {
             chunk.last_used_ns.store(now.0, Ordering::Relaxed);
         }
@@ -252,23 +257,25 @@ impl WriteRight {
 }
 
 #[cfg(any(test, fuzzing))]
-impl WriteRight {
-    /// Fills an empty chunk with bytes that may be anything.
+impl ChunkWriter {
+    /// Fills an empty chunk with arbitrary bytes.
     pub(super) fn append_raw(&mut self, bytes: &[u8]) {
-        self.chunk.set_life(&[ChunkLife::Ready], ChunkLife::InUse);
-        // SAFETY: *one writer*: `&mut self` is the only right, and nothing is committed.
-        unsafe { self.chunk.bytes.place(0, bytes.len()) }.copy_from_slice(bytes);
+        self.chunk
+            .set_state(&[ChunkState::Ready], ChunkState::InUse);
+        // SAFETY: *one writer*: `&mut self` is the chunk's only writer, and the chunk is empty, so
+        // these bytes lie above `committed`.
+        unsafe { self.chunk.bytes.slice_mut(0, bytes.len()) }.copy_from_slice(bytes);
         self.chunk.committed.store(bytes.len(), Ordering::Release);
     }
 }
 
-/// How long the block of an entry of so many bytes is.
+/// Length of the block that holds an entry of `entry_bytes`, in bytes.
 #[inline(always)]
 pub(super) const fn block_bytes(entry_bytes: usize) -> usize {
     number_bytes(entry_bytes as u64) + entry_bytes
 }
 
-/// How much room an entry needs at the beginning of a chunk.
+/// Number of bytes that an entry needs in an empty chunk.
 pub(super) fn new_block_bytes<E: Entry>(entry: &E) -> usize {
     let bytes = entry.bytes();
     if E::IS_COUNTED {
@@ -278,36 +285,39 @@ pub(super) fn new_block_bytes<E: Entry>(entry: &E) -> usize {
     }
 }
 
-/// The longest block of an entry that is written before its length is known, which then takes three bytes.
-const MOST_WRITTEN_FIRST: usize = LENGTH_BYTES + (1 << 21) - 1;
+/// Maximum length of a block whose entry is written before its length, in bytes: the length then
+/// takes [`LENGTH_BYTES`], which hold 21 bits.
+const MAX_LENGTH_LAST_BYTES: usize = LENGTH_BYTES + (1 << 21) - 1;
+/// Bytes reserved for a length that is written after its entry.
 const LENGTH_BYTES: usize = 3;
 
-/// Writes a block of an entry that knows its length to a place of its length.
+/// Writes the length, then the entry, to `target`, which is exactly as long as the block.
 #[inline(always)]
-fn write_counted(entry: &impl Entry, entry_bytes: usize, place: &mut [u8]) -> Option<usize> {
-    let bytes = place.len();
-    let mut cursor = EntryCursor::new(place);
+fn write_length_first(entry: &impl Entry, entry_bytes: usize, target: &mut [u8]) -> Option<usize> {
+    let bytes = target.len();
+    let mut cursor = EntryCursor::new(target);
     cursor.number(entry_bytes as u64);
     entry.write(&mut cursor);
     debug_assert!(
         cursor.left() == 0 && !cursor.is_overrun(),
-        "an entry is as long as it says"
+        "an entry wrote a different number of bytes than `Entry::bytes` returned"
     );
     Some(bytes)
 }
 
-/// Writes a block of one that does not, to a place that may be longer; gives its length, or nothing where it finds no room.
+/// Writes the entry to `target` and then its length in front of it. `target` may be longer than the
+/// block. Returns the block's length, or `None` if the block does not fit.
 #[inline(always)]
-fn write_first(entry: &impl Entry, place: &mut [u8]) -> Option<usize> {
-    let (length_place, entry_place) = place.split_first_chunk_mut::<LENGTH_BYTES>()?;
-    let room = entry_place.len();
-    let mut cursor = EntryCursor::new(entry_place);
+fn write_length_last(entry: &impl Entry, target: &mut [u8]) -> Option<usize> {
+    let (length_target, entry_target) = target.split_first_chunk_mut::<LENGTH_BYTES>()?;
+    let space = entry_target.len();
+    let mut cursor = EntryCursor::new(entry_target);
     entry.write(&mut cursor);
     if cursor.is_overrun() {
         return None;
     }
-    let length = room - cursor.left();
-    *length_place = [
+    let length = space - cursor.left();
+    *length_target = [
         length as u8 | 0x80,
         (length >> 7) as u8 | 0x80,
         (length >> 14) as u8,
@@ -322,51 +332,54 @@ mod tests {
 
     const SESSION: Generation = Generation::from_number(1);
 
-    fn begun(bytes: usize, number: u64, range_start: u64) -> (Arc<Chunk>, WriteRight) {
+    fn begun(bytes: usize, number: u64, range_start: u64) -> (Arc<Chunk>, ChunkWriter) {
         Chunk::new(bytes).begin(ChunkNumber(number), SESSION, range_start)
     }
 
     #[test]
-    fn parts_are_appended_whole_or_not_at_all() {
-        let (chunk, mut right) = begun(8, 3, 100);
-        assert_eq!((chunk.life(), chunk.first_used()), (ChunkLife::Ready, None));
-        assert!(right.append(TimeStamp(5), &&b"abc"[..]));
-        assert!(!right.append(TimeStamp(6), &&b"1234"[..]));
-        assert!(right.append(TimeStamp(7), &&b"123"[..]));
-        assert!(!right.append(TimeStamp(8), &&b"x"[..]));
+    fn append_adds_a_whole_block_or_nothing() {
+        let (chunk, mut writer) = begun(8, 3, 100);
+        assert_eq!(
+            (chunk.state(), chunk.first_used()),
+            (ChunkState::Ready, None)
+        );
+        assert!(writer.append(TimeStamp(5), &&b"abc"[..]));
+        assert!(!writer.append(TimeStamp(6), &&b"1234"[..]));
+        assert!(writer.append(TimeStamp(7), &&b"123"[..]));
+        assert!(!writer.append(TimeStamp(8), &&b"x"[..]));
         assert_eq!(
             (chunk.committed_bytes(), chunk.entries()),
             (&b"\x03abc\x03123"[..], 2)
         );
         assert_eq!(
-            (chunk.life(), chunk.first_used()),
-            (ChunkLife::InUse, Some(TimeStamp(5)))
+            (chunk.state(), chunk.first_used()),
+            (ChunkState::InUse, Some(TimeStamp(5)))
         );
-        right.finish(TimeStamp(6));
+        writer.finish(TimeStamp(6));
         assert_eq!(
-            (chunk.life(), chunk.done_at()),
-            (ChunkLife::Done, TimeStamp(7)),
-            "the last entry was put then"
+            (chunk.state(), chunk.done_at()),
+            (ChunkState::Done, TimeStamp(7)),
+            "done no earlier than the last entry"
         );
         chunk.set_released();
-        assert!(!chunk.is_given_up());
-        chunk.set_given_up();
+        assert!(!chunk.is_discarded());
+        chunk.set_discarded();
         let shared = Arc::clone(&chunk);
-        assert!(Chunk::recycle(chunk).is_none(), "a reader has it");
-        let again = Chunk::recycle(shared).expect("nobody else has it");
-        let (again, mut right) = again.begin(ChunkNumber(4), SESSION, 200);
+        assert!(Chunk::recycle(chunk).is_none(), "a reader shares it");
+        let again = Chunk::recycle(shared).expect("the only reference");
+        let (again, mut writer) = again.begin(ChunkNumber(4), SESSION, 200);
         assert_eq!(
             (again.committed_bytes(), again.entries(), again.first_used()),
             (&b""[..], 0, None)
         );
-        assert!(right.append(TimeStamp(10), &&b"new"[..]));
+        assert!(writer.append(TimeStamp(10), &&b"new"[..]));
         assert_eq!(again.committed_bytes(), b"\x03new");
     }
 
-    /// Knows its length only when it has been written.
-    struct WrittenFirst<'a>(&'a [u8]);
+    /// An entry whose length is known only after it is written.
+    struct LengthLast<'a>(&'a [u8]);
 
-    impl Entry for WrittenFirst<'_> {
+    impl Entry for LengthLast<'_> {
         const IS_COUNTED: bool = false;
 
         fn bytes(&self) -> usize {
@@ -379,12 +392,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_first_has_its_length_before_it() {
-        let (chunk, mut right) = begun(20_000, 3, 100);
+    fn entry_written_before_its_length_has_its_length_in_front() {
+        let (chunk, mut writer) = begun(20_000, 3, 100);
         let bytes: Vec<u8> = (0..17_000u32).map(|index| index as u8).collect();
         let mut expected = Vec::new();
         for length in [1usize, 127, 128, 16_383] {
-            assert!(right.append(TimeStamp(5), &WrittenFirst(&bytes[..length])));
+            assert!(writer.append(TimeStamp(5), &LengthLast(&bytes[..length])));
             let (read, length_bytes) =
                 decode(&chunk.committed_bytes()[expected.len()..]).expect("a number");
             assert_eq!((read, length_bytes), (length as u64, LENGTH_BYTES));
@@ -397,39 +410,33 @@ mod tests {
         );
         let left = 20_000 - expected.len();
         let (first_used, before) = (chunk.first_used(), chunk.committed());
-        assert!(!right.append(
-            TimeStamp(6),
-            &WrittenFirst(&bytes[..left - LENGTH_BYTES + 1])
-        ));
+        assert!(!writer.append(TimeStamp(6), &LengthLast(&bytes[..left - LENGTH_BYTES + 1])));
         assert_eq!(
             (chunk.committed(), chunk.first_used(), chunk.entries()),
             (before, first_used, 4)
         );
-        assert!(right.append(
-            TimeStamp(7),
-            &WrittenFirst(&bytes[..left - LENGTH_BYTES - 2])
-        ));
+        assert!(writer.append(TimeStamp(7), &LengthLast(&bytes[..left - LENGTH_BYTES - 2])));
         assert!(
-            !right.append(TimeStamp(8), &WrittenFirst(b"")),
-            "no room for its length"
+            !writer.append(TimeStamp(8), &LengthLast(b"")),
+            "its length does not fit"
         );
-        assert!(right.append(TimeStamp(8), &&b"x"[..]));
+        assert!(writer.append(TimeStamp(8), &&b"x"[..]));
         assert_eq!(chunk.committed(), 20_000);
     }
 
     #[test]
     #[cfg(debug_assertions)]
     #[should_panic(expected = "from Released to InUse")]
-    fn a_released_chunk_is_not_written_to() {
-        let (chunk, right) = begun(8, 0, 0);
-        right.finish(TimeStamp(1));
+    fn append_to_a_released_chunk_panics() {
+        let (chunk, writer) = begun(8, 0, 0);
+        writer.finish(TimeStamp(1));
         chunk.set_released();
-        WriteRight::of_taken(chunk).append(TimeStamp(2), &&b"x"[..]);
+        ChunkWriter::from_chunk(chunk).append(TimeStamp(2), &&b"x"[..]);
     }
 
     #[test]
-    fn a_reader_beside_the_writer_sees_whole_appends() {
-        let (chunk, mut right) = begun(1 << 20, 0, 0);
+    fn concurrent_reader_sees_only_whole_blocks() {
+        let (chunk, mut writer) = begun(1 << 20, 0, 0);
         let reader = std::thread::spawn(move || {
             loop {
                 let bytes = chunk.committed_bytes();
@@ -445,8 +452,8 @@ mod tests {
         });
         for index in 0..1u32 << 18 {
             let word = index.to_le_bytes();
-            assert!(right.append(TimeStamp(0), &&word[..3]), "room");
+            assert!(writer.append(TimeStamp(0), &&word[..3]), "it fits");
         }
-        reader.join().expect("the reader saw whole words");
+        reader.join().expect("the reader");
     }
 }

@@ -1,36 +1,39 @@
-//! A session's chunks: which there are, whose they are, and how large the next ones are to be. Under the buffer's lock.
+//! The chunks of a session, protected by the buffer's lock: lists them by lane and chooses the size
+//! of new ones.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use crate::base::{Generation, TimeStamp};
-use crate::buffer::chunk::{Chunk, ChunkLife, WriteRight};
-use crate::buffer::chunk_manager::{ChunkManager, ControlledChunkManager, Room, Update};
+use crate::buffer::chunk::{Chunk, ChunkState, ChunkWriter};
+use crate::buffer::chunk_manager::{ChunkManager, ControlledChunkManager, Reservation, Update};
 use crate::buffer::index::ChunkNumber;
 use crate::buffer::lane::Lane;
 
-/// What a lane gets that has shown no need of more. A thousand threads that write a marker now and then take two each.
+/// Initial chunk size of a lane, in bytes: small, because a thousand threads with few markers hold
+/// two chunks each.
 const SMALL_CHUNK_BYTES: usize = 4 << 10;
 
-/// Asked for by a lane that wants the largest chunks, however many lanes there are.
-pub(super) const LARGEST: usize = usize::MAX;
+/// Chunk size that a lane requests to get the largest chunks, however many lanes there are.
+pub(super) const WANTS_LARGEST_CHUNKS: usize = usize::MAX;
 
-/// Why an entry is nowhere.
+/// Reason why an entry was dropped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Dropped {
-    /// No chunk that there may be has room for it.
+    /// The entry exceeds the largest possible chunk.
     TooLarge,
-    /// It came from within the profiler's own work, which may hold the buffer's lock: from the host's allocator, say, or from a
-    /// handler.
+    /// The entry came from inside the profiler, which may hold the buffer's lock: for example from
+    /// the application's allocator or from a signal handler.
     InOwnWork,
-    /// It was longer when it was written than when it was asked: a marker whose payload does not always say the same.
+    /// The entry wrote more bytes than it had announced: a marker whose payload serializes
+    /// differently each time.
     Overrun,
 }
 
-/// How many reasons there are.
-pub(super) const REASONS: usize = 3;
+/// Number of variants of [`Dropped`].
+pub(super) const DROP_REASONS: usize = 3;
 
-/// How many entries are nowhere.
+/// Numbers of dropped entries, by [`Dropped`] reason.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct DroppedEntries {
     pub(crate) too_large: u64,
@@ -44,29 +47,31 @@ impl DroppedEntries {
     }
 }
 
-/// What the buffer did, for the profile's report of itself.
+/// Statistics of the buffer, for the profile's metadata.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct BufferStatistics {
     pub(crate) capacity_bytes: u64,
     pub(crate) put_entries: u64,
     pub(crate) put_bytes: u64,
     pub(crate) dropped: DroppedEntries,
-    /// Chunks given up to make room, and the bytes that were in them.
+    /// Number of discarded chunks.
     pub(crate) recycled_chunks: u64,
+    /// Bytes that the discarded chunks held.
     pub(crate) recycled_bytes: u64,
-    /// Writers that have chunks of their own.
+    /// Number of lanes with a writer.
     pub(crate) lanes: u64,
 }
 
-/// A chunk that was given out, and to which lane.
+/// An unreleased chunk and the lane that holds it.
 #[derive(Debug)]
 struct Unreleased {
     chunk: Arc<Chunk>,
     lane: usize,
 }
 
+/// The chunks of a session and their manager.
 #[derive(Debug)]
-pub(super) struct ChunkBook<M> {
+pub(super) struct SessionChunks<M> {
     pub(super) session: Generation,
     pub(super) manager: M,
     unreleased: Vec<Unreleased>,
@@ -75,7 +80,7 @@ pub(super) struct ChunkBook<M> {
     update: Update,
 }
 
-impl<M: ChunkManager> ChunkBook<M> {
+impl<M: ChunkManager> SessionChunks<M> {
     pub(super) fn new(session: Generation, manager: M) -> Self {
         Self {
             session,
@@ -87,15 +92,16 @@ impl<M: ChunkManager> ChunkBook<M> {
         }
     }
 
-    /// How large a chunk a lane is to get that wants so much, one of so many, with room for an entry of `needed_bytes`. All lanes
-    /// together get no more than half of what there is, unless the smallest take more.
+    /// Chooses the size of a lane's next chunk, in bytes. The lane is one of `lanes`, wants
+    /// `wanted` bytes, and has to put a block of `needed_bytes`. All lanes together get at most
+    /// half of the capacity, unless the smallest chunks already exceed that.
     fn chunk_bytes_for(&self, wanted: usize, lanes: usize, needed_bytes: usize) -> usize {
         let (largest, all) = (
             self.manager.largest_chunk_bytes(),
             self.manager.max_total_bytes(),
         );
         let smallest = SMALL_CHUNK_BYTES.min(largest);
-        let granted = if wanted == LARGEST {
+        let granted = if wanted == WANTS_LARGEST_CHUNKS {
             largest
         } else {
             let share = (all / 4 / lanes.max(1)).max(1);
@@ -103,7 +109,8 @@ impl<M: ChunkManager> ChunkBook<M> {
             let is_within_half = self.manager.unreleased_bytes() + wanted <= all / 2;
             if is_within_half { wanted } else { smallest }
         };
-        // Up to the largest in powers of two, so that they can be used again; what is larger has no room.
+        // A power of two up to the largest size, so that the chunk can be recycled. For a block
+        // larger than that, the manager refuses the size.
         granted.max(
             needed_bytes
                 .next_power_of_two()
@@ -111,75 +118,79 @@ impl<M: ChunkManager> ChunkBook<M> {
         )
     }
 
-    /// A chunk begins its life in a lane.
-    pub(super) fn begin(&mut self, chunk: Chunk, lane: usize) -> WriteRight {
+    /// Numbers a chunk and assigns it to a lane. Returns its writer.
+    pub(super) fn begin(&mut self, chunk: Chunk, lane: usize) -> ChunkWriter {
         let range_start = self.range_end;
         self.range_end += chunk.capacity() as u64;
-        let (chunk, right) = chunk.begin(ChunkNumber(self.next_number), self.session, range_start);
+        let (chunk, writer) = chunk.begin(ChunkNumber(self.next_number), self.session, range_start);
         self.next_number += 1;
         self.unreleased.push(Unreleased { chunk, lane });
-        right
+        writer
     }
 
-    /// A chunk with room for the entry, for a lane of so many that has none; `None` where there can be none.
+    /// Returns a chunk that can hold a block of `block_bytes`, for a lane without a current chunk.
+    /// `lanes` is the number of lanes. Returns `None` if the manager supplies none.
     pub(super) fn make_chunk(
         &mut self,
         lane: &Lane,
         lanes: usize,
         block_bytes: usize,
-    ) -> Option<WriteRight> {
-        // It came while this was waited for. So a lane's chunks are filled in the order of their numbers.
+    ) -> Option<ChunkWriter> {
+        // The sampler may have supplied the next chunk while this thread waited for the lock. Using
+        // it keeps a lane's chunks in the order of their numbers.
         if let Some(next) = lane.take_next() {
             if next.chunk().session == self.session && next.chunk().capacity() >= block_bytes {
                 return Some(next);
             }
             next.finish(TimeStamp::default());
         }
-        self.settle();
+        self.release_done();
         let bytes = self.chunk_bytes_for(lane.wanted_bytes(), lanes, block_bytes);
-        let chunk = match self.manager.make_room(bytes) {
-            Room::Recycled(chunk) => chunk,
-            Room::Make => Chunk::new(bytes),
-            Room::None => return None,
+        let chunk = match self.manager.reserve(bytes) {
+            Reservation::Recycled(chunk) => chunk,
+            Reservation::Allocate => Chunk::new(bytes),
+            Reservation::Unavailable => return None,
         };
         Some(self.begin(chunk, lane.index))
     }
 
-    /// Sets the lane's next chunk if it is missing and one can be recycled; where one has to be made, how large.
+    /// Sets the lane's next chunk if it is missing and a chunk can be recycled. Returns the size if
+    /// the caller has to allocate a chunk instead.
     pub(super) fn set_next(&mut self, lane: &Lane, lanes: usize) -> Option<usize> {
-        if !lane.wants_next() {
+        if !lane.lacks_next() {
             return None;
         }
         let bytes = self.chunk_bytes_for(lane.wanted_bytes(), lanes, 0);
-        match self.manager.make_room(bytes) {
-            Room::Recycled(chunk) => {
+        match self.manager.reserve(bytes) {
+            Reservation::Recycled(chunk) => {
                 lane.set_next(self.begin(chunk, lane.index));
                 None
             }
-            Room::Make => Some(bytes),
-            Room::None => None,
+            Reservation::Allocate => Some(bytes),
+            Reservation::Unavailable => None,
         }
     }
 
-    /// Releases the chunks that are done.
-    pub(super) fn settle(&mut self) {
-        let is_done = |unreleased: &mut Unreleased| unreleased.chunk.life() == ChunkLife::Done;
+    /// Releases the chunks that are done to the manager, in the order of their times.
+    pub(super) fn release_done(&mut self) {
+        let is_done = |unreleased: &mut Unreleased| unreleased.chunk.state() == ChunkState::Done;
         let mut done: Vec<_> = self.unreleased.extract_if(.., is_done).collect();
         done.sort_by_key(|unreleased| unreleased.chunk.done_at());
         done.into_iter()
             .for_each(|Unreleased { chunk, .. }| self.manager.release(chunk));
     }
 
-    /// A chunk that was never written to is not used after all.
-    pub(super) fn take_back(&mut self, right: WriteRight) {
-        let number = right.chunk().number;
-        self.manager.forget_unreleased(right.chunk().capacity());
+    /// Takes back a chunk that was never written to.
+    pub(super) fn return_unused(&mut self, writer: ChunkWriter) {
+        let number = writer.chunk().number;
+        self.manager.forget_unreleased(writer.chunk().capacity());
         self.unreleased
             .retain(|unreleased| unreleased.chunk.number != number);
     }
 
-    /// The lanes whose chunks are older than the oldest of those that are complete, once something was given up: they have
-    /// gone quiet, and would keep what nobody else remembers.
+    /// Returns the idle lanes: those whose chunk is older than the oldest complete chunk, once any
+    /// chunk was discarded. They would keep entries from a time that the rest of the buffer no
+    /// longer covers.
     pub(super) fn quiet_lanes(&self) -> Vec<usize> {
         if self.manager.discarded().chunks == 0 {
             return Vec::new();
@@ -189,7 +200,7 @@ impl<M: ChunkManager> ChunkBook<M> {
             .released()
             .front()
             .map(|chunk| chunk.range_start);
-        // Where what is in use leaves no room for any, the youngest.
+        // If unreleased chunks leave no space for complete ones, compare with the newest chunk.
         let Some(since) = oldest.or_else(|| self.filled().map(|chunk| chunk.range_start).max())
         else {
             return Vec::new();
@@ -204,7 +215,7 @@ impl<M: ChunkManager> ChunkBook<M> {
             .collect()
     }
 
-    /// All chunks that hold anything.
+    /// Returns all chunks that hold an entry.
     fn filled(&self) -> impl Iterator<Item = &Arc<Chunk>> {
         let unreleased = self.unreleased.iter().map(|unreleased| &unreleased.chunk);
         self.manager
@@ -214,9 +225,9 @@ impl<M: ChunkManager> ChunkBook<M> {
             .filter(|chunk| chunk.committed() > 0)
     }
 
-    /// The same, in the order in which they were begun, each with what is committed of it now. Of each lane it is what was put
-    /// until some moment: whether there is anything in a chunk is asked before its lane's earlier ones are looked at, which
-    /// are complete if there is.
+    /// Returns all chunks that hold an entry, in the order in which they were begun, each with its
+    /// committed length. For each lane the result is a prefix of what was put: newer chunks are
+    /// checked first, and if one of them holds an entry, the lane's older chunks are complete.
     pub(super) fn share(&self) -> Vec<(Arc<Chunk>, usize)> {
         let unreleased = self.unreleased.iter().map(|unreleased| &unreleased.chunk);
         let mut chunks: Vec<_> = self
@@ -239,8 +250,9 @@ impl<M: ChunkManager> ChunkBook<M> {
         shared
     }
 
-    /// The positions of the oldest chunk that holds anything, and where the next one will begin. What ended when the next
-    /// chunk's position was `p` is spoken of by none that begins at `p` or later.
+    /// Returns the range from the start of the oldest chunk that holds an entry to the start of the
+    /// next chunk. An object that ended while the next chunk's start was `p` is not referred to by
+    /// any chunk that starts at `p` or later.
     pub(super) fn range(&self) -> Range<u64> {
         let start = self
             .filled()
@@ -250,12 +262,12 @@ impl<M: ChunkManager> ChunkBook<M> {
         start..self.range_end
     }
 
-    /// How many bytes there are.
+    /// Number of committed bytes in all chunks.
     pub(super) fn held_bytes(&self) -> u64 {
         self.filled().map(|chunk| chunk.committed() as u64).sum()
     }
 
-    /// From when on nothing is missing, if something is.
+    /// Time from which on no entries are missing, if any chunk was discarded.
     pub(super) fn complete_since(&self) -> Option<TimeStamp> {
         self.manager.discarded().complete_since
     }
@@ -278,8 +290,8 @@ impl<M: ChunkManager> ChunkBook<M> {
     }
 }
 
-impl<M: ControlledChunkManager> ChunkBook<M> {
-    /// What the manager told of its chunks since the session began.
+impl<M: ControlledChunkManager> SessionChunks<M> {
+    /// Returns the manager's updates since the session began, folded into one.
     pub(super) fn follow_manager(&mut self) -> &Update {
         self.update.fold(self.manager.take_update());
         &self.update

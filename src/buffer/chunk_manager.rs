@@ -1,4 +1,5 @@
-//! Where chunks come from and where they go: what every chunk manager keeps to, and what one tells of itself.
+//! The traits of chunk managers, which decide when chunks are allocated, recycled and discarded,
+//! and the updates with which they report their memory.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -6,25 +7,26 @@ use std::sync::Arc;
 use crate::base::TimeStamp;
 use crate::buffer::chunk::Chunk;
 
-/// What a manager answers who needs a chunk.
+/// Answer of a manager to a request for a chunk.
 #[derive(Debug)]
-pub(crate) enum Room {
-    /// One that was emptied, of that very size.
+pub(crate) enum Reservation {
+    /// A discarded chunk of exactly the requested size.
     Recycled(Chunk),
-    /// There is room: make one of that size.
-    Make,
-    /// There is none.
-    None,
+    /// The memory is reserved; the caller allocates a chunk of the requested size.
+    Allocate,
+    /// The manager supplies no chunk of this size.
+    Unavailable,
 }
 
-/// What was given up.
+/// Totals of the discarded chunks.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Discarded {
     pub(super) chunks: u64,
-    /// What they held.
+    /// Bytes that the chunks held.
     pub(super) bytes: u64,
     pub(super) entries: u64,
-    /// When the last of them was done, if there were any. What was put later is all there.
+    /// Time at which the last of the chunks was done, if there were any. All entries that were put
+    /// later are still in the buffer.
     pub(super) complete_since: Option<TimeStamp>,
 }
 
@@ -37,35 +39,37 @@ impl Discarded {
     }
 }
 
-/// Decides how much memory chunks take, and which of them go.
+/// Limits the memory of the chunks and chooses the chunks to discard.
 ///
 /// **Contract**:
-/// - a chunk is *unreleased* from [`Self::make_room`] that promised it until it is released or taken back unused, and *released*
-///   from then on until it is discarded;
-/// - released chunks are never written to; they are kept oldest first, by when they were done;
-/// - only released chunks are discarded, the oldest first, and what is discarded is counted;
-/// - a chunk that a reader shares is not waited for: it is discarded, and lives until the reader is done;
-/// - called under the buffer's lock. Nothing is allocated but in lists of chunks.
+/// - A chunk is *unreleased* from the [`Self::reserve`] that granted it until it is released or
+///   returned unused. A released chunk stays *released* until it is discarded.
+/// - Released chunks are never written to. They are kept oldest first, by the time they were done.
+/// - Only released chunks are discarded, oldest first, and discarded chunks are counted.
+/// - The manager does not wait for readers: a chunk that a reader shares is discarded at once, and
+///   its memory lives until the reader drops it.
+/// - All methods are called under the buffer's lock. They allocate only to grow lists of chunks.
 #[doc(alias = "ProfileBufferChunkManager")]
 pub(crate) trait ChunkManager {
-    /// So many bytes it keeps to, but for unreleased chunks.
+    /// Limit of the total size, in bytes. Only unreleased chunks may exceed it.
     fn max_total_bytes(&self) -> usize;
 
-    /// The size of the largest chunk, and so of the largest entry.
+    /// Size of the largest chunk, in bytes; it bounds the size of an entry.
     fn largest_chunk_bytes(&self) -> usize;
 
-    /// Makes room for a chunk of `bytes`, and counts it as unreleased, unless there is none.
+    /// Reserves memory for a chunk of `bytes`, discarding old chunks if needed. If granted, the
+    /// chunk counts as unreleased.
     #[doc(alias = "GetChunk")]
-    fn make_room(&mut self, bytes: usize) -> Room;
+    fn reserve(&mut self, bytes: usize) -> Reservation;
 
-    /// Takes a chunk that is done.
+    /// Takes over a chunk that is done.
     fn release(&mut self, chunk: Arc<Chunk>);
 
-    /// A chunk for which there was room is not there any more, and was never written to.
+    /// Cancels the reservation of a chunk that was never written to.
     #[doc(alias = "ForgetUnreleasedChunks")]
     fn forget_unreleased(&mut self, bytes: usize);
 
-    /// Oldest first.
+    /// Returns the released chunks, oldest first.
     #[doc(alias = "PeekExtantReleasedChunks")]
     fn released(&self) -> &VecDeque<Arc<Chunk>>;
 
@@ -74,26 +78,27 @@ pub(crate) trait ChunkManager {
     fn discarded(&self) -> Discarded;
 }
 
-/// A manager that can be governed from outside: one limit for many processes.
+/// A manager that a controller can steer, to keep several processes within one limit.
 #[doc(alias = "ProfileBufferControlledChunkManager")]
 pub(crate) trait ControlledChunkManager: ChunkManager {
-    /// What has changed since the last time.
+    /// Returns the changes since the previous call.
     #[doc(alias = "SetUpdateCallback")]
     fn take_update(&mut self) -> Update;
 
-    /// Discards all released chunks that were done at that time or before.
+    /// Discards all released chunks that were done at `time` or earlier.
     #[doc(alias = "DestroyChunksAtOrBefore")]
     fn destroy_chunks_at_or_before(&mut self, time: TimeStamp);
 }
 
-/// A chunk that was released: when it was done, and its size.
+/// Size of a released chunk, and the time at which it was done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct ChunkMetadata {
     pub(super) done_at: TimeStamp,
     pub(super) bytes: u64,
 }
 
-/// What a manager tells of its chunks. Updates of one manager fold into one that says the same.
+/// Report of a manager about its chunks. Successive updates of one manager can be folded into one
+/// equivalent update.
 #[doc(alias = "ProfileBufferControlledChunkManager::Update")]
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) enum Update {
@@ -103,9 +108,9 @@ pub(crate) enum Update {
     Changed {
         unreleased_bytes: u64,
         released_bytes: u64,
-        /// When the oldest of the released chunks was done.
+        /// Time at which the oldest released chunk was done.
         oldest_done: Option<TimeStamp>,
-        /// Those that were released since the update before and are there still, oldest first.
+        /// Chunks released since the previous update and not discarded yet, oldest first.
         newly_released: Vec<ChunkMetadata>,
     },
     /// The manager is gone.
@@ -133,7 +138,7 @@ impl Update {
             ) => {
                 (*unreleased_bytes, *released_bytes, *oldest_done) =
                     (unreleased_now, released_now, oldest_now);
-                // What is older than the oldest is not there any more.
+                // Chunks older than the oldest one have been discarded since.
                 newly_released
                     .retain(|chunk| oldest_now.is_some_and(|oldest| chunk.done_at >= oldest));
                 newly_released.extend(newer);
@@ -173,13 +178,13 @@ mod tests {
     }
 
     #[test]
-    fn updates_fold_into_one_that_says_the_same() {
+    fn folded_updates_equal_one_update() {
         assert_eq!(folded(&[]), Update::None);
         let first = changed(10, 0, 0, &[]);
         assert_eq!(folded(&[Update::None, first.clone(), Update::None]), first);
         let second = changed(20, 30, 3, &[(3, 30)]);
         assert_eq!(folded(&[first.clone(), second.clone()]), second);
-        // The first released one is gone by the third.
+        // By the third update the first released chunk has been discarded.
         let third = changed(5, 70, 4, &[(4, 30), (5, 40)]);
         assert_eq!(folded(&[first, second.clone(), third.clone()]), third);
         let fourth = changed(6, 90, 4, &[(7, 20)]);
@@ -187,7 +192,7 @@ mod tests {
             folded(&[second.clone(), third, fourth]),
             changed(6, 90, 4, &[(4, 30), (5, 40), (7, 20)])
         );
-        // Everything was destroyed.
+        // All released chunks were discarded.
         assert_eq!(
             folded(&[second.clone(), changed(1, 0, 0, &[])]),
             changed(1, 0, 0, &[])
@@ -196,7 +201,7 @@ mod tests {
         assert_eq!(
             folded(&[Update::Final, second]),
             Update::Final,
-            "nothing comes after it"
+            "no update follows `Final`"
         );
     }
 }

@@ -1,4 +1,5 @@
-//! The end of stop 9: entries land in chunks.
+//! The profile buffer (end of step 9 of 12): puts entries into chunks and hands snapshots to
+//! readers.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -7,9 +8,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use crate::base::{Generation, Guard, LockRank, NamedMutex, TimeStamp};
 use crate::buffer::buffer_snapshot::BufferSnapshot;
-use crate::buffer::chunk::{Chunk, WriteRight, block_bytes};
+use crate::buffer::chunk::{Chunk, ChunkWriter, block_bytes};
 use crate::buffer::chunk_book::{
-    BufferStatistics, ChunkBook, Dropped, DroppedEntries, LARGEST, REASONS,
+    BufferStatistics, DROP_REASONS, Dropped, DroppedEntries, SessionChunks, WANTS_LARGEST_CHUNKS,
 };
 use crate::buffer::chunk_manager::{ChunkManager, ControlledChunkManager, Update};
 use crate::buffer::entry::Entry;
@@ -19,11 +20,12 @@ use crate::buffer::lanes::Lanes;
 use crate::buffer::local_limit::ChunkManagerWithLocalLimit;
 use crate::buffer::writing_cell::HeavyBarrier;
 
-/// The entries of a session: blocks, each an ULEB128 length and so many bytes, in chunks. Out of session it takes nothing and
-/// holds nothing.
+/// The entries of a session, as blocks in chunks. A block is an entry preceded by its length in
+/// ULEB128. Without a session the buffer is empty and accepts no entries.
 ///
-/// Each writer has a lane, and no two write to the same chunk. The lock is for whoever gives chunks out, takes them back or
-/// lists them; a writer takes it where its lane has no next chunk, because it was filled sooner than the sampler came by.
+/// Each writer has a lane, and no two lanes share a chunk. The lock protects handing out, taking
+/// back and listing chunks. A writer takes it only if its lane has no next chunk, because it filled
+/// the current one before the sampler's next maintenance.
 #[doc(alias = "ProfileChunkedBuffer")]
 #[doc(alias = "ProfileBuffer")]
 #[derive(Debug)]
@@ -31,11 +33,11 @@ pub(crate) struct ChunkedBuffer<M = ChunkManagerWithLocalLimit> {
     state: NamedMutex<State<M>>,
     lanes: Lanes,
     /// A chunk is done, or a lane lacks its next one.
-    needs_care: AtomicBool,
-    /// By [`Dropped`].
-    dropped: [AtomicU64; REASONS],
-    /// The number of the session that runs, or of none, and the size of its largest chunk: a hint, for whoever asks without the
-    /// lock.
+    needs_maintenance: AtomicBool,
+    /// Numbers of dropped entries, indexed by [`Dropped`].
+    dropped: [AtomicU64; DROP_REASONS],
+    /// Number of the active session, or 0, and below the size of its largest chunk. Both are hints
+    /// for callers that do not hold the lock.
     session: AtomicU64,
     largest_block_bytes: AtomicUsize,
     heavy_barrier: HeavyBarrier,
@@ -43,12 +45,13 @@ pub(crate) struct ChunkedBuffer<M = ChunkManagerWithLocalLimit> {
 
 #[derive(Debug)]
 struct State<M> {
-    /// Which of the lanes have a writer, of those that ever had one.
+    /// For each lane that was ever used, whether it has a writer.
     taken: Vec<bool>,
-    book: Option<ChunkBook<M>>,
+    chunks: Option<SessionChunks<M>>,
 }
 
-/// A writer's lane. When it is dropped the next writer goes on there, in the same chunk.
+/// A writer's handle to its lane. After it is dropped, the next writer continues in the same lane
+/// and chunk.
 #[derive(Debug)]
 pub(crate) struct LaneHandle<'a, M: ChunkManager = ChunkManagerWithLocalLimit> {
     buffer: &'a ChunkedBuffer<M>,
@@ -56,7 +59,8 @@ pub(crate) struct LaneHandle<'a, M: ChunkManager = ChunkManagerWithLocalLimit> {
     one_writer: PhantomData<Cell<()>>,
 }
 
-/// A lane as its writer may keep it beside the handle, on the same thread; of no use once that is dropped.
+/// A copyable reference to a lane, for the thread that owns the [`LaneHandle`]. Must not be used
+/// after the handle is dropped.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LaneRef<'a>(&'a Lane, PhantomData<*const ()>);
 
@@ -67,7 +71,7 @@ impl<M: ChunkManager> Drop for LaneHandle<'_, M> {
 }
 
 impl<'a, M: ChunkManager> LaneHandle<'a, M> {
-    /// Which lane of its buffer.
+    /// Index of the lane in its buffer.
     pub(crate) fn index(&self) -> usize {
         self.lane.index
     }
@@ -76,8 +80,8 @@ impl<'a, M: ChunkManager> LaneHandle<'a, M> {
         LaneRef(self.lane, PhantomData)
     }
 
-    /// Puts an entry of this session, and gives the chunk that it came to lie in. `None` when that session runs no more, and
-    /// when the entry is larger than a chunk, which is counted as dropped.
+    /// Puts an entry of `session` and returns the number of the chunk that holds it. Returns `None`
+    /// if that session has ended, or if the entry is larger than a chunk, which counts as dropped.
     #[doc(alias = "ReserveAndPut")]
     #[inline]
     pub(crate) fn put(
@@ -96,7 +100,8 @@ impl<'a, M: ChunkManager> LaneHandle<'a, M> {
         )
     }
 
-    /// Puts the entry if it comes to lie in this chunk; `None`, uncounted, when it would not.
+    /// Puts the entry only if it fits into `chunk` and that is the current one. Otherwise returns
+    /// `None` and counts nothing.
     pub(crate) fn put_in_chunk(
         &self,
         chunk: ChunkNumber,
@@ -114,38 +119,38 @@ impl<'a, M: ChunkManager> LaneHandle<'a, M> {
         )
     }
 
-    /// Whether a chunk has room for an entry of so many bytes.
+    /// Whether an entry of `entry_bytes` fits into a chunk.
     pub(crate) fn may_put(&self, entry_bytes: usize) -> bool {
         block_bytes(entry_bytes) <= self.buffer.largest_block_bytes()
     }
 
-    /// What is put from now on lies in another chunk than what was put before.
+    /// Finishes the current chunk, so that later entries go into another one.
     pub(crate) fn leave_chunk(&self, now: TimeStamp) {
         self.lane.leave_chunk(now);
-        self.buffer.ask_for_care();
+        self.buffer.request_maintenance();
     }
 }
 
 impl<M: ChunkManager> ChunkSource for ChunkedBuffer<M> {
-    /// Under the lock, so that an allocator of the host's, called from here, adds no marker, for which there would be no chunk
-    /// either.
+    /// Allocates while holding the lock, so that the application's allocator adds no marker when it
+    /// is called from here. That marker would need a chunk, too.
     fn make_chunk(
         &self,
         lane: &Lane,
         session: Generation,
         block_bytes: usize,
-    ) -> Option<WriteRight> {
+    ) -> Option<ChunkWriter> {
         let mut state = self.state.lock();
-        let State { taken, book } = &mut *state;
-        let book = book.as_mut().filter(|book| book.session == session)?;
-        let made = book.make_chunk(lane, taken.len(), block_bytes);
+        let State { taken, chunks } = &mut *state;
+        let chunks = chunks.as_mut().filter(|chunks| chunks.session == session)?;
+        let made = chunks.make_chunk(lane, taken.len(), block_bytes);
         if made.is_none() {
             self.count_dropped(Dropped::TooLarge);
         }
         made
     }
 
-    fn has_room_for(&self, session: Generation, block_bytes: usize) -> bool {
+    fn can_hold(&self, session: Generation, block_bytes: usize) -> bool {
         let is_of_session = self.session.load(Ordering::Relaxed) == session.to_number();
         let has_room = block_bytes <= self.largest_block_bytes();
         if is_of_session && !has_room {
@@ -154,8 +159,8 @@ impl<M: ChunkManager> ChunkSource for ChunkedBuffer<M> {
         is_of_session && has_room
     }
 
-    fn ask_for_care(&self) {
-        self.needs_care.store(true, Ordering::Release);
+    fn request_maintenance(&self) {
+        self.needs_maintenance.store(true, Ordering::Release);
     }
 
     fn count_overrun(&self) {
@@ -167,26 +172,26 @@ impl<M: ChunkManager> ChunkedBuffer<M> {
     pub(crate) const fn out_of_session(heavy_barrier: HeavyBarrier) -> Self {
         let state = State {
             taken: Vec::new(),
-            book: None,
+            chunks: None,
         };
         Self {
             state: NamedMutex::new("chunk manager", LockRank::ChunkManager, state),
             lanes: Lanes::new(),
-            needs_care: AtomicBool::new(false),
-            dropped: [const { AtomicU64::new(0) }; REASONS],
+            needs_maintenance: AtomicBool::new(false),
+            dropped: [const { AtomicU64::new(0) }; DROP_REASONS],
             session: AtomicU64::new(0),
             largest_block_bytes: AtomicUsize::new(0),
             heavy_barrier,
         }
     }
 
-    /// The session that runs, for whoever asks without the lock: a hint.
+    /// Returns the active session. A hint, because the lock is not held.
     pub(crate) fn session(&self) -> Option<Generation> {
         let number = self.session.load(Ordering::Relaxed);
         (number != 0).then(|| Generation::from_number(number))
     }
 
-    /// So long is the longest entry that can be put, with its length.
+    /// Maximum length of a block, in bytes.
     fn largest_block_bytes(&self) -> usize {
         self.largest_block_bytes.load(Ordering::Relaxed)
     }
@@ -197,16 +202,17 @@ impl<M: ChunkManager> ChunkedBuffer<M> {
             .for_each(|count| count.store(0, Ordering::Relaxed));
         self.largest_block_bytes
             .store(manager.largest_chunk_bytes(), Ordering::Relaxed);
-        self.replace_book(Some(ChunkBook::new(session, manager)));
+        self.replace_chunks(Some(SessionChunks::new(session, manager)));
         self.session.store(session.to_number(), Ordering::Relaxed);
-        self.ask_for_care();
+        self.request_maintenance();
     }
 
-    /// Forgets everything, and takes nothing any more. A writer that is putting an entry at this very moment keeps its chunk
-    /// until its lane is written to again, or the next session begins or ends; so do all where the system has no barrier.
+    /// Drops all entries and accepts no more. A lane with a write in progress keeps its chunk until
+    /// its next write, or until the next session begins or ends. On systems without the heavy
+    /// barrier, this applies to all lanes.
     pub(crate) fn end_session(&self) {
         self.session.store(0, Ordering::Relaxed);
-        self.replace_book(None);
+        self.replace_chunks(None);
     }
 
     pub(crate) fn count_dropped(&self, why: Dropped) {
@@ -222,29 +228,30 @@ impl<M: ChunkManager> ChunkedBuffer<M> {
         }
     }
 
-    fn replace_book(&self, book: Option<ChunkBook<M>>) {
+    fn replace_chunks(&self, chunks: Option<SessionChunks<M>>) {
         let mut state = self.state.lock();
-        let before = std::mem::replace(&mut state.book, book);
-        let rights: Vec<_> = (0..state.taken.len())
+        let before = std::mem::replace(&mut state.chunks, chunks);
+        let writers: Vec<_> = (0..state.taken.len())
             .flat_map(|index| {
                 let lane = self.lanes.get(index);
-                lane.start_anew();
+                lane.reset_wanted_bytes();
                 [lane.take_current(self.heavy_barrier), lane.take_next()]
             })
             .collect();
-        // It is much memory, and nobody else need wait for its end.
+        // Freeing this much memory takes a while, so free it without holding the lock.
         drop(state);
-        drop((before, rights));
+        drop((before, writers));
     }
 
-    /// A lane for one writer, for a thread's markers for example.
+    /// Returns a lane for one writer, for example for a thread's markers.
     pub(crate) fn take_lane(&self) -> LaneHandle<'_, M> {
         self.take_lane_that_wants(0)
     }
 
-    /// A lane for a writer whose entries refer to those before them, and take less in large chunks.
+    /// Returns a lane with the largest chunks. It is for a writer whose entries refer to earlier
+    /// entries of the same chunk, which saves more bytes in large chunks.
     pub(crate) fn take_lane_for_samples(&self) -> LaneHandle<'_, M> {
-        self.take_lane_that_wants(LARGEST)
+        self.take_lane_that_wants(WANTS_LARGEST_CHUNKS)
     }
 
     fn take_lane_that_wants(&self, wanted_bytes: usize) -> LaneHandle<'_, M> {
@@ -262,7 +269,7 @@ impl<M: ChunkManager> ChunkedBuffer<M> {
             self.lanes.get(index)
         };
         lane.set_wanted_bytes(wanted_bytes);
-        self.ask_for_care();
+        self.request_maintenance();
         LaneHandle {
             buffer: self,
             lane,
@@ -272,69 +279,75 @@ impl<M: ChunkManager> ChunkedBuffer<M> {
 
     fn give_lane_back(&self, lane: &Lane) {
         let mut state = self.state.lock();
-        let State { taken, book } = &mut *state;
+        let State { taken, chunks } = &mut *state;
         taken[lane.index] = false;
-        // The chunk that it has begun is filled by the next writer; that after it may be large.
+        // The next writer continues in the current chunk. The chunk after it may be large, so it
+        // is returned.
         if let Some(next) = lane.take_next()
-            && let Some(book) = book
+            && let Some(chunks) = chunks
                 .as_mut()
-                .filter(|book| book.session == next.chunk().session)
+                .filter(|chunks| chunks.session == next.chunk().session)
         {
-            book.take_back(next);
+            chunks.return_unused(next);
         }
     }
 
-    /// Puts complete chunks on the manager's list, and makes every lane's next chunk ready, so that no writer has to. Called by
-    /// the sampler, once a tick.
+    /// Releases complete chunks to the manager and supplies each lane's next chunk, so that writers
+    /// do not have to. Called by the sampler once per tick.
     #[doc(alias = "FulfillChunkRequests")]
     pub(crate) fn take_care(&self) {
-        if !self.needs_care.load(Ordering::Relaxed)
-            || !self.needs_care.swap(false, Ordering::Acquire)
+        if !self.needs_maintenance.load(Ordering::Relaxed)
+            || !self.needs_maintenance.swap(false, Ordering::Acquire)
         {
             return;
         }
         let mut to_make = Vec::new();
         let session = {
             let mut state = self.state.lock();
-            let State { taken, book } = &mut *state;
-            let Some(book) = book else { return };
-            book.settle();
+            let State { taken, chunks } = &mut *state;
+            let Some(chunks) = chunks else { return };
+            chunks.release_done();
             for (index, _) in taken.iter().enumerate().filter(|(_, is_taken)| **is_taken) {
                 let lane = self.lanes.get(index);
-                to_make.extend(book.set_next(lane, taken.len()).map(|bytes| (lane, bytes)));
+                to_make.extend(
+                    chunks
+                        .set_next(lane, taken.len())
+                        .map(|bytes| (lane, bytes)),
+                );
             }
-            book.session
+            chunks.session
         };
         for (lane, bytes) in to_make {
             let mut chunk = Chunk::new(bytes);
             chunk.touch();
             let mut state = self.state.lock();
-            let State { taken, book } = &mut *state;
-            let Some(book) = book.as_mut().filter(|book| book.session == session) else {
+            let State { taken, chunks } = &mut *state;
+            let Some(chunks) = chunks.as_mut().filter(|chunks| chunks.session == session) else {
                 return;
             };
             if taken[lane.index] {
-                lane.set_next(book.begin(chunk, lane.index));
+                lane.set_next(chunks.begin(chunk, lane.index));
             } else {
-                // Its writer has ended meanwhile.
-                book.manager.forget_unreleased(bytes);
+                // The lane's writer ended while the chunk was allocated without the lock.
+                chunks.manager.forget_unreleased(bytes);
             }
         }
     }
 
-    /// Where the oldest chunk begins and where the next one will: see `WhileBuffered`.
+    /// Returns the range from the start of the oldest chunk to the start of the next one. See
+    /// `WhileBuffered` for its use.
     pub(crate) fn range(&self) -> Range<u64> {
         self.state
             .lock()
-            .book
+            .chunks
             .as_ref()
-            .map_or(1..1, ChunkBook::range)
+            .map_or(1..1, SessionChunks::range)
     }
 
-    /// How many bytes there are, and what the buffer did so far; `None` out of session.
+    /// Returns the number of held bytes and the statistics, or `None` without a session.
     pub(crate) fn fill_level(&self) -> Option<(u64, BufferStatistics)> {
         let state = self.state.lock();
-        Some((state.book.as_ref()?.held_bytes(), self.statistics(&state)))
+        Some((state.chunks.as_ref()?.held_bytes(), self.statistics(&state)))
     }
 
     fn statistics(&self, state: &State<M>) -> BufferStatistics {
@@ -342,9 +355,9 @@ impl<M: ChunkManager> ChunkedBuffer<M> {
             dropped: self.dropped(),
             lanes: state.taken.iter().filter(|is_taken| **is_taken).count() as u64,
             ..state
-                .book
+                .chunks
                 .as_ref()
-                .map(ChunkBook::statistics)
+                .map(SessionChunks::statistics)
                 .unwrap_or_default()
         }
     }
@@ -352,18 +365,18 @@ impl<M: ChunkManager> ChunkedBuffer<M> {
     #[cfg(test)]
     pub(super) fn share(&self) -> BufferSnapshot {
         let state = self.state.lock();
-        let Some(book) = &state.book else {
+        let Some(chunks) = &state.chunks else {
             return BufferSnapshot::default();
         };
         BufferSnapshot::new(
-            book.share(),
-            book.complete_since(),
+            chunks.share(),
+            chunks.complete_since(),
             Update::None,
             self.statistics(&state),
         )
     }
 
-    /// Holds the buffer still while the process forks.
+    /// Locks the buffer while the process forks.
     pub(crate) fn hold_for_fork(&self) -> BufferForkGuard<'_, M> {
         BufferForkGuard {
             state: self.state.lock(),
@@ -373,7 +386,8 @@ impl<M: ChunkManager> ChunkedBuffer<M> {
 }
 
 impl ChunkedBuffer {
-    /// What [`LaneHandle::put`] does, with a lane of this buffer's, by its writer. An entry that is made of few words comes in registers.
+    /// Puts an entry into `lane`, a lane of this buffer, like [`LaneHandle::put`]. Called by the
+    /// lane's writer. The entry is passed by value, so that a small one stays in registers.
     #[inline(always)]
     pub(crate) fn put_in_lane(
         &self,
@@ -397,13 +411,13 @@ impl ChunkedBuffer {
 
     #[cfg(any(test, fuzzing))]
     pub(crate) fn for_test(capacity_bytes: u64) -> Self {
-        // Nobody writes while another takes.
+        // These tests do not take a chunk out while another thread writes, so they need no barrier.
         let buffer = Self::out_of_session(|| true);
         buffer.begin_session(Self::TEST_SESSION, capacity_bytes);
         buffer
     }
 
-    /// Takes entries of this session from now on, into nothing that was there before.
+    /// Drops all entries and accepts entries of `session` from now on.
     pub(crate) fn begin_session(&self, session: Generation, capacity_bytes: u64) {
         let capacity = usize::try_from(capacity_bytes).unwrap_or(usize::MAX);
         self.begin_with(session, ChunkManagerWithLocalLimit::new(capacity));
@@ -411,9 +425,10 @@ impl ChunkedBuffer {
 }
 
 impl<M: ControlledChunkManager> ChunkedBuffer<M> {
-    /// Gives up what is complete and was so at that time or before, and takes back from lanes that have gone quiet what is older
-    /// than all else. Called by the sampler, now and then. The clock is read once nobody writes there any more, so that what is
-    /// there is no younger.
+    /// Discards chunks that were done at `at_or_before` or earlier, and finishes the chunks of idle
+    /// lanes that are older than all others. Called by the sampler from time to time. The clock is
+    /// read after a chunk is taken from its lane, so that none of its entries is later than that
+    /// time.
     #[doc(alias = "DestroyChunksAtOrBefore")]
     pub(crate) fn discard_old(
         &self,
@@ -421,24 +436,27 @@ impl<M: ControlledChunkManager> ChunkedBuffer<M> {
         at_or_before: Option<TimeStamp>,
     ) {
         let mut state = self.state.lock();
-        let Some(book) = &mut state.book else { return };
-        // A lane that has just gone on to its next chunk has not gone quiet.
-        book.settle();
-        for lane in book.quiet_lanes() {
+        let Some(chunks) = &mut state.chunks else {
+            return;
+        };
+        // Release full chunks first: a lane that has just moved to its next chunk is not idle.
+        chunks.release_done();
+        for lane in chunks.quiet_lanes() {
             let taken = self.lanes.get(lane).take_current(self.heavy_barrier);
-            taken.into_iter().for_each(|right| right.finish(clock()));
+            taken.into_iter().for_each(|writer| writer.finish(clock()));
         }
-        book.settle();
+        chunks.release_done();
         if let Some(time) = at_or_before {
-            book.manager.destroy_chunks_at_or_before(time);
+            chunks.manager.destroy_chunks_at_or_before(time);
         }
-        book.follow_manager();
+        chunks.follow_manager();
     }
 
-    /// Shares what is there now. Writers go on; a chunk that is recycled meanwhile stays whole for this reader.
+    /// Returns a snapshot of all entries without blocking the writers. A chunk that is discarded
+    /// later stays intact in the snapshot.
     pub(crate) fn snapshot(&self) -> BufferSnapshot {
         let mut state = self.state.lock();
-        let Some(book) = &mut state.book else {
+        let Some(chunks) = &mut state.chunks else {
             return BufferSnapshot::new(
                 Vec::new(),
                 None,
@@ -446,15 +464,15 @@ impl<M: ControlledChunkManager> ChunkedBuffer<M> {
                 BufferStatistics::default(),
             );
         };
-        book.settle();
-        let update = book.follow_manager().clone();
-        let (chunks, complete_since) = (book.share(), book.complete_since());
+        chunks.release_done();
+        let update = chunks.follow_manager().clone();
+        let (chunks, complete_since) = (chunks.share(), chunks.complete_since());
         let statistics = self.statistics(&state);
         BufferSnapshot::new(chunks, complete_since, update, statistics)
     }
 }
 
-/// The buffer's lock, held. In the child of a fork the session can be ended through it.
+/// Guard that holds the buffer's lock during a fork. The child can end the session through it.
 #[derive(Debug)]
 pub(crate) struct BufferForkGuard<'a, M = ChunkManagerWithLocalLimit> {
     state: Guard<'a, State<M>>,
@@ -462,28 +480,29 @@ pub(crate) struct BufferForkGuard<'a, M = ChunkManagerWithLocalLimit> {
 }
 
 impl<M> BufferForkGuard<'_, M> {
-    /// In the child of a fork: a session of the parent's is none of ours, and of its writers there is one, with this lane. Their
-    /// memory is left alone, since they may have been in the middle of it; so is what this gives.
+    /// Ends the parent's session in the child of a fork. Of the writers only the calling thread
+    /// exists there, with the lane `own_lane`. The chunks are leaked, because a parent's thread may
+    /// have been changing them during the fork; the caller must also leak the result.
     pub(crate) fn abandon_session(mut self, own_lane: Option<usize>) -> AbandonedSession<M> {
         self.buffer.session.store(0, Ordering::Relaxed);
         let abandoned = AbandonedSession {
-            _book: self.state.book.take(),
+            _chunks: self.state.chunks.take(),
         };
         for (index, is_taken) in self.state.taken.iter_mut().enumerate() {
             let lane = self.buffer.lanes.get(index);
-            std::mem::forget((lane.take_current_alone(), lane.take_next()));
+            std::mem::forget((lane.take_current_single_threaded(), lane.take_next()));
             *is_taken = Some(index) == own_lane;
             if !*is_taken {
-                lane.lose_writer();
+                lane.reset_writer();
             }
         }
         abandoned
     }
 }
 
-/// What a fork's child has of its parent's session.
+/// The chunks of a parent's session in the child of a fork.
 #[derive(Debug)]
-#[must_use = "it is dropped in the middle of its parent's work"]
+#[must_use = "dropping it frees memory that the parent's threads may have been changing"]
 pub(crate) struct AbandonedSession<M> {
-    _book: Option<ChunkBook<M>>,
+    _chunks: Option<SessionChunks<M>>,
 }

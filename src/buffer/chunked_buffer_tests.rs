@@ -1,4 +1,4 @@
-//! Writers, readers and recycling beside each other, with the real chunks.
+//! Tests of concurrent writers, readers and recycling.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -56,7 +56,7 @@ fn put_bytes(
 }
 
 #[test]
-fn the_oldest_chunks_go_and_the_rest_reads_back_in_order() {
+fn full_buffer_discards_the_oldest_chunks_and_reads_back_the_rest_in_order() {
     let buffer = ChunkedBuffer::for_test(4096);
     let lane = buffer.take_lane();
     for number in 0..1000 {
@@ -84,31 +84,31 @@ fn the_oldest_chunks_go_and_the_rest_reads_back_in_order() {
     assert_eq!(
         complete_since,
         TimeStamp(first),
-        "its chunk was begun when the last one was full"
+        "the previous chunk was done when this entry was put"
     );
 }
 
 #[test]
-fn a_lane_that_has_just_gone_on_to_its_next_chunk_is_not_quiet() {
+fn lane_that_just_moved_to_its_next_chunk_is_not_idle() {
     let buffer = ChunkedBuffer::for_test(4096);
     let (slow, fast) = (buffer.take_lane(), buffer.take_lane());
     let first = put_number(&slow, 0).expect("fits");
     (1..500).for_each(|number| _ = put_number(&fast, number).expect("fits"));
     assert!(
         buffer.snapshot().statistics.recycled_chunks > 0,
-        "the slow one's chunk is the oldest"
+        "the slow lane's chunk is the oldest"
     );
-    // Its next chunk is there, so that nobody looks after the full one.
+    // Supply the slow lane's next chunk, so that filling the current one requests no maintenance.
     buffer.take_care();
     let next =
         (500..1000).find_map(|number| put_number(&slow, number).filter(|&chunk| chunk != first));
     assert!(next.is_some());
     buffer.discard_old(|| TimeStamp(1000), None);
-    assert_eq!(put_number(&slow, 1000), next, "it goes on there");
+    assert_eq!(put_number(&slow, 1000), next, "the lane keeps its chunk");
 }
 
 #[test]
-fn a_snapshot_stays_whole_while_its_chunks_are_recycled() {
+fn snapshot_stays_intact_while_its_chunks_are_recycled() {
     let buffer = ChunkedBuffer::for_test(4096);
     let lane = buffer.take_lane();
     (0..50).for_each(|number| _ = put_number(&lane, number).expect("fits"));
@@ -120,7 +120,7 @@ fn a_snapshot_stays_whole_while_its_chunks_are_recycled() {
 }
 
 #[test]
-fn a_reader_lets_go_of_chunks_and_tells_what_was_given_up_meanwhile() {
+fn snapshot_drops_chunks_and_counts_the_discarded_bytes() {
     let buffer = ChunkedBuffer::for_test(4096);
     let lane = buffer.take_lane();
     (0..100).for_each(|number| _ = put_number(&lane, number).expect("fits"));
@@ -132,7 +132,7 @@ fn a_reader_lets_go_of_chunks_and_tells_what_was_given_up_meanwhile() {
         .flatten()
         .map(|block| block.expect("well formed").bytes)
         .sum();
-    // The last of them is written to still.
+    // The last chunk is still being written.
     (100..2000).for_each(|number| _ = put_number(&lane, number).expect("fits"));
     assert_eq!(snapshot.given_up_bytes(), bytes);
     let last = numbers_in(&snapshot).last().copied();
@@ -144,12 +144,12 @@ fn a_reader_lets_go_of_chunks_and_tells_what_was_given_up_meanwhile() {
     assert_eq!(
         numbers_in(&snapshot).last().copied(),
         last,
-        "what is kept can be read"
+        "kept chunks can be read"
     );
     drop(lane);
 }
 
-/// An entry in whose midst the process forks; it is written on the parent's side.
+/// An entry during whose write the process forks. The parent then completes the write.
 struct Forks<'a, F>(&'a ChunkedBuffer, F);
 
 impl<F: Fn(&ChunkedBuffer)> Entry for Forks<'_, F> {
@@ -165,13 +165,13 @@ impl<F: Fn(&ChunkedBuffer)> Entry for Forks<'_, F> {
 }
 
 #[test]
-fn in_a_forked_child_a_lane_is_as_new_whatever_its_writer_was_in_the_midst_of() {
+fn lane_is_usable_in_a_forked_child_after_a_write_in_progress() {
     let buffer = ChunkedBuffer::for_test(64 << 10);
     let parents = buffer.take_lane();
     let in_child = |buffer: &ChunkedBuffer| {
         buffer.begin_session(SESSION, 64 << 10);
         let lane = buffer.take_lane();
-        assert_eq!(lane.index(), 0, "it is the one that was left");
+        assert_eq!(lane.index(), 0, "the abandoned lane is reused");
         let chunk = put_number(&lane, 1).expect("fits");
         assert_eq!(put_number(&lane, 2), Some(chunk));
         assert!(
@@ -194,7 +194,7 @@ fn in_a_forked_child_a_lane_is_as_new_whatever_its_writer_was_in_the_midst_of() 
 }
 
 #[test]
-fn an_entry_larger_than_a_chunk_is_counted_and_nowhere() {
+fn entry_larger_than_a_chunk_is_dropped_and_counted() {
     let buffer = ChunkedBuffer::for_test(64 << 10);
     let lane = buffer.take_lane();
     assert_eq!(put_bytes(&lane, SESSION, 0, &[1; 20_000]), None);
@@ -203,9 +203,9 @@ fn an_entry_larger_than_a_chunk_is_counted_and_nowhere() {
     assert_eq!(
         put_number(&lane, 7),
         Some(chunk),
-        "what the lane has stays its own"
+        "the lane keeps its chunk"
     );
-    // Larger than the small chunks that a lane has at first.
+    // Larger than a lane's initial chunk.
     assert!(put_bytes(&lane, SESSION, 0, &[9; 16_000]).is_some());
     assert!(put_number(&lane, 8).is_some());
     let snapshot = buffer.snapshot();
@@ -216,7 +216,7 @@ fn an_entry_larger_than_a_chunk_is_counted_and_nowhere() {
 }
 
 #[test]
-fn nothing_is_put_out_of_session_or_for_another_session() {
+fn put_without_a_session_or_for_another_session_returns_none() {
     let buffer = ChunkedBuffer::for_test(4096);
     let lane = buffer.take_lane();
     assert!(put_number(&lane, 1).is_some());
@@ -236,11 +236,11 @@ fn nothing_is_put_out_of_session_or_for_another_session() {
     );
 }
 
-/// An entry in the midst of which a handler puts another.
+/// An entry during whose write a signal handler puts another one.
 struct Interrupted<'a> {
     lane: &'a LaneHandle<'a>,
     own: u64,
-    others: u64,
+    handlers: u64,
 }
 
 impl Entry for Interrupted<'_> {
@@ -249,7 +249,7 @@ impl Entry for Interrupted<'_> {
     }
 
     fn write(&self, out: &mut EntryCursor<'_>) {
-        put_number(self.lane, self.others).expect("fits");
+        put_number(self.lane, self.handlers).expect("fits");
         EntryHead::new(EntryKind::Counter)
             .number(self.own)
             .write(out);
@@ -257,7 +257,7 @@ impl Entry for Interrupted<'_> {
 }
 
 #[test]
-fn an_entry_that_interrupts_another_is_there_beside_it_and_neither_is_older_than_it_is() {
+fn interrupting_and_interrupted_entries_are_both_kept_with_their_times() {
     let buffer = ChunkedBuffer::for_test(1 << 20);
     let lane = buffer.take_lane();
     put_number(&lane, 1).expect("fits");
@@ -267,7 +267,7 @@ fn an_entry_that_interrupts_another_is_there_beside_it_and_neither_is_older_than
         let entry = Interrupted {
             lane: &lane,
             own: number,
-            others: number + 1,
+            handlers: number + 1,
         };
         lane.put(SESSION, TimeStamp(number), &entry).expect("fits");
         expected.extend([number, number + 1]);
@@ -277,7 +277,7 @@ fn an_entry_that_interrupts_another_is_there_beside_it_and_neither_is_older_than
     assert_eq!(
         memory.unreleased_bytes,
         2 * 4096,
-        "the lane's chunk and its next one, and no other"
+        "only the lane's current and next chunks"
     );
     buffer.discard_old(|| TimeStamp(1100), Some(TimeStamp(502)));
     let mut numbers = numbers_in(&buffer.snapshot());
@@ -286,7 +286,7 @@ fn an_entry_that_interrupts_another_is_there_beside_it_and_neither_is_older_than
 }
 
 #[test]
-fn an_entry_that_comes_too_late_takes_nothing_from_the_session_that_runs() {
+fn late_entry_of_a_previous_session_uses_no_chunk_of_the_active_one() {
     let buffer = ChunkedBuffer::for_test(4096);
     let lane = buffer.take_lane();
     let other = Generation::from_number(2);
@@ -301,7 +301,7 @@ fn an_entry_that_comes_too_late_takes_nothing_from_the_session_that_runs() {
 }
 
 #[test]
-fn an_entry_goes_into_the_chunk_that_it_was_made_for_or_nowhere() {
+fn put_in_chunk_puts_only_into_the_requested_chunk() {
     let buffer = ChunkedBuffer::for_test(4096);
     let lane = buffer.take_lane_for_samples();
     let first = put_number(&lane, 0).expect("fits");
@@ -316,7 +316,7 @@ fn an_entry_goes_into_the_chunk_that_it_was_made_for_or_nowhere() {
         (5..=10).contains(&put),
         "as many as a chunk of 1,024 bytes holds: {put}"
     );
-    // It was only asked for: what fits still goes there.
+    // A failed `put_in_chunk` leaves the chunk open: a smaller entry still goes there.
     assert_eq!(put_bytes(&lane, SESSION, 0, &[1]), Some(first));
     lane.leave_chunk(TimeStamp(0));
     let second = put_number(&lane, 1).expect("fits");
@@ -325,13 +325,13 @@ fn an_entry_goes_into_the_chunk_that_it_was_made_for_or_nowhere() {
 }
 
 #[test]
-fn the_next_chunk_is_there_before_it_is_needed_and_grows_with_what_is_written() {
+fn next_chunk_is_supplied_in_advance_and_grows_with_the_write_rate() {
     const CAPACITY: u64 = 16 << 20;
     let buffer = ChunkedBuffer::for_test(CAPACITY);
     let lane = buffer.take_lane();
     buffer.take_care();
     let unreleased = |buffer: &ChunkedBuffer| buffer.snapshot().chunk_memory().unreleased_bytes;
-    assert_eq!(unreleased(&buffer), 4096, "a small one");
+    assert_eq!(unreleased(&buffer), 4096, "an initial chunk");
     let entry = [1; 1000];
     let mut largest = 0;
     for time in 0..10_000u64 {
@@ -339,8 +339,8 @@ fn the_next_chunk_is_there_before_it_is_needed_and_grows_with_what_is_written() 
         buffer.take_care();
         largest = largest.max(unreleased(&buffer));
     }
-    assert_eq!(largest, 2 << 20, "two of the largest");
-    // Slowly filled, they stay as they are, until they have become many.
+    assert_eq!(largest, 2 << 20, "two of the largest chunks");
+    // Chunks that fill slowly keep their size until there are many of them.
     let slow = buffer.take_lane();
     let before = unreleased(&buffer);
     let put_slowly = |times: std::ops::Range<u64>| {
@@ -356,7 +356,7 @@ fn the_next_chunk_is_there_before_it_is_needed_and_grows_with_what_is_written() 
 }
 
 #[test]
-fn a_thousand_lanes_take_no_more_than_half() {
+fn a_thousand_lanes_use_at_most_half_of_the_capacity() {
     const CAPACITY: u64 = 32 << 20;
     let buffer = ChunkedBuffer::for_test(CAPACITY);
     let lanes: Vec<_> = (0..1000).map(|_| buffer.take_lane()).collect();
@@ -381,7 +381,7 @@ fn a_thousand_lanes_take_no_more_than_half() {
 }
 
 #[test]
-fn the_next_writer_goes_on_where_the_last_one_ended() {
+fn next_writer_continues_in_the_chunk_of_the_previous_one() {
     let buffer = ChunkedBuffer::for_test(1 << 20);
     let chunks: Vec<_> = (0..100)
         .map(|number| {
@@ -396,12 +396,12 @@ fn the_next_writer_goes_on_where_the_last_one_ended() {
     assert_eq!(
         buffer.snapshot().chunk_memory().unreleased_bytes,
         4096,
-        "nobody's next chunk is kept"
+        "a lane without a writer keeps no next chunk"
     );
 }
 
 #[test]
-fn a_lane_that_has_gone_quiet_keeps_nothing_that_nobody_else_remembers() {
+fn idle_lane_keeps_no_entry_older_than_the_rest_of_the_buffer() {
     let buffer = ChunkedBuffer::for_test(4096);
     let (quiet, busy) = (buffer.take_lane(), buffer.take_lane());
     put_number(&quiet, 0).expect("fits");
@@ -415,12 +415,12 @@ fn a_lane_that_has_gone_quiet_keeps_nothing_that_nobody_else_remembers() {
     }
     assert!(!numbers_in(&buffer.snapshot()).contains(&0));
     assert!(buffer.range().start > start);
-    put_number(&quiet, 2000).expect("it goes on in another chunk");
+    put_number(&quiet, 2000).expect("it continues in another chunk");
     assert!(numbers_in(&buffer.snapshot()).contains(&2000));
 }
 
 #[test]
-fn what_is_older_than_a_time_is_given_up() {
+fn discard_old_discards_chunks_done_by_the_given_time() {
     let buffer = ChunkedBuffer::for_test(64 << 10);
     let lane = buffer.take_lane();
     (0..1000).for_each(|number| _ = put_number(&lane, number).expect("fits"));
@@ -438,7 +438,7 @@ fn what_is_older_than_a_time_is_given_up() {
 }
 
 #[test]
-fn a_buffer_of_one_chunk_keeps_what_came_first() {
+fn single_chunk_buffer_keeps_the_first_entries() {
     let buffer: ChunkedBuffer<ChunkManagerSingle> = ChunkedBuffer::out_of_session(|| true);
     buffer.begin_with(SESSION, ChunkManagerSingle::new(256));
     let lane = buffer.take_lane_for_samples();
@@ -449,12 +449,16 @@ fn a_buffer_of_one_chunk_keeps_what_came_first() {
     assert_eq!(put_number(&lane, 1000), None, "there is no second chunk");
     assert_eq!(numbers_in(&buffer.share()), put);
     let other = buffer.take_lane();
-    assert_eq!(put_number(&other, 7), None, "nor one for another writer");
+    assert_eq!(
+        put_number(&other, 7),
+        None,
+        "there is no chunk for another writer"
+    );
     assert!(buffer.share().statistics.dropped.all() >= 2);
 }
 
 #[test]
-fn threads_put_side_by_side_and_nothing_is_torn() {
+fn concurrent_writers_lose_and_tear_no_entry() {
     const THREADS: u64 = 4;
     const EACH: u64 = 20_000;
     let buffer = ChunkedBuffer::for_test(64 << 20);
@@ -475,10 +479,10 @@ fn threads_put_side_by_side_and_nothing_is_torn() {
         scope.spawn(move || {
             while !done.load(Ordering::Relaxed) {
                 buffer.take_care();
-                // Whoever reads sees of each thread the first so many.
-                let mut of_threads: BTreeMap<u64, u64> = BTreeMap::new();
+                // A reader sees a prefix of each thread's entries.
+                let mut next_by_thread: BTreeMap<u64, u64> = BTreeMap::new();
                 for number in numbers_in(&buffer.snapshot()) {
-                    let next = of_threads.entry(number / 1_000_000).or_default();
+                    let next = next_by_thread.entry(number / 1_000_000).or_default();
                     assert_eq!(number % 1_000_000, *next);
                     *next += 1;
                 }
@@ -496,13 +500,14 @@ fn threads_put_side_by_side_and_nothing_is_torn() {
 }
 
 #[test]
-fn a_reader_sees_nothing_of_a_chunk_without_all_of_the_chunk_before() {
+fn snapshot_with_entries_of_a_chunk_has_all_of_the_lanes_previous_chunk() {
     const OTHERS: u64 = 500;
     for round in 0..200 {
         let buffer = ChunkedBuffer::for_test(64 << 20);
         let lane = buffer.take_lane();
         put_number(&lane, 0).expect("fits");
-        // Between the lane's chunk and its next one there are many, so that a reader takes a while from one to the other.
+        // Many chunks of other lanes lie between this lane's chunk and its next one, so that a
+        // snapshot takes a while to get from one to the other.
         let others: Vec<_> = (0..OTHERS).map(|_| buffer.take_lane()).collect();
         others
             .iter()

@@ -1,15 +1,18 @@
-//! An entry on its way into a chunk: it says how long it is, or finds out by writing itself there.
+//! The encoding of an entry into a chunk, whose length is computed before or after it is written.
 
 use crate::buffer::leb128;
 
-/// What can be put.
+/// Data that can be put into the buffer.
 pub(crate) trait Entry {
-    /// Whether it is easily said how long it is. One of which it is not is written first, and its length then.
+    /// Whether the encoded length is cheap to compute. If not, the entry is written first, and its
+    /// length afterwards.
     const IS_COUNTED: bool = true;
 
-    /// How many bytes [`Self::write`] writes, at least one. Of one that is not counted it is asked only where it found no room.
+    /// Number of bytes that [`Self::write`] writes, at least one. If [`Self::IS_COUNTED`] is false,
+    /// it is called only when the entry does not fit into the current chunk.
     fn bytes(&self) -> usize;
 
+    /// Writes the entry's fields.
     fn write(&self, out: &mut EntryCursor<'_>);
 }
 
@@ -27,7 +30,7 @@ impl<E: Entry> Entry for &E {
     }
 }
 
-/// For tests: bytes that say nothing.
+/// Arbitrary bytes, for tests.
 #[cfg(test)]
 impl Entry for &[u8] {
     fn bytes(&self) -> usize {
@@ -39,7 +42,8 @@ impl Entry for &[u8] {
     }
 }
 
-/// Writes fields one after another, where they are to be read. What finds no room is left out, and all after it.
+/// Writes fields one after another directly into a chunk. A field that does not fit is left out,
+/// and so are all fields after it.
 #[derive(Debug)]
 pub(crate) struct EntryCursor<'a> {
     rest: &'a mut [u8],
@@ -48,36 +52,36 @@ pub(crate) struct EntryCursor<'a> {
 
 impl<'a> EntryCursor<'a> {
     #[inline(always)]
-    pub(crate) fn new(place: &'a mut [u8]) -> Self {
+    pub(crate) fn new(target: &'a mut [u8]) -> Self {
         Self {
-            rest: place,
+            rest: target,
             is_overrun: false,
         }
     }
 
-    /// This, and in its place one without room.
+    /// Returns this cursor and leaves one without space.
     #[inline(always)]
     pub(crate) fn take(&mut self) -> Self {
         std::mem::replace(self, Self::new(&mut []))
     }
 
-    /// How many bytes are left.
+    /// Number of bytes that are left.
     #[inline(always)]
     pub(crate) fn left(&self) -> usize {
         self.rest.len()
     }
 
-    /// Whether something found no room.
+    /// Whether a field did not fit.
     #[inline(always)]
     pub(crate) fn is_overrun(&self) -> bool {
         self.is_overrun
     }
 
-    /// Bytes of a length that is known when this is compiled.
+    /// Writes bytes whose number is known at compile time.
     #[inline(always)]
     pub(crate) fn array<const N: usize>(&mut self, bytes: [u8; N]) {
         match std::mem::take(&mut self.rest).split_first_chunk_mut() {
-            Some((place, rest)) => (*place, self.rest) = (bytes, rest),
+            Some((target, rest)) => (*target, self.rest) = (bytes, rest),
             None => self.is_overrun = true,
         }
     }
@@ -87,6 +91,7 @@ impl<'a> EntryCursor<'a> {
         self.array([byte]);
     }
 
+    /// Writes a number as ULEB128.
     #[inline(always)]
     pub(crate) fn number(&mut self, number: u64) {
         if number < 0x80 {
@@ -97,7 +102,7 @@ impl<'a> EntryCursor<'a> {
         self.raw(&coded[..length]);
     }
 
-    /// A number that is rarely small: how many bytes it takes, and these.
+    /// Writes a number that is rarely small: a byte with its length, then its little-endian bytes.
     #[inline(always)]
     pub(crate) fn large(&mut self, number: u64) {
         let bytes = large_bytes(number) - 1;
@@ -105,11 +110,12 @@ impl<'a> EntryCursor<'a> {
         self.raw(&number.to_le_bytes()[..bytes]);
     }
 
+    /// Writes bytes as they are.
     #[inline(always)]
     pub(crate) fn raw(&mut self, bytes: &[u8]) {
         match std::mem::take(&mut self.rest).split_at_mut_checked(bytes.len()) {
-            Some((place, rest)) => {
-                copy(place, bytes);
+            Some((target, rest)) => {
+                copy(target, bytes);
                 self.rest = rest;
             }
             None => self.is_overrun = true,
@@ -117,7 +123,7 @@ impl<'a> EntryCursor<'a> {
     }
 }
 
-/// How many bytes [`EntryCursor::number`] writes.
+/// Number of bytes that [`EntryCursor::number`] writes.
 #[inline(always)]
 pub(crate) const fn number_bytes(number: u64) -> usize {
     if number < 0x80 {
@@ -127,13 +133,14 @@ pub(crate) const fn number_bytes(number: u64) -> usize {
     }
 }
 
-/// How many bytes [`EntryCursor::large`] writes.
+/// Number of bytes that [`EntryCursor::large`] writes.
 #[inline(always)]
 pub(crate) const fn large_bytes(number: u64) -> usize {
     1 + (71 - number.leading_zeros() as usize) / 8
 }
 
-/// Between places of one length. Most texts are short, and calling a function to copy them takes longer than copying them.
+/// Copies between slices of equal length. Most texts are short, and a call of `memcpy` takes longer
+/// than copying them inline.
 #[inline(always)]
 fn copy(to: &mut [u8], from: &[u8]) {
     #[inline(always)]
@@ -161,26 +168,26 @@ mod tests {
     use crate::buffer::entry_reader::EntryReader;
 
     #[test]
-    fn numbers_take_the_bytes_that_are_told() {
+    fn numbers_take_as_many_bytes_as_computed() {
         let powers = (0..64)
             .flat_map(|bits| [(1u64 << bits) - 1, 1 << bits])
             .chain([u64::MAX]);
         for number in powers {
-            // With room to spare and without.
+            // With and without spare bytes.
             for spare in [0, 20] {
-                let mut place = [0xee; 40];
-                let mut cursor = EntryCursor::new(&mut place[..number_bytes(number) + spare]);
+                let mut target = [0xee; 40];
+                let mut cursor = EntryCursor::new(&mut target[..number_bytes(number) + spare]);
                 cursor.number(number);
                 assert_eq!(cursor.left(), spare, "{number}");
-                let mut cursor = EntryCursor::new(&mut place[..large_bytes(number) + spare]);
+                let mut cursor = EntryCursor::new(&mut target[..large_bytes(number) + spare]);
                 cursor.large(number);
                 assert_eq!(cursor.left(), spare, "{number}");
             }
-            let mut place = [0; 20];
-            let mut cursor = EntryCursor::new(&mut place);
+            let mut target = [0; 20];
+            let mut cursor = EntryCursor::new(&mut target);
             cursor.number(number);
             cursor.large(number);
-            let mut reader = EntryReader::new(&place);
+            let mut reader = EntryReader::new(&target);
             assert_eq!(
                 (reader.number(), reader.large()),
                 (Some(number), Some(number))
@@ -189,31 +196,31 @@ mod tests {
     }
 
     #[test]
-    fn texts_of_all_lengths_are_copied_and_what_has_no_room_is_left_out() {
+    fn raw_copies_texts_of_all_lengths_and_leaves_out_what_does_not_fit() {
         let text: Vec<u8> = (0..100).collect();
         for length in 0..100 {
-            let mut place = [0xee; 100];
-            EntryCursor::new(&mut place).raw(&text[..length]);
+            let mut target = [0xee; 100];
+            EntryCursor::new(&mut target).raw(&text[..length]);
             assert_eq!(
-                (&place[..length], place.get(length)),
+                (&target[..length], target.get(length)),
                 (&text[..length], Some(&0xee))
             );
         }
-        let mut place = [0; 4];
-        let mut cursor = EntryCursor::new(&mut place);
+        let mut target = [0; 4];
+        let mut cursor = EntryCursor::new(&mut target);
         cursor.raw(&text[..5]);
         cursor.byte(1);
         cursor.large(u64::MAX);
         assert_eq!(
-            (cursor.left(), cursor.is_overrun(), place),
+            (cursor.left(), cursor.is_overrun(), target),
             (0, true, [0; 4])
         );
-        let mut cursor = EntryCursor::new(&mut place);
+        let mut cursor = EntryCursor::new(&mut target);
         cursor.array([1, 2, 3, 4]);
         assert_eq!((cursor.left(), cursor.is_overrun()), (0, false));
         cursor.array([]);
-        assert!(!cursor.is_overrun(), "nothing has room everywhere");
+        assert!(!cursor.is_overrun(), "no bytes always fit");
         cursor.byte(5);
-        assert!(cursor.is_overrun() && place == [1, 2, 3, 4]);
+        assert!(cursor.is_overrun() && target == [1, 2, 3, 4]);
     }
 }

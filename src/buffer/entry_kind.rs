@@ -1,52 +1,68 @@
-//! The kinds of entries, and the grammar of each, stated once.
+//! The kinds of entries and their grammar.
 //!
 //! ```text
-//! block   = length:N entry                         N: ULEB128    Z: zigzag, then ULEB128    B: one byte
-//!                                                  T: a byte that says how many follow, little-endian
+//! block   = length:N entry                  N: ULEB128    Z: zigzag, then ULEB128    B: one byte
+//!                                           T: a byte with a length, and that many bytes,
+//!                                              little-endian
 //! entry   = kind:B fields
-//! Modules = state:N                                         before the samples of a chunk, and where it changes
-//! Sample  = thread:N time:Z flags:B [cpu:N] [event:N] [more:N span:N] node:N fresh:N frame*    a sample with its stack
-//! Same    = thread:N time:Z flags:B [cpu:N] [event:N] [more:N span:N]  with the stack of the thread's last Sample
-//! frame   = number*4:N                                      a frame that was there before
-//!         | Z*4+1:N                                         a new one: a return address, by its distance
-//!         | Z*4+2:N                                         a new one: where the thread was, likewise
-//!         | flags*4+3:N category:B subcategory:B text dynamic          a new one: a label
-//!         | flags*4+3:N function:N line:N column:N                     a new one: a script frame, as its flags say
-//!         | 256*4+3:N                                       a new one: stands for labels that are missing
-//! Marker  = thread:N what:B start:T end:T category:B subcategory:B [stack:N] [window:N] length:N [type:N] byte* payload
-//! payload =                                                 of a marker with its name alone
-//!         | byte*                                           a text, to the entry's end
-//!         | byte* whole:B                                   of the host's type with that number
-//! Backtrace = stack:N time:N node:N fresh:N frame*          the stack of the markers that name its number
-//! EventProbe = thread:N posted:N waited:N                   an event loop's probe
-//! Counter = counter:N time:N value:Z                        a counter's absolute value
-//! Pause, Resume, PauseSampling, ResumeSampling = time:N     from then on
-//! Overhead = time:N step:N{4}                               nanoseconds that the steps of a tick took
+//! Modules = state:N                         before a chunk's first sample, and at each change
+//! Sample  = thread:N time:Z flags:B [cpu:N] [event:N] [more:N span:N] node:N fresh:N frame*
+//!                                           a sample with its stack
+//! Same    = thread:N time:Z flags:B [cpu:N] [event:N] [more:N span:N]
+//!                                           a sample with the stack of the thread's last Sample
+//! frame   = number*4:N                      a known frame, by its number
+//!         | Z*4+1:N                         a new frame: a return address, as a distance
+//!         | Z*4+2:N                         a new frame: the thread's next instruction, likewise
+//!         | flags*4+3:N category:B subcategory:B text dynamic
+//!                                           a new frame: a label
+//!         | flags*4+3:N function:N line:N column:N
+//!                                           a new frame: a script frame, if the flags say so
+//!         | 256*4+3:N                       a new frame: labels were left out here
+//! Marker  = thread:N what:B start:T end:T category:B subcategory:B [stack:N] [window:N]
+//!           length:N [type:N] byte* payload
+//! payload =                                 of a marker without one
+//!         | byte*                           a text, up to the end of the entry
+//!         | byte* whole:B                   of the application's type with the number `type`
+//! Backtrace = stack:N time:N node:N fresh:N frame*          the stack of the markers that name it
+//! EventProbe = thread:N posted:N waited:N                   a probe of an event loop
+//! Counter = counter:N time:N value:Z                        the absolute value of a counter
+//! Pause, Resume, PauseSampling, ResumeSampling = time:N     takes effect at that time
+//! Overhead = time:N step:N{4}                               duration of a tick's steps, in ns
 //! text    = length:N bytes                                  UTF-8
 //! ```
 //!
-//! *Stacks.* A stack is a node of a tree: its innermost frame on top of another stack. The nodes of a chunk are numbered: 0 is the
-//! root, 1 the root of a stack that could not be followed to its root, 2 and 3 are the same on a stack that the thread was not
-//! born with; each frame of a Sample makes the next node, on top of the one before it, and the first of them on top of `node`.
-//! So is the number of each new frame the next one, from 0 on. The distance of a native frame is that from the nearest
-//! native frame below it in its stack, or from 0. `Modules` forgets all that, as the end of the chunk does: `state` says which
-//! of the lists of loaded modules the addresses after it belong to.
+//! *Stacks.* A stack is a node of a tree: its innermost frame on top of another stack. The nodes of
+//! a chunk are numbered. Node 0 is the root, and node 1 the root of a truncated stack. Nodes 2 and
+//! 3 are these two roots for a thread that runs on a stack other than its original one. Each frame
+//! of a Sample creates the next node, on top of the previous frame's node; the first frame's node
+//! is on top of `node`. New frames are also numbered in order, from 0. The distance of a native
+//! frame is counted from the nearest native frame below it in its stack, or from address 0.
+//! `Modules` and the end of the chunk reset all these numbers. The `state` of `Modules` is the
+//! number of the list of loaded modules to which the addresses after it belong.
 //!
-//! *Times* are nanoseconds since the process began; those of samples count from the Sample or Same before, or from `Modules`.
+//! *Times* are in nanoseconds since the start of the process. The time of a sample is relative to
+//! the previous Sample or Same, or to the last `Modules`.
 //!
-//! `cpu`, nanoseconds of the thread's CPU time since its sample before, is there when the flags say so; so is `event`, which
-//! is 0 when the thread's event loop waits, else one more than zigzag of the nanoseconds since the event that runs was
-//! queued, which are negative before that. `waited` is 0 of a probe that is out and has another entry later, else one more than
-//! the nanoseconds until its answer. A sample may stand for `more` others after it, evenly spaced, the last of them `span`
-//! nanoseconds later, in which the thread did not run, so that the event goes on.
+//! *Samples.* `cpu` is the CPU time that the thread used since its previous sample, in nanoseconds.
+//! It is present if the flags say so, and so is `event`. `event` is 0 while the thread's event loop
+//! waits. Otherwise it is 1 plus the zigzag encoding of the nanoseconds since the running event was
+//! queued, a negative number before that time. A sample may represent `more` further samples,
+//! during which the thread did not run. They are evenly spaced, and the last of them is `span`
+//! nanoseconds later. The event's time advances with them.
 //!
-//! *Markers.* The lowest two bits of `what` are Gecko's phase: 0 instant, 1 interval, 2 start, 3 end; times that the phase does
-//! not have are 0. The next two say what the payload is: 0 none, 1 a text, 2 one of the host's; then, whether there is a stack,
-//! and whether a window. `length` is the name's, whose bytes come before the payload. `whole` is 1 where all of the payload is
-//! there. A script's function is its number in the process; a
-//! line or column of 0 is not known.
+//! *Event probes.* `waited` is 0 for a pending probe, which gets another entry later. Otherwise it
+//! is 1 plus the nanoseconds until the probe was answered.
+//!
+//! *Markers.* The lowest two bits of `what` are Gecko's phase: 0 instant, 1 interval, 2 start,
+//! 3 end. Times that the phase does not use are 0. The next two bits are the kind of payload:
+//! 0 none, 1 a text, 2 of a type of the application. The two bits above tell whether `stack` and
+//! `window` are present. `length` is the length of the name, whose bytes precede the payload.
+//! `whole` is 1 if the payload is complete.
+//!
+//! *Script frames.* `function` is the number of the function in the process. A line or column of 0
+//! is unknown.
 
-/// The first byte of an entry. 0 is none, so that zeroed memory is no entry.
+/// Kind of an entry, stored in its first byte. No kind is 0, so zeroed memory is never an entry.
 #[doc(alias = "ProfileBufferEntryKind")]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
@@ -61,15 +77,15 @@ pub(crate) enum EntryKind {
     #[doc(alias = "ProfilerOverheadTime")]
     Overhead = 5,
     EventProbe = 6,
-    /// The stack of markers.
+    /// The stack of one or more markers.
     Backtrace = 7,
-    /// Neither samples nor markers are taken until the next `Resume`.
+    /// No samples are taken and no markers recorded until the next `Resume`.
     Pause = 8,
     Resume = 9,
     /// No samples are taken until the next `ResumeSampling`.
     PauseSampling = 10,
     ResumeSampling = 11,
-    /// Which list of modules the addresses after it belong to.
+    /// The list of modules to which the addresses after it belong.
     Modules = 12,
 }
 
@@ -100,7 +116,7 @@ pub(crate) struct SampleFlags(u8);
 impl SampleFlags {
     /// The thread's CPU time is known.
     pub(crate) const HAS_CPU: Self = Self(1);
-    /// It stands for others after it.
+    /// The sample represents further samples after it.
     pub(crate) const HAS_MORE: Self = Self(2);
     /// The thread has an event loop.
     pub(crate) const HAS_EVENT: Self = Self(4);
@@ -122,21 +138,21 @@ impl SampleFlags {
     }
 }
 
-/// What the first number of a frame says in its lowest two bits; the rest of it is above.
+/// Meaning of a frame's first number, stored in its lowest two bits. The other bits are the value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum FrameTag {
-    /// The number of a frame that was there before.
+    /// Number of a frame that the chunk already holds.
     Known,
-    /// The distance to a return address.
+    /// Distance to a return address.
     Return,
-    /// The distance to where the thread was.
+    /// Distance to the thread's next instruction.
     Innermost,
     /// Flags of a frame of the label stack.
     Label,
 }
 
 impl FrameTag {
-    /// In the place of a frame's flags: it stands for labels that are missing.
+    /// Value in place of a frame's flags: the frame replaces labels that were left out.
     pub(crate) const LABELS_LEFT_OUT: u64 = 256;
 
     pub(crate) const fn split(number: u64) -> (Self, u64) {
@@ -154,9 +170,10 @@ impl FrameTag {
     }
 }
 
-/// How many nodes there are before the first frame, and which of them a stack begins with.
+/// Number of root nodes, which precede the node of the first frame.
 pub(crate) const ROOT_NODES: u32 = 4;
 
+/// Returns the root node of a stack.
 pub(crate) const fn root_node(is_truncated: bool, is_of_other_stack: bool) -> u32 {
     is_truncated as u32 | (is_of_other_stack as u32) << 1
 }

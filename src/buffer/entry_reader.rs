@@ -1,16 +1,17 @@
-//! Takes the fields of an entry apart. Every step can find the entry too short, which is `None`, never a panic.
+//! Decodes the fields of an entry. If the entry is too short, each method returns `None`; none of
+//! them panics.
 
 use crate::buffer::entry_kind::EntryKind;
 use crate::buffer::leb128;
 
-/// A cursor over one entry. It may look at what comes after the entry in its chunk, so that a number is read at once, and takes
-/// none of it.
+/// A cursor over one entry. It may peek at the bytes after the entry in its chunk, to decode a
+/// number in one load, but never consumes them.
 #[doc(alias = "ProfileBufferEntryReader")]
 #[derive(Clone, Debug)]
 pub(crate) struct EntryReader<'a> {
-    /// From the next field on.
+    /// The bytes from the next field on.
     bytes: &'a [u8],
-    /// How many of them are the entry's.
+    /// Number of these bytes that belong to the entry.
     left: usize,
 }
 
@@ -22,7 +23,7 @@ impl<'a> EntryReader<'a> {
         }
     }
 
-    /// Of the entry of so many bytes at the front of these, if it ends there.
+    /// Returns a reader of the entry in the first `length` bytes, or `None` if there are fewer.
     #[inline(always)]
     pub(super) fn at_front(bytes: &'a [u8], length: usize) -> Option<Self> {
         (length <= bytes.len()).then_some(Self {
@@ -61,7 +62,7 @@ impl<'a> EntryReader<'a> {
         Some(*self.take(1)?.first()?)
     }
 
-    /// What [`EntryCursor::large`](crate::buffer::EntryCursor::large) writes.
+    /// Reads a number that [`EntryCursor::large`](crate::buffer::EntryCursor::large) wrote.
     pub(crate) fn large(&mut self) -> Option<u64> {
         let count = usize::from(self.byte()?);
         let mut bytes = [0; 8];
@@ -74,7 +75,7 @@ impl<'a> EntryReader<'a> {
         self.bytes(length)
     }
 
-    /// All that is left of the entry.
+    /// Takes the remaining bytes of the entry.
     pub(crate) fn rest(&mut self) -> &'a [u8] {
         self.take(self.left).unwrap_or_default()
     }
@@ -103,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_read_back_and_a_cut_entry_ends_in_none() {
+    fn fields_of_a_whole_entry_read_back_and_a_cut_entry_returns_none() {
         let mut head = EntryHead::new(EntryKind::Marker);
         head.number(300).byte(7).signed(-5);
         let mut tail = EntryWriter::default();
@@ -119,7 +120,7 @@ mod tests {
             assert_eq!(
                 read_at_front(length),
                 None,
-                "what comes after it is none of its own"
+                "bytes after the entry are not consumed"
             );
         }
         assert!(read_at_front(entry.len()).is_some() && read_at_front(entry.len() + 1).is_none());

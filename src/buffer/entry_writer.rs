@@ -1,17 +1,17 @@
-//! Codes the fields of an entry.
+//! Encodes the fields of an entry before it is put.
 
 use crate::buffer::entry::{Entry, EntryCursor};
 use crate::buffer::entry_kind::EntryKind;
 use crate::buffer::leb128;
 
-/// Fields of any number, in a vector that is kept from entry to entry.
+/// Any number of fields, in a vector that is reused from entry to entry.
 #[derive(Debug, Default)]
 pub(crate) struct EntryWriter {
     bytes: Vec<u8>,
 }
 
 impl EntryWriter {
-    /// Forgets what was there, keeps its memory.
+    /// Removes all fields and keeps the memory.
     pub(crate) fn clear(&mut self) -> &mut Self {
         self.bytes.clear();
         self
@@ -39,7 +39,7 @@ impl EntryWriter {
         self
     }
 
-    /// What is coded already.
+    /// Appends fields that are already encoded.
     pub(crate) fn raw(&mut self, coded: &[u8]) -> &mut Self {
         self.bytes.extend_from_slice(coded);
         self
@@ -50,7 +50,7 @@ impl EntryWriter {
     }
 }
 
-/// The first fields of an entry, without the heap: up to 8 numbers, and as many bytes.
+/// The first fields of an entry, without heap memory: up to 8 numbers and up to 8 bytes.
 #[derive(Debug)]
 pub(crate) struct EntryHead {
     bytes: [u8; 8 * leb128::MAX_BYTES + 8],
@@ -79,8 +79,8 @@ impl EntryHead {
         if number < 0x80 {
             return self.byte(number as u8);
         }
-        if let Some(place) = self.bytes[self.end..].first_chunk_mut() {
-            self.end += leb128::encode(number, place);
+        if let Some(target) = self.bytes[self.end..].first_chunk_mut() {
+            self.end += leb128::encode(number, target);
         }
         self
     }
@@ -93,7 +93,7 @@ impl EntryHead {
         &self.bytes[..self.end]
     }
 
-    /// The entry that begins so and goes on with this.
+    /// Returns the entry that consists of this head and `tail`.
     pub(crate) fn with<'a>(&'a self, tail: &'a [u8]) -> HeadAndTail<'a> {
         HeadAndTail {
             head: self.bytes(),
@@ -136,14 +136,14 @@ mod tests {
     use crate::buffer::entry_reader::EntryReader;
 
     #[test]
-    fn a_head_holds_the_most_that_is_asked_of_it() {
+    fn head_holds_its_maximum_number_of_fields() {
         let mut head = EntryHead::new(EntryKind::Sample);
         (0..7).for_each(|_| _ = head.number(u64::MAX).byte(7));
         head.signed(i64::MIN);
         let entry = head.with(b"tail");
-        let mut place = vec![0; Entry::bytes(&entry)];
-        entry.write(&mut EntryCursor::new(&mut place));
-        let mut reader = EntryReader::new(&place);
+        let mut target = vec![0; Entry::bytes(&entry)];
+        entry.write(&mut EntryCursor::new(&mut target));
+        let mut reader = EntryReader::new(&target);
         assert_eq!(reader.kind(), Some(EntryKind::Sample));
         assert!((0..7).all(|_| reader.number() == Some(u64::MAX) && reader.byte() == Some(7)));
         assert_eq!(

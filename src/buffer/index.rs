@@ -1,8 +1,8 @@
-//! Places in the buffer.
+//! Positions of blocks and numbers of chunks.
 
 use std::num::NonZeroU64;
 
-/// Where a block begins: its position among all bytes that were ever put, counted from 1.
+/// Position of a block's first byte, counted from 1 over all chunks that the session ever had.
 #[doc(alias = "ProfileBufferBlockIndex")]
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct BlockIndex(NonZeroU64);
@@ -20,6 +20,6 @@ impl BlockIndex {
     }
 }
 
-/// Which chunk of a session, counted from 0; a recycled chunk gets a new number.
+/// Number of a chunk within its session, counted from 0. A recycled chunk gets a new number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct ChunkNumber(pub(crate) u64);

@@ -1,8 +1,9 @@
-//! Where a thread writes: a chunk of its own, and the next one.
+//! A lane: the chunk that one thread writes to, and the next one.
 //!
-//! Who writes says so, appends to the chunk that is there, and says that it is done: loads and stores, and nobody waits. Who
-//! finds none there goes on with the next chunk. So whoever ends a session, or wants back what lies in a lane that has gone
-//! quiet, may take the chunk out; `writing_cell.rs` tells how. An entry that comes from a handler, in the midst of a write, gets a
+//! The writer marks the start of a write, appends to its current chunk and marks the end. This
+//! takes only loads and stores, and never blocks. A writer that finds no current chunk continues in
+//! the next one. So the end of a session, or the clean-up of an idle lane, can take the chunk out;
+//! `writing_cell.rs` describes how. An entry that a signal handler puts during a write goes into a
 //! chunk of its own.
 
 #[cfg(not(all(test, loom)))]
@@ -13,19 +14,21 @@ use std::sync::atomic::Ordering;
 use loom::sync::atomic::AtomicUsize;
 
 use crate::base::{Generation, TimeStamp};
-use crate::buffer::chunk::{WriteRight, new_block_bytes};
-use crate::buffer::chunk_book::LARGEST;
+use crate::buffer::chunk::{ChunkWriter, new_block_bytes};
+use crate::buffer::chunk_book::WANTS_LARGEST_CHUNKS;
 use crate::buffer::entry::Entry;
 use crate::buffer::index::ChunkNumber;
 use crate::buffer::take_cell::TakeCell;
-use crate::buffer::writing_cell::{HeavyBarrier, Writing, WritingCell};
+use crate::buffer::writing_cell::{HeavyBarrier, WriteGuard, WritingCell};
 
-/// A chunk that was filled in less time was small for its lane, and the next one is twice as large.
-const QUICKLY_NS: u64 = 1_000_000_000;
-/// After so many the next one is twice as large, too, so that chunks do not become too many to list.
-const MANY: usize = 16;
+/// Fill time below which a lane's next chunk is twice as large, in ns.
+const FAST_FILL_NS: u64 = 1_000_000_000;
+/// Number of filled chunks of one size after which the next one is twice as large, however slowly
+/// they were filled; it keeps the lists of chunks short.
+const CHUNKS_BEFORE_GROWTH: usize = 16;
 
-/// An entry on its way into a lane: passed on as a copy, so that while all goes well it need not be in memory.
+/// An entry to be put into a lane. Passed by value, so that on the fast path it can stay in
+/// registers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NewEntry<E> {
     pub(super) session: Generation,
@@ -33,51 +36,54 @@ pub(super) struct NewEntry<E> {
     pub(super) entry: E,
 }
 
-/// Whence a lane without room gets a chunk.
+/// Supplies a full lane with its next chunk.
 pub(super) trait ChunkSource {
-    /// A chunk of this session with room for such a block, made on the spot; `None` when that session runs no more, or there is
-    /// no such chunk.
+    /// Returns a chunk of `session` that can hold a block of `block_bytes`, allocating one if
+    /// needed. Returns `None` if that session has ended or no such chunk is available.
     fn make_chunk(
         &self,
         lane: &Lane,
         session: Generation,
         block_bytes: usize,
-    ) -> Option<WriteRight>;
+    ) -> Option<ChunkWriter>;
 
-    /// Whether there are chunks of this session's that are as large as that. What has no room is counted.
-    fn has_room_for(&self, session: Generation, block_bytes: usize) -> bool;
+    /// Whether chunks of `session` can hold a block of `block_bytes`. Counts a block that is too
+    /// large as dropped.
+    fn can_hold(&self, session: Generation, block_bytes: usize) -> bool;
 
-    /// A chunk is done, or a lane's next chunk was taken: somebody should look after the lanes.
-    fn ask_for_care(&self);
+    /// Requests maintenance from the sampler, after a chunk is done or a lane's next chunk was
+    /// taken.
+    fn request_maintenance(&self);
 
-    /// An entry was longer when it was written than it had said.
+    /// Counts an entry that wrote more bytes than [`Entry::bytes`] returned.
     fn count_overrun(&self);
 }
 
-/// To a chunk that was asked for with this entry's length.
+/// Appends to a chunk that was requested with this entry's length.
 fn append_to_new<E: Entry + Copy>(
-    right: &mut WriteRight,
+    writer: &mut ChunkWriter,
     entry: NewEntry<E>,
     source: &impl ChunkSource,
 ) -> bool {
-    let is_put = right.append(entry.now, &entry.entry);
+    let is_put = writer.append(entry.now, &entry.entry);
     if !is_put {
         source.count_overrun();
     }
     is_put
 }
 
-/// A writer's place. On cache lines of its own.
+/// The chunks of one writer, on their own cache lines to prevent false sharing.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(super) struct Lane {
     pub(super) index: usize,
-    /// Put by the lane's writer; whoever took the chunk out may put that one back, too.
+    /// The chunk being written. Put by the lane's writer; a thread that took the chunk out may put
+    /// it back.
     current: WritingCell,
-    /// There before it is needed. Put by the caretaker alone.
+    /// The chunk to continue in, supplied before it is needed. Put by the sampler only.
     next: TakeCell,
     wanted_bytes: AtomicUsize,
-    /// How many chunks of the size that it has were filled.
+    /// Number of chunks of the current size that were filled.
     filled: AtomicUsize,
 }
 
@@ -92,7 +98,8 @@ impl Lane {
         }
     }
 
-    /// Puts an entry, and gives the chunk that it came to lie in; a chunk of an earlier session is given up for it.
+    /// Puts an entry and returns the number of the chunk that holds it. Replaces the current chunk
+    /// if it belongs to an earlier session.
     #[inline(always)]
     pub(super) fn put<E: Entry + Copy>(
         &self,
@@ -102,17 +109,17 @@ impl Lane {
         if self.current.is_writing() {
             return self.put_from_handler(entry, source);
         }
-        let mut writing = self.current.write();
-        if let Some(mut right) = writing.chunk()
-            && right.chunk().session == entry.session
-            && right.append(entry.now, &entry.entry)
+        let mut writing = self.current.begin_write();
+        if let Some(mut writer) = writing.chunk()
+            && writer.chunk().session == entry.session
+            && writer.append(entry.now, &entry.entry)
         {
-            return Some(right.chunk().number);
+            return Some(writer.chunk().number);
         }
         self.put_in_next(writing, entry, source)
     }
 
-    /// Puts an entry if it comes to lie in this chunk.
+    /// Puts an entry only if the current chunk is `chunk` and has space for it.
     pub(super) fn put_in_chunk<E: Entry + Copy>(
         &self,
         chunk: ChunkNumber,
@@ -121,35 +128,36 @@ impl Lane {
         if self.current.is_writing() {
             return None;
         }
-        let mut writing = self.current.write();
-        let mut right = writing.chunk()?;
-        let is_asked_for = right.chunk().session == entry.session && right.chunk().number == chunk;
-        (is_asked_for && right.append(entry.now, &entry.entry)).then_some(chunk)
+        let mut writing = self.current.begin_write();
+        let mut writer = writing.chunk()?;
+        let is_asked_for =
+            writer.chunk().session == entry.session && writer.chunk().number == chunk;
+        (is_asked_for && writer.append(entry.now, &entry.entry)).then_some(chunk)
     }
 
     #[cold]
     fn put_in_next<E: Entry + Copy>(
         &self,
-        mut writing: Writing<'_>,
+        mut writing: WriteGuard<'_>,
         entry: NewEntry<E>,
         source: &impl ChunkSource,
     ) -> Option<ChunkNumber> {
         let block_bytes = new_block_bytes(&entry.entry);
         let is_too_late = writing
             .chunk()
-            .is_some_and(|right| right.chunk().session.is_after(entry.session));
-        // What it has is for entries that can be put.
-        if is_too_late || !source.has_room_for(entry.session, block_bytes) {
+            .is_some_and(|writer| writer.chunk().session.is_after(entry.session));
+        // Keep the current chunk if this entry cannot be put anyway.
+        if is_too_late || !source.can_hold(entry.session, block_bytes) {
             return None;
         }
         if let Some(full) = writing.replace(None) {
-            self.want_after(&full, entry.now);
+            self.adapt_chunk_size(&full, entry.now);
             full.finish(entry.now);
         }
         let mut next = self.next_chunk(entry.session, block_bytes, entry.now, source)?;
         let is_put = append_to_new(&mut next, entry, source);
         let number = next.chunk().number;
-        // One that was taken out may have come back meanwhile.
+        // Another thread that took the old chunk out may have put it back by now.
         writing
             .replace(Some(next))
             .into_iter()
@@ -157,8 +165,9 @@ impl Lane {
         is_put.then_some(number)
     }
 
-    /// By a handler of the host's that has interrupted a write: in a chunk for this alone, which goes on the list at once, since
-    /// the place of the lane's chunk is the interrupted writer's.
+    /// Puts an entry from a signal handler of the application that interrupted a write. The entry
+    /// gets a chunk of its own, which is done at once, because the interrupted writer is using the
+    /// lane's current chunk.
     #[cold]
     fn put_from_handler<E: Entry + Copy>(
         &self,
@@ -166,7 +175,7 @@ impl Lane {
         source: &impl ChunkSource,
     ) -> Option<ChunkNumber> {
         let block_bytes = new_block_bytes(&entry.entry);
-        if !source.has_room_for(entry.session, block_bytes) {
+        if !source.can_hold(entry.session, block_bytes) {
             return None;
         }
         let mut chunk = self.next_chunk(entry.session, block_bytes, entry.now, source)?;
@@ -176,16 +185,16 @@ impl Lane {
         is_put.then_some(number)
     }
 
-    /// The next chunk, or one that is made on the spot.
+    /// Returns the lane's next chunk, or a chunk from `source` if that one does not fit.
     fn next_chunk(
         &self,
         session: Generation,
         block_bytes: usize,
         now: TimeStamp,
         source: &impl ChunkSource,
-    ) -> Option<WriteRight> {
-        let has_room = |right: &WriteRight| {
-            right.chunk().session == session && right.chunk().capacity() >= block_bytes
+    ) -> Option<ChunkWriter> {
+        let has_room = |writer: &ChunkWriter| {
+            writer.chunk().session == session && writer.chunk().capacity() >= block_bytes
         };
         let next = match self.next.take() {
             Some(next) if has_room(&next) => Some(next),
@@ -194,23 +203,23 @@ impl Lane {
                 source.make_chunk(self, session, block_bytes)
             }
         };
-        source.ask_for_care();
+        source.request_maintenance();
         next
     }
 
-    /// How large the chunks are to be from now on.
-    fn want_after(&self, full: &WriteRight, now: TimeStamp) {
+    /// Sets the size of the lane's future chunks after `full` was filled.
+    fn adapt_chunk_size(&self, full: &ChunkWriter, now: TimeStamp) {
         let chunk = full.chunk();
-        // One that a large entry had no room in may be almost empty.
+        // A chunk that was left because of a large entry may be almost empty.
         let was_filled = chunk.committed() > chunk.capacity() / 2;
-        if self.wanted_bytes() == LARGEST || !was_filled {
+        if self.wanted_bytes() == WANTS_LARGEST_CHUNKS || !was_filled {
             return;
         }
         let was_filled_quickly = chunk
             .first_used()
-            .is_some_and(|first| now.since_ns(first) < QUICKLY_NS);
+            .is_some_and(|first| now.since_ns(first) < FAST_FILL_NS);
         let filled = self.filled.load(Ordering::Relaxed) + 1;
-        let grows = was_filled_quickly || filled >= MANY;
+        let grows = was_filled_quickly || filled >= CHUNKS_BEFORE_GROWTH;
         self.filled
             .store(if grows { 0 } else { filled }, Ordering::Relaxed);
         self.set_wanted_bytes(if grows {
@@ -220,60 +229,67 @@ impl Lane {
         });
     }
 
-    /// How large its next chunk should be; 0 for one that has filled none.
+    /// Desired size of the next chunk, in bytes; 0 for a lane that has not filled a chunk yet.
     pub(super) fn wanted_bytes(&self) -> usize {
         self.wanted_bytes.load(Ordering::Relaxed)
     }
 
-    /// By the caretaker: whether the next chunk is missing.
-    pub(super) fn wants_next(&self) -> bool {
+    /// Whether the next chunk is missing. Called by the sampler.
+    pub(super) fn lacks_next(&self) -> bool {
         self.next.is_empty()
     }
 
-    /// By the caretaker, where the next chunk is missing.
-    pub(super) fn set_next(&self, next: WriteRight) {
-        debug_assert!(self.next.is_empty(), "there is a next chunk already");
+    /// Sets the next chunk, which must be missing. Called by the sampler.
+    pub(super) fn set_next(&self, next: ChunkWriter) {
+        debug_assert!(
+            self.next.is_empty(),
+            "cannot set the next chunk: the lane has one"
+        );
         self.next.put(next);
     }
 
-    pub(super) fn take_next(&self) -> Option<WriteRight> {
+    pub(super) fn take_next(&self) -> Option<ChunkWriter> {
         self.next.take()
     }
 
-    /// The chunk that it writes to, unless the writer writes just now. By whoever has the buffer's lock.
-    pub(super) fn take_current(&self, heavy_barrier: HeavyBarrier) -> Option<WriteRight> {
+    /// Takes the current chunk out, unless the writer may be writing to it. The caller holds the
+    /// buffer's lock.
+    pub(super) fn take_current(&self, heavy_barrier: HeavyBarrier) -> Option<ChunkWriter> {
         self.current.take(heavy_barrier)
     }
 
-    /// The same where no other thread is.
-    pub(super) fn take_current_alone(&self) -> Option<WriteRight> {
-        self.current.take_alone()
+    /// Takes the current chunk out even during a write. The calling thread must be the only one, as
+    /// in a forked child.
+    pub(super) fn take_current_single_threaded(&self) -> Option<ChunkWriter> {
+        self.current.take_single_threaded()
     }
 
-    /// By the writer: it writes no more to the chunk that it has.
+    /// Finishes the current chunk, so that the next entry goes into another one. Called by the
+    /// writer.
     pub(super) fn leave_chunk(&self, now: TimeStamp) {
         if !self.current.is_writing() {
             self.current
-                .write()
+                .begin_write()
                 .replace(None)
                 .into_iter()
-                .for_each(|right| right.finish(now));
+                .for_each(|writer| writer.finish(now));
         }
     }
 
-    /// For a new writer.
+    /// Sets the desired size of the next chunk, as for a new writer.
     pub(super) fn set_wanted_bytes(&self, bytes: usize) {
         self.wanted_bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// In the child of a fork: its writer is gone, perhaps from the midst of a write.
-    pub(super) fn lose_writer(&self) {
-        self.current.lose_writer();
+    /// Clears the mark of a write in progress, in the child of a fork, where the writer no longer
+    /// exists.
+    pub(super) fn reset_writer(&self) {
+        self.current.reset_writer();
     }
 
-    /// For a new session: what was needed in the one before says nothing.
-    pub(super) fn start_anew(&self) {
-        if self.wanted_bytes() != LARGEST {
+    /// Forgets the desired chunk size of the previous session, at the start of a new one.
+    pub(super) fn reset_wanted_bytes(&self) {
+        if self.wanted_bytes() != WANTS_LARGEST_CHUNKS {
             self.set_wanted_bytes(0);
         }
     }

@@ -1,9 +1,10 @@
-//! Writers, a reader and a recycler, tried by loom in the orders that they can take with three preemptions at most
-//! (`LOOM_MAX_PREEMPTIONS` sets another bound).
+//! Loom models of writers, a reader and recycling, in all interleavings with at most three
+//! preemptions (`LOOM_MAX_PREEMPTIONS` sets another bound).
 //!
-//! The lane, the cells that chunks are taken from, the chunks with their bytes, the book and its manager are the real ones;
-//! the lock about the book is loom's, and what `ChunkedBuffer` does under its own is written down again. Each byte of a chunk has
-//! a cell beside it by which loom sees two that touch it at once.
+//! The lanes, their cells, the chunks with their bytes, the session's list of chunks and its
+//! manager are the real types. The lock around that list is loom's, and the model repeats what
+//! `ChunkedBuffer` does under its own lock. Under loom a shadow cell for each byte of a chunk
+//! detects conflicting accesses.
 
 use std::sync::Arc;
 
@@ -12,50 +13,52 @@ use loom::thread::spawn;
 
 use crate::base::{Generation, TimeStamp, explore_model};
 use crate::buffer::buffer_snapshot::BufferSnapshot;
-use crate::buffer::chunk::{Chunk, WriteRight};
-use crate::buffer::chunk_book::{BufferStatistics, ChunkBook};
+use crate::buffer::chunk::{Chunk, ChunkWriter};
+use crate::buffer::chunk_book::{BufferStatistics, SessionChunks};
 use crate::buffer::chunk_manager::{ChunkManager, Update};
 use crate::buffer::entry::{Entry, EntryCursor};
 use crate::buffer::lane::{ChunkSource, Lane, NewEntry};
 use crate::buffer::local_limit::ChunkManagerWithLocalLimit;
 
 const SESSION: Generation = Generation::from_number(1);
-/// Four chunks of eight bytes; an entry takes four, with its length.
+/// Capacity in bytes: four chunks of eight bytes, each for two entries of four bytes with their
+/// length.
 const CAPACITY: usize = 32;
 
 struct World {
     lanes: [Lane; 2],
-    book: LoomMutex<Option<ChunkBook<ChunkManagerWithLocalLimit>>>,
+    chunks: LoomMutex<Option<SessionChunks<ChunkManagerWithLocalLimit>>>,
 }
 
 impl ChunkSource for World {
-    fn make_chunk(&self, lane: &Lane, _: Generation, block_bytes: usize) -> Option<WriteRight> {
-        let mut book = self.book.lock().expect("no model panics here");
-        book.as_mut()?
+    fn make_chunk(&self, lane: &Lane, _: Generation, block_bytes: usize) -> Option<ChunkWriter> {
+        let mut chunks = self.chunks.lock().expect("no model panics here");
+        chunks
+            .as_mut()?
             .make_chunk(lane, self.lanes.len(), block_bytes)
     }
 
-    fn has_room_for(&self, _: Generation, block_bytes: usize) -> bool {
+    fn can_hold(&self, _: Generation, block_bytes: usize) -> bool {
         block_bytes <= CAPACITY / 4
     }
 
-    fn ask_for_care(&self) {}
+    fn request_maintenance(&self) {}
 
     fn count_overrun(&self) {
-        panic!("an entry knows its length");
+        panic!("an entry wrote more bytes than announced");
     }
 }
 
 impl World {
     fn new() -> Arc<Self> {
-        let book = ChunkBook::new(SESSION, ChunkManagerWithLocalLimit::new(CAPACITY));
+        let chunks = SessionChunks::new(SESSION, ChunkManagerWithLocalLimit::new(CAPACITY));
         Arc::new(Self {
             lanes: [Lane::new(0), Lane::new(1)],
-            book: LoomMutex::new(Some(book)),
+            chunks: LoomMutex::new(Some(chunks)),
         })
     }
 
-    /// Entries of a thread say whose they are, and count.
+    /// Puts an entry with the lane, a number and the number's complement.
     fn put(&self, lane: usize, number: u8) -> bool {
         let bytes = [b'0' + lane as u8, number, number ^ 0xff];
         let entry = NewEntry {
@@ -67,20 +70,22 @@ impl World {
     }
 
     fn take_care(&self) {
-        let mut book = self.book.lock().expect("no model panics here");
-        let Some(book) = book.as_mut() else { return };
-        book.settle();
+        let mut chunks = self.chunks.lock().expect("no model panics here");
+        let Some(chunks) = chunks.as_mut() else {
+            return;
+        };
+        chunks.release_done();
         for lane in &self.lanes {
-            if let Some(bytes) = book.set_next(lane, self.lanes.len()) {
-                lane.set_next(book.begin(Chunk::new(bytes), lane.index));
+            if let Some(bytes) = chunks.set_next(lane, self.lanes.len()) {
+                lane.set_next(chunks.begin(Chunk::new(bytes), lane.index));
             }
         }
     }
 
-    /// What a reader sees: the numbers of one lane's entries, each of which must be whole.
+    /// Reads a snapshot and returns the numbers of one lane's entries. Panics at a torn entry.
     fn read(&self, lane: usize) -> Vec<u8> {
-        let chunks = match &*self.book.lock().expect("no model panics here") {
-            Some(book) => book.share(),
+        let chunks = match &*self.chunks.lock().expect("no model panics here") {
+            Some(chunks) => chunks.share(),
             None => return Vec::new(),
         };
         let snapshot = BufferSnapshot::new(chunks, None, Update::None, BufferStatistics::default());
@@ -89,7 +94,7 @@ impl World {
             let mut entry = block.expect("a whole block").entry;
             let mut byte = || entry.byte().expect("three bytes");
             let (of_lane, number, check) = (byte(), byte(), byte());
-            assert_eq!(check, number ^ 0xff, "half an entry");
+            assert_eq!(check, number ^ 0xff, "a torn entry");
             if of_lane == b'0' + lane as u8 {
                 numbers.push(number);
             }
@@ -98,15 +103,15 @@ impl World {
     }
 
     fn discarded_entries(&self) -> u64 {
-        self.book
+        self.chunks
             .lock()
             .expect("no model panics here")
             .as_ref()
-            .map_or(0, |book| book.manager.discarded().entries)
+            .map_or(0, |chunks| chunks.manager.discarded().entries)
     }
 }
 
-fn assert_in_a_row(numbers: &[u8]) {
+fn assert_consecutive(numbers: &[u8]) {
     assert!(
         numbers.windows(2).all(|pair| pair[0] + 1 == pair[1]),
         "{numbers:?}"
@@ -114,26 +119,26 @@ fn assert_in_a_row(numbers: &[u8]) {
 }
 
 #[test]
-fn a_reader_never_sees_half_an_entry_nor_one_of_another_life() {
+fn reader_sees_no_torn_entry_and_none_of_a_recycled_chunk() {
     explore_model(["saw all", "saw some", "saw none"], || {
         let world = World::new();
         let (writer, reader) = (Arc::clone(&world), Arc::clone(&world));
-        // Six entries are three chunks, of which four there is room for, with those of the other lane.
+        // Six entries fill three of the four chunks; the other lane uses the rest.
         let writer = spawn(move || (1..=6).for_each(|number| assert!(writer.put(0, number))));
         let other = Arc::clone(&world);
         let other = spawn(move || (1..=2).for_each(|number| assert!(other.put(1, number))));
         let seen = reader.read(0);
-        assert_in_a_row(&seen);
+        assert_consecutive(&seen);
         writer.join().expect("the writer");
         other.join().expect("the other writer");
         let left = world.read(0);
-        assert_in_a_row(&left);
+        assert_consecutive(&left);
         assert_eq!(left.last(), Some(&6));
         let held = left.len() + world.read(1).len();
         assert_eq!(
             held as u64 + world.discarded_entries(),
             8,
-            "nothing is lost uncounted"
+            "every lost entry is counted"
         );
         match seen.len() {
             0 => "saw none",
@@ -144,18 +149,18 @@ fn a_reader_never_sees_half_an_entry_nor_one_of_another_life() {
 }
 
 #[test]
-fn a_chunk_that_is_read_while_it_is_recycled_stays_as_it_was() {
+fn chunk_discarded_during_a_read_stays_intact() {
     explore_model(["recycled under the reader", "recycled after it"], || {
         let world = World::new();
         (1..=4).for_each(|number| assert!(world.put(0, number)));
         let reader = Arc::clone(&world);
         let reader = spawn(move || {
             let chunks = reader
-                .book
+                .chunks
                 .lock()
                 .expect("no model panics here")
                 .as_ref()
-                .expect("a book")
+                .expect("a chunks")
                 .share();
             let before = reader.discarded_entries();
             let snapshot =
@@ -169,7 +174,7 @@ fn a_chunk_that_is_read_while_it_is_recycled_stays_as_it_was() {
                     entry.byte().expect("a number")
                 })
                 .collect();
-            assert_in_a_row(&numbers);
+            assert_consecutive(&numbers);
             reader.discarded_entries() > before
         });
         (5..=12).for_each(|number| assert!(world.put(0, number)));
@@ -183,20 +188,20 @@ fn a_chunk_that_is_read_while_it_is_recycled_stays_as_it_was() {
 }
 
 #[test]
-fn the_caretaker_and_the_writer_pass_chunks_without_losing_one() {
+fn maintenance_and_writer_lose_no_chunk() {
     explore_model(["took the next one", "made its own"], || {
         let world = World::new();
         assert!(world.put(0, 1));
-        let caretaker = Arc::clone(&world);
-        let caretaker = spawn(move || {
-            caretaker.take_care();
-            caretaker.take_care();
+        let maintainer = Arc::clone(&world);
+        let maintainer = spawn(move || {
+            maintainer.take_care();
+            maintainer.take_care();
         });
-        // The second fills the first chunk, the third needs another.
+        // The second entry fills the first chunk; the third one needs another chunk.
         (2..=5).for_each(|number| assert!(world.put(0, number)));
-        caretaker.join().expect("the caretaker");
+        maintainer.join().expect("the maintainer");
         let left = world.read(0);
-        assert_in_a_row(&left);
+        assert_consecutive(&left);
         assert_eq!(
             (left.last(), left.len() as u64 + world.discarded_entries()),
             (Some(&5), 5)
@@ -211,32 +216,32 @@ fn the_caretaker_and_the_writer_pass_chunks_without_losing_one() {
 }
 
 #[test]
-fn the_end_of_a_session_and_a_chunk_taken_back_leave_the_writer_with_nothing_of_others() {
+fn session_end_and_idle_clean_up_leave_the_writer_no_foreign_chunk() {
     explore_model(["put all", "put some"], || {
         let world = World::new();
         assert!(world.put(0, 1));
-        let stopper = Arc::clone(&world);
-        let stopper = spawn(move || {
-            // The lane has gone quiet, as it seems: its chunk is taken back.
-            stopper.lanes[0]
+        let ender = Arc::clone(&world);
+        let ender = spawn(move || {
+            // First the clean-up of an idle lane, which takes its chunk out.
+            ender.lanes[0]
                 .take_current(|| true)
                 .into_iter()
-                .for_each(|right| right.finish(TimeStamp(9)));
-            let book = stopper.book.lock().expect("no model panics here").take();
+                .for_each(|writer| writer.finish(TimeStamp(9)));
+            let chunks = ender.chunks.lock().expect("no model panics here").take();
             drop((
-                stopper.lanes[0].take_current(|| true),
-                stopper.lanes[0].take_next(),
-                book,
+                ender.lanes[0].take_current(|| true),
+                ender.lanes[0].take_next(),
+                chunks,
             ));
         });
         let put = (2..=4).filter(|&number| world.put(0, number)).count();
-        stopper.join().expect("the stopper");
+        ender.join().expect("the ending thread");
         assert!(world.read(0).is_empty());
         if put == 3 { "put all" } else { "put some" }
     });
 }
 
-/// An entry in the midst of which a handler puts another.
+/// An entry during whose write a signal handler puts another one.
 struct Interrupted<'a>(&'a World);
 
 impl Entry for Interrupted<'_> {
@@ -251,21 +256,21 @@ impl Entry for Interrupted<'_> {
 }
 
 #[test]
-fn a_write_that_is_interrupted_loses_nothing_while_its_chunk_is_asked_for() {
+fn interrupted_write_loses_no_entry_while_its_chunk_is_taken() {
     explore_model(
-        ["taken back before", "taken back after", "in the midst"],
+        ["taken back before", "taken back after", "during the write"],
         || {
             let world = World::new();
             assert!(world.put(0, 1));
             world.take_care();
-            let caretaker = Arc::clone(&world);
-            let caretaker = spawn(move || {
-                let taken = caretaker.lanes[0].take_current(|| true);
-                let entries = taken.as_ref().map(|right| right.chunk().entries());
+            let maintainer = Arc::clone(&world);
+            let maintainer = spawn(move || {
+                let taken = maintainer.lanes[0].take_current(|| true);
+                let entries = taken.as_ref().map(|writer| writer.chunk().entries());
                 taken
                     .into_iter()
-                    .for_each(|right| right.finish(TimeStamp(9)));
-                caretaker.take_care();
+                    .for_each(|writer| writer.finish(TimeStamp(9)));
+                maintainer.take_care();
                 entries
             });
             let entry = Interrupted(&world);
@@ -275,13 +280,13 @@ fn a_write_that_is_interrupted_loses_nothing_while_its_chunk_is_asked_for() {
                 entry: &entry,
             };
             assert!(world.lanes[0].put(entry, &*world).is_some());
-            let entries = caretaker.join().expect("the caretaker");
+            let entries = maintainer.join().expect("the maintainer");
             let mut left = world.read(0);
             left.sort_unstable();
             let discarded = world.discarded_entries();
             assert_eq!(left.len() as u64 + discarded, 3, "{left:?}");
             match entries {
-                None => "in the midst",
+                None => "during the write",
                 Some(1) => "taken back before",
                 Some(_) => "taken back after",
             }

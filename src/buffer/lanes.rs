@@ -1,16 +1,17 @@
-//! The lanes of a buffer. Each stays where it is for as long as the buffer does, so that a writer can keep a reference.
+//! The lanes of a buffer. A lane never moves while its buffer exists, so that a writer can keep a
+//! reference to it.
 
 use std::sync::OnceLock;
 
 use crate::buffer::lane::Lane;
 
-/// The first part has so many, and each next one twice as many as the one before.
+/// Number of lanes in the first part; each further part has twice as many as the one before.
 const FIRST_PART: usize = 16;
 const PARTS: usize = 24;
 
 type Part = Box<[OnceLock<Box<Lane>>]>;
 
-/// Lanes by their indices, made when they are first asked for.
+/// Lanes by index, allocated on first use.
 #[derive(Debug)]
 pub(super) struct Lanes {
     parts: [OnceLock<Part>; PARTS],
@@ -23,14 +24,15 @@ impl Lanes {
         }
     }
 
-    /// The lane with this index, which may be new. Under the buffer's lock.
+    /// Returns the lane with this index, allocating it if needed. The caller holds the buffer's
+    /// lock.
     pub(super) fn get(&self, index: usize) -> &Lane {
-        let place = index + FIRST_PART;
-        let part = (place / FIRST_PART).ilog2();
+        let biased = index + FIRST_PART;
+        let part = (biased / FIRST_PART).ilog2();
         let length = FIRST_PART << part;
         let lanes = self.parts[part as usize]
             .get_or_init(|| (0..length).map(|_| OnceLock::new()).collect());
-        lanes[place - length].get_or_init(|| Box::new(Lane::new(index)))
+        lanes[biased - length].get_or_init(|| Box::new(Lane::new(index)))
     }
 }
 
@@ -39,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_index_has_a_lane_of_its_own_that_stays() {
+    fn get_returns_one_fixed_lane_per_index() {
         let lanes = Lanes::new();
         let all: Vec<&Lane> = (0..1000).map(|index| lanes.get(index)).collect();
         for (index, lane) in all.iter().enumerate() {

@@ -1,9 +1,9 @@
-//! Numbers in as few bytes as they need: ULEB128, and zigzag for signed ones.
+//! Variable-length numbers: ULEB128, with zigzag for signed ones.
 
-/// The most bytes that a number takes.
+/// Maximum length of an encoded number, in bytes.
 pub(super) const MAX_BYTES: usize = 10;
 
-/// Codes `number` and gives the bytes used of `out`.
+/// Encodes `number` into `out` and returns how many bytes it takes.
 pub(super) fn encode(mut number: u64, out: &mut [u8; MAX_BYTES]) -> usize {
     let mut length = 0;
     loop {
@@ -17,7 +17,8 @@ pub(super) fn encode(mut number: u64, out: &mut [u8; MAX_BYTES]) -> usize {
     }
 }
 
-/// The number at the front of `bytes`, and how many of them it takes; `None` when they end within it or it does not fit.
+/// Returns the number at the front of `bytes` and its length, or `None` if it is cut off or exceeds
+/// 64 bits.
 #[inline(always)]
 pub(super) fn decode(bytes: &[u8]) -> Option<(u64, usize)> {
     match bytes.first() {
@@ -26,8 +27,8 @@ pub(super) fn decode(bytes: &[u8]) -> Option<(u64, usize)> {
     }
 }
 
-/// A number of up to eight bytes where eight can be read, without a branch for each: pairs of sevens are brought together, then
-/// pairs of these.
+/// Decodes a number of up to eight bytes if eight bytes can be read, without a branch for each
+/// byte: merges pairs of 7-bit groups, then pairs of the results.
 #[inline(always)]
 fn decode_up_to_eight(bytes: &[u8]) -> Option<(u64, usize)> {
     let word = u64::from_le_bytes(*bytes.first_chunk()?);
@@ -59,7 +60,7 @@ fn decode_any(bytes: &[u8]) -> Option<(u64, usize)> {
     None
 }
 
-/// Small magnitudes become small numbers, whatever their sign.
+/// Maps signed numbers of small magnitude to small unsigned numbers.
 pub(crate) const fn zigzag(number: i64) -> u64 {
     ((number << 1) ^ (number >> 63)) as u64
 }
@@ -79,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_survive_in_the_bytes_they_need() {
+    fn numbers_round_trip_in_minimal_length() {
         for (number, length) in [
             (0, 1),
             (127, 1),
@@ -95,11 +96,11 @@ mod tests {
     }
 
     #[test]
-    fn both_ways_of_decoding_agree() {
+    fn fast_and_general_decoding_agree() {
         let powers = (0..64).flat_map(|bits| [(1u64 << bits) - 1, 1 << bits, (1 << bits) + 0x55]);
         for number in powers {
             let mut bytes = coded(number);
-            // With bytes behind it and without.
+            // With and without bytes after it.
             let taken = bytes.len();
             for _ in 0..9 {
                 assert_eq!(
@@ -112,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn cut_or_overlong_numbers_are_none() {
+    fn decode_cut_or_overlong_number_returns_none() {
         assert_eq!(decode(&[]), None);
         assert_eq!(decode(&[0x80]), None);
         assert_eq!(decode(&[0xff; 11]), None);
@@ -123,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn signs_survive() {
+    fn signed_numbers_round_trip() {
         for number in [0, 1, -1, 63, -64, i64::MAX, i64::MIN] {
             assert_eq!(unzigzag(zigzag(number)), number);
         }

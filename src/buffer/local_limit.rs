@@ -1,4 +1,4 @@
-//! The manager of a session's buffer.
+//! The chunk manager of a session's buffer, which keeps to one limit in bytes.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -6,15 +6,17 @@ use std::sync::Arc;
 use crate::base::TimeStamp;
 use crate::buffer::chunk::Chunk;
 use crate::buffer::chunk_manager::{
-    ChunkManager, ChunkMetadata, ControlledChunkManager, Discarded, Room, Update,
+    ChunkManager, ChunkMetadata, ControlledChunkManager, Discarded, Reservation, Update,
 };
 
-/// The size that every chunk has at the most.
+/// Maximum size of a chunk, in bytes.
 const MAX_CHUNK_BYTES: usize = 1 << 20;
-/// A chunk is at most this part of all: there is the one that is written to, the next one, and two to read back.
+/// Minimum number of chunks that fit into the limit: the one being written, the next one, and two
+/// to read back.
 const MIN_CHUNKS: usize = 4;
 
-/// Keeps chunks within a number of bytes: when they are used up, the oldest ones go. Only unreleased chunks can exceed it.
+/// Keeps the total size of the chunks within a limit by discarding the oldest ones. Only unreleased
+/// chunks can exceed it.
 #[doc(alias = "ProfileBufferChunkManagerWithLocalLimit")]
 #[derive(Debug)]
 pub(crate) struct ChunkManagerWithLocalLimit {
@@ -40,12 +42,12 @@ impl ChunkManagerWithLocalLimit {
         }
     }
 
-    /// Gives the oldest chunk up.
+    /// Discards the oldest released chunk and returns it.
     fn discard_oldest(&mut self) -> Option<Arc<Chunk>> {
         let oldest = self.released.pop_front()?;
         self.released_bytes -= oldest.capacity();
         self.discarded.add(&oldest);
-        oldest.set_given_up();
+        oldest.set_discarded();
         self.has_changed = true;
         Some(oldest)
     }
@@ -64,9 +66,9 @@ impl ChunkManager for ChunkManagerWithLocalLimit {
         (self.max_bytes / MIN_CHUNKS).min(MAX_CHUNK_BYTES)
     }
 
-    fn make_room(&mut self, bytes: usize) -> Room {
+    fn reserve(&mut self, bytes: usize) -> Reservation {
         if bytes > self.largest_chunk_bytes() {
-            return Room::None;
+            return Reservation::Unavailable;
         }
         let mut recycled = None;
         while self.is_full_with(bytes) {
@@ -79,7 +81,7 @@ impl ChunkManager for ChunkManagerWithLocalLimit {
         }
         self.unreleased_bytes += bytes;
         self.has_changed = true;
-        recycled.map_or(Room::Make, Room::Recycled)
+        recycled.map_or(Reservation::Allocate, Reservation::Recycled)
     }
 
     fn release(&mut self, chunk: Arc<Chunk>) {
@@ -95,12 +97,12 @@ impl ChunkManager for ChunkManagerWithLocalLimit {
             done_at,
             bytes: chunk.capacity() as u64,
         });
-        let place = self
+        let position = self
             .released
             .iter()
             .rposition(|other| other.done_at() <= done_at)
             .map_or(0, |last| last + 1);
-        self.released.insert(place, chunk);
+        self.released.insert(position, chunk);
     }
 
     fn forget_unreleased(&mut self, bytes: usize) {
@@ -156,10 +158,10 @@ mod tests {
     use crate::buffer::index::ChunkNumber;
 
     fn filled(bytes: usize, number: u64, done_at: u64) -> Arc<Chunk> {
-        let (chunk, mut right) =
+        let (chunk, mut writer) =
             Chunk::new(bytes).begin(ChunkNumber(number), Generation::from_number(1), number);
-        assert!(right.append(TimeStamp(number.min(done_at)), &&b"entry"[..]));
-        right.finish(TimeStamp(done_at));
+        assert!(writer.append(TimeStamp(number.min(done_at)), &&b"entry"[..]));
+        writer.finish(TimeStamp(done_at));
         chunk
     }
 
@@ -172,19 +174,19 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_goes_where_there_is_no_room_and_is_used_again_if_it_fits() {
+    fn reserve_at_the_limit_discards_the_oldest_chunk_and_recycles_it_if_the_size_matches() {
         let mut manager = ChunkManagerWithLocalLimit::new(40);
         assert_eq!(manager.largest_chunk_bytes(), 10);
         for number in 1..=3 {
-            assert!(matches!(manager.make_room(10), Room::Make));
+            assert!(matches!(manager.reserve(10), Reservation::Allocate));
             manager.release(filled(10, number, number));
         }
-        assert!(matches!(manager.make_room(10), Room::Make));
+        assert!(matches!(manager.reserve(10), Reservation::Allocate));
         assert_eq!(
             (numbers(&manager), manager.unreleased_bytes()),
             (vec![1, 2, 3], 10)
         );
-        assert!(matches!(manager.make_room(10), Room::Recycled(_)));
+        assert!(matches!(manager.reserve(10), Reservation::Recycled(_)));
         assert_eq!(numbers(&manager), [2, 3]);
         let discarded = Discarded {
             chunks: 1,
@@ -193,17 +195,17 @@ mod tests {
             complete_since: Some(TimeStamp(1)),
         };
         assert_eq!(manager.discarded(), discarded);
-        // Of another size, it makes room.
-        assert!(matches!(manager.make_room(8), Room::Make));
+        // A discarded chunk of another size is not recycled.
+        assert!(matches!(manager.reserve(8), Reservation::Allocate));
         assert_eq!(
             (numbers(&manager), manager.discarded().chunks),
             (vec![3], 2)
         );
-        // Nothing is left to give up, and what is in use may exceed the limit.
+        // With no chunk left to discard, unreleased chunks may exceed the limit.
         for _ in 0..3 {
             assert!(matches!(
-                manager.make_room(10),
-                Room::Make | Room::Recycled(_)
+                manager.reserve(10),
+                Reservation::Allocate | Reservation::Recycled(_)
             ));
         }
         assert_eq!(
@@ -215,12 +217,12 @@ mod tests {
     }
 
     #[test]
-    fn a_chunk_that_is_read_is_given_up_and_not_used_again() {
+    fn chunk_shared_with_a_reader_is_discarded_but_not_recycled() {
         let mut manager = ChunkManagerWithLocalLimit::new(40);
-        assert!((0..4).all(|_| matches!(manager.make_room(10), Room::Make)));
+        assert!((0..4).all(|_| matches!(manager.reserve(10), Reservation::Allocate)));
         let shared = filled(10, 1, 1);
         manager.release(Arc::clone(&shared));
-        assert!(matches!(manager.make_room(10), Room::Make));
+        assert!(matches!(manager.reserve(10), Reservation::Allocate));
         assert_eq!(
             (shared.committed_bytes(), numbers(&manager)),
             (&b"\x05entry"[..], vec![])
@@ -228,15 +230,15 @@ mod tests {
     }
 
     #[test]
-    fn released_chunks_are_in_the_order_in_which_they_were_done_and_empty_ones_are_forgotten() {
+    fn released_chunks_are_sorted_by_done_time_without_empty_ones() {
         let mut manager = ChunkManagerWithLocalLimit::new(100);
         for (number, done_at) in [(1, 5), (2, 3), (3, 5), (4, 9), (5, 4)] {
-            manager.make_room(10);
+            manager.reserve(10);
             manager.release(filled(10, number, done_at));
         }
-        manager.make_room(10);
-        let (empty, right) = Chunk::new(10).begin(ChunkNumber(6), Generation::from_number(1), 6);
-        right.finish(TimeStamp(1));
+        manager.reserve(10);
+        let (empty, writer) = Chunk::new(10).begin(ChunkNumber(6), Generation::from_number(1), 6);
+        writer.finish(TimeStamp(1));
         manager.release(empty);
         assert_eq!(
             (numbers(&manager), manager.unreleased_bytes()),
@@ -252,12 +254,12 @@ mod tests {
     }
 
     #[test]
-    fn an_update_tells_what_changed_since_the_one_before() {
+    fn take_update_reports_changes_since_the_previous_call() {
         let mut manager = ChunkManagerWithLocalLimit::new(100);
         assert_eq!(manager.take_update(), Update::None);
-        manager.make_room(10);
+        manager.reserve(10);
         manager.release(filled(10, 1, 1));
-        manager.make_room(10);
+        manager.reserve(10);
         let released = |done_at| ChunkMetadata {
             done_at: TimeStamp(done_at),
             bytes: 10,
@@ -272,9 +274,9 @@ mod tests {
             (manager.take_update(), manager.take_update()),
             (expected, Update::None)
         );
-        // One that was released and discarded between two updates is in none.
+        // A chunk released and discarded between two updates appears in neither.
         manager.release(filled(10, 2, 2));
-        manager.make_room(10);
+        manager.reserve(10);
         manager.release(filled(10, 3, 3));
         manager.destroy_chunks_at_or_before(TimeStamp(2));
         let expected = Update::Changed {

@@ -1,26 +1,29 @@
-//! Storage that knows bytes, not meaning.
+//! The profile buffer: stores entries as bytes, without interpreting them.
 //!
 //! # Purpose
-//! Entries of any length go into chunks, a lane of them for each writer; the oldest chunks are recycled at the capacity, and
-//! readers share the chunks that they read. The kinds of entries and how their fields are coded are stated once, in
-//! `entry_kind.rs`.
+//! Holds entries of any length in chunks. Each writer has a lane with chunks of its own. When the
+//! capacity is reached, the oldest chunks are recycled. Readers share the chunks that they read.
+//! `entry_kind.rs` is the one place that defines the kinds of entries and the encoding of their
+//! fields.
 //!
 //! # Threads and locks
-//! Any thread may put an entry, in a lane of its own: it says that it writes, appends, and says that it is done. That is loads and
-//! stores, and no lock, since the lane's next chunk is there before it is needed. A named mutex, the last but a few in the lock
-//! order, is for chunks that are given out, taken back or listed, and for a writer that was faster than the sampler, which brings
-//! them.
+//! Any thread may put an entry into its lane: it marks the lane as being written, appends, and
+//! clears the mark. This takes only loads and stores, because the sampler supplies the lane's next
+//! chunk before it is needed. A named mutex, near the end of the lock order, protects handing out,
+//! taking back and listing chunks. A writer takes it only if it fills chunks faster than the
+//! sampler supplies them.
 //!
 //! # Imports
 //! `base`
 //!
 //! # Invariants
-//! An entry lies in one chunk. A chunk needs nothing of another one to be read. What is lost is counted. The bytes
-//! below a chunk's committed length never change. A chunk has one writer at a time.
+//! An entry lies in one chunk. Each chunk can be read without any other chunk. Lost entries are
+//! counted. The bytes below a chunk's committed length never change. A chunk has one writer at a
+//! time.
 //!
 //! # Read next
-//! `entry_kind.rs`, `chunk.rs`, `writing_cell.rs`, `lane.rs`, `chunked_buffer.rs`, then `crate::stream`. `lane_model.rs` tries
-//! writers, readers and recycling under loom.
+//! `entry_kind.rs`, `chunk.rs`, `writing_cell.rs`, `lane.rs`, `chunked_buffer.rs`, then
+//! `crate::stream`. `lane_model.rs` checks writers, readers and recycling under loom.
 
 #[forbid(unsafe_code)]
 mod buffer_snapshot;

@@ -1,12 +1,12 @@
-//! The manager of a buffer that is one chunk.
+//! The chunk manager of a buffer with a single chunk.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::buffer::chunk::Chunk;
-use crate::buffer::chunk_manager::{ChunkManager, Discarded, Room};
+use crate::buffer::chunk_manager::{ChunkManager, Discarded, Reservation};
 
-/// Gives one chunk and no other: a small buffer that keeps what came first.
+/// Grants one chunk only: for a small buffer that keeps the first entries and drops later ones.
 #[doc(alias = "ProfileBufferChunkManagerSingle")]
 #[derive(Debug)]
 pub(super) struct ChunkManagerSingle {
@@ -34,11 +34,11 @@ impl ChunkManager for ChunkManagerSingle {
         self.bytes
     }
 
-    fn make_room(&mut self, bytes: usize) -> Room {
+    fn reserve(&mut self, bytes: usize) -> Reservation {
         if bytes > self.bytes || std::mem::replace(&mut self.is_given, true) {
-            Room::None
+            Reservation::Unavailable
         } else {
-            Room::Make
+            Reservation::Allocate
         }
     }
 

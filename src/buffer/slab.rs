@@ -1,9 +1,9 @@
 //! The bytes of a chunk, written and read through shared references.
 //!
-//! **Contract** of its unsafe functions, kept by `chunk.rs`:
-//! - *apart*: no byte is written while it is read, or while another thread writes it.
+//! **Contract** of the unsafe functions, upheld by `chunk.rs`:
+//! - *no concurrent write*: no byte is written while it is read or while another thread writes it.
 //!
-//! Under loom each byte has a cell beside it, by which loom finds two that touch a byte at once.
+//! Under loom a shadow cell for each byte lets loom detect conflicting accesses.
 
 use std::cell::UnsafeCell;
 
@@ -15,13 +15,15 @@ pub(super) struct Slab {
     watched: Box<[loom::cell::UnsafeCell<()>]>,
 }
 
-// SAFETY: *apart* is asked of whoever touches the bytes.
+// SAFETY: the bytes are accessed only in unsafe functions, whose callers uphold *no concurrent
+// write*.
 unsafe impl Sync for Slab {}
 
 impl Slab {
     pub(super) fn new(length: usize) -> Self {
         let zeroed: Box<[u8]> = vec![0; length].into_boxed_slice();
-        // SAFETY: `UnsafeCell<u8>` has the layout of `u8`. Not by an iterator, which would touch every page at once.
+        // SAFETY: `UnsafeCell<u8>` has the layout of `u8`. Collecting from an iterator would touch
+        // every page here; the cast leaves the zeroed pages untouched.
         let bytes = unsafe { Box::from_raw(Box::into_raw(zeroed) as *mut [UnsafeCell<u8>]) };
         Self {
             bytes,
@@ -32,6 +34,7 @@ impl Slab {
         }
     }
 
+    /// Writes to every page, so that later writes take no page fault.
     pub(super) fn touch(&mut self) {
         const PAGE_BYTES: usize = 4096;
         for byte in self.bytes.iter_mut().step_by(PAGE_BYTES) {
@@ -43,36 +46,38 @@ impl Slab {
         self.bytes.len()
     }
 
-    /// The `length` bytes from `start` on, to be written; what does not lie in the slab is a panic.
+    /// Returns the `length` bytes from `start` on, for writing. Panics if they exceed the slab.
     ///
     /// # Safety
-    /// - *apart*, for as long as the bytes are borrowed: nobody else has any of them.
+    /// - *no concurrent write*: while the bytes are borrowed, no other borrow covers any of them.
     #[inline(always)]
     #[expect(
         clippy::mut_from_ref,
-        reason = "the caller promises that nobody else has these bytes"
+        reason = "the caller guarantees that no other borrow covers these bytes"
     )]
-    pub(super) unsafe fn place(&self, start: usize, length: usize) -> &mut [u8] {
-        let place = &self.bytes[start..start + length];
+    pub(super) unsafe fn slice_mut(&self, start: usize, length: usize) -> &mut [u8] {
+        let bytes = &self.bytes[start..start + length];
         #[cfg(all(test, loom))]
         self.watched[start..start + length]
             .iter()
             .for_each(|cell| cell.with_mut(|_| ()));
-        // SAFETY: the bytes may be written through a shared reference, and, as *apart* says, nobody else has them.
-        unsafe { std::slice::from_raw_parts_mut(place.as_ptr().cast::<u8>().cast_mut(), length) }
+        // SAFETY: `UnsafeCell` allows writes through a shared reference, and by *no concurrent
+        // write* no other borrow covers these bytes.
+        unsafe { std::slice::from_raw_parts_mut(bytes.as_ptr().cast::<u8>().cast_mut(), length) }
     }
 
-    /// The first `length` bytes; more than there are is a panic.
+    /// Returns the first `length` bytes. Panics if they exceed the slab.
     ///
     /// # Safety
-    /// - *apart*, for as long as the bytes are borrowed.
+    /// - *no concurrent write*: while the bytes are borrowed, none of them is written.
     pub(super) unsafe fn read(&self, length: usize) -> &[u8] {
-        let place = &self.bytes[..length];
+        let bytes = &self.bytes[..length];
         #[cfg(all(test, loom))]
         self.watched[..length]
             .iter()
             .for_each(|cell| cell.with(|_| ()));
-        // SAFETY: `UnsafeCell<u8>` has the layout of `u8`, and nobody writes them, as *apart* says.
-        unsafe { std::slice::from_raw_parts(place.as_ptr().cast::<u8>(), length) }
+        // SAFETY: `UnsafeCell<u8>` has the layout of `u8`, and by *no concurrent write* the bytes
+        // are not written.
+        unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast::<u8>(), length) }
     }
 }

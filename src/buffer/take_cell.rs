@@ -1,10 +1,11 @@
-//! A place for a chunk, from which one at a time takes it and has it for himself.
+//! A cell that passes a chunk from one thread to another: one thread puts it in, any thread may
+//! take it out.
 //!
 //! **Contract** (cited below):
-//! - *owned*: a pointer in the cell came from [`Arc::into_raw`], and the cell holds that reference; who swaps it out
-//!   holds it from then on;
-//! - *one putter*: one at a time puts into a cell, and only into an empty one; others only take. So nothing is overwritten:
-//!   a chunk that was would be in use for ever.
+//! - *owned*: a pointer in the cell comes from [`Arc::into_raw`], and the cell owns that reference.
+//!   The thread that swaps the pointer out then owns it.
+//! - *one putter*: one thread at a time puts into a cell, and only into an empty one; other threads
+//!   only take. So no chunk is overwritten; an overwritten chunk would stay in use forever.
 
 use std::ptr;
 use std::sync::Arc;
@@ -14,9 +15,9 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 #[cfg(all(test, loom))]
 use loom::sync::atomic::{AtomicPtr, Ordering};
 
-use crate::buffer::chunk::{Chunk, WriteRight};
+use crate::buffer::chunk::{Chunk, ChunkWriter};
 
-/// The right to write to a chunk, or nothing. Nobody waits: what another one has taken is not there.
+/// A chunk's writer, or nothing. Never blocks: a taker that comes second finds the cell empty.
 #[derive(Debug)]
 pub(super) struct TakeCell(AtomicPtr<Chunk>);
 
@@ -25,17 +26,18 @@ impl TakeCell {
         Self(AtomicPtr::new(ptr::null_mut()))
     }
 
-    /// What is there; the cell is empty from then on.
+    /// Takes the chunk's writer out and leaves the cell empty.
     #[inline]
-    pub(super) fn take(&self) -> Option<WriteRight> {
+    pub(super) fn take(&self) -> Option<ChunkWriter> {
         let chunk = self.0.swap(ptr::null_mut(), Ordering::Acquire);
-        // SAFETY: *owned*: this swap alone has seen the pointer, so the reference is ours now.
-        (!chunk.is_null()).then(|| WriteRight::of_taken(unsafe { Arc::from_raw(chunk) }))
+        // SAFETY: *owned*: only this swap returned the pointer, so this call owns the reference.
+        (!chunk.is_null()).then(|| ChunkWriter::from_chunk(unsafe { Arc::from_raw(chunk) }))
     }
 
+    /// Puts a chunk's writer into the empty cell: *one putter*.
     #[inline]
-    pub(super) fn put(&self, right: WriteRight) {
-        let chunk = Arc::into_raw(right.into_taken());
+    pub(super) fn put(&self, writer: ChunkWriter) {
+        let chunk = Arc::into_raw(writer.into_chunk());
         self.0.store(chunk.cast_mut(), Ordering::Release);
     }
 

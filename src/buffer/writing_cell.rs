@@ -1,18 +1,22 @@
-//! The place of the chunk that a writer writes to. The writer has it without an exchange; others may take it out all the same.
+//! The cell of the chunk that a writer is writing to. The writer uses the chunk without an atomic
+//! exchange, and another thread, the taker, can still take it out.
 //!
-//! The writer says that it writes, reads the cell, writes to the chunk, and says that it is done: loads and stores of its own, with
-//! nothing that the processor has to wait for. Whoever takes the chunk out pays for that: he empties the cell, has every other
-//! processor finish what it has begun to store ([`HeavyBarrier`]), and then looks whether the writer writes. Where it does, it may
-//! have read the cell before that was emptied; so the chunk goes back, and if the writer has put another one there meanwhile,
-//! the writer has no use for this one any more.
+//! The writer marks the start of a write, reads the cell, writes to the chunk and marks the end.
+//! These are plain loads and stores, without a fence that the processor has to wait for. The taker
+//! pays the cost instead: it empties the cell, issues a full fence on all other threads
+//! ([`HeavyBarrier`]), and then checks whether a write is in progress. If so, the writer may have
+//! read the cell before it was emptied, and the taker puts the chunk back. If the writer has put
+//! another chunk into the cell by then, it no longer uses the old one, and the taker keeps the old
+//! one.
 //!
 //! **Contract** (cited below):
-//! - *owned*: a pointer in the cell came from [`Arc::into_raw`], and the cell holds that reference; who takes the pointer out by
-//!   an exchange holds it from then on;
-//! - *one writer*: one thread at a time calls what says so, and there is no [`Writing`] while it begins one;
-//! - *one taker*: one thread at a time takes; under the buffer's lock;
-//! - *seen by one of both*: a writer that read a pointer here has said before that it writes; after the heavy barrier the taker
-//!   sees that, or the writer sees the cell empty.
+//! - *owned*: a pointer in the cell comes from [`Arc::into_raw`], and the cell owns that reference.
+//!   The thread that swaps the pointer out then owns it.
+//! - *one writer*: one thread at a time calls the methods marked so, and no [`WriteGuard`] exists
+//!   when it begins a write.
+//! - *one taker*: one thread at a time takes, under the buffer's lock.
+//! - *one side sees the other*: a writer marks its write before it reads the pointer. After the
+//!   heavy barrier, the taker sees that mark or the writer sees the empty cell.
 
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
@@ -25,36 +29,36 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering, compiler_fence};
 #[cfg(all(test, loom))]
 use loom::sync::atomic::{AtomicPtr, AtomicU64, Ordering, fence};
 
-use crate::buffer::chunk::{Chunk, WriteRight};
+use crate::buffer::chunk::{Chunk, ChunkWriter};
 
-/// Has all other threads of the process do what a full fence does, between two of their instructions; false where the system
-/// does not do that.
+/// Issues a full fence on all other threads of the process. Returns false if the system does not
+/// support this.
 pub(crate) type HeavyBarrier = fn() -> bool;
 
-/// The right to write to a chunk, or nothing.
+/// A chunk's writer, or nothing.
 #[derive(Debug)]
 pub(super) struct WritingCell {
     chunk: AtomicPtr<Chunk>,
-    /// Odd while the writer writes. Changed by its thread alone.
-    section: AtomicU64,
+    /// Odd during a write. Changed by the writer's thread only.
+    sequence: AtomicU64,
 }
 
-/// The fence that the heavy barrier makes a full one.
+/// Compiler fence that pairs with the heavy barrier, which makes it act as a full fence.
 #[inline(always)]
 fn light_barrier() {
     #[cfg(not(all(test, loom)))]
     compiler_fence(Ordering::SeqCst);
-    // Loom knows no barriers in other threads; two full fences do the same.
+    // Loom cannot model a fence on other threads; a full fence on each side is equivalent.
     #[cfg(all(test, loom))]
     fence(Ordering::SeqCst);
 }
 
-/// From when the writer says that it writes until it says that it is done.
-pub(super) struct Writing<'a> {
+/// A write in progress; dropping the guard ends it.
+pub(super) struct WriteGuard<'a> {
     cell: &'a WritingCell,
-    /// What the cell's count is while this writes.
-    section: u64,
-    /// The chunk that was there, or null. It is the cell's still.
+    /// The cell's sequence number during this write.
+    sequence: u64,
+    /// The chunk found in the cell, or null. The cell still owns it.
     chunk: *mut Chunk,
     own_thread: PhantomData<*const ()>,
 }
@@ -63,29 +67,30 @@ impl WritingCell {
     pub(super) fn empty() -> Self {
         Self {
             chunk: AtomicPtr::new(ptr::null_mut()),
-            section: AtomicU64::new(0),
+            sequence: AtomicU64::new(0),
         }
     }
 
-    /// Whether this thread, which is the writer's, is in the midst of a write: so a handler asks that has interrupted it.
+    /// Whether the calling thread, the writer's, is in a write. True only in a signal handler that
+    /// interrupted the write.
     #[inline(always)]
     pub(super) fn is_writing(&self) -> bool {
-        self.section.load(Ordering::Relaxed) & 1 != 0
+        self.sequence.load(Ordering::Relaxed) & 1 != 0
     }
 
-    /// Begins to write.
+    /// Begins a write.
     ///
-    /// By the writer, while it does not write: *one writer*.
+    /// Called by the writer when no write is in progress: *one writer*.
     #[inline(always)]
-    pub(super) fn write(&self) -> Writing<'_> {
-        let section = self.section.load(Ordering::Relaxed);
-        debug_assert_eq!(section & 1, 0, "a write within a write");
-        let section = section + 1;
-        self.section.store(section, Ordering::Release);
+    pub(super) fn begin_write(&self) -> WriteGuard<'_> {
+        let sequence = self.sequence.load(Ordering::Relaxed);
+        debug_assert_eq!(sequence & 1, 0, "cannot begin a write: one is in progress");
+        let sequence = sequence + 1;
+        self.sequence.store(sequence, Ordering::Release);
         light_barrier();
-        Writing {
+        WriteGuard {
             cell: self,
-            section,
+            sequence,
             chunk: self.chunk.load(Ordering::Acquire),
             own_thread: PhantomData,
         }
@@ -93,16 +98,16 @@ impl WritingCell {
 
     /// Takes the chunk out, unless the writer may be writing to it.
     ///
-    /// By *one taker*.
-    pub(super) fn take(&self, heavy_barrier: HeavyBarrier) -> Option<WriteRight> {
+    /// Called by *one taker*.
+    pub(super) fn take(&self, heavy_barrier: HeavyBarrier) -> Option<ChunkWriter> {
         let chunk = self.chunk.swap(ptr::null_mut(), Ordering::AcqRel);
         if chunk.is_null() {
             return None;
         }
         #[cfg(all(test, loom))]
         fence(Ordering::SeqCst);
-        // Without the barrier nobody but the writer knows whether it writes.
-        let may_write = !heavy_barrier() || self.section.load(Ordering::Acquire) & 1 != 0;
+        // Without the barrier, only the writer knows whether a write is in progress.
+        let may_write = !heavy_barrier() || self.sequence.load(Ordering::Acquire) & 1 != 0;
         let put_back = || {
             self.chunk
                 .compare_exchange(ptr::null_mut(), chunk, Ordering::AcqRel, Ordering::Acquire)
@@ -111,88 +116,100 @@ impl WritingCell {
         if may_write && put_back() {
             return None;
         }
-        // SAFETY: *owned*, and *seen by one of both*: the writer does not write, or has put another chunk there since, after
-        // its last use of this one.
-        Some(WriteRight::of_taken(unsafe { Arc::from_raw(chunk) }))
+        // SAFETY: *owned*, and *one side sees the other*: either no write is in progress, or the
+        // writer has put another chunk there after its last use of this one.
+        Some(ChunkWriter::from_chunk(unsafe { Arc::from_raw(chunk) }))
     }
 
-    /// The same where no other thread is: in the child of a fork, and when the cell is dropped.
-    pub(super) fn take_alone(&self) -> Option<WriteRight> {
+    /// Takes the chunk out even during a write. The calling thread must be the only one that uses
+    /// the cell: in the child of a fork, and when the cell is dropped.
+    pub(super) fn take_single_threaded(&self) -> Option<ChunkWriter> {
         let chunk = self.chunk.swap(ptr::null_mut(), Ordering::AcqRel);
         // SAFETY: *owned*.
-        (!chunk.is_null()).then(|| WriteRight::of_taken(unsafe { Arc::from_raw(chunk) }))
+        (!chunk.is_null()).then(|| ChunkWriter::from_chunk(unsafe { Arc::from_raw(chunk) }))
     }
 
-    /// In the child of a fork: the writer is gone, perhaps from the midst of a write.
-    pub(super) fn lose_writer(&self) {
-        let section = self.section.load(Ordering::Relaxed);
-        self.section
-            .store(section + (section & 1), Ordering::Relaxed);
+    /// Clears the mark of a write in progress, in the child of a fork, where the writer no longer
+    /// exists.
+    pub(super) fn reset_writer(&self) {
+        let sequence = self.sequence.load(Ordering::Relaxed);
+        self.sequence
+            .store(sequence + (sequence & 1), Ordering::Relaxed);
     }
 }
 
-impl Writing<'_> {
-    /// The chunk that was there, if any was.
+impl WriteGuard<'_> {
+    /// Returns the writer of the cell's chunk, if the cell has one.
     #[inline(always)]
-    pub(super) fn chunk(&mut self) -> Option<BorrowedRight<'_>> {
+    pub(super) fn chunk(&mut self) -> Option<BorrowedWriter<'_>> {
         if self.chunk.is_null() {
             return None;
         }
-        // SAFETY: *owned* and *seen by one of both*: nobody else uses or frees it before the end of this write, or before this
-        // puts another one there, for which whoever asked has to be done. It is not dropped, as the reference is the cell's.
-        let right = ManuallyDrop::new(WriteRight::of_taken(unsafe { Arc::from_raw(self.chunk) }));
-        Some(BorrowedRight {
-            right,
+        // SAFETY: *owned* and *one side sees the other*: no other thread writes to or frees the
+        // chunk before this write ends or `replace` puts another chunk there. `replace` needs
+        // `&mut self`, so the returned borrow has ended by then. `ManuallyDrop` keeps the cell's
+        // reference.
+        let writer = ManuallyDrop::new(ChunkWriter::from_chunk(unsafe {
+            Arc::from_raw(self.chunk)
+        }));
+        Some(BorrowedWriter {
+            writer,
             writing: PhantomData,
         })
     }
 
-    /// Puts another chunk there, or none; gives the one that was there, if it was not taken meanwhile.
-    pub(super) fn replace(&mut self, right: Option<WriteRight>) -> Option<WriteRight> {
-        let new = right
-            .map_or(ptr::null(), |right| Arc::into_raw(right.into_taken()))
+    /// Replaces the cell's chunk, or empties the cell. Returns the previous chunk unless another
+    /// thread has taken it out.
+    pub(super) fn replace(&mut self, writer: Option<ChunkWriter>) -> Option<ChunkWriter> {
+        let new = writer
+            .map_or(ptr::null(), |writer| Arc::into_raw(writer.into_chunk()))
             .cast_mut();
         let old = self.cell.chunk.swap(new, Ordering::AcqRel);
-        // Whoever has it now may use it as soon as that is seen.
+        // A taker that holds the old chunk may use it as soon as it sees the new pointer, so this
+        // write must not use it again.
         self.chunk = new;
-        // SAFETY: *owned*. It may be another than the one that was read: one that was taken out and came back.
-        (!old.is_null()).then(|| WriteRight::of_taken(unsafe { Arc::from_raw(old) }))
+        // SAFETY: *owned*. If the chunk was taken out and put back, this may differ from the
+        // pointer that `begin_write` read.
+        (!old.is_null()).then(|| ChunkWriter::from_chunk(unsafe { Arc::from_raw(old) }))
     }
 }
 
-/// The right to write to the cell's chunk, for the time of a write.
-pub(super) struct BorrowedRight<'a> {
-    right: ManuallyDrop<WriteRight>,
+/// The writer of the cell's chunk, borrowed during a write.
+pub(super) struct BorrowedWriter<'a> {
+    writer: ManuallyDrop<ChunkWriter>,
     writing: PhantomData<&'a mut ()>,
 }
 
-impl Deref for BorrowedRight<'_> {
-    type Target = WriteRight;
+impl Deref for BorrowedWriter<'_> {
+    type Target = ChunkWriter;
 
     #[inline(always)]
-    fn deref(&self) -> &WriteRight {
-        &self.right
+    fn deref(&self) -> &ChunkWriter {
+        &self.writer
     }
 }
 
-impl DerefMut for BorrowedRight<'_> {
+impl DerefMut for BorrowedWriter<'_> {
     #[inline(always)]
-    fn deref_mut(&mut self) -> &mut WriteRight {
-        &mut self.right
+    fn deref_mut(&mut self) -> &mut ChunkWriter {
+        &mut self.writer
     }
 }
 
-impl Drop for Writing<'_> {
+impl Drop for WriteGuard<'_> {
     #[inline(always)]
     fn drop(&mut self) {
         light_barrier();
-        // In the child of a fork the count may say already that nobody writes.
-        self.cell.section.store(self.section + 1, Ordering::Release);
+        // Stored from the guard's own copy: in the child of a fork, `reset_writer` may already have
+        // made the cell's number even.
+        self.cell
+            .sequence
+            .store(self.sequence + 1, Ordering::Release);
     }
 }
 
 impl Drop for WritingCell {
     fn drop(&mut self) {
-        drop(self.take_alone());
+        drop(self.take_single_threaded());
     }
 }

@@ -1,41 +1,42 @@
-//! A writer and a taker of one cell, tried by loom: less than in `lane_model.rs`, so that what breaks the cell is seen at once.
+//! Loom model of one writer and one taker of a [`WritingCell`].
 //!
-//! Each byte of a chunk has a cell beside it by which loom sees two that touch it at once.
+//! It is smaller than `lane_model.rs`, so that a fault of the cell shows up without the rest of the
+//! lane. Under loom a shadow cell for each byte of a chunk detects conflicting accesses.
 
 use std::sync::Arc;
 
 use loom::thread::spawn;
 
 use crate::base::{Generation, TimeStamp, explore_model};
-use crate::buffer::chunk::{Chunk, WriteRight};
+use crate::buffer::chunk::{Chunk, ChunkWriter};
 use crate::buffer::index::ChunkNumber;
 use crate::buffer::writing_cell::WritingCell;
 
-fn begin_chunk(number: u64) -> (Arc<Chunk>, WriteRight) {
+fn begin_chunk(number: u64) -> (Arc<Chunk>, ChunkWriter) {
     Chunk::new(8).begin(ChunkNumber(number), Generation::from_number(1), 0)
 }
 
-fn append(right: &mut WriteRight, byte: u8) {
-    assert!(right.append(TimeStamp(1), &&[byte][..]));
+fn append(chunk_writer: &mut ChunkWriter, byte: u8) {
+    assert!(chunk_writer.append(TimeStamp(1), &&[byte][..]));
 }
 
 #[test]
-fn a_chunk_is_its_writers_or_its_takers_and_never_lost() {
+fn chunk_belongs_to_the_writer_or_the_taker_and_is_never_lost() {
     explore_model(["taken before", "taken after", "left there"], || {
-        let (chunk, right) = begin_chunk(1);
+        let (chunk, chunk_writer) = begin_chunk(1);
         let cell = Arc::new(WritingCell::empty());
-        assert!(cell.write().replace(Some(right)).is_none());
+        assert!(cell.begin_write().replace(Some(chunk_writer)).is_none());
         let writer = spawn({
             let cell = Arc::clone(&cell);
             move || {
-                let mut writing = cell.write();
-                if let Some(mut right) = writing.chunk() {
-                    append(&mut right, b'w');
+                let mut writing = cell.begin_write();
+                if let Some(mut chunk_writer) = writing.chunk() {
+                    append(&mut chunk_writer, b'w');
                     return None;
                 }
-                // None is there, so the writer goes on with another.
-                let (next, right) = begin_chunk(2);
-                let back = writing.replace(Some(right));
+                // The cell is empty, so the writer continues with another chunk.
+                let (next, chunk_writer) = begin_chunk(2);
+                let back = writing.replace(Some(chunk_writer));
                 append(&mut writing.chunk().expect("it was put there"), b'w');
                 back.into_iter().for_each(|back| back.finish(TimeStamp(2)));
                 Some(next)
@@ -43,12 +44,14 @@ fn a_chunk_is_its_writers_or_its_takers_and_never_lost() {
         });
         let taken = cell.take(|| true);
         let is_taken = taken.is_some();
-        // As its owner: if the writer had it still, loom would see both write.
+        // The taker owns the chunk now: if the writer still used it, loom would report both writes.
         taken
             .into_iter()
-            .for_each(|mut right| append(&mut right, b't'));
+            .for_each(|mut chunk_writer| append(&mut chunk_writer, b't'));
         let next = writer.join().expect("the writer");
-        let left = cell.take_alone().map(|right| right.chunk().number);
+        let left = cell
+            .take_single_threaded()
+            .map(|chunk_writer| chunk_writer.chunk().number);
         match (next, is_taken) {
             (Some(next), _) => {
                 assert_eq!(

@@ -1,4 +1,4 @@
-//! Any bytes as what a buffer holds.
+//! Decodes arbitrary bytes as the content of a buffer.
 
 use crate::base::{FailureLatch, ProfilerTime};
 use crate::buffer::BufferSnapshot;
@@ -12,23 +12,23 @@ use crate::unwind::CodeMap;
 const HEADER_BYTES: usize = 10;
 const MAX_ROWS: [u64; 5] = [0, 1, 10, 100, 1000];
 
-/// What a fuzzer's bytes ask for: a header, then what three chunks hold.
+/// A fuzzer's input: a header, then the content of three chunks.
 #[derive(Debug)]
 pub(super) struct DecoderCase<'a> {
     flags: u8,
     max_rows: u8,
     cut_ns: u32,
-    /// The lengths of the first two chunks, each of what is left.
+    /// Lengths of the first two chunks, each modulo the number of remaining bytes plus one.
     lengths: [u16; 2],
     content: &'a [u8],
 }
 
 impl<'a> DecoderCase<'a> {
-    /// The profile begins only where the cut says.
+    /// The profile starts at `cut_ns`.
     pub(super) const IS_CUT: u8 = 1;
-    /// It does so since the session holds no more, and not because somebody asked for that.
+    /// The cut is due to the session's duration limit, not to an explicit start of the profile.
     pub(super) const BY_DURATION: u8 = 2;
-    /// A part of the addresses lies in generated code.
+    /// Some of the addresses lie in generated code.
     pub(super) const HAS_CODE: u8 = 4;
 
     fn read(input: &'a [u8]) -> Self {
@@ -46,7 +46,7 @@ impl<'a> DecoderCase<'a> {
         }
     }
 
-    /// The bytes that ask for chunks of these bytes.
+    /// Returns the input for chunks with the given content.
     #[cfg(all(test, not(loom)))]
     pub(super) fn bytes(flags: u8, max_rows: u8, cut_ns: u32, chunks: [&[u8]; 3]) -> Vec<u8> {
         let mut bytes = vec![flags, max_rows];
@@ -81,7 +81,7 @@ impl<'a> DecoderCase<'a> {
         chunks
     }
 
-    /// The whole profile, as a file has it.
+    /// Writes the profile as JSON.
     fn written(&self, is_cut: bool) -> Vec<u8> {
         let is_cut_by = |duration: bool| is_cut && self.has(Self::BY_DURATION) == duration;
         let cut_ns = u64::from(self.cut_ns);
@@ -104,9 +104,10 @@ impl<'a> DecoderCase<'a> {
     }
 }
 
-/// Any bytes become a profile in which every index points at something, and which is not much larger than they are.
+/// Checks that any bytes become a profile with valid indices whose size is bounded by the size of
+/// the input.
 pub fn check_decoder(input: &[u8]) {
-    // Where it is the first, so that there is a type with the number that the seeds have.
+    // Registers the first marker type, whose number the seeds contain.
     MarkerType::number_of::<Tracing>();
     let case = DecoderCase::read(input);
     let whole = check_text(&case, false);
@@ -143,10 +144,11 @@ fn check_text(case: &DecoderCase<'_>, is_cut: bool) -> ReadProfile {
         .values()
         .map(|times| times.len() as u64)
         .sum::<u64>();
-    // An entry is three bytes at least, and a run of samples is its first and its last in any case.
-    let most_rows = case.max_rows().max(2 * case.content.len() as u64 / 3);
-    assert!(rows <= most_rows, "{rows} rows");
-    let most_bytes = (64 << 10) + 1000 * (case.content.len() + most_rows as usize);
-    assert!(text.len() <= most_bytes, "{} bytes", text.len());
+    // An entry has at least three bytes, and a sample that represents several always yields two
+    // rows, the first and the last.
+    let max_rows = case.max_rows().max(2 * case.content.len() as u64 / 3);
+    assert!(rows <= max_rows, "{rows} rows");
+    let max_bytes = (64 << 10) + 1000 * (case.content.len() + max_rows as usize);
+    assert!(text.len() <= max_bytes, "{} bytes", text.len());
     read
 }

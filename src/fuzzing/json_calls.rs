@@ -1,4 +1,4 @@
-//! Any calls of the JSON writer.
+//! Fuzzes the JSON writer with arbitrary sequences of calls.
 
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
@@ -9,12 +9,12 @@ use serde_json::value::RawValue;
 use crate::base::FailureLatch;
 use crate::json::{JsonWriter, UniqueStrings};
 
-const MOST_DEPTH: usize = 6;
-const MOST_ITEMS: usize = 40;
-const MOST_REPEATS: usize = 700;
+const MAX_DEPTH: usize = 6;
+const MAX_ITEMS: usize = 40;
+const MAX_REPEATS: usize = 700;
 
-/// What texts are made of, besides any bytes: what has to be escaped, what is long in UTF-8, and what is no UTF-8, as half
-/// a pair of surrogates is none.
+/// Building blocks of texts, besides arbitrary bytes: characters that need escapes, long UTF-8
+/// sequences, and invalid UTF-8 such as a lone surrogate.
 const PIECES: &[&[u8]] = &[
     b"\"",
     b"\\",
@@ -35,7 +35,7 @@ const PIECES: &[&[u8]] = &[
     b"a",
 ];
 
-/// A call, with all that is written within it.
+/// A call of the writer, with the calls nested in it.
 #[derive(Debug)]
 enum Call {
     Null,
@@ -46,7 +46,7 @@ enum Call {
     TimeMs(u64),
     String(String),
     TextBytes(Vec<u8>),
-    /// JSON that was there before.
+    /// JSON that is copied as it is.
     Splice(String),
     UniqueStrings(Vec<String>),
     Array(Vec<Call>),
@@ -55,7 +55,7 @@ enum Call {
 
 impl Call {
     fn take(input: &mut Unstructured<'_>, depth: usize) -> Result<Self> {
-        let last_kind = if depth < MOST_DEPTH { 12 } else { 9 };
+        let last_kind = if depth < MAX_DEPTH { 12 } else { 9 };
         Ok(match input.int_in_range(0..=last_kind)? {
             0 => Self::Null,
             1 => Self::Bool(input.arbitrary()?),
@@ -107,7 +107,7 @@ impl Call {
         }
     }
 
-    /// Panics where the text does not say what was called for.
+    /// Panics if the text differs from what this call should write.
     fn check(&self, text: &RawValue) {
         let number = text.get();
         match self {
@@ -141,7 +141,7 @@ impl Call {
                 let texts: Vec<&String> = indices.iter().map(|&index| &strings[index]).collect();
                 assert_eq!(texts, expected.iter().collect::<Vec<_>>());
                 let distinct: HashSet<_> = strings.iter().collect();
-                assert_eq!(distinct.len(), strings.len(), "each is there once");
+                assert_eq!(distinct.len(), strings.len(), "each string occurs once");
             }
             Self::Array(expected) => {
                 let items: Vec<&RawValue> = serde_json::from_str(text.get()).expect("an array");
@@ -163,7 +163,7 @@ impl Call {
     }
 }
 
-/// Names are unique, so that none hides another when they are read.
+/// Returns a unique name, so that no name hides another one when the object is read.
 fn key(number: usize, name: &str) -> String {
     format!("{number} {name}")
 }
@@ -173,13 +173,13 @@ fn take_items<T>(
     mut take: impl FnMut(&mut Unstructured<'_>) -> Result<T>,
 ) -> Result<Vec<T>> {
     let mut items = Vec::new();
-    while items.len() < MOST_ITEMS && !input.is_empty() && input.ratio(7, 8)? {
+    while items.len() < MAX_ITEMS && !input.is_empty() && input.ratio(7, 8)? {
         items.push(take(input)?);
     }
     Ok(items)
 }
 
-/// Of any length.
+/// Takes a number with any number of significant bits.
 fn take_number(input: &mut Unstructured<'_>) -> Result<u64> {
     let number: u64 = input.arbitrary()?;
     Ok(number >> input.int_in_range(0..=63)?)
@@ -204,9 +204,9 @@ fn take_text(input: &mut Unstructured<'_>) -> Result<Vec<u8>> {
             text.extend_from_slice(input.choose(PIECES)?);
         }
     }
-    // Longer than the writer's buffer, now and then.
+    // Sometimes longer than the writer's buffer.
     let repeats = if input.ratio(1, 8)? {
-        input.int_in_range(1..=MOST_REPEATS)?
+        input.int_in_range(1..=MAX_REPEATS)?
     } else {
         1
     };
@@ -217,7 +217,7 @@ fn take_string(input: &mut Unstructured<'_>) -> Result<String> {
     Ok(String::from_utf8_lossy(&take_text(input)?).into_owned())
 }
 
-/// A sink that takes a few bytes at a time.
+/// A sink that accepts a limited number of bytes per call.
 struct Sink {
     text: Vec<u8>,
     at_a_time: usize,
@@ -235,10 +235,10 @@ impl Write for Sink {
     }
 }
 
-/// Any values that are written are read back by another parser.
+/// Checks that an independent parser reads back all values that are written.
 pub fn check_json(input: &[u8]) {
     let mut input = Unstructured::new(input);
-    // Bytes that end too early are no case.
+    // An input that is too short is skipped.
     let Ok(at_a_time) = input.int_in_range(1..=60_000) else {
         return;
     };

@@ -1,18 +1,19 @@
-//! What must hold for any input.
+//! Properties of internal modules that must hold for any input.
 //!
 //! # Purpose
-//! Properties of the crate's insides, each a function of bytes that panics where it does not hold. `tests/fuzz` tries them on
-//! what a fuzzer comes up with, `tests.rs` on the seeds and on numbers that look random. Here for both alone: no program has
-//! this folder.
+//! Each property is a function of bytes that panics if the property does not hold. `tests/fuzz`
+//! runs them on inputs from a fuzzer, and `tests.rs` on the seeds and on pseudo-random inputs. This
+//! folder is compiled only for these two, never into an application.
 //!
 //! # Threads and locks
-//! On one thread. The `PsLock`, once, for a thread that has ended.
+//! Each property runs on one thread. It takes the `PsLock` once, for a thread that has ended.
 //!
 //! # Imports
-//! `base`, `buffer`, `control`, `counters`, `json`, `markers`, `platform`, `sampler`, `state`, `stream`, `threads`, `unwind`
+//! `base`, `buffer`, `control`, `counters`, `json`, `markers`, `platform`, `sampler`, `state`,
+//! `stream`, `threads`, `unwind`
 //!
 //! # Invariants
-//! What a function does hangs on its bytes alone, so that a seed means the same tomorrow.
+//! A property depends only on its input bytes, so that a seed always reproduces the same case.
 //!
 //! # Read next
 //! `decoder.rs`, `samples.rs`, `json_calls.rs`, `tests.rs`.

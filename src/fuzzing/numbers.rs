@@ -1,4 +1,4 @@
-//! Numbers and texts in the buffer.
+//! Fuzzes the encoding of numbers and texts in the buffer.
 
 use crate::base::TimeStamp;
 use crate::buffer::{
@@ -6,7 +6,7 @@ use crate::buffer::{
     number_bytes, unzigzag, zigzag,
 };
 
-/// A number in both codes, and bytes as they are.
+/// An entry with a number in both encodings, and raw bytes.
 struct Coded<'a> {
     number: u64,
     text: &'a [u8],
@@ -24,8 +24,8 @@ impl Entry for Coded<'_> {
     }
 }
 
-/// Any bytes are numbers, or are none, as the definition has it; and any number takes the bytes that it needs, in the buffer
-/// as well.
+/// Checks that any bytes decode to numbers, or are rejected, as the definition of the encoding
+/// says. Also checks that each number is encoded in minimal length and survives the buffer.
 pub fn check_leb128(input: &[u8]) {
     let (mut reader, mut rest) = (EntryReader::new(input), input);
     loop {
@@ -52,7 +52,7 @@ pub fn check_leb128(input: &[u8]) {
     check_in_buffer(input);
 }
 
-/// The number at the front, and how many bytes it has.
+/// Decodes the ULEB128 number at the front by definition, and returns it with its length.
 fn decoded_by_definition(bytes: &[u8]) -> Option<(u64, usize)> {
     let length = bytes.iter().position(|byte| byte & 0x80 == 0)? + 1;
     let number = bytes[..length]
@@ -65,7 +65,7 @@ fn decoded_by_definition(bytes: &[u8]) -> Option<(u64, usize)> {
     Some((u64::try_from(number).ok().filter(|_| length <= 10)?, length))
 }
 
-/// The same of a number that tells its length first.
+/// Decodes a number with a length prefix by definition, and returns it with its length.
 fn large_by_definition(bytes: &[u8]) -> Option<(u64, usize)> {
     let (&length, rest) = bytes.split_first()?;
     let coded = rest.get(..length.into()).filter(|coded| coded.len() <= 8)?;
@@ -92,11 +92,7 @@ fn check_round_trip(number: u64) {
     writer.signed(number as i64).byte(7);
     let mut head = EntryHead::new(EntryKind::Marker);
     head.number(number).signed(number as i64).byte(7);
-    assert_eq!(
-        &head.bytes()[1..],
-        writer.bytes(),
-        "both writers write the same"
-    );
+    assert_eq!(&head.bytes()[1..], writer.bytes(), "both writers agree");
     let mut reader = EntryReader::new(writer.bytes());
     assert_eq!(
         (reader.number(), reader.signed()),
@@ -105,7 +101,8 @@ fn check_round_trip(number: u64) {
     assert_eq!((reader.byte(), reader.byte()), (Some(7), None));
 }
 
-/// The numbers that these bytes are, each with some of the bytes as its text.
+/// Puts the numbers in these bytes into a buffer, each with a part of the bytes as text, and reads
+/// them back.
 fn check_in_buffer(input: &[u8]) {
     let buffer = ChunkedBuffer::for_test(1 << 20);
     let lane = buffer.take_lane();
@@ -126,7 +123,7 @@ fn check_in_buffer(input: &[u8]) {
         .collect();
     for entry in &entries {
         lane.put(ChunkedBuffer::TEST_SESSION, TimeStamp(0), entry)
-            .expect("room");
+            .expect("space");
     }
     let snapshot = buffer.snapshot();
     let mut blocks = snapshot.chunks().flatten();

@@ -1,20 +1,20 @@
-//! A profile's text, read by another parser.
+//! Checks the JSON text of a profile with an independent parser.
 
 use std::collections::HashMap;
 
 use serde_json::Value;
 
-/// What was read of a profile in which all is well.
+/// The checked content of a valid profile.
 #[derive(Debug)]
 pub(super) struct ReadProfile {
-    /// The times of each thread's samples, in nanoseconds, by the threads' names.
+    /// Times of each thread's samples, in nanoseconds, by the name of the thread.
     pub(super) threads: HashMap<String, Vec<f64>>,
-    /// Rows that were too many.
+    /// Number of rows that were left out because of a limit.
     pub(super) left_out_rows: u64,
     pub(super) malformed_entries: u64,
 }
 
-/// A table, with its columns by name.
+/// A table of a profile, with its columns by name.
 struct Table<'v> {
     columns: HashMap<&'v str, usize>,
     rows: &'v [Value],
@@ -37,7 +37,7 @@ impl<'v> Table<'v> {
         Self { columns, rows }
     }
 
-    /// The value of a row, of which the last ones may be missing.
+    /// Returns a value of a row; trailing values may be missing.
     fn at(&self, row: usize, column: &str) -> Option<&'v Value> {
         let row = self.rows[row].as_array().expect("a row");
         assert!(row.len() <= self.columns.len(), "{row:?}");
@@ -45,7 +45,7 @@ impl<'v> Table<'v> {
             .filter(|value| !value.is_null())
     }
 
-    /// An index that is below `end`, if there is one.
+    /// Returns an index, if present. Panics unless it is below `end`.
     fn index(&self, row: usize, column: &str, end: usize) -> Option<usize> {
         self.at(row, column).map(|value| index_below(value, end))
     }
@@ -54,19 +54,20 @@ impl<'v> Table<'v> {
 fn index_below(value: &Value, end: usize) -> usize {
     let index = value
         .as_u64()
-        .unwrap_or_else(|| panic!("{value} is no index")) as usize;
-    assert!(index < end, "{index} of {end}");
+        .unwrap_or_else(|| panic!("{value} is not an index")) as usize;
+    assert!(index < end, "index {index} is not below {end}");
     index
 }
 
 fn rows_of<'v>(owner: &'v Value, name: &str) -> &'v [Value] {
     owner[name]
         .as_array()
-        .unwrap_or_else(|| panic!("{name} is no array"))
+        .unwrap_or_else(|| panic!("{name} is not an array"))
 }
 
 impl ReadProfile {
-    /// Panics where the text is not JSON, an index points at nothing, or a stack comes before what it stands on.
+    /// Reads a profile. Panics if the text is not JSON, an index is out of range, or a stack comes
+    /// before its prefix.
     pub(super) fn check(text: &[u8]) -> Self {
         let profile: Value = serde_json::from_slice(text).expect("JSON");
         let meta = &profile["meta"];
@@ -121,7 +122,7 @@ fn check_thread(thread: &Value, categories: &[usize]) -> Vec<f64> {
         stacks
             .index(row, "frame", frames.rows.len())
             .expect("a frame");
-        // What a stack stands on comes before it.
+        // A stack's prefix comes before it.
         stacks.index(row, "prefix", row);
     }
     for row in 0..markers.rows.len() {

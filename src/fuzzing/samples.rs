@@ -1,4 +1,4 @@
-//! Any samples through the real coder, a real buffer and the real decoder.
+//! Passes arbitrary samples through the real encoder, buffer and decoder.
 
 use std::rc::Rc;
 
@@ -14,40 +14,41 @@ use crate::unwind::CodeMap;
 
 const SESSION: Generation = ChunkedBuffer::TEST_SESSION;
 const CAPACITIES: [u64; 5] = [300, 1 << 10, 4 << 10, 16 << 10, 1 << 20];
-const MOST_STEPS: usize = 400;
-const MOST_FRAMES: usize = 60;
-const MOST_SNAPSHOTS: usize = 4;
+const MAX_STEPS: usize = 400;
+const MAX_FRAMES: usize = 60;
+const MAX_SNAPSHOTS: usize = 4;
 
-/// Addresses are below this or as far from the end of all, as processors extend their signs. No processor has so many, and the
-/// distances of more would not fit into the buffer's grammar.
+/// Limit of addresses as signed numbers: processors sign-extend addresses. No processor has more
+/// address bits, and larger distances would not fit into the buffer's grammar.
 const ADDRESS_END: i64 = 1 << 60;
 
-/// What was written of a thread, and can be there still.
+/// A sample that was written and may still be in the buffer.
 #[derive(Clone, Debug)]
-struct Written {
+struct WrittenSample {
     thread: u64,
     modules: u64,
     rows: Vec<PlainSample>,
 }
 
-/// A session that a fuzzer's bytes run.
-struct Run<'a> {
+/// A session driven by a fuzzer's bytes.
+struct FuzzedSession<'a> {
     buffer: &'a ChunkedBuffer,
     script: SampleScript<'a>,
     markers: LaneHandle<'a>,
     stacks: [ScriptedStack; SERIALS.len()],
     now: TimeStamp,
-    /// No sample was earlier than one before it, so that the oldest chunks are those that were written first.
+    /// Whether each sample was no earlier than the one before it, so that the oldest chunks are
+    /// those written first.
     is_in_order: bool,
-    /// Of the largest chunk.
+    /// Size of the largest chunk.
     chunk_bytes: u64,
     modules: u64,
-    written: Vec<Written>,
-    /// What was shared, and how much was written until then.
+    written: Vec<WrittenSample>,
+    /// Snapshots, each with the number of samples written before it.
     snapshots: Vec<(BufferSnapshot, usize)>,
 }
 
-impl<'a> Run<'a> {
+impl<'a> FuzzedSession<'a> {
     fn new(buffer: &'a ChunkedBuffer, capacity: u64) -> Self {
         Self {
             buffer,
@@ -84,7 +85,7 @@ impl<'a> Run<'a> {
             }
             4 => self.buffer.discard_old(|| self.now, None),
             5 if input.ratio(1, 4)? => self.buffer.discard_old(|| self.now, Some(self.now)),
-            6 if self.snapshots.len() < MOST_SNAPSHOTS => {
+            6 if self.snapshots.len() < MAX_SNAPSHOTS => {
                 self.snapshots
                     .push((self.buffer.snapshot(), self.written.len()));
             }
@@ -109,7 +110,7 @@ impl<'a> Run<'a> {
                 .frames
                 .truncate(input.int_in_range(0..=stack.frames.len())?);
             for _ in 0..input.int_in_range(0..=8)? {
-                if stack.frames.len() < MOST_FRAMES {
+                if stack.frames.len() < MAX_FRAMES {
                     stack.frames.push(take_frame(input)?);
                 }
             }
@@ -155,7 +156,7 @@ impl<'a> Run<'a> {
         } else {
             0
         };
-        // Nobody writes a sample before it was.
+        // A sample is written only after its time.
         self.now = self.now.max(time.plus_ns(span_ns));
         let modules = self.modules;
         let sample = ScriptedSample {
@@ -168,16 +169,16 @@ impl<'a> Run<'a> {
         };
         match self.script.write(sample) {
             0 => {
-                let bytes = most_bytes(&self.stacks[index]);
+                let bytes = max_bytes(&self.stacks[index]);
                 assert!(
                     bytes > self.chunk_bytes,
-                    "there is room for a sample of {bytes} bytes"
+                    "a sample of at most {bytes} bytes was dropped, although it fits into a chunk"
                 );
             }
             samples => {
                 assert_eq!(samples, more + 1);
                 let rows = expected_rows(&sample, &self.stacks[index]);
-                self.written.push(Written {
+                self.written.push(WrittenSample {
                     thread,
                     modules,
                     rows,
@@ -223,8 +224,8 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Each sample stands behind the number of its own list of modules.
-fn check_modules(snapshot: &BufferSnapshot, written: &[Written]) {
+/// Checks that each sample follows the number of its own list of modules.
+fn check_modules(snapshot: &BufferSnapshot, written: &[WrittenSample]) {
     let mut found = Vec::new();
     for chunk in snapshot.chunks() {
         let mut modules = None;
@@ -248,7 +249,7 @@ fn check_modules(snapshot: &BufferSnapshot, written: &[Written]) {
     );
 }
 
-/// A stack of frames in words, as a profile has it.
+/// Returns a stack in the text form that the decoder produces.
 fn plain_stack(stack: &ScriptedStack) -> Vec<String> {
     let structure = [
         ("OtherStack", stack.is_of_other_stack),
@@ -291,8 +292,9 @@ fn plain_stack(stack: &ScriptedStack) -> Vec<String> {
         .collect()
 }
 
-/// No sample with this stack takes more, with the number of its list of modules.
-fn most_bytes(stack: &ScriptedStack) -> u64 {
+/// Returns an upper bound for the size of a sample with this stack, including the number of its
+/// list of modules, in bytes.
+fn max_bytes(stack: &ScriptedStack) -> u64 {
     const WITHOUT_FRAMES: usize = 120;
     let of_frame = |frame: &ScriptedFrame| match frame {
         ScriptedFrame::Label { text, dynamic, .. } => 10 + text.len() + dynamic.len(),
@@ -357,7 +359,7 @@ fn take_frame(input: &mut Unstructured<'_>) -> Result<ScriptedFrame> {
                 is_innermost: input.arbitrary()?,
             }
         }
-        // In one library, so that some come again.
+        // Addresses in one library, so that some repeat.
         _ => {
             let address = 0x7f00_0000_0000 + u64::from(input.arbitrary::<u8>()?) * 16;
             ScriptedFrame::Native {
@@ -371,7 +373,7 @@ fn take_frame(input: &mut Unstructured<'_>) -> Result<ScriptedFrame> {
 fn take_text(input: &mut Unstructured<'_>) -> Result<Vec<u8>> {
     let length = input.int_in_range(0..=input.len().min(12))?;
     let text = input.bytes(length)?;
-    // Larger than a small chunk, now and then.
+    // Sometimes larger than a small chunk.
     Ok(if input.ratio(1, 32)? {
         text.repeat(100)
     } else {
@@ -379,22 +381,25 @@ fn take_text(input: &mut Unstructured<'_>) -> Result<Vec<u8>> {
     })
 }
 
-/// Of any samples, what is there still has the stacks, times and CPU times that it was written with.
+/// Checks that all samples still in the buffer have the stacks, times and CPU times with which they
+/// were written.
 pub fn check_samples(input: &[u8]) {
     let mut input = Unstructured::new(input);
     let Ok(&capacity) = input.choose(&CAPACITIES) else {
         return;
     };
     let buffer = ChunkedBuffer::for_test(capacity);
-    let mut run = Run::new(&buffer, capacity);
-    for _ in 0..MOST_STEPS {
-        // Bytes that end too early are the end.
-        if input.is_empty() || run.step(&mut input).is_err() {
+    let mut session = FuzzedSession::new(&buffer, capacity);
+    for _ in 0..MAX_STEPS {
+        // The session ends with the input.
+        if input.is_empty() || session.step(&mut input).is_err() {
             break;
         }
     }
-    run.snapshots.push((buffer.snapshot(), run.written.len()));
-    for (snapshot, written) in std::mem::take(&mut run.snapshots) {
-        run.check(snapshot, written);
+    session
+        .snapshots
+        .push((buffer.snapshot(), session.written.len()));
+    for (snapshot, written) in std::mem::take(&mut session.snapshots) {
+        session.check(snapshot, written);
     }
 }

@@ -1,4 +1,4 @@
-//! A profile's source around a buffer, with threads that never ran.
+//! Creates the source of a profile from a buffer, with scripted threads that never ran.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -14,10 +14,10 @@ use crate::unwind::{CodeMap, ModuleTable};
 
 pub(super) const PROCESS_START: TimeStamp = TimeStamp(1_000);
 
-/// When profiles are taken: later than any cut.
+/// Time at which the profiles are taken, later than any cut.
 const TAKEN_AT: TimeStamp = PROCESS_START.plus_ns(1 << 33);
 
-/// The serials of the threads, of which the last has ended.
+/// Serial numbers of the threads; the last thread has ended.
 pub(super) const SERIALS: [u64; 3] = [1, 2, 3];
 
 const ENDED_AT: TimeStamp = PROCESS_START.plus_ns(1_000_000);
@@ -34,7 +34,8 @@ fn threads() -> &'static [OffThreadRef] {
     })
 }
 
-/// The source of a profile of this buffer. `kept_ns` is how much of the past it holds.
+/// Returns the source of a profile of `buffer`. `kept_ns` limits how much of the past the session
+/// keeps.
 pub(super) fn scripted_source(buffer: BufferSnapshot, kept_ns: Option<u64>) -> ProfileSource {
     let settings = SessionSettings {
         capacity_bytes: 1 << 20,
@@ -71,7 +72,8 @@ pub(super) fn scripted_source(buffer: BufferSnapshot, kept_ns: Option<u64>) -> P
     }
 }
 
-/// So much of the past is what is not earlier than this.
+/// Returns the duration from `cut_ns` after the process start to the time at which the profile is
+/// taken.
 pub(super) fn kept_ns_since(cut_ns: u64) -> u64 {
     TAKEN_AT.since_ns(PROCESS_START) - cut_ns
 }

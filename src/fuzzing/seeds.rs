@@ -1,4 +1,4 @@
-//! The seeds that fuzzers begin with: files below `tests/fuzz/seeds`, each also a test of its own.
+//! The seeds of the fuzzers: files below `tests/fuzz/seeds`, which the tests also check.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,8 @@ fn fuzz_package() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fuzz")
 }
 
-/// The seeds of a target, with their names. None in a published crate, which is without that package.
+/// Returns the seeds of a target, with their paths. Returns none in the published crate, which does
+/// not contain that package.
 pub(super) fn seeds(target: &str) -> Vec<(String, Vec<u8>)> {
     let folder = fuzz_package().join("seeds").join(target);
     let Ok(files) = fs::read_dir(&folder) else {
@@ -35,8 +36,9 @@ pub(super) fn seeds(target: &str) -> Vec<(String, Vec<u8>)> {
     seeds
 }
 
-/// Set, all seeds are written anew: `GEKKOTA_WRITE_SEEDS=1 cargo test --lib seeds_are_those`.
-const WRITES: &str = "GEKKOTA_WRITE_SEEDS";
+/// Environment variable that makes the test rewrite all seeds:
+/// `GEKKOTA_WRITE_SEEDS=1 cargo test --lib seed_files_match`.
+const WRITE_SEEDS: &str = "GEKKOTA_WRITE_SEEDS";
 
 fn write_seed(target: &str, name: &str, bytes: &[u8]) {
     let folder = fuzz_package().join("seeds").join(target);
@@ -44,9 +46,9 @@ fn write_seed(target: &str, name: &str, bytes: &[u8]) {
     fs::write(folder.join(name), bytes).expect("a file");
 }
 
-/// A seed that is the same each time.
+/// Checks that the file of a reproducible seed is up to date, or writes it.
 fn keep_seed(target: &str, name: &str, bytes: &[u8]) {
-    if std::env::var_os(WRITES).is_some() {
+    if std::env::var_os(WRITE_SEEDS).is_some() {
         return write_seed(target, name, bytes);
     }
     let path = fuzz_package().join("seeds").join(target).join(name);
@@ -60,9 +62,10 @@ fn keep_seed(target: &str, name: &str, bytes: &[u8]) {
     }
 }
 
-/// Alone in its process, so that the threads' serials are those of the scripted threads.
-fn write_seeds_of_a_session() {
-    let session = chunks_of_a_session();
+/// Writes the seeds that come from a real session. Must run alone in its process, so that the
+/// serial numbers of the threads equal those of the scripted threads.
+fn write_session_seeds() {
+    let session = session_chunks();
     let of_session: Vec<&[u8]> = session.iter().map(Vec::as_slice).take(3).collect();
     let of_session = [0, 1, 2].map(|chunk| of_session.get(chunk).copied().unwrap_or_default());
     let read = decoded(&of_session);
@@ -83,9 +86,9 @@ fn write_seeds_of_a_session() {
 }
 
 #[test]
-fn seeds_are_those_that_are_written() {
-    if std::env::var_os(WRITES).is_some() {
-        write_seeds_of_a_session();
+fn seed_files_match_the_generated_seeds() {
+    if std::env::var_os(WRITE_SEEDS).is_some() {
+        write_session_seeds();
     }
     let scripted = scripted_chunks();
     let scripted = [0, 1, 2].map(|chunk| scripted.get(chunk).map_or(&[][..], Vec::as_slice));
@@ -99,7 +102,7 @@ fn seeds_are_those_that_are_written() {
         "malformed",
         &DecoderCase::bytes(0, 0, 0, [b"\x02\x01\x01", b"\xff\xff", b"\x00"]),
     );
-    // What was found once.
+    // Inputs with which fuzzing found a defect.
     for (name, content) in [
         ("found_return_address_0", &b"\x07\x01\x01\0\0\0\x01\x01"[..]),
         (
@@ -144,9 +147,9 @@ fn seeds_are_those_that_are_written() {
     keep_seed("leb128", "longer_than_needed", b"\x80\x80\x00\x01\x81\x80");
 }
 
-/// What the buffer holds after two threads have worked and slept for a moment, with labels, script frames, markers and a
-/// pause, its largest chunks first.
-fn chunks_of_a_session() -> Vec<Vec<u8>> {
+/// Runs a short session and returns its chunks, largest first. Two threads work and sleep, with
+/// labels, script frames, markers and a pause.
+fn session_chunks() -> Vec<Vec<u8>> {
     let params = StartParams {
         interval: Duration::from_millis(4),
         ..StartParams::default()

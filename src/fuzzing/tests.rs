@@ -1,4 +1,4 @@
-//! The properties, on seeds and on numbers that look random and are the same each time.
+//! Tests the properties on seeds and on reproducible pseudo-random inputs.
 
 use crate::base::{ProfilerTime, ProfilingCategoryPair, TimeStamp};
 use crate::buffer::{BufferSnapshot, ChunkedBuffer, EntryHead, EntryKind};
@@ -31,46 +31,50 @@ pub(super) fn random_bytes(seed: u64) -> impl Iterator<Item = u8> {
     random_numbers(seed).flat_map(u64::to_le_bytes)
 }
 
-/// Tries the seeds of a target, and so many inputs of up to so many bytes.
-fn try_all(target: &str, check: fn(&[u8]), inputs: u64, most_bytes: u64) {
+/// Runs `check` on the seeds of a target, and on `inputs` pseudo-random inputs of less than
+/// `max_bytes` each.
+fn try_all(target: &str, check: fn(&[u8]), inputs: u64, max_bytes: u64) {
     let try_one = |name: &str, input: &[u8]| {
         let outcome = std::panic::catch_unwind(|| check(input));
-        assert!(outcome.is_ok(), "{target} does not hold for {name}");
+        assert!(
+            outcome.is_ok(),
+            "property {target} does not hold for {name}"
+        );
     };
     seeds(target)
         .iter()
         .for_each(|(name, input)| try_one(name, input));
     for (seed, length) in (0..inputs).zip(random_numbers(1)) {
         let input: Vec<u8> = random_bytes(seed)
-            .take((length % most_bytes) as usize)
+            .take((length % max_bytes) as usize)
             .collect();
         try_one(&format!("number {seed}"), &input);
     }
 }
 
 #[test]
-fn any_bytes_are_numbers_or_none() {
+fn arbitrary_bytes_decode_to_numbers_or_are_rejected() {
     try_all("leb128", check_leb128, 5000, 200);
 }
 
 #[test]
-fn any_values_are_written_as_json() {
+fn arbitrary_values_are_written_as_json() {
     try_all("json", check_json, 3000, 1500);
 }
 
 #[test]
-fn any_samples_keep_their_stacks_and_times() {
+fn arbitrary_samples_keep_their_stacks_and_times() {
     try_all("samples", check_samples, 1500, 4000);
 }
 
 #[test]
-fn any_bytes_become_a_profile() {
+fn arbitrary_bytes_become_a_profile() {
     try_all("decoder", check_decoder, 500, 400);
 }
 
-/// Entries of which only the fields make no sense.
+/// Uses well-formed entries with arbitrary fields.
 #[test]
-fn any_entries_become_a_profile() {
+fn arbitrary_entries_become_a_profile() {
     let mut numbers = random_numbers(7);
     let mut below = |end: u64| numbers.by_ref().next().expect("no end") % end;
     for _ in 0..1000 {
@@ -80,9 +84,9 @@ fn any_entries_become_a_profile() {
                 [1, 1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 12][below(12) as usize],
                 below(4) as u8,
             ];
-            // Small fields are right now and then.
-            let most = [4, 16, 256][below(3) as usize];
-            entry.extend((0..below(24)).map(|_| below(most) as u8));
+            // Small values are more often valid.
+            let end = [4, 16, 256][below(3) as usize];
+            entry.extend((0..below(24)).map(|_| below(end) as u8));
             content.push(entry.len() as u8);
             content.extend(entry);
         }
@@ -96,7 +100,7 @@ fn any_entries_become_a_profile() {
     }
 }
 
-/// Chunks with everything that a session writes.
+/// Returns chunks with all kinds of entries that a session writes.
 pub(super) fn scripted_chunks() -> Vec<Vec<u8>> {
     let buffer = ChunkedBuffer::for_test(1 << 16);
     let mut script = SampleScript::new(&buffer, SESSION, PROCESS_START);
@@ -146,7 +150,7 @@ pub(super) fn scripted_chunks() -> Vec<Vec<u8>> {
         };
         assert_eq!(script.write(sample), more + 1);
         if index % 8 == 0 {
-            put_others(&script, now);
+            put_other_kinds(&script, now);
             assert!(script.write_backtrace(1 + index as u64, now, modules, &stack));
             let time = ProfilerTime::from_monotonic_ns;
             let mut timing = MarkerTiming::interval(time(now.0), time(now.0 + 9));
@@ -197,8 +201,8 @@ pub(super) fn scripted_chunks() -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// What else the sampler writes.
-fn put_others(script: &SampleScript<'_>, now: TimeStamp) {
+/// Puts the sampler's other kinds of entries.
+fn put_other_kinds(script: &SampleScript<'_>, now: TimeStamp) {
     let ns = now.since_ns(PROCESS_START);
     for (kind, numbers) in [
         (EntryKind::Counter, &[1, ns, 10][..]),
@@ -211,7 +215,7 @@ fn put_others(script: &SampleScript<'_>, now: TimeStamp) {
     ] {
         let mut entry = EntryHead::new(kind);
         numbers.iter().for_each(|&number| _ = entry.number(number));
-        script.lane().put(SESSION, now, &entry).expect("room");
+        script.lane().put(SESSION, now, &entry).expect("space");
     }
 }
 
@@ -220,7 +224,7 @@ pub(super) fn decoded(chunks: &[&[u8]]) -> PlainSamples {
 }
 
 #[test]
-fn a_chunk_that_ends_too_early_holds_what_came_before_its_end() {
+fn truncated_chunk_decodes_up_to_its_end() {
     for chunk in scripted_chunks() {
         let whole = decoded(&[&chunk]);
         assert_eq!(whole.malformed_entries, 0);
@@ -236,10 +240,10 @@ fn a_chunk_that_ends_too_early_holds_what_came_before_its_end() {
 }
 
 #[test]
-fn a_chunk_with_a_wrong_byte_becomes_a_profile() {
+fn chunk_with_a_corrupted_byte_becomes_a_profile() {
     for mut chunk in scripted_chunks() {
-        for place in 0..chunk.len() {
-            let right = chunk[place];
+        for position in 0..chunk.len() {
+            let right = chunk[position];
             for wrong in [
                 0,
                 right ^ 1,
@@ -248,11 +252,11 @@ fn a_chunk_with_a_wrong_byte_becomes_a_profile() {
                 0x7f,
                 0xff,
             ] {
-                chunk[place] = wrong;
+                chunk[position] = wrong;
                 let flags = DecoderCase::IS_CUT | DecoderCase::HAS_CODE;
                 check_decoder(&DecoderCase::bytes(flags, 2, 9_000, [&chunk, &[], &[]]));
             }
-            chunk[place] = right;
+            chunk[position] = right;
         }
     }
 }

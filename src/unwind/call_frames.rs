@@ -1,7 +1,8 @@
-//! Call frame information of a module: as a rule where one can hold it, else evaluated as it stands.
+//! Call frame information of a module: converted to a rule where possible, otherwise evaluated.
 //!
-//! Every register is followed, expressions read from the stack's copy, and what the information does not give is not
-//! known. So stack realignment, procedure linkage tables, signal frames and stack probes are exact.
+//! The evaluation tracks all registers. Expressions read from the stack's copy, and a register that
+//! the information does not define is unknown. So stack realignment, procedure linkage tables,
+//! signal frames and stack probes are unwound exactly.
 
 use std::ops::Range;
 
@@ -14,15 +15,15 @@ use gimli::{
 use crate::platform::ModuleImage;
 use crate::unwind::native_stack::StackCopy;
 use crate::unwind::register_file::{
-    FP, HAS_LINK_REGISTER, RETURN_ADDRESS, RegisterFile, SP, without_signature,
+    FP, HAS_LINK_REGISTER, RETURN_ADDRESS, RegisterFile, SP, strip_pointer_signature,
 };
-use crate::unwind::rule::{Places, Rule};
+use crate::unwind::rule::{FrameOffsets, Rule};
 
 type Bytes<'a> = EndianSlice<'a, NativeEndian>;
 type Row = UnwindTableRow<usize>;
 
-/// An expression that needs more steps than this is broken.
-const MAX_STEPS: u32 = 1000;
+/// Maximum number of evaluation steps; an expression that needs more is treated as malformed.
+const MAX_EXPRESSION_STEPS: u32 = 1000;
 
 /// The call frame information of a module.
 pub(super) struct CallFrames<'a> {
@@ -31,22 +32,22 @@ pub(super) struct CallFrames<'a> {
     bases: BaseAddresses,
 }
 
-/// Where a caller goes on.
+/// The code address of a caller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Caller {
     pub(super) address: u64,
-    /// Whether it was interrupted there, by a signal, and did not call.
-    pub(super) exact: bool,
+    /// Whether `address` is the next instruction of an interrupted frame, not a return address.
+    pub(super) is_pc: bool,
 }
 
-/// Why a frame's caller is not had.
+/// Reason why a frame's caller cannot be found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum NoCaller {
-    /// There is none.
+    /// The frame is the root and has no caller.
     Root,
-    /// It hangs on a register that is not known here.
+    /// The caller depends on a register whose value is unknown.
     UnknownRegister,
-    /// What should tell is not readable or makes no sense.
+    /// The required information or stack memory is missing, unreadable or inconsistent.
     Broken,
 }
 
@@ -79,13 +80,14 @@ impl<'a> CallFrames<'a> {
             .ok()
     }
 
-    /// The function that an address lies in, as far as call frame information tells.
+    /// Returns the range of the function that contains `address`, according to call frame
+    /// information.
     pub(super) fn function_at(&self, address: u64) -> Option<Range<u64>> {
         let entry = self.entry_at(address)?;
         Some(entry.initial_address()..entry.end_address())
     }
 
-    /// The rule of an address; `None` when nothing is said of it.
+    /// Returns the rule of an address, or `None` if call frame information does not cover it.
     pub(super) fn rule_at(&self, address: u64, context: &mut UnwindContext<usize>) -> Option<Rule> {
         let entry = self.entry_at(address)?;
         let row = entry
@@ -97,11 +99,11 @@ impl<'a> CallFrames<'a> {
         Some(to_rule(row).unwrap_or(Rule::Evaluate))
     }
 
-    /// Evaluates what is said of `address`; turns the frame's registers into its caller's.
+    /// Evaluates the call frame information of `address` and changes `registers` to the caller's.
     pub(super) fn follow(
         &self,
         address: u64,
-        exact: bool,
+        is_pc: bool,
         registers: &mut RegisterFile,
         stack: StackCopy<'_>,
         context: &mut UnwindContext<usize>,
@@ -115,7 +117,7 @@ impl<'a> CallFrames<'a> {
         let frame = Frame {
             frames: self,
             encoding: entry.cie().encoding(),
-            address: address + u64::from(!exact),
+            address: address + u64::from(!is_pc),
             registers,
             stack,
         };
@@ -128,23 +130,24 @@ impl<'a> CallFrames<'a> {
         };
         let is_signal = entry.is_signal_trampoline();
         let mut callers = *registers;
-        for (register, kept) in RegisterFile::all() {
+        for (register, callee_saved) in RegisterFile::all() {
             let rule = row.register(register);
             let value = match (register, &rule) {
                 (SP, None | Some(RegisterRule::SameValue)) => Ok(cfa),
-                _ => frame.value_of(register, rule, kept, cfa),
+                _ => frame.value_of(register, rule, callee_saved, cfa),
             };
             callers.set(register, value.ok());
         }
         let caller = Caller {
-            address: without_signature(caller_address),
-            exact: is_signal,
+            address: strip_pointer_signature(caller_address),
+            is_pc: is_signal,
         };
-        // A frame that has kept nothing yet; `vfork` keeps its return address in a register for good.
-        let may_stay = exact && frame.address != caller.address;
+        // The stack pointer may be unchanged in a frame that has not saved anything yet. `vfork`
+        // never saves its return address but keeps it in a register.
+        let may_stay = is_pc && frame.address != caller.address;
         let sp = callers.get(SP).ok_or(NoCaller::UnknownRegister)?;
         let advances = sp > registers.sp() || (sp == registers.sp() && may_stay);
-        // A signal's handler may run on a stack of its own, which can lie anywhere.
+        // A signal handler may run on an alternate stack, which can be at any address.
         if !advances && !is_signal {
             return Err(NoCaller::Broken);
         }
@@ -153,7 +156,7 @@ impl<'a> CallFrames<'a> {
     }
 }
 
-/// A row as a rule, if one can hold it.
+/// Converts a row to a rule, if a rule can express it.
 fn to_rule(row: &Row) -> Option<Rule> {
     let words = |bytes: i64| (bytes % 8 == 0).then_some(bytes / 8);
     let return_address = match row.register(RETURN_ADDRESS) {
@@ -177,23 +180,23 @@ fn to_rule(row: &Row) -> Option<Rule> {
     let CfaRule::RegisterAndOffset { register, offset } = *row.cfa() else {
         return None;
     };
-    let places = Places {
+    let offsets = FrameOffsets {
         frame: u16::try_from(words(offset)?).ok()?,
         fp,
         return_address,
     };
     match register {
-        SP => Some(Rule::FromStackPointer(places)),
-        FP => Some(Rule::FromFramePointer(places)),
+        SP => Some(Rule::FromStackPointer(offsets)),
+        FP => Some(Rule::FromFramePointer(offsets)),
         _ => None,
     }
 }
 
-/// What the rules of a row are evaluated with.
+/// A frame, against which the register rules of a row are evaluated.
 struct Frame<'a, 'b> {
     frames: &'b CallFrames<'a>,
     encoding: gimli::Encoding,
-    /// Where the frame goes on.
+    /// Next instruction or return address of the frame.
     address: u64,
     registers: &'b RegisterFile,
     stack: StackCopy<'b>,
@@ -202,7 +205,7 @@ struct Frame<'a, 'b> {
 impl Frame<'_, '_> {
     fn register(&self, register: Register) -> Result<u64, NoCaller> {
         if register == RETURN_ADDRESS && !HAS_LINK_REGISTER {
-            // Procedure linkage tables ask for it.
+            // The expressions of procedure linkage tables use it.
             return Ok(self.address);
         }
         self.registers
@@ -223,16 +226,17 @@ impl Frame<'_, '_> {
         }
     }
 
-    /// What a register holds in the caller; without a rule, the same if the ABI has it `kept`.
+    /// Returns the value of a register in the caller. Without a rule, a `callee_saved` register is
+    /// unchanged.
     fn value_of(
         &self,
         register: Register,
         rule: Option<RegisterRule<usize>>,
-        kept: bool,
+        callee_saved: bool,
         cfa: u64,
     ) -> Result<u64, NoCaller> {
         match rule {
-            None if kept => self.register(register),
+            None if callee_saved => self.register(register),
             Some(RegisterRule::SameValue) => self.register(register),
             Some(RegisterRule::Offset(offset)) => self.word_at(cfa.wrapping_add_signed(offset)),
             Some(RegisterRule::ValOffset(offset)) => Ok(cfa.wrapping_add_signed(offset)),
@@ -254,7 +258,7 @@ impl Frame<'_, '_> {
         let broken = |_| NoCaller::Broken;
         let expression = expression.get(&self.frames.eh_frame).map_err(broken)?;
         let mut evaluation = expression.evaluation(self.encoding);
-        evaluation.set_max_iterations(MAX_STEPS);
+        evaluation.set_max_iterations(MAX_EXPRESSION_STEPS);
         if let Some(first) = first {
             evaluation.set_initial_value(first);
         }

@@ -1,33 +1,33 @@
-//! Ranges of generated code by address: whatever was put last covers what was there before.
+//! A map of generated code by address. A newer range covers the older ones that it overlaps.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Which of the ranges that were put; a later one has a greater number.
+/// Identifies a range of a map. A later range has a greater number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct CodeRangeId(pub(super) u64);
 
-/// Code that has one name.
+/// A named range of generated code.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct GeneratedCode {
     pub(super) id: CodeRangeId,
-    /// All of it, also where something newer covers a part.
+    /// The whole range, including parts that a newer range covers.
     pub(super) range: Range<u64>,
-    /// Whether it may still run; code that is gone keeps its name for the samples that were taken in it.
+    /// Whether the code may still run. Removed code keeps its name for the samples taken in it.
     pub(super) live: bool,
     pub(crate) name: Arc<str>,
 }
 
-/// What covers which addresses.
+/// Generated code by address.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct CodeMap {
-    /// Pieces without overlaps, by their first address: where each ends, and what it is of.
+    /// Pieces without overlaps, by their first address: the end of each piece and its code.
     pieces: BTreeMap<u64, (u64, GeneratedCode)>,
 }
 
 impl CodeMap {
-    /// Code at all these addresses.
+    /// Creates a map with one range.
     #[cfg(any(test, fuzzing))]
     pub(crate) fn of_range(range: Range<u64>) -> Self {
         let mut map = Self::default();
@@ -40,7 +40,7 @@ impl CodeMap {
         map
     }
 
-    /// Puts a range over all that is there.
+    /// Adds a range, which covers all older ranges at its addresses.
     pub(super) fn put(&mut self, code: GeneratedCode) {
         let Range { start, end } = code.range;
         if start >= end {
@@ -67,7 +67,7 @@ impl CodeMap {
         self.pieces.insert(start, (end, code));
     }
 
-    /// Makes two of the piece that begins at `first`, before `at`.
+    /// Splits the piece that starts at `first` into two, the second of which starts at `at`.
     fn split(&mut self, first: u64, at: u64) {
         let Some((end, code)) = self.pieces.get_mut(&first) else {
             return;
@@ -76,6 +76,7 @@ impl CodeMap {
         self.pieces.insert(at, rest);
     }
 
+    /// Returns the first addresses of a range's pieces.
     fn pieces_of(&self, id: CodeRangeId, range: &Range<u64>) -> Vec<u64> {
         let within = self.pieces.range(range.clone());
         within
@@ -84,7 +85,7 @@ impl CodeMap {
             .collect()
     }
 
-    /// Says that a range's code is gone.
+    /// Marks the code of a range as removed.
     pub(super) fn retire(&mut self, id: CodeRangeId, range: &Range<u64>) {
         for first in self.pieces_of(id, range) {
             if let Some((_, code)) = self.pieces.get_mut(&first) {
@@ -93,13 +94,14 @@ impl CodeMap {
         }
     }
 
+    /// Removes a range and its name.
     pub(super) fn remove(&mut self, id: CodeRangeId, range: &Range<u64>) {
         for first in self.pieces_of(id, range) {
             self.pieces.remove(&first);
         }
     }
 
-    /// Puts all of another map over this one.
+    /// Adds all ranges of another map, which cover those of this one.
     pub(crate) fn put_all(&mut self, other: &CodeMap) {
         for (&first, (last, code)) in &other.pieces {
             self.put(GeneratedCode {
@@ -137,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_covers_what_was_there() {
+    fn newer_range_covers_older_ones() {
         let mut map = CodeMap::default();
         map.put(code(1, 10..16));
         assert_eq!(names(&map, 9..17), "- f1 f1 f1 f1 f1 f1 -");
@@ -154,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_goes_with_all_its_pieces_and_no_other() {
+    fn retire_and_remove_affect_all_pieces_of_one_range_only() {
         let mut map = CodeMap::default();
         map.put(code(1, 10..16));
         map.put(code(2, 12..14));

@@ -1,4 +1,4 @@
-//! The ranges of generated code that the host has registered.
+//! The ranges of generated code that the application has registered.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -7,15 +7,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::base::{Guard, LockRank, NamedMutex, cut_at_character};
 use crate::unwind::code_map::{CodeMap, CodeRangeId, GeneratedCode};
 
-/// A name longer than this is cut.
+/// Maximum length of a name, in bytes; a longer one is truncated.
 const MAX_NAME_BYTES: usize = 1024;
-/// So many ranges that are gone keep their names; beyond, the oldest are forgotten.
+/// Maximum number of unregistered ranges that keep their names; beyond it the oldest is removed.
 const MAX_RETIRED: usize = 64 << 10;
 
-/// All ranges, and those of them that are gone, oldest first.
+/// The registered ranges and those unregistered during the session.
 #[derive(Debug)]
 pub(crate) struct CodeRanges {
     map: CodeMap,
+    /// The unregistered ranges, oldest first.
     retired: VecDeque<(CodeRangeId, Range<u64>)>,
     last_id: u64,
 }
@@ -23,17 +24,17 @@ pub(crate) struct CodeRanges {
 static RANGES: NamedMutex<Option<CodeRanges>> =
     NamedMutex::new("code ranges", LockRank::CodeRanges, None);
 
-/// Moves with every change, so that the sampler looks only then.
+/// Number of changes, so that the unwinder copies the ranges only after one.
 static VERSION: AtomicU64 = AtomicU64::new(0);
 
-/// What is needed to take a registration back.
+/// Token with which a range is unregistered.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct CodeRangeToken {
     id: CodeRangeId,
     range: Range<u64>,
 }
 
-/// Notes that machine code stands in a range; `None` when no code can.
+/// Registers a range of generated code. Returns `None` if the range cannot hold code.
 pub(crate) fn register_code_range(start: u64, bytes: u64, name: &str) -> Option<CodeRangeToken> {
     let range = start..start.checked_add(bytes)?;
     if range.is_empty() || start == 0 {
@@ -54,7 +55,7 @@ pub(crate) fn register_code_range(start: u64, bytes: u64, name: &str) -> Option<
     Some(CodeRangeToken { id, range })
 }
 
-/// Takes a registration back. The name stays for the samples of the running session.
+/// Unregisters a range. Its name is kept for the samples of the active session.
 pub(crate) fn unregister_code_range(token: &CodeRangeToken) {
     let mut ranges = RANGES.lock();
     let Some(ranges) = ranges.as_mut() else {
@@ -68,7 +69,7 @@ pub(crate) fn unregister_code_range(token: &CodeRangeToken) {
     VERSION.fetch_add(1, Ordering::Release);
 }
 
-/// Forgets what is gone: no sample of a session that begins lies in it.
+/// Removes all unregistered ranges, at the start of a session, whose samples cannot lie in them.
 pub(crate) fn forget_unregistered_code() {
     let mut ranges = RANGES.lock();
     let Some(ranges) = ranges.as_mut() else {
@@ -80,7 +81,7 @@ pub(crate) fn forget_unregistered_code() {
     VERSION.fetch_add(1, Ordering::Release);
 }
 
-/// All ranges as they are now.
+/// Returns a copy of all ranges.
 pub(crate) fn registered_code() -> CodeMap {
     RANGES
         .lock()
@@ -89,12 +90,12 @@ pub(crate) fn registered_code() -> CodeMap {
         .unwrap_or_default()
 }
 
-/// The number of changes so far.
+/// Returns the number of changes so far.
 pub(super) fn code_ranges_version() -> u64 {
     VERSION.load(Ordering::Acquire)
 }
 
-/// Holds changes off while the process forks.
+/// Locks the ranges while the process forks.
 pub(crate) fn hold_code_ranges_for_fork() -> Guard<'static, Option<CodeRanges>> {
     RANGES.lock()
 }
@@ -120,8 +121,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_range_has_its_name_until_a_session_begins_without_it() {
-        // An address that no other test registers.
+    fn unregistered_range_keeps_its_name_until_the_next_session() {
+        // No other test registers this address.
         let start = 0x5eed_0000_1000;
         let name = |address| {
             registered_code()
@@ -142,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_hold_no_code_is_refused() {
+    fn register_rejects_ranges_that_cannot_hold_code() {
         for (start, bytes) in [(0, 16), (4096, 0), (u64::MAX - 1, 16)] {
             assert_eq!(register_code_range(start, bytes, "none"), None);
         }

@@ -1,4 +1,4 @@
-//! The rules beside those of framehop, over all that is loaded into this process.
+//! Compares our rules and their cache with framehop's, over all modules of the test process.
 
 use std::cell::Cell;
 
@@ -22,13 +22,13 @@ type Cache = CacheNative<MayAllocateDuringUnwind>;
 
 fn framehop_of(module: &ModuleImage) -> Framehop {
     let unwind = module.unwind_sections().expect("sections");
-    let place = |address: u64, length: usize| {
+    let range = |address: u64, length: usize| {
         let start = address.wrapping_sub(module.bias);
         Some(start..start.wrapping_add(length as u64))
     };
     let sections = ExplicitModuleSectionInfo {
-        eh_frame_svma: place(unwind.eh_frame_address, unwind.eh_frame.len()),
-        eh_frame_hdr_svma: place(unwind.eh_frame_hdr_address, unwind.eh_frame_hdr.len()),
+        eh_frame_svma: range(unwind.eh_frame_address, unwind.eh_frame.len()),
+        eh_frame_hdr_svma: range(unwind.eh_frame_hdr_address, unwind.eh_frame_hdr.len()),
         eh_frame: Some(unwind.eh_frame.to_vec()),
         eh_frame_hdr: Some(unwind.eh_frame_hdr.to_vec()),
         ..Default::default()
@@ -43,7 +43,7 @@ fn framehop_of(module: &ModuleImage) -> Framehop {
     framehop
 }
 
-/// Where the rows of a module's call frame information begin.
+/// Returns the start addresses of all rows of a module's call frame information.
 fn rows(module: &ModuleImage) -> Vec<u64> {
     let unwind = module.unwind_sections().expect("sections");
     let bases = BaseAddresses::default()
@@ -74,7 +74,7 @@ fn rows(module: &ModuleImage) -> Vec<u64> {
 const STACK_START: u64 = 0x7fff_0000_0000;
 const STACK_WORDS: u64 = 4096;
 
-/// A stack in which every word is another one.
+/// Returns a stack in which all words differ.
 fn stack_bytes() -> Vec<u8> {
     (0..STACK_WORDS)
         .flat_map(|word| (0x5500_0000_0000 + word * 32).to_ne_bytes())
@@ -82,7 +82,7 @@ fn stack_bytes() -> Vec<u8> {
 }
 
 #[test]
-fn where_a_rule_says_all_framehop_says_the_same() {
+fn rules_and_framehop_find_the_same_callers() {
     let bytes = stack_bytes();
     let stack = StackCopy {
         start: STACK_START,
@@ -109,11 +109,11 @@ fn where_a_rule_says_all_framehop_says_the_same() {
             };
             let mut registers = RegisterFile::new(&start);
             let ours = match rule {
-                Rule::FromStackPointer(places) => {
-                    places.follow(start.sp, &mut registers, stack, true)
+                Rule::FromStackPointer(offsets) => {
+                    offsets.follow(start.sp, &mut registers, stack, true)
                 }
-                Rule::FromFramePointer(places) => {
-                    places.follow(start.fp, &mut registers, stack, true)
+                Rule::FromFramePointer(offsets) => {
+                    offsets.follow(start.fp, &mut registers, stack, true)
                 }
                 Rule::Root => {
                     roots += 1;
@@ -142,11 +142,12 @@ fn where_a_rule_says_all_framehop_says_the_same() {
             }
         }
     }
-    println!("{same} rows are the same, {roots} are roots, {evaluated} take evaluation");
+    println!("{same} rows agree, {roots} are roots, {evaluated} need evaluation");
     assert!(same > 10_000 && roots > 0 && evaluated > 0);
 }
 
-/// Many addresses, each as often as its place in the row says: the first is asked for most.
+/// Returns `count` addresses with a skewed distribution: earlier ones of `addresses` occur more
+/// often.
 fn requests(addresses: &[u64], count: usize) -> Vec<u64> {
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
     let mut random = || {
@@ -155,12 +156,12 @@ fn requests(addresses: &[u64], count: usize) -> Vec<u64> {
         state ^= state << 17;
         (state >> 11) as f64 / (1u64 << 53) as f64
     };
-    // The more often an address is asked for, the fewer such there are: a program's hot spots.
+    // As in a real program, few addresses are hot and many are rare.
     let pick = |random: f64| ((addresses.len() as f64).powf(random) - 1.0) as usize;
     (0..count).map(|_| addresses[pick(random())]).collect()
 }
 
-/// Of this thread: what others do meanwhile does not count.
+/// Returns the CPU time of this thread, which does not include the work of other threads.
 fn cpu_ns() -> u64 {
     thread_cpu_ns(current_thread_id()).expect("a clock")
 }
@@ -177,10 +178,10 @@ fn thousands_of_hot_addresses_stay_in_the_cache() {
     let frames = CallFrames::of(module).expect("call frames");
     let followable = |address: &u64| {
         let rule = frames.rule_at(*address, &mut UnwindContext::new());
-        matches!(rule, Some(Rule::FromStackPointer(places)) if places.frame < 400)
+        matches!(rule, Some(Rule::FromStackPointer(offsets)) if offsets.frame < 400)
     };
     let mut addresses: Vec<u64> = rows(module).into_iter().filter(followable).collect();
-    // Hot addresses lie anywhere, so the order by address must not be that by heat.
+    // Hot addresses lie anywhere, so shuffle the addresses.
     addresses.sort_by_key(|address| address.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     addresses.dedup();
     addresses.truncate(20_000);
@@ -207,12 +208,12 @@ fn thousands_of_hot_addresses_stay_in_the_cache() {
                 cache.put(key, rule);
                 rule
             });
-            let Rule::FromStackPointer(places) = rule else {
+            let Rule::FromStackPointer(offsets) = rule else {
                 unreachable!("{rule:?}")
             };
             let mut registers = RegisterFile::new(&start);
             assert!(
-                places
+                offsets
                     .follow(start.sp, &mut registers, stack, true)
                     .is_some()
             );

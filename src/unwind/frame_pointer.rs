@@ -1,41 +1,43 @@
-//! Frames of code without call frame information, where they are proven.
+//! Unwinds code without call frame information by frame pointers, where the frame is proven.
 //!
-//! In a module, a frame pointer is believed when the call that the return address follows names the very function that the
-//! address lies in, by its address or by a word that the dynamic linker alone writes, and that function begins by setting
-//! its frame pointer up. So a frame pointer that belongs to an older frame, as in code built without frame pointers, is
-//! never mistaken for this one's; calls through pointers are not followed. Generated code promises to keep frame pointers;
-//! there, any call will do.
+//! In a module, a frame pointer is trusted if two conditions hold. The call before the return
+//! address names the function that contains the frame's address, either directly or through a word
+//! that only the dynamic linker writes. And that function starts by setting up its frame pointer.
+//! So the frame pointer of an older frame, as in code built without frame pointers, is never
+//! mistaken for the current one's. Calls through pointers are not followed. Generated code is
+//! required to keep frame pointers, so there any call instruction is sufficient.
 //!
-//! In the few instructions between a function's giving its frame pointer back and its return, the frame pointer is its
-//! caller's. So where a return address is on top of the stack, or what looks like one, the frame pointer of the innermost
-//! frame is not believed.
+//! In the few instructions between restoring the caller's frame pointer and the return, the frame
+//! pointer is already the caller's. So if the top of the stack looks like a return address, the
+//! frame pointer of the innermost frame is not trusted.
 
 use crate::unwind::machine_code::call_before;
 use crate::unwind::native_stack::StackCopy;
 use crate::unwind::register_file::{
-    HAS_LINK_REGISTER, RETURN_ADDRESS, RegisterFile, without_signature,
+    HAS_LINK_REGISTER, RETURN_ADDRESS, RegisterFile, strip_pointer_signature,
 };
 use crate::unwind::rule::CodeShape;
 
-/// Who may have made the call that a frame pointer leads to.
+/// The call instruction required before a return address, as proof of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Believe {
-    /// One that names this function.
+pub(super) enum CallProof {
+    /// A call that names the function at this address.
     CallTo(u64),
-    /// Any.
+    /// Any call.
     AnyCall,
 }
 
-/// Goes to the caller; gives where it goes on. `is_code` says whether an address lies in known code, `is_linked` whether a
-/// word is the dynamic linker's own.
+/// Changes `registers` to the caller's and returns the return address, if the frame is proven.
+/// `is_code` tells whether an address lies in known code, and `is_linker_owned` whether only the
+/// dynamic linker writes a word.
 pub(super) fn follow_frame(
     shape: CodeShape,
-    believe: Believe,
-    exact: bool,
+    proof: CallProof,
+    is_pc: bool,
     registers: &mut RegisterFile,
     stack: StackCopy<'_>,
     mut is_code: impl FnMut(u64) -> bool,
-    is_linked: impl FnMut(u64) -> bool,
+    is_linker_owned: impl FnMut(u64) -> bool,
 ) -> Option<u64> {
     let sp = registers.sp();
     let mut returns_to = |address: u64| {
@@ -44,11 +46,11 @@ pub(super) fn follow_frame(
     };
     let (return_address, fp, callers_sp) = match shape {
         CodeShape::Unknown => return None,
-        CodeShape::AtCall if HAS_LINK_REGISTER => {
+        CodeShape::NoFrame if HAS_LINK_REGISTER => {
             (registers.get(RETURN_ADDRESS)?, registers.fp(), sp)
         }
-        CodeShape::AtCall => (stack.word_at(sp)?, registers.fp(), sp.checked_add(8)?),
-        CodeShape::Pushed => (
+        CodeShape::NoFrame => (stack.word_at(sp)?, registers.fp(), sp.checked_add(8)?),
+        CodeShape::FramePointerPushed => (
             stack.word_at(sp.checked_add(8)?)?,
             Some(stack.word_at(sp)?),
             sp.checked_add(16)?,
@@ -57,7 +59,7 @@ pub(super) fn follow_frame(
             let frame = registers
                 .fp()
                 .filter(|fp| *fp >= sp && fp.is_multiple_of(8))?;
-            if exact
+            if is_pc
                 && !HAS_LINK_REGISTER
                 && stack
                     .word_at(sp)
@@ -73,16 +75,18 @@ pub(super) fn follow_frame(
             )
         }
     };
-    let return_address = without_signature(return_address);
+    let return_address = strip_pointer_signature(return_address);
     let call = returns_to(return_address)?;
-    let is_proven = match (shape, believe) {
-        (CodeShape::Framed { .. }, Believe::CallTo(function)) => call.is_to(function, is_linked),
+    let is_proven = match (shape, proof) {
+        (CodeShape::Framed { .. }, CallProof::CallTo(function)) => {
+            call.is_to(function, is_linker_owned)
+        }
         _ => true,
     };
     if !is_proven {
         return None;
     }
-    registers.forget_but(callers_sp, fp);
+    registers.reset_to(callers_sp, fp);
     Some(return_address)
 }
 
@@ -92,19 +96,18 @@ mod tests {
     use crate::platform::Registers;
     use crate::unwind::machine_code::{Call, shape_in_function, shape_in_generated};
 
-    /// A function that calls itself, and its end is drawn out: `endbr64; push rbp; mov rbp, rsp; sub rsp, 16; nop;
-    /// call itself; nop; add rsp, 16; pop rbp; nop; ret; nop`.
+    /// A recursive function with padded epilogue: `endbr64; push rbp; mov rbp, rsp; sub rsp, 16;
+    /// nop; call itself; nop; add rsp, 16; pop rbp; nop; ret; nop`.
     const CODE: [u8; 28] = [
         0xf3, 0x0f, 0x1e, 0xfa, 0x55, 0x48, 0x89, 0xe5, 0x48, 0x83, 0xec, 0x10, 0x90, 0xe8, 0xee,
         0xff, 0xff, 0xff, 0x90, 0x48, 0x83, 0xc4, 0x10, 0x5d, 0x90, 0xc3, 0x90, 0x90,
     ];
     const RETURN: u64 = 18;
-    /// Where each instruction begins.
+    /// Offset of each instruction.
     const INSTRUCTIONS: [u64; 11] = [0, 4, 5, 8, 12, 13, 18, 19, 23, 24, 25];
     const TOP: u64 = 0x7000_0000;
 
-    /// The stack of `depth` frames of the function, which a call at `caller` began, with the innermost at `at`; and the
-    /// registers there.
+    /// A simulated stack and its registers.
     struct Machine {
         words: Vec<u64>,
         sp: u64,
@@ -117,13 +120,15 @@ mod tests {
             self.words.push(word);
         }
 
-        fn stopped_at(at: u64, depth: usize, returns: u64, caller: u64) -> Self {
+        /// Simulates `depth` frames of the function, the first called with the return address
+        /// `caller` and the innermost interrupted at offset `at`.
+        fn interrupted_at(at: u64, depth: usize, returns: u64, caller: u64) -> Self {
             let mut machine = Self {
                 words: vec![],
                 sp: TOP,
                 fp: TOP - 8,
             };
-            // The caller's own frame, to which its frame pointer leads.
+            // The caller's frame, to which its frame pointer points.
             machine.push(returns);
             machine.push(0);
             machine.fp = machine.sp;
@@ -154,7 +159,8 @@ mod tests {
         }
     }
 
-    /// Follows frames from there on until the caller; gives how many there were, or `None` when they ended before.
+    /// Unwinds up to the caller and returns the number of frames, or `None` if the stack ends
+    /// before.
     fn frames(
         code: &[u8],
         machine: &Machine,
@@ -175,28 +181,25 @@ mod tests {
             fp,
             ..Registers::default()
         });
-        let (mut address, mut exact) = (pc, true);
+        let (mut address, mut is_pc) = (pc, true);
         for count in 1..100 {
-            let (shape, believe) = match generated {
-                true => (shape_in_generated(address, exact, start), Believe::AnyCall),
+            let (shape, proof) = match generated {
+                true => (
+                    shape_in_generated(address, is_pc, start),
+                    CallProof::AnyCall,
+                ),
                 false => (
-                    shape_in_function(address, exact, Some(start), |_| false),
-                    Believe::CallTo(start),
+                    shape_in_function(address, is_pc, Some(start), |_| false),
+                    CallProof::CallTo(start),
                 ),
             };
             let is_code = |address: u64| {
                 (start..start + CODE.len() as u64).contains(&address) || address == caller - 1
             };
-            address = follow_frame(
-                shape,
-                believe,
-                exact,
-                &mut registers,
-                stack,
-                is_code,
-                |_| false,
-            )?;
-            exact = false;
+            address = follow_frame(shape, proof, is_pc, &mut registers, stack, is_code, |_| {
+                false
+            })?;
+            is_pc = false;
             if address == caller {
                 assert_eq!(registers.sp(), TOP - 16, "the caller's stack pointer");
                 assert_eq!(registers.fp(), Some(TOP - 16), "the caller's frame pointer");
@@ -206,7 +209,7 @@ mod tests {
         None
     }
 
-    /// The function, and behind it a call of it by another.
+    /// Returns the function with a call to it after its end, and the return address of that call.
     fn code_with_caller() -> (Vec<u8>, u64) {
         let mut code = CODE.to_vec();
         code.extend([0xe8, 0xdf, 0xff, 0xff, 0xff, 0x90]);
@@ -215,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn at_every_instruction_frames_are_all_there_or_the_stack_ends() {
+    fn unwinding_from_every_instruction_finds_all_frames_or_ends() {
         let (code, caller) = code_with_caller();
         let returns = code.as_ptr() as u64 + RETURN;
         assert_eq!(
@@ -228,7 +231,7 @@ mod tests {
         );
         let mut ended = Vec::new();
         for (depth, at) in (1..=4).flat_map(|depth| INSTRUCTIONS.map(|at| (depth, at))) {
-            let machine = Machine::stopped_at(at, depth, returns, caller);
+            let machine = Machine::interrupted_at(at, depth, returns, caller);
             for generated in [false, true] {
                 match frames(&code, &machine, at, caller, generated) {
                     Some(count) => assert_eq!(
@@ -244,21 +247,21 @@ mod tests {
         assert_eq!(
             ended,
             [24],
-            "between giving the frame pointer back and the return it is not known"
+            "the stack ends only between `pop rbp` and `ret`"
         );
     }
 
     #[test]
-    fn a_frame_pointer_of_another_function_is_not_believed() {
+    fn frame_pointer_of_another_function_is_not_trusted() {
         let (code, caller) = code_with_caller();
         let returns = code.as_ptr() as u64 + RETURN;
-        let machine = Machine::stopped_at(18, 2, returns, caller);
+        let machine = Machine::interrupted_at(18, 2, returns, caller);
         let bytes = machine.bytes();
         let stack = StackCopy {
             start: machine.sp,
             bytes: &bytes,
         };
-        let follow = |believe| {
+        let follow = |proof| {
             let registers = Registers {
                 sp: machine.sp,
                 fp: machine.fp,
@@ -267,7 +270,7 @@ mod tests {
             let framed = CodeShape::Framed { function: 0 };
             follow_frame(
                 framed,
-                believe,
+                proof,
                 true,
                 &mut RegisterFile::new(&registers),
                 stack,
@@ -275,13 +278,16 @@ mod tests {
                 |_| false,
             )
         };
-        assert_eq!(follow(Believe::CallTo(code.as_ptr() as u64)), Some(returns));
-        assert_eq!(follow(Believe::CallTo(code.as_ptr() as u64 + 4)), None);
+        assert_eq!(
+            follow(CallProof::CallTo(code.as_ptr() as u64)),
+            Some(returns)
+        );
+        assert_eq!(follow(CallProof::CallTo(code.as_ptr() as u64 + 4)), None);
     }
 
     #[test]
-    fn a_call_through_a_word_counts_if_the_linker_wrote_it() {
-        // `call [rip + 8]`, and behind it, `jmp [rip + 2]`, two bytes, and the word.
+    fn call_through_a_word_is_proven_if_the_linker_owns_the_word() {
+        // `call [rip + 8]`, `jmp [rip + 2]`, two bytes of padding, and the word.
         let mut code = vec![
             0x90, 0xff, 0x15, 8, 0, 0, 0, 0xff, 0x25, 2, 0, 0, 0, 0x90, 0x90,
         ];
@@ -303,14 +309,14 @@ mod tests {
     }
 
     #[test]
-    fn a_linkage_tables_jump_leaves_the_return_address_where_it_is() {
+    fn shape_at_the_jump_of_a_linkage_table_is_no_frame() {
         let code: [u8; 11] = [0xf3, 0x0f, 0x1e, 0xfa, 0xff, 0x25, 0, 1, 0, 0, 0x90];
         let start = code.as_ptr() as u64;
         for at in [start, start + 4] {
             let slot = start + 10 + 256;
             assert_eq!(
                 shape_in_function(at, true, None, |word| word == slot),
-                CodeShape::AtCall
+                CodeShape::NoFrame
             );
             assert_eq!(
                 shape_in_function(at, true, None, |_| false),
@@ -324,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_are_told_by_their_bytes() {
+    fn call_before_recognizes_all_encodings_of_calls() {
         let is_call = |bytes: &[u8]| {
             let mut code = vec![0x90; 16];
             code.extend(bytes);

@@ -1,4 +1,5 @@
-//! Where functions begin and end, by the symbol table in a module's file, and which words the dynamic linker fills in.
+//! Reads the bounds of functions from a module's symbol tables, and finds the words that the
+//! dynamic linker fills in.
 
 use std::fs::File;
 use std::ops::Range;
@@ -9,32 +10,33 @@ use object::{NativeEndian, Object, ObjectSection, ObjectSymbol, ReadCache, Symbo
 
 use crate::platform::ModuleImage;
 
-/// Of a module with more functions than this, none are known.
+/// Maximum number of functions in a module; if there are more, none are used.
 const MAX_FUNCTIONS: usize = 2_000_000;
 
-/// The functions of a module, by address as it is loaded.
+/// The functions of a loaded module, by address.
 #[derive(Debug, Default)]
 pub(super) struct FunctionBounds {
-    /// First and last address but one, sorted.
+    /// Start and end (exclusive) of each function, sorted.
     functions: Vec<(u64, u64)>,
-    /// The global offset table.
+    /// The global offset tables.
     linked: Vec<Range<u64>>,
 }
 
 impl FunctionBounds {
-    /// Reads the symbol tables; empty when there is no file, or another one by now. Some ms for a large module.
+    /// Reads the symbol tables. The result is empty if the file is missing or was replaced since it
+    /// was loaded. Cost: some ms for a large module.
     pub(super) fn read(module: &ModuleImage) -> Self {
         read_bounds(module).unwrap_or_default()
     }
 
-    /// Whether a word is one that the dynamic linker alone writes.
-    pub(super) fn is_linked(&self, address: u64) -> bool {
+    /// Whether only the dynamic linker writes the word at `address`.
+    pub(super) fn is_linker_owned(&self, address: u64) -> bool {
         self.linked
             .iter()
             .any(|range| range.start <= address && address.saturating_add(8) <= range.end)
     }
 
-    /// The first address of the function that this one lies in.
+    /// Returns the start of the function that contains `address`.
     pub(super) fn start_of(&self, address: u64) -> Option<u64> {
         let after = self
             .functions
@@ -63,7 +65,7 @@ fn read_bounds(module: &ModuleImage) -> Option<FunctionBounds> {
     }
     functions.sort_unstable();
     functions.dedup();
-    // Two that overlap are not to be told apart.
+    // An address in two overlapping functions is ambiguous, so leave such functions out.
     let overlaps: Vec<bool> = functions
         .windows(2)
         .map(|pair| pair[1].0 < pair[0].1)
@@ -93,7 +95,7 @@ mod tests {
     use crate::unwind::ModuleTable;
 
     #[test]
-    fn a_function_of_this_program_and_one_of_the_c_library_have_bounds() {
+    fn read_finds_a_function_of_this_program_but_not_of_a_replaced_file() {
         let mut table = ModuleTable::default();
         table.refresh();
         let start_of = |address: u64| {
@@ -107,7 +109,7 @@ mod tests {
             .into_iter()
             .find(|module| module.range.contains(&own))
             .expect("this program");
-        module.build_id = b"another file by now".to_vec();
+        module.build_id = b"a replaced file".to_vec();
         assert_eq!(FunctionBounds::read(&module).start_of(own), None);
     }
 }

@@ -1,4 +1,4 @@
-//! The sampler's view of generated code: what the host registered, and what the perf map says.
+//! The unwinder's view of generated code: registered ranges and the perf map.
 
 use std::sync::Arc;
 
@@ -7,7 +7,8 @@ use crate::unwind::code_map::{CodeMap, GeneratedCode};
 use crate::unwind::code_ranges::{code_ranges_version, registered_code};
 use crate::unwind::perf_map::PerfMap;
 
-/// Both, as they were when somebody last asked for an address outside of every module.
+/// A copy of the registered ranges and of the perf map, updated by lookups of addresses outside of
+/// all modules.
 #[derive(Debug)]
 pub(super) struct KnownCode {
     registered: CodeMap,
@@ -26,8 +27,8 @@ impl KnownCode {
         }
     }
 
-    /// The generated code at an address. `may_look` allows a look at the file.
-    pub(super) fn find(&mut self, address: u64, may_look: bool) -> Option<&GeneratedCode> {
+    /// Returns the generated code at an address. `may_poll` allows reading the perf map.
+    pub(super) fn find(&mut self, address: u64, may_poll: bool) -> Option<&GeneratedCode> {
         let version = code_ranges_version();
         if version != self.version {
             self.version = version;
@@ -37,13 +38,13 @@ impl KnownCode {
         if is_known(&self.registered) {
             return self.registered.find(address);
         }
-        if !is_known(self.perf_map.code()) && may_look {
-            self.perf_map_changed |= self.perf_map.look(monotonic_now());
+        if !is_known(self.perf_map.code()) && may_poll {
+            self.perf_map_changed |= self.perf_map.poll(monotonic_now());
         }
         self.perf_map.code().find(address)
     }
 
-    /// What the perf map says, if it says more than when this was last asked.
+    /// Returns the code that the perf map lists, if it grew since the last call.
     pub(super) fn changed_perf_map(&mut self) -> Option<Arc<CodeMap>> {
         std::mem::take(&mut self.perf_map_changed).then(|| Arc::clone(self.perf_map.code()))
     }

@@ -1,7 +1,7 @@
-//! What machine code tells of frames where call frame information says nothing.
+//! Analyzes machine code to find frames where call frame information is missing.
 //!
-//! Code is read with the kernel's help, since it may be gone. A frame counts only if it is proven: what looks like a
-//! return address may be left over from a call that is long done.
+//! Code is read with the kernel's help, because it may have been unmapped. A frame counts only if
+//! it is proven: a value that looks like a return address may be left over from an earlier call.
 
 use std::ops::Range;
 
@@ -9,103 +9,106 @@ use crate::platform::read_own_memory;
 use crate::unwind::machine_code_arch as arch;
 use crate::unwind::rule::CodeShape;
 
-/// So many bytes from an instruction on are looked at.
-const LOOK_BYTES: usize = 16;
+/// Number of bytes that are read from an instruction on.
+const CODE_WINDOW_BYTES: usize = 16;
 
-/// An instruction that calls.
+/// A call instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Call {
-    /// It names what it calls.
+    /// Calls this address.
     Direct(u64),
-    /// It goes where the word at this address says.
+    /// Calls the address stored in the word at this address.
     Through(u64),
+    /// Calls an address that the instruction alone does not reveal.
     Indirect,
 }
 
 impl Call {
-    /// Whether it calls the function at this address. `is_linked` says of a word in memory whether the dynamic linker alone
-    /// writes it, and so has it say the same for ever.
-    pub(super) fn is_to(self, function: u64, mut is_linked: impl FnMut(u64) -> bool) -> bool {
+    /// Whether this calls the function at `function`. `is_linker_owned` tells whether only the
+    /// dynamic linker writes the word at an address, so that the word never changes again.
+    pub(super) fn is_to(self, function: u64, mut is_linker_owned: impl FnMut(u64) -> bool) -> bool {
         let slot = match self {
             Self::Direct(callee) if callee == function => return true,
-            // By way of a procedure linkage table, perhaps.
+            // The callee may be an entry of a procedure linkage table.
             Self::Direct(callee) => jump_at(callee),
             Self::Through(slot) => Some(slot),
             Self::Indirect => None,
         };
         let mut word = [0; 8];
         slot.is_some_and(|slot| {
-            is_linked(slot)
+            is_linker_owned(slot)
                 && read_own_memory(slot, &mut word)
                 && u64::from_ne_bytes(word) == function
         })
     }
 }
 
-/// The word that says where the jump at this address goes.
+/// Returns the address of the word that holds the target of the jump at `address`.
 fn jump_at(address: u64) -> Option<u64> {
     let (bytes, read) = code_at(address);
     arch::jump_through(&bytes[..read], address)
 }
 
-/// A function's first instructions, by their distances from its beginning.
+/// Offsets in a function's first instructions, in bytes from its start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Prologue {
+    /// Offset of the instruction that may push the frame pointer.
     pub(super) push_at: usize,
-    /// Where the frame pointer has been pushed, if it is.
+    /// Offset after the push of the frame pointer, if the function pushes it.
     pub(super) pushed_at: Option<usize>,
-    /// Where it has been set, too.
+    /// Offset after the new frame pointer is set, if the function sets it.
     pub(super) framed_at: Option<usize>,
 }
 
-/// The call that returns to this address.
+/// Returns the call instruction before a return address.
 pub(super) fn call_before(return_address: u64) -> Option<Call> {
     let mut bytes = [0; arch::MAX_CALL_BYTES];
     let start = return_address.checked_sub(bytes.len() as u64)?;
     read_own_memory(start, &mut bytes).then(|| arch::call_ending(&bytes, return_address))?
 }
 
-/// The bytes of the instruction at an address and of some that follow, as many as there are.
-fn code_at(address: u64) -> ([u8; LOOK_BYTES], usize) {
-    let mut bytes = [0; LOOK_BYTES];
-    // The last page of the code may end here.
-    let lengths = [LOOK_BYTES, 4, 1];
+/// Reads up to [`CODE_WINDOW_BYTES`] from `address` on, and returns them with their number.
+fn code_at(address: u64) -> ([u8; CODE_WINDOW_BYTES], usize) {
+    let mut bytes = [0; CODE_WINDOW_BYTES];
+    // The code's last page may end within the window, so shorter reads are tried, too.
+    let lengths = [CODE_WINDOW_BYTES, 4, 1];
     let read = lengths
         .into_iter()
         .find(|&length| read_own_memory(address, &mut bytes[..length]));
     (bytes, read.unwrap_or(0))
 }
 
-/// A function whose code is longer than this is taken to do anything.
-const LONGEST_FUNCTION: u64 = 256 << 10;
+/// Maximum length of an analyzed function, in bytes; a longer one counts as having no fixed frame.
+const MAX_FUNCTION_BYTES: u64 = 256 << 10;
 
-/// Whether a function's frame has the same size each time that it comes by the same instruction: it moves its stack
-/// pointer by numbers in its code alone, never by a register, as for an array whose length is not known before. False
-/// also where that cannot be told.
+/// Whether a function's frame always has the same size at the same instruction: the function
+/// changes its stack pointer only by constants, never by a register, as for an array of dynamic
+/// length. Returns false if this is unknown.
 pub(super) fn has_fixed_frame(function: &Range<u64>) -> bool {
     let length = function.end.saturating_sub(function.start);
-    if length > LONGEST_FUNCTION {
+    if length > MAX_FUNCTION_BYTES {
         return false;
     }
     let mut code = vec![0; length as usize];
     read_own_memory(function.start, &mut code) && arch::has_fixed_frame(&code)
 }
 
-/// The shape of code in a function that begins at `function`, if that is known. `exact` is an instruction that is about to
-/// run, not one that a call returns to. `is_linked` as above.
+/// Returns the shape of the code at `address` in the function that starts at `function`, if known.
+/// `is_pc` means that `address` is the next instruction to run, not a return address.
+/// [`Call::is_to`] describes `is_linker_owned`.
 pub(super) fn shape_in_function(
     address: u64,
-    exact: bool,
+    is_pc: bool,
     function: Option<u64>,
-    is_linked: impl FnOnce(u64) -> bool,
+    is_linker_owned: impl FnOnce(u64) -> bool,
 ) -> CodeShape {
-    if exact {
+    if is_pc {
         let (bytes, read) = code_at(address);
         let here = &bytes[..read];
-        // A jump to what the dynamic linker has found is a linkage table's, or a function's last call; both leave the
-        // return address to the callee.
-        if arch::is_return(here) || arch::jump_through(here, address).is_some_and(is_linked) {
-            return CodeShape::AtCall;
+        // A jump through a word of the dynamic linker is a linkage table's entry or a tail call.
+        // Both leave the return address on top of the stack.
+        if arch::is_return(here) || arch::jump_through(here, address).is_some_and(is_linker_owned) {
+            return CodeShape::NoFrame;
         }
     }
     let Some(function) = function else {
@@ -120,11 +123,11 @@ pub(super) fn shape_in_function(
     }
     let prologue = arch::prologue(&beginning);
     let at = usize::from(distance);
-    let is_framed = |framed_at| at > framed_at || (at == framed_at && exact);
-    if exact && (at == 0 || at == prologue.push_at) {
-        CodeShape::AtCall
-    } else if exact && prologue.pushed_at == Some(at) {
-        CodeShape::Pushed
+    let is_framed = |framed_at| at > framed_at || (at == framed_at && is_pc);
+    if is_pc && (at == 0 || at == prologue.push_at) {
+        CodeShape::NoFrame
+    } else if is_pc && prologue.pushed_at == Some(at) {
+        CodeShape::FramePointerPushed
     } else if prologue.framed_at.is_some_and(is_framed) {
         CodeShape::Framed { function: distance }
     } else {
@@ -132,10 +135,11 @@ pub(super) fn shape_in_function(
     }
 }
 
-/// The shape of generated code, all of which keeps frame pointers. `start` is where its range begins.
-pub(super) fn shape_in_generated(address: u64, exact: bool, start: u64) -> CodeShape {
+/// Returns the shape of the code at `address` in generated code, which always keeps frame pointers.
+/// `start` is the start of its range.
+pub(super) fn shape_in_generated(address: u64, is_pc: bool, start: u64) -> CodeShape {
     let framed = CodeShape::Framed { function: 0 };
-    if !exact {
+    if !is_pc {
         return framed;
     }
     let (bytes, read) = code_at(address);
@@ -146,9 +150,9 @@ pub(super) fn shape_in_generated(address: u64, exact: bool, start: u64) -> CodeS
         _ => &[],
     };
     if address == start || arch::is_return(here) || arch::is_frame_push(here) {
-        CodeShape::AtCall
+        CodeShape::NoFrame
     } else if address > start && arch::is_frame_set(before, here) {
-        CodeShape::Pushed
+        CodeShape::FramePointerPushed
     } else {
         framed
     }

@@ -1,15 +1,15 @@
-//! The few instructions of aarch64 that tell where a frame is. Each has four bytes.
+//! Decodes the few aarch64 instructions that locate a frame. Each has four bytes.
 
 use crate::unwind::machine_code::{Call, Prologue};
 
 pub(super) const MAX_CALL_BYTES: usize = 4;
 
-/// Not looked into here, so never known.
+/// Always returns false: not analyzed on this architecture.
 pub(super) fn has_fixed_frame(_: &[u8]) -> bool {
     false
 }
 
-/// The call that ends with these bytes, before `return_address`.
+/// Returns the call instruction that ends with these bytes, before `return_address`.
 pub(super) fn call_ending(bytes: &[u8; MAX_CALL_BYTES], return_address: u64) -> Option<Call> {
     let code = u32::from_le_bytes(*bytes);
     if code >> 26 == 0b100101 {
@@ -19,18 +19,19 @@ pub(super) fn call_ending(bytes: &[u8; MAX_CALL_BYTES], return_address: u64) -> 
             (return_address - 4).wrapping_add_signed(distance),
         ));
     }
-    // `blr`, also with a signed pointer.
+    // `blr`, and its variants that authenticate a signed pointer.
     (code & 0xfeff_f000 == 0xd63f_0000).then_some(Call::Indirect)
 }
 
-/// A linkage table takes several instructions here, and is not followed.
+/// Always returns `None`: an entry of a linkage table has several instructions and is not analyzed.
 pub(super) fn jump_through(_: &[u8], _: u64) -> Option<u64> {
     None
 }
 
 pub(super) const PROLOGUE_BYTES: usize = 8;
 
-/// What a function does first; here only its first instruction is sure of where things are.
+/// Analyzes a function's prologue. On this architecture only the state at the first instruction is
+/// known.
 pub(super) fn prologue(_: &[u8; PROLOGUE_BYTES]) -> Prologue {
     Prologue {
         push_at: 0,
@@ -43,17 +44,17 @@ fn code_at(bytes: &[u8]) -> Option<u32> {
     Some(u32::from_le_bytes(*bytes.first_chunk()?))
 }
 
-/// Whether the instruction here is a return through the link register.
+/// Whether the instruction is a return through the link register.
 pub(super) fn is_return(bytes: &[u8]) -> bool {
     code_at(bytes) == Some(0xd65f_03c0)
 }
 
-/// Whether the frame pointer is about to be pushed here: `stp x29, x30, [sp, #-n]!`.
+/// Whether the instruction pushes the frame pointer: `stp x29, x30, [sp, #-n]!`.
 pub(super) fn is_frame_push(bytes: &[u8]) -> bool {
     code_at(bytes).is_some_and(|code| code & 0xffc0_7fff == 0xa980_7bfd)
 }
 
-/// Whether the frame pointer has just been pushed, by the instruction before, and is about to be set here.
+/// Whether the instruction before pushed the frame pointer and this one sets it.
 pub(super) fn is_frame_set(before: &[u8], bytes: &[u8]) -> bool {
     const MOV_X29_SP: u32 = 0x9100_03fd;
     before

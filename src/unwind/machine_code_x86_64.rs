@@ -1,50 +1,50 @@
-//! The few instructions of x86_64 that tell where a frame is.
+//! Decodes the few x86_64 instructions that locate a frame.
 
 use crate::unwind::machine_code::{Call, Prologue};
 
-/// The longest call has so many bytes that tell it from other instructions.
+/// Maximum number of bytes needed to recognize a call instruction.
 pub(super) const MAX_CALL_BYTES: usize = 7;
 
 const ENDBR64: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
 const PUSH_RBP: u8 = 0x55;
-/// `mov rbp, rsp` in its two codings.
+/// The two encodings of `mov rbp, rsp`.
 const MOV_RBP_RSP: [[u8; 3]; 2] = [[0x48, 0x89, 0xe5], [0x48, 0x8b, 0xec]];
 
-/// Whether no instruction moves the stack pointer by a register. Looks at every byte as if an instruction began there, so
-/// that it may say no where yes is true.
+/// Whether no instruction changes the stack pointer by a register. Tries each byte as the start of
+/// an instruction, so it may return false for a function with a fixed frame.
 pub(super) fn has_fixed_frame(code: &[u8]) -> bool {
     const RSP: u8 = 4;
     !code.windows(4).any(|bytes| {
-        let &[prefix, operation, mode, scale] = bytes else {
+        let &[rex, opcode, modrm, sib] = bytes else {
             return false;
         };
-        // 64 bits wide; the other bits of the prefix make registers the upper eight.
-        if prefix & 0xf8 != 0x48 {
+        // A REX prefix with W, for 64-bit operands; its other bits select registers 8 to 15.
+        if rex & 0xf8 != 0x48 {
             return false;
         }
-        let (register, place) = (mode >> 3 & 7, mode & 7);
-        let to_rsp = register == RSP && prefix & 4 == 0;
-        let at_rsp = mode >> 6 == 3 && place == RSP && prefix & 1 == 0;
-        match operation {
-            // `mov rsp, rbp` only gives back.
-            0x89 => at_rsp && mode != 0xec,
-            // add, and, sub, xchg with a register
+        let (register, rm) = (modrm >> 3 & 7, modrm & 7);
+        let to_rsp = register == RSP && rex & 4 == 0;
+        let at_rsp = modrm >> 6 == 3 && rm == RSP && rex & 1 == 0;
+        match opcode {
+            // `mov rsp, rbp` only frees the frame.
+            0x89 => at_rsp && modrm != 0xec,
+            // `add`, `and`, `sub`, `xchg` with a register.
             0x01 | 0x21 | 0x29 | 0x87 => at_rsp,
             0x03 | 0x23 | 0x2b | 0x8b => to_rsp,
-            // and with a number: a stack that is aligned anew
+            // `and` with a constant aligns the stack.
             0x81 | 0x83 => at_rsp && register == 4,
-            // `lea` of a distance from `rbp` or `rsp` is fixed.
+            // `lea` of a constant offset from `rbp` or `rsp` is fixed.
             0x8d => {
-                let from_rbp = place == 5 && matches!(mode >> 6, 1 | 2);
-                let from_rsp = place == 4 && scale == 0x24;
-                to_rsp && !((from_rbp || from_rsp) && prefix & 3 == 0)
+                let from_rbp = rm == 5 && matches!(modrm >> 6, 1 | 2);
+                let from_rsp = rm == 4 && sib == 0x24;
+                to_rsp && !((from_rbp || from_rsp) && rex & 3 == 0)
             }
             _ => false,
         }
     })
 }
 
-/// The call that ends with these bytes, before `return_address`.
+/// Returns the call instruction that ends with these bytes, before `return_address`.
 pub(super) fn call_ending(bytes: &[u8; MAX_CALL_BYTES], return_address: u64) -> Option<Call> {
     if let [.., 0xe8, a, b, c, d] = *bytes {
         let distance = i32::from_le_bytes([a, b, c, d]);
@@ -57,28 +57,29 @@ pub(super) fn call_ending(bytes: &[u8; MAX_CALL_BYTES], return_address: u64) -> 
             return_address.wrapping_add_signed(i32::from_le_bytes([a, b, c, d]).into()),
         ));
     }
-    // `call` through a register or memory: its second byte says how long the address is.
+    // A call through a register or memory: the ModRM byte determines the length of the operand.
     let is_call = |code: &[u8]| {
-        let [0xff, mode, rest @ ..] = code else {
+        let [0xff, modrm, rest @ ..] = code else {
             return false;
         };
-        let (shape, place) = (mode >> 6, mode & 7);
-        let has_scale = shape != 3 && place == 4;
-        let is_far_base = has_scale && rest.first().is_some_and(|scale| scale & 7 == 5);
-        let distance = match shape {
-            0 if place == 5 || is_far_base => 4,
+        let (mode, rm) = (modrm >> 6, modrm & 7);
+        let has_sib = mode != 3 && rm == 4;
+        let is_far_base = has_sib && rest.first().is_some_and(|sib| sib & 7 == 5);
+        let distance = match mode {
+            0 if rm == 5 || is_far_base => 4,
             0 | 3 => 0,
             1 => 1,
             _ => 4,
         };
-        mode >> 3 & 7 == 2 && code.len() == 2 + usize::from(has_scale) + distance
+        modrm >> 3 & 7 == 2 && code.len() == 2 + usize::from(has_sib) + distance
     };
     (2..=MAX_CALL_BYTES)
         .any(|length| is_call(&bytes[MAX_CALL_BYTES - length..]))
         .then_some(Call::Indirect)
 }
 
-/// The word that a jump here goes through, as in a procedure linkage table.
+/// Returns the address of the word that holds the target of an indirect jump, as in a procedure
+/// linkage table.
 pub(super) fn jump_through(bytes: &[u8], address: u64) -> Option<u64> {
     const BND: [u8; 1] = [0xf2];
     let code = bytes.strip_prefix(&ENDBR64).unwrap_or(bytes);
@@ -90,10 +91,10 @@ pub(super) fn jump_through(bytes: &[u8], address: u64) -> Option<u64> {
     Some(end.wrapping_add_signed(i32::from_le_bytes([*a, *b, *c, *d]).into()))
 }
 
-/// How many bytes of a function's beginning [`prologue`] looks at.
+/// Number of bytes from a function's start that [`prologue`] reads.
 pub(super) const PROLOGUE_BYTES: usize = 8;
 
-/// What a function that begins with these bytes does first.
+/// Analyzes the prologue of a function that starts with these bytes.
 pub(super) fn prologue(bytes: &[u8; PROLOGUE_BYTES]) -> Prologue {
     let landing = if bytes[..4] == ENDBR64 { 4 } else { 0 };
     let pushes = bytes[landing] == PUSH_RBP;
@@ -108,17 +109,17 @@ pub(super) fn prologue(bytes: &[u8; PROLOGUE_BYTES]) -> Prologue {
     }
 }
 
-/// Whether the instruction here is a return.
+/// Whether the instruction is a return.
 pub(super) fn is_return(bytes: &[u8]) -> bool {
     matches!(bytes, [0xc3 | 0xc2, ..] | [0xf3, 0xc3, ..])
 }
 
-/// Whether the frame pointer is about to be pushed here.
+/// Whether the instruction pushes the frame pointer.
 pub(super) fn is_frame_push(bytes: &[u8]) -> bool {
     bytes.strip_prefix(&ENDBR64).unwrap_or(bytes).first() == Some(&PUSH_RBP)
 }
 
-/// Whether the frame pointer has just been pushed, by the instruction before, and is about to be set here.
+/// Whether the instruction before pushed the frame pointer and this one sets it.
 pub(super) fn is_frame_set(before: &[u8], bytes: &[u8]) -> bool {
     before.last() == Some(&PUSH_RBP) && MOV_RBP_RSP.iter().any(|code| bytes.starts_with(code))
 }
@@ -128,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stack_pointer_that_moves_by_a_register_is_found() {
+    fn has_fixed_frame_is_false_if_a_register_changes_the_stack_pointer() {
         let dynamic: [&[u8]; 7] = [
             &[0x48, 0x29, 0xc4],       // sub rsp, rax
             &[0x4c, 0x29, 0xc4],       // sub rsp, r8

@@ -1,31 +1,36 @@
-//! From registers and a copied stack to program counters.
+//! Unwinds a captured stack: turns registers and copied stack memory into program counters.
 //!
 //! # Purpose
-//! Which modules are loaded, which code was generated, and what a stack's frames are: stop 7 of the way of a sample.
+//! Tracks the loaded modules and the generated code, and finds the frames of a stack: step 7 of 12
+//! of a sample.
 //!
-//! A frame is found by the first of these that speaks of its address:
-//! 1. **Call frame information** of its module, read by `gimli`. What it says of an address is kept as a *rule* of 8 bytes,
-//!    in a cache that holds as many addresses as a large program's samples have. What no rule can hold (expressions, frames
-//!    that hang on other registers, signal trampolines) is evaluated anew each time, over all registers. After a signal
-//!    trampoline the next frame was interrupted, not calling, and is looked up at its very address.
-//! 2. **Generated code** that the host registered, or that `/tmp/perf-PID.map` lists, is followed by its frame pointers.
-//! 3. **Code without either** is followed where a frame is proven: `frame_pointer.rs` says how. Else the stack ends.
+//! The caller of a frame is found by the first of these sources that covers the frame's address:
+//! 1. **Call frame information** of the module, read with `gimli`. The information for an address
+//!    is cached as a *rule* of 8 bytes; the cache holds as many addresses as the samples of a large
+//!    program have. Rules cannot express DWARF expressions, frames based on other registers, and
+//!    signal trampolines. These are evaluated for each sample, with all registers. The caller of a
+//!    signal trampoline was interrupted and made no call, so it is looked up at its exact address.
+//! 2. **Generated code**, which the application registers or `/tmp/perf-PID.map` lists. It is
+//!    unwound by its frame pointers.
+//! 3. **Other code** is unwound only if the frame is proven; see `frame_pointer.rs`. Otherwise the
+//!    stack ends there.
 //!
-//! Not framehop, which guesses where information is missing or says more than it follows, and does not tell a
-//! guess from a fact; so it serves the tests alone, to compare with.
+//! framehop guesses where unwind information is missing or unsupported, and does not mark its
+//! guesses. It is therefore used only by the tests, for comparison.
 //!
 //! # Threads and locks
-//! An unwinder belongs to the sampler thread, another one to stacks on demand, under a lock; no thread is stopped meanwhile,
-//! so it may allocate, and read files. The registered ranges alone are shared, under a lock of their own that is held for a
-//! moment.
+//! The sampler thread owns one unwinder. A second one, under a lock, serves stacks on demand. No
+//! thread is suspended during unwinding, so it may allocate and read files. Only the registered
+//! code ranges are shared between threads, under a separate lock that is held briefly.
 //!
 //! # Imports
 //! `base`, `platform`
 //!
 //! # Invariants
-//! A stack is called whole only when it ends where call frame information says that there is no caller. Every frame is
-//! exact, or is not there and the stack marked. Every caller's address lies in known code. Code and unwind sections that a
-//! `dlclose` may take away are read with the kernel's help, or as copies.
+//! A stack counts as complete only if it ends at a frame that has no caller according to call frame
+//! information. Every reported frame is exact; if a frame is uncertain, it is left out and the
+//! stack is marked as truncated. Every caller's address lies in known code. Code and unwind
+//! sections that `dlclose` may unmap are read with the kernel's help or as copies.
 //!
 //! # Read next
 //! `unwinder.rs`, `rule.rs`, `call_frames.rs`, `frame_pointer.rs`, then `crate::sampler`.

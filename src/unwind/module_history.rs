@@ -1,69 +1,72 @@
-//! What was where: modules that were unloaded, and the lists of modules that they stood in.
+//! The history of unloaded modules: where each was loaded, and in which lists of modules.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
 use crate::platform::ModuleImage;
-use crate::unwind::module_table::{LoadedModule, is_same};
+use crate::unwind::module_table::{LoadedModule, is_same_module};
 
-/// So many stays are remembered; what was sampled in older ones has no name.
-const MAX_STAYS: usize = 512;
+/// Maximum number of remembered module lifetimes. Samples in older ones get no names.
+const MAX_LIFETIMES: usize = 512;
 
-/// What an address meant in a sample.
+/// Meaning of a sample's address, compared with the list of all modules.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Meant {
-    /// What it means in the list of all modules.
+    /// The address has the meaning that this list gives it.
     Same,
-    /// Code of a module that was replaced there, by its number.
+    /// The address lay in a module that was replaced later, given by its number.
     Replaced(usize),
-    /// Something else than it means in that list; nobody remembers what.
+    /// The address lay in a different module, which is no longer known.
     Unknown,
 }
 
-/// A module's time at its place.
+/// The time during which a module was loaded at one address.
 #[derive(Clone, Debug)]
-struct Stay {
-    /// Without its unwind sections.
+struct ModuleLifetime {
+    /// The module, without its unwind sections.
     image: Arc<ModuleImage>,
-    /// The numbers of the lists that it stood in.
+    /// Numbers of the lists that contained the module.
     lists: Range<u64>,
 }
 
+/// The lifetimes of unloaded modules.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ModuleHistory {
-    /// The first to go first.
-    stays: VecDeque<Stay>,
+    /// In the order of unloading.
+    lifetimes: VecDeque<ModuleLifetime>,
 }
 
 impl ModuleHistory {
     pub(super) fn add(&mut self, image: &ModuleImage, lists: Range<u64>) {
         let image = Arc::new(image.without_unwind_sections());
-        self.stays.push_back(Stay { image, lists });
-        if self.stays.len() > MAX_STAYS {
-            self.stays.pop_front();
+        self.lifetimes.push_back(ModuleLifetime { image, lists });
+        if self.lifetimes.len() > MAX_LIFETIMES {
+            self.lifetimes.pop_front();
         }
     }
 
     pub(super) fn latest_first(&self) -> impl Iterator<Item = &Arc<ModuleImage>> {
-        self.stays.iter().rev().map(|stay| &stay.image)
+        self.lifetimes.iter().rev().map(|lifetime| &lifetime.image)
     }
 
     pub(super) fn module(&self, number: usize) -> Option<&Arc<ModuleImage>> {
-        self.stays.get(number).map(|stay| &stay.image)
+        self.lifetimes.get(number).map(|lifetime| &lifetime.image)
     }
 
-    /// What an address meant in a sample that was unwound by this list, in which no module that is loaded was there.
+    /// Returns the meaning of an address in a sample that was unwound by list `list`. The caller
+    /// has checked that no module that is loaded now covered the address in that list.
     pub(super) fn meaning(&self, all: &[LoadedModule], address: u64, list: u64) -> Meant {
         let after = all.partition_point(|module| module.image.range.start <= address);
         let now = after.checked_sub(1).map(|index| &all[index]);
         let Some(now) = now.filter(|now| now.image.range.contains(&address)) else {
             return Meant::Same;
         };
-        let was_there =
-            |stay: &Stay| stay.lists.contains(&list) && stay.image.range.contains(&address);
-        match self.stays.iter().position(was_there) {
-            Some(number) if !is_same(&self.stays[number].image, &now.image) => {
+        let was_there = |lifetime: &ModuleLifetime| {
+            lifetime.lists.contains(&list) && lifetime.image.range.contains(&address)
+        };
+        match self.lifetimes.iter().position(was_there) {
+            Some(number) if !is_same_module(&self.lifetimes[number].image, &now.image) => {
                 Meant::Replaced(number)
             }
             Some(_) => Meant::Same,

@@ -1,11 +1,13 @@
-//! The modules of a session: those that are loaded, and those that were.
+//! The modules of a session, loaded and unloaded.
 //!
-//! A place in memory may belong to one library after another. What was captured is unwound later than it was captured, so
-//! each change leaves *doubts*: places where code was, or may have been, that is not what the table has there now. What
-//! was captured before the change is not believed where it lies in one of them.
+//! An address may belong to several libraries one after another, and a stack is unwound some time
+//! after it was captured. So each change of the modules records *doubtful ranges*: ranges where
+//! other code was, or may have been, before the change. In a stack that was captured before the
+//! change, an address in such a range is not trusted.
 //!
-//! Samples are named later still. They are written by the thread that follows the changes, with the number of the list that
-//! they were unwound by; `module_history.rs` keeps what was where.
+//! Samples get their names even later. The sampler thread, which also updates this table, writes
+//! each sample with the number of the list of modules by which it was unwound. `module_history.rs`
+//! keeps the modules of earlier lists.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -15,31 +17,32 @@ use crate::base::TimeStamp;
 use crate::platform::{ModuleChanges, ModuleImage, list_modules, module_changes, monotonic_now};
 use crate::unwind::module_history::{Meant, ModuleHistory};
 
-/// Older doubts are given up: what was captured before them is not believed in any module that can be unloaded.
-const MAX_DOUBTS: usize = 1024;
+/// Maximum number of doubtful ranges. Beyond it the oldest is dropped; in stacks captured before
+/// that range's change, no module that can be unloaded is trusted.
+const MAX_DOUBTFUL_RANGES: usize = 1024;
 
 /// A module of the session.
 #[derive(Clone, Debug)]
 pub(crate) struct LoadedModule {
     pub(crate) image: Arc<ModuleImage>,
-    /// Whether it is gone, so that its addresses may mean something else by now.
+    /// Whether it was unloaded, so that its addresses may have another meaning now.
     pub(crate) unloaded: bool,
 }
 
-/// A module that is loaded.
+/// A loaded module.
 #[derive(Clone, Debug)]
 struct Present {
     image: Arc<ModuleImage>,
-    /// The first list that it is in.
+    /// Number of the first list that contains the module.
     from: u64,
 }
 
-/// Places where other code was, or may have been, before a time.
+/// Ranges where other code was, or may have been, before a time.
 #[derive(Clone, Debug, Default)]
-struct Doubts {
-    /// The oldest first.
-    places: VecDeque<(Range<u64>, TimeStamp)>,
-    /// Before this, nothing is known.
+struct DoubtfulRanges {
+    /// The ranges with the time of their change, oldest first.
+    ranges: VecDeque<(Range<u64>, TimeStamp)>,
+    /// Time before which the ranges are not known.
     since: TimeStamp,
 }
 
@@ -47,24 +50,24 @@ struct Doubts {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ModuleTable {
     changes: ModuleChanges,
-    /// When it was looked last and this was what is loaded.
-    seen_at: TimeStamp,
-    /// When the last change had been taken up.
+    /// Time of the last check that found this list up to date.
+    checked_at: TimeStamp,
+    /// Time after the last refresh.
     changed_at: TimeStamp,
-    /// A change was seen that is not taken up yet.
+    /// Whether a check found a change that needs a refresh.
     is_stale: bool,
-    /// Which list this is.
+    /// Number of this list of modules.
     number: u64,
     /// Sorted by address, without overlaps.
     loaded: Vec<Present>,
     history: ModuleHistory,
-    /// Those that the last change took away.
+    /// The modules that the last refresh found unloaded.
     gone: Vec<Arc<ModuleImage>>,
-    doubts: Doubts,
+    doubtful: DoubtfulRanges,
 }
 
-/// Whether it is the same file at the same place.
-pub(super) fn is_same(one: &ModuleImage, other: &ModuleImage) -> bool {
+/// Whether both are the same file at the same address.
+pub(super) fn is_same_module(one: &ModuleImage, other: &ModuleImage) -> bool {
     one.range == other.range && one.path == other.path && one.build_id == other.build_id
 }
 
@@ -72,11 +75,11 @@ fn overlap(one: &ModuleImage, other: &ModuleImage) -> bool {
     one.range.start < other.range.end && other.range.start < one.range.end
 }
 
-impl Doubts {
-    fn add(&mut self, place: Range<u64>, until: TimeStamp) {
-        self.places.push_back((place, until));
-        if self.places.len() > MAX_DOUBTS
-            && let Some((_, until)) = self.places.pop_front()
+impl DoubtfulRanges {
+    fn add(&mut self, range: Range<u64>, until: TimeStamp) {
+        self.ranges.push_back((range, until));
+        if self.ranges.len() > MAX_DOUBTFUL_RANGES
+            && let Some((_, until)) = self.ranges.pop_front()
         {
             self.since = until;
         }
@@ -84,27 +87,28 @@ impl Doubts {
 }
 
 impl ModuleTable {
-    /// Looks whether anything was loaded or unloaded since the last refresh. Takes the loader's lock for a moment.
-    pub(crate) fn look(&mut self) -> bool {
+    /// Checks whether any module was loaded or unloaded since the last refresh. Holds the loader's
+    /// lock briefly.
+    pub(crate) fn check(&mut self) -> bool {
         let now = monotonic_now();
         self.is_stale = self.loaded.is_empty() || module_changes() != self.changes;
         if !self.is_stale {
-            self.seen_at = now;
+            self.checked_at = now;
         }
         self.is_stale
     }
 
-    /// Lists the modules anew.
+    /// Lists the loaded modules again.
     pub(crate) fn refresh(&mut self) {
         self.number += 1;
         let number = self.number;
-        self.seen_at = monotonic_now();
+        self.checked_at = monotonic_now();
         let (changes, images) = list_modules();
         self.changed_at = monotonic_now();
         let (loads, unloads) = changes.since(self.changes);
         self.changes = changes;
         self.is_stale = false;
-        // The loader lists them in the order in which it loaded them.
+        // The loader lists the modules in the order in which it loaded them.
         let may_be_new = |image: &ModuleImage| image.loaded_behind < loads;
         let recent: Vec<_> = images
             .iter()
@@ -113,11 +117,11 @@ impl ModuleTable {
             .collect();
         let before = std::mem::take(&mut self.loaded);
         for image in images {
-            // Without a build id a file that was loaded again may be another one by now.
+            // Without a build id, a file that was loaded again may have been replaced.
             let is_certain = !image.build_id.is_empty() || !may_be_new(&image);
             let known = before
                 .iter()
-                .find(|old| is_certain && is_same(&old.image, &image));
+                .find(|old| is_certain && is_same_module(&old.image, &image));
             let new = || Present {
                 image: Arc::new(image),
                 from: number,
@@ -135,57 +139,60 @@ impl ModuleTable {
             .cloned()
             .collect();
         if before.is_empty() {
-            self.doubts.since = self.changed_at;
+            self.doubtful.since = self.changed_at;
         } else if unloads > gone.len() as u64 {
-            // Something came and went unseen, where one of these is now.
+            // A module was loaded and unloaded between two refreshes, at the address of one of the
+            // recent ones.
             recent
                 .into_iter()
-                .for_each(|place| self.doubts.add(place, self.changed_at));
+                .for_each(|range| self.doubtful.add(range, self.changed_at));
         }
         for module in &gone {
-            self.doubts.add(module.image.range.clone(), self.changed_at);
+            self.doubtful
+                .add(module.image.range.clone(), self.changed_at);
             self.history.add(&module.image, module.from..number);
         }
         self.gone = gone.into_iter().map(|module| module.image).collect();
     }
 
-    /// The modules that the last refresh found gone.
+    /// Returns the modules that the last refresh found unloaded.
     pub(super) fn gone(&self) -> &[Arc<ModuleImage>] {
         &self.gone
     }
 
-    /// Which list this is. What a stack's addresses mean is told by the one that it was unwound by.
+    /// Returns the number of this list. The addresses of a stack refer to the list by which it was
+    /// unwound.
     pub(crate) fn number(&self) -> u64 {
         self.number
     }
 
-    /// Whether it was looked after that time what is loaded.
-    pub(super) fn has_looked_after(&self, time: TimeStamp) -> bool {
-        time < self.seen_at
+    /// Whether a check after `time` found this list up to date.
+    pub(super) fn was_checked_after(&self, time: TimeStamp) -> bool {
+        time < self.checked_at
     }
 
-    /// Whether anything may be doubtful in a capture of that time.
-    pub(super) fn has_doubts(&self, time: TimeStamp) -> bool {
+    /// Whether a capture made at `time` may contain a doubtful address.
+    pub(super) fn may_be_doubtful(&self, time: TimeStamp) -> bool {
         time < self.changed_at || self.is_stale
     }
 
-    /// Whether this address may have meant something else when a capture of that time was made.
+    /// Whether `address` may have had another meaning at `time`, when a stack was captured.
     pub(super) fn is_doubtful(&self, address: u64, time: TimeStamp) -> bool {
-        if time < self.doubts.since || (self.is_stale && time >= self.seen_at) {
+        if time < self.doubtful.since || (self.is_stale && time >= self.checked_at) {
             return self.find(address).is_some_and(|module| !module.stays);
         }
         let later = self
-            .doubts
-            .places
+            .doubtful
+            .ranges
             .iter()
             .rev()
             .take_while(|(_, until)| time < *until);
         later
-            .map(|(place, _)| place)
-            .any(|place| place.contains(&address))
+            .map(|(range, _)| range)
+            .any(|range| range.contains(&address))
     }
 
-    /// The module that this address lies in.
+    /// Returns the module that contains `address`.
     pub(crate) fn find(&self, address: u64) -> Option<&Arc<ModuleImage>> {
         self.present_at(address).map(|present| &present.image)
     }
@@ -199,8 +206,8 @@ impl ModuleTable {
             .filter(|module| address < module.image.range.end)
     }
 
-    /// All modules of the session, sorted by address and without overlaps: of two at the same place the one that is
-    /// loaded now, or was last.
+    /// Returns all modules of the session, sorted by address and without overlaps. Of overlapping
+    /// modules it keeps the one that is loaded now, or was loaded last.
     pub(crate) fn all(&self) -> Vec<LoadedModule> {
         let mut all: Vec<LoadedModule> = Vec::new();
         let loaded = self.loaded.iter().map(|module| (&module.image, false));
@@ -217,12 +224,13 @@ impl ModuleTable {
         all
     }
 
-    /// The same, of which only those count as loaded that still are at this very moment. A few µs when nothing changed
-    /// since the last refresh, else some hundred.
+    /// Returns all modules of the session like [`Self::all`], and marks those as unloaded that are
+    /// no longer loaded at the time of this call. Cost: a few µs without a change since the last
+    /// refresh, otherwise some hundred.
     pub(crate) fn all_as_of_now(&self) -> Vec<LoadedModule> {
         let mut all = self.all();
         let mut now = self.clone();
-        if now.look() {
+        if now.check() {
             now.refresh();
             for module in &mut all {
                 module.unloaded |= !now
@@ -234,7 +242,8 @@ impl ModuleTable {
         all
     }
 
-    /// What an address meant in a sample that was unwound by the list of this number, beside what it means in `all`.
+    /// Returns the meaning of an address in a sample that was unwound by list `number`, compared
+    /// with its meaning in `all`.
     pub(crate) fn meaning(&self, all: &[LoadedModule], address: u64, number: u64) -> Meant {
         if self
             .present_at(address)
@@ -245,7 +254,7 @@ impl ModuleTable {
         self.history.meaning(all, address, number)
     }
 
-    /// A module that was replaced, by its number.
+    /// Returns a replaced module by its number.
     pub(crate) fn replaced(&self, number: usize) -> Option<&Arc<ModuleImage>> {
         self.history.module(number)
     }
@@ -263,7 +272,7 @@ mod tests {
     }
 
     fn follow(table: &mut ModuleTable) -> u64 {
-        assert!(table.look());
+        assert!(table.check());
         table.refresh();
         table.number()
     }
@@ -279,43 +288,47 @@ mod tests {
         assert_eq!(table.all().len(), table.loaded.len());
     }
 
-    /// Other tests may load something meanwhile, and the loader may find another place; then it is tried again.
-    fn until_in_place(mut body: impl FnMut(&TestFolder) -> bool) {
+    /// Repeats `body` until it returns true. Concurrent tests may load libraries, so that the
+    /// loader chooses another address than the test needs.
+    fn retry_until_same_address(mut body: impl FnMut(&TestFolder) -> bool) {
         let folder = TestFolder::new("module-table");
-        assert!((0..50).any(|_| body(&folder)), "never in the same place");
+        assert!((0..50).any(|_| body(&folder)), "never at the same address");
     }
 
-    /// One test, as each would move the others' libraries.
+    /// One test, because the libraries of separate tests would change each other's addresses.
     #[test]
-    fn what_was_loaded_in_between_is_doubted_and_everything_keeps_its_meaning() {
-        until_in_place(|folder| {
+    fn replaced_modules_are_doubtful_and_addresses_keep_their_meaning() {
+        retry_until_same_address(|folder| {
             let (a, b) = (
                 folder.compile("a", "function_a", &[]),
                 folder.compile("b", "function_b", &[]),
             );
             let mut table = table();
             let first = TestLibrary::load(&a);
-            let place = first.address();
+            let address = first.address();
             let with_a = follow(&mut table);
             let in_a = monotonic_now();
             first.close();
             let second = TestLibrary::load(&b);
-            if second.address() != place {
+            if second.address() != address {
                 return false;
             }
             let in_b = monotonic_now();
             assert!(
-                table.look() && table.is_doubtful(place, in_b),
-                "nobody knows what it is"
+                table.check() && table.is_doubtful(address, in_b),
+                "the table is stale"
             );
             table.refresh();
             let with_b = table.number();
-            assert!(table.is_doubtful(place, in_a) && table.is_doubtful(place, in_b));
-            assert!(!table.is_doubtful(place, monotonic_now()));
+            assert!(table.is_doubtful(address, in_a) && table.is_doubtful(address, in_b));
+            assert!(!table.is_doubtful(address, monotonic_now()));
             follow_another(folder, &mut table);
-            assert!(table.is_doubtful(place, in_b), "also after another change");
+            assert!(
+                table.is_doubtful(address, in_b),
+                "also after another change"
+            );
             let all = table.all();
-            let meant = |number| table.meaning(&all, place, number);
+            let meant = |number| table.meaning(&all, address, number);
             assert_eq!(
                 (meant(with_b), meant(with_a - 1)),
                 (Meant::Same, Meant::Unknown)
@@ -328,67 +341,67 @@ mod tests {
             second.close();
             true
         });
-        until_in_place(|folder| {
+        retry_until_same_address(|folder| {
             let (a, x) = (
                 folder.compile("a2", "function_a", &[]),
                 folder.compile("x", "function_x", &[]),
             );
             let mut table = table();
             let first = TestLibrary::load(&a);
-            let place = first.address();
+            let address = first.address();
             let with_a = follow(&mut table);
             first.close();
             let unseen = TestLibrary::load(&x);
-            let (place_of_x, in_x) = (unseen.address(), monotonic_now());
+            let (address_of_x, in_x) = (unseen.address(), monotonic_now());
             unseen.close();
             let again = TestLibrary::load(&a);
             follow(&mut table);
-            if (place_of_x, again.address()) != (place, place) {
+            if (address_of_x, again.address()) != (address, address) {
                 return false;
             }
             assert!(
-                table.is_doubtful(place, in_x),
-                "captured in x, unwound as a"
+                table.is_doubtful(address, in_x),
+                "captured in library x, unwound with library a"
             );
-            assert_eq!(table.meaning(&table.all(), place, with_a), Meant::Same);
+            assert_eq!(table.meaning(&table.all(), address, with_a), Meant::Same);
             again.close();
             true
         });
-        until_in_place(|folder| {
+        retry_until_same_address(|folder| {
             let no_id = &["-Wl,--build-id=none"];
             let mut table = table();
             let first = TestLibrary::load(&folder.compile("hot", "function_before", no_id));
-            let place = first.address();
+            let address = first.address();
             follow(&mut table);
             let (before, in_first) = (
-                Arc::clone(table.find(place).expect("loaded")),
+                Arc::clone(table.find(address).expect("loaded")),
                 monotonic_now(),
             );
             let then = table.clone();
             first.close();
             let second = TestLibrary::load(&folder.compile("hot", "function_after", no_id));
-            if second.address() != place {
+            if second.address() != address {
                 return false;
             }
             follow(&mut table);
-            let after = table.find(place).expect("loaded");
+            let after = table.find(address).expect("loaded");
             assert!(
                 !Arc::ptr_eq(&before, after),
-                "the same path may be another file by now"
+                "the file at the same path may have been replaced"
             );
-            assert!(table.is_doubtful(place, in_first));
+            assert!(table.is_doubtful(address, in_first));
             let as_of_now = then.all_as_of_now();
             let module = as_of_now
                 .iter()
-                .find(|module| module.image.range.contains(&place));
-            assert!(module.expect("it was there").unloaded);
+                .find(|module| module.image.range.contains(&address));
+            assert!(module.expect("a listed module").unloaded);
             second.close();
             true
         });
     }
 
     fn follow_another(folder: &TestFolder, table: &mut ModuleTable) {
-        // It stays loaded, so that nothing is unloaded here.
+        // Not closed, so that this loads a library but unloads none.
         TestLibrary::load(&folder.compile("another", "another_function", &[]));
         follow(table);
     }

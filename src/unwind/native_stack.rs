@@ -1,18 +1,18 @@
-//! What goes into an unwinder and what comes out of it.
+//! The input and output of an unwinder.
 
 use crate::base::{CodeAddress, StackAddress, TimeStamp};
 use crate::platform::Registers;
 
-/// The copied part of a stack.
+/// A copy of a part of a stack.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StackCopy<'a> {
-    /// Where the first byte was.
+    /// Address that the first byte had.
     pub(crate) start: u64,
     pub(crate) bytes: &'a [u8],
 }
 
 impl StackCopy<'_> {
-    /// The word that was at `address`, if it was copied.
+    /// Returns the word that was at `address`, if it was copied.
     pub(crate) fn word_at(&self, address: u64) -> Option<u64> {
         let offset = usize::try_from(address.checked_sub(self.start)?).ok()?;
         let word = self.bytes.get(offset..offset.checked_add(8)?)?;
@@ -20,31 +20,33 @@ impl StackCopy<'_> {
     }
 }
 
-/// What is unwound.
+/// A captured stack and the registers to unwind it with.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Captured<'a> {
     pub(crate) registers: Registers,
     pub(crate) stack: StackCopy<'a>,
-    /// When both were copied.
+    /// Time at which both were copied.
     pub(crate) time: TimeStamp,
 }
 
 /// A native frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NativeFrame {
-    /// The instruction that was about to run in the innermost frame; the return address in every other.
+    /// Address of the next instruction in the innermost frame, and the return address in every
+    /// other frame.
     pub(crate) address: CodeAddress,
-    /// The stack pointer while the frame was the innermost, or at its call.
+    /// Stack pointer of the innermost frame; in other frames, the stack pointer at the call.
     pub(crate) stack_address: StackAddress,
 }
 
-/// A stack, innermost frame first. Kept from sample to sample for its memory.
+/// A stack, innermost frame first. Reused from sample to sample to keep its memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct NativeStack {
     pub(crate) frames: Vec<NativeFrame>,
     /// Whether older frames are missing.
     pub(crate) truncated: bool,
-    /// Whether they are since other code may have been there; another capture of the same stack would tell.
+    /// Whether frames are missing because other code may have been loaded at their addresses when
+    /// the stack was captured. Another capture of the same stack may succeed.
     pub(crate) doubtful: bool,
 }
 
@@ -53,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_copied_words_are_read() {
+    fn word_at_reads_only_copied_words() {
         let bytes: Vec<u8> = [1u64, 2]
             .iter()
             .flat_map(|word| word.to_ne_bytes())

@@ -1,7 +1,7 @@
-//! `/tmp/perf-PID.map`, in which language runtimes tell `perf` of the code that they generate.
+//! Reads `/tmp/perf-PID.map`, in which language runtimes list their generated code for `perf`.
 //!
-//! Each line is `START SIZE name`, in hexadecimal. Runtimes append to it while they run, so only what is new is read, a
-//! bounded part at a time.
+//! Each line is `START SIZE name`, with hexadecimal numbers. Runtimes append lines while they run,
+//! so each poll reads only new lines, up to a limit.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -12,20 +12,21 @@ use crate::base::{ProcessId, TimeStamp};
 use crate::platform::open_own_file;
 use crate::unwind::code_map::{CodeMap, CodeRangeId, GeneratedCode};
 
-/// The file is looked at once in this time.
-const PAUSE_NS: u64 = 100_000_000;
-/// So much of it is read at a look, and in all.
-const MAX_BYTES_AT_ONCE: u64 = 1 << 20;
+/// Minimum time between two polls of the file, in ns.
+const POLL_INTERVAL_NS: u64 = 100_000_000;
+/// Maximum number of bytes read by one poll.
+const MAX_BYTES_PER_POLL: u64 = 1 << 20;
+/// Maximum number of bytes read in total.
 const MAX_BYTES: u64 = 64 << 20;
 
-/// What the file has said so far.
+/// The generated code that the file has listed so far.
 #[derive(Debug)]
 pub(super) struct PerfMap {
     path: PathBuf,
     code: Arc<CodeMap>,
-    /// How much of it was read, up to the end of a line.
+    /// Number of bytes read, up to the end of a line.
     read_bytes: u64,
-    next_look: TimeStamp,
+    next_poll: TimeStamp,
     lines: u64,
 }
 
@@ -42,7 +43,7 @@ impl PerfMap {
             path,
             code: Arc::default(),
             read_bytes: 0,
-            next_look: TimeStamp(0),
+            next_poll: TimeStamp(0),
             lines: 0,
         }
     }
@@ -51,21 +52,22 @@ impl PerfMap {
         &self.code
     }
 
-    /// Looks whether the file says more, unless it was looked at a moment ago; true when it did.
-    pub(super) fn look(&mut self, now: TimeStamp) -> bool {
-        if now < self.next_look {
+    /// Reads new lines, unless the last poll was less than [`POLL_INTERVAL_NS`] ago. Returns true
+    /// if there was a valid one.
+    pub(super) fn poll(&mut self, now: TimeStamp) -> bool {
+        if now < self.next_poll {
             return false;
         }
-        self.next_look = now.plus_ns(PAUSE_NS);
+        self.next_poll = now.plus_ns(POLL_INTERVAL_NS);
         self.read_more().is_some_and(|lines| lines > 0)
     }
 
-    /// Reads on; gives how many lines made sense.
+    /// Reads the next part of the file and returns the number of valid lines.
     fn read_more(&mut self) -> Option<u64> {
         let mut file = open_own_file(&self.path)?;
         let bytes = file.metadata().ok()?.len();
         if bytes < self.read_bytes {
-            // It was begun anew.
+            // The file was truncated or replaced.
             self.read_bytes = 0;
             self.code = Arc::default();
         }
@@ -74,9 +76,9 @@ impl PerfMap {
         }
         let text = self.read_part(&mut file)?;
         let Some(end) = text.iter().rposition(|&byte| byte == b'\n') else {
-            // A line that does not end within a whole part is none.
-            self.read_bytes += if text.len() as u64 == MAX_BYTES_AT_ONCE {
-                MAX_BYTES_AT_ONCE
+            // Skip a line that is longer than one poll; an incomplete line is read again later.
+            self.read_bytes += if text.len() as u64 == MAX_BYTES_PER_POLL {
+                MAX_BYTES_PER_POLL
             } else {
                 0
             };
@@ -104,12 +106,12 @@ impl PerfMap {
     fn read_part(&self, file: &mut File) -> Option<Vec<u8>> {
         file.seek(SeekFrom::Start(self.read_bytes)).ok()?;
         let mut text = Vec::new();
-        file.take(MAX_BYTES_AT_ONCE).read_to_end(&mut text).ok()?;
+        file.take(MAX_BYTES_PER_POLL).read_to_end(&mut text).ok()?;
         Some(text)
     }
 }
 
-/// Start, size and name; `None` for a line that makes no sense.
+/// Returns start, size and name, or `None` for an invalid line.
 fn parse_line(line: &[u8]) -> Option<(u64, u64, String)> {
     let line = String::from_utf8_lossy(line);
     let mut fields = line.trim_end().splitn(3, ' ');
@@ -130,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_that_make_no_sense_are_skipped() {
+    fn parse_line_rejects_invalid_lines() {
         let parsed = |line: &str| parse_line(line.as_bytes());
         assert_eq!(
             parsed("7f00 1a some name(int)"),
@@ -153,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_appended_is_read_and_what_is_begun_anew_too() {
+    fn poll_reads_appended_lines_and_a_new_file() {
         let path = std::env::temp_dir().join(format!("gekkota-perf-map-{}", std::process::id()));
         let write = |text: &str, append: bool| {
             let mut options = std::fs::OpenOptions::new();
@@ -169,35 +171,35 @@ mod tests {
                 .expect("write");
         };
         let mut map = PerfMap::at(path.clone());
-        let mut now = TimeStamp(PAUSE_NS);
-        let mut look = |map: &mut PerfMap| {
-            now = now.plus_ns(PAUSE_NS);
-            map.look(now)
+        let mut now = TimeStamp(POLL_INTERVAL_NS);
+        let mut poll = |map: &mut PerfMap| {
+            now = now.plus_ns(POLL_INTERVAL_NS);
+            map.poll(now)
         };
         let name =
             |map: &PerfMap, address| map.code().find(address).map(|code| code.name.to_string());
-        assert!(!look(&mut map), "no file");
+        assert!(!poll(&mut map), "no file");
         write("1000 10 one\nnonsense\n2000 10 tw", false);
-        assert!(look(&mut map));
+        assert!(poll(&mut map));
         assert_eq!(
             (name(&map, 0x100f), name(&map, 0x2000)),
             (Some("one".to_owned()), None)
         );
         write("o\n1008 8 three\n", true);
-        assert!(look(&mut map) && !look(&mut map));
+        assert!(poll(&mut map) && !poll(&mut map));
         assert_eq!(name(&map, 0x2000).as_deref(), Some("two"));
         assert_eq!(
             (name(&map, 0x1007).as_deref(), name(&map, 0x1008).as_deref()),
             (Some("one"), Some("three"))
         );
         write("3000 10 four\n", false);
-        assert!(look(&mut map));
+        assert!(poll(&mut map));
         assert_eq!(
             (name(&map, 0x1000), name(&map, 0x3000).as_deref()),
             (None, Some("four"))
         );
         write("4000 10 five\n", true);
-        assert!(!map.look(TimeStamp(PAUSE_NS)), "too soon");
+        assert!(!map.poll(TimeStamp(POLL_INTERVAL_NS)), "too soon");
         std::fs::remove_file(&path).expect("remove");
     }
 }

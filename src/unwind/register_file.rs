@@ -1,31 +1,31 @@
-//! The registers of a frame, as far as they are known, by their numbers in call frame information.
+//! The known registers of a frame, by their DWARF numbers.
 
 use gimli::Register;
 
 use crate::platform::{GENERAL_REGISTERS, Registers};
 
-/// How this machine numbers its registers, and which of them a call keeps.
+/// DWARF register numbers of this architecture, and its callee-saved registers.
 #[cfg(target_arch = "x86_64")]
 mod abi {
     pub(super) const SP: u16 = 7;
     pub(super) const FP: u16 = 6;
-    /// Stands for the return address; no register holds it.
+    /// Number of the return address, which is not in a register.
     pub(super) const RETURN_ADDRESS: u16 = 16;
     /// `rbx`, `rbp`, `r12` to `r15`.
-    pub(super) const KEPT: u64 = 1 << 3 | 1 << 6 | 0b1111 << 12;
+    pub(super) const CALLEE_SAVED: u64 = 1 << 3 | 1 << 6 | 0b1111 << 12;
     pub(super) const ADDRESS_BITS: u32 = 64;
 }
 
-/// How this machine numbers its registers, and which of them a call keeps.
+/// DWARF register numbers of this architecture, and its callee-saved registers.
 #[cfg(target_arch = "aarch64")]
 mod abi {
     pub(super) const SP: u16 = 31;
     pub(super) const FP: u16 = 29;
     /// `x30`, which holds the return address until it is saved.
     pub(super) const RETURN_ADDRESS: u16 = 30;
-    /// `x19` to `x30`: the last as long as no call overwrote it.
-    pub(super) const KEPT: u64 = 0xfff << 19;
-    /// Above stands what signs a pointer.
+    /// `x19` to `x30`; `x30` is unchanged only in a function that makes no call.
+    pub(super) const CALLEE_SAVED: u64 = 0xfff << 19;
+    /// Number of address bits; the bits above hold the signature of a signed pointer.
     pub(super) const ADDRESS_BITS: u32 = 48;
 }
 
@@ -33,11 +33,11 @@ pub(super) const SP: Register = Register(abi::SP);
 pub(super) const FP: Register = Register(abi::FP);
 pub(super) const RETURN_ADDRESS: Register = Register(abi::RETURN_ADDRESS);
 
-/// Whether a register holds the return address of a function that has not saved it.
+/// Whether calls put the return address in a register instead of on the stack.
 pub(super) const HAS_LINK_REGISTER: bool = (abi::RETURN_ADDRESS as usize) < GENERAL_REGISTERS;
 
-/// An address without what signs it.
-pub(super) fn without_signature(address: u64) -> u64 {
+/// Returns a code address without the signature of pointer authentication.
+pub(super) fn strip_pointer_signature(address: u64) -> u64 {
     address & (u64::MAX >> (64 - abi::ADDRESS_BITS))
 }
 
@@ -69,8 +69,8 @@ impl RegisterFile {
         file
     }
 
-    /// The registers of a caller of which only these are known.
-    pub(super) fn forget_but(&mut self, sp: u64, fp: Option<u64>) {
+    /// Changes to a caller's registers of which only the stack pointer and `fp` are known.
+    pub(super) fn reset_to(&mut self, sp: u64, fp: Option<u64>) {
         self.known = 0;
         self.set(FP, fp);
         self.set(SP, Some(sp));
@@ -100,8 +100,9 @@ impl RegisterFile {
         }
     }
 
-    /// Every register, and whether the ABI has a function give it back as it was.
+    /// Returns every register, and whether it is callee-saved.
     pub(super) fn all() -> impl Iterator<Item = (Register, bool)> {
-        (0..GENERAL_REGISTERS as u16).map(|number| (Register(number), abi::KEPT & 1 << number != 0))
+        (0..GENERAL_REGISTERS as u16)
+            .map(|number| (Register(number), abi::CALLEE_SAVED & 1 << number != 0))
     }
 }

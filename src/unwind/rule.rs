@@ -1,65 +1,66 @@
-//! How the caller of a frame is found, in so few bytes that a cache of them stays small.
+//! Compact unwind rules, small enough to be cached for many addresses.
 
 use crate::unwind::native_stack::StackCopy;
 use crate::unwind::register_file::{
-    HAS_LINK_REGISTER, RETURN_ADDRESS, RegisterFile, without_signature,
+    HAS_LINK_REGISTER, RETURN_ADDRESS, RegisterFile, strip_pointer_signature,
 };
 
-/// What is known of a place in code.
+/// How to find the caller of a frame at one code address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Rule {
-    /// Call frame information says that there is no caller.
+    /// The frame has no caller, according to call frame information.
     Root,
-    /// The caller's frame begins so far above the stack pointer.
-    FromStackPointer(Places),
-    /// The caller's frame begins so far above the frame pointer.
-    FromFramePointer(Places),
-    /// Call frame information says more than the two above can hold.
+    /// The caller's frame starts at an offset from the stack pointer.
+    FromStackPointer(FrameOffsets),
+    /// The caller's frame starts at an offset from the frame pointer.
+    FromFramePointer(FrameOffsets),
+    /// The call frame information needs more than the two rules above can express.
     Evaluate,
-    /// Call frame information does not speak of it.
+    /// Call frame information does not cover the address.
     Uncovered(CodeShape),
-    /// Machine code outside of every module, which the host told of.
+    /// The address lies in generated code that the application or the perf map announced.
     Generated,
 }
 
 const _: () = assert!(size_of::<Rule>() == 8);
 
-/// Where things are, in words from the beginning of the caller's frame, the *canonical frame address*.
+/// Offsets around the start of the caller's frame, the *canonical frame address* (CFA), in words.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Places {
-    /// From the register that the rule is about to the canonical frame address.
+pub(super) struct FrameOffsets {
+    /// Offset of the CFA from the rule's register.
     pub(super) frame: u16,
-    /// From there to the caller's frame pointer; 0 when the register still holds it.
+    /// Offset of the saved frame pointer from the CFA; 0 if the register still holds it.
     pub(super) fp: i16,
-    /// From there to the return address; 0 when the link register still holds it.
+    /// Offset of the return address from the CFA; 0 if the link register still holds it.
     pub(super) return_address: i16,
 }
 
-/// What the instructions of a function without call frame information tell.
+/// State of the frame at an instruction without call frame information, derived from machine code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum CodeShape {
     Unknown,
-    /// About to run its first instruction, its return, or the jump of a linkage table: the return address is where a call
-    /// puts it.
-    AtCall,
-    /// The frame pointer has been pushed, and nothing else done.
-    Pushed,
-    /// Within a function that keeps a frame pointer and began so many bytes before.
+    /// Before the function's first instruction or its return, or at the jump of a linkage table:
+    /// the return address is where a call puts it.
+    NoFrame,
+    /// The frame pointer has been pushed but not yet set.
+    FramePointerPushed,
+    /// Inside a function that keeps a frame pointer.
     Framed {
+        /// Distance from the function's start, in bytes.
         function: u16,
     },
 }
 
-impl Places {
-    /// Goes to the caller of the frame whose register, that the rule is about, holds `base`; gives where the caller goes
-    /// on. `exact` is a frame that was interrupted, not one that calls.
+impl FrameOffsets {
+    /// Changes `registers` to the caller's and returns the return address. `base` is the value of
+    /// the rule's register. `is_pc` means that the frame was interrupted and made no call.
     #[inline]
     pub(super) fn follow(
         self,
         base: u64,
         registers: &mut RegisterFile,
         stack: StackCopy<'_>,
-        exact: bool,
+        is_pc: bool,
     ) -> Option<u64> {
         let frame = base.checked_add(u64::from(self.frame) * 8)?;
         let word = |words: i16| stack.word_at(frame.wrapping_add_signed(i64::from(words) * 8));
@@ -71,12 +72,12 @@ impl Places {
             0 => registers.fp(),
             words => Some(word(words)?),
         };
-        // A call takes room on the stack, except where a register holds the return address.
-        let may_stay = HAS_LINK_REGISTER && exact;
+        // A call uses stack space, except when a register holds the return address.
+        let may_stay = HAS_LINK_REGISTER && is_pc;
         if frame < registers.sp() || (frame == registers.sp() && !may_stay) {
             return None;
         }
-        registers.forget_but(frame, fp);
-        Some(without_signature(return_address))
+        registers.reset_to(frame, fp);
+        Some(strip_pointer_signature(return_address))
     }
 }

@@ -1,8 +1,9 @@
-//! Rules by address, for as many addresses as a large program's samples have.
+//! A cache of rules by address, sized for the samples of a large program.
 //!
-//! framehop's cache has 509 places, and one generation for all modules, so that a `dlopen` makes all of it cold. This
-//! one grows with what is asked of it, up to 4 MiB, and forgets the addresses of a module that goes and no others. Four
-//! places that an address may have lie in one line of the processor's cache.
+//! framehop's cache has 509 entries, and one generation for all modules, so each `dlopen`
+//! invalidates all of it. This cache grows on demand, up to 4 MiB. When a module is unloaded, only
+//! that module's addresses are removed. The cache is 4-way associative, with one set per cache
+//! line.
 
 use std::ops::Range;
 
@@ -12,14 +13,14 @@ const WAYS: usize = 4;
 const FIRST_SETS: usize = 1 << 8;
 const MAX_SETS: usize = 1 << 16;
 
-/// An address whose rule is asked for: that of an instruction, and whether it is the one that runs next. A caller's is
-/// that of the last byte of its call.
+/// Key of a rule: an address, and whether it is the next instruction to run. For a caller, the
+/// address is that of the last byte of its call instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct RuleKey(u64);
 
 impl RuleKey {
-    pub(super) fn new(address: u64, exact: bool) -> Self {
-        Self(address << 1 | u64::from(exact))
+    pub(super) fn new(address: u64, is_pc: bool) -> Self {
+        Self(address << 1 | u64::from(is_pc))
     }
 
     fn address(self) -> u64 {
@@ -49,7 +50,7 @@ const _: () = assert!(size_of::<Set>() == 64);
 pub(super) struct RuleCache {
     sets: Box<[Set]>,
     entries: usize,
-    /// Which place of a full set goes next.
+    /// The way of a full set that was replaced last.
     next_way: usize,
 }
 
@@ -71,9 +72,9 @@ impl RuleCache {
             .map(|entry| entry.rule)
     }
 
-    /// Puts a rule that is not in it.
+    /// Adds a rule that the cache does not hold.
     pub(super) fn put(&mut self, key: RuleKey, rule: Rule) {
-        // A quarter full, four in a thousand find their set full.
+        // At a load of a quarter, about 0.4 % of the keys find their set full.
         if self.entries * 4 >= self.sets.len() * WAYS && self.sets.len() < MAX_SETS {
             self.grow();
         }
@@ -91,7 +92,7 @@ impl RuleCache {
         }
     }
 
-    /// Forgets all addresses in a range, whose code has changed or gone.
+    /// Removes all addresses in a range whose code was changed or unloaded.
     pub(super) fn forget(&mut self, range: &Range<u64>) {
         for entry in self.sets.iter_mut().flat_map(|set| &mut set.0) {
             if entry.key != EMPTY.key && range.contains(&entry.key.address()) {
@@ -111,7 +112,7 @@ impl RuleCache {
             .filter(|entry| entry.key != EMPTY.key)
         {
             let index = set_of(entry.key, self.sets.len());
-            // A set splits into two, so there is room.
+            // The entries of one set go to two new sets, so none of them overflows.
             if let Some(free) = self.sets[index]
                 .0
                 .iter_mut()
@@ -128,7 +129,7 @@ fn empty_sets(count: usize) -> Box<[Set]> {
     vec![Set([EMPTY; WAYS]); count].into_boxed_slice()
 }
 
-/// Mixes twice, since addresses come in steady strides.
+/// Returns the index of a key's set. Mixes twice, because addresses have regular strides.
 #[inline]
 fn set_of(key: RuleKey, sets: usize) -> usize {
     let mixed = key.0.wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -148,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_put_is_found_while_the_cache_grows() {
+    fn get_finds_rules_after_the_cache_has_grown() {
         let mut cache = RuleCache::new();
         let addresses = || (0..20_000u64).map(|number| 0x7f00_0000_0000 + number * 7);
         for address in addresses() {
@@ -163,12 +164,12 @@ mod tests {
         assert_eq!(
             cache.get(RuleKey::new(0x7f00_0000_0000, true)),
             None,
-            "the next instruction is another key"
+            "a key with `is_pc` differs"
         );
     }
 
     #[test]
-    fn a_module_that_goes_is_forgotten_and_no_other() {
+    fn forget_removes_only_the_addresses_in_the_range() {
         let mut cache = RuleCache::new();
         let keys: Vec<_> = (1..200)
             .map(|number| RuleKey::new(number * 16, false))

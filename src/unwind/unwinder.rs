@@ -1,4 +1,4 @@
-//! Stop 7 of 12: the copy is unwound by call frame information, on the sampler's own time.
+//! Step 7 of 12: unwinds a copied stack on the sampler thread, by call frame information.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use crate::base::{CodeAddress, StackAddress, TimeStamp};
 use crate::platform::{ModuleImage, Registers};
 use crate::unwind::call_frames::{CallFrames, Caller, NoCaller};
 use crate::unwind::code_map::CodeMap;
-use crate::unwind::frame_pointer::{Believe, follow_frame};
+use crate::unwind::frame_pointer::{CallProof, follow_frame};
 use crate::unwind::function_bounds::FunctionBounds;
 use crate::unwind::generated_code::KnownCode;
 use crate::unwind::machine_code::{has_fixed_frame, shape_in_function, shape_in_generated};
@@ -19,15 +19,16 @@ use crate::unwind::register_file::RegisterFile;
 use crate::unwind::rule::{CodeShape, Rule};
 use crate::unwind::rule_cache::{RuleCache, RuleKey};
 
-/// A stack deeper than this is cut at its older end.
+/// Maximum number of frames; a deeper stack is truncated at its older end.
 const MAX_FRAMES: usize = 16 << 10;
 
-/// Which registers a walk follows.
+/// The registers that a walk tracks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Follow {
-    /// Stack and frame pointer, by the cached rules: enough for nearly all code.
+enum TrackedRegisters {
+    /// Stack pointer and frame pointer, by cached rules: enough for nearly all code.
     Pointers,
-    /// All, by evaluating what is said of each frame; some µs a frame.
+    /// All registers, by evaluating the call frame information of each frame. Cost: some µs per
+    /// frame.
     AllRegisters,
 }
 
@@ -36,7 +37,8 @@ pub(crate) struct Unwinder {
     modules: ModuleTable,
     rules: RuleCache,
     code: KnownCode,
-    /// The functions of modules in which an address without call frame information was met, by the module's start.
+    /// The functions of each module in which an address without call frame information occurred, by
+    /// the module's start.
     functions: HashMap<u64, FunctionBounds>,
     /// Whether a function's frame has a fixed size, by the function's address.
     fixed_frames: HashMap<u64, bool>,
@@ -44,28 +46,28 @@ pub(crate) struct Unwinder {
 }
 
 impl Caller {
-    /// Where the instruction that runs or calls is.
+    /// Address inside the instruction that runs or calls.
     fn lookup_address(self) -> u64 {
-        self.address.wrapping_sub(u64::from(!self.exact))
+        self.address.wrapping_sub(u64::from(!self.is_pc))
     }
 
     fn key(self) -> RuleKey {
-        RuleKey::new(self.lookup_address(), self.exact)
+        RuleKey::new(self.lookup_address(), self.is_pc)
     }
 
-    /// As it stands in a stack, in which every address but the innermost is taken for a return address. One that was
-    /// interrupted by a signal is none: it is put where a return to just behind its first byte would lead, so that its
-    /// name is looked up at itself.
+    /// Returns the frame as stored in a stack, whose addresses are treated as return addresses
+    /// except for the innermost. The address of a frame that a signal interrupted is not one. One
+    /// is added to it, so that the name is looked up at the interrupted instruction itself.
     fn to_frame(self, sp: u64) -> NativeFrame {
         NativeFrame {
-            address: CodeAddress::new(self.address.wrapping_add(u64::from(self.exact))),
+            address: CodeAddress::new(self.address.wrapping_add(u64::from(self.is_pc))),
             stack_address: StackAddress(sp),
         }
     }
 }
 
 impl Unwinder {
-    /// An unwinder that knows the modules that are loaded now. A few hundred µs.
+    /// Creates an unwinder that knows the modules loaded now. Cost: a few hundred µs.
     pub(crate) fn new() -> Self {
         let mut unwinder = Self {
             modules: ModuleTable::default(),
@@ -79,12 +81,12 @@ impl Unwinder {
         unwinder
     }
 
-    /// Whether anything was loaded or unloaded since the last refresh.
+    /// Checks whether any module was loaded or unloaded since the last refresh.
     pub(crate) fn look_at_modules(&mut self) -> bool {
-        self.modules.look()
+        self.modules.check()
     }
 
-    /// Follows what was loaded and unloaded. What is known of modules that stay is kept.
+    /// Updates the list of modules. Keeps everything cached for modules that are still loaded.
     pub(crate) fn refresh_modules(&mut self) {
         self.modules.refresh();
         for gone in self.modules.gone() {
@@ -99,46 +101,51 @@ impl Unwinder {
         &self.modules
     }
 
-    /// What `/tmp/perf-PID.map` says of generated code, if it says more than at the last call.
+    /// Returns the generated code that `/tmp/perf-PID.map` lists, if it grew since the last call.
     pub(crate) fn changed_perf_map(&mut self) -> Option<Arc<CodeMap>> {
         self.code.changed_perf_map()
     }
 
-    /// Looks what is loaded, if nobody did after a capture of that time was made. To be called before it is unwound.
-    fn look_after(&mut self, time: TimeStamp) {
-        if !self.modules.has_looked_after(time) {
-            self.modules.look();
+    /// Checks for module changes before a capture made at `time` is unwound, unless a check took
+    /// place after that time.
+    fn check_modules_since(&mut self, time: TimeStamp) {
+        if !self.modules.was_checked_after(time) {
+            self.modules.check();
         }
     }
 
-    /// Fills `out` with the innermost frame alone.
+    /// Fills `out` with the innermost frame only.
     pub(crate) fn take_innermost(&mut self, captured: &Captured<'_>, out: &mut NativeStack) {
         out.frames.clear();
         out.truncated = false;
         out.frames.push(innermost_frame(&captured.registers));
-        self.look_after(captured.time);
+        self.check_modules_since(captured.time);
         self.cut_where_doubtful(captured.time, out);
     }
 
-    /// Fills `out` with the stack that these registers and bytes are of.
+    /// Fills `out` with the frames of a captured stack.
     pub(crate) fn unwind(&mut self, captured: &Captured<'_>, out: &mut NativeStack) {
         let Captured {
             registers,
             stack,
             time,
         } = captured;
-        self.look_after(*time);
-        // A frame that hangs on a register which the rules do not follow is rare enough to begin again for.
-        if self.walk(registers, *stack, out, Follow::Pointers) == NoCaller::UnknownRegister {
-            self.walk(registers, *stack, out, Follow::AllRegisters);
+        self.check_modules_since(*time);
+        // Frames based on a register that the rules do not track are rare, so the walk simply
+        // starts again.
+        if self.walk(registers, *stack, out, TrackedRegisters::Pointers)
+            == NoCaller::UnknownRegister
+        {
+            self.walk(registers, *stack, out, TrackedRegisters::AllRegisters);
         }
         self.cut_where_doubtful(*time, out);
     }
 
-    /// Leaves out what lies where other code was loaded when it was copied, or may have been.
+    /// Removes the frames from the first one on at whose address other code was loaded, or may have
+    /// been, when the stack was copied.
     fn cut_where_doubtful(&self, time: TimeStamp, out: &mut NativeStack) {
         out.doubtful = false;
-        if !self.modules.has_doubts(time) {
+        if !self.modules.may_be_doubtful(time) {
             return;
         }
         let is_doubtful = |(index, frame): (usize, &NativeFrame)| {
@@ -152,8 +159,8 @@ impl Unwinder {
         }
     }
 
-    /// Whether the frame of the function that this frame is of has the same size each time that it is at this instruction,
-    /// so that the distance of its stack pointer from its frame pointer is known from another time.
+    /// Whether the frame's function always has a frame of the same size at this instruction. If so,
+    /// the distance between stack pointer and frame pointer can be reused from another sample.
     pub(crate) fn has_fixed_frame(&mut self, frame: &NativeFrame, innermost: bool) -> bool {
         let address = frame.address.get().wrapping_sub(u64::from(!innermost));
         let Some(module) = self.modules.find(address) else {
@@ -169,19 +176,19 @@ impl Unwinder {
             .or_insert_with(|| has_fixed_frame(&function))
     }
 
-    /// Walks to the root, or as far as it goes; gives what ended it.
+    /// Walks to the root or as far as possible, and returns why the walk ended.
     fn walk(
         &mut self,
         registers: &Registers,
         stack: StackCopy<'_>,
         out: &mut NativeStack,
-        follow: Follow,
+        tracked: TrackedRegisters,
     ) -> NoCaller {
         out.frames.clear();
         out.truncated = true;
         let mut frame = Caller {
             address: registers.pc,
-            exact: true,
+            is_pc: true,
         };
         let innermost = innermost_frame(registers);
         let mut registers = RegisterFile::new(registers);
@@ -191,25 +198,27 @@ impl Unwinder {
         };
         while out.frames.len() < MAX_FRAMES {
             let caller = match rule {
-                Rule::FromStackPointer(places) if follow == Follow::Pointers => places
-                    .follow(registers.sp(), &mut registers, stack, frame.exact)
+                Rule::FromStackPointer(offsets) if tracked == TrackedRegisters::Pointers => offsets
+                    .follow(registers.sp(), &mut registers, stack, frame.is_pc)
                     .map(|address| Caller {
                         address,
-                        exact: false,
+                        is_pc: false,
                     })
                     .ok_or(NoCaller::Broken),
-                Rule::FromFramePointer(places) if follow == Follow::Pointers => registers
-                    .fp()
-                    .ok_or(NoCaller::UnknownRegister)
-                    .and_then(|fp| {
-                        places
-                            .follow(fp, &mut registers, stack, frame.exact)
-                            .ok_or(NoCaller::Broken)
-                    })
-                    .map(|address| Caller {
-                        address,
-                        exact: false,
-                    }),
+                Rule::FromFramePointer(offsets) if tracked == TrackedRegisters::Pointers => {
+                    registers
+                        .fp()
+                        .ok_or(NoCaller::UnknownRegister)
+                        .and_then(|fp| {
+                            offsets
+                                .follow(fp, &mut registers, stack, frame.is_pc)
+                                .ok_or(NoCaller::Broken)
+                        })
+                        .map(|address| Caller {
+                            address,
+                            is_pc: false,
+                        })
+                }
                 Rule::Root => Err(NoCaller::Root),
                 Rule::Uncovered(shape) => {
                     self.follow_uncovered(shape, frame, &mut registers, stack)
@@ -233,7 +242,7 @@ impl Unwinder {
         NoCaller::Broken
     }
 
-    /// The rule of a frame; `None` outside of all known code.
+    /// Returns the rule of a frame, or `None` if its address lies outside of all known code.
     #[inline]
     fn rule_of(&mut self, frame: Caller) -> Option<Rule> {
         match self.rules.get(frame.key()) {
@@ -246,7 +255,7 @@ impl Unwinder {
     fn make_rule(&mut self, frame: Caller) -> Option<Rule> {
         let address = frame.lookup_address();
         let Some(module) = self.modules.find(address) else {
-            // Not kept: generated code changes.
+            // Not cached, because generated code changes.
             return self
                 .code
                 .find(address, true)
@@ -257,17 +266,17 @@ impl Unwinder {
             CallFrames::of(module).and_then(|frames| frames.rule_at(address, &mut self.context));
         let rule = covered.unwrap_or_else(|| {
             if self.code.find(address, false).is_some_and(|code| code.live) {
-                // Memory of the module's own that code was generated into.
+                // The application generated code into memory of the module itself.
                 return Rule::Generated;
             }
             let bounds = bounds_of(module, &mut self.functions);
-            let is_linked = |word| bounds.is_linked(word);
+            let is_linker_owned = |word| bounds.is_linker_owned(word);
             let function = bounds.start_of(address);
             Rule::Uncovered(shape_in_function(
                 frame.address,
-                frame.exact,
+                frame.is_pc,
                 function,
-                is_linked,
+                is_linker_owned,
             ))
         });
         if rule != Rule::Generated {
@@ -285,7 +294,7 @@ impl Unwinder {
         let address = frame.lookup_address();
         let module = self.modules.find(address).ok_or(NoCaller::Broken)?;
         let frames = CallFrames::of(module).ok_or(NoCaller::Broken)?;
-        frames.follow(address, frame.exact, registers, stack, &mut self.context)
+        frames.follow(address, frame.is_pc, registers, stack, &mut self.context)
     }
 
     fn follow_uncovered(
@@ -295,11 +304,13 @@ impl Unwinder {
         registers: &mut RegisterFile,
         stack: StackCopy<'_>,
     ) -> Result<Caller, NoCaller> {
-        let believe = match shape {
-            CodeShape::Framed { function } => Believe::CallTo(frame.address - u64::from(function)),
-            _ => Believe::AnyCall,
+        let proof = match shape {
+            CodeShape::Framed { function } => {
+                CallProof::CallTo(frame.address - u64::from(function))
+            }
+            _ => CallProof::AnyCall,
         };
-        self.follow_frame(shape, believe, frame, registers, stack)
+        self.follow_frame(shape, proof, frame, registers, stack)
     }
 
     fn follow_generated(
@@ -312,14 +323,14 @@ impl Unwinder {
             .code
             .find(frame.lookup_address(), false)
             .ok_or(NoCaller::Broken)?;
-        let shape = shape_in_generated(frame.address, frame.exact, code.range.start);
-        self.follow_frame(shape, Believe::AnyCall, frame, registers, stack)
+        let shape = shape_in_generated(frame.address, frame.is_pc, code.range.start);
+        self.follow_frame(shape, CallProof::AnyCall, frame, registers, stack)
     }
 
     fn follow_frame(
         &mut self,
         shape: CodeShape,
-        believe: Believe,
+        proof: CallProof,
         frame: Caller,
         registers: &mut RegisterFile,
         stack: StackCopy<'_>,
@@ -334,23 +345,23 @@ impl Unwinder {
             modules.find(address).is_some()
                 || code.find(address, false).is_some_and(|code| code.live)
         };
-        let is_linked = |address| {
+        let is_linker_owned = |address| {
             modules
                 .find(address)
-                .is_some_and(|module| bounds_of(module, functions).is_linked(address))
+                .is_some_and(|module| bounds_of(module, functions).is_linker_owned(address))
         };
         follow_frame(
             shape,
-            believe,
-            frame.exact,
+            proof,
+            frame.is_pc,
             registers,
             stack,
             is_code,
-            is_linked,
+            is_linker_owned,
         )
         .map(|address| Caller {
             address,
-            exact: false,
+            is_pc: false,
         })
         .ok_or(NoCaller::Broken)
     }
@@ -363,7 +374,7 @@ fn innermost_frame(registers: &Registers) -> NativeFrame {
     }
 }
 
-/// The functions of a module, read when they are first asked for.
+/// Returns the functions of a module, which are read on first use.
 fn bounds_of<'a>(
     module: &ModuleImage,
     known: &'a mut HashMap<u64, FunctionBounds>,

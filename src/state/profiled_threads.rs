@@ -107,8 +107,8 @@ impl ProfiledThreads {
         self.live.iter().chain(&self.dead).cloned().collect()
     }
 
-    /// Records `buffer_end` as the end of the data of ended threads, in order, up to the first
-    /// thread that the sampler `still_writes`.
+    /// Marks ended threads as completely written, up to the first one that the sampler
+    /// `still_writes`. Stores `buffer_end` as the end of their data.
     pub(crate) fn set_written(
         &mut self,
         buffer_end: u64,

@@ -1,4 +1,4 @@
-//! A list of items that expire with the buffer data that refers to them.
+//! Items that are kept while the buffer may hold data that refers to them.
 
 use std::collections::VecDeque;
 

@@ -10,7 +10,7 @@
 //! locks and the lock order.
 //!
 //! # Imports
-//! No other module of the crate.
+//! Nothing of ours.
 //!
 //! # Invariants
 //! A number with a unit or an owner is a newtype. Each rejected value has an error that contains

@@ -38,7 +38,7 @@ pub(crate) enum CodeRangeToken {}
 
 pub(crate) fn init() {}
 
-/// Options for writing a profile. Creating them sets the progress to done: nothing is
+/// Options for writing a profile. Creating them sets the progress to done; nothing is
 /// written.
 #[derive(Debug)]
 pub(crate) struct StreamOptions;

@@ -52,10 +52,9 @@ pub(crate) struct Chunk {
     /// Position of the first byte, counted over all chunks that the session ever had.
     pub(super) range_start: u64,
     state: AtomicU8,
-    /// Time of the first append. Like the other fields below, it is valid only once the chunk holds
-    /// an entry.
+    /// Time of the first append; stale until the chunk holds an entry.
     first_used_ns: AtomicU64,
-    /// Latest time at which an entry was put.
+    /// Latest time of an append; stale until the chunk holds an entry.
     last_used_ns: AtomicU64,
     done_ns: AtomicU64,
     entries: AtomicU64,

@@ -171,7 +171,7 @@ impl<M: ChunkManager> SessionChunks<M> {
         }
     }
 
-    /// Releases the chunks that are done to the manager, in the order of their times.
+    /// Hands the chunks that are done over to the manager, in the order in which they were done.
     pub(super) fn release_done(&mut self) {
         let is_done = |unreleased: &mut Unreleased| unreleased.chunk.state() == ChunkState::Done;
         let mut done: Vec<_> = self.unreleased.extract_if(.., is_done).collect();
@@ -191,7 +191,7 @@ impl<M: ChunkManager> SessionChunks<M> {
     /// Returns the idle lanes: those whose chunk is older than the oldest complete chunk, once any
     /// chunk was discarded. They would keep entries from a time that the rest of the buffer no
     /// longer covers.
-    pub(super) fn quiet_lanes(&self) -> Vec<usize> {
+    pub(super) fn idle_lanes(&self) -> Vec<usize> {
         if self.manager.discarded().chunks == 0 {
             return Vec::new();
         }
@@ -205,12 +205,12 @@ impl<M: ChunkManager> SessionChunks<M> {
         else {
             return Vec::new();
         };
-        let is_quiet = |unreleased: &&Unreleased| {
+        let is_idle = |unreleased: &&Unreleased| {
             unreleased.chunk.range_start < since && unreleased.chunk.committed() > 0
         };
         self.unreleased
             .iter()
-            .filter(is_quiet)
+            .filter(is_idle)
             .map(|unreleased| unreleased.lane)
             .collect()
     }
@@ -251,8 +251,8 @@ impl<M: ChunkManager> SessionChunks<M> {
     }
 
     /// Returns the range from the start of the oldest chunk that holds an entry to the start of the
-    /// next chunk. An object that ended while the next chunk's start was `p` is not referred to by
-    /// any chunk that starts at `p` or later.
+    /// next new chunk. If the range ended at `p` when an object was removed, no chunk that starts
+    /// at `p` or later refers to that object.
     pub(super) fn range(&self) -> Range<u64> {
         let start = self
             .filled()

@@ -36,9 +36,10 @@ pub(crate) struct ChunkedBuffer<M = ChunkManagerWithLocalLimit> {
     needs_maintenance: AtomicBool,
     /// Numbers of dropped entries, indexed by [`Dropped`].
     dropped: [AtomicU64; DROP_REASONS],
-    /// Number of the active session, or 0, and below the size of its largest chunk. Both are hints
-    /// for callers that do not hold the lock.
+    /// Number of the active session, or 0 without one. A hint for callers that do not hold the
+    /// lock.
     session: AtomicU64,
+    /// Maximum length of a block in the active session, in bytes. A hint, too.
     largest_block_bytes: AtomicUsize,
     heavy_barrier: HeavyBarrier,
 }
@@ -100,8 +101,8 @@ impl<'a, M: ChunkManager> LaneHandle<'a, M> {
         )
     }
 
-    /// Puts the entry only if it fits into `chunk` and that is the current one. Otherwise returns
-    /// `None` and counts nothing.
+    /// Puts the entry only if `chunk` is the lane's current chunk and the entry fits. Otherwise
+    /// returns `None` and counts nothing.
     pub(crate) fn put_in_chunk(
         &self,
         chunk: ChunkNumber,
@@ -152,11 +153,11 @@ impl<M: ChunkManager> ChunkSource for ChunkedBuffer<M> {
 
     fn can_hold(&self, session: Generation, block_bytes: usize) -> bool {
         let is_of_session = self.session.load(Ordering::Relaxed) == session.to_number();
-        let has_room = block_bytes <= self.largest_block_bytes();
-        if is_of_session && !has_room {
+        let fits = block_bytes <= self.largest_block_bytes();
+        if is_of_session && !fits {
             self.count_dropped(Dropped::TooLarge);
         }
-        is_of_session && has_room
+        is_of_session && fits
     }
 
     fn request_maintenance(&self) {
@@ -301,7 +302,7 @@ impl<M: ChunkManager> ChunkedBuffer<M> {
         {
             return;
         }
-        let mut to_make = Vec::new();
+        let mut to_allocate = Vec::new();
         let session = {
             let mut state = self.state.lock();
             let State { taken, chunks } = &mut *state;
@@ -309,7 +310,7 @@ impl<M: ChunkManager> ChunkedBuffer<M> {
             chunks.release_done();
             for (index, _) in taken.iter().enumerate().filter(|(_, is_taken)| **is_taken) {
                 let lane = self.lanes.get(index);
-                to_make.extend(
+                to_allocate.extend(
                     chunks
                         .set_next(lane, taken.len())
                         .map(|bytes| (lane, bytes)),
@@ -317,7 +318,7 @@ impl<M: ChunkManager> ChunkedBuffer<M> {
             }
             chunks.session
         };
-        for (lane, bytes) in to_make {
+        for (lane, bytes) in to_allocate {
             let mut chunk = Chunk::new(bytes);
             chunk.touch();
             let mut state = self.state.lock();
@@ -427,8 +428,7 @@ impl ChunkedBuffer {
 impl<M: ControlledChunkManager> ChunkedBuffer<M> {
     /// Discards chunks that were done at `at_or_before` or earlier, and finishes the chunks of idle
     /// lanes that are older than all others. Called by the sampler from time to time. The clock is
-    /// read after a chunk is taken from its lane, so that none of its entries is later than that
-    /// time.
+    /// read after a chunk is taken from its lane, so a chunk is never done before its last entry.
     #[doc(alias = "DestroyChunksAtOrBefore")]
     pub(crate) fn discard_old(
         &self,
@@ -441,7 +441,7 @@ impl<M: ControlledChunkManager> ChunkedBuffer<M> {
         };
         // Release full chunks first: a lane that has just moved to its next chunk is not idle.
         chunks.release_done();
-        for lane in chunks.quiet_lanes() {
+        for lane in chunks.idle_lanes() {
             let taken = self.lanes.get(lane).take_current(self.heavy_barrier);
             taken.into_iter().for_each(|writer| writer.finish(clock()));
         }
@@ -480,9 +480,10 @@ pub(crate) struct BufferForkGuard<'a, M = ChunkManagerWithLocalLimit> {
 }
 
 impl<M> BufferForkGuard<'_, M> {
-    /// Ends the parent's session in the child of a fork. Of the writers only the calling thread
-    /// exists there, with the lane `own_lane`. The chunks are leaked, because a parent's thread may
-    /// have been changing them during the fork; the caller must also leak the result.
+    /// Ends the parent's session in the child of a fork, where only the calling thread exists.
+    /// `own_lane` is its lane; all other lanes lose their writers. The lanes' chunks are leaked,
+    /// because a thread of the parent may have been changing them during the fork. The caller must
+    /// leak the result for the same reason.
     pub(crate) fn abandon_session(mut self, own_lane: Option<usize>) -> AbandonedSession<M> {
         self.buffer.session.store(0, Ordering::Relaxed);
         let abandoned = AbandonedSession {

@@ -20,10 +20,10 @@
 //!         | 256*4+3:N                       a new frame: labels were left out here
 //! Marker  = thread:N what:B start:T end:T category:B subcategory:B [stack:N] [window:N]
 //!           length:N [type:N] byte* payload
-//! payload =                                 of a marker without one
+//! payload =                                 empty: a marker without payload
 //!         | byte*                           a text, up to the end of the entry
 //!         | byte* whole:B                   of the application's type with the number `type`
-//! Backtrace = stack:N time:N node:N fresh:N frame*          the stack of the markers that name it
+//! Backtrace = stack:N time:N node:N fresh:N frame*          a stack that markers refer to
 //! EventProbe = thread:N posted:N waited:N                   a probe of an event loop
 //! Counter = counter:N time:N value:Z                        the absolute value of a counter
 //! Pause, Resume, PauseSampling, ResumeSampling = time:N     takes effect at that time

@@ -130,9 +130,9 @@ impl Lane {
         }
         let mut writing = self.current.begin_write();
         let mut writer = writing.chunk()?;
-        let is_asked_for =
+        let is_requested =
             writer.chunk().session == entry.session && writer.chunk().number == chunk;
-        (is_asked_for && writer.append(entry.now, &entry.entry)).then_some(chunk)
+        (is_requested && writer.append(entry.now, &entry.entry)).then_some(chunk)
     }
 
     #[cold]
@@ -193,11 +193,11 @@ impl Lane {
         now: TimeStamp,
         source: &impl ChunkSource,
     ) -> Option<ChunkWriter> {
-        let has_room = |writer: &ChunkWriter| {
+        let fits = |writer: &ChunkWriter| {
             writer.chunk().session == session && writer.chunk().capacity() >= block_bytes
         };
         let next = match self.next.take() {
-            Some(next) if has_room(&next) => Some(next),
+            Some(next) if fits(&next) => Some(next),
             unfit => {
                 unfit.into_iter().for_each(|unfit| unfit.finish(now));
                 source.make_chunk(self, session, block_bytes)

@@ -1,6 +1,6 @@
 //! Call frame information of a module: converted to a rule where possible, otherwise evaluated.
 //!
-//! The evaluation tracks all registers. Expressions read from the stack's copy, and a register that
+//! The evaluation tracks all registers, and its expressions read the stack's copy. A register that
 //! the information does not define is unknown. So stack realignment, procedure linkage tables,
 //! signal frames and stack probes are unwound exactly.
 
@@ -142,8 +142,8 @@ impl<'a> CallFrames<'a> {
             address: strip_pointer_signature(caller_address),
             is_pc: is_signal,
         };
-        // The stack pointer may be unchanged in a frame that has not saved anything yet. `vfork`
-        // never saves its return address but keeps it in a register.
+        // An interrupted frame that has not saved anything yet may have its caller's stack pointer.
+        // So may `vfork`, which keeps its return address in a register.
         let may_stay = is_pc && frame.address != caller.address;
         let sp = callers.get(SP).ok_or(NoCaller::UnknownRegister)?;
         let advances = sp > registers.sp() || (sp == registers.sp() && may_stay);

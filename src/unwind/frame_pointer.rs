@@ -1,11 +1,13 @@
 //! Unwinds code without call frame information by frame pointers, where the frame is proven.
 //!
-//! In a module, a frame pointer is trusted if two conditions hold. The call before the return
-//! address names the function that contains the frame's address, either directly or through a word
-//! that only the dynamic linker writes. And that function starts by setting up its frame pointer.
+//! In a module, a frame pointer is trusted under two conditions:
+//! - The function that contains the frame's address starts by setting up its frame pointer.
+//! - The call before the return address names that function, either directly or through a word that
+//!   only the dynamic linker writes.
+//!
 //! So the frame pointer of an older frame, as in code built without frame pointers, is never
-//! mistaken for the current one's. Calls through pointers are not followed. Generated code is
-//! required to keep frame pointers, so there any call instruction is sufficient.
+//! mistaken for that of the current frame. Calls through pointers are not followed. Generated code
+//! is required to keep frame pointers, so there any call instruction is sufficient.
 //!
 //! In the few instructions between restoring the caller's frame pointer and the return, the frame
 //! pointer is already the caller's. So if the top of the stack looks like a return address, the

@@ -17,8 +17,8 @@ use crate::base::TimeStamp;
 use crate::platform::{ModuleChanges, ModuleImage, list_modules, module_changes, monotonic_now};
 use crate::unwind::module_history::{Meant, ModuleHistory};
 
-/// Maximum number of doubtful ranges. Beyond it the oldest is dropped; in stacks captured before
-/// that range's change, no module that can be unloaded is trusted.
+/// Maximum number of doubtful ranges. Beyond it the oldest is dropped. In a stack captured before
+/// the change of the dropped range, every module that can be unloaded is then doubtful.
 const MAX_DOUBTFUL_RANGES: usize = 1024;
 
 /// A module of the session.
@@ -141,8 +141,8 @@ impl ModuleTable {
         if before.is_empty() {
             self.doubtful.since = self.changed_at;
         } else if unloads > gone.len() as u64 {
-            // A module was loaded and unloaded between two refreshes, at the address of one of the
-            // recent ones.
+            // Other modules were loaded and unloaded between two refreshes, perhaps at the
+            // addresses of the recently loaded ones.
             recent
                 .into_iter()
                 .for_each(|range| self.doubtful.add(range, self.changed_at));

@@ -37,8 +37,8 @@ pub(crate) struct Unwinder {
     modules: ModuleTable,
     rules: RuleCache,
     code: KnownCode,
-    /// The functions of each module in which an address without call frame information occurred, by
-    /// the module's start.
+    /// Functions by the start address of their module, for modules in which an address without call
+    /// frame information occurred.
     functions: HashMap<u64, FunctionBounds>,
     /// Whether a function's frame has a fixed size, by the function's address.
     fixed_frames: HashMap<u64, bool>,
@@ -55,9 +55,9 @@ impl Caller {
         RuleKey::new(self.lookup_address(), self.is_pc)
     }
 
-    /// Returns the frame as stored in a stack, whose addresses are treated as return addresses
-    /// except for the innermost. The address of a frame that a signal interrupted is not one. One
-    /// is added to it, so that the name is looked up at the interrupted instruction itself.
+    /// Converts to a frame of a stack. Names are looked up one byte before the address of each
+    /// frame but the innermost, because that is normally a return address. A frame that a signal
+    /// interrupted has no return address, so one is added to its address to compensate.
     fn to_frame(self, sp: u64) -> NativeFrame {
         NativeFrame {
             address: CodeAddress::new(self.address.wrapping_add(u64::from(self.is_pc))),
@@ -141,8 +141,8 @@ impl Unwinder {
         self.cut_where_doubtful(*time, out);
     }
 
-    /// Removes the frames from the first one on at whose address other code was loaded, or may have
-    /// been, when the stack was copied.
+    /// Truncates the stack at the first frame whose address belonged, or may have belonged, to
+    /// other code when the stack was copied.
     fn cut_where_doubtful(&self, time: TimeStamp, out: &mut NativeStack) {
         out.doubtful = false;
         if !self.modules.may_be_doubtful(time) {

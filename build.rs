@@ -1,12 +1,13 @@
-//! Turns the target into capabilities, so that the code asks for what it needs and never lists operating systems.
+//! Turns the target into capabilities, so that the code tests for what it needs and never lists
+//! operating systems.
 //!
-//! | cfg | means |
+//! | cfg | meaning |
 //! |---|---|
-//! | `has_signal_suspend` | a thread can be signalled with a value (`rt_tgsigqueueinfo`), and its handler gets its registers |
-//! | `has_register_capture` | `src/platform` knows where the registers stand in a signal's context |
-//! | `has_cpu_clock` | the CPU time of any thread of the process can be read from its id |
-//! | `has_module_list` | `dl_iterate_phdr` lists the loaded modules, with counters of changes |
-//! | `has_profiler` | all of these, and the feature `enabled`: the profiler is built; else its twin that does nothing |
+//! | `has_signal_suspend` | a signal with a value can be sent to a thread (`rt_tgsigqueueinfo`), and its handler receives the thread's registers |
+//! | `has_register_capture` | `src/platform` can read the registers from a signal context of this architecture |
+//! | `has_cpu_clock` | the CPU time of any thread of the process can be read by its id |
+//! | `has_module_list` | `dl_iterate_phdr` lists the loaded modules and counts their changes |
+//! | `has_profiler` | all of the above and the feature `enabled`: build the profiler, not its disabled twin |
 
 use std::env;
 

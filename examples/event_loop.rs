@@ -1,13 +1,14 @@
-//! Shows when an event loop keeps its events waiting.
+//! Shows when an event loop delays its events.
 //!
 //! ```text
 //! cargo run --release --example event_loop [-- FILE]
 //! ```
 //!
-//! Two threads have event loops, of which each runs one event that takes 200 ms among many short ones. The first tells the
-//! profiler of its events; the second knows nothing of it, and is watched by probes. In the profile both have a marker
-//! “Jank” of about that length, and their stacks tell why: one computes, the other waits for a lock. The first has some more,
-//! of events that had to wait behind the slow one.
+//! Two threads run event loops. Each loop runs many short events and one that takes 200 ms. The
+//! first loop reports its events to the profiler. The second loop's events do not mention the
+//! profiler: it is watched with probes. In the profile, both threads have a marker “Jank” of about
+//! 200 ms, and their stacks show the reason: one thread computes, the other waits for a lock. The
+//! first thread has further “Jank” markers, for events that waited behind the slow one.
 
 use std::error::Error;
 use std::hint::black_box;
@@ -25,13 +26,13 @@ use gekkota::{
 const SLOW: Duration = Duration::from_millis(200);
 const SHORT: Duration = Duration::from_micros(300);
 
-/// The first loop's events carry the time at which they were queued.
+/// An event of the first loop, with the time at which it was queued.
 struct Timed {
     queued_at: ProfilerTime,
     work: Duration,
 }
 
-/// The second loop's are as they always were, and there is one more.
+/// An event of the second loop. `Probe` is the only kind that the profiler adds.
 enum Event {
     Compute(Duration),
     UseDatabase,
@@ -63,8 +64,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         })?;
         to_second.send(Event::Compute(SHORT))?;
         if number == 20 {
-            // Somebody else uses the database just now.
-            let _used = database.lock().unwrap_or_else(PoisonError::into_inner);
+            // The main thread holds the database lock, so the second loop has to wait for it.
+            let _locked = database.lock().unwrap_or_else(PoisonError::into_inner);
             to_second.send(Event::UseDatabase)?;
             thread::sleep(SLOW);
         }
@@ -73,31 +74,31 @@ fn main() -> Result<(), Box<dyn Error>> {
     drop(to_first);
     to_second.send(Event::Quit)?;
     for event_loop in [first, second] {
-        event_loop.join().map_err(|_| "a loop has panicked")?;
+        event_loop.join().map_err(|_| "an event loop panicked")?;
     }
 
     session.finish()?.save(&file)?;
     println!("wrote {}", file.display());
     println!(
-        "open it at https://profiler.firefox.com: the markers “Jank” of the threads “telling loop” and “watched loop”"
+        "open it at https://profiler.firefox.com: the markers “Jank” of the threads “instrumented loop” and “watched loop”"
     );
     Ok(())
 }
 
-/// A loop that tells the profiler of its events.
+/// Runs a loop that reports each event to the profiler.
 fn run_first(events: &Receiver<Timed>) {
-    let _registered = ThreadGuard::register("telling loop");
+    let _registered = ThreadGuard::register("instrumented loop");
     for Timed { queued_at, work } in events {
         let _event = AutoProfilerEvent::queued_at(queued_at);
         compute(work);
     }
 }
 
-/// A loop that hands probes on to itself.
+/// Runs a loop that the profiler watches with probes: each probe is one more event in its queue.
 fn run_second(events: &Receiver<Event>, own_sender: Sender<Event>, database: &Mutex<()>) {
     let _registered = ThreadGuard::register("watched loop");
     let _watch = profiler_watch_event_loop(move |probe| {
-        // Once the loop has ended it comes back, and is dropped: the watch is over then.
+        // The send fails once the loop has ended. It then drops the probe, which ends the watch.
         let _ = own_sender.send(Event::Probe(probe));
     });
     for event in events {

@@ -177,11 +177,11 @@ fn stacks_are_threads_of_one_sample(read: &Read, markers: &[(String, Value)]) {
     }
     let of = |name: &str| format!("marker_schemas::circumstances::{name}");
     for (name, count, function) in [
-        ("stack of an untyped marker", 1, of("cause_full_stacks")),
-        ("stack of a text", 1, of("cause_full_stacks")),
-        ("stack of a typed marker", 1, of("cause_full_stacks")),
+        ("stack of an untyped marker", 1, of("show_full_stacks")),
+        ("stack of a text", 1, of("show_full_stacks")),
+        ("stack of a typed marker", 1, of("show_full_stacks")),
         ("stack of labels", 1, "a label".to_owned()),
-        ("stack of a cause", 2, of("remember_a_cause")),
+        ("stack of a cause", 2, of("capture_cause")),
     ] {
         let stacks = seen
             .get(name)

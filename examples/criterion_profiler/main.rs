@@ -1,13 +1,14 @@
-//! Criterion's benchmarks, each with a profile: an implementation of the hook that criterion has for profilers.
+//! Records a profile of each criterion benchmark by implementing criterion's profiler hook.
 //!
 //! ```text
 //! cargo run --release --example criterion_profiler [-- FOLDER]
 //! ```
 //!
-//! `criterion::profiler::Profiler` is told when a benchmark begins to run for a profiler, and when it ends. In a benchmark of
-//! one's own it is given to criterion by `with_profiler`, as in `main` below, and asked for by
-//! `cargo bench -- --profile-time 5`; this example asks for it by itself. Each benchmark's profile has a marker of its name over its
-//! time, one for each thousand iterations, and labels for the benchmark's parts.
+//! Criterion calls its `Profiler` when it starts and stops running a benchmark under a profiler.
+//! Your own benchmarks pass the profiler to criterion with `with_profiler`, as `main` does below,
+//! and run it with `cargo bench -- --profile-time 5`. This example sets the profile time itself.
+//! Each profile has a marker that spans the whole benchmark and carries its name, a marker for
+//! every thousand iterations, and labels for the parts of the benchmark.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -24,20 +25,20 @@ use gekkota::{
 use regex::Regex;
 
 profiler_categories! {
-    /// What belongs to a benchmark.
+    /// Category of a benchmark's labels and markers.
     Benchmark("Benchmark", magenta) { Whole: "Whole", Search: "Search", Compress: "Compress" }
 }
 
-/// Records what criterion runs for it.
+/// Records the benchmarks that criterion runs.
 struct GekkotaProfiler {
     running: Option<Running>,
-    /// Where profiles go; beside criterion's own files unless it is said.
+    /// Folder for the profiles; `None` means the folder of criterion's own files.
     folder: Option<PathBuf>,
 }
 
 struct Running {
     session: ProfilerSession,
-    /// The thread is registered for as long.
+    /// Keeps the thread registered while the session runs.
     _thread: ThreadGuard,
     begin: ProfilerTime,
 }
@@ -53,8 +54,8 @@ impl Profiler for GekkotaProfiler {
                     begin: ProfilerTime::now(),
                 });
             }
-            // A benchmark without a profile is better than none.
-            Err(error) => eprintln!("{benchmark_id} has no profile: {error}"),
+            // A benchmark without a profile is better than no benchmark.
+            Err(error) => eprintln!("cannot profile {benchmark_id}: {error}"),
         }
     }
 
@@ -74,12 +75,12 @@ impl Profiler for GekkotaProfiler {
             .and_then(|profile| profile.save(&path).map_err(|error| error.to_string()));
         match saved {
             Ok(()) => println!("{benchmark_id}: {}", path.display()),
-            Err(error) => eprintln!("the profile of {benchmark_id} is not saved: {error}"),
+            Err(error) => eprintln!("cannot save the profile of {benchmark_id}: {error}"),
         }
     }
 }
 
-/// A text with words in no order.
+/// Returns 20,000 pseudo-random words, the same at each run.
 fn text() -> String {
     let mut state = 7u32;
     let mut word = || {
@@ -89,7 +90,7 @@ fn text() -> String {
     (0..20_000).map(|_| word()).collect()
 }
 
-/// Tells of each thousandth iteration.
+/// Runs the benchmark and adds a marker for every thousand iterations.
 fn iterations(bencher: &mut Bencher<'_>, name: &str, mut body: impl FnMut()) {
     let mut count = 0u64;
     let mut begin = ProfilerTime::now();
@@ -112,7 +113,7 @@ fn iterations(bencher: &mut Bencher<'_>, name: &str, mut body: impl FnMut()) {
 }
 
 fn search(bencher: &mut Bencher<'_>, text: &str) {
-    let pattern = Regex::new("word[0-9a-f]*7f").expect("a pattern");
+    let pattern = Regex::new("word[0-9a-f]*7f").expect("the pattern is constant and valid");
     let text = &text[..4096];
     iterations(bencher, "Searches", || {
         gecko_profiler_label!(Benchmark::Search);
@@ -126,8 +127,8 @@ fn compress(bencher: &mut Bencher<'_>, text: &str) {
     iterations(bencher, "Compressions", || {
         gecko_profiler_label!(Benchmark::Compress);
         let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
-        encoder.write_all(text).expect("a vector never fails");
-        std::hint::black_box(encoder.finish().expect("a vector never fails"));
+        encoder.write_all(text).expect("a write to memory succeeds");
+        std::hint::black_box(encoder.finish().expect("a write to memory succeeds"));
     });
 }
 

@@ -1,11 +1,12 @@
-//! Profiles a rule engine: a program whose rules are functions of a Lua script.
+//! Profiles a rule engine whose rules are functions of a Lua script.
 //!
 //! ```text
 //! cargo run --release --example lua_rules [-- [SECONDS] [FILE]]
 //! ```
 //!
-//! Prints which of the script's functions the time went to, and writes the profile; its call tree shows them among the
-//! native functions, and alone when it is set to “JavaScript”.
+//! Prints the script functions that took most of the time, and writes the profile. The call tree
+//! shows script functions between the native functions, or by themselves when you select
+//! “JavaScript”.
 
 mod script_frames;
 
@@ -23,7 +24,7 @@ use crate::script_frames::ScriptFrames;
 const FILE: &str = "rules/orders.lua";
 const RULES: &str = include_str!("orders.lua");
 
-/// A program's rules, ready to be asked.
+/// The loaded rules of the script.
 struct Rules {
     lua: Lua,
     frames: ScriptFrames,
@@ -38,7 +39,7 @@ impl Rules {
             "fingerprint",
             lua.create_function(|_, text: mlua::String| Ok(fingerprint(&text)))?,
         )?;
-        // The sign tells Lua that this is a file's name.
+        // The `@` tells Lua that the chunk name is a file name.
         frames.enter(|| lua.load(RULES).set_name(format!("@{FILE}")).exec())?;
         let judge = lua.globals().get("judge")?;
         Ok(Self { lua, frames, judge })
@@ -70,7 +71,7 @@ impl Rules {
     }
 }
 
-/// What a script asks of the host; the viewer shows it among the script's functions.
+/// Computes a checksum for the script; its label shows it among the script's functions.
 fn fingerprint(text: &mlua::String) -> u32 {
     auto_profiler_label_relevant_for_js!("fingerprint of a text", Other);
     let text = text.as_bytes();
@@ -106,7 +107,7 @@ fn print_summary(thread: &ThreadSummary) {
         thread.samples,
         ms(thread.cpu)
     );
-    println!("{:>9} {:>9}  function of a script", "self ms", "total ms");
+    println!("{:>9} {:>9}  script function", "self ms", "total ms");
     for function in thread.script_functions.iter().take(12) {
         println!(
             "{:9.1} {:9.1}  {}",
@@ -147,7 +148,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 mod tests {
     use super::*;
 
-    /// Runs a script in which a function `depth` tells how many frames there are.
+    /// Runs a script that can call `depth()` for the number of script frames.
     fn run<T: mlua::FromLuaMulti>(rules: &Rules, script: &str) -> mlua::Result<T> {
         let frames = rules.frames.clone();
         let depth = rules.lua.create_function(move |_, ()| Ok(frames.depth()))?;
@@ -156,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_are_balanced_though_calls_fail() {
+    fn failed_calls_leave_frames_balanced() {
         let rules = Rules::load().expect("the rules");
         let script = "
             local before = depth()
@@ -174,24 +175,24 @@ mod tests {
         ";
         let (before, deepest, worked, after): (usize, usize, bool, usize) =
             run(&rules, script).expect("run");
-        // The script, `pcall`, the function in it, and `depth` itself.
+        // Four frames: the script, `pcall`, the function that it calls, and `depth` itself.
         assert_eq!((before, deepest, worked, after), (2, 4, false, 2));
         assert_eq!(rules.frames.depth(), 0);
     }
 
     #[test]
-    fn frames_are_gone_though_lua_was_left_by_an_error_or_a_panic() {
+    fn error_or_panic_out_of_lua_removes_frames() {
         let rules = Rules::load().expect("the rules");
         let worth = rules
             .judge(&rules.order(3).expect("an order"))
             .expect("judged");
         assert!(worth > 0.0, "{worth}");
-        // Its name and city are too alike: an error that the script catches.
+        // Name and city are too alike: the script catches the error.
         let worth = rules
             .judge(&rules.order(50).expect("an order"))
             .expect("judged");
         assert!(worth < 0.0, "{worth}");
-        // What is no order: an error that the host gets.
+        // An empty table is not an order: the error reaches the application.
         assert!(
             rules
                 .judge(&rules.lua.create_table().expect("a table"))
@@ -217,7 +218,7 @@ mod tests {
                 rules.frames.entered_at(),
             )
         });
-        assert!(outer.0, "the panic came through");
+        assert!(outer.0, "the panic has to reach the caller");
         assert_eq!(
             (outer.1, rules.frames.depth(), rules.frames.entered_at()),
             (0, 0, 0)

@@ -1,4 +1,4 @@
--- Rules for orders: what each is worth, and how suspicious it is.
+-- Rules for orders: how much an order is worth, and whether it is suspicious.
 
 local function line_total(line)
   local total = line.price * line.count
@@ -36,17 +36,17 @@ local function is_suspicious(order)
   return fingerprint(order.name) % 7 == 0
 end
 
--- The host calls this for each order.
+-- The application calls this for each order.
 function judge(order)
   local total = order_total(order)
-  local known, suspicious = pcall(is_suspicious, order)
-  if not known or suspicious then
+  local succeeded, suspicious = pcall(is_suspicious, order)
+  if not succeeded or suspicious then
     return -total
   end
   return total
 end
 
--- Below here runs once.
+-- The code below runs once, when the script is loaded.
 limits = {}
 for i = 1, 100 do
   limits[i] = i * i

@@ -1,4 +1,5 @@
-//! Tells the profiler what Lua runs, by Lua's own hooks: a frame for each call, and its line.
+//! Reports the running Lua functions to the profiler, with Lua's own hooks: a script frame for each
+//! call, and its current line.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -6,31 +7,34 @@ use std::rc::Rc;
 use gekkota::{AutoProfilerScriptFrame, ScriptFunction, profiler_register_script_function};
 use mlua::{Debug, DebugEvent, HookTriggers, Lua, VmState};
 
-/// The calls that Lua is in.
+/// The stack of active Lua calls, shared with the hook.
 #[derive(Clone)]
 pub(crate) struct ScriptFrames(Rc<RefCell<Calls>>);
 
-/// Which function was called: one of the script by the line that it begins at, one of Lua's own by its caller's name for it.
+/// Function of a call. Script functions are identified by the line at which they begin, Lua's
+/// built-in functions by the name that their caller uses.
 #[derive(PartialEq)]
-enum Called {
-    OfScript(usize),
-    OfLua(String),
+enum Callee {
+    Script(usize),
+    Builtin(String),
 }
 
 struct Calls {
     /// Outermost first.
-    frames: Vec<(Called, AutoProfilerScriptFrame)>,
-    /// Where the host entered Lua. A hook has returned before the function runs, so its own place says nothing.
+    frames: Vec<(Callee, AutoProfilerScriptFrame)>,
+    /// Stack address at which the application entered Lua. The hook returns before the function
+    /// runs, so an address in the hook's own frame would not fit.
     entered_at: usize,
-    /// The function that begins at each line of the script; at 0 what stands in none.
+    /// The function that begins at each line of the script; index 0 is the code outside of
+    /// functions.
     functions: Vec<ScriptFunction>,
 }
 
 impl ScriptFrames {
-    /// Follows the calls of this Lua, which runs this script alone.
+    /// Installs a hook that follows the calls of `lua`, which must run no other script.
     ///
     /// # Errors
-    /// Lua's refusal.
+    /// Fails if Lua refuses the hook.
     pub(crate) fn install(lua: &Lua, file: &str, script: &str) -> mlua::Result<Self> {
         let names = std::iter::once("").chain(script.lines().map(defined_name));
         let named = |(line, name): (u32, &str)| {
@@ -42,21 +46,22 @@ impl ScriptFrames {
             entered_at: 0,
             functions,
         })));
-        let of_hook = frames.clone();
+        let hook_frames = frames.clone();
         let triggers = HookTriggers::new().on_calls().on_returns().every_line();
         lua.set_hook(triggers, move |_, debug| {
-            of_hook.0.borrow_mut().note(debug);
+            hook_frames.0.borrow_mut().handle_event(debug);
             Ok(VmState::Continue)
         })?;
         Ok(frames)
     }
 
-    /// Runs Lua in `body`. Its frames stand above this function's in the profile, so above all of Lua's native ones.
+    /// Runs `body`, which calls Lua. The script frames appear above this function in the profile,
+    /// and so above all native frames of Lua.
     pub(crate) fn enter<T>(&self, body: impl FnOnce() -> T) -> T {
         let here = 0u8;
         let mut calls = self.0.borrow_mut();
         let entered_before = std::mem::replace(&mut calls.entered_at, (&raw const here).addr());
-        let _leaves = Leaves {
+        let _restore = RestoreOnDrop {
             frames: self,
             entered_before,
             depth: calls.frames.len(),
@@ -70,49 +75,49 @@ impl ScriptFrames {
         self.0.borrow().frames.len()
     }
 
-    /// The address at which the host is in Lua; 0 where it is not.
+    /// Returns the stack address at which the application entered Lua, or 0 outside of Lua.
     #[cfg(test)]
     pub(crate) fn entered_at(&self) -> usize {
         self.0.borrow().entered_at
     }
 }
 
-/// Goes back to what was there before Lua was entered, also where a panic leaves it.
-struct Leaves<'a> {
+/// Restores the state from before Lua was entered, also when a panic unwinds.
+struct RestoreOnDrop<'a> {
     frames: &'a ScriptFrames,
     entered_before: usize,
     depth: usize,
 }
 
-impl Drop for Leaves<'_> {
+impl Drop for RestoreOnDrop<'_> {
     fn drop(&mut self) {
         let mut calls = self.frames.0.borrow_mut();
-        // An error or a panic that left Lua left no word of the calls that it ended.
+        // An error or a panic that leaves Lua skips the return events of the calls that it ends.
         calls.frames.truncate(self.depth);
         calls.entered_at = self.entered_before;
     }
 }
 
 impl Calls {
-    fn note(&mut self, debug: &Debug<'_>) {
+    fn handle_event(&mut self, debug: &Debug<'_>) {
         match debug.event() {
             DebugEvent::Line => {
                 if let (Some((_, frame)), Some(line)) = (self.frames.last(), debug.current_line()) {
                     frame.set_line(line as u32);
                 }
             }
-            DebugEvent::Call => self.push(called(debug)),
+            DebugEvent::Call => self.push(callee(debug)),
             DebugEvent::TailCall => {
                 self.frames.pop();
-                self.push(called(debug));
+                self.push(callee(debug));
             }
             DebugEvent::Ret => {
-                let returns = called(debug);
-                // Calls above it were ended by an error that it caught.
+                let returning = callee(debug);
+                // If this function caught an error, that error ended the calls above it.
                 if let Some(index) = self
                     .frames
                     .iter()
-                    .rposition(|(called, _)| *called == returns)
+                    .rposition(|(callee, _)| *callee == returning)
                 {
                     self.frames.truncate(index);
                 }
@@ -121,22 +126,22 @@ impl Calls {
         }
     }
 
-    fn push(&mut self, called: Called) {
-        let function = match &called {
-            Called::OfScript(line) => *self.functions.get(*line).unwrap_or(&self.functions[0]),
-            Called::OfLua(name) => profiler_register_script_function(name, "[C]", 0, 0),
+    fn push(&mut self, callee: Callee) {
+        let function = match &callee {
+            Callee::Script(line) => *self.functions.get(*line).unwrap_or(&self.functions[0]),
+            Callee::Builtin(name) => profiler_register_script_function(name, "[C]", 0, 0),
         };
         let frame = AutoProfilerScriptFrame::with_stack_address(function, self.entered_at);
-        self.frames.push((called, frame));
+        self.frames.push((callee, frame));
     }
 }
 
-fn called(debug: &Debug<'_>) -> Called {
+fn callee(debug: &Debug<'_>) -> Callee {
     let source = debug.source();
     match source.line_defined {
         _ if source.what == "C" => {
-            // The names of Lua's own functions are their callers'.
-            Called::OfLua(
+            // Built-in functions have no name of their own, only the one that the caller uses.
+            Callee::Builtin(
                 debug
                     .names()
                     .name
@@ -145,11 +150,11 @@ fn called(debug: &Debug<'_>) -> Called {
                     .to_owned(),
             )
         }
-        line => Called::OfScript(line.unwrap_or(0)),
+        line => Callee::Script(line.unwrap_or(0)),
     }
 }
 
-/// The name of the function that a line defines: Lua's functions are values, and know none.
+/// Returns the name of the function that `line` defines. Lua's functions are values without a name.
 fn defined_name(line: &str) -> &str {
     let name = line
         .split_once("function ")

@@ -1,4 +1,5 @@
-//! What any marker can have: its phase, a stack, a page that it belongs to, another thread's track.
+//! Shows the options that every marker has: its phase, a stack, the page that it belongs to,
+//! another thread's track.
 
 use std::hint::black_box;
 
@@ -11,12 +12,12 @@ use gekkota::{
 
 use crate::after;
 
-/// Markers of each.
+/// Adds markers with each option.
 pub(crate) fn show(start: ProfilerTime) {
     show_phases(start);
-    cause_full_stacks();
-    cause_a_stack_of_labels();
-    remember_a_cause();
+    show_full_stacks();
+    show_label_stack();
+    capture_cause();
     show_pages();
 }
 
@@ -46,7 +47,7 @@ fn show_phases(start: ProfilerTime) {
         MarkerTiming::interval_end(after(start, 70.0)),
     );
     auto_profiler_marker!("scope", category, MarkerOptions::default());
-    // A payload whose beginning and end say different things.
+    // A marker with a name only.
     add_untyped_marker(
         "no payload",
         category,
@@ -55,7 +56,7 @@ fn show_phases(start: ProfilerTime) {
 }
 
 #[inline(never)]
-fn cause_full_stacks() {
+fn show_full_stacks() {
     let (category, options) = (gecko_profiler_category!(Test), MarkerStack::Full.into());
     add_untyped_marker("stack of an untyped marker", category, options);
     add_text_marker("stack of a text", category, options, "text");
@@ -71,7 +72,7 @@ fn cause_full_stacks() {
 }
 
 #[inline(never)]
-fn cause_a_stack_of_labels() {
+fn show_label_stack() {
     auto_profiler_label!("a label", Test);
     add_text_marker(
         "stack of labels",
@@ -83,16 +84,16 @@ fn cause_a_stack_of_labels() {
 }
 
 #[inline(never)]
-fn remember_a_cause() {
+fn capture_cause() {
     let Some(backtrace) = profiler_capture_backtrace() else {
         return;
     };
-    show_what_came_of_it(MarkerStack::Backtrace((&backtrace).into()));
+    show_effect_of(MarkerStack::Backtrace((&backtrace).into()));
 }
 
-/// Not where the stack was captured.
+/// Adds markers with a stack that another function captured.
 #[inline(never)]
-fn show_what_came_of_it(stack: MarkerStack) {
+fn show_effect_of(stack: MarkerStack) {
     let category = gecko_profiler_category!(Test);
     add_text_marker("stack of a cause", category, stack.into(), "once");
     add_text_marker("stack of a cause", category, stack.into(), "again");
@@ -125,7 +126,7 @@ fn show_pages() {
     add_untyped_marker("untyped, of a page", category, of_page(11));
 }
 
-/// A marker of another page, and one that is shown on the main thread's track.
+/// Adds a marker of another page, and a marker on the main thread's track.
 pub(crate) fn show_on_other_thread(start: ProfilerTime, main_thread: ThreadId) {
     let category = gecko_profiler_category!(Test);
     let options = MarkerOptions::from(MarkerTiming::interval(

@@ -1,4 +1,4 @@
-//! A type for each format that a field can have, with values that are easy to get wrong.
+//! Defines a marker type for each format of a field, with values that are easy to get wrong.
 
 use gekkota::schema::{Format, Location};
 use gekkota::{
@@ -8,7 +8,7 @@ use gekkota::{
 
 use crate::after;
 
-/// Types of one format each, of numbers, and a function that shows them.
+/// Defines a marker type for each numeric format, and a function that adds a marker of each.
 macro_rules! numbers {
     ($($(#[$meta:meta])* $type:ident($name:literal, $format:ident, $typical:literal);)+) => {
         $(
@@ -47,24 +47,25 @@ macro_rules! numbers {
 numbers! {
     /// Milliseconds, shown in a unit that fits.
     Durations("duration", Duration, 1536.0);
-    /// Milliseconds, too, and shown as seconds.
+    /// Milliseconds, shown as seconds.
     Seconds("seconds", Seconds, 1536.0);
     Milliseconds("milliseconds", Milliseconds, 1536.0);
     Microseconds("microseconds", Microseconds, 1536.0);
     Nanoseconds("nanoseconds", Nanoseconds, 1536.0);
     Sizes("bytes", Bytes, 1_536_000.0);
-    /// From 0 to 1.
+    /// A share from 0 to 1.
     Shares("percentage", Percentage, 0.25);
     Integers("integer", Integer, 1536.0);
     Decimals("decimal", Decimal, 1.5);
-    /// Of which the viewer shows the lowest 32 bits.
+    /// The viewer shows the lowest 32 bits only.
     Hexadecimals("hexadecimal", Hexadecimal, 48879.0);
 }
 
-/// Quotes, a backslash, control characters, a separator of lines, and letters beyond those of one unit of UTF-16.
+/// A text that is hard to encode: quotes, a backslash, control characters, a line separator, and
+/// characters that need two UTF-16 units.
 const AWKWARD: &str = "\"quoted\" \\ a\tb\u{1}c\u{7f}\u{2028}µ🦎 {marker.name} <b>";
 
-/// The same of texts.
+/// Defines a marker type for each text format, and a function that adds a marker of each.
 macro_rules! texts {
     ($($(#[$meta:meta])* $type:ident($name:literal, $format:ident, $typical:literal);)+) => {
         $(
@@ -97,19 +98,19 @@ macro_rules! texts {
 }
 
 texts! {
-    /// The viewer makes a link of it.
+    /// Shown as a link.
     Links("url", Url, "https://example.org/a?b=c");
-    /// All but the last part is left out of a profile that is shared without private data.
+    /// Only the last path component remains when a profile is shared without private data.
     Paths("file-path", FilePath, "/home/user/notes.txt");
-    /// Left out as a whole.
+    /// Removed when a profile is shared without private data.
     Secrets("sanitized-string", SanitizedString, "a secret");
     Strings("string", String, "a string");
-    /// In the profile each text stands once.
+    /// The profile stores each distinct text once.
     UniqueStrings("unique-string", UniqueString, "a unique string");
 }
 
 marker_type! {
-    /// The moment stands from the process's beginning, as a marker's own does in the file.
+    /// A time, written in the file like a marker's own time: relative to the start of the process.
     struct Moments {
         typical: ProfilerTime => "Typical", Time;
     }
@@ -155,7 +156,7 @@ marker_type! {
     name = "terminating-flow-id";
 }
 
-/// A table: what [`marker_type!`] has no words for is written out.
+/// A table. [`marker_type!`] has no syntax for tables, so this type implements the trait by hand.
 #[derive(Serialize, Deserialize)]
 struct Table {
     rows: Vec<(String, u64, f64)>,
@@ -181,7 +182,7 @@ impl ProfilerMarker for Table {
     fn stream_json_marker_data(&self, json: &mut JSONWriter<'_>) {
         json.start_array_property("typical");
         for (file, size, share) in &self.rows {
-            // Each row has as many elements as there are columns.
+            // Each row needs one element per column.
             json.start_array_element();
             json.string_element(file);
             json.uint_element(*size);
@@ -194,7 +195,7 @@ impl ProfilerMarker for Table {
     }
 }
 
-/// One marker of each.
+/// Adds one marker of each type.
 pub(crate) fn show(start: ProfilerTime) {
     let category = gecko_profiler_category!(Test);
     let time = MarkerTiming::interval(after(start, 10.0), after(start, 30.0));

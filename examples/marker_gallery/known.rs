@@ -1,4 +1,5 @@
-//! The types that come with gekkota, by Gecko's names; the viewer has views of its own for some of them.
+//! Adds markers of the types that come with gekkota, which have Gecko's names. The viewer has
+//! special views for some of them.
 
 use gekkota::marker::built_in::*;
 use gekkota::{
@@ -8,10 +9,10 @@ use gekkota::{
 
 use crate::after;
 
-/// Where a message between two threads is told by both.
-const MESSAGE: u64 = 4711;
+/// Sequence number of a message that both its sender and its receiver report.
+const MESSAGE_NUMBER: u64 = 4711;
 
-/// Markers of each type.
+/// Adds markers of each type.
 pub(crate) fn show(start: ProfilerTime) {
     let between = |begin: f64, end: f64| {
         MarkerOptions::from(MarkerTiming::interval(
@@ -47,7 +48,7 @@ pub(crate) fn show(start: ProfilerTime) {
     );
 }
 
-/// What another thread has to say of the same.
+/// Adds the receiver's markers of the message.
 pub(crate) fn show_on_other_thread(start: ProfilerTime) {
     show_message(
         start,
@@ -55,14 +56,14 @@ pub(crate) fn show_on_other_thread(start: ProfilerTime) {
     );
 }
 
-/// Steps of one message.
+/// Adds a marker for each of these steps of the message.
 fn show_message(start: ProfilerTime, steps: &[(IPCStep, f64)]) {
     for &(step, ms) in steps {
         let time = after(start, ms);
         let message = IPCMarker {
             time,
             other_pid: gekkota::profiler_current_process_id(),
-            message_seqno: MESSAGE,
+            message_seqno: MESSAGE_NUMBER,
             message_type: "PGallery::Msg_Show".into(),
             side: IPCSide::Parent,
             step,
@@ -233,7 +234,7 @@ fn show_network(start: ProfilerTime) {
     });
     add(part(3, NetworkStatus::Start, 80.0, 85.0));
     add(part(3, NetworkStatus::Cancel, 85.0, 90.0));
-    // Nobody has answered it.
+    // A request without a response.
     add(part(4, NetworkStatus::Start, 250.0, 255.0));
 }
 
@@ -289,7 +290,7 @@ fn show_flows(start: ProfilerTime) {
 }
 
 fn show_screenshots(start: ProfilerTime) {
-    // The smallest GIF there is.
+    // A GIF of one pixel.
     let url = "data:image/gif;base64,R0lGODlhAQABAAAAACH5BAEKAAEALAAAAAABAAEAAAICTAEAOw==";
     for ms in [10.0, 110.0] {
         let picture = CompositorScreenshot {
@@ -308,9 +309,10 @@ fn show_screenshots(start: ProfilerTime) {
     }
 }
 
-/// An allocation with its stack, from which the viewer makes trees of retained, allocated and freed memory.
+/// Adds a marker of an allocation with its stack. The viewer makes trees of retained, allocated and
+/// freed memory from such markers.
 #[inline(never)]
-fn note_allocation(size: i64, memory_address: u64) {
+fn add_allocation_marker(size: i64, memory_address: u64) {
     let allocation = NativeAllocation {
         size,
         memory_address,
@@ -326,14 +328,14 @@ fn note_allocation(size: i64, memory_address: u64) {
 
 #[inline(never)]
 fn keep_a_buffer() {
-    note_allocation(3000, 0x1000);
+    add_allocation_marker(3000, 0x1000);
     std::hint::black_box(());
 }
 
 #[inline(never)]
 fn use_a_buffer() {
-    note_allocation(500, 0x2000);
-    note_allocation(-500, 0x2000);
+    add_allocation_marker(500, 0x2000);
+    add_allocation_marker(-500, 0x2000);
     let object = JsAllocation {
         class_name: "Array".into(),
         type_name: "JSObject".into(),

@@ -1,10 +1,11 @@
-//! What a type can say of itself beside its fields: where its markers are shown, how they are called, and graphs.
+//! Shows what a marker type can set besides its fields: where its markers are shown, their labels,
+//! and graphs.
 
 use gekkota::{MarkerTiming, ProfilerTime, add_marker, gecko_profiler_category, marker_type};
 
 use crate::after;
 
-/// A type for each place, which is shown there alone.
+/// Defines a marker type for each display location, shown in that location only.
 macro_rules! places {
     ($($type:ident($name:literal, $place:ident);)+) => {
         $(
@@ -37,7 +38,7 @@ places! {
     InStackChart("place stack-chart", StackChart);
 }
 
-/// A type for each sort of graph and each colour.
+/// Defines a marker type for each kind of graph and each colour.
 macro_rules! graphs {
     ($($type:ident($name:literal, $($graph:tt),+);)+) => {
         $(
@@ -93,18 +94,18 @@ marker_type! {
         path: String => "Path", FilePath;
         size: u64 => "Size", Bytes;
         is_cached: bool => "Cached", String;
-        /// For labels alone.
+        /// Used in the labels only.
         attempt: u32 => hidden, Integer;
     }
     name = "labels";
     chart_label = "{marker.data.path}: {marker.data.size}";
     table_label = "{marker.name} - {marker.data.path}, attempt {marker.data.attempt}{marker.data.is_cached ? ' (cached)' : ''}";
     tooltip_label = "{marker.name} of {marker.category} took {marker.duration}";
-    description = "What an example is for.";
+    description = "Shows every kind of label.";
 }
 
 marker_type! {
-    /// Nothing is said of its labels.
+    /// A type without label templates.
     struct NoLabels {
         text: String => "Text", String;
     }
@@ -112,7 +113,7 @@ marker_type! {
 }
 
 marker_type! {
-    /// The chart draws each marker in its own colour.
+    /// The chart takes each marker's colour from this field.
     struct Coloured {
         color: String => hidden, String;
     }
@@ -121,7 +122,7 @@ marker_type! {
 }
 
 marker_type! {
-    /// Intervals that lie in one another.
+    /// Nested intervals.
     struct Nested {
         depth: u32 => "Depth", Integer;
     }
@@ -129,7 +130,8 @@ marker_type! {
     stack_based = true;
 }
 
-/// A thread without requests gets a track of requests by it.
+/// Adds a marker for the network track. The viewer then shows such a track for a thread that has no
+/// requests.
 pub(crate) fn show_on_other_thread(start: ProfilerTime) {
     let time = MarkerTiming::interval(after(start, 40.0), after(start, 60.0));
     let marker = InNetwork {
@@ -143,7 +145,7 @@ pub(crate) fn show_on_other_thread(start: ProfilerTime) {
     );
 }
 
-/// Markers of each.
+/// Adds markers of each type.
 pub(crate) fn show(start: ProfilerTime) {
     let category = gecko_profiler_category!(Test);
     let between = |begin: f64, end: f64| {

@@ -1,12 +1,14 @@
-//! Markers of every kind, one of each, to look at in the viewer; the files beside this one show how each is made.
+//! Adds one marker of every kind, for you to look at in the viewer. The files in this folder show
+//! how to add each of them.
 //!
 //! ```text
 //! cargo run --release --example marker_gallery [-- FILE]
 //! ```
 //!
-//! `formats.rs` has a type for each format that a field can have, `looks.rs` what else a type can say of itself: places,
-//! labels, colours, graphs. `known.rs` has the types that come with gekkota, which the viewer knows by their names, and
-//! `circumstances.rs` what any marker can have: its phase, a stack, a page, another thread's track.
+//! `formats.rs` has a type for each format of a field. `looks.rs` shows what else a type can set:
+//! display locations, labels, colours and graphs. `known.rs` uses the types that come with gekkota;
+//! the viewer knows them by name. `circumstances.rs` shows the options that every marker has: its
+//! phase, a stack, a page, another thread's track.
 
 mod circumstances;
 mod formats;
@@ -27,7 +29,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         .map_or_else(|| "marker_gallery.profile.json".into(), PathBuf::from);
     let session = ProfilerSession::start(StartParams::default())?;
 
-    // Markers may tell of what is over: these are spread over the time that passes here.
+    // Markers can have a time in the past: these are spread over the 300 ms of this sleep.
     let start = ProfilerTime::now();
     thread::sleep(Duration::from_millis(300));
 
@@ -40,7 +42,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         known::show_on_other_thread(start);
         circumstances::show_on_other_thread(start, main_thread);
     });
-    other.join().map_err(|_| "the other thread has panicked")?;
+    other.join().map_err(|_| "the other thread panicked")?;
     known::show(start);
     circumstances::show(start);
 
@@ -52,7 +54,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// So long after that.
+/// Returns the time `ms` milliseconds after `start`.
 fn after(start: ProfilerTime, ms: f64) -> ProfilerTime {
     start.add_microseconds(ms * 1e3)
 }

@@ -1,4 +1,4 @@
-//! The command line, and what can be wrong with it before any work is done.
+//! Parses and checks the command line, before any work is done.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, OpenOptions};
@@ -8,18 +8,19 @@ use std::time::Duration;
 use crate::files;
 
 pub(crate) const USAGE: &str = "\
-Profiles threads that search and compress the text files of a folder.
+Searches and compresses the text files of a folder with several threads, profiles these threads,
+and prints the functions that took most of their CPU time.
 
-usage: cargo run --release --example quick_start [-- [PATH] [--seconds N] [--out FILE]]
+usage: cargo run --release --example quick_start -- [PATH] [--seconds N] [--out FILE]
 
-  PATH         the folder; without it, Rust sources that are on this machine
-  --seconds N  for how long, from 0.1 to 3600; without it, 5
-  --out FILE   the profile's file, compressed if it ends in .gz, %p in it is the process's id;
-               without it, quick_start.profile.json
-  --help       prints this
+  PATH         folder with text files; default: Rust sources that are on this machine
+  --seconds N  duration in seconds, from 0.1 to 3600; default: 5
+  --out FILE   file for the profile, compressed if its name ends in .gz; %p stands for the
+               process id; default: quick_start.profile.json
+  --help       print this help
 ";
 
-const ACCEPTED: &str = "accepted are [PATH] [--seconds N] [--out FILE] and --help";
+const EXPECTED: &str = "expected [PATH] [--seconds N] [--out FILE] or --help";
 const SECONDS: std::ops::RangeInclusive<f64> = 0.1..=3600.0;
 
 pub(crate) enum Command {
@@ -33,7 +34,8 @@ pub(crate) struct Options {
     pub(crate) out: PathBuf,
 }
 
-/// The command, with everything checked that would else fail when the work is done; or what is wrong, for people.
+/// Returns the command, or an error message for the user. It checks here whatever would otherwise
+/// fail only after the work is done.
 pub(crate) fn parse(mut arguments: impl Iterator<Item = OsString>) -> Result<Command, String> {
     let mut folder = None;
     let mut time = Duration::from_secs(5);
@@ -43,7 +45,9 @@ pub(crate) fn parse(mut arguments: impl Iterator<Item = OsString>) -> Result<Com
         let is_option = options_may_follow && argument.as_encoded_bytes().starts_with(b"-");
         if !is_option {
             if folder.replace(PathBuf::from(&argument)).is_some() {
-                return Err(format!("{argument:?} is a second PATH; {ACCEPTED}"));
+                return Err(format!(
+                    "cannot use two folders: got {argument:?} after the first PATH, {EXPECTED}"
+                ));
             }
             continue;
         }
@@ -54,13 +58,17 @@ pub(crate) fn parse(mut arguments: impl Iterator<Item = OsString>) -> Result<Com
         let (name, mut attached) = split_option(&argument);
         let mut value = |what: &str| {
             let value = attached.take().or_else(|| arguments.next());
-            value.ok_or_else(|| format!("{name} has nothing after it; accepted is {name} {what}"))
+            value.ok_or_else(|| format!("cannot use {name}: got no value, expected {name} {what}"))
         };
         match name.as_str() {
             "-h" | "--help" => return Ok(Command::Help),
             "--seconds" => time = parse_seconds(&value("N")?)?,
             "--out" => out = value("FILE")?,
-            _ => return Err(format!("{argument:?} is no option; {ACCEPTED}")),
+            _ => {
+                return Err(format!(
+                    "cannot read the command line: got {argument:?}, {EXPECTED}"
+                ));
+            }
         }
     }
     let out = with_process_id(&out);
@@ -72,7 +80,7 @@ pub(crate) fn parse(mut arguments: impl Iterator<Item = OsString>) -> Result<Com
     Ok(Command::Profile(Options { folder, time, out }))
 }
 
-/// `--name=value` in two.
+/// Splits `--name=value` into name and value.
 fn split_option(argument: &OsStr) -> (String, Option<OsString>) {
     match argument
         .to_str()
@@ -88,28 +96,28 @@ fn parse_seconds(text: &OsStr) -> Result<Duration, String> {
     match seconds.filter(|seconds| SECONDS.contains(seconds)) {
         Some(seconds) => Ok(Duration::from_secs_f64(seconds)),
         None => {
-            let (least, most) = (SECONDS.start(), SECONDS.end());
+            let (min, max) = (SECONDS.start(), SECONDS.end());
             Err(format!(
-                "--seconds is {text:?}; accepted is a number from {least} to {most}"
+                "cannot use --seconds: got {text:?}, expected a number from {min} to {max}"
             ))
         }
     }
 }
 
 fn check_folder(folder: PathBuf) -> Result<PathBuf, String> {
-    let accepted = "accepted is a folder with text files";
+    let expected = "expected a folder with text files";
     if let Err(error) = fs::read_dir(&folder) {
-        return Err(format!(
-            "PATH {folder:?} cannot be read: {error}; {accepted}"
-        ));
+        return Err(format!("cannot read PATH {folder:?}: {error}; {expected}"));
     }
     match files::walk_folder(&folder, 1, None).is_empty() {
-        true => Err(format!("PATH {folder:?} has no text files; {accepted}")),
+        true => Err(format!(
+            "cannot use PATH {folder:?}: got no text files, {expected}"
+        )),
         false => Ok(folder),
     }
 }
 
-/// What the profiler makes of the name, so that the name that is printed is the file's.
+/// Replaces `%p` by the process id as the profiler does, so that the printed name is the real one.
 fn with_process_id(out: &OsStr) -> PathBuf {
     match out.to_str() {
         Some(text) => text
@@ -119,21 +127,22 @@ fn with_process_id(out: &OsStr) -> PathBuf {
     }
 }
 
-/// The profile is written beside its place and moved there, so the folder is what has to be writable.
+/// Checks that the profile can be written. The profiler writes a temporary file in the same folder
+/// and renames it, so the folder has to be writable.
 fn check_out(out: &Path) -> Result<(), String> {
-    let accepted = "accepted is the name of a file in a folder that can be written to";
-    let problem = |what: &str| Err(format!("--out is {out:?}, {what}; {accepted}"));
+    let expected = "expected the name of a file in a writable folder";
+    let problem = |what: &str| Err(format!("cannot write --out {out:?}: {what}; {expected}"));
     let Some(name) = out
         .file_name()
         .filter(|_| !out.as_os_str().as_encoded_bytes().ends_with(b"/"))
     else {
-        return problem("which names no file");
+        return problem("got a folder");
     };
     if fs::metadata(out).is_ok_and(|metadata| !metadata.is_file()) {
-        return problem("which is there and is no file");
+        return problem("it exists and is not a regular file");
     }
     if out.extension().is_some_and(|extension| extension == "gz") && !cfg!(feature = "gzip") {
-        return problem("and this build lacks the feature gzip");
+        return problem("this build lacks the feature gzip");
     }
     let mut probe_name = OsString::from(".");
     probe_name.push(name);
@@ -141,10 +150,10 @@ fn check_out(out: &Path) -> Result<(), String> {
     let probe = out.with_file_name(probe_name);
     match OpenOptions::new().write(true).create_new(true).open(&probe) {
         Ok(_) => {
-            // A probe that stays is no reason not to profile.
+            // A leftover probe file does no harm, so an error here is ignored.
             let _ = fs::remove_file(&probe);
             Ok(())
         }
-        Err(error) => problem(&format!("which cannot be written: {error}")),
+        Err(error) => problem(&error.to_string()),
     }
 }

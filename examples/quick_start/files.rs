@@ -1,13 +1,13 @@
-//! Text files of a folder, and a folder that is likely to have them.
+//! Finds the text files of a folder, and a default folder that is likely to have some.
 
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// Larger files would make the progress of a worker jump.
-const MOST_BYTES: u64 = 1 << 20;
-/// Fewer would be searched again and again.
+/// Maximum size of a file, in bytes: larger files would make a worker's progress jump.
+const MAX_BYTES: u64 = 1 << 20;
+/// Number of files that a default folder needs: fewer would be searched over and over.
 const ENOUGH_FILES: usize = 100;
 
 pub(crate) struct TextFile {
@@ -15,7 +15,7 @@ pub(crate) struct TextFile {
     pub(crate) bytes: u64,
 }
 
-/// The first of some folders with Rust sources that has enough of them.
+/// Returns the first of several folders with Rust sources that has enough files.
 pub(crate) fn default_folder() -> Result<PathBuf, String> {
     let candidates = [
         toolchain_sources(),
@@ -30,13 +30,13 @@ pub(crate) fn default_folder() -> Result<PathBuf, String> {
         .cloned()
         .ok_or_else(|| {
             format!(
-                "there are no text files in any of {:?}; name a PATH",
+                "cannot find a default folder: got no text files in any of {:?}, expected a PATH",
                 Vec::from_iter(folders())
             )
         })
 }
 
-/// The component rust-src, beside the cargo that runs this.
+/// Returns the folder of the component rust-src in the toolchain of the cargo that runs this.
 fn toolchain_sources() -> Option<PathBuf> {
     let cargo = PathBuf::from(std::env::var_os("CARGO")?);
     Some(
@@ -57,10 +57,10 @@ fn registry_sources() -> Option<PathBuf> {
     )
 }
 
-/// The text files of the folder and of those in it: so many at most, and no more than are found before the deadline.
-/// What cannot be read is left out, and so are links, hidden folders and what cargo builds.
+/// Returns the text files of the folder and its subfolders: at most `max`, and only those found
+/// before the deadline. Skips unreadable files, links, hidden folders and cargo's `target` folders.
 #[inline(never)]
-pub(crate) fn walk_folder(root: &Path, most: usize, deadline: Option<Instant>) -> Vec<TextFile> {
+pub(crate) fn walk_folder(root: &Path, max: usize, deadline: Option<Instant>) -> Vec<TextFile> {
     let mut found = Vec::new();
     let mut folders = vec![root.to_owned()];
     while let Some(folder) = folders.pop() {
@@ -71,7 +71,7 @@ pub(crate) fn walk_folder(root: &Path, most: usize, deadline: Option<Instant>) -
             let name = entry.file_name();
             if metadata.is_dir() && !name.as_encoded_bytes().starts_with(b".") && name != "target" {
                 folders.push(entry.path());
-            } else if metadata.is_file() && (1..=MOST_BYTES).contains(&metadata.len()) {
+            } else if metadata.is_file() && (1..=MAX_BYTES).contains(&metadata.len()) {
                 let file = TextFile {
                     path: entry.path(),
                     bytes: metadata.len(),
@@ -80,7 +80,7 @@ pub(crate) fn walk_folder(root: &Path, most: usize, deadline: Option<Instant>) -
                     found.push(file);
                 }
             }
-            if found.len() == most || deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            if found.len() == max || deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 return found;
             }
         }
@@ -94,7 +94,7 @@ fn starts_as_text(path: &Path) -> bool {
         return false;
     };
     let start = &start[..length];
-    // The last character may be cut.
+    // The last character may be incomplete.
     let is_utf8 =
         std::str::from_utf8(start).map_or_else(|error| error.error_len().is_none(), |_| true);
     length > 0 && is_utf8 && !start.contains(&0)

@@ -1,10 +1,11 @@
-//! Profiles a real workload and tells where its time went.
+//! Profiles a real workload and prints where its time went.
 //!
 //! `cargo run --release --example quick_start [-- PATH] [--seconds N] [--out FILE]`
 //!
-//! Some threads search and compress the text files of a folder, one more mostly sleeps. The profile opens in the
-//! [Firefox Profiler](https://profiler.firefox.com). This file is all that a program does to be profiled; how a thread
-//! makes itself known, and says what it is doing, is in `workload.rs`.
+//! Several threads search and compress the text files of a folder; one more thread mostly sleeps.
+//! You can open the profile in the [Firefox Profiler](https://profiler.firefox.com). This file has
+//! all the code that a program needs to be profiled. `workload.rs` shows how a thread registers
+//! itself, and how labels and markers say what it is doing.
 
 mod arguments;
 mod files;
@@ -21,7 +22,7 @@ use arguments::{Command, Options};
 use gekkota::{AutoProfilerInit, ProfilerSession, StartParams};
 
 fn main() -> ExitCode {
-    // First of all and once: it makes the main thread known. The profiler is shut down when this goes.
+    // Do this first, and once: it registers the main thread. Dropping it shuts the profiler down.
     let _profiler = AutoProfilerInit::new();
 
     match arguments::parse(std::env::args_os().skip(1)) {
@@ -32,7 +33,7 @@ fn main() -> ExitCode {
 }
 
 fn profile(options: &Options) -> Result<(), Box<dyn Error>> {
-    // All registered threads, every millisecond.
+    // The default samples all registered threads every millisecond.
     let session = ProfilerSession::start(StartParams::default())?;
     let started = Instant::now();
 

@@ -1,6 +1,7 @@
-//! Names of functions that fit into a column.
+//! Shortens function names to the width of a column.
 
-/// The name without its generic arguments, with its middle left out if it is still longer than so many characters.
+/// Returns the name without its generic arguments. If it is still longer than `width` characters,
+/// replaces its middle by `…`.
 pub(crate) fn shorten(name: &str, width: usize) -> String {
     let name = without_arguments(name);
     if name.chars().count() <= width {
@@ -8,12 +9,12 @@ pub(crate) fn shorten(name: &str, width: usize) -> String {
     }
     let parts = path_parts(&name);
     let last = parts[parts.len() - 1];
-    // The crate is worth more than a module in the middle.
-    let ends = || (2..parts.len()).map(|from| parts[from..].join("::"));
-    let with_crate = ends().map(|end| format!("{}::…::{end}", parts[0]));
-    let without = ends().map(|end| format!("…::{end}"));
+    // The crate name says more than a module in the middle.
+    let suffixes = || (2..parts.len()).map(|from| parts[from..].join("::"));
+    let with_crate = suffixes().map(|suffix| format!("{}::…::{suffix}", parts[0]));
+    let without_crate = suffixes().map(|suffix| format!("…::{suffix}"));
     let fitting = with_crate
-        .chain(without)
+        .chain(without_crate)
         .chain([last.to_owned()])
         .find(|short| short.chars().count() <= width);
     fitting.unwrap_or_else(|| {
@@ -24,8 +25,8 @@ pub(crate) fn shorten(name: &str, width: usize) -> String {
     })
 }
 
-/// `a::B<C>::d::<E>` to `a::B::d`, and `<a::B<C> as d::E>::f` to `<B as E>::f`. A name whose brackets do not match, as
-/// that of an operator, stays as it is.
+/// Turns `a::B<C>::d::<E>` into `a::B::d`, and `<a::B<C> as d::E>::f` into `<B as E>::f`. Keeps a
+/// name with unbalanced brackets, such as an operator's, unchanged.
 fn without_arguments(name: &str) -> String {
     let mut short = String::new();
     let mut rest = name;
@@ -48,7 +49,8 @@ fn without_arguments(name: &str) -> String {
     short + rest
 }
 
-/// The length of `<…>` at the start, with what is in it; the `>` of an arrow is no bracket.
+/// Returns the length of the `<…>` at the start of `text`, including the brackets. The `>` of an
+/// arrow is not a bracket.
 fn bracketed_length(text: &str) -> Option<usize> {
     let mut depth = 0;
     let mut before = ' ';
@@ -66,7 +68,7 @@ fn bracketed_length(text: &str) -> Option<usize> {
     None
 }
 
-/// The parts between the `::` that are not in brackets; at least one.
+/// Splits a path at each `::` outside of brackets. The result is never empty.
 fn path_parts(name: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     let (mut start, mut at) = (0, 0);
@@ -94,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arguments_go_and_traits_stay() {
+    fn shorten_removes_arguments_and_keeps_traits() {
         for (long, short) in [
             ("memcpy", "memcpy"),
             (
@@ -120,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn the_middle_goes_first_and_characters_stay_whole() {
+    fn shorten_removes_the_middle_first_and_keeps_characters_whole() {
         let name = "gürtel::über::straße::größe";
         for (width, short) in [
             (27, "gürtel::über::straße::größe"),

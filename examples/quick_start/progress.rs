@@ -1,4 +1,4 @@
-//! What the main thread does while the others work: it tells how far they are.
+//! Prints the progress of the workers; the main thread does this while they work.
 
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
@@ -10,7 +10,8 @@ use gekkota::auto_profiler_label;
 
 use crate::workload::Totals;
 
-/// Returns at the deadline. On a terminal one line is rewritten; elsewhere there is a line for each quarter of the time.
+/// Prints the progress until the deadline: on a terminal one line that is rewritten, elsewhere one
+/// line for each quarter of the time.
 pub(crate) fn show(
     folder: &Path,
     workers: usize,
@@ -25,8 +26,8 @@ pub(crate) fn show(
     } else {
         time / 4
     };
-    tell(&format!(
-        "Profiling {workers} workers for {} s on {}\n",
+    print_ignoring_errors(&format!(
+        "Profiling {workers} workers for {} s in {}\n",
         time.as_secs_f64(),
         folder.display()
     ));
@@ -39,7 +40,7 @@ pub(crate) fn show(
             started.elapsed().as_secs_f64(),
             describe(totals)
         );
-        tell(&if is_terminal {
+        print_ignoring_errors(&if is_terminal {
             format!("\r{line}\x1b[K")
         } else {
             format!("{line}\n")
@@ -47,7 +48,7 @@ pub(crate) fn show(
     }
     sleep_until(deadline);
     if is_terminal {
-        tell("\r\x1b[K");
+        print_ignoring_errors("\r\x1b[K");
     }
 }
 
@@ -56,12 +57,13 @@ fn sleep_until(time: Instant) {
     thread::sleep(time.saturating_duration_since(Instant::now()));
 }
 
-/// A reader that has gone is no reason to stop the work.
-fn tell(text: &str) {
+/// Prints the text, and ignores errors: the work continues when the reader of a pipe has exited.
+fn print_ignoring_errors(text: &str) {
     let mut out = io::stdout().lock();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 
+/// Returns the totals as a sentence for the terminal and the “Progress” markers.
 pub(crate) fn describe(totals: &Totals) -> String {
     let files = totals.files.load(Ordering::Relaxed);
     let matches = totals.matches.load(Ordering::Relaxed);

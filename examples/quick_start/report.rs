@@ -1,4 +1,4 @@
-//! What is told at the end.
+//! Formats the summary that is printed at the end.
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -12,10 +12,12 @@ use crate::names::shorten;
 
 const COLUMNS: usize = 100;
 const BAR_COLUMNS: usize = 20;
-/// Of the threads that were busy, together.
-const MOST_ROWS: usize = 11;
+/// A percentage such as `100.0 %`, two spaces and the bar.
+const PERCENT_AND_BAR_COLUMNS: usize = 7 + 2 + BAR_COLUMNS;
+/// Maximum number of rows for all busy threads together.
+const MAX_ROWS: usize = 11;
 
-/// Prints it at once; a reader that has seen enough and gone is no failure.
+/// Prints the text. A pipe whose reader has exited is not an error.
 pub(crate) fn print(text: &str) -> Result<(), Box<dyn Error>> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -24,30 +26,34 @@ pub(crate) fn print(text: &str) -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// The hottest functions of each thread, what the profiler cost, and how to see the rest.
+/// Returns the hottest functions of each thread, the cost of the profiler, and how to view the
+/// profile.
 pub(crate) fn summary(profile: &Profile, wall_time: Duration, out: &Path) -> String {
     let mut threads = profile.summarize();
     let is_busy = |thread: &ThreadSummary| thread.cpu * 20 > wall_time;
     threads.sort_by_key(|thread| !is_busy(thread));
     let busy = threads.iter().filter(|thread| is_busy(thread)).count();
-    let rows_of_busy = MOST_ROWS.checked_div(busy).unwrap_or(1).clamp(1, 5);
+    let rows_of_busy = MAX_ROWS.checked_div(busy).unwrap_or(1).clamp(1, 5);
 
-    let mut text =
-        String::from("\nthread            CPU     self                        function\n");
+    let mut text = format!(
+        "\nFunctions by self time: the CPU time in the function itself, not in functions that it calls.\n\n\
+         {:<12} {:>8}  {:<PERCENT_AND_BAR_COLUMNS$}  function\n",
+        "thread", "CPU time", "% of the thread's CPU time"
+    );
     for thread in &threads {
         text += &thread_rows(thread, if is_busy(thread) { rows_of_busy } else { 1 });
     }
     text + "\n" + &facts(profile, &threads, wall_time, out)
 }
 
-fn thread_rows(thread: &ThreadSummary, most: usize) -> String {
+fn thread_rows(thread: &ThreadSummary, max_rows: usize) -> String {
     let mut rows = String::new();
     let mut head = format!("{:<12} {:>8}", thread.name, readable(thread.cpu));
     for function in thread
         .functions
         .iter()
         .filter(|function| !function.self_time.is_zero())
-        .take(most)
+        .take(max_rows)
     {
         let share = function.self_time.as_secs_f64() / thread.cpu.as_secs_f64();
         let row = format!(
@@ -55,12 +61,12 @@ fn thread_rows(thread: &ThreadSummary, most: usize) -> String {
             format!("{:.1} %", share * 100.0),
             bar(share)
         );
-        let room = COLUMNS - row.chars().count();
-        rows = rows + &row + &shorten(&function.name, room) + "\n";
+        let width = COLUMNS - row.chars().count();
+        rows = rows + &row + &shorten(&function.name, width) + "\n";
         head.clear();
     }
     if rows.is_empty() {
-        rows = head + "  asleep\n";
+        rows = head + "  idle\n";
     }
     rows
 }
@@ -74,7 +80,7 @@ fn readable(time: Duration) -> String {
     }
 }
 
-/// A bar of so many eighths of a column.
+/// Returns a bar whose length is `share` of [`BAR_COLUMNS`], drawn to an eighth of a column.
 fn bar(share: f64) -> String {
     let eighths = (share * BAR_COLUMNS as f64 * 8.0).round() as usize;
     let part = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"][eighths % 8];
@@ -96,7 +102,7 @@ fn facts(profile: &Profile, threads: &[ThreadSummary], wall_time: Duration, out:
     let mut text = String::new();
     let lines = [
         format!(
-            "Sampled  {:.1} s of CPU time on {} threads in {:.1} s: {} stacks taken, {} repeated at rest",
+            "Sampled  {:.1} s of CPU time on {} threads in {:.1} s: {} stacks captured, {} repeated while idle",
             cpu.as_secs_f64(),
             threads.len(),
             wall_time.as_secs_f64(),
@@ -104,13 +110,13 @@ fn facts(profile: &Profile, threads: &[ThreadSummary], wall_time: Duration, out:
             count("same_samples"),
         ),
         format!(
-            "Cost     {:.2} % of one core: {:.0} ms of CPU time of the profiler's own thread",
+            "Cost     {:.2} % of one CPU core: the profiler's thread used {:.0} ms of CPU time",
             cost.as_secs_f64() / wall_time.as_secs_f64() * 100.0,
             cost.as_secs_f64() * 1e3,
         ),
         format!("Saved    {file} ({:.1} MB)", bytes as f64 / 1e6),
         format!(
-            "To see   drag it onto https://profiler.firefox.com, or: samply load {}",
+            "To view  drag the file onto https://profiler.firefox.com, or run: samply load {}",
             quoted(out)
         ),
     ];
@@ -120,7 +126,7 @@ fn facts(profile: &Profile, threads: &[ThreadSummary], wall_time: Duration, out:
     text
 }
 
-/// As a shell takes it for one word.
+/// Quotes the path so that a shell reads it as one word.
 fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
     let is_plain = |letter: char| letter.is_alphanumeric() || "/._-+=:,@%".contains(letter);

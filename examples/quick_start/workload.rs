@@ -1,4 +1,5 @@
-//! The threads that are profiled: each registers itself, and says with labels and markers what it is doing.
+//! Runs the profiled threads. Each thread registers itself, and says with labels and markers what
+//! it is doing.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -16,7 +17,7 @@ use regex::Regex;
 use crate::files::{TextFile, walk_folder};
 use crate::progress;
 
-/// What is searched for: functions, strings, links, numbers, and words that tell of trouble.
+/// Patterns to search for: functions, strings, links, numbers, and words that hint at problems.
 const PATTERNS: [&str; 5] = [
     r"\bfn\s+\w+",
     r#""(?:[^"\\]|\\.)*""#,
@@ -25,14 +26,15 @@ const PATTERNS: [&str; 5] = [
     r"(?i)\b(?:error|warning|panic|unsafe|deprecated)\b",
 ];
 
-/// A walk ends here, also if somebody asks for the root of a file system.
-const MOST_FILES: usize = 10_000;
-/// Some ten milliseconds of work, so that there are hundreds of markers, not as many as there are files.
+/// Maximum number of files, so that a walk of a whole file system ends.
+const MAX_FILES: usize = 10_000;
+/// Size of a batch, in bytes: about 10 ms of work, so that there are hundreds of markers rather
+/// than one per file.
 const BATCH_BYTES: u64 = 256 << 10;
-const MOST_BATCH_FILES: usize = 500;
+const MAX_BATCH_FILES: usize = 500;
 const NAP: Duration = Duration::from_millis(250);
 
-/// What the workers have done so far.
+/// The work done so far by all workers.
 #[derive(Default)]
 pub(crate) struct Totals {
     pub(crate) files: AtomicU64,
@@ -41,10 +43,10 @@ pub(crate) struct Totals {
     pub(crate) compressed_bytes: AtomicU64,
 }
 
-/// Keeps the workers busy for this time, and shows how they get on.
+/// Runs the workers for `time`, and shows their progress.
 ///
 /// # Errors
-/// The system's refusal to make a thread.
+/// Fails if the system cannot create a thread.
 pub(crate) fn run(folder: &Path, time: Duration) -> io::Result<()> {
     let totals = &Totals::default();
     let started = Instant::now();
@@ -58,7 +60,7 @@ pub(crate) fn run(folder: &Path, time: Duration) -> io::Result<()> {
             spawn_profiled(scope, format!("worker-{}", index + 1), work)?;
         }
         spawn_profiled(scope, "housekeeper".to_owned(), move || {
-            keep_house(totals, deadline)
+            run_housekeeper(totals, deadline)
         })?;
         progress::show(folder, workers, totals, started, deadline);
         Ok(())
@@ -79,14 +81,14 @@ fn spawn_profiled<'scope>(
     spawned.map(drop)
 }
 
-/// A worker: walks the folder and takes its share of the files, again and again.
+/// Runs a worker: walks the folder and processes its share of the files, until the deadline.
 fn work_through_folder(folder: &Path, share: (usize, usize), totals: &Totals, deadline: Instant) {
     let patterns =
         PATTERNS.map(|pattern| Regex::new(pattern).expect("the patterns are constant and valid"));
     while Instant::now() < deadline {
         let files = share_of(find_files(folder, deadline), share);
         if files.is_empty() {
-            // Somebody has removed them.
+            // Another program has removed the files.
             return;
         }
         let bytes: u64 = files.iter().map(|file| file.bytes).sum();
@@ -102,7 +104,8 @@ fn work_through_folder(folder: &Path, share: (usize, usize), totals: &Totals, de
     }
 }
 
-/// Every worker walks on its own; sorted, their lists are the same, and their shares apart.
+/// Returns the files of worker `index`. Each worker walks the folder by itself. Sorting makes their
+/// lists equal, so their shares do not overlap.
 fn share_of(mut files: Vec<TextFile>, (index, workers): (usize, usize)) -> Vec<TextFile> {
     if files.len() < workers {
         return files;
@@ -111,8 +114,9 @@ fn share_of(mut files: Vec<TextFile>, (index, workers): (usize, usize)) -> Vec<T
     files.into_iter().skip(index).step_by(workers).collect()
 }
 
-/// The categories give the labels their colours. They are Gecko's, of which the nearest stand in: the network for
-/// reading, selectors for patterns, media for encoding.
+/// Lists the files of the folder. A category gives a label its colour. The categories are Gecko's,
+/// so the nearest ones are used: the network for reading, selectors for patterns, media for
+/// encoding.
 #[inline(never)]
 fn find_files(folder: &Path, deadline: Instant) -> Vec<TextFile> {
     let folder_name = &folder.to_string_lossy();
@@ -123,7 +127,7 @@ fn find_files(folder: &Path, deadline: Instant) -> Vec<TextFile> {
         MarkerOptions::default(),
         folder_name
     );
-    walk_folder(folder, MOST_FILES, Some(deadline))
+    walk_folder(folder, MAX_FILES, Some(deadline))
 }
 
 struct Text {
@@ -131,7 +135,7 @@ struct Text {
     text: String,
 }
 
-/// The files may have gone meanwhile, then there is less in it.
+/// Reads the next batch of files. Skips files that can no longer be read.
 #[inline(never)]
 fn read_batch<'a>(files: &mut impl Iterator<Item = &'a TextFile>, deadline: Instant) -> Vec<Text> {
     auto_profiler_label!("read", Network);
@@ -149,14 +153,14 @@ fn read_batch<'a>(files: &mut impl Iterator<Item = &'a TextFile>, deadline: Inst
             bytes += text.len() as u64;
             texts.push(Text { file_name, text });
         }
-        if bytes >= BATCH_BYTES || texts.len() == MOST_BATCH_FILES || Instant::now() >= deadline {
+        if bytes >= BATCH_BYTES || texts.len() == MAX_BATCH_FILES || Instant::now() >= deadline {
             break;
         }
     }
     texts
 }
 
-/// What a marker says of a batch.
+/// Returns the text of a batch's markers.
 fn name_batch(texts: &[Text]) -> String {
     match texts {
         [] => "nothing".to_owned(),
@@ -223,8 +227,8 @@ fn compress_text(text: &str) -> u64 {
     compressed.expect("a write to memory succeeds").len() as u64
 }
 
-/// The thread that mostly sleeps.
-fn keep_house(totals: &Totals, deadline: Instant) {
+/// Runs the thread that mostly sleeps.
+fn run_housekeeper(totals: &Totals, deadline: Instant) {
     let mut now = Instant::now();
     while now < deadline {
         now = sleep_a_while(NAP.min(deadline - now));
@@ -238,7 +242,8 @@ fn keep_house(totals: &Totals, deadline: Instant) {
     }
 }
 
-/// Tells when it woke, which also keeps it on the stack: a call that comes last may be made a jump.
+/// Sleeps, and returns the time of waking. The result also keeps this function on the stack:
+/// without it, the compiler may turn the final call into a jump.
 #[inline(never)]
 fn sleep_a_while(time: Duration) -> Instant {
     auto_profiler_label!("asleep", Idle);

@@ -1,13 +1,15 @@
-//! Shows the requests of a server on one timeline with what its threads did for them.
+//! Shows a server's requests on one timeline with the work that its threads did for them.
 //!
 //! ```text
 //! cargo run --release --features log,tracing --example tokio_tracing [-- FILE]
 //! ```
 //!
-//! A server on Tokio answers some requests. It tells what it does by `tracing`, and a library that it uses by `log`; nothing of that
-//! is the profiler's. In the profile each request is an interval `answer`, with its path and status, from the moment at which it came
-//! until it was answered, and `look_up` and `render` lie in it; the lines of the log are beside them, each on its thread's track. The
-//! samples tell what the workers computed meanwhile, below labels of the same names: a request that waits is on no worker's stack.
+//! A Tokio server answers some requests. It reports its work with `tracing`, and a library that it
+//! uses logs with `log`; neither mentions the profiler. In the profile, each request is an interval
+//! `answer` with its path and status, from its arrival until its answer. The intervals `look_up`
+//! and `render` lie inside it. The log records are markers on the track of the thread that logged
+//! them. The samples show what the workers computed, below labels of the same names. A request that
+//! waits is on no worker's stack.
 
 mod work;
 
@@ -35,12 +37,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     let file = std::env::args_os()
         .nth(1)
         .map_or_else(|| "tokio_tracing.profile.json".into(), PathBuf::from);
-    // The terminal gets what is grave, and the profile all of it.
+    // The terminal gets errors only, the profile all records up to debug.
     ProfilerLogger::new(Terminal)
         .markers_up_to(LevelFilter::Debug)
         .install(LevelFilter::Error)?;
     let layer = ProfilerLayer::new().with_category(gecko_profiler_category!(Network));
-    // Not by `init`, which installs a logger, too, where the crate has its default features.
+    // Not with `init`: with the default features of `tracing-subscriber` it also installs a logger.
     tracing::subscriber::set_global_default(tracing_subscriber::registry().with(layer))?;
 
     let session = ProfilerSession::start(StartParams::default())?;
@@ -63,7 +65,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A runtime of which the profiler knows the threads, and knows when they have nothing to do.
+/// Builds a runtime that registers its threads and tells the profiler when they are idle.
 fn runtime() -> Result<Runtime, std::io::Error> {
     static STARTED: AtomicUsize = AtomicUsize::new(0);
     Builder::new_multi_thread()
@@ -71,15 +73,15 @@ fn runtime() -> Result<Runtime, std::io::Error> {
         .max_blocking_threads(1)
         .enable_time()
         .thread_name_fn(|| format!("worker-{}", STARTED.fetch_add(1, Ordering::Relaxed) + 1))
-        // By the name that the system has for it. It is unregistered when it ends.
+        // An empty name means the thread's name in the system. The thread unregisters at its exit.
         .on_thread_start(|| register_thread(""))
         .on_thread_park(profiler_thread_sleep)
         .on_thread_unpark(profiler_thread_wake)
         .build()
 }
 
-/// Takes requests as they come, and answers each in a task of its own. Gives for each path how many there were, and the longest
-/// time that one took.
+/// Receives the requests and answers each in its own task. Returns, for each path, the number of
+/// requests and the longest time that one took.
 async fn serve() -> BTreeMap<&'static str, (usize, Duration)> {
     let mut tasks = Vec::new();
     for number in 0..REQUESTS {
@@ -105,7 +107,7 @@ async fn answer(number: usize, path: &'static str) -> (&'static str, Duration) {
     let status = match look_up(path).await {
         Some(rows) => {
             let span = tracing::info_span!("render", rows);
-            // On another thread: the span goes along, and is its label there.
+            // This runs on another thread. Entering the span there makes it a label of that thread.
             let rendered =
                 tokio::task::spawn_blocking(move || span.in_scope(|| work::render(rows)));
             rendered.await.map_or(500, |_| 200)
@@ -115,12 +117,12 @@ async fn answer(number: usize, path: &'static str) -> (&'static str, Duration) {
     tracing::Span::current().record("status", status);
     let took = start.elapsed();
     if took > Duration::from_millis(100) {
-        tracing::warn!(number, took_ms = took.as_secs_f64() * 1e3, "that was slow");
+        tracing::warn!(number, took_ms = took.as_secs_f64() * 1e3, "slow request");
     }
     (path, took)
 }
 
-/// Asks the database, which takes its time; what the answer has is found out here.
+/// Waits for the database, then decodes its answer on this thread.
 #[tracing::instrument]
 async fn look_up(path: &str) -> Option<usize> {
     tokio::time::sleep(Duration::from_millis(12)).await;
@@ -129,7 +131,7 @@ async fn look_up(path: &str) -> Option<usize> {
     rows
 }
 
-/// The program's own logger.
+/// The server's own logger.
 struct Terminal;
 
 impl log::Log for Terminal {

@@ -1,21 +1,21 @@
-//! What the server computes: a library that logs by way of `log`, and has never heard of a profiler.
+//! The computations of the server: a library that logs with `log` and does not know the profiler.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-/// Reads what is asked for.
+/// Parses a request.
 #[tracing::instrument]
 pub(crate) fn parse(path: &str) {
     compute(Duration::from_micros(500));
-    log::info!("asked for {path}");
+    log::info!("request for {path}");
 }
 
-/// Makes rows of what the database has said; `None` where it knows nothing.
+/// Decodes the database's answer and returns the number of rows, or `None` for an unknown path.
 pub(crate) fn decode(path: &str) -> Option<usize> {
     compute(Duration::from_millis(1));
     match path {
         "/missing" => {
-            log::warn!("nothing is known of {path}");
+            log::warn!("unknown path {path}");
             None
         }
         "/report" => Some(40),
@@ -23,7 +23,7 @@ pub(crate) fn decode(path: &str) -> Option<usize> {
     }
 }
 
-/// Makes a page of rows.
+/// Renders a page with this many rows.
 pub(crate) fn render(rows: usize) {
     for row in 0..rows {
         compute(Duration::from_micros(250));

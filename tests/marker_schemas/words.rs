@@ -133,7 +133,7 @@ pub(crate) fn schemas_are_in_the_viewers_words(read: &Read) {
     );
     assert_eq!(
         labels["data"][4],
-        json!({"label": "Description", "value": "What an example is for."})
+        json!({"label": "Description", "value": "Shows every kind of label."})
     );
     let columns = json!([{"label": "File"}, {"label": "Size", "type": "bytes"}, {"label": "Share", "type": "percentage"}]);
     assert_eq!(

@@ -26,7 +26,7 @@ pub struct CodeRange(Option<engine::CodeRangeToken>);
 ///
 /// ```
 /// # let code: [u8; 0] = [];
-/// let range = gekkota::profiler_register_code_range(code.as_ptr(), code.len(), "regex #3");
+/// let range = gekkota::jit::profiler_register_code_range(code.as_ptr(), code.len(), "regex #3");
 /// // The code may run now.
 /// drop(range);
 /// ```

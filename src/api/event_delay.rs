@@ -14,7 +14,8 @@ use crate::base::ProfilerTime;
 /// outer one again.
 ///
 /// ```
-/// use gekkota::{AutoProfilerEvent, ProfilerTime};
+/// use gekkota::ProfilerTime;
+/// use gekkota::event_delay::AutoProfilerEvent;
 ///
 /// # let (sender, events) = std::sync::mpsc::channel();
 /// sender.send((ProfilerTime::now(), "work"))?;
@@ -33,7 +34,7 @@ use crate::base::ProfilerTime;
 /// Cost: about 5 ns, whether the profiler is active or not: a look at the calling thread's own registration, two stores at the
 /// beginning and one at the end; [`new`](Self::new) reads the clock as well, 25 ns in all. Nobody else does anything for it:
 /// a sample holds one number more. Where the loop's code cannot be changed, see
-/// [`profiler_watch_event_loop`](crate::profiler_watch_event_loop). Idea: Gecko's `nsThread::GetRunningEventDelay`.
+/// [`profiler_watch_event_loop`](crate::event_delay::profiler_watch_event_loop). Idea: Gecko's `nsThread::GetRunningEventDelay`.
 #[doc(alias = "eventDelay")]
 #[doc(alias = "responsiveness")]
 #[doc(alias = "GetRunningEventDelay")]
@@ -90,7 +91,8 @@ impl Drop for AutoProfilerEvent {
 /// the profiler's thread. Idea: Gecko's former `EventTracer`.
 ///
 /// ```
-/// use gekkota::{EventDelayProbe, ThreadGuard, profiler_watch_event_loop};
+/// use gekkota::ThreadGuard;
+/// use gekkota::event_delay::{EventDelayProbe, profiler_watch_event_loop};
 ///
 /// enum Event {
 ///     Work(u32),

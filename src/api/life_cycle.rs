@@ -78,7 +78,7 @@ pub struct Started;
 /// [`StartError::BadValue`] names a setting that is out of range, with what was asked and what is accepted;
 /// [`StartError::System`] tells what the operating system refused; [`StartError::Unsupported`] that there is no profiler
 /// in this build. A running session goes on after the first and the last of these. After the second it may have ended;
-/// then state-change callbacks are told [`Stopping`](crate::ProfilingState::Stopping) afterwards.
+/// then state-change callbacks are told [`Stopping`](crate::callback::ProfilingState::Stopping) afterwards.
 pub fn profiler_start(params: StartParams) -> Result<Started, StartError> {
     engine::start(&params).map(|_| Started)
 }
@@ -88,7 +88,7 @@ pub fn profiler_start(params: StartParams) -> Result<Started, StartError> {
 ///
 /// Settings are compared after adjustment: a feature that is not available, or that another one implies, makes no
 /// difference. Filters are compared as they are, in their order. State-change callbacks are told
-/// [`Started`](crate::ProfilingState::Started) only if it did start. Otherwise as [`profiler_start`]. Idea: Gecko's
+/// [`Started`](crate::callback::ProfilingState::Started) only if it did start. Otherwise as [`profiler_start`]. Idea: Gecko's
 /// `profiler_ensure_started`, which compares what is asked for with what was adjusted.
 ///
 /// # Errors
@@ -99,7 +99,7 @@ pub fn profiler_ensure_started(params: StartParams) -> Result<Started, StartErro
 
 /// Stops sampling and drops what was recorded; does nothing when the profiler is not active.
 ///
-/// May be called from any thread. State-change callbacks are told [`Stopping`](crate::ProfilingState::Stopping) before; they
+/// May be called from any thread. State-change callbacks are told [`Stopping`](crate::callback::ProfilingState::Stopping) before; they
 /// run on this thread, as do after-sampling callbacks that are left over, after the stop. Beside these it takes until the
 /// sampler thread has ended, or is in an after-sampling callback, after which it ends by itself. It notices the stop within
 /// an interval, within 2 ms where that is shorter and within 50 ms where it is longer, and waits for no thread that has not

@@ -186,7 +186,7 @@ impl Drop for AutoProfilerTracingMarker<'_> {
 
 /// The same of a flow.
 ///
-/// Usually made by [`auto_profiler_flow_marker!`](crate::auto_profiler_flow_marker).
+/// Usually made by [`auto_profiler_flow_marker!`](crate::marker::auto_profiler_flow_marker).
 #[derive(Debug)]
 #[must_use = "the end's marker is added when this is dropped"]
 pub struct AutoProfilerFlowMarker<'a>(Halves<'a, FlowStackMarker>);

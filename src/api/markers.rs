@@ -39,7 +39,7 @@ pub fn add_untyped_marker(name: &str, category: ProfilingCategoryPair, options: 
 
 /// Adds a marker with a text, otherwise as [`add_untyped_marker`].
 ///
-/// [`lazy_add_text_marker!`](crate::lazy_add_text_marker) makes the text only where there is somebody to read it.
+/// [`lazy_add_text_marker!`](crate::marker::lazy_add_text_marker) makes the text only where there is somebody to read it.
 #[doc(alias = "PROFILER_MARKER_TEXT")]
 #[inline(always)]
 pub fn add_text_marker(
@@ -108,30 +108,15 @@ pub(super) fn stack_of(place: &engine::MarkerPlace, stack: MarkerStack) -> u64 {
     }
 }
 
-/// Whether markers of the calling thread are recorded now. Cost: one load where no profiler is active.
+/// Returns whether the running session records markers of the calling thread now: `false` while the profiler is
+/// inactive or paused.
+///
+/// Cost: one relaxed load while the profiler is inactive.
 #[doc(alias = "profiler_thread_is_being_profiled_for_markers")]
 #[inline]
-pub fn current_thread_is_being_profiled_for_markers() -> bool {
+pub fn records_markers_of_current_thread() -> bool {
     engine::is_active_and_unpaused()
         && engine::is_thread_being_profiled(crate::base::ThreadProfilingFeatures::MARKERS)
-}
-
-/// The same as [`current_thread_is_being_profiled_for_markers`], by its former name.
-#[inline]
-pub fn can_accept_markers() -> bool {
-    current_thread_is_being_profiled_for_markers()
-}
-
-/// The same as [`profiler_is_active`](crate::profiler_is_active), by the name that Mozilla's crate has.
-#[inline]
-pub fn is_active() -> bool {
-    engine::is_active()
-}
-
-/// The same as [`profiler_is_active_and_unpaused`](crate::profiler_is_active_and_unpaused), by the name that Mozilla's crate has.
-#[inline]
-pub fn is_active_and_unpaused() -> bool {
-    engine::is_active_and_unpaused()
 }
 
 /// Whether a marker with these options would be recorded now.

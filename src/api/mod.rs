@@ -67,9 +67,8 @@ pub use marker_guards::{
 #[cfg(feature = "tracing")]
 pub(crate) use marker_session::MarkerSession;
 pub use markers::{
-    add_marker, add_text_marker, add_untyped_marker, can_accept_markers,
-    current_thread_is_being_profiled_for_markers, is_active, is_active_and_unpaused, records_flows,
-    would_record,
+    add_marker, add_text_marker, add_untyped_marker, records_flows,
+    records_markers_of_current_thread, would_record,
 };
 pub use outside::{profiler_control_by_signals, profiler_env_vars_for_child_process};
 pub use pause::{

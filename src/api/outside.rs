@@ -43,7 +43,7 @@ pub fn profiler_control_by_signals(signals: ControlSignals) -> Result<(), StartE
 ///
 /// ```no_run
 /// let mut child = std::process::Command::new("worker");
-/// child.envs(gekkota::profiler_env_vars_for_child_process());
+/// child.envs(gekkota::process::profiler_env_vars_for_child_process());
 /// // What the child is to have otherwise comes after.
 /// child.env("MOZ_PROFILER_SHUTDOWN", "worker-%p.json");
 /// ```

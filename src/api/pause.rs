@@ -12,7 +12,7 @@ use crate::api::engine;
 /// Independent of [`profiler_pause_sampling`]. May be called from any thread; about a µs. Of markers that other threads are
 /// adding at this moment, those may still be recorded for which the clock was read before the pause; so none that has the
 /// time at which it was added lies within a pause. One with a time that the host gives may. State-change callbacks are told
-/// [`Pausing`](crate::ProfilingState::Pausing) before, unless it pauses already. Idea: Gecko's `profiler_pause`.
+/// [`Pausing`](crate::callback::ProfilingState::Pausing) before, unless it pauses already. Idea: Gecko's `profiler_pause`.
 pub fn profiler_pause() {
     engine::pause();
 }
@@ -20,7 +20,7 @@ pub fn profiler_pause() {
 /// Goes on after [`profiler_pause`]; does nothing when the profiler is not active or does not pause.
 ///
 /// May be called from any thread; about a µs. Samples come from the sampler's next tick on, within one interval, if the
-/// sampling is not paused as well. State-change callbacks are told [`Resumed`](crate::ProfilingState::Resumed) after it.
+/// sampling is not paused as well. State-change callbacks are told [`Resumed`](crate::callback::ProfilingState::Resumed) after it.
 /// Idea: Gecko's `profiler_resume`.
 pub fn profiler_resume() {
     engine::resume();

@@ -24,7 +24,7 @@ pub fn profiler_set_process_name(name: &str, etld1: Option<&str>) {
 /// same name.
 ///
 /// ```
-/// use gekkota::{Page, profiler_register_page, profiler_unregister_page};
+/// use gekkota::process::{Page, profiler_register_page, profiler_unregister_page};
 /// profiler_register_page(Page::new(7, "https://example.org/").tab_id(1));
 /// profiler_unregister_page(7);
 /// ```
@@ -53,11 +53,11 @@ pub fn profiler_clear_all_pages() {
 /// ```no_run
 /// let file = std::env::temp_dir().join("child.json");
 /// std::process::Command::new("worker")
-///     .envs(gekkota::profiler_env_vars_for_child_process())
+///     .envs(gekkota::process::profiler_env_vars_for_child_process())
 ///     // After those, which may say that it saves nothing.
 ///     .env("MOZ_PROFILER_SHUTDOWN", &file)
 ///     .status()?;
-/// gekkota::profiler_received_exit_profile(std::fs::read_to_string(&file)?)?;
+/// gekkota::process::profiler_received_exit_profile(std::fs::read_to_string(&file)?)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///

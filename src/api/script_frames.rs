@@ -22,7 +22,7 @@ pub struct ScriptFunction(&'static engine::ScriptFunction);
 /// May be called from any thread, whether the profiler is active or not. The same name, file, line and column give the
 /// same function, and no memory is taken then. A function is kept until the process ends, since samples hold its number
 /// alone; beyond 1,048,576 different ones all are one, “(too many script functions)”. So make names from code, not from data;
-/// for data there is [`auto_profiler_label_dynamic_relevant_for_js!`](crate::auto_profiler_label_dynamic_relevant_for_js).
+/// for data there is [`auto_profiler_label_dynamic_relevant_for_js!`](crate::label::auto_profiler_label_dynamic_relevant_for_js).
 ///
 /// Cost: a lock and a look into a hash table, about 0.1 µs; a new function about 1 µs and 200 bytes. An interpreter keeps
 /// the answer beside its own function.
@@ -93,7 +93,7 @@ impl fmt::Debug for ScriptFunction {
 /// pointer to the script and the address of its program counter.
 ///
 /// ```
-/// use gekkota::{AutoProfilerScriptFrame, profiler_register_script_function};
+/// use gekkota::script::{AutoProfilerScriptFrame, profiler_register_script_function};
 ///
 /// let fib = profiler_register_script_function("fib", "rules/fib.lua", 12, 7);
 /// {

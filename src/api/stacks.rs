@@ -36,7 +36,8 @@ pub fn profiler_current_thread_id() -> ThreadId {
 /// ```
 /// use std::time::Duration;
 ///
-/// use gekkota::{StackFeatures, ThreadId, profiler_suspend_and_sample_thread};
+/// use gekkota::stack::{StackFeatures, profiler_suspend_and_sample_thread};
+/// use gekkota::thread::ThreadId;
 ///
 /// let own = ThreadId::UNSPECIFIED;
 /// match profiler_suspend_and_sample_thread(own, StackFeatures::FULL, Duration::from_secs(1)) {

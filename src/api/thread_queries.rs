@@ -15,7 +15,7 @@ use crate::base::{ProcessId, ThreadId, ThreadProfilingFeatures};
 /// Gecko's function of the same name.
 ///
 /// ```
-/// use gekkota::{ThreadProfilingFeatures, profiler_thread_is_being_profiled};
+/// use gekkota::thread::{ThreadProfilingFeatures, profiler_thread_is_being_profiled};
 /// if profiler_thread_is_being_profiled(ThreadProfilingFeatures::MARKERS) {
 ///     // Put together what a marker shall say.
 /// }

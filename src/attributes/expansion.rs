@@ -7,8 +7,8 @@ use crate::function::{Function, Returns};
 use crate::tokens::{fill, group, is_mark, is_word};
 
 /// The label's statement. Its macro has a name of its own for the guard.
-const LABEL: &str = "CRATE::gecko_profiler_label!(CATEGORY);";
-const LABEL_WITH_TEXT: &str = "CRATE::auto_profiler_label!(TEXT, CATEGORY);";
+const LABEL: &str = "CRATE::__private::gecko_profiler_label!(CATEGORY);";
+const LABEL_WITH_TEXT: &str = "CRATE::__private::auto_profiler_label!(TEXT, CATEGORY);";
 
 /// A label for each time that the future is polled. The future stands where it is made, and is not moved from one that awaits to
 /// one that pins: futures in futures would double with each.

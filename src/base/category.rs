@@ -52,7 +52,7 @@ macro_rules! categories {
         }
 
         /// The subcategories, an enum for each category; the first is the default.
-        pub mod subcategories {
+        pub(crate) mod subcategories {
             $(
                 #[doc = concat!("Subcategories of “", $label, "”.")]
                 #[allow(clippy::upper_case_acronyms, reason = "Mozilla's names")]

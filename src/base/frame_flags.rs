@@ -46,7 +46,8 @@ impl FrameFlags {
 /// What a label is beside its text: a set.
 ///
 /// ```
-/// use gekkota::{AutoProfilerLabel, LabelFlags};
+/// use gekkota::AutoProfilerLabel;
+/// use gekkota::label::LabelFlags;
 ///
 /// let flags = LabelFlags::METHOD | LabelFlags::RELEVANT_FOR_JS;
 /// // Shown as “Element.append”.
@@ -63,7 +64,7 @@ impl LabelFlags {
     /// The viewer shows it also when it is asked for the frames of scripts alone.
     pub const RELEVANT_FOR_JS: Self = Self(FrameFlags::RELEVANT_FOR_JS);
     /// Its dynamic text says nothing that is to be kept from whoever sees a stack: for a host's own reports of hangs, which
-    /// find it in [`StackFrame::Label`](crate::StackFrame::Label).
+    /// find it in [`StackFrame::Label`](crate::stack::StackFrame::Label).
     pub const NONSENSITIVE: Self = Self(FrameFlags::NONSENSITIVE);
     /// Label and dynamic text are a class and its method: shown as `Class.method`.
     pub const METHOD: Self = Self(FrameFlags::METHOD);

@@ -45,11 +45,11 @@ const LOCATIONS: [(ProgressLocation, &str); 15] = [
 
 /// How far the writing of a profile is, for a host to poll while another thread writes.
 ///
-/// A clone is the same one. It goes to the writing in [`SnapshotOptions::progress`](crate::SnapshotOptions::progress);
+/// A clone is the same one. It goes to the writing in [`SnapshotOptions::progress`](crate::profile::SnapshotOptions::progress);
 /// each writing that it is given to begins at 0 again, so several at once want one each.
 ///
 /// ```no_run
-/// use gekkota::{SharedProgress, SnapshotOptions};
+/// use gekkota::profile::{SharedProgress, SnapshotOptions};
 ///
 /// let progress = SharedProgress::new();
 /// let options = SnapshotOptions::default().progress(progress.clone());

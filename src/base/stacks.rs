@@ -5,7 +5,7 @@ use crate::base::CodeAddress;
 /// What a stack on demand is to hold: a set.
 ///
 /// ```
-/// use gekkota::StackFeatures;
+/// use gekkota::stack::StackFeatures;
 ///
 /// let labels_and_where_it_is = StackFeatures::LABELS | StackFeatures::LEAF;
 /// assert!(StackFeatures::FULL.contains(labels_and_where_it_is));
@@ -62,7 +62,7 @@ impl std::fmt::Debug for StackFeatures {
     }
 }
 
-/// A frame of a [`StackSample`](crate::StackSample).
+/// A frame of a [`StackSample`](crate::stack::StackSample).
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum StackFrame {
@@ -76,13 +76,13 @@ pub enum StackFrame {
     /// A label, with its dynamic text. “(newer labels left out)” stands for labels and script frames that the copy of the
     /// stack had no room for.
     Label {
-        /// The label's text, then a space and the dynamic text if it has one; or as its [`LabelFlags`](crate::LabelFlags) say.
+        /// The label's text, then a space and the dynamic text if it has one; or as its [`LabelFlags`](crate::label::LabelFlags) say.
         text: String,
         /// Whether there is a dynamic text of which nobody has said that others may see it:
-        /// [`LabelFlags::NONSENSITIVE`](crate::LabelFlags::NONSENSITIVE).
+        /// [`LabelFlags::NONSENSITIVE`](crate::label::LabelFlags::NONSENSITIVE).
         is_sensitive: bool,
     },
-    /// A function of a script: see [`AutoProfilerScriptFrame`](crate::AutoProfilerScriptFrame).
+    /// A function of a script: see [`AutoProfilerScriptFrame`](crate::script::AutoProfilerScriptFrame).
     Script {
         /// The function's name; empty for what is in no function, which is shown as “(root scope)”.
         function: String,

@@ -92,7 +92,7 @@ impl Default for MarkerTiming {
     }
 }
 
-/// A [`ProfilerBacktrace`](crate::ProfilerBacktrace) as markers refer to it: `(&backtrace).into()`.
+/// A [`ProfilerBacktrace`](crate::stack::ProfilerBacktrace) as markers refer to it: `(&backtrace).into()`.
 ///
 /// Making one hands the stack to the running session, once for any number of markers; without a session, nothing. It is known in
 /// that session alone, for as long as the buffer reaches back to it.
@@ -180,7 +180,7 @@ impl MarkerOptions {
     }
 
     /// The same options for a marker that belongs to this page: see
-    /// [`profiler_register_page`](crate::profiler_register_page). 0, the default, is none.
+    /// [`profiler_register_page`](crate::process::profiler_register_page). 0, the default, is none.
     #[doc(alias = "MarkerInnerWindowId")]
     #[must_use]
     #[inline]

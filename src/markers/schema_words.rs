@@ -58,12 +58,12 @@ words! {
         SanitizedString = "sanitized-string",
         /// A string.
         String = "string",
-        /// A string of the profile's table, as [`JSONWriter::unique_string_property`](crate::JSONWriter::unique_string_property)
+        /// A string of the profile's table, as [`JSONWriter::unique_string_property`](crate::schema::JSONWriter::unique_string_property)
         /// writes it.
         UniqueString = "unique-string",
         /// Milliseconds, shown in a unit that fits.
         Duration = "duration",
-        /// Milliseconds since the process began, as [`JSONWriter::time_property`](crate::JSONWriter::time_property) writes it;
+        /// Milliseconds since the process began, as [`JSONWriter::time_property`](crate::schema::JSONWriter::time_property) writes it;
         /// shown so, while the viewer shows a marker's own times from the beginning of the profile.
         Time = "time",
         /// Milliseconds, shown as seconds.
@@ -90,7 +90,7 @@ words! {
         Tid = "tid",
         /// An array of strings or numbers. With a field of this format that is none, the viewer shows nothing of the profile.
         List = "list",
-        /// A flow, as [`JSONWriter::flow_property`](crate::JSONWriter::flow_property) writes it.
+        /// A flow, as [`JSONWriter::flow_property`](crate::schema::JSONWriter::flow_property) writes it.
         Flow = "flow-id",
         /// A flow that ends with this marker.
         TerminatingFlow = "terminating-flow-id",

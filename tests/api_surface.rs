@@ -9,6 +9,8 @@ mod interop;
 mod labels;
 #[path = "api_surface/markers.rs"]
 mod markers;
+#[path = "api_surface/names.rs"]
+mod names;
 
 use std::time::Duration;
 
@@ -205,6 +207,7 @@ fn ask_for_stacks() {
                 matches!(stack.frames()[0], StackFrame::Native { .. }) && !stack.is_truncated()
             );
             assert_eq!(
+                (stack.thread(), stack.names().len()),
                 (profiler_current_thread_id(), stack.frames().len())
             );
             assert!(

@@ -18,10 +18,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use gekkota::{
-    AutoProfilerEvent, AutoProfilerInit, EventDelayProbe, ProfilerSession, ProfilerTime,
-    StartParams, ThreadGuard, profiler_watch_event_loop,
-};
+use gekkota::event_delay::{AutoProfilerEvent, EventDelayProbe, profiler_watch_event_loop};
+use gekkota::{AutoProfilerInit, ProfilerSession, ProfilerTime, StartParams, ThreadGuard};
 
 const SLOW: Duration = Duration::from_millis(200);
 const SHORT: Duration = Duration::from_micros(300);

@@ -1,64 +1,87 @@
-//! An in-process sampling profiler, built like the Gecko Profiler that Firefox carries in itself.
+//! An in-process sampling profiler, modelled on the Gecko Profiler of Firefox.
 //!
-//! Add one line to a program, and it samples its registered threads through signals, merges native stacks with the
-//! labels that the program pushes, records markers and counters, and streams a profile that opens in the
-//! [Firefox Profiler](https://profiler.firefox.com). It needs no privileges, no frame pointers, and no debugger.
+//! gekkota samples the registered threads of an application and writes profiles for the [Firefox
+//! Profiler](https://profiler.firefox.com): native stacks with names, the application's own labels
+//! and markers, and CPU times, on one timeline. It needs no privileges, no frame pointers and no
+//! debugger.
 //!
-//! ```no_run
-//! # fn work() {}
-//! fn main() -> Result<(), Box<dyn std::error::Error>> {
-//!     let _profiler = gekkota::AutoProfilerInit::new();
-//!     gekkota::profiler_start(gekkota::StartParams::default())?;
-//!     std::thread::spawn(|| {
-//!         gekkota::register_thread("worker");
-//!         work();
-//!     })
-//!     .join()
-//!     .ok();
-//!     gekkota::profiler_save_profile_to_file("profile.json")?;
-//!     Ok(())
-//! }
+//! A running thread is interrupted only while its own signal handler copies registers, the used
+//! part of the stack, and labels. The sampler thread does everything else. It reads the stack of a
+//! sleeping thread from outside and rarely wakes it.
+//!
+//! # Example
+//!
+#![cfg_attr(has_profiler, doc = "```")]
+#![cfg_attr(not(has_profiler), doc = "```no_run")]
+//! use gekkota::{MarkerTiming, ProfilerTime, StartParams};
+//!
+//! fn main() -> Result<(), Box<dyn std::error::Error>> { // Registers the main thread, and reads
+//! the MOZ_PROFILER_* variables. let _profiler = gekkota::AutoProfilerInit::new();
+//! gekkota::profiler_start(StartParams::default())?;
+//!
+//! let worker = std::thread::spawn(|| { gekkota::register_thread("worker"); // A frame in every
+//! sample that is taken until the end of this scope. gekkota::auto_profiler_label!("decode",
+//! Other); let start = ProfilerTime::now(); // … the work … let timing =
+//! MarkerTiming::interval_until_now_from(start); let category =
+//! gekkota::gecko_profiler_category!(Other); gekkota::add_text_marker("Decoded", category,
+//! timing.into(), "cover.png"); }); worker.join().expect("the worker does not panic");
+//!
+//! // Open this file in https://profiler.firefox.com. let path =
+//! std::env::temp_dir().join(format!("worker-{}.json", std::process::id()));
+//! gekkota::profiler_save_profile_to_file(&path)?; gekkota::profiler_stop();
+//!
+//! assert!(std::fs::read_to_string(&path)?.contains("cover.png"));
+//! #   std::fs::remove_file(&path)?;
+//! Ok(()) }
 //! ```
 //!
-//! A thread is stopped only while its own signal handler copies registers, the used part of its stack and its labels;
-//! everything else happens on the sampler's thread. A thread that sleeps is read from outside and
-//! hardly ever woken.
+//! # From task to item
 //!
-//! # Where what is
-//! - Life cycle: [`AutoProfilerInit`], [`profiler_start`], [`profiler_stop`], or the guard [`ProfilerSession`].
-//! - While it runs: [`profiler_pause`], [`profiler_is_active`], [`profiler_get_buffer_info`],
-//!   [`profiler_add_state_change_callback`], [`profiler_callback_after_sampling`].
-//! - Getting it out: [`profiler_save_profile_to_file`], [`profiler_stream_json`], [`Profile`].
-//! - From outside: the environment's variables ([`profiler_init`]), signals ([`profiler_control_by_signals`]), child
-//!   processes ([`profiler_env_vars_for_child_process`], [`profiler_received_exit_profile`]).
-//! - Threads: [`register_thread`], [`ThreadGuard`], [`profiler_thread_is_being_profiled`].
-//! - Pages and the process's name: [`profiler_register_page`], [`profiler_set_process_name`].
-//! - A single stack: [`profiler_suspend_and_sample_thread`], [`profiler_capture_backtrace`].
-//! - How long an event loop keeps its events waiting: [`AutoProfilerEvent`], [`profiler_watch_event_loop`].
-//! - Code that the program generates: [`profiler_register_code_range`].
-//! - Scripts that an interpreter in the program runs: [`AutoProfilerScriptFrame`].
-//! - Labels: [`auto_profiler_label!`] and its kin, [`AutoProfilerLabel`], [`labelled_future`].
-//! - Markers: [`add_text_marker`], [`auto_profiler_marker_text!`], [`marker_type!`] or [`ProfilerMarker`] with [`add_marker`],
-//!   [`lazy_add_marker!`]; what can be said of each, [`MarkerOptions`]; those that Gecko has, [`marker::built_in`].
-//! - Categories: [`gecko_profiler_category!`], [`profiler_categories!`].
+//! | Task | Items |
+//! |---|---|
+//! | Set up the profiler in `main`; start it by environment variables | [`AutoProfilerInit`], [`profiler_init`], [`profiler_shutdown`] |
+//! | Start and stop a session from code | [`profiler_start`] with [`StartParams`] and [`Features`], [`profiler_stop`]; or the guard [`ProfilerSession`] |
+//! | Register a thread, so that it is sampled | [`register_thread`], [`unregister_thread`], [`ThreadGuard`] |
+//! | Save or write a profile | [`profiler_save_profile_to_file`], [`profiler_get_profile`], [`profiler_stream_json`], [`Profile`], [`profile`] |
+//! | Name a part of the work on every stack | [`auto_profiler_label!`], [`auto_profiler_label_dynamic!`], [`label`] |
+//! | Label a whole function, or a future | [`gecko_profiler_fn_label`](macro@gecko_profiler_fn_label), [`labelled_future`] |
+//! | Put an event on the timeline | [`add_text_marker`], [`add_untyped_marker`], [`auto_profiler_marker_text!`] |
+//! | Give an event typed fields | [`marker_type!`], [`add_marker`], [`lazy_add_marker!`], [`ProfilerMarker`], [`schema`] |
+//! | Set a marker's time, thread or stack | [`MarkerOptions`], [`MarkerTiming`], [`MarkerStack`] |
+//! | Use Gecko's marker types, or link the markers of one flow | [`marker`], [`FlowId`] |
+//! | Choose a category, or define one | [`gecko_profiler_category!`], [`profiler_categories!`], [`category`] |
+//! | Pause, and query the state | [`profiler_pause`], [`profiler_pause_sampling`], [`profiler_is_active`], [`profiler_get_buffer_info`] |
+//! | Get called when the state changes | [`callback`] |
+//! | Start and save by signals | [`profiler_control_by_signals`] |
+//! | Profile child processes; name the process and its pages | [`process`] |
+//! | Announce that a thread sleeps; query threads | [`profiler_thread_sleep`], [`AutoProfilerThreadSleep`], [`thread`] |
+//! | Get a single stack, with or without a session | [`stack`] |
+//! | Show how long events wait in an event loop | [`event_delay`] |
+//! | Show the functions of scripts | [`script`] |
+//! | Unwind and name generated code | [`jit`] |
+//! | Record `log` and `tracing` | `ProfilerLogger`, `ProfilerLayer` |
+//! | Compile code that was written for Mozilla's crate | [`gecko_profiler`] |
 //!
-//! # Code that was written for Mozilla's crate
-//! compiles after `use gekkota as gecko_profiler;`: that crate's items are here, by its names. One has another form: its
-//! `AutoProfilerLabel::new(&mut MaybeUninit<…>, …)` is unsafe, since that label must not be moved; here a label is a guard,
-//! [`AutoProfilerLabel::new`], and is safe to move.
+//! Unless its documentation says otherwise, a function may be called from any thread at any time,
+//! also before [`profiler_init`] and after [`profiler_shutdown`]. A call that makes no sense then
+//! does nothing. No function panics because of a mistake of the application.
 //!
 //! # Features
-//! - `enabled` (default): the profiler. Without it, and on targets other than Linux on x86_64 and aarch64, everything is
-//!   there and does nothing, and [`profiler_start`] answers [`StartError::Unsupported`].
-//! - `gzip` (default): profiles whose name ends in `.gz` are compressed.
-//! - `attributes` (default): [`#[gecko_profiler_fn_label]`](macro@gecko_profiler_fn_label), from a package that depends on nothing.
-//!   A library that carries labels alone has it with `default-features = false, features = ["attributes"]`.
-//! - `serde` (with `enabled`): payloads of markers are what `serde` codes, and its traits are re-exported. A library that carries
-//!   markers without the profiler asks for it if it wants those.
-//! - `log`: records of `log` as markers.
-//! - `tracing`: spans and events of `tracing` as labels and markers.
+//!
+//! - `enabled` (default): the profiler itself. Without it, and on targets other than Linux on
+//!   x86_64 and aarch64, every item exists and does nothing, and [`profiler_start`] returns
+//!   [`StartError::Unsupported`].
+//! - `gzip` (default): compresses profiles whose file name ends in `.gz`.
+//! - `attributes` (default): [`#[gecko_profiler_fn_label]`](macro@gecko_profiler_fn_label), from a
+//!   package without dependencies. A library that only needs labels uses
+//!   `default-features = false, features = ["attributes"]`.
+//! - `serde` (part of `enabled`): encodes marker payloads with `serde`, and re-exports its traits in
+//!   [`schema`]. A library that adds markers without `enabled` needs this feature only if its
+//!   payloads implement these traits.
+//! - `log`: `ProfilerLogger`, which records `log` records as markers.
+//! - `tracing`: `ProfilerLayer`, which records `tracing` spans and events as labels and markers.
 
-// RealtimeSanitizer, which nightly alone has; `.ci/run` builds so.
+// `.ci/run` builds with RealtimeSanitizer, which only nightly has.
 #![cfg_attr(gekkota_rtsan, feature(sanitize))]
 
 #[cfg(has_profiler)]
@@ -112,42 +135,28 @@ mod macros;
 #[forbid(unsafe_code)]
 mod markers;
 
+pub mod gecko_profiler;
+
 pub use api::{
-    AutoProfilerEvent, AutoProfilerFlowMarker, AutoProfilerInit, AutoProfilerLabel,
-    AutoProfilerMarker, AutoProfilerScriptFrame, AutoProfilerTextMarker, AutoProfilerThreadSleep,
-    AutoProfilerThreadWake, AutoProfilerTracingMarker, CodeRange, EventDelayProbe, EventLoopWatch,
-    Format, Profile, ProfilerBacktrace, ProfilerSession, ScriptFunction, SnapshotOptions,
-    StackSample, Started, Symbolicate, ThreadGuard, add_marker, add_text_marker,
-    add_untyped_marker, can_accept_markers, current_thread_is_being_profiled_for_markers,
-    is_active, is_active_and_unpaused, labelled_future, labelled_future_with_dynamic,
-    profiler_add_state_change_callback, profiler_callback_after_sampling,
-    profiler_capture_backtrace, profiler_clear_all_pages, profiler_control_by_signals,
-    profiler_current_process_id, profiler_current_thread_id, profiler_ensure_started,
-    profiler_env_vars_for_child_process, profiler_feature_active, profiler_features_if_active,
-    profiler_features_if_active_and_unpaused, profiler_get_available_features,
-    profiler_get_buffer_info, profiler_get_profile, profiler_get_start_params, profiler_init,
-    profiler_is_active, profiler_is_active_and_thread_is_registered,
-    profiler_is_active_and_unpaused, profiler_is_locked_on_current_thread, profiler_is_main_thread,
-    profiler_is_paused, profiler_is_sampling_paused, profiler_main_thread_id,
-    profiler_other_thread_is_being_profiled, profiler_pause, profiler_pause_sampling,
-    profiler_received_exit_profile, profiler_register_code_range, profiler_register_page,
-    profiler_register_script_function, profiler_remove_state_change_callback, profiler_resume,
-    profiler_resume_sampling, profiler_save_profile_to_file, profiler_set_process_name,
-    profiler_shutdown, profiler_start, profiler_stop, profiler_stream_json,
-    profiler_suspend_and_sample_thread, profiler_thread_is_being_profiled,
-    profiler_thread_is_sleeping, profiler_thread_sleep, profiler_thread_wake,
-    profiler_unregister_page, profiler_watch_event_loop, register_thread, unregister_thread,
+    AutoProfilerInit, AutoProfilerLabel, AutoProfilerMarker, AutoProfilerTextMarker,
+    AutoProfilerThreadSleep, AutoProfilerThreadWake, Profile, ProfilerSession, Started,
+    ThreadGuard, add_marker, add_text_marker, add_untyped_marker, labelled_future,
+    labelled_future_with_dynamic, profiler_control_by_signals, profiler_ensure_started,
+    profiler_feature_active, profiler_features_if_active, profiler_features_if_active_and_unpaused,
+    profiler_get_available_features, profiler_get_buffer_info, profiler_get_profile,
+    profiler_get_start_params, profiler_init, profiler_is_active, profiler_is_active_and_unpaused,
+    profiler_is_paused, profiler_is_sampling_paused, profiler_pause, profiler_pause_sampling,
+    profiler_resume, profiler_resume_sampling, profiler_save_profile_to_file, profiler_shutdown,
+    profiler_start, profiler_stop, profiler_stream_json, profiler_thread_sleep,
+    profiler_thread_wake, register_thread, unregister_thread,
 };
 pub use base::{
-    BufferInfo, CodeAddress, ControlSignals, ExitProfileError, Features, FunctionName,
-    HostCategory, LabelFlags, Page, ProcessId, ProfilerTime, ProfilingCategory,
-    ProfilingCategoryPair, ProfilingState, ProfilingStates, SamplingEngine, SamplingState,
-    SaveError, SharedProgress, StackFeatures, StackFrame, StartError, StartParams, StreamError,
-    SuspendError, ThreadId, ThreadProfilingFeatures, UnknownFeature, subcategories,
+    BufferInfo, ControlSignals, Features, ProfilerTime, ProfilingCategoryPair, SamplingEngine,
+    SaveError, StartError, StartParams, StreamError, UnknownFeature,
 };
-pub use export::{HotFunction, ThreadSummary};
-/// A label for each run of a function, as if [`gecko_profiler_label!`] were its first line; with a text of its own, as if
-/// [`auto_profiler_label!`] were.
+/// Labels every call of a function, as if
+/// [`gecko_profiler_label!`](crate::gecko_profiler::gecko_profiler_label) were its first line. With
+/// a text, as if [`auto_profiler_label!`] were.
 ///
 /// ```
 /// use gekkota::gecko_profiler_fn_label;
@@ -180,20 +189,22 @@ pub use export::{HotFunction, ThreadSummary};
 /// # assert_eq!((Server.answer(" a "), compile()), (1, ()));
 /// ```
 ///
-/// | argument | says | else |
+/// | Argument | Meaning | Default |
 /// |---|---|---|
-/// | `"text"`, first | the label | the subcategory's label, and only while the profiler is active when the function begins |
-/// | `Category`, `Category, Subcategory`, or an expression of a [`ProfilingCategoryPair`] | the category | it has to be there |
-/// | `crate = path`, last | where gekkota is | `::gekkota` |
+/// | `"text"`, first | the label's text | the subcategory's label; pushed only if the profiler is active when the function begins |
+/// | `Category`, `Category, Subcategory`, or an expression of type [`ProfilingCategoryPair`] | the category | required |
+/// | `crate = path`, last | the path of gekkota | `::gekkota` |
 ///
-/// The label of an `async fn` is there whenever its future is polled, as with [`labelled_future`], and not while it waits; so is
-/// that of a function that does nothing but make a future: whose body is `async move { … }`, or `Box::pin` of that, as
-/// `async-trait` makes it. The future is as `Send` as it was, and holds a few words more.
+/// The label of an `async fn` is pushed for each poll of its future, as by [`labelled_future`], and
+/// is absent while the future waits. The same holds for a function whose whole body is `async move
+/// { … }`, or `Box::pin` of one, as `async-trait` generates it. The future is `Send` if it was
+/// `Send` without the attribute, and grows by a few words.
 ///
-/// A host that has renamed the crate in its `Cargo.toml` says `crate = renamed`, or once for all, at its root,
-/// `extern crate renamed as gekkota;`. What is no function with a body, and a `const fn`, does not compile.
+/// An application that has renamed the crate in its `Cargo.toml` passes `crate = renamed`, or
+/// writes `extern crate renamed as gekkota;` once at its root. A function without a body, and a
+/// `const fn`, do not compile with this attribute.
 ///
-/// Cost: the label's. Idea: the attribute of Mozilla's crate, for functions that are not `async`.
+/// Cost: that of the label. Idea: the attribute of Mozilla's crate, which accepts no `async fn`.
 #[doc(alias = "AUTO_PROFILER_LABEL_CATEGORY_PAIR")]
 #[cfg(feature = "attributes")]
 pub use gekkota_attributes::gecko_profiler_fn_label;
@@ -201,67 +212,139 @@ pub use gekkota_attributes::gecko_profiler_fn_label;
 pub use interop::ProfilerLayer;
 #[cfg(feature = "log")]
 pub use interop::ProfilerLogger;
-pub use marker::built_in::{CowString, FlowStackMarker, StackMarker, Tracing};
-pub use marker::options;
-pub use marker::schema;
-pub use markers::{
-    FlowId, JSONWriter, MarkerBacktrace, MarkerField, MarkerOptions, MarkerSchema, MarkerStack,
-    MarkerTiming, ProfilerMarker,
-};
-#[cfg(feature = "serde")]
-pub use serde::{Deserialize, Serialize};
-// By Mozilla's crate they are at the root.
-#[doc(no_inline)]
-pub use subcategories::*;
+pub use markers::{FlowId, MarkerOptions, MarkerStack, MarkerTiming, ProfilerMarker};
 
-/// Everything about markers, as Mozilla's crate has it.
-pub mod marker {
+/// Callbacks of the application: on changes of the profiler's state, and after a sampling loop.
+pub mod callback {
     pub use crate::api::{
-        AutoProfilerFlowMarker, AutoProfilerMarker, AutoProfilerTextMarker,
-        AutoProfilerTracingMarker, add_marker, add_text_marker, add_untyped_marker,
+        profiler_add_state_change_callback, profiler_callback_after_sampling,
+        profiler_remove_state_change_callback,
     };
-    pub use crate::markers::built_in;
-    pub use crate::markers::{FlowId, MarkerField, ProfilerMarker};
-    pub use built_in::{CowString, FlowStackMarker, StackMarker, Tracing};
-    pub use options::*;
-    pub use schema::MarkerSchema;
-
-    /// What is said of a marker beside its name and category.
-    pub mod options {
-        #[doc(no_inline)]
-        pub use crate::markers::MarkerStack as StackCaptureOptions;
-        pub use crate::markers::{MarkerBacktrace, MarkerOptions, MarkerStack, MarkerTiming};
-    }
-
-    /// How the viewer shows a type of markers.
-    pub mod schema {
-        pub use crate::markers::{
-            Format, GraphColor, GraphType, Location, MarkerSchema, PayloadFlags, Searchable,
-        };
-    }
+    pub use crate::base::{ProfilingState, ProfilingStates, SamplingState};
 }
 
-/// The categories, where Mozilla's crate has them.
-pub mod gecko_bindings {
-    /// Gecko's categories and subcategories.
-    pub mod profiling_categories {
-        #[doc(no_inline)]
-        pub use crate::subcategories::*;
-        #[doc(no_inline)]
-        pub use crate::{ProfilingCategory, ProfilingCategoryPair};
-    }
+/// Gecko's categories and subcategories by name, and the types behind [`profiler_categories!`].
+///
+/// Labels and markers take a [`ProfilingCategoryPair`], which [`gecko_profiler_category!`] makes
+/// from these names.
+pub mod category {
+    pub use crate::base::subcategories::*;
+    pub use crate::base::{HostCategory, ProfilingCategory};
 }
 
-/// What macros expand to.
+/// How long a thread's event loop keeps its events waiting: the `eventDelay` of its samples.
+pub mod event_delay {
+    pub use crate::api::{
+        AutoProfilerEvent, EventDelayProbe, EventLoopWatch, profiler_watch_event_loop,
+    };
+}
+
+/// Machine code that the application generates: unwinding through it, and names for it.
+pub mod jit {
+    pub use crate::api::{CodeRange, profiler_register_code_range};
+}
+
+/// Labels beyond [`auto_profiler_label!`] and
+/// [`auto_profiler_label_dynamic!`]: variants for hot code, for
+/// texts in UTF-16, and for what scripts call.
+pub mod label {
+    pub use crate::base::LabelFlags;
+    #[doc(inline)]
+    pub use crate::{
+        __auto_profiler_label_category_pair as auto_profiler_label_category_pair,
+        __auto_profiler_label_category_pair_relevant_for_js as auto_profiler_label_category_pair_relevant_for_js,
+        __auto_profiler_label_dynamic_nonsensitive as auto_profiler_label_dynamic_nonsensitive,
+        __auto_profiler_label_dynamic_relevant_for_js as auto_profiler_label_dynamic_relevant_for_js,
+        __auto_profiler_label_dynamic_utf16 as auto_profiler_label_dynamic_utf16,
+        __auto_profiler_label_getter as auto_profiler_label_getter,
+        __auto_profiler_label_hot as auto_profiler_label_hot,
+        __auto_profiler_label_method as auto_profiler_label_method,
+        __auto_profiler_label_relevant_for_js as auto_profiler_label_relevant_for_js,
+        __auto_profiler_label_setter as auto_profiler_label_setter,
+    };
+}
+
+/// Markers beyond [`add_marker`] and its relatives: Gecko's marker types, flows, and variants that
+/// evaluate their arguments only when the marker is recorded.
+pub mod marker {
+    pub use crate::api::AutoProfilerFlowMarker;
+    pub use crate::markers::{MarkerBacktrace, built_in};
+    #[doc(inline)]
+    pub use crate::{
+        __add_text_marker_fmt as add_text_marker_fmt,
+        __auto_profiler_flow_marker as auto_profiler_flow_marker,
+        __lazy_add_text_marker as lazy_add_text_marker,
+        __lazy_add_untyped_marker as lazy_add_untyped_marker,
+        __profiler_marker_flow_only as profiler_marker_flow_only,
+    };
+}
+
+/// This process in the profile: its name, its pages, and the profiles of its child processes.
+pub mod process {
+    pub use crate::api::{
+        profiler_clear_all_pages, profiler_current_process_id, profiler_env_vars_for_child_process,
+        profiler_received_exit_profile, profiler_register_page, profiler_set_process_name,
+        profiler_unregister_page,
+    };
+    pub use crate::base::{ExitProfileError, Page, ProcessId};
+}
+
+/// How a [`Profile`] is written and summarized: format, options, progress.
+pub mod profile {
+    pub use crate::api::{Format, SnapshotOptions, Symbolicate};
+    pub use crate::base::SharedProgress;
+    pub use crate::export::{HotFunction, ThreadSummary};
+}
+
+/// How the viewer shows a type of markers, and how its payload is written: for implementations of
+/// [`ProfilerMarker`] that [`marker_type!`] does not make.
+pub mod schema {
+    pub use crate::markers::{
+        Format, GraphColor, GraphType, JSONWriter, Location, MarkerField, MarkerSchema,
+        PayloadFlags, Searchable,
+    };
+    #[cfg(feature = "serde")]
+    pub use serde::{Deserialize, Serialize};
+}
+
+/// Functions of the scripts that an interpreter in the application runs.
+pub mod script {
+    pub use crate::api::{
+        AutoProfilerScriptFrame, ScriptFunction, profiler_register_script_function,
+    };
+}
+
+/// Single stacks on demand, of the calling thread or of another one, with or without a session.
+pub mod stack {
+    pub use crate::api::{
+        ProfilerBacktrace, StackSample, profiler_capture_backtrace,
+        profiler_suspend_and_sample_thread,
+    };
+    pub use crate::base::{CodeAddress, FunctionName, StackFeatures, StackFrame, SuspendError};
+}
+
+/// Thread ids, and what the profiler records of a thread.
+pub mod thread {
+    pub use crate::api::{
+        profiler_current_thread_id, profiler_is_active_and_thread_is_registered,
+        profiler_is_locked_on_current_thread, profiler_is_main_thread, profiler_main_thread_id,
+        profiler_other_thread_is_being_profiled, profiler_thread_is_being_profiled,
+        profiler_thread_is_sleeping,
+    };
+    pub use crate::base::{ThreadId, ThreadProfilingFeatures};
+}
+
+/// Items that the exported macros and the attribute expand to. Not part of the public API.
 #[doc(hidden)]
 pub mod __private {
-    pub use crate::api::{records_flows, would_record};
+    pub use crate::api::{records_flows, records_markers_of_current_thread, would_record};
     pub use crate::base::{CategoryDefinition, ShortText, place_among};
+    pub use crate::{__gecko_profiler_label as gecko_profiler_label, auto_profiler_label};
     #[cfg(feature = "serde")]
     pub use serde;
 }
 
-/// Compiles the code of the README, so that it stays true.
+/// Compiles the code of the README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 mod readme {}

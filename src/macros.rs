@@ -1,7 +1,23 @@
-//! The macros: labels, markers, categories. They expand to public items and hold no logic. Types of markers are
-//! made by `markers/marker_type.rs`.
+//! The exported macros for labels, markers and categories. They expand to public items and hold no
+//! logic. `markers/marker_type.rs` defines `marker_type!`.
+//!
+//! `macro_export` puts every macro at the crate's root. A macro that belongs in a module is
+//! exported under a hidden name that begins with `__`, and the module re-exports it under its own
+//! name.
 
-/// A category: `gecko_profiler_category!(Network)`, or with its subcategory `gecko_profiler_category!(JavaScript, Parsing)`.
+/// Makes a [`ProfilingCategoryPair`](crate::ProfilingCategoryPair) from the names of Gecko's list.
+///
+/// ```
+/// use gekkota::gecko_profiler_category;
+///
+/// let network = gecko_profiler_category!(Network);
+/// let parsing = gecko_profiler_category!(JavaScript, Parsing);
+/// # assert_eq!(parsing.label(), "Parsing");
+/// # assert_eq!(network.label(), "Other");
+/// ```
+///
+/// [`category`](crate::category) lists the names.
+/// [`profiler_categories!`](crate::profiler_categories) defines more.
 #[macro_export]
 macro_rules! gecko_profiler_category {
     ($category:ident) => {
@@ -9,12 +25,12 @@ macro_rules! gecko_profiler_category {
     };
     ($category:ident, $subcategory:ident) => {
         $crate::ProfilingCategoryPair::$category(::core::option::Option::Some(
-            $crate::subcategories::$category::$subcategory,
+            $crate::category::$category::$subcategory,
         ))
     };
 }
 
-/// A category as labels are given one: names of Gecko's list, or an expression.
+/// Makes a category from the arguments of a label macro: names of Gecko's list, or an expression.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __category {
@@ -29,9 +45,23 @@ macro_rules! __category {
     };
 }
 
-/// A label for the rest of the scope: `auto_profiler_label!("decode", Media, Playback)`, or with a category of the host's,
-/// `auto_profiler_label!("parse", Requests::Parsing)`. As the first line of a function it is one for the whole function; so is
-/// [`gecko_profiler_fn_label`](crate::gecko_profiler_fn_label).
+/// Labels the rest of the scope.
+///
+/// ```
+/// # gekkota::profiler_categories! { Requests("Requests", blue) { Parsing: "Parsing" } }
+/// fn decode() {
+///     gekkota::auto_profiler_label!("decode", Media, Playback); // until the function returns
+///     {
+///         gekkota::auto_profiler_label!("parse", Requests::Parsing); // a category of the application
+///     }
+/// }
+/// # decode();
+/// ```
+///
+/// The category is written as for [`gecko_profiler_category!`](crate::gecko_profiler_category), or
+/// as an expression. [`AutoProfilerLabel`](crate::AutoProfilerLabel) tells how labels behave and
+/// what they cost. To label a whole function there is also
+/// [`gecko_profiler_fn_label`](macro@crate::gecko_profiler_fn_label).
 #[doc(alias = "AUTO_PROFILER_LABEL")]
 #[macro_export]
 macro_rules! auto_profiler_label {
@@ -40,12 +70,17 @@ macro_rules! auto_profiler_label {
     };
 }
 
-/// The same, only if the profiler is active when the scope begins: where a nanosecond counts.
+/// Labels the rest of the scope, but only if the profiler is active when the scope begins.
+///
+/// For code where a nanosecond counts: without a session it costs one relaxed load. A session that
+/// starts inside the scope does not see the label. Arguments as for
+/// [`auto_profiler_label!`](crate::auto_profiler_label).
 #[doc(alias = "AUTO_PROFILER_LABEL_HOT")]
+#[doc(hidden)]
 #[macro_export]
-macro_rules! auto_profiler_label_hot {
+macro_rules! __auto_profiler_label_hot {
     ($label:expr, $($category:tt)+) => {
-        let _auto_profiler_label = if $crate::is_active() {
+        let _auto_profiler_label = if $crate::profiler_is_active() {
             ::core::option::Option::Some($crate::AutoProfilerLabel::new(
                 $label,
                 $crate::__category!($($category)+),
@@ -56,31 +91,40 @@ macro_rules! auto_profiler_label_hot {
     };
 }
 
-/// A label for the rest of the scope whose text is its subcategory's: `auto_profiler_label_category_pair!(Layout, Reflow)`.
+/// Labels the rest of the scope with the subcategory's own label:
+/// `auto_profiler_label_category_pair!(Layout, Reflow)`.
 #[doc(alias = "AUTO_PROFILER_LABEL_CATEGORY_PAIR")]
+#[doc(hidden)]
 #[macro_export]
-macro_rules! auto_profiler_label_category_pair {
+macro_rules! __auto_profiler_label_category_pair {
     ($($category:tt)+) => {
         let _auto_profiler_label = $crate::AutoProfilerLabel::of_category($crate::__category!($($category)+));
     };
 }
 
-/// The same, and the viewer shows it among the frames of scripts, too.
+/// Labels the rest of the scope with the subcategory's own label, and shows the label among script
+/// frames.
+///
+/// The viewer keeps this label when its call tree is set to “JavaScript”.
 #[doc(alias = "AUTO_PROFILER_LABEL_CATEGORY_PAIR_RELEVANT_FOR_JS")]
+#[doc(hidden)]
 #[macro_export]
-macro_rules! auto_profiler_label_category_pair_relevant_for_js {
+macro_rules! __auto_profiler_label_category_pair_relevant_for_js {
     ($($category:tt)+) => {
         let category = $crate::__category!($($category)+);
         let _auto_profiler_label = $crate::AutoProfilerLabel::relevant_for_js(category.label(), category);
     };
 }
 
-/// A label for the rest of the scope, if the profiler is active when it begins, as Mozilla's crate has it: its text is its
-/// subcategory's. `gecko_profiler_label!(JavaScript, Parsing)`, or with an expression.
+/// Labels the rest of the scope with the subcategory's own label, but only if the profiler is
+/// active when the scope begins.
+///
+/// Arguments: `gecko_profiler_label!(JavaScript, Parsing)`, or an expression.
+#[doc(hidden)]
 #[macro_export]
-macro_rules! gecko_profiler_label {
+macro_rules! __gecko_profiler_label {
     ($($category:tt)+) => {
-        let _gecko_profiler_label = if $crate::is_active() {
+        let _gecko_profiler_label = if $crate::profiler_is_active() {
             ::core::option::Option::Some($crate::AutoProfilerLabel::of_category(
                 $crate::__category!($($category)+),
             ))
@@ -90,7 +134,11 @@ macro_rules! gecko_profiler_label {
     };
 }
 
-/// A label with a text that is copied, for the rest of the scope: `auto_profiler_label_dynamic!("load", path, Network)`.
+/// Labels the rest of the scope with a label and a copied text:
+/// `auto_profiler_label_dynamic!("load", path, Network)`.
+///
+/// The text is a `&str`, of which at most 512 bytes are copied. The frame is shown as `load
+/// <text>`.
 #[doc(alias = "AUTO_PROFILER_LABEL_DYNAMIC_CSTR")]
 #[doc(alias = "AUTO_PROFILER_LABEL_DYNAMIC_NSCSTRING")]
 #[macro_export]
@@ -101,91 +149,112 @@ macro_rules! auto_profiler_label_dynamic {
     };
 }
 
-/// The same with a text in UTF-16, of which what is none becomes U+FFFD.
+/// Labels the rest of the scope with a label and a copied UTF-16 text, a `&[u16]`.
+///
+/// Invalid parts become U+FFFD. Other arguments as for
+/// [`auto_profiler_label_dynamic!`](crate::auto_profiler_label_dynamic).
 #[doc(alias = "AUTO_PROFILER_LABEL_DYNAMIC_LOSSY_NSSTRING")]
+#[doc(hidden)]
 #[macro_export]
-macro_rules! auto_profiler_label_dynamic_utf16 {
+macro_rules! __auto_profiler_label_dynamic_utf16 {
     ($label:expr, $dynamic:expr, $($category:tt)+) => {
         let _auto_profiler_label =
             $crate::AutoProfilerLabel::with_dynamic_utf16($label, $dynamic, $crate::__category!($($category)+));
     };
 }
 
-/// The same with a text that nobody need keep from whom he shows stacks to.
+/// Labels the rest of the scope with a label and a copied text that holds no private data.
+///
+/// Stacks that leave the machine may keep such a text. Arguments as for
+/// [`auto_profiler_label_dynamic!`](crate::auto_profiler_label_dynamic).
 #[doc(alias = "AUTO_PROFILER_LABEL_DYNAMIC_CSTR_NONSENSITIVE")]
 #[doc(alias = "AUTO_PROFILER_LABEL_DYNAMIC_NSCSTRING_NONSENSITIVE")]
+#[doc(hidden)]
 #[macro_export]
-macro_rules! auto_profiler_label_dynamic_nonsensitive {
+macro_rules! __auto_profiler_label_dynamic_nonsensitive {
     ($label:expr, $dynamic:expr, $($category:tt)+) => {
         let _auto_profiler_label = $crate::AutoProfilerLabel::with_flags(
             $label,
             $dynamic,
             $crate::__category!($($category)+),
-            $crate::LabelFlags::NONSENSITIVE,
+            $crate::label::LabelFlags::NONSENSITIVE,
         );
     };
 }
 
-/// A label of a method that is called on an object of a script's, `Class.method`: the label is the class, the dynamic text the
-/// method. `auto_profiler_label_method!("Element", "append", DOM)`.
+/// Labels the rest of the scope with a method of a script object, shown as `Class.method`:
+/// `auto_profiler_label_method!("Element", "append", DOM)`.
 #[doc(alias = "STRING_TEMPLATE_METHOD")]
+#[doc(hidden)]
 #[macro_export]
-macro_rules! auto_profiler_label_method {
+macro_rules! __auto_profiler_label_method {
     ($label:expr, $dynamic:expr, $($category:tt)+) => {
         let _auto_profiler_label = $crate::AutoProfilerLabel::with_flags(
             $label,
             $dynamic,
             $crate::__category!($($category)+),
-            $crate::LabelFlags::METHOD,
+            $crate::label::LabelFlags::METHOD,
         );
     };
 }
 
-/// The same of a property that is read: `get Class.property`.
+/// Labels the rest of the scope with a property of a script object that is read, shown as `get
+/// Class.property`: `auto_profiler_label_getter!("Element", "id", DOM)`.
 #[doc(alias = "STRING_TEMPLATE_GETTER")]
+#[doc(hidden)]
 #[macro_export]
-macro_rules! auto_profiler_label_getter {
+macro_rules! __auto_profiler_label_getter {
     ($label:expr, $dynamic:expr, $($category:tt)+) => {
         let _auto_profiler_label = $crate::AutoProfilerLabel::with_flags(
             $label,
             $dynamic,
             $crate::__category!($($category)+),
-            $crate::LabelFlags::GETTER,
+            $crate::label::LabelFlags::GETTER,
         );
     };
 }
 
-/// The same of a property that is set: `set Class.property`.
+/// Labels the rest of the scope with a property of a script object that is set, shown as `set
+/// Class.property`: `auto_profiler_label_setter!("Element", "id", DOM)`.
 #[doc(alias = "STRING_TEMPLATE_SETTER")]
+#[doc(hidden)]
 #[macro_export]
-macro_rules! auto_profiler_label_setter {
+macro_rules! __auto_profiler_label_setter {
     ($label:expr, $dynamic:expr, $($category:tt)+) => {
         let _auto_profiler_label = $crate::AutoProfilerLabel::with_flags(
             $label,
             $dynamic,
             $crate::__category!($($category)+),
-            $crate::LabelFlags::SETTER,
+            $crate::label::LabelFlags::SETTER,
         );
     };
 }
 
-/// As [`auto_profiler_label!`], and the viewer shows it among the frames of scripts, too:
+/// Labels the rest of the scope, and shows the label among script frames:
 /// `auto_profiler_label_relevant_for_js!("fetch", Network)`.
+///
+/// The viewer keeps this label when its call tree is set to “JavaScript”. Arguments as for
+/// [`auto_profiler_label!`](crate::auto_profiler_label).
 #[doc(alias = "AUTO_PROFILER_LABEL_RELEVANT_FOR_JS")]
+#[doc(hidden)]
 #[macro_export]
-macro_rules! auto_profiler_label_relevant_for_js {
+macro_rules! __auto_profiler_label_relevant_for_js {
     ($label:expr, $($category:tt)+) => {
         let _auto_profiler_label =
             $crate::AutoProfilerLabel::relevant_for_js($label, $crate::__category!($($category)+));
     };
 }
 
-/// As [`auto_profiler_label_dynamic!`], and the viewer shows it among the frames of scripts, too:
+/// Labels the rest of the scope with a label and a copied text, and shows them among script frames:
 /// `auto_profiler_label_dynamic_relevant_for_js!("rule", rule.name(), JavaScript)`.
+///
+/// The viewer keeps this label when its call tree is set to “JavaScript”. Arguments as for
+/// [`auto_profiler_label_dynamic!`](crate::auto_profiler_label_dynamic).
 #[doc(alias = "AUTO_PROFILER_LABEL_DYNAMIC_CSTR_RELEVANT_FOR_JS")]
 #[doc(alias = "AUTO_PROFILER_LABEL_DYNAMIC_NSCSTRING_RELEVANT_FOR_JS")]
+#[doc(hidden)]
 #[macro_export]
-macro_rules! auto_profiler_label_dynamic_relevant_for_js {
+macro_rules! __auto_profiler_label_dynamic_relevant_for_js {
     ($label:expr, $dynamic:expr, $($category:tt)+) => {
         let _auto_profiler_label = $crate::AutoProfilerLabel::relevant_for_js_with_dynamic(
             $label,
@@ -195,8 +264,11 @@ macro_rules! auto_profiler_label_dynamic_relevant_for_js {
     };
 }
 
-/// An interval marker with a text, for the rest of the scope:
-/// `auto_profiler_marker_text!("Request", gecko_profiler_category!(Network), MarkerOptions::default(), url)`.
+/// Adds an interval marker with a text for the rest of the scope:
+/// `auto_profiler_marker_text!("Request", gecko_profiler_category!(Network),
+/// MarkerOptions::default(), url)`.
+///
+/// The scope's end adds the marker. See [`AutoProfilerTextMarker`](crate::AutoProfilerTextMarker).
 #[doc(alias = "AUTO_PROFILER_MARKER_TEXT")]
 #[macro_export]
 macro_rules! auto_profiler_marker_text {
@@ -206,13 +278,21 @@ macro_rules! auto_profiler_marker_text {
     };
 }
 
-/// A typed marker whose arguments, but for the options, are evaluated only where it is recorded:
-/// `lazy_add_marker!(name, category, options, payload)`, without the options, or with a name and a payload alone, in the
-/// category “Other”. The options are evaluated wherever a profiler is active and not paused, as they say whose marker it is.
+/// Adds a typed marker, and evaluates its arguments only if the marker is recorded.
+///
+/// | Form | Options and category |
+/// |---|---|
+/// | `lazy_add_marker!(name, category, options, payload)` | the given ones |
+/// | `lazy_add_marker!(name, category, payload)` | default options |
+/// | `lazy_add_marker!(name, payload)` | default options, category “Other” |
+///
+/// The options are the exception: they are evaluated whenever the profiler is active and not
+/// paused, because they name the marker's thread. Cost while the profiler is inactive: one relaxed
+/// load.
 #[macro_export]
 macro_rules! lazy_add_marker {
     ($name:expr, $category:expr, $options:expr, $payload:expr $(,)?) => {
-        if $crate::is_active_and_unpaused() {
+        if $crate::profiler_is_active_and_unpaused() {
             let options: $crate::MarkerOptions = $options;
             if $crate::__private::would_record(&options) {
                 $crate::add_marker($name, $category, options, $payload);
@@ -220,7 +300,7 @@ macro_rules! lazy_add_marker {
         }
     };
     ($name:expr, $category:expr, $payload:expr $(,)?) => {
-        if $crate::current_thread_is_being_profiled_for_markers() {
+        if $crate::__private::records_markers_of_current_thread() {
             $crate::add_marker(
                 $name,
                 $category,
@@ -234,11 +314,15 @@ macro_rules! lazy_add_marker {
     };
 }
 
-/// The same with a text: `lazy_add_text_marker!(name, category, options, text)`.
+/// Adds a marker with a text, and evaluates name and text only if the marker is recorded:
+/// `lazy_add_text_marker!(name, category, options, text)`.
+///
+/// The options are evaluated whenever the profiler is active and not paused.
+#[doc(hidden)]
 #[macro_export]
-macro_rules! lazy_add_text_marker {
+macro_rules! __lazy_add_text_marker {
     ($name:expr, $category:expr, $options:expr, $text:expr $(,)?) => {
-        if $crate::is_active_and_unpaused() {
+        if $crate::profiler_is_active_and_unpaused() {
             let options: $crate::MarkerOptions = $options;
             if $crate::__private::would_record(&options) {
                 $crate::add_text_marker($name, $category, options, $text);
@@ -247,11 +331,15 @@ macro_rules! lazy_add_text_marker {
     };
 }
 
-/// The same without data: `lazy_add_untyped_marker!(name, category, options)`.
+/// Adds a marker without data, and evaluates its name only if the marker is recorded:
+/// `lazy_add_untyped_marker!(name, category, options)`.
+///
+/// The options are evaluated whenever the profiler is active and not paused.
+#[doc(hidden)]
 #[macro_export]
-macro_rules! lazy_add_untyped_marker {
+macro_rules! __lazy_add_untyped_marker {
     ($name:expr, $category:expr, $options:expr $(,)?) => {
-        if $crate::is_active_and_unpaused() {
+        if $crate::profiler_is_active_and_unpaused() {
             let options: $crate::MarkerOptions = $options;
             if $crate::__private::would_record(&options) {
                 $crate::add_untyped_marker($name, $category, options);
@@ -260,13 +348,17 @@ macro_rules! lazy_add_untyped_marker {
     };
 }
 
-/// A text marker whose text is formatted only where it is recorded, and without an allocation: 512 bytes of it at most, cut at a
-/// character. `add_text_marker_fmt!(name, category, options, "{} of {}", done, all)`.
+/// Adds a marker with a formatted text: `add_text_marker_fmt!(name, category, options, "{} of {}",
+/// done, all)`.
+///
+/// The text is formatted only if the marker is recorded, and without an allocation. It is cut to at
+/// most 512 bytes, at a character boundary.
 #[doc(alias = "PROFILER_MARKER_FMT")]
+#[doc(hidden)]
 #[macro_export]
-macro_rules! add_text_marker_fmt {
+macro_rules! __add_text_marker_fmt {
     ($name:expr, $category:expr, $options:expr, $($format:tt)+) => {
-        if $crate::is_active_and_unpaused() {
+        if $crate::profiler_is_active_and_unpaused() {
             let options: $crate::MarkerOptions = $options;
             if $crate::__private::would_record(&options) {
                 let text = $crate::__private::ShortText::format(::core::format_args!($($format)+));
@@ -276,11 +368,14 @@ macro_rules! add_text_marker_fmt {
     };
 }
 
-/// A typed marker that is recorded only while the feature [`FLOWS`](crate::Features::FLOWS) is active: for those of flows that are
-/// many. `profiler_marker_flow_only!(name, category, options, payload)`.
+/// Adds a typed marker only while the feature [`FLOWS`](crate::Features::FLOWS) is active:
+/// `profiler_marker_flow_only!(name, category, options, payload)`.
+///
+/// For flow markers that are too frequent for every session.
 #[doc(alias = "PROFILER_MARKER_FLOW_ONLY")]
+#[doc(hidden)]
 #[macro_export]
-macro_rules! profiler_marker_flow_only {
+macro_rules! __profiler_marker_flow_only {
     ($name:expr, $category:expr, $options:expr, $payload:expr $(,)?) => {
         if $crate::__private::records_flows() {
             $crate::lazy_add_marker!($name, $category, $options, $payload);
@@ -288,8 +383,10 @@ macro_rules! profiler_marker_flow_only {
     };
 }
 
-/// An interval in two markers, for the rest of the scope:
+/// Adds two markers for the rest of the scope, one for its beginning and one for its end:
 /// `auto_profiler_marker!("Request", gecko_profiler_category!(Network), MarkerOptions::default())`.
+///
+/// See [`AutoProfilerMarker`](crate::AutoProfilerMarker).
 #[doc(alias = "AUTO_PROFILER_MARKER")]
 #[macro_export]
 macro_rules! auto_profiler_marker {
@@ -298,30 +395,41 @@ macro_rules! auto_profiler_marker {
     };
 }
 
-/// The same with a word, as Mozilla's crate has had it: `auto_profiler_marker_tracing!(name, category, options, "Webrender".into())`.
+/// Adds two markers with a word for the rest of the scope, one for its beginning and one for its
+/// end: `auto_profiler_marker_tracing!(name, category, options, "Webrender".into())`.
+///
+/// An older form of Mozilla's crate. See
+/// [`AutoProfilerTracingMarker`](crate::gecko_profiler::AutoProfilerTracingMarker).
+#[doc(hidden)]
 #[macro_export]
-macro_rules! auto_profiler_marker_tracing {
+macro_rules! __auto_profiler_marker_tracing {
     ($name:expr, $category:expr, $options:expr, $payload:expr $(,)?) => {
-        let _auto_profiler_marker =
-            $crate::AutoProfilerTracingMarker::new($name, $category, $options, $payload);
+        let _auto_profiler_marker = $crate::gecko_profiler::AutoProfilerTracingMarker::new(
+            $name, $category, $options, $payload,
+        );
     };
 }
 
-/// The same of a flow: `auto_profiler_flow_marker!(name, category, options, FlowStackMarker::from_pointer(request))`.
+/// Adds two markers of a flow for the rest of the scope, one for its beginning and one for its end:
+/// `auto_profiler_flow_marker!(name, category, options, FlowStackMarker::from_pointer(request))`.
+///
+/// See [`AutoProfilerFlowMarker`](crate::marker::AutoProfilerFlowMarker).
+#[doc(hidden)]
 #[macro_export]
-macro_rules! auto_profiler_flow_marker {
+macro_rules! __auto_profiler_flow_marker {
     ($name:expr, $category:expr, $options:expr, $payload:expr $(,)?) => {
         let _auto_profiler_marker =
-            $crate::AutoProfilerFlowMarker::new($name, $category, $options, $payload);
+            $crate::marker::AutoProfilerFlowMarker::new($name, $category, $options, $payload);
     };
 }
 
-/// Categories of the host's own, beside Gecko's: each with its label, a colour of the viewer's, and its subcategories, of which
-/// the first is the default.
+/// Defines categories of the application, in addition to Gecko's.
+///
+/// Each category has a label, a colour of the viewer, and at least one subcategory.
 ///
 /// ```
 /// gekkota::profiler_categories! {
-///     /// What a request costs.
+///     /// The cost of a request.
 ///     pub Requests("Requests", blue) {
 ///         Other: "Other",
 ///         Parsing: "Parsing",
@@ -334,12 +442,14 @@ macro_rules! auto_profiler_flow_marker {
 /// gekkota::auto_profiler_label!("answer", Requests::DEFAULT);
 /// ```
 ///
-/// The first subcategory is the default, by the name `DEFAULT`. Gecko's categories stay beside those of the host.
+/// Each subcategory becomes a constant of type
+/// [`ProfilingCategoryPair`](crate::ProfilingCategoryPair). `DEFAULT` is the first one.
 ///
-/// Colours are transparent, blue, brown, darkgrey, green, grey, lightblue, lightgreen, lightred, magenta, orange, purple, red and
-/// yellow; another, or a category without a subcategory, does not compile. The grey that the viewer takes for what has no
-/// category is always there, as Gecko's “Other”. A process has room for 231; what is beyond shows as “Other”. A category stands in
-/// a profile once it was used.
+/// Colours: transparent, blue, brown, darkgrey, green, grey, lightblue, lightgreen, lightred,
+/// magenta, orange, purple, red, yellow. Another colour, or a category without a subcategory, does
+/// not compile. Gecko's grey category “Other” always exists, because the viewer needs it for frames
+/// without a category. A process can define 231 categories; further ones are recorded as “Other”. A
+/// profile lists a category once it has been used.
 #[macro_export]
 macro_rules! profiler_categories {
     ($(
@@ -354,19 +464,19 @@ macro_rules! profiler_categories {
             #[allow(
                 non_upper_case_globals,
                 dead_code,
-                reason = "a subcategory stands where a variant of Gecko's does"
+                reason = "subcategories are named like the variants of Gecko's enums"
             )]
             impl $name {
                 $(
                     #[doc = ::core::concat!("“", $label, "”: “", $sub_label, "”.")]
                     $vis const $sub: $crate::ProfilingCategoryPair = $crate::ProfilingCategoryPair::Host(
-                        $crate::HostCategory::new(Self::definition, Self::number_of(::core::stringify!($sub))),
+                        $crate::category::HostCategory::new(Self::definition, Self::number_of(::core::stringify!($sub))),
                     );
                 )+
 
                 #[doc = ::core::concat!("“", $label, "”, with the first of its subcategories.")]
                 $vis const DEFAULT: $crate::ProfilingCategoryPair = $crate::ProfilingCategoryPair::Host(
-                    $crate::HostCategory::new(Self::definition, 0),
+                    $crate::category::HostCategory::new(Self::definition, 0),
                 );
 
                 fn definition() -> &'static $crate::__private::CategoryDefinition {

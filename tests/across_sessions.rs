@@ -7,10 +7,10 @@ mod common;
 use std::time::Duration;
 
 use common::{Read, Sleeper, mark, work_for_cpu};
+use gekkota::stack::{ProfilerBacktrace, profiler_capture_backtrace};
 use gekkota::{
-    AutoProfilerTextMarker, MarkerOptions, ProfilerBacktrace, ProfilerTime, SamplingEngine,
-    StartParams, ThreadGuard, profiler_capture_backtrace, profiler_shutdown, profiler_start,
-    profiler_stop,
+    AutoProfilerTextMarker, MarkerOptions, ProfilerTime, SamplingEngine, StartParams, ThreadGuard,
+    profiler_shutdown, profiler_start, profiler_stop,
 };
 
 fn start() {

@@ -11,11 +11,11 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use common::{Read, one_loop, thread_names, wait_until};
+use gekkota::callback::{SamplingState, profiler_callback_after_sampling};
 use gekkota::{
-    Features, SamplingEngine, SamplingState, StartParams, auto_profiler_label,
-    profiler_callback_after_sampling, profiler_get_profile, profiler_is_active, profiler_pause,
-    profiler_pause_sampling, profiler_resume, profiler_resume_sampling, profiler_start,
-    profiler_stop,
+    Features, SamplingEngine, StartParams, auto_profiler_label, profiler_get_profile,
+    profiler_is_active, profiler_pause, profiler_pause_sampling, profiler_resume,
+    profiler_resume_sampling, profiler_start, profiler_stop,
 };
 
 use SamplingState::{JustStopped, NoStackSamplingCompleted, SamplingCompleted, SamplingPaused};

@@ -9,11 +9,11 @@ use std::thread;
 use std::time::Duration;
 
 use common::{Read, mark, work_for_cpu};
-use gekkota::{
-    Features, StartParams, ThreadProfilingFeatures as Of, profiler_current_thread_id,
-    profiler_other_thread_is_being_profiled, profiler_start, profiler_stop,
-    profiler_thread_is_being_profiled, register_thread,
+use gekkota::thread::{
+    ThreadProfilingFeatures as Of, profiler_current_thread_id,
+    profiler_other_thread_is_being_profiled, profiler_thread_is_being_profiled,
 };
+use gekkota::{Features, StartParams, profiler_start, profiler_stop, register_thread};
 
 /// What is recorded of all threads, and by which feature.
 const OF_ALL: [(Features, Of); 3] = [
@@ -25,7 +25,7 @@ const OF_ALL: [(Features, Of); 3] = [
 /// A thread that works, marks and answers for itself each time it is told to.
 struct Worker {
     work: mpsc::Sender<()>,
-    done: mpsc::Receiver<(gekkota::ThreadId, [bool; 3])>,
+    done: mpsc::Receiver<(gekkota::thread::ThreadId, [bool; 3])>,
 }
 
 impl Worker {

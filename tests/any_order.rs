@@ -19,6 +19,30 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::wait_until;
+use gekkota::callback::{
+    ProfilingState, profiler_add_state_change_callback, profiler_callback_after_sampling,
+    profiler_remove_state_change_callback,
+};
+use gekkota::event_delay::{
+    AutoProfilerEvent, EventDelayProbe, EventLoopWatch, profiler_watch_event_loop,
+};
+use gekkota::jit::{CodeRange, profiler_register_code_range};
+use gekkota::process::{
+    Page, profiler_clear_all_pages, profiler_current_process_id,
+    profiler_env_vars_for_child_process, profiler_received_exit_profile, profiler_register_page,
+    profiler_set_process_name, profiler_unregister_page,
+};
+use gekkota::profile::{Format, SnapshotOptions, Symbolicate};
+use gekkota::script::{AutoProfilerScriptFrame, profiler_register_script_function};
+use gekkota::stack::{
+    StackFeatures, profiler_capture_backtrace, profiler_suspend_and_sample_thread,
+};
+use gekkota::thread::{
+    ThreadId, ThreadProfilingFeatures, profiler_current_thread_id,
+    profiler_is_active_and_thread_is_registered, profiler_is_locked_on_current_thread,
+    profiler_is_main_thread, profiler_main_thread_id, profiler_other_thread_is_being_profiled,
+    profiler_thread_is_being_profiled, profiler_thread_is_sleeping,
+};
 use gekkota::*;
 use left_behind::{Holdings, threads};
 use random::Random;

@@ -9,38 +9,53 @@ mod interop;
 mod labels;
 #[path = "api_surface/markers.rs"]
 mod markers;
+#[path = "api_surface/names.rs"]
+mod names;
 
 use std::time::Duration;
 
+use gekkota::callback::{
+    ProfilingState, ProfilingStates, SamplingState, profiler_add_state_change_callback,
+    profiler_callback_after_sampling, profiler_remove_state_change_callback,
+};
+use gekkota::event_delay::{
+    AutoProfilerEvent, EventDelayProbe, EventLoopWatch, profiler_watch_event_loop,
+};
+use gekkota::jit::{CodeRange, profiler_register_code_range};
+use gekkota::label::{
+    auto_profiler_label_dynamic_relevant_for_js, auto_profiler_label_relevant_for_js,
+};
+use gekkota::process::{
+    ExitProfileError, Page, ProcessId, profiler_clear_all_pages, profiler_current_process_id,
+    profiler_env_vars_for_child_process, profiler_received_exit_profile, profiler_register_page,
+    profiler_set_process_name, profiler_unregister_page,
+};
+use gekkota::profile::{Format, SharedProgress, SnapshotOptions, Symbolicate};
+use gekkota::script::{AutoProfilerScriptFrame, ScriptFunction, profiler_register_script_function};
+use gekkota::stack::{
+    CodeAddress, StackFeatures, StackFrame, SuspendError, profiler_capture_backtrace,
+    profiler_suspend_and_sample_thread,
+};
+use gekkota::thread::{
+    ThreadId, ThreadProfilingFeatures, profiler_current_thread_id,
+    profiler_is_active_and_thread_is_registered, profiler_is_locked_on_current_thread,
+    profiler_is_main_thread, profiler_main_thread_id, profiler_other_thread_is_being_profiled,
+    profiler_thread_is_being_profiled, profiler_thread_is_sleeping,
+};
 use gekkota::{
-    AutoProfilerEvent, AutoProfilerInit, AutoProfilerLabel, AutoProfilerScriptFrame,
-    AutoProfilerTextMarker, AutoProfilerThreadSleep, AutoProfilerThreadWake, BufferInfo,
-    CodeAddress, CodeRange, ControlSignals, EventDelayProbe, EventLoopWatch, ExitProfileError,
-    Features, Format, MarkerOptions, MarkerTiming, Page, ProcessId, Profile, ProfilerSession,
-    ProfilerTime, ProfilingCategoryPair, ProfilingState, ProfilingStates, SamplingEngine,
-    SamplingState, SaveError, ScriptFunction, SharedProgress, SnapshotOptions, StackFeatures,
-    StackFrame, StartError, StartParams, StreamError, SuspendError, Symbolicate, ThreadGuard,
-    ThreadId, ThreadProfilingFeatures, add_text_marker, add_untyped_marker, auto_profiler_label,
-    auto_profiler_label_dynamic, auto_profiler_label_dynamic_relevant_for_js,
-    auto_profiler_label_relevant_for_js, auto_profiler_marker_text, gecko_profiler_category,
-    profiler_add_state_change_callback, profiler_callback_after_sampling,
-    profiler_capture_backtrace, profiler_clear_all_pages, profiler_control_by_signals,
-    profiler_current_process_id, profiler_current_thread_id, profiler_ensure_started,
-    profiler_env_vars_for_child_process, profiler_feature_active, profiler_features_if_active,
-    profiler_features_if_active_and_unpaused, profiler_get_available_features,
-    profiler_get_buffer_info, profiler_get_profile, profiler_get_start_params, profiler_init,
-    profiler_is_active, profiler_is_active_and_thread_is_registered,
-    profiler_is_active_and_unpaused, profiler_is_locked_on_current_thread, profiler_is_main_thread,
-    profiler_is_paused, profiler_is_sampling_paused, profiler_main_thread_id,
-    profiler_other_thread_is_being_profiled, profiler_pause, profiler_pause_sampling,
-    profiler_received_exit_profile, profiler_register_code_range, profiler_register_page,
-    profiler_register_script_function, profiler_remove_state_change_callback, profiler_resume,
-    profiler_resume_sampling, profiler_save_profile_to_file, profiler_set_process_name,
-    profiler_shutdown, profiler_start, profiler_stop, profiler_stream_json,
-    profiler_suspend_and_sample_thread, profiler_thread_is_being_profiled,
-    profiler_thread_is_sleeping, profiler_thread_sleep, profiler_thread_wake,
-    profiler_unregister_page, profiler_watch_event_loop, register_thread, subcategories,
-    unregister_thread,
+    AutoProfilerInit, AutoProfilerLabel, AutoProfilerTextMarker, AutoProfilerThreadSleep,
+    AutoProfilerThreadWake, BufferInfo, ControlSignals, Features, MarkerOptions, MarkerTiming,
+    Profile, ProfilerSession, ProfilerTime, ProfilingCategoryPair, SamplingEngine, SaveError,
+    StartError, StartParams, StreamError, ThreadGuard, add_text_marker, add_untyped_marker,
+    auto_profiler_label, auto_profiler_label_dynamic, auto_profiler_marker_text, category,
+    gecko_profiler_category, profiler_control_by_signals, profiler_ensure_started,
+    profiler_feature_active, profiler_features_if_active, profiler_features_if_active_and_unpaused,
+    profiler_get_available_features, profiler_get_buffer_info, profiler_get_profile,
+    profiler_get_start_params, profiler_init, profiler_is_active, profiler_is_active_and_unpaused,
+    profiler_is_paused, profiler_is_sampling_paused, profiler_pause, profiler_pause_sampling,
+    profiler_resume, profiler_resume_sampling, profiler_save_profile_to_file, profiler_shutdown,
+    profiler_start, profiler_stop, profiler_stream_json, profiler_thread_sleep,
+    profiler_thread_wake, register_thread, unregister_thread,
 };
 
 fn everything_that_a_library_says() {
@@ -64,7 +79,7 @@ fn everything_that_a_library_says() {
         MarkerOptions::default(),
         "text"
     );
-    let category = ProfilingCategoryPair::Other(Some(subcategories::Other::Profiling));
+    let category = ProfilingCategoryPair::Other(Some(category::Other::Profiling));
     let _label = AutoProfilerLabel::new("label", category);
     let timing =
         MarkerTiming::interval_until_now_from(ProfilerTime::now().subtract_microseconds(5.0));

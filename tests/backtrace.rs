@@ -7,11 +7,11 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::hint::black_box;
 
-use gekkota::{
-    AutoProfilerLabel, ProfilerBacktrace, StackFeatures, StackFrame, StackSample,
-    gecko_profiler_category, profiler_capture_backtrace, profiler_current_thread_id,
-    register_thread, unregister_thread,
+use gekkota::stack::{
+    ProfilerBacktrace, StackFeatures, StackFrame, StackSample, profiler_capture_backtrace,
 };
+use gekkota::thread::profiler_current_thread_id;
+use gekkota::{AutoProfilerLabel, gecko_profiler_category, register_thread, unregister_thread};
 
 struct Counting;
 

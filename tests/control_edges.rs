@@ -18,9 +18,9 @@ use controlled::{
     Controlled, Folder, action_of, hosts_handler_address, obey, open_pipes, own_role, raise,
     set_handler,
 };
+use gekkota::callback::{ProfilingState, profiler_add_state_change_callback};
 use gekkota::{
-    AutoProfilerInit, ControlSignals, ProfilingState, StartParams,
-    profiler_add_state_change_callback, profiler_control_by_signals, profiler_is_active,
+    AutoProfilerInit, ControlSignals, StartParams, profiler_control_by_signals, profiler_is_active,
     profiler_shutdown,
 };
 

@@ -7,9 +7,10 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use common::{Read, work_for};
+use gekkota::profile::{Format, SnapshotOptions};
 use gekkota::{
-    Format, MarkerOptions, MarkerTiming, Profile, ProfilerSession, ProfilerTime, SnapshotOptions,
-    StartParams, add_text_marker, add_untyped_marker, gecko_profiler_category,
+    MarkerOptions, MarkerTiming, Profile, ProfilerSession, ProfilerTime, StartParams,
+    add_text_marker, add_untyped_marker, gecko_profiler_category,
 };
 use serde_json::{Value, json};
 

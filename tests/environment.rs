@@ -393,7 +393,7 @@ fn no_features_are_labels_and_innermost_addresses_and_markers() {
 
 #[test]
 fn role_of_the_pausing() {
-    use gekkota::SamplingState::{SamplingCompleted, SamplingPaused};
+    use gekkota::callback::SamplingState::{SamplingCompleted, SamplingPaused};
     if std::env::var(ROLE).is_ok_and(|role| role == "pausing") {
         let _profiler = gekkota::AutoProfilerInit::new();
         let loops = |expected| {
@@ -460,7 +460,7 @@ fn role_of_the_parent() {
         let mut command = command_of_child(&[]);
         command
             .env(ROLE, "configuration")
-            .envs(gekkota::profiler_env_vars_for_child_process());
+            .envs(gekkota::process::profiler_env_vars_for_child_process());
         assert!(command.status().expect("the grandchild").success());
     }
 }

@@ -9,9 +9,8 @@ use std::time::Duration;
 
 use common::{Read, Sleeper, wait_until, work_for_cpu};
 use event_loops::{EDGE_MS, EVENT, INTERVAL_MS, Loop, Truth, intervals, judge, mark_since};
-use gekkota::{
-    AutoProfilerEvent, Features, ProfilerSession, ProfilerTime, StartParams, ThreadGuard,
-};
+use gekkota::event_delay::AutoProfilerEvent;
+use gekkota::{Features, ProfilerSession, ProfilerTime, StartParams, ThreadGuard};
 
 /// A loop that tells the profiler of its events.
 fn start_loop(name: &'static str) -> Loop {

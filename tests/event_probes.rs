@@ -11,10 +11,8 @@ use std::time::Duration;
 
 use common::{PanicsAgain, Read, in_forked_child, thread_names, wait_until, work_for_cpu};
 use event_loops::{EDGE_MS, EVENT, Loop, Truth, intervals, judge, mark_since};
-use gekkota::{
-    EventDelayProbe, ProfilerSession, ProfilerTime, StartParams, ThreadGuard,
-    profiler_watch_event_loop,
-};
+use gekkota::event_delay::{EventDelayProbe, profiler_watch_event_loop};
+use gekkota::{ProfilerSession, ProfilerTime, StartParams, ThreadGuard};
 
 /// Between a probe's posting and the moment at which the host takes the time, its thread may lose the processor.
 const SLACK_MS: f64 = 25.0;

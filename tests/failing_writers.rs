@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use common::{Read, mark, work_for_cpu};
+use gekkota::profile::{Format, SnapshotOptions, Symbolicate};
 use gekkota::{
-    Format, Profile, ProfilerSession, SaveError, SnapshotOptions, StartParams, StreamError,
-    Symbolicate, profiler_is_active, profiler_save_profile_to_file, profiler_stream_json,
+    Profile, ProfilerSession, SaveError, StartParams, StreamError, profiler_is_active,
+    profiler_save_profile_to_file, profiler_stream_json,
 };
 
 /// What a writer fails with: which one it was.

@@ -4,10 +4,8 @@
 mod common;
 
 use common::{Read, Sleeper, one_loop};
-use gekkota::{
-    Features, SamplingState, StartParams, profiler_features_if_active, profiler_start,
-    profiler_stop,
-};
+use gekkota::callback::SamplingState;
+use gekkota::{Features, StartParams, profiler_features_if_active, profiler_start, profiler_stop};
 
 /// The default ones apart, which the other tests use together.
 const TRIED: [Features; 10] = [

@@ -4,10 +4,11 @@
 mod common;
 
 use common::{Read, Sleeper, wait_until};
+use gekkota::process::{ProcessId, profiler_current_process_id};
+use gekkota::thread::{ThreadProfilingFeatures as Of, profiler_thread_is_being_profiled};
 use gekkota::{
-    ProcessId, StartError, StartParams, ThreadProfilingFeatures as Of, profiler_current_process_id,
-    profiler_ensure_started, profiler_is_active, profiler_start, profiler_stop,
-    profiler_thread_is_being_profiled, register_thread,
+    StartError, StartParams, profiler_ensure_started, profiler_is_active, profiler_start,
+    profiler_stop, register_thread,
 };
 
 /// The threads of the test that a session with these filters records.

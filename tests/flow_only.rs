@@ -5,10 +5,10 @@ mod common;
 
 use common::Read;
 use gekkota::marker::built_in::FlowMarker;
+use gekkota::marker::profiler_marker_flow_only;
 use gekkota::{
     Features, FlowId, MarkerOptions, ProfilerSession, StartParams, add_marker,
-    gecko_profiler_category, profiler_marker_flow_only, profiler_pause, profiler_resume,
-    register_thread,
+    gecko_profiler_category, profiler_pause, profiler_resume, register_thread,
 };
 
 /// How often the payloads of two flow-only markers were made.

@@ -20,7 +20,8 @@ fn child_is_well() -> bool {
         Default::default(),
     );
     // Another thread of the parent may have been naming one.
-    if gekkota::profiler_register_script_function("of the child", "", 1, 0).name() != "of the child"
+    if gekkota::script::profiler_register_script_function("of the child", "", 1, 0).name()
+        != "of the child"
     {
         return false;
     }
@@ -75,7 +76,12 @@ fn a_forked_child_has_the_profiler_off_and_can_start_it() {
                         Default::default(),
                         "text",
                     );
-                    gekkota::profiler_register_script_function("noise", "noise.script", 1, 0);
+                    gekkota::script::profiler_register_script_function(
+                        "noise",
+                        "noise.script",
+                        1,
+                        0,
+                    );
                     common::work(2_000);
                 }
             })

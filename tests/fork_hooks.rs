@@ -6,10 +6,12 @@ mod common;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use gekkota::process::profiler_register_page;
+use gekkota::thread::profiler_is_locked_on_current_thread;
 use gekkota::{
     StartError, StartParams, profiler_ensure_started, profiler_get_buffer_info, profiler_is_active,
-    profiler_is_locked_on_current_thread, profiler_pause, profiler_register_page, profiler_resume,
-    profiler_start, profiler_stop, profiler_thread_wake, register_thread, unregister_thread,
+    profiler_pause, profiler_resume, profiler_start, profiler_stop, profiler_thread_wake,
+    register_thread, unregister_thread,
 };
 
 static CALLED: AtomicU32 = AtomicU32::new(0);
@@ -38,7 +40,7 @@ extern "C" fn between_the_profilers_own() {
     register_thread("between");
     unregister_thread();
     profiler_thread_wake();
-    profiler_register_page(gekkota::Page::new(1, "between"));
+    profiler_register_page(gekkota::process::Page::new(1, "between"));
     common::mark("between");
     assert!(profiler_get_buffer_info().is_none());
 }

@@ -7,9 +7,8 @@ use std::io::Write;
 use std::time::Duration;
 
 use common::{Read, samples_of, work_for_cpu};
-use gekkota::{
-    Format, MarkerOptions, ProfilerSession, SnapshotOptions, StartParams, StreamError, Symbolicate,
-};
+use gekkota::profile::{Format, SnapshotOptions, Symbolicate};
+use gekkota::{MarkerOptions, ProfilerSession, StartParams, StreamError};
 use serde_json::Value;
 
 fn profile() -> gekkota::Profile {

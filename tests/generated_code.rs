@@ -6,7 +6,8 @@ mod common;
 use std::time::Duration;
 
 use common::{Read, generated_call, work_for_cpu};
-use gekkota::{ProfilerSession, StartParams, profiler_register_code_range};
+use gekkota::jit::profiler_register_code_range;
+use gekkota::{ProfilerSession, StartParams};
 
 extern "C" fn works_below_generated_code() {
     work_for_cpu(Duration::from_millis(300));

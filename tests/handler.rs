@@ -11,7 +11,8 @@ use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use common::Read;
-use gekkota::{AutoProfilerLabel, AutoProfilerScriptFrame, ProfilerSession, StartParams};
+use gekkota::script::AutoProfilerScriptFrame;
+use gekkota::{AutoProfilerLabel, ProfilerSession, StartParams};
 
 struct AbortsInTheHandler;
 
@@ -86,7 +87,8 @@ fn nothing_is_allocated_in_the_handler() {
                     "the check sees a handler's mask"
                 );
                 let category = gekkota::gecko_profiler_category!(Other);
-                let function = gekkota::profiler_register_script_function("f", "a.script", 1, 1);
+                let function =
+                    gekkota::script::profiler_register_script_function("f", "a.script", 1, 1);
                 let end = Instant::now() + Duration::from_secs(2);
                 let mut kept = Vec::new();
                 while Instant::now() < end {

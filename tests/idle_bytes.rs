@@ -8,9 +8,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use common::{Read, work_for_cpu};
+use gekkota::profile::{Format, SnapshotOptions, Symbolicate};
 use gekkota::{
-    Format, ProfilerSession, ProfilerTime, SnapshotOptions, StartParams, Symbolicate,
-    profiler_get_buffer_info, profiler_stream_json,
+    ProfilerSession, ProfilerTime, StartParams, profiler_get_buffer_info, profiler_stream_json,
 };
 use serde_json::Value;
 

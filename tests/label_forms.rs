@@ -9,15 +9,17 @@ mod moving_task;
 use std::time::Duration;
 
 use common::{Read, work_for_cpu};
-use gekkota::{
-    ProfilerSession, StackFeatures, StackFrame, StartParams, auto_profiler_label,
+use gekkota::gecko_profiler::gecko_profiler_label;
+use gekkota::label::{
     auto_profiler_label_category_pair, auto_profiler_label_category_pair_relevant_for_js,
-    auto_profiler_label_dynamic, auto_profiler_label_dynamic_nonsensitive,
-    auto_profiler_label_dynamic_relevant_for_js, auto_profiler_label_dynamic_utf16,
-    auto_profiler_label_getter, auto_profiler_label_hot, auto_profiler_label_method,
-    auto_profiler_label_relevant_for_js, auto_profiler_label_setter, gecko_profiler_category,
-    gecko_profiler_label, labelled_future, labelled_future_with_dynamic,
-    profiler_capture_backtrace, register_thread,
+    auto_profiler_label_dynamic_nonsensitive, auto_profiler_label_dynamic_relevant_for_js,
+    auto_profiler_label_dynamic_utf16, auto_profiler_label_getter, auto_profiler_label_hot,
+    auto_profiler_label_method, auto_profiler_label_relevant_for_js, auto_profiler_label_setter,
+};
+use gekkota::stack::{StackFeatures, StackFrame, profiler_capture_backtrace};
+use gekkota::{
+    ProfilerSession, StartParams, auto_profiler_label, auto_profiler_label_dynamic,
+    gecko_profiler_category, labelled_future, labelled_future_with_dynamic, register_thread,
 };
 use moving_task::{Task, poll_on, wait};
 

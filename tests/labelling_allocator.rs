@@ -9,11 +9,9 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use common::{Read, work_for_cpu};
-use gekkota::{
-    AutoProfilerLabel, AutoProfilerScriptFrame, ProfilerBacktrace, ProfilerSession, ScriptFunction,
-    StackFeatures, StackFrame, StartParams, profiler_capture_backtrace,
-    profiler_register_script_function,
-};
+use gekkota::script::{AutoProfilerScriptFrame, ScriptFunction, profiler_register_script_function};
+use gekkota::stack::{ProfilerBacktrace, StackFeatures, StackFrame, profiler_capture_backtrace};
+use gekkota::{AutoProfilerLabel, ProfilerSession, StartParams};
 
 struct LabelsItsWork;
 

@@ -7,12 +7,12 @@ use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
 use common::{Read, work_for_cpu};
-use gekkota::{
-    AutoProfilerLabel, AutoProfilerScriptFrame, ProfilerSession, ScriptFunction, StackFeatures,
-    StackFrame, StartParams, ThreadId, gecko_profiler_category, profiler_capture_backtrace,
-    profiler_current_thread_id, profiler_register_script_function,
-    profiler_suspend_and_sample_thread,
+use gekkota::script::{AutoProfilerScriptFrame, ScriptFunction, profiler_register_script_function};
+use gekkota::stack::{
+    StackFeatures, StackFrame, profiler_capture_backtrace, profiler_suspend_and_sample_thread,
 };
+use gekkota::thread::{ThreadId, profiler_current_thread_id};
+use gekkota::{AutoProfilerLabel, ProfilerSession, StartParams, gecko_profiler_category};
 
 const SLICE: Duration = Duration::from_millis(100);
 /// So many labels and script frames a sample has room for.

@@ -7,12 +7,13 @@ mod common;
 use std::time::Duration;
 
 use common::{Read, work_for_cpu};
+use gekkota::label::{LabelFlags, auto_profiler_label_dynamic_utf16};
+use gekkota::marker::{add_text_marker_fmt, lazy_add_text_marker, lazy_add_untyped_marker};
+use gekkota::schema::{Deserialize, JSONWriter, MarkerSchema, Serialize};
 use gekkota::{
-    AutoProfilerLabel, Deserialize, JSONWriter, LabelFlags, MarkerOptions, MarkerSchema,
-    MarkerTiming, ProfilerMarker, ProfilerSession, ProfilerTime, ProfilingCategoryPair, Serialize,
-    StartParams, add_marker, add_text_marker, add_text_marker_fmt, add_untyped_marker,
-    auto_profiler_label_dynamic_utf16, gecko_profiler_category, lazy_add_marker,
-    lazy_add_text_marker, lazy_add_untyped_marker,
+    AutoProfilerLabel, MarkerOptions, MarkerTiming, ProfilerMarker, ProfilerSession, ProfilerTime,
+    ProfilingCategoryPair, StartParams, add_marker, add_text_marker, add_untyped_marker,
+    gecko_profiler_category, lazy_add_marker,
 };
 use serde::de::Error as _;
 use serde::ser::Error as _;

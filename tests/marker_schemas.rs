@@ -33,7 +33,7 @@ fn after(start: ProfilerTime, ms: f64) -> ProfilerTime {
 fn record_gallery() -> Read {
     let session = ProfilerSession::start(StartParams::default()).expect("start");
     gekkota::register_thread("gallery");
-    let own = gekkota::profiler_current_thread_id();
+    let own = gekkota::thread::profiler_current_thread_id();
     let start = ProfilerTime::now();
     std::thread::sleep(Duration::from_millis(20));
     formats::show(start);

@@ -4,11 +4,11 @@
 mod common;
 
 use common::Read;
+use gekkota::stack::{ProfilerBacktrace, profiler_capture_backtrace};
+use gekkota::thread::{ThreadId, profiler_current_thread_id};
 use gekkota::{
-    AutoProfilerTextMarker, Features, MarkerOptions, MarkerStack, ProfilerBacktrace,
-    ProfilerSession, StartParams, ThreadId, add_text_marker, add_untyped_marker,
-    auto_profiler_label, gecko_profiler_category, profiler_capture_backtrace,
-    profiler_current_thread_id,
+    AutoProfilerTextMarker, Features, MarkerOptions, MarkerStack, ProfilerSession, StartParams,
+    add_text_marker, add_untyped_marker, auto_profiler_label, gecko_profiler_category,
 };
 use serde_json::Value;
 

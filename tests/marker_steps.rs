@@ -150,7 +150,7 @@ fn be_watched(body: impl FnOnce()) {
 gekkota::marker_type! {
     struct Typed {
         number: u64 => "Number", Integer;
-        text: gekkota::CowString => "Text", String;
+        text: gekkota::marker::built_in::CowString => "Text", String;
         flow: gekkota::FlowId => "Flow", Flow;
     }
 }

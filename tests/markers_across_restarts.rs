@@ -155,7 +155,8 @@ fn each_is_in_the_session_that_takes_it() {
     let reader = std::thread::spawn(|| {
         let mut snapshots = 0u64;
         while !END.load(Ordering::Relaxed) {
-            let options = gekkota::SnapshotOptions::default().symbolicate(gekkota::Symbolicate::No);
+            let options = gekkota::profile::SnapshotOptions::default()
+                .symbolicate(gekkota::profile::Symbolicate::No);
             let mut text = Vec::new();
             if gekkota::profiler_stream_json(&mut text, &options).is_ok() {
                 let read = Read::from_text(&text);

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use common::{Read, Sample, Sleeper, mark, samples_of, work, work_for};
-use gekkota::{Format, Profile, ProfilerSession, SnapshotOptions, StartParams, Symbolicate};
+use gekkota::profile::{Format, SnapshotOptions, Symbolicate};
+use gekkota::{Profile, ProfilerSession, StartParams};
 use serde_json::Value;
 
 const MARKERS: u64 = 50;

@@ -1,4 +1,4 @@
-//! Code in the forms in which Mozilla's uses its crate `gecko_profiler`: `use gekkota as gecko_profiler;` in each file is all that
+//! Code in the forms in which Mozilla's uses its crate `gecko_profiler`: `use gekkota::gecko_profiler;` in each file is all that
 //! was changed. What it says stands in the profile.
 #![cfg(all(has_profiler, feature = "attributes"))]
 #![allow(elided_lifetimes_in_paths, reason = "Mozilla's code is written so")]
@@ -22,7 +22,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
 
 use common::{Read, work_for_cpu};
-use gekkota as gecko_profiler;
+use gekkota::gecko_profiler;
 use gekkota::{ProfilerSession, StartParams};
 use serde_json::{Value, json};
 

@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use common::{Read, Sleeper, mark, one_loop, work_for, work_for_cpu};
+use gekkota::callback::SamplingState;
 use gekkota::{
-    SamplingState, StartParams, profiler_feature_active, profiler_features_if_active,
+    StartParams, profiler_feature_active, profiler_features_if_active,
     profiler_features_if_active_and_unpaused, profiler_get_buffer_info, profiler_is_active,
     profiler_is_active_and_unpaused, profiler_is_paused, profiler_is_sampling_paused,
     profiler_pause, profiler_pause_sampling, profiler_resume, profiler_resume_sampling,

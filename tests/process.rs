@@ -8,11 +8,14 @@ use std::process::Command;
 use std::time::Duration;
 
 use common::{Read, mark, wait_until, work_for_cpu};
-use gekkota::{
-    ExitProfileError, Page, StartParams, profiler_clear_all_pages,
-    profiler_env_vars_for_child_process, profiler_get_profile, profiler_init,
+use gekkota::process::{
+    ExitProfileError, Page, profiler_clear_all_pages, profiler_env_vars_for_child_process,
     profiler_received_exit_profile, profiler_register_page, profiler_set_process_name,
-    profiler_shutdown, profiler_start, profiler_stop, profiler_unregister_page, register_thread,
+    profiler_unregister_page,
+};
+use gekkota::{
+    StartParams, profiler_get_profile, profiler_init, profiler_shutdown, profiler_start,
+    profiler_stop, register_thread,
 };
 
 /// Set in the child: what it is to do.

@@ -8,10 +8,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use common::{Read, mark, work_for};
-use gekkota::{
-    Format, Profile, ProfilerSession, SharedProgress, SnapshotOptions, StartParams, StreamError,
-    Symbolicate, profiler_stream_json,
-};
+use gekkota::profile::{Format, SharedProgress, SnapshotOptions, Symbolicate};
+use gekkota::{Profile, ProfilerSession, StartParams, StreamError, profiler_stream_json};
 
 /// Waits at each writing until another thread has looked at the progress.
 struct Watched {

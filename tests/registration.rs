@@ -7,13 +7,17 @@ mod common;
 use std::thread;
 
 use common::{Read, mark, wait_until};
-use gekkota::{
-    StartParams, ThreadGuard, ThreadId, ThreadProfilingFeatures as Of, profiler_capture_backtrace,
-    profiler_current_process_id, profiler_current_thread_id, profiler_init,
+use gekkota::process::profiler_current_process_id;
+use gekkota::stack::profiler_capture_backtrace;
+use gekkota::thread::{
+    ThreadId, ThreadProfilingFeatures as Of, profiler_current_thread_id,
     profiler_is_active_and_thread_is_registered, profiler_is_locked_on_current_thread,
     profiler_is_main_thread, profiler_main_thread_id, profiler_other_thread_is_being_profiled,
-    profiler_pause, profiler_pause_sampling, profiler_resume, profiler_resume_sampling,
-    profiler_shutdown, profiler_start, profiler_stop, profiler_thread_is_being_profiled,
+    profiler_thread_is_being_profiled,
+};
+use gekkota::{
+    StartParams, ThreadGuard, profiler_init, profiler_pause, profiler_pause_sampling,
+    profiler_resume, profiler_resume_sampling, profiler_shutdown, profiler_start, profiler_stop,
     register_thread, unregister_thread,
 };
 

@@ -13,9 +13,8 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use common::{Read, Sample, work_for};
-use gekkota::{
-    Features, ProfilerBacktrace, ProfilerSession, StartParams, profiler_capture_backtrace,
-};
+use gekkota::stack::{ProfilerBacktrace, profiler_capture_backtrace};
+use gekkota::{Features, ProfilerSession, StartParams};
 
 /// The same code under another name, so that it lies at the same place.
 const SOURCE: &str = "

@@ -8,12 +8,15 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use common::{Read, work_for_cpu};
-use gekkota::{
-    AutoProfilerLabel, AutoProfilerScriptFrame, ProfilerSession, ScriptFunction, StackFeatures,
-    StackFrame, StartParams, auto_profiler_label, auto_profiler_label_dynamic_relevant_for_js,
-    auto_profiler_label_relevant_for_js, profiler_capture_backtrace, profiler_current_thread_id,
-    profiler_register_script_function, profiler_suspend_and_sample_thread,
+use gekkota::label::{
+    auto_profiler_label_dynamic_relevant_for_js, auto_profiler_label_relevant_for_js,
 };
+use gekkota::script::{AutoProfilerScriptFrame, ScriptFunction, profiler_register_script_function};
+use gekkota::stack::{
+    StackFeatures, StackFrame, profiler_capture_backtrace, profiler_suspend_and_sample_thread,
+};
+use gekkota::thread::profiler_current_thread_id;
+use gekkota::{AutoProfilerLabel, ProfilerSession, StartParams, auto_profiler_label};
 use serde_json::{Value, json};
 
 const SLICE: Duration = Duration::from_millis(100);
@@ -405,7 +408,7 @@ fn script_frames_are_merged_by_their_place_on_the_stack() {
 fn wait_in_a_script(
     name: &'static str,
     calls: usize,
-) -> (std::sync::mpsc::Sender<()>, gekkota::ThreadId) {
+) -> (std::sync::mpsc::Sender<()>, gekkota::thread::ThreadId) {
     let (keep, until_dropped) = std::sync::mpsc::channel::<()>();
     let (tell, told) = std::sync::mpsc::channel();
     std::thread::spawn(move || {

@@ -6,10 +6,10 @@ mod common;
 use std::time::Duration;
 
 use common::{Read, Sleeper, mark, wait_until, work_for};
+use gekkota::callback::{SamplingState, profiler_callback_after_sampling};
 use gekkota::{
-    ProfilerSession, SamplingState, StartParams, StreamError, profiler_callback_after_sampling,
-    profiler_get_available_features, profiler_get_profile, profiler_is_active, profiler_shutdown,
-    profiler_start, profiler_stop,
+    ProfilerSession, StartParams, StreamError, profiler_get_available_features,
+    profiler_get_profile, profiler_is_active, profiler_shutdown, profiler_start, profiler_stop,
 };
 
 fn marker_names() -> Vec<String> {

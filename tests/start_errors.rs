@@ -7,10 +7,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::{Read, become_nobody, in_forked_child};
+use gekkota::callback::{
+    ProfilingState, ProfilingStates, profiler_add_state_change_callback,
+    profiler_callback_after_sampling,
+};
 use gekkota::{
-    Features, ProfilerSession, ProfilingState, ProfilingStates, StartError, StartParams,
-    profiler_add_state_change_callback, profiler_callback_after_sampling, profiler_is_active,
-    profiler_start, profiler_stop,
+    Features, ProfilerSession, StartError, StartParams, profiler_is_active, profiler_start,
+    profiler_stop,
 };
 
 fn refusal(params: StartParams) -> String {

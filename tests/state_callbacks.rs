@@ -6,12 +6,14 @@ mod common;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use common::{Read, mark};
+use gekkota::callback::{
+    ProfilingState, ProfilingStates, profiler_add_state_change_callback,
+    profiler_remove_state_change_callback,
+};
 use gekkota::{
-    ProfilerSession, ProfilingState, ProfilingStates, StartParams,
-    profiler_add_state_change_callback, profiler_ensure_started, profiler_get_profile,
+    ProfilerSession, StartParams, profiler_ensure_started, profiler_get_profile,
     profiler_is_active, profiler_is_paused, profiler_pause, profiler_pause_sampling,
-    profiler_remove_state_change_callback, profiler_resume, profiler_resume_sampling,
-    profiler_shutdown, profiler_start, profiler_stop,
+    profiler_resume, profiler_resume_sampling, profiler_shutdown, profiler_start, profiler_stop,
 };
 
 use ProfilingState::{

@@ -9,10 +9,13 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use common::{Read, thread_cpu, wait_until, work};
+use gekkota::stack::{
+    StackFeatures, StackFrame, StackSample, SuspendError, profiler_suspend_and_sample_thread,
+};
+use gekkota::thread::{ThreadId, profiler_current_thread_id};
 use gekkota::{
-    AutoProfilerLabel, ProfilerSession, StackFeatures, StackFrame, StackSample, StartParams,
-    SuspendError, ThreadId, gecko_profiler_category, profiler_current_thread_id,
-    profiler_suspend_and_sample_thread, register_thread, unregister_thread,
+    AutoProfilerLabel, ProfilerSession, StartParams, gecko_profiler_category, register_thread,
+    unregister_thread,
 };
 
 const SECOND: Duration = Duration::from_secs(1);

@@ -18,9 +18,10 @@ use criterion::profiler::Profiler;
 use criterion::{Bencher, Criterion};
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use gekkota::gecko_profiler::gecko_profiler_label;
 use gekkota::{
     MarkerOptions, MarkerTiming, ProfilerSession, ProfilerTime, StartParams, ThreadGuard,
-    add_text_marker, gecko_profiler_label, profiler_categories,
+    add_text_marker, profiler_categories,
 };
 use regex::Regex;
 
@@ -100,7 +101,7 @@ fn iterations(bencher: &mut Bencher<'_>, name: &str, mut body: impl FnMut()) {
         if count.is_multiple_of(1000) {
             let options =
                 MarkerOptions::default().with_timing(MarkerTiming::interval_until_now_from(begin));
-            gekkota::add_text_marker_fmt!(
+            gekkota::marker::add_text_marker_fmt!(
                 name,
                 Benchmark::Whole,
                 options,

@@ -13,10 +13,9 @@ mod script_frames;
 use std::error::Error;
 use std::time::{Duration, Instant};
 
-use gekkota::{
-    AutoProfilerInit, ProfilerSession, StartParams, ThreadSummary,
-    auto_profiler_label_relevant_for_js,
-};
+use gekkota::label::auto_profiler_label_relevant_for_js;
+use gekkota::profile::ThreadSummary;
+use gekkota::{AutoProfilerInit, ProfilerSession, StartParams};
 use mlua::{Function, Lua, Table};
 
 use crate::script_frames::ScriptFrames;

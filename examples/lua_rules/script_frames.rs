@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use gekkota::{AutoProfilerScriptFrame, ScriptFunction, profiler_register_script_function};
+use gekkota::script::{AutoProfilerScriptFrame, ScriptFunction, profiler_register_script_function};
 use mlua::{Debug, DebugEvent, HookTriggers, Lua, VmState};
 
 /// The stack of active Lua calls, shared with the hook.

@@ -4,10 +4,12 @@
 use std::hint::black_box;
 
 use gekkota::marker::built_in::TextStack;
+use gekkota::process::{Page, profiler_register_page};
+use gekkota::stack::profiler_capture_backtrace;
+use gekkota::thread::ThreadId;
 use gekkota::{
-    MarkerOptions, MarkerStack, MarkerTiming, Page, ProfilerTime, ThreadId, add_marker,
-    add_text_marker, add_untyped_marker, auto_profiler_label, auto_profiler_marker,
-    gecko_profiler_category, profiler_capture_backtrace, profiler_register_page,
+    MarkerOptions, MarkerStack, MarkerTiming, ProfilerTime, add_marker, add_text_marker,
+    add_untyped_marker, auto_profiler_label, auto_profiler_marker, gecko_profiler_category,
 };
 
 use crate::after;

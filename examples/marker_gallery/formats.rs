@@ -1,9 +1,12 @@
 //! Defines a marker type for each format of a field, with values that are easy to get wrong.
 
+use gekkota::process::ProcessId;
+use gekkota::schema::{Deserialize, JSONWriter, MarkerSchema, Serialize};
 use gekkota::schema::{Format, Location};
+use gekkota::thread::ThreadId;
 use gekkota::{
-    Deserialize, FlowId, JSONWriter, MarkerSchema, MarkerTiming, ProcessId, ProfilerMarker,
-    ProfilerTime, Serialize, ThreadId, add_marker, gecko_profiler_category, marker_type,
+    FlowId, MarkerTiming, ProfilerMarker, ProfilerTime, add_marker, gecko_profiler_category,
+    marker_type,
 };
 
 use crate::after;
@@ -215,7 +218,7 @@ pub(crate) fn show(start: ProfilerTime) {
         category,
         options,
         Processes {
-            typical: gekkota::profiler_current_process_id(),
+            typical: gekkota::process::profiler_current_process_id(),
         },
     );
     add_marker(
@@ -223,7 +226,7 @@ pub(crate) fn show(start: ProfilerTime) {
         category,
         options,
         Threads {
-            typical: gekkota::profiler_current_thread_id(),
+            typical: gekkota::thread::profiler_current_thread_id(),
         },
     );
     let lists = Lists {

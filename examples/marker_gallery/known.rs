@@ -62,7 +62,7 @@ fn show_message(start: ProfilerTime, steps: &[(IPCStep, f64)]) {
         let time = after(start, ms);
         let message = IPCMarker {
             time,
-            other_pid: gekkota::profiler_current_process_id(),
+            other_pid: gekkota::process::profiler_current_process_id(),
             message_seqno: MESSAGE_NUMBER,
             message_type: "PGallery::Msg_Show".into(),
             side: IPCSide::Parent,
@@ -316,7 +316,7 @@ fn add_allocation_marker(size: i64, memory_address: u64) {
     let allocation = NativeAllocation {
         size,
         memory_address,
-        thread_id: gekkota::profiler_current_thread_id(),
+        thread_id: gekkota::thread::profiler_current_thread_id(),
     };
     add_marker(
         "Native allocation",

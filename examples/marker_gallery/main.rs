@@ -35,7 +35,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     formats::show(start);
     looks::show(start);
-    let main_thread = gekkota::profiler_current_thread_id();
+    let main_thread = gekkota::thread::profiler_current_thread_id();
     let other = thread::spawn(move || {
         let _registered = ThreadGuard::register("other side");
         looks::show_on_other_thread(start);

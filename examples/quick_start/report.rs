@@ -6,7 +6,8 @@ use std::io::{self, ErrorKind, Write as _};
 use std::path::Path;
 use std::time::Duration;
 
-use gekkota::{Profile, ThreadSummary};
+use gekkota::Profile;
+use gekkota::profile::ThreadSummary;
 
 use crate::names::shorten;
 

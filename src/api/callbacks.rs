@@ -1,32 +1,35 @@
-//! Being told what happens to the profiler.
+//! Callbacks on changes of state and after sampling.
 
 use crate::api::engine;
 use crate::base::{ProfilingState, ProfilingStates, SamplingState};
 
-/// Has the callback told of these states from now on, until [`profiler_remove_state_change_callback`] with its id.
+/// Adds a callback that is called for each of these states, until
+/// [`profiler_remove_state_change_callback`] removes it by its id.
 ///
-/// | state | told |
+/// | State | When the callback is called |
 /// |---|---|
-/// | [`AlreadyActive`] | to the new callback alone, by this function, if the profiler is active |
-/// | [`Started`] | after a start, or a start anew |
-/// | [`Pausing`], [`Resumed`] | before a pause, after its end; not where nothing changes, nor for a pause of the sampling alone |
+/// | [`AlreadyActive`] | by this function, for the new callback only, if the profiler is active |
+/// | [`Started`] | after a start or a restart |
+/// | [`Pausing`], [`Resumed`] | before a pause, and after it; not for a call that changes nothing, and not for a pause of sampling only |
 /// | [`GeneratingProfile`] | before each profile is taken |
-/// | [`Stopping`] | before a stop; not before a start anew, but after one that failed when the session before had ended |
-/// | [`ShuttingDown`] | in `profiler_shutdown`, after `Stopping` and before its file is written |
-/// | [`RemovingCallback`] | to a callback that was removed, by that function |
+/// | [`Stopping`] | before a stop; not before a restart, but after a restart that failed and ended the old session |
+/// | [`ShuttingDown`] | in `profiler_shutdown`, after `Stopping` and before the file is written |
+/// | [`RemovingCallback`] | by the function that removes the callback |
 ///
-/// Callbacks are told in the order in which they were added, on the thread that calls the function, which goes on when
-/// they have returned. They stay from session to session, and over a shutdown. An id may be anything; 0 stands for a
-/// callback that is never removed, and an id that is used twice stands for both.
+/// Callbacks are called in the order in which they were added, on the thread that changes the
+/// state. That call waits for them. Callbacks outlive sessions and a shutdown. `id` may be any
+/// number. A callback with the id 0 is never removed. Two callbacks may share an id, and are then
+/// removed together.
 ///
-/// A callback runs under no lock and may call every function of the profiler. What happens by that is told from within, but
-/// a callback is not told of a state that it is just being told of on this thread, nor is anything told at a depth of more
-/// than 16; so one that stops the profiler when it is told `Stopping`, say, does not call itself for ever. Threads that
-/// change the state at the same time tell it at the same time. If a callback panics, the panic ends there; what the profiler
-/// was about to do is done.
+/// A callback holds no lock of the profiler and may call any of its functions. A state change that
+/// a callback causes is reported from within that call. To prevent endless recursion, a callback is
+/// not called for a state that it is already handling on the same thread, and calls nest at most 16
+/// deep. Threads that change the state at the same time call the callbacks at the same time. A
+/// panic of a callback is caught, and the profiler proceeds.
 ///
-/// From any thread; takes the profiler's lock for a moment. Idea: Gecko's `profiler_add_state_change_callback`, which tells
-/// `Pausing` also when there is nothing to pause, and where callbacks may not add or remove any.
+/// May be called from any thread. Cost: the profiler's lock for a moment. Idea: Gecko's
+/// `profiler_add_state_change_callback`, which reports `Pausing` even if nothing changes, and whose
+/// callbacks may not add or remove callbacks.
 ///
 /// [`AlreadyActive`]: ProfilingState::AlreadyActive
 /// [`Started`]: ProfilingState::Started
@@ -44,28 +47,36 @@ pub fn profiler_add_state_change_callback(
     engine::add_state_change_callback(states, id, Box::new(callback));
 }
 
-/// Removes the callbacks with this id, and tells them so. An unknown id, and 0, are harmless.
+/// Removes all callbacks with this id, and calls them with
+/// [`RemovingCallback`](ProfilingState::RemovingCallback). Ignores an unknown id, and 0.
 ///
-/// Another thread that was just telling a callback something may still be at it when this returns. From any thread; takes
-/// the profiler's lock for a moment. Idea: Gecko's `profiler_remove_state_change_callback`.
+/// Another thread may still be running such a callback when this function returns. May be called
+/// from any thread. Cost: the profiler's lock for a moment. Idea: Gecko's
+/// `profiler_remove_state_change_callback`.
 pub fn profiler_remove_state_change_callback(id: u64) {
     engine::remove_state_change_callback(id);
 }
 
-/// Calls `callback` once, when the sampler has been through a whole loop that began after this; false, and it is dropped
-/// uncalled, when the profiler is not active, is just being stopped, or its sampler has failed.
+/// Calls `callback` once, after the next complete sampling loop. Returns `false`, and drops the
+/// callback without calling it, if the profiler is inactive or stopping, or if its sampler has
+/// failed.
 ///
-/// What it is told says what the loop did. With [`SamplingCompleted`](SamplingState::SamplingCompleted), samples that were
-/// taken after this call are in the buffer, of every profiled thread that has answered: it comes after the tick that
-/// follows the loop's, so within three intervals. In a pause, and where no stacks are sampled, it comes after the loop.
+/// The argument reports the outcome of the loop. With
+/// [`SamplingCompleted`](SamplingState::SamplingCompleted), the buffer contains a sample, taken
+/// after this call, of every profiled thread that has answered. To ensure that, the callback runs
+/// after the tick that follows the loop, at most three intervals from now. In a pause, and in a
+/// session without stack sampling, it runs directly after the loop.
 ///
-/// Callbacks are called in the order in which they were added, on the sampler thread, where signals are blocked, under no
-/// lock; they may call every function of the profiler, also those that stop or start it. No samples are taken while one
-/// runs, so it should be short; but nobody who stops the profiler waits for it.
-/// Those that are left over when the session ends get [`JustStopped`](SamplingState::JustStopped) on the thread that ends it,
-/// before that function returns; they are lost in the child of a `fork`. If a callback panics, the panic ends there.
+/// Callbacks run in the order in which they were added, on the sampler thread, where signals are
+/// blocked. They hold no lock, and may call any function of the profiler, also those that stop or
+/// start it. No samples are taken while a callback runs, so keep it short. A stop does not wait for
+/// a running callback. A callback that is still pending when the session ends is called with
+/// [`JustStopped`](SamplingState::JustStopped), on the thread that ends the session, before that
+/// call returns. Pending callbacks are lost in the child of a `fork`. A panic of a callback is
+/// caught.
 ///
-/// From any thread; takes the profiler's lock for a moment. Idea: Gecko's `profiler_callback_after_sampling`.
+/// May be called from any thread. Cost: the profiler's lock for a moment. Idea: Gecko's
+/// `profiler_callback_after_sampling`.
 pub fn profiler_callback_after_sampling(
     callback: impl FnOnce(SamplingState) + Send + 'static,
 ) -> bool {

@@ -1,32 +1,36 @@
-//! Telling the profiler of code that the program has generated.
+//! Registration of generated machine code.
 
 use crate::api::engine;
 
-/// Generated code that the profiler knows of while this lives.
+/// A registration of generated code, which ends when this guard is dropped. Made by
+/// [`profiler_register_code_range`].
 #[derive(Debug)]
 #[must_use = "the code is unregistered when this is dropped"]
 pub struct CodeRange(Option<engine::CodeRangeToken>);
 
-/// Tells the profiler of machine code that the program has generated, `len` bytes from `start` on, so that stacks are
-/// followed through it and its frames have a name, as `name (in [jit])`.
+/// Registers `len` bytes of generated machine code at `start`, so that stacks are unwound through
+/// the code and its frames are named `name (in [jit])`.
 ///
-/// The code must keep frame pointers: each of its functions begins with `push rbp; mov rbp, rsp` (on aarch64
-/// `stp x29, x30, [sp, #-n]!; mov x29, sp`) and leaves `rbp` (`x29`) alone until it returns. Code that does not makes
-/// stacks that end in it as `(truncated)`, or lack callers. A range can be one function, or hold many under one name.
+/// The code must keep frame pointers: each function begins with `push rbp; mov rbp, rsp` (on
+/// aarch64 `stp x29, x30, [sp, #-n]!; mov x29, sp`) and preserves `rbp` (`x29`) until it returns.
+/// Otherwise stacks end in the code as `(truncated)`, or lack callers. A range may hold one
+/// function, or many under one name.
 ///
-/// May be called from any thread, whether the profiler is active or not; the memory is never read through `start`, and no
-/// byte of it need be there. The name is copied, 1,024 bytes of it at most. A range that is empty or null is none. Where
-/// ranges overlap, the newest one names the addresses of both, also those of samples that were taken before: so give
-/// memory that is used again a new registration. A range that is dropped keeps its name in the running session's profiles,
-/// until another takes its addresses; its code is no longer followed.
+/// May be called from any thread, active or not. The profiler never reads memory through `start`,
+/// and the code need not exist yet. At most 1,024 bytes of the name are copied. An empty or null
+/// range is ignored. Where ranges overlap, the newest one names the shared addresses, also in
+/// samples that were taken before: register memory again when new code replaces the old. After a
+/// range is dropped, its name remains in the profiles of the running session until another range
+/// covers its addresses, but its code is no longer unwound.
 ///
-/// Cost: a lock, an allocation and a place in a tree, about a µs; about 200 bytes a range. The sampler copies the
-/// list when it has changed and a stack leads into code that belongs to no library. Programs that write
-/// `/tmp/perf-PID.map` for `perf` need not call this: the sampler reads that file, too.
+/// Cost: a lock, an allocation and an insertion into a tree, about 1 µs; about 200 bytes per range.
+/// The sampler copies the list after a change, when a stack leads into code outside of all
+/// libraries. A program that writes `/tmp/perf-PID.map` for `perf` need not call this function,
+/// because the sampler reads that file too.
 ///
 /// ```
 /// # let code: [u8; 0] = [];
-/// let range = gekkota::profiler_register_code_range(code.as_ptr(), code.len(), "regex #3");
+/// let range = gekkota::jit::profiler_register_code_range(code.as_ptr(), code.len(), "regex #3");
 /// // The code may run now.
 /// drop(range);
 /// ```
@@ -36,7 +40,7 @@ pub fn profiler_register_code_range(start: *const u8, len: usize, name: &str) ->
 }
 
 impl CodeRange {
-    /// Keeps the code registered for the life of the process.
+    /// Keeps the code registered until the process ends.
     pub fn keep(mut self) {
         self.0 = None;
     }

@@ -1,20 +1,21 @@
-//! How long a thread's event loop would keep an event waiting.
+//! The delay of events in an event loop.
 
 use std::fmt;
 
 use crate::api::engine;
 use crate::base::ProfilerTime;
 
-/// An event that the calling thread's loop runs, from the making of this until its drop.
+/// An event that the event loop of the calling thread handles, from construction to drop.
 ///
-/// Samples of the thread tell meanwhile how long ago the event was queued: `eventDelay`, in milliseconds. That is how
-/// long it waited and has run, so what somebody waits who wants anything of the thread. Between events it is 0; on a thread
-/// that never made one of these it is null. The viewer shows an event of 50 ms or more as a marker “Jank”, also one that only
-/// waited so long behind another. An event within an event, of a loop within the loop, counts while it runs, and then the
-/// outer one again.
+/// While it is handled, the thread's samples record in `eventDelay` how long ago it was queued, in
+/// milliseconds: the time that a new event would have waited so far. Between events the delay is 0.
+/// On a thread that never constructed this guard it is null. The viewer shows a delay of 50 ms or
+/// more as a marker “Jank”, also if the event spent that time waiting behind another one. In nested
+/// event loops the inner event counts while it is handled, then the outer one again.
 ///
 /// ```
-/// use gekkota::{AutoProfilerEvent, ProfilerTime};
+/// use gekkota::ProfilerTime;
+/// use gekkota::event_delay::AutoProfilerEvent;
 ///
 /// # let (sender, events) = std::sync::mpsc::channel();
 /// sender.send((ProfilerTime::now(), "work"))?;
@@ -26,14 +27,16 @@ use crate::base::ProfilerTime;
 /// # Ok::<(), std::sync::mpsc::SendError<(ProfilerTime, &str)>>(())
 /// ```
 ///
-/// On a thread that is not registered nothing happens. It is seen by samples of a session that began after it. It is bound
-/// to its thread; one that is dropped out of order ends those that were made after it, and one that is forgotten counts until
-/// the one around it ends, or the thread's registration. So keep it out of a future that waits: there it runs no longer.
+/// The guard does nothing on an unregistered thread. A session that starts later sees the event
+/// too. The guard is bound to its thread. If it is dropped out of order, it ends the events that
+/// began after it. If it is forgotten, its event lasts until the enclosing event or the thread's
+/// registration ends. Do not hold the guard across `.await`, because the event is not handled while
+/// the future waits.
 ///
-/// Cost: about 5 ns, whether the profiler is active or not: a look at the calling thread's own registration, two stores at the
-/// beginning and one at the end; [`new`](Self::new) reads the clock as well, 25 ns in all. Nobody else does anything for it:
-/// a sample holds one number more. Where the loop's code cannot be changed, see
-/// [`profiler_watch_event_loop`](crate::profiler_watch_event_loop). Idea: Gecko's `nsThread::GetRunningEventDelay`.
+/// Cost: about 5 ns, whether the profiler is active or not: one lookup of the thread's
+/// registration, two stores at construction and one at drop. [`new`](Self::new) also reads the
+/// clock, 25 ns in all. A sample holds one number more. For a loop whose code cannot be changed,
+/// see [`profiler_watch_event_loop`]. Idea: Gecko's `nsThread::GetRunningEventDelay`.
 #[doc(alias = "eventDelay")]
 #[doc(alias = "responsiveness")]
 #[doc(alias = "GetRunningEventDelay")]
@@ -43,7 +46,7 @@ use crate::base::ProfilerTime;
 pub struct AutoProfilerEvent(engine::EventToken);
 
 impl AutoProfilerEvent {
-    /// An event begins that did not wait, or of which nobody knows since when.
+    /// Begins an event that did not wait, or whose queueing time is unknown.
     #[expect(
         clippy::new_without_default,
         reason = "a guard with side effects is not a default value"
@@ -52,7 +55,8 @@ impl AutoProfilerEvent {
         Self(engine::begin_event(None))
     }
 
-    /// An event begins that was queued then. A time that is still to come counts from when it has.
+    /// Begins an event that was queued at `time`. A time in the future counts as a delay of 0 until
+    /// it is reached.
     pub fn queued_at(time: ProfilerTime) -> Self {
         Self(engine::begin_event(Some(time)))
     }
@@ -64,33 +68,40 @@ impl Drop for AutoProfilerEvent {
     }
 }
 
-/// Watches the calling thread's event loop, where its code cannot say what [`AutoProfilerEvent`] says: `post` is given a
-/// probe now and then, and puts it into the loop's queue as an event that calls [`EventDelayProbe::run`].
+/// Measures the event delay of the calling thread with probes, for a loop whose code cannot
+/// construct [`AutoProfilerEvent`]. `post` receives a probe from time to time, and puts it into the
+/// loop's queue as an event that calls [`EventDelayProbe::run`].
 ///
-/// As long as a probe has not run, samples of the thread tell how long ago it was posted: `eventDelay`, in milliseconds, as a
-/// marker “Jank” in the viewer where it reached 50. Between a probe's answer and the next probe it is 0. It is null where
-/// nobody asks: before the first probe, after the last, and wherever the next one follows an answer by more than 64 ms, or four
-/// of the session's intervals if that is longer, as when another watch's `post` waits, or over a pause of the session. Of
-/// several watches of a thread, and its [`AutoProfilerEvent`]s, the longest delay counts.
+/// While a probe is pending, the thread's samples record in `eventDelay` how long ago it was
+/// posted, in milliseconds. The viewer shows 50 ms or more as a marker “Jank”. Between an answer
+/// and the next probe the delay is 0. It is null while no probe is due: before the first one, after
+/// the last one, and when the next one follows the answer by more than 64 ms or four session
+/// intervals, whichever is longer. That happens while another watch's `post` blocks, and in a
+/// pause. If a thread has several watches, or a watch and [`AutoProfilerEvent`]s, the longest delay
+/// counts.
 ///
-/// `post` is called while a session runs that profiles the thread and is not paused, on a thread of the profiler's that it
-/// shares with other watches; so it hands the probe over and waits for nothing. There is one probe at a time; the next comes 8 to
-/// 16 ms after the answer, or after the session's interval if that is longer. The watch ends when this guard is dropped, when the
-/// thread's registration ends, when a probe is dropped before it ran, as by a queue that is closed, and when `post` panics.
+/// `post` is called while a session profiles the thread and is not paused, on a thread of the
+/// profiler that all watches share. It must pass the probe on without waiting. A watch has at most
+/// one pending probe. The next one follows 8 to 16 ms after the answer, or one session interval if
+/// that is longer. The watch ends when the guard is dropped, when the thread's registration ends,
+/// when a probe is dropped before it ran (by a closed queue, for example), and when `post` panics.
 ///
-/// What `post` holds is dropped with this guard, on the guard's thread, unless `post` runs just then: then on the profiler's
-/// thread, as after its panic. Where a registration or a dropped probe ended the watch, it is dropped on the profiler's thread
-/// within some 10 ms, but only while a session runs; else when the next session has begun, or when any thread begins
-/// another watch, on that thread. So let it hold nothing that keeps the loop from its end, or that is bound to a thread.
+/// Dropping the guard drops `post` on the guard's thread. If `post` is running at that moment, or
+/// has panicked, it is dropped on the profiler's thread. After a watch ended by itself, `post` is
+/// dropped on the profiler's thread within about 10 ms while a session runs. Without a session it
+/// is dropped when the next session has begun, or on the next thread that begins a watch. Therefore
+/// `post` must not own anything that is bound to a thread, or that keeps the loop alive.
 ///
-/// On a thread that is not registered nothing is watched. A delay shorter than the pause between probes may go unseen. In the
-/// child of a fork the forking thread's watches go on, but for one whose `post` runs just then.
+/// On an unregistered thread nothing is watched. A delay that is shorter than the time between
+/// probes may be missed. In the child of a fork the watches of the forking thread continue, except
+/// one whose `post` was running during the fork.
 ///
-/// Cost: a lock and an allocation; then up to 125 events a second in the loop while a session runs, and about as many wake-ups of
-/// the profiler's thread. Idea: Gecko's former `EventTracer`.
+/// Cost: a lock and an allocation; then, while a session runs, up to 125 events per second in the
+/// loop and about as many wake-ups of the profiler's thread. Idea: Gecko's former `EventTracer`.
 ///
 /// ```
-/// use gekkota::{EventDelayProbe, ThreadGuard, profiler_watch_event_loop};
+/// use gekkota::ThreadGuard;
+/// use gekkota::event_delay::{EventDelayProbe, profiler_watch_event_loop};
 ///
 /// enum Event {
 ///     Work(u32),
@@ -103,7 +114,7 @@ impl Drop for AutoProfilerEvent {
 /// # sender.send(Event::Quit)?;
 /// let _registered = ThreadGuard::register("loop");
 /// let _watch = profiler_watch_event_loop(move |probe| {
-///     // A loop that has ended gives the probe back, and that ends the watch.
+///     // A closed channel returns the probe. Dropping it ends the watch.
 ///     let _ = sender.send(Event::Probe(probe));
 /// });
 /// for event in events {
@@ -126,12 +137,14 @@ pub fn profiler_watch_event_loop(
     })))
 }
 
-/// A question to an event loop, on its way through the loop's queue: see [`profiler_watch_event_loop`].
+/// A probe on its way through the queue of an event loop: see [`profiler_watch_event_loop`].
 #[must_use = "a probe that is dropped before it has run ends its watch"]
 pub struct EventDelayProbe(engine::ProbeToken);
 
 impl EventDelayProbe {
-    /// Answers, on the loop's thread, when the loop has come to this event. Cost: the clock is read, a number stored.
+    /// Answers the probe. Call this on the loop's thread when the loop handles the probe's event.
+    ///
+    /// Cost: reads the clock and stores a number.
     pub fn run(self) {
         self.0.answer();
     }
@@ -143,13 +156,14 @@ impl fmt::Debug for EventDelayProbe {
     }
 }
 
-/// A watch of an event loop that ends with this: see [`profiler_watch_event_loop`].
+/// A guard that ends the watch of an event loop when it is dropped: see
+/// [`profiler_watch_event_loop`].
 #[derive(Debug)]
 #[must_use = "the watch ends when this is dropped"]
 pub struct EventLoopWatch(Option<engine::EventWatchToken>);
 
 impl EventLoopWatch {
-    /// Keeps watching for as long as the thread is registered.
+    /// Keeps the watch until the thread's registration ends.
     pub fn keep(mut self) {
         self.0 = None;
     }

@@ -1,4 +1,4 @@
-//! Labels: frames that the program names itself.
+//! Labels: frames that the application names itself.
 
 use std::pin::Pin;
 use std::task::Context;
@@ -6,24 +6,27 @@ use std::task::Context;
 use crate::api::engine;
 use crate::base::{FrameFlags, LabelFlags, PolledWith, ProfilingCategoryPair, ShortText};
 
-/// A label on the calling thread's stack, from its making until its drop.
+/// A label on the calling thread's stack, from construction to drop.
 ///
-/// In the profile it stands as a frame just above the function that made it; above the one that this was inlined into, if
-/// it was. It is there also for samples of a session
-/// that began after it. It is bound to its thread; one that is forgotten, or dropped out of order, can at worst remove
-/// labels and script frames that were pushed after it.
+/// In the profile the label is a frame directly above the function that pushed it, or above the
+/// caller into which that function was inlined. A session that starts later sees the label too. The
+/// guard is bound to its thread. If it is forgotten, or dropped out of order, it can at worst
+/// remove labels and script frames that were pushed after it.
 ///
-/// A sample holds the 1,024 oldest labels and script frames of its thread; “(newer labels left out)” stands for the others.
-/// A thread has 1,048,576 of them at most; what is pushed beyond is lost.
+/// A sample records the 1,024 oldest labels and script frames of its thread, and “(newer labels
+/// left out)” for the rest. A thread holds at most 1,048,576 of them; further ones are lost.
 ///
-/// A text that the viewer would take for an address (`0x…`), or for a function in a file or library (`read (a.rs:3)`), has in the
-/// profile a no-break space before it, or before the bracket. Others come out as they are.
+/// The viewer would take some texts for an address (`0x…`) or for a function in a file or library
+/// (`read (a.rs:3)`). In the profile these contain a no-break space, before the text or before the
+/// parenthesis. Other texts are shown as they are.
 ///
-/// Not for a signal handler of the host's: it may come in the middle of a push. (The profiler's own knows what it may find.)
+/// Do not push labels in a signal handler of the application, because the signal may interrupt a
+/// push. The profiler's own handler is prepared for that.
 ///
-/// Cost: a few stores; on a thread that is not registered, a load. Usually made by
-/// [`auto_profiler_label!`](crate::auto_profiler_label). Idea: Gecko's `AutoProfilerLabel`, whose place in the stack is
-/// its own address; here it is the stack pointer at the push, since Rust moves values.
+/// Cost: a few stores; on an unregistered thread, one load. Usually made by
+/// [`auto_profiler_label!`](crate::auto_profiler_label). Idea: Gecko's `AutoProfilerLabel`, whose
+/// place in the stack is its own address. Here it is the stack pointer at the push, because Rust
+/// moves values.
 #[derive(Debug)]
 #[must_use = "the label is popped when this is dropped"]
 pub struct AutoProfilerLabel(engine::LabelToken);
@@ -35,7 +38,7 @@ impl AutoProfilerLabel {
         Self(push(label, category, FrameFlags::NONE))
     }
 
-    /// Pushes a label whose text is its subcategory's.
+    /// Pushes a label with the text of its subcategory.
     #[doc(alias = "AUTO_PROFILER_LABEL_CATEGORY_PAIR")]
     #[doc(alias = "LABEL_DETERMINED_BY_CATEGORY_PAIR")]
     #[inline(always)]
@@ -43,12 +46,13 @@ impl AutoProfilerLabel {
         Self::new(category.label(), category)
     }
 
-    /// Pushes a label on behalf of a function that is none of the callers of this: by a hook, say, that has returned before the
-    /// function goes on. It stands where `stack_address` says: that is the address of a local variable of the function, as a
-    /// number; nothing is read from there.
+    /// Pushes a label at a given place in the stack, on behalf of a function that does not call
+    /// this one. A hook that returns before the function continues needs this.
     ///
-    /// An address that lies elsewhere moves the label to the inner or outer end of the native frames. Labels and script frames
-    /// keep their order, so one that stands further in than it should moves all that is pushed after it along, to there.
+    /// `stack_address` is the address of a local variable of that function, as a number. It is
+    /// never read through. An address elsewhere moves the label to the inner or outer end of the
+    /// native frames. Labels and script frames keep their order: a label that is placed too far in
+    /// moves all later ones there too.
     #[inline(always)]
     pub fn with_stack_address(
         label: &'static str,
@@ -63,10 +67,10 @@ impl AutoProfilerLabel {
         ))
     }
 
-    /// Pushes a label with a text that is copied: 512 bytes of it at most, cut at a character.
+    /// Pushes a label with a copied text of at most 512 bytes, cut at a character boundary.
     ///
-    /// A thread's labels hold 64 MiB of such texts, and a sample of it 48 KiB, those of the oldest labels; beyond, a label
-    /// is there without.
+    /// The texts of a thread's labels take at most 64 MiB, and a sample records at most 48 KiB of
+    /// them, from the oldest labels. Beyond that, labels are recorded without their texts.
     #[inline(always)]
     pub fn with_dynamic(
         label: &'static str,
@@ -76,7 +80,8 @@ impl AutoProfilerLabel {
         Self(push_with_text(label, category, FrameFlags::NONE, dynamic))
     }
 
-    /// The same with a text in UTF-16, of which each part that is none becomes U+FFFD. No allocation.
+    /// Pushes a label with a copied UTF-16 text, like [`with_dynamic`](Self::with_dynamic). Invalid
+    /// parts become U+FFFD. Allocates nothing.
     #[doc(alias = "AUTO_PROFILER_LABEL_DYNAMIC_LOSSY_NSSTRING")]
     #[inline(always)]
     pub fn with_dynamic_utf16(
@@ -87,7 +92,8 @@ impl AutoProfilerLabel {
         Self::with_dynamic(label, ShortText::from_utf16(dynamic).as_str(), category)
     }
 
-    /// The same, and more that is said of it.
+    /// Pushes a label with a copied text, like [`with_dynamic`](Self::with_dynamic), and with
+    /// flags.
     #[doc(alias = "AUTO_PROFILER_LABEL_DYNAMIC_FAST")]
     #[inline(always)]
     pub fn with_flags(
@@ -99,15 +105,16 @@ impl AutoProfilerLabel {
         Self(push_with_text(label, category, flags.0, dynamic))
     }
 
-    /// Pushes a label that the viewer also shows when it is asked for the frames of scripts alone: “JavaScript” in its
-    /// call tree. For what a script asks of its host.
+    /// Pushes a label that the viewer also shows when its call tree is set to “JavaScript”: for
+    /// work that a script requests from the application.
     #[doc(alias = "AUTO_PROFILER_LABEL_RELEVANT_FOR_JS")]
     #[inline(always)]
     pub fn relevant_for_js(label: &'static str, category: ProfilingCategoryPair) -> Self {
         Self(push(label, category, FrameFlags::RELEVANT_FOR_JS))
     }
 
-    /// The same with a text that is copied, as by [`with_dynamic`](Self::with_dynamic).
+    /// Pushes a label with a copied text, like [`with_dynamic`](Self::with_dynamic), that the
+    /// viewer also shows when its call tree is set to “JavaScript”.
     #[doc(alias = "AUTO_PROFILER_LABEL_DYNAMIC_CSTR_RELEVANT_FOR_JS")]
     #[inline(always)]
     pub fn relevant_for_js_with_dynamic(
@@ -150,7 +157,8 @@ impl Drop for AutoProfilerLabel {
     }
 }
 
-/// A label wherever a future runs: pushed each time that it is polled, and popped when that returns.
+/// Labels a future: the label is pushed for each poll of the future, and popped when the poll
+/// returns.
 ///
 /// ```
 /// # async fn answer() -> u32 { 42 }
@@ -159,8 +167,8 @@ impl Drop for AutoProfilerLabel {
 /// spawn(gekkota::labelled_future("answer", category, answer()));
 /// ```
 ///
-/// The label is there on whatever thread polls it, if that is registered, and not while the future waits. Cost: a label's for each
-/// poll. The future is as `Send` as the one that is given, and hardly larger.
+/// The label appears on each registered thread that polls the future, and is absent while the
+/// future waits. Cost: one label per poll. The result is `Send` if `future` is, and hardly larger.
 pub fn labelled_future<F: Future>(
     label: &'static str,
     category: ProfilingCategoryPair,
@@ -175,7 +183,9 @@ pub fn labelled_future<F: Future>(
     )
 }
 
-/// The same with a text, of which the label has a copy: 512 bytes at most, cut at a character.
+/// Labels a future with a label and a text, otherwise like [`labelled_future`].
+///
+/// Each poll copies at most 512 bytes of the text, cut at a character boundary.
 pub fn labelled_future_with_dynamic<F: Future>(
     label: &'static str,
     dynamic: impl AsRef<str> + Unpin,

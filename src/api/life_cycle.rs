@@ -3,11 +3,12 @@
 use crate::api::engine;
 use crate::base::{StartError, StartParams};
 
-/// Initialises the profiler on construction and shuts it down on drop: the one line in a program's `main`.
+/// Initializes the profiler on construction, and shuts it down on drop: the one line in an
+/// application's `main`.
 ///
 /// ```
 /// let _profiler = gekkota::AutoProfilerInit::new();
-/// // The program. `MOZ_PROFILER_STARTUP=1 MOZ_PROFILER_SHUTDOWN=out-%p.json` profiles it.
+/// // `MOZ_PROFILER_STARTUP=1 MOZ_PROFILER_SHUTDOWN=out-%p.json` profiles the application from here on.
 /// ```
 ///
 /// Bind it to a name: `let _ = …` drops it at once.
@@ -34,30 +35,34 @@ impl Drop for AutoProfilerInit {
     }
 }
 
-/// Gets the profiler ready, and starts it if the environment says so.
+/// Initializes the profiler, and starts it if the environment says so.
 ///
-/// Call it once, early, on the main thread, which it registers as `GeckoMain`; a second call does nothing. It installs
-/// fork handlers, and does what the environment asks for: see below.
+/// Call this once, early, on the main thread, which it registers as `GeckoMain`. A second call does
+/// nothing. It installs fork handlers, and handles the variables below.
 ///
 /// # Environment
-/// What is wrong with a value is told on standard error, with that variable's usage, and the profiler stays off. A name that
-/// begins with `MOZ_PROFILER_` and is none of these is told as well, with the nearest that is one, and otherwise ignored, as
-/// is the name of a feature that there is not.
+/// For a bad value, the profiler prints the error and the variable's usage to standard error, and
+/// stays off. An unknown variable that begins with `MOZ_PROFILER_`, and an unknown feature name,
+/// are reported with the nearest known name, and ignored.
 ///
 #[cfg_attr(has_profiler, doc = crate::control::environment_docs!())]
 ///
-/// Cost: some file reads, about 0.1 ms, and as much again when it starts. Idea: Gecko's `profiler_init`.
+/// Cost: some file reads, about 0.1 ms; starting adds about as much. Idea: Gecko's `profiler_init`.
 pub fn profiler_init() {
     engine::init();
 }
 
-/// Stops the profiler and gives everything back, the signals of
-/// [`profiler_control_by_signals`](crate::profiler_control_by_signals) first. If it is active and `MOZ_PROFILER_SHUTDOWN`
-/// names a file, the profile is saved there first; on standard error it is told which file that is, or why there is none.
+/// Stops the profiler and releases its resources, beginning with the signals of
+/// [`profiler_control_by_signals`](crate::profiler_control_by_signals).
 ///
-/// May be called from any thread, but not from a signal's handler; the main thread's registration ends only if it is that one.
-/// Afterwards [`profiler_init`] may be called again. State-change callbacks are told `Stopping`, if it is active, and
-/// `ShuttingDown`, before the profile is saved. Idea: Gecko's `profiler_shutdown`.
+/// If the profiler is active and `MOZ_PROFILER_SHUTDOWN` names a file, the profile is saved there
+/// first, and a line on standard error names the file or the error. State-change callbacks are
+/// called with `Stopping`, if the profiler is active, and with `ShuttingDown`, before the profile
+/// is saved.
+///
+/// May be called from any thread, but not in a signal handler. The main thread's registration ends
+/// only if the main thread calls this. [`profiler_init`] may be called again afterwards. Idea:
+/// Gecko's `profiler_shutdown`.
 pub fn profiler_shutdown() {
     engine::shutdown();
 }
@@ -67,29 +72,37 @@ pub fn profiler_shutdown() {
 #[non_exhaustive]
 pub struct Started;
 
-/// Starts sampling. If the profiler is active, it is stopped first, and what it had recorded is dropped.
+/// Starts a session. If the profiler is active, its session is stopped first, and its data is
+/// dropped.
 ///
-/// May be called from any thread. Returns once the sampler thread is there: 0.1 to 0.5 ms, most of it for the list of modules.
-/// From then on registered threads that the filters select get the signal once an interval while they run; one that sleeps
-/// is read from outside, and woken for that only where its stack needs the frame pointer, once for a place. Idea: Gecko's
-/// `profiler_start`.
+/// The threads to sample are the registered ones that the filters select. A running thread receives
+/// the signal once per interval. The stack of a sleeping thread is read from outside. A sleeping
+/// thread is woken only if its stack cannot be unwound without the frame pointer, once per place.
+///
+/// May be called from any thread. Returns when the sampler thread runs, after 0.1 to 0.5 ms, most
+/// of it for the list of modules. Idea: Gecko's `profiler_start`.
 ///
 /// # Errors
-/// [`StartError::BadValue`] names a setting that is out of range, with what was asked and what is accepted;
-/// [`StartError::System`] tells what the operating system refused; [`StartError::Unsupported`] that there is no profiler
-/// in this build. A running session goes on after the first and the last of these. After the second it may have ended;
-/// then state-change callbacks are told [`Stopping`](crate::ProfilingState::Stopping) afterwards.
+/// - [`StartError::BadValue`]: a setting is out of range. Names the setting, its value and the
+///   accepted range.
+/// - [`StartError::System`]: the operating system refused a call.
+/// - [`StartError::Unsupported`]: this build contains no profiler.
+///
+/// A running session continues after `BadValue` and `Unsupported`. After `System` it may have
+/// ended; then state-change callbacks are called with
+/// [`Stopping`](crate::callback::ProfilingState::Stopping).
 pub fn profiler_start(params: StartParams) -> Result<Started, StartError> {
     engine::start(&params).map(|_| Started)
 }
 
-/// Starts, unless the profiler is active with the same settings already; then the session goes on, paused or not, and keeps
-/// what it has recorded.
+/// Starts a session, unless one with the same settings is running. A running session with the same
+/// settings keeps its data, and stays paused if it is paused.
 ///
-/// Settings are compared after adjustment: a feature that is not available, or that another one implies, makes no
-/// difference. Filters are compared as they are, in their order. State-change callbacks are told
-/// [`Started`](crate::ProfilingState::Started) only if it did start. Otherwise as [`profiler_start`]. Idea: Gecko's
-/// `profiler_ensure_started`, which compares what is asked for with what was adjusted.
+/// Settings are compared after adjustment, so a feature that is unavailable, or implied by another
+/// one, makes no difference. Filters are compared literally and in order. State-change callbacks
+/// are called with [`Started`](crate::callback::ProfilingState::Started) only if a session was
+/// started. Otherwise like [`profiler_start`]. Idea: Gecko's `profiler_ensure_started`, which
+/// compares the requested settings with the adjusted ones.
 ///
 /// # Errors
 /// Those of [`profiler_start`].
@@ -97,13 +110,15 @@ pub fn profiler_ensure_started(params: StartParams) -> Result<Started, StartErro
     engine::ensure_started(&params).map(|_| Started)
 }
 
-/// Stops sampling and drops what was recorded; does nothing when the profiler is not active.
+/// Stops the session and drops its data. Does nothing while the profiler is inactive.
 ///
-/// May be called from any thread. State-change callbacks are told [`Stopping`](crate::ProfilingState::Stopping) before; they
-/// run on this thread, as do after-sampling callbacks that are left over, after the stop. Beside these it takes until the
-/// sampler thread has ended, or is in an after-sampling callback, after which it ends by itself. It notices the stop within
-/// an interval, within 2 ms where that is shorter and within 50 ms where it is longer, and waits for no thread that has not
-/// answered its last signal.
+/// May be called from any thread. State-change callbacks are called with
+/// [`Stopping`](crate::callback::ProfilingState::Stopping) before the stop, and pending
+/// after-sampling callbacks after it, both on this thread. Apart from these callbacks the call
+/// waits until the sampler thread has ended. The sampler notices a stop within one interval, or
+/// within 2 ms if the interval is shorter, or 50 ms if it is longer. The call does not wait for a
+/// thread that has not answered its last signal, nor for an after-sampling callback that is
+/// running; the sampler thread ends by itself after that callback.
 pub fn profiler_stop() {
     engine::stop();
 }

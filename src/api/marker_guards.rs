@@ -1,4 +1,4 @@
-//! Markers for the time that a scope takes.
+//! Guards that add a marker for the duration of a scope.
 
 use crate::api::engine;
 use crate::api::markers::stack_of;
@@ -6,10 +6,11 @@ use crate::base::{ProfilerTime, ProfilingCategoryPair};
 use crate::markers::built_in::{CowString, FlowStackMarker, StackMarker, Tracing};
 use crate::markers::{MarkerOptions, MarkerStack, MarkerTiming, ProfilerMarker};
 
-/// An interval with a text: one marker, added when the guard is dropped, from the guard's making until then.
+/// Adds one interval marker with a text when it is dropped, from its construction until then.
 ///
-/// It goes to the thread that drops it, unless the options say another. Usually made by
-/// [`auto_profiler_marker_text!`](crate::auto_profiler_marker_text). Idea: Gecko's `AUTO_PROFILER_MARKER_TEXT`.
+/// The marker goes to the thread that drops the guard, unless the options name another thread.
+/// Usually made by [`auto_profiler_marker_text!`](crate::auto_profiler_marker_text). Idea: Gecko's
+/// `AUTO_PROFILER_MARKER_TEXT`.
 #[doc(alias = "AUTO_PROFILER_MARKER_TEXT")]
 #[derive(Debug)]
 #[must_use = "the marker is added when this is dropped"]
@@ -23,8 +24,10 @@ pub struct AutoProfilerTextMarker<'a> {
 }
 
 impl<'a> AutoProfilerTextMarker<'a> {
-    /// Begins the interval; `None` when no session records markers of this thread. Of the timing in the options only the track
-    /// and the window are used. An interval that outlasts its session is in none.
+    /// Begins the interval. Returns `None` if no session records markers of this thread.
+    ///
+    /// Of the timing in `options`, only the thread and the window id are used. An interval that
+    /// outlasts its session is not recorded.
     #[inline]
     pub fn new(
         name: &'a str,
@@ -77,7 +80,7 @@ impl Drop for AutoProfilerTextMarker<'_> {
     }
 }
 
-/// Two markers with the same payload: one for the beginning of an interval, and one for its end.
+/// Two markers with the same payload, one for the beginning of an interval and one for its end.
 #[derive(Debug)]
 struct Halves<'a, T: ProfilerMarker + Clone + 'static> {
     name: &'a str,
@@ -132,16 +135,18 @@ impl<'a, T: ProfilerMarker + Clone + 'static> Halves<'a, T> {
     }
 }
 
-/// An interval in two markers: what has begun stands in a profile that is taken before it ends.
+/// Adds one marker when it is constructed and one when it is dropped, for the two ends of an
+/// interval.
 ///
-/// Usually made by [`auto_profiler_marker!`](crate::auto_profiler_marker). Idea: Gecko's `AUTO_PROFILER_MARKER`.
+/// A profile that is taken inside the interval already shows its beginning. Usually made by
+/// [`auto_profiler_marker!`](crate::auto_profiler_marker). Idea: Gecko's `AUTO_PROFILER_MARKER`.
 #[doc(alias = "AUTO_PROFILER_MARKER")]
 #[derive(Debug)]
 #[must_use = "the end's marker is added when this is dropped"]
 pub struct AutoProfilerMarker<'a>(Halves<'a, StackMarker>);
 
 impl<'a> AutoProfilerMarker<'a> {
-    /// Adds the beginning's marker; `None` when no session records markers of this thread.
+    /// Adds the beginning's marker. Returns `None` if no session records markers of this thread.
     #[inline(always)]
     pub fn new(
         name: &'a str,
@@ -159,13 +164,17 @@ impl Drop for AutoProfilerMarker<'_> {
     }
 }
 
-/// The same with a word, as Mozilla's crate has had it.
+/// Adds one marker with a word when it is constructed and one when it is dropped, for the two ends
+/// of an interval.
+///
+/// An older form of Mozilla's crate. Usually made by
+/// [`auto_profiler_marker_tracing!`](crate::gecko_profiler::auto_profiler_marker_tracing).
 #[derive(Debug)]
 #[must_use = "the end's marker is added when this is dropped"]
 pub struct AutoProfilerTracingMarker<'a>(Halves<'a, Tracing>);
 
 impl<'a> AutoProfilerTracingMarker<'a> {
-    /// Adds the beginning's marker; `None` when no session records markers of this thread.
+    /// Adds the beginning's marker. Returns `None` if no session records markers of this thread.
     #[inline(always)]
     pub fn new(
         name: &'a str,
@@ -184,15 +193,16 @@ impl Drop for AutoProfilerTracingMarker<'_> {
     }
 }
 
-/// The same of a flow.
+/// Adds one marker of a flow when it is constructed and one when it is dropped, for the two ends of
+/// an interval.
 ///
-/// Usually made by [`auto_profiler_flow_marker!`](crate::auto_profiler_flow_marker).
+/// Usually made by [`auto_profiler_flow_marker!`](crate::marker::auto_profiler_flow_marker).
 #[derive(Debug)]
 #[must_use = "the end's marker is added when this is dropped"]
 pub struct AutoProfilerFlowMarker<'a>(Halves<'a, FlowStackMarker>);
 
 impl<'a> AutoProfilerFlowMarker<'a> {
-    /// Adds the beginning's marker; `None` when no session records markers of this thread.
+    /// Adds the beginning's marker. Returns `None` if no session records markers of this thread.
     #[inline(always)]
     pub fn new(
         name: &'a str,

@@ -1,15 +1,16 @@
-//! Intervals that are begun in one place and ended in another, maybe on another thread.
+//! Interval markers that begin in one place and end in another, possibly on another thread.
 
 use crate::api::engine;
 use crate::base::{ProfilerTime, ProfilingCategoryPair, ThreadId};
 use crate::markers::{MarkerTiming, ProfilerMarker};
 
-/// The session that recorded markers of a thread when it was asked for.
+/// A session that recorded the markers of a thread at the time of construction.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MarkerSession(engine::Generation);
 
 impl MarkerSession {
-    /// That of the calling thread, be it in a pause. Cost: one load where no profiler is active.
+    /// Returns the session that records markers of the calling thread, paused or not. Cost: one
+    /// load while the profiler is inactive.
     #[inline]
     pub(crate) fn of_this_thread() -> Option<Self> {
         engine::session_that_records_markers(ThreadId::UNSPECIFIED).map(Self)
@@ -20,8 +21,9 @@ impl MarkerSession {
         Self(crate::base::Generation::next())
     }
 
-    /// Adds an interval from `start` until now, on the calling thread's track, if the session still runs and records markers of
-    /// this thread. The payload is told when now is, and is made only then.
+    /// Adds an interval from `start` until now on the calling thread's track, if the session still
+    /// runs and records markers of this thread. `payload` is called only then, with the end of the
+    /// interval.
     pub(crate) fn add_interval_until_now<T: ProfilerMarker + 'static>(
         self,
         name: &str,

@@ -1,11 +1,11 @@
-//! Markers: what happened, with a time.
+//! Functions that add markers.
 
 use crate::api::engine;
 use crate::base::{Features, ProfilerTime, ProfilingCategoryPair, StackFeatures};
 use crate::markers::{MarkerBacktrace, MarkerOptions, MarkerStack, MarkerTiming, ProfilerMarker};
 
 impl ProfilerTime {
-    /// Now. 10 to 20 ns, without a system call.
+    /// Returns the current time. Cost: 10 to 20 ns, without a system call.
     pub fn now() -> Self {
         engine::now()
     }
@@ -13,16 +13,17 @@ impl ProfilerTime {
 
 /// Adds a marker without data.
 ///
-/// Does nothing unless the profiler is active and profiles the thread, which costs one load to find out where it is not.
-/// From any thread, also in the midst of anything: in the steady state no lock, no system call and no allocation.
-/// The name may be empty, or have quotes and control characters: it comes out as it is.
+/// Does nothing unless the profiler is active and profiles the thread. The name may be empty, and
+/// may contain quotes and control characters; the profile escapes them.
 ///
-/// Cost: about 20 ns beside 10 of the clock. Idea: Gecko's `PROFILER_MARKER_UNTYPED`.
+/// May be called from any thread. In the steady state this takes no lock, makes no system call and
+/// allocates nothing. Cost: about 20 ns, and 10 ns for the clock; one load while the profiler is
+/// inactive. Idea: Gecko's `PROFILER_MARKER_UNTYPED`.
 #[doc(alias = "PROFILER_MARKER_UNTYPED")]
 #[inline(always)]
 pub fn add_untyped_marker(name: &str, category: ProfilingCategoryPair, options: MarkerOptions) {
     if engine::is_active_and_unpaused() {
-        // Of their own, so that where nothing records nothing is stored to refer to.
+        // Copies, so that an inactive profiler costs no store to the stack.
         let (category, timing) = (category.indices(), options.timing);
         if options.stack != MarkerStack::NoStack {
             if let Some(place) = engine::place_of_marker(timing.thread) {
@@ -37,9 +38,10 @@ pub fn add_untyped_marker(name: &str, category: ProfilingCategoryPair, options: 
     }
 }
 
-/// Adds a marker with a text, otherwise as [`add_untyped_marker`].
+/// Adds a marker with a text, otherwise like [`add_untyped_marker`].
 ///
-/// [`lazy_add_text_marker!`](crate::lazy_add_text_marker) makes the text only where there is somebody to read it.
+/// [`lazy_add_text_marker!`](crate::marker::lazy_add_text_marker) evaluates the text only if the
+/// marker is recorded.
 #[doc(alias = "PROFILER_MARKER_TEXT")]
 #[inline(always)]
 pub fn add_text_marker(
@@ -49,7 +51,7 @@ pub fn add_text_marker(
     text: &str,
 ) {
     if engine::is_active_and_unpaused() {
-        // Of their own, so that where nothing records nothing is stored to refer to.
+        // Copies, so that an inactive profiler costs no store to the stack.
         let (category, timing) = (category.indices(), options.timing);
         if options.stack != MarkerStack::NoStack {
             if let Some(place) = engine::place_of_marker(timing.thread) {
@@ -64,11 +66,14 @@ pub fn add_text_marker(
     }
 }
 
-/// Adds a marker with a payload of a type of the host's, otherwise as [`add_untyped_marker`].
+/// Adds a marker with a payload of a type that implements [`ProfilerMarker`], otherwise like
+/// [`add_untyped_marker`].
 ///
-/// The payload is coded into the buffer as `serde` has it; one whose type refuses to, or panics, is left out, and the marker's name
-/// says so. The first of a type allocates, and makes some system calls. [`lazy_add_marker!`](crate::lazy_add_marker) makes the payload
-/// only where there is somebody to read it. Idea: Gecko's `profiler_add_marker`, whose Rust binding looks each type up under a lock.
+/// `serde` encodes the payload into the buffer. If the type's code returns an error or panics, the
+/// payload is omitted, and the marker's name says so. The first marker of a type allocates, and
+/// makes some system calls. [`lazy_add_marker!`](crate::lazy_add_marker) evaluates the payload only
+/// if the marker is recorded. Idea: Gecko's `profiler_add_marker`, whose Rust binding looks up each
+/// type under a lock.
 #[doc(alias = "PROFILER_MARKER")]
 #[doc(alias = "profiler_add_marker")]
 #[inline(always)]
@@ -81,7 +86,7 @@ pub fn add_marker<T>(
     T: ProfilerMarker + 'static,
 {
     if engine::is_active_and_unpaused() {
-        // Of their own, so that where nothing records nothing is stored to refer to.
+        // Copies, so that an inactive profiler costs no store to the stack.
         let (category, timing) = (category.indices(), options.timing);
         let payload = payload;
         if options.stack != MarkerStack::NoStack {
@@ -97,7 +102,8 @@ pub fn add_marker<T>(
     }
 }
 
-/// The number of a marker's stack. Inlined into the host's function, so that the stack begins there.
+/// Returns the number of a marker's stack. Inlined into the application's function, so that the
+/// stack begins there.
 #[inline(always)]
 pub(super) fn stack_of(place: &engine::MarkerPlace, stack: MarkerStack) -> u64 {
     match stack {
@@ -108,40 +114,26 @@ pub(super) fn stack_of(place: &engine::MarkerPlace, stack: MarkerStack) -> u64 {
     }
 }
 
-/// Whether markers of the calling thread are recorded now. Cost: one load where no profiler is active.
+/// Returns whether the running session records markers of the calling thread now: `false` while the
+/// profiler is inactive or paused.
+///
+/// Cost: one relaxed load while the profiler is inactive.
 #[doc(alias = "profiler_thread_is_being_profiled_for_markers")]
 #[inline]
-pub fn current_thread_is_being_profiled_for_markers() -> bool {
+pub fn records_markers_of_current_thread() -> bool {
     engine::is_active_and_unpaused()
         && engine::is_thread_being_profiled(crate::base::ThreadProfilingFeatures::MARKERS)
 }
 
-/// The same as [`current_thread_is_being_profiled_for_markers`], by its former name.
-#[inline]
-pub fn can_accept_markers() -> bool {
-    current_thread_is_being_profiled_for_markers()
-}
-
-/// The same as [`profiler_is_active`](crate::profiler_is_active), by the name that Mozilla's crate has.
-#[inline]
-pub fn is_active() -> bool {
-    engine::is_active()
-}
-
-/// The same as [`profiler_is_active_and_unpaused`](crate::profiler_is_active_and_unpaused), by the name that Mozilla's crate has.
-#[inline]
-pub fn is_active_and_unpaused() -> bool {
-    engine::is_active_and_unpaused()
-}
-
-/// Whether a marker with these options would be recorded now.
+/// Returns whether a marker with these options would be recorded now.
 #[doc(hidden)]
 #[inline]
 pub fn would_record(options: &MarkerOptions) -> bool {
     engine::is_active_and_unpaused() && engine::place_of_marker(options.timing.thread).is_some()
 }
 
-/// Whether markers of flows are recorded, which are many: `flows` is among the session's features.
+/// Returns whether the session records the frequent markers of flows, which need the feature
+/// `flows`.
 #[doc(hidden)]
 #[inline]
 pub fn records_flows() -> bool {

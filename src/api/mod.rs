@@ -1,21 +1,25 @@
-//! What a host touches.
+//! The public functions and guards.
 //!
 //! # Purpose
-//! Public functions and guards, with their documentation, over `control` or its twin.
+//! Items of the public API, with their documentation, over `control` or its twin `disabled`.
+//! `lib.rs` and `gecko_profiler.rs` decide under which names they are public.
 //!
 //! # Threads and locks
-//! Each item says from which thread it may be called and what it costs. None may be called in a signal handler, but
-//! `profiler_capture_backtrace` where it says so.
+//! Each item documents the threads that may call it, and its cost. Only
+//! `profiler_capture_backtrace` may be called in a signal handler, under the conditions in its
+//! documentation.
 //!
 //! # Imports
 //! `base`, `control`, `disabled`, `export`, `markers`
 //!
 //! # Invariants
-//! Nothing here panics on a host's mistake. What makes no sense does nothing.
+//! Nothing here panics because of a mistake of the application. A call that makes no sense does
+//! nothing.
 //!
 //! # Read next
-//! `life_cycle.rs`, `pause.rs`, `inquiry.rs`, `callbacks.rs`, `session.rs`, `threads.rs`, `code.rs`, `event_delay.rs`,
-//! `labels.rs`, `script_frames.rs`, `markers.rs`, `stacks.rs`, `outside.rs`.
+//! `life_cycle.rs`, `pause.rs`, `status.rs`, `callbacks.rs`, `session.rs`, `threads.rs`, `code.rs`,
+//! `event_delay.rs`, `labels.rs`, `script_frames.rs`, `markers.rs`, `stacks.rs`,
+//! `remote_control.rs`.
 
 #[cfg(has_profiler)]
 use crate::control as engine;
@@ -25,21 +29,21 @@ use crate::disabled as engine;
 mod callbacks;
 mod code;
 mod event_delay;
-mod inquiry;
 mod labels;
 mod life_cycle;
 mod marker_guards;
 #[cfg(feature = "tracing")]
 mod marker_session;
 mod markers;
-mod outside;
 mod pause;
 mod process;
+mod remote_control;
 mod script_frames;
 mod session;
 mod snapshot;
 mod stacks;
-mod thread_queries;
+mod status;
+mod thread_status;
 mod threads;
 
 pub use callbacks::{
@@ -49,12 +53,6 @@ pub use callbacks::{
 pub use code::{CodeRange, profiler_register_code_range};
 pub use event_delay::{
     AutoProfilerEvent, EventDelayProbe, EventLoopWatch, profiler_watch_event_loop,
-};
-pub use inquiry::{
-    profiler_feature_active, profiler_features_if_active, profiler_features_if_active_and_unpaused,
-    profiler_get_available_features, profiler_get_buffer_info, profiler_get_start_params,
-    profiler_is_active, profiler_is_active_and_unpaused, profiler_is_paused,
-    profiler_is_sampling_paused,
 };
 pub use labels::{AutoProfilerLabel, labelled_future, labelled_future_with_dynamic};
 pub use life_cycle::{
@@ -67,11 +65,9 @@ pub use marker_guards::{
 #[cfg(feature = "tracing")]
 pub(crate) use marker_session::MarkerSession;
 pub use markers::{
-    add_marker, add_text_marker, add_untyped_marker, can_accept_markers,
-    current_thread_is_being_profiled_for_markers, is_active, is_active_and_unpaused, records_flows,
-    would_record,
+    add_marker, add_text_marker, add_untyped_marker, records_flows,
+    records_markers_of_current_thread, would_record,
 };
-pub use outside::{profiler_control_by_signals, profiler_env_vars_for_child_process};
 pub use pause::{
     profiler_pause, profiler_pause_sampling, profiler_resume, profiler_resume_sampling,
 };
@@ -79,6 +75,7 @@ pub use process::{
     profiler_clear_all_pages, profiler_received_exit_profile, profiler_register_page,
     profiler_set_process_name, profiler_unregister_page,
 };
+pub use remote_control::{profiler_control_by_signals, profiler_env_vars_for_child_process};
 pub use script_frames::{
     AutoProfilerScriptFrame, ScriptFunction, profiler_register_script_function,
 };
@@ -91,7 +88,13 @@ pub use stacks::{
     ProfilerBacktrace, StackSample, profiler_capture_backtrace, profiler_current_thread_id,
     profiler_suspend_and_sample_thread,
 };
-pub use thread_queries::{
+pub use status::{
+    profiler_feature_active, profiler_features_if_active, profiler_features_if_active_and_unpaused,
+    profiler_get_available_features, profiler_get_buffer_info, profiler_get_start_params,
+    profiler_is_active, profiler_is_active_and_unpaused, profiler_is_paused,
+    profiler_is_sampling_paused,
+};
+pub use thread_status::{
     profiler_current_process_id, profiler_is_active_and_thread_is_registered,
     profiler_is_locked_on_current_thread, profiler_is_main_thread, profiler_main_thread_id,
     profiler_other_thread_is_being_profiled, profiler_thread_is_being_profiled,

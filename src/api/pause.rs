@@ -1,44 +1,53 @@
-//! Pausing the profiler, and the sampling alone.
+//! Pausing the profiler, or sampling only.
 
 use crate::api::engine;
 
-/// Pauses: no samples and no markers from now on. Does nothing when the profiler is not active, or pauses already.
+/// Pauses the session: from now on it records no samples and no markers. Does nothing while the
+/// profiler is inactive or already paused.
 ///
-/// The session and what it has recorded stay; [`profiler_resume`] goes on with it, and a new session begins unpaused. What
-/// was held back of threads at rest is recorded up to this moment, and no sample's time lies within the pause. CPU time that
-/// is spent in it belongs to no sample and to no row of the `processCPU` counter. The profile lists it in `pausedRanges`,
-/// by the reason `profiler-paused`.
+/// The session and its data stay. [`profiler_resume`] continues it, and a new session begins
+/// unpaused. Pending samples of idle threads are recorded up to this moment, and no sample's time
+/// lies within the pause. CPU time used during the pause belongs to no sample and to no row of the
+/// `processCPU` counter. The profile lists the pause in `pausedRanges`, with the reason
+/// `profiler-paused`.
 ///
-/// Independent of [`profiler_pause_sampling`]. May be called from any thread; about a µs. Of markers that other threads are
-/// adding at this moment, those may still be recorded for which the clock was read before the pause; so none that has the
-/// time at which it was added lies within a pause. One with a time that the host gives may. State-change callbacks are told
-/// [`Pausing`](crate::ProfilingState::Pausing) before, unless it pauses already. Idea: Gecko's `profiler_pause`.
+/// A marker that another thread is adding at this moment is recorded if that thread read the clock
+/// before the pause, so no marker with the time of its addition lies within a pause. A marker whose
+/// time the application sets may. State-change callbacks are called with
+/// [`Pausing`](crate::callback::ProfilingState::Pausing) before the pause, unless it changes
+/// nothing.
+///
+/// Independent of [`profiler_pause_sampling`]. May be called from any thread. Cost: about 1 µs.
+/// Idea: Gecko's `profiler_pause`.
 pub fn profiler_pause() {
     engine::pause();
 }
 
-/// Goes on after [`profiler_pause`]; does nothing when the profiler is not active or does not pause.
+/// Ends a pause by [`profiler_pause`]. Does nothing while the profiler is inactive or not paused.
 ///
-/// May be called from any thread; about a µs. Samples come from the sampler's next tick on, within one interval, if the
-/// sampling is not paused as well. State-change callbacks are told [`Resumed`](crate::ProfilingState::Resumed) after it.
-/// Idea: Gecko's `profiler_resume`.
+/// Samples are taken from the sampler's next tick on, within one interval, unless sampling is
+/// paused too. State-change callbacks are called with
+/// [`Resumed`](crate::callback::ProfilingState::Resumed) afterwards.
+///
+/// May be called from any thread. Cost: about 1 µs. Idea: Gecko's `profiler_resume`.
 pub fn profiler_resume() {
     engine::resume();
 }
 
-/// Pauses the sampling: no samples, and no rows of counters, from now on; markers go on. Does nothing when the profiler is
-/// not active, or pauses its sampling already.
+/// Pauses sampling: from now on the session records no samples and no rows of counters, but still
+/// records markers. Does nothing while the profiler is inactive or sampling is already paused.
 ///
-/// Otherwise as [`profiler_pause`], of which it is independent: samples are taken only when neither pause is on. In the
-/// profile's `pausedRanges` its reason is `collecting`, the only other one that the format has. No callback is told.
-/// Idea: Gecko's `profiler_pause_sampling`.
+/// Independent of [`profiler_pause`], and otherwise like it: samples are taken only while neither
+/// pause is in effect. In the profile's `pausedRanges` the reason is `collecting`, the only other
+/// one in the format. No callback is called. Idea: Gecko's `profiler_pause_sampling`.
 pub fn profiler_pause_sampling() {
     engine::pause_sampling();
 }
 
-/// Goes on after [`profiler_pause_sampling`]; does nothing when the profiler is not active or does not pause its sampling.
+/// Ends a pause by [`profiler_pause_sampling`]. Does nothing while the profiler is inactive or
+/// sampling is not paused.
 ///
-/// Idea: Gecko's `profiler_resume_sampling`.
+/// May be called from any thread. Idea: Gecko's `profiler_resume_sampling`.
 pub fn profiler_resume_sampling() {
     engine::resume_sampling();
 }

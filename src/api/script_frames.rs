@@ -1,31 +1,32 @@
-//! Script frames: functions of the scripts that an interpreter in the program runs.
+//! Script frames: functions of the scripts that an interpreter in the application runs.
 
 use std::fmt;
 
 use crate::api::engine;
 use crate::base::ScriptDescription;
 
-/// A function of a script, by which its frames are known.
+/// A function of a script, which identifies its frames.
 ///
-/// A copy is a pointer. Two of the same name, file, line and column are equal.
+/// A copy is a pointer. Two functions with the same name, file, line and column are equal.
 #[doc(alias = "JSFunction")]
 #[doc(alias = "JSScript")]
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ScriptFunction(&'static engine::ScriptFunction);
 
-/// Names a function of a script for the profiler, once, before the function's first call or at it.
+/// Registers a function of a script, once, at or before its first call.
 ///
-/// `name` is empty for what stands in no function, a file's top level. `file` is a path or URL as the viewer is to show it.
-/// `line` and `column` are where the function begins, counted from 1; 0 when that is not known. Name and file are copied,
-/// 512 bytes of each at most, cut at a character.
+/// `name` is empty for a file's top level. `file` is a path or URL, as the viewer will show it.
+/// `line` and `column` tell where the function begins, counted from 1; 0 means unknown. At most 512
+/// bytes each of name and file are copied, cut at a character boundary.
 ///
-/// May be called from any thread, whether the profiler is active or not. The same name, file, line and column give the
-/// same function, and no memory is taken then. A function is kept until the process ends, since samples hold its number
-/// alone; beyond 1,048,576 different ones all are one, “(too many script functions)”. So make names from code, not from data;
-/// for data there is [`auto_profiler_label_dynamic_relevant_for_js!`](crate::auto_profiler_label_dynamic_relevant_for_js).
+/// May be called from any thread, active or not. The same name, file, line and column return the
+/// same function, and take no further memory. A function is kept until the process ends, because
+/// samples refer to it by number. After 1,048,576 different functions, all further ones are “(too
+/// many script functions)”. Therefore take names from code, not from data. For data there is
+/// [`auto_profiler_label_dynamic_relevant_for_js!`](crate::label::auto_profiler_label_dynamic_relevant_for_js).
 ///
-/// Cost: a lock and a look into a hash table, about 0.1 µs; a new function about 1 µs and 200 bytes. An interpreter keeps
-/// the answer beside its own function.
+/// Cost: a lock and a lookup in a hash table, about 0.1 µs; for a new function about 1 µs and 200
+/// bytes. An interpreter should store the result with its own function.
 #[doc(alias = "ProfilingStackFrame")]
 pub fn profiler_register_script_function(
     name: &str,
@@ -42,22 +43,23 @@ pub fn profiler_register_script_function(
 }
 
 impl ScriptFunction {
-    /// Its name, as far as it was copied; empty where there is no profiler, as all the others here are.
+    /// Returns the name, as far as it was copied. Without a profiler in this build it is empty,
+    /// like all other properties.
     pub fn name(self) -> &'static str {
         self.0.description.name
     }
 
-    /// Its file.
+    /// Returns the file, as far as it was copied.
     pub fn file(self) -> &'static str {
         self.0.description.file
     }
 
-    /// The line that it begins at, counted from 1; 0 when it is not known.
+    /// Returns the line at which the function begins, counted from 1, or 0 if it is unknown.
     pub fn line(self) -> u32 {
         self.0.description.line
     }
 
-    /// The column that it begins at, counted from 1; 0 when it is not known.
+    /// Returns the column at which the function begins, counted from 1, or 0 if it is unknown.
     pub fn column(self) -> u32 {
         self.0.description.column
     }
@@ -75,25 +77,27 @@ impl fmt::Debug for ScriptFunction {
     }
 }
 
-/// A function of a script that the calling thread runs, from the making of this until its drop.
+/// A call of a script function on the calling thread, from construction to drop.
 ///
-/// An interpreter makes one when it enters a function, and drops it when it leaves it. In the profile the function stands as
-/// a frame just above the interpreter's own function that made this, so above all of the interpreter that runs it; the
-/// viewer shows it as a script's, with its file and the line that ran, and alone with others when it is asked for
-/// “JavaScript”. Frames that a thread makes while it is not registered are lost. It is there also for samples of a session
-/// that began after it. It is bound to its thread; one that is forgotten, or dropped out of order, can at worst remove
-/// labels and script frames that were pushed after it.
+/// An interpreter constructs one when it enters a function, and drops it when it leaves. In the
+/// profile the function is a frame directly above the interpreter's function that constructed the
+/// guard. The viewer shows it as a script frame, with its file and current line, and shows only
+/// such frames when its call tree is set to “JavaScript”. Frames of an unregistered thread are
+/// lost. A session that starts later sees the frame too. The guard is bound to its thread. If it is
+/// forgotten, or dropped out of order, it can at worst remove labels and script frames that were
+/// pushed after it.
 ///
-/// A sample holds the 1,024 oldest labels and script frames of its thread; “(newer labels left out)” stands for the others,
-/// and nobody knows then which function was the innermost. A thread has 1,048,576 of them at most; what is pushed beyond is
-/// lost.
+/// A sample records the 1,024 oldest labels and script frames of its thread, and “(newer labels
+/// left out)” for the rest, which may hide the innermost function. A thread holds at most 1,048,576
+/// of them; further ones are lost.
 ///
-/// Cost: about as much as an [`AutoProfilerLabel`](crate::AutoProfilerLabel) without a dynamic text: a few stores; no text is
-/// copied, neither here nor for a sample. Idea: Gecko's JS frames on the `ProfilingStack`, whose interpreter pushes a
-/// pointer to the script and the address of its program counter.
+/// Cost: a few stores, about as much as an [`AutoProfilerLabel`](crate::AutoProfilerLabel) without
+/// a text. Neither the push nor a sample copies a text. Idea: Gecko's JS frames on the
+/// `ProfilingStack`, whose interpreter pushes a pointer to the script and the address of its
+/// program counter.
 ///
 /// ```
-/// use gekkota::{AutoProfilerScriptFrame, profiler_register_script_function};
+/// use gekkota::script::{AutoProfilerScriptFrame, profiler_register_script_function};
 ///
 /// let fib = profiler_register_script_function("fib", "rules/fib.lua", 12, 7);
 /// {
@@ -113,18 +117,19 @@ impl fmt::Debug for ScriptFunction {
 pub struct AutoProfilerScriptFrame(engine::LabelToken);
 
 impl AutoProfilerScriptFrame {
-    /// Enters a function: its first line is where it begins.
+    /// Enters a function at the line where it begins.
     #[inline(always)]
     pub fn new(function: ScriptFunction) -> Self {
         Self(push(engine::stack_pointer(), function))
     }
 
-    /// The same for an interpreter that tells of its calls by hooks, which have returned before the function runs: the frame
-    /// stands where `stack_address` says. That is the address of a local variable of the function that runs the
-    /// interpreter, as a number; nothing is read from there.
+    /// Enters a function at a given place in the stack, for an interpreter that reports calls by
+    /// hooks, which return before the function runs.
     ///
-    /// An address that lies elsewhere moves the frame to the inner or outer end of the native ones. Script frames and labels
-    /// keep their order, so one that stands further in than it should moves all that is pushed after it along, to there.
+    /// `stack_address` is the address of a local variable of the function that runs the
+    /// interpreter, as a number. It is never read through. An address elsewhere moves the frame to
+    /// the inner or outer end of the native frames. Script frames and labels keep their order: a
+    /// frame that is placed too far in moves all later ones there too.
     #[doc(alias = "IS_SP_MARKER_FRAME")]
     #[doc(alias = "initSpMarkerFrame")]
     #[inline(always)]
@@ -132,16 +137,16 @@ impl AutoProfilerScriptFrame {
         Self(push(stack_address as u64, function))
     }
 
-    /// Tells the line that runs now, counted from 1; 0 when it is not known. Its column is not known then.
+    /// Sets the current line, counted from 1, or 0 if it is unknown. The column becomes unknown.
     ///
-    /// Cost: one store, and the look whether this frame is still there. On a thread other than the frame's it cannot be
-    /// called. A frame that was removed, by a guard that was dropped out of order, may change another script frame's line.
+    /// Cost: one store, and a check that the frame is still there. If a guard that was dropped out
+    /// of order has removed this frame, the call may change the line of another script frame.
     #[inline(always)]
     pub fn set_line(&self, line: u32) {
         engine::move_script_frame(&self.0, line, 0);
     }
 
-    /// The same with a column, counted from 1; 0 when it is not known.
+    /// Sets the current line and column, each counted from 1, or 0 if it is unknown.
     #[inline(always)]
     pub fn set_position(&self, line: u32, column: u32) {
         engine::move_script_frame(&self.0, line, column);

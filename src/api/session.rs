@@ -1,4 +1,4 @@
-//! The Rust way: a session is a guard, and gives a profile.
+//! A session as a guard, and the profile that it produces.
 
 use std::io::Write;
 use std::path::Path;
@@ -8,7 +8,8 @@ use crate::api::snapshot::SnapshotOptions;
 use crate::base::{SaveError, StartError, StartParams, StreamError};
 use crate::export::{ThreadSummary, summarize};
 
-/// A running session. Dropping it stops the profiler, unless somebody has started it anew meanwhile.
+/// A running session. Dropping it stops the profiler, unless another call has started a new session
+/// since.
 ///
 /// ```no_run
 /// # fn work() {}
@@ -24,7 +25,7 @@ pub struct ProfilerSession {
 }
 
 impl ProfilerSession {
-    /// Starts, as [`profiler_start`](crate::profiler_start) does.
+    /// Starts a session, as [`profiler_start`](crate::profiler_start) does.
     ///
     /// # Errors
     /// Those of [`profiler_start`](crate::profiler_start).
@@ -32,20 +33,22 @@ impl ProfilerSession {
         engine::start(&params).map(|generation| Self { generation })
     }
 
-    /// The profile so far; the session goes on.
+    /// Takes the profile so far. The session continues.
+    ///
+    /// Cost: shares the buffer's memory and copies lists; writing does the rest.
     ///
     /// # Errors
-    /// [`StreamError::Inactive`] when somebody has stopped the profiler or started it anew.
+    /// [`StreamError::Inactive`] if another call has stopped or restarted the profiler.
     pub fn snapshot(&self) -> Result<Profile, StreamError> {
         engine::freeze(Some(self.generation))
             .map(|frozen| Profile { frozen })
             .ok_or(StreamError::Inactive)
     }
 
-    /// The whole profile; the session ends.
+    /// Takes the whole profile, and ends the session.
     ///
     /// # Errors
-    /// [`StreamError::Inactive`] when somebody has stopped the profiler or started it anew.
+    /// [`StreamError::Inactive`] if another call has stopped or restarted the profiler.
     pub fn finish(self) -> Result<Profile, StreamError> {
         self.snapshot()
     }
@@ -57,7 +60,7 @@ impl Drop for ProfilerSession {
     }
 }
 
-/// What a profile can be written as.
+/// A format in which a [`Profile`] can be written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Format {
@@ -65,25 +68,28 @@ pub enum Format {
     Gecko,
 }
 
-/// What a session had recorded at one moment. It shares the session's memory, and keeps it.
+/// The data of a session at one moment.
+///
+/// A profile shares the buffer's memory with the session, and keeps that memory alive after the
+/// session. A clone is cheap. It can be written from any thread.
 #[derive(Clone, Debug)]
 pub struct Profile {
     frozen: engine::FrozenProfile,
 }
 
 impl Profile {
-    /// Writes it, with names.
+    /// Writes the profile with the default options, which resolve addresses to names.
     ///
     /// # Errors
-    /// The writer's first failure, as [`StreamError::Io`].
+    /// [`StreamError::Io`], the first error of `out`.
     pub fn write(&self, format: Format, out: &mut dyn Write) -> Result<(), StreamError> {
         self.write_with(format, out, &SnapshotOptions::default())
     }
 
-    /// Writes it so.
+    /// Writes the profile with these options.
     ///
     /// # Errors
-    /// The writer's first failure, as [`StreamError::Io`].
+    /// [`StreamError::Io`], the first error of `out`.
     pub fn write_with(
         &self,
         format: Format,
@@ -98,18 +104,20 @@ impl Profile {
         }
     }
 
-    /// Saves Gecko's JSON to a file, as [`profiler_save_profile_to_file`](crate::profiler_save_profile_to_file) does.
+    /// Saves the profile to a file in Gecko's JSON, as
+    /// [`profiler_save_profile_to_file`](crate::profiler_save_profile_to_file) does.
     ///
     /// # Errors
-    /// [`SaveError`] tells which file could not be made or written, and why.
+    /// [`SaveError`] names the file that could not be created or written, and the reason.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), SaveError> {
         self.frozen.save(path.as_ref()).map(drop)
     }
 
-    /// Saves it so: of the last seconds alone, say, or with somebody watching.
+    /// Saves the profile to a file with these options: only the last seconds, for example, or with
+    /// progress reports.
     ///
     /// # Errors
-    /// [`SaveError`] tells which file could not be made or written, and why.
+    /// [`SaveError`] names the file that could not be created or written, and the reason.
     pub fn save_with(
         &self,
         path: impl AsRef<Path>,
@@ -120,24 +128,26 @@ impl Profile {
             .map(drop)
     }
 
-    /// What each thread spent its time on, in the order of registration. Names every function, as writing does.
+    /// Summarizes on which functions each thread spent its time, in order of registration. Resolves
+    /// all names, as writing does.
     pub fn summarize(&self) -> Vec<ThreadSummary> {
         summarize(self.frozen.source())
     }
 
-    /// What the sampler did, could not do, and cost, by name, as in the profile's `profilingLog`. What is missing, or not whole:
+    /// Returns what the sampler did and could not do, and its costs, by name, as in the profile's
+    /// `profilingLog`. These counts report missing or incomplete data:
     ///
-    /// | name | what |
+    /// | Name | Count |
     /// |---|---|
-    /// | `missed_ticks` | ticks of the schedule that passed while the sampler could not run, or left its time to the host |
-    /// | `unanswered_ticks` | ticks on which a thread that was running had not answered |
-    /// | `truncated_samples` | samples whose stacks lack their older end, and have `(truncated)` there |
-    /// | `threads_without_stacks` | threads for whose stacks there was no room; they have markers and CPU times |
-    /// | `refused_signals` | requests to threads that the system did not pass on |
-    /// | `refused_timers` | threads for which the system made no timer; they get signals |
-    /// | `handler_replacements` | how often somebody else had replaced the signal's handler; while theirs stays, threads that run are not sampled |
-    /// | `dropped_samples` | samples that found no room in the buffer |
-    /// | `sampler_panics` | 1 when the sampler ended by an error of its own; nothing was sampled from then on |
+    /// | `missed_ticks` | scheduled ticks that passed while the sampler could not run, or left its time to the application |
+    /// | `unanswered_ticks` | ticks at which a running thread had not answered |
+    /// | `truncated_samples` | samples whose stacks lack their older end, marked `(truncated)` |
+    /// | `threads_without_stacks` | threads without memory for their stacks; they have markers and CPU times |
+    /// | `refused_signals` | requests to threads that the system refused to deliver |
+    /// | `refused_timers` | threads for which the system refused a timer; they receive signals instead |
+    /// | `handler_replacements` | times that foreign code replaced the signal's handler; until it is restored, running threads are not sampled |
+    /// | `dropped_samples` | samples that did not fit into the buffer |
+    /// | `sampler_panics` | 1 if the sampler ended by an internal error; no samples were taken from then on |
     pub fn sampler_counts(&self) -> Vec<(&'static str, u64)> {
         self.frozen.counts()
     }

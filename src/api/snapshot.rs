@@ -1,4 +1,4 @@
-//! Getting the profile out while the session goes on.
+//! Taking and writing a profile while the session continues.
 
 use std::io::Write;
 use std::path::Path;
@@ -6,32 +6,36 @@ use std::path::Path;
 use crate::api::engine;
 use crate::base::{DEFAULT_MAX_ROWS, ProfilerTime, SaveError, SharedProgress, StreamError};
 
-/// Whether addresses get names.
+/// Whether a profile contains names for its addresses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub enum Symbolicate {
-    /// Names of functions, inlined ones included, from the debug information and symbol tables on this machine. Each
-    /// distinct address is looked up once; the first look into a large executable takes seconds and memory.
+    /// Names of functions, including inlined ones, from the debug information and symbol tables on
+    /// this machine. Each distinct address is looked up once. The first lookup in a large
+    /// executable takes seconds and memory.
     #[default]
     Full,
-    /// Addresses stay as they are; the viewer asks a symbol server, such as `samply load` starts.
+    /// Addresses only. The viewer asks a symbol server for names, such as the one that `samply
+    /// load` starts.
     No,
 }
 
-/// How a profile is to be written.
+/// Options for writing a profile.
 ///
-/// By default with names, whole, and with nobody watching. The methods set what the fields of the same names hold; the fields
-/// are there to be read.
+/// The default writes the whole profile, with names, and reports no progress. Set the options with
+/// the methods; the fields of the same names are for reading.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct SnapshotOptions {
     /// Whether addresses get names.
     pub symbolicate: Symbolicate,
-    /// What is earlier stays out of the profile; `None` for no limit but the session's own duration.
+    /// The time from which on the profile contains data; `None` for no limit except the session's
+    /// own duration.
     pub since: Option<ProfilerTime>,
-    /// From how many rows of samples and markers on, of all threads together, those of threads that did not run are thinned.
+    /// The number of rows of samples and markers, of all threads together, above which idle samples
+    /// are thinned out.
     pub max_rows: u64,
-    /// Where the writing tells how far it is.
+    /// Where the writer reports its progress.
     pub progress: Option<SharedProgress>,
 }
 
@@ -47,17 +51,20 @@ impl Default for SnapshotOptions {
 }
 
 impl SnapshotOptions {
-    /// Whether addresses get names; by default [`Symbolicate::Full`].
+    /// Sets whether addresses get names. Default: [`Symbolicate::Full`].
     #[must_use]
     pub fn symbolicate(mut self, symbolicate: Symbolicate) -> Self {
         self.symbolicate = symbolicate;
         self
     }
 
-    /// Leaves out what is earlier: samples, markers that ended before, counter values, pauses, and threads that ended before
-    /// and have nothing left; profiles of children stand as they came. `meta.contentEarliestTime` then says this time, or the
-    /// moment when the profile was taken, if that is earlier. One before the session began changes nothing, and neither does
-    /// one longer ago than [`StartParams::duration`](crate::StartParams::duration).
+    /// Leaves out data from before this time: samples, markers that ended earlier, counter values,
+    /// pauses, and threads that ended earlier and have no other data. Profiles of children stay
+    /// complete.
+    ///
+    /// `meta.contentEarliestTime` then contains this time, or the time of the snapshot if that is
+    /// earlier. A time before the session's start has no effect, nor has one before the limit of
+    /// [`StartParams::duration`](crate::StartParams::duration).
     #[must_use]
     #[doc(alias = "sinceTime")]
     pub fn since(mut self, since: ProfilerTime) -> Self {
@@ -65,17 +72,20 @@ impl SnapshotOptions {
         self
     }
 
-    /// How many rows of samples and markers the profile may hold, of all threads together; by default 4 000 000. Where there are
-    /// more, samples in which a thread did not run are left out, evenly, and counted as `left_out_idle_rows` in `meta.losses`.
-    /// Samples of threads that ran, and markers, are never left out, so that there may be more rows all the same.
+    /// Sets the maximum number of rows of samples and markers, of all threads together. Default:
+    /// 4,000,000.
+    ///
+    /// If there are more rows, samples of threads that did not run are left out evenly, and counted
+    /// as `left_out_idle_rows` in `meta.losses`. Markers, and samples of threads that ran, are
+    /// always kept, so the profile may exceed the maximum.
     #[must_use]
     pub fn max_rows(mut self, max_rows: u64) -> Self {
         self.max_rows = max_rows;
         self
     }
 
-    /// Tells here how far the writing is, for another thread to poll. Costs some hundred atomic writes for each thread in the
-    /// profile.
+    /// Reports the progress of writing, for another thread to poll. Cost: some hundred atomic
+    /// writes per thread in the profile.
     #[must_use]
     pub fn progress(mut self, progress: SharedProgress) -> Self {
         self.progress = Some(progress);
@@ -93,43 +103,49 @@ impl SnapshotOptions {
     }
 }
 
-/// Writes the profile so far, in the Gecko format that <https://profiler.firefox.com> opens. The session goes on.
+/// Writes the profile so far in the Gecko format, for <https://profiler.firefox.com>. The session
+/// continues.
 ///
-/// May be called from any thread, also from several at once; samples and markers do not wait for it. The text is
-/// streamed; memory grows with the number of distinct stacks, by 12 bytes a sample of a thread that ran, and by some 5 a marker.
-/// What the buffer holds is shared with the session, not copied: what the session gives up meanwhile, to make room, stays in
-/// memory until it has been read, and markers until this is done, so that the two together may take twice the capacity.
-/// Nothing is lost by that; `profilingLog` tells how much it was.
+/// May be called from any thread, also concurrently. Samples and markers do not wait for it. The
+/// text is streamed. Memory grows with the number of distinct stacks, by 12 bytes per sample of a
+/// thread that ran, and by about 5 bytes per marker. The buffer's memory is shared with the
+/// session, not copied. Chunks that the session discards while the profile is written stay in
+/// memory until they have been read, and markers until the end, so both together may take twice the
+/// capacity. No data is lost by that; `profilingLog` tells how much memory it was.
 ///
 /// # Errors
-/// [`StreamError::Inactive`], or the writer's first failure as [`StreamError::Io`]: its very error, after which nothing more
-/// is written. The session and what it has recorded stay as they are.
+/// [`StreamError::Inactive`], or the first error of `out` as [`StreamError::Io`], after which
+/// nothing more is written. The session and its data are unaffected.
 pub fn profiler_stream_json(
     out: &mut dyn Write,
     options: &SnapshotOptions,
 ) -> Result<(), StreamError> {
-    // Before the profile is taken, so that the progress ends in any case.
+    // First, so that the progress reaches its end even if there is no session.
     let options = options.to_stream_options();
     let profile = engine::freeze(None).ok_or(StreamError::Inactive)?;
     profile.write_once(&options, out).map_err(StreamError::Io)
 }
 
-/// The profile so far, as [`profiler_stream_json`] writes it, with names unless `MOZ_PROFILER_SYMBOLICATE` is `0`; `None`
-/// when the profiler is not active.
+/// Returns the profile so far as [`profiler_stream_json`] writes it, or `None` while the profiler
+/// is inactive.
+///
+/// Addresses get names, unless `MOZ_PROFILER_SYMBOLICATE` is `0`.
 pub fn profiler_get_profile() -> Option<Vec<u8>> {
     engine::freeze(None)?
         .into_text(&engine::default_options())
         .ok()
 }
 
-/// Saves the profile so far to a file, readable by its owner alone. The session goes on.
+/// Saves the profile so far to a file that only its owner can read. The session continues.
 ///
-/// The first `%p` in the path becomes the process's id; a name that ends in `.gz` gets the file compressed. It is written
-/// beside its place and moved there, so it is whole or absent. Functions have names unless `MOZ_PROFILER_SYMBOLICATE` is `0`.
+/// The first `%p` in the path becomes the process id. A name that ends in `.gz` makes a compressed
+/// file. The profile is written to a temporary file in the same folder and then renamed, so the
+/// file is either complete or absent. Addresses get names, unless `MOZ_PROFILER_SYMBOLICATE` is
+/// `0`.
 ///
 /// # Errors
-/// [`SaveError`] tells which file could not be made or written, and why. Where the disk is full, nothing of the profile stays
-/// on it, and the session goes on.
+/// [`SaveError`] names the file that could not be created or written, and the reason. On a full
+/// disk the partial file is removed. The session continues.
 pub fn profiler_save_profile_to_file(path: impl AsRef<Path>) -> Result<(), SaveError> {
     let profile = engine::freeze(None).ok_or(SaveError::Inactive)?;
     profile.save_once(path.as_ref()).map(drop)

@@ -1,4 +1,5 @@
-//! Single stacks, for whoever asks: of another thread, which is stopped for it, or of the calling one.
+//! Single stacks on demand: of another thread, which is interrupted for it, or of the calling
+//! thread.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,36 +8,38 @@ use crate::api::engine;
 use crate::base::{FunctionName, ProfilerTime, StackFeatures, StackFrame, SuspendError, ThreadId};
 use crate::markers::{MarkerBacktrace, MarkerStack};
 
-/// The kernel's id of the calling thread, by which another one can ask for its stack. One system call.
+/// Returns the kernel's id of the calling thread. Cost: one system call.
 pub fn profiler_current_thread_id() -> ThreadId {
     engine::own_thread_id()
 }
 
-/// Stops a thread for as long as it takes its own signal handler to copy its stack, and unwinds the copy.
+/// Interrupts a thread while its own signal handler copies its stack, and unwinds the copy.
 ///
-/// May be called from any thread and for any registered one, whether the profiler is active or not, also from several
-/// threads at once for the same one. The calling thread may ask for its own, registered or not, by its id or by
-/// [`ThreadId::UNSPECIFIED`]; no signal is sent then.
+/// May be called from any thread, for any registered thread, with or without a session, and
+/// concurrently for the same thread. The calling thread may pass its own id or
+/// [`ThreadId::UNSPECIFIED`], registered or not; then no signal is sent.
 ///
-/// The thread gets the running session's signal, or `SIGPROF` where there is none. A call that it sleeps in is
-/// interrupted: most go on by themselves, since the handler asks for that; some, such as `epoll_wait`, `poll` and
-/// `nanosleep`, return `EINTR`. A thread that blocks the signal does not answer. No signal is sent while the process
-/// forks.
+/// The thread receives the running session's signal, or `SIGPROF` without a session. The signal
+/// interrupts a system call in which the thread sleeps. Most calls are restarted, because the
+/// handler is installed with `SA_RESTART`. Some, such as `epoll_wait`, `poll` and `nanosleep`,
+/// return `EINTR`. A thread that blocks the signal does not answer. No signal is sent during a fork
+/// of the process. The handler stays installed, and forwards foreign signals as a session's handler
+/// does.
 ///
-/// The signal's handler stays installed, and passes on what is not the profiler's, as that of a session does.
-///
-/// Cost: 0.1 ms if the thread runs, nearly all of it the wait for its answer; the first stack costs 0.5 ms more, for the
-/// list of modules. The thread itself is stopped only while it copies. Idea: Gecko's
-/// `profiler_suspend_and_sample_thread`, which unwinds while the thread is stopped, and waits for it without a bound.
+/// Cost: 0.1 ms for a running thread, mostly the wait for its answer; the first stack costs 0.5 ms
+/// more, for the list of modules. The thread is interrupted only for the copy. Idea: Gecko's
+/// `profiler_suspend_and_sample_thread`, which unwinds while the thread is suspended, and waits for
+/// it without a timeout.
 ///
 /// # Errors
-/// [`SuspendError`]: the thread is not registered, or gone; it did not answer within `timeout`, and then goes on as if
-/// nobody had asked; or the system refused something.
+/// Returns a [`SuspendError`] if the thread is not registered or has exited; if it did not answer
+/// within `timeout`, in which case it continues undisturbed; or if the system refused a call.
 ///
 /// ```
 /// use std::time::Duration;
 ///
-/// use gekkota::{StackFeatures, ThreadId, profiler_suspend_and_sample_thread};
+/// use gekkota::stack::{StackFeatures, profiler_suspend_and_sample_thread};
+/// use gekkota::thread::ThreadId;
 ///
 /// let own = ThreadId::UNSPECIFIED;
 /// match profiler_suspend_and_sample_thread(own, StackFeatures::FULL, Duration::from_secs(1)) {
@@ -58,17 +61,19 @@ pub fn profiler_suspend_and_sample_thread(
     own.ok_or(SuspendError::NoStack { thread })
 }
 
-/// Copies the calling thread's stack and labels, as they are where this is called, to be unwound later or never.
+/// Copies the calling thread's stack and labels at this point. The copy can be unwound later.
 ///
-/// May be called from any thread, registered or not, whether the profiler is active or not. `None` when there is no
-/// memory, or no profiler in this build. On a stack that is not the thread's own, a signal stack or a coroutine's, it
-/// holds the innermost frame alone, and says that it is truncated.
+/// Returns `None` if there is no memory, or no profiler in this build. May be called from any
+/// thread, registered or not, with or without a session. On a stack that is not the thread's own (a
+/// signal stack, a coroutine), the copy contains only the innermost frame, and is marked as
+/// truncated.
 ///
-/// Cost: 0.1 µs, and the copying of the used part of the stack, 64 MiB of it at most. It takes no lock. The first on a
-/// thread asks the system for the stack's bounds; and memory is allocated while no backtrace of about that size was dropped
-/// before. From then on there is no allocation and no system call, and so it may be called in a signal handler; before,
-/// only in one that did not interrupt the allocator. Idea: Gecko's `profiler_capture_backtrace`, which unwinds at once, and
-/// allocates 128 KiB each time.
+/// Cost: 0.1 µs, and the copy of the used part of the stack, at most 64 MiB. Takes no lock. The
+/// first call on a thread asks the system for the stack's bounds. Memory is allocated unless a
+/// backtrace of about that size has been dropped before. After that there is no allocation and no
+/// system call, so the function may be called in a signal handler. Before that it may be called
+/// only in a handler that did not interrupt the allocator. Idea: Gecko's
+/// `profiler_capture_backtrace`, which unwinds at once and allocates 128 KiB each time.
 #[doc(alias = "profiler_capture_backtrace_into")]
 #[doc(alias = "profiler_get_backtrace")]
 #[inline(always)]
@@ -76,7 +81,8 @@ pub fn profiler_capture_backtrace() -> Option<ProfilerBacktrace> {
     engine::capture_backtrace().map(|captured| ProfilerBacktrace { captured })
 }
 
-/// A stack that was copied and not unwound yet. Dropping it gives its memory to the next one.
+/// A copied stack that has not been unwound yet. Dropping it makes its memory available to the next
+/// copy.
 #[doc(alias = "ProfileChunkedBuffer")]
 #[doc(alias = "UniqueProfilerBacktrace")]
 #[derive(Debug)]
@@ -84,14 +90,16 @@ pub struct ProfilerBacktrace {
     captured: engine::CapturedBacktrace,
 }
 
-/// For [`MarkerStack::Backtrace`](crate::MarkerStack::Backtrace). Copies it, for the running session's sampler.
+/// Hands a copy of the backtrace to the running session, for
+/// [`MarkerStack::Backtrace`](crate::MarkerStack::Backtrace).
 impl From<&ProfilerBacktrace> for MarkerBacktrace {
     fn from(backtrace: &ProfilerBacktrace) -> Self {
         Self(engine::record_backtrace(&backtrace.captured))
     }
 }
 
-/// The same.
+/// Hands a copy of the backtrace to the running session, as
+/// [`MarkerStack::Backtrace`](crate::MarkerStack::Backtrace).
 impl From<&ProfilerBacktrace> for MarkerStack {
     fn from(backtrace: &ProfilerBacktrace) -> Self {
         Self::Backtrace(backtrace.into())
@@ -99,18 +107,20 @@ impl From<&ProfilerBacktrace> for MarkerStack {
 }
 
 impl ProfilerBacktrace {
-    /// The thread that it is of.
+    /// Returns the id of the thread whose stack this is.
     pub fn thread(&self) -> ThreadId {
         self.captured.thread()
     }
 
-    /// Unwinds it, on whatever thread: labels and native frames. Some µs, and 0.5 ms the first
-    /// time, for the list of modules.
+    /// Unwinds the copy into labels and native frames. May be called on any thread.
+    ///
+    /// Cost: some µs; the first call 0.5 ms more, for the list of modules.
     pub fn resolve(&self) -> StackSample {
         self.resolve_with(StackFeatures::FULL)
     }
 
-    /// Unwinds it so.
+    /// Unwinds the copy into the frames that `features` selects, otherwise like
+    /// [`resolve`](Self::resolve).
     pub fn resolve_with(&self, features: StackFeatures) -> StackSample {
         StackSample {
             sampled: engine::resolve_backtrace(&self.captured, features),
@@ -118,41 +128,44 @@ impl ProfilerBacktrace {
     }
 }
 
-/// One stack of a thread at one moment: its frames, innermost first.
+/// One stack of a thread at one moment, with its innermost frame first.
 ///
-/// It shows itself as text, with names, one line a function.
+/// Its `Display` form has one line per function, with names.
 #[derive(Clone, Debug)]
 pub struct StackSample {
     sampled: engine::SampledStack,
 }
 
 impl StackSample {
-    /// The thread that it is of.
+    /// Returns the id of the thread whose stack this is.
     pub fn thread(&self) -> ThreadId {
         self.sampled.thread()
     }
 
-    /// When the stack was copied.
+    /// Returns the time at which the stack was copied.
     pub fn time(&self) -> ProfilerTime {
         self.sampled.time()
     }
 
-    /// The frames, innermost first; a label or script frame stands behind the function that pushed it, before its caller.
+    /// Returns the frames, innermost first. A label or script frame follows the function that
+    /// pushed it, and precedes that function's caller.
     pub fn frames(&self) -> &[StackFrame] {
         self.sampled.frames()
     }
 
-    /// Whether older frames are missing, since the stack could not be followed to the thread's start. A stack of which no
-    /// [`StackFeatures::NATIVE`] frames were asked for is never truncated.
+    /// Returns whether older frames are missing because the stack could not be unwound to the
+    /// thread's start. Always `false` if no [`StackFeatures::NATIVE`] frames were requested.
     pub fn is_truncated(&self) -> bool {
         self.sampled.is_truncated()
     }
 
-    /// For each of [`frames`](Self::frames) the functions that it stands for: those that were inlined, innermost first,
-    /// then the one that they were inlined into. Empty where there is no name.
+    /// Returns, for each of [`frames`](Self::frames), the functions that it represents: inlined
+    /// functions first, innermost first, then the function that contains them. An entry is empty if
+    /// there is no name.
     ///
-    /// Looked up the first time, in the debug information and symbol tables of this machine: some ms to seconds. What was
-    /// unloaded since has no names.
+    /// The first call looks the names up in the debug information and symbol tables on this
+    /// machine, which takes some ms to seconds. A module that has been unloaded since yields no
+    /// names.
     pub fn names(&self) -> &[Vec<FunctionName>] {
         self.sampled.names()
     }

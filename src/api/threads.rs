@@ -1,28 +1,30 @@
-//! Telling the profiler of threads.
+//! Registration and sleep of threads.
 
 use std::marker::PhantomData;
 
 use crate::api::engine;
 
-/// Registers the calling thread, so that it is sampled while the profiler runs.
+/// Registers the calling thread, so that it is sampled while the profiler is active.
 ///
-/// An empty name stands for the one that the system has for the thread, or its id. Registering again counts, and changes
-/// nothing else. A thread that ends is unregistered by itself. Whether the profiler is active does not matter.
+/// For an empty name, the system's name of the thread is used, or else its id. Registrations nest:
+/// a repeated call is counted and changes nothing else. A thread that ends is unregistered
+/// automatically. The profiler need not be active.
 ///
-/// Cost: about 2 µs, for the stack's bounds and a place to copy it to; address space as large as the
-/// stack, and of memory what was used. Idea: Gecko's `profiler_register_thread`.
+/// Cost: about 2 µs, for the stack's bounds and the memory for stack copies, which reserves address
+/// space of the stack's size. Idea: Gecko's `profiler_register_thread`.
 #[doc(alias = "profiler_register_thread")]
 pub fn register_thread(name: &str) {
     engine::register_thread(name);
 }
 
-/// Takes one registration of the calling thread back; the last one ends it. More than there were are harmless.
+/// Undoes one registration of the calling thread. Undoing the last one ends the registration;
+/// further calls do nothing.
 #[doc(alias = "profiler_unregister_thread")]
 pub fn unregister_thread() {
     engine::unregister_thread();
 }
 
-/// A registration of the calling thread that ends with the guard.
+/// A registration of the calling thread that ends when this guard is dropped.
 ///
 /// ```
 /// std::thread::spawn(|| {
@@ -36,7 +38,7 @@ pub fn unregister_thread() {
 pub struct ThreadGuard(PhantomData<*const ()>);
 
 impl ThreadGuard {
-    /// Calls [`register_thread`].
+    /// Registers the calling thread, as [`register_thread`] does.
     pub fn register(name: &str) -> Self {
         register_thread(name);
         Self(PhantomData)
@@ -49,29 +51,30 @@ impl Drop for ThreadGuard {
     }
 }
 
-/// Says that the calling thread is about to sleep, until [`profiler_thread_wake`].
+/// Announces that the calling thread is about to sleep, until it calls [`profiler_thread_wake`].
 ///
-/// Once its stack was taken asleep, the sampler does not even look whether it has run: its samples are the same, at no
-/// cost. Without it a sleeping thread is noticed by its CPU clock. CPU time that the thread uses while it is said to
-/// sleep is charged to its first sample after that. Saying so twice counts once; on a thread that is not registered
-/// nothing happens. Cost: two loads and a store. Idea: Gecko's function of the same name.
+/// After one sample of the sleeping thread, the sampler repeats that sample without checking
+/// whether the thread has run. Without an announcement the sampler recognizes a sleeping thread by
+/// its CPU clock. CPU time that the thread uses while it is announced as sleeping is charged to its
+/// first sample afterwards. A repeated call has no effect, nor has a call on an unregistered
+/// thread. Cost: two loads and a store. Idea: Gecko's function of the same name.
 pub fn profiler_thread_sleep() {
     engine::announce_sleep(true);
 }
 
-/// Says that the calling thread is awake again. See [`profiler_thread_sleep`].
+/// Announces that the calling thread is awake again. See [`profiler_thread_sleep`].
 pub fn profiler_thread_wake() {
     engine::announce_sleep(false);
 }
 
-/// Whether the calling thread has said that it sleeps, by [`profiler_thread_sleep`].
+/// Returns whether the calling thread is announced as sleeping, by [`profiler_thread_sleep`].
 pub fn profiler_thread_is_sleeping() -> bool {
     engine::is_announced_asleep()
 }
 
-/// Says that the calling thread sleeps, from the making of this guard to its drop.
+/// Announces the calling thread as sleeping, from construction to drop.
 ///
-/// Put it around the one call in which an event loop waits:
+/// Put the guard around the call in which an event loop waits:
 ///
 /// ```
 /// # let (_sender, events) = std::sync::mpsc::channel::<u32>();
@@ -105,8 +108,10 @@ impl Drop for AutoProfilerThreadSleep {
     }
 }
 
-/// Says that a thread is awake that was said to sleep, from the making of this guard to its drop: for what a sleeping
-/// call calls back. It changes nothing where the thread was awake.
+/// Announces a sleeping thread as awake, from construction to drop: for callbacks of a call in
+/// which the thread sleeps.
+///
+/// Has no effect if the thread was not announced as sleeping.
 #[doc(alias = "AUTO_PROFILER_THREAD_WAKE")]
 #[derive(Debug)]
 #[must_use = "the thread is said to sleep again when this is dropped"]
@@ -116,7 +121,7 @@ pub struct AutoProfilerThreadWake {
 }
 
 impl AutoProfilerThreadWake {
-    /// Calls [`profiler_thread_wake`] if the thread was said to sleep.
+    /// Calls [`profiler_thread_wake`] if the thread is announced as sleeping.
     #[expect(
         clippy::new_without_default,
         reason = "a guard with side effects is not a default value"

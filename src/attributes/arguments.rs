@@ -1,25 +1,25 @@
-//! What stands in the attribute's brackets.
+//! The arguments of the attribute.
 
 use proc_macro::{Span, TokenStream, TokenTree};
 
-use crate::refusal::Refusal;
+use crate::diagnostic::Diagnostic;
 use crate::tokens::{fill, is_mark, is_word, uncovered};
 
-/// `"text", Category, Subcategory, crate = path`, of which the category alone must be there.
+/// The parsed form of `"text", Category, Subcategory, crate = path`. Only the category is required.
 pub(crate) struct Arguments {
     pub(crate) text: Option<TokenTree>,
-    /// As the label's macro is given it.
+    /// The category, as the arguments of the label macro.
     pub(crate) category: TokenStream,
-    /// By which gekkota is found.
+    /// The path of gekkota.
     pub(crate) path: TokenStream,
 }
 
-const ASKED: &str = "a category";
-const ACCEPTED: &str = "`Category`, `Category, Subcategory` or an expression, if wanted with a `\"text\"` before and \
-     `crate = path` behind";
+const TASK: &str = "read its arguments";
+const EXPECTED: &str = "`Category`, `Category, Subcategory` or an expression, optionally after a `\"text\"` and before \
+     `crate = path`";
 
 impl Arguments {
-    pub(crate) fn read(arguments: TokenStream) -> Result<Self, Refusal> {
+    pub(crate) fn read(arguments: TokenStream) -> Result<Self, Diagnostic> {
         let mut parts = split(arguments)?;
         let path = match parts.pop_if(|part| names_crate(part)) {
             Some(named) => path_of(&named)?,
@@ -37,15 +37,15 @@ impl Arguments {
         if let Some(text) = &text
             && !text.to_string().starts_with(['"', 'r'])
         {
-            let found = format!("`{text}`, which is no text");
-            return Err(Refusal::new(text.span(), ASKED, &found, ACCEPTED));
+            let found = format!("`{text}` as the text");
+            return Err(Diagnostic::new(text.span(), TASK, &found, EXPECTED));
         }
         if let Some(part) = parts
             .iter()
             .find(|part| matches!(&part[..], [_, equals, ..] if is_mark(equals, '=')))
         {
             let found = format!("`{} = …`", part[0]);
-            return Err(Refusal::new(part[0].span(), ASKED, &found, ACCEPTED));
+            return Err(Diagnostic::new(part[0].span(), TASK, &found, EXPECTED));
         }
         let category = match &parts[..] {
             [category] => category.clone(),
@@ -58,10 +58,10 @@ impl Arguments {
                     .chain(subcategory.iter().cloned())
                     .collect()
             }
-            [] => return Err(Refusal::new(Span::call_site(), ASKED, "none", ACCEPTED)),
+            [] => return Err(Diagnostic::new(Span::call_site(), TASK, "no category", EXPECTED)),
             [_, _, third, ..] => {
                 let found = format!("{} names", parts.len());
-                return Err(Refusal::new(third[0].span(), ASKED, &found, ACCEPTED));
+                return Err(Diagnostic::new(third[0].span(), TASK, &found, EXPECTED));
             }
         };
         Ok(Self {
@@ -72,19 +72,19 @@ impl Arguments {
     }
 }
 
-/// What stands between the commas. The last may have one behind it.
-fn split(arguments: TokenStream) -> Result<Vec<Vec<TokenTree>>, Refusal> {
+/// Splits the arguments at their commas. A trailing comma is accepted.
+fn split(arguments: TokenStream) -> Result<Vec<Vec<TokenTree>>, Diagnostic> {
     let mut parts = vec![Vec::new()];
     for token in arguments {
-        let part = parts.last_mut().expect("there is one from the beginning");
+        let part = parts.last_mut().expect("`parts` is never empty");
         match token {
             comma if is_mark(&comma, ',') => {
                 if part.is_empty() {
-                    return Err(Refusal::new(
+                    return Err(Diagnostic::new(
                         comma.span(),
-                        ASKED,
-                        "a comma with nothing before it",
-                        ACCEPTED,
+                        TASK,
+                        "a comma without an argument before it",
+                        EXPECTED,
                     ));
                 }
                 parts.push(Vec::new());
@@ -103,21 +103,21 @@ fn names_crate(part: &[TokenTree]) -> bool {
     matches!(part, [word, equals, ..] if is_word(word, "crate") && is_mark(equals, '='))
 }
 
-/// The path in `crate = path`.
-fn path_of(named: &[TokenTree]) -> Result<TokenStream, Refusal> {
+/// Returns the path in `crate = path`.
+fn path_of(named: &[TokenTree]) -> Result<TokenStream, Diagnostic> {
     let path = uncovered(named[2..].iter().cloned().collect());
     let is_of_path =
         |token: &TokenTree| matches!(token, TokenTree::Ident(_)) || is_mark(token, ':');
     if path.is_empty() || !path.iter().all(is_of_path) {
         let found = path
             .first()
-            .map_or("nothing".to_owned(), |token| format!("`{token}`"));
-        let accepted = "a path, such as `crate = renamed` or `crate = crate::profiler`";
-        return Err(Refusal::new(
+            .map_or("no path".to_owned(), |token| format!("`{token}`"));
+        let expected = "a path, such as `crate = renamed` or `crate = crate::profiler`";
+        return Err(Diagnostic::new(
             named[0].span(),
-            "the place where gekkota is found",
+            "find gekkota",
             &found,
-            accepted,
+            expected,
         ));
     }
     Ok(path.into_iter().collect())

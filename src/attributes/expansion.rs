@@ -1,4 +1,4 @@
-//! The function with its label.
+//! The expansion: the function with its label.
 
 use proc_macro::{Delimiter, Group, Span, TokenStream, TokenTree};
 
@@ -6,12 +6,12 @@ use crate::arguments::Arguments;
 use crate::function::{Function, Returns};
 use crate::tokens::{fill, group, is_mark, is_word};
 
-/// The label's statement. Its macro has a name of its own for the guard.
-const LABEL: &str = "CRATE::gecko_profiler_label!(CATEGORY);";
-const LABEL_WITH_TEXT: &str = "CRATE::auto_profiler_label!(TEXT, CATEGORY);";
+/// The statement that pushes the label. The macro binds the guard to its own name.
+const LABEL: &str = "CRATE::__private::gecko_profiler_label!(CATEGORY);";
+const LABEL_WITH_TEXT: &str = "CRATE::__private::auto_profiler_label!(TEXT, CATEGORY);";
 
-/// A label for each time that the future is polled. The future stands where it is made, and is not moved from one that awaits to
-/// one that pins: futures in futures would double with each.
+/// Pushes a label for each poll of the future. The future is pinned where it is created. Moving it from
+/// an awaiting into a pinning future would double the size of nested futures.
 const POLLED: &str = "
     let mut future = ::core::pin::pin!(FUTURE);
     ::core::future::poll_fn(move |context| {
@@ -21,11 +21,11 @@ const POLLED: &str = "
     .await
 ";
 
-/// The statements stand in a bracket of their own, as if nothing stood before them: lints ask what a body begins with.
+/// The body keeps its own braces, because some lints inspect the first statement of a body.
 const RUN: &str = "LABEL BODY";
 
-/// The body of an `async fn` as a future. Its first statement never returns: it tells which type all others return, as the
-/// function's head did.
+/// The body of an `async fn` as a future. Its first statement never returns. It fixes the type that the
+/// other `return`s have, as the function's signature did.
 const FUTURE: &str = "
     async move {
         #[allow(unreachable_code, unreachable_patterns, reason = \"the type may have no value\")]
@@ -48,7 +48,8 @@ pub(crate) fn labelled(label: &Arguments, function: Function) -> TokenStream {
     let inside = match future_only(&statements) {
         Some(made) if !is_async => made.labelled(label),
         _ => {
-            // At its place for errors, and not the host's for lints: nobody has written these brackets.
+            // Errors point at the body. Lints ignore these braces, because the application did not write
+            // them.
             let place = body.span().resolved_at(Span::mixed_site());
             let body = in_braces(place, statements.into_iter().collect());
             match is_async {
@@ -89,7 +90,7 @@ fn label_of(label: &Arguments) -> TokenStream {
     )
 }
 
-/// The attributes that a body may begin with, which nothing may stand before; and what comes after them.
+/// Splits a body into its inner attributes, which must stay first, and its statements.
 fn split_attributes(body: &Group) -> (Vec<TokenTree>, Vec<TokenTree>) {
     let mut attributes: Vec<TokenTree> = body.stream().into_iter().collect();
     let mut at = 0;
@@ -121,12 +122,12 @@ fn polled(future: TokenStream, label: TokenStream, never_returns: bool) -> Token
     fill(&form, &[("FUTURE", future), ("LABEL", label)])
 }
 
-/// A body that does nothing but make a future: `async move { … }`, or `Box::pin` of one. Its function is labelled as if it were
-/// an `async fn`, which those who write it so cannot have.
+/// A body that consists of one future: `async move { … }`, or `Box::pin` of one. Such a function is
+/// labelled like an `async fn`, for which it stands in where an `async fn` is impossible.
 struct FutureOnly<'b> {
-    /// `Box::pin`, with the bracket that the future stands in.
+    /// `Box::pin`, and the parentheses that contain the future.
     boxed: Option<(&'b [TokenTree], &'b Group)>,
-    /// `async`, and `move` where it is there.
+    /// `async`, and `move` if present.
     before: Vec<TokenTree>,
     block: Group,
 }

@@ -1,33 +1,33 @@
-//! The function below the attribute.
+//! The function that the attribute is applied to.
 
 use proc_macro::{Delimiter, Group, Span, TokenStream, TokenTree};
 
-use crate::refusal::Refusal;
+use crate::diagnostic::Diagnostic;
 use crate::tokens::{fill, group, is_mark, is_word, uncovered};
 
 /// A function with a body.
 pub(crate) struct Function {
-    /// All that stands before the body.
+    /// All tokens before the body.
     pub(crate) head: Vec<TokenTree>,
     pub(crate) body: Group,
     pub(crate) is_async: bool,
     pub(crate) returns: Returns,
 }
 
-/// What stands behind the arrow.
+/// The return type.
 pub(crate) enum Returns {
-    /// A type, in which `_` stands for each `impl …`: that has no name.
+    /// A type, with `_` in place of each `impl …`, which cannot be named in the body.
     Type(TokenStream),
-    /// `!`, which is no type everywhere.
+    /// `!`, which stable Rust accepts as a type only here.
     Never,
 }
 
-const ASKED: &str = "a function with a body";
-const ACCEPTED: &str =
-    "`fn name() { … }`, also of an `impl` or a `trait`, and `async`, `unsafe` or `extern`";
+const TASK: &str = "label this item";
+const EXPECTED: &str = "a function with a body, `fn name() { … }`, which may be `async`, `unsafe` or `extern`, and in an \
+     `impl` or a `trait`";
 
 impl Function {
-    pub(crate) fn read(item: TokenStream) -> Result<Self, Refusal> {
+    pub(crate) fn read(item: TokenStream) -> Result<Self, Diagnostic> {
         let mut head = uncovered(item);
         let Keyword { at, is_async } = find_keyword(&head)?;
         let last = head.pop().into_iter().collect();
@@ -36,8 +36,8 @@ impl Function {
             _ => None,
         };
         let Some(body) = body else {
-            let found = format!("`{}` without one", words(&head[at..at + 2]));
-            return Err(Refusal::new(head[at + 1].span(), ASKED, &found, ACCEPTED));
+            let found = format!("`{}` without a body", words(&head[at..at + 2]));
+            return Err(Diagnostic::new(head[at + 1].span(), TASK, &found, EXPECTED));
         };
         let returns = returns(&head[at + 2..]);
         Ok(Self {
@@ -49,13 +49,13 @@ impl Function {
     }
 }
 
-/// Where `fn` stands.
+/// The position of `fn`, and whether `async` precedes it.
 struct Keyword {
     at: usize,
     is_async: bool,
 }
 
-fn find_keyword(item: &[TokenTree]) -> Result<Keyword, Refusal> {
+fn find_keyword(item: &[TokenTree]) -> Result<Keyword, Diagnostic> {
     let start = after_attributes_and_visibility(item);
     let (mut is_async, mut constant) = (false, None);
     for (at, token) in item.iter().enumerate().skip(start) {
@@ -63,7 +63,7 @@ fn find_keyword(item: &[TokenTree]) -> Result<Keyword, Refusal> {
             TokenTree::Ident(word) => match word.to_string().as_str() {
                 "fn" => {
                     return if let Some(span) = constant {
-                        Err(constant_is_refused(span))
+                        Err(const_fn_error(span))
                     } else {
                         Ok(Keyword { at, is_async })
                     };
@@ -71,30 +71,30 @@ fn find_keyword(item: &[TokenTree]) -> Result<Keyword, Refusal> {
                 "async" => is_async = true,
                 "const" => constant = Some(word.span()),
                 "default" | "extern" | "safe" | "unsafe" => {}
-                _ => return Err(other_is_refused(&item[start..=at])),
+                _ => return Err(item_error(&item[start..=at])),
             },
             // The name of an ABI.
             TokenTree::Literal(_) => {}
             name if group(name, Delimiter::None).is_some() => {}
-            _ => return Err(other_is_refused(&item[start..at])),
+            _ => return Err(item_error(&item[start..at])),
         }
     }
-    Err(other_is_refused(&item[start..]))
+    Err(item_error(&item[start..]))
 }
 
-fn constant_is_refused(at: Span) -> Refusal {
-    let found = "a `const fn`, which the compiler may run itself, where there is no profiler";
-    Refusal::new(
+fn const_fn_error(at: Span) -> Diagnostic {
+    let found = "a `const fn`, which the compiler may run";
+    Diagnostic::new(
         at,
-        "a function that runs in the program",
+        "label this function",
         found,
-        "the same without `const`",
+        "a function without `const`",
     )
 }
 
-fn other_is_refused(found: &[TokenTree]) -> Refusal {
+fn item_error(found: &[TokenTree]) -> Diagnostic {
     let at = found.first().map_or(Span::call_site(), TokenTree::span);
-    Refusal::new(at, ASKED, &format!("`{}`", words(found)), ACCEPTED)
+    Diagnostic::new(at, TASK, &format!("`{}`", words(found)), EXPECTED)
 }
 
 fn words(tokens: &[TokenTree]) -> String {
@@ -126,7 +126,7 @@ fn after_attributes_and_visibility(item: &[TokenTree]) -> usize {
     }
 }
 
-/// Reads on behind the name.
+/// Returns the return type, from the tokens after the function's name.
 fn returns(signature: &[TokenTree]) -> Returns {
     let is_list = |token: &&TokenTree| group(token, Delimiter::Parenthesis).is_some();
     let generics = angle_brackets(signature);
@@ -149,7 +149,7 @@ fn returns(signature: &[TokenTree]) -> Returns {
     }
 }
 
-/// How many tokens there are in the angle brackets at the beginning, with these.
+/// Returns the number of tokens in the leading angle brackets, including the brackets.
 fn angle_brackets(tokens: &[TokenTree]) -> usize {
     let mut angles = Angles::default();
     let inside = |token: &&TokenTree| {
@@ -162,7 +162,7 @@ fn angle_brackets(tokens: &[TokenTree]) -> usize {
     }
 }
 
-/// How deep in angle brackets a token stands. The end of an arrow is none.
+/// Tracks the nesting of angle brackets. The `>` of an arrow does not count.
 #[derive(Default)]
 struct Angles {
     depth: usize,

@@ -1,13 +1,16 @@
-//! The attribute macro of gekkota, which passes it on: whoever uses gekkota need not name this package.
+//! The attribute macro of gekkota. gekkota re-exports it, so an application does not depend on this
+//! package itself.
 //!
-//! It reads tokens by hand. What it is given was parsed by the compiler, so it only has to find its way: to the function's
-//! qualifiers, to what it returns, and to its body, which comes last.
+//! The macro reads tokens by hand, without a parser. The compiler has already parsed the item, so the
+//! macro only needs to find the function's qualifiers, its return type, and its body, which comes
+//! last.
 #![forbid(unsafe_code)]
 
 mod arguments;
+mod diagnostic;
 mod expansion;
 mod function;
-mod refusal;
+
 mod tokens;
 
 use proc_macro::TokenStream;
@@ -15,13 +18,13 @@ use proc_macro::TokenStream;
 use arguments::Arguments;
 use function::Function;
 
-/// A label for each run of a function. It is described where gekkota passes it on.
+/// Labels every call of a function. gekkota documents it where it re-exports it.
 #[proc_macro_attribute]
 pub fn gecko_profiler_fn_label(arguments: TokenStream, item: TokenStream) -> TokenStream {
     let parts =
         Arguments::read(arguments).and_then(|label| Ok((label, Function::read(item.clone())?)));
     match parts {
         Ok((label, function)) => expansion::labelled(&label, function),
-        Err(refusal) => refusal.beside(item),
+        Err(diagnostic) => diagnostic.before(item),
     }
 }

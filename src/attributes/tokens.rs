@@ -1,11 +1,11 @@
-//! Tokens, written as text and read one by one.
+//! Creation of tokens from text, and tests of single tokens.
 
 use proc_macro::{Delimiter, Group, Span, TokenStream, TokenTree};
 
-/// The tokens of a text, in which the words that `parts` names stand for what they give. Names that the text makes are seen by
-/// the text alone.
+/// Tokenizes a text, and replaces the words that `parts` names by their tokens. Names that the text
+/// defines are hygienic.
 pub(crate) fn fill(text: &str, parts: &[(&str, TokenStream)]) -> TokenStream {
-    let tokens: TokenStream = text.parse().expect("the texts of this crate are Rust");
+    let tokens: TokenStream = text.parse().expect("the texts of this crate are valid Rust");
     fill_tokens(tokens, parts)
 }
 
@@ -41,7 +41,7 @@ pub(crate) fn group(token: &TokenTree, delimiter: Delimiter) -> Option<&Group> {
     }
 }
 
-/// The tokens without the invisible bracket around them, which macros put around what they were given.
+/// Removes the invisible group that surrounds tokens from a macro's arguments.
 pub(crate) fn uncovered(tokens: TokenStream) -> Vec<TokenTree> {
     let tokens: Vec<TokenTree> = tokens.into_iter().collect();
     match &tokens[..] {

@@ -55,7 +55,7 @@ macro_rules! categories {
         }
 
         /// The subcategories, with one enum per category. The first variant is the default.
-        pub mod subcategories {
+        pub(crate) mod subcategories {
             $(
                 #[doc = concat!("Subcategories of “", $label, "”.")]
                 #[allow(clippy::upper_case_acronyms, reason = "Mozilla's names")]

@@ -49,7 +49,8 @@ impl FrameFlags {
 /// A set of label properties.
 ///
 /// ```
-/// use gekkota::{AutoProfilerLabel, LabelFlags};
+/// use gekkota::AutoProfilerLabel;
+/// use gekkota::label::LabelFlags;
 ///
 /// let flags = LabelFlags::METHOD | LabelFlags::RELEVANT_FOR_JS;
 /// // Shown as “Element.append”.
@@ -68,7 +69,7 @@ impl LabelFlags {
     /// The dynamic text contains nothing private.
     ///
     /// The application's own hang reports can read this flag in
-    /// [`StackFrame::Label`](crate::StackFrame::Label).
+    /// [`StackFrame::Label`](crate::stack::StackFrame::Label).
     pub const NONSENSITIVE: Self = Self(FrameFlags::NONSENSITIVE);
     /// Label and dynamic text are a class and its method, shown as `Class.method`.
     pub const METHOD: Self = Self(FrameFlags::METHOD);

@@ -96,7 +96,8 @@ pub use buffer_info::BufferInfo;
 pub(crate) use category::CATEGORIES;
 #[cfg(has_profiler)]
 pub(crate) use category::CategoryInfo;
-pub use category::{ProfilingCategory, ProfilingCategoryPair, subcategories};
+pub(crate) use category::subcategories;
+pub use category::{ProfilingCategory, ProfilingCategoryPair};
 #[cfg(has_profiler)]
 pub(crate) use change_count::ChangeCount;
 pub use control_signals::ControlSignals;

@@ -46,11 +46,11 @@ const LOCATIONS: [(ProgressLocation, &str); 15] = [
 /// Progress of writing a profile: one thread writes, others poll it.
 ///
 /// Clones share one progress. Pass it to the writer by
-/// [`SnapshotOptions::progress`](crate::SnapshotOptions::progress). Each writer resets it to 0, so
+/// [`SnapshotOptions::progress`](crate::profile::SnapshotOptions::progress). Each writer resets it to 0, so
 /// concurrent writers need one each.
 ///
 /// ```no_run
-/// use gekkota::{SharedProgress, SnapshotOptions};
+/// use gekkota::profile::{SharedProgress, SnapshotOptions};
 ///
 /// let progress = SharedProgress::new();
 /// let options = SnapshotOptions::default().progress(progress.clone());

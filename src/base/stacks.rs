@@ -5,7 +5,7 @@ use crate::base::CodeAddress;
 /// A set of the parts that a stack on demand contains.
 ///
 /// ```
-/// use gekkota::StackFeatures;
+/// use gekkota::stack::StackFeatures;
 ///
 /// let labels_and_leaf = StackFeatures::LABELS | StackFeatures::LEAF;
 /// assert!(StackFeatures::FULL.contains(labels_and_leaf));
@@ -63,7 +63,7 @@ impl std::fmt::Debug for StackFeatures {
     }
 }
 
-/// A frame of a [`StackSample`](crate::StackSample).
+/// A frame of a [`StackSample`](crate::stack::StackSample).
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum StackFrame {
@@ -79,13 +79,13 @@ pub enum StackFrame {
     /// that did not fit into the copy of the stack.
     Label {
         /// The label's text, followed by a space and the dynamic text, if any.
-        /// [`LabelFlags`](crate::LabelFlags) may change this format.
+        /// [`LabelFlags`](crate::label::LabelFlags) may change this format.
         text: String,
         /// Whether the label has a dynamic text, but not the flag
-        /// [`LabelFlags::NONSENSITIVE`](crate::LabelFlags::NONSENSITIVE).
+        /// [`LabelFlags::NONSENSITIVE`](crate::label::LabelFlags::NONSENSITIVE).
         is_sensitive: bool,
     },
-    /// A script function: see [`AutoProfilerScriptFrame`](crate::AutoProfilerScriptFrame).
+    /// A script function: see [`AutoProfilerScriptFrame`](crate::script::AutoProfilerScriptFrame).
     Script {
         /// The function's name. Empty for code outside of any function, which is shown as “(root
         /// scope)”.

@@ -10,7 +10,7 @@ use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
 
 use crate::api::{
-    MarkerSession, add_marker, current_thread_is_being_profiled_for_markers, is_active,
+    MarkerSession, add_marker, profiler_is_active, records_markers_of_current_thread,
 };
 use crate::base::{ProfilerTime, ProfilingCategoryPair};
 use crate::interop::entered_spans::{
@@ -262,7 +262,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for ProfilerLayer {
 
     fn on_record(&self, id: &Id, values: &Record<'_>, _: Context<'_, S>) {
         let key = self.key(id);
-        if !is_active() || is_formatting() || self.flow_of(id).is_none() {
+        if !profiler_is_active() || is_formatting() || self.flow_of(id).is_none() {
             return;
         }
         let mut newer = FieldValues::new();
@@ -271,7 +271,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for ProfilerLayer {
     }
 
     fn on_follows_from(&self, id: &Id, follows: &Id, _: Context<'_, S>) {
-        if is_active()
+        if profiler_is_active()
             && let Some(follows) = self.flow_of(follows)
         {
             with_span(self.key(id), |span| span.follows = Some(follows));
@@ -279,7 +279,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for ProfilerLayer {
     }
 
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-        if !current_thread_is_being_profiled_for_markers() || is_formatting() {
+        if !records_markers_of_current_thread() || is_formatting() {
             return;
         }
         let span = self.flow_around(event.parent(), event.is_contextual());
@@ -302,7 +302,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for ProfilerLayer {
                 None => return,
             },
         };
-        let recorded = flow.filter(|_| is_active()).map(|flow| {
+        let recorded = flow.filter(|_| profiler_is_active()).map(|flow| {
             let since = self.has_busy_times.then(ProfilerTime::now);
             RecordedSpan { flow, since }
         });

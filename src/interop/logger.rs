@@ -2,7 +2,7 @@
 
 use log::{LevelFilter, Log, Metadata, Record, SetLoggerError};
 
-use crate::api::{add_marker, current_thread_is_being_profiled_for_markers};
+use crate::api::{add_marker, records_markers_of_current_thread};
 use crate::base::ProfilingCategoryPair;
 use crate::interop::host_text::is_formatting;
 use crate::interop::log_record::LogRecord;
@@ -102,7 +102,7 @@ impl<L: Log> ProfilerLogger<L> {
     #[inline]
     fn is_recorded(&self, level: log::Level) -> bool {
         self.markers_up_to.is_none_or(|max| level <= max)
-            && current_thread_is_being_profiled_for_markers()
+            && records_markers_of_current_thread()
             && !is_formatting()
     }
 }

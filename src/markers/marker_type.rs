@@ -21,7 +21,7 @@
 /// ```
 ///
 /// Each field has a label or `hidden`, and a format of [`schema::Format`](crate::schema::Format).
-/// Its type must implement [`MarkerField`](crate::MarkerField).
+/// Its type must implement [`MarkerField`](crate::schema::MarkerField).
 /// The fields may be followed by options, each with a `;`:
 ///
 /// | option | meaning | default |
@@ -55,16 +55,16 @@ macro_rules! marker_type {
                 $crate::__marker_type_name!($name; $($option = $value;)*)
             }
 
-            fn marker_type_display() -> $crate::MarkerSchema {
-                let mut schema = $crate::MarkerSchema::new($crate::__marker_type_places!($($option = $value;)*));
+            fn marker_type_display() -> $crate::schema::MarkerSchema {
+                let mut schema = $crate::schema::MarkerSchema::new($crate::__marker_type_places!($($option = $value;)*));
                 $($crate::__marker_type_field!(schema, $field, $label, $format);)*
                 $($crate::__marker_type_option!(schema, $option = $value);)*
                 schema
             }
 
-            fn stream_json_marker_data(&self, json_writer: &mut $crate::JSONWriter<'_>) {
+            fn stream_json_marker_data(&self, json_writer: &mut $crate::schema::JSONWriter<'_>) {
                 let _ = &json_writer;
-                $($crate::MarkerField::write_field(
+                $($crate::schema::MarkerField::write_field(
                     &self.$field,
                     json_writer,
                     ::core::stringify!($field),

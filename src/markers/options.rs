@@ -94,7 +94,7 @@ impl Default for MarkerTiming {
     }
 }
 
-/// A reference to a [`ProfilerBacktrace`](crate::ProfilerBacktrace) for use in markers:
+/// A reference to a [`ProfilerBacktrace`](crate::stack::ProfilerBacktrace) for use in markers:
 /// `(&backtrace).into()`.
 ///
 /// The conversion hands the stack to the running session, and any number of markers can refer to
@@ -187,7 +187,7 @@ impl MarkerOptions {
         }
     }
 
-    /// Assigns the marker to a page of [`profiler_register_page`](crate::profiler_register_page);
+    /// Assigns the marker to a page of [`profiler_register_page`](crate::process::profiler_register_page);
     /// the default, 0, means no page.
     #[doc(alias = "MarkerInnerWindowId")]
     #[must_use]

@@ -11,7 +11,7 @@ use crate::markers::schema::MarkerSchema;
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a marker's payload",
     label = "`serde::Serialize` or `serde::Deserialize` is missing, or the type borrows data",
-    note = "derive both for it: `#[derive(gekkota::Serialize, gekkota::Deserialize)]`"
+    note = "derive both for it: `#[derive(gekkota::schema::Serialize, gekkota::schema::Deserialize)]`"
 )]
 pub trait MarkerPayload: serde::Serialize + serde::de::DeserializeOwned {}
 #[cfg(feature = "serde")]
@@ -48,7 +48,8 @@ impl<T> MarkerPayload for T {}
 ///
 /// ```
 /// # #[cfg(feature = "serde")] {
-/// use gekkota::{Deserialize, JSONWriter, MarkerSchema, ProfilerMarker, Serialize};
+/// use gekkota::ProfilerMarker;
+/// use gekkota::schema::{Deserialize, JSONWriter, MarkerSchema, Serialize};
 ///
 /// #[derive(Serialize, Deserialize)]
 /// struct Loaded {

@@ -4,10 +4,8 @@ use std::collections::HashSet;
 use std::hint::black_box;
 use std::time::Duration;
 
-use gekkota::{
-    AutoProfilerLabel, ProfilerSession, StackFrame, StackSample, StartParams,
-    gecko_profiler_category, profiler_capture_backtrace,
-};
+use gekkota::stack::{StackFrame, StackSample, profiler_capture_backtrace};
+use gekkota::{AutoProfilerLabel, ProfilerSession, StartParams, gecko_profiler_category};
 
 use crate::common::{Read, thread_cpu};
 use crate::stepper::{self, Step, WINDOW};
@@ -312,9 +310,10 @@ pub(crate) fn sample(
     let callers = drive(Mode::Sampled, cpu, 0, body);
     let profile = session.finish().expect("profile");
     let mut text = Vec::new();
-    let options = gekkota::SnapshotOptions::default().symbolicate(gekkota::Symbolicate::No);
+    let options =
+        gekkota::profile::SnapshotOptions::default().symbolicate(gekkota::profile::Symbolicate::No);
     profile
-        .write_with(gekkota::Format::Gecko, &mut text, &options)
+        .write_with(gekkota::profile::Format::Gecko, &mut text, &options)
         .expect("a vector never fails");
     let read = Read::from_text(&text);
     let maps = Maps::read();

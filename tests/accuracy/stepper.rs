@@ -9,7 +9,7 @@ use std::arch::asm;
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, Ordering, compiler_fence};
 
-use gekkota::{ProfilerBacktrace, profiler_capture_backtrace};
+use gekkota::stack::{ProfilerBacktrace, profiler_capture_backtrace};
 
 /// So many backtraces are kept at once; code of more steps is run again for the later ones.
 pub(crate) const WINDOW: usize = 8192;

@@ -6,9 +6,9 @@ use gekkota::marker::built_in::{
     NetworkCache, NetworkMarker, NetworkRedirect, NetworkStatus, PreferenceRead, StackMarker,
     TextStack, UserTiming, VideoFallingBehind, VideoSinkRender, WakeUpCount,
 };
-use gekkota::{
-    ProcessId, ProfilerMarker, ProfilerTime, ThreadId, add_marker, gecko_profiler_category,
-};
+use gekkota::process::ProcessId;
+use gekkota::thread::ThreadId;
+use gekkota::{ProfilerMarker, ProfilerTime, add_marker, gecko_profiler_category};
 
 fn add<T: ProfilerMarker + 'static>(payload: T) {
     let name = T::marker_type_name();

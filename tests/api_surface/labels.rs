@@ -3,13 +3,18 @@
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
+use gekkota::category::{HostCategory, ProfilingCategory};
+use gekkota::gecko_profiler::gecko_profiler_label;
+use gekkota::label::{
+    LabelFlags, auto_profiler_label_category_pair,
+    auto_profiler_label_category_pair_relevant_for_js, auto_profiler_label_dynamic_nonsensitive,
+    auto_profiler_label_dynamic_utf16, auto_profiler_label_getter, auto_profiler_label_hot,
+    auto_profiler_label_method, auto_profiler_label_setter,
+};
+use gekkota::stack::profiler_capture_backtrace;
 use gekkota::{
-    AutoProfilerLabel, HostCategory, LabelFlags, ProfilingCategory, ProfilingCategoryPair,
-    auto_profiler_label_category_pair, auto_profiler_label_category_pair_relevant_for_js,
-    auto_profiler_label_dynamic_nonsensitive, auto_profiler_label_dynamic_utf16,
-    auto_profiler_label_getter, auto_profiler_label_hot, auto_profiler_label_method,
-    auto_profiler_label_setter, gecko_profiler_category, gecko_profiler_label, labelled_future,
-    labelled_future_with_dynamic, profiler_capture_backtrace,
+    AutoProfilerLabel, ProfilingCategoryPair, gecko_profiler_category, labelled_future,
+    labelled_future_with_dynamic,
 };
 
 gekkota::profiler_categories! {
@@ -32,8 +37,8 @@ fn labels_of_the_calling_thread() -> Vec<String> {
 fn labels() -> Vec<String> {
     let stack = profiler_capture_backtrace().map(|backtrace| backtrace.resolve());
     let frames = stack.iter().flat_map(|stack| stack.frames()).rev();
-    let text = |frame: &gekkota::StackFrame| match frame {
-        gekkota::StackFrame::Label { text, .. } => Some(text.clone()),
+    let text = |frame: &gekkota::stack::StackFrame| match frame {
+        gekkota::stack::StackFrame::Label { text, .. } => Some(text.clone()),
         _ => None,
     };
     frames.filter_map(text).collect()
@@ -53,7 +58,7 @@ pub(crate) fn categories() {
     let parsing = gecko_profiler_category!(JavaScript, Parsing);
     assert_eq!(
         parsing,
-        ProfilingCategoryPair::JavaScript(Some(gekkota::JavaScript::Parsing))
+        ProfilingCategoryPair::JavaScript(Some(gekkota::category::JavaScript::Parsing))
     );
     assert_eq!(
         (
@@ -67,7 +72,7 @@ pub(crate) fn categories() {
 }
 
 pub(crate) fn every_form() {
-    let is_active = gekkota::is_active();
+    let is_active = gekkota::profiler_is_active();
     let (other, local) = (gecko_profiler_category!(Other), 0u8);
     let before = labels().len();
     auto_profiler_label_hot!("hot", Surface::Other);

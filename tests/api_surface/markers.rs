@@ -3,25 +3,35 @@
 use std::cell::Cell;
 use std::time::Duration;
 
-use gekkota::marker::{self, built_in as types};
-use gekkota::options::MarkerTiming as Timing;
+use gekkota::MarkerTiming as Timing;
+use gekkota::gecko_profiler::{
+    AutoProfilerTracingMarker, auto_profiler_marker_tracing, can_accept_markers,
+    current_thread_is_being_profiled_for_markers, is_active, is_active_and_unpaused,
+};
+use gekkota::marker::built_in as types;
+use gekkota::marker::built_in::{CowString, FlowStackMarker, StackMarker, Tracing};
+use gekkota::marker::{
+    AutoProfilerFlowMarker, MarkerBacktrace, add_text_marker_fmt, auto_profiler_flow_marker,
+    lazy_add_text_marker, lazy_add_untyped_marker, profiler_marker_flow_only,
+};
+use gekkota::process::ProcessId;
 use gekkota::schema::{Format, GraphColor, GraphType, Location, PayloadFlags, Searchable};
+use gekkota::schema::{JSONWriter, MarkerField, MarkerSchema};
+use gekkota::stack::profiler_capture_backtrace;
+use gekkota::thread::{ThreadId, profiler_current_thread_id};
 use gekkota::{
-    AutoProfilerFlowMarker, AutoProfilerMarker, AutoProfilerTracingMarker, CowString, Features,
-    FlowId, FlowStackMarker, JSONWriter, MarkerBacktrace, MarkerField, MarkerOptions, MarkerSchema,
-    MarkerStack, ProcessId, ProfilerMarker, ProfilerTime, ProfilingCategoryPair, StackMarker,
-    ThreadId, Tracing, add_marker, add_text_marker_fmt, auto_profiler_flow_marker,
-    auto_profiler_marker, auto_profiler_marker_tracing, can_accept_markers,
-    current_thread_is_being_profiled_for_markers, gecko_profiler_category, is_active,
-    is_active_and_unpaused, lazy_add_marker, lazy_add_text_marker, lazy_add_untyped_marker,
-    profiler_capture_backtrace, profiler_current_thread_id, profiler_feature_active,
-    profiler_is_active, profiler_is_active_and_unpaused, profiler_marker_flow_only,
+    AutoProfilerMarker, Features, FlowId, MarkerOptions, MarkerStack, ProfilerMarker, ProfilerTime,
+    ProfilingCategoryPair, add_marker, auto_profiler_marker, gecko_profiler_category,
+    lazy_add_marker, profiler_feature_active, profiler_is_active, profiler_is_active_and_unpaused,
 };
 
 const OTHER: ProfilingCategoryPair = ProfilingCategoryPair::Other(None);
 
 /// A field of a type of the host's own.
-#[cfg_attr(feature = "serde", derive(gekkota::Serialize, gekkota::Deserialize))]
+#[cfg_attr(
+    feature = "serde",
+    derive(gekkota::schema::Serialize, gekkota::schema::Deserialize)
+)]
 struct Celsius(f64);
 
 impl MarkerField for Celsius {
@@ -55,7 +65,10 @@ gekkota::marker_type! {
 }
 
 /// Written by hand.
-#[cfg_attr(feature = "serde", derive(gekkota::Serialize, gekkota::Deserialize))]
+#[cfg_attr(
+    feature = "serde",
+    derive(gekkota::schema::Serialize, gekkota::schema::Deserialize)
+)]
 struct ByHand(u64);
 
 impl ProfilerMarker for ByHand {
@@ -64,7 +77,7 @@ impl ProfilerMarker for ByHand {
     }
 
     fn marker_type_display() -> MarkerSchema {
-        let mut schema = marker::schema::MarkerSchema::new(&[Location::MarkerTable]);
+        let mut schema = MarkerSchema::new(&[Location::MarkerTable]);
         schema
             .set_all_labels("{marker.name}")
             .set_chart_label("chart")

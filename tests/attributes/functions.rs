@@ -128,7 +128,10 @@ pub(crate) mod elsewhere {
             $crate::functions::elsewhere::RUNS.fetch_add(1, $crate::functions::Ordering::Relaxed);
         };
     }
-    pub(crate) use counted as gecko_profiler_label;
+    pub(crate) use counted;
+    pub(crate) mod __private {
+        pub(crate) use super::counted as gecko_profiler_label;
+    }
 }
 
 #[gecko_profiler_fn_label(Network, crate = crate::functions::elsewhere)]

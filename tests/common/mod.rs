@@ -45,7 +45,8 @@ impl Read {
 
     /// What the running session has so far, without names.
     pub fn of_running() -> Self {
-        let options = gekkota::SnapshotOptions::default().symbolicate(gekkota::Symbolicate::No);
+        let options = gekkota::profile::SnapshotOptions::default()
+            .symbolicate(gekkota::profile::Symbolicate::No);
         let mut text = Vec::new();
         gekkota::profiler_stream_json(&mut text, &options).expect("active");
         Self::from_text(&text)
@@ -54,7 +55,7 @@ impl Read {
     pub fn from_profile(profile: &gekkota::Profile) -> Self {
         let mut text = Vec::new();
         profile
-            .write(gekkota::Format::Gecko, &mut text)
+            .write(gekkota::profile::Format::Gecko, &mut text)
             .expect("a vector never fails");
         Self::from_text(&text)
     }
@@ -227,9 +228,9 @@ pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 /// Waits for a loop of the sampler, and tells what it did.
-pub fn one_loop() -> gekkota::SamplingState {
+pub fn one_loop() -> gekkota::callback::SamplingState {
     let (send, receive) = std::sync::mpsc::channel();
-    assert!(gekkota::profiler_callback_after_sampling(
+    assert!(gekkota::callback::profiler_callback_after_sampling(
         move |state| _ = send.send(state)
     ));
     receive

@@ -3,11 +3,13 @@
 
 use std::time::Duration;
 
+use gekkota::process::ProcessId;
 use gekkota::schema::Format;
+use gekkota::schema::{Deserialize, JSONWriter, MarkerSchema, Serialize};
+use gekkota::thread::ThreadId;
 use gekkota::{
-    Deserialize, FlowId, JSONWriter, MarkerOptions, MarkerSchema, ProcessId, ProfilerMarker,
-    ProfilerSession, Serialize, StartParams, ThreadId, add_marker, add_untyped_marker,
-    gecko_profiler_category, marker_type,
+    FlowId, MarkerOptions, ProfilerMarker, ProfilerSession, StartParams, add_marker,
+    add_untyped_marker, gecko_profiler_category, marker_type,
 };
 use serde_json::json;
 

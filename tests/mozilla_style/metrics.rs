@@ -1,6 +1,6 @@
 //! Metrics that tell in markers what was recorded, as Mozilla's telemetry does.
 
-use gekkota as gecko_profiler;
+use gekkota::gecko_profiler;
 
 use std::collections::HashMap;
 use std::fmt::Display;

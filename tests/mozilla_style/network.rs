@@ -1,6 +1,6 @@
 //! Connections that are raced against each other, with a flow for each attempt, as Mozilla's network code has them.
 
-use gekkota as gecko_profiler;
+use gekkota::gecko_profiler;
 
 use gecko_profiler::schema::{Format, Location};
 use gecko_profiler::{

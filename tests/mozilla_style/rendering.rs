@@ -1,6 +1,6 @@
 //! A renderer with its threads, hooks and guards, as WebRender's bindings and the style system have them.
 
-use gekkota as gecko_profiler;
+use gekkota::gecko_profiler;
 
 use std::collections::HashMap;
 use std::ffi::CStr;

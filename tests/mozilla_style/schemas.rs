@@ -1,6 +1,6 @@
 //! Types of markers that use all that a schema and a writer have.
 
-use gekkota as gecko_profiler;
+use gekkota::gecko_profiler;
 
 use gecko_profiler::gecko_bindings::profiling_categories::{Graphics, ProfilingCategoryPair};
 use gecko_profiler::options::StackCaptureOptions;

@@ -12,10 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use gekkota::{
-    AutoProfilerLabel, AutoProfilerScriptFrame, ProfilerSession, StartParams,
-    profiler_register_script_function,
-};
+use gekkota::script::{AutoProfilerScriptFrame, profiler_register_script_function};
+use gekkota::{AutoProfilerLabel, ProfilerSession, StartParams};
 
 use crate::common::work;
 

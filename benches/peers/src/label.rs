@@ -18,11 +18,8 @@ use std::error::Error;
 use std::hint::black_box;
 use std::time::Duration;
 
-use gekkota::{
-    AutoProfilerScriptFrame, ProfilerSession, ScriptFunction, StartParams, auto_profiler_label,
-    auto_profiler_label_dynamic, profiler_register_script_function, register_thread,
-    unregister_thread,
-};
+use gekkota::{ProfilerSession, StartParams, auto_profiler_label, auto_profiler_label_dynamic, register_thread, unregister_thread};
+use gekkota::script::{AutoProfilerScriptFrame, ScriptFunction, profiler_register_script_function};
 use serde_json::{Value, json};
 
 use crate::batch::{A_ROUND, batch, empty, relaxed_load};

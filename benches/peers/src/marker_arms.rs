@@ -21,10 +21,8 @@ use std::time::Duration;
 use fastrace::Span;
 use fastrace::collector::{Config, Reporter, SpanContext, SpanRecord};
 use fastrace::local::LocalSpan;
-use gekkota::{
-    AutoProfilerTextMarker, CowString, MarkerOptions, ProfilerTime, add_marker, add_text_marker,
-    add_untyped_marker, gecko_profiler_category,
-};
+use gekkota::{AutoProfilerTextMarker, MarkerOptions, ProfilerTime, add_marker, add_text_marker, add_untyped_marker, gecko_profiler_category};
+use gekkota::marker::built_in::CowString;
 
 use crate::batch::{A_ROUND, batch, empty};
 use crate::chrome_trace::ChromeTrace;

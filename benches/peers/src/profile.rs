@@ -3,7 +3,8 @@
 use std::error::Error;
 use std::io::Write;
 
-use gekkota::{Format, Profile, ProfilerSession, SnapshotOptions, StartParams, Symbolicate};
+use gekkota::{Profile, ProfilerSession, StartParams};
+use gekkota::profile::{Format, SnapshotOptions, Symbolicate};
 use serde_json::Value;
 
 /// A profile as JSON, without names.

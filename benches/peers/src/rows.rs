@@ -2,7 +2,8 @@
 
 use std::error::Error;
 
-use gekkota::{Format, Profile, SnapshotOptions, Symbolicate};
+use gekkota::Profile;
+use gekkota::profile::{Format, SnapshotOptions, Symbolicate};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

@@ -16,7 +16,8 @@ use std::error::Error;
 use std::io::{BufWriter, Write};
 use std::time::Instant;
 
-use gekkota::{Format, Profile, ProfilerSession, SnapshotOptions, Symbolicate};
+use gekkota::{Profile, ProfilerSession};
+use gekkota::profile::{Format, SnapshotOptions, Symbolicate};
 use serde_json::{Value, json};
 
 use crate::machine::{self, load_note};

@@ -3,7 +3,8 @@
 
 use std::time::{Duration, Instant};
 
-use gekkota::{Format, ProfilerSession, SnapshotOptions, StartParams, Symbolicate};
+use gekkota::{ProfilerSession, StartParams};
+use gekkota::profile::{Format, SnapshotOptions, Symbolicate};
 
 use crate::crew::Context;
 use crate::work::spend_cpu;

@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-use gekkota::{Format, Profile, SnapshotOptions, Symbolicate};
+use gekkota::Profile;
+use gekkota::profile::{Format, SnapshotOptions, Symbolicate};
 use serde_json::Value;
 
 use crate::churn::CHILD;

@@ -3,7 +3,8 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
-use gekkota::{SnapshotOptions, StreamError, Symbolicate};
+use gekkota::StreamError;
+use gekkota::profile::{SnapshotOptions, Symbolicate};
 
 use crate::crew::Context;
 use crate::tally;

@@ -1,23 +1,22 @@
-//! What is said of code that cannot be labelled.
+//! Compile errors for code that cannot be labelled.
 
 use proc_macro::{Delimiter, Group, Literal, Span, TokenStream, TokenTree};
 
-/// What was asked for, what was found and what is accepted, and the place of it.
-pub(crate) struct Refusal {
+/// A compile error: what the macro cannot do, what it got, what it expected, and where.
+pub(crate) struct Diagnostic {
     message: String,
     at: Span,
 }
 
-impl Refusal {
-    pub(crate) fn new(at: Span, asked: &str, found: &str, accepted: &str) -> Self {
-        let message = format!(
-            "`gecko_profiler_fn_label` asks for {asked}; found {found}; accepted: {accepted}"
-        );
+impl Diagnostic {
+    pub(crate) fn new(at: Span, task: &str, got: &str, expected: &str) -> Self {
+        let message =
+            format!("`gecko_profiler_fn_label` cannot {task}: got {got}, expected {expected}");
         Self { message, at }
     }
 
-    /// The error, and the item as it was, so that those who call it get no errors besides.
-    pub(crate) fn beside(self, item: TokenStream) -> TokenStream {
+    /// Returns the error followed by the unchanged item, so that callers of the function compile.
+    pub(crate) fn before(self, item: TokenStream) -> TokenStream {
         let message = TokenTree::from(Literal::string(&self.message));
         let braces = Group::new(Delimiter::Brace, message.into());
         let error = crate::tokens::fill(

@@ -1,0 +1,69 @@
+//! Control by signals, and the environment of child processes.
+
+use crate::api::engine;
+use crate::base::{ControlSignals, StartError};
+
+/// Lets signals start the profiler, and save and stop.
+///
+/// ```no_run
+/// gekkota::profiler_control_by_signals(gekkota::ControlSignals::new().folder("/var/tmp"))?;
+/// # Ok::<(), gekkota::StartError>(())
+/// ```
+///
+/// By default, `kill -USR1 PID` starts the profiler with the default features, all registered
+/// threads, 512 MiB and 1 ms, and is ignored while it is active. `kill -USR2 PID` saves the profile
+/// as `profile_default_PID.json`, readable only by its owner, and stops the session, whichever call
+/// started it. A profile of that name is replaced. If saving fails, the session continues. A line
+/// on standard error reports each result. With `MOZ_PROFILER_SIGNALS=1`,
+/// [`profiler_init`](crate::profiler_init) calls this function with the defaults, unless the
+/// application has called it before.
+///
+/// The signal handlers only write one byte to a pipe; a thread of the profiler does the work. A
+/// previous handler is called afterwards, with the kernel's arguments except for `si_errno`.
+/// [`profiler_shutdown`](crate::profiler_shutdown) restores the previous handler, unless another
+/// handler has replaced the profiler's by then. If there was no previous handler, the profiler's
+/// stays installed and does nothing, because the default action would end the process when a late
+/// signal arrives. A second call changes the signals and the folder. In the child of a `fork` the
+/// signals have no effect on the profiler until this is called there.
+///
+/// If the application closes unknown files, as `closefrom` does, it also closes the pipe. The
+/// profiler then restores the signals, prints a line to standard error, and touches no file of the
+/// application. Another call sets up the control again.
+///
+/// Until this function is called, directly or by `profiler_init`, the signals have their default
+/// action, which ends the process. They have it again in a program that replaces this one by
+/// `exec`.
+///
+/// May be called from any thread. Cost: about 0.1 ms. Idea: Gecko's asynchronous control by POSIX
+/// signals.
+///
+/// # Errors
+/// - [`StartError::BadValue`]: a signal that is unavailable for this, one signal for both purposes,
+///   or a signal that samples threads.
+/// - [`StartError::System`]: the system refused a pipe or a thread.
+/// - [`StartError::Unsupported`]: this build contains no profiler.
+pub fn profiler_control_by_signals(signals: ControlSignals) -> Result<(), StartError> {
+    engine::control_by_signals(&signals)
+}
+
+/// Returns the environment variables that start the profiler in a child process with this session's
+/// settings, if the child uses this crate too.
+///
+/// ```no_run
+/// let mut child = std::process::Command::new("worker");
+/// child.envs(gekkota::process::profiler_env_vars_for_child_process());
+/// // Add the child's own variables afterwards.
+/// child.env("MOZ_PROFILER_SHUTDOWN", "worker-%p.json");
+/// ```
+///
+/// While the profiler is active, the variables start the child's profiler with the session's
+/// capacity, duration, interval, features and filters, and keep it from saving to this process's
+/// file. While it is inactive, they keep the child's profiler from starting. Limits: the capacity
+/// is moved into 128 MiB to 2 GiB, a filter that contains a comma becomes two, and signal and
+/// engine are not passed on.
+///
+/// May be called from any thread. Cost: the profiler's main lock for a moment.
+#[doc(alias = "GetProfilerEnvVarsForChildProcess")]
+pub fn profiler_env_vars_for_child_process() -> Vec<(String, String)> {
+    engine::env_vars_for_child_process()
+}

@@ -19,7 +19,7 @@
 //!
 //! | Mozilla's name | in the rest of the crate |
 //! |---|---|
-//! | [`is_active`], [`is_active_and_unpaused`] | [`profiler_is_active`](crate::profiler_is_active), [`profiler_is_active_and_unpaused`](crate::profiler_is_active_and_unpaused) |
+//! | [`is_active`], [`is_active_and_unpaused`] | [`profiler_is_active`](crate::api::profiler_is_active), [`profiler_is_active_and_unpaused`](crate::api::profiler_is_active_and_unpaused) |
 //! | [`current_thread_is_being_profiled_for_markers`], formerly [`can_accept_markers`] | [`profiler_thread_is_being_profiled(ThreadProfilingFeatures::MARKERS)`](crate::thread::profiler_thread_is_being_profiled) |
 //! | [`marker::options::StackCaptureOptions`] | [`MarkerStack`] |
 //! | [`gecko_profiler_label!`], [`auto_profiler_marker_tracing!`], [`AutoProfilerTracingMarker`] | only here |
@@ -41,6 +41,12 @@ pub use crate::{
 };
 
 #[doc(no_inline)]
+pub use crate::api::{
+    AutoProfilerLabel, AutoProfilerMarker, AutoProfilerTextMarker, add_marker, add_text_marker,
+    add_untyped_marker, profiler_is_active as is_active,
+    profiler_is_active_and_unpaused as is_active_and_unpaused, register_thread, unregister_thread,
+};
+#[doc(no_inline)]
 pub use crate::category::*;
 #[cfg(feature = "attributes")]
 #[doc(no_inline)]
@@ -50,6 +56,8 @@ pub use crate::marker::built_in::{CowString, FlowStackMarker, StackMarker, Traci
 #[doc(no_inline)]
 pub use crate::marker::{AutoProfilerFlowMarker, auto_profiler_flow_marker};
 #[doc(no_inline)]
+pub use crate::markers::{FlowId, MarkerOptions, MarkerStack, MarkerTiming, ProfilerMarker};
+#[doc(no_inline)]
 pub use crate::schema;
 #[cfg(feature = "serde")]
 #[doc(no_inline)]
@@ -57,12 +65,10 @@ pub use crate::schema::{Deserialize, Serialize};
 #[doc(no_inline)]
 pub use crate::schema::{JSONWriter, MarkerSchema};
 #[doc(no_inline)]
+pub use crate::types::{ProfilerTime, ProfilingCategoryPair};
+#[doc(no_inline)]
 pub use crate::{
-    AutoProfilerLabel, AutoProfilerMarker, AutoProfilerTextMarker, FlowId, MarkerOptions,
-    MarkerStack, MarkerTiming, ProfilerMarker, ProfilerTime, ProfilingCategoryPair, add_marker,
-    add_text_marker, add_untyped_marker, auto_profiler_marker, auto_profiler_marker_text,
-    gecko_profiler_category, lazy_add_marker, profiler_is_active as is_active,
-    profiler_is_active_and_unpaused as is_active_and_unpaused, register_thread, unregister_thread,
+    auto_profiler_marker, auto_profiler_marker_text, gecko_profiler_category, lazy_add_marker,
 };
 #[doc(no_inline)]
 pub use current_thread_is_being_profiled_for_markers as can_accept_markers;
@@ -71,29 +77,30 @@ pub use marker::options;
 /// Markers, as in Mozilla's `gecko_profiler::marker`.
 pub mod marker {
     #[doc(no_inline)]
+    pub use crate::api::{
+        AutoProfilerMarker, AutoProfilerTextMarker, add_marker, add_text_marker, add_untyped_marker,
+    };
+    #[doc(no_inline)]
     pub use crate::gecko_profiler::AutoProfilerTracingMarker;
     #[doc(no_inline)]
     pub use crate::marker::AutoProfilerFlowMarker;
     #[doc(no_inline)]
     pub use crate::marker::built_in::{CowString, FlowStackMarker, StackMarker, Tracing};
     #[doc(no_inline)]
+    pub use crate::markers::{FlowId, ProfilerMarker};
+    #[doc(no_inline)]
     pub use crate::schema;
     #[doc(no_inline)]
     pub use crate::schema::MarkerSchema;
-    #[doc(no_inline)]
-    pub use crate::{
-        AutoProfilerMarker, AutoProfilerTextMarker, FlowId, ProfilerMarker, add_marker,
-        add_text_marker, add_untyped_marker,
-    };
     #[doc(no_inline)]
     pub use options::*;
 
     /// Timing and stack of a marker, as in Mozilla's `gecko_profiler::marker::options`.
     pub mod options {
         #[doc(no_inline)]
-        pub use crate::MarkerStack as StackCaptureOptions;
+        pub use crate::markers::MarkerStack as StackCaptureOptions;
         #[doc(no_inline)]
-        pub use crate::{MarkerOptions, MarkerStack, MarkerTiming};
+        pub use crate::markers::{MarkerOptions, MarkerStack, MarkerTiming};
     }
 }
 
@@ -102,8 +109,8 @@ pub mod gecko_bindings {
     /// Gecko's categories and subcategories.
     pub mod profiling_categories {
         #[doc(no_inline)]
-        pub use crate::ProfilingCategoryPair;
-        #[doc(no_inline)]
         pub use crate::category::*;
+        #[doc(no_inline)]
+        pub use crate::types::ProfilingCategoryPair;
     }
 }

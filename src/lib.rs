@@ -84,22 +84,52 @@
 // `.ci/run` builds with RealtimeSanitizer, which only nightly has.
 #![cfg_attr(gekkota_rtsan, feature(sanitize))]
 
+#[forbid(unsafe_code)]
+mod api;
+#[cfg(has_profiler)]
+mod backtrace;
 #[cfg(has_profiler)]
 mod buffer;
 #[cfg(has_profiler)]
-#[forbid(unsafe_code)]
-mod control;
+mod capture;
 #[cfg(has_profiler)]
 #[forbid(unsafe_code)]
 mod counters;
+#[cfg(not(has_profiler))]
+#[forbid(unsafe_code)]
+mod disabled;
+#[cfg(has_profiler)]
+#[forbid(unsafe_code)]
+mod event_loop;
+#[forbid(unsafe_code)]
+mod export;
+#[cfg(all(has_profiler, any(test, fuzzing)))]
+#[doc(hidden)]
+#[forbid(unsafe_code)]
+pub mod fuzzing;
+#[cfg(any(feature = "log", feature = "tracing"))]
+#[forbid(unsafe_code)]
+mod integrations;
 #[cfg(has_profiler)]
 #[forbid(unsafe_code)]
 mod json;
 #[cfg(has_profiler)]
+mod labels;
+#[forbid(unsafe_code)]
+mod macros;
+#[forbid(unsafe_code)]
+mod markers;
+#[cfg(has_profiler)]
 mod platform;
 #[cfg(has_profiler)]
 #[forbid(unsafe_code)]
+mod record;
+#[cfg(has_profiler)]
+#[forbid(unsafe_code)]
 mod sampler;
+#[cfg(has_profiler)]
+#[forbid(unsafe_code)]
+mod session;
 #[cfg(has_profiler)]
 #[forbid(unsafe_code)]
 mod state;
@@ -110,30 +140,13 @@ mod stream;
 #[forbid(unsafe_code)]
 mod symbols;
 #[cfg(has_profiler)]
+#[forbid(unsafe_code)]
 mod threads;
+mod types;
 #[cfg(has_profiler)]
 #[forbid(unsafe_code)]
 mod unwind;
-
-#[forbid(unsafe_code)]
-mod api;
-mod base;
-#[cfg(not(has_profiler))]
-#[forbid(unsafe_code)]
-mod disabled;
-#[forbid(unsafe_code)]
-mod export;
-#[cfg(all(has_profiler, any(test, fuzzing)))]
-#[doc(hidden)]
-#[forbid(unsafe_code)]
-pub mod fuzzing;
-#[cfg(any(feature = "log", feature = "tracing"))]
-#[forbid(unsafe_code)]
-mod interop;
-#[forbid(unsafe_code)]
-mod macros;
-#[forbid(unsafe_code)]
-mod markers;
+mod util;
 
 pub mod gecko_profiler;
 
@@ -149,10 +162,6 @@ pub use api::{
     profiler_resume, profiler_resume_sampling, profiler_save_profile_to_file, profiler_shutdown,
     profiler_start, profiler_stop, profiler_stream_json, profiler_thread_sleep,
     profiler_thread_wake, register_thread, unregister_thread,
-};
-pub use base::{
-    BufferInfo, ControlSignals, Features, ProfilerTime, ProfilingCategoryPair, SamplingEngine,
-    SaveError, StartError, StartParams, StreamError, UnknownFeature,
 };
 /// Labels every call of a function, as if
 /// [`gecko_profiler_label!`](crate::gecko_profiler::gecko_profiler_label) were its first line. With
@@ -209,10 +218,14 @@ pub use base::{
 #[cfg(feature = "attributes")]
 pub use gekkota_attributes::gecko_profiler_fn_label;
 #[cfg(feature = "tracing")]
-pub use interop::ProfilerLayer;
+pub use integrations::ProfilerLayer;
 #[cfg(feature = "log")]
-pub use interop::ProfilerLogger;
+pub use integrations::ProfilerLogger;
 pub use markers::{FlowId, MarkerOptions, MarkerStack, MarkerTiming, ProfilerMarker};
+pub use types::{
+    BufferInfo, ControlSignals, Features, ProfilerTime, ProfilingCategoryPair, SamplingEngine,
+    SaveError, StartError, StartParams, StreamError, UnknownFeature,
+};
 
 /// Callbacks of the application: on changes of the profiler's state, and after a sampling loop.
 pub mod callback {
@@ -220,7 +233,7 @@ pub mod callback {
         profiler_add_state_change_callback, profiler_callback_after_sampling,
         profiler_remove_state_change_callback,
     };
-    pub use crate::base::{ProfilingState, ProfilingStates, SamplingState};
+    pub use crate::types::{ProfilingState, ProfilingStates, SamplingState};
 }
 
 /// Gecko's categories and subcategories by name, and the types behind [`profiler_categories!`].
@@ -228,8 +241,8 @@ pub mod callback {
 /// Labels and markers take a [`ProfilingCategoryPair`], which [`gecko_profiler_category!`] makes
 /// from these names.
 pub mod category {
-    pub use crate::base::subcategories::*;
-    pub use crate::base::{HostCategory, ProfilingCategory};
+    pub use crate::types::subcategories::*;
+    pub use crate::types::{HostCategory, ProfilingCategory};
 }
 
 /// How long a thread's event loop keeps its events waiting: the `eventDelay` of its samples.
@@ -248,7 +261,7 @@ pub mod jit {
 /// [`auto_profiler_label_dynamic!`]: variants for hot code, for
 /// texts in UTF-16, and for what scripts call.
 pub mod label {
-    pub use crate::base::LabelFlags;
+    pub use crate::types::LabelFlags;
     #[doc(inline)]
     pub use crate::{
         __auto_profiler_label_category_pair as auto_profiler_label_category_pair,
@@ -286,14 +299,14 @@ pub mod process {
         profiler_received_exit_profile, profiler_register_page, profiler_set_process_name,
         profiler_unregister_page,
     };
-    pub use crate::base::{ExitProfileError, Page, ProcessId};
+    pub use crate::types::{ExitProfileError, Page, ProcessId};
 }
 
 /// How a [`Profile`] is written and summarized: format, options, progress.
 pub mod profile {
     pub use crate::api::{Format, SnapshotOptions, Symbolicate};
-    pub use crate::base::SharedProgress;
     pub use crate::export::{HotFunction, ThreadSummary};
+    pub use crate::util::SharedProgress;
 }
 
 /// How the viewer shows a type of markers, and how its payload is written: for implementations of
@@ -320,7 +333,7 @@ pub mod stack {
         ProfilerBacktrace, StackSample, profiler_capture_backtrace,
         profiler_suspend_and_sample_thread,
     };
-    pub use crate::base::{CodeAddress, FunctionName, StackFeatures, StackFrame, SuspendError};
+    pub use crate::types::{CodeAddress, FunctionName, StackFeatures, StackFrame, SuspendError};
 }
 
 /// Thread ids, and what the profiler records of a thread.
@@ -331,14 +344,15 @@ pub mod thread {
         profiler_other_thread_is_being_profiled, profiler_thread_is_being_profiled,
         profiler_thread_is_sleeping,
     };
-    pub use crate::base::{ThreadId, ThreadProfilingFeatures};
+    pub use crate::types::{ThreadId, ThreadProfilingFeatures};
 }
 
 /// Items that the exported macros and the attribute expand to. Not part of the public API.
 #[doc(hidden)]
 pub mod __private {
     pub use crate::api::{records_flows, records_markers_of_current_thread, would_record};
-    pub use crate::base::{CategoryDefinition, ShortText, place_among};
+    pub use crate::types::{CategoryDefinition, place_among};
+    pub use crate::util::ShortText;
     pub use crate::{__gecko_profiler_label as gecko_profiler_label, auto_profiler_label};
     #[cfg(feature = "serde")]
     pub use serde;

@@ -1,11 +1,11 @@
 //! The exported macros for labels, markers and categories. They expand to public items and hold no
-//! logic. `markers/marker_type.rs` defines `marker_type!`.
+//! logic. `markers/marker_type_macro.rs` defines `marker_type!`.
 //!
 //! `macro_export` puts every macro at the crate's root. A macro that belongs in a module is
 //! exported under a hidden name that begins with `__`, and the module re-exports it under its own
 //! name.
 
-/// Makes a [`ProfilingCategoryPair`](crate::ProfilingCategoryPair) from the names of Gecko's list.
+/// Makes a [`ProfilingCategoryPair`](crate::types::ProfilingCategoryPair) from the names of Gecko's list.
 ///
 /// ```
 /// use gekkota::gecko_profiler_category;
@@ -59,7 +59,7 @@ macro_rules! __category {
 /// ```
 ///
 /// The category is written as for [`gecko_profiler_category!`](crate::gecko_profiler_category), or
-/// as an expression. [`AutoProfilerLabel`](crate::AutoProfilerLabel) tells how labels behave and
+/// as an expression. [`AutoProfilerLabel`](crate::api::AutoProfilerLabel) tells how labels behave and
 /// what they cost. To label a whole function there is also
 /// [`gecko_profiler_fn_label`](macro@crate::gecko_profiler_fn_label).
 #[doc(alias = "AUTO_PROFILER_LABEL")]
@@ -268,7 +268,7 @@ macro_rules! __auto_profiler_label_dynamic_relevant_for_js {
 /// `auto_profiler_marker_text!("Request", gecko_profiler_category!(Network),
 /// MarkerOptions::default(), url)`.
 ///
-/// The scope's end adds the marker. See [`AutoProfilerTextMarker`](crate::AutoProfilerTextMarker).
+/// The scope's end adds the marker. See [`AutoProfilerTextMarker`](crate::api::AutoProfilerTextMarker).
 #[doc(alias = "AUTO_PROFILER_MARKER_TEXT")]
 #[macro_export]
 macro_rules! auto_profiler_marker_text {
@@ -368,7 +368,7 @@ macro_rules! __add_text_marker_fmt {
     };
 }
 
-/// Adds a typed marker only while the feature [`FLOWS`](crate::Features::FLOWS) is active:
+/// Adds a typed marker only while the feature [`FLOWS`](crate::types::Features::FLOWS) is active:
 /// `profiler_marker_flow_only!(name, category, options, payload)`.
 ///
 /// For flow markers that are too frequent for every session.
@@ -386,7 +386,7 @@ macro_rules! __profiler_marker_flow_only {
 /// Adds two markers for the rest of the scope, one for its beginning and one for its end:
 /// `auto_profiler_marker!("Request", gecko_profiler_category!(Network), MarkerOptions::default())`.
 ///
-/// See [`AutoProfilerMarker`](crate::AutoProfilerMarker).
+/// See [`AutoProfilerMarker`](crate::api::AutoProfilerMarker).
 #[doc(alias = "AUTO_PROFILER_MARKER")]
 #[macro_export]
 macro_rules! auto_profiler_marker {
@@ -443,7 +443,7 @@ macro_rules! __auto_profiler_flow_marker {
 /// ```
 ///
 /// Each subcategory becomes a constant of type
-/// [`ProfilingCategoryPair`](crate::ProfilingCategoryPair). `DEFAULT` is the first one.
+/// [`ProfilingCategoryPair`](crate::types::ProfilingCategoryPair). `DEFAULT` is the first one.
 ///
 /// Colours: transparent, blue, brown, darkgrey, green, grey, lightblue, lightgreen, lightred,
 /// magenta, orange, purple, red, yellow. Another colour, or a category without a subcategory, does

@@ -80,7 +80,7 @@ const UNSAFE_FILES: &[&str] = &[
     "src/platform/control_pipe.rs",
     "src/platform/fast_clock.rs",
     "src/platform/modules.rs",
-    "src/platform/others_activity.rs",
+    "src/platform/other_threads_activity.rs",
     "src/platform/pipe_end.rs",
     "src/platform/profiler_thread.rs",
     "src/platform/fork.rs",

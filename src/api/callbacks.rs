@@ -1,7 +1,7 @@
 //! Callbacks on changes of state and after sampling.
 
-use crate::api::engine;
-use crate::base::{ProfilingState, ProfilingStates, SamplingState};
+use crate::api::backend;
+use crate::types::{ProfilingState, ProfilingStates, SamplingState};
 
 /// Adds a callback that is called for each of these states, until
 /// [`profiler_remove_state_change_callback`] removes it by its id.
@@ -44,7 +44,7 @@ pub fn profiler_add_state_change_callback(
     callback: impl Fn(ProfilingState) + Send + Sync + 'static,
     id: u64,
 ) {
-    engine::add_state_change_callback(states, id, Box::new(callback));
+    backend::add_state_change_callback(states, id, Box::new(callback));
 }
 
 /// Removes all callbacks with this id, and calls them with
@@ -54,7 +54,7 @@ pub fn profiler_add_state_change_callback(
 /// from any thread. Cost: the profiler's lock for a moment. Idea: Gecko's
 /// `profiler_remove_state_change_callback`.
 pub fn profiler_remove_state_change_callback(id: u64) {
-    engine::remove_state_change_callback(id);
+    backend::remove_state_change_callback(id);
 }
 
 /// Calls `callback` once, after the next complete sampling loop. Returns `false`, and drops the
@@ -80,5 +80,5 @@ pub fn profiler_remove_state_change_callback(id: u64) {
 pub fn profiler_callback_after_sampling(
     callback: impl FnOnce(SamplingState) + Send + 'static,
 ) -> bool {
-    engine::callback_after_sampling(Box::new(callback))
+    backend::callback_after_sampling(Box::new(callback))
 }

@@ -1,12 +1,12 @@
 //! Registration of generated machine code.
 
-use crate::api::engine;
+use crate::api::backend;
 
 /// A registration of generated code, which ends when this guard is dropped. Made by
 /// [`profiler_register_code_range`].
 #[derive(Debug)]
 #[must_use = "the code is unregistered when this is dropped"]
-pub struct CodeRange(Option<engine::CodeRangeToken>);
+pub struct CodeRange(Option<backend::CodeRangeToken>);
 
 /// Registers `len` bytes of generated machine code at `start`, so that stacks are unwound through
 /// the code and its frames are named `name (in [jit])`.
@@ -36,7 +36,7 @@ pub struct CodeRange(Option<engine::CodeRangeToken>);
 /// ```
 #[doc(alias = "PerfMap")]
 pub fn profiler_register_code_range(start: *const u8, len: usize, name: &str) -> CodeRange {
-    CodeRange(engine::register_code_range(start as u64, len as u64, name))
+    CodeRange(backend::register_code_range(start as u64, len as u64, name))
 }
 
 impl CodeRange {
@@ -49,7 +49,7 @@ impl CodeRange {
 impl Drop for CodeRange {
     fn drop(&mut self) {
         if let Some(token) = &self.0 {
-            engine::unregister_code_range(token);
+            backend::unregister_code_range(token);
         }
     }
 }

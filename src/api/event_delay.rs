@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use crate::api::engine;
-use crate::base::ProfilerTime;
+use crate::api::backend;
+use crate::types::ProfilerTime;
 
 /// An event that the event loop of the calling thread handles, from construction to drop.
 ///
@@ -43,7 +43,7 @@ use crate::base::ProfilerTime;
 #[doc(alias = "profiler_init_threadmanager")]
 #[derive(Debug)]
 #[must_use = "the event ends when this is dropped"]
-pub struct AutoProfilerEvent(engine::EventToken);
+pub struct AutoProfilerEvent(backend::EventToken);
 
 impl AutoProfilerEvent {
     /// Begins an event that did not wait, or whose queueing time is unknown.
@@ -52,19 +52,19 @@ impl AutoProfilerEvent {
         reason = "a guard with side effects is not a default value"
     )]
     pub fn new() -> Self {
-        Self(engine::begin_event(None))
+        Self(backend::begin_event(None))
     }
 
     /// Begins an event that was queued at `time`. A time in the future counts as a delay of 0 until
     /// it is reached.
     pub fn queued_at(time: ProfilerTime) -> Self {
-        Self(engine::begin_event(Some(time)))
+        Self(backend::begin_event(Some(time)))
     }
 }
 
 impl Drop for AutoProfilerEvent {
     fn drop(&mut self) {
-        engine::end_event(&self.0);
+        backend::end_event(&self.0);
     }
 }
 
@@ -132,14 +132,14 @@ impl Drop for AutoProfilerEvent {
 pub fn profiler_watch_event_loop(
     mut post: impl FnMut(EventDelayProbe) + Send + 'static,
 ) -> EventLoopWatch {
-    EventLoopWatch(engine::watch_event_loop(Box::new(move |probe| {
+    EventLoopWatch(backend::watch_event_loop(Box::new(move |probe| {
         post(EventDelayProbe(probe))
     })))
 }
 
 /// A probe on its way through the queue of an event loop: see [`profiler_watch_event_loop`].
 #[must_use = "a probe that is dropped before it has run ends its watch"]
-pub struct EventDelayProbe(engine::ProbeToken);
+pub struct EventDelayProbe(backend::ProbeToken);
 
 impl EventDelayProbe {
     /// Answers the probe. Call this on the loop's thread when the loop handles the probe's event.
@@ -160,7 +160,7 @@ impl fmt::Debug for EventDelayProbe {
 /// [`profiler_watch_event_loop`].
 #[derive(Debug)]
 #[must_use = "the watch ends when this is dropped"]
-pub struct EventLoopWatch(Option<engine::EventWatchToken>);
+pub struct EventLoopWatch(Option<backend::EventWatchToken>);
 
 impl EventLoopWatch {
     /// Keeps the watch until the thread's registration ends.
@@ -172,7 +172,7 @@ impl EventLoopWatch {
 impl Drop for EventLoopWatch {
     fn drop(&mut self) {
         if let Some(watch) = &self.0 {
-            engine::unwatch_event_loop(watch);
+            backend::unwatch_event_loop(watch);
         }
     }
 }

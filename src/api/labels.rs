@@ -3,8 +3,9 @@
 use std::pin::Pin;
 use std::task::Context;
 
-use crate::api::engine;
-use crate::base::{FrameFlags, LabelFlags, PolledWith, ProfilingCategoryPair, ShortText};
+use crate::api::backend;
+use crate::types::{FrameFlags, LabelFlags, ProfilingCategoryPair};
+use crate::util::{PolledWith, ShortText};
 
 /// A label on the calling thread's stack, from construction to drop.
 ///
@@ -29,7 +30,7 @@ use crate::base::{FrameFlags, LabelFlags, PolledWith, ProfilingCategoryPair, Sho
 /// moves values.
 #[derive(Debug)]
 #[must_use = "the label is popped when this is dropped"]
-pub struct AutoProfilerLabel(engine::LabelToken);
+pub struct AutoProfilerLabel(backend::LabelToken);
 
 impl AutoProfilerLabel {
     /// Pushes a label.
@@ -59,7 +60,7 @@ impl AutoProfilerLabel {
         category: ProfilingCategoryPair,
         stack_address: usize,
     ) -> Self {
-        Self(engine::push_label(
+        Self(backend::push_label(
             stack_address as u64,
             label,
             category,
@@ -136,8 +137,8 @@ fn push(
     label: &'static str,
     category: ProfilingCategoryPair,
     flags: FrameFlags,
-) -> engine::LabelToken {
-    engine::push_label(engine::stack_pointer(), label, category, flags)
+) -> backend::LabelToken {
+    backend::push_label(backend::stack_pointer(), label, category, flags)
 }
 
 #[inline(always)]
@@ -146,14 +147,14 @@ fn push_with_text(
     category: ProfilingCategoryPair,
     flags: FrameFlags,
     dynamic: &str,
-) -> engine::LabelToken {
-    engine::push_label_with_text(engine::stack_pointer(), label, category, flags, dynamic)
+) -> backend::LabelToken {
+    backend::push_label_with_text(backend::stack_pointer(), label, category, flags, dynamic)
 }
 
 impl Drop for AutoProfilerLabel {
     #[inline(always)]
     fn drop(&mut self) {
-        engine::pop_labels(&self.0);
+        backend::pop_labels(&self.0);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Starting and stopping the profiler.
 
-use crate::api::engine;
-use crate::base::{StartError, StartParams};
+use crate::api::backend;
+use crate::types::{StartError, StartParams};
 
 /// Initializes the profiler on construction, and shuts it down on drop: the one line in an
 /// application's `main`.
@@ -45,15 +45,15 @@ impl Drop for AutoProfilerInit {
 /// stays off. An unknown variable that begins with `MOZ_PROFILER_`, and an unknown feature name,
 /// are reported with the nearest known name, and ignored.
 ///
-#[cfg_attr(has_profiler, doc = crate::control::environment_docs!())]
+#[cfg_attr(has_profiler, doc = crate::session::environment_docs!())]
 ///
 /// Cost: some file reads, about 0.1 ms; starting adds about as much. Idea: Gecko's `profiler_init`.
 pub fn profiler_init() {
-    engine::init();
+    backend::init();
 }
 
 /// Stops the profiler and releases its resources, beginning with the signals of
-/// [`profiler_control_by_signals`](crate::profiler_control_by_signals).
+/// [`profiler_control_by_signals`](crate::api::remote_control::profiler_control_by_signals).
 ///
 /// If the profiler is active and `MOZ_PROFILER_SHUTDOWN` names a file, the profile is saved there
 /// first, and a line on standard error names the file or the error. State-change callbacks are
@@ -64,7 +64,7 @@ pub fn profiler_init() {
 /// only if the main thread calls this. [`profiler_init`] may be called again afterwards. Idea:
 /// Gecko's `profiler_shutdown`.
 pub fn profiler_shutdown() {
-    engine::shutdown();
+    backend::shutdown();
 }
 
 /// Proof that the profiler has started.
@@ -92,7 +92,7 @@ pub struct Started;
 /// ended; then state-change callbacks are called with
 /// [`Stopping`](crate::callback::ProfilingState::Stopping).
 pub fn profiler_start(params: StartParams) -> Result<Started, StartError> {
-    engine::start(&params).map(|_| Started)
+    backend::start(&params).map(|_| Started)
 }
 
 /// Starts a session, unless one with the same settings is running. A running session with the same
@@ -107,7 +107,7 @@ pub fn profiler_start(params: StartParams) -> Result<Started, StartError> {
 /// # Errors
 /// Those of [`profiler_start`].
 pub fn profiler_ensure_started(params: StartParams) -> Result<Started, StartError> {
-    engine::ensure_started(&params).map(|_| Started)
+    backend::ensure_started(&params).map(|_| Started)
 }
 
 /// Stops the session and drops its data. Does nothing while the profiler is inactive.
@@ -120,5 +120,5 @@ pub fn profiler_ensure_started(params: StartParams) -> Result<Started, StartErro
 /// thread that has not answered its last signal, nor for an after-sampling callback that is
 /// running; the sampler thread ends by itself after that callback.
 pub fn profiler_stop() {
-    engine::stop();
+    backend::stop();
 }

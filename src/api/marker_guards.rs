@@ -1,10 +1,10 @@
 //! Guards that add a marker for the duration of a scope.
 
-use crate::api::engine;
+use crate::api::backend;
 use crate::api::markers::stack_of;
-use crate::base::{ProfilerTime, ProfilingCategoryPair};
-use crate::markers::built_in::{CowString, FlowStackMarker, StackMarker, Tracing};
+use crate::markers::{CowString, FlowStackMarker, StackMarker, Tracing};
 use crate::markers::{MarkerOptions, MarkerStack, MarkerTiming, ProfilerMarker};
+use crate::types::{ProfilerTime, ProfilingCategoryPair};
 
 /// Adds one interval marker with a text when it is dropped, from its construction until then.
 ///
@@ -20,7 +20,7 @@ pub struct AutoProfilerTextMarker<'a> {
     options: MarkerOptions,
     text: &'a str,
     start: ProfilerTime,
-    session: engine::Generation,
+    session: backend::Generation,
 }
 
 impl<'a> AutoProfilerTextMarker<'a> {
@@ -35,10 +35,10 @@ impl<'a> AutoProfilerTextMarker<'a> {
         options: MarkerOptions,
         text: &'a str,
     ) -> Option<Self> {
-        if !engine::is_active() {
+        if !backend::is_active() {
             return None;
         }
-        let session = engine::session_that_records_markers(options.timing.thread)?;
+        let session = backend::session_that_records_markers(options.timing.thread)?;
         Some(Self {
             name,
             category,
@@ -58,17 +58,18 @@ impl Drop for AutoProfilerTextMarker<'_> {
             .with_timing(MarkerTiming::interval_until_now_from(self.start));
         if options.stack == MarkerStack::NoStack {
             let only = Some(self.session);
-            engine::add_text_marker_at(
+            backend::add_text_marker_at(
                 only,
                 self.name,
                 self.category.indices(),
                 &options.timing,
                 self.text,
             );
-        } else if let Some(place) = engine::place_of_marker_in(self.session, options.timing.thread)
+        } else if let Some(place) =
+            backend::marker_destination_in(self.session, options.timing.thread)
         {
             let stack = stack_of(&place, options.stack);
-            engine::put_text_marker(
+            backend::put_text_marker(
                 &place,
                 self.name,
                 self.category.indices(),
@@ -87,7 +88,7 @@ struct Halves<'a, T: ProfilerMarker + Clone + 'static> {
     category: ProfilingCategoryPair,
     options: MarkerOptions,
     payload: T,
-    session: engine::Generation,
+    session: backend::Generation,
 }
 
 impl<'a, T: ProfilerMarker + Clone + 'static> Halves<'a, T> {
@@ -98,10 +99,10 @@ impl<'a, T: ProfilerMarker + Clone + 'static> Halves<'a, T> {
         options: MarkerOptions,
         payload: T,
     ) -> Option<Self> {
-        if !engine::is_active() {
+        if !backend::is_active() {
             return None;
         }
-        let session = engine::session_that_records_markers(options.timing.thread)?;
+        let session = backend::session_that_records_markers(options.timing.thread)?;
         let halves = Self {
             name,
             category,
@@ -121,9 +122,9 @@ impl<'a, T: ProfilerMarker + Clone + 'static> Halves<'a, T> {
     #[inline(always)]
     fn add(&self, timing: MarkerTiming) {
         let options = self.options.with_timing(timing);
-        if let Some(place) = engine::place_of_marker_in(self.session, options.timing.thread) {
+        if let Some(place) = backend::marker_destination_in(self.session, options.timing.thread) {
             let stack = stack_of(&place, options.stack);
-            engine::put_typed_marker(
+            backend::put_typed_marker(
                 &place,
                 self.name,
                 self.category.indices(),

@@ -1,24 +1,24 @@
 //! Interval markers that begin in one place and end in another, possibly on another thread.
 
-use crate::api::engine;
-use crate::base::{ProfilerTime, ProfilingCategoryPair, ThreadId};
+use crate::api::backend;
 use crate::markers::{MarkerTiming, ProfilerMarker};
+use crate::types::{ProfilerTime, ProfilingCategoryPair, ThreadId};
 
 /// A session that recorded the markers of a thread at the time of construction.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct MarkerSession(engine::Generation);
+pub(crate) struct MarkerSession(backend::Generation);
 
 impl MarkerSession {
     /// Returns the session that records markers of the calling thread, paused or not. Cost: one
     /// load while the profiler is inactive.
     #[inline]
     pub(crate) fn of_this_thread() -> Option<Self> {
-        engine::session_that_records_markers(ThreadId::UNSPECIFIED).map(Self)
+        backend::session_that_records_markers(ThreadId::UNSPECIFIED).map(Self)
     }
 
     #[cfg(all(test, has_profiler))]
     pub(crate) fn for_test() -> Self {
-        Self(crate::base::Generation::next())
+        Self(crate::types::Generation::next())
     }
 
     /// Adds an interval from `start` until now on the calling thread's track, if the session still
@@ -31,10 +31,10 @@ impl MarkerSession {
         start: ProfilerTime,
         payload: impl FnOnce(ProfilerTime) -> T,
     ) {
-        if let Some(place) = engine::place_of_marker_in(self.0, ThreadId::UNSPECIFIED) {
+        if let Some(place) = backend::marker_destination_in(self.0, ThreadId::UNSPECIFIED) {
             let timing = MarkerTiming::interval_until_now_from(start);
-            let payload = payload(engine::time_of_place(&place));
-            engine::put_typed_marker(&place, name, category.indices(), &timing, 0, &payload);
+            let payload = payload(backend::destination_time(&place));
+            backend::put_typed_marker(&place, name, category.indices(), &timing, 0, &payload);
         }
     }
 }

@@ -1,13 +1,13 @@
 //! Functions that add markers.
 
-use crate::api::engine;
-use crate::base::{Features, ProfilerTime, ProfilingCategoryPair, StackFeatures};
+use crate::api::backend;
 use crate::markers::{MarkerBacktrace, MarkerOptions, MarkerStack, MarkerTiming, ProfilerMarker};
+use crate::types::{Features, ProfilerTime, ProfilingCategoryPair, StackFeatures};
 
 impl ProfilerTime {
     /// Returns the current time. Cost: 10 to 20 ns, without a system call.
     pub fn now() -> Self {
-        engine::now()
+        backend::now()
     }
 }
 
@@ -22,18 +22,18 @@ impl ProfilerTime {
 #[doc(alias = "PROFILER_MARKER_UNTYPED")]
 #[inline(always)]
 pub fn add_untyped_marker(name: &str, category: ProfilingCategoryPair, options: MarkerOptions) {
-    if engine::is_active_and_unpaused() {
+    if backend::is_active_and_unpaused() {
         // Copies, so that an inactive profiler costs no store to the stack.
         let (category, timing) = (category.indices(), options.timing);
         if options.stack != MarkerStack::NoStack {
-            if let Some(place) = engine::place_of_marker(timing.thread) {
+            if let Some(place) = backend::marker_destination(timing.thread) {
                 let stack = stack_of(&place, options.stack);
-                engine::put_untyped_marker(&place, name, category, &timing, stack);
+                backend::put_untyped_marker(&place, name, category, &timing, stack);
             }
         } else if timing == MarkerTiming::instant_now() {
-            engine::add_untyped_marker_now(name, category);
+            backend::add_untyped_marker_now(name, category);
         } else {
-            engine::add_untyped_marker_at(None, name, category, &timing);
+            backend::add_untyped_marker_at(None, name, category, &timing);
         }
     }
 }
@@ -50,18 +50,18 @@ pub fn add_text_marker(
     options: MarkerOptions,
     text: &str,
 ) {
-    if engine::is_active_and_unpaused() {
+    if backend::is_active_and_unpaused() {
         // Copies, so that an inactive profiler costs no store to the stack.
         let (category, timing) = (category.indices(), options.timing);
         if options.stack != MarkerStack::NoStack {
-            if let Some(place) = engine::place_of_marker(timing.thread) {
+            if let Some(place) = backend::marker_destination(timing.thread) {
                 let stack = stack_of(&place, options.stack);
-                engine::put_text_marker(&place, name, category, &timing, stack, text);
+                backend::put_text_marker(&place, name, category, &timing, stack, text);
             }
         } else if timing == MarkerTiming::instant_now() {
-            engine::add_text_marker_now(name, category, text);
+            backend::add_text_marker_now(name, category, text);
         } else {
-            engine::add_text_marker_at(None, name, category, &timing, text);
+            backend::add_text_marker_at(None, name, category, &timing, text);
         }
     }
 }
@@ -85,19 +85,19 @@ pub fn add_marker<T>(
 ) where
     T: ProfilerMarker + 'static,
 {
-    if engine::is_active_and_unpaused() {
+    if backend::is_active_and_unpaused() {
         // Copies, so that an inactive profiler costs no store to the stack.
         let (category, timing) = (category.indices(), options.timing);
         let payload = payload;
         if options.stack != MarkerStack::NoStack {
-            if let Some(place) = engine::place_of_marker(timing.thread) {
+            if let Some(place) = backend::marker_destination(timing.thread) {
                 let stack = stack_of(&place, options.stack);
-                engine::put_typed_marker(&place, name, category, &timing, stack, &payload);
+                backend::put_typed_marker(&place, name, category, &timing, stack, &payload);
             }
         } else if timing == MarkerTiming::instant_now() {
-            engine::add_typed_marker_now(name, category, &payload);
+            backend::add_typed_marker_now(name, category, &payload);
         } else {
-            engine::add_typed_marker_at(None, name, category, &timing, &payload);
+            backend::add_typed_marker_at(None, name, category, &timing, &payload);
         }
     }
 }
@@ -105,11 +105,11 @@ pub fn add_marker<T>(
 /// Returns the number of a marker's stack. Inlined into the application's function, so that the
 /// stack begins there.
 #[inline(always)]
-pub(super) fn stack_of(place: &engine::MarkerPlace, stack: MarkerStack) -> u64 {
+pub(super) fn stack_of(place: &backend::MarkerDestination, stack: MarkerStack) -> u64 {
     match stack {
         MarkerStack::NoStack => 0,
-        MarkerStack::Full => engine::record_own_stack(place, StackFeatures::FULL),
-        MarkerStack::NonNative => engine::record_own_stack(place, StackFeatures::LABELS),
+        MarkerStack::Full => backend::record_own_stack(place, StackFeatures::FULL),
+        MarkerStack::NonNative => backend::record_own_stack(place, StackFeatures::LABELS),
         MarkerStack::Backtrace(MarkerBacktrace(number)) => number,
     }
 }
@@ -121,15 +121,16 @@ pub(super) fn stack_of(place: &engine::MarkerPlace, stack: MarkerStack) -> u64 {
 #[doc(alias = "profiler_thread_is_being_profiled_for_markers")]
 #[inline]
 pub fn records_markers_of_current_thread() -> bool {
-    engine::is_active_and_unpaused()
-        && engine::is_thread_being_profiled(crate::base::ThreadProfilingFeatures::MARKERS)
+    backend::is_active_and_unpaused()
+        && backend::is_thread_being_profiled(crate::types::ThreadProfilingFeatures::MARKERS)
 }
 
 /// Returns whether a marker with these options would be recorded now.
 #[doc(hidden)]
 #[inline]
 pub fn would_record(options: &MarkerOptions) -> bool {
-    engine::is_active_and_unpaused() && engine::place_of_marker(options.timing.thread).is_some()
+    backend::is_active_and_unpaused()
+        && backend::marker_destination(options.timing.thread).is_some()
 }
 
 /// Returns whether the session records the frequent markers of flows, which need the feature
@@ -137,6 +138,6 @@ pub fn would_record(options: &MarkerOptions) -> bool {
 #[doc(hidden)]
 #[inline]
 pub fn records_flows() -> bool {
-    engine::features_if_active_and_unpaused()
+    backend::features_if_active_and_unpaused()
         .is_some_and(|features| features.contains(Features::FLOWS))
 }

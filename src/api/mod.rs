@@ -10,7 +10,8 @@
 //! documentation.
 //!
 //! # Imports
-//! `base`, `control`, `disabled`, `export`, `markers`
+//! `backtrace`, `event_loop`, `export`, `labels`, `markers`, `platform`, `record`, `sampler`,
+//! `session`, `stream`, `types`, `unwind`, `util`
 //!
 //! # Invariants
 //! Nothing here panics because of a mistake of the application. A call that makes no sense does
@@ -20,11 +21,6 @@
 //! `life_cycle.rs`, `pause.rs`, `status.rs`, `callbacks.rs`, `session.rs`, `threads.rs`, `code.rs`,
 //! `event_delay.rs`, `labels.rs`, `script_frames.rs`, `markers.rs`, `stacks.rs`,
 //! `remote_control.rs`.
-
-#[cfg(has_profiler)]
-use crate::control as engine;
-#[cfg(not(has_profiler))]
-use crate::disabled as engine;
 
 mod callbacks;
 mod code;
@@ -103,3 +99,7 @@ pub use threads::{
     AutoProfilerThreadSleep, AutoProfilerThreadWake, ThreadGuard, profiler_thread_is_sleeping,
     profiler_thread_sleep, profiler_thread_wake, register_thread, unregister_thread,
 };
+#[cfg(has_profiler)]
+mod backend;
+#[cfg(not(has_profiler))]
+use crate::disabled as backend;

@@ -1,6 +1,6 @@
 //! Pausing the profiler, or sampling only.
 
-use crate::api::engine;
+use crate::api::backend;
 
 /// Pauses the session: from now on it records no samples and no markers. Does nothing while the
 /// profiler is inactive or already paused.
@@ -20,7 +20,7 @@ use crate::api::engine;
 /// Independent of [`profiler_pause_sampling`]. May be called from any thread. Cost: about 1 µs.
 /// Idea: Gecko's `profiler_pause`.
 pub fn profiler_pause() {
-    engine::pause();
+    backend::pause();
 }
 
 /// Ends a pause by [`profiler_pause`]. Does nothing while the profiler is inactive or not paused.
@@ -31,7 +31,7 @@ pub fn profiler_pause() {
 ///
 /// May be called from any thread. Cost: about 1 µs. Idea: Gecko's `profiler_resume`.
 pub fn profiler_resume() {
-    engine::resume();
+    backend::resume();
 }
 
 /// Pauses sampling: from now on the session records no samples and no rows of counters, but still
@@ -41,7 +41,7 @@ pub fn profiler_resume() {
 /// pause is in effect. In the profile's `pausedRanges` the reason is `collecting`, the only other
 /// one in the format. No callback is called. Idea: Gecko's `profiler_pause_sampling`.
 pub fn profiler_pause_sampling() {
-    engine::pause_sampling();
+    backend::pause_sampling();
 }
 
 /// Ends a pause by [`profiler_pause_sampling`]. Does nothing while the profiler is inactive or
@@ -49,5 +49,5 @@ pub fn profiler_pause_sampling() {
 ///
 /// May be called from any thread. Idea: Gecko's `profiler_resume_sampling`.
 pub fn profiler_resume_sampling() {
-    engine::resume_sampling();
+    backend::resume_sampling();
 }

@@ -1,27 +1,27 @@
 //! The process in the profile: its name, its pages, and its children's profiles.
 
-use crate::api::engine;
-use crate::base::{ExitProfileError, Page};
+use crate::api::backend;
+use crate::types::{ExitProfileError, Page};
 
 /// Sets the process's name in the profile, and optionally the site that it works for.
 ///
 /// The default name is that of the executable. If there is a site, the viewer shows it instead of
 /// the name. `etld1` is the site's registrable domain, its "eTLD+1". Both may be set again, and
-/// last until [`profiler_shutdown`](crate::profiler_shutdown).
+/// last until [`profiler_shutdown`](crate::api::life_cycle::profiler_shutdown).
 ///
 /// May be called from any thread, active or not. Cost: a lock and two copies. Idea: Gecko's
 /// function of the same name.
 pub fn profiler_set_process_name(name: &str, etld1: Option<&str>) {
-    engine::set_process_name(name, etld1);
+    backend::set_process_name(name, etld1);
 }
 
 /// Registers a page, so that the profile lists it.
 ///
 /// The viewer offers the page's tab for selection if a marker belongs to the page
-/// ([`MarkerOptions::with_inner_window_id`](crate::MarkerOptions::with_inner_window_id)), and then
+/// ([`MarkerOptions::with_inner_window_id`](crate::markers::MarkerOptions::with_inner_window_id)), and then
 /// shows the threads with such markers. Tooltips name the page. A page with the id 0 is ignored. A
 /// page replaces one with the same id and takes its place in the profile. It stays until
-/// [`profiler_shutdown`](crate::profiler_shutdown).
+/// [`profiler_shutdown`](crate::api::life_cycle::profiler_shutdown).
 ///
 /// May be called from any thread, active or not. Cost: a lock and a search through all pages. Idea:
 /// Gecko's function of the same name.
@@ -32,7 +32,7 @@ pub fn profiler_set_process_name(name: &str, etld1: Option<&str>) {
 /// profiler_unregister_page(7);
 /// ```
 pub fn profiler_register_page(page: Page) {
-    engine::register_page(page);
+    backend::register_page(page);
 }
 
 /// Unregisters a page. Profiles still list it while the buffer reaches back to this moment. Ignores
@@ -40,13 +40,13 @@ pub fn profiler_register_page(page: Page) {
 ///
 /// May be called from any thread. Cost: a lock and a search through all pages.
 pub fn profiler_unregister_page(inner_window_id: u64) {
-    engine::unregister_page(inner_window_id);
+    backend::unregister_page(inner_window_id);
 }
 
 /// Removes all pages, including unregistered ones that profiles would still list. May be called
 /// from any thread.
 pub fn profiler_clear_all_pages() {
-    engine::clear_all_pages();
+    backend::clear_all_pages();
 }
 
 /// Adds the profile of a child process that has ended to every later profile of this session. The
@@ -54,7 +54,7 @@ pub fn profiler_clear_all_pages() {
 ///
 /// It is kept while the buffer reaches back to this moment. The viewer shows the child's threads
 /// next to this process's, and also those of the processes inside its profile. A profile that is
-/// added twice appears twice. [`Profile::summarize`](crate::Profile::summarize) leaves such
+/// added twice appears twice. [`Profile::summarize`](crate::api::session::Profile::summarize) leaves such
 /// profiles out.
 ///
 /// May be called from any thread. Cost: parses the text once, and keeps it. Idea: Gecko's function
@@ -75,5 +75,5 @@ pub fn profiler_clear_all_pages() {
 /// [`ExitProfileError`] if the profiler is inactive, or the text is not a profile. It is then not
 /// kept.
 pub fn profiler_received_exit_profile(profile: impl Into<String>) -> Result<(), ExitProfileError> {
-    engine::received_exit_profile(profile.into())
+    backend::received_exit_profile(profile.into())
 }

@@ -1,7 +1,7 @@
 //! Control by signals, and the environment of child processes.
 
-use crate::api::engine;
-use crate::base::{ControlSignals, StartError};
+use crate::api::backend;
+use crate::types::{ControlSignals, StartError};
 
 /// Lets signals start the profiler, and save and stop.
 ///
@@ -15,12 +15,12 @@ use crate::base::{ControlSignals, StartError};
 /// as `profile_default_PID.json`, readable only by its owner, and stops the session, whichever call
 /// started it. A profile of that name is replaced. If saving fails, the session continues. A line
 /// on standard error reports each result. With `MOZ_PROFILER_SIGNALS=1`,
-/// [`profiler_init`](crate::profiler_init) calls this function with the defaults, unless the
+/// [`profiler_init`](crate::api::life_cycle::profiler_init) calls this function with the defaults, unless the
 /// application has called it before.
 ///
 /// The signal handlers only write one byte to a pipe; a thread of the profiler does the work. A
 /// previous handler is called afterwards, with the kernel's arguments except for `si_errno`.
-/// [`profiler_shutdown`](crate::profiler_shutdown) restores the previous handler, unless another
+/// [`profiler_shutdown`](crate::api::life_cycle::profiler_shutdown) restores the previous handler, unless another
 /// handler has replaced the profiler's by then. If there was no previous handler, the profiler's
 /// stays installed and does nothing, because the default action would end the process when a late
 /// signal arrives. A second call changes the signals and the folder. In the child of a `fork` the
@@ -43,7 +43,7 @@ use crate::base::{ControlSignals, StartError};
 /// - [`StartError::System`]: the system refused a pipe or a thread.
 /// - [`StartError::Unsupported`]: this build contains no profiler.
 pub fn profiler_control_by_signals(signals: ControlSignals) -> Result<(), StartError> {
-    engine::control_by_signals(&signals)
+    backend::control_by_signals(&signals)
 }
 
 /// Returns the environment variables that start the profiler in a child process with this session's
@@ -65,5 +65,5 @@ pub fn profiler_control_by_signals(signals: ControlSignals) -> Result<(), StartE
 /// May be called from any thread. Cost: the profiler's main lock for a moment.
 #[doc(alias = "GetProfilerEnvVarsForChildProcess")]
 pub fn profiler_env_vars_for_child_process() -> Vec<(String, String)> {
-    engine::env_vars_for_child_process()
+    backend::env_vars_for_child_process()
 }

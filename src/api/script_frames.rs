@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use crate::api::engine;
-use crate::base::ScriptDescription;
+use crate::api::backend;
+use crate::types::ScriptDescription;
 
 /// A function of a script, which identifies its frames.
 ///
@@ -11,7 +11,7 @@ use crate::base::ScriptDescription;
 #[doc(alias = "JSFunction")]
 #[doc(alias = "JSScript")]
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct ScriptFunction(&'static engine::ScriptFunction);
+pub struct ScriptFunction(&'static backend::ScriptFunction);
 
 /// Registers a function of a script, once, at or before its first call.
 ///
@@ -34,7 +34,7 @@ pub fn profiler_register_script_function(
     line: u32,
     column: u32,
 ) -> ScriptFunction {
-    ScriptFunction(engine::register_script_function(ScriptDescription {
+    ScriptFunction(backend::register_script_function(ScriptDescription {
         name,
         file,
         line,
@@ -91,7 +91,7 @@ impl fmt::Debug for ScriptFunction {
 /// left out)” for the rest, which may hide the innermost function. A thread holds at most 1,048,576
 /// of them; further ones are lost.
 ///
-/// Cost: a few stores, about as much as an [`AutoProfilerLabel`](crate::AutoProfilerLabel) without
+/// Cost: a few stores, about as much as an [`AutoProfilerLabel`](crate::api::labels::AutoProfilerLabel) without
 /// a text. Neither the push nor a sample copies a text. Idea: Gecko's JS frames on the
 /// `ProfilingStack`, whose interpreter pushes a pointer to the script and the address of its
 /// program counter.
@@ -114,13 +114,13 @@ impl fmt::Debug for ScriptFunction {
 #[doc(alias = "js::ProfilingStackFrame")]
 #[derive(Debug)]
 #[must_use = "the frame is popped when this is dropped"]
-pub struct AutoProfilerScriptFrame(engine::LabelToken);
+pub struct AutoProfilerScriptFrame(backend::LabelToken);
 
 impl AutoProfilerScriptFrame {
     /// Enters a function at the line where it begins.
     #[inline(always)]
     pub fn new(function: ScriptFunction) -> Self {
-        Self(push(engine::stack_pointer(), function))
+        Self(push(backend::stack_pointer(), function))
     }
 
     /// Enters a function at a given place in the stack, for an interpreter that reports calls by
@@ -143,19 +143,19 @@ impl AutoProfilerScriptFrame {
     /// of order has removed this frame, the call may change the line of another script frame.
     #[inline(always)]
     pub fn set_line(&self, line: u32) {
-        engine::move_script_frame(&self.0, line, 0);
+        backend::set_script_frame_position(&self.0, line, 0);
     }
 
     /// Sets the current line and column, each counted from 1, or 0 if it is unknown.
     #[inline(always)]
     pub fn set_position(&self, line: u32, column: u32) {
-        engine::move_script_frame(&self.0, line, column);
+        backend::set_script_frame_position(&self.0, line, column);
     }
 }
 
 #[inline(always)]
-fn push(stack_address: u64, function: ScriptFunction) -> engine::LabelToken {
-    engine::push_script_frame(
+fn push(stack_address: u64, function: ScriptFunction) -> backend::LabelToken {
+    backend::push_script_frame(
         stack_address,
         function.0.number(),
         function.line(),
@@ -166,6 +166,6 @@ fn push(stack_address: u64, function: ScriptFunction) -> engine::LabelToken {
 impl Drop for AutoProfilerScriptFrame {
     #[inline(always)]
     fn drop(&mut self) {
-        engine::pop_labels(&self.0);
+        backend::pop_labels(&self.0);
     }
 }

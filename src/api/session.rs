@@ -3,10 +3,10 @@
 use std::io::Write;
 use std::path::Path;
 
-use crate::api::engine;
+use crate::api::backend;
 use crate::api::snapshot::SnapshotOptions;
-use crate::base::{SaveError, StartError, StartParams, StreamError};
 use crate::export::{ThreadSummary, summarize};
+use crate::types::{SaveError, StartError, StartParams, StreamError};
 
 /// A running session. Dropping it stops the profiler, unless another call has started a new session
 /// since.
@@ -21,16 +21,16 @@ use crate::export::{ThreadSummary, summarize};
 #[derive(Debug)]
 #[must_use = "the profiler stops when this is dropped"]
 pub struct ProfilerSession {
-    generation: engine::Generation,
+    generation: backend::Generation,
 }
 
 impl ProfilerSession {
-    /// Starts a session, as [`profiler_start`](crate::profiler_start) does.
+    /// Starts a session, as [`profiler_start`](crate::api::life_cycle::profiler_start) does.
     ///
     /// # Errors
-    /// Those of [`profiler_start`](crate::profiler_start).
+    /// Those of [`profiler_start`](crate::api::life_cycle::profiler_start).
     pub fn start(params: StartParams) -> Result<Self, StartError> {
-        engine::start(&params).map(|generation| Self { generation })
+        backend::start(&params).map(|generation| Self { generation })
     }
 
     /// Takes the profile so far. The session continues.
@@ -40,7 +40,7 @@ impl ProfilerSession {
     /// # Errors
     /// [`StreamError::Inactive`] if another call has stopped or restarted the profiler.
     pub fn snapshot(&self) -> Result<Profile, StreamError> {
-        engine::freeze(Some(self.generation))
+        backend::freeze(Some(self.generation))
             .map(|frozen| Profile { frozen })
             .ok_or(StreamError::Inactive)
     }
@@ -56,7 +56,7 @@ impl ProfilerSession {
 
 impl Drop for ProfilerSession {
     fn drop(&mut self) {
-        engine::stop_generation(self.generation);
+        backend::stop_generation(self.generation);
     }
 }
 
@@ -74,7 +74,7 @@ pub enum Format {
 /// session. A clone is cheap. It can be written from any thread.
 #[derive(Clone, Debug)]
 pub struct Profile {
-    frozen: engine::FrozenProfile,
+    frozen: backend::FrozenProfile,
 }
 
 impl Profile {
@@ -105,7 +105,7 @@ impl Profile {
     }
 
     /// Saves the profile to a file in Gecko's JSON, as
-    /// [`profiler_save_profile_to_file`](crate::profiler_save_profile_to_file) does.
+    /// [`profiler_save_profile_to_file`](crate::api::snapshot::profiler_save_profile_to_file) does.
     ///
     /// # Errors
     /// [`SaveError`] names the file that could not be created or written, and the reason.

@@ -3,8 +3,9 @@
 use std::io::Write;
 use std::path::Path;
 
-use crate::api::engine;
-use crate::base::{DEFAULT_MAX_ROWS, ProfilerTime, SaveError, SharedProgress, StreamError};
+use crate::api::backend;
+use crate::types::{DEFAULT_MAX_ROWS, ProfilerTime, SaveError, StreamError};
+use crate::util::SharedProgress;
 
 /// Whether a profile contains names for its addresses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -64,7 +65,7 @@ impl SnapshotOptions {
     ///
     /// `meta.contentEarliestTime` then contains this time, or the time of the snapshot if that is
     /// earlier. A time before the session's start has no effect, nor has one before the limit of
-    /// [`StartParams::duration`](crate::StartParams::duration).
+    /// [`StartParams::duration`](crate::types::StartParams::duration).
     #[must_use]
     #[doc(alias = "sinceTime")]
     pub fn since(mut self, since: ProfilerTime) -> Self {
@@ -92,9 +93,9 @@ impl SnapshotOptions {
         self
     }
 
-    pub(super) fn to_stream_options(&self) -> engine::StreamOptions {
+    pub(super) fn to_stream_options(&self) -> backend::StreamOptions {
         let wants_names = self.symbolicate == Symbolicate::Full;
-        engine::StreamOptions::new(
+        backend::StreamOptions::new(
             wants_names,
             self.since,
             self.max_rows,
@@ -122,7 +123,7 @@ pub fn profiler_stream_json(
 ) -> Result<(), StreamError> {
     // First, so that the progress reaches its end even if there is no session.
     let options = options.to_stream_options();
-    let profile = engine::freeze(None).ok_or(StreamError::Inactive)?;
+    let profile = backend::freeze(None).ok_or(StreamError::Inactive)?;
     profile.write_once(&options, out).map_err(StreamError::Io)
 }
 
@@ -131,8 +132,8 @@ pub fn profiler_stream_json(
 ///
 /// Addresses get names, unless `MOZ_PROFILER_SYMBOLICATE` is `0`.
 pub fn profiler_get_profile() -> Option<Vec<u8>> {
-    engine::freeze(None)?
-        .into_text(&engine::default_options())
+    backend::freeze(None)?
+        .into_text(&backend::default_options())
         .ok()
 }
 
@@ -147,6 +148,6 @@ pub fn profiler_get_profile() -> Option<Vec<u8>> {
 /// [`SaveError`] names the file that could not be created or written, and the reason. On a full
 /// disk the partial file is removed. The session continues.
 pub fn profiler_save_profile_to_file(path: impl AsRef<Path>) -> Result<(), SaveError> {
-    let profile = engine::freeze(None).ok_or(SaveError::Inactive)?;
+    let profile = backend::freeze(None).ok_or(SaveError::Inactive)?;
     profile.save_once(path.as_ref()).map(drop)
 }

@@ -4,13 +4,13 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::api::engine;
-use crate::base::{FunctionName, ProfilerTime, StackFeatures, StackFrame, SuspendError, ThreadId};
+use crate::api::backend;
 use crate::markers::{MarkerBacktrace, MarkerStack};
+use crate::types::{FunctionName, ProfilerTime, StackFeatures, StackFrame, SuspendError, ThreadId};
 
 /// Returns the kernel's id of the calling thread. Cost: one system call.
 pub fn profiler_current_thread_id() -> ThreadId {
-    engine::own_thread_id()
+    backend::own_thread_id()
 }
 
 /// Interrupts a thread while its own signal handler copies its stack, and unwinds the copy.
@@ -53,8 +53,8 @@ pub fn profiler_suspend_and_sample_thread(
     features: StackFeatures,
     timeout: Duration,
 ) -> Result<StackSample, SuspendError> {
-    if !engine::is_current_thread(thread) {
-        return engine::suspend_and_sample(thread, features, timeout)
+    if !backend::is_current_thread(thread) {
+        return backend::suspend_and_sample(thread, features, timeout)
             .map(|sampled| StackSample { sampled });
     }
     let own = profiler_capture_backtrace().map(|backtrace| backtrace.resolve_with(features));
@@ -78,7 +78,7 @@ pub fn profiler_suspend_and_sample_thread(
 #[doc(alias = "profiler_get_backtrace")]
 #[inline(always)]
 pub fn profiler_capture_backtrace() -> Option<ProfilerBacktrace> {
-    engine::capture_backtrace().map(|captured| ProfilerBacktrace { captured })
+    backend::capture_backtrace().map(|captured| ProfilerBacktrace { captured })
 }
 
 /// A copied stack that has not been unwound yet. Dropping it makes its memory available to the next
@@ -87,19 +87,19 @@ pub fn profiler_capture_backtrace() -> Option<ProfilerBacktrace> {
 #[doc(alias = "UniqueProfilerBacktrace")]
 #[derive(Debug)]
 pub struct ProfilerBacktrace {
-    captured: engine::CapturedBacktrace,
+    captured: backend::CapturedBacktrace,
 }
 
 /// Hands a copy of the backtrace to the running session, for
-/// [`MarkerStack::Backtrace`](crate::MarkerStack::Backtrace).
+/// [`MarkerStack::Backtrace`](crate::markers::MarkerStack::Backtrace).
 impl From<&ProfilerBacktrace> for MarkerBacktrace {
     fn from(backtrace: &ProfilerBacktrace) -> Self {
-        Self(engine::record_backtrace(&backtrace.captured))
+        Self(backend::record_backtrace(&backtrace.captured))
     }
 }
 
 /// Hands a copy of the backtrace to the running session, as
-/// [`MarkerStack::Backtrace`](crate::MarkerStack::Backtrace).
+/// [`MarkerStack::Backtrace`](crate::markers::MarkerStack::Backtrace).
 impl From<&ProfilerBacktrace> for MarkerStack {
     fn from(backtrace: &ProfilerBacktrace) -> Self {
         Self::Backtrace(backtrace.into())
@@ -123,7 +123,7 @@ impl ProfilerBacktrace {
     /// [`resolve`](Self::resolve).
     pub fn resolve_with(&self, features: StackFeatures) -> StackSample {
         StackSample {
-            sampled: engine::resolve_backtrace(&self.captured, features),
+            sampled: backend::resolve_backtrace(&self.captured, features),
         }
     }
 }
@@ -133,7 +133,7 @@ impl ProfilerBacktrace {
 /// Its `Display` form has one line per function, with names.
 #[derive(Clone, Debug)]
 pub struct StackSample {
-    sampled: engine::SampledStack,
+    sampled: backend::SampledStack,
 }
 
 impl StackSample {

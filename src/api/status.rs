@@ -1,43 +1,43 @@
 //! Queries of the profiler's state. An answer may be out of date as soon as it is returned.
 
-use crate::api::engine;
-use crate::base::{BufferInfo, Features, StartParams};
+use crate::api::backend;
+use crate::types::{BufferInfo, Features, StartParams};
 
 /// Returns whether the profiler is active, paused or not.
 ///
 /// May be called from any thread. Cost: one relaxed load.
 #[inline]
 pub fn profiler_is_active() -> bool {
-    engine::is_active()
+    backend::is_active()
 }
 
 /// Returns whether the profiler is active and not paused by
-/// [`profiler_pause`](crate::profiler_pause), so that it records markers. A pause of sampling only
+/// [`profiler_pause`](crate::api::pause::profiler_pause), so that it records markers. A pause of sampling only
 /// does not count.
 ///
 /// May be called from any thread. Cost: one relaxed load.
 #[inline]
 pub fn profiler_is_active_and_unpaused() -> bool {
-    engine::is_active_and_unpaused()
+    backend::is_active_and_unpaused()
 }
 
-/// Returns whether [`profiler_pause`](crate::profiler_pause) has paused the profiler; `false` while
+/// Returns whether [`profiler_pause`](crate::api::pause::profiler_pause) has paused the profiler; `false` while
 /// it is inactive.
 ///
 /// May be called from any thread. Cost: one relaxed load.
 #[inline]
 pub fn profiler_is_paused() -> bool {
-    engine::is_paused()
+    backend::is_paused()
 }
 
-/// Returns whether sampling is paused, by [`profiler_pause`](crate::profiler_pause) or by
-/// [`profiler_pause_sampling`](crate::profiler_pause_sampling); `false` while the profiler is
+/// Returns whether sampling is paused, by [`profiler_pause`](crate::api::pause::profiler_pause) or by
+/// [`profiler_pause_sampling`](crate::api::pause::profiler_pause_sampling); `false` while the profiler is
 /// inactive.
 ///
 /// May be called from any thread. Cost: one relaxed load.
 #[inline]
 pub fn profiler_is_sampling_paused() -> bool {
-    engine::is_sampling_paused()
+    backend::is_sampling_paused()
 }
 
 /// Returns whether the profiler is active with all of these features.
@@ -45,7 +45,7 @@ pub fn profiler_is_sampling_paused() -> bool {
 /// May be called from any thread. Cost: one relaxed load.
 #[inline]
 pub fn profiler_feature_active(features: Features) -> bool {
-    engine::features_if_active().is_some_and(|active| active.contains(features))
+    backend::features_if_active().is_some_and(|active| active.contains(features))
 }
 
 /// Returns the features of the running session, or `None` while the profiler is inactive.
@@ -54,16 +54,16 @@ pub fn profiler_feature_active(features: Features) -> bool {
 /// be called from any thread. Cost: one relaxed load.
 #[inline]
 pub fn profiler_features_if_active() -> Option<Features> {
-    engine::features_if_active()
+    backend::features_if_active()
 }
 
 /// Returns the features of the running session, or `None` while the profiler is inactive or paused
-/// by [`profiler_pause`](crate::profiler_pause).
+/// by [`profiler_pause`](crate::api::pause::profiler_pause).
 ///
 /// May be called from any thread. Cost: one relaxed load.
 #[inline]
 pub fn profiler_features_if_active_and_unpaused() -> Option<Features> {
-    engine::features_if_active_and_unpaused()
+    backend::features_if_active_and_unpaused()
 }
 
 /// Returns the features that this build supports on this machine, which are
@@ -79,11 +79,11 @@ pub fn profiler_get_available_features() -> Features {
 ///
 /// Adjusted features lack the unavailable ones and include those that are implied. The signal is
 /// the one in use. Passing the result to
-/// [`profiler_ensure_started`](crate::profiler_ensure_started) keeps the running session. Passing
-/// it to [`profiler_start`](crate::profiler_start) starts another session like it. May be called
+/// [`profiler_ensure_started`](crate::api::life_cycle::profiler_ensure_started) keeps the running session. Passing
+/// it to [`profiler_start`](crate::api::life_cycle::profiler_start) starts another session like it. May be called
 /// from any thread. Cost: the profiler's lock for a moment.
 pub fn profiler_get_start_params() -> Option<StartParams> {
-    engine::start_params()
+    backend::start_params()
 }
 
 /// Returns the fill level of the running session's buffer, in bytes, or `None` while the profiler
@@ -92,5 +92,5 @@ pub fn profiler_get_start_params() -> Option<StartParams> {
 /// May be called from any thread. Cost: the profiler's and the buffer's lock for a moment. Idea:
 /// Gecko's `profiler_get_buffer_info`, which counts entries of 8 bytes.
 pub fn profiler_get_buffer_info() -> Option<BufferInfo> {
-    engine::buffer_info()
+    backend::buffer_info()
 }

@@ -1,7 +1,7 @@
 //! Queries about threads. An answer may be out of date as soon as it is returned.
 
-use crate::api::engine;
-use crate::base::{ProcessId, ThreadId, ThreadProfilingFeatures};
+use crate::api::backend;
+use crate::types::{ProcessId, ThreadId, ThreadProfilingFeatures};
 
 /// Returns whether the running session records any of these features for the calling thread.
 ///
@@ -10,7 +10,7 @@ use crate::base::{ProcessId, ThreadId, ThreadProfilingFeatures};
 /// `true` if the session records such data of no thread, because it lacks [`Features::CPU`] for
 /// example, and in a pause of sampling.
 ///
-/// [`Features::CPU`]: crate::Features::CPU
+/// [`Features::CPU`]: crate::types::Features::CPU
 ///
 /// Use it to skip work that is only needed for the profile. Cost: one load; while the profiler is
 /// active, also a lookup of the thread's registration. Idea: Gecko's function of the same name.
@@ -22,7 +22,7 @@ use crate::base::{ProcessId, ThreadId, ThreadProfilingFeatures};
 /// }
 /// ```
 pub fn profiler_thread_is_being_profiled(any_of: ThreadProfilingFeatures) -> bool {
-    engine::is_thread_being_profiled(any_of)
+    backend::is_thread_being_profiled(any_of)
 }
 
 /// Returns whether the running session records any of these features for a given thread.
@@ -36,7 +36,7 @@ pub fn profiler_other_thread_is_being_profiled(
     thread: ThreadId,
     any_of: ThreadProfilingFeatures,
 ) -> bool {
-    engine::is_other_thread_being_profiled(thread, any_of)
+    backend::is_other_thread_being_profiled(thread, any_of)
 }
 
 /// Returns whether the profiler is active and the calling thread is registered, whether or not it
@@ -44,7 +44,7 @@ pub fn profiler_other_thread_is_being_profiled(
 ///
 /// Cost: one load; while the profiler is active, also a lookup of the thread's registration.
 pub fn profiler_is_active_and_thread_is_registered() -> bool {
-    engine::is_active() && engine::is_thread_registered()
+    backend::is_active() && backend::is_thread_registered()
 }
 
 /// Returns whether the calling thread holds one of the profiler's own locks.
@@ -57,7 +57,7 @@ pub fn profiler_is_active_and_thread_is_registered() -> bool {
 ///
 /// May be called anywhere. Cost: one load. Idea: Gecko's function of the same name.
 pub fn profiler_is_locked_on_current_thread() -> bool {
-    engine::is_locked_on_current_thread()
+    backend::is_locked_on_current_thread()
 }
 
 /// Returns the kernel's id of this process. Cost: one system call.
@@ -68,10 +68,10 @@ pub fn profiler_current_process_id() -> ProcessId {
 /// Returns the kernel's id of the thread that `main` runs on, or [`ThreadId::UNSPECIFIED`] if this
 /// build contains no profiler. Cost: one system call.
 pub fn profiler_main_thread_id() -> ThreadId {
-    engine::main_thread_id()
+    backend::main_thread_id()
 }
 
 /// Returns whether the calling thread is the one that `main` runs on. Cost: two system calls.
 pub fn profiler_is_main_thread() -> bool {
-    engine::is_main_thread()
+    backend::is_main_thread()
 }

@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use crate::api::engine;
+use crate::api::backend;
 
 /// Registers the calling thread, so that it is sampled while the profiler is active.
 ///
@@ -14,14 +14,14 @@ use crate::api::engine;
 /// space of the stack's size. Idea: Gecko's `profiler_register_thread`.
 #[doc(alias = "profiler_register_thread")]
 pub fn register_thread(name: &str) {
-    engine::register_thread(name);
+    backend::register_thread(name);
 }
 
 /// Undoes one registration of the calling thread. Undoing the last one ends the registration;
 /// further calls do nothing.
 #[doc(alias = "profiler_unregister_thread")]
 pub fn unregister_thread() {
-    engine::unregister_thread();
+    backend::unregister_thread();
 }
 
 /// A registration of the calling thread that ends when this guard is dropped.
@@ -59,17 +59,17 @@ impl Drop for ThreadGuard {
 /// first sample afterwards. A repeated call has no effect, nor has a call on an unregistered
 /// thread. Cost: two loads and a store. Idea: Gecko's function of the same name.
 pub fn profiler_thread_sleep() {
-    engine::announce_sleep(true);
+    backend::announce_sleep(true);
 }
 
 /// Announces that the calling thread is awake again. See [`profiler_thread_sleep`].
 pub fn profiler_thread_wake() {
-    engine::announce_sleep(false);
+    backend::announce_sleep(false);
 }
 
 /// Returns whether the calling thread is announced as sleeping, by [`profiler_thread_sleep`].
 pub fn profiler_thread_is_sleeping() -> bool {
-    engine::is_announced_asleep()
+    backend::is_announced_asleep()
 }
 
 /// Announces the calling thread as sleeping, from construction to drop.

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use crate::base::TimeStamp;
-use crate::buffer::chunk::Chunk;
-use crate::buffer::chunk_book::BufferStatistics;
-use crate::buffer::chunk_manager::Update;
-use crate::buffer::entry_reader::EntryReader;
-use crate::buffer::index::BlockIndex;
-use crate::buffer::leb128;
+use crate::buffer::chunks::BlockIndex;
+use crate::buffer::chunks::Chunk;
+use crate::buffer::entries::EntryReader;
+use crate::buffer::entries::leb128;
+use crate::buffer::managers::BufferStatistics;
+use crate::buffer::managers::Update;
+use crate::types::TimeStamp;
 
 /// The buffer's content at one moment: chunks in the order in which they were begun, each with its
 /// committed length.
@@ -38,7 +38,7 @@ pub(crate) struct ChunkMemory {
 pub(crate) struct MalformedBlock;
 
 impl BufferSnapshot {
-    pub(super) fn new(
+    pub(crate) fn new(
         chunks: Vec<(Arc<Chunk>, usize)>,
         complete_since: Option<TimeStamp>,
         update: Update,
@@ -90,7 +90,7 @@ impl BufferSnapshot {
 
     /// Number of bytes in this snapshot's chunks that the session has discarded. A chunk dropped by
     /// [`Self::retain_chunks`] counts only if the session had discarded it before.
-    pub(crate) fn given_up_bytes(&self) -> u64 {
+    pub(crate) fn discarded_bytes(&self) -> u64 {
         let given_up = self.chunks.iter().filter(|(chunk, _)| chunk.is_discarded());
         self.dropped_discarded_bytes
             + given_up
@@ -183,8 +183,8 @@ impl BufferSnapshot {
     }
 
     pub(crate) fn of_bytes(chunks: &[&[u8]]) -> Self {
-        use crate::base::Generation;
-        use crate::buffer::index::ChunkNumber;
+        use crate::buffer::chunks::ChunkNumber;
+        use crate::types::Generation;
 
         let mut range_start = 1;
         let share = |(number, bytes): (usize, &&[u8])| {

@@ -6,19 +6,20 @@ use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-use crate::base::{Generation, Guard, LockRank, NamedMutex, TimeStamp};
 use crate::buffer::buffer_snapshot::BufferSnapshot;
-use crate::buffer::chunk::{Chunk, ChunkWriter, block_bytes};
-use crate::buffer::chunk_book::{
-    BufferStatistics, DROP_REASONS, Dropped, DroppedEntries, SessionChunks, WANTS_LARGEST_CHUNKS,
-};
-use crate::buffer::chunk_manager::{ChunkManager, ControlledChunkManager, Update};
-use crate::buffer::entry::Entry;
-use crate::buffer::index::ChunkNumber;
+use crate::buffer::chunks::ChunkNumber;
+use crate::buffer::chunks::HeavyBarrier;
+use crate::buffer::chunks::{Chunk, ChunkWriter, block_bytes};
+use crate::buffer::entries::Entry;
 use crate::buffer::lane::{ChunkSource, Lane, NewEntry};
 use crate::buffer::lanes::Lanes;
-use crate::buffer::local_limit::ChunkManagerWithLocalLimit;
-use crate::buffer::writing_cell::HeavyBarrier;
+use crate::buffer::managers::ChunkManagerWithLocalLimit;
+use crate::buffer::managers::{
+    BufferStatistics, DROP_REASONS, Dropped, DroppedEntries, SessionChunks, WANTS_LARGEST_CHUNKS,
+};
+use crate::buffer::managers::{ChunkManager, ControlledChunkManager, Update};
+use crate::types::{Generation, TimeStamp};
+use crate::util::{Guard, LockRank, NamedMutex};
 
 /// The entries of a session, as blocks in chunks. A block is an entry preceded by its length in
 /// ULEB128. Without a session the buffer is empty and accepts no entries.
@@ -121,7 +122,7 @@ impl<'a, M: ChunkManager> LaneHandle<'a, M> {
     }
 
     /// Whether an entry of `entry_bytes` fits into a chunk.
-    pub(crate) fn may_put(&self, entry_bytes: usize) -> bool {
+    pub(crate) fn fits_in_chunk(&self, entry_bytes: usize) -> bool {
         block_bytes(entry_bytes) <= self.buffer.largest_block_bytes()
     }
 
@@ -197,7 +198,7 @@ impl<M: ChunkManager> ChunkedBuffer<M> {
         self.largest_block_bytes.load(Ordering::Relaxed)
     }
 
-    pub(super) fn begin_with(&self, session: Generation, manager: M) {
+    pub(crate) fn begin_with(&self, session: Generation, manager: M) {
         self.dropped
             .iter()
             .for_each(|count| count.store(0, Ordering::Relaxed));
@@ -224,7 +225,7 @@ impl<M: ChunkManager> ChunkedBuffer<M> {
         let count = |why: Dropped| self.dropped[why as usize].load(Ordering::Relaxed);
         DroppedEntries {
             too_large: count(Dropped::TooLarge),
-            in_own_work: count(Dropped::InOwnWork),
+            in_own_work: count(Dropped::Reentrant),
             overrun: count(Dropped::Overrun),
         }
     }
@@ -296,7 +297,7 @@ impl<M: ChunkManager> ChunkedBuffer<M> {
     /// Releases complete chunks to the manager and supplies each lane's next chunk, so that writers
     /// do not have to. Called by the sampler once per tick.
     #[doc(alias = "FulfillChunkRequests")]
-    pub(crate) fn take_care(&self) {
+    pub(crate) fn maintain(&self) {
         if !self.needs_maintenance.load(Ordering::Relaxed)
             || !self.needs_maintenance.swap(false, Ordering::Acquire)
         {
@@ -336,7 +337,7 @@ impl<M: ChunkManager> ChunkedBuffer<M> {
     }
 
     /// Returns the range from the start of the oldest chunk to the start of the next one. See
-    /// `WhileBuffered` for its use.
+    /// `ExpiringList` for its use.
     pub(crate) fn range(&self) -> Range<u64> {
         self.state
             .lock()
@@ -364,7 +365,7 @@ impl<M: ChunkManager> ChunkedBuffer<M> {
     }
 
     #[cfg(test)]
-    pub(super) fn share(&self) -> BufferSnapshot {
+    pub(crate) fn share(&self) -> BufferSnapshot {
         let state = self.state.lock();
         let Some(chunks) = &state.chunks else {
             return BufferSnapshot::default();

@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::base::{Generation, TimeStamp};
 use crate::buffer::buffer_snapshot::BufferSnapshot;
-use crate::buffer::chunk_manager::ChunkManager;
 use crate::buffer::chunked_buffer::{ChunkedBuffer, LaneHandle};
-use crate::buffer::entry::{Entry, EntryCursor};
-use crate::buffer::entry_kind::EntryKind;
-use crate::buffer::entry_reader::EntryReader;
-use crate::buffer::entry_writer::EntryHead;
-use crate::buffer::index::ChunkNumber;
-use crate::buffer::single::ChunkManagerSingle;
+use crate::buffer::chunks::ChunkNumber;
+use crate::buffer::entries::EntryHead;
+use crate::buffer::entries::EntryKind;
+use crate::buffer::entries::EntryReader;
+use crate::buffer::entries::{Entry, EntryCursor};
+use crate::buffer::managers::ChunkManager;
+use crate::buffer::managers::ChunkManagerSingle;
+use crate::types::{Generation, TimeStamp};
 
 const SESSION: Generation = ChunkedBuffer::TEST_SESSION;
 
@@ -62,7 +62,7 @@ fn full_buffer_discards_the_oldest_chunks_and_reads_back_the_rest_in_order() {
     for number in 0..1000 {
         put_number(&lane, number).expect("fits");
         if number % 7 == 0 {
-            buffer.take_care();
+            buffer.maintain();
         }
     }
     let snapshot = buffer.snapshot();
@@ -99,7 +99,7 @@ fn lane_that_just_moved_to_its_next_chunk_is_not_idle() {
         "the slow lane's chunk is the oldest"
     );
     // Supply the slow lane's next chunk, so that filling the current one requests no maintenance.
-    buffer.take_care();
+    buffer.maintain();
     let next =
         (500..1000).find_map(|number| put_number(&slow, number).filter(|&chunk| chunk != first));
     assert!(next.is_some());
@@ -126,7 +126,7 @@ fn snapshot_drops_chunks_and_counts_the_discarded_bytes() {
     (0..100).for_each(|number| _ = put_number(&lane, number).expect("fits"));
     let mut snapshot = buffer.snapshot();
     let chunks = snapshot.chunks().len();
-    assert!(chunks > 2 && snapshot.given_up_bytes() == 0);
+    assert!(chunks > 2 && snapshot.discarded_bytes() == 0);
     let bytes: u64 = snapshot
         .chunks()
         .flatten()
@@ -134,11 +134,11 @@ fn snapshot_drops_chunks_and_counts_the_discarded_bytes() {
         .sum();
     // The last chunk is still being written.
     (100..2000).for_each(|number| _ = put_number(&lane, number).expect("fits"));
-    assert_eq!(snapshot.given_up_bytes(), bytes);
+    assert_eq!(snapshot.discarded_bytes(), bytes);
     let last = numbers_in(&snapshot).last().copied();
     snapshot.retain_chunks((1..=chunks).map(|number| number == chunks));
     assert_eq!(
-        (snapshot.chunks().len(), snapshot.given_up_bytes()),
+        (snapshot.chunks().len(), snapshot.discarded_bytes()),
         (1, bytes)
     );
     assert_eq!(
@@ -263,7 +263,7 @@ fn interrupting_and_interrupted_entries_are_both_kept_with_their_times() {
     put_number(&lane, 1).expect("fits");
     let mut expected = vec![1];
     for number in (1000..1100).step_by(2) {
-        buffer.take_care();
+        buffer.maintain();
         let entry = Interrupted {
             lane: &lane,
             own: number,
@@ -272,7 +272,7 @@ fn interrupting_and_interrupted_entries_are_both_kept_with_their_times() {
         lane.put(SESSION, TimeStamp(number), &entry).expect("fits");
         expected.extend([number, number + 1]);
     }
-    buffer.take_care();
+    buffer.maintain();
     let memory = buffer.snapshot().chunk_memory();
     assert_eq!(
         memory.unreleased_bytes,
@@ -292,11 +292,11 @@ fn late_entry_of_a_previous_session_uses_no_chunk_of_the_active_one() {
     let other = Generation::from_number(2);
     buffer.begin_session(other, 4096);
     let chunk = put_bytes(&lane, other, 0, &[1]).expect("fits");
-    buffer.take_care();
+    buffer.maintain();
     let before = buffer.snapshot().chunk_memory().unreleased_bytes;
     (0..10).for_each(|_| assert_eq!(put_bytes(&lane, SESSION, 0, &[1]), None));
     assert_eq!(put_bytes(&lane, other, 0, &[1]), Some(chunk));
-    buffer.take_care();
+    buffer.maintain();
     assert_eq!(buffer.snapshot().chunk_memory().unreleased_bytes, before);
 }
 
@@ -329,14 +329,14 @@ fn next_chunk_is_supplied_in_advance_and_grows_with_the_write_rate() {
     const CAPACITY: u64 = 16 << 20;
     let buffer = ChunkedBuffer::for_test(CAPACITY);
     let lane = buffer.take_lane();
-    buffer.take_care();
+    buffer.maintain();
     let unreleased = |buffer: &ChunkedBuffer| buffer.snapshot().chunk_memory().unreleased_bytes;
     assert_eq!(unreleased(&buffer), 4096, "an initial chunk");
     let entry = [1; 1000];
     let mut largest = 0;
     for time in 0..10_000u64 {
         put_bytes(&lane, SESSION, time, &entry).expect("fits");
-        buffer.take_care();
+        buffer.maintain();
         largest = largest.max(unreleased(&buffer));
     }
     assert_eq!(largest, 2 << 20, "two of the largest chunks");
@@ -346,7 +346,7 @@ fn next_chunk_is_supplied_in_advance_and_grows_with_the_write_rate() {
     let put_slowly = |times: std::ops::Range<u64>| {
         for time in times {
             put_bytes(&slow, SESSION, time * 300_000_000, &entry).expect("fits");
-            buffer.take_care();
+            buffer.maintain();
         }
         unreleased(&buffer)
     };
@@ -360,14 +360,14 @@ fn a_thousand_lanes_use_at_most_half_of_the_capacity() {
     const CAPACITY: u64 = 32 << 20;
     let buffer = ChunkedBuffer::for_test(CAPACITY);
     let lanes: Vec<_> = (0..1000).map(|_| buffer.take_lane()).collect();
-    buffer.take_care();
+    buffer.maintain();
     let memory = buffer.snapshot().chunk_memory();
     assert_eq!(memory.unreleased_bytes, 1000 * 4096);
     for round in 0..40 {
         for lane in &lanes {
             (0..8).for_each(|_| _ = put_bytes(lane, SESSION, round, &[1; 1000]).expect("fits"));
         }
-        buffer.take_care();
+        buffer.maintain();
         let memory = buffer.snapshot().chunk_memory();
         assert!(
             memory.unreleased_bytes <= CAPACITY / 2 + 4096,
@@ -386,7 +386,7 @@ fn next_writer_continues_in_the_chunk_of_the_previous_one() {
     let chunks: Vec<_> = (0..100)
         .map(|number| {
             let lane = buffer.take_lane();
-            buffer.take_care();
+            buffer.maintain();
             put_number(&lane, number).expect("fits")
         })
         .collect();
@@ -410,7 +410,7 @@ fn idle_lane_keeps_no_entry_older_than_the_rest_of_the_buffer() {
         put_number(&busy, number).expect("fits");
         if number % 10 == 0 {
             buffer.discard_old(|| TimeStamp(number), None);
-            buffer.take_care();
+            buffer.maintain();
         }
     }
     assert!(!numbers_in(&buffer.snapshot()).contains(&0));
@@ -478,7 +478,7 @@ fn concurrent_writers_lose_and_tear_no_entry() {
         let (buffer, done) = (&buffer, &done);
         scope.spawn(move || {
             while !done.load(Ordering::Relaxed) {
-                buffer.take_care();
+                buffer.maintain();
                 // A reader sees a prefix of each thread's entries.
                 let mut next_by_thread: BTreeMap<u64, u64> = BTreeMap::new();
                 for number in numbers_in(&buffer.snapshot()) {
@@ -512,7 +512,7 @@ fn snapshot_with_entries_of_a_chunk_has_all_of_the_lanes_previous_chunk() {
         others
             .iter()
             .for_each(|lane| _ = put_number(lane, 1_000_000).expect("fits"));
-        buffer.take_care();
+        buffer.maintain();
         let goes = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let goes = &goes;

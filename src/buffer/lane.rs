@@ -13,13 +13,13 @@ use std::sync::atomic::Ordering;
 #[cfg(all(test, loom))]
 use loom::sync::atomic::AtomicUsize;
 
-use crate::base::{Generation, TimeStamp};
-use crate::buffer::chunk::{ChunkWriter, new_block_bytes};
-use crate::buffer::chunk_book::WANTS_LARGEST_CHUNKS;
-use crate::buffer::entry::Entry;
-use crate::buffer::index::ChunkNumber;
-use crate::buffer::take_cell::TakeCell;
-use crate::buffer::writing_cell::{HeavyBarrier, WriteGuard, WritingCell};
+use crate::buffer::chunks::ChunkNumber;
+use crate::buffer::chunks::TakeCell;
+use crate::buffer::chunks::{ChunkWriter, new_block_bytes};
+use crate::buffer::chunks::{HeavyBarrier, WriteGuard, WritingCell};
+use crate::buffer::entries::Entry;
+use crate::buffer::managers::WANTS_LARGEST_CHUNKS;
+use crate::types::{Generation, TimeStamp};
 
 /// Fill time below which a lane's next chunk is twice as large, in ns.
 const FAST_FILL_NS: u64 = 1_000_000_000;
@@ -30,14 +30,14 @@ const CHUNKS_BEFORE_GROWTH: usize = 16;
 /// An entry to be put into a lane. Passed by value, so that on the fast path it can stay in
 /// registers.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct NewEntry<E> {
-    pub(super) session: Generation,
-    pub(super) now: TimeStamp,
-    pub(super) entry: E,
+pub(crate) struct NewEntry<E> {
+    pub(crate) session: Generation,
+    pub(crate) now: TimeStamp,
+    pub(crate) entry: E,
 }
 
 /// Supplies a full lane with its next chunk.
-pub(super) trait ChunkSource {
+pub(crate) trait ChunkSource {
     /// Returns a chunk of `session` that can hold a block of `block_bytes`, allocating one if
     /// needed. Returns `None` if that session has ended or no such chunk is available.
     fn make_chunk(
@@ -75,8 +75,8 @@ fn append_to_new<E: Entry + Copy>(
 /// The chunks of one writer, on their own cache lines to prevent false sharing.
 #[derive(Debug)]
 #[repr(align(128))]
-pub(super) struct Lane {
-    pub(super) index: usize,
+pub(crate) struct Lane {
+    pub(crate) index: usize,
     /// The chunk being written. Put by the lane's writer; a thread that took the chunk out may put
     /// it back.
     current: WritingCell,
@@ -88,7 +88,7 @@ pub(super) struct Lane {
 }
 
 impl Lane {
-    pub(super) fn new(index: usize) -> Self {
+    pub(crate) fn new(index: usize) -> Self {
         Self {
             index,
             current: WritingCell::empty(),
@@ -101,7 +101,7 @@ impl Lane {
     /// Puts an entry and returns the number of the chunk that holds it. Replaces the current chunk
     /// if it belongs to an earlier session.
     #[inline(always)]
-    pub(super) fn put<E: Entry + Copy>(
+    pub(crate) fn put<E: Entry + Copy>(
         &self,
         entry: NewEntry<E>,
         source: &impl ChunkSource,
@@ -120,7 +120,7 @@ impl Lane {
     }
 
     /// Puts an entry only if the current chunk is `chunk` and has space for it.
-    pub(super) fn put_in_chunk<E: Entry + Copy>(
+    pub(crate) fn put_in_chunk<E: Entry + Copy>(
         &self,
         chunk: ChunkNumber,
         entry: NewEntry<E>,
@@ -230,17 +230,17 @@ impl Lane {
     }
 
     /// Desired size of the next chunk, in bytes; 0 for a lane that has not filled a chunk yet.
-    pub(super) fn wanted_bytes(&self) -> usize {
+    pub(crate) fn wanted_bytes(&self) -> usize {
         self.wanted_bytes.load(Ordering::Relaxed)
     }
 
     /// Whether the next chunk is missing. Called by the sampler.
-    pub(super) fn lacks_next(&self) -> bool {
+    pub(crate) fn lacks_next(&self) -> bool {
         self.next.is_empty()
     }
 
     /// Sets the next chunk, which must be missing. Called by the sampler.
-    pub(super) fn set_next(&self, next: ChunkWriter) {
+    pub(crate) fn set_next(&self, next: ChunkWriter) {
         debug_assert!(
             self.next.is_empty(),
             "cannot set the next chunk: the lane has one"
@@ -248,25 +248,25 @@ impl Lane {
         self.next.put(next);
     }
 
-    pub(super) fn take_next(&self) -> Option<ChunkWriter> {
+    pub(crate) fn take_next(&self) -> Option<ChunkWriter> {
         self.next.take()
     }
 
     /// Takes the current chunk out, unless the writer may be writing to it. The caller holds the
     /// buffer's lock.
-    pub(super) fn take_current(&self, heavy_barrier: HeavyBarrier) -> Option<ChunkWriter> {
+    pub(crate) fn take_current(&self, heavy_barrier: HeavyBarrier) -> Option<ChunkWriter> {
         self.current.take(heavy_barrier)
     }
 
     /// Takes the current chunk out even during a write. The calling thread must be the only one, as
     /// in a forked child.
-    pub(super) fn take_current_single_threaded(&self) -> Option<ChunkWriter> {
+    pub(crate) fn take_current_single_threaded(&self) -> Option<ChunkWriter> {
         self.current.take_single_threaded()
     }
 
     /// Finishes the current chunk, so that the next entry goes into another one. Called by the
     /// writer.
-    pub(super) fn leave_chunk(&self, now: TimeStamp) {
+    pub(crate) fn leave_chunk(&self, now: TimeStamp) {
         if !self.current.is_writing() {
             self.current
                 .begin_write()
@@ -277,18 +277,18 @@ impl Lane {
     }
 
     /// Sets the desired size of the next chunk, as for a new writer.
-    pub(super) fn set_wanted_bytes(&self, bytes: usize) {
+    pub(crate) fn set_wanted_bytes(&self, bytes: usize) {
         self.wanted_bytes.store(bytes, Ordering::Relaxed);
     }
 
     /// Clears the mark of a write in progress, in the child of a fork, where the writer no longer
     /// exists.
-    pub(super) fn reset_writer(&self) {
+    pub(crate) fn reset_writer(&self) {
         self.current.reset_writer();
     }
 
     /// Forgets the desired chunk size of the previous session, at the start of a new one.
-    pub(super) fn reset_wanted_bytes(&self) {
+    pub(crate) fn reset_wanted_bytes(&self) {
         if self.wanted_bytes() != WANTS_LARGEST_CHUNKS {
             self.set_wanted_bytes(0);
         }

@@ -11,14 +11,15 @@ use std::sync::Arc;
 use loom::sync::Mutex as LoomMutex;
 use loom::thread::spawn;
 
-use crate::base::{Generation, TimeStamp, explore_model};
 use crate::buffer::buffer_snapshot::BufferSnapshot;
-use crate::buffer::chunk::{Chunk, ChunkWriter};
-use crate::buffer::chunk_book::{BufferStatistics, SessionChunks};
-use crate::buffer::chunk_manager::{ChunkManager, Update};
-use crate::buffer::entry::{Entry, EntryCursor};
+use crate::buffer::chunks::{Chunk, ChunkWriter};
+use crate::buffer::entries::{Entry, EntryCursor};
 use crate::buffer::lane::{ChunkSource, Lane, NewEntry};
-use crate::buffer::local_limit::ChunkManagerWithLocalLimit;
+use crate::buffer::managers::ChunkManagerWithLocalLimit;
+use crate::buffer::managers::{BufferStatistics, SessionChunks};
+use crate::buffer::managers::{ChunkManager, Update};
+use crate::types::{Generation, TimeStamp};
+use crate::util::explore_model;
 
 const SESSION: Generation = Generation::from_number(1);
 /// Capacity in bytes: four chunks of eight bytes, each for two entries of four bytes with their
@@ -69,7 +70,7 @@ impl World {
         self.lanes[lane].put(entry, self).is_some()
     }
 
-    fn take_care(&self) {
+    fn maintain(&self) {
         let mut chunks = self.chunks.lock().expect("no model panics here");
         let Some(chunks) = chunks.as_mut() else {
             return;
@@ -194,8 +195,8 @@ fn maintenance_and_writer_lose_no_chunk() {
         assert!(world.put(0, 1));
         let maintainer = Arc::clone(&world);
         let maintainer = spawn(move || {
-            maintainer.take_care();
-            maintainer.take_care();
+            maintainer.maintain();
+            maintainer.maintain();
         });
         // The second entry fills the first chunk; the third one needs another chunk.
         (2..=5).for_each(|number| assert!(world.put(0, number)));
@@ -262,7 +263,7 @@ fn interrupted_write_loses_no_entry_while_its_chunk_is_taken() {
         || {
             let world = World::new();
             assert!(world.put(0, 1));
-            world.take_care();
+            world.maintain();
             let maintainer = Arc::clone(&world);
             let maintainer = spawn(move || {
                 let taken = maintainer.lanes[0].take_current(|| true);
@@ -270,7 +271,7 @@ fn interrupted_write_loses_no_entry_while_its_chunk_is_taken() {
                 taken
                     .into_iter()
                     .for_each(|writer| writer.finish(TimeStamp(9)));
-                maintainer.take_care();
+                maintainer.maintain();
                 entries
             });
             let entry = Interrupted(&world);

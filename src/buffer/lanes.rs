@@ -13,12 +13,12 @@ type Part = Box<[OnceLock<Box<Lane>>]>;
 
 /// Lanes by index, allocated on first use.
 #[derive(Debug)]
-pub(super) struct Lanes {
+pub(crate) struct Lanes {
     parts: [OnceLock<Part>; PARTS],
 }
 
 impl Lanes {
-    pub(super) const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self {
             parts: [const { OnceLock::new() }; PARTS],
         }
@@ -26,7 +26,7 @@ impl Lanes {
 
     /// Returns the lane with this index, allocating it if needed. The caller holds the buffer's
     /// lock.
-    pub(super) fn get(&self, index: usize) -> &Lane {
+    pub(crate) fn get(&self, index: usize) -> &Lane {
         let biased = index + FIRST_PART;
         let part = (biased / FIRST_PART).ilog2();
         let length = FIRST_PART << part;

@@ -14,7 +14,7 @@
 //! sampler supplies them.
 //!
 //! # Imports
-//! `base`
+//! `types`, `util`
 //!
 //! # Invariants
 //! An entry lies in one chunk. Each chunk can be read without any other chunk. Lost entries are
@@ -27,26 +27,13 @@
 
 #[forbid(unsafe_code)]
 mod buffer_snapshot;
-mod chunk;
-#[forbid(unsafe_code)]
-mod chunk_book;
-#[forbid(unsafe_code)]
-mod chunk_manager;
 #[forbid(unsafe_code)]
 mod chunked_buffer;
 #[cfg(all(test, not(loom)))]
 #[forbid(unsafe_code)]
 mod chunked_buffer_tests;
-#[forbid(unsafe_code)]
-mod entry;
-#[forbid(unsafe_code)]
-mod entry_kind;
-#[forbid(unsafe_code)]
-mod entry_reader;
-#[forbid(unsafe_code)]
-mod entry_writer;
-#[forbid(unsafe_code)]
-mod index;
+mod chunks;
+mod entries;
 #[forbid(unsafe_code)]
 mod lane;
 #[cfg(all(test, loom))]
@@ -54,26 +41,13 @@ mod lane;
 mod lane_model;
 #[forbid(unsafe_code)]
 mod lanes;
-#[forbid(unsafe_code)]
-mod leb128;
-#[forbid(unsafe_code)]
-mod local_limit;
-#[cfg(all(test, not(loom)))]
-#[forbid(unsafe_code)]
-mod single;
-mod slab;
-mod take_cell;
-mod writing_cell;
-#[cfg(all(test, loom))]
-#[forbid(unsafe_code)]
-mod writing_cell_model;
+mod managers;
 
 pub(crate) use buffer_snapshot::{Block, BufferSnapshot};
-pub(crate) use chunk_book::Dropped;
 pub(crate) use chunked_buffer::{BufferForkGuard, ChunkedBuffer, LaneHandle, LaneRef};
-pub(crate) use entry::{Entry, EntryCursor, large_bytes, number_bytes};
-pub(crate) use entry_kind::{EntryKind, FrameTag, ROOT_NODES, SampleFlags, root_node};
-pub(crate) use entry_reader::EntryReader;
-pub(crate) use entry_writer::{EntryHead, EntryWriter};
-pub(crate) use index::{BlockIndex, ChunkNumber};
-pub(crate) use leb128::{unzigzag, zigzag};
+pub(crate) use chunks::{BlockIndex, ChunkNumber};
+pub(crate) use entries::{
+    Entry, EntryCursor, EntryHead, EntryKind, EntryReader, EntryWriter, FrameTag, ROOT_NODES,
+    SampleFlags, large_bytes, number_bytes, root_node, unzigzag, zigzag,
+};
+pub(crate) use managers::Dropped;

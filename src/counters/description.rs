@@ -1,6 +1,6 @@
 //! The identity and the names of a counter.
 
-use crate::base::Features;
+use crate::types::Features;
 
 /// A counter's identity and names. The viewer selects a track by category and name.
 #[doc(alias = "BaseProfilerCount")]

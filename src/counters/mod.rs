@@ -7,7 +7,7 @@
 //! Counters are read by the sampler thread, without a lock.
 //!
 //! # Imports
-//! `base`, `platform`
+//! `platform`, `types`
 //!
 //! # Invariants
 //! A counter's value is absolute; the profile shows its growth from sample to sample.

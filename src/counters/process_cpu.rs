@@ -1,8 +1,8 @@
 //! The CPU time of the whole process, including threads that are not registered.
 
-use crate::base::Features;
-use crate::counters::CounterDescription;
+use crate::counters::description::CounterDescription;
 use crate::platform::process_cpu_ns;
+use crate::types::Features;
 
 /// The counter of feature `processcpu`.
 pub(crate) const PROCESS_CPU: CounterDescription = CounterDescription {

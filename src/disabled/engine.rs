@@ -4,14 +4,15 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::base::{
-    BufferInfo, ControlSignals, ExitProfileError, Features, FrameFlags, FunctionName, Page,
-    ProfilerTime, ProfilingCategoryPair, ProfilingState, ProfilingStates, ProgressLocation,
-    ProportionValue, SamplingState, SaveError, ScriptDescription, SharedProgress, StackFeatures,
-    StackFrame, StartError, StartParams, SuspendError, ThreadId, ThreadProfilingFeatures,
-};
 use crate::export::ProfileSource;
 use crate::markers::{MarkerTiming, ProfilerMarker};
+use crate::types::{
+    BufferInfo, ControlSignals, ExitProfileError, Features, FrameFlags, FunctionName, Page,
+    ProfilerTime, ProfilingCategoryPair, ProfilingState, ProfilingStates, SamplingState, SaveError,
+    ScriptDescription, StackFeatures, StackFrame, StartError, StartParams, SuspendError, ThreadId,
+    ThreadProfilingFeatures,
+};
+use crate::util::{ProgressLocation, ProportionValue, SharedProgress};
 
 /// Has no values: sessions never exist.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -199,7 +200,7 @@ pub(crate) fn push_script_frame(_: u64, _: u32, _: u32, _: u32) -> LabelToken {
 }
 
 #[inline(always)]
-pub(crate) fn move_script_frame(_: &LabelToken, _: u32, _: u32) {}
+pub(crate) fn set_script_frame_position(_: &LabelToken, _: u32, _: u32) {}
 
 impl ScriptFunction {
     pub(crate) const fn number(&self) -> u32 {
@@ -261,15 +262,15 @@ pub(crate) fn unregister_code_range(token: &CodeRangeToken) {
 
 /// Has no values: markers are never recorded.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum MarkerPlace {}
+pub(crate) enum MarkerDestination {}
 
 #[inline(always)]
-pub(crate) fn place_of_marker(_: ThreadId) -> Option<MarkerPlace> {
+pub(crate) fn marker_destination(_: ThreadId) -> Option<MarkerDestination> {
     None
 }
 
 #[inline(always)]
-pub(crate) fn place_of_marker_in(session: Generation, _: ThreadId) -> Option<MarkerPlace> {
+pub(crate) fn marker_destination_in(session: Generation, _: ThreadId) -> Option<MarkerDestination> {
     match session {}
 }
 
@@ -279,7 +280,7 @@ pub(crate) fn session_that_records_markers(_: ThreadId) -> Option<Generation> {
 }
 
 #[cfg(feature = "tracing")]
-pub(crate) fn time_of_place(destination: &MarkerPlace) -> ProfilerTime {
+pub(crate) fn destination_time(destination: &MarkerDestination) -> ProfilerTime {
     match *destination {}
 }
 
@@ -317,7 +318,7 @@ pub(crate) fn add_typed_marker_at<T: ProfilerMarker + 'static>(
 }
 
 pub(crate) fn put_untyped_marker(
-    destination: &MarkerPlace,
+    destination: &MarkerDestination,
     _: &str,
     _: (u8, u8),
     _: &MarkerTiming,
@@ -327,7 +328,7 @@ pub(crate) fn put_untyped_marker(
 }
 
 pub(crate) fn put_text_marker(
-    destination: &MarkerPlace,
+    destination: &MarkerDestination,
     _: &str,
     _: (u8, u8),
     _: &MarkerTiming,
@@ -338,7 +339,7 @@ pub(crate) fn put_text_marker(
 }
 
 pub(crate) fn put_typed_marker<T: ProfilerMarker + 'static>(
-    destination: &MarkerPlace,
+    destination: &MarkerDestination,
     _: &str,
     _: (u8, u8),
     _: &MarkerTiming,
@@ -349,7 +350,7 @@ pub(crate) fn put_typed_marker<T: ProfilerMarker + 'static>(
 }
 
 #[inline(always)]
-pub(crate) fn record_own_stack(destination: &MarkerPlace, _: StackFeatures) -> u64 {
+pub(crate) fn record_own_stack(destination: &MarkerDestination, _: StackFeatures) -> u64 {
     match *destination {}
 }
 

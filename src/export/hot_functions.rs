@@ -6,11 +6,13 @@ use std::time::Duration;
 use std::collections::{HashMap, HashSet};
 
 #[cfg(has_profiler)]
-use crate::base::{Features, ProgressLogger};
-#[cfg(has_profiler)]
 use crate::stream::{
     FrameKind, NamedStacks, ProcessStreamingContext, ProfileSource, ResolvedThread,
 };
+#[cfg(has_profiler)]
+use crate::types::Features;
+#[cfg(has_profiler)]
+use crate::util::ProgressLogger;
 
 /// A summary of one thread's samples in a profile.
 #[derive(Clone, Debug, PartialEq)]

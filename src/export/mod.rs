@@ -7,7 +7,7 @@
 //! Runs on the caller's thread, without locks.
 //!
 //! # Imports
-//! `base`, `stream`
+//! `stream`, `types`, `util`
 //!
 //! # Invariants
 //! All results are computed from the model that `stream` decodes; this folder never reads the

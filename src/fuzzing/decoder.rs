@@ -1,20 +1,21 @@
 //! Decodes arbitrary bytes as the content of a buffer.
 
-use crate::base::{FailureLatch, ProfilerTime};
 use crate::buffer::BufferSnapshot;
 use crate::fuzzing::read_profile::ReadProfile;
 use crate::fuzzing::scripted_source::{PROCESS_START, kept_ns_since, scripted_source};
 use crate::markers::MarkerType;
-use crate::markers::built_in::Tracing;
+use crate::markers::Tracing;
 use crate::stream::{StreamOptions, stream_gecko_json};
+use crate::types::ProfilerTime;
 use crate::unwind::CodeMap;
+use crate::util::FailureLatch;
 
 const HEADER_BYTES: usize = 10;
 const MAX_ROWS: [u64; 5] = [0, 1, 10, 100, 1000];
 
 /// A fuzzer's input: a header, then the content of three chunks.
 #[derive(Debug)]
-pub(super) struct DecoderCase<'a> {
+pub(crate) struct DecoderCase<'a> {
     flags: u8,
     max_rows: u8,
     cut_ns: u32,
@@ -25,11 +26,11 @@ pub(super) struct DecoderCase<'a> {
 
 impl<'a> DecoderCase<'a> {
     /// The profile starts at `cut_ns`.
-    pub(super) const IS_CUT: u8 = 1;
+    pub(crate) const IS_CUT: u8 = 1;
     /// The cut is due to the session's duration limit, not to an explicit start of the profile.
-    pub(super) const BY_DURATION: u8 = 2;
+    pub(crate) const BY_DURATION: u8 = 2;
     /// Some of the addresses lie in generated code.
-    pub(super) const HAS_CODE: u8 = 4;
+    pub(crate) const HAS_CODE: u8 = 4;
 
     fn read(input: &'a [u8]) -> Self {
         let (given, content) = input.split_at(input.len().min(HEADER_BYTES));
@@ -48,7 +49,7 @@ impl<'a> DecoderCase<'a> {
 
     /// Returns the input for chunks with the given content.
     #[cfg(all(test, not(loom)))]
-    pub(super) fn bytes(flags: u8, max_rows: u8, cut_ns: u32, chunks: [&[u8]; 3]) -> Vec<u8> {
+    pub(crate) fn bytes(flags: u8, max_rows: u8, cut_ns: u32, chunks: [&[u8]; 3]) -> Vec<u8> {
         let mut bytes = vec![flags, max_rows];
         bytes.extend_from_slice(&cut_ns.to_le_bytes());
         chunks[..2]

@@ -6,8 +6,8 @@ use std::io::{self, Write};
 use arbitrary::{Result, Unstructured};
 use serde_json::value::RawValue;
 
-use crate::base::FailureLatch;
 use crate::json::{JsonWriter, UniqueStrings};
+use crate::util::FailureLatch;
 
 const MAX_DEPTH: usize = 6;
 const MAX_ITEMS: usize = 40;

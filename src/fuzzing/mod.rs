@@ -9,8 +9,8 @@
 //! Each property runs on one thread. It takes the `PsLock` once, for a thread that has ended.
 //!
 //! # Imports
-//! `base`, `buffer`, `control`, `counters`, `json`, `markers`, `platform`, `sampler`, `state`,
-//! `stream`, `threads`, `unwind`
+//! `buffer`, `capture`, `counters`, `json`, `labels`, `markers`, `platform`, `record`, `sampler`,
+//! `session`, `state`, `stream`, `threads`, `types`, `unwind`, `util`
 //!
 //! # Invariants
 //! A property depends only on its input bytes, so that a seed always reproduces the same case.

@@ -1,10 +1,10 @@
 //! Fuzzes the encoding of numbers and texts in the buffer.
 
-use crate::base::TimeStamp;
 use crate::buffer::{
     ChunkedBuffer, Entry, EntryCursor, EntryHead, EntryKind, EntryReader, EntryWriter, large_bytes,
     number_bytes, unzigzag, zigzag,
 };
+use crate::types::TimeStamp;
 
 /// An entry with a number in both encodings, and raw bytes.
 struct Coded<'a> {

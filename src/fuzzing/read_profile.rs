@@ -6,12 +6,12 @@ use serde_json::Value;
 
 /// The checked content of a valid profile.
 #[derive(Debug)]
-pub(super) struct ReadProfile {
+pub(crate) struct ReadProfile {
     /// Times of each thread's samples, in nanoseconds, by the name of the thread.
-    pub(super) threads: HashMap<String, Vec<f64>>,
+    pub(crate) threads: HashMap<String, Vec<f64>>,
     /// Number of rows that were left out because of a limit.
-    pub(super) left_out_rows: u64,
-    pub(super) malformed_entries: u64,
+    pub(crate) left_out_rows: u64,
+    pub(crate) malformed_entries: u64,
 }
 
 /// A table of a profile, with its columns by name.
@@ -68,7 +68,7 @@ fn rows_of<'v>(owner: &'v Value, name: &str) -> &'v [Value] {
 impl ReadProfile {
     /// Reads a profile. Panics if the text is not JSON, an index is out of range, or a stack comes
     /// before its prefix.
-    pub(super) fn check(text: &[u8]) -> Self {
+    pub(crate) fn check(text: &[u8]) -> Self {
         let profile: Value = serde_json::from_slice(text).expect("JSON");
         let meta = &profile["meta"];
         let categories: Vec<usize> = rows_of(meta, "categories")

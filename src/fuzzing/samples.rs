@@ -4,12 +4,13 @@ use std::rc::Rc;
 
 use arbitrary::{Result, Unstructured};
 
-use crate::base::{CATEGORIES, FrameFlags, Generation, TimeStamp};
 use crate::buffer::{BufferSnapshot, ChunkedBuffer, EntryHead, EntryKind, LaneHandle};
+use crate::capture::EventLoopState;
 use crate::fuzzing::scripted_source::{PROCESS_START, SERIALS, scripted_source};
+use crate::labels::joined_label_text;
 use crate::sampler::{SampleScript, ScriptedFrame, ScriptedSample, ScriptedStack};
 use crate::stream::{PlainSample, PlainSamples, RowEvent};
-use crate::threads::{EventLoopState, joined_label_text};
+use crate::types::{CATEGORIES, FrameFlags, Generation, TimeStamp};
 use crate::unwind::CodeMap;
 
 const SESSION: Generation = ChunkedBuffer::TEST_SESSION;
@@ -89,7 +90,7 @@ impl<'a> FuzzedSession<'a> {
                 self.snapshots
                     .push((self.buffer.snapshot(), self.written.len()));
             }
-            7 => self.buffer.take_care(),
+            7 => self.buffer.maintain(),
             8 | 9 => self.change_stack(input)?,
             10 => {
                 self.change_stack(input)?;

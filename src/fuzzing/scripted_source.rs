@@ -3,22 +3,22 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use crate::base::{Features, ProcessId, SamplingEngine, TimeStamp};
 use crate::buffer::BufferSnapshot;
 use crate::counters::PROCESS_CPU;
 use crate::platform::ProcessStart;
 use crate::state::{OpenPauses, Session, SessionSettings};
 use crate::stream::ProfileSource;
 use crate::threads::{MAIN_THREAD_NAME, OffThreadRef};
+use crate::types::{Features, ProcessId, SamplingEngine, TimeStamp};
 use crate::unwind::{CodeMap, ModuleTable};
 
-pub(super) const PROCESS_START: TimeStamp = TimeStamp(1_000);
+pub(crate) const PROCESS_START: TimeStamp = TimeStamp(1_000);
 
 /// Time at which the profiles are taken, later than any cut.
 const TAKEN_AT: TimeStamp = PROCESS_START.plus_ns(1 << 33);
 
 /// Serial numbers of the threads; the last thread has ended.
-pub(super) const SERIALS: [u64; 3] = [1, 2, 3];
+pub(crate) const SERIALS: [u64; 3] = [1, 2, 3];
 
 const ENDED_AT: TimeStamp = PROCESS_START.plus_ns(1_000_000);
 
@@ -36,7 +36,7 @@ fn threads() -> &'static [OffThreadRef] {
 
 /// Returns the source of a profile of `buffer`. `kept_ns` limits how much of the past the session
 /// keeps.
-pub(super) fn scripted_source(buffer: BufferSnapshot, kept_ns: Option<u64>) -> ProfileSource {
+pub(crate) fn scripted_source(buffer: BufferSnapshot, kept_ns: Option<u64>) -> ProfileSource {
     let settings = SessionSettings {
         capacity_bytes: 1 << 20,
         interval: Duration::from_millis(1),
@@ -74,6 +74,6 @@ pub(super) fn scripted_source(buffer: BufferSnapshot, kept_ns: Option<u64>) -> P
 
 /// Returns the duration from `cut_ns` after the process start to the time at which the profile is
 /// taken.
-pub(super) fn kept_ns_since(cut_ns: u64) -> u64 {
+pub(crate) fn kept_ns_since(cut_ns: u64) -> u64 {
     TAKEN_AT.since_ns(PROCESS_START) - cut_ns
 }

@@ -4,12 +4,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::base::{ProfilingCategoryPair, ScriptDescription, StackFeatures, StartParams, ThreadId};
-use crate::control;
 use crate::fuzzing::decoder::DecoderCase;
 use crate::fuzzing::tests::{decoded, random_bytes, scripted_chunks};
 use crate::markers::MarkerTiming;
+use crate::session;
 use crate::state::core_buffer;
+use crate::types::{
+    ProfilingCategoryPair, ScriptDescription, StackFeatures, StartParams, ThreadId,
+};
+use crate::{labels, record};
 
 fn fuzz_package() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fuzz")
@@ -17,7 +20,7 @@ fn fuzz_package() -> PathBuf {
 
 /// Returns the seeds of a target, with their paths. Returns none in the published crate, which does
 /// not contain that package.
-pub(super) fn seeds(target: &str) -> Vec<(String, Vec<u8>)> {
+pub(crate) fn seeds(target: &str) -> Vec<(String, Vec<u8>)> {
     let folder = fuzz_package().join("seeds").join(target);
     let Ok(files) = fs::read_dir(&folder) else {
         assert!(!fuzz_package().exists(), "no seeds in {}", folder.display());
@@ -154,35 +157,35 @@ fn session_chunks() -> Vec<Vec<u8>> {
         interval: Duration::from_millis(4),
         ..StartParams::default()
     };
-    control::start(&params).expect("a session");
-    control::register_thread("first");
+    session::start(&params).expect("a session");
+    record::register_thread("first");
     let other = std::thread::spawn(|| {
-        control::register_thread("second");
+        record::register_thread("second");
         work();
         std::thread::sleep(Duration::from_millis(20));
     });
     work();
-    control::pause();
-    control::resume();
+    session::pause();
+    session::resume();
     other.join().expect("no panic");
-    control::freeze(None).expect("a session");
+    session::freeze(None).expect("a session");
     let mut chunks: Vec<Vec<u8>> = core_buffer()
         .snapshot()
         .bytes_of_chunks()
         .map(<[u8]>::to_vec)
         .collect();
-    control::stop();
+    session::stop();
     chunks.sort_by_key(|chunk| std::cmp::Reverse(chunk.len()));
     chunks
 }
 
 fn work() {
     let category = ProfilingCategoryPair::Other(None);
-    let label = control::push_label_with_text(
-        control::stack_pointer(),
+    let label = labels::push_label_with_text(
+        record::stack_pointer(),
         "work",
         category,
-        crate::base::FrameFlags::NONE,
+        crate::types::FrameFlags::NONE,
         "some µ",
     );
     let description = ScriptDescription {
@@ -191,11 +194,11 @@ fn work() {
         line: 3,
         column: 1,
     };
-    control::register_script_function(description);
+    labels::register_script_function(description);
     let add = |name, stack: StackFeatures| {
-        let place = control::place_of_marker(ThreadId::UNSPECIFIED).expect("it is recorded");
-        let stack = control::record_own_stack(&place, stack);
-        control::put_text_marker(
+        let place = record::marker_destination(ThreadId::UNSPECIFIED).expect("it is recorded");
+        let stack = record::record_own_stack(&place, stack);
+        record::put_text_marker(
             &place,
             name,
             category.indices(),
@@ -210,5 +213,5 @@ fn work() {
         std::hint::black_box(std::fs::read_to_string("/proc/self/stat").ok());
     }
     add("done", StackFeatures::LABELS);
-    control::pop_labels(&label);
+    labels::pop_labels(&label);
 }

@@ -1,22 +1,22 @@
 //! Tests the properties on seeds and on reproducible pseudo-random inputs.
 
-use crate::base::{ProfilerTime, ProfilingCategoryPair, TimeStamp};
 use crate::buffer::{BufferSnapshot, ChunkedBuffer, EntryHead, EntryKind};
+use crate::capture::EventLoopState;
 use crate::fuzzing::decoder::{DecoderCase, check_decoder};
 use crate::fuzzing::json_calls::check_json;
 use crate::fuzzing::numbers::check_leb128;
 use crate::fuzzing::samples::check_samples;
 use crate::fuzzing::scripted_source::{PROCESS_START, SERIALS, scripted_source};
 use crate::fuzzing::seeds::seeds;
-use crate::markers::built_in::Tracing;
+use crate::markers::Tracing;
 use crate::markers::{
-    MarkerEntry, MarkerPlace, MarkerTiming, NewMarker, NoPayload, TextPayload, TypedPayload,
+    MarkerDestination, MarkerEntry, MarkerTiming, NewMarker, NoPayload, TextPayload, TypedPayload,
 };
 use crate::sampler::{SampleScript, ScriptedFrame, ScriptedSample, ScriptedStack};
 use crate::stream::PlainSamples;
-use crate::threads::EventLoopState;
+use crate::types::{ProfilerTime, ProfilingCategoryPair, TimeStamp};
 
-const SESSION: crate::base::Generation = ChunkedBuffer::TEST_SESSION;
+const SESSION: crate::types::Generation = ChunkedBuffer::TEST_SESSION;
 
 fn random_numbers(seed: u64) -> impl Iterator<Item = u64> {
     let step = |state: &u64| Some(state.wrapping_add(0x9e37_79b9_7f4a_7c15));
@@ -27,7 +27,7 @@ fn random_numbers(seed: u64) -> impl Iterator<Item = u64> {
     })
 }
 
-pub(super) fn random_bytes(seed: u64) -> impl Iterator<Item = u8> {
+pub(crate) fn random_bytes(seed: u64) -> impl Iterator<Item = u8> {
     random_numbers(seed).flat_map(u64::to_le_bytes)
 }
 
@@ -101,7 +101,7 @@ fn arbitrary_entries_become_a_profile() {
 }
 
 /// Returns chunks with all kinds of entries that a session writes.
-pub(super) fn scripted_chunks() -> Vec<Vec<u8>> {
+pub(crate) fn scripted_chunks() -> Vec<Vec<u8>> {
     let buffer = ChunkedBuffer::for_test(1 << 16);
     let mut script = SampleScript::new(&buffer, SESSION, PROCESS_START);
     let label = |text: &str| ScriptedFrame::Label {
@@ -162,7 +162,7 @@ pub(super) fn scripted_chunks() -> Vec<Vec<u8>> {
                 timing: &timing,
                 stack: 1 + index as u64 / 2,
             };
-            let place = MarkerPlace {
+            let place = MarkerDestination {
                 session: SESSION,
                 thread,
                 now,
@@ -219,7 +219,7 @@ fn put_other_kinds(script: &SampleScript<'_>, now: TimeStamp) {
     }
 }
 
-pub(super) fn decoded(chunks: &[&[u8]]) -> PlainSamples {
+pub(crate) fn decoded(chunks: &[&[u8]]) -> PlainSamples {
     PlainSamples::decode(&scripted_source(BufferSnapshot::of_bytes(chunks), None))
 }
 

@@ -11,7 +11,7 @@
 //! None: a writer belongs to the thread that creates it.
 //!
 //! # Imports
-//! `base`
+//! `util`
 //!
 //! # Invariants
 //! Memory is bounded by one buffer, and writing a value does not allocate. Long values go to the

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use crate::json::JsonWriter;
 use crate::json::escape::escape;
+use crate::json::writer::JsonWriter;
 
 /// The index of a string in its table.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]

@@ -2,9 +2,9 @@
 
 use std::io::Write;
 
-use crate::base::FailureLatch;
 use crate::json::escape::escape;
 use crate::json::number::{MAX_BYTES, NumberText};
+use crate::util::FailureLatch;
 
 /// Size of the buffer: small enough to stay in the processor's L1 cache until it is flushed.
 const BUFFER_BYTES: usize = 32 << 10;
@@ -55,7 +55,7 @@ impl<'a> JsonWriter<'a> {
     /// # Errors
     /// Returns the job's first failure.
     pub(crate) fn finish(mut self) -> std::io::Result<()> {
-        self.hand_over();
+        self.flush_buffer();
         if !self.latch.failed()
             && let Err(failure) = self.sink.flush()
         {
@@ -67,7 +67,7 @@ impl<'a> JsonWriter<'a> {
     /// Flushes the buffer to the sink. Called before a long operation, so that a failure of the
     /// sink shows early.
     #[cold]
-    pub(crate) fn hand_over(&mut self) {
+    pub(crate) fn flush_buffer(&mut self) {
         let end = self.attempt_start.unwrap_or(self.used);
         let written = match self.latch.failed() {
             true => Ok(()),
@@ -85,7 +85,7 @@ impl<'a> JsonWriter<'a> {
     /// attempt.
     #[cold]
     fn make_space(&mut self, bytes: usize) {
-        self.hand_over();
+        self.flush_buffer();
         if self.buffer.len() - self.used < bytes {
             self.buffer
                 .resize((self.used + bytes).max(2 * self.buffer.len()), 0);
@@ -107,7 +107,7 @@ impl<'a> JsonWriter<'a> {
             self.first = first;
         }
         if self.buffer.len() > BUFFER_BYTES {
-            self.hand_over();
+            self.flush_buffer();
             self.buffer.truncate(BUFFER_BYTES);
             self.buffer.shrink_to_fit();
         }
@@ -132,7 +132,7 @@ impl<'a> JsonWriter<'a> {
             self.make_space(bytes.len());
             return self.put_in_buffer(bytes);
         }
-        self.hand_over();
+        self.flush_buffer();
         if !self.latch.failed()
             && let Err(failure) = self.sink.write_all(bytes)
         {

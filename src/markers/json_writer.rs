@@ -1,7 +1,7 @@
 //! The writer that a payload passes its fields to.
 
-use crate::base::ProfilerTime;
 use crate::markers::flow::FlowId;
+use crate::types::ProfilerTime;
 
 /// Receives the fields of a payload.
 pub(crate) trait PropertySink {
@@ -28,7 +28,7 @@ pub(crate) enum PropertyValue<'v> {
 }
 
 /// Writes the fields of a marker's payload, one after another, in
-/// [`ProfilerMarker::stream_json_marker_data`](crate::ProfilerMarker::stream_json_marker_data).
+/// [`ProfilerMarker::stream_json_marker_data`](crate::markers::profiler_marker::ProfilerMarker::stream_json_marker_data).
 ///
 /// NaN and infinite numbers, which JSON cannot represent, become `null`. The profile stays well
 /// formed whatever the order of calls: open arrays and objects are closed at the end, an element

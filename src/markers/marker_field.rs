@@ -3,10 +3,10 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use crate::base::{ProcessId, ProfilerTime, ThreadId};
 use crate::markers::flow::FlowId;
 use crate::markers::json_writer::JSONWriter;
-use crate::markers::schema_words::Format;
+use crate::markers::schema::Format;
+use crate::types::{ProcessId, ProfilerTime, ThreadId};
 
 /// A type that a field of [`marker_type!`](crate::marker_type) may have: numbers, strings, times,
 /// flows, ids, and options and lists of them.

@@ -10,7 +10,7 @@
 //! deserializes payloads, again through the application's code.
 //!
 //! # Imports
-//! `base`, `buffer`, `json`, `platform`
+//! `buffer`, `json`, `platform`, `types`, `util`
 //!
 //! # Invariants
 //! Adding a marker allocates nothing, except for the first marker of a type. A marker without a
@@ -20,45 +20,27 @@
 //! `options.rs`, `profiler_marker.rs`, `encode.rs`, `payload.rs`, `decode.rs`, `built_in.rs`.
 
 #[macro_use]
-mod marker_type;
-
+mod marker_type_macro;
 pub mod built_in;
-#[cfg(has_profiler)]
-mod decode;
-#[cfg(has_profiler)]
-mod encode;
+mod codec;
 mod flow;
-mod flow_markers;
 mod json_writer;
 mod marker_field;
-#[cfg(has_profiler)]
-mod marker_types;
 mod options;
-#[cfg(has_profiler)]
-mod payload;
 mod profiler_marker;
-#[cfg(has_profiler)]
-mod property_writer;
 mod schema;
-mod schema_words;
-mod transfers;
 
+pub(crate) use built_in::{CowString, FlowStackMarker, Log, StackMarker, Tracing};
 #[cfg(has_profiler)]
-pub(crate) use decode::{DecodedMarker, DecodedPayload};
-#[cfg(has_profiler)]
-pub(crate) use encode::{
-    MarkerEntry, MarkerPlace, NewMarker, NewPayload, NoPayload, TextPayload, TypedPayload,
+pub(crate) use codec::{
+    DecodedMarker, DecodedPayload, MarkerDestination, MarkerEntry, MarkerType, NewMarker,
+    NewPayload, NoPayload, PayloadFailure, PropertyWriter, TextPayload, TypedPayload,
 };
 pub use flow::FlowId;
 pub use json_writer::JSONWriter;
 pub use marker_field::MarkerField;
 #[cfg(has_profiler)]
-pub(crate) use marker_types::{MarkerType, PayloadFailure};
-#[cfg(has_profiler)]
 pub(crate) use options::MarkerPhase;
 pub use options::{MarkerBacktrace, MarkerOptions, MarkerStack, MarkerTiming};
 pub use profiler_marker::ProfilerMarker;
-#[cfg(has_profiler)]
-pub(crate) use property_writer::PropertyWriter;
-pub use schema::{MarkerSchema, PayloadFlags, Searchable};
-pub use schema_words::{Format, GraphColor, GraphType, Location};
+pub use schema::{Format, GraphColor, GraphType, Location, MarkerSchema, PayloadFlags, Searchable};

@@ -1,6 +1,6 @@
 //! A marker's options besides its name and category: timing, track and stack.
 
-use crate::base::{ProfilerTime, ThreadId};
+use crate::types::{ProfilerTime, ThreadId};
 
 /// How to interpret a marker's times; the values are Gecko's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

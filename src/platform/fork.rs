@@ -2,9 +2,9 @@
 
 use std::sync::OnceLock;
 
-use crate::platform::control_pipe::forget_control_pipe_in_child;
 use crate::platform::identity::note_process;
 use crate::platform::procfs::take_cached_descriptors;
+use crate::platform::signal::forget_control_pipe_in_child;
 
 /// Functions to run around a `fork`. All three run on the thread that forks.
 #[derive(Clone, Copy, Debug)]

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use crate::base::{ProcessId, ThreadId};
+use crate::types::{ProcessId, ThreadId};
 
 /// Returns the process id. Asks the kernel each time, because a child of `fork` has another id.
 /// Cost: one system call.
@@ -16,13 +16,13 @@ static CACHED_PROCESS_ID: AtomicI32 = AtomicI32::new(0);
 
 /// Updates the cached process id. Called before the handler is installed, and in the child of a
 /// fork.
-pub(super) fn note_process() {
+pub(crate) fn note_process() {
     CACHED_PROCESS_ID.store(current_process_id().to_number(), Ordering::Relaxed);
 }
 
 /// Returns the cached process id. Makes a system call only before the first [`note_process`], when
 /// no handler runs.
-pub(super) fn process_number_in_handler() -> i32 {
+pub(crate) fn process_number_in_handler() -> i32 {
     match CACHED_PROCESS_ID.load(Ordering::Relaxed) {
         // SAFETY: async-signal-safe, accesses no memory.
         0 => unsafe { libc::getpid() },
@@ -62,7 +62,7 @@ pub(crate) fn write_to_standard(stream: StandardStream, mut text: &[u8]) {
 
 /// Returns the effective user id, which owns the files that the process creates. Cost: one system
 /// call.
-pub(super) fn current_user_id() -> u32 {
+pub(crate) fn current_user_id() -> u32 {
     // SAFETY: accesses no memory.
     unsafe { libc::geteuid() }
 }
@@ -149,7 +149,7 @@ fn set_scheduling() -> i32 {
 }
 
 /// Runs `body` with `signal` unblocked on the calling thread.
-pub(crate) fn with_signals_unblocked<T>(signal: i32, body: impl FnOnce() -> T) -> T {
+pub(crate) fn with_signal_unblocked<T>(signal: i32, body: impl FnOnce() -> T) -> T {
     // SAFETY: both sets are locals; a zeroed `sigset_t` is a valid set.
     let before = unsafe {
         let mut set: libc::sigset_t = std::mem::zeroed();

@@ -17,8 +17,8 @@ use std::ops::{ControlFlow, Deref, Range};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-use crate::base::{Guard, LockRank, NamedMutex};
 use crate::platform::private_file::{read_exe_path, to_path_bytes};
+use crate::util::{Guard, LockRank, NamedMutex};
 
 /// The loader's counters of loaded and unloaded modules. While they are unchanged, so is the list
 /// of modules.
@@ -83,7 +83,7 @@ pub(crate) struct ModuleImage {
     /// Whether the module is never unloaded: true for the executable and the vDSO.
     pub(crate) stays: bool,
     /// Number of modules loaded after this one.
-    pub(crate) loaded_behind: u64,
+    pub(crate) loaded_after: u64,
     unwind: UnwindSource,
     /// The complete image of a module without a file: the vDSO.
     pub(crate) memory: Option<&'static [u8]>,
@@ -333,12 +333,7 @@ impl UnwindLocation {
 }
 
 impl Row {
-    fn to_image(
-        &self,
-        seen: ModuleChanges,
-        is_executable: bool,
-        loaded_behind: u64,
-    ) -> ModuleImage {
+    fn to_image(&self, seen: ModuleChanges, is_executable: bool, loaded_after: u64) -> ModuleImage {
         let name = &self.name[..self.name_bytes];
         let path = match name {
             _ if is_executable => read_exe_path(),
@@ -357,7 +352,7 @@ impl Row {
             build_id: self.build_id[..self.build_id_bytes].to_vec(),
             is_executable,
             stays: self.stays,
-            loaded_behind,
+            loaded_after,
             unwind: UnwindSource {
                 location: self.unwind.clone(),
                 seen,

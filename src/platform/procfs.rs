@@ -6,19 +6,19 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use crate::base::ThreadId;
+use crate::types::ThreadId;
 
 /// Fields of `/proc/self/stat`.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct ProcessStat {
+pub(crate) struct ProcessStat {
     /// Start of the process, in clock ticks since boot.
-    pub(super) start_ticks: u64,
+    pub(crate) start_ticks: u64,
     /// Address at which the main thread's stack begins, as set by `exec`.
-    pub(super) start_stack: u64,
+    pub(crate) start_stack: u64,
 }
 
 /// Reads `/proc/self/stat`.
-pub(super) fn own_stat() -> Option<ProcessStat> {
+pub(crate) fn own_stat() -> Option<ProcessStat> {
     parse_stat(&std::fs::read("/proc/self/stat").ok()?)
 }
 
@@ -46,22 +46,22 @@ pub(crate) struct BlockedAt {
 
 /// State of a thread, as reported by the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Look {
+pub(crate) enum ProbeResult {
     Blocked(BlockedAt),
     /// The thread is running, waits for a processor, or has exited.
-    Not,
+    NotBlocked,
     /// The kernel does not report the state: `/proc` is not mounted, or the process is not dumpable
     /// and does not run as root.
     Hidden,
 }
 
-/// Descriptors that [`ThreadWindow`]s keep open, or -1, so that the child of a fork can close them.
+/// Descriptors that [`ThreadProbe`]s keep open, or -1, so that the child of a fork can close them.
 /// The number is limited to leave descriptors for the application.
 static CACHED_DESCRIPTORS: [AtomicI32; 64] = [const { AtomicI32::new(-1) }; 64];
 
 /// Takes all cached descriptors out of the table. Called in the child of a fork, where no other
 /// thread uses them.
-pub(super) fn take_cached_descriptors() -> impl Iterator<Item = i32> {
+pub(crate) fn take_cached_descriptors() -> impl Iterator<Item = i32> {
     CACHED_DESCRIPTORS
         .iter()
         .map(|entry| entry.swap(-1, Ordering::AcqRel))
@@ -71,13 +71,13 @@ pub(super) fn take_cached_descriptors() -> impl Iterator<Item = i32> {
 /// Reads whether a thread of this process is blocked, and where, from its `syscall` file in
 /// `/proc`. The file stays open after the first read if the table of descriptors has a free entry.
 #[derive(Debug)]
-pub(crate) struct ThreadWindow {
+pub(crate) struct ThreadProbe {
     thread: ThreadId,
     /// The open file, and its entry in the table of descriptors.
     cached: Option<(File, &'static AtomicI32)>,
 }
 
-impl ThreadWindow {
+impl ThreadProbe {
     pub(crate) fn new(thread: ThreadId) -> Self {
         Self {
             thread,
@@ -86,7 +86,7 @@ impl ThreadWindow {
     }
 
     /// Returns whether the thread is blocked, and where. Cost: about 2 µs.
-    pub(crate) fn look(&mut self) -> Look {
+    pub(crate) fn probe(&mut self) -> ProbeResult {
         let mut text = [0; 256];
         let read = match &self.cached {
             Some((file, _)) => file.read_at(&mut text, 0),
@@ -97,16 +97,18 @@ impl ThreadWindow {
             }),
         };
         match read {
-            Ok(length) => parse_blocked(&text[..length]).map_or(Look::Not, Look::Blocked),
+            Ok(length) => {
+                parse_blocked(&text[..length]).map_or(ProbeResult::NotBlocked, ProbeResult::Blocked)
+            }
             Err(_)
                 if Path::new("/proc/self/task")
                     .join(self.thread.to_number().to_string())
                     .exists() =>
             {
-                Look::Hidden
+                ProbeResult::Hidden
             }
-            Err(_) if Path::new("/proc/self/task").exists() => Look::Not,
-            Err(_) => Look::Hidden,
+            Err(_) if Path::new("/proc/self/task").exists() => ProbeResult::NotBlocked,
+            Err(_) => ProbeResult::Hidden,
         }
     }
 
@@ -132,7 +134,7 @@ impl ThreadWindow {
     }
 }
 
-impl Drop for ThreadWindow {
+impl Drop for ThreadProbe {
     fn drop(&mut self) {
         if let Some((_, entry)) = &self.cached {
             entry.store(-1, Ordering::Release);
@@ -167,7 +169,7 @@ fn parse_stat(text: &[u8]) -> Option<ProcessStat> {
 
 /// Returns the first `model name` of `/proc/cpuinfo`, and the number of distinct physical cores,
 /// each if present.
-pub(super) fn parse_cpuinfo(text: &str) -> (Option<String>, Option<usize>) {
+pub(crate) fn parse_cpuinfo(text: &str) -> (Option<String>, Option<usize>) {
     let value = |line: &str| {
         line.split_once(':')
             .map(|(_, value)| value.trim().to_owned())
@@ -247,17 +249,17 @@ mod tests {
         let (wake, woken) = std::sync::mpsc::channel::<()>();
         let sleeper = std::thread::spawn(move || {
             id_sender
-                .send(crate::platform::current_thread_id())
+                .send(crate::platform::identity::current_thread_id())
                 .expect("the test waits for the id");
             let _ = woken.recv();
             while !STOP_SPINNING.load(Ordering::Relaxed) {
                 std::hint::spin_loop();
             }
         });
-        let mut window = ThreadWindow::new(id_receiver.recv().expect("the thread"));
+        let mut window = ThreadProbe::new(id_receiver.recv().expect("the thread"));
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
         let at = loop {
-            if let Look::Blocked(at) = window.look() {
+            if let ProbeResult::Blocked(at) = window.probe() {
                 break at;
             }
             assert!(
@@ -267,12 +269,12 @@ mod tests {
         };
         assert!(at.pc > 4096 && at.sp > 4096);
         drop(wake);
-        while window.look() == Look::Blocked(at) {}
+        while window.probe() == ProbeResult::Blocked(at) {}
         // The thread now spins, or waits for a processor.
-        assert_eq!(window.look(), Look::Not);
+        assert_eq!(window.probe(), ProbeResult::NotBlocked);
         STOP_SPINNING.store(true, Ordering::Relaxed);
         sleeper.join().expect("thread");
-        assert_eq!(window.look(), Look::Not);
+        assert_eq!(window.probe(), ProbeResult::NotBlocked);
     }
 
     #[test]

@@ -25,7 +25,7 @@ pub(crate) fn system_info() -> SystemInfo {
 }
 
 /// Returns whether the running kernel is Linux `major.minor` or later.
-pub(super) fn kernel_is_at_least(major: u32, minor: u32) -> bool {
+pub(crate) fn kernel_is_at_least(major: u32, minor: u32) -> bool {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     release_is_at_least(&release, (major, minor))
 }

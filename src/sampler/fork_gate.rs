@@ -13,7 +13,7 @@ pub(crate) fn open_fork_gate() {
     FORKS_IN_PROGRESS.fetch_sub(1, Ordering::SeqCst);
 }
 
-pub(super) fn may_signal() -> bool {
+pub(crate) fn may_signal() -> bool {
     FORKS_IN_PROGRESS.load(Ordering::SeqCst) == 0
 }
 

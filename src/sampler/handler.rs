@@ -8,17 +8,17 @@
 
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
+use crate::capture::{find_slot_in_handler, find_slot_of_thread_in_handler};
 use crate::platform::{
     ArrivalInHandler, SignalSource, current_thread_cpu_ns_in_handler, monotonic_now, thread_pointer,
 };
-use crate::threads::{find_slot_in_handler, find_slot_of_thread_in_handler};
 
 /// Number of the timer that the engine trial uses; -1 outside of a trial.
-pub(super) static TRIAL_TIMER: AtomicI32 = AtomicI32::new(-1);
+pub(crate) static TRIAL_TIMER: AtomicI32 = AtomicI32::new(-1);
 
 /// Whether the handler also reads the thread's CPU clock for requests by signal. For a timer's
 /// signal it always does, because no other thread read the clock when the timer fired.
-pub(super) static READS_CLOCK: AtomicBool = AtomicBool::new(false);
+pub(crate) static READS_CLOCK: AtomicBool = AtomicBool::new(false);
 
 /// Answers a request or a timer if the answer is still expected. Returns whether the signal was one
 /// of the profiler's.

@@ -18,7 +18,8 @@
 //! stack itself, under the lock of the on-demand unwinder, which the sampler does not use.
 //!
 //! # Imports
-//! `base`, `buffer`, `counters`, `platform`, `state`, `symbols`, `threads`, `unwind`
+//! `backtrace`, `buffer`, `capture`, `counters`, `event_loop`, `labels`, `platform`, `state`,
+//! `symbols`, `threads`, `types`, `unwind`, `util`
 //!
 //! # Invariants
 //! - A thread is interrupted only while its own handler copies its stack.
@@ -32,36 +33,19 @@
 //! `sampler_thread.rs`, `thread_sampler.rs`, `handler.rs`, `merge.rs`, `suspend.rs`, then
 //! `crate::stream`.
 
-mod activity;
-mod event_probes;
+mod encode;
 mod fork_gate;
 mod handler;
-mod marker_stacks;
-mod merge;
 mod on_demand;
-mod paused_thread;
-mod rest;
-mod sample_writer;
-mod sampled_threads;
 mod sampler_thread;
-mod schedule;
-#[cfg(any(test, fuzzing))]
-mod scripted_samples;
-mod sleeping_places;
-mod stack_dictionary;
-mod stack_frames;
-mod suspend;
-mod thread_sampler;
-mod thread_samples;
-mod tick_context;
-mod tick_overheads;
-mod timers;
-mod waiting;
+mod thread;
+mod tick;
 
+#[cfg(any(test, fuzzing))]
+pub(crate) use encode::{SampleScript, ScriptedFrame, ScriptedSample, ScriptedStack};
 pub(crate) use fork_gate::{close_fork_gate, open_fork_gate, reopen_fork_gate_in_child};
 pub(crate) use handler::capture_in_handler;
-pub(crate) use on_demand::{OnDemandUnwinder, SampledStack, hold_unwinder_for_fork};
+pub(crate) use on_demand::{
+    OnDemandUnwinder, SampledStack, hold_unwinder_for_fork, suspend_and_capture,
+};
 pub(crate) use sampler_thread::spawn_sampler;
-#[cfg(any(test, fuzzing))]
-pub(crate) use scripted_samples::{SampleScript, ScriptedFrame, ScriptedSample, ScriptedStack};
-pub(crate) use suspend::suspend_and_capture;

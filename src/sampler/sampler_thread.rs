@@ -7,31 +7,33 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::base::{Features, PsLock, SamplingEngine, SamplingState, StartError, TimeStamp};
+use crate::backtrace::has_pending_stacks;
 use crate::buffer::{ChunkedBuffer, EntryHead, EntryKind, LaneHandle};
 use crate::counters::{PROCESS_CPU, sample_process_cpu_ns};
 use crate::platform::{
-    HandlerCheck, ProfilerThread, current_process_id, current_thread_id, ensure_handler,
-    follow_clock, follow_sandbox, monotonic_now, prepare_sampler_thread, sleep_until,
+    HandlerCheck, ProfilerThread, calibrate_clock, check_sandbox, current_process_id,
+    current_thread_id, ensure_handler, monotonic_now, prepare_sampler_thread, sleep_until,
     spawn_profiler_thread, thread_cpu_ns, with_signals_blocked,
 };
-use crate::sampler::activity::{ActivityHint, IdleChecks};
-use crate::sampler::event_probes::EventProbeRecorder;
-use crate::sampler::marker_stacks::write_pending_stacks;
-use crate::sampler::rest::Tick;
-use crate::sampler::sample_writer::{SampleEncoder, SampleWriter};
-use crate::sampler::sampled_threads::Threads;
-use crate::sampler::schedule::Schedule;
-use crate::sampler::thread_sampler::{ThreadLife, ThreadSampler};
-use crate::sampler::tick_context::{Scratch, TickContext};
-use crate::sampler::tick_overheads::TickOverheads;
-use crate::sampler::timers::try_engines;
+use crate::sampler::encode::Tick;
+use crate::sampler::encode::{SampleEncoder, SampleWriter};
+use crate::sampler::thread::Threads;
+use crate::sampler::thread::{ThreadLife, ThreadSampler};
+use crate::sampler::tick::EventProbeRecorder;
+use crate::sampler::tick::Schedule;
+use crate::sampler::tick::TickOverheads;
+use crate::sampler::tick::try_engines;
+use crate::sampler::tick::write_pending_stacks;
+use crate::sampler::tick::{ActivityHint, IdleChecks};
+use crate::sampler::tick::{Scratch, TickContext};
 use crate::state::{
     ACTIVE_PS, ActivePs, ProfiledThreads, REGISTRATION_HOOKS, RunningSampler, SamplerEnd,
     SeenPauses, Session, SessionCounts,
 };
-use crate::threads::{OffThreadRef, has_pending_stacks, unregister};
+use crate::threads::{OffThreadRef, unregister};
+use crate::types::{Features, SamplingEngine, SamplingState, StartError, TimeStamp};
 use crate::unwind::{Unwinder, forget_unregistered_code};
+use crate::util::PsLock;
 
 /// Interval between two CPU counter samples, in ns. The kernel updates the CPU time of threads on
 /// other cores only once a scheduler tick, every 1 to 10 ms. Sampled more often, the process's CPU
@@ -82,7 +84,7 @@ pub(crate) fn spawn_sampler(
         // A panic ends the sampler but not the application. The profile counts it.
         if catch_unwind(AssertUnwindSafe(|| thread.run())).is_err() {
             SessionCounts::add(&shared.counts.sampler_panics, 1);
-            shared.after_sampling.call_left_over();
+            shared.after_sampling.run_unserved();
         }
         shared.after_sampling.set_ended();
     };
@@ -164,7 +166,7 @@ impl SamplerThread {
             let _ = spawn_profiler_thread(c"EngineTrial", move || {
                 if let Some(trial) = try_engines(&session) {
                     session.set_trial(trial);
-                    session.set_uses_timers(trial.is_for_timers());
+                    session.set_uses_timers(trial.favours_timers());
                 }
             });
         }
@@ -195,7 +197,7 @@ impl SamplerThread {
             let used_ns =
                 self.session.counts.sampler_cpu_ns.load(Ordering::Relaxed) - used_before_ns;
             if !self.run_callbacks(state) {
-                if self.session.after_sampling.is_of_parent() {
+                if self.session.after_sampling.belongs_to_parent() {
                     // The files and threads behind these values belong to the parent process.
                     std::mem::forget(self);
                 }
@@ -220,8 +222,8 @@ impl SamplerThread {
         while !self.session.is_stopping() {
             self.write_if_requested();
             self.write_pending_stacks();
-            self.buffer.take_care();
-            follow_clock();
+            self.buffer.maintain();
+            calibrate_clock();
             let (shortest, longest) = SLEEP_STEPS_NS.into_inner();
             let step = monotonic_now().plus_ns(self.interval_ns().clamp(shortest, longest));
             sleep_until(deadline.min(step));
@@ -235,7 +237,7 @@ impl SamplerThread {
         self.follow_pauses();
         if self.tick.time >= self.next_sandbox_check {
             self.next_sandbox_check = self.tick.time.plus_ns(SANDBOX_INTERVAL_NS);
-            follow_sandbox();
+            check_sandbox();
             self.discard_old();
             self.drop_expired();
         }
@@ -258,7 +260,7 @@ impl SamplerThread {
         self.event_probes.record(&self.session, &self.lane, false);
         self.write_pending_stacks();
         overheads.step_done();
-        self.buffer.take_care();
+        self.buffer.maintain();
         overheads.step_done();
         // As in Gecko, the work during a pause is not sampling overhead.
         if is_sampling {
@@ -339,7 +341,7 @@ impl SamplerThread {
     /// Updates the list of modules if one was loaded or unloaded. Pending idle samples are written
     /// first, with the old list.
     fn follow_modules(&mut self) {
-        if self.unwinder.look_at_modules() {
+        if self.unwinder.check_modules() {
             self.with_context(|threads, context| {
                 threads
                     .all()
@@ -537,7 +539,7 @@ impl SamplerThread {
         // A foreign handler that stays in place counts as one replacement.
         let is_replaced = match handler {
             HandlerCheck::InPlace => false,
-            HandlerCheck::PutBack | HandlerCheck::Lost => true,
+            HandlerCheck::Reinstalled | HandlerCheck::Lost => true,
             HandlerCheck::Foreign => *last_handler != handler,
         };
         *last_handler = handler;
@@ -552,7 +554,7 @@ impl SamplerThread {
             tick_before: *tick_before,
             pauses: *pauses,
             // Never drive a foreign handler at the sampling rate.
-            may_signal: matches!(handler, HandlerCheck::InPlace | HandlerCheck::PutBack),
+            may_signal: matches!(handler, HandlerCheck::InPlace | HandlerCheck::Reinstalled),
         };
         body(threads, &mut context)
     }
@@ -564,7 +566,7 @@ impl SamplerThread {
     }
 
     fn write_if_requested(&mut self) {
-        if let Some(requested) = self.session.asked_to_write() {
+        if let Some(requested) = self.session.pending_flush() {
             self.with_context(|threads, context| {
                 threads
                     .all()

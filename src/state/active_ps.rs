@@ -3,11 +3,12 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use crate::base::{Generation, Page, PsCell, PsLock, ThreadFilter};
+use crate::state::expiring_list::ExpiringList;
 use crate::state::profiled_threads::ProfiledThreads;
 use crate::state::session::Session;
-use crate::state::while_buffered::WhileBuffered;
 use crate::threads::RegistrationHooks;
+use crate::types::{Generation, Page, ThreadFilter};
+use crate::util::{PsCell, PsLock};
 
 /// The sampler of a running session, as seen by this layer.
 pub(crate) trait RunningSampler: Send {
@@ -24,9 +25,9 @@ pub(crate) struct ActivePs {
     pub(crate) session: Arc<Session>,
     pub(crate) threads: RefCell<ProfiledThreads>,
     /// Unregistered pages that the buffer may still refer to.
-    pub(crate) ended_pages: RefCell<WhileBuffered<Arc<Page>>>,
+    pub(crate) ended_pages: RefCell<ExpiringList<Arc<Page>>>,
     /// Profiles of child processes that have exited.
-    pub(crate) exit_profiles: RefCell<WhileBuffered<Arc<str>>>,
+    pub(crate) exit_profiles: RefCell<ExpiringList<Arc<str>>>,
     pub(crate) sampler: Box<dyn RunningSampler>,
 }
 
@@ -43,8 +44,8 @@ impl ActivePs {
         Self {
             threads: RefCell::new(ProfiledThreads::new(Arc::clone(&session), filter)),
             session,
-            ended_pages: RefCell::new(WhileBuffered::new()),
-            exit_profiles: RefCell::new(WhileBuffered::new()),
+            ended_pages: RefCell::new(ExpiringList::new()),
+            exit_profiles: RefCell::new(ExpiringList::new()),
             sampler,
         }
     }

@@ -9,7 +9,8 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-use crate::base::{LockRank, NamedMutex, SamplingState, call_host};
+use crate::types::SamplingState;
+use crate::util::{LockRank, NamedMutex, run_callback};
 
 /// A callback that is called once.
 pub(crate) type AfterSamplingCallback = Box<dyn FnOnce(SamplingState) + Send>;
@@ -35,7 +36,7 @@ impl OwnerProcess {
 
 /// Leaves pending callbacks to the parent. If the sampler thread forked in a callback, it stops
 /// acting as a sampler. Called in the child of a fork.
-pub(crate) fn leave_callbacks_to_parent() {
+pub(crate) fn disown_callbacks_in_child() {
     FORKS.fetch_add(1, Ordering::AcqRel);
 }
 
@@ -49,7 +50,7 @@ fn call_all(
         let Some((callback, state)) = callbacks.next() else {
             return;
         };
-        call_host(|| callback(state));
+        run_callback(|| callback(state));
     }
     std::mem::forget(callbacks);
 }
@@ -58,12 +59,12 @@ fn call_all(
 /// the caller must not hold a lock then.
 #[derive(Default)]
 #[must_use = "drop the callbacks without holding a lock"]
-pub(crate) struct LeftOverCallbacks {
+pub(crate) struct UnservedCallbacks {
     owner: OwnerProcess,
     callbacks: Vec<AfterSamplingCallback>,
 }
 
-impl Drop for LeftOverCallbacks {
+impl Drop for UnservedCallbacks {
     fn drop(&mut self) {
         let callbacks = std::mem::take(&mut self.callbacks).into_iter();
         call_all(
@@ -137,7 +138,7 @@ impl AfterSampling {
     }
 
     /// Refuses further callbacks, and returns the pending ones.
-    pub(crate) fn close(&self) -> LeftOverCallbacks {
+    pub(crate) fn close(&self) -> UnservedCallbacks {
         let mut queue = self.queue.lock();
         queue.is_closed = true;
         let callbacks = queue
@@ -145,7 +146,7 @@ impl AfterSampling {
             .drain(..)
             .map(|(_, callback)| callback)
             .collect();
-        LeftOverCallbacks {
+        UnservedCallbacks {
             owner: self.owner,
             callbacks,
         }
@@ -200,7 +201,7 @@ impl AfterSampling {
     pub(crate) fn call_back(&self, due: Vec<(AfterSamplingCallback, SamplingState)>) -> bool {
         self.set_stage(Stage::CallingBack);
         call_all(self.owner, due.into_iter());
-        if self.is_of_parent() {
+        if self.belongs_to_parent() {
             return false;
         }
         let mut stage = self.lock_stage();
@@ -211,8 +212,8 @@ impl AfterSampling {
     }
 
     /// Runs the pending callbacks after the sampler has failed. Called on its thread.
-    pub(crate) fn call_left_over(&self) {
-        if self.is_of_parent() {
+    pub(crate) fn run_unserved(&self) {
+        if self.belongs_to_parent() {
             return;
         }
         self.set_stage(Stage::CallingBack);
@@ -245,13 +246,13 @@ impl AfterSampling {
 
     /// Returns whether this process is a child that was forked in a callback. The thread that
     /// forked does not act as a sampler in the child.
-    pub(crate) fn is_of_parent(&self) -> bool {
+    pub(crate) fn belongs_to_parent(&self) -> bool {
         self.owner.is_ancestor()
     }
 
     fn set_stage(&self, to: Stage) {
         // Another thread of the parent may have held the lock during the fork.
-        if self.is_of_parent() {
+        if self.belongs_to_parent() {
             return;
         }
         *self.lock_stage() = to;
@@ -331,13 +332,13 @@ mod tests {
         let (kept, is_kept) = std::sync::mpsc::channel::<()>();
         let lost: AfterSamplingCallback = Box::new(move |_| _ = kept.send(()));
         assert!(!after.call_back(vec![(lost, SamplingState::SamplingCompleted)]));
-        after.call_left_over();
+        after.run_unserved();
         after.set_ended();
         drop((stage, queue));
         assert_eq!(*after.lock_stage(), Stage::Working);
         let (kept_too, is_kept_too) = std::sync::mpsc::channel::<()>();
         let lost: AfterSamplingCallback = Box::new(move |_| _ = kept_too.send(()));
-        drop(LeftOverCallbacks {
+        drop(UnservedCallbacks {
             owner: parent(),
             callbacks: vec![lost],
         });

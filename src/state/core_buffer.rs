@@ -2,9 +2,9 @@
 
 use std::cell::{Cell, OnceCell};
 
-use crate::base::{Generation, TimeStamp};
 use crate::buffer::{ChunkedBuffer, Entry, LaneHandle, LaneRef};
 use crate::platform::heavy_barrier;
+use crate::types::{Generation, TimeStamp};
 
 static CORE_BUFFER: ChunkedBuffer = ChunkedBuffer::out_of_session(heavy_barrier);
 

@@ -2,9 +2,10 @@
 
 use std::sync::{Arc, OnceLock};
 
-use crate::base::{Page, PsCell};
 use crate::counters::{CounterDescription, PROCESS_CPU};
 use crate::platform::{ProcessStart, process_start, read_exe_path};
+use crate::types::Page;
+use crate::util::PsCell;
 
 /// Facts about the process, valid from `profiler_init` to `profiler_shutdown`.
 #[doc(alias = "CorePS")]

@@ -12,7 +12,7 @@
 //! runs.
 //!
 //! # Imports
-//! `base`, `buffer`, `counters`, `platform`, `threads`, `unwind`
+//! `buffer`, `counters`, `platform`, `threads`, `types`, `unwind`, `util`
 //!
 //! # Invariants
 //! `RacyFeatures` is active only while there is an `ActivePs`. This folder does not import the
@@ -23,8 +23,9 @@
 
 mod active_ps;
 mod after_sampling;
-mod core_buffer;
+pub(crate) mod core_buffer;
 mod core_ps;
+mod expiring_list;
 mod pauses;
 mod profiled_threads;
 mod racy_features;
@@ -32,10 +33,9 @@ mod session;
 #[cfg(all(test, loom))]
 mod session_model;
 mod state_callbacks;
-mod while_buffered;
 
 pub(crate) use active_ps::{ACTIVE_PS, ActivePs, REGISTRATION_HOOKS, RunningSampler};
-pub(crate) use after_sampling::{LeftOverCallbacks, SamplerEnd, leave_callbacks_to_parent};
+pub(crate) use after_sampling::{SamplerEnd, UnservedCallbacks, disown_callbacks_in_child};
 pub(crate) use core_buffer::{core_buffer, own_lane_index, prepare_own_lane, put_entry};
 pub(crate) use core_ps::{CORE_PS, CorePs};
 pub(crate) use pauses::{OpenPauses, SeenPauses};

@@ -6,9 +6,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::base::{LockRank, NamedMutex, PsLock, TimeStamp};
 use crate::counters::sample_process_cpu_ns;
 use crate::state::racy_features::{PauseKind, RacyFeatures};
+use crate::types::TimeStamp;
+use crate::util::{LockRank, NamedMutex, PsLock};
 
 /// The pauses of a session.
 #[derive(Debug)]

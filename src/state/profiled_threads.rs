@@ -3,10 +3,11 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::base::{PsLock, ThreadFilter, ThreadProfilingFeatures};
 use crate::platform::current_process_id;
 use crate::state::session::Session;
 use crate::threads::{OffThreadRef, ProfiledThreadData, ThreadRegistry};
+use crate::types::{ThreadFilter, ThreadProfilingFeatures};
+use crate::util::PsLock;
 
 /// The threads of a session. Adding or ending a thread takes the same time with one thread as with
 /// a thousand.

@@ -3,8 +3,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::base::{Features, PsLock, TimeStamp};
 use crate::platform::monotonic_now;
+use crate::types::{Features, TimeStamp};
+use crate::util::PsLock;
 
 const ACTIVE: u32 = 1 << 31;
 const PAUSED: u32 = 1 << 30;

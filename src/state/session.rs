@@ -4,14 +4,12 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use crate::base::{
-    ChangeCount, Features, Generation, LockRank, NamedMutex, SamplingEngine,
-    ThreadProfilingFeatures, TimeStamp,
-};
 use crate::counters::CounterDescription;
 use crate::state::after_sampling::AfterSampling;
 use crate::state::pauses::Pauses;
+use crate::types::{Features, Generation, SamplingEngine, ThreadProfilingFeatures, TimeStamp};
 use crate::unwind::{CodeMap, ModuleTable, registered_code};
+use crate::util::{ChangeCount, LockRank, NamedMutex};
 
 /// Settings of a session, adjusted to what is supported.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,7 +38,7 @@ pub(crate) struct EngineTrial {
 impl EngineTrial {
     /// Returns whether timers are at least a quarter cheaper. They also add a little to each switch
     /// of their threads, so they must be clearly cheaper.
-    pub(crate) fn is_for_timers(&self) -> bool {
+    pub(crate) fn favours_timers(&self) -> bool {
         self.timer_ns
             .is_some_and(|timer_ns| timer_ns < self.signal_ns / 4 * 3)
     }
@@ -244,7 +242,7 @@ impl Session {
     /// Asks the sampler to write the samples of idle threads that it holds back, and waits until it
     /// has done so on its next tick. The wait has a timeout, in case the sampler gets no processor.
     /// The sampler may hold back a minute of each thread.
-    pub(crate) fn wait_until_all_is_written(&self) {
+    pub(crate) fn wait_for_flush(&self) {
         const MAX_WAIT: Duration = Duration::from_secs(2);
         let request = self.flushes_requested.fetch_add(1, Ordering::AcqRel) + 1;
         let end = Instant::now() + MAX_WAIT;
@@ -260,7 +258,7 @@ impl Session {
     }
 
     /// Returns the number of the last requested flush, if it is pending.
-    pub(crate) fn asked_to_write(&self) -> Option<u64> {
+    pub(crate) fn pending_flush(&self) -> Option<u64> {
         let request = self.flushes_requested.load(Ordering::Acquire);
         (request > self.flushes_done.load(Ordering::Acquire)).then_some(request)
     }

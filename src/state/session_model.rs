@@ -1,7 +1,7 @@
 //! A loom model of threads that register, record markers and unregister while a sampler runs and
 //! the session is stopped and started anew. `explore_model` tries the interleavings.
 //!
-//! Only [`ProfilingWord`] and [`ChangeCount`] are the real types. Everything else is a copy of the
+//! Only [`AtomicProfilingState`] and [`ChangeCount`] are the real types. Everything else is a copy of the
 //! steps in `registration.rs`, `profiled_threads.rs`, `sampler_thread.rs` and `life_cycle.rs`: the
 //! life cycle, the lists of threads with their data, the sampler's loop and the buffer. Loom's
 //! locks replace the real ones. `PsLock`, `ThreadRegistry`, the data lock, `ProfiledThreads`,
@@ -15,8 +15,9 @@ use loom::sync::atomic::{AtomicBool, Ordering};
 use loom::sync::{Arc as Shared, Mutex as LoomMutex};
 use loom::thread::spawn;
 
-use crate::base::{ChangeCount, Generation, ThreadProfilingFeatures, explore_model};
-use crate::threads::ProfilingWord;
+use crate::threads::AtomicProfilingState;
+use crate::types::{Generation, ThreadProfilingFeatures};
+use crate::util::{ChangeCount, explore_model};
 
 const FIRST: Generation = Generation::from_number(1);
 const SECOND: Generation = Generation::from_number(2);
@@ -67,7 +68,7 @@ enum Entry {
 
 struct World {
     ps: LoomMutex<UnderPsLock>,
-    word: ProfilingWord,
+    word: AtomicProfilingState,
     /// The core buffer: the session that it serves, and the entries of that session.
     buffer: LoomMutex<Option<(Generation, Vec<(Generation, Entry)>)>>,
 }
@@ -77,7 +78,7 @@ impl World {
     fn new(is_registered: bool) -> (Shared<Self>, Shared<ModelSession>) {
         let world = Shared::new(Self {
             ps: LoomMutex::default(),
-            word: ProfilingWord::new(),
+            word: AtomicProfilingState::new(),
             buffer: LoomMutex::new(None),
         });
         if is_registered {

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use crate::base::{ProfilingState, ProfilingStates, PsCell, PsLock};
+use crate::types::{ProfilingState, ProfilingStates};
+use crate::util::{PsCell, PsLock};
 
 /// A registered callback.
 pub(crate) struct StateCallback {

@@ -10,8 +10,8 @@
 //! lock.
 //!
 //! # Imports
-//! `base`, `buffer`, `counters`, `json`, `markers`, `platform`, `state`, `symbols`, `threads`,
-//! `unwind`
+//! `buffer`, `counters`, `json`, `labels`, `markers`, `platform`, `state`, `symbols`, `threads`,
+//! `types`, `unwind`, `util`
 //!
 //! # Invariants
 //! - The text is never in memory as a whole. Memory grows with the distinct frames and stacks, and
@@ -24,40 +24,12 @@
 //! `source.rs`, `options.rs`, `chunk_stacks.rs`, `decode.rs`, `named_stacks.rs`,
 //! `resolved_thread.rs`, `profile.rs`.
 
-mod chunk_stacks;
 mod decode;
-mod entry_counts;
-mod event_probes;
-mod libs;
-mod location;
-mod losses;
-mod marker_places;
-mod marker_rows;
-mod marker_types;
-mod meta;
-mod named_stacks;
-mod options;
-mod overheads;
-mod pages;
-mod paused_ranges;
-#[cfg(any(test, fuzzing))]
-mod plain_samples;
-mod profile;
-mod resolved_thread;
-mod rows;
-mod source;
-mod text_table;
-mod thread_places;
-mod thread_tables;
-mod unique_stacks;
+mod resolve;
+mod write;
 
-pub(crate) use decode::ProcessStreamingContext;
-pub(crate) use named_stacks::{FrameKind, NamedStacks};
-pub(crate) use options::StreamOptions;
 #[cfg(any(test, fuzzing))]
-pub(crate) use plain_samples::{PlainSample, PlainSamples};
-pub(crate) use profile::stream_gecko_json;
-pub(crate) use resolved_thread::ResolvedThread;
-#[cfg(any(test, fuzzing))]
-pub(crate) use rows::RowEvent;
-pub(crate) use source::ProfileSource;
+pub(crate) use decode::{PlainSample, PlainSamples, RowEvent};
+pub(crate) use decode::{ProcessStreamingContext, ProfileSource};
+pub(crate) use resolve::{FrameKind, NamedStacks, ResolvedThread};
+pub(crate) use write::{StreamOptions, stream_gecko_json};

@@ -8,7 +8,7 @@
 //! Runs on the thread that requests the profile, without a lock.
 //!
 //! # Imports
-//! `base`, `platform`, `unwind`
+//! `platform`, `types`, `unwind`, `util`
 //!
 //! # Invariants
 //! Names are never guessed: an address without a known name stays unnamed. Names come only from the

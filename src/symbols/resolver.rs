@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 
-use crate::base::{CodeAddress, ProgressLocation, ProgressLogger};
 use crate::symbols::mapped_symbols::MappedSymbols;
 use crate::symbols::module_symbols::ModuleSymbols;
+use crate::types::CodeAddress;
 use crate::unwind::{CodeMap, LoadedModule};
+use crate::util::{ProgressLocation, ProgressLogger};
 
 /// A code address in a sampled stack.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -58,11 +59,11 @@ impl<'a> CodeAddressService<'a> {
     /// Reads the debug information of every module concerned, one module after another, and frees
     /// its memory. Takes from some ms to seconds.
     pub(crate) fn resolve(&self, addresses: Vec<SampledAddress>) -> AddressNames {
-        self.resolve_watched(addresses, &ProgressLogger::unwatched())
+        self.resolve_with_progress(addresses, &ProgressLogger::unwatched())
     }
 
     /// Resolves addresses like [`Self::resolve`], and reports the progress.
-    pub(crate) fn resolve_watched(
+    pub(crate) fn resolve_with_progress(
         &self,
         mut addresses: Vec<SampledAddress>,
         progress: &ProgressLogger,

@@ -4,20 +4,21 @@ use std::cell::RefCell;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use crate::base::{PsLock, ThreadId, TimeStamp};
+use crate::capture::EventDelay;
+use crate::capture::SlotHandle;
+use crate::labels::close_profiling_stack;
 use crate::platform::{
     current_stack_bounds, current_thread_id, current_thread_os_name, is_main_thread, monotonic_now,
     thread_pointer,
 };
-use crate::threads::event_delay::EventDelay;
 use crate::threads::registration_data::{
     LockedRwFromAnyThread, LockedRwOnThread, ThreadRegistrationData, ThreadRegistrationInfo,
     UnlockedConstReader, UnlockedConstReaderAndAtomicRw, UnlockedReaderAndAtomicRwOnThread,
     UnlockedRwForLockedProfiler,
 };
 use crate::threads::registry::ThreadRegistry;
-use crate::threads::slot_pool::SlotHandle;
-use crate::threads::thread_labels::close_profiling_stack;
+use crate::types::{ThreadId, TimeStamp};
+use crate::util::PsLock;
 
 /// Name by which the Firefox Profiler recognises the main thread of a process.
 pub(crate) const MAIN_THREAD_NAME: &str = "GeckoMain";
@@ -56,17 +57,17 @@ impl OffThreadRef {
     }
 
     /// Returns the index in the registry's list. Called only by the registry, under its lock.
-    pub(super) fn registry_index(&self) -> usize {
+    pub(crate) fn registry_index(&self) -> usize {
         self.0.registry_index()
     }
 
     /// Sets the index in the registry's list. Called only by the registry, under its lock.
-    pub(super) fn set_registry_index(&self, index: usize) {
+    pub(crate) fn set_registry_index(&self, index: usize) {
         self.0.set_registry_index(index);
     }
 
     /// Records when the thread was unregistered. Called only by the registry, under its lock.
-    pub(super) fn set_unregistered(&self, at: TimeStamp) {
+    pub(crate) fn set_unregistered(&self, at: TimeStamp) {
         self.0.set_unregistered(at);
     }
 
@@ -96,7 +97,7 @@ impl OffThreadRef {
     }
 
     /// Returns whether both refer to the same registration.
-    pub(super) fn is(&self, other: &Self) -> bool {
+    pub(crate) fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 }
@@ -167,7 +168,7 @@ pub(crate) struct RegistrationHooks {
 #[cfg(test)]
 impl RegistrationHooks {
     /// Hooks for tests without a session.
-    pub(super) const NONE: Self = Self {
+    pub(crate) const NONE: Self = Self {
         registered: |_, _| (),
         unregistered: |_, _| (),
     };

@@ -22,8 +22,8 @@
 //! the `PsLock` would protect the same data. The data lock exists for future callers that do not
 //! hold the `PsLock`.
 //!
-//! [`OnThreadRef`]: crate::threads::OnThreadRef
-//! [`OffThreadRef`]: crate::threads::OffThreadRef
+//! [`OnThreadRef`]: crate::threads::registration::OnThreadRef
+//! [`OffThreadRef`]: crate::threads::registration::OffThreadRef
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -31,15 +31,13 @@ use std::ops::Deref;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
-use crate::base::{
-    Generation, Guard, LockRank, NamedMutex, PsCell, PsLock, ThreadId, ThreadProfilingFeatures,
-    TimeStamp,
-};
+use crate::capture::SlotHandle;
 use crate::platform::current_thread_id;
+use crate::threads::atomic_profiling_state::AtomicProfilingState;
 use crate::threads::profiled_thread_data::ProfiledThreadData;
-use crate::threads::profiling_word::ProfilingWord;
 use crate::threads::registry::ThreadRegistry;
-use crate::threads::slot_pool::SlotHandle;
+use crate::types::{Generation, ThreadId, ThreadProfilingFeatures, TimeStamp};
+use crate::util::{Guard, LockRank, NamedMutex, PsCell, PsLock};
 
 /// Data of a registration that never change.
 #[derive(Debug)]
@@ -54,7 +52,7 @@ pub(crate) struct ThreadRegistrationInfo {
 
 /// All data of a registered thread.
 #[derive(Debug)]
-pub(super) struct ThreadRegistrationData {
+pub(crate) struct ThreadRegistrationData {
     /// Written on creation. Read by any thread.
     info: ThreadRegistrationInfo,
     /// Written on creation. Read by any thread. The thread owns its slot; the sampler shares it
@@ -71,7 +69,7 @@ pub(super) struct ThreadRegistrationData {
     unregistered_at: AtomicU64,
     /// What the running session records of the thread. Written under the `PsLock` and the data
     /// lock. Read by any thread.
-    profiling: ProfilingWord,
+    profiling: AtomicProfilingState,
     /// Index of the thread in the registry's list. Written and read under the registry lock.
     registry_index: AtomicUsize,
     /// Written and read under the `PsLock`. `Some` exactly while `profiling` names a session.
@@ -82,14 +80,14 @@ pub(super) struct ThreadRegistrationData {
 
 impl ThreadRegistrationData {
     /// Creates the data of the calling thread.
-    pub(super) fn new(info: ThreadRegistrationInfo, slot: Option<&Arc<SlotHandle>>) -> Self {
+    pub(crate) fn new(info: ThreadRegistrationInfo, slot: Option<&Arc<SlotHandle>>) -> Self {
         Self {
             info,
             slot: slot.map_or_else(Weak::new, Arc::downgrade),
             tid: AtomicI32::new(current_thread_id().to_number()),
             announced: AtomicU32::new(0),
             unregistered_at: AtomicU64::new(0),
-            profiling: ProfilingWord::new(),
+            profiling: AtomicProfilingState::new(),
             registry_index: AtomicUsize::new(usize::MAX),
             profiled: PsCell::new(Cell::new(None)),
             data_lock: NamedMutex::new("thread data", LockRank::ThreadData, ()),
@@ -97,37 +95,37 @@ impl ThreadRegistrationData {
     }
 
     /// Returns the index in the registry's list. Called only by the registry, under its lock.
-    pub(super) fn registry_index(&self) -> usize {
+    pub(crate) fn registry_index(&self) -> usize {
         debug_assert!(ThreadRegistry::is_locked_exclusive_on_current_thread());
         self.registry_index.load(Ordering::Relaxed)
     }
 
     /// Sets the index in the registry's list. Called only by the registry, under its lock.
-    pub(super) fn set_registry_index(&self, index: usize) {
+    pub(crate) fn set_registry_index(&self, index: usize) {
         debug_assert!(ThreadRegistry::is_locked_exclusive_on_current_thread());
         self.registry_index.store(index, Ordering::Relaxed);
     }
 
     /// Records when the thread was unregistered. Called only by the registry, under its lock.
-    pub(super) fn set_unregistered(&self, at: TimeStamp) {
+    pub(crate) fn set_unregistered(&self, at: TimeStamp) {
         debug_assert!(ThreadRegistry::is_locked_exclusive_on_current_thread());
         self.unregistered_at.store(at.0.max(1), Ordering::Release);
     }
 
-    pub(super) fn unlocked_const_reader(&self) -> UnlockedConstReader<'_> {
+    pub(crate) fn unlocked_const_reader(&self) -> UnlockedConstReader<'_> {
         UnlockedConstReader(self)
     }
 
-    pub(super) fn unlocked_const_reader_and_atomic_rw(&self) -> UnlockedConstReaderAndAtomicRw<'_> {
+    pub(crate) fn unlocked_const_reader_and_atomic_rw(&self) -> UnlockedConstReaderAndAtomicRw<'_> {
         UnlockedConstReaderAndAtomicRw(self.unlocked_const_reader())
     }
 
-    pub(super) fn unlocked_rw_for_locked_profiler(&self) -> UnlockedRwForLockedProfiler<'_> {
+    pub(crate) fn unlocked_rw_for_locked_profiler(&self) -> UnlockedRwForLockedProfiler<'_> {
         UnlockedRwForLockedProfiler(self.unlocked_const_reader_and_atomic_rw())
     }
 
     /// Returns the accessor of the thread itself. Called only by `OnThreadRef`.
-    pub(super) fn unlocked_reader_and_atomic_rw_on_thread(
+    pub(crate) fn unlocked_reader_and_atomic_rw_on_thread(
         &self,
     ) -> UnlockedReaderAndAtomicRwOnThread<'_> {
         UnlockedReaderAndAtomicRwOnThread {
@@ -136,7 +134,7 @@ impl ThreadRegistrationData {
         }
     }
 
-    pub(super) fn locked_rw_from_any_thread(&self) -> LockedRwFromAnyThread<'_> {
+    pub(crate) fn locked_rw_from_any_thread(&self) -> LockedRwFromAnyThread<'_> {
         LockedRwFromAnyThread {
             below: self.unlocked_rw_for_locked_profiler(),
             _data_lock: self.data_lock.lock(),
@@ -144,7 +142,7 @@ impl ThreadRegistrationData {
     }
 
     /// Returns the accessor of the thread itself under its data lock. Called only by `OnThreadRef`.
-    pub(super) fn locked_rw_on_thread(&self) -> LockedRwOnThread<'_> {
+    pub(crate) fn locked_rw_on_thread(&self) -> LockedRwOnThread<'_> {
         LockedRwOnThread {
             below: self.locked_rw_from_any_thread(),
             not_send: PhantomData,

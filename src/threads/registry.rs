@@ -2,10 +2,11 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::base::{ExclusiveGuard, Guard, LockRank, NamedRwLock, PsLock, ThreadId, TimeStamp};
-use crate::threads::own_thread::clear_cached_thread_info;
+use crate::capture::{Pool, hold_pool_for_fork};
+use crate::threads::cached_thread_info::clear_cached_thread_info;
 use crate::threads::registration::{OffThreadRef, OnThreadRef};
-use crate::threads::slot_pool::{Pool, hold_pool_for_fork};
+use crate::types::{ThreadId, TimeStamp};
+use crate::util::{ExclusiveGuard, Guard, LockRank, NamedRwLock, PsLock};
 
 /// The only registry. Adding or removing a thread takes constant time.
 #[derive(Debug)]
@@ -21,16 +22,16 @@ static REGISTRY: NamedRwLock<ThreadRegistry> = NamedRwLock::new(
 );
 
 impl ThreadRegistry {
-    pub(super) fn next_serial() -> u64 {
+    pub(crate) fn next_serial() -> u64 {
         static LAST_SERIAL: AtomicU64 = AtomicU64::new(0);
         LAST_SERIAL.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    pub(super) fn is_locked_exclusive_on_current_thread() -> bool {
+    pub(crate) fn is_locked_exclusive_on_current_thread() -> bool {
         REGISTRY.is_locked_exclusive_on_current_thread()
     }
 
-    pub(super) fn add(registration: &OffThreadRef) {
+    pub(crate) fn add(registration: &OffThreadRef) {
         let mut registry = REGISTRY.lock_exclusive();
         registration.set_registry_index(registry.live.len());
         registry.live.push(registration.clone());
@@ -38,7 +39,7 @@ impl ThreadRegistry {
 
     /// Removes a thread that has exited. Returns false if the registry does not contain it any
     /// more.
-    pub(super) fn remove(registration: &OffThreadRef, now: TimeStamp) -> bool {
+    pub(crate) fn remove(registration: &OffThreadRef, now: TimeStamp) -> bool {
         let mut registry = REGISTRY.lock_exclusive();
         let index = registration.registry_index();
         if !registry

@@ -24,7 +24,7 @@
 //! code ranges are shared between threads, under a separate lock that is held briefly.
 //!
 //! # Imports
-//! `base`, `platform`
+//! `platform`, `types`, `util`
 //!
 //! # Invariants
 //! A stack counts as complete only if it ends at a frame that has no caller according to call frame
@@ -35,33 +35,18 @@
 //! # Read next
 //! `unwinder.rs`, `rule.rs`, `call_frames.rs`, `frame_pointer.rs`, then `crate::sampler`.
 
-mod call_frames;
-mod code_map;
-mod code_ranges;
-#[cfg(all(test, target_arch = "x86_64"))]
-mod comparison;
+mod cfi;
 mod frame_pointer;
-mod function_bounds;
-mod generated_code;
-mod machine_code;
-#[cfg_attr(target_arch = "x86_64", path = "machine_code_x86_64.rs")]
-#[cfg_attr(target_arch = "aarch64", path = "machine_code_aarch64.rs")]
-mod machine_code_arch;
-mod module_history;
-mod module_table;
+mod generated;
+mod modules;
 mod native_stack;
-mod perf_map;
 mod register_file;
-mod rule;
-mod rule_cache;
 mod unwinder;
 
-pub(crate) use code_map::CodeMap;
-pub(crate) use code_ranges::{
-    CodeRangeToken, CodeRanges, forget_unregistered_code, hold_code_ranges_for_fork,
+pub(crate) use generated::{
+    CodeMap, CodeRangeToken, CodeRanges, forget_unregistered_code, hold_code_ranges_for_fork,
     register_code_range, registered_code, unregister_code_range,
 };
-pub(crate) use module_history::Meant;
-pub(crate) use module_table::{LoadedModule, ModuleTable};
+pub(crate) use modules::{AddressMeaning, LoadedModule, ModuleTable};
 pub(crate) use native_stack::{Captured, NativeFrame, NativeStack, StackCopy};
 pub(crate) use unwinder::Unwinder;

@@ -1,7 +1,7 @@
 //! The input and output of an unwinder.
 
-use crate::base::{CodeAddress, StackAddress, TimeStamp};
 use crate::platform::Registers;
+use crate::types::{CodeAddress, StackAddress, TimeStamp};
 
 /// A copy of a part of a stack.
 #[derive(Clone, Copy, Debug)]

@@ -7,50 +7,50 @@ use crate::platform::{GENERAL_REGISTERS, Registers};
 /// DWARF register numbers of this architecture, and its callee-saved registers.
 #[cfg(target_arch = "x86_64")]
 mod abi {
-    pub(super) const SP: u16 = 7;
-    pub(super) const FP: u16 = 6;
+    pub(crate) const SP: u16 = 7;
+    pub(crate) const FP: u16 = 6;
     /// Number of the return address, which is not in a register.
-    pub(super) const RETURN_ADDRESS: u16 = 16;
+    pub(crate) const RETURN_ADDRESS: u16 = 16;
     /// `rbx`, `rbp`, `r12` to `r15`.
-    pub(super) const CALLEE_SAVED: u64 = 1 << 3 | 1 << 6 | 0b1111 << 12;
-    pub(super) const ADDRESS_BITS: u32 = 64;
+    pub(crate) const CALLEE_SAVED: u64 = 1 << 3 | 1 << 6 | 0b1111 << 12;
+    pub(crate) const ADDRESS_BITS: u32 = 64;
 }
 
 /// DWARF register numbers of this architecture, and its callee-saved registers.
 #[cfg(target_arch = "aarch64")]
 mod abi {
-    pub(super) const SP: u16 = 31;
-    pub(super) const FP: u16 = 29;
+    pub(crate) const SP: u16 = 31;
+    pub(crate) const FP: u16 = 29;
     /// `x30`, which holds the return address until it is saved.
-    pub(super) const RETURN_ADDRESS: u16 = 30;
+    pub(crate) const RETURN_ADDRESS: u16 = 30;
     /// `x19` to `x30`; `x30` is unchanged only in a function that makes no call.
-    pub(super) const CALLEE_SAVED: u64 = 0xfff << 19;
+    pub(crate) const CALLEE_SAVED: u64 = 0xfff << 19;
     /// Number of address bits; the bits above hold the signature of a signed pointer.
-    pub(super) const ADDRESS_BITS: u32 = 48;
+    pub(crate) const ADDRESS_BITS: u32 = 48;
 }
 
-pub(super) const SP: Register = Register(abi::SP);
-pub(super) const FP: Register = Register(abi::FP);
-pub(super) const RETURN_ADDRESS: Register = Register(abi::RETURN_ADDRESS);
+pub(crate) const SP: Register = Register(abi::SP);
+pub(crate) const FP: Register = Register(abi::FP);
+pub(crate) const RETURN_ADDRESS: Register = Register(abi::RETURN_ADDRESS);
 
 /// Whether calls put the return address in a register instead of on the stack.
-pub(super) const HAS_LINK_REGISTER: bool = (abi::RETURN_ADDRESS as usize) < GENERAL_REGISTERS;
+pub(crate) const HAS_LINK_REGISTER: bool = (abi::RETURN_ADDRESS as usize) < GENERAL_REGISTERS;
 
 /// Returns a code address without the signature of pointer authentication.
-pub(super) fn strip_pointer_signature(address: u64) -> u64 {
+pub(crate) fn strip_pointer_signature(address: u64) -> u64 {
     address & (u64::MAX >> (64 - abi::ADDRESS_BITS))
 }
 
 /// A frame's registers.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct RegisterFile {
+pub(crate) struct RegisterFile {
     values: [u64; GENERAL_REGISTERS],
     /// A bit for each register whose value is known.
     known: u64,
 }
 
 impl RegisterFile {
-    pub(super) fn new(registers: &Registers) -> Self {
+    pub(crate) fn new(registers: &Registers) -> Self {
         let mut file = match registers.general {
             Some(values) => Self {
                 values,
@@ -70,26 +70,26 @@ impl RegisterFile {
     }
 
     /// Changes to a caller's registers of which only the stack pointer and `fp` are known.
-    pub(super) fn reset_to(&mut self, sp: u64, fp: Option<u64>) {
+    pub(crate) fn reset_to(&mut self, sp: u64, fp: Option<u64>) {
         self.known = 0;
         self.set(FP, fp);
         self.set(SP, Some(sp));
     }
 
-    pub(super) fn sp(&self) -> u64 {
+    pub(crate) fn sp(&self) -> u64 {
         self.values[usize::from(abi::SP)]
     }
 
-    pub(super) fn fp(&self) -> Option<u64> {
+    pub(crate) fn fp(&self) -> Option<u64> {
         self.get(FP)
     }
 
-    pub(super) fn get(&self, register: Register) -> Option<u64> {
+    pub(crate) fn get(&self, register: Register) -> Option<u64> {
         let index = usize::from(register.0);
         (index < GENERAL_REGISTERS && self.known & 1 << index != 0).then(|| self.values[index])
     }
 
-    pub(super) fn set(&mut self, register: Register, value: Option<u64>) {
+    pub(crate) fn set(&mut self, register: Register, value: Option<u64>) {
         let index = usize::from(register.0);
         match value {
             Some(value) => {
@@ -101,7 +101,7 @@ impl RegisterFile {
     }
 
     /// Returns every register, and whether it is callee-saved.
-    pub(super) fn all() -> impl Iterator<Item = (Register, bool)> {
+    pub(crate) fn all() -> impl Iterator<Item = (Register, bool)> {
         (0..GENERAL_REGISTERS as u16)
             .map(|number| (Register(number), abi::CALLEE_SAVED & 1 << number != 0))
     }

@@ -5,19 +5,19 @@ use std::sync::Arc;
 
 use gimli::UnwindContext;
 
-use crate::base::{CodeAddress, StackAddress, TimeStamp};
 use crate::platform::{ModuleImage, Registers};
-use crate::unwind::call_frames::{CallFrames, Caller, NoCaller};
-use crate::unwind::code_map::CodeMap;
+use crate::types::{CodeAddress, StackAddress, TimeStamp};
+use crate::unwind::cfi::{CallFrames, Caller, NoCaller};
+use crate::unwind::cfi::{CodeShape, Rule};
+use crate::unwind::cfi::{RuleCache, RuleKey};
 use crate::unwind::frame_pointer::{CallProof, follow_frame};
-use crate::unwind::function_bounds::FunctionBounds;
-use crate::unwind::generated_code::KnownCode;
-use crate::unwind::machine_code::{has_fixed_frame, shape_in_function, shape_in_generated};
-use crate::unwind::module_table::ModuleTable;
+use crate::unwind::frame_pointer::{has_fixed_frame, shape_in_function, shape_in_generated};
+use crate::unwind::generated::CodeMap;
+use crate::unwind::generated::KnownCode;
+use crate::unwind::modules::FunctionBounds;
+use crate::unwind::modules::ModuleTable;
 use crate::unwind::native_stack::{Captured, NativeFrame, NativeStack, StackCopy};
 use crate::unwind::register_file::RegisterFile;
-use crate::unwind::rule::{CodeShape, Rule};
-use crate::unwind::rule_cache::{RuleCache, RuleKey};
 
 /// Maximum number of frames; a deeper stack is truncated at its older end.
 const MAX_FRAMES: usize = 16 << 10;
@@ -82,7 +82,7 @@ impl Unwinder {
     }
 
     /// Checks whether any module was loaded or unloaded since the last refresh.
-    pub(crate) fn look_at_modules(&mut self) -> bool {
+    pub(crate) fn check_modules(&mut self) -> bool {
         self.modules.check()
     }
 
@@ -115,7 +115,7 @@ impl Unwinder {
     }
 
     /// Fills `out` with the innermost frame only.
-    pub(crate) fn take_innermost(&mut self, captured: &Captured<'_>, out: &mut NativeStack) {
+    pub(crate) fn unwind_innermost(&mut self, captured: &Captured<'_>, out: &mut NativeStack) {
         out.frames.clear();
         out.truncated = false;
         out.frames.push(innermost_frame(&captured.registers));

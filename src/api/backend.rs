@@ -1,0 +1,38 @@
+//! What the API drives where there is a profiler: the session and the recording path.
+//!
+//! `crate::disabled` is its twin where there is none.
+
+pub(crate) use crate::backtrace::CapturedBacktrace;
+pub(crate) use crate::event_loop::ProbeToken;
+pub(crate) use crate::labels::{
+    LabelToken, ScriptFunction, pop_labels, push_label, push_label_with_text, push_script_frame,
+    register_script_function, set_script_frame_position,
+};
+pub(crate) use crate::markers::MarkerDestination;
+pub(crate) use crate::platform::is_main_thread;
+#[cfg(feature = "tracing")]
+pub(crate) use crate::record::destination_time;
+pub(crate) use crate::record::{
+    add_text_marker_at, add_text_marker_now, add_typed_marker_at, add_typed_marker_now,
+    add_untyped_marker_at, add_untyped_marker_now, announce_sleep, is_announced_asleep,
+    marker_destination, marker_destination_in, now, put_text_marker, put_typed_marker,
+    put_untyped_marker, record_backtrace, record_own_stack, register_thread,
+    session_that_records_markers, stack_pointer, unregister_thread,
+};
+pub(crate) use crate::sampler::SampledStack;
+pub(crate) use crate::session::{
+    EventToken, EventWatchToken, FrozenProfile, add_state_change_callback, begin_event,
+    buffer_info, callback_after_sampling, capture_backtrace, clear_all_pages, control_by_signals,
+    default_options, end_event, ensure_started, env_vars_for_child_process, features_if_active,
+    features_if_active_and_unpaused, freeze, init, is_active, is_active_and_unpaused,
+    is_current_thread, is_other_thread_being_profiled, is_paused, is_sampling_paused,
+    is_thread_being_profiled, is_thread_registered, main_thread_id, own_thread_id, pause,
+    pause_sampling, received_exit_profile, register_page, remove_state_change_callback,
+    resolve_backtrace, resume, resume_sampling, set_process_name, shutdown, start, start_params,
+    stop, stop_generation, suspend_and_sample, unregister_page, unwatch_event_loop,
+    watch_event_loop,
+};
+pub(crate) use crate::stream::StreamOptions;
+pub(crate) use crate::types::Generation;
+pub(crate) use crate::unwind::{CodeRangeToken, register_code_range, unregister_code_range};
+pub(crate) use crate::util::is_any_lock_held_on_current_thread as is_locked_on_current_thread;

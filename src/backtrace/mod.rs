@@ -1,0 +1,31 @@
+//! The copy that a thread makes of its own stack.
+//!
+//! # Purpose
+//! A marker with a stack, and [`profiler_capture_backtrace`](crate::stack::profiler_capture_backtrace),
+//! copy the calling thread's stack at once ([`copy`]) and leave the unwinding for later. Copies of
+//! markers wait in a list ([`pending`]) for the sampler; their memory comes from a pool ([`pool`]).
+//!
+//! # Threads and locks
+//! Any thread copies its own stack. The list and the pool are lock-free.
+//!
+//! # Imports
+//! `labels`, `platform`, `threads`, `types`, `util`
+//!
+//! # Invariants
+//! - Copying for a marker allocates nothing: the pool is filled beforehand, and the sampler refills
+//!   it.
+//! - Stacks of another session are dropped.
+//!
+//! # Read next
+//! `copy.rs`, `pending.rs`, then `sampler/tick/marker_stacks.rs`.
+
+mod copy;
+mod pending;
+mod pool;
+
+pub(crate) use copy::{BacktraceLabel, BacktraceParts, CapturedBacktrace};
+pub(crate) use pending::{
+    PendingStack, add_pending_stack, count_lost_stack, has_pending_stacks, lost_stacks,
+    reset_lost_stacks, take_pending_stacks,
+};
+pub(crate) use pool::{preallocate_words, refill_words};

@@ -1,0 +1,16 @@
+//! Chunks: slabs of memory that one writer fills, and the cells that pass them between threads.
+
+#[forbid(unsafe_code)]
+mod block_index;
+mod chunk;
+mod slab;
+mod take_cell;
+mod writing_cell;
+#[cfg(all(test, loom))]
+#[forbid(unsafe_code)]
+mod writing_cell_model;
+
+pub(crate) use block_index::{BlockIndex, ChunkNumber};
+pub(crate) use chunk::{Chunk, ChunkState, ChunkWriter, block_bytes, new_block_bytes};
+pub(crate) use take_cell::TakeCell;
+pub(crate) use writing_cell::{HeavyBarrier, WriteGuard, WritingCell};

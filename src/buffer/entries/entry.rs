@@ -1,0 +1,226 @@
+//! The encoding of an entry into a chunk, whose length is computed before or after it is written.
+
+use crate::buffer::entries::leb128;
+
+/// Data that can be put into the buffer.
+pub(crate) trait Entry {
+    /// Whether the encoded length is cheap to compute. If not, the entry is written first, and its
+    /// length afterwards.
+    const HAS_CHEAP_LENGTH: bool = true;
+
+    /// Number of bytes that [`Self::write`] writes, at least one. If [`Self::HAS_CHEAP_LENGTH`] is false,
+    /// it is called only when the entry does not fit into the current chunk.
+    fn bytes(&self) -> usize;
+
+    /// Writes the entry's fields.
+    fn write(&self, out: &mut EntryCursor<'_>);
+}
+
+impl<E: Entry> Entry for &E {
+    const HAS_CHEAP_LENGTH: bool = E::HAS_CHEAP_LENGTH;
+
+    #[inline(always)]
+    fn bytes(&self) -> usize {
+        E::bytes(self)
+    }
+
+    #[inline(always)]
+    fn write(&self, out: &mut EntryCursor<'_>) {
+        E::write(self, out);
+    }
+}
+
+/// Arbitrary bytes, for tests.
+#[cfg(test)]
+impl Entry for &[u8] {
+    fn bytes(&self) -> usize {
+        self.len()
+    }
+
+    fn write(&self, out: &mut EntryCursor<'_>) {
+        out.raw(self);
+    }
+}
+
+/// Writes fields one after another directly into a chunk. A field that does not fit is left out,
+/// and so are all fields after it.
+#[derive(Debug)]
+pub(crate) struct EntryCursor<'a> {
+    rest: &'a mut [u8],
+    is_overrun: bool,
+}
+
+impl<'a> EntryCursor<'a> {
+    #[inline(always)]
+    pub(crate) fn new(target: &'a mut [u8]) -> Self {
+        Self {
+            rest: target,
+            is_overrun: false,
+        }
+    }
+
+    /// Returns this cursor and leaves one without space.
+    #[inline(always)]
+    pub(crate) fn take(&mut self) -> Self {
+        std::mem::replace(self, Self::new(&mut []))
+    }
+
+    /// Number of bytes that are left.
+    #[inline(always)]
+    pub(crate) fn left(&self) -> usize {
+        self.rest.len()
+    }
+
+    /// Whether a field did not fit.
+    #[inline(always)]
+    pub(crate) fn is_overrun(&self) -> bool {
+        self.is_overrun
+    }
+
+    /// Writes bytes whose number is known at compile time.
+    #[inline(always)]
+    pub(crate) fn array<const N: usize>(&mut self, bytes: [u8; N]) {
+        match std::mem::take(&mut self.rest).split_first_chunk_mut() {
+            Some((target, rest)) => (*target, self.rest) = (bytes, rest),
+            None => self.is_overrun = true,
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn byte(&mut self, byte: u8) {
+        self.array([byte]);
+    }
+
+    /// Writes a number as ULEB128.
+    #[inline(always)]
+    pub(crate) fn number(&mut self, number: u64) {
+        if number < 0x80 {
+            return self.byte(number as u8);
+        }
+        let mut coded = [0; leb128::MAX_BYTES];
+        let length = leb128::encode(number, &mut coded);
+        self.raw(&coded[..length]);
+    }
+
+    /// Writes a number that is rarely small: a byte with its length, then its little-endian bytes.
+    #[inline(always)]
+    pub(crate) fn large(&mut self, number: u64) {
+        let bytes = large_bytes(number) - 1;
+        self.byte(bytes as u8);
+        self.raw(&number.to_le_bytes()[..bytes]);
+    }
+
+    /// Writes bytes as they are.
+    #[inline(always)]
+    pub(crate) fn raw(&mut self, bytes: &[u8]) {
+        match std::mem::take(&mut self.rest).split_at_mut_checked(bytes.len()) {
+            Some((target, rest)) => {
+                copy(target, bytes);
+                self.rest = rest;
+            }
+            None => self.is_overrun = true,
+        }
+    }
+}
+
+/// Number of bytes that [`EntryCursor::number`] writes.
+#[inline(always)]
+pub(crate) const fn number_bytes(number: u64) -> usize {
+    if number < 0x80 {
+        1
+    } else {
+        (70 - number.leading_zeros() as usize) / 7
+    }
+}
+
+/// Number of bytes that [`EntryCursor::large`] writes.
+#[inline(always)]
+pub(crate) const fn large_bytes(number: u64) -> usize {
+    1 + (71 - number.leading_zeros() as usize) / 8
+}
+
+/// Copies between slices of equal length. Most texts are short, and a call of `memcpy` takes longer
+/// than copying them inline.
+#[inline(always)]
+fn copy(to: &mut [u8], from: &[u8]) {
+    #[inline(always)]
+    fn ends<const N: usize>(to: &mut [u8], from: &[u8]) {
+        if let (Some(to), Some(from)) = (to.first_chunk_mut::<N>(), from.first_chunk()) {
+            *to = *from;
+        }
+        if let (Some(to), Some(from)) = (to.last_chunk_mut::<N>(), from.last_chunk()) {
+            *to = *from;
+        }
+    }
+    match from.len() {
+        33.. => to.copy_from_slice(from),
+        16.. => ends::<16>(to, from),
+        8.. => ends::<8>(to, from),
+        4.. => ends::<4>(to, from),
+        2.. => ends::<2>(to, from),
+        _ => ends::<1>(to, from),
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::buffer::entries::entry_reader::EntryReader;
+
+    #[test]
+    fn numbers_take_as_many_bytes_as_computed() {
+        let powers = (0..64)
+            .flat_map(|bits| [(1u64 << bits) - 1, 1 << bits])
+            .chain([u64::MAX]);
+        for number in powers {
+            // With and without spare bytes.
+            for spare in [0, 20] {
+                let mut target = [0xee; 40];
+                let mut cursor = EntryCursor::new(&mut target[..number_bytes(number) + spare]);
+                cursor.number(number);
+                assert_eq!(cursor.left(), spare, "{number}");
+                let mut cursor = EntryCursor::new(&mut target[..large_bytes(number) + spare]);
+                cursor.large(number);
+                assert_eq!(cursor.left(), spare, "{number}");
+            }
+            let mut target = [0; 20];
+            let mut cursor = EntryCursor::new(&mut target);
+            cursor.number(number);
+            cursor.large(number);
+            let mut reader = EntryReader::new(&target);
+            assert_eq!(
+                (reader.number(), reader.large()),
+                (Some(number), Some(number))
+            );
+        }
+    }
+
+    #[test]
+    fn raw_copies_texts_of_all_lengths_and_leaves_out_what_does_not_fit() {
+        let text: Vec<u8> = (0..100).collect();
+        for length in 0..100 {
+            let mut target = [0xee; 100];
+            EntryCursor::new(&mut target).raw(&text[..length]);
+            assert_eq!(
+                (&target[..length], target.get(length)),
+                (&text[..length], Some(&0xee))
+            );
+        }
+        let mut target = [0; 4];
+        let mut cursor = EntryCursor::new(&mut target);
+        cursor.raw(&text[..5]);
+        cursor.byte(1);
+        cursor.large(u64::MAX);
+        assert_eq!(
+            (cursor.left(), cursor.is_overrun(), target),
+            (0, true, [0; 4])
+        );
+        let mut cursor = EntryCursor::new(&mut target);
+        cursor.array([1, 2, 3, 4]);
+        assert_eq!((cursor.left(), cursor.is_overrun()), (0, false));
+        cursor.array([]);
+        assert!(!cursor.is_overrun(), "no bytes always fit");
+        cursor.byte(5);
+        assert!(cursor.is_overrun() && target == [1, 2, 3, 4]);
+    }
+}

@@ -1,0 +1,128 @@
+//! Decodes the fields of an entry. If the entry is too short, each method returns `None`; none of
+//! them panics.
+
+use crate::buffer::entries::entry_kind::EntryKind;
+use crate::buffer::entries::leb128;
+
+/// A cursor over one entry. It may peek at the bytes after the entry in its chunk, to decode a
+/// number in one load, but never consumes them.
+#[doc(alias = "ProfileBufferEntryReader")]
+#[derive(Clone, Debug)]
+pub(crate) struct EntryReader<'a> {
+    /// The bytes from the next field on.
+    bytes: &'a [u8],
+    /// Number of these bytes that belong to the entry.
+    left: usize,
+}
+
+impl<'a> EntryReader<'a> {
+    pub(crate) const fn new(entry: &'a [u8]) -> Self {
+        Self {
+            bytes: entry,
+            left: entry.len(),
+        }
+    }
+
+    /// Returns a reader of the entry in the first `length` bytes, or `None` if there are fewer.
+    #[inline(always)]
+    pub(crate) fn at_front(bytes: &'a [u8], length: usize) -> Option<Self> {
+        (length <= bytes.len()).then_some(Self {
+            bytes,
+            left: length,
+        })
+    }
+
+    #[inline(always)]
+    fn take(&mut self, count: usize) -> Option<&'a [u8]> {
+        let left = self.left.checked_sub(count)?;
+        let (taken, bytes) = self.bytes.split_at_checked(count)?;
+        *self = Self { bytes, left };
+        Some(taken)
+    }
+
+    #[inline]
+    pub(crate) fn kind(&mut self) -> Option<EntryKind> {
+        EntryKind::from_byte(self.byte()?)
+    }
+
+    #[inline(always)]
+    pub(crate) fn number(&mut self) -> Option<u64> {
+        let (number, count) = leb128::decode(self.bytes)?;
+        self.take(count)?;
+        Some(number)
+    }
+
+    #[inline(always)]
+    pub(crate) fn signed(&mut self) -> Option<i64> {
+        self.number().map(leb128::unzigzag)
+    }
+
+    #[inline(always)]
+    pub(crate) fn byte(&mut self) -> Option<u8> {
+        Some(*self.take(1)?.first()?)
+    }
+
+    /// Reads a number that [`EntryCursor::large`](crate::buffer::entries::entry::EntryCursor::large) wrote.
+    pub(crate) fn large(&mut self) -> Option<u64> {
+        let count = usize::from(self.byte()?);
+        let mut bytes = [0; 8];
+        bytes.get_mut(..count)?.copy_from_slice(self.take(count)?);
+        Some(u64::from_le_bytes(bytes))
+    }
+
+    pub(crate) fn text(&mut self) -> Option<&'a [u8]> {
+        let length = self.number()?;
+        self.bytes(length)
+    }
+
+    /// Takes the remaining bytes of the entry.
+    pub(crate) fn rest(&mut self) -> &'a [u8] {
+        self.take(self.left).unwrap_or_default()
+    }
+
+    pub(crate) fn bytes(&mut self, length: u64) -> Option<&'a [u8]> {
+        self.take(usize::try_from(length).ok()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::buffer::entries::entry_writer::{EntryHead, EntryWriter};
+
+    type Fields<'a> = (EntryKind, u64, u8, i64, &'a [u8], u64);
+
+    fn read(mut reader: EntryReader<'_>) -> Option<Fields<'_>> {
+        Some((
+            reader.kind()?,
+            reader.number()?,
+            reader.byte()?,
+            reader.signed()?,
+            reader.text()?,
+            reader.number()?,
+        ))
+    }
+
+    #[test]
+    fn fields_of_a_whole_entry_read_back_and_a_cut_entry_returns_none() {
+        let mut head = EntryHead::new(EntryKind::Marker);
+        head.number(300).byte(7).signed(-5);
+        let mut tail = EntryWriter::default();
+        tail.text(b"name").number(u64::MAX);
+        let entry = [head.bytes(), tail.bytes()].concat();
+        assert_eq!(
+            read(EntryReader::new(&entry)),
+            Some((EntryKind::Marker, 300, 7, -5, &b"name"[..], u64::MAX))
+        );
+        let read_at_front = |length| EntryReader::at_front(&entry, length).and_then(read);
+        for length in 0..entry.len() {
+            assert_eq!(read(EntryReader::new(&entry[..length])), None);
+            assert_eq!(
+                read_at_front(length),
+                None,
+                "bytes after the entry are not consumed"
+            );
+        }
+        assert!(read_at_front(entry.len()).is_some() && read_at_front(entry.len() + 1).is_none());
+    }
+}

@@ -1,0 +1,18 @@
+//! Entries: the unit that a chunk holds, its kinds, and how it is written and read.
+
+#[forbid(unsafe_code)]
+mod entry;
+#[forbid(unsafe_code)]
+mod entry_kind;
+#[forbid(unsafe_code)]
+mod entry_reader;
+#[forbid(unsafe_code)]
+mod entry_writer;
+#[forbid(unsafe_code)]
+pub(crate) mod leb128;
+
+pub(crate) use entry::{Entry, EntryCursor, large_bytes, number_bytes};
+pub(crate) use entry_kind::{EntryKind, FrameTag, ROOT_NODES, SampleFlags, root_node};
+pub(crate) use entry_reader::EntryReader;
+pub(crate) use entry_writer::{EntryHead, EntryWriter};
+pub(crate) use leb128::{unzigzag, zigzag};

@@ -1,0 +1,301 @@
+//! The chunks of a session, protected by the buffer's lock: lists them by lane and chooses the size
+//! of new ones.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::buffer::chunks::ChunkNumber;
+use crate::buffer::chunks::{Chunk, ChunkState, ChunkWriter};
+use crate::buffer::lane::Lane;
+use crate::buffer::managers::chunk_manager::{
+    ChunkManager, ControlledChunkManager, Reservation, Update,
+};
+use crate::types::{Generation, TimeStamp};
+
+/// Initial chunk size of a lane, in bytes: small, because a thousand threads with few markers hold
+/// two chunks each.
+const SMALL_CHUNK_BYTES: usize = 4 << 10;
+
+/// Chunk size that a lane requests to get the largest chunks, however many lanes there are.
+pub(crate) const WANTS_LARGEST_CHUNKS: usize = usize::MAX;
+
+/// Reason why an entry was dropped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Dropped {
+    /// The entry exceeds the largest possible chunk.
+    TooLarge,
+    /// The entry came from inside the profiler, which may hold the buffer's lock: for example from
+    /// the application's allocator or from a signal handler.
+    Reentrant,
+    /// The entry wrote more bytes than it had announced: a marker whose payload serializes
+    /// differently each time.
+    Overrun,
+}
+
+/// Number of variants of [`Dropped`].
+pub(crate) const DROP_REASONS: usize = 3;
+
+/// Numbers of dropped entries, by [`Dropped`] reason.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct DroppedEntries {
+    pub(crate) too_large: u64,
+    pub(crate) in_own_work: u64,
+    pub(crate) overrun: u64,
+}
+
+impl DroppedEntries {
+    pub(crate) fn all(self) -> u64 {
+        self.too_large + self.in_own_work + self.overrun
+    }
+}
+
+/// Statistics of the buffer, for the profile's metadata.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct BufferStatistics {
+    pub(crate) capacity_bytes: u64,
+    pub(crate) put_entries: u64,
+    pub(crate) put_bytes: u64,
+    pub(crate) dropped: DroppedEntries,
+    /// Number of discarded chunks.
+    pub(crate) recycled_chunks: u64,
+    /// Bytes that the discarded chunks held.
+    pub(crate) recycled_bytes: u64,
+    /// Number of lanes with a writer.
+    pub(crate) lanes: u64,
+}
+
+/// An unreleased chunk and the lane that holds it.
+#[derive(Debug)]
+struct Unreleased {
+    chunk: Arc<Chunk>,
+    lane: usize,
+}
+
+/// The chunks of a session and their manager.
+#[derive(Debug)]
+pub(crate) struct SessionChunks<M> {
+    pub(crate) session: Generation,
+    pub(crate) manager: M,
+    unreleased: Vec<Unreleased>,
+    next_number: u64,
+    range_end: u64,
+    update: Update,
+}
+
+impl<M: ChunkManager> SessionChunks<M> {
+    pub(crate) fn new(session: Generation, manager: M) -> Self {
+        Self {
+            session,
+            manager,
+            unreleased: Vec::new(),
+            next_number: 0,
+            range_end: 1,
+            update: Update::None,
+        }
+    }
+
+    /// Chooses the size of a lane's next chunk, in bytes. The lane is one of `lanes`, wants
+    /// `wanted` bytes, and has to put a block of `needed_bytes`. All lanes together get at most
+    /// half of the capacity, unless the smallest chunks already exceed that.
+    fn chunk_bytes_for(&self, wanted: usize, lanes: usize, needed_bytes: usize) -> usize {
+        let (largest, all) = (
+            self.manager.largest_chunk_bytes(),
+            self.manager.max_total_bytes(),
+        );
+        let smallest = SMALL_CHUNK_BYTES.min(largest);
+        let granted = if wanted == WANTS_LARGEST_CHUNKS {
+            largest
+        } else {
+            let share = (all / 4 / lanes.max(1)).max(1);
+            let wanted = wanted.min(1 << share.ilog2()).clamp(smallest, largest);
+            let is_within_half = self.manager.unreleased_bytes() + wanted <= all / 2;
+            if is_within_half { wanted } else { smallest }
+        };
+        // A power of two up to the largest size, so that the chunk can be recycled. For a block
+        // larger than that, the manager refuses the size.
+        granted.max(
+            needed_bytes
+                .next_power_of_two()
+                .min(largest.max(needed_bytes)),
+        )
+    }
+
+    /// Numbers a chunk and assigns it to a lane. Returns its writer.
+    pub(crate) fn begin(&mut self, chunk: Chunk, lane: usize) -> ChunkWriter {
+        let range_start = self.range_end;
+        self.range_end += chunk.capacity() as u64;
+        let (chunk, writer) = chunk.begin(ChunkNumber(self.next_number), self.session, range_start);
+        self.next_number += 1;
+        self.unreleased.push(Unreleased { chunk, lane });
+        writer
+    }
+
+    /// Returns a chunk that can hold a block of `block_bytes`, for a lane without a current chunk.
+    /// `lanes` is the number of lanes. Returns `None` if the manager supplies none.
+    pub(crate) fn make_chunk(
+        &mut self,
+        lane: &Lane,
+        lanes: usize,
+        block_bytes: usize,
+    ) -> Option<ChunkWriter> {
+        // The sampler may have supplied the next chunk while this thread waited for the lock. Using
+        // it keeps a lane's chunks in the order of their numbers.
+        if let Some(next) = lane.take_next() {
+            if next.chunk().session == self.session && next.chunk().capacity() >= block_bytes {
+                return Some(next);
+            }
+            next.finish(TimeStamp::default());
+        }
+        self.release_done();
+        let bytes = self.chunk_bytes_for(lane.wanted_bytes(), lanes, block_bytes);
+        let chunk = match self.manager.reserve(bytes) {
+            Reservation::Recycled(chunk) => chunk,
+            Reservation::Allocate => Chunk::new(bytes),
+            Reservation::Unavailable => return None,
+        };
+        Some(self.begin(chunk, lane.index))
+    }
+
+    /// Sets the lane's next chunk if it is missing and a chunk can be recycled. Returns the size if
+    /// the caller has to allocate a chunk instead.
+    pub(crate) fn set_next(&mut self, lane: &Lane, lanes: usize) -> Option<usize> {
+        if !lane.lacks_next() {
+            return None;
+        }
+        let bytes = self.chunk_bytes_for(lane.wanted_bytes(), lanes, 0);
+        match self.manager.reserve(bytes) {
+            Reservation::Recycled(chunk) => {
+                lane.set_next(self.begin(chunk, lane.index));
+                None
+            }
+            Reservation::Allocate => Some(bytes),
+            Reservation::Unavailable => None,
+        }
+    }
+
+    /// Hands the chunks that are done over to the manager, in the order in which they were done.
+    pub(crate) fn release_done(&mut self) {
+        let is_done = |unreleased: &mut Unreleased| unreleased.chunk.state() == ChunkState::Done;
+        let mut done: Vec<_> = self.unreleased.extract_if(.., is_done).collect();
+        done.sort_by_key(|unreleased| unreleased.chunk.done_at());
+        done.into_iter()
+            .for_each(|Unreleased { chunk, .. }| self.manager.release(chunk));
+    }
+
+    /// Takes back a chunk that was never written to.
+    pub(crate) fn return_unused(&mut self, writer: ChunkWriter) {
+        let number = writer.chunk().number;
+        self.manager.forget_unreleased(writer.chunk().capacity());
+        self.unreleased
+            .retain(|unreleased| unreleased.chunk.number != number);
+    }
+
+    /// Returns the idle lanes: those whose chunk is older than the oldest complete chunk, once any
+    /// chunk was discarded. They would keep entries from a time that the rest of the buffer no
+    /// longer covers.
+    pub(crate) fn idle_lanes(&self) -> Vec<usize> {
+        if self.manager.discarded().chunks == 0 {
+            return Vec::new();
+        }
+        let oldest = self
+            .manager
+            .released()
+            .front()
+            .map(|chunk| chunk.range_start);
+        // If unreleased chunks leave no space for complete ones, compare with the newest chunk.
+        let Some(since) = oldest.or_else(|| self.filled().map(|chunk| chunk.range_start).max())
+        else {
+            return Vec::new();
+        };
+        let is_idle = |unreleased: &&Unreleased| {
+            unreleased.chunk.range_start < since && unreleased.chunk.committed() > 0
+        };
+        self.unreleased
+            .iter()
+            .filter(is_idle)
+            .map(|unreleased| unreleased.lane)
+            .collect()
+    }
+
+    /// Returns all chunks that hold an entry.
+    fn filled(&self) -> impl Iterator<Item = &Arc<Chunk>> {
+        let unreleased = self.unreleased.iter().map(|unreleased| &unreleased.chunk);
+        self.manager
+            .released()
+            .iter()
+            .chain(unreleased)
+            .filter(|chunk| chunk.committed() > 0)
+    }
+
+    /// Returns all chunks that hold an entry, in the order in which they were begun, each with its
+    /// committed length. For each lane the result is a prefix of what was put: newer chunks are
+    /// checked first, and if one of them holds an entry, the lane's older chunks are complete.
+    pub(crate) fn share(&self) -> Vec<(Arc<Chunk>, usize)> {
+        let unreleased = self.unreleased.iter().map(|unreleased| &unreleased.chunk);
+        let mut chunks: Vec<_> = self
+            .manager
+            .released()
+            .iter()
+            .chain(unreleased)
+            .cloned()
+            .collect();
+        chunks.sort_by_key(|chunk| chunk.range_start);
+        let newest_first = chunks
+            .into_iter()
+            .rev()
+            .map(|chunk| (chunk.committed(), chunk));
+        let mut shared: Vec<_> = newest_first
+            .filter(|(bytes, _)| *bytes > 0)
+            .map(|(bytes, chunk)| (chunk, bytes))
+            .collect();
+        shared.reverse();
+        shared
+    }
+
+    /// Returns the range from the start of the oldest chunk that holds an entry to the start of the
+    /// next new chunk. If the range ended at `p` when an object was removed, no chunk that starts
+    /// at `p` or later refers to that object.
+    pub(crate) fn range(&self) -> Range<u64> {
+        let start = self
+            .filled()
+            .map(|chunk| chunk.range_start)
+            .min()
+            .unwrap_or(self.range_end);
+        start..self.range_end
+    }
+
+    /// Number of committed bytes in all chunks.
+    pub(crate) fn held_bytes(&self) -> u64 {
+        self.filled().map(|chunk| chunk.committed() as u64).sum()
+    }
+
+    /// Time from which on no entries are missing, if any chunk was discarded.
+    pub(crate) fn complete_since(&self) -> Option<TimeStamp> {
+        self.manager.discarded().complete_since
+    }
+
+    pub(crate) fn statistics(&self) -> BufferStatistics {
+        let discarded = self.manager.discarded();
+        let (mut entries, mut bytes) = (discarded.entries, discarded.bytes);
+        for chunk in self.filled() {
+            entries += chunk.entries();
+            bytes += chunk.committed() as u64;
+        }
+        BufferStatistics {
+            capacity_bytes: self.manager.max_total_bytes() as u64,
+            put_entries: entries,
+            put_bytes: bytes,
+            recycled_chunks: discarded.chunks,
+            recycled_bytes: discarded.bytes,
+            ..BufferStatistics::default()
+        }
+    }
+}
+
+impl<M: ControlledChunkManager> SessionChunks<M> {
+    /// Returns the manager's updates since the session began, folded into one.
+    pub(crate) fn follow_manager(&mut self) -> &Update {
+        self.update.fold(self.manager.take_update());
+        &self.update
+    }
+}

@@ -1,0 +1,58 @@
+//! The parts of a thread that a capture contains: a header, the stack, the labels and their texts.
+
+use crate::capture::event_delay::EventLoopState;
+use crate::labels::ScriptLocation;
+use crate::platform::Registers;
+use crate::types::{FrameFlags, StackAddress, TimeStamp};
+
+/// Parts of a thread to copy in addition to its registers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CaptureParts {
+    pub(crate) stack: bool,
+    pub(crate) labels: bool,
+}
+
+/// Values that the handler records in addition to the copies.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub(crate) struct CaptureHeader {
+    pub(crate) registers: Registers,
+    /// When the thread was interrupted.
+    pub(crate) time: TimeStamp,
+    /// The thread's CPU time, in ns, if its own timer interrupted it; otherwise 0.
+    pub(crate) cpu_ns: u64,
+    /// State of the thread's event loop at `time`.
+    pub(crate) event_loop: EventLoopState,
+    /// Stack address of the first copied byte; 0 when no memory there was readable.
+    pub(crate) stack_start: u64,
+    pub(crate) stack_bytes: usize,
+    /// Whether the stack pointer lay outside the thread's stack: on a signal stack or in a
+    /// coroutine.
+    pub(crate) on_other_stack: bool,
+    pub(crate) labels: usize,
+    pub(crate) text_bytes: usize,
+    /// Whether the newest labels are missing because the slot was full.
+    pub(crate) labels_left_out: bool,
+}
+
+/// A copied label or script frame. The static and the dynamic text of a label are in the text area.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct CapturedLabel {
+    pub(crate) stack_address: StackAddress,
+    pub(crate) text_start: u32,
+    pub(crate) label_bytes: u32,
+    pub(crate) dynamic_bytes: u32,
+    pub(crate) category: u8,
+    pub(crate) subcategory: u8,
+    pub(crate) flags: FrameFlags,
+    /// Location of a script frame; unspecified for a label.
+    pub(crate) location: ScriptLocation,
+}
+
+impl CapturedLabel {
+    /// Returns the location of a script frame; `None` for a label.
+    pub(crate) fn script(&self) -> Option<ScriptLocation> {
+        self.flags.has(FrameFlags::SCRIPT).then_some(self.location)
+    }
+}

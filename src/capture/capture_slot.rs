@@ -1,0 +1,602 @@
+//! The slot into which a thread's signal handler copies registers, stack, labels and time (step 5).
+//!
+//! Runs in the signal handler: [`CaptureSlot::begin_in_handler`] and all of [`SlotWriter`].
+//!
+//! `slot_state.rs` states which thread may write and read a slot, and when.
+//!
+//! **Contract** (cited below):
+//! - *phase owns* and *release, acquire*: as in `slot_state.rs`, for the capture areas and the
+//!   header;
+//! - *placed*: the header and the areas lie in one mapping that is never unmapped, in the order of
+//!   the constants below.
+
+use std::cell::UnsafeCell;
+use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+
+use crate::capture::capture_parts::{CaptureHeader, CaptureParts, CapturedLabel};
+use crate::capture::event_delay::EventDelay;
+use crate::capture::slot_state::{SlotPhase, SlotState};
+use crate::labels::ProfilingStack;
+use crate::labels::ProfilingStackFrame;
+use crate::labels::open_profiling_stack;
+use crate::platform::{
+    ArrivalInHandler, LazyRegion, MemoryPiece, Registers, SignalSource, StackBounds,
+    copy_words_in_handler, read_guarded_in_handler, thread_pointer,
+};
+use crate::types::StackAddress;
+
+pub(crate) const LABELS_OFFSET: usize = 4 << 10;
+pub(crate) const MAX_LABELS: usize = 1024;
+pub(crate) const TEXT_OFFSET: usize = LABELS_OFFSET + MAX_LABELS * size_of::<CapturedLabel>();
+pub(crate) const TEXT_BYTES: usize = 64 << 10;
+/// Part of the text area that dynamic texts leave to static ones, in bytes: the static text, which
+/// names the operation, matters more.
+const STATIC_TEXT_BYTES: usize = 16 << 10;
+pub(crate) const STACK_OFFSET: usize = TEXT_OFFSET + TEXT_BYTES;
+/// Size of the red zone, in bytes: a leaf function may use it below its stack pointer if the ABI
+/// allows that.
+const RED_ZONE_BYTES: u64 = if cfg!(target_arch = "x86_64") { 128 } else { 0 };
+/// Maximum copy of a stack that is not the thread's own, in bytes: its end is unknown.
+const OTHER_STACK_BYTES: usize = 64 << 10;
+/// Size of the stack area that a slot retains, in bytes. Memory that a deep stack took beyond it is
+/// returned to the kernel after [`CAPTURES_BEFORE_RELEASE`] captures in a row that did not need it.
+pub(crate) const RETAINED_STACK_BYTES: usize = 256 << 10;
+pub(crate) const CAPTURES_BEFORE_RELEASE: u32 = 8;
+
+const _: () =
+    assert!(size_of::<CaptureSlot>() <= LABELS_OFFSET && STACK_OFFSET.is_multiple_of(4096));
+
+/// The head of a slot. The areas follow it in the same mapping.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct CaptureSlot {
+    pub(crate) state: SlotState,
+    /// Written by the owner before the first request; read by its handler.
+    thread_pointer: AtomicU64,
+    timer: AtomicI32,
+    /// Number of a cancelled request whose signal may still be pending, or 0. While it is pending,
+    /// the kernel drops further signals. Written by the sampler.
+    cancelled: AtomicU32,
+    stack_low: AtomicU64,
+    stack_top: AtomicU64,
+    pub(crate) profiling_stack: AtomicPtr<ProfilingStack>,
+    /// Event-loop state of the thread that the slot is bound to.
+    event_delay: EventDelay,
+    pub(crate) region: &'static LazyRegion,
+    /// Number of captures since the last deep one, plus 1; 0 when no memory of a deep capture is
+    /// retained. Written by the reader.
+    pub(crate) captures_since_deep: AtomicU32,
+    pub(crate) header: UnsafeCell<CaptureHeader>,
+}
+
+// SAFETY: *phase owns* and *release, acquire*; all other fields are atomic or never change.
+unsafe impl Sync for CaptureSlot {}
+
+impl CaptureSlot {
+    /// Creates a slot at the start of `region`, which becomes this slot's mapping.
+    pub(crate) fn create_in(region: &'static LazyRegion) -> &'static Self {
+        let slot = Self {
+            state: SlotState::new(),
+            thread_pointer: AtomicU64::new(0),
+            timer: AtomicI32::new(-1),
+            cancelled: AtomicU32::new(0),
+            stack_low: AtomicU64::new(0),
+            stack_top: AtomicU64::new(0),
+            profiling_stack: AtomicPtr::new(std::ptr::null_mut()),
+            event_delay: EventDelay::new(),
+            region,
+            captures_since_deep: AtomicU32::new(0),
+            header: UnsafeCell::new(CaptureHeader::default()),
+        };
+        let address = region.start().as_ptr().cast::<Self>();
+        // SAFETY: *placed*: the address is page aligned, the region is large enough, and nothing
+        // else uses it.
+        unsafe {
+            address.write(slot);
+            &*address
+        }
+    }
+
+    pub(crate) fn stack_capacity(&self) -> usize {
+        self.region.bytes() - STACK_OFFSET
+    }
+
+    pub(crate) fn area(&self, offset: usize) -> *mut u8 {
+        self.region.start().as_ptr().wrapping_add(offset)
+    }
+
+    /// Binds the slot to the calling thread, whose stack has these bounds.
+    pub(crate) fn bind_to_current_thread(&self, bounds: StackBounds) {
+        self.event_delay.reset();
+        self.cancelled.store(0, Ordering::Relaxed);
+        // SAFETY: all three belong to the calling thread; bounds come only from the system.
+        unsafe { self.bind(thread_pointer(), bounds, open_profiling_stack()) };
+    }
+
+    /// Binds the slot to a thread.
+    ///
+    /// # Safety
+    /// - All three arguments belong to one thread: its thread pointer, the bounds of its stack, and
+    ///   its profiling stack or null. They stay valid until `unbind`.
+    unsafe fn bind(&self, thread_pointer: u64, bounds: StackBounds, stack: *const ProfilingStack) {
+        self.stack_low.store(bounds.low, Ordering::Relaxed);
+        self.stack_top.store(bounds.top, Ordering::Relaxed);
+        self.profiling_stack
+            .store(stack.cast_mut(), Ordering::Relaxed);
+        self.thread_pointer.store(thread_pointer, Ordering::Release);
+    }
+
+    /// Binds the slot to the thread that `other` is bound to, for a capture of these parts. Returns
+    /// false when `other` is no longer bound.
+    pub(crate) fn bind_like(&self, other: &Self, parts: CaptureParts) -> bool {
+        let profiling_stack = other.profiling_stack.load(Ordering::Acquire);
+        let thread_pointer = other.thread_pointer.load(Ordering::Acquire);
+        if thread_pointer == 0 || profiling_stack.is_null() {
+            return false;
+        }
+        let mut bounds = StackBounds { low: 0, top: 0 };
+        if parts.stack {
+            bounds.low = other.stack_low.load(Ordering::Relaxed);
+            bounds.top = other.stack_top.load(Ordering::Relaxed);
+        }
+        let profiling_stack = if parts.labels {
+            profiling_stack
+        } else {
+            std::ptr::null_mut()
+        };
+        // SAFETY: all three belong to one thread, since a slot is not bound again before `unbind`,
+        // nor while its handle is shared. They stay valid while the thread lives, and its handler
+        // does not run longer.
+        unsafe { self.bind(thread_pointer, bounds, profiling_stack) };
+        true
+    }
+
+    /// Records that the request with this number, for which a signal was sent, is being cancelled.
+    pub(crate) fn set_cancelled_request(&self, sequence: u32) {
+        self.cancelled.store(sequence, Ordering::Relaxed);
+    }
+
+    /// Clears the cancelled request, because its signal has arrived.
+    pub(crate) fn clear_cancelled_request(&self) {
+        self.cancelled.store(0, Ordering::Relaxed);
+    }
+
+    /// Repeats the cancelled request and returns its number; `None` without a cancelled request.
+    /// The signal of that request may still be pending.
+    pub(crate) fn repeat_cancelled_request(&self) -> Option<u32> {
+        let sequence = self.cancelled.load(Ordering::Relaxed);
+        (sequence != 0 && self.state.repeat_request(sequence)).then_some(sequence)
+    }
+
+    /// Sets the number that the signals of the thread's own timer carry; -1 when it has no timer.
+    pub(crate) fn set_timer(&self, number: i32) {
+        self.timer.store(number, Ordering::Release);
+    }
+
+    /// Returns whether the thread's own timer answers requests, so that no signal is sent for them.
+    pub(crate) fn has_timer(&self) -> bool {
+        self.timer.load(Ordering::Acquire) >= 0
+    }
+
+    /// Returns whether the thread's own timer has this number.
+    pub(crate) fn has_timer_in_handler(&self, number: i32) -> bool {
+        self.timer.load(Ordering::Acquire) == number
+    }
+
+    /// Unbinds the slot. Must be called on the bound thread, because its handler reads these
+    /// fields.
+    pub(crate) fn unbind(&self) {
+        self.thread_pointer.store(0, Ordering::Relaxed);
+        self.profiling_stack
+            .store(std::ptr::null_mut(), Ordering::Release);
+    }
+
+    /// Returns the state of the thread's event loop.
+    pub(crate) fn event_delay(&self) -> &EventDelay {
+        &self.event_delay
+    }
+
+    pub(crate) fn phase(&self) -> SlotPhase {
+        self.state.phase()
+    }
+
+    /// Moves from idle to requested, and returns the number that the signal must carry.
+    pub(crate) fn request(&self) -> Option<u32> {
+        self.state.request()
+    }
+
+    /// Moves from requested to idle: the request is cancelled.
+    pub(crate) fn cancel(&self) {
+        self.state.cancel();
+    }
+
+    /// Returns the sequence number of the pending request.
+    pub(crate) fn pending_request(&self) -> Option<u32> {
+        self.state.pending_request()
+    }
+
+    /// Moves to idle from any phase except writing and reading, for which it returns false.
+    pub(crate) fn retire(&self) -> bool {
+        self.state.retire()
+    }
+
+    /// Moves to idle from any phase. Called only in the child of a fork, which has a single thread.
+    pub(crate) fn reset_after_fork(&self) {
+        self.state.reset_after_fork();
+    }
+
+    /// Moves from requested to writing if the signal answers the pending request and the slot is
+    /// bound to the calling thread.
+    pub(crate) fn begin_in_handler(
+        &self,
+        arrival: &ArrivalInHandler<'_>,
+    ) -> Option<SlotWriter<'_>> {
+        let registers = Registers::of_arrival_in_handler(arrival);
+        match arrival.source {
+            SignalSource::Request(ticket) => {
+                // SAFETY: the pointer is the calling thread's, and the signal interrupted it with
+                // these registers.
+                unsafe { self.begin_for_in_handler(ticket.sequence, thread_pointer(), registers) }
+            }
+            SignalSource::Timer(_) => {
+                let sequence = self.state.begin_any_in_handler()?;
+                let header = CaptureHeader {
+                    registers,
+                    ..CaptureHeader::default()
+                };
+                Some(SlotWriter {
+                    slot: self,
+                    sequence,
+                    header,
+                })
+            }
+        }
+    }
+
+    /// Moves from requested to writing if this request is pending and the slot is bound to this
+    /// thread.
+    ///
+    /// # Safety
+    /// - The thread pointer is the calling thread's, and the registers are those with which it was
+    ///   interrupted.
+    unsafe fn begin_for_in_handler(
+        &self,
+        sequence: u32,
+        thread_pointer: u64,
+        registers: Registers,
+    ) -> Option<SlotWriter<'_>> {
+        if self.thread_pointer.load(Ordering::Acquire) != thread_pointer
+            || !self.state.begin_in_handler(sequence)
+        {
+            return None;
+        }
+        let header = CaptureHeader {
+            registers,
+            ..CaptureHeader::default()
+        };
+        Some(SlotWriter {
+            slot: self,
+            sequence,
+            header,
+        })
+    }
+}
+
+/// The exclusive right to fill a slot.
+pub(crate) struct SlotWriter<'a> {
+    pub(crate) slot: &'a CaptureSlot,
+    pub(crate) sequence: u32,
+    pub(crate) header: CaptureHeader,
+}
+
+impl SlotWriter<'_> {
+    /// Returns the part of the thread's stack to copy: from the red zone below the stack pointer to
+    /// the oldest frame, or as much of the younger end as the slot holds. `None` when the stack
+    /// pointer lies outside the thread's stack.
+    pub(crate) fn used_stack_in_handler(&self) -> Option<MemoryPiece> {
+        let low = self.slot.stack_low.load(Ordering::Relaxed);
+        let top = self.slot.stack_top.load(Ordering::Relaxed) & !7;
+        let sp = self.header.registers.sp;
+        if sp < low || sp >= top {
+            return None;
+        }
+        let start = if sp - low > RED_ZONE_BYTES {
+            sp - RED_ZONE_BYTES
+        } else {
+            sp
+        } & !7;
+        Some(MemoryPiece {
+            address: start,
+            bytes: ((top - start) as usize).min(self.slot.stack_capacity()),
+        })
+    }
+
+    /// Copies the stack. A stack that is not the thread's own is copied as far as it is readable.
+    pub(crate) fn copy_stack_in_handler(&mut self) {
+        let Some(piece) = self.used_stack_in_handler() else {
+            self.copy_other_stack_in_handler();
+            return;
+        };
+        // SAFETY: the range lies between the red zone below the stack pointer and the top of this
+        // thread's own stack, and all of that is mapped while the thread runs. The area is *placed*
+        // and large enough; both are word aligned.
+        unsafe { copy_words_in_handler(piece.address, self.slot.area(STACK_OFFSET), piece.bytes) };
+        (self.header.stack_start, self.header.stack_bytes) = (piece.address, piece.bytes);
+    }
+
+    /// Copies the readable memory from the stack pointer on, up to [`OTHER_STACK_BYTES`].
+    pub(crate) fn copy_other_stack_in_handler(&mut self) {
+        self.header.on_other_stack = true;
+        let sp = self.header.registers.sp;
+        let bytes = OTHER_STACK_BYTES.min(self.slot.stack_capacity());
+        // The red zone may lie on an unreadable guard page.
+        for address in [sp.wrapping_sub(RED_ZONE_BYTES) & !7, sp & !7] {
+            // SAFETY: *phase owns*; the area is *placed* and large enough.
+            let copied = unsafe {
+                read_guarded_in_handler(
+                    MemoryPiece { address, bytes },
+                    self.slot.area(STACK_OFFSET),
+                )
+            };
+            if copied > 0 {
+                (self.header.stack_start, self.header.stack_bytes) = (address, copied & !7);
+                return;
+            }
+        }
+    }
+
+    /// Copies the labels with their texts, oldest first, until the slot is full, and records
+    /// whether labels were left out.
+    pub(crate) fn copy_labels_in_handler(&mut self) {
+        // SAFETY: the pointer is to the owner's thread-local, which is bound to the slot while the
+        // thread is registered. The calling thread is the owner: the handler of a request has
+        // compared the thread pointers, and the handler of a timer has found the slot by its own
+        // (`sampler/handler.rs`).
+        let Some(stack) = (unsafe { self.slot.profiling_stack.load(Ordering::Acquire).as_ref() })
+        else {
+            return;
+        };
+        // SAFETY: in the handler, on the stack's own thread.
+        let (frames, texts) = unsafe { stack.contents_in_handler() };
+        for frame in frames {
+            let dynamic = frame.text_of_in_handler(texts);
+            // SAFETY: the label is still pushed, so the code that holds its text is loaded.
+            let label = unsafe { frame.label_in_handler() };
+            let fitting =
+                fitting_texts_in_handler(self.header.text_bytes, label.len(), dynamic.len());
+            // SAFETY: `fitting` does not exceed the lengths of the texts.
+            let texts = unsafe {
+                (
+                    label.get_unchecked(..fitting.0),
+                    dynamic.get_unchecked(..fitting.1),
+                )
+            };
+            if !self.copy_label_in_handler(frame, texts) {
+                return;
+            }
+        }
+    }
+
+    /// Copies a label with these texts. Returns false, and records that labels were left out, when
+    /// the slot is full.
+    pub(crate) fn copy_label_in_handler(
+        &mut self,
+        frame: &ProfilingStackFrame,
+        (label, dynamic): (&[u8], &[u8]),
+    ) -> bool {
+        let text_start = self.header.text_bytes;
+        let text_end = text_start + label.len() + dynamic.len();
+        if self.header.labels >= MAX_LABELS || text_end > TEXT_BYTES {
+            self.header.labels_left_out = true;
+            return false;
+        }
+        let captured = CapturedLabel {
+            stack_address: StackAddress(frame.stack_address),
+            text_start: text_start as u32,
+            label_bytes: label.len() as u32,
+            dynamic_bytes: dynamic.len() as u32,
+            category: frame.category,
+            subcategory: frame.subcategory,
+            flags: frame.flags,
+            location: frame.raw_script_location_in_handler(),
+        };
+        // SAFETY: *phase owns*, and both areas are large enough, as checked above.
+        unsafe {
+            self.slot
+                .area(LABELS_OFFSET)
+                .cast::<CapturedLabel>()
+                .add(self.header.labels)
+                .write(captured);
+            let text = self.slot.area(TEXT_OFFSET).add(text_start);
+            std::ptr::copy_nonoverlapping(label.as_ptr(), text, label.len());
+            std::ptr::copy_nonoverlapping(dynamic.as_ptr(), text.add(label.len()), dynamic.len());
+        }
+        self.header.labels += 1;
+        self.header.text_bytes = text_end;
+        true
+    }
+
+    /// Moves from writing to ready.
+    pub(crate) fn publish_in_handler(self) {
+        // SAFETY: *phase owns*.
+        unsafe { *self.slot.header.get() = self.header };
+        self.slot.state.publish_in_handler(self.sequence);
+    }
+}
+
+/// Returns how many bytes of a label's static and dynamic text to copy behind `before` bytes of
+/// other texts. Each text is copied whole or not at all; a label is copied even if its texts do not
+/// fit.
+pub(crate) fn fitting_texts_in_handler(
+    before: usize,
+    label: usize,
+    dynamic: usize,
+) -> (usize, usize) {
+    let label = if label <= TEXT_BYTES - before {
+        label
+    } else {
+        0
+    };
+    let available = (TEXT_BYTES - STATIC_TEXT_BYTES).saturating_sub(before + label);
+    (label, if dynamic <= available { dynamic } else { 0 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::capture::slot_pool::SlotHandle;
+    use crate::types::TimeStamp;
+
+    /// Runs the handler of a simulated thread that was interrupted with this stack pointer.
+    fn begin(slot: &CaptureSlot, sequence: u32, thread: u64, sp: u64) -> Option<SlotWriter<'_>> {
+        // SAFETY: these tests bind memory that lives as long as the test.
+        unsafe {
+            slot.begin_for_in_handler(
+                sequence,
+                thread,
+                Registers {
+                    sp,
+                    ..Registers::default()
+                },
+            )
+        }
+    }
+
+    fn bind(slot: &CaptureSlot, thread: u64, bounds: StackBounds) {
+        // SAFETY: as above; the profiling stack is null.
+        unsafe { slot.bind(thread, bounds, std::ptr::null()) };
+    }
+
+    #[test]
+    fn transitions_follow_state_table() {
+        let slot = SlotHandle::acquire(64 << 10).expect("a slot");
+        bind(&slot, 77, StackBounds { low: 8, top: 16 });
+        assert!(begin(&slot, 0, 77, 0).is_none(), "no request");
+        let first = slot.request().expect("idle");
+        assert!(slot.request().is_none(), "already requested");
+        assert!(
+            begin(&slot, first.wrapping_sub(1), 77, 0).is_none(),
+            "an older signal"
+        );
+        assert!(begin(&slot, first, 78, 0).is_none(), "another thread");
+        slot.cancel();
+        assert!(begin(&slot, first, 77, 0).is_none(), "a late signal");
+        let second = slot.request().expect("idle again");
+        let mut writer = begin(&slot, second, 77, 0).expect("requested");
+        assert!(begin(&slot, second, 77, 0).is_none(), "already answered");
+        assert!(!slot.retire(), "a handler is writing");
+        writer.header.time = TimeStamp(5);
+        writer.publish_in_handler();
+        let view = slot.captured().expect("ready");
+        assert!(
+            slot.captured().is_none() && !slot.retire(),
+            "the view is being read"
+        );
+        assert_eq!(
+            (view.header().time, view.stack(), view.labels().len()),
+            (TimeStamp(5), &[][..], 0)
+        );
+        drop(view);
+        assert_eq!(slot.phase(), SlotPhase::Idle);
+        assert!(slot.retire());
+    }
+
+    #[test]
+    fn slot_dropped_during_write_is_reused_after_publish() {
+        let acquire = || SlotHandle::acquire(32 << 20).expect("a slot");
+        let slot = acquire();
+        let number = slot.number();
+        let shared = crate::capture::slot_pool::find_slot_in_handler(number).expect("in the table");
+        bind(&slot, 5, StackBounds { low: 8, top: 16 });
+        let sequence = slot.request().expect("idle");
+        let writer = begin(shared, sequence, 5, 0).expect("requested");
+        drop(slot);
+        assert_ne!(acquire().number(), number, "a handler is writing");
+        writer.publish_in_handler();
+        assert!(
+            [acquire(), acquire()]
+                .iter()
+                .any(|slot| slot.number() == number)
+        );
+    }
+
+    #[test]
+    fn additional_slot_binds_requested_parts() {
+        let own = SlotHandle::acquire(64 << 10).expect("a slot");
+        let additional = |parts| SlotHandle::acquire_additional(&own, parts);
+        let parts = CaptureParts {
+            stack: true,
+            labels: false,
+        };
+        assert_eq!(
+            additional(parts).err(),
+            Some(crate::capture::slot_pool::AcquireSlotError::Unregistered),
+            "not bound"
+        );
+        own.bind_to_current_thread(StackBounds { low: 8, top: 16 });
+        let slot = additional(parts).expect("a slot");
+        let bounds = [&slot.stack_low, &slot.stack_top].map(|bound| bound.load(Ordering::Relaxed));
+        assert_eq!(
+            (slot.thread_pointer.load(Ordering::Relaxed), bounds),
+            (thread_pointer(), [8, 16])
+        );
+        assert!(slot.profiling_stack.load(Ordering::Relaxed).is_null());
+        own.unbind();
+        assert!(additional(parts).is_err());
+        crate::labels::close_profiling_stack();
+    }
+
+    #[test]
+    fn fitting_texts_leaves_dynamic_text_out_first() {
+        const DYNAMIC: usize = TEXT_BYTES - STATIC_TEXT_BYTES;
+        for (before, texts, fitting) in [
+            (0, (5, 512), (5, 512)),
+            (DYNAMIC - 517, (5, 512), (5, 512)),
+            (DYNAMIC - 516, (5, 512), (5, 0)),
+            (DYNAMIC + 1, (5, 1), (5, 0)),
+            (DYNAMIC - 3, (5, 0), (5, 0)),
+            (TEXT_BYTES - 5, (5, 1), (5, 0)),
+            (TEXT_BYTES - 4, (5, 1), (0, 0)),
+            (TEXT_BYTES, (0, 0), (0, 0)),
+            (0, (u32::MAX as usize, 512), (0, 512)),
+        ] {
+            assert_eq!(
+                fitting_texts_in_handler(before, texts.0, texts.1),
+                fitting,
+                "{before} {texts:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn copy_stack_spans_red_zone_to_top() {
+        let memory: Vec<u64> = (0..1000).collect();
+        let base = memory.as_ptr() as u64;
+        let slot = SlotHandle::acquire(64 << 10).expect("a slot");
+        bind(
+            &slot,
+            1,
+            StackBounds {
+                low: base,
+                top: base + 8000,
+            },
+        );
+        let captured_from = |sp: u64| {
+            let sequence = slot.request().expect("idle");
+            let mut writer = begin(&slot, sequence, 1, sp).expect("requested");
+            writer.copy_stack_in_handler();
+            writer.publish_in_handler();
+            let view = slot.captured().expect("ready");
+            (view.header().stack_start, view.stack().to_vec())
+        };
+        let (start, bytes) = captured_from(base + 4000);
+        assert_eq!((start, bytes.len()), (base + 3872, 8000 - 3872));
+        assert_eq!(bytes[..8], 484u64.to_ne_bytes());
+        assert_eq!(
+            captured_from(base + 8).0,
+            base + 8,
+            "nothing below the stack is read"
+        );
+        assert_eq!(captured_from(64), (0, vec![]), "nothing is readable there");
+    }
+}

@@ -1,0 +1,111 @@
+//! Access to a finished capture, and the release of memory that a deep capture took.
+//!
+//! **Contract**: as in `capture_slot.rs`: *phase owns*, *placed*.
+
+use std::sync::atomic::Ordering;
+
+use crate::capture::capture_parts::{CaptureHeader, CapturedLabel};
+use crate::capture::capture_slot::{
+    CAPTURES_BEFORE_RELEASE, CaptureSlot, LABELS_OFFSET, RETAINED_STACK_BYTES, STACK_OFFSET,
+    TEXT_OFFSET,
+};
+
+impl CaptureSlot {
+    /// Moves from ready to reading, and returns the capture. Dropping the view moves to idle.
+    pub(crate) fn captured(&self) -> Option<CapturedView<'_>> {
+        let sequence = self.state.begin_reading()?;
+        // SAFETY: *phase owns*: the slot is in reading, by the transition above.
+        let header = unsafe { &*self.header.get() };
+        Some(CapturedView {
+            slot: self,
+            header,
+            sequence,
+        })
+    }
+
+    /// Returns the memory of deep stacks to the kernel, for a thread that is idle or exits. Does
+    /// nothing while a capture is written or read.
+    pub(crate) fn release_deep_stack(&self) {
+        if self.captures_since_deep.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        // From here on, no other thread writes or reads the slot.
+        let Some(sequence) = self.state.begin_remote() else {
+            return;
+        };
+        self.captures_since_deep.store(0, Ordering::Relaxed);
+        // SAFETY: *phase owns*: the slot is in writing, by the transition above.
+        unsafe {
+            self.region
+                .discard_from(STACK_OFFSET + RETAINED_STACK_BYTES)
+        };
+        self.state.abandon(sequence);
+    }
+}
+
+/// A finished capture, for reading. Dropping the view frees the slot for the next request.
+pub(crate) struct CapturedView<'a> {
+    slot: &'a CaptureSlot,
+    header: &'a CaptureHeader,
+    sequence: u32,
+}
+
+impl CapturedView<'_> {
+    pub(crate) fn header(&self) -> &CaptureHeader {
+        self.header
+    }
+
+    /// Returns the copied part of the stack, which starts at `header().stack_start`.
+    pub(crate) fn stack(&self) -> &[u8] {
+        // SAFETY: *phase owns*: the slot is in reading, and the handler wrote this many bytes.
+        unsafe { std::slice::from_raw_parts(self.slot.area(STACK_OFFSET), self.header.stack_bytes) }
+    }
+
+    /// Returns the labels, oldest first.
+    pub(crate) fn labels(&self) -> &[CapturedLabel] {
+        // SAFETY: *phase owns*: the slot is in reading, and the handler wrote this many labels.
+        unsafe {
+            std::slice::from_raw_parts(self.slot.area(LABELS_OFFSET).cast(), self.header.labels)
+        }
+    }
+
+    /// Returns the static and the dynamic text of a label.
+    pub(crate) fn texts_of(&self, label: &CapturedLabel) -> (&[u8], &[u8]) {
+        // SAFETY: *phase owns*: the slot is in reading, and the handler wrote this many bytes.
+        let all = unsafe {
+            std::slice::from_raw_parts(self.slot.area(TEXT_OFFSET), self.header.text_bytes)
+        };
+        let text = all.get(label.text_start as usize..).unwrap_or_default();
+        let (fixed, rest) = text
+            .split_at_checked(label.label_bytes as usize)
+            .unwrap_or_default();
+        (
+            fixed,
+            rest.get(..label.dynamic_bytes as usize).unwrap_or_default(),
+        )
+    }
+}
+
+impl Drop for CapturedView<'_> {
+    fn drop(&mut self) {
+        let captures_since_deep = match self.slot.captures_since_deep.load(Ordering::Relaxed) {
+            _ if self.header.stack_bytes > RETAINED_STACK_BYTES => 1,
+            0 => 0,
+            CAPTURES_BEFORE_RELEASE => {
+                // SAFETY: *phase owns*: the slot is still in reading, so no handler writes; this
+                // view ends here.
+                unsafe {
+                    self.slot
+                        .region
+                        .discard_from(STACK_OFFSET + RETAINED_STACK_BYTES)
+                };
+                0
+            }
+            count => count + 1,
+        };
+        self.slot
+            .captures_since_deep
+            .store(captures_since_deep, Ordering::Relaxed);
+        self.slot.state.finish_reading(self.sequence);
+    }
+}

@@ -1,0 +1,44 @@
+//! The slots that threads are captured into.
+//!
+//! # Purpose
+//! The memory into which a thread's signal handler copies registers, stack, labels and time; the
+//! same fields filled by the sampler for a thread that sleeps ([`remote_capture`]); and the state
+//! of a thread's event loop, which is captured with them.
+//!
+//! # Threads and locks
+//! The target thread fills its slot in its handler; the sampler reads the slot, and fills it for a
+//! sleeping thread. `slot_state.rs` draws who may move a slot from state to state. The slot pool
+//! has a lock (thread data, in the lock order) that no handler takes.
+//!
+//! # Imports
+//! `labels`, `platform`, `types`, `util`
+//!
+//! # Invariants
+//! - A slot's memory is a slot for ever: a late signal finds a slot, and its state says that no
+//!   request is pending.
+//! - The handler writes to the slot only while it owns it.
+//!
+//! # Read next
+//! `slot_state.rs`, `capture_slot.rs`, `remote_capture.rs`, then `crate::threads`.
+
+#[forbid(unsafe_code)]
+mod capture_parts;
+mod capture_slot;
+mod captured_view;
+#[forbid(unsafe_code)]
+mod event_delay;
+mod remote_capture;
+#[cfg(all(test, loom))]
+mod slot_model;
+mod slot_pool;
+#[forbid(unsafe_code)]
+mod slot_state;
+
+pub(crate) use capture_parts::CaptureParts;
+pub(crate) use captured_view::CapturedView;
+pub(crate) use event_delay::{EventDelay, EventLoopState};
+pub(crate) use slot_pool::{
+    AcquireSlotError, Pool, SlotHandle, find_slot_in_handler, find_slot_of_thread_in_handler,
+    hold_pool_for_fork,
+};
+pub(crate) use slot_state::SlotPhase;

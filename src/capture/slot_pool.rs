@@ -1,0 +1,241 @@
+//! The pool of capture slots. A slot is never unmapped, so its number identifies it for the life of
+//! the process.
+//!
+//! [`find_slot_in_handler`] runs in the signal handler.
+//!
+//! **Contract** (cited below):
+//! - *for ever*: an address, once in the table, stays there and stays mapped as a [`CaptureSlot`];
+//! - *one owner*: a slot is either in the pool or held by one [`SlotHandle`].
+
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+
+use crate::capture::capture_parts::CaptureParts;
+use crate::capture::capture_slot::{CaptureSlot, STACK_OFFSET};
+use crate::platform::LazyRegion;
+use crate::util::{LockRank, NamedMutex};
+
+/// Maximum number of slots. Threads beyond it are not sampled.
+const MAX_SLOTS: usize = 1 << 16;
+const MIN_STACK_BYTES: usize = 64 << 10;
+/// Maximum size of a slot's stack area, in bytes. Of a larger stack the youngest part is sampled,
+/// and the sample is marked as truncated if more was in use.
+const MAX_STACK_BYTES: usize = 64 << 20;
+
+static TABLE: [AtomicPtr<CaptureSlot>; MAX_SLOTS] =
+    [const { AtomicPtr::new(std::ptr::null_mut()) }; MAX_SLOTS];
+/// Hash table of slots, by the thread pointers of their owners. An entry holds the slot's number in
+/// its lower 16 bits and the thread pointer above it, a multiple of 64 below 2^47. An entry that
+/// was never used is 0; one that is free again is [`TOMBSTONE`].
+static BY_THREAD: [AtomicU64; 2 * MAX_SLOTS] = [const { AtomicU64::new(0) }; 2 * MAX_SLOTS];
+const TOMBSTONE: u64 = 1 << 63;
+/// Maximum number of entries to probe. A thread that finds no free one gets no timer.
+const MAX_PROBES: usize = 64;
+
+static POOL: NamedMutex<Pool> = NamedMutex::new("slot pool", LockRank::ThreadData, Pool::EMPTY);
+
+/// Number of stack area sizes: the powers of two from [`MIN_STACK_BYTES`] to [`MAX_STACK_BYTES`].
+const SIZE_CLASSES: usize = (MAX_STACK_BYTES / MIN_STACK_BYTES).ilog2() as usize + 1;
+
+fn size_class(stack_bytes: usize) -> usize {
+    (stack_bytes / MIN_STACK_BYTES).ilog2() as usize
+}
+
+#[derive(Debug)]
+pub(crate) struct Pool {
+    /// Free slots by size class, so that finding one takes the same time when there are many.
+    free: [Vec<u16>; SIZE_CLASSES],
+    /// Slots that were returned while a handler was still writing into them.
+    busy: Vec<u16>,
+    created: usize,
+}
+
+impl Pool {
+    const EMPTY: Self = Self {
+        free: [const { Vec::new() }; SIZE_CLASSES],
+        busy: Vec::new(),
+        created: 0,
+    };
+
+    fn add_free(&mut self, number: u16, stack_bytes: usize) {
+        self.free[size_class(stack_bytes)].push(number);
+    }
+
+    /// Moves the slots whose handlers have finished to the free ones.
+    fn reclaim_busy(&mut self) {
+        let busy = std::mem::take(&mut self.busy);
+        for number in busy {
+            let slot = find_slot_in_handler(number);
+            match slot.filter(|slot| slot.retire()) {
+                Some(slot) => self.add_free(number, slot.stack_capacity()),
+                None => self.busy.push(number),
+            }
+        }
+    }
+}
+
+/// A slot that belongs to one registration, or to one request.
+#[derive(Debug)]
+pub(crate) struct SlotHandle {
+    number: u16,
+    slot: &'static CaptureSlot,
+}
+
+/// Reason why a request gets no slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AcquireSlotError {
+    /// The thread has unregistered.
+    Unregistered,
+    /// The system has no memory for another slot.
+    OutOfMemory,
+}
+
+/// Returns the slot with this number, if it was ever created.
+pub(crate) fn find_slot_in_handler(number: u16) -> Option<&'static CaptureSlot> {
+    // SAFETY: *for ever*.
+    unsafe { TABLE[usize::from(number)].load(Ordering::Acquire).as_ref() }
+}
+
+/// Returns the entries of [`BY_THREAD`] that may belong to this thread pointer, in probing order.
+fn entries_for_in_handler(thread_pointer: u64) -> impl Iterator<Item = &'static AtomicU64> {
+    let first = ((thread_pointer >> 6).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize;
+    (first..first + MAX_PROBES)
+        .filter_map(|table_entry| BY_THREAD.get(table_entry % BY_THREAD.len()))
+}
+
+/// Returns the slot that the thread with this thread pointer owns.
+pub(crate) fn find_slot_of_thread_in_handler(thread_pointer: u64) -> Option<&'static CaptureSlot> {
+    for table_entry in entries_for_in_handler(thread_pointer) {
+        match table_entry.load(Ordering::Acquire) {
+            0 => return None,
+            TOMBSTONE => {}
+            known if known >> 16 == thread_pointer => return find_slot_in_handler(known as u16),
+            _ => {}
+        }
+    }
+    None
+}
+
+impl SlotHandle {
+    /// Inserts the slot into the hash table, so that the calling thread's handler finds it by the
+    /// thread pointer.
+    pub(crate) fn insert_for_thread(&self, thread_pointer: u64) {
+        if thread_pointer == 0 || thread_pointer >> 47 != 0 {
+            return;
+        }
+        let entry = thread_pointer << 16 | u64::from(self.number);
+        for table_entry in entries_for_in_handler(thread_pointer) {
+            let before = table_entry.load(Ordering::Relaxed);
+            // The last condition: a thread with the same pointer exited without removing its entry.
+            let is_free = before == 0 || before == TOMBSTONE || before >> 16 == thread_pointer;
+            if is_free
+                && table_entry
+                    .compare_exchange(before, entry, Ordering::AcqRel, Ordering::Relaxed)
+                    .is_ok()
+            {
+                return;
+            }
+        }
+    }
+
+    /// Removes the slot from the hash table. Called only on the thread that inserted it.
+    pub(crate) fn remove_for_thread(&self, thread_pointer: u64) {
+        let entry = thread_pointer << 16 | u64::from(self.number);
+        for table_entry in entries_for_in_handler(thread_pointer) {
+            if table_entry
+                .compare_exchange(entry, TOMBSTONE, Ordering::AcqRel, Ordering::Relaxed)
+                .is_ok()
+            {
+                return;
+            }
+        }
+    }
+
+    /// Returns a slot for a stack of this size, from the pool if one fits; `None` when the maximum
+    /// is reached or the system has no memory.
+    pub(crate) fn acquire(stack_bytes: usize) -> Option<Self> {
+        let stack_bytes = stack_bytes
+            .clamp(MIN_STACK_BYTES, MAX_STACK_BYTES)
+            .next_power_of_two();
+        let mut pool = POOL.lock();
+        pool.reclaim_busy();
+        if let Some(number) = pool.free[size_class(stack_bytes)].pop() {
+            return find_slot_in_handler(number).map(|slot| Self { number, slot });
+        }
+        let number = u16::try_from(pool.created).ok()?;
+        let region = LazyRegion::reserve(STACK_OFFSET + stack_bytes)?;
+        // Leaked, by *for ever*.
+        let slot = CaptureSlot::create_in(Box::leak(Box::new(region)));
+        TABLE[usize::from(number)].store(std::ptr::from_ref(slot).cast_mut(), Ordering::Release);
+        pool.created += 1;
+        Some(Self { number, slot })
+    }
+
+    /// Returns an additional slot for the thread that `own` is bound to, for a request that is
+    /// independent of the sampler's.
+    ///
+    /// # Errors
+    /// [`AcquireSlotError`] gives the reason.
+    pub(crate) fn acquire_additional(
+        own: &Self,
+        parts: CaptureParts,
+    ) -> Result<Self, AcquireSlotError> {
+        let stack_bytes = if parts.stack { own.stack_capacity() } else { 0 };
+        let slot = Self::acquire(stack_bytes).ok_or(AcquireSlotError::OutOfMemory)?;
+        if slot.bind_like(own, parts) {
+            Ok(slot)
+        } else {
+            Err(AcquireSlotError::Unregistered)
+        }
+    }
+
+    pub(crate) fn number(&self) -> u16 {
+        self.number
+    }
+}
+
+/// Locks the pool while the process forks.
+pub(crate) fn hold_pool_for_fork() -> crate::util::Guard<'static, Pool> {
+    POOL.lock()
+}
+
+impl std::ops::Deref for SlotHandle {
+    type Target = CaptureSlot;
+    fn deref(&self) -> &CaptureSlot {
+        self.slot
+    }
+}
+
+impl Drop for SlotHandle {
+    fn drop(&mut self) {
+        // A late handler finds that no request is pending. No thread waits for a handler that is
+        // still writing: its slot is reused only after it has finished.
+        let is_idle = self.slot.retire();
+        self.slot.release_deep_stack();
+        let mut pool = POOL.lock();
+        if is_idle {
+            pool.add_free(self.number, self.slot.stack_capacity())
+        } else {
+            pool.busy.push(self.number)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dropped_slot_is_not_reused_for_larger_stack() {
+        let first = SlotHandle::acquire(100 << 10).expect("a slot");
+        assert_eq!(first.stack_capacity(), 128 << 10);
+        let number = first.number();
+        assert!(std::ptr::eq(
+            find_slot_in_handler(number).expect("in the table"),
+            &*first
+        ));
+        drop(first);
+        let large = SlotHandle::acquire(1 << 20).expect("a slot");
+        assert_eq!(large.stack_capacity(), 1 << 20);
+        assert_ne!(large.number(), number);
+    }
+}

@@ -1,0 +1,173 @@
+//! The spans that the calling thread has entered, with their labels.
+//!
+//! A thread exits the spans it entered, but not always in reverse order. It may also exit a span
+//! that is missing from its list, because the layer is newer than the entry or the list was
+//! destroyed at the thread's exit.
+
+use std::cell::{Cell, RefCell};
+use std::time::Duration;
+
+use tracing_core::Metadata;
+
+use crate::api::AutoProfilerLabel;
+use crate::integrations::tracing::open_spans::SpanKey;
+use crate::integrations::tracing::span_flow::SpanFlow;
+use crate::types::{ProfilerTime, ProfilingCategoryPair};
+
+/// Maximum number of entered spans that a thread keeps. Deeper ones have neither a label nor a
+/// time. A sample has fewer labels.
+const MAX_ENTERED: usize = 4096;
+
+/// A span that the thread has entered.
+#[derive(Debug)]
+struct EnteredSpan {
+    key: SpanKey,
+    label: Option<EnteredLabel>,
+    recorded: Option<RecordedSpan>,
+}
+
+/// Further data of an entered span, if a session records the span.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RecordedSpan {
+    pub(crate) flow: SpanFlow,
+    /// Time at which the thread entered the span; `None` if busy times are not measured.
+    pub(crate) since: Option<ProfilerTime>,
+}
+
+/// The span that the thread created last. Most often it is also the next that the thread enters.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NewestSpan {
+    pub(crate) key: SpanKey,
+    pub(crate) metadata: &'static Metadata<'static>,
+    pub(crate) flow: Option<SpanFlow>,
+}
+
+/// The arguments for pushing a span's label.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SpanLabel {
+    pub(crate) name: &'static str,
+    pub(crate) category: ProfilingCategoryPair,
+    pub(crate) stack_address: usize,
+}
+
+/// A label on the thread's label stack.
+#[derive(Debug)]
+struct EnteredLabel {
+    span_label: SpanLabel,
+    guard: Option<AutoProfilerLabel>,
+}
+
+impl EnteredLabel {
+    #[inline]
+    fn push(span_label: SpanLabel) -> Self {
+        let SpanLabel {
+            name,
+            category,
+            stack_address,
+        } = span_label;
+        Self {
+            span_label,
+            guard: Some(AutoProfilerLabel::with_stack_address(
+                name,
+                category,
+                stack_address,
+            )),
+        }
+    }
+}
+
+thread_local! {
+    static ENTERED: RefCell<Vec<EnteredSpan>> = const { RefCell::new(Vec::new()) };
+    static NEWEST: Cell<Option<NewestSpan>> = const { Cell::new(None) };
+}
+
+#[inline]
+pub(crate) fn set_newest(span: NewestSpan) {
+    NEWEST.set(Some(span));
+}
+
+/// Returns the data of this span if it is the thread's newest.
+#[inline]
+pub(crate) fn newest(key: SpanKey) -> Option<NewestSpan> {
+    NEWEST.get().filter(|span| span.key == key)
+}
+
+/// Runs `body` on the thread's list.
+///
+/// Returns `None` at the thread's exit, and in a nested call: `body` may call the application's
+/// allocator, which may enter spans itself.
+#[inline]
+fn with_entered<T>(body: impl FnOnce(&mut Vec<EnteredSpan>) -> Option<T>) -> Option<T> {
+    ENTERED
+        .try_with(|entered| body(&mut *entered.try_borrow_mut().ok()?))
+        .ok()
+        .flatten()
+}
+
+/// Records that the thread enters a span.
+#[inline]
+pub(crate) fn enter(key: SpanKey, label: Option<SpanLabel>, recorded: Option<RecordedSpan>) {
+    with_entered(|entered| {
+        if entered.len() < MAX_ENTERED {
+            entered.push(EnteredSpan {
+                key,
+                label: label.map(EnteredLabel::push),
+                recorded,
+            });
+        }
+        Some(())
+    });
+}
+
+/// Records that the thread exits a span. Returns the time since the span's outermost entry, if it
+/// is measured and this was the exit from that entry.
+#[inline]
+pub(crate) fn leave(key: SpanKey) -> Option<Duration> {
+    let since = with_entered(|entered| {
+        let index = entered.iter().rposition(|span| span.key == key)?;
+        let span = if index + 1 == entered.len() {
+            entered.pop()?
+        } else {
+            remove_from_below(entered, index)
+        };
+        // A span that was entered more than once is measured from its outermost entry.
+        span.recorded?
+            .since
+            .filter(|_| !entered.iter().any(|span| span.key == key))
+    });
+    since.map(|since| ProfilerTime::now().duration_since(since))
+}
+
+/// Returns the flow of the innermost entered span of this layer, if a session records that span.
+#[inline]
+pub(crate) fn current(layer: u32) -> Option<SpanFlow> {
+    with_entered(|entered| {
+        entered
+            .iter()
+            .rev()
+            .find(|span| span.key.layer == layer)?
+            .recorded
+            .map(|recorded| recorded.flow)
+    })
+}
+
+/// Removes a span that is not the innermost.
+///
+/// Popping a label also pops all labels above it, so the labels of the spans above are pushed again
+/// with the same stack addresses. Labels that other code pushed in between are lost.
+#[cold]
+fn remove_from_below(entered: &mut Vec<EnteredSpan>, index: usize) -> EnteredSpan {
+    for span in entered[index..].iter_mut().rev() {
+        if let Some(label) = &mut span.label {
+            label.guard = None;
+        }
+    }
+    let removed = entered.remove(index);
+    for label in entered[index..]
+        .iter_mut()
+        .filter_map(|span| span.label.as_mut())
+    {
+        *label = EnteredLabel::push(label.span_label);
+    }
+    removed
+}

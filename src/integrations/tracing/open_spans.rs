@@ -1,0 +1,230 @@
+//! The spans that sessions record, from their start to their end.
+//!
+//! Any thread finds a span by its id in the table of this module. The registry's extensions could
+//! store the spans too, but each access to them takes two lookups in the registry, and each span an
+//! allocation.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{LazyLock, Mutex, MutexGuard, TryLockError};
+use std::time::Duration;
+
+use tracing_core::Metadata;
+
+use crate::api::MarkerSession;
+use crate::integrations::tracing::field_values::FieldValues;
+use crate::integrations::tracing::span_flow::SpanFlow;
+use crate::types::ProfilerTime;
+
+/// A span's id and its layer's number: ids are unique only within a registry, and there may be
+/// several registries.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct SpanKey {
+    pub(crate) layer: u32,
+    pub(crate) id: u64,
+}
+
+/// A span that a session records.
+#[derive(Debug)]
+pub(crate) struct OpenSpan {
+    pub(crate) key: SpanKey,
+    pub(crate) session: MarkerSession,
+    pub(crate) start: ProfilerTime,
+    pub(crate) metadata: &'static Metadata<'static>,
+    pub(crate) flow: SpanFlow,
+    pub(crate) parent: Option<SpanFlow>,
+    pub(crate) follows: Option<SpanFlow>,
+    /// Sum of the times that threads spent in the span; `None` if busy times are not measured.
+    pub(crate) busy: Option<Duration>,
+    pub(crate) values: FieldValues,
+}
+
+/// Number of slots: with fewer open spans, collisions are rare. Colliding spans share a slot.
+const SLOTS: usize = 2048;
+
+/// Limits of the wait for a slot's lock: attempts that spin, that yield, and that sleep 1 ms each.
+///
+/// The lock is held for a few stores, and for an allocation when a slot grows. A holder that is
+/// preempted releases the lock once it runs again. The wait of 0.2 s expires only in the child of a
+/// fork whose parent's thread held the lock; the child then does without the slot.
+const MAX_SPINS: u32 = 100;
+const MAX_YIELDS: u32 = 10_000;
+const MAX_SLEEPS: u32 = 200;
+
+thread_local! {
+    /// Whether the thread holds a slot's lock. If its allocator uses spans during that time, they
+    /// are skipped instead of waiting for a lock.
+    static HOLDS_SLOT: Cell<bool> = const { Cell::new(false) };
+}
+
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Slot(Mutex<Vec<OpenSpan>>);
+
+static TABLE: LazyLock<Box<[Slot]>> =
+    LazyLock::new(|| (0..SLOTS).map(|_| Slot::default()).collect());
+
+/// Whether any span was ever recorded. If not, lookups while the profiler is inactive skip the
+/// table.
+static HAS_RECORDED: AtomicBool = AtomicBool::new(false);
+
+/// The spans of a slot, locked.
+struct SlotSpans<'a>(MutexGuard<'a, Vec<OpenSpan>>);
+
+impl Drop for SlotSpans<'_> {
+    fn drop(&mut self) {
+        HOLDS_SLOT.set(false);
+    }
+}
+
+impl Slot {
+    /// Locks the slot. Returns `None` if the thread holds a slot's lock already, or if the wait
+    /// expires.
+    #[inline]
+    fn lock(&self) -> Option<SlotSpans<'_>> {
+        if HOLDS_SLOT.get() {
+            return None;
+        }
+        let spans = match self.0.try_lock() {
+            Ok(spans) => spans,
+            Err(TryLockError::Poisoned(spans)) => spans.into_inner(),
+            Err(TryLockError::WouldBlock) => self.wait_for_lock()?,
+        };
+        HOLDS_SLOT.set(true);
+        Some(SlotSpans(spans))
+    }
+
+    #[cold]
+    fn wait_for_lock(&self) -> Option<MutexGuard<'_, Vec<OpenSpan>>> {
+        for tries in 0..MAX_SPINS + MAX_YIELDS + MAX_SLEEPS {
+            match self.0.try_lock() {
+                Ok(spans) => return Some(spans),
+                Err(TryLockError::Poisoned(spans)) => return Some(spans.into_inner()),
+                Err(TryLockError::WouldBlock) if tries < MAX_SPINS => std::hint::spin_loop(),
+                Err(TryLockError::WouldBlock) if tries < MAX_SPINS + MAX_YIELDS => {
+                    std::thread::yield_now()
+                }
+                Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(1)),
+            }
+        }
+        None
+    }
+}
+
+#[inline]
+fn slot_of(key: SpanKey) -> Option<SlotSpans<'static>> {
+    // The upper bits of an id count how often the registry reused it. Without these bits, a span
+    // gets the slot of its predecessor, and that slot's memory.
+    const INDEX_BITS: u64 = (1 << 51) - 1;
+    let index = (key.id & INDEX_BITS).wrapping_add(u64::from(key.layer) << 40);
+    // Neighbouring spans share many bits; the multiplication spreads them over the table.
+    TABLE[(index.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize % SLOTS].lock()
+}
+
+/// Adds a span at its start.
+#[inline]
+pub(crate) fn insert(span: OpenSpan) {
+    if !HAS_RECORDED.load(Ordering::Relaxed) {
+        HAS_RECORDED.store(true, Ordering::Relaxed);
+    }
+    if let Some(mut slot) = slot_of(span.key) {
+        let spans = &mut slot.0;
+        if spans.capacity() == 0 {
+            spans.reserve_exact(1);
+        }
+        spans.push(span);
+    }
+}
+
+/// Runs `body` on a span; returns `None` if the span is not recorded.
+#[inline]
+pub(crate) fn with_span<T>(key: SpanKey, body: impl FnOnce(&mut OpenSpan) -> T) -> Option<T> {
+    if !HAS_RECORDED.load(Ordering::Relaxed) {
+        return None;
+    }
+    slot_of(key)?
+        .0
+        .iter_mut()
+        .rev()
+        .find(|span| span.key == key)
+        .map(body)
+}
+
+/// Removes a span at its end.
+#[inline]
+pub(crate) fn remove(key: SpanKey) -> Option<OpenSpan> {
+    if !HAS_RECORDED.load(Ordering::Relaxed) {
+        return None;
+    }
+    let mut slot = slot_of(key)?;
+    let index = slot.0.iter().rposition(|span| span.key == key)?;
+    Some(slot.0.swap_remove(index))
+}
+
+/// Removes the spans of a dropped layer, which is not notified of their end.
+pub(crate) fn forget_layer(layer: u32) {
+    if HAS_RECORDED.load(Ordering::Relaxed) {
+        TABLE
+            .iter()
+            .filter_map(Slot::lock)
+            .for_each(|mut slot| slot.0.retain(|span| span.key.layer != layer));
+    }
+}
+
+#[cfg(all(test, has_profiler))]
+mod tests {
+    use super::*;
+
+    fn open(layer: u32, id: u64) -> SpanKey {
+        let key = SpanKey { layer, id };
+        insert(OpenSpan {
+            key,
+            session: MarkerSession::for_test(),
+            start: ProfilerTime::now(),
+            metadata: tracing::subscriber::with_default(tracing_subscriber::registry(), || {
+                tracing::info_span!("span").metadata().expect("enabled")
+            }),
+            flow: SpanFlow::new(),
+            parent: None,
+            follows: None,
+            busy: None,
+            values: FieldValues::new(),
+        });
+        key
+    }
+
+    #[test]
+    fn span_is_found_until_its_end_or_the_end_of_its_layer() {
+        const LAYER: u32 = u32::MAX;
+        // Three times the number of slots, so that spans collide.
+        let keys: Vec<_> = (1..=3 * SLOTS as u64).map(|id| open(LAYER, id)).collect();
+        let of_other_layer = open(LAYER - 1, 1);
+        let flows: Vec<_> = keys
+            .iter()
+            .map(|key| with_span(*key, |span| span.flow).expect("open"))
+            .collect();
+        for (key, flow) in keys.iter().zip(&flows).step_by(2) {
+            assert_eq!(
+                remove(*key).map(|span| (span.key, span.flow)),
+                Some((*key, *flow))
+            );
+            assert!(remove(*key).is_none() && with_span(*key, |_| ()).is_none());
+        }
+        assert!(with_span(keys[1], |span| span.flow) == Some(flows[1]));
+        forget_layer(LAYER);
+        assert!(keys.iter().all(|key| with_span(*key, |_| ()).is_none()));
+        assert!(remove(of_other_layer).is_some());
+    }
+
+    #[test]
+    fn nested_use_of_a_slot_finds_no_span() {
+        let key = open(u32::MAX - 2, 1);
+        with_span(key, |_| {
+            assert!(
+                with_span(key, |_| ()).is_none(),
+                "nested use, as by the application's allocator"
+            )
+        });
+        assert!(remove(key).is_some());
+    }
+}

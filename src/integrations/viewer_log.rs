@@ -1,0 +1,44 @@
+//! The marker type that the viewer shows as lines of a log.
+
+use crate::markers::Log;
+use crate::markers::{Format, JSONWriter, MarkerSchema, ProfilerMarker};
+
+/// Returns the type's name. Types of one name share their fields, so that `log` and `tracing`
+/// contribute to one log.
+pub(crate) fn name() -> &'static str {
+    Log::marker_type_name()
+}
+
+/// Returns the type's schema, which adds a source location to Gecko's. `log` records have no
+/// `fields`, but the labels apply to all markers of the name.
+pub(crate) fn schema() -> MarkerSchema {
+    let mut schema = Log::marker_type_display();
+    schema
+        .set_table_label("({marker.name}) {marker.data.message} {marker.data.fields}")
+        .set_chart_label("{marker.data.message} {marker.data.fields}")
+        .add_key_label_format("location", "Location", Format::UniqueString);
+    schema
+}
+
+/// The viewer's keywords for levels, the most severe first.
+pub(crate) const LEVELS: [&str; 5] = ["Error", "Warning", "Info", "Debug", "Verbose"];
+
+/// Writes the fields that every line has.
+pub(crate) fn write_fields(json: &mut JSONWriter<'_>, level: u8, message: &str) {
+    json.unique_string_property(
+        "level",
+        LEVELS.get(usize::from(level)).copied().unwrap_or_default(),
+    );
+    json.unique_string_property("message", message);
+}
+
+/// Writes the source location of a line; nothing if the file is unknown.
+pub(crate) fn write_location(json: &mut JSONWriter<'_>, file: Option<&str>, line: Option<u32>) {
+    match (file, line) {
+        (Some(file), Some(line)) => {
+            json.unique_string_property("location", &format!("{file}:{line}"))
+        }
+        (Some(file), None) => json.unique_string_property("location", file),
+        (None, _) => {}
+    }
+}

@@ -1,0 +1,39 @@
+//! A thread's labels and script frames.
+//!
+//! # Purpose
+//! The profiling stack that each thread owns: label frames that the application pushes and pops,
+//! script frames of its interpreter, and the functions that script frames name.
+//!
+//! # Threads and locks
+//! A thread writes its own stack only. Its signal handler reads the stack in place, so pushes and
+//! pops are ordered by compiler fences. The registry of script functions has a lock of its own.
+//!
+//! # Imports
+//! `types`, `util`
+//!
+//! # Invariants
+//! - A label guard holds numbers, not pointers, so moving it is safe.
+//! - The stack grows without moving frames that a handler may read.
+//!
+//! # Read next
+//! `profiling_stack.rs`, `thread_labels.rs`, then `crate::capture`.
+
+mod growing_array;
+mod profiling_stack;
+mod profiling_stack_frame;
+#[forbid(unsafe_code)]
+mod script_functions;
+mod thread_labels;
+
+pub(crate) use profiling_stack::{LabelToken, ProfilingStack, RemoteStack};
+pub(crate) use profiling_stack_frame::{
+    LABELS_LEFT_OUT, ProfilingStackFrame, ScriptLocation, joined_label_text,
+};
+pub(crate) use script_functions::{
+    ScriptFunction, ScriptFunctions, hold_script_functions_for_fork, register_script_function,
+    script_function,
+};
+pub(crate) use thread_labels::{
+    close_profiling_stack, open_profiling_stack, own_profiling_stack, pop_labels, push_label,
+    push_label_with_text, push_script_frame, set_script_frame_position,
+};

@@ -1,0 +1,253 @@
+//! The script functions that the application has named. Each is stored once, for the life of the
+//! process.
+//!
+//! Frames, captures and buffer entries hold a function's number, which has the same meaning for the
+//! life of the process. So neither entering a function nor the handler copies a text.
+
+use std::collections::{HashMap, HashSet};
+use std::hash::{Hash, Hasher};
+
+use crate::types::ScriptDescription;
+use crate::util::{Guard, LockRank, NamedMutex, cut_at_character};
+
+/// Maximum length of a name or file, in bytes. A longer text is cut at a character boundary.
+const MAX_TEXT_BYTES: usize = 512;
+/// Maximum number of functions. An application that exceeds it derives names from data; all further
+/// functions become [`TOO_MANY`].
+const MAX_FUNCTIONS: usize = 1 << 20;
+
+static TOO_MANY: ScriptFunction = ScriptFunction {
+    number: 1,
+    description: ScriptDescription {
+        name: "(too many script functions)",
+        file: "",
+        line: 0,
+        column: 0,
+    },
+};
+
+/// A script function. Numbers are unique, so functions are compared by number.
+#[derive(Debug)]
+pub(crate) struct ScriptFunction {
+    /// Counted from 1.
+    number: u32,
+    pub(crate) description: ScriptDescription<'static>,
+}
+
+impl ScriptFunction {
+    pub(crate) const fn number(&self) -> u32 {
+        self.number
+    }
+}
+
+impl PartialEq for ScriptFunction {
+    fn eq(&self, other: &Self) -> bool {
+        self.number == other.number
+    }
+}
+
+impl Eq for ScriptFunction {}
+
+impl Hash for ScriptFunction {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.number.hash(state);
+    }
+}
+
+/// All functions that have been named.
+#[derive(Debug)]
+pub(crate) struct ScriptFunctions {
+    by_description: HashMap<ScriptDescription<'static>, &'static ScriptFunction>,
+    by_number: Vec<&'static ScriptFunction>,
+    files: HashSet<&'static str>,
+    max_functions: usize,
+}
+
+static FUNCTIONS: NamedMutex<Option<ScriptFunctions>> =
+    NamedMutex::new("script functions", LockRank::ScriptFunctions, None);
+
+/// Returns the function with this description, and stores it first if it is new.
+pub(crate) fn register_script_function(
+    description: ScriptDescription<'_>,
+) -> &'static ScriptFunction {
+    let [name, file] =
+        [description.name, description.file].map(|text| cut_at_character(text, MAX_TEXT_BYTES));
+    let description = ScriptDescription {
+        name,
+        file,
+        ..description
+    };
+    FUNCTIONS
+        .lock()
+        .get_or_insert_with(|| ScriptFunctions::empty(MAX_FUNCTIONS))
+        .get_or_add(description)
+}
+
+/// Returns the function with this number.
+pub(crate) fn script_function(number: u32) -> Option<&'static ScriptFunction> {
+    FUNCTIONS
+        .lock()
+        .as_ref()?
+        .by_number
+        .get((number as usize).checked_sub(1)?)
+        .copied()
+}
+
+/// Locks the functions while the process forks.
+pub(crate) fn hold_script_functions_for_fork() -> Guard<'static, Option<ScriptFunctions>> {
+    FUNCTIONS.lock()
+}
+
+impl ScriptFunctions {
+    fn empty(max_functions: usize) -> Self {
+        let (by_description, files) = (HashMap::new(), HashSet::new());
+        Self {
+            by_description,
+            by_number: vec![&TOO_MANY],
+            files,
+            max_functions,
+        }
+    }
+
+    fn get_or_add(&mut self, description: ScriptDescription<'_>) -> &'static ScriptFunction {
+        if let Some(known) = find(&self.by_description, &description) {
+            return known;
+        }
+        if self.by_number.len() > self.max_functions {
+            return &TOO_MANY;
+        }
+        let file: &'static str = match self.files.get(description.file) {
+            Some(&file) => file,
+            None => String::leak(description.file.to_owned()),
+        };
+        self.files.insert(file);
+        let name: &'static str = String::leak(description.name.to_owned());
+        let description = ScriptDescription {
+            name,
+            file,
+            ..description
+        };
+        let number = self.by_number.len() as u32 + 1;
+        let function = Box::leak(Box::new(ScriptFunction {
+            number,
+            description,
+        }));
+        self.by_number.push(function);
+        self.by_description.insert(description, function);
+        function
+    }
+}
+
+/// Looks up a description whose texts may have a shorter life than those in the map.
+fn find<'a>(
+    map: &HashMap<ScriptDescription<'a>, &'static ScriptFunction>,
+    description: &ScriptDescription<'a>,
+) -> Option<&'static ScriptFunction> {
+    map.get(description).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn described<'a>(name: &'a str, file: &'a str, line: u32) -> ScriptDescription<'a> {
+        ScriptDescription {
+            name,
+            file,
+            line,
+            column: 0,
+        }
+    }
+
+    #[test]
+    fn equal_descriptions_share_one_function() {
+        let mut functions = ScriptFunctions::empty(100);
+        let f = functions.get_or_add(described("f", "a.lua", 1));
+        assert!(std::ptr::eq(
+            f,
+            functions.get_or_add(described(&String::from("f"), "a.lua", 1))
+        ));
+        for other in [
+            described("g", "a.lua", 1),
+            described("f", "b.lua", 1),
+            described("f", "a.lua", 2),
+        ] {
+            let other = functions.get_or_add(other);
+            assert_ne!(other.number(), f.number());
+            assert!(std::ptr::eq(
+                functions.by_number[other.number() as usize - 1],
+                other
+            ));
+        }
+        assert_eq!(functions.files.len(), 2);
+    }
+
+    #[test]
+    fn function_is_compared_and_hashed_by_number() {
+        struct Bytes(Vec<u8>);
+        impl Hasher for Bytes {
+            fn write(&mut self, bytes: &[u8]) {
+                self.0.extend_from_slice(bytes);
+            }
+            fn finish(&self) -> u64 {
+                0
+            }
+        }
+        let function = |number, name| ScriptFunction {
+            number,
+            description: described(name, "", 0),
+        };
+        assert_eq!(function(7, "f"), function(7, "g"));
+        assert_ne!(function(7, "f"), function(8, "f"));
+        let mut hashed = Bytes(Vec::new());
+        function(7, "a long name").hash(&mut hashed);
+        assert_eq!(hashed.0, 7u32.to_ne_bytes());
+    }
+
+    #[test]
+    fn functions_beyond_maximum_share_one_name() {
+        let mut functions = ScriptFunctions::empty(2);
+        let [a, b] = ["a", "b"].map(|name| functions.get_or_add(described(name, "", 0)).number());
+        assert_eq!((a, b), (2, 3));
+        for name in ["c", "d"] {
+            assert!(std::ptr::eq(
+                functions.get_or_add(described(name, "", 0)),
+                &TOO_MANY
+            ));
+        }
+        assert_eq!(
+            (
+                functions.by_number.len(),
+                functions.get_or_add(described("a", "", 0)).number()
+            ),
+            (3, a)
+        );
+    }
+
+    #[test]
+    fn register_cuts_texts_and_number_finds_function() {
+        let long = format!("x{}", "é".repeat(400));
+        let function = register_script_function(ScriptDescription {
+            name: &long,
+            file: &long,
+            line: 7,
+            column: 9,
+        });
+        assert_eq!(
+            (
+                function.description.name.len(),
+                function.description.file.len()
+            ),
+            (511, 511)
+        );
+        assert!(std::ptr::eq(
+            script_function(function.number()).expect("registered"),
+            function
+        ));
+        assert_eq!(
+            (script_function(0), script_function(u32::MAX)),
+            (None, None)
+        );
+        assert_eq!(script_function(1), Some(&TOO_MANY));
+    }
+}

@@ -1,0 +1,17 @@
+//! Gecko's marker types that make sense outside of a browser, with Gecko's names and fields.
+//!
+//! [`Tracing`], [`StackMarker`] and [`FlowStackMarker`] have the shape that Mozilla's crate gives
+//! them; each other type has one field for each of Gecko's.
+//! For a marker that has only a text, use [`add_text_marker`](crate::api::add_text_marker).
+//!
+//! Left out are `Java`, `JavaWithDetails` and `CONTENT_FULL_PAINT_TIME`, which only Android or a
+//! browser needs, and `UnregisteredThreadLifetime` and `UnregisteredThreadCPU`, because gekkota
+//! does not watch unregistered threads.
+
+mod flow_markers;
+mod text;
+mod transfers;
+
+pub use flow_markers::*;
+pub use text::*;
+pub use transfers::*;

@@ -1,0 +1,9 @@
+//! How the viewer shows a marker type: schemas and their keywords.
+
+mod marker_schema;
+mod schema_keywords;
+
+#[cfg(has_profiler)]
+pub(crate) use marker_schema::data_key;
+pub use marker_schema::{MarkerSchema, PayloadFlags, Searchable};
+pub use schema_keywords::{Format, GraphColor, GraphType, Location};

@@ -1,0 +1,11 @@
+//! Registers of the processor: read from a signal's context, and of the calling thread.
+
+mod registers;
+#[cfg_attr(target_arch = "x86_64", path = "registers_x86_64.rs")]
+#[cfg_attr(target_arch = "aarch64", path = "registers_aarch64.rs")]
+mod registers_arch;
+
+pub(crate) use registers::{
+    GENERAL_REGISTERS, Registers, copy_words_in_handler, current_registers, current_stack_pointer,
+    thread_pointer,
+};

@@ -1,0 +1,75 @@
+//! Register access on aarch64. Runs in the signal handler.
+
+use std::arch::asm;
+
+use crate::platform::arch::registers::Registers;
+
+/// `x0` to `x30`, then `sp`.
+pub(crate) const GENERAL_REGISTERS: usize = 32;
+
+pub(crate) fn from_context(context: &libc::ucontext_t) -> Registers {
+    let machine = &context.uc_mcontext;
+    let mut general = [0; GENERAL_REGISTERS];
+    general[..31].copy_from_slice(&machine.regs);
+    general[31] = machine.sp;
+    Registers {
+        pc: machine.pc,
+        sp: machine.sp,
+        fp: machine.regs[29],
+        lr: machine.regs[30],
+        general: Some(general),
+    }
+}
+
+#[inline(always)]
+pub(crate) fn stack_pointer() -> u64 {
+    let sp: u64;
+    // SAFETY: reads a register.
+    unsafe { asm!("mov {}, sp", out(reg) sp, options(nomem, nostack, preserves_flags)) };
+    sp
+}
+
+/// Reads `pc`, `sp`, `fp` and `lr` at one point of the code, so that the call frame information for
+/// `pc` applies to the others.
+#[inline(always)]
+pub(crate) fn current() -> Registers {
+    let (pc, sp, fp, lr): (u64, u64, u64, u64);
+    // SAFETY: reads registers.
+    unsafe {
+        asm!("adr {pc}, .", "mov {sp}, sp", "mov {fp}, x29", "mov {lr}, x30", pc = out(reg) pc, sp = out(reg) sp,
+             fp = out(reg) fp, lr = out(reg) lr, options(nomem, nostack, preserves_flags));
+    }
+    Registers {
+        pc,
+        sp,
+        fp,
+        lr,
+        ..Registers::default()
+    }
+}
+
+#[inline(always)]
+pub(crate) fn thread_pointer() -> u64 {
+    let pointer: u64;
+    // SAFETY: reads a register.
+    unsafe {
+        asm!("mrs {}, tpidr_el0", out(reg) pointer, options(nomem, nostack, preserves_flags))
+    };
+    pointer
+}
+
+/// # Safety
+/// - Same contract as `platform::copy_words_in_handler`.
+#[inline(always)]
+pub(crate) unsafe fn copy_words(source: u64, target: *mut u8, bytes: usize) {
+    let end = source + bytes as u64;
+    // SAFETY: by this function's contract.
+    unsafe {
+        asm!(
+            "2:", "cmp {source}, {end}", "b.hs 3f", "ldr {word}, [{source}], #8", "str {word}, [{target}], #8", "b 2b",
+            "3:",
+            source = inout(reg) source => _, target = inout(reg) target => _, end = in(reg) end, word = out(reg) _,
+            options(nostack)
+        );
+    }
+}

@@ -1,0 +1,10 @@
+//! Clocks: the monotonic clock, its fast form from the processor's counter, and CPU times.
+
+#[cfg(target_arch = "x86_64")]
+mod fast_clock;
+mod system_clock;
+
+pub(crate) use system_clock::{
+    ProcessStart, calibrate_clock, current_thread_cpu_ns_in_handler, monotonic_now, process_cpu_ns,
+    process_start, reset_clock_calibration_in_child, sleep_until, thread_cpu_ns,
+};

@@ -1,0 +1,68 @@
+//! A memory fence on all threads of the process, issued by the kernel. It lets code that would
+//! fence often do without.
+//!
+//! **Contract of the calls** (cited below):
+//! - *no memory*: the call reads and writes no memory.
+
+use std::sync::OnceLock;
+
+use crate::platform::memory::guarded_memory::recheck_sandbox;
+
+const REGISTER_PRIVATE_EXPEDITED: i32 = 1 << 4;
+const PRIVATE_EXPEDITED: i32 = 1 << 3;
+
+/// Issues a full fence on all other running threads before it returns. Threads that are not running
+/// executed one when they were switched out. Returns false if the kernel does not support this, and
+/// in a sandbox, which may kill the process for the call. Cost: about 1 µs, occasionally 20.
+pub(crate) fn heavy_barrier() -> bool {
+    if recheck_sandbox() {
+        return false;
+    }
+    static IS_REGISTERED: OnceLock<bool> = OnceLock::new();
+    *IS_REGISTERED.get_or_init(|| membarrier(REGISTER_PRIVATE_EXPEDITED))
+        && membarrier(PRIVATE_EXPEDITED)
+}
+
+fn membarrier(command: i32) -> bool {
+    // SAFETY: *no memory*.
+    unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU64, Ordering, compiler_fence};
+
+    /// Each of two threads stores a value, then loads what the other one stored. At least one of
+    /// them sees the other's store: the one without a fence, or the one with the barrier.
+    #[test]
+    fn heavy_barrier_orders_stores_and_loads_of_two_threads() {
+        if !heavy_barrier() {
+            return;
+        }
+        static ROUNDS: [[AtomicU64; 2]; 3000] = [const { [const { AtomicU64::new(0) }; 2] }; 3000];
+        let light = std::thread::spawn(|| {
+            let store_then_load = |[own, others]: &[AtomicU64; 2]| {
+                own.store(1, Ordering::Relaxed);
+                compiler_fence(Ordering::SeqCst);
+                others.load(Ordering::Relaxed)
+            };
+            ROUNDS.iter().map(store_then_load).collect::<Vec<_>>()
+        });
+        let heavy: Vec<u64> = ROUNDS
+            .iter()
+            .map(|[others, own]| {
+                own.store(1, Ordering::Relaxed);
+                assert!(heavy_barrier());
+                others.load(Ordering::Relaxed)
+            })
+            .collect();
+        let light = light.join().expect("thread");
+        assert!(
+            light
+                .iter()
+                .zip(&heavy)
+                .all(|(light, heavy)| light + heavy > 0)
+        );
+    }
+}

@@ -1,0 +1,447 @@
+//! Start and stop requests that arrive as signals, passed through a pipe to a thread of the
+//! profiler.
+//!
+//! The signal handler writes one byte to the pipe, calls the previous handler, and preserves
+//! `errno`.
+//!
+//! **Contract of the handler** (cited below):
+//! - *kernel's arguments*: the kernel calls the handler with a `siginfo_t` and a `ucontext_t` that
+//!   live as long as the call;
+//! - *published before*: the previous action is stored with release ordering before the handler is
+//!   installed, and is never freed;
+//! - *open while in use*: a handler counts itself as a writer before it loads the pipe's ends, and
+//!   until it has written. The pipe is closed only after its ends are unpublished and the count is
+//!   0. A child of `fork` inherits the parent's pipe, so a handler writes only in the process that
+//!   opened the pipe.
+
+use std::io;
+use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::platform::signal::handler::{
+    SIGNAL_LIMIT, call_in_handler, check_signal, intern_action, is_handler, is_sampling_signal,
+    last_os_error, read_action,
+};
+use crate::platform::signal::pipe_end::{NO_END, PipeEnd};
+use crate::types::StartError;
+
+/// A request from outside the process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(crate) enum ControlRequest {
+    Start = 1,
+    Stop = 2,
+    /// Asks the reading thread to end.
+    End = 3,
+}
+
+impl ControlRequest {
+    fn from_byte(byte: u8) -> Option<Self> {
+        [Self::Start, Self::Stop, Self::End]
+            .into_iter()
+            .find(|request| *request as u8 == byte)
+    }
+}
+
+/// A signal number and the request that it carries.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct ControlSignal {
+    pub(crate) number: i32,
+    pub(crate) request: ControlRequest,
+}
+
+/// The ends of the open pipe, in the form of [`PipeEnd::to_word`].
+static WRITE_END: AtomicU64 = AtomicU64::new(NO_END);
+static READ_END: AtomicU64 = AtomicU64::new(NO_END);
+/// The process that opened the pipe.
+static OWNER: AtomicI32 = AtomicI32::new(0);
+/// Number of handlers that may be about to write.
+static WRITERS: AtomicU32 = AtomicU32::new(0);
+/// The [`ControlRequest`] of each signal; 0 for none.
+static REQUESTS: [AtomicU8; SIGNAL_LIMIT] = [const { AtomicU8::new(0) }; SIGNAL_LIMIT];
+static PREVIOUS: [AtomicPtr<libc::sigaction>; SIGNAL_LIMIT] =
+    [const { AtomicPtr::new(std::ptr::null_mut()) }; SIGNAL_LIMIT];
+
+/// Value of `si_errno` that marks a signal as already handled. The kernel sets that field to 0.
+const HANDLED: libc::c_int = 0x6e6c;
+
+extern "C" fn handle_control_signal(
+    signal: libc::c_int,
+    info: *mut libc::siginfo_t,
+    context: *mut libc::c_void,
+) {
+    // SAFETY: async-signal-safe; returns the address of the calling thread's `errno`.
+    let errno = unsafe { libc::__errno_location() };
+    // SAFETY: the thread's own `errno`.
+    let kept = unsafe { *errno };
+    // SAFETY: *kernel's arguments*.
+    unsafe { write_and_pass_on_in_handler(signal, info, context) };
+    // SAFETY: the thread's own `errno`.
+    unsafe { *errno = kept };
+}
+
+/// Writes the signal's request and calls the previous handler, at most once per signal.
+///
+/// # Safety
+/// - The arguments are those of the signal handler that runs.
+unsafe fn write_and_pass_on_in_handler(
+    signal: libc::c_int,
+    info: *mut libc::siginfo_t,
+    context: *mut libc::c_void,
+) {
+    // A foreign handler that was installed over this one may call this handler, and may also be the
+    // previous handler. The mark ends that recursion.
+    // SAFETY: *kernel's arguments*: the `siginfo_t` lies in the signal frame, and nothing else
+    // accesses it during the call.
+    unsafe {
+        if (*info).si_errno == HANDLED {
+            return;
+        }
+        (*info).si_errno = HANDLED;
+    }
+    write_request_in_handler(signal);
+    let previous = PREVIOUS
+        .get(signal as usize)
+        .map(|previous| previous.load(Ordering::Acquire));
+    if let Some(previous) = previous.filter(|previous| !previous.is_null()) {
+        // SAFETY: *published before*; *kernel's arguments*.
+        unsafe { call_in_handler(&*previous, signal, info, context) };
+    }
+}
+
+/// Writes the signal's request to the pipe. If the pipe is full, the request is dropped: so many
+/// are pending that one more has no effect.
+fn write_request_in_handler(signal: libc::c_int) {
+    let request = REQUESTS
+        .get(signal as usize)
+        .map_or(0, |request| request.load(Ordering::Relaxed));
+    if request == 0 {
+        return;
+    }
+    WRITERS.fetch_add(1, Ordering::SeqCst);
+    let [read_end, write_end] = [&READ_END, &WRITE_END]
+        .map(|end| PipeEnd::from_word_in_handler(end.load(Ordering::SeqCst)));
+    if let (Some(read_end), Some(write_end)) = (read_end, write_end)
+        // SAFETY: async-signal-safe, accesses no memory.
+        && OWNER.load(Ordering::Relaxed) == unsafe { libc::getpid() }
+        // A write to a pipe without a reader raises SIGPIPE, which kills the process.
+        && read_end.is_open_in_handler()
+        && write_end.is_open_in_handler()
+    {
+        // *open while in use*.
+        write_end.write_in_handler(request);
+    }
+    WRITERS.fetch_sub(1, Ordering::SeqCst);
+}
+
+/// Calls each C library function that the handler uses. The first call of a dynamically linked
+/// function may bind its symbol, which takes the loader's lock. [`PipeEnd::new`] has already called
+/// `fstat`.
+fn bind_handler_functions() {
+    // SAFETY: these calls access no memory of this crate.
+    unsafe {
+        std::hint::black_box((libc::__errno_location(), libc::syscall(libc::SYS_getpid)));
+    }
+}
+
+/// Returns the signals to use, by default `SIGUSR1` to start and `SIGUSR2` to stop.
+///
+/// # Errors
+/// [`StartError::BadValue`] if the profiler cannot take over a signal, if both are the same, or if
+/// one is the sampling signal.
+pub(crate) fn check_control_signals(
+    start: Option<i32>,
+    stop: Option<i32>,
+) -> Result<[ControlSignal; 2], StartError> {
+    let start = check_signal("start_signal", start.unwrap_or(libc::SIGUSR1))?;
+    let stop = check_signal("stop_signal", stop.unwrap_or(libc::SIGUSR2))?;
+    let bad_value = |field, value, accepted: &str| {
+        Err(StartError::BadValue {
+            field,
+            value,
+            accepted: accepted.into(),
+        })
+    };
+    if start == stop {
+        return bad_value(
+            "stop_signal",
+            format!("{stop}, the same as start_signal"),
+            "a signal other than start_signal",
+        );
+    }
+    for (field, signal) in [("start_signal", start), ("stop_signal", stop)] {
+        if is_sampling_signal(signal) {
+            let value = format!("{signal}, the sampling signal");
+            return bad_value(field, value, "a signal that is not used for sampling");
+        }
+    }
+    let signal = |number, request| ControlSignal { number, request };
+    Ok([
+        signal(start, ControlRequest::Start),
+        signal(stop, ControlRequest::Stop),
+    ])
+}
+
+/// Installs the handler that writes the signal's request to the pipe.
+///
+/// # Errors
+/// [`StartError::System`] if the operating system refuses.
+pub(crate) fn take_signal(signal: ControlSignal) -> Result<(), StartError> {
+    let ControlSignal { number, request } = signal;
+    let index = number as usize;
+    let before = read_action(number)?;
+    REQUESTS[index].store(request as u8, Ordering::Relaxed);
+    if is_ours(&before) {
+        return Ok(());
+    }
+    PREVIOUS[index].store(intern_action(before), Ordering::Release);
+    // The previous handler must run under the same conditions as before: with the same blocked
+    // signals, on the same stack, and with the same `SA_RESTART` behaviour.
+    // SAFETY: zeroed is a valid `sigaction`; both are locals, and the handler has the signature
+    // that `SA_SIGINFO` requires.
+    let (answer, replaced) = unsafe {
+        let (mut action, mut replaced): (libc::sigaction, libc::sigaction) = std::mem::zeroed();
+        action.sa_sigaction = handle_control_signal as extern "C" fn(_, _, _) as usize;
+        action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
+        if is_handler(&before) {
+            let kept = before.sa_flags & (libc::SA_RESTART | libc::SA_ONSTACK | libc::SA_NODEFER);
+            action.sa_flags = libc::SA_SIGINFO | kept;
+            action.sa_mask = before.sa_mask;
+        }
+        (libc::sigaction(number, &action, &mut replaced), replaced)
+    };
+    if answer != 0 {
+        REQUESTS[index].store(0, Ordering::Relaxed);
+        return Err(last_os_error("install the signal handler"));
+    }
+    // Another thread installed this handler after `read_action`.
+    if replaced.sa_sigaction != before.sa_sigaction && !is_ours(&replaced) {
+        PREVIOUS[index].store(intern_action(replaced), Ordering::Release);
+    }
+    Ok(())
+}
+
+/// Disables the signal's request, and restores the previous action if the profiler's handler is
+/// still installed. The default action is not restored: a late signal would then kill the process,
+/// so the handler stays and does nothing.
+pub(crate) fn release_control_signal(number: i32) {
+    let index = number as usize;
+    REQUESTS[index].store(0, Ordering::Relaxed);
+    let previous = PREVIOUS[index].load(Ordering::Acquire);
+    // SAFETY: *published before*: a leaked `sigaction`.
+    let Some(previous) = (unsafe { previous.as_ref() }) else {
+        return;
+    };
+    let is_default = previous.sa_sigaction == libc::SIG_DFL;
+    if !is_default && read_action(number).is_ok_and(|current| is_ours(&current)) {
+        // SAFETY: the kernel held this action before; the call only reads it.
+        unsafe { libc::sigaction(number, previous, std::ptr::null_mut()) };
+    }
+}
+
+fn is_ours(action: &libc::sigaction) -> bool {
+    action.sa_sigaction == handle_control_signal as extern "C" fn(_, _, _) as usize
+}
+
+/// The pipe between the handlers and the reading thread. At most one exists at a time.
+#[derive(Debug)]
+pub(crate) struct ControlPipe {
+    read_end: PipeEnd,
+    write_end: PipeEnd,
+}
+
+impl ControlPipe {
+    /// Opens the pipe and publishes its ends to the handlers. Programs that the process executes do
+    /// not inherit it.
+    ///
+    /// # Errors
+    /// The error of the operating system.
+    pub(crate) fn open() -> io::Result<Self> {
+        let (read_end, write_end) = io::pipe()?;
+        let pipe = Self {
+            read_end: PipeEnd::new(read_end)?,
+            write_end: PipeEnd::new(write_end)?,
+        };
+        // SAFETY: the descriptor is open; no memory is accessed.
+        if unsafe { libc::fcntl(pipe.write_end.number, libc::F_SETFL, libc::O_NONBLOCK) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        bind_handler_functions();
+        // SAFETY: accesses no memory.
+        OWNER.store(unsafe { libc::getpid() }, Ordering::SeqCst);
+        READ_END.store(pipe.read_end.to_word(), Ordering::SeqCst);
+        WRITE_END.store(pipe.write_end.to_word(), Ordering::SeqCst);
+        Ok(pipe)
+    }
+
+    /// Returns whether both ends are still open: the application may have closed them.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.read_end.is_open_in_handler() && self.write_end.is_open_in_handler()
+    }
+
+    /// Waits for requests. If several are pending, returns the first one, the last one if it
+    /// differs, and [`ControlRequest::End`] if it is among them.
+    ///
+    /// # Errors
+    /// The application has closed the pipe, so no more requests will arrive; or the error of
+    /// `read`.
+    pub(crate) fn wait(&self) -> io::Result<Vec<ControlRequest>> {
+        let mut bytes = [0; 4096];
+        while self.is_whole() {
+            match self.read_end.read(&mut bytes) {
+                Ok(0) => break,
+                Ok(count) => return Ok(summarize_requests(&bytes[..count])),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(io::ErrorKind::BrokenPipe.into())
+    }
+
+    /// Asks the reading thread to end. Returns false if the pipe is full.
+    ///
+    /// # Errors
+    /// The application has closed the pipe; or the error of `write`.
+    pub(crate) fn request_end(&self) -> io::Result<bool> {
+        if !self.is_whole() {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        if self.write_end.write_in_handler(ControlRequest::End as u8) == 1 {
+            return Ok(true);
+        }
+        match io::Error::last_os_error() {
+            full if full.kind() == io::ErrorKind::WouldBlock => Ok(false),
+            error => Err(error),
+        }
+    }
+
+    /// Unpublishes the ends, so that no new handler writes to the pipe.
+    pub(crate) fn unpublish(&self) {
+        // Another pipe may already be published.
+        for (published, end) in [(&WRITE_END, self.write_end), (&READ_END, self.read_end)] {
+            let _ = published.compare_exchange(
+                end.to_word(),
+                NO_END,
+                Ordering::SeqCst,
+                Ordering::SeqCst,
+            );
+        }
+    }
+}
+
+/// Reduces pending requests to those that [`ControlPipe::wait`] returns.
+fn summarize_requests(bytes: &[u8]) -> Vec<ControlRequest> {
+    let requests = || {
+        bytes
+            .iter()
+            .filter_map(|byte| ControlRequest::from_byte(*byte))
+    };
+    let asks = |request: &ControlRequest| *request != ControlRequest::End;
+    let mut summary: Vec<_> = requests()
+        .find(asks)
+        .into_iter()
+        .chain(requests().rfind(asks))
+        .collect();
+    summary.dedup();
+    summary.extend(requests().find(|request| !asks(request)));
+    summary
+}
+
+impl Drop for ControlPipe {
+    fn drop(&mut self) {
+        /// Maximum wait for handlers that are writing. A handler that was left by a `longjmp` stays
+        /// counted for ever.
+        const MAX_WAIT: Duration = Duration::from_secs(1);
+        self.unpublish();
+        let end = Instant::now() + MAX_WAIT;
+        while WRITERS.load(Ordering::SeqCst) != 0 {
+            if Instant::now() > end {
+                // Both ends stay open, because a handler may still write.
+                return;
+            }
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        self.write_end.close_if_open();
+        self.read_end.close_if_open();
+    }
+}
+
+/// Closes the inherited copy of the parent's pipe in the child of a fork, where no handler is
+/// running.
+pub(crate) fn forget_control_pipe_in_child() {
+    WRITERS.store(0, Ordering::SeqCst);
+    for end in [&WRITE_END, &READ_END] {
+        // The `ControlPipe` that owns these ends belongs to the parent, and is never dropped in the
+        // child.
+        let end = PipeEnd::from_word_in_handler(end.swap(NO_END, Ordering::SeqCst));
+        end.into_iter().for_each(PipeEnd::close_if_open);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ControlRequest::{End, Start, Stop};
+    use super::*;
+
+    #[test]
+    fn summarize_requests_keeps_the_first_and_the_last() {
+        let cases: [(&[ControlRequest], &[ControlRequest]); 9] = [
+            (&[Start], &[Start]),
+            (&[Start, Start, Start], &[Start]),
+            (&[Start, Stop], &[Start, Stop]),
+            (&[Stop, Start, Stop, Start], &[Stop, Start]),
+            (&[Stop, Start, Stop], &[Stop]),
+            (&[End], &[End]),
+            (&[Start, Stop, End], &[Start, Stop, End]),
+            (&[Start, End, End], &[Start, End]),
+            (&[], &[]),
+        ];
+        for (given, expected) in cases {
+            let bytes: Vec<u8> = given.iter().map(|request| *request as u8).collect();
+            assert_eq!(summarize_requests(&bytes), expected, "{given:?}");
+        }
+        assert_eq!(
+            summarize_requests(b"\0g\xff"),
+            [],
+            "unknown bytes are ignored"
+        );
+    }
+
+    #[test]
+    fn dropped_pipe_stays_open_while_a_handler_may_write() {
+        let pipe = ControlPipe::open().expect("a pipe");
+        let ends = [pipe.read_end, pipe.write_end];
+        WRITERS.fetch_add(1, Ordering::SeqCst);
+        drop(pipe);
+        assert_eq!(ends.map(PipeEnd::is_open_in_handler), [true; 2]);
+        assert_eq!(
+            [&READ_END, &WRITE_END].map(|end| end.load(Ordering::SeqCst)),
+            [NO_END; 2]
+        );
+        assert_eq!(
+            ends[1].write_in_handler(1),
+            1,
+            "a late write does not raise SIGPIPE"
+        );
+        WRITERS.fetch_sub(1, Ordering::SeqCst);
+        drop(ControlPipe {
+            read_end: ends[0],
+            write_end: ends[1],
+        });
+        assert_eq!(ends.map(PipeEnd::is_open_in_handler), [false; 2]);
+    }
+
+    #[test]
+    fn check_control_signals_names_the_rejected_signal() {
+        let error_text = |start, stop| check_control_signals(start, stop).unwrap_err().to_string();
+        assert!(error_text(Some(libc::SIGKILL), None).contains("start_signal is 9"));
+        assert!(error_text(None, Some(libc::SIGSEGV)).contains("stop_signal is 11"));
+        assert!(
+            error_text(Some(libc::SIGUSR2), None)
+                .contains("stop_signal is 12, the same as start_signal")
+        );
+        let numbers =
+            check_control_signals(None, None).map(|signals| signals.map(|signal| signal.number));
+        assert_eq!(numbers, Ok([libc::SIGUSR1, libc::SIGUSR2]));
+    }
+}

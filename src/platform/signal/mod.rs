@@ -1,0 +1,16 @@
+//! Signals: the sampling signal and its handler, control signals and their pipe, and threads' timers.
+
+mod control_pipe;
+mod handler;
+mod pipe_end;
+mod thread_timer;
+
+pub(crate) use control_pipe::{
+    ControlPipe, ControlRequest, ControlSignal, check_control_signals,
+    forget_control_pipe_in_child, release_control_signal, take_signal,
+};
+pub(crate) use handler::{
+    ArrivalInHandler, HandlerCheck, Sent, SignalSource, SignalTicket, ensure_handler,
+    install_handler, resolve_sampling_signal, send_request, signal_is_queued, thread_exists,
+};
+pub(crate) use thread_timer::ThreadTimer;

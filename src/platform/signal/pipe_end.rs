@@ -1,0 +1,137 @@
+//! Pipe ends that detect whether their descriptor was closed or reused. An application may close
+//! all descriptors that it did not open; the number is then free, or refers to another file.
+//!
+//! Runs in the signal handler, except for reading and closing.
+//!
+//! **Contract** (cited below):
+//! - *still ours*: a caller that reads, writes or closes has checked
+//!   [`PipeEnd::is_open_in_handler`] just before.
+
+use std::io;
+use std::os::fd::{AsRawFd, IntoRawFd};
+
+/// Value of [`PipeEnd::to_word`] that represents the absence of an end.
+pub(crate) const NO_END: u64 = u64::MAX;
+
+/// One end of a pipe: its descriptor, and the inode that identifies the pipe.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct PipeEnd {
+    pub(crate) number: i32,
+    /// Inode number of the pipe. Both ends share it, and no other open pipe has it.
+    inode: u32,
+}
+
+impl PipeEnd {
+    /// Takes over an end that was just opened. From now on only
+    /// [`close_if_open`](Self::close_if_open) closes it.
+    pub(crate) fn new(file: impl AsRawFd + IntoRawFd) -> io::Result<Self> {
+        let inode = pipe_inode_in_handler(file.as_raw_fd()).ok_or_else(io::Error::last_os_error)?;
+        Ok(Self {
+            number: file.into_raw_fd(),
+            inode,
+        })
+    }
+
+    /// Packs the end into one word, so that it fits an atomic.
+    pub(crate) const fn to_word(self) -> u64 {
+        (self.inode as u64) << 32 | self.number as u32 as u64
+    }
+
+    /// Unpacks a word of [`to_word`](Self::to_word). Returns `None` for [`NO_END`].
+    pub(crate) fn from_word_in_handler(word: u64) -> Option<Self> {
+        (word != NO_END).then_some(Self {
+            number: word as u32 as i32,
+            inode: (word >> 32) as u32,
+        })
+    }
+
+    /// Returns whether the descriptor still refers to the pipe. Cost: one system call.
+    pub(crate) fn is_open_in_handler(self) -> bool {
+        pipe_inode_in_handler(self.number) == Some(self.inode)
+    }
+
+    /// Writes one byte without blocking, and returns the result of the system call. It does not use
+    /// the C library's `write`, which is a cancellation point.
+    pub(crate) fn write_in_handler(self, byte: u8) -> libc::c_long {
+        // SAFETY: *still ours*; the kernel reads one byte of a local. The descriptor is
+        // non-blocking.
+        unsafe { libc::syscall(libc::SYS_write, self.number, &raw const byte, 1usize) }
+    }
+
+    /// Waits for data and returns the number of bytes read, or 0 if all write ends are closed.
+    pub(crate) fn read(self, bytes: &mut [u8]) -> io::Result<usize> {
+        // SAFETY: *still ours*; the kernel writes at most `bytes.len()` bytes to the slice.
+        let count = unsafe { libc::read(self.number, bytes.as_mut_ptr().cast(), bytes.len()) };
+        usize::try_from(count).map_err(|_| io::Error::last_os_error())
+    }
+
+    /// Closes the descriptor, unless it no longer refers to the pipe.
+    pub(crate) fn close_if_open(self) {
+        if self.is_open_in_handler() {
+            // SAFETY: *still ours*, and the descriptor is not used afterwards.
+            unsafe { libc::close(self.number) };
+        }
+    }
+}
+
+/// Returns the inode number of the pipe that the descriptor refers to, or `None` if it is not a
+/// pipe.
+fn pipe_inode_in_handler(number: i32) -> Option<u32> {
+    // SAFETY: zeroed is a valid `stat`; async-signal-safe, the kernel fills in a local.
+    let status = unsafe {
+        let mut status: libc::stat = std::mem::zeroed();
+        (libc::fstat(number, &mut status) == 0).then_some(status)
+    };
+    // The kernel uses 32 bits for the inode numbers of pipes.
+    status
+        .filter(|status| status.st_mode & libc::S_IFMT == libc::S_IFIFO)
+        .map(|status| status.st_ino as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+
+    use super::*;
+
+    #[test]
+    fn pipe_end_round_trips_through_its_word() {
+        for (number, inode) in [(0, 0), (3, 7), (i32::MAX, u32::MAX), (5, 1 << 31)] {
+            let end = PipeEnd { number, inode };
+            assert_eq!(PipeEnd::from_word_in_handler(end.to_word()), Some(end));
+        }
+        assert_eq!(PipeEnd::from_word_in_handler(NO_END), None);
+    }
+
+    #[test]
+    fn is_open_detects_a_reused_descriptor() {
+        let (read_end, mut write_end) = io::pipe().expect("a pipe");
+        let (mut foreign_read_end, foreign_write_end) = io::pipe().expect("another pipe");
+        let end = PipeEnd::new(read_end).expect("an end");
+        assert!(end.is_open_in_handler());
+        write_end.write_all(b"12345").expect("the pipe has space");
+        let mut bytes = [0; 9];
+        assert_eq!(end.read(&mut bytes).expect("five bytes"), 5);
+        // SAFETY: accesses no memory; the test owns the descriptor.
+        let copy =
+            unsafe { libc::dup3(foreign_write_end.as_raw_fd(), end.number, libc::O_CLOEXEC) };
+        assert_eq!(copy, end.number);
+        assert!(!end.is_open_in_handler());
+        drop(foreign_write_end);
+        end.close_if_open();
+        // SAFETY: the kernel reads one byte of a local; the descriptor is open.
+        assert_eq!(
+            unsafe { libc::write(end.number, (&raw const bytes[0]).cast(), 1) },
+            1
+        );
+        // SAFETY: no other code uses the descriptor.
+        assert_eq!(unsafe { libc::close(end.number) }, 0);
+        assert_eq!(
+            foreign_read_end
+                .read_to_end(&mut Vec::new())
+                .expect("one byte"),
+            1
+        );
+        assert!(!end.is_open_in_handler());
+    }
+}

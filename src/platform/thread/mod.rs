@@ -1,0 +1,11 @@
+//! Threads as the system knows them: stack bounds, activity, and the profiler's own threads.
+
+mod other_threads_activity;
+mod profiler_thread;
+mod stack_bounds;
+
+pub(crate) use other_threads_activity::{
+    OtherThreadsActivity, ProcessCpuSum, other_threads_activity_by_rusage,
+};
+pub(crate) use profiler_thread::{ProfilerThread, spawn_profiler_thread};
+pub(crate) use stack_bounds::{StackBounds, current_stack_bounds};

@@ -1,0 +1,111 @@
+//! Threads of the profiler itself.
+//!
+//! They are not created by `std::thread`, because its threads take a lock of the standard library
+//! when they begin. In the child of a fork, a thread that the child does not have may hold that
+//! lock for ever. A new thread would then never begin, and joining it would never return.
+//!
+//! **Contract** (cited below):
+//! - *ours*: the body is boxed here, and unboxed once, by the thread that is created for it;
+//! - *once*: a thread is joined or detached once, by the [`ProfilerThread`] that represents it.
+
+use std::ffi::{CStr, c_void};
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+type Body = Box<dyn FnOnce() + Send>;
+
+struct Start {
+    name: &'static CStr,
+    body: Body,
+}
+
+/// A thread created by [`spawn_profiler_thread`]. Dropping this value detaches the thread.
+#[derive(Debug)]
+pub(crate) struct ProfilerThread(Option<libc::pthread_t>);
+
+// SAFETY: a `pthread_t` may be joined and detached by any thread of its process.
+unsafe impl Send for ProfilerThread {}
+
+extern "C" fn run(start: *mut c_void) -> *mut c_void {
+    // SAFETY: *ours*.
+    let Start { name, body } = *unsafe { Box::from_raw(start.cast::<Start>()) };
+    // SAFETY: `name` is a C string. The kernel truncates it to 15 bytes and a terminator.
+    unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
+    // A panic ends this thread only. The code that created the thread checks for panics inside the
+    // body.
+    let _ = catch_unwind(AssertUnwindSafe(body));
+    std::ptr::null_mut()
+}
+
+/// Runs `body` on a new thread.
+///
+/// # Errors
+/// The error of `pthread_create`.
+pub(crate) fn spawn_profiler_thread(
+    name: &'static CStr,
+    body: impl FnOnce() + Send + 'static,
+) -> io::Result<ProfilerThread> {
+    let start = Box::into_raw(Box::new(Start {
+        name,
+        body: Box::new(body),
+    }));
+    let mut thread: libc::pthread_t = 0;
+    // SAFETY: *ours*; the id is a local, and a null pointer selects the default attributes.
+    let answer = unsafe { libc::pthread_create(&mut thread, std::ptr::null(), run, start.cast()) };
+    if answer != 0 {
+        // SAFETY: *ours*: no thread was created, so the body is still owned here.
+        drop(unsafe { Box::from_raw(start) });
+        return Err(io::Error::from_raw_os_error(answer));
+    }
+    Ok(ProfilerThread(Some(thread)))
+}
+
+impl ProfilerThread {
+    /// Waits until the thread has ended.
+    pub(crate) fn join(mut self) {
+        if let Some(thread) = self.0.take() {
+            // SAFETY: *once*.
+            unsafe { libc::pthread_join(thread, std::ptr::null_mut()) };
+        }
+    }
+}
+
+impl Drop for ProfilerThread {
+    fn drop(&mut self) {
+        if let Some(thread) = self.0.take() {
+            // SAFETY: *once*.
+            unsafe { libc::pthread_detach(thread) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+    use crate::platform::system_info::current_thread_os_name;
+
+    #[test]
+    fn profiler_thread_has_its_name_and_contains_panics() {
+        let (sender, receiver) = mpsc::channel();
+        let name_sender = sender.clone();
+        let named = move || {
+            name_sender
+                .send(current_thread_os_name())
+                .expect("the receiver is alive")
+        };
+        spawn_profiler_thread(c"Named", named)
+            .expect("a thread")
+            .join();
+        assert_eq!(receiver.recv().expect("a name"), "Named");
+        spawn_profiler_thread(c"Panics", || panic!("on purpose"))
+            .expect("a thread")
+            .join();
+        drop(spawn_profiler_thread(c"Detached", move || drop(sender)).expect("a thread"));
+        assert!(
+            receiver.recv().is_err(),
+            "the detached thread ran and dropped the last sender"
+        );
+    }
+}

@@ -1,0 +1,370 @@
+//! Records threads, labels and markers.
+
+use crate::backtrace::{BacktraceParts, add_pending_stack, count_lost_stack};
+use crate::buffer::Dropped;
+use crate::markers::{
+    MarkerEntry, MarkerTiming, NewMarker, NewPayload, NoPayload, ProfilerMarker, TextPayload,
+    TypedPayload,
+};
+use crate::platform::{current_stack_pointer, monotonic_now};
+use crate::session::is_current_thread;
+use crate::state::{
+    CorePs, REGISTRATION_HOOKS, RacyFeatures, core_buffer, prepare_own_lane, put_entry,
+};
+use crate::threads::{
+    OnThreadRef, ThreadRegistry, register_current_thread, unregister_current_thread,
+};
+use crate::types::{
+    Features, Generation, ProfilerTime, StackFeatures, ThreadId, ThreadProfilingFeatures,
+};
+use crate::util::is_any_lock_held_on_current_thread;
+
+use crate::backtrace::CapturedBacktrace;
+pub(crate) use crate::markers::MarkerDestination;
+
+pub(crate) fn now() -> ProfilerTime {
+    ProfilerTime::from_monotonic_ns(monotonic_now().0)
+}
+
+#[inline(always)]
+pub(crate) fn stack_pointer() -> u64 {
+    current_stack_pointer()
+}
+
+/// Registers the calling thread.
+///
+/// Does nothing when called from inside the profiler's own work, for example by the application's
+/// allocator.
+pub(crate) fn register_thread(name: &str) {
+    if !is_any_lock_held_on_current_thread() {
+        register_current_thread(name, REGISTRATION_HOOKS);
+        prepare_own_lane();
+    }
+}
+
+/// Unregisters the calling thread. Does nothing when called from inside the profiler's own work.
+pub(crate) fn unregister_thread() {
+    if !is_any_lock_held_on_current_thread() {
+        unregister_current_thread();
+    }
+}
+
+/// Announces that the calling thread is about to sleep, or is awake again.
+pub(crate) fn announce_sleep(sleeps: bool) {
+    OnThreadRef::with(|thread| {
+        thread
+            .unlocked_reader_and_atomic_rw_on_thread()
+            .announce(sleeps)
+    });
+}
+
+/// Returns whether the calling thread has announced that it sleeps.
+pub(crate) fn is_announced_asleep() -> bool {
+    let is_asleep = |thread: OnThreadRef<'_>| {
+        thread
+            .unlocked_reader_and_atomic_rw_on_thread()
+            .announced_sleep()
+            .is_some()
+    };
+    OnThreadRef::with(is_asleep).unwrap_or(false)
+}
+
+/// Returns the session, thread registration and time for a marker of this thread. Returns `None` if
+/// no session records the thread's markers.
+pub(crate) fn marker_destination(thread: ThreadId) -> Option<MarkerDestination> {
+    find_destination(None, thread)
+}
+
+/// Returns the destination of a marker, like [`marker_destination`], but only while `session` is
+/// running.
+pub(crate) fn marker_destination_in(
+    session: Generation,
+    thread: ThreadId,
+) -> Option<MarkerDestination> {
+    find_destination(Some(session), thread)
+}
+
+/// Returns the session that records markers of this thread, even if it is paused.
+pub(crate) fn session_that_records_markers(thread: ThreadId) -> Option<Generation> {
+    if !RacyFeatures::is_active() {
+        return None;
+    }
+    recorded_thread(thread).map(|(session, _)| session)
+}
+
+/// Returns the session that records markers of a thread, and the serial number of the thread's
+/// registration.
+#[inline]
+fn recorded_thread(thread: ThreadId) -> Option<(Generation, u64)> {
+    if !is_current_thread(thread) {
+        return recorded_other_thread(thread);
+    }
+    let recorded = |thread: OnThreadRef<'_>| {
+        let thread = thread.unlocked_reader_and_atomic_rw_on_thread();
+        let session = thread.session_that_records(ThreadProfilingFeatures::MARKERS)?;
+        Some((session, thread.info().serial))
+    };
+    OnThreadRef::with(recorded)?
+}
+
+#[cold]
+fn recorded_other_thread(thread: ThreadId) -> Option<(Generation, u64)> {
+    // Inside the profiler's own work, this thread may already hold the registry's lock.
+    if is_any_lock_held_on_current_thread() {
+        core_buffer().count_dropped(Dropped::Reentrant);
+        return None;
+    }
+    let thread = ThreadRegistry::find(thread)?;
+    let session = thread
+        .unlocked_const_reader_and_atomic_rw()
+        .session_that_records(ThreadProfilingFeatures::MARKERS)?;
+    Some((session, thread.serial()))
+}
+
+#[inline(always)]
+fn find_destination(only: Option<Generation>, thread: ThreadId) -> Option<MarkerDestination> {
+    let since = RacyFeatures::recording()?;
+    let now = monotonic_now();
+    // Checked again: if a pause has begun since the first check, `now` may lie inside it, even if
+    // the pause has ended. A time that the application provides is not checked and may lie inside a
+    // pause.
+    if !RacyFeatures::still_records(since) {
+        return None;
+    }
+    let (session, thread) = recorded_thread(thread)?;
+    if only.is_some_and(|only| only != session) {
+        return None;
+    }
+    // The call comes from inside the profiler's own work: from the application's allocator or a
+    // signal handler.
+    if is_any_lock_held_on_current_thread() {
+        core_buffer().count_dropped(Dropped::Reentrant);
+        return None;
+    }
+    Some(MarkerDestination {
+        session,
+        thread,
+        now,
+    })
+}
+
+/// Returns the time of the destination, which is the end of an interval that ends now.
+#[cfg(feature = "tracing")]
+pub(crate) fn destination_time(destination: &MarkerDestination) -> ProfilerTime {
+    ProfilerTime::from_monotonic_ns(destination.now.0)
+}
+
+/// Indices of a category and subcategory. Constants in the caller if the category is a constant.
+pub(crate) type CategoryIndices = (u8, u8);
+
+// The functions `add_*_marker_*` are not inlined, so that they add little code to the application's
+// functions.
+
+/// Adds a marker for the calling thread and the current time, without a stack, if a session records
+/// it.
+#[inline(never)]
+pub(crate) fn add_untyped_marker_now(name: &str, category: CategoryIndices) {
+    add_marker(None, name, category, &MarkerTiming::instant_now(), || {
+        NoPayload
+    });
+}
+
+/// Adds a marker with a text for the calling thread and the current time, without a stack.
+#[inline(never)]
+pub(crate) fn add_text_marker_now(name: &str, category: CategoryIndices, text: &str) {
+    add_marker(None, name, category, &MarkerTiming::instant_now(), || {
+        TextPayload(text)
+    });
+}
+
+/// Adds a marker with a typed payload for the calling thread and the current time, without a stack.
+#[inline(never)]
+pub(crate) fn add_typed_marker_now<T>(name: &str, category: CategoryIndices, payload: &T)
+where
+    T: ProfilerMarker + 'static,
+{
+    add_marker(None, name, category, &MarkerTiming::instant_now(), || {
+        TypedPayload::new(payload)
+    });
+}
+
+/// Adds a marker for any thread and time, without a stack, if a session records it. With `only`,
+/// only that session does.
+#[inline(never)]
+pub(crate) fn add_untyped_marker_at(
+    only: Option<Generation>,
+    name: &str,
+    category: CategoryIndices,
+    timing: &MarkerTiming,
+) {
+    add_marker(only, name, category, timing, || NoPayload);
+}
+
+/// Adds a marker with a text for any thread and time: see [`add_untyped_marker_at`].
+#[inline(never)]
+pub(crate) fn add_text_marker_at(
+    only: Option<Generation>,
+    name: &str,
+    category: CategoryIndices,
+    timing: &MarkerTiming,
+    text: &str,
+) {
+    add_marker(only, name, category, timing, || TextPayload(text));
+}
+
+/// Adds a marker with a typed payload for any thread and time: see [`add_untyped_marker_at`].
+#[inline(never)]
+pub(crate) fn add_typed_marker_at<T: ProfilerMarker + 'static>(
+    only: Option<Generation>,
+    name: &str,
+    category: CategoryIndices,
+    timing: &MarkerTiming,
+    payload: &T,
+) {
+    add_marker(only, name, category, timing, || TypedPayload::new(payload));
+}
+
+#[inline(always)]
+fn add_marker<P: NewPayload>(
+    only: Option<Generation>,
+    name: &str,
+    category: CategoryIndices,
+    timing: &MarkerTiming,
+    payload: impl FnOnce() -> P,
+) {
+    if let Some(destination) = find_destination(only, timing.thread) {
+        put(
+            &destination,
+            &NewMarker {
+                name,
+                category,
+                timing,
+                stack: 0,
+            },
+            payload(),
+        );
+    }
+}
+
+/// Adds a marker at a destination returned by [`marker_destination`]. `stack` is the number of its
+/// stack, or 0 for none.
+pub(crate) fn put_untyped_marker(
+    destination: &MarkerDestination,
+    name: &str,
+    category: CategoryIndices,
+    timing: &MarkerTiming,
+    stack: u64,
+) {
+    put(
+        destination,
+        &NewMarker {
+            name,
+            category,
+            timing,
+            stack,
+        },
+        NoPayload,
+    );
+}
+
+/// Adds a marker with a text: see [`put_untyped_marker`].
+pub(crate) fn put_text_marker(
+    destination: &MarkerDestination,
+    name: &str,
+    category: CategoryIndices,
+    timing: &MarkerTiming,
+    stack: u64,
+    text: &str,
+) {
+    put(
+        destination,
+        &NewMarker {
+            name,
+            category,
+            timing,
+            stack,
+        },
+        TextPayload(text),
+    );
+}
+
+/// Adds a marker with a typed payload: see [`put_untyped_marker`].
+pub(crate) fn put_typed_marker<T: ProfilerMarker + 'static>(
+    destination: &MarkerDestination,
+    name: &str,
+    category: CategoryIndices,
+    timing: &MarkerTiming,
+    stack: u64,
+    payload: &T,
+) {
+    put(
+        destination,
+        &NewMarker {
+            name,
+            category,
+            timing,
+            stack,
+        },
+        TypedPayload::new(payload),
+    );
+}
+
+#[inline(always)]
+fn put(destination: &MarkerDestination, marker: &NewMarker<'_>, payload: impl NewPayload) {
+    let entry = MarkerEntry::new(
+        destination,
+        CorePs::process_start().monotonic,
+        marker,
+        payload,
+    );
+    put_entry(destination.session, destination.now, entry);
+}
+
+/// Copies the stack of the function that this one is inlined into, for a marker. Returns the
+/// stack's number, or 0 if none was recorded.
+#[inline(always)]
+pub(crate) fn record_own_stack(destination: &MarkerDestination, features: StackFeatures) -> u64 {
+    let parts = match features.contains(StackFeatures::NATIVE) {
+        true => BacktraceParts::LabelsAndStack,
+        false => BacktraceParts::Labels,
+    };
+    if !records_stacks() {
+        return 0;
+    }
+    add_stack(
+        destination.session,
+        CapturedBacktrace::capture_here(parts),
+        features,
+    )
+}
+
+/// Passes an earlier captured stack to the running session, and returns the stack's number, or 0 if
+/// none was recorded.
+pub(crate) fn record_backtrace(backtrace: &CapturedBacktrace) -> u64 {
+    if !records_stacks() || is_any_lock_held_on_current_thread() {
+        return 0;
+    }
+    match core_buffer().session() {
+        Some(session) => add_stack(session, backtrace.copy(), StackFeatures::FULL),
+        None => 0,
+    }
+}
+
+fn records_stacks() -> bool {
+    RacyFeatures::features_if_active_and_unpaused()
+        .is_some_and(|features| !features.contains(Features::NO_MARKER_STACKS))
+}
+
+fn add_stack(
+    session: Generation,
+    backtrace: Option<CapturedBacktrace>,
+    features: StackFeatures,
+) -> u64 {
+    match backtrace {
+        Some(backtrace) => add_pending_stack(backtrace, session, features),
+        None => {
+            count_lost_stack();
+            0
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! An idle thread: its samples repeat, and one entry holds all of them.
+
+use std::ops::RangeInclusive;
+
+use crate::types::TimeStamp;
+
+/// Ticks before a thread counts as long idle. Until then it is likely to run soon, so it is checked
+/// on every tick.
+const SHORT_IDLE_TICKS: u64 = 32;
+/// Ticks between two checks of a thread that has announced its sleep. It may have died, or have run
+/// after all.
+const ANNOUNCED_CHECK_TICKS: u64 = 1024;
+/// Fraction of an idle period after which its unwritten part is overdue. A long period thus takes
+/// few entries, and a crash loses only a small part of it.
+const OVERDUE_FRACTION: u64 = 4;
+/// Bounds of the time after which an unwritten part is overdue, in ns.
+const OVERDUE_NS: RangeInclusive<u64> = 1_000_000_000..=64_000_000_000;
+
+/// A tick: its number since the session began, and its time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Tick {
+    pub(crate) number: u64,
+    pub(crate) time: TimeStamp,
+}
+
+/// Consecutive ticks on which a thread has the same stack.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct SampleRun {
+    pub(crate) first: TimeStamp,
+    pub(crate) last: TimeStamp,
+    pub(crate) ticks: u64,
+}
+
+impl SampleRun {
+    /// Returns a run of one sample.
+    pub(crate) fn single(time: TimeStamp) -> Self {
+        Self {
+            first: time,
+            last: time,
+            ticks: 1,
+        }
+    }
+
+    /// Returns the ticks of the run before `end`. The ticks are evenly spaced.
+    pub(crate) fn before(self, end: TimeStamp) -> Option<Self> {
+        if self.last < end {
+            return Some(self);
+        }
+        let available_ns = end.0.checked_sub(self.first.0)?.checked_sub(1)?;
+        let (span_ns, gaps) = (self.last.since_ns(self.first), self.ticks - 1);
+        if gaps == 0 || span_ns == 0 {
+            return None;
+        }
+        let kept = (u128::from(available_ns) * u128::from(gaps) / u128::from(span_ns)) as u64;
+        let last = (u128::from(span_ns) * u128::from(kept) / u128::from(gaps)) as u64;
+        Some(Self {
+            first: self.first,
+            last: self.first.plus_ns(last),
+            ticks: kept + 1,
+        })
+    }
+}
+
+/// The period since a thread last ran. The sampler does no work for an idle thread.
+#[derive(Debug)]
+pub(crate) struct IdlePeriod {
+    /// Value of the thread's CPU clock throughout the idle period.
+    pub(crate) cpu_ns: u64,
+    /// Number of the announced sleep that the thread is in, if it announced one.
+    announced: Option<u32>,
+    since: Tick,
+    /// First tick that is not written yet.
+    unwritten: Tick,
+}
+
+impl IdlePeriod {
+    /// Starts an idle period on a tick that already has its sample.
+    pub(crate) fn new(cpu_ns: u64, announced: Option<u32>, tick: Tick, interval_ns: u64) -> Self {
+        Self {
+            cpu_ns,
+            announced,
+            since: tick,
+            unwritten: after(tick, interval_ns),
+        }
+    }
+
+    pub(crate) fn is_long(&self, tick: Tick) -> bool {
+        tick.number - self.since.number >= SHORT_IDLE_TICKS
+    }
+
+    /// Returns whether the thread is still in the sleep that it announced, so that its clock need
+    /// not be read.
+    pub(crate) fn is_announced(&self, announced: Option<u32>, tick: Tick) -> bool {
+        self.announced.is_some()
+            && self.announced == announced
+            && !(tick.number - self.since.number + 1).is_multiple_of(ANNOUNCED_CHECK_TICKS)
+    }
+
+    /// Skips the unwritten ticks before this one.
+    pub(crate) fn skip_to(&mut self, tick: Tick) {
+        self.unwritten = tick;
+    }
+
+    /// Returns whether the unwritten part is overdue.
+    pub(crate) fn is_overdue(&self, now: TimeStamp) -> bool {
+        let part_ns = now.since_ns(self.since.time) / OVERDUE_FRACTION;
+        now.since_ns(self.unwritten.time) >= part_ns.clamp(*OVERDUE_NS.start(), *OVERDUE_NS.end())
+    }
+
+    /// Takes the unwritten ticks up to `last`.
+    pub(crate) fn take_run(&mut self, last: Tick, interval_ns: u64) -> Option<SampleRun> {
+        let ticks = (last.number + 1)
+            .checked_sub(self.unwritten.number)
+            .filter(|&ticks| ticks > 0)?;
+        let first = self.unwritten.time.min(last.time);
+        self.unwritten = after(last, interval_ns);
+        Some(SampleRun {
+            first,
+            last: last.time,
+            ticks,
+        })
+    }
+}
+
+fn after(tick: Tick, interval_ns: u64) -> Tick {
+    Tick {
+        number: tick.number + 1,
+        time: tick.time.plus_ns(interval_ns),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const INTERVAL_NS: u64 = 1000;
+
+    fn tick(number: u64) -> Tick {
+        Tick {
+            number,
+            time: TimeStamp(number * INTERVAL_NS),
+        }
+    }
+
+    #[test]
+    fn a_run_reaches_from_what_was_written_to_the_tick() {
+        let mut idle = IdlePeriod::new(5, None, tick(10), INTERVAL_NS);
+        assert_eq!(idle.take_run(tick(10), INTERVAL_NS), None);
+        let run = |first, last| SampleRun {
+            first: tick(first).time,
+            last: tick(last).time,
+            ticks: last - first + 1,
+        };
+        assert_eq!(idle.take_run(tick(11), INTERVAL_NS), Some(run(11, 11)));
+        assert_eq!(idle.take_run(tick(500), INTERVAL_NS), Some(run(12, 500)));
+        assert_eq!(idle.take_run(tick(500), INTERVAL_NS), None);
+        // A tick that came a little early.
+        let early = Tick {
+            number: 501,
+            time: TimeStamp(500_900),
+        };
+        let run = idle.take_run(early, INTERVAL_NS).expect("a tick");
+        assert_eq!(
+            (run.first, run.last, run.ticks),
+            (early.time, early.time, 1)
+        );
+    }
+
+    #[test]
+    fn a_run_is_cut_before_a_time() {
+        let run = SampleRun {
+            first: TimeStamp(1000),
+            last: TimeStamp(4000),
+            ticks: 4,
+        };
+        let cut = |end| {
+            run.before(TimeStamp(end))
+                .map(|run| (run.first.0, run.last.0, run.ticks))
+        };
+        assert_eq!(cut(4001), Some((1000, 4000, 4)));
+        assert_eq!(cut(4000), Some((1000, 3000, 3)));
+        assert_eq!(cut(2001), Some((1000, 2000, 2)));
+        assert_eq!(cut(2000), Some((1000, 1000, 1)));
+        assert_eq!(cut(1001), Some((1000, 1000, 1)));
+        assert_eq!(cut(1000), None);
+        assert_eq!(cut(7), None);
+        let at_once = SampleRun {
+            first: TimeStamp(5),
+            last: TimeStamp(5),
+            ticks: 3,
+        };
+        assert_eq!(
+            (at_once.before(TimeStamp(5)), at_once.before(TimeStamp(6))),
+            (None, Some(at_once))
+        );
+    }
+
+    #[test]
+    fn a_rest_goes_on_after_what_is_skipped() {
+        let mut idle = IdlePeriod::new(5, None, tick(10), INTERVAL_NS);
+        idle.skip_to(tick(20));
+        assert_eq!(idle.take_run(tick(19), INTERVAL_NS), None);
+        idle.skip_to(tick(20));
+        let run = idle.take_run(tick(21), INTERVAL_NS).expect("two ticks");
+        assert_eq!(
+            (run.first, run.last, run.ticks),
+            (tick(20).time, tick(21).time, 2)
+        );
+    }
+
+    #[test]
+    fn an_announced_sleep_is_left_alone_until_its_end() {
+        let idle = IdlePeriod::new(5, Some(7), tick(0), INTERVAL_NS);
+        let announced = |announced, number| idle.is_announced(announced, tick(number));
+        assert!(announced(Some(7), 1) && !announced(None, 1) && !announced(Some(9), 1));
+        assert_eq!(
+            (0..4096)
+                .filter(|&number| !announced(Some(7), number))
+                .count(),
+            4
+        );
+        assert!(!idle.is_long(tick(31)) && idle.is_long(tick(32)));
+        assert!(!IdlePeriod::new(5, None, tick(0), INTERVAL_NS).is_announced(None, tick(1)));
+    }
+}

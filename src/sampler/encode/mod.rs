@@ -1,0 +1,16 @@
+//! From a merged stack to bytes in a chunk.
+
+mod idle_period;
+mod merge;
+mod sample_writer;
+#[cfg(any(test, fuzzing))]
+mod scripted_samples;
+mod stack_dictionary;
+mod stored_stack;
+
+pub(crate) use idle_period::{IdlePeriod, SampleRun, Tick};
+pub(crate) use merge::{MergedFrame, merge_stacks};
+pub(crate) use sample_writer::{LastStack, SampleEncoder, SampleTime, SampleWriter};
+#[cfg(any(test, fuzzing))]
+pub(crate) use scripted_samples::{SampleScript, ScriptedFrame, ScriptedSample, ScriptedStack};
+pub(crate) use stored_stack::StoredStack;

@@ -1,0 +1,408 @@
+//! Step 9 of 12: a sample is delta-encoded against the contents of its chunk.
+//!
+//! A stack that is already in the chunk is written as a number. Of any other stack, only the frames
+//! that differ from the known stacks are written. A sample that repeats the thread's last stack
+//! does not name a stack at all.
+
+use std::cell::RefCell;
+use std::sync::atomic::AtomicU64;
+
+use crate::buffer::{
+    ChunkNumber, EntryHead, EntryKind, EntryWriter, LaneHandle, SampleFlags, zigzag,
+};
+use crate::capture::EventLoopState;
+use crate::sampler::encode::stack_dictionary::{DictionaryEpoch, StackDictionary};
+use crate::sampler::encode::stored_stack::StoredStack;
+use crate::state::SessionCounts;
+use crate::types::{Generation, TimeStamp};
+
+/// The last stack of a thread, which its samples repeat until it changes, and where it was last
+/// written.
+#[derive(Debug, Default)]
+pub(crate) struct LastStack {
+    stack: StoredStack,
+    written_in: Option<DictionaryEpoch>,
+}
+
+impl LastStack {
+    /// Makes `stack` the thread's last stack.
+    pub(crate) fn set(&mut self, stack: &StoredStack) {
+        if self.stack.is_same(stack) {
+            self.stack.event_loop = stack.event_loop;
+        } else {
+            self.stack.copy_from(stack);
+            self.written_in = None;
+        }
+    }
+}
+
+/// The thread and time of a sample, and the CPU time since the thread's previous sample if that is
+/// recorded.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SampleTime {
+    pub(crate) thread: u64,
+    pub(crate) time: TimeStamp,
+    pub(crate) cpu_delta_ns: Option<u64>,
+    /// Number of samples that follow with the same stack, and the time from the first sample to the
+    /// last of them.
+    pub(crate) more: u64,
+    pub(crate) span_ns: u64,
+}
+
+/// State that is kept from sample to sample: the contents of the chunk, and the memory of the
+/// entry.
+#[derive(Debug, Default)]
+pub(crate) struct SampleEncoder {
+    dictionary: StackDictionary,
+    entry: EntryWriter,
+    /// The latest time in any sample so far. A run is written long after it begins, and a chunk is
+    /// as old as the latest time in it.
+    latest: TimeStamp,
+}
+
+/// Maximum length of a sample without its stack, in bytes, including the module list entry before
+/// it.
+const MAX_HEAD_BYTES: usize = 96;
+
+/// Writes samples to the buffer.
+pub(crate) struct SampleWriter<'a> {
+    pub(crate) lane: &'a LaneHandle<'a>,
+    pub(crate) encoder: &'a RefCell<SampleEncoder>,
+    pub(crate) session: Generation,
+    pub(crate) process_start: TimeStamp,
+    pub(crate) dropped: &'a AtomicU64,
+}
+
+impl SampleWriter<'_> {
+    /// Writes a sample with the thread's last stack, and the samples that repeat it. `modules` is
+    /// the module list by which the stack was unwound. Returns the number of samples written; 0 if
+    /// the buffer has no space.
+    pub(crate) fn write(&self, sample: SampleTime, modules: u64, last: &mut LastStack) -> u64 {
+        let samples = sample.more + 1;
+        let mut encoder = self.encoder.borrow_mut();
+        encoder.latest = encoder.latest.max(sample.time.plus_ns(sample.span_ns));
+        if self.put_with_retries(&mut encoder, |encoder| {
+            self.put(encoder, sample, modules, last)
+        }) {
+            return samples;
+        }
+        SessionCounts::add(self.dropped, samples);
+        0
+    }
+
+    fn put(
+        &self,
+        encoder: &mut SampleEncoder,
+        sample: SampleTime,
+        modules: u64,
+        last: &mut LastStack,
+    ) -> bool {
+        let SampleEncoder {
+            dictionary,
+            entry,
+            latest,
+        } = encoder;
+        let Some(chunk) = self.chunk_with_modules(dictionary, *latest, modules) else {
+            return false;
+        };
+        let time_ns = sample.time.since_ns(self.process_start);
+        let is_known = last.written_in == Some(dictionary.epoch());
+        let kind = if is_known {
+            EntryKind::Same
+        } else {
+            EntryKind::Sample
+        };
+        let head = head(
+            kind,
+            sample,
+            dictionary.time_distance(time_ns),
+            last.stack.event_loop,
+        );
+        entry.clear();
+        if !is_known {
+            dictionary.write(&last.stack, entry);
+        }
+        if self
+            .lane
+            .put_in_chunk(chunk, self.session, *latest, &head.with(entry.bytes()))
+            .is_none()
+        {
+            // The entry was not written, so what it added to the dictionary does not exist.
+            dictionary.forget();
+            return false;
+        }
+        dictionary.set_last_time(time_ns);
+        last.written_in = Some(dictionary.epoch());
+        true
+    }
+
+    /// Writes the marker stack with this number, which was unwound by this module list. Returns
+    /// false if the buffer has no space.
+    pub(crate) fn write_backtrace(
+        &self,
+        number: u64,
+        time: TimeStamp,
+        modules: u64,
+        stack: &StoredStack,
+    ) -> bool {
+        let mut encoder = self.encoder.borrow_mut();
+        encoder.latest = encoder.latest.max(time);
+        let mut head = EntryHead::new(EntryKind::Backtrace);
+        head.number(number)
+            .number(time.since_ns(self.process_start));
+        self.put_with_retries(&mut encoder, |encoder| {
+            self.put_backtrace(encoder, &head, modules, stack)
+        })
+    }
+
+    /// Calls `put` up to three times. The first call fails if the lane has left the dictionary's
+    /// chunk or the chunk is full. The second call fails if the lane's current chunk is full, too.
+    /// The third call starts a new chunk.
+    fn put_with_retries(
+        &self,
+        encoder: &mut SampleEncoder,
+        mut put: impl FnMut(&mut SampleEncoder) -> bool,
+    ) -> bool {
+        put(encoder)
+            || put(encoder)
+            || (self
+                .lane
+                .fits_in_chunk(MAX_HEAD_BYTES + encoder.entry.bytes().len())
+                && {
+                    self.lane.leave_chunk(encoder.latest);
+                    encoder.dictionary.forget();
+                    put(encoder)
+                })
+    }
+
+    fn put_backtrace(
+        &self,
+        encoder: &mut SampleEncoder,
+        head: &EntryHead,
+        modules: u64,
+        stack: &StoredStack,
+    ) -> bool {
+        let SampleEncoder {
+            dictionary,
+            entry,
+            latest,
+        } = encoder;
+        let Some(chunk) = self.chunk_with_modules(dictionary, *latest, modules) else {
+            return false;
+        };
+        entry.clear();
+        dictionary.write(stack, entry);
+        let is_put = self
+            .lane
+            .put_in_chunk(chunk, self.session, *latest, &head.with(entry.bytes()))
+            .is_some();
+        if !is_put {
+            // The entry was not written, so what it added to the dictionary does not exist.
+            dictionary.forget();
+        }
+        is_put
+    }
+
+    /// Returns the chunk that the dictionary describes. Restarts the dictionary if it describes no
+    /// chunk or if the module list changed.
+    fn chunk_with_modules(
+        &self,
+        dictionary: &mut StackDictionary,
+        now: TimeStamp,
+        modules: u64,
+    ) -> Option<ChunkNumber> {
+        if let Some(chunk) = dictionary.chunk(modules) {
+            return Some(chunk);
+        }
+        let mut entry = EntryHead::new(EntryKind::Modules);
+        let chunk = self.lane.put(self.session, now, entry.number(modules))?;
+        dictionary.begin(chunk, modules);
+        Some(chunk)
+    }
+}
+
+fn head(
+    kind: EntryKind,
+    sample: SampleTime,
+    time_distance: i64,
+    event_loop: EventLoopState,
+) -> EntryHead {
+    let event = match event_loop {
+        EventLoopState::Unknown => None,
+        EventLoopState::Idle => Some(0),
+        EventLoopState::Running(queued) => Some(1 + zigzag(sample.time.signed_since_ns(queued))),
+    };
+    let flags = SampleFlags::default()
+        .with(SampleFlags::HAS_CPU, sample.cpu_delta_ns.is_some())
+        .with(SampleFlags::HAS_EVENT, event.is_some())
+        .with(SampleFlags::HAS_MORE, sample.more > 0);
+    let mut head = EntryHead::new(kind);
+    head.number(sample.thread)
+        .signed(time_distance)
+        .byte(flags.to_byte());
+    if let Some(cpu) = sample.cpu_delta_ns {
+        head.number(cpu);
+    }
+    if let Some(event) = event {
+        head.number(event);
+    }
+    if sample.more > 0 {
+        head.number(sample.more).number(sample.span_ns);
+    }
+    head
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::buffer::ChunkedBuffer;
+    use crate::sampler::encode::idle_period::{IdlePeriod, Tick};
+
+    const SESSION: Generation = ChunkedBuffer::TEST_SESSION;
+    const MODULES: u64 = 1;
+    const SECOND_NS: u64 = 1_000_000_000;
+
+    /// A writer with its own leaked buffer.
+    struct TestWriter {
+        buffer: &'static ChunkedBuffer,
+        lane: LaneHandle<'static>,
+        encoder: RefCell<SampleEncoder>,
+        dropped: AtomicU64,
+    }
+
+    impl TestWriter {
+        fn new(capacity_bytes: u64) -> Self {
+            let buffer: &'static _ = Box::leak(Box::new(ChunkedBuffer::for_test(capacity_bytes)));
+            let lane = buffer.take_lane_for_samples();
+            Self {
+                buffer,
+                lane,
+                encoder: RefCell::default(),
+                dropped: AtomicU64::new(0),
+            }
+        }
+
+        fn write(&self, sample: SampleTime, last: &mut LastStack) {
+            let Self {
+                lane,
+                encoder,
+                dropped,
+                ..
+            } = self;
+            let writer = SampleWriter {
+                lane,
+                encoder,
+                session: SESSION,
+                process_start: TimeStamp(0),
+                dropped,
+            };
+            assert_eq!(writer.write(sample, MODULES, last), sample.more + 1);
+        }
+
+        fn put_counter(&self, now: TimeStamp) {
+            let mut entry = EntryHead::new(EntryKind::Counter);
+            entry.number(1).number(now.0).signed(12_345);
+            assert!(self.lane.put(SESSION, now, &entry.bytes()).is_some());
+        }
+
+        fn put_bytes(&self) -> u64 {
+            self.buffer.fill_level().expect("in session").1.put_bytes
+        }
+    }
+
+    fn sleeping(thread: u64) -> LastStack {
+        let mut last = LastStack::default();
+        let addresses: Vec<u64> = (0..20)
+            .map(|frame| 0x7f00_0000_0000 + thread + frame * 0x1234)
+            .collect();
+        last.set(&StoredStack::of_addresses(&addresses));
+        last
+    }
+
+    fn sample(thread: u64, first: TimeStamp, last: TimeStamp, ticks: u64) -> SampleTime {
+        let span_ns = last.since_ns(first);
+        SampleTime {
+            thread,
+            time: first,
+            cpu_delta_ns: Some(0),
+            more: ticks - 1,
+            span_ns,
+        }
+    }
+
+    #[test]
+    fn hour_of_sleep_takes_about_a_kilobyte() {
+        const INTERVAL_NS: u64 = 1_000_000;
+        let writer = TestWriter::new(128 << 20);
+        let mut last = sleeping(1);
+        let tick = |number| Tick {
+            number,
+            time: TimeStamp(number * INTERVAL_NS),
+        };
+        let mut idle = IdlePeriod::new(0, None, tick(0), INTERVAL_NS);
+        let (mut ticks, mut runs, mut longest_ns) = (0, 0, 0);
+        // A thousand threads take turns, so each has one turn a second.
+        for number in (1000..=3_600_000).step_by(1000) {
+            if idle.is_overdue(tick(number).time) {
+                let run = idle.take_run(tick(number), INTERVAL_NS).expect("ticks");
+                writer.write(sample(1, run.first, run.last, run.ticks), &mut last);
+                longest_ns = longest_ns.max(run.last.since_ns(run.first));
+                (ticks, runs) = (ticks + run.ticks, runs + 1);
+            }
+        }
+        let bytes = writer.put_bytes();
+        assert!(ticks >= 3_600_000 - 65_000, "{ticks}");
+        assert!(longest_ns <= 65 * SECOND_NS, "{longest_ns}");
+        assert!(runs <= 80 && bytes <= 1400, "{runs} runs, {bytes} bytes");
+    }
+
+    #[test]
+    fn chunk_begun_by_another_entry_is_filled() {
+        let writer = TestWriter::new(1 << 20);
+        let mut last = sleeping(1);
+        // Counters dominate, so that they begin the chunks.
+        for number in 1..60_000 {
+            let time = TimeStamp(number * 1_000_000);
+            writer.put_counter(time);
+            if number % 50 == 0 {
+                writer.write(sample(1, time, time, 1), &mut last);
+            }
+        }
+        let chunks = writer.buffer.snapshot().chunks().len() as u64;
+        let full_chunks = writer.put_bytes() / (256 << 10);
+        assert!((2..4).contains(&full_chunks), "{full_chunks}");
+        assert_eq!(chunks, full_chunks + 1);
+    }
+
+    #[test]
+    fn chunk_is_as_old_as_its_latest_sample() {
+        const CAPACITY: u64 = 64 << 10;
+        let writer = TestWriter::new(CAPACITY);
+        let (mut sleeper, mut busy) = (sleeping(1), sleeping(2));
+        // Chunks end with current samples and begin with runs that reach far back.
+        let mut now = TimeStamp(60 * SECOND_NS);
+        while writer.put_bytes() < CAPACITY * 2 / 3 {
+            now = now.plus_ns(1_000_000);
+            writer.write(sample(1, TimeStamp(0), now, 60_000), &mut sleeper);
+            writer.write(sample(2, now, now, 1), &mut busy);
+        }
+        writer
+            .buffer
+            .discard_old(|| now, Some(TimeStamp(60 * SECOND_NS)));
+        let snapshot = writer.buffer.snapshot();
+        assert!(snapshot.chunks().len() > 2);
+        assert_eq!(
+            (
+                snapshot.statistics.recycled_chunks,
+                snapshot.complete_since()
+            ),
+            (0, None)
+        );
+        writer.buffer.discard_old(|| now, Some(now));
+        let complete_since = writer.buffer.snapshot().complete_since();
+        assert!(
+            complete_since.is_some_and(|time| time > TimeStamp(60 * SECOND_NS)),
+            "{complete_since:?}"
+        );
+    }
+}

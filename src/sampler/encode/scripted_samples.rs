@@ -1,0 +1,139 @@
+//! Writes samples with made-up stacks through the real writer.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::atomic::AtomicU64;
+
+use crate::buffer::{ChunkedBuffer, LaneHandle};
+use crate::capture::EventLoopState;
+use crate::sampler::encode::sample_writer::{LastStack, SampleEncoder, SampleTime, SampleWriter};
+use crate::sampler::encode::stored_stack::StoredStack;
+use crate::types::{Generation, TimeStamp};
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum ScriptedFrame {
+    Native {
+        address: u64,
+        is_innermost: bool,
+    },
+    Label {
+        category: u8,
+        subcategory: u8,
+        text: Vec<u8>,
+        dynamic: Vec<u8>,
+    },
+    Script {
+        function: u32,
+        line: u32,
+        column: u32,
+    },
+    LabelsLeftOut,
+}
+
+/// A stack, oldest frame first.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct ScriptedStack {
+    pub(crate) frames: Vec<ScriptedFrame>,
+    pub(crate) is_truncated: bool,
+    pub(crate) is_of_other_stack: bool,
+    pub(crate) event_loop: EventLoopState,
+}
+
+/// A sample, and the number of samples that repeat it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ScriptedSample {
+    pub(crate) thread: u64,
+    pub(crate) time: TimeStamp,
+    pub(crate) cpu_delta_ns: Option<u64>,
+    pub(crate) more: u64,
+    pub(crate) span_ns: u64,
+    /// Number of the module list.
+    pub(crate) modules: u64,
+}
+
+/// The sampler's state of its threads' stacks and of its chunk.
+pub(crate) struct SampleScript<'a> {
+    lane: LaneHandle<'a>,
+    session: Generation,
+    process_start: TimeStamp,
+    encoder: RefCell<SampleEncoder>,
+    last_stacks: HashMap<u64, LastStack>,
+    dropped: AtomicU64,
+}
+
+impl<'a> SampleScript<'a> {
+    pub(crate) fn new(
+        buffer: &'a ChunkedBuffer,
+        session: Generation,
+        process_start: TimeStamp,
+    ) -> Self {
+        Self {
+            lane: buffer.take_lane_for_samples(),
+            session,
+            process_start,
+            encoder: RefCell::default(),
+            last_stacks: HashMap::new(),
+            dropped: AtomicU64::new(0),
+        }
+    }
+
+    /// Returns the lane of the samples, for other entries that the sampler writes.
+    pub(crate) fn lane(&self) -> &LaneHandle<'a> {
+        &self.lane
+    }
+
+    /// Sets the stack of the thread's next samples.
+    pub(crate) fn set_stack(&mut self, thread: u64, stack: &ScriptedStack) {
+        let mut frames = StoredStack::default();
+        frames.set_scripted(stack);
+        self.last_stacks.entry(thread).or_default().set(&frames);
+    }
+
+    /// Writes the marker stack with this number. Returns false if the buffer has no space.
+    pub(crate) fn write_backtrace(
+        &mut self,
+        number: u64,
+        time: TimeStamp,
+        modules: u64,
+        stack: &ScriptedStack,
+    ) -> bool {
+        let mut frames = StoredStack::default();
+        frames.set_scripted(stack);
+        self.writer()
+            .write_backtrace(number, time, modules, &frames)
+    }
+
+    fn writer(&self) -> SampleWriter<'_> {
+        SampleWriter {
+            lane: &self.lane,
+            encoder: &self.encoder,
+            session: self.session,
+            process_start: self.process_start,
+            dropped: &self.dropped,
+        }
+    }
+
+    /// Writes a sample with the thread's stack, and the samples that repeat it. Returns the number
+    /// of samples written; 0 if the buffer has no space.
+    pub(crate) fn write(&mut self, sample: ScriptedSample) -> u64 {
+        let ScriptedSample {
+            thread,
+            time,
+            cpu_delta_ns,
+            more,
+            span_ns,
+            modules,
+        } = sample;
+        let mut last = self.last_stacks.remove(&thread).unwrap_or_default();
+        let sample = SampleTime {
+            thread,
+            time,
+            cpu_delta_ns,
+            more,
+            span_ns,
+        };
+        let written = self.writer().write(sample, modules, &mut last);
+        self.last_stacks.insert(thread, last);
+        written
+    }
+}

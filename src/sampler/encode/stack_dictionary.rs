@@ -1,0 +1,180 @@
+//! The frames and stacks that the current chunk of samples already contains.
+//!
+//! The reader of the chunk rebuilds the same tables from the entries
+//! (`crate::stream::decode::chunk_stacks`). The grammar is in `entry_kind.rs`.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use crate::buffer::{ChunkNumber, EntryWriter, FrameTag, ROOT_NODES, zigzag};
+use crate::sampler::encode::stored_stack::{StoredFrame, StoredStack};
+use crate::util::{NumberMap, pair_key};
+
+/// Identifies one filling of the dictionary. Numbers from one filling mean nothing in another.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct DictionaryEpoch(u64);
+
+/// A label frame: its number, and the range of its encoding in `label_codes`.
+#[derive(Clone, Copy, Debug)]
+struct KnownLabel {
+    number: u32,
+    start: usize,
+    end: usize,
+}
+
+/// Tables of a chunk. They are reused from chunk to chunk to keep their memory.
+#[derive(Debug, Default)]
+pub(crate) struct StackDictionary {
+    /// The chunk that the dictionary describes, and the number of its module list. `None` before
+    /// the first chunk and when the chunk is full.
+    described: Option<(ChunkNumber, u64)>,
+    epoch: DictionaryEpoch,
+    /// Time of the previous sample, in ns since the process began.
+    last_time_ns: u64,
+    native: NumberMap<u32>,
+    /// Labels by the hash of their encoding. If two have the same hash, only the first is known.
+    labels: NumberMap<KnownLabel>,
+    label_codes: Vec<u8>,
+    frames: u32,
+    /// Nodes by their parent node and the number of their frame.
+    nodes: NumberMap<u32>,
+    /// For each node, the address of the nearest native frame in its stack.
+    addresses: Vec<u64>,
+}
+
+impl StackDictionary {
+    /// Returns the chunk that the dictionary describes, if it uses this module list.
+    pub(crate) fn chunk(&self, modules: u64) -> Option<ChunkNumber> {
+        self.described
+            .filter(|(_, list)| *list == modules)
+            .map(|(chunk, _)| chunk)
+    }
+
+    pub(crate) fn epoch(&self) -> DictionaryEpoch {
+        self.epoch
+    }
+
+    /// Detaches the dictionary from its chunk.
+    pub(crate) fn forget(&mut self) {
+        self.described = None;
+    }
+
+    /// Restarts the dictionary for a chunk that contains none of its stacks.
+    pub(crate) fn begin(&mut self, chunk: ChunkNumber, modules: u64) {
+        self.described = Some((chunk, modules));
+        self.epoch = DictionaryEpoch(self.epoch.0 + 1);
+        self.last_time_ns = 0;
+        self.native.clear();
+        self.labels.clear();
+        self.label_codes.clear();
+        self.frames = 0;
+        self.nodes.clear();
+        self.addresses.clear();
+        self.addresses.resize(ROOT_NODES as usize, 0);
+    }
+
+    /// Returns the difference between a sample's time and the previous sample's.
+    pub(crate) fn time_distance(&self, time_ns: u64) -> i64 {
+        time_ns.wrapping_sub(self.last_time_ns) as i64
+    }
+
+    /// Records the time of a sample that was written.
+    pub(crate) fn set_last_time(&mut self, time_ns: u64) {
+        self.last_time_ns = time_ns;
+    }
+
+    /// Writes a stack as the difference from the known stacks, and adds it to them.
+    pub(crate) fn write(&mut self, stack: &StoredStack, out: &mut EntryWriter) {
+        let mut node = stack.root();
+        let mut rest = stack.frames();
+        while let Some((&frame, after)) = rest.split_first()
+            && let Some(frame) = self.known(stack, frame)
+            && let Some(&next) = self.nodes.get(&pair_key(node, frame))
+        {
+            (node, rest) = (next, after);
+        }
+        out.number(node.into()).number(rest.len() as u64);
+        for &frame in rest {
+            let mut address = self.addresses[node as usize];
+            let before = address;
+            if let StoredFrame::Native { address: own, .. } = frame {
+                address = own;
+            }
+            let number = match self.known(stack, frame) {
+                Some(number) => {
+                    out.number(FrameTag::Known.join(number.into()));
+                    number
+                }
+                None => self.define(stack, frame, before, out),
+            };
+            let next = self.addresses.len() as u32;
+            self.addresses.push(address);
+            self.nodes.insert(pair_key(node, number), next);
+            node = next;
+        }
+    }
+
+    fn known(&self, stack: &StoredStack, frame: StoredFrame) -> Option<u32> {
+        match frame {
+            StoredFrame::Native {
+                address,
+                is_innermost,
+            } => self.native.get(&native_key(address, is_innermost)).copied(),
+            StoredFrame::Label { start, end } => {
+                let code = stack.label(start, end);
+                let known = self.labels.get(&hash_of(code))?;
+                (self.label_codes[known.start..known.end] == *code).then_some(known.number)
+            }
+        }
+    }
+
+    /// Writes a frame that is not known yet, and returns its number.
+    fn define(
+        &mut self,
+        stack: &StoredStack,
+        frame: StoredFrame,
+        before: u64,
+        out: &mut EntryWriter,
+    ) -> u32 {
+        let number = self.frames;
+        self.frames += 1;
+        match frame {
+            StoredFrame::Native {
+                address,
+                is_innermost,
+            } => {
+                let tag = if is_innermost {
+                    FrameTag::Innermost
+                } else {
+                    FrameTag::Return
+                };
+                // The tag takes two bits. Addresses of programs leave more than two bits unused.
+                out.number(tag.join(zigzag(address.wrapping_sub(before) as i64) & (u64::MAX >> 2)));
+                self.native
+                    .insert(native_key(address, is_innermost), number);
+            }
+            StoredFrame::Label { start, end } => {
+                let code = stack.label(start, end);
+                out.raw(code);
+                let start = self.label_codes.len();
+                self.label_codes.extend_from_slice(code);
+                let end = self.label_codes.len();
+                self.labels
+                    .entry(hash_of(code))
+                    .or_insert(KnownLabel { number, start, end });
+            }
+        }
+        number
+    }
+}
+
+fn native_key(address: u64, is_innermost: bool) -> u64 {
+    address << 1 | u64::from(is_innermost)
+}
+
+/// Hashes with the standard library's hasher, because an attacker may choose the application's
+/// texts.
+fn hash_of(code: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    code.hash(&mut hasher);
+    hasher.finish()
+}

@@ -1,0 +1,297 @@
+//! A merged stack with encoded labels. It is made from a capture and kept until the thread has a
+//! different stack.
+
+use crate::backtrace::CapturedBacktrace;
+use crate::buffer::{EntryWriter, FrameTag, root_node};
+use crate::capture::{CapturedView, EventLoopState};
+use crate::sampler::encode::merge::{MergedFrame, merge_stacks};
+#[cfg(any(test, fuzzing))]
+use crate::sampler::encode::scripted_samples::{ScriptedFrame, ScriptedStack};
+use crate::types::{FrameFlags, StackAddress};
+use crate::unwind::NativeStack;
+
+/// A frame of a stored stack.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum StoredFrame {
+    Native {
+        address: u64,
+        /// Whether `address` is the thread's program counter rather than a return address.
+        is_innermost: bool,
+    },
+    /// A frame of the label stack, as the range of its encoding in the stack's `labels`.
+    Label { start: u32, end: u32 },
+}
+
+/// A stack as it is written to the buffer, oldest frame first, and the state of the thread's event
+/// loop.
+#[derive(Debug, Default)]
+pub(crate) struct StoredStack {
+    frames: Vec<StoredFrame>,
+    /// The encoded labels. `entry_kind.rs` defines the encoding.
+    labels: EntryWriter,
+    is_truncated: bool,
+    is_of_other_stack: bool,
+    pub(crate) event_loop: EventLoopState,
+}
+
+impl StoredStack {
+    pub(crate) fn is_truncated(&self) -> bool {
+        self.is_truncated
+    }
+
+    pub(crate) fn is_of_other_stack(&self) -> bool {
+        self.is_of_other_stack
+    }
+
+    pub(crate) fn frames(&self) -> &[StoredFrame] {
+        &self.frames
+    }
+
+    /// Returns the encoding of one of the stack's labels.
+    pub(crate) fn label(&self, start: u32, end: u32) -> &[u8] {
+        self.labels
+            .bytes()
+            .get(start as usize..end as usize)
+            .unwrap_or_default()
+    }
+
+    /// Returns the root node below the stack's oldest frame.
+    pub(crate) fn root(&self) -> u32 {
+        root_node(self.is_truncated, self.is_of_other_stack)
+    }
+
+    /// Returns whether both stacks have the same frames and the same root.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.root() == other.root()
+            && self.frames == other.frames
+            && self.labels.bytes() == other.labels.bytes()
+    }
+
+    /// Copies `other` and reuses the memory of `self`.
+    pub(crate) fn copy_from(&mut self, other: &Self) {
+        self.frames.clone_from(&other.frames);
+        self.labels.clear().raw(other.labels.bytes());
+        (self.is_truncated, self.is_of_other_stack) = (other.is_truncated, other.is_of_other_stack);
+        self.event_loop = other.event_loop;
+    }
+
+    /// Makes this a stack without frames.
+    pub(crate) fn set_empty(&mut self, event_loop: EventLoopState) {
+        self.frames.clear();
+        self.labels.clear();
+        (self.is_truncated, self.is_of_other_stack) = (false, false);
+        self.event_loop = event_loop;
+    }
+
+    /// Stores a stack that the thread's handler captured, merged with its labels.
+    pub(crate) fn set(
+        &mut self,
+        native: &NativeStack,
+        view: &CapturedView<'_>,
+        merged: &mut Vec<MergedFrame>,
+    ) {
+        let header = view.header();
+        self.set_empty(header.event_loop);
+        (self.is_truncated, self.is_of_other_stack) = (native.truncated, header.on_other_stack);
+        let labels: &[_] = view.labels();
+        let addresses = labels
+            .iter()
+            .map(|label| -> StackAddress { label.stack_address });
+        merge_stacks(&native.frames, addresses, merged);
+        self.add_merged(native, merged, header.labels_left_out, |stack, index| {
+            let label = &labels[index];
+            match label.script() {
+                Some(place) => {
+                    let place = [place.function(), place.line(), place.column()];
+                    stack.add_script_frame(label.flags, place);
+                }
+                None => {
+                    let category = (label.category, label.subcategory);
+                    stack.add_label(label.flags, category, view.texts_of(label));
+                }
+            }
+        });
+    }
+
+    /// Stores a stack that a thread captured itself, merged with its labels.
+    pub(crate) fn set_backtrace(
+        &mut self,
+        native: &NativeStack,
+        backtrace: &CapturedBacktrace,
+        merged: &mut Vec<MergedFrame>,
+    ) {
+        self.set_empty(EventLoopState::Unknown);
+        self.is_truncated = native.truncated;
+        let labels: Vec<_> = backtrace.labels().collect();
+        merge_stacks(
+            &native.frames,
+            labels.iter().map(|label| label.stack_address),
+            merged,
+        );
+        self.add_merged(
+            native,
+            merged,
+            backtrace.labels_left_out(),
+            |stack, index| {
+                let label = &labels[index];
+                match label.script {
+                    Some(place) => {
+                        let place = [place.function(), place.line(), place.column()];
+                        stack.add_script_frame(label.flags, place);
+                    }
+                    None => {
+                        let category = (label.category, label.subcategory);
+                        stack.add_label(label.flags, category, (label.text, label.dynamic));
+                    }
+                }
+            },
+        );
+    }
+
+    /// Adds the merged frames. `add_label` adds the label with a given index.
+    fn add_merged(
+        &mut self,
+        native: &NativeStack,
+        merged: &[MergedFrame],
+        labels_left_out: bool,
+        mut add_label: impl FnMut(&mut Self, usize),
+    ) {
+        let left_out_at = labels_left_out.then(|| {
+            let last_label = merged
+                .iter()
+                .rposition(|frame| matches!(frame, MergedFrame::Label(_)));
+            last_label.map_or(0, |last| last + 1)
+        });
+        for (index, frame) in merged.iter().enumerate() {
+            if left_out_at == Some(index) {
+                self.add_labels_left_out();
+            }
+            match *frame {
+                MergedFrame::Native(index) => {
+                    let address = native.frames[index].address.get();
+                    self.frames.push(StoredFrame::Native {
+                        address,
+                        is_innermost: index == 0,
+                    });
+                }
+                MergedFrame::Label(index) => add_label(self, index),
+            }
+        }
+        if left_out_at == Some(merged.len()) {
+            self.add_labels_left_out();
+        }
+    }
+
+    fn add_label(&mut self, flags: FrameFlags, category: (u8, u8), texts: (&[u8], &[u8])) {
+        self.add_encoded(FrameTag::Label.join(flags.to_byte().into()), |code| {
+            code.byte(category.0)
+                .byte(category.1)
+                .text(texts.0)
+                .text(texts.1);
+        });
+    }
+
+    fn add_script_frame(&mut self, flags: FrameFlags, [function, line, column]: [u32; 3]) {
+        self.add_encoded(FrameTag::Label.join(flags.to_byte().into()), |code| {
+            code.number(function.into())
+                .number(line.into())
+                .number(column.into());
+        });
+    }
+
+    fn add_labels_left_out(&mut self) {
+        self.add_encoded(FrameTag::Label.join(FrameTag::LABELS_LEFT_OUT), |_| ());
+    }
+
+    fn add_encoded(&mut self, tag: u64, fields: impl FnOnce(&mut EntryWriter)) {
+        let start = self.labels.bytes().len() as u32;
+        self.labels.number(tag);
+        fields(&mut self.labels);
+        let end = self.labels.bytes().len() as u32;
+        self.frames.push(StoredFrame::Label { start, end });
+    }
+
+    /// Returns a stack of return addresses whose last address is the innermost frame. Used in tests
+    /// of other modules.
+    #[cfg(test)]
+    pub(crate) fn of_addresses(addresses: &[u64]) -> Self {
+        let mut stack = Self::default();
+        let innermost = addresses.len().wrapping_sub(1);
+        stack.frames = addresses
+            .iter()
+            .enumerate()
+            .map(|(index, &address)| StoredFrame::Native {
+                address,
+                is_innermost: index == innermost,
+            })
+            .collect();
+        stack
+    }
+
+    /// Stores a made-up stack.
+    #[cfg(any(test, fuzzing))]
+    pub(crate) fn set_scripted(&mut self, stack: &ScriptedStack) {
+        self.set_empty(stack.event_loop);
+        (self.is_truncated, self.is_of_other_stack) = (stack.is_truncated, stack.is_of_other_stack);
+        for frame in &stack.frames {
+            match *frame {
+                ScriptedFrame::Native {
+                    address,
+                    is_innermost,
+                } => {
+                    self.frames.push(StoredFrame::Native {
+                        address,
+                        is_innermost,
+                    });
+                }
+                ScriptedFrame::Label {
+                    category,
+                    subcategory,
+                    ref text,
+                    ref dynamic,
+                } => {
+                    self.add_label(FrameFlags::NONE, (category, subcategory), (text, dynamic));
+                }
+                ScriptedFrame::Script {
+                    function,
+                    line,
+                    column,
+                } => {
+                    self.add_script_frame(FrameFlags::SCRIPT, [function, line, column]);
+                }
+                ScriptedFrame::LabelsLeftOut => self.add_labels_left_out(),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stacks_with_equal_frames_and_roots_are_the_same() {
+        let stack = StoredStack::of_addresses(&[1, 2]);
+        let mut other = StoredStack::default();
+        other.copy_from(&stack);
+        other.event_loop = EventLoopState::Idle;
+        assert!(stack.is_same(&other), "the event loop does not matter");
+        other.is_truncated = true;
+        assert!(!stack.is_same(&other));
+        for addresses in [&[1][..], &[2, 1], &[1, 2, 3]] {
+            assert!(!stack.is_same(&StoredStack::of_addresses(addresses)));
+        }
+        let script = |line| ScriptedStack {
+            frames: vec![ScriptedFrame::Script {
+                function: 1,
+                line,
+                column: 0,
+            }],
+            ..ScriptedStack::default()
+        };
+        other.set_scripted(&script(1));
+        let mut moved = StoredStack::default();
+        moved.set_scripted(&script(2));
+        assert!(!other.is_same(&moved), "the label's encoding matters");
+    }
+}

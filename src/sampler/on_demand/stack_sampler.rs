@@ -1,0 +1,341 @@
+//! Captures single stacks on demand: unwinds them with a separate unwinder and merges them with
+//! their labels.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use crate::backtrace::{BacktraceLabel, CapturedBacktrace};
+use crate::capture::CapturedView;
+use crate::labels::{LABELS_LEFT_OUT, ScriptLocation, joined_label_text, script_function};
+use crate::sampler::encode::{MergedFrame, merge_stacks};
+use crate::sampler::tick::{captured_by, captured_of_backtrace};
+use crate::symbols::{CodeAddressService, SampledAddress};
+use crate::types::{
+    FrameFlags, FunctionName, ProfilerTime, StackAddress, StackFeatures, StackFrame, ThreadId,
+    TimeStamp,
+};
+use crate::unwind::{Captured, ModuleTable, NativeStack, Unwinder, registered_code};
+use crate::util::{Guard, LockRank, NamedMutex};
+
+/// The unwinder for stacks on demand, created for the first such stack.
+pub(crate) struct OnDemandUnwinder {
+    unwinder: Unwinder,
+    modules: Arc<ModuleTable>,
+    native: NativeStack,
+    merged: Vec<MergedFrame>,
+}
+
+static ON_DEMAND: NamedMutex<Option<OnDemandUnwinder>> =
+    NamedMutex::new("on-demand unwinder", LockRank::Unwinder, None);
+
+/// Holds the lock of the unwinder while the process forks.
+pub(crate) fn hold_unwinder_for_fork() -> Guard<'static, Option<OnDemandUnwinder>> {
+    ON_DEMAND.lock()
+}
+
+impl OnDemandUnwinder {
+    fn new() -> Self {
+        let unwinder = Unwinder::new();
+        let modules = Arc::new(unwinder.modules().clone());
+        Self {
+            unwinder,
+            modules,
+            native: NativeStack::default(),
+            merged: Vec::new(),
+        }
+    }
+
+    /// Makes the unwinder on the first call. From then on it notices when a module that a capture
+    /// refers to is replaced.
+    pub(crate) fn ensure() {
+        static IS_MADE: AtomicBool = AtomicBool::new(false);
+        if !IS_MADE.swap(true, Ordering::Relaxed) {
+            Self::with(|_| ());
+        }
+    }
+
+    /// Calls `body` with the unwinder, after updating its list of modules.
+    fn with<T>(body: impl FnOnce(&mut Self) -> T) -> T {
+        let mut unwinder = ON_DEMAND.lock();
+        let on_demand = unwinder.get_or_insert_with(Self::new);
+        if on_demand.unwinder.check_modules() {
+            on_demand.unwinder.refresh_modules();
+            on_demand.modules = Arc::new(on_demand.unwinder.modules().clone());
+        }
+        body(on_demand)
+    }
+
+    fn unwind(&mut self, copied: &Copied<'_>) {
+        if copied.features.contains(StackFeatures::NATIVE) {
+            self.unwinder.unwind(&copied.captured, &mut self.native);
+            return;
+        }
+        self.native.frames.clear();
+        self.native.truncated = false;
+        if copied.features.contains(StackFeatures::LEAF) {
+            self.unwinder
+                .unwind_innermost(&copied.captured, &mut self.native);
+        }
+    }
+}
+
+/// The viewer's name for code outside of any function of its file.
+const ROOT_SCOPE: &str = "(root scope)";
+
+/// The data copied from a thread.
+struct Copied<'a> {
+    features: StackFeatures,
+    thread: ThreadId,
+    captured: Captured<'a>,
+    /// Oldest first.
+    labels: Vec<(StackAddress, StackFrame)>,
+}
+
+/// Pushes a placeholder for the missing labels, after the newest label.
+fn push_labels_left_out(labels: &mut Vec<(StackAddress, StackFrame)>) {
+    let address = labels
+        .last()
+        .map_or(StackAddress(0), |(address, _)| *address);
+    labels.push((
+        address,
+        StackFrame::Label {
+            text: LABELS_LEFT_OUT.to_owned(),
+            is_sensitive: false,
+        },
+    ));
+}
+
+/// Returns the frame for an entry of the label stack.
+fn label_frame(
+    text: &[u8],
+    dynamic: &[u8],
+    flags: FrameFlags,
+    script: Option<ScriptLocation>,
+) -> StackFrame {
+    let Some(place) = script else {
+        let is_sensitive = !dynamic.is_empty() && !flags.has(FrameFlags::NONSENSITIVE);
+        return StackFrame::Label {
+            text: joined_label_text(text, dynamic, flags),
+            is_sensitive,
+        };
+    };
+    let known = |number: u32| (number != 0).then_some(number);
+    let (name, file) = script_function(place.function()).map_or(("", ""), |function| {
+        (function.description.name, function.description.file)
+    });
+    StackFrame::Script {
+        function: name.to_owned(),
+        file: file.to_owned(),
+        line: known(place.line()),
+        column: known(place.column()),
+    }
+}
+
+/// An unwound stack. Its names are looked up on first use.
+#[derive(Clone, Debug)]
+pub(crate) struct SampledStack {
+    thread: ThreadId,
+    time: TimeStamp,
+    /// Innermost first.
+    frames: Vec<StackFrame>,
+    /// For each frame, its address if it is native.
+    addresses: Vec<Option<SampledAddress>>,
+    truncated: bool,
+    /// The modules that were loaded when the stack was unwound.
+    modules: Arc<ModuleTable>,
+    /// The profiler's functions that may be inlined into the innermost frame.
+    own_functions: &'static [&'static str],
+    names: OnceLock<Vec<Vec<FunctionName>>>,
+}
+
+impl SampledStack {
+    /// Prepares for captures; call it before the first. From then on the profiler knows which
+    /// modules are loaded and which are replaced.
+    pub(crate) fn prepare() {
+        OnDemandUnwinder::ensure();
+    }
+
+    /// Unwinds a stack that another thread's handler captured.
+    pub(crate) fn of_capture(
+        view: &CapturedView<'_>,
+        thread: ThreadId,
+        features: StackFeatures,
+    ) -> Self {
+        let label = |label| {
+            let (text, dynamic) = view.texts_of(label);
+            (
+                label.stack_address,
+                label_frame(text, dynamic, label.flags, label.script()),
+            )
+        };
+        let mut labels = view.labels().iter().map(label).collect();
+        if view.header().labels_left_out {
+            push_labels_left_out(&mut labels);
+        }
+        Self::unwind(Copied {
+            features,
+            thread,
+            captured: captured_by(view),
+            labels,
+        })
+    }
+
+    /// Unwinds a stack that the thread captured itself. The names of its innermost frame leave out
+    /// `own_functions`.
+    pub(crate) fn of_backtrace(
+        backtrace: &CapturedBacktrace,
+        features: StackFeatures,
+        own_functions: &'static [&'static str],
+    ) -> Self {
+        let label = |label: BacktraceLabel<'_>| {
+            (
+                label.stack_address,
+                label_frame(label.text, label.dynamic, label.flags, label.script),
+            )
+        };
+        let mut labels = Vec::new();
+        if features.contains(StackFeatures::LABELS) {
+            labels.extend(backtrace.labels().map(label));
+            if backtrace.labels_left_out() {
+                push_labels_left_out(&mut labels);
+            }
+        }
+        let sampled = Self::unwind(Copied {
+            features,
+            thread: backtrace.thread(),
+            captured: captured_of_backtrace(backtrace),
+            labels,
+        });
+        Self {
+            own_functions,
+            ..sampled
+        }
+    }
+
+    fn unwind(copied: Copied<'_>) -> Self {
+        OnDemandUnwinder::with(|on_demand| {
+            on_demand.unwind(&copied);
+            let OnDemandUnwinder {
+                native,
+                merged,
+                modules,
+                ..
+            } = on_demand;
+            merge_stacks(
+                &native.frames,
+                copied.labels.iter().map(|(address, _)| *address),
+                merged,
+            );
+            let frame = |frame: &MergedFrame| match *frame {
+                MergedFrame::Native(index) => {
+                    let address = native.frames[index].address;
+                    let sampled = SampledAddress {
+                        address,
+                        is_return_address: index > 0,
+                    };
+                    (StackFrame::Native { address }, Some(sampled))
+                }
+                MergedFrame::Label(index) => (copied.labels[index].1.clone(), None),
+            };
+            let (frames, addresses) = merged.iter().rev().map(frame).unzip();
+            Self {
+                thread: copied.thread,
+                time: copied.captured.time,
+                frames,
+                addresses,
+                truncated: native.truncated,
+                modules: Arc::clone(modules),
+                own_functions: &[],
+                names: OnceLock::new(),
+            }
+        })
+    }
+
+    pub(crate) fn thread(&self) -> ThreadId {
+        self.thread
+    }
+
+    pub(crate) fn time(&self) -> ProfilerTime {
+        ProfilerTime::from_monotonic_ns(self.time.0)
+    }
+
+    pub(crate) fn is_truncated(&self) -> bool {
+        self.truncated
+    }
+
+    /// Returns the frames, innermost first.
+    pub(crate) fn frames(&self) -> &[StackFrame] {
+        &self.frames
+    }
+
+    /// Returns the functions at each frame, innermost inlined function first.
+    pub(crate) fn names(&self) -> &[Vec<FunctionName>] {
+        self.names.get_or_init(|| self.resolve_names())
+    }
+
+    fn resolve_names(&self) -> Vec<Vec<FunctionName>> {
+        let modules = self.modules.all_as_of_now();
+        let addresses = self.addresses.iter().flatten().copied().collect();
+        let generated = registered_code();
+        let names = CodeAddressService::new(&modules, &generated).resolve(addresses);
+        let functions =
+            |(frame, address): (&StackFrame, &Option<SampledAddress>)| match (frame, address) {
+                (StackFrame::Native { .. }, Some(address)) => {
+                    let named = names.get(address).into_iter().flatten().cloned();
+                    let named =
+                        named.map(|name| FunctionName::new(name.function, name.file, name.line));
+                    if address.is_return_address {
+                        named.collect()
+                    } else {
+                        self.without_own_functions(named.collect())
+                    }
+                }
+                (StackFrame::Label { text, .. }, _) => {
+                    vec![FunctionName::new(text.clone(), None, None)]
+                }
+                (
+                    StackFrame::Script {
+                        function,
+                        file,
+                        line,
+                        ..
+                    },
+                    _,
+                ) => {
+                    let name = if function.is_empty() {
+                        ROOT_SCOPE
+                    } else {
+                        function
+                    };
+                    let file = (!file.is_empty()).then(|| file.clone());
+                    vec![FunctionName::new(name.to_owned(), file, *line)]
+                }
+                (StackFrame::Native { .. }, None) => Vec::new(),
+            };
+        self.frames
+            .iter()
+            .zip(&self.addresses)
+            .map(functions)
+            .collect()
+    }
+
+    fn without_own_functions(&self, mut functions: Vec<FunctionName>) -> Vec<FunctionName> {
+        let is_own = |function: &FunctionName| {
+            let last = function.name.rsplit("::").next().unwrap_or_default();
+            function
+                .name
+                .starts_with(concat!(env!("CARGO_CRATE_NAME"), "::"))
+                && self.own_functions.contains(&last)
+        };
+        let own = functions
+            .iter()
+            .rposition(is_own)
+            .map_or(0, |last| last + 1);
+        // Keep the profiler's function where it was not inlined, because it is the whole frame
+        // there.
+        if own < functions.len() {
+            functions.drain(..own);
+        }
+        functions
+    }
+}

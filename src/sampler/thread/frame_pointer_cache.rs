@@ -1,0 +1,236 @@
+//! Caches the frame pointers of sleeping threads.
+//!
+//! For a blocked thread the kernel reports the stack pointer and the program counter, but not the
+//! frame pointer. If a caller's frame depends on the frame pointer, the thread is interrupted once,
+//! and the frame pointer that its handler found is cached. The next time the thread sleeps at the
+//! same place with the same frames up to that caller, the frame pointer is the same, provided that
+//! the caller's frame has a fixed size. If the frame size varies, or if another register is needed,
+//! the stack ends there and is marked as truncated.
+
+use crate::platform::{BlockedAt, Registers};
+use crate::unwind::{Captured, NativeFrame, NativeStack, Unwinder};
+
+/// Maximum number of entries: most threads sleep in few places.
+const MAX_ENTRIES: usize = 8;
+/// Value of a register that the kernel does not report. No frame lies at this address, so a stack
+/// that depends on the register is marked as truncated.
+const UNKNOWN: u64 = 16;
+
+/// Whether calls leave the return address in a register. Where they do, hardly any sleeping stack
+/// can be unwound far without that register.
+const KEEPS_RETURN_ADDRESS: bool = cfg!(target_arch = "aarch64");
+
+/// Result of unwinding a sleeping thread's stack remotely.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum RemoteUnwind {
+    /// The stack is as complete as it can be.
+    Complete,
+    /// The thread's own handler can supply the frame pointer, which is then cached.
+    NeedsFramePointer,
+}
+
+#[derive(Debug)]
+struct CachedFramePointer {
+    at: BlockedAt,
+    fp: u64,
+    stack: NativeStack,
+}
+
+/// The frame pointers of a thread at the places where it was found asleep.
+#[derive(Debug, Default)]
+pub(crate) struct FramePointerCache {
+    entries: Vec<CachedFramePointer>,
+    /// Index of the entry that is replaced next.
+    oldest: usize,
+}
+
+/// Returns the registers of a blocked thread, as far as the kernel reports them.
+pub(crate) fn registers_at(at: BlockedAt) -> Registers {
+    Registers {
+        pc: at.pc,
+        sp: at.sp,
+        fp: UNKNOWN,
+        lr: UNKNOWN,
+        general: None,
+    }
+}
+
+/// Returns whether two blocked states are in the same system call. A restarted call has its program
+/// counter before the system-call instruction, a waiting call behind it. So a thread that a signal
+/// has just woken, and that waits for a processor, is found slightly before the place where it
+/// slept.
+fn is_same_call(one: BlockedAt, other: BlockedAt) -> bool {
+    const LONGEST_INSTRUCTION: u64 = 4;
+    one.sp == other.sp && one.pc.abs_diff(other.pc) <= LONGEST_INSTRUCTION
+}
+
+impl FramePointerCache {
+    /// Unwinds the stack of a thread that is blocked at `at`, as far as the registers from the
+    /// kernel and the cache allow.
+    pub(crate) fn unwind(
+        &self,
+        at: BlockedAt,
+        captured: &Captured<'_>,
+        unwinder: &mut Unwinder,
+        out: &mut NativeStack,
+    ) -> RemoteUnwind {
+        unwinder.unwind(captured, out);
+        if !out.truncated || out.doubtful {
+            return RemoteUnwind::Complete;
+        }
+        let Some(unresolved) = out.frames.last().copied() else {
+            return RemoteUnwind::Complete;
+        };
+        let known = out.frames.len();
+        let entry = self.find(at, &out.frames);
+        if !unwinder.has_fixed_frame(&unresolved, known == 1) {
+            return if KEEPS_RETURN_ADDRESS {
+                RemoteUnwind::NeedsFramePointer
+            } else {
+                RemoteUnwind::Complete
+            };
+        }
+        let Some(entry) = entry else {
+            return RemoteUnwind::NeedsFramePointer;
+        };
+        let registers = Registers {
+            fp: entry.fp,
+            ..captured.registers
+        };
+        unwinder.unwind(
+            &Captured {
+                registers,
+                ..*captured
+            },
+            out,
+        );
+        RemoteUnwind::Complete
+    }
+
+    /// Returns the entry for a thread blocked at `at` with these frames, and possibly older ones.
+    fn find(&self, at: BlockedAt, frames: &[NativeFrame]) -> Option<&CachedFramePointer> {
+        let callers = frames.get(1..)?;
+        let is_same = |entry: &&CachedFramePointer| {
+            is_same_call(entry.at, at) && entry.stack.frames.get(1..frames.len()) == Some(callers)
+        };
+        self.entries.iter().find(is_same)
+    }
+
+    /// Caches the registers that the thread's handler found, if the thread was still blocked at
+    /// `at` when it was signalled.
+    pub(crate) fn remember(&mut self, at: BlockedAt, registers: &Registers, stack: &NativeStack) {
+        if !is_same_call(
+            at,
+            BlockedAt {
+                pc: registers.pc,
+                sp: registers.sp,
+            },
+        ) {
+            return;
+        }
+        let entry = CachedFramePointer {
+            at,
+            fp: registers.fp,
+            stack: stack.clone(),
+        };
+        let known = self
+            .entries
+            .iter()
+            .position(|known| known.at == at && known.stack == entry.stack);
+        match known {
+            Some(index) => self.entries[index] = entry,
+            None if self.entries.len() < MAX_ENTRIES => self.entries.push(entry),
+            None => {
+                self.entries[self.oldest] = entry;
+                self.oldest = (self.oldest + 1) % MAX_ENTRIES;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::{CodeAddress, StackAddress};
+
+    fn stack(addresses: &[u64]) -> NativeStack {
+        let frame = |&address: &u64| NativeFrame {
+            address: CodeAddress::new(address),
+            stack_address: StackAddress(address),
+        };
+        NativeStack {
+            frames: addresses.iter().map(frame).collect(),
+            truncated: false,
+            doubtful: false,
+        }
+    }
+
+    #[test]
+    fn remember_keeps_only_matching_places_and_replaces_the_oldest() {
+        let mut cache = FramePointerCache::default();
+        let at = BlockedAt { pc: 1000, sp: 50 };
+        let found = |pc, sp| Registers {
+            pc,
+            sp,
+            fp: 70,
+            lr: 0,
+            general: None,
+        };
+        cache.remember(at, &found(1005, 50), &stack(&[1]));
+        cache.remember(at, &found(1000, 58), &stack(&[1]));
+        assert!(cache.entries.is_empty(), "the thread ran on");
+        cache.remember(at, &found(998, 50), &stack(&[1]));
+        cache.remember(at, &found(1000, 50), &stack(&[1]));
+        assert_eq!(cache.entries.len(), 1);
+        for number in 2..=MAX_ENTRIES as u64 + 1 {
+            cache.remember(at, &found(1000, 50), &stack(&[number]));
+        }
+        assert!(cache.find(at, &stack(&[9]).frames).is_some());
+        let firsts = cache
+            .entries
+            .iter()
+            .map(|entry| entry.stack.frames[0].address.get());
+        assert_eq!(firsts.collect::<Vec<_>>(), [9, 2, 3, 4, 5, 6, 7, 8]);
+    }
+
+    #[test]
+    fn place_is_found_again_before_and_after_its_system_call() {
+        let asleep = BlockedAt { pc: 1000, sp: 50 };
+        // The thread is on its way to the handler.
+        let woken = BlockedAt { pc: 998, sp: 50 };
+        let registers = |pc| Registers {
+            pc,
+            sp: 50,
+            fp: 70,
+            lr: 0,
+            general: None,
+        };
+        for (asked_at, found_at) in [(woken, 998), (woken, 1000), (asleep, 998), (asleep, 1000)] {
+            let mut cache = FramePointerCache::default();
+            cache.remember(asked_at, &registers(found_at), &stack(&[found_at, 2, 3]));
+            let fp = |at, addresses| {
+                cache
+                    .find(at, &stack(addresses).frames)
+                    .map(|entry| entry.fp)
+            };
+            assert_eq!(
+                (fp(asleep, &[1000, 2]), fp(woken, &[998, 2, 3])),
+                (Some(70), Some(70))
+            );
+            assert_eq!(
+                (fp(asleep, &[1000, 9]), fp(asleep, &[1000, 2, 3, 4])),
+                (None, None)
+            );
+            assert_eq!(
+                fp(BlockedAt { sp: 58, ..asleep }, &[1000, 2]),
+                None,
+                "another call of the same function"
+            );
+            assert_eq!(
+                fp(BlockedAt { pc: 1020, ..asleep }, &[1020, 2]),
+                None,
+                "another call"
+            );
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! A pending request, and the samples for the ticks until the thread answers.
+//!
+//! A thread that was preempted before the signal reached it does not run again without answering,
+//! unless it masks the signal. So the stack in its answer is also its stack on the ticks before.
+//! The sampler does little for such a thread in the meantime: when many threads share few
+//! processors, most of them have a pending request. The sampler cancels the request of a thread
+//! that turns out to be asleep.
+
+use crate::platform::BlockedAt;
+use crate::sampler::encode::{SampleRun, Tick};
+use crate::types::TimeStamp;
+
+/// Maximum time that a thread runs on before a signal reaches it, in ns.
+const SIGNAL_DELAY_NS: u64 = 200_000;
+/// Ticks until the sampler first checks whether an unanswering thread runs or sleeps, and ticks
+/// between later checks.
+const FIRST_CHECK_TICK: u64 = 2;
+const TICKS_BETWEEN_CHECKS: u64 = 16;
+/// Ticks until a lost request is sent again. A request is lost if a foreign signal of the same
+/// number is pending.
+const RESEND_AFTER_TICKS: u64 = 1000;
+
+#[derive(Debug)]
+pub(crate) struct PendingRequest {
+    /// The thread's CPU clock when the request was sent.
+    pub(crate) cpu_ns: u64,
+    /// Where the thread was blocked when the request was sent, if it was blocked.
+    pub(crate) blocked_at: Option<BlockedAt>,
+    /// Whether the thread's own timer is to answer, so that no signal was sent.
+    pub(crate) by_timer: bool,
+    /// The tick of the request, or the tick since which the thread is known not to have run.
+    first: Tick,
+    /// Number of ticks since then, including the first, and the last of them.
+    ticks: u64,
+    last: Tick,
+    /// Ticks on which the thread ran without answering.
+    unanswered: u64,
+    /// The last reading of the CPU clock.
+    seen_cpu_ns: u64,
+}
+
+/// Result of a clock check for a thread that has not answered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Unanswered {
+    /// The thread has not run.
+    Idle,
+    /// The thread has run, during at most this many ticks. The request may be sent again if
+    /// `resend` is true.
+    Ran { ticks: u64, resend: bool },
+}
+
+impl PendingRequest {
+    pub(crate) fn new(
+        cpu_ns: u64,
+        tick: Tick,
+        blocked_at: Option<BlockedAt>,
+        by_timer: bool,
+    ) -> Self {
+        Self {
+            cpu_ns,
+            blocked_at,
+            by_timer,
+            first: tick,
+            ticks: 0,
+            last: tick,
+            unanswered: 0,
+            seen_cpu_ns: cpu_ns,
+        }
+    }
+
+    /// Adds a tick without an answer. Returns true if the clock is to be checked.
+    pub(crate) fn add_tick(&mut self, tick_before: Tick) -> bool {
+        (self.ticks, self.last) = (self.ticks + 1, tick_before);
+        self.ticks == FIRST_CHECK_TICK || self.ticks.is_multiple_of(TICKS_BETWEEN_CHECKS)
+    }
+
+    pub(crate) fn check_clock(&mut self, cpu_ns: u64, tick: Tick, interval_ns: u64) -> Unanswered {
+        if cpu_ns.saturating_sub(self.cpu_ns) <= delay_ns(interval_ns) {
+            return Unanswered::Idle;
+        }
+        let ticks = self.ticks;
+        self.unanswered += ticks;
+        let resend = self.unanswered >= RESEND_AFTER_TICKS;
+        if resend {
+            self.unanswered = 0;
+        }
+        (self.cpu_ns, self.first, self.ticks) = (cpu_ns, tick, 0);
+        Unanswered::Ran { ticks, resend }
+    }
+
+    /// Returns the ticks on which the thread was where it was when it answered at `answered`, if
+    /// there are any.
+    ///
+    /// # Errors
+    /// The number of ticks, if the thread ran before it answered, according to its CPU clock at
+    /// `now`.
+    pub(crate) fn idle_run(
+        &self,
+        answered: TimeStamp,
+        now: TimeStamp,
+        cpu_ns: u64,
+        interval_ns: u64,
+    ) -> Result<Option<SampleRun>, u64> {
+        let ran_since_ns = now.since_ns(answered);
+        let ran_before_ns = cpu_ns
+            .saturating_sub(self.cpu_ns)
+            .saturating_sub(ran_since_ns);
+        if ran_before_ns > delay_ns(interval_ns) {
+            return Err(self.ticks);
+        }
+        let run = SampleRun {
+            first: self.first.time,
+            last: self.last.time,
+            ticks: self.ticks,
+        };
+        Ok((run.ticks > 0).then_some(run))
+    }
+
+    /// Returns whether the thread has not run since the last call.
+    pub(crate) fn clock_stood_still(&mut self, cpu_ns: u64) -> bool {
+        std::mem::replace(&mut self.seen_cpu_ns, cpu_ns) == cpu_ns
+    }
+}
+
+fn delay_ns(interval_ns: u64) -> u64 {
+    SIGNAL_DELAY_NS.min(interval_ns / 4)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    fn tick(number: u64) -> Tick {
+        Tick {
+            number,
+            time: TimeStamp(number * MS),
+        }
+    }
+
+    /// Returns a request from tick 10 that is not answered on the ticks from 11 to `last`, and the
+    /// number of clock checks.
+    fn pending_until(last: u64) -> (PendingRequest, u64) {
+        let mut pending = PendingRequest::new(7 * MS, tick(10), None, false);
+        let checks = (11..=last)
+            .filter(|&number| pending.add_tick(tick(number - 1)))
+            .count();
+        (pending, checks as u64)
+    }
+
+    #[test]
+    fn ticks_before_the_answer_have_its_stack() {
+        let (pending, checks) = pending_until(50);
+        assert_eq!(checks, 3);
+        // The thread answered half a millisecond ago and has run since.
+        let (answered, now) = (TimeStamp(50 * MS + MS / 2), tick(51).time);
+        let run = pending.idle_run(answered, now, 7 * MS + MS / 2, MS);
+        assert_eq!(
+            run,
+            Ok(Some(SampleRun {
+                first: tick(10).time,
+                last: tick(49).time,
+                ticks: 40
+            }))
+        );
+        assert_eq!(
+            pending.idle_run(answered, now, 8 * MS, MS),
+            Err(40),
+            "the thread ran before it answered"
+        );
+        let (at_once, _) = pending_until(10);
+        assert_eq!(
+            at_once.idle_run(tick(10).time, tick(11).time, 8 * MS, MS),
+            Ok(None)
+        );
+    }
+
+    #[test]
+    fn running_thread_without_answer_is_counted_and_signalled_again() {
+        let (mut pending, _) = pending_until(26);
+        assert_eq!(pending.check_clock(7 * MS, tick(26), MS), Unanswered::Idle);
+        assert_eq!(
+            pending.check_clock(9 * MS, tick(26), MS),
+            Unanswered::Ran {
+                ticks: 16,
+                resend: false
+            }
+        );
+        let mut resends = 0;
+        for number in 27..3000 {
+            if pending.add_tick(tick(number - 1)) {
+                let checked = pending.check_clock(number * MS, tick(number), MS);
+                resends += u64::from(matches!(checked, Unanswered::Ran { resend: true, .. }));
+            }
+        }
+        assert_eq!(resends, 2);
+    }
+
+    #[test]
+    fn clock_stood_still_detects_a_moving_clock() {
+        let mut pending = PendingRequest::new(5, tick(1), None, true);
+        assert_eq!(
+            [5, 5, 6, 6].map(|cpu_ns| pending.clock_stood_still(cpu_ns)),
+            [true, true, false, true]
+        );
+    }
+}

@@ -1,0 +1,19 @@
+//! What a tick shares between threads: context, schedule, engines, activity and overheads.
+
+mod activity;
+mod event_probe_recorder;
+mod marker_stacks;
+mod schedule;
+mod tick_context;
+mod tick_overheads;
+mod timers;
+
+pub(crate) use activity::{ActivityHint, IdleChecks};
+pub(crate) use event_probe_recorder::EventProbeRecorder;
+pub(crate) use marker_stacks::write_pending_stacks;
+pub(crate) use schedule::Schedule;
+pub(crate) use tick_context::{
+    Scratch, TickContext, captured_by, captured_of_backtrace, unwind_counted,
+};
+pub(crate) use tick_overheads::TickOverheads;
+pub(crate) use timers::{TimerState, try_engines};

@@ -1,0 +1,110 @@
+//! The context of every thread's step in a tick, and the unwinding of captures.
+
+use std::sync::atomic::Ordering;
+
+use crate::backtrace::CapturedBacktrace;
+use crate::capture::CapturedView;
+use crate::platform::monotonic_now;
+use crate::sampler::encode::MergedFrame;
+use crate::sampler::encode::SampleWriter;
+use crate::sampler::encode::StoredStack;
+use crate::sampler::encode::{SampleRun, Tick};
+use crate::state::{SeenPauses, Session, SessionCounts};
+use crate::types::{Features, ProcessId};
+use crate::unwind::{Captured, NativeStack, StackCopy, Unwinder};
+
+/// Stacks per repeated unwinding. The second unwinding of the same stack measures the unwinder
+/// itself, without the processor's cache misses.
+const STACKS_PER_REPETITION: u64 = 64;
+
+/// The context of every thread's step.
+pub(crate) struct TickContext<'a> {
+    pub(crate) session: &'a Session,
+    pub(crate) process: ProcessId,
+    pub(crate) unwinder: &'a mut Unwinder,
+    pub(crate) writer: SampleWriter<'a>,
+    pub(crate) scratch: &'a mut Scratch,
+    pub(crate) tick: Tick,
+    pub(crate) tick_before: Tick,
+    pub(crate) pauses: SeenPauses,
+    /// Whether the profiler's handler receives the signal.
+    pub(crate) may_signal: bool,
+}
+
+impl TickContext<'_> {
+    pub(crate) fn interval_ns(&self) -> u64 {
+        self.session.settings.interval.as_nanos() as u64
+    }
+
+    /// Returns the part of a run that lies in no pause. A pause may have begun during this tick.
+    pub(crate) fn unpaused_part(&self, run: SampleRun) -> Option<SampleRun> {
+        if run.first < self.pauses.since {
+            return None;
+        }
+        match self.session.pauses.until(&self.pauses) {
+            None => Some(run),
+            Some(end) => run.before(end),
+        }
+    }
+}
+
+/// Memory that is reused from sample to sample.
+#[derive(Debug, Default)]
+pub(crate) struct Scratch {
+    pub(crate) native: NativeStack,
+    pub(crate) merged: Vec<MergedFrame>,
+    pub(crate) stack: StoredStack,
+}
+
+pub(crate) fn captured_by<'a>(view: &'a CapturedView<'_>) -> Captured<'a> {
+    let header = view.header();
+    Captured {
+        registers: header.registers,
+        stack: StackCopy {
+            start: header.stack_start,
+            bytes: view.stack(),
+        },
+        time: header.time,
+    }
+}
+
+pub(crate) fn captured_of_backtrace(backtrace: &CapturedBacktrace) -> Captured<'_> {
+    Captured {
+        registers: backtrace.registers(),
+        stack: StackCopy {
+            start: backtrace.stack_start(),
+            bytes: backtrace.stack(),
+        },
+        time: backtrace.time(),
+    }
+}
+
+/// Unwinds into the scratch memory and counts the cost. Returns `None` if the session does not walk
+/// stacks.
+pub(crate) fn unwind_counted<T>(
+    context: &mut TickContext<'_>,
+    mut unwind: impl FnMut(&mut Unwinder, &mut NativeStack) -> T,
+) -> Option<T> {
+    if !context
+        .session
+        .settings
+        .features
+        .contains(Features::STACK_WALK)
+    {
+        return None;
+    }
+    let before = monotonic_now();
+    let answer = unwind(context.unwinder, &mut context.scratch.native);
+    let counts = &context.session.counts;
+    SessionCounts::add(&counts.unwind_ns, monotonic_now().since_ns(before));
+    let frames = context.scratch.native.frames.len() as u64;
+    let stacks = counts.unwound_stacks.fetch_add(1, Ordering::Relaxed);
+    SessionCounts::add(&counts.unwound_frames, frames);
+    if stacks % STACKS_PER_REPETITION == STACKS_PER_REPETITION - 1 {
+        let before = monotonic_now();
+        unwind(context.unwinder, &mut context.scratch.native);
+        SessionCounts::add(&counts.repeated_unwind_ns, monotonic_now().since_ns(before));
+        SessionCounts::add(&counts.repeated_frames, frames);
+    }
+    Some(answer)
+}

@@ -1,0 +1,530 @@
+//! Reads the profiler's environment variables.
+//!
+//! A library must not end the application: for an invalid value, it prints a notice and the
+//! variable's usage to standard error, and does not start the profiler.
+
+use std::env;
+use std::path::PathBuf;
+
+use crate::session::env::environment_table::{
+    ACTIVE_TAB_ID, DURATION, ENTRIES, FEATURES, FEATURES_BITFIELD, FILTERS, GECKO_ONLY, HELP,
+    INTERVAL, RECORD_OVERHEADS, SHUTDOWN, SIGNALS, STARTUP, SYMBOLICATE, UPLOAD_DIR, VARIABLES,
+    Variable, help_text,
+};
+use crate::session::env::environment_values::{Reading, SettingValues, is_on};
+use crate::session::notices;
+use crate::state::{ACTIVE_PS, SessionSettings};
+use crate::types::StartParams;
+use crate::util::{PsLock, is_any_lock_held_on_current_thread};
+
+/// Prefix of all variables except [`UPLOAD_DIR`].
+const PREFIX: &str = "MOZ_PROFILER_";
+
+/// The action that the environment requests at start-up.
+#[derive(Debug, PartialEq)]
+pub(crate) enum StartUp {
+    Off,
+    Start(StartParams),
+    /// Descriptions of the invalid values, each with its variable's usage.
+    Problems(Vec<String>),
+}
+
+/// Returns the value of a variable, if it is set.
+fn raw_value_of(name: &str) -> Option<String> {
+    env::var_os(name).map(|value| value.to_string_lossy().into_owned())
+}
+
+fn is_switched_on(name: &str) -> bool {
+    raw_value_of(name).is_some_and(|value| is_on(&value))
+}
+
+fn path_in(name: &str) -> Option<PathBuf> {
+    env::var_os(name)
+        .filter(|path| !path.is_empty())
+        .map(PathBuf::from)
+}
+
+/// Returns the path of the profile to save at shutdown.
+pub(crate) fn shutdown_path() -> Option<PathBuf> {
+    path_in(SHUTDOWN)
+}
+
+/// Returns the folder of profiles that a signal requests.
+pub(crate) fn upload_folder() -> Option<PathBuf> {
+    path_in(UPLOAD_DIR)
+}
+
+pub(crate) fn wants_signals() -> bool {
+    is_switched_on(SIGNALS)
+}
+
+/// Returns whether profiles contain function names by default.
+pub(crate) fn wants_names() -> bool {
+    raw_value_of(SYMBOLICATE).is_none_or(|value| value.is_empty() || is_on(&value))
+}
+
+pub(crate) fn records_overheads() -> bool {
+    is_switched_on(RECORD_OVERHEADS)
+}
+
+/// Reads the variables. Prints the help if requested, and notices about misspelt names and values.
+pub(crate) fn read() -> StartUp {
+    if env::var_os(HELP).is_some() {
+        notices::print(&help_text());
+    }
+    for (name, _) in env::vars_os() {
+        if let Some(warning) = warning_about_name(&name.to_string_lossy()) {
+            notices::notify(&warning);
+        }
+    }
+    let (start_up, warnings) = read_start_up(&raw_value_of);
+    for warning in warnings {
+        notices::notify(&warning);
+    }
+    start_up
+}
+
+/// Prints the problems, with the usage of their variables only: the usage of all variables would
+/// hide them.
+pub(crate) fn notify_problems(problems: &[String]) {
+    let problems = problems.join("");
+    notices::notify(&format!(
+        "cannot start the profiler:\n{problems}  {HELP}=1 lists all variables"
+    ));
+}
+
+/// Warns that the profiler has started, but its profile will be lost unless the application saves
+/// it.
+pub(crate) fn notify_if_not_saved_at_shutdown() {
+    // A child process gets the variable with an empty value, which means that losing the profile is
+    // intended.
+    if env::var_os(SHUTDOWN).is_none() && !wants_signals() {
+        notices::notify(&format!(
+            "profiling, but the profile is lost unless the program saves it; {SHUTDOWN}=<file> saves \
+             it when the program calls profiler_shutdown"
+        ));
+    }
+}
+
+/// Says that the profiler does not start because the filters select other processes.
+pub(crate) fn notify_other_processes_selected(filters: &[String]) {
+    let filters = filters.join(",");
+    notices::notify(&format!(
+        "not profiling: {FILTERS}={filters} selects only other processes"
+    ));
+}
+
+/// Warns that no profile can be saved at shutdown.
+pub(crate) fn notify_nothing_to_save(path: &std::path::Path) {
+    notices::notify(&format!(
+        "cannot save a profile as {}: the profiler is not running; {STARTUP}=1 starts it when the \
+         program calls profiler_init, and the program may have stopped it",
+        path.display()
+    ));
+}
+
+/// Reads the variables from `raw_value_of`. Also returns warnings, which do not affect the start.
+fn read_start_up(raw_value_of: &dyn Fn(&str) -> Option<String>) -> (StartUp, Vec<String>) {
+    if raw_value_of(STARTUP).is_none_or(|value| !is_on(&value)) {
+        return (StartUp::Off, Vec::new());
+    }
+    let mut reading = Reading::default();
+    let mut problems = Vec::new();
+    for variable in VARIABLES {
+        let Some(apply) = variable.apply else {
+            continue;
+        };
+        // An empty value counts as unset, except for feature names, where it is an empty list.
+        let value = raw_value_of(variable.name);
+        let Some(value) = value.filter(|value| !value.is_empty() || variable.name == FEATURES)
+        else {
+            continue;
+        };
+        if let Err(found) = apply(&mut reading, &value) {
+            let Variable { name, .. } = variable;
+            problems.push(format!(
+                "  {name}: got {value:?} ({found}), expected:\n{}",
+                variable.usage()
+            ));
+        }
+    }
+    let Reading { params, warnings } = reading;
+    if problems.is_empty() {
+        (StartUp::Start(params), warnings)
+    } else {
+        (StartUp::Problems(problems), warnings)
+    }
+}
+
+/// Returns a warning if a variable has the profiler's prefix but is unknown.
+fn warning_about_name(name: &str) -> Option<String> {
+    if !name.starts_with(PREFIX)
+        || VARIABLES.iter().any(|variable| variable.name == name)
+        || GECKO_ONLY.contains(&name)
+    {
+        return None;
+    }
+    let nearest = VARIABLES
+        .iter()
+        .map(|variable| variable.name)
+        .min_by_key(|known| name_distance(name, known))?;
+    Some(format!(
+        "unknown variable {name}, ignored; did you mean {nearest}? {HELP}=1 lists all variables"
+    ))
+}
+
+/// Returns the edit distance of two names. A missing `STARTUP_`, which is easily forgotten, counts
+/// as one edit.
+fn name_distance(name: &str, known: &str) -> usize {
+    let start = format!("{STARTUP}_");
+    let without = known
+        .strip_prefix(&start)
+        .map(|rest| edit_distance(name, &format!("{PREFIX}{rest}")) + 1);
+    edit_distance(name, known).min(without.unwrap_or(usize::MAX))
+}
+
+/// Returns the Levenshtein distance of two names.
+fn edit_distance(one: &str, other: &str) -> usize {
+    let other: Vec<char> = other.chars().collect();
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (index, letter) in one.chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], index + 1);
+        for (at, other_letter) in other.iter().enumerate() {
+            let changed = diagonal + usize::from(letter != *other_letter);
+            diagonal = row[at + 1];
+            row[at + 1] = changed.min(diagonal + 1).min(row[at] + 1);
+        }
+    }
+    row[other.len()]
+}
+
+/// See `profiler_env_vars_for_child_process`.
+pub(crate) fn env_vars_for_child_process() -> Vec<(String, String)> {
+    if is_any_lock_held_on_current_thread() {
+        return Vec::new();
+    }
+    let settings = {
+        let lock = PsLock::acquire();
+        ACTIVE_PS
+            .get(&lock)
+            .as_ref()
+            .map(|active| active.session.settings.clone())
+    };
+    values_for_child(settings.as_ref(), env::var_os(SHUTDOWN).is_some())
+}
+
+fn values_for_child(
+    settings: Option<&SessionSettings>,
+    saves_at_shutdown: bool,
+) -> Vec<(String, String)> {
+    let Some(settings) = settings else {
+        return vec![(STARTUP.to_owned(), String::new())];
+    };
+    let values = SettingValues::new(settings);
+    let mut pairs = vec![
+        (STARTUP, "1".to_owned()),
+        (ENTRIES, values.entries),
+        (DURATION, values.duration),
+        (INTERVAL, values.interval),
+        (FEATURES_BITFIELD, values.features_bitfield),
+        (FILTERS, values.filters),
+        (ACTIVE_TAB_ID, values.active_tab_id),
+    ];
+    // The child must not overwrite the parent's file.
+    if saves_at_shutdown {
+        pairs.push((SHUTDOWN, String::new()));
+    }
+    pairs
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::session::env::environment_values::startup_features;
+    use crate::types::{Features, SamplingEngine};
+
+    fn read(variables: &[(&str, &str)]) -> (StartUp, Vec<String>) {
+        let value_of = |name: &str| {
+            Some(
+                variables
+                    .iter()
+                    .find(|(known, _)| *known == name)?
+                    .1
+                    .to_owned(),
+            )
+        };
+        read_start_up(&value_of)
+    }
+
+    fn params(variables: &[(&str, &str)]) -> StartParams {
+        match read(&[&[(STARTUP, "1")], variables].concat()).0 {
+            StartUp::Start(params) => params,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[track_caller]
+    fn assert_refused(name: &str, bad: &str) {
+        let (StartUp::Problems(problems), _) = read(&[(STARTUP, "1"), (name, bad)]) else {
+            panic!("{bad}")
+        };
+        let [problem] = &problems[..] else {
+            panic!("{problems:?}")
+        };
+        let usage = VARIABLES
+            .iter()
+            .find(|variable| variable.name == name)
+            .expect("known")
+            .usage();
+        let begin = format!("  {name} is {bad:?}, ");
+        assert!(
+            problem.starts_with(&begin) && problem.ends_with(&usage),
+            "{problem}"
+        );
+    }
+
+    #[test]
+    fn startup_is_off_for_empty_and_geckos_three_values_only() {
+        for off in ["", "0", "N", "n"] {
+            assert_eq!(read(&[(STARTUP, off)]).0, StartUp::Off);
+        }
+        for on in ["1", "no", "00", "false"] {
+            assert!(matches!(read(&[(STARTUP, on)]).0, StartUp::Start(_)));
+        }
+        assert_eq!(
+            read(&[(INTERVAL, "nonsense")]).0,
+            StartUp::Off,
+            "other variables are ignored while startup is off"
+        );
+    }
+
+    #[test]
+    fn entries_accept_counts_and_bytes_within_limits() {
+        assert_eq!(params(&[]).capacity_bytes, 512 << 20);
+        assert_eq!(params(&[(ENTRIES, "")]).capacity_bytes, 512 << 20);
+        assert_eq!(params(&[(ENTRIES, "1")]).capacity_bytes, 128 << 20);
+        assert_eq!(params(&[(ENTRIES, "33554432")]).capacity_bytes, 256 << 20);
+        assert_eq!(params(&[(ENTRIES, "2147483647")]).capacity_bytes, 2 << 30);
+        for (unit, bytes) in [
+            ("200000KB", 256 << 20),
+            ("200MB", 256 << 20),
+            ("2GB", 2 << 30),
+            ("3GB", 2 << 30),
+        ] {
+            assert_eq!(params(&[(ENTRIES, unit)]).capacity_bytes, bytes, "{unit}");
+        }
+        assert_eq!(params(&[(ENTRIES, "300000KiB")]).capacity_bytes, 512 << 20);
+        assert_eq!(params(&[(ENTRIES, "512MiB")]).capacity_bytes, 512 << 20);
+        assert_eq!(params(&[(ENTRIES, "1GiB")]).capacity_bytes, 1 << 30);
+        for bad in [
+            "0",
+            "0MiB",
+            "-1",
+            "x",
+            "5kb",
+            "1 MB",
+            "1MBs",
+            "2147483648",
+            "99999999999999999999",
+            "64GiB",
+        ] {
+            assert_refused(ENTRIES, bad);
+        }
+    }
+
+    #[test]
+    fn intervals_are_milliseconds() {
+        assert_eq!(
+            params(&[(INTERVAL, "0.5")]).interval,
+            Duration::from_micros(500)
+        );
+        assert_eq!(
+            params(&[(INTERVAL, "0.01")]).interval,
+            Duration::from_micros(10)
+        );
+        assert_eq!(
+            params(&[(INTERVAL, "10000")]).interval,
+            Duration::from_secs(10)
+        );
+        for bad in [
+            "0", "-1", "0.009", "10000.1", "NaN", "1e300", "soon", "1 ms",
+        ] {
+            assert_refused(INTERVAL, bad);
+        }
+    }
+
+    #[test]
+    fn durations_are_seconds_and_0_means_no_limit() {
+        assert_eq!(params(&[]).duration, None);
+        assert_eq!(
+            params(&[(DURATION, "2.5")]).duration,
+            Some(Duration::from_millis(2500))
+        );
+        for no_limit in ["0", "0.0", "", "1e300", "inf"] {
+            assert_eq!(params(&[(DURATION, no_limit)]).duration, None, "{no_limit}");
+        }
+        for bad in ["-1", "NaN", "5s", "soon"] {
+            assert_refused(DURATION, bad);
+        }
+    }
+
+    #[test]
+    fn unknown_features_cause_a_warning_and_known_ones_apply() {
+        let (start_up, warnings) = read(&[(STARTUP, "1"), (FEATURES, "cpu,,nonsense,stackwalk")]);
+        let StartUp::Start(params) = start_up else {
+            panic!("{start_up:?}")
+        };
+        assert_eq!(params.features, Features::CPU | Features::STACK_WALK);
+        assert!(
+            warnings.len() == 1 && warnings[0].contains("nonsense"),
+            "{warnings:?}"
+        );
+        assert_eq!(self::params(&[]).features, startup_features());
+        assert_eq!(
+            self::params(&[(FEATURES, "default")]).features,
+            startup_features()
+        );
+        let more = self::params(&[(FEATURES, "power,default")]).features;
+        assert_eq!(more, startup_features() | Features::POWER);
+        assert_eq!(self::params(&[(FEATURES, "")]).features, Features::NONE);
+    }
+
+    #[test]
+    fn features_bitfield_overrides_feature_names() {
+        let bits = [(FEATURES_BITFIELD, "256"), (FEATURES, "cpu")];
+        assert_eq!(params(&bits).features, Features::STACK_WALK);
+        let empty = [(FEATURES_BITFIELD, ""), (FEATURES, "cpu")];
+        assert_eq!(params(&empty).features, Features::CPU);
+        // Unknown bits are dropped.
+        assert_eq!(
+            params(&[(FEATURES_BITFIELD, "2147483904")]).features,
+            Features::STACK_WALK
+        );
+        for bad in ["-1", "0x100", "stackwalk", "4294967296"] {
+            assert_refused(FEATURES_BITFIELD, bad);
+        }
+    }
+
+    #[test]
+    fn tab_ids_have_64_bits() {
+        assert_eq!(params(&[]).active_tab_id, 0);
+        assert_eq!(
+            params(&[(ACTIVE_TAB_ID, "18446744073709551615")]).active_tab_id,
+            u64::MAX
+        );
+        for bad in ["-1", "18446744073709551616", "tab"] {
+            assert_refused(ACTIVE_TAB_ID, bad);
+        }
+    }
+
+    #[test]
+    fn all_invalid_values_are_reported_at_once() {
+        let bad = [
+            (STARTUP, "1"),
+            (INTERVAL, "0"),
+            (ENTRIES, "0"),
+            (FEATURES, "nonsense"),
+        ];
+        let (StartUp::Problems(problems), warnings) = read(&bad) else {
+            panic!()
+        };
+        assert_eq!((problems.len(), warnings.len()), (2, 1));
+    }
+
+    #[test]
+    fn unknown_variable_name_suggests_the_nearest_one() {
+        let nearest = |name: &str| {
+            let warning = warning_about_name(name)?;
+            let (_, words) = warning.split_once("did you mean ").expect("a suggestion");
+            Some(words.split('?').next().expect("a name").to_owned())
+        };
+        for variable in VARIABLES {
+            assert_eq!(nearest(variable.name), None);
+        }
+        assert_eq!(nearest("MOZ_PROFILER_STRATUP").as_deref(), Some(STARTUP));
+        assert_eq!(nearest("MOZ_PROFILER_START").as_deref(), Some(STARTUP));
+        assert_eq!(nearest("MOZ_PROFILER_INTERVAL").as_deref(), Some(INTERVAL));
+        assert_eq!(
+            nearest("MOZ_PROFILER_STARTUP_FILTER").as_deref(),
+            Some(FILTERS)
+        );
+        assert_eq!(
+            nearest("MOZ_PROFILER_STARTUP_FEATURE_BITFIELD").as_deref(),
+            Some(FEATURES_BITFIELD)
+        );
+        assert_eq!(
+            nearest("MOZ_PROFILER_SHUTDOWN_FILE").as_deref(),
+            Some(SHUTDOWN)
+        );
+        assert_eq!(nearest("MOZ_PROFILER_STARTUP_NO_BASE"), None, "Gecko only");
+        assert_eq!(nearest("MOZ_LOG"), None, "another prefix");
+        assert_eq!(edit_distance("kitten", "sitting"), 3);
+        assert_eq!(edit_distance("", "abc"), 3);
+    }
+
+    #[test]
+    fn values_for_child_restore_the_parents_settings() {
+        let settings = |capacity_bytes, interval, duration, filters: &[&str]| SessionSettings {
+            capacity_bytes,
+            interval,
+            features: Features::STACK_WALK | Features::CPU,
+            filters: filters.iter().map(ToString::to_string).collect(),
+            signal: 27,
+            engine: SamplingEngine::Auto,
+            duration,
+            active_tab_id: u64::MAX,
+            records_overheads: false,
+        };
+        let round_trip = |settings: &SessionSettings, saves| {
+            let values = values_for_child(Some(settings), saves);
+            let value_of =
+                |name: &str| Some(values.iter().find(|(known, _)| known == name)?.1.clone());
+            assert_eq!(value_of(SHUTDOWN), saves.then(String::new));
+            match read_start_up(&value_of) {
+                (StartUp::Start(params), warnings) if warnings.is_empty() => params,
+                other => panic!("{other:?}"),
+            }
+        };
+        let odd = Duration::from_nanos(1_234_567);
+        let (long, short) = (Duration::new(86_400, 1), Duration::from_nanos(10_001));
+        for (interval, duration) in [
+            (odd, None),
+            (short, Some(odd)),
+            (Duration::from_secs(10), Some(long)),
+        ] {
+            for capacity in [128 << 20, 1 << 30] {
+                for filters in [&[][..], &["GeckoMain", "wörker 1"], &["*"], &["a", ""]] {
+                    let given = settings(capacity, interval, duration, filters);
+                    let read = round_trip(&given, duration.is_some());
+                    assert_eq!(read.capacity_bytes, given.capacity_bytes);
+                    assert_eq!(
+                        (read.interval, read.duration),
+                        (given.interval, given.duration)
+                    );
+                    assert_eq!(
+                        (read.features, read.active_tab_id),
+                        (given.features, given.active_tab_id)
+                    );
+                    assert_eq!(read.filters, given.filters);
+                }
+            }
+        }
+        // Capacities that the variable cannot express are replaced by the nearest one.
+        assert_eq!(
+            round_trip(&settings(1 << 20, odd, None, &[]), false).capacity_bytes,
+            128 << 20
+        );
+        assert_eq!(
+            round_trip(&settings(64 << 30, odd, None, &[]), false).capacity_bytes,
+            2 << 30
+        );
+
+        let off = values_for_child(None, true);
+        assert_eq!(off, [(STARTUP.to_owned(), String::new())]);
+    }
+}

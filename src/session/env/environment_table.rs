@@ -1,0 +1,155 @@
+//! The environment variables, in one table that defines parsing, the help text and the API's
+//! documentation.
+//!
+//! Names, accepted values and limits are Gecko's, with these known differences:
+//!
+//! - `0`, `N` and `n` switch off every on/off variable; in Gecko, only `MOZ_PROFILER_STARTUP`.
+//!   Functions are named unless `MOZ_PROFILER_SYMBOLICATE` is switched off.
+//! - The program continues after printing the help or reporting an invalid value: a library must
+//!   not end the application.
+//! - The bit field must be a number. The interval may be up to 10,000 ms. Without filters, all
+//!   registered threads are profiled, not only the main thread.
+//! - The duration has an effect, and child processes inherit it.
+//!
+//! Gecko's other variables with the prefix `MOZ_PROFILER_` are known and ignored. Variables with
+//! other prefixes (`MOZ_LOG`, `MOZ_BASE_PROFILER_…`, `XPCOM_MEM_BLOAT_LOG`, …) belong to other
+//! systems and are not read.
+
+use crate::session::env::environment_values::{
+    Apply, apply_active_tab_id, apply_duration, apply_entries, apply_features,
+    apply_features_bitfield, apply_filters, apply_interval, startup_features,
+};
+use crate::types::Features;
+
+/// An environment variable.
+pub(crate) struct Variable {
+    pub(crate) name: &'static str,
+    /// The accepted values, in words.
+    pub(crate) accepted: &'static str,
+    pub(crate) help: &'static str,
+    /// Applies a value to the start parameters. `None` if the variable does not set one.
+    pub(crate) apply: Option<Apply>,
+}
+
+macro_rules! variables {
+    ($($constant:ident $name:literal $accepted:literal $help:literal $apply:expr;)+) => {
+        $(pub(crate) const $constant: &str = $name;)+
+
+        /// All variables, in the order of application: a later one overrides an earlier one.
+        pub(crate) const VARIABLES: &[Variable] =
+            &[$(Variable { name: $name, accepted: $accepted, help: $help, apply: $apply },)+];
+
+        /// The table as a list for the API's documentation.
+        macro_rules! environment_docs {
+            () => {
+                concat!($("- `", $name, "`: ", $accepted, ". ", $help, "\n"),+)
+            };
+        }
+        pub(crate) use environment_docs;
+    };
+}
+
+variables! {
+    HELP "MOZ_PROFILER_HELP" "anything"
+        "Prints this text to standard output. The program continues." None;
+    STARTUP "MOZ_PROFILER_STARTUP" "anything but empty, 0, N or n"
+        "Starts the profiler when the program calls profiler_init. The variables below whose names \
+        begin with MOZ_PROFILER_STARTUP_ configure the session; they have no effect without this one."
+        None;
+    ENTRIES "MOZ_PROFILER_STARTUP_ENTRIES"
+        "a number above 0, of entries of 8 bytes, or of bytes with KB, KiB, MB, MiB, GB or GiB"
+        "Capacity of the buffer: at least 128 MiB, at most 2 GiB, rounded up to a power of two. \
+        Default: 512 MiB."
+        Some(apply_entries);
+    DURATION "MOZ_PROFILER_STARTUP_DURATION" "a number of seconds, 0 or above"
+        "Maximum age of data in a profile when it is taken. Default: 0, which means no limit."
+        Some(apply_duration);
+    INTERVAL "MOZ_PROFILER_STARTUP_INTERVAL" "a number of milliseconds, from 0.01 to 10000"
+        "Time between two samples of a thread. Default: 1." Some(apply_interval);
+    FEATURES "MOZ_PROFILER_STARTUP_FEATURES"
+        "names of features, separated by commas; \"default\" means the default features"
+        "What to record. Unknown names are reported and ignored. An empty value records labels, \
+        the innermost address, and markers."
+        Some(apply_features);
+    FEATURES_BITFIELD "MOZ_PROFILER_STARTUP_FEATURES_BITFIELD" "a number below 2^32"
+        "The features, as the sum of their bits. Overrides the names." Some(apply_features_bitfield);
+    FILTERS "MOZ_PROFILER_STARTUP_FILTERS"
+        "parts of thread names, separated by commas; * for all threads, pid:N for a process"
+        "The threads to profile. Default: all registered threads." Some(apply_filters);
+    ACTIVE_TAB_ID "MOZ_PROFILER_STARTUP_ACTIVE_TAB_ID" "a number below 2^64"
+        "The id of a browser's tab, written to the profile. Default: 0." Some(apply_active_tab_id);
+    SHUTDOWN "MOZ_PROFILER_SHUTDOWN" "a path, in which the process id replaces the first %p"
+        "Saves the profile to this file when the program calls profiler_shutdown. Compresses it if \
+        the name ends in .gz." None;
+    SYMBOLICATE "MOZ_PROFILER_SYMBOLICATE" "0, N or n; any other value counts as unset"
+        "Switches off the function names in profiles. Finding the names can take seconds for a large \
+        executable. Without names, the viewer shows addresses, unless a symbol server names them."
+        None;
+    RECORD_OVERHEADS "MOZ_PROFILER_RECORD_OVERHEADS" "anything but empty, 0, N or n"
+        "Records the cost of each tick of the sampler, as profilerOverhead in the profile." None;
+    SIGNALS "MOZ_PROFILER_SIGNALS" "anything but empty, 0, N or n"
+        "SIGUSR1 starts the profiler for all threads, with 512 MiB and 1 ms. SIGUSR2 saves the profile \
+        as profile_default_PID.json and stops the profiler." None;
+    UPLOAD_DIR "MOZ_UPLOAD_DIR" "a folder's path"
+        "The folder where SIGUSR2 saves the profile. Default: the current folder when the program \
+        calls profiler_init." None;
+}
+
+/// Variables of Gecko that have no effect here, but are not reported as mistakes.
+pub(crate) const GECKO_ONLY: &[&str] = &["MOZ_PROFILER_STARTUP_NO_BASE", "MOZ_PROFILER_LUL_TEST"];
+
+impl Variable {
+    /// Returns the accepted values and the help text, in two lines.
+    pub(crate) fn usage(&self) -> String {
+        format!("  {}=<{}>\n    {}\n", self.name, self.accepted, self.help)
+    }
+}
+
+/// Returns the usage of all variables, and the list of features.
+pub(crate) fn help_text() -> String {
+    let mut text = "Environment variables of the profiler:\n".to_owned();
+    for variable in VARIABLES {
+        text += &format!("\n{}", variable.usage());
+    }
+    text += "\nFeatures, with their bits. D: default, S: default for a start by variables, \
+        -: other available feature. d, s, x: the same, but not available here.\n";
+    for (feature, name, description) in Features::described() {
+        let is_available = Features::available().contains(feature);
+        let mark = match (
+            Features::default_set().contains(feature),
+            startup_features().contains(feature),
+        ) {
+            (true, _) => ['d', 'D'],
+            (false, true) => ['s', 'S'],
+            (false, false) => ['x', '-'],
+        }[usize::from(is_available)];
+        text += &format!("  {mark} {:>9} \"{name}\" {description}\n", feature.bits());
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn help_text_lists_every_variable_and_feature() {
+        let text = help_text();
+        assert!(
+            VARIABLES
+                .iter()
+                .all(|variable| text.contains(&format!("\n  {}=<", variable.name)))
+        );
+        assert!(
+            text.contains("  D       256 \"stackwalk\" native stacks"),
+            "{text}"
+        );
+        assert!(text.contains("  d         1 \"java\""), "{text}");
+        assert!(text.contains("  s        16 \"fileioall\""), "{text}");
+        assert!(text.contains("  -      1024 \"nostacksampling\""), "{text}");
+        assert!(
+            text.contains("  x      8192 \"audiocallbacktracing\""),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,179 @@
+//! Parses and formats the values of environment variables.
+
+use std::time::Duration;
+
+use crate::session::env::environment_table::FEATURES;
+use crate::state::SessionSettings;
+use crate::types::{Features, INTERVAL_RANGE, StartParams};
+
+/// Applies a value to the settings, or returns what is wrong with it.
+pub(crate) type Apply = fn(&mut Reading, &str) -> Result<(), String>;
+
+/// The settings read so far.
+#[derive(Debug)]
+pub(crate) struct Reading {
+    pub(crate) params: StartParams,
+    /// Mistakes that do not prevent a start.
+    pub(crate) warnings: Vec<String>,
+}
+
+impl Default for Reading {
+    /// Returns the default settings of a start by environment variables.
+    fn default() -> Self {
+        let params = StartParams::default()
+            .capacity_bytes(DEFAULT_STARTUP_ENTRIES * BYTES_PER_ENTRY)
+            .features(startup_features());
+        Self {
+            params,
+            warnings: Vec::new(),
+        }
+    }
+}
+
+const BYTES_PER_ENTRY: u64 = 8;
+const MIN_ENTRIES: u64 = (128 << 20) / BYTES_PER_ENTRY;
+const MAX_ENTRIES: u64 = (2 << 30) / BYTES_PER_ENTRY;
+const DEFAULT_STARTUP_ENTRIES: u64 = (512 << 20) / BYTES_PER_ENTRY;
+const UNITS: [(&str, u64); 6] = [
+    ("KB", 1000),
+    ("KiB", 1 << 10),
+    ("MB", 1_000_000),
+    ("MiB", 1 << 20),
+    ("GB", 1_000_000_000),
+    ("GiB", 1 << 30),
+];
+
+/// Returns the default features of a start by environment variables, which include more than
+/// [`Features::default_set`].
+#[doc(alias = "StartupExtraDefaultFeatures")]
+pub(crate) fn startup_features() -> Features {
+    Features::default_set() | Features::FILE_IO_ALL | Features::IPC_MESSAGES
+}
+
+/// Returns whether the value of a variable means "on".
+pub(crate) fn is_on(value: &str) -> bool {
+    !matches!(value, "" | "0" | "N" | "n")
+}
+
+fn bounded_entries(entries: u64) -> u64 {
+    entries.clamp(MIN_ENTRIES, MAX_ENTRIES).next_power_of_two()
+}
+
+pub(crate) fn apply_entries(reading: &mut Reading, value: &str) -> Result<(), String> {
+    let after_digits = value.trim_start_matches(|c: char| c.is_ascii_digit());
+    let (number, unit) = value.split_at(value.len() - after_digits.len());
+    if number.is_empty() {
+        return Err("does not begin with a number".to_owned());
+    }
+    let bytes_per_unit = match unit {
+        "" => BYTES_PER_ENTRY,
+        unit => {
+            let known = UNITS.iter().find(|(name, _)| *name == unit);
+            known.ok_or_else(|| format!("unknown unit {unit:?}"))?.1
+        }
+    };
+    let bytes = number
+        .parse::<u64>()
+        .ok()
+        .and_then(|number| number.checked_mul(bytes_per_unit));
+    let entries = bytes.map(|bytes| bytes / BYTES_PER_ENTRY);
+    let entries = entries.filter(|entries| (1..=i32::MAX as u64).contains(entries));
+    let entries = entries.ok_or_else(|| "not from 1 to 2^31 - 1 entries".to_owned())?;
+    reading.params.capacity_bytes = bounded_entries(entries) * BYTES_PER_ENTRY;
+    Ok(())
+}
+
+fn number(value: &str) -> Result<f64, String> {
+    value.trim().parse().map_err(|_| "not a number".to_owned())
+}
+
+/// Converts nanoseconds to a duration. Rounds them, so that a `Duration` converted to text and back
+/// is unchanged.
+fn rounded_duration(ns: f64) -> Option<Duration> {
+    (0.0..u64::MAX as f64)
+        .contains(&ns)
+        .then(|| Duration::from_nanos(ns.round() as u64))
+}
+
+pub(crate) fn apply_interval(reading: &mut Reading, value: &str) -> Result<(), String> {
+    let interval =
+        rounded_duration(number(value)? * 1e6).filter(|interval| INTERVAL_RANGE.contains(interval));
+    reading.params.interval = interval.ok_or_else(|| "out of range".to_owned())?;
+    Ok(())
+}
+
+pub(crate) fn apply_duration(reading: &mut Reading, value: &str) -> Result<(), String> {
+    let seconds = number(value)?;
+    if seconds.is_nan() || seconds < 0.0 {
+        return Err("out of range".to_owned());
+    }
+    // A duration that overflows (584 years) means no limit.
+    let duration = rounded_duration(seconds * 1e9);
+    reading.params.duration = duration.filter(|duration| !duration.is_zero());
+    Ok(())
+}
+
+pub(crate) fn apply_features(reading: &mut Reading, value: &str) -> Result<(), String> {
+    let mut features = Features::NONE;
+    for name in value.split(',').filter(|name| !name.is_empty()) {
+        features |= match name {
+            "default" => startup_features(),
+            name => Features::from_name(name).unwrap_or_else(|error| {
+                reading.warnings.push(format!("{FEATURES}: {error}"));
+                Features::NONE
+            }),
+        };
+    }
+    reading.params.features = features;
+    Ok(())
+}
+
+pub(crate) fn apply_features_bitfield(reading: &mut Reading, value: &str) -> Result<(), String> {
+    if value.is_empty() {
+        return Ok(());
+    }
+    let bits = value
+        .trim()
+        .parse()
+        .map_err(|_| "not such a number".to_owned())?;
+    // Drops bits of unknown features, as unknown names are dropped.
+    reading.params.features = Features::from_bits(bits).adjusted();
+    Ok(())
+}
+
+pub(crate) fn apply_filters(reading: &mut Reading, value: &str) -> Result<(), String> {
+    reading.params.filters = value.split(',').map(str::to_owned).collect();
+    Ok(())
+}
+
+pub(crate) fn apply_active_tab_id(reading: &mut Reading, value: &str) -> Result<(), String> {
+    reading.params.active_tab_id = value
+        .trim()
+        .parse()
+        .map_err(|_| "not such a number".to_owned())?;
+    Ok(())
+}
+
+/// The settings as values of environment variables, from which [`Reading`] restores them.
+pub(crate) struct SettingValues {
+    pub(crate) entries: String,
+    pub(crate) duration: String,
+    pub(crate) interval: String,
+    pub(crate) features_bitfield: String,
+    pub(crate) filters: String,
+    pub(crate) active_tab_id: String,
+}
+
+impl SettingValues {
+    pub(crate) fn new(settings: &SessionSettings) -> Self {
+        let duration = settings.duration.unwrap_or_default();
+        Self {
+            entries: bounded_entries(settings.capacity_bytes / BYTES_PER_ENTRY).to_string(),
+            duration: duration.as_secs_f64().to_string(),
+            interval: (settings.interval.as_secs_f64() * 1e3).to_string(),
+            features_bitfield: settings.features.bits().to_string(),
+            filters: settings.filters.join(","),
+            active_tab_id: settings.active_tab_id.to_string(),
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! The environment variables that start, configure and save a session.
+
+pub(crate) mod environment;
+mod environment_table;
+mod environment_values;
+
+pub(crate) use environment::{StartUp, env_vars_for_child_process, wants_names};
+pub(crate) use environment_table::environment_docs;

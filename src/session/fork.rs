@@ -1,0 +1,138 @@
+//! Handles `fork`.
+//!
+//! The child has no sampler thread, and a lock could be held by a thread that does not exist in the
+//! child. So the hooks take all locks before the fork, in the lock order, and release them in the
+//! parent and in the child.
+
+use std::cell::RefCell;
+use std::mem::ManuallyDrop;
+
+use crate::buffer::BufferForkGuard;
+use crate::event_loop::EventWatches;
+use crate::labels::{ScriptFunctions, hold_script_functions_for_fork};
+use crate::platform::{
+    ForkHooks, hold_loader_for_fork, is_main_thread, reset_clock_calibration_in_child,
+};
+use crate::sampler::{
+    OnDemandUnwinder, close_fork_gate, hold_unwinder_for_fork, open_fork_gate,
+    reopen_fork_gate_in_child,
+};
+use crate::session::life_cycle::LIFE_CYCLE;
+use crate::session::signals::forget_control_in_child;
+use crate::state::{
+    ACTIVE_PS, CORE_PS, RacyFeatures, core_buffer, disown_callbacks_in_child, own_lane_index,
+};
+use crate::threads::{OnThreadRef, RegistryForkGuard, ThreadRegistry};
+use crate::unwind::{CodeRanges, hold_code_ranges_for_fork};
+use crate::util::{Guard, PsLock};
+
+/// Guards of all locks, dropped innermost first.
+struct HeldLocks {
+    event_watches: Guard<'static, EventWatches>,
+    script_functions: Guard<'static, Option<ScriptFunctions>>,
+    code_ranges: Guard<'static, Option<CodeRanges>>,
+    loader: Guard<'static, ()>,
+    unwinder: Guard<'static, Option<OnDemandUnwinder>>,
+    buffer: BufferForkGuard<'static>,
+    registry: RegistryForkGuard,
+    ps: PsLock,
+    _life_cycle: Guard<'static, ()>,
+    by_main_thread: bool,
+}
+
+thread_local! {
+    // Thread-local, because `fork` returns on the thread that called it. It has no destructor, so
+    // that a thread that is exiting can fork.
+    static HELD: RefCell<ManuallyDrop<Option<HeldLocks>>> = const { RefCell::new(ManuallyDrop::new(None)) };
+}
+
+pub(crate) fn fork_hooks() -> ForkHooks {
+    ForkHooks {
+        prepare,
+        parent,
+        child,
+    }
+}
+
+fn prepare() {
+    let by_main_thread = is_main_thread();
+    close_fork_gate();
+    let _life_cycle = LIFE_CYCLE.lock();
+    let ps = PsLock::acquire();
+    let registry = ThreadRegistry::hold_for_fork();
+    let buffer = core_buffer().hold_for_fork();
+    let unwinder = hold_unwinder_for_fork();
+    let loader = hold_loader_for_fork();
+    let code_ranges = hold_code_ranges_for_fork();
+    let script_functions = hold_script_functions_for_fork();
+    let event_watches = EventWatches::hold_for_fork();
+    let held = HeldLocks {
+        event_watches,
+        script_functions,
+        code_ranges,
+        loader,
+        unwinder,
+        buffer,
+        registry,
+        ps,
+        _life_cycle,
+        by_main_thread,
+    };
+    HELD.with(|cell| **cell.borrow_mut() = Some(held));
+}
+
+fn take_held() -> Option<HeldLocks> {
+    HELD.with(|cell| cell.borrow_mut().take())
+}
+
+fn parent() {
+    drop(take_held());
+    open_fork_gate();
+}
+
+/// Turns the profiler off in the child, so that it can be started again there.
+///
+/// Leaks data that the parent's sampler may have been changing during the fork.
+fn child() {
+    RacyFeatures::set_inactive_in_child();
+    disown_callbacks_in_child();
+    reset_clock_calibration_in_child();
+    if let Some(held) = take_held() {
+        let HeldLocks {
+            event_watches,
+            script_functions,
+            code_ranges,
+            loader,
+            unwinder,
+            buffer,
+            registry,
+            mut ps,
+            _life_cycle,
+            by_main_thread,
+        } = held;
+        EventWatches::keep_only_current_thread(event_watches);
+        // These stay valid: the child has the same scripts and generated code.
+        drop(script_functions);
+        drop(code_ranges);
+        drop(loader);
+        drop(unwinder);
+        std::mem::forget(buffer.abandon_session(own_lane_index()));
+        ThreadRegistry::keep_only_current_thread(registry);
+        forget_control_in_child(&mut ps);
+        // The forking thread becomes the child's main thread. The profiler has registered it as
+        // such only if it was the parent's main thread, too.
+        if let Some(core) = CORE_PS.get_mut(&mut ps) {
+            core.registered_main_thread &= by_main_thread;
+        }
+        let active = ACTIVE_PS.get_mut(&mut ps).take();
+        OnThreadRef::with(|thread| thread.locked_rw_on_thread().adopt_after_fork());
+        ThreadRegistry::for_each(&ps, |thread| {
+            thread
+                .locked_rw_from_any_thread()
+                .clear_profiling_features(&ps);
+        });
+        std::mem::forget(active);
+        drop(ps);
+    }
+    reopen_fork_gate_in_child();
+}

@@ -1,0 +1,72 @@
+//! Starts, pauses and stops the profiler, and takes profiles.
+//!
+//! # Purpose
+//! Implements the calls of the API: life cycle, pauses, state callbacks, snapshots, stacks on
+//! demand, profile files, environment variables, control by signals, and the handling of `fork`.
+//! `crate::disabled` replaces this module in builds without the profiler.
+//!
+//! # Threads and locks
+//! The functions run on any thread of the application. Start and stop take the life-cycle lock,
+//! which is the outermost one, and then the `PsLock`. They join the sampler under the life-cycle
+//! lock, but not under the `PsLock`.
+//!
+//! - The sampler takes the `PsLock` briefly when the session's threads change. It takes the
+//!   life-cycle lock only inside a callback of the application, and no thread waits for such a
+//!   callback.
+//! - Callbacks of the application run without any lock.
+//! - The control thread handles control signals. It starts and stops the profiler like any other
+//!   thread, so it is joined under neither lock.
+//! - The event watcher posts probes to event loops. It ends by itself soon after the session and is
+//!   never joined.
+//!
+//! # Imports
+//! `backtrace`, `buffer`, `capture`, `event_loop`, `labels`, `platform`, `sampler`, `state`,
+//! `stream`, `threads`, `types`, `unwind`, `util`
+//!
+//! # Invariants
+//! Before a session's sampler begins, the previous one has ended or no longer touches shared data.
+//! A profile's file is complete or absent.
+//!
+//! # Read next
+//! `life_cycle.rs`, `pause.rs`, `callbacks.rs`, `snapshot.rs`, `environment_table.rs`.
+
+mod callbacks;
+mod env;
+mod event_loops;
+mod event_watcher;
+mod fork;
+mod life_cycle;
+mod notices;
+mod pause;
+mod process;
+mod save;
+mod signals;
+mod snapshot;
+mod stacks;
+mod status;
+mod thread_status;
+
+pub(crate) use callbacks::{
+    add_state_change_callback, callback_after_sampling, remove_state_change_callback,
+};
+pub(crate) use env::{env_vars_for_child_process, environment_docs};
+pub(crate) use event_loops::{
+    EventToken, EventWatchToken, begin_event, end_event, unwatch_event_loop, watch_event_loop,
+};
+pub(crate) use life_cycle::{ensure_started, init, shutdown, start, stop, stop_generation};
+pub(crate) use pause::{pause, pause_sampling, resume, resume_sampling};
+pub(crate) use process::{
+    clear_all_pages, received_exit_profile, register_page, set_process_name, unregister_page,
+};
+pub(crate) use signals::control_by_signals;
+pub(crate) use snapshot::{FrozenProfile, default_options, freeze};
+pub(crate) use stacks::{
+    capture_backtrace, is_current_thread, own_thread_id, resolve_backtrace, suspend_and_sample,
+};
+pub(crate) use status::{
+    buffer_info, features_if_active, features_if_active_and_unpaused, is_active,
+    is_active_and_unpaused, is_paused, is_sampling_paused, start_params,
+};
+pub(crate) use thread_status::{
+    is_other_thread_being_profiled, is_thread_being_profiled, is_thread_registered, main_thread_id,
+};

@@ -1,0 +1,325 @@
+//! Control by signals: one signal starts the profiler, another saves the profile and stops the
+//! profiler.
+//!
+//! The signal handlers pass requests to the control thread, which then calls the same functions as
+//! the API. The child of a fork has no control thread. Its handlers do nothing until the
+//! application sets up control by signals there.
+
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crate::platform::{
+    ControlPipe, ControlRequest, ControlSignal, ProfilerThread, check_control_signals,
+    current_process_id, release_control_signal, spawn_profiler_thread, take_signal,
+    with_signals_blocked,
+};
+use crate::session::env::environment;
+use crate::session::life_cycle::{
+    LIFE_CYCLE, ensure_core, reentrancy_error, running_generation, start_if_inactive,
+    stop_generation,
+};
+use crate::session::notices;
+use crate::session::snapshot::freeze;
+use crate::types::{ControlSignals, ProcessId, StartError, StartParams};
+use crate::util::{PsCell, PsLock, is_any_lock_held_on_current_thread};
+
+/// Buffer capacity of a session that a signal starts, in bytes, as for a start by environment
+/// variables.
+const CAPACITY_BYTES: u64 = 512 << 20;
+
+/// State shared by the control thread and the callers that start, change and end control by
+/// signals.
+struct Shared {
+    pipe: ControlPipe,
+    process: ProcessId,
+    is_ending: AtomicBool,
+    /// Whether the control thread is handling requests.
+    is_busy: AtomicBool,
+    config: PsCell<Config>,
+}
+
+/// The signals in use, and the folder of the profile.
+#[derive(Clone)]
+struct Config {
+    signals: [ControlSignal; 2],
+    folder: PathBuf,
+}
+
+struct Control {
+    shared: Arc<Shared>,
+    thread: ProfilerThread,
+}
+
+thread_local! {
+    /// On a control thread, the state that it serves; null on other threads, and once the thread is
+    /// to end. Only compared, never dereferenced.
+    static SERVED: Cell<*const Shared> = const { Cell::new(std::ptr::null()) };
+}
+
+/// The current control thread. Changes also require the life-cycle lock.
+static CONTROL: PsCell<Option<Control>> = PsCell::new(None);
+
+/// See `profiler_control_by_signals`.
+pub(crate) fn control_by_signals(asked: &ControlSignals) -> Result<(), StartError> {
+    if is_any_lock_held_on_current_thread() {
+        return Err(reentrancy_error());
+    }
+    take_control(asked, false)
+}
+
+/// Sets up control with the default signals, unless the application has already set it up.
+pub(crate) fn control_by_default_signals() -> Result<(), StartError> {
+    take_control(&ControlSignals::default(), true)
+}
+
+fn take_control(asked: &ControlSignals, keeps_running: bool) -> Result<(), StartError> {
+    let folder = environment::upload_folder()
+        .or_else(|| asked.folder.clone())
+        .unwrap_or_default();
+    // The application may change the current folder later.
+    let folder = std::path::absolute(folder.join("."))
+        .map_err(|error| system_error("find the current folder", &error))?;
+    ensure_core();
+    let guard = LIFE_CYCLE.lock();
+    // Under the lock, because a session also chooses its signal under it, and the signals must
+    // differ.
+    let signals = check_control_signals(asked.start_signal, asked.stop_signal)?;
+    let running = running_control();
+    if keeps_running && running.is_some() {
+        return Ok(());
+    }
+    let config = Config { signals, folder };
+    let changed = match running {
+        Some(running) => {
+            running.change(config);
+            Ok(())
+        }
+        None => begin(config),
+    };
+    let taken = changed.and_then(|()| signals.into_iter().try_for_each(take_signal));
+    drop(guard);
+    if taken.is_err() {
+        end_control();
+    }
+    taken
+}
+
+fn system_error(action: &'static str, error: &std::io::Error) -> StartError {
+    StartError::System {
+        action,
+        answer: error.to_string(),
+    }
+}
+
+/// Returns this process's control if it works. The caller holds the life-cycle lock.
+fn running_control() -> Option<Arc<Shared>> {
+    let shared = {
+        let lock = PsLock::acquire();
+        Arc::clone(&CONTROL.get(&lock).as_ref()?.shared)
+    };
+    if shared.process != current_process_id() {
+        return None;
+    }
+    let is_whole = shared.pipe.is_whole();
+    if !is_whole {
+        remove_control(&shared);
+    }
+    is_whole.then_some(shared)
+}
+
+/// Starts the control thread.
+fn begin(config: Config) -> Result<(), StartError> {
+    let pipe = ControlPipe::open().map_err(|error| system_error("open a pipe", &error))?;
+    let shared = Arc::new(Shared {
+        pipe,
+        process: current_process_id(),
+        is_ending: AtomicBool::new(false),
+        is_busy: AtomicBool::new(false),
+        config: PsCell::new(config),
+    });
+    let served = Arc::clone(&shared);
+    let thread =
+        with_signals_blocked(|| spawn_profiler_thread(c"ProfilerControl", move || served.serve()))
+            .map_err(|error| system_error("create the control thread", &error))?;
+    let mut lock = PsLock::acquire();
+    let stale = CONTROL
+        .get_mut(&mut lock)
+        .replace(Control { shared, thread });
+    // Leaked: it belongs to the parent process, and its thread does not exist here.
+    std::mem::forget(stale);
+    Ok(())
+}
+
+/// Releases the signals, and waits until the requests that have arrived are handled.
+pub(crate) fn end_control() {
+    let guard = LIFE_CYCLE.lock();
+    let control = {
+        let mut lock = PsLock::acquire();
+        let process = current_process_id();
+        CONTROL
+            .get_mut(&mut lock)
+            .take_if(|control| control.shared.process == process)
+    };
+    let Some(Control { shared, thread }) = control else {
+        return;
+    };
+    shared.is_ending.store(true, Ordering::Release);
+    shared
+        .config()
+        .signals
+        .into_iter()
+        .for_each(|signal| release_control_signal(signal.number));
+    drop(guard);
+    // A callback of the application on the control thread may call this function. The thread ends
+    // once the callback returns.
+    if SERVED.get() == Arc::as_ptr(&shared) {
+        SERVED.set(std::ptr::null());
+        return;
+    }
+    loop {
+        match shared.pipe.request_end() {
+            Ok(true) => return thread.join(),
+            Ok(false) => {}
+            // The pipe is closed. A busy thread notices that by itself, so this loop waits for it.
+            Err(_) if shared.is_busy.load(Ordering::Acquire) => {}
+            Err(_) => return,
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Removes a control whose pipe was closed, and releases its signals. Returns false if it was
+/// already removed.
+///
+/// The caller holds the life-cycle lock.
+fn remove_control(shared: &Arc<Shared>) -> bool {
+    shared.pipe.unpublish();
+    let control = {
+        let mut lock = PsLock::acquire();
+        CONTROL
+            .get_mut(&mut lock)
+            .take_if(|control| Arc::ptr_eq(&control.shared, shared))
+    };
+    if control.is_some() {
+        shared
+            .config()
+            .signals
+            .into_iter()
+            .for_each(|signal| release_control_signal(signal.number));
+    }
+    control.is_some()
+}
+
+/// Leaks the parent's control in the child of a fork, where the thread does not exist and the pipe
+/// is closed.
+pub(crate) fn forget_control_in_child(lock: &mut PsLock) {
+    std::mem::forget(CONTROL.get_mut(lock).take());
+}
+
+impl Shared {
+    fn config(&self) -> Config {
+        self.config.get(&PsLock::acquire()).clone()
+    }
+
+    /// Replaces the configuration, and releases the signals that are no longer used.
+    fn change(&self, config: Config) {
+        let signals = config.signals;
+        let old = std::mem::replace(self.config.get_mut(&mut PsLock::acquire()), config);
+        let is_unused = |old: &ControlSignal| signals.iter().all(|new| new.number != old.number);
+        old.signals
+            .into_iter()
+            .filter(is_unused)
+            .for_each(|signal| release_control_signal(signal.number));
+    }
+
+    /// Runs the control thread. Ignores requests to start once the control is about to end.
+    fn serve(self: Arc<Self>) {
+        SERVED.set(Arc::as_ptr(&self));
+        // A callback of the application may fork and return in the child. There, the pipe's
+        // descriptors may be other files.
+        let serves = || SERVED.get() == Arc::as_ptr(&self) && current_process_id() == self.process;
+        while let Ok(requests) = self.pipe.wait() {
+            self.is_busy.store(true, Ordering::Release);
+            for request in requests {
+                let handle = match request {
+                    ControlRequest::Start if self.is_ending.load(Ordering::Acquire) => continue,
+                    ControlRequest::Start => start,
+                    ControlRequest::Stop => save_and_stop,
+                    ControlRequest::End => return,
+                };
+                // After a panic the application continues, and the next signal may succeed.
+                if catch_unwind(AssertUnwindSafe(|| handle(&self))).is_err() {
+                    notices::notify("cannot handle the signal: the profiler panicked");
+                }
+                if !serves() {
+                    return;
+                }
+            }
+            self.is_busy.store(false, Ordering::Release);
+        }
+        let is_removed = {
+            let _guard = LIFE_CYCLE.lock();
+            remove_control(&self)
+        };
+        if is_removed {
+            notices::notify(
+                "control by signals has ended: the program closed its pipe; \
+                 profiler_control_by_signals restarts it",
+            );
+        }
+    }
+
+    /// Returns the path of the profile, and the signals that start and stop.
+    fn destination(&self) -> (PathBuf, [ControlSignal; 2]) {
+        let Config { signals, folder } = self.config();
+        (
+            folder.join(format!("profile_default_{}.json", self.process.to_number())),
+            signals,
+        )
+    }
+}
+
+fn start(control: &Shared) {
+    let (path, [_, stop]) = control.destination();
+    let next = format!(
+        "signal {} saves the profile as {} and stops the profiler",
+        stop.number,
+        path.display()
+    );
+    let params = StartParams::default()
+        .capacity_bytes(CAPACITY_BYTES)
+        .filters(["*"]);
+    match start_if_inactive(&params) {
+        Ok(Some(_)) => notices::notify(&format!("profiling; {next}")),
+        Ok(None) => notices::notify(&format!("already profiling; {next}")),
+        Err(error) => notices::notify(&error.to_string()),
+    }
+}
+
+fn save_and_stop(control: &Shared) {
+    let (path, [start, _]) = control.destination();
+    let running = running_generation();
+    let Some((generation, profile)) =
+        running.and_then(|running| Some((running, freeze(Some(running))?)))
+    else {
+        let start = start.number;
+        notices::notify(&format!(
+            "cannot save a profile: the profiler is not running; signal {start} starts it"
+        ));
+        return;
+    };
+    match profile.save_at(path) {
+        Ok(saved) => {
+            stop_generation(generation);
+            notices::notify(&format!(
+                "stopped; saved the profile as {}",
+                saved.display()
+            ));
+        }
+        Err(error) => notices::notify(&format!("{error}; profiling continues")),
+    }
+}

@@ -1,0 +1,148 @@
+//! Step 10 of 12: takes a snapshot of the session for a profile.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use crate::backtrace::lost_stacks;
+use crate::platform::{current_process_id, monotonic_now};
+use crate::session::callbacks::notify;
+use crate::session::env::wants_names;
+use crate::session::life_cycle::running_session;
+use crate::session::save::{save_at, save_profile};
+use crate::state::{ACTIVE_PS, CORE_PS, Session, core_buffer};
+use crate::stream::{ProfileSource, StreamOptions, stream_gecko_json};
+use crate::threads::OffThreadRef;
+use crate::types::{Generation, ProfilingState, SaveError};
+use crate::unwind::{CodeMap, ModuleTable};
+use crate::util::{FailureLatch, PsLock, is_any_lock_held_on_current_thread};
+
+/// A snapshot of a session. Writing it does not access the running session.
+#[derive(Clone, Debug)]
+pub(crate) struct FrozenProfile {
+    source: ProfileSource,
+}
+
+/// Takes a snapshot of the running session; with `only`, of that session. Returns `None` if it is
+/// not running.
+///
+/// Holds the `PsLock` while it clones lists. Chunks are shared, not copied.
+pub(crate) fn freeze(only: Option<Generation>) -> Option<FrozenProfile> {
+    if is_any_lock_held_on_current_thread() {
+        return None;
+    }
+    let is_asked_for = |running| only.is_none_or(|only| only == running);
+    running_session().filter(|(running, _)| is_asked_for(*running))?;
+    notify(ProfilingState::GeneratingProfile);
+    let (generation, session) = running_session().filter(|(running, _)| is_asked_for(*running))?;
+    // Without the lock, which the sampler needs to proceed.
+    session.wait_for_flush();
+    let mut source = {
+        let lock = PsLock::acquire();
+        // The wait above was for the data of this session only.
+        let active = ACTIVE_PS
+            .get(&lock)
+            .as_ref()
+            .filter(|active| active.generation() == generation)?;
+        let core = CORE_PS.get(&lock).as_ref()?;
+        // Read before the snapshot of the buffer, so that no thread with data in that snapshot is
+        // dropped.
+        let buffer_start = core_buffer().range().start;
+        let mut threads = active.threads.borrow_mut();
+        threads.drop_expired(buffer_start, &lock);
+        let (ended_pages, exit_profiles) =
+            (active.ended_pages.borrow(), active.exit_profiles.borrow());
+        ProfileSource {
+            process: current_process_id(),
+            product: core.product.clone(),
+            process_name: core.process_name.clone(),
+            etld1: core.etld1.clone(),
+            pages: core
+                .pages
+                .iter()
+                .chain(ended_pages.since(buffer_start))
+                .cloned()
+                .collect(),
+            exit_profiles: exit_profiles.since(buffer_start).cloned().collect(),
+            process_start: core.process_start,
+            threads: threads.all(),
+            buffer: core_buffer().snapshot(),
+            counts: session_counts(&session),
+            open_pauses: session.pauses.open(),
+            taken_at: monotonic_now(),
+            since: None,
+            modules: ModuleTable::default(),
+            generated_code: CodeMap::default(),
+            session,
+        }
+    };
+    // After the lock is released: these lists may be long.
+    source.threads.sort_by_key(OffThreadRef::serial);
+    source.modules = source.session.modules();
+    source.generated_code = source.session.generated_code();
+    Some(FrozenProfile { source })
+}
+
+/// Returns the sampler's counts, and the number of marker stacks that were lost before the sampler
+/// received them.
+fn session_counts(session: &Session) -> Vec<(&'static str, u64)> {
+    let mut counts = session.counts.all();
+    counts.push(("lost_marker_stacks", lost_stacks()));
+    counts
+}
+
+/// Returns the default options: the whole session, with function names unless the environment
+/// disables them.
+pub(crate) fn default_options() -> StreamOptions {
+    StreamOptions::whole(wants_names())
+}
+
+impl FrozenProfile {
+    /// Writes Gecko's JSON, and keeps the profile.
+    pub(crate) fn write(&self, options: &StreamOptions, out: &mut dyn Write) -> io::Result<()> {
+        self.clone().write_once(options, out)
+    }
+
+    /// Writes Gecko's JSON, and frees data as soon as it is written.
+    pub(crate) fn write_once(self, options: &StreamOptions, out: &mut dyn Write) -> io::Result<()> {
+        stream_gecko_json(self.source, options, FailureLatch::fallible(), out)
+    }
+
+    /// Returns Gecko's JSON as bytes.
+    pub(crate) fn into_text(self, options: &StreamOptions) -> io::Result<Vec<u8>> {
+        let mut text = Vec::new();
+        stream_gecko_json(self.source, options, FailureLatch::infallible(), &mut text)
+            .map(|()| text)
+    }
+
+    /// Writes the profile to a file, and returns the file's path.
+    pub(crate) fn save(&self, path: &Path) -> Result<PathBuf, SaveError> {
+        self.save_with(&default_options(), path)
+    }
+
+    pub(crate) fn save_with(
+        &self,
+        options: &StreamOptions,
+        path: &Path,
+    ) -> Result<PathBuf, SaveError> {
+        save_profile(path, |out| self.write(options, out))
+    }
+
+    /// Writes the profile to a file, and frees data as soon as it is written.
+    pub(crate) fn save_once(self, path: &Path) -> Result<PathBuf, SaveError> {
+        save_profile(path, |out| self.write_once(&default_options(), out))
+    }
+
+    /// Writes the profile to a file at exactly this path: see [`save_at`].
+    pub(crate) fn save_at(self, path: PathBuf) -> Result<PathBuf, SaveError> {
+        save_at(path, |out| self.write_once(&default_options(), out))
+    }
+
+    pub(crate) fn source(&self) -> &ProfileSource {
+        &self.source
+    }
+
+    /// Returns the sampler's counts of work and cost, by name.
+    pub(crate) fn counts(&self) -> Vec<(&'static str, u64)> {
+        self.source.counts.clone()
+    }
+}

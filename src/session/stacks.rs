@@ -1,0 +1,90 @@
+//! Stacks on demand, of another thread or of the calling thread.
+
+use std::time::Duration;
+
+use crate::backtrace::BacktraceParts;
+use crate::capture::CaptureParts;
+use crate::platform::{
+    current_thread_id, install_fork_handlers, install_handler, resolve_sampling_signal,
+};
+use crate::sampler::{capture_in_handler, suspend_and_capture};
+use crate::session::fork::fork_hooks;
+use crate::state::ACTIVE_PS;
+use crate::types::{StackFeatures, StartError, SuspendError, ThreadId};
+use crate::util::PsLock;
+
+pub(crate) use crate::backtrace::CapturedBacktrace;
+pub(crate) use crate::sampler::SampledStack;
+
+/// Returns whether the id refers to the calling thread: it is that thread's id, or unspecified.
+pub(crate) fn is_current_thread(thread: ThreadId) -> bool {
+    !thread.is_specified() || thread == current_thread_id()
+}
+
+pub(crate) fn own_thread_id() -> ThreadId {
+    current_thread_id()
+}
+
+/// Copies the stack of the function that this one is inlined into.
+#[inline(always)]
+pub(crate) fn capture_backtrace() -> Option<CapturedBacktrace> {
+    SampledStack::prepare();
+    CapturedBacktrace::capture_here(BacktraceParts::LabelsAndStack)
+}
+
+/// Unwinds a captured stack of the calling thread.
+pub(crate) fn resolve_backtrace(
+    backtrace: &CapturedBacktrace,
+    features: StackFeatures,
+) -> SampledStack {
+    // Names of the API's functions and their callees, which may appear as inlined frames.
+    let own_functions = &[
+        "current",
+        "current_registers",
+        "capture_here",
+        "capture_backtrace",
+        "profiler_capture_backtrace",
+        "profiler_suspend_and_sample_thread",
+    ];
+    SampledStack::of_backtrace(backtrace, features, own_functions)
+}
+
+/// See `profiler_suspend_and_sample_thread`. The target must not be the calling thread.
+pub(crate) fn suspend_and_sample(
+    thread: ThreadId,
+    features: StackFeatures,
+    timeout: Duration,
+) -> Result<SampledStack, SuspendError> {
+    // The fork handlers also take the locks of stacks on demand.
+    install_fork_handlers(fork_hooks());
+    let signal = prepare_signal().map_err(|error| match error {
+        StartError::System { action, answer } => SuspendError::System { action, answer },
+        _ => SuspendError::Unsupported,
+    })?;
+    SampledStack::prepare();
+    let parts = CaptureParts {
+        stack: features.contains(StackFeatures::NATIVE),
+        labels: features.contains(StackFeatures::LABELS),
+    };
+    let slot = suspend_and_capture(thread, parts, signal, timeout)?;
+    match slot.captured() {
+        Some(view) => Ok(SampledStack::of_capture(&view, thread, features)),
+        // Should not happen: no other thread collects captures from this slot.
+        None => Err(SuspendError::NoStack { thread }),
+    }
+}
+
+/// Installs the handler for the running session's signal, or for the default signal, and returns
+/// the signal's number.
+fn prepare_signal() -> Result<i32, StartError> {
+    let session_signal = {
+        let lock = PsLock::acquire();
+        ACTIVE_PS
+            .get(&lock)
+            .as_ref()
+            .map(|active| active.session.settings.signal)
+    };
+    let signal = resolve_sampling_signal(session_signal)?;
+    install_handler(signal, capture_in_handler)?;
+    Ok(signal)
+}

@@ -1,0 +1,283 @@
+//! The frames and stacks of a chunk, rebuilt from its samples. They mirror the dictionary of
+//! `crate::sampler` when it wrote them.
+
+use crate::buffer::{EntryReader, FrameTag, ROOT_NODES, root_node, unzigzag};
+use crate::stream::decode::unique_stacks::UniqueStacks;
+use crate::symbols::SampledAddress;
+use crate::types::{CodeAddress, FrameFlags};
+
+/// A sampled frame before it is named.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum FrameKey {
+    Root,
+    /// Precedes the frames of a stack other than the thread's own.
+    OtherStack,
+    /// Placeholder for missing frames.
+    Truncated,
+    /// Placeholder for missing labels, after the newest label of the stack.
+    LabelsLeftOut,
+    Native(SampledAddress),
+    /// An address in an unloaded module whose place another module has taken, with the number of
+    /// the unloaded module.
+    Replaced(usize, SampledAddress),
+    /// An address in an unloaded module that is no longer known.
+    Unknown,
+    Label {
+        /// The number of the text in the profile.
+        text: u32,
+        category: u8,
+        subcategory: u8,
+        relevant_for_js: bool,
+    },
+    /// A position in the script function with this number. A line or column of 0 is unknown.
+    Script {
+        function: u32,
+        line: u32,
+        column: u32,
+    },
+}
+
+/// Resolves the parts of a frame that need information from outside of the chunk.
+pub(crate) trait FrameResolver {
+    /// Returns the key of a native frame that was sampled with the module list `modules`.
+    fn native(&mut self, address: SampledAddress, modules: u64) -> FrameKey;
+
+    /// Returns the number of a label's text, joined from its static and its dynamic part.
+    fn label_text(&mut self, label: &[u8], dynamic: &[u8], flags: FrameFlags) -> u32;
+
+    /// Returns the number of subcategories of a category; 0 for an unknown category.
+    fn subcategories(&self, category: u8) -> usize;
+}
+
+#[derive(Debug)]
+struct ChunkFrame {
+    key: FrameKey,
+    /// The address of a native frame.
+    address: Option<u64>,
+    /// Index of the frame in the profile, once a sample uses it.
+    index: Option<u32>,
+}
+
+#[derive(Debug)]
+struct Node {
+    below: u32,
+    frame: u32,
+    /// Address of the nearest native frame.
+    address: u64,
+    /// Index of the stack in the profile, once a sample uses it.
+    stack: Option<u32>,
+}
+
+/// The tables of a chunk, as far as it was read. They are reused from chunk to chunk to keep their
+/// memory.
+#[derive(Debug, Default)]
+pub(crate) struct ChunkStacks {
+    is_broken: bool,
+    modules: u64,
+    last_time_ns: u64,
+    frames: Vec<ChunkFrame>,
+    nodes: Vec<Node>,
+    roots: [Option<u32>; ROOT_NODES as usize],
+    /// By a thread's index in the profile: the epoch in which a sample of the thread was last read,
+    /// and the node of that sample.
+    last_nodes: Vec<(u64, u32)>,
+    epoch: u64,
+    /// Kept between calls to reuse its memory.
+    to_add: Vec<u32>,
+}
+
+impl ChunkStacks {
+    /// Empties the tables at the beginning of a chunk, and where the module list changes.
+    pub(crate) fn begin(&mut self, modules: u64) {
+        self.modules = modules;
+        self.last_time_ns = 0;
+        self.is_broken = false;
+        self.frames.clear();
+        self.nodes.clear();
+        self.epoch += 1;
+    }
+
+    /// Marks the tables as incomplete after an unreadable entry. Later samples may depend on that
+    /// entry, so they are skipped until the tables begin again.
+    pub(crate) fn mark_broken(&mut self) {
+        self.is_broken = true;
+    }
+
+    pub(crate) fn is_broken(&self) -> bool {
+        self.is_broken
+    }
+
+    /// Returns the time of a sample from its distance to the previous sample's.
+    pub(crate) fn time_ns(&mut self, distance: i64) -> u64 {
+        self.last_time_ns = self.last_time_ns.wrapping_add(distance as u64);
+        self.last_time_ns
+    }
+
+    /// Returns the node of the last sample of the thread with this index in the profile.
+    pub(crate) fn last_node(&self, thread: usize) -> Option<u32> {
+        let (epoch, node) = *self.last_nodes.get(thread)?;
+        (epoch == self.epoch).then_some(node)
+    }
+
+    pub(crate) fn set_last_node(&mut self, thread: usize, node: u32) {
+        if thread >= self.last_nodes.len() {
+            self.last_nodes.resize(thread + 1, (0, 0));
+        }
+        self.last_nodes[thread] = (self.epoch, node);
+    }
+
+    /// Reads the stack of a sample. Returns its node and whether it defined any node, or `None` if
+    /// it is malformed.
+    pub(crate) fn read(
+        &mut self,
+        entry: &mut EntryReader<'_>,
+        resolver: &mut impl FrameResolver,
+    ) -> Option<(u32, bool)> {
+        let mut node = self.existing_node(entry.number()?)?;
+        let new_nodes = entry.number()?;
+        for _ in 0..new_nodes {
+            let before = self.address_of(node);
+            let frame = self.read_frame(entry, before, resolver)?;
+            let address = self.frames.get(frame as usize)?.address.unwrap_or(before);
+            self.nodes.push(Node {
+                below: node,
+                frame,
+                address,
+                stack: None,
+            });
+            node = u32::try_from(self.nodes.len())
+                .ok()?
+                .checked_add(ROOT_NODES - 1)?;
+        }
+        Some((node, new_nodes > 0))
+    }
+
+    fn existing_node(&self, number: u64) -> Option<u32> {
+        let number = u32::try_from(number).ok()?;
+        (number < ROOT_NODES || self.node(number).is_some()).then_some(number)
+    }
+
+    fn node(&self, number: u32) -> Option<&Node> {
+        self.nodes.get(number.checked_sub(ROOT_NODES)? as usize)
+    }
+
+    fn address_of(&self, number: u32) -> u64 {
+        self.node(number).map_or(0, |node| node.address)
+    }
+
+    fn read_frame(
+        &mut self,
+        entry: &mut EntryReader<'_>,
+        before: u64,
+        resolver: &mut impl FrameResolver,
+    ) -> Option<u32> {
+        let (tag, rest) = FrameTag::split(entry.number()?);
+        let (key, address) = match tag {
+            FrameTag::Known => {
+                let frame = u32::try_from(rest).ok()?;
+                return ((frame as usize) < self.frames.len()).then_some(frame);
+            }
+            FrameTag::Return | FrameTag::Innermost => {
+                let address = before.wrapping_add(unzigzag(rest) as u64);
+                let is_return_address = tag == FrameTag::Return;
+                let sampled = SampledAddress {
+                    address: CodeAddress::new(address),
+                    is_return_address,
+                };
+                (resolver.native(sampled, self.modules), Some(address))
+            }
+            FrameTag::Label if rest == FrameTag::LABELS_LEFT_OUT => (FrameKey::LabelsLeftOut, None),
+            FrameTag::Label => (read_label(u8::try_from(rest).ok()?, entry, resolver)?, None),
+        };
+        self.frames.push(ChunkFrame {
+            key,
+            address,
+            index: None,
+        });
+        u32::try_from(self.frames.len() - 1).ok()
+    }
+
+    /// Returns the index in the profile of a node's stack.
+    pub(crate) fn stack(&mut self, node: u32, stacks: &mut UniqueStacks<FrameKey>) -> u32 {
+        let known = |at: u32| {
+            at.checked_sub(ROOT_NODES)
+                .map(|index| self.nodes[index as usize].stack)
+        };
+        if let Some(Some(stack)) = known(node) {
+            return stack;
+        }
+        let mut to_add = std::mem::take(&mut self.to_add);
+        let mut at = node;
+        let mut stack = loop {
+            let Some(index) = at.checked_sub(ROOT_NODES) else {
+                break self.root_stack(at, stacks);
+            };
+            let Node { below, stack, .. } = self.nodes[index as usize];
+            if let Some(stack) = stack {
+                break stack;
+            }
+            to_add.push(index);
+            at = below;
+        };
+        for index in to_add.drain(..).rev() {
+            let node = &mut self.nodes[index as usize];
+            let frame = &mut self.frames[node.frame as usize];
+            let index = *frame
+                .index
+                .get_or_insert_with(|| stacks.intern_frame(&frame.key));
+            stack = stacks.append_frame(Some(stack), index);
+            node.stack = Some(stack);
+        }
+        self.to_add = to_add;
+        stack
+    }
+
+    fn root_stack(&mut self, root: u32, stacks: &mut UniqueStacks<FrameKey>) -> u32 {
+        let is = |is_truncated, is_of_other_stack| {
+            root & root_node(is_truncated, is_of_other_stack) != 0
+        };
+        *self.roots[root as usize].get_or_insert_with(|| {
+            let mut append = |prefix, frame: FrameKey| {
+                let frame = stacks.intern_frame(&frame);
+                stacks.append_frame(prefix, frame)
+            };
+            let mut stack = append(None, FrameKey::Root);
+            if is(false, true) {
+                stack = append(Some(stack), FrameKey::OtherStack);
+            }
+            if is(true, false) {
+                stack = append(Some(stack), FrameKey::Truncated);
+            }
+            stack
+        })
+    }
+}
+
+/// Reads a frame of the label stack.
+fn read_label(
+    flags: u8,
+    entry: &mut EntryReader<'_>,
+    resolver: &mut impl FrameResolver,
+) -> Option<FrameKey> {
+    let flags = FrameFlags::from_byte(flags);
+    if flags.has(FrameFlags::SCRIPT) {
+        let mut number = || u32::try_from(entry.number()?).ok();
+        return Some(FrameKey::Script {
+            function: number()?,
+            line: number()?,
+            column: number()?,
+        });
+    }
+    let (category, subcategory) = (entry.byte()?, entry.byte()?);
+    if usize::from(subcategory) >= resolver.subcategories(category) {
+        return None;
+    }
+    let text = resolver.label_text(entry.text()?, entry.text()?, flags);
+    let relevant_for_js = flags.has(FrameFlags::RELEVANT_FOR_JS);
+    Some(FrameKey::Label {
+        text,
+        category,
+        subcategory,
+        relevant_for_js,
+    })
+}

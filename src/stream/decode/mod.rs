@@ -1,0 +1,29 @@
+//! From entries to decoded threads: samples, stacks, markers and counters.
+
+pub(crate) mod chunk_stacks;
+mod entry_counts;
+mod event_delays;
+mod marker_index;
+mod overheads;
+mod paused_ranges;
+#[cfg(any(test, fuzzing))]
+mod plain_samples;
+mod rows;
+mod source;
+mod streaming_context;
+mod text_table;
+mod thread_index;
+mod unique_stacks;
+
+pub(crate) use chunk_stacks::FrameKey;
+pub(crate) use event_delays::max_probe_gap_ns;
+#[cfg(any(test, fuzzing))]
+pub(crate) use plain_samples::{PlainSample, PlainSamples};
+#[cfg(any(test, fuzzing))]
+pub(crate) use rows::RowEvent;
+pub(crate) use source::ProfileSource;
+pub(crate) use streaming_context::{
+    ProcessStreamingContext, ThreadStreamingContext, UsedMarkerTypes,
+};
+pub(crate) use text_table::TextTable;
+pub(crate) use unique_stacks::UniqueStacks;

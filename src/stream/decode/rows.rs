@@ -1,0 +1,593 @@
+//! Stores samples and counter values between decoding and printing, in a few bytes each.
+
+use crate::buffer::{EntryReader, EntryWriter, unzigzag, zigzag};
+
+/// The state of the thread's event loop at a sample.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) enum RowEvent {
+    /// The thread has not reported any event.
+    #[default]
+    Unknown,
+    /// No event was running.
+    Idle,
+    /// An event was running that was queued `ns` nanoseconds before the sample, or after it if `ns`
+    /// is negative.
+    Running { ns: i64 },
+}
+
+impl RowEvent {
+    /// Decodes the event field of a sample, if the sample has one.
+    pub(crate) fn from_field(field: Option<u64>) -> Self {
+        match field {
+            None => Self::Unknown,
+            Some(0) => Self::Idle,
+            Some(field) => Self::Running {
+                ns: unzigzag(field - 1),
+            },
+        }
+    }
+
+    /// Returns the state of the same event `later_ns` nanoseconds later.
+    fn later_by(self, later_ns: u64) -> Self {
+        match self {
+            Self::Running { ns } => Self::Running {
+                ns: ns.saturating_add_unsigned(later_ns),
+            },
+            Self::Unknown | Self::Idle => self,
+        }
+    }
+
+    /// Returns the event delay: the time since the running event was queued, or 0 if the event loop
+    /// is idle.
+    pub(crate) fn delay_ns(self) -> Option<u64> {
+        match self {
+            Self::Unknown => None,
+            Self::Idle => Some(0),
+            Self::Running { ns } => Some(ns.max(0) as u64),
+        }
+    }
+
+    fn to_number(self) -> u64 {
+        match self {
+            Self::Unknown => 0,
+            Self::Idle => 1,
+            Self::Running { ns } => zigzag(ns).saturating_add(2),
+        }
+    }
+
+    fn from_number(number: u64) -> Self {
+        Self::from_field(number.checked_sub(1))
+    }
+}
+
+/// A sample of a thread.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct SampleRow {
+    /// Index of the stack in the process.
+    pub(crate) stack: u32,
+    /// Time of the sample, in ns since the process began.
+    pub(crate) time_ns: u64,
+    pub(crate) cpu_delta_ns: Option<u64>,
+    pub(crate) event: RowEvent,
+}
+
+impl SampleRow {
+    /// Returns the repeated sample `later_ns` nanoseconds later. The thread has not run in between.
+    fn later_by(self, later_ns: u64) -> Self {
+        Self {
+            time_ns: self.time_ns.saturating_add(later_ns),
+            cpu_delta_ns: self.cpu_delta_ns.map(|_| 0),
+            event: self.event.later_by(later_ns),
+            ..self
+        }
+    }
+}
+
+/// Samples after another one with the same stack and event and without CPU time: their number, and
+/// the time from the first sample to the last of them.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Repeats {
+    pub(crate) count: u64,
+    pub(crate) span_ns: u64,
+}
+
+/// Returns the part of a sample and its repeats that is not earlier than `cut_ns`.
+pub(crate) fn cut_before(
+    row: SampleRow,
+    repeats: Repeats,
+    cut_ns: u64,
+) -> Option<(SampleRow, Repeats)> {
+    if row.time_ns >= cut_ns {
+        return Some((row, repeats));
+    }
+    let missing_ns = cut_ns - row.time_ns;
+    if repeats.count == 0 || missing_ns > repeats.span_ns {
+        return None;
+    }
+    let [missing, span, count] = [missing_ns, repeats.span_ns, repeats.count].map(u128::from);
+    let skipped = (missing * count).div_ceil(span);
+    let offset_ns = (span * skipped / count) as u64;
+    Some((
+        row.later_by(offset_ns),
+        Repeats {
+            count: repeats.count - skipped as u64,
+            span_ns: repeats.span_ns - offset_ns,
+        },
+    ))
+}
+
+/// A sample and its repeats. For most samples, all of it fits here.
+#[derive(Clone, Copy, Debug)]
+struct PackedRow {
+    stack: u32,
+    /// Time since the previous row, in ns.
+    later_ns: u32,
+    /// CPU time in ns plus one; 0 if it was not recorded. `RARE` if the other fields are in `rare`.
+    cpu: u32,
+}
+
+const RARE: u32 = u32::MAX;
+
+/// The samples of a thread, in order of time.
+#[derive(Debug)]
+pub(crate) struct SampleRows {
+    packed: Vec<PackedRow>,
+    /// For each `RARE` row: time, CPU time, event, and the number and the time span of its repeats.
+    rare: EntryWriter,
+    rows: u64,
+    idle_rows: u64,
+    runs: u64,
+    last_time_ns: u64,
+    /// Stride of the kept rows among the repeats of a run, counted from the last.
+    idle_stride: u64,
+}
+
+impl Default for SampleRows {
+    fn default() -> Self {
+        Self {
+            packed: Vec::new(),
+            rare: EntryWriter::default(),
+            rows: 0,
+            idle_rows: 0,
+            runs: 0,
+            last_time_ns: 0,
+            idle_stride: 1,
+        }
+    }
+}
+
+impl SampleRows {
+    /// Adds a sample without an event and without repeats.
+    #[inline(always)]
+    pub(crate) fn push_plain(&mut self, stack: u32, time_ns: u64, cpu_delta_ns: Option<u64>) {
+        // In a damaged buffer this may wrap, and wraps back when it is added again.
+        let later_ns = time_ns.wrapping_sub(self.last_time_ns);
+        let cpu = cpu_delta_ns.map_or(0, |ns| ns.saturating_add(1));
+        if later_ns > u32::MAX.into() || cpu >= RARE.into() {
+            let row = SampleRow {
+                stack,
+                time_ns,
+                cpu_delta_ns,
+                event: RowEvent::Unknown,
+            };
+            return self.push_rare(row, Repeats::default());
+        }
+        self.packed.push(PackedRow {
+            stack,
+            later_ns: later_ns as u32,
+            cpu: cpu as u32,
+        });
+        self.last_time_ns = time_ns;
+        self.rows = self.rows.saturating_add(1);
+    }
+
+    pub(crate) fn push(&mut self, row: SampleRow, repeats: Repeats) {
+        if row.event == RowEvent::Unknown && repeats.count == 0 {
+            self.push_plain(row.stack, row.time_ns, row.cpu_delta_ns);
+        } else {
+            self.push_rare(row, repeats);
+        }
+    }
+
+    #[cold]
+    fn push_rare(&mut self, row: SampleRow, repeats: Repeats) {
+        self.rare
+            .number(row.time_ns)
+            .number(row.cpu_delta_ns.map_or(0, |cpu| cpu.saturating_add(1)))
+            .number(row.event.to_number())
+            .number(repeats.count)
+            .number(repeats.span_ns);
+        self.packed.push(PackedRow {
+            stack: row.stack,
+            later_ns: 0,
+            cpu: RARE,
+        });
+        self.runs += u64::from(repeats.count > 0);
+        self.last_time_ns = row.time_ns;
+        self.idle_rows = self.idle_rows.saturating_add(repeats.count);
+        self.rows = self.rows.saturating_add(repeats.count).saturating_add(1);
+    }
+
+    /// Returns the number of all rows, both kept and left out.
+    pub(crate) fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// Returns the number of rows in which the thread has not run since the previous row.
+    pub(crate) fn idle_rows(&self) -> u64 {
+        self.idle_rows
+    }
+
+    /// Returns the number of runs with idle rows.
+    pub(crate) fn runs(&self) -> u64 {
+        self.runs
+    }
+
+    /// Keeps only every `stride`-th idle row.
+    pub(crate) fn thin_idle_rows(&mut self, stride: u64) {
+        self.idle_stride = stride.max(1);
+    }
+
+    /// Returns the number of rows that are not left out.
+    pub(crate) fn kept_rows(&self) -> u64 {
+        self.unpacked()
+            .map(|(_, repeats)| 1 + repeats.count.div_ceil(self.idle_stride))
+            .sum()
+    }
+
+    /// Returns the first row of each run and the length of the run. The other rows have the same
+    /// stack and no CPU time.
+    pub(crate) fn first_rows(&self) -> impl Iterator<Item = (SampleRow, u64)> {
+        self.unpacked()
+            .map(|(first, repeats)| (first, repeats.count + 1))
+    }
+
+    fn unpacked(&self) -> Unpacked<'_> {
+        Unpacked {
+            packed: self.packed.iter(),
+            rare: EntryReader::new(self.rare.bytes()),
+            time_ns: 0,
+        }
+    }
+
+    /// Returns the rows that are not left out.
+    pub(crate) fn iter(&self) -> Rows<'_> {
+        Rows {
+            unpacked: self.unpacked(),
+            idle_stride: self.idle_stride,
+            run: None,
+        }
+    }
+}
+
+/// Iterates over the first row of each run, with its repeats.
+struct Unpacked<'a> {
+    packed: std::slice::Iter<'a, PackedRow>,
+    rare: EntryReader<'a>,
+    time_ns: u64,
+}
+
+impl Unpacked<'_> {
+    #[cold]
+    fn rare(&mut self, stack: u32) -> (SampleRow, Repeats) {
+        // Every rare row has all five numbers.
+        let mut number = || self.rare.number().unwrap_or_default();
+        let time_ns = number();
+        let cpu_delta_ns = number().checked_sub(1);
+        let event = RowEvent::from_number(number());
+        let repeats = Repeats {
+            count: number(),
+            span_ns: number(),
+        };
+        self.time_ns = time_ns;
+        (
+            SampleRow {
+                stack,
+                time_ns,
+                cpu_delta_ns,
+                event,
+            },
+            repeats,
+        )
+    }
+}
+
+impl Iterator for Unpacked<'_> {
+    type Item = (SampleRow, Repeats);
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Self::Item> {
+        let &PackedRow {
+            stack,
+            later_ns,
+            cpu,
+        } = self.packed.next()?;
+        if cpu == RARE {
+            return Some(self.rare(stack));
+        }
+        self.time_ns = self.time_ns.wrapping_add(later_ns.into());
+        let cpu_delta_ns = cpu.checked_sub(1).map(u64::from);
+        let row = SampleRow {
+            stack,
+            time_ns: self.time_ns,
+            cpu_delta_ns,
+            event: RowEvent::Unknown,
+        };
+        Some((row, Repeats::default()))
+    }
+}
+
+/// Iterates over the rows of a thread.
+pub(crate) struct Rows<'a> {
+    unpacked: Unpacked<'a>,
+    idle_stride: u64,
+    run: Option<RunCursor>,
+}
+
+/// The remaining rows of a run after its first row.
+struct RunCursor {
+    first: SampleRow,
+    count: u64,
+    offset: Offset,
+    kept: u64,
+}
+
+impl Rows<'_> {
+    #[cold]
+    fn next_of_run(&mut self) -> Option<SampleRow> {
+        let run = self.run.as_mut()?;
+        run.kept -= 1;
+        let row = run
+            .first
+            .later_by(run.offset.of(run.count - run.kept * self.idle_stride));
+        if run.kept == 0 {
+            self.run = None;
+        }
+        Some(row)
+    }
+
+    #[cold]
+    fn begin_run(&mut self, first: SampleRow, repeats: Repeats) {
+        let kept = repeats.count.div_ceil(self.idle_stride);
+        self.run = Some(RunCursor {
+            first,
+            count: repeats.count,
+            offset: Offset::new(repeats),
+            kept,
+        });
+    }
+}
+
+impl Iterator for Rows<'_> {
+    type Item = SampleRow;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<SampleRow> {
+        if self.run.is_some() {
+            return self.next_of_run();
+        }
+        let (first, repeats) = self.unpacked.next()?;
+        if repeats.count > 0 {
+            self.begin_run(first, repeats);
+        }
+        Some(first)
+    }
+}
+
+/// The time offset of each row of a run from its first row.
+#[derive(Clone, Copy)]
+enum Offset {
+    /// All products fit into 64 bits.
+    Short(Repeats),
+    Long(Repeats),
+}
+
+impl Offset {
+    fn new(repeats: Repeats) -> Self {
+        if repeats.span_ns.checked_mul(repeats.count).is_some() {
+            Self::Short(repeats)
+        } else {
+            Self::Long(repeats)
+        }
+    }
+
+    /// Returns the offset of row `index`, from 1 to the number of repeats.
+    fn of(self, index: u64) -> u64 {
+        match self {
+            Self::Short(Repeats { count, span_ns }) => span_ns * index / count,
+            Self::Long(Repeats { count, span_ns }) => {
+                (u128::from(span_ns) * u128::from(index) / u128::from(count)) as u64
+            }
+        }
+    }
+}
+
+/// The values of a counter: time in ns since the process began, and absolute value.
+#[derive(Debug, Default)]
+pub(crate) struct CounterRows {
+    coded: EntryWriter,
+    last: (u64, i64),
+    count: usize,
+}
+
+impl CounterRows {
+    pub(crate) fn push(&mut self, time_ns: u64, value: i64) {
+        let (last_time, last_value) = self.last;
+        self.coded
+            .signed(time_ns.wrapping_sub(last_time) as i64)
+            .signed(value.wrapping_sub(last_value));
+        self.last = (time_ns, value);
+        self.count += 1;
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Returns the times with the growth since the previous row. The first row has the absolute
+    /// value.
+    pub(crate) fn deltas(&self) -> impl Iterator<Item = (u64, i64)> {
+        let mut coded = EntryReader::new(self.coded.bytes());
+        let mut time_ns = 0u64;
+        std::iter::from_fn(move || {
+            time_ns = time_ns.wrapping_add(coded.signed()? as u64);
+            Some((time_ns, coded.signed()?))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cut_before_drops_the_old_part_of_a_run() {
+        // Queued in the middle of the run.
+        let event = RowEvent::Running { ns: -50 };
+        let whole = (
+            SampleRow {
+                stack: 4,
+                time_ns: 1000,
+                cpu_delta_ns: Some(9),
+                event,
+            },
+            Repeats {
+                count: 7,
+                span_ns: 93,
+            },
+        );
+        let times = |(row, repeats): (SampleRow, Repeats)| {
+            let mut rows = SampleRows::default();
+            rows.push(row, repeats);
+            assert!(rows.iter().all(|row| row.event
+                == RowEvent::Running {
+                    ns: row.time_ns as i64 - 1050
+                }));
+            assert!(
+                rows.iter()
+                    .all(|row| row.event.delay_ns() == Some(row.time_ns.saturating_sub(1050)))
+            );
+            rows.iter()
+                .map(|row| (row.stack, row.time_ns, row.cpu_delta_ns))
+                .collect::<Vec<_>>()
+        };
+        let all = times(whole);
+        for cut_ns in 990..=1100 {
+            let left = cut_before(whole.0, whole.1, cut_ns)
+                .map(times)
+                .unwrap_or_default();
+            let expected: Vec<_> = all
+                .iter()
+                .copied()
+                .filter(|&(_, time_ns, _)| time_ns >= cut_ns)
+                .collect();
+            assert_eq!(left.len(), expected.len(), "cut at {cut_ns}");
+            for (left, expected) in left.iter().zip(&expected) {
+                // The remaining rows are spaced evenly again, with rounding.
+                assert!(
+                    left.1.abs_diff(expected.1) <= 1 && left.1 >= cut_ns,
+                    "{left:?} for {expected:?}"
+                );
+                assert_eq!((left.0, left.2), (expected.0, expected.2));
+            }
+        }
+        let one = SampleRow {
+            stack: 1,
+            time_ns: 50,
+            cpu_delta_ns: None,
+            event: RowEvent::Idle,
+        };
+        assert_eq!(
+            cut_before(one, Repeats::default(), 50),
+            Some((one, Repeats::default()))
+        );
+        assert_eq!(cut_before(one, Repeats::default(), 51), None);
+    }
+
+    #[test]
+    fn pushed_rows_are_read_back() {
+        let row = |stack, time_ns, cpu_delta_ns: Option<u64>| {
+            let event = RowEvent::from_field(cpu_delta_ns.map(|_| 0));
+            SampleRow {
+                stack,
+                time_ns,
+                cpu_delta_ns,
+                event,
+            }
+        };
+        let rows = [
+            row(0, 5, None),
+            row(3, 1_000_000_000_000, Some(0)),
+            row(1, 1_000_000_000_001, Some(7)),
+        ];
+        let mut samples = SampleRows::default();
+        rows.iter()
+            .for_each(|row| samples.push(*row, Repeats::default()));
+        assert_eq!(samples.iter().collect::<Vec<_>>(), rows);
+        assert_eq!(samples.rows(), 3);
+        samples.push(
+            row(2, 1_000_000_000_100, Some(9)),
+            Repeats {
+                count: 3,
+                span_ns: 31,
+            },
+        );
+        let event = |ns: i64| SampleRow {
+            event: RowEvent::Running { ns },
+            ..row(7, 1_000_000_000_200 + ns as u64, None)
+        };
+        samples.push(
+            event(0),
+            Repeats {
+                count: 2,
+                span_ns: 60,
+            },
+        );
+        assert_eq!(
+            samples.iter().skip(7).collect::<Vec<_>>(),
+            [event(0), event(30), event(60)]
+        );
+        let run: Vec<_> = samples.iter().skip(3).take(4).collect();
+        let later = |ns: u64| row(2, 1_000_000_000_100 + ns, Some(0));
+        assert_eq!(
+            run,
+            [
+                row(2, 1_000_000_000_100, Some(9)),
+                later(10),
+                later(20),
+                later(31)
+            ]
+        );
+        assert_eq!(samples.rows(), 10);
+
+        let all: Vec<_> = samples.iter().collect();
+        let thinned = |samples: &mut SampleRows, stride| {
+            samples.thin_idle_rows(stride);
+            let kept: Vec<_> = samples.iter().collect();
+            assert_eq!(
+                (kept.len() as u64, samples.rows()),
+                (samples.kept_rows(), 10)
+            );
+            kept.iter()
+                .map(|row| {
+                    all.iter()
+                        .position(|other| other == row)
+                        .expect("one of all")
+                })
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(thinned(&mut samples, 2), [0, 1, 2, 3, 4, 6, 7, 9]);
+        assert_eq!(thinned(&mut samples, 3), [0, 1, 2, 3, 6, 7, 9]);
+        assert_eq!(thinned(&mut samples, u64::MAX), [0, 1, 2, 3, 6, 7, 9]);
+
+        let mut counter = CounterRows::default();
+        assert!(counter.is_empty());
+        [(10, 500), (20, 700), (30, 650)]
+            .iter()
+            .for_each(|&(time, value)| counter.push(time, value));
+        assert_eq!(
+            counter.deltas().collect::<Vec<_>>(),
+            [(10, 500), (20, 200), (30, -50)]
+        );
+    }
+}

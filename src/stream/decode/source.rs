@@ -1,0 +1,71 @@
+//! The data from which a profile is made: a session at one moment.
+
+use std::sync::Arc;
+
+use crate::buffer::BufferSnapshot;
+use crate::platform::ProcessStart;
+use crate::state::{OpenPauses, Session};
+use crate::threads::OffThreadRef;
+use crate::types::{Page, ProcessId, TimeStamp};
+use crate::unwind::{CodeMap, ModuleTable};
+
+/// A frozen session. It can be streamed any number of times, even after the session has ended.
+#[derive(Clone, Debug)]
+pub(crate) struct ProfileSource {
+    pub(crate) process: ProcessId,
+    pub(crate) product: String,
+    pub(crate) process_name: String,
+    pub(crate) etld1: Option<String>,
+    pub(crate) pages: Vec<Arc<Page>>,
+    /// Profiles of child processes, unchanged.
+    pub(crate) exit_profiles: Vec<Arc<str>>,
+    pub(crate) process_start: ProcessStart,
+    pub(crate) session: Arc<Session>,
+    /// The session's counts at this moment, by name.
+    pub(crate) counts: Vec<(&'static str, u64)>,
+    pub(crate) taken_at: TimeStamp,
+    /// Earlier data is left out of the profile, if the caller asked for that.
+    pub(crate) since: Option<TimeStamp>,
+    pub(crate) threads: Vec<OffThreadRef>,
+    pub(crate) buffer: BufferSnapshot,
+    /// The pauses that were open when the profile was taken.
+    pub(crate) open_pauses: OpenPauses,
+    pub(crate) modules: ModuleTable,
+    pub(crate) generated_code: CodeMap,
+}
+
+impl ProfileSource {
+    /// Returns nanoseconds since the process began, the unit and origin of every time in a profile.
+    pub(crate) fn ns_since_start(&self, time: TimeStamp) -> u64 {
+        time.since_ns(self.process_start.monotonic)
+    }
+
+    /// Returns the time before which data is left out of the profile, in ns since the process
+    /// began. Such data is older than the session's duration, or earlier than the requested start.
+    pub(crate) fn cut_ns(&self) -> u64 {
+        let duration = self
+            .session
+            .settings
+            .duration
+            .map(|duration| duration.as_nanos());
+        let duration_ns = duration.map_or(u64::MAX, |ns| ns.try_into().unwrap_or(u64::MAX));
+        let duration_cut_ns = self
+            .ns_since_start(self.taken_at)
+            .saturating_sub(duration_ns);
+        duration_cut_ns.max(self.since.map_or(0, |since| self.ns_since_start(since)))
+    }
+
+    /// Returns the time from which on the profile is complete, or `None` if it lacks nothing of the
+    /// session. Earlier data is missing because the buffer was full or because of the cut, though
+    /// the buffer may still hold some of it. The result is never later than the time at which the
+    /// profile was taken.
+    pub(crate) fn earliest_ns_after_loss(&self) -> Option<u64> {
+        let cut_ns = self.cut_ns().min(self.ns_since_start(self.taken_at));
+        let is_cut = cut_ns > self.ns_since_start(self.session.started_at);
+        let of_buffer = self
+            .buffer
+            .complete_since()
+            .map(|time| self.ns_since_start(time));
+        of_buffer.max(is_cut.then_some(cut_ns))
+    }
+}

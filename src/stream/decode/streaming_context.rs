@@ -1,0 +1,508 @@
+//! Step 11 of 12: the entries are decoded once, each into the streaming context of its thread.
+
+use std::cell::Cell;
+use std::collections::BTreeSet;
+
+use crate::buffer::{Block, EntryKind, EntryReader, SampleFlags};
+use crate::counters::CounterDescription;
+use crate::labels::joined_label_text;
+use crate::markers::{DecodedMarker, DecodedPayload};
+use crate::stream::decode::chunk_stacks::{ChunkStacks, FrameKey, FrameResolver};
+use crate::stream::decode::entry_counts::{EntryClass, EntryCounts};
+use crate::stream::decode::event_delays::EventProbes;
+use crate::stream::decode::marker_index::MarkerIndex;
+use crate::stream::decode::overheads::{Overhead, Overheads};
+use crate::stream::decode::paused_ranges::PausedRanges;
+use crate::stream::decode::rows::{
+    CounterRows, Repeats, RowEvent, SampleRow, SampleRows, cut_before,
+};
+use crate::stream::decode::source::ProfileSource;
+use crate::stream::decode::text_table::TextTable;
+use crate::stream::decode::thread_index::ThreadIndex;
+use crate::stream::decode::unique_stacks::UniqueStacks;
+use crate::symbols::SampledAddress;
+use crate::threads::OffThreadRef;
+use crate::types::{CategoryInfo, FrameFlags, all_categories};
+use crate::unwind::{AddressMeaning, LoadedModule};
+use crate::util::{NumberMap, ProgressLocation, ProgressLogger};
+
+/// The buffer's contents for one thread.
+#[derive(Debug)]
+pub(crate) struct ThreadStreamingContext {
+    pub(crate) thread: OffThreadRef,
+    pub(crate) samples: SampleRows,
+    /// The markers by their latest time.
+    pub(crate) markers: MarkerIndex,
+    pub(crate) probes: EventProbes,
+}
+
+/// Maximum number of repeats in one entry. The sampler writes runs often enough to stay below it.
+/// Without this limit, the sum over a damaged buffer would have no bound.
+const MAX_REPEATS: u64 = u32::MAX as u64;
+
+/// Fields that few samples have.
+#[derive(Clone, Copy, Default)]
+struct RareFields {
+    event: RowEvent,
+    repeats: Repeats,
+}
+
+impl RareFields {
+    /// Reads the fields of an entry that has at least one of them.
+    #[cold]
+    fn read(entry: &mut EntryReader<'_>, flags: SampleFlags) -> Option<Self> {
+        let event = if flags.has(SampleFlags::HAS_EVENT) {
+            Some(entry.number()?)
+        } else {
+            None
+        };
+        let event = RowEvent::from_field(event);
+        let repeats = match flags.has(SampleFlags::HAS_MORE) {
+            true => Repeats {
+                count: entry.number()?,
+                span_ns: entry.number()?,
+            },
+            false => Repeats::default(),
+        };
+        (repeats.count <= MAX_REPEATS).then_some(Self { event, repeats })
+    }
+}
+
+/// The buffer's contents for the process.
+#[derive(Debug)]
+pub(crate) struct ProcessStreamingContext {
+    pub(crate) threads: Vec<ThreadStreamingContext>,
+    /// The stacks of all threads.
+    pub(crate) stacks: UniqueStacks<FrameKey>,
+    /// The label texts of all threads.
+    pub(crate) label_texts: TextTable,
+    pub(crate) counters: Vec<(&'static CounterDescription, CounterRows)>,
+    /// All modules, sorted by address and without overlaps.
+    pub(crate) modules: Vec<LoadedModule>,
+    /// All categories that labels and markers may use.
+    pub(crate) categories: Vec<&'static CategoryInfo>,
+    pub(crate) marker_types: UsedMarkerTypes,
+    /// By the numbers of marker stacks: the stack's index in `stacks`, and the time at which it was
+    /// copied.
+    pub(crate) marker_stacks: NumberMap<(u32, u64)>,
+    /// Number of payloads among the markers printed so far that could not be read back.
+    pub(crate) spoiled_payloads: Cell<u64>,
+    pub(crate) paused_ranges: PausedRanges,
+    /// The cost of the sampler's ticks, if the session recorded it.
+    pub(crate) overheads: Option<Overheads>,
+    /// Earlier data is left out: see [`ProfileSource::cut_ns`].
+    cut_ns: u64,
+    /// Number of entries in the buffer by class, and of the unreadable ones.
+    pub(crate) entry_counts: EntryCounts,
+    /// For each chunk of the source, whether it is read again: markers are read when they are
+    /// printed.
+    pub(crate) chunks_with_markers: Vec<bool>,
+    /// Number of idle rows that are left out: see [`Self::thin_idle_rows`].
+    pub(crate) left_out_idle_rows: u64,
+}
+
+/// The marker types in use.
+#[derive(Debug, Default)]
+pub(crate) struct UsedMarkerTypes {
+    pub(crate) texts: bool,
+    /// Markers that have no payload, but a stack or a window, for which a type exists.
+    pub(crate) only_user_data: bool,
+    /// The application's types, by number.
+    pub(crate) typed: BTreeSet<u64>,
+    /// Types of the application that have a marker with a stack or a window. That part of the
+    /// marker is kept if its payload is left out.
+    pub(crate) typed_with_user_data: BTreeSet<u64>,
+}
+
+impl UsedMarkerTypes {
+    fn add(&mut self, marker: &DecodedMarker<'_>) {
+        match marker.payload {
+            DecodedPayload::None => self.only_user_data |= marker.has_user_data(),
+            DecodedPayload::Text(_) => self.texts = true,
+            DecodedPayload::Typed { number, .. } => {
+                self.typed.insert(number);
+                if marker.has_user_data() {
+                    self.typed_with_user_data.insert(number);
+                }
+            }
+        }
+    }
+}
+
+/// Resolves frames with the modules, labels and categories of a profile.
+struct ProfileFrameResolver<'a> {
+    source: &'a ProfileSource,
+    modules: &'a [LoadedModule],
+    label_texts: &'a mut TextTable,
+    categories: &'a [&'static CategoryInfo],
+}
+
+impl FrameResolver for ProfileFrameResolver<'_> {
+    fn native(&mut self, address: SampledAddress, modules: u64) -> FrameKey {
+        let at = address.lookup_address();
+        match self.source.modules.meaning(self.modules, at, modules) {
+            AddressMeaning::Replaced(module) => FrameKey::Replaced(module, address),
+            AddressMeaning::Unknown if self.source.generated_code.find(at).is_none() => {
+                FrameKey::Unknown
+            }
+            AddressMeaning::Same | AddressMeaning::Unknown => FrameKey::Native(address),
+        }
+    }
+
+    fn label_text(&mut self, label: &[u8], dynamic: &[u8], flags: FrameFlags) -> u32 {
+        self.label_texts
+            .intern(joined_label_text(label, dynamic, flags))
+    }
+
+    fn subcategories(&self, category: u8) -> usize {
+        self.categories
+            .get(usize::from(category))
+            .map_or(0, |category| category.subcategories.len())
+    }
+}
+
+/// Entries that lie in the lanes of several threads, collected so that they can be sorted.
+#[derive(Default)]
+struct Unordered {
+    pauses: Vec<(u64, EntryKind)>,
+}
+
+impl ProcessStreamingContext {
+    /// Decodes the whole contents of the source.
+    pub(crate) fn decode(source: &ProfileSource, progress: &ProgressLogger) -> Self {
+        let threads: Vec<_> = source
+            .threads
+            .iter()
+            .map(ThreadStreamingContext::new)
+            .collect();
+        let thread_index = ThreadIndex::new(threads.iter().map(|context| context.thread.serial()));
+        let counters = source
+            .session
+            .counters
+            .iter()
+            .map(|&counter| (counter, CounterRows::default()))
+            .collect();
+        let mut context = Self {
+            threads,
+            stacks: UniqueStacks::default(),
+            label_texts: TextTable::default(),
+            counters,
+            modules: source.modules.all(),
+            categories: all_categories(),
+            marker_types: UsedMarkerTypes::default(),
+            marker_stacks: NumberMap::default(),
+            spoiled_payloads: Cell::new(0),
+            paused_ranges: PausedRanges::default(),
+            overheads: None,
+            cut_ns: source.cut_ns(),
+            entry_counts: EntryCounts::default(),
+            chunks_with_markers: Vec::new(),
+            left_out_idle_rows: 0,
+        };
+        context.read(source, &thread_index, progress);
+        context
+            .paused_ranges
+            .add_open(source.open_pauses, source.process_start.monotonic);
+        context.paused_ranges.cut(context.cut_ns);
+        context
+            .threads
+            .retain(|context| !context.ended_before_cut(source));
+        context
+    }
+
+    fn read(
+        &mut self,
+        source: &ProfileSource,
+        thread_index: &ThreadIndex,
+        progress: &ProgressLogger,
+    ) {
+        let mut stacks = ChunkStacks::default();
+        let mut unordered = Unordered::default();
+        for (_, chunk) in
+            progress.loop_sub_loggers(source.buffer.chunks(), ProgressLocation::Entries)
+        {
+            stacks.begin(0);
+            let markers_before = self.entry_counts.count_of(EntryClass::Marker);
+            for block in chunk {
+                let read = block.ok().and_then(|block| {
+                    let bytes = block.bytes;
+                    let class =
+                        self.read_entry(source, block, thread_index, &mut stacks, &mut unordered)?;
+                    self.entry_counts.add(class, bytes);
+                    Some(())
+                });
+                if read.is_none() {
+                    self.entry_counts.malformed += 1;
+                    stacks.mark_broken();
+                }
+            }
+            self.chunks_with_markers
+                .push(self.entry_counts.count_of(EntryClass::Marker) > markers_before);
+        }
+        unordered.pauses.sort_by_key(|&(time_ns, _)| time_ns);
+        unordered
+            .pauses
+            .into_iter()
+            .for_each(|(time_ns, kind)| self.paused_ranges.add(kind, time_ns));
+        self.threads
+            .iter_mut()
+            .for_each(|thread| thread.markers.sort());
+    }
+
+    /// Reads an entry and returns its class, or `None` if it is malformed.
+    fn read_entry(
+        &mut self,
+        source: &ProfileSource,
+        Block {
+            index: block,
+            mut entry,
+            ..
+        }: Block<'_>,
+        thread_index: &ThreadIndex,
+        stacks: &mut ChunkStacks,
+        unordered: &mut Unordered,
+    ) -> Option<EntryClass> {
+        let entry = &mut entry;
+        match entry.kind()? {
+            kind @ (EntryKind::Sample | EntryKind::Same) => {
+                self.read_sample(source, kind, entry, thread_index, stacks)
+            }
+            EntryKind::Modules => {
+                stacks.begin(entry.number()?);
+                Some(EntryClass::Modules)
+            }
+            EntryKind::Marker => {
+                let marker = DecodedMarker::read(entry)?;
+                if usize::from(marker.category) >= self.categories.len() {
+                    return None;
+                }
+                let last_ns = marker.last_ns();
+                if let Some(index) = thread_index.get(marker.thread)
+                    && last_ns >= self.cut_ns
+                {
+                    self.marker_types.add(&marker);
+                    self.threads[index].markers.push(last_ns, block);
+                }
+                Some(EntryClass::Marker)
+            }
+            EntryKind::Backtrace => {
+                if stacks.is_broken() {
+                    return None;
+                }
+                let (number, time_ns) = (entry.number()?, entry.number()?);
+                let Self {
+                    modules,
+                    label_texts,
+                    categories,
+                    ..
+                } = self;
+                let mut resolver = ProfileFrameResolver {
+                    source,
+                    modules,
+                    label_texts,
+                    categories,
+                };
+                let (node, _) = stacks.read(entry, &mut resolver)?;
+                self.marker_stacks
+                    .insert(number, (stacks.stack(node, &mut self.stacks), time_ns));
+                Some(EntryClass::Backtrace)
+            }
+            EntryKind::EventProbe => {
+                let (serial, posted_ns, waited_ns) =
+                    (entry.number()?, entry.number()?, entry.number()?);
+                if let Some(index) = thread_index.get(serial) {
+                    self.threads[index]
+                        .probes
+                        .push(posted_ns, waited_ns.checked_sub(1));
+                }
+                Some(EntryClass::EventProbe)
+            }
+            EntryKind::Counter => {
+                let (id, time_ns, value) = (entry.number()?, entry.number()?, entry.signed()?);
+                let rows = self
+                    .counters
+                    .iter_mut()
+                    .find(|(counter, _)| counter.id == id);
+                if let Some((_, rows)) = rows.filter(|_| time_ns >= self.cut_ns) {
+                    rows.push(time_ns, value);
+                }
+                Some(EntryClass::Counter)
+            }
+            kind @ (EntryKind::Pause
+            | EntryKind::Resume
+            | EntryKind::PauseSampling
+            | EntryKind::ResumeSampling) => {
+                unordered.pauses.push((entry.number()?, kind));
+                Some(EntryClass::Pause)
+            }
+            EntryKind::Overhead => {
+                let overhead = Overhead::read(entry)?;
+                if overhead.time_ns >= self.cut_ns {
+                    self.overheads.get_or_insert_default().add(&overhead);
+                }
+                Some(EntryClass::Overhead)
+            }
+        }
+    }
+
+    fn read_sample(
+        &mut self,
+        source: &ProfileSource,
+        kind: EntryKind,
+        entry: &mut EntryReader<'_>,
+        thread_index: &ThreadIndex,
+        stacks: &mut ChunkStacks,
+    ) -> Option<EntryClass> {
+        if stacks.is_broken() {
+            return None;
+        }
+        let serial = entry.number()?;
+        let time_ns = stacks.time_ns(entry.signed()?);
+        let flags = SampleFlags::from_byte(entry.byte()?);
+        let cpu_delta_ns = if flags.has(SampleFlags::HAS_CPU) {
+            Some(entry.number()?)
+        } else {
+            None
+        };
+        let is_plain = !flags.has(SampleFlags::HAS_EVENT) && !flags.has(SampleFlags::HAS_MORE);
+        let rare = if is_plain {
+            None
+        } else {
+            Some(RareFields::read(entry, flags)?)
+        };
+        let thread = thread_index.get(serial);
+        let (node, class) = match kind {
+            EntryKind::Same => {
+                // Samples of threads outside of the profile are not kept.
+                let Some(thread) = thread else {
+                    return Some(EntryClass::SameSample);
+                };
+                (stacks.last_node(thread)?, EntryClass::SameSample)
+            }
+            _ => {
+                let Self {
+                    modules,
+                    label_texts,
+                    categories,
+                    ..
+                } = self;
+                let mut resolver = ProfileFrameResolver {
+                    source,
+                    modules,
+                    label_texts,
+                    categories,
+                };
+                let (node, has_new_nodes) = stacks.read(entry, &mut resolver)?;
+                (
+                    node,
+                    if has_new_nodes {
+                        EntryClass::Sample
+                    } else {
+                        EntryClass::RepeatedSample
+                    },
+                )
+            }
+        };
+        if let Some(thread) = thread {
+            stacks.set_last_node(thread, node);
+            let Self {
+                stacks: profile_stacks,
+                threads,
+                cut_ns,
+                ..
+            } = self;
+            let rows = &mut threads[thread].samples;
+            let RareFields { event, repeats } = rare.unwrap_or_default();
+            if rare.is_none() && time_ns >= *cut_ns {
+                rows.push_plain(stacks.stack(node, profile_stacks), time_ns, cpu_delta_ns);
+            } else if let Some((row, repeats)) = cut_before(
+                SampleRow {
+                    stack: 0,
+                    time_ns,
+                    cpu_delta_ns,
+                    event,
+                },
+                repeats,
+                *cut_ns,
+            ) {
+                // Add the stack only now, when a row uses it.
+                rows.push(
+                    SampleRow {
+                        stack: stacks.stack(node, profile_stacks),
+                        ..row
+                    },
+                    repeats,
+                );
+            }
+        }
+        Some(if rare.is_some_and(|rare| rare.repeats.count > 0) {
+            EntryClass::Run
+        } else {
+            class
+        })
+    }
+
+    /// Limits the printed rows of samples and markers to `max_rows`, as far as leaving out idle
+    /// rows allows. An idle row is a sample in which the thread did not run. Of each run of idle
+    /// rows, the first and the last are kept, and evenly spaced ones between them.
+    pub(crate) fn thin_idle_rows(&mut self, max_rows: u64) {
+        let sum = |of: fn(&SampleRows) -> u64| {
+            self.threads.iter().fold(0, |sum: u64, thread| {
+                sum.saturating_add(of(&thread.samples))
+            })
+        };
+        let (rows, idle, runs) = (
+            sum(SampleRows::rows),
+            sum(SampleRows::idle_rows),
+            sum(SampleRows::runs),
+        );
+        let markers: u64 = self
+            .threads
+            .iter()
+            .map(|thread| thread.markers.len() as u64)
+            .sum();
+        let max_rows = max_rows.saturating_sub(markers);
+        if rows <= max_rows {
+            return;
+        }
+        // A run keeps at most one row more than its share.
+        let available = max_rows.saturating_sub(rows - idle).saturating_sub(runs);
+        let stride = if available == 0 {
+            u64::MAX
+        } else {
+            idle.div_ceil(available)
+        };
+        for thread in &mut self.threads {
+            thread.samples.thin_idle_rows(stride);
+        }
+        let kept: u64 = self
+            .threads
+            .iter()
+            .map(|thread| thread.samples.kept_rows())
+            .sum();
+        self.left_out_idle_rows = rows - kept;
+    }
+}
+
+impl ThreadStreamingContext {
+    fn new(thread: &OffThreadRef) -> Self {
+        Self {
+            thread: thread.clone(),
+            samples: SampleRows::default(),
+            markers: MarkerIndex::default(),
+            probes: EventProbes::default(),
+        }
+    }
+
+    /// Returns whether the thread ended before the profile's first moment, so that the profile has
+    /// nothing of it.
+    fn ended_before_cut(&self, source: &ProfileSource) -> bool {
+        let ended_at = self
+            .thread
+            .unlocked_const_reader_and_atomic_rw()
+            .unregistered_at()
+            .map(|time| source.ns_since_start(time));
+        let ended = ended_at.is_some_and(|ended_ns| ended_ns < source.cut_ns());
+        ended && self.samples.rows() == 0 && self.markers.len() == 0
+    }
+}

@@ -1,0 +1,196 @@
+//! Formats frame locations as the viewer parses them.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use crate::symbols::{FrameName, SampledAddress};
+use crate::types::ScriptDescription;
+use crate::unwind::{CodeMap, LoadedModule, ModuleTable};
+
+/// Returns the name by which the viewer shows a library. The system's mark of a deleted file is
+/// removed. Brackets are replaced, because they would end the name early.
+pub(crate) fn library_name(path: &Path) -> String {
+    let name = path
+        .file_name()
+        .map(|name| name.to_string_lossy())
+        .unwrap_or_default();
+    name.trim_end_matches(" (deleted)").replace(['(', ')'], "_")
+}
+
+/// Formats the locations of addresses, with a table of their libraries' names.
+pub(crate) struct Locations<'a> {
+    modules: &'a [LoadedModule],
+    table: &'a ModuleTable,
+    generated: &'a CodeMap,
+    library_names: HashMap<u64, String>,
+}
+
+impl<'a> Locations<'a> {
+    pub(crate) fn new(
+        modules: &'a [LoadedModule],
+        table: &'a ModuleTable,
+        generated: &'a CodeMap,
+    ) -> Self {
+        let library_names = modules
+            .iter()
+            .map(|module| (module.image.range.start, library_name(&module.image.path)))
+            .collect();
+        Self {
+            modules,
+            table,
+            generated,
+            library_names,
+        }
+    }
+
+    fn library_of(&self, address: u64) -> Option<&str> {
+        if self.generated.find(address).is_some() {
+            return Some("[jit]");
+        }
+        let next = self
+            .modules
+            .partition_point(|module| module.image.range.start <= address);
+        let module = &self.modules[next.checked_sub(1)?];
+        let is_inside = module.image.range.contains(&address);
+        is_inside
+            .then(|| {
+                self.library_names
+                    .get(&module.image.range.start)
+                    .map(String::as_str)
+            })
+            .flatten()
+    }
+
+    /// Returns the location of a named function: `name (in library)`.
+    pub(crate) fn named(&self, address: SampledAddress, name: &FrameName) -> String {
+        match self.library_of(address.lookup_address()) {
+            Some(library) => format!("{} (in {library})", name.function),
+            None => name.function.clone(),
+        }
+    }
+
+    /// Returns the location of an address without a name. The viewer reads the address of a
+    /// caller's frame as a return address, which is correct.
+    pub(crate) fn unnamed(&self, address: SampledAddress) -> String {
+        format!("{:#x}", address.address.get())
+    }
+
+    /// Returns the location of a named function in a module whose place another module has taken.
+    pub(crate) fn named_in_replaced(&self, module: usize, name: &FrameName) -> String {
+        match self.table.replaced(module) {
+            Some(module) => format!("{} (in {})", name.function, library_name(&module.path)),
+            None => name.function.clone(),
+        }
+    }
+
+    /// Returns the location of an unnamed address in a module whose place another module has taken.
+    /// The address alone would be looked up in the other module.
+    pub(crate) fn unnamed_in_replaced(&self, module: usize, address: SampledAddress) -> String {
+        let Some(module) = self.table.replaced(module) else {
+            return self.unnamed(address);
+        };
+        let library = library_name(&module.path);
+        format!(
+            "{library}+{:#x} (in {library})",
+            address.lookup_address().wrapping_sub(module.bias)
+        )
+    }
+}
+
+/// Returns a label's text, changed where the viewer would parse it as an address or as a function
+/// in a file or library. The viewer does not parse a no-break space, which looks like a plain one.
+pub(crate) fn label_location(text: &str) -> String {
+    if text.starts_with("0x") {
+        return format!("\u{a0}{text}");
+    }
+    let looks_like_location = text.contains('(')
+        && text.trim_end_matches(|c: char| c != ')' && c != ']').len() == text.len();
+    if looks_like_location {
+        text.replace(" (", "\u{a0}(")
+    } else {
+        text.to_owned()
+    }
+}
+
+/// Returns the location of a script function: `name (file:line:column)`, with the position where
+/// the function begins. Without a name it is `file:line:column`, which the viewer calls the root
+/// scope of the file. Text that the viewer would parse differently gets a no-break space.
+pub(crate) fn script_location(function: &ScriptDescription<'_>) -> String {
+    let &ScriptDescription {
+        name,
+        file,
+        line,
+        column,
+    } = function;
+    let on_one_line = |text: &str| text.replace(|c: char| c.is_control(), " ");
+    let mut name = on_one_line(name).replace(" (", "\u{a0}(");
+    if name.starts_with("0x") {
+        name.insert(0, '\u{a0}');
+    }
+    let mut file = on_one_line(file).replace(" (", "\u{a0}(");
+    if file.starts_with("in ") {
+        file.replace_range(2..3, "\u{a0}");
+    }
+    if file.is_empty() {
+        file.push_str("<script>");
+    }
+    let ends_in_number = file
+        .rsplit_once(':')
+        .is_some_and(|(_, end)| end.parse::<u64>().is_ok());
+    let position = match column {
+        // Without a column, a number at the end of the file name would be parsed as the line.
+        0 if !ends_in_number => format!("{file}:{line}"),
+        _ => format!("{file}:{line}:{column}"),
+    };
+    if name.is_empty() {
+        position
+    } else {
+        format!("{name} ({position})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn library_name_has_no_brackets() {
+        assert_eq!(library_name(Path::new("/lib/libc.so.6")), "libc.so.6");
+        assert_eq!(library_name(Path::new("/tmp/libx.so (deleted)")), "libx.so");
+        assert_eq!(
+            library_name(Path::new("/tmp/lib (copy).so")),
+            "lib _copy_.so"
+        );
+        assert_eq!(library_name(Path::new("[vdso]")), "[vdso]");
+    }
+
+    #[test]
+    fn label_location_is_not_parsed_as_location() {
+        assert_eq!(label_location("parse"), "parse");
+        assert_eq!(label_location("0x1f"), "\u{a0}0x1f");
+        assert_eq!(label_location("read (a.rs:3)"), "read\u{a0}(a.rs:3)");
+        assert_eq!(label_location("f(x) and more"), "f(x) and more");
+    }
+
+    #[test]
+    fn script_location_has_name_file_and_position() {
+        let location = |name, file, line, column| {
+            script_location(&ScriptDescription {
+                name,
+                file,
+                line,
+                column,
+            })
+        };
+        assert_eq!(location("f", "a/b.lua", 3, 7), "f (a/b.lua:3:7)");
+        assert_eq!(location("f", "a/b.lua", 3, 0), "f (a/b.lua:3)");
+        assert_eq!(location("", "b.lua", 1, 0), "b.lua:1");
+        assert_eq!(location("f", "", 0, 0), "f (<script>:0)");
+        assert_eq!(location("f", "eval:12", 3, 0), "f (eval:12:3:0)");
+        assert_eq!(
+            location("f (in libc)\n", "in (x)", 1, 2),
+            "f\u{a0}(in libc)  (in\u{a0}(x):1:2)"
+        );
+        assert_eq!(location("0x1f", "a", 1, 0), "\u{a0}0x1f (a:1)");
+    }
+}

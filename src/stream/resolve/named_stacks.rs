@@ -1,0 +1,296 @@
+//! First part of step 12: frames are named, and stacks are deduplicated by their names, once for
+//! all threads.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::labels::{LABELS_LEFT_OUT, script_function};
+use crate::stream::decode::FrameKey;
+use crate::stream::decode::ProcessStreamingContext;
+use crate::stream::decode::ProfileSource;
+use crate::stream::decode::TextTable;
+use crate::stream::decode::UniqueStacks;
+use crate::stream::resolve::location::{Locations, label_location, script_location};
+use crate::symbols::{AddressNames, CodeAddressService, FrameName, SampledAddress};
+use crate::unwind::{CodeMap, LoadedModule};
+use crate::util::{ProgressLocation, ProgressLogger, ProportionValue};
+
+/// Placeholder for missing frames.
+pub(crate) const TRUNCATED: &str = "(truncated)";
+
+/// Parent frame of a signal stack, of a coroutine's stack, or of another stack that the thread did
+/// not start on.
+const OTHER_STACK: &str = "(other stack)";
+
+/// A frame of unloaded code whose module is no longer known.
+const UNKNOWN: &str = "(unloaded library)";
+
+/// A script frame of an unregistered function; only a damaged buffer has one.
+const UNKNOWN_SCRIPT: &str = "(unknown script)";
+
+const CURRENT_NAMES_END: ProportionValue = ProportionValue::percent(90);
+
+/// The kind of a printed frame.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum FrameKind {
+    /// Not code: the root, or a placeholder for missing frames.
+    Structure,
+    /// Placeholder for missing labels and script frames.
+    LabelsLeftOut,
+    /// A function, or an address.
+    Function,
+    /// A function that was inlined into its caller.
+    Inlined,
+    Label {
+        category: u8,
+        subcategory: u8,
+        relevant_for_js: bool,
+    },
+    /// A script function. A line or column of 0 is unknown.
+    Script { line: u32, column: u32 },
+}
+
+/// A frame as it is printed.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct NamedFrame {
+    pub(crate) kind: FrameKind,
+    /// Index of the frame's location.
+    pub(crate) location: u32,
+}
+
+/// The frames and stacks of all threads, by the names of their frames.
+///
+/// Two addresses in one function become one frame. An address in an inlined function becomes one
+/// frame for that function, and one for each function that it was inlined into.
+#[derive(Debug)]
+pub(crate) struct NamedStacks {
+    locations: TextTable,
+    stacks: UniqueStacks<NamedFrame>,
+    /// For each stack of the process, the index of the named stack. `None` if the indices are
+    /// equal.
+    map: Option<Vec<u32>>,
+}
+
+impl NamedStacks {
+    /// Names addresses after their functions.
+    pub(crate) fn with_names(
+        source: &ProfileSource,
+        process: &ProcessStreamingContext,
+        progress: &ProgressLogger,
+    ) -> Self {
+        let names = name_addresses(source, process, progress);
+        let texts = Locations::new(&process.modules, &source.modules, &source.generated_code);
+        let mut locations = TextTable::default();
+        let mut stacks = UniqueStacks::default();
+        let mut named = |frame| -> Vec<u32> {
+            let frames = named_frame(frame, process, &names, &texts).into_iter();
+            let mut frame = |(kind, text)| NamedFrame {
+                kind,
+                location: locations.intern(text),
+            };
+            frames
+                .map(|named| stacks.intern_frame(&frame(named)))
+                .collect()
+        };
+        let frames: Vec<_> = process.stacks.frames().iter().map(&mut named).collect();
+        let mut map: Vec<u32> = Vec::with_capacity(process.stacks.stacks().len());
+        for &(prefix, frame) in process.stacks.stacks() {
+            let mut stack = prefix.map(|prefix| map[prefix as usize]);
+            for &frame in &frames[frame as usize] {
+                stack = Some(stacks.append_frame(stack, frame));
+            }
+            // Every frame becomes at least one named frame.
+            map.push(stack.unwrap_or_default());
+        }
+        Self {
+            locations,
+            stacks,
+            map: Some(map),
+        }
+    }
+
+    /// Keeps addresses as they are, and so each frame and each stack.
+    pub(crate) fn without_names(source: &ProfileSource, process: &ProcessStreamingContext) -> Self {
+        let no_names = ProfileNames::default();
+        let texts = Locations::new(&process.modules, &source.modules, &source.generated_code);
+        let mut locations = TextTable::default();
+        let mut one = |frame| {
+            let frames = named_frame(frame, process, &no_names, &texts);
+            let mut frame = |(kind, text)| NamedFrame {
+                kind,
+                location: locations.intern(text),
+            };
+            frames.into_iter().next().map(&mut frame)
+        };
+        let frames = process
+            .stacks
+            .frames()
+            .iter()
+            .filter_map(&mut one)
+            .collect();
+        let stacks = UniqueStacks::complete(frames, process.stacks.stacks().to_vec());
+        Self {
+            locations,
+            stacks,
+            map: None,
+        }
+    }
+
+    /// Returns the named stack of a stack of the process.
+    pub(crate) fn stack_of(&self, stack: u32) -> u32 {
+        self.map.as_ref().map_or(stack, |map| map[stack as usize])
+    }
+
+    /// Returns the prefix and the innermost frame of each stack.
+    pub(crate) fn stacks(&self) -> &[(Option<u32>, u32)] {
+        self.stacks.stacks()
+    }
+
+    pub(crate) fn frames(&self) -> &[NamedFrame] {
+        self.stacks.frames()
+    }
+
+    /// Returns the location of a frame, as the viewer parses it.
+    pub(crate) fn location(&self, frame: NamedFrame) -> &str {
+        self.locations.get(frame.location)
+    }
+}
+
+/// The names of addresses in current modules, and in replaced modules by module number.
+#[derive(Debug, Default)]
+struct ProfileNames {
+    now: AddressNames,
+    replaced: HashMap<usize, AddressNames>,
+}
+
+fn name_addresses(
+    source: &ProfileSource,
+    process: &ProcessStreamingContext,
+    progress: &ProgressLogger,
+) -> ProfileNames {
+    let mut addresses = Vec::new();
+    let mut in_replaced: HashMap<usize, Vec<SampledAddress>> = HashMap::new();
+    for frame in process.stacks.frames() {
+        match frame {
+            FrameKey::Native(address) => addresses.push(*address),
+            FrameKey::Replaced(module, address) => {
+                in_replaced.entry(*module).or_default().push(*address)
+            }
+            _ => {}
+        }
+    }
+    let modules = source.modules.all_as_of_now();
+    // Few addresses lie in replaced modules.
+    let current_progress = progress.sub_logger(
+        ProportionValue::ZERO,
+        CURRENT_NAMES_END,
+        ProgressLocation::Names,
+    );
+    let now = CodeAddressService::new(&modules, &source.generated_code)
+        .resolve_with_progress(addresses, &current_progress);
+    drop(current_progress);
+    let replaced_progress = progress.sub_logger(
+        CURRENT_NAMES_END,
+        ProportionValue::ONE,
+        ProgressLocation::Names,
+    );
+    let no_code = CodeMap::default();
+    let in_replaced = replaced_progress.loop_sub_loggers(in_replaced, ProgressLocation::Names);
+    let replaced = in_replaced.filter_map(|(progress, (number, addresses))| {
+        let image = Arc::clone(source.modules.replaced(number)?);
+        let modules = [LoadedModule {
+            image,
+            unloaded: true,
+        }];
+        Some((
+            number,
+            CodeAddressService::new(&modules, &no_code).resolve_with_progress(addresses, &progress),
+        ))
+    });
+    ProfileNames {
+        now,
+        replaced: replaced.collect(),
+    }
+}
+
+/// Returns the named frames for a sampled frame, outermost first.
+fn named_frame(
+    frame: &FrameKey,
+    process: &ProcessStreamingContext,
+    names: &ProfileNames,
+    locations: &Locations<'_>,
+) -> Vec<(FrameKind, String)> {
+    let one = |kind, location| vec![(kind, location)];
+    match frame {
+        FrameKey::Root => one(FrameKind::Structure, "(root)".to_owned()),
+        FrameKey::OtherStack => one(FrameKind::Structure, OTHER_STACK.to_owned()),
+        FrameKey::Truncated => one(FrameKind::Structure, TRUNCATED.to_owned()),
+        FrameKey::LabelsLeftOut => one(FrameKind::LabelsLeftOut, LABELS_LEFT_OUT.to_owned()),
+        &FrameKey::Label {
+            text,
+            category,
+            subcategory,
+            relevant_for_js,
+        } => {
+            let text = process.label_texts.get(text);
+            one(
+                FrameKind::Label {
+                    category,
+                    subcategory,
+                    relevant_for_js,
+                },
+                label_location(text),
+            )
+        }
+        &FrameKey::Script {
+            function,
+            line,
+            column,
+        } => {
+            let location = match script_function(function) {
+                Some(function) => script_location(&function.description),
+                None => UNKNOWN_SCRIPT.to_owned(),
+            };
+            one(FrameKind::Script { line, column }, location)
+        }
+        FrameKey::Unknown => one(FrameKind::Function, UNKNOWN.to_owned()),
+        FrameKey::Native(address) => match names.now.get(address) {
+            None => one(FrameKind::Function, locations.unnamed(*address)),
+            Some(names) => functions(names, |name| locations.named(*address, name)),
+        },
+        FrameKey::Replaced(module, address) => {
+            match names
+                .replaced
+                .get(module)
+                .and_then(|names| names.get(address))
+            {
+                None => one(
+                    FrameKind::Function,
+                    locations.unnamed_in_replaced(*module, *address),
+                ),
+                Some(names) => functions(names, |name| locations.named_in_replaced(*module, name)),
+            }
+        }
+    }
+}
+
+/// Returns a frame for each function at an address, outermost first.
+fn functions(
+    names: &[FrameName],
+    locate: impl Fn(&FrameName) -> String,
+) -> Vec<(FrameKind, String)> {
+    let outermost = names.len() - 1;
+    let kind = |index| {
+        if index == outermost {
+            FrameKind::Function
+        } else {
+            FrameKind::Inlined
+        }
+    };
+    names
+        .iter()
+        .enumerate()
+        .rev()
+        .map(|(index, name)| (kind(index), locate(name)))
+        .collect()
+}

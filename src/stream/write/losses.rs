@@ -1,0 +1,69 @@
+//! Reports missing data to the reader of a profile: in `meta`, and by the same names in
+//! `profilingLog`.
+
+use crate::json::JsonWriter;
+use crate::stream::decode::ProcessStreamingContext;
+use crate::stream::decode::ProfileSource;
+
+/// The session's counts of missing or incomplete samples, and of the causes.
+const SAMPLER_LOSSES: &[&str] = &[
+    "missed_ticks",
+    "unanswered_ticks",
+    "refused_signals",
+    "refused_timers",
+    "handler_replacements",
+    "truncated_samples",
+    "threads_without_stacks",
+    "lost_marker_stacks",
+    "dropped_samples",
+    "sampler_panics",
+];
+
+/// Returns the buffer's activity counts, by name.
+pub(crate) fn buffer_counts(source: &ProfileSource) -> [(&'static str, u64); 3] {
+    let buffer = &source.buffer.statistics;
+    [
+        ("capacity_bytes", buffer.capacity_bytes),
+        ("put_entries", buffer.put_entries),
+        ("put_bytes", buffer.put_bytes),
+    ]
+}
+
+/// Returns the losses of the buffer and of its reader, by name.
+pub(crate) fn buffer_losses(
+    source: &ProfileSource,
+    process: &ProcessStreamingContext,
+) -> [(&'static str, u64); 8] {
+    let buffer = &source.buffer.statistics;
+    [
+        // The sum of the three counts that follow: see `DroppedEntries`.
+        ("dropped_entries", buffer.dropped.all()),
+        ("too_large_entries", buffer.dropped.too_large),
+        ("entries_in_own_work", buffer.dropped.in_own_work),
+        ("overrun_entries", buffer.dropped.overrun),
+        // The oldest chunks, which are recycled for new entries.
+        ("recycled_chunks", buffer.recycled_chunks),
+        ("recycled_bytes", buffer.recycled_bytes),
+        ("malformed_entries", process.entry_counts.malformed),
+        // Rows of idle threads, left out if the profile would have too many rows.
+        ("left_out_idle_rows", process.left_out_idle_rows),
+    ]
+}
+
+/// Writes each count of missing data, including zeros.
+pub(crate) fn write_losses(
+    json: &mut JsonWriter<'_>,
+    source: &ProfileSource,
+    process: &ProcessStreamingContext,
+) {
+    json.object(|json| {
+        let of_buffer = buffer_losses(source, process);
+        let of_sampler = source
+            .counts
+            .iter()
+            .filter(|(name, _)| SAMPLER_LOSSES.contains(name));
+        for (name, count) in of_buffer.iter().chain(of_sampler) {
+            json.key(name).unsigned(*count);
+        }
+    });
+}

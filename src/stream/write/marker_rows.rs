@@ -1,0 +1,221 @@
+//! Writes the rows of a thread's marker table.
+
+use crate::json::{JsonWriter, UniqueStrings};
+use crate::markers::{
+    DecodedMarker, DecodedPayload, JSONWriter, MarkerPhase, PayloadFailure, PropertyWriter,
+};
+use crate::stream::decode::ProcessStreamingContext;
+use crate::stream::decode::ProfileSource;
+use crate::stream::resolve::ResolvedThread;
+use crate::stream::resolve::{KnownType, MarkerTypes, ONLY_USER_DATA, TEXT, type_without_payload};
+use crate::stream::write::thread_tables::{MARKERS, write_schema};
+use crate::util::run_callback;
+
+/// The context for writing the markers of all threads.
+pub(crate) struct MarkerContext<'a> {
+    pub(crate) source: &'a ProfileSource,
+    pub(crate) process: &'a ProcessStreamingContext,
+    pub(crate) types: &'a MarkerTypes,
+}
+
+impl MarkerContext<'_> {
+    /// Writes the row. A payload that cannot be read back is left out, and the marker's name says
+    /// so.
+    pub(crate) fn write(
+        &self,
+        json: &mut JsonWriter<'_>,
+        marker: &DecodedMarker<'_>,
+        thread: &mut ResolvedThread<'_>,
+    ) {
+        // Resolve the stack first, so that its number does not depend on the payload's code.
+        let stack = self
+            .process
+            .marker_stacks
+            .get(&marker.stack)
+            .filter(|_| marker.stack != 0);
+        let stack = stack.map(|&(stack, time_ns)| {
+            let stack = thread.stack_of(stack);
+            (thread.without_own_functions(stack), time_ns)
+        });
+        let failure = match marker.payload {
+            DecodedPayload::Typed { number, bytes } => self
+                .write_typed(json, marker, thread, stack, number, bytes)
+                .err(),
+            DecodedPayload::Text(ref text) => {
+                let text = thread.strings.intern(text);
+                self.write_row(
+                    json,
+                    (&marker.name, TEXT),
+                    marker,
+                    &mut thread.strings,
+                    |json, _| {
+                        json.object(|json| {
+                            json.key("type").string(TEXT);
+                            json.key("name").unsigned(text.0.into());
+                            self.write_user_data(json, marker, stack);
+                        });
+                    },
+                );
+                None
+            }
+            DecodedPayload::None => {
+                self.write_without_payload(
+                    json,
+                    &marker.name,
+                    marker,
+                    &mut thread.strings,
+                    stack,
+                    ONLY_USER_DATA,
+                );
+                None
+            }
+        };
+        if let Some((failure, type_name)) = failure {
+            let spoiled = &self.process.spoiled_payloads;
+            spoiled.set(spoiled.get() + 1);
+            let name = format!("{} ({})", marker.name, failure.words());
+            let type_name = type_without_payload(type_name);
+            self.write_without_payload(json, &name, marker, &mut thread.strings, stack, type_name);
+        }
+    }
+
+    /// Writes a marker with a payload of the application's type `number`. On failure, writes
+    /// nothing and returns the reason and the name of the type; the fallback type's name if the
+    /// type is unavailable.
+    fn write_typed(
+        &self,
+        json: &mut JsonWriter<'_>,
+        marker: &DecodedMarker<'_>,
+        thread: &mut ResolvedThread<'_>,
+        stack: Option<(u32, u64)>,
+        number: u64,
+        bytes: Option<&[u8]>,
+    ) -> Result<(), (PayloadFailure, &'static str)> {
+        let known = self
+            .types
+            .get(number)
+            .map_err(|failure| (failure, ONLY_USER_DATA))?;
+        let &KnownType { name, info } = known;
+        let bytes = bytes.ok_or((PayloadFailure::NotSerialized, name))?;
+        let process_start = self.source.process_start.monotonic;
+        let mut answer = Err(PayloadFailure::Panicked);
+        let strings = &mut thread.strings;
+        json.attempt(|json| {
+            self.write_row(
+                json,
+                (&marker.name, name),
+                marker,
+                strings,
+                |json, strings| {
+                    json.object(|json| {
+                        json.key("type").string(name);
+                        let mut properties = PropertyWriter::new(json, strings, process_start);
+                        run_callback(|| {
+                            answer = info.stream(bytes, &mut JSONWriter::new(&mut properties))
+                        });
+                        properties.finish();
+                        self.write_user_data(json, marker, stack);
+                    });
+                },
+            );
+            answer.is_ok()
+        });
+        answer.map_err(|failure| (failure, name))
+    }
+
+    fn write_without_payload(
+        &self,
+        json: &mut JsonWriter<'_>,
+        name: &str,
+        marker: &DecodedMarker<'_>,
+        strings: &mut UniqueStrings,
+        stack: Option<(u32, u64)>,
+        type_name: &str,
+    ) {
+        self.write_row(json, (name, type_name), marker, strings, |json, _| {
+            if marker.has_user_data() {
+                json.object(|json| {
+                    json.key("type").string(type_name);
+                    self.write_user_data(json, marker, stack);
+                });
+            }
+        });
+    }
+
+    fn write_row(
+        &self,
+        json: &mut JsonWriter<'_>,
+        (name, type_name): (&str, &str),
+        marker: &DecodedMarker<'_>,
+        strings: &mut UniqueStrings,
+        write_data: impl FnOnce(&mut JsonWriter<'_>, &mut UniqueStrings),
+    ) {
+        let name = strings.intern(name_for_viewer(name, type_name));
+        json.array(|json| {
+            json.unsigned(name.0.into());
+            json.time_ms(marker.start_ns);
+            match marker.phase {
+                // The viewer accepts a start of 0 with a null end, but would take an end of 0 for a
+                // real end.
+                MarkerPhase::Instant | MarkerPhase::IntervalStart => json.null(),
+                MarkerPhase::Interval | MarkerPhase::IntervalEnd => json.time_ms(marker.end_ns),
+            }
+            json.unsigned(marker.phase as u64);
+            json.unsigned(marker.category.into());
+            write_data(json, strings);
+        });
+    }
+
+    /// Writes what a marker of any type may have: a window, and a stack in the form of a thread
+    /// with one sample.
+    fn write_user_data(
+        &self,
+        json: &mut JsonWriter<'_>,
+        marker: &DecodedMarker<'_>,
+        stack: Option<(u32, u64)>,
+    ) {
+        if marker.inner_window_id != 0 {
+            json.key("innerWindowID").unsigned(marker.inner_window_id);
+        }
+        let Some((stack, time_ns)) = stack else {
+            return;
+        };
+        json.key("stack").object(|json| {
+            json.key("processType").string("default");
+            json.key("name").string("SyncProfile");
+            json.key("registerTime").null();
+            json.key("unregisterTime").null();
+            json.key("pid")
+                .signed(self.source.process.to_number().into());
+            json.key("tid")
+                .signed(self.source.process.to_number().into());
+            json.key("markers").object(|json| {
+                write_schema(json, MARKERS);
+                json.key("data").array(|_| {});
+            });
+            json.key("samples").object(|json| {
+                write_schema(json, &["stack", "time", "eventDelay"]);
+                json.key("data").array(|json| {
+                    json.row(|json| {
+                        json.unsigned(stack.into());
+                        json.time_ms(time_ns);
+                        json.unsigned(0);
+                    });
+                });
+            });
+        });
+    }
+}
+
+/// Returns the name by which the viewer finds a marker of a type with its own view. The viewer
+/// takes a marker for a screenshot by its name alone, and cannot open the profile if that marker
+/// lacks the fields of a screenshot.
+fn name_for_viewer<'a>(name: &'a str, type_name: &str) -> &'a str {
+    const SCREENSHOT: &str = "CompositorScreenshot";
+    match (name, type_name) {
+        (_, "IPC") => "IPC",
+        (_, SCREENSHOT) => SCREENSHOT,
+        (SCREENSHOT, _) => "Compositor screenshot",
+        _ => name,
+    }
+}

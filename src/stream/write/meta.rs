@@ -1,0 +1,124 @@
+//! Writes the profile's `meta`.
+
+use crate::json::JsonWriter;
+use crate::platform::system_info;
+use crate::stream::decode::ProcessStreamingContext;
+use crate::stream::decode::ProfileSource;
+use crate::stream::resolve::MarkerTypes;
+use crate::stream::write::losses::write_losses;
+use crate::types::{CategoryInfo, Features};
+
+/// Version of the format. Since version 36, the texts of markers are string indices.
+const FORMAT_VERSION: u64 = 36;
+
+pub(crate) fn write_meta(
+    json: &mut JsonWriter<'_>,
+    source: &ProfileSource,
+    process: &ProcessStreamingContext,
+    types: &MarkerTypes,
+    symbolicated: bool,
+) {
+    let settings = &source.session.settings;
+    let system = system_info();
+    json.object(|json| {
+        json.key("version").unsigned(FORMAT_VERSION);
+        json.key("startTime").float(source.process_start.epoch_ms);
+        json.key("startTimeAsClockMonotonicNanosecondsSinceBoot")
+            .unsigned(source.process_start.monotonic.0);
+        json.key("profilingStartTime")
+            .time_ms(source.ns_since_start(source.session.started_at));
+        json.key("profilingEndTime")
+            .time_ms(source.ns_since_start(source.taken_at));
+        match source.earliest_ns_after_loss() {
+            Some(ns) => json.key("contentEarliestTime").time_ms(ns),
+            None => json.key("contentEarliestTime").null(),
+        }
+        json.key("shutdownTime").null();
+        write_categories(json.key("categories"), &process.categories);
+        json.key("markerSchema")
+            .array(|json| types.write_schemas(json));
+        json.key("configuration").object(|json| {
+            json.key("features")
+                .array(|json| settings.features.names().for_each(|name| json.string(name)));
+            json.key("threads")
+                .array(|json| match settings.filters.is_empty() {
+                    true => json.string("*"),
+                    false => settings
+                        .filters
+                        .iter()
+                        .for_each(|filter| json.string(filter)),
+                });
+            json.key("interval")
+                .float(settings.interval.as_secs_f64() * 1e3);
+            // The viewer reads the capacity in entries of 8 bytes.
+            json.key("capacity").unsigned(settings.capacity_bytes / 8);
+            if let Some(duration) = settings.duration {
+                json.key("duration").float(duration.as_secs_f64());
+            }
+            json.key("activeTabID").unsigned(settings.active_tab_id);
+        });
+        json.key("interval")
+            .float(settings.interval.as_secs_f64() * 1e3);
+        json.key("stackwalk")
+            .unsigned(settings.features.contains(Features::STACK_WALK).into());
+        json.key("debug").unsigned(cfg!(debug_assertions).into());
+        json.key("gcpoison").unsigned(0);
+        json.key("asyncstack").unsigned(0);
+        json.key("processType").unsigned(0);
+        json.key("updateChannel").string("default");
+        json.key("platform").string("Linux");
+        json.key("oscpu")
+            .string(&format!("{} {}", system.os, std::env::consts::ARCH));
+        // The viewer would show a number here as the product's version.
+        json.key("misc").string("");
+        json.key("abi")
+            .string(&format!("{}-gcc3", std::env::consts::ARCH));
+        json.key("toolkit").string("");
+        json.key("product").string(&source.product);
+        if !system.cpu_name.is_empty() {
+            json.key("CPUName").string(&system.cpu_name);
+        }
+        json.key("physicalCPUs")
+            .unsigned(system.physical_cpus as u64);
+        json.key("logicalCPUs").unsigned(system.logical_cpus as u64);
+        json.key("sampleUnits").object(|json| {
+            json.key("time").string("ms");
+            json.key("eventDelay").string("ms");
+            json.key("threadCPUDelta").string("ns");
+        });
+        json.key("extensions").object(|json| {
+            json.key("schema").object(|json| {
+                json.key("id").unsigned(0);
+                json.key("name").unsigned(1);
+                json.key("baseURL").unsigned(2);
+            });
+            json.key("data").array(|_| {});
+        });
+        // The engine that interrupted the running threads: see `SamplingEngine`.
+        let engine = if source.session.uses_timers() {
+            "local timers"
+        } else {
+            "signals"
+        };
+        json.key("samplingEngine").string(engine);
+        json.key("presymbolicated").bool(symbolicated);
+        write_losses(json.key("losses"), source, process);
+    });
+}
+
+fn write_categories(json: &mut JsonWriter<'_>, categories: &[&CategoryInfo]) {
+    json.array(|json| {
+        for category in categories {
+            json.object(|json| {
+                json.key("name").string(category.label);
+                json.key("color").string(category.color);
+                json.key("subcategories").array(|json| {
+                    category
+                        .subcategories
+                        .iter()
+                        .for_each(|name| json.string(name))
+                });
+            });
+        }
+    });
+}

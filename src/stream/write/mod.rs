@@ -1,0 +1,13 @@
+//! Gecko JSON: the profile, its threads, markers and metadata.
+
+mod losses;
+mod marker_rows;
+mod meta;
+mod options;
+mod pages;
+mod profile;
+mod thread_tables;
+
+pub(crate) use options::StreamOptions;
+pub(crate) use profile::stream_gecko_json;
+pub(crate) use thread_tables::write_schema;

@@ -1,0 +1,38 @@
+//! The options of a profile.
+
+use crate::types::{DEFAULT_MAX_ROWS, ProfilerTime, TimeStamp};
+use crate::util::{ProgressLogger, SharedProgress};
+
+/// The options of a job that writes a profile. The job ends when they are dropped.
+#[derive(Debug)]
+pub(crate) struct StreamOptions {
+    /// Whether addresses are replaced by names.
+    pub(crate) symbolicate: bool,
+    /// Earlier data is left out.
+    pub(crate) since: Option<TimeStamp>,
+    /// Maximum number of rows of samples and markers in all threads together.
+    pub(crate) max_rows: u64,
+    pub(crate) progress: ProgressLogger,
+}
+
+impl StreamOptions {
+    pub(crate) fn new(
+        symbolicate: bool,
+        since: Option<ProfilerTime>,
+        max_rows: u64,
+        progress: Option<&SharedProgress>,
+    ) -> Self {
+        let since = since.map(ProfilerTime::timestamp);
+        Self {
+            symbolicate,
+            since,
+            max_rows,
+            progress: ProgressLogger::for_job(progress),
+        }
+    }
+
+    /// Returns the options for a whole profile without a progress observer.
+    pub(crate) fn whole(symbolicate: bool) -> Self {
+        Self::new(symbolicate, None, DEFAULT_MAX_ROWS, None)
+    }
+}

@@ -1,0 +1,270 @@
+//! Writes the whole profile, in Gecko's order.
+
+use std::io::{self, Write};
+
+use crate::json::JsonWriter;
+use crate::stream::decode::ProcessStreamingContext;
+use crate::stream::decode::ProfileSource;
+use crate::stream::resolve::MarkerTypes;
+use crate::stream::resolve::NamedStacks;
+use crate::stream::resolve::ResolvedThread;
+use crate::stream::resolve::write_libs;
+use crate::stream::write::losses::{buffer_counts, buffer_losses};
+use crate::stream::write::marker_rows::MarkerContext;
+use crate::stream::write::meta::write_meta;
+use crate::stream::write::options::StreamOptions;
+use crate::stream::write::pages::write_pages;
+use crate::stream::write::thread_tables::{
+    write_placeholder_main_thread, write_schema, write_thread,
+};
+use crate::threads::MAIN_THREAD_NAME;
+use crate::util::{FailureLatch, ProgressLocation, ProgressLogger, ProportionValue};
+
+/// The end of each part of the job, as a proportion. A job without names skips their part.
+const ENTRIES_END: ProportionValue = ProportionValue::percent(15);
+const LIBRARIES_END: ProportionValue = ProportionValue::percent(16);
+const META_END: ProportionValue = ProportionValue::percent(17);
+const PAGES_END: ProportionValue = ProportionValue::percent(18);
+const OVERHEADS_END: ProportionValue = ProportionValue::percent(20);
+const COUNTERS_END: ProportionValue = ProportionValue::percent(22);
+const NAMES_END: ProportionValue = ProportionValue::percent(50);
+const THREADS_END: ProportionValue = ProportionValue::percent(96);
+const LOG_END: ProportionValue = ProportionValue::percent(97);
+const CHILD_PROFILES_END: ProportionValue = ProportionValue::percent(99);
+
+/// Writes a profile in the Gecko format, version 36. Every profile is written by this function.
+/// Decoded chunks are released, unless the source is shared. With names, the parts before the
+/// threads are handed to the sink before the names are looked up. So a sink that fails at once
+/// fails before the long part.
+///
+/// # Errors
+/// The job's first failure: the writer's.
+#[doc(alias = "profiler_stream_json_for_this_process")]
+pub(crate) fn stream_gecko_json(
+    mut source: ProfileSource,
+    options: &StreamOptions,
+    latch: FailureLatch,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    source.since = options.since;
+    let progress = &options.progress;
+    let decoding = progress.sub_logger(
+        ProportionValue::ZERO,
+        ENTRIES_END,
+        ProgressLocation::Entries,
+    );
+    let mut process = ProcessStreamingContext::decode(&source, &decoding);
+    drop(decoding);
+    // Only markers are read again.
+    source
+        .buffer
+        .retain_chunks(process.chunks_with_markers.iter().copied());
+    let source = &source;
+    process.thin_idle_rows(options.max_rows);
+    let types = MarkerTypes::of_profile(&process.marker_types);
+    let mut json = JsonWriter::for_job(out, latch);
+    json.object(|json| {
+        progress.set_local_progress(ENTRIES_END, ProgressLocation::Libraries);
+        write_libs(json.key("libs"), &process.modules);
+        progress.set_local_progress(LIBRARIES_END, ProgressLocation::Meta);
+        write_meta(
+            json.key("meta"),
+            source,
+            &process,
+            &types,
+            options.symbolicate,
+        );
+        progress.set_local_progress(META_END, ProgressLocation::Pages);
+        json.key("pages")
+            .array(|json| write_pages(json, &source.pages));
+        progress.set_local_progress(PAGES_END, ProgressLocation::Overheads);
+        if let Some(overheads) = &process.overheads {
+            overheads.write(json.key("profilerOverhead"));
+        }
+        progress.set_local_progress(OVERHEADS_END, ProgressLocation::Counters);
+        write_counters(json.key("counters"), source, &process);
+        json.key("sources").object(|json| {
+            write_schema(
+                json,
+                &["id", "filename", "startLine", "startColumn", "sourceMapURL"],
+            );
+            json.key("data").array(|_| {});
+        });
+        let named = name_frames(json, source, &process, options);
+        let threads = progress.sub_logger(NAMES_END, THREADS_END, ProgressLocation::Frames);
+        json.key("threads")
+            .array(|json| write_threads(json, source, &process, &types, &named, &threads));
+        drop(threads);
+        progress.set_local_progress(THREADS_END, ProgressLocation::Log);
+        process.paused_ranges.write(json.key("pausedRanges"));
+        write_log(json.key("profilingLog"), source, &process);
+        let children =
+            progress.sub_logger(LOG_END, CHILD_PROFILES_END, ProgressLocation::ChildProfiles);
+        json.key("processes").array(|json| {
+            for (_, profile) in
+                children.loop_sub_loggers(&source.exit_profiles, ProgressLocation::ChildProfiles)
+            {
+                json.splice(profile.as_bytes());
+            }
+        });
+    });
+    json.finish()
+}
+
+fn name_frames(
+    json: &mut JsonWriter<'_>,
+    source: &ProfileSource,
+    process: &ProcessStreamingContext,
+    options: &StreamOptions,
+) -> NamedStacks {
+    json.flush_buffer();
+    let progress = options
+        .progress
+        .sub_logger(COUNTERS_END, NAMES_END, ProgressLocation::Names);
+    if options.symbolicate && !json.failed() {
+        NamedStacks::with_names(source, process, &progress)
+    } else {
+        NamedStacks::without_names(source, process)
+    }
+}
+
+fn write_threads(
+    json: &mut JsonWriter<'_>,
+    source: &ProfileSource,
+    process: &ProcessStreamingContext,
+    types: &MarkerTypes,
+    named: &NamedStacks,
+    progress: &ProgressLogger,
+) {
+    // The viewer uses the first thread as the process's main thread.
+    let (main, others): (Vec<_>, Vec<_>) = process
+        .threads
+        .iter()
+        .partition(|context| context.thread.unlocked_const_reader().info().is_main);
+    if !process
+        .threads
+        .iter()
+        .any(|context| context.thread.unlocked_const_reader().info().name == MAIN_THREAD_NAME)
+    {
+        write_placeholder_main_thread(json, source);
+    }
+    let in_order = [main, others].concat();
+    for (progress, context) in progress.loop_sub_loggers(in_order, ProgressLocation::Frames) {
+        if json.failed() {
+            return;
+        }
+        let markers = MarkerContext {
+            source,
+            process,
+            types,
+        };
+        write_thread(
+            json,
+            &markers,
+            ResolvedThread::new(context, named),
+            &progress,
+        );
+    }
+}
+
+/// Writes the counters that have values. A run of rows without growth is written as its first and
+/// its last row.
+fn write_counters(
+    json: &mut JsonWriter<'_>,
+    source: &ProfileSource,
+    process: &ProcessStreamingContext,
+) {
+    // Growth before the oldest remaining row belongs to no row.
+    let begins_late = source.earliest_ns_after_loss().is_some();
+    json.array(|json| {
+        for (counter, rows) in process.counters.iter().filter(|(_, rows)| !rows.is_empty()) {
+            json.object(|json| {
+                json.key("name").string(counter.name);
+                json.key("category").string(counter.category);
+                json.key("description").string(counter.description);
+                json.key("samples").object(|json| {
+                    write_schema(json, &["time", "count"]);
+                    json.key("data").array(|json| {
+                        let mut skipped = None;
+                        let mut last_delta = None;
+                        for (index, (time_ns, delta)) in rows.deltas().enumerate() {
+                            let delta = if begins_late && index == 0 { 0 } else { delta };
+                            if delta == 0 && last_delta == Some(0) {
+                                skipped = Some(time_ns);
+                                continue;
+                            }
+                            if let Some(skipped) = skipped.take() {
+                                write_counter_row(json, skipped, 0);
+                            }
+                            write_counter_row(json, time_ns, delta);
+                            last_delta = Some(delta);
+                        }
+                        if let Some(skipped) = skipped {
+                            write_counter_row(json, skipped, 0);
+                        }
+                    });
+                });
+            });
+        }
+    });
+}
+
+fn write_counter_row(json: &mut JsonWriter<'_>, time_ns: u64, delta: i64) {
+    json.row(|json| {
+        json.time_ms(time_ns);
+        json.signed(delta);
+    });
+}
+
+/// Writes what the profiler did, lost and cost, by the process's id.
+fn write_log(json: &mut JsonWriter<'_>, source: &ProfileSource, process: &ProcessStreamingContext) {
+    json.object(|json| {
+        json.key(&source.process.to_number().to_string())
+            .object(|json| {
+                json.key("profilingLogBegin_TSms")
+                    .time_ms(source.ns_since_start(source.session.started_at));
+                json.key("samplerNice")
+                    .signed(source.session.sampler_nice().into());
+                if let Some(trial) = source.session.trial() {
+                    json.key("engineTrial").object(|json| {
+                        json.key("signal_stop_ns").unsigned(trial.signal_ns);
+                        match trial.timer_ns {
+                            Some(timer_ns) => json.key("timer_stop_ns").unsigned(timer_ns),
+                            None => json.key("timer_stop_ns").null(),
+                        }
+                    });
+                }
+                json.key("sampler").object(|json| {
+                    for (name, count) in &source.counts {
+                        json.key(name).unsigned(*count);
+                    }
+                });
+                json.key("buffer").object(|json| {
+                    for (name, count) in buffer_counts(source)
+                        .into_iter()
+                        .chain(buffer_losses(source, process))
+                    {
+                        json.key(name).unsigned(count);
+                    }
+                    let memory = source.buffer.chunk_memory();
+                    json.key("lanes").unsigned(source.buffer.statistics.lanes);
+                    json.key("unreleased_chunk_bytes")
+                        .unsigned(memory.unreleased_bytes);
+                    json.key("released_chunk_bytes")
+                        .unsigned(memory.released_bytes);
+                    if let Some(done) = memory.oldest_done {
+                        json.key("oldestChunkDone_TSms")
+                            .time_ms(source.ns_since_start(done));
+                    }
+                    // Memory that only this profile keeps alive.
+                    json.key("given_up_while_read_bytes")
+                        .unsigned(source.buffer.discarded_bytes());
+                    process.entry_counts.write(json.key("entries"));
+                    json.key("spoiled_payloads")
+                        .unsigned(process.spoiled_payloads.get());
+                });
+                json.key("profilingLogEnd_TSms")
+                    .time_ms(source.ns_since_start(source.taken_at));
+            });
+    });
+}

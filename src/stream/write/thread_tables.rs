@@ -1,0 +1,243 @@
+//! Last part of step 12: the tables of a thread are printed.
+
+use crate::json::JsonWriter;
+use crate::markers::DecodedMarker;
+use crate::stream::decode::ProfileSource;
+use crate::stream::decode::ThreadStreamingContext;
+use crate::stream::decode::max_probe_gap_ns;
+use crate::stream::resolve::FrameKind;
+use crate::stream::resolve::ResolvedThread;
+use crate::stream::write::marker_rows::MarkerContext;
+use crate::threads::MAIN_THREAD_NAME;
+use crate::types::{ProfilingCategoryPair, subcategories};
+use crate::util::{ProgressLocation, ProgressLogger, ProportionValue};
+
+/// Returns a function that gives the event delay at a time, as far as the probes of the thread
+/// show.
+fn probed_delays(
+    source: &ProfileSource,
+    thread: &ThreadStreamingContext,
+) -> impl FnMut(u64) -> Option<u64> {
+    let registration = thread.thread.unlocked_const_reader_and_atomic_rw();
+    let end = registration
+        .unregistered_at()
+        .map_or(source.taken_at, |time| time.min(source.taken_at));
+    let interval_ns = source.session.settings.interval.as_nanos() as u64;
+    thread
+        .probes
+        .delays(max_probe_gap_ns(interval_ns), source.ns_since_start(end))
+}
+
+/// The ends of the parts of a thread's share of the job. The first part is that of the frames.
+const FRAMES_END: ProportionValue = ProportionValue::percent(20);
+const SAMPLES_END: ProportionValue = ProportionValue::percent(60);
+const MARKERS_END: ProportionValue = ProportionValue::percent(90);
+
+/// Writes one element of `threads`.
+pub(crate) fn write_thread(
+    json: &mut JsonWriter<'_>,
+    markers: &MarkerContext<'_>,
+    mut thread: ResolvedThread<'_>,
+    progress: &ProgressLogger,
+) {
+    let source = markers.source;
+    let context = thread.context;
+    let registration = context.thread.unlocked_const_reader_and_atomic_rw();
+    let info = registration.info();
+    json.object(|json| {
+        write_head(json, source, &info.name);
+        json.key("registerTime")
+            .time_ms(source.ns_since_start(info.registered_at));
+        match registration.unregistered_at() {
+            Some(time) => json
+                .key("unregisterTime")
+                .time_ms(source.ns_since_start(time)),
+            None => json.key("unregisterTime").null(),
+        }
+        json.key("samples").object(|json| {
+            write_schema(json, SAMPLES);
+            let mut probed = (!context.probes.is_empty()).then(|| probed_delays(source, context));
+            let rows = progress.sub_logger(FRAMES_END, SAMPLES_END, ProgressLocation::Samples);
+            json.key("data").array(|json| {
+                let count = context.samples.kept_rows() as usize;
+                for row in rows.watch(context.samples.iter(), count, ProgressLocation::Samples) {
+                    if json.failed() {
+                        return;
+                    }
+                    let stack = thread.stack_of(row.stack);
+                    let probed_ns = probed.as_mut().and_then(|delay_at| delay_at(row.time_ns));
+                    json.row(|json| {
+                        json.unsigned(stack.into());
+                        json.time_ms(row.time_ns);
+                        match row.event.delay_ns().max(probed_ns) {
+                            Some(delay_ns) => json.time_ms(delay_ns),
+                            None if row.cpu_delta_ns.is_some() => json.null(),
+                            None => {}
+                        }
+                        if let Some(cpu) = row.cpu_delta_ns {
+                            json.unsigned(cpu);
+                        }
+                    });
+                }
+            });
+        });
+        json.key("markers").object(|json| {
+            write_schema(json, MARKERS);
+            let rows = progress.sub_logger(SAMPLES_END, MARKERS_END, ProgressLocation::Markers);
+            json.key("data").array(|json| {
+                let count = context.markers.len();
+                for block in rows.watch(context.markers.blocks(), count, ProgressLocation::Markers)
+                {
+                    if json.failed() {
+                        return;
+                    }
+                    let marker = source.buffer.entry_at(block).and_then(|mut entry| {
+                        entry.kind()?;
+                        DecodedMarker::read(&mut entry)
+                    });
+                    if let Some(marker) = marker {
+                        markers.write(json, &marker, &mut thread);
+                    }
+                }
+            });
+        });
+        progress.set_local_progress(MARKERS_END, ProgressLocation::Tables);
+        json.key("pid").signed(source.process.to_number().into());
+        json.key("tid")
+            .signed(registration.tid().to_number().into());
+        json.key("stackTable").object(|json| {
+            write_schema(json, STACK_TABLE);
+            json.key("data").array(|json| {
+                for &(prefix, frame) in thread.stacks() {
+                    json.row(|json| {
+                        match prefix {
+                            Some(prefix) => json.unsigned(prefix.into()),
+                            None => json.null(),
+                        }
+                        json.unsigned(frame.into());
+                    });
+                }
+            });
+        });
+        json.key("frameTable").object(|json| {
+            write_schema(json, FRAME_TABLE);
+            json.key("data").array(|json| {
+                for frame in thread.frames() {
+                    json.array(|json| {
+                        json.unsigned(frame.location.0.into());
+                        json.bool(is_relevant_for_js(frame.kind));
+                        json.unsigned(0);
+                        match frame.kind {
+                            FrameKind::Structure
+                            | FrameKind::LabelsLeftOut
+                            | FrameKind::Function
+                            | FrameKind::Inlined => {}
+                            FrameKind::Label {
+                                category,
+                                subcategory,
+                                ..
+                            } => {
+                                write_frame_tail(json, (0, 0), (category, subcategory));
+                            }
+                            FrameKind::Script { line, column } => {
+                                write_frame_tail(json, (line, column), SCRIPT_CATEGORY.indices());
+                            }
+                        }
+                    });
+                }
+            });
+        });
+        thread.strings.write(json.key("stringTable"));
+    });
+}
+
+/// Returns whether the viewer shows the frame in its script view.
+fn is_relevant_for_js(kind: FrameKind) -> bool {
+    matches!(
+        kind,
+        FrameKind::Script { .. }
+            | FrameKind::Label {
+                relevant_for_js: true,
+                ..
+            }
+    )
+}
+
+/// Writes the columns of a frame from the implementation on. The implementation is null, which the
+/// viewer takes as an interpreter for a script frame.
+fn write_frame_tail(
+    json: &mut JsonWriter<'_>,
+    (line, column): (u32, u32),
+    (category, subcategory): (u8, u8),
+) {
+    json.null();
+    for number in [line, column] {
+        match number {
+            0 => json.null(),
+            number => json.unsigned(number.into()),
+        }
+    }
+    json.unsigned(category.into());
+    json.unsigned(subcategory.into());
+}
+
+/// Writes an empty main thread. The viewer shows no track and no counters for a process without a
+/// main thread.
+pub(crate) fn write_placeholder_main_thread(json: &mut JsonWriter<'_>, source: &ProfileSource) {
+    json.object(|json| {
+        write_head(json, source, MAIN_THREAD_NAME);
+        json.key("registerTime").unsigned(0);
+        json.key("unregisterTime").null();
+        for (table, schema) in [("samples", SAMPLES), ("markers", MARKERS)] {
+            json.key(table).object(|json| {
+                write_schema(json, schema);
+                json.key("data").array(|_| {});
+            });
+        }
+        json.key("pid").signed(source.process.to_number().into());
+        json.key("tid").signed(source.process.to_number().into());
+        for (table, schema) in [("stackTable", STACK_TABLE), ("frameTable", FRAME_TABLE)] {
+            json.key(table).object(|json| {
+                write_schema(json, schema);
+                json.key("data").array(|_| {});
+            });
+        }
+        json.key("stringTable").array(|_| {});
+    });
+}
+
+/// The category of all script frames.
+const SCRIPT_CATEGORY: ProfilingCategoryPair =
+    ProfilingCategoryPair::JavaScript(Some(subcategories::JavaScript::Interpreter));
+
+const SAMPLES: &[&str] = &["stack", "time", "eventDelay", "threadCPUDelta"];
+pub(crate) const MARKERS: &[&str] = &["name", "startTime", "endTime", "phase", "category", "data"];
+const STACK_TABLE: &[&str] = &["prefix", "frame"];
+const FRAME_TABLE: &[&str] = &[
+    "location",
+    "relevantForJS",
+    "innerWindowID",
+    "implementation",
+    "line",
+    "column",
+    "category",
+    "subcategory",
+];
+
+/// Writes the columns of a table.
+pub(crate) fn write_schema(json: &mut JsonWriter<'_>, columns: &[&str]) {
+    json.key("schema").object(|json| {
+        for (index, column) in columns.iter().enumerate() {
+            json.key(column).unsigned(index as u64);
+        }
+    });
+}
+
+fn write_head(json: &mut JsonWriter<'_>, source: &ProfileSource, name: &str) {
+    json.key("processType").string("default");
+    json.key("name").string(name);
+    json.key("processName").string(&source.process_name);
+    if let Some(etld1) = &source.etld1 {
+        json.key("eTLD+1").string(etld1);
+    }
+}

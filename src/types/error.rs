@@ -1,0 +1,297 @@
+//! Error types. Messages follow `cannot X: got Y, expected Z`.
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::types::ids::ThreadId;
+
+/// The reason why the profiler did not start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StartError {
+    /// This build contains no profiler: the target is not supported, or the crate's feature
+    /// `enabled` is off.
+    Unsupported,
+    /// A setting has a value that is not accepted.
+    BadValue {
+        /// The setting's name in [`StartParams`](crate::types::settings::StartParams).
+        field: &'static str,
+        /// The rejected value, in words.
+        value: String,
+        /// The accepted values, in words.
+        accepted: String,
+    },
+    /// The operating system refused a call that sampling needs.
+    System {
+        /// The action that failed, as a verb phrase.
+        action: &'static str,
+        /// The reason.
+        answer: String,
+    },
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unsupported => f.write_str(
+                "cannot start the profiler: this build contains none, expected Linux on x86_64 or \
+                 aarch64 and the crate's feature `enabled`",
+            ),
+            Self::BadValue {
+                field,
+                value,
+                accepted,
+            } => {
+                write!(
+                    f,
+                    "cannot start the profiler: {field} is {value}, expected {accepted}"
+                )
+            }
+            Self::System { action, answer } => {
+                write!(f, "cannot start the profiler: cannot {action}: {answer}")
+            }
+        }
+    }
+}
+
+impl Error for StartError {}
+
+/// The reason why no profile was written.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum StreamError {
+    /// The profiler is not running, so there is nothing to write.
+    Inactive,
+    /// The writer failed with this error. The output up to that point is an incomplete profile.
+    Io(io::Error),
+}
+
+impl fmt::Display for StreamError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Inactive => f.write_str(
+                "cannot write a profile: the profiler is not running; `profiler_start` starts it",
+            ),
+            Self::Io(error) => write!(f, "cannot write the profile: {error}"),
+        }
+    }
+}
+
+impl Error for StreamError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Inactive => None,
+            Self::Io(error) => Some(error),
+        }
+    }
+}
+
+/// The reason why the profile of a child process was not accepted.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum ExitProfileError {
+    /// The profiler is not running, so it has no profile to add the child's one to.
+    Inactive,
+    /// The text is not JSON, for this reason and at this position. A compressed profile is not
+    /// JSON.
+    NotJson(String),
+    /// The text is JSON, but not a profile in Gecko's format.
+    NotAProfile {
+        /// The missing part, which every profile has.
+        lacks: &'static str,
+    },
+    /// This build contains no profiler.
+    Unsupported,
+}
+
+impl fmt::Display for ExitProfileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("cannot add the child's profile: ")?;
+        match self {
+            Self::Inactive => {
+                f.write_str("the profiler is not running; `profiler_start` starts it")
+            }
+            Self::NotJson(error) => {
+                write!(
+                    f,
+                    "got text that is not JSON ({error}), expected a profile in Gecko's format, \
+                     uncompressed"
+                )
+            }
+            Self::NotAProfile { lacks } => {
+                write!(
+                    f,
+                    "got JSON with no {lacks:?}, expected a profile in Gecko's format"
+                )
+            }
+            Self::Unsupported => f.write_str("this build contains no profiler"),
+        }
+    }
+}
+
+impl Error for ExitProfileError {}
+
+/// The reason why no profile was saved. An existing file at the path is unchanged.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum SaveError {
+    /// The profiler is not running, so there is nothing to save.
+    Inactive,
+    /// The file could not be created or written.
+    Io {
+        /// The requested file, with `%p` replaced.
+        path: PathBuf,
+        /// The action that failed, as a verb phrase.
+        action: &'static str,
+        /// The error of the operating system.
+        error: io::Error,
+    },
+}
+
+impl fmt::Display for SaveError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Inactive => f.write_str(
+                "cannot save a profile: the profiler is not running; `profiler_start` starts it",
+            ),
+            Self::Io {
+                path,
+                action,
+                error,
+            } => {
+                write!(
+                    f,
+                    "cannot save the profile: cannot {action} {}: {error}",
+                    path.display()
+                )
+            }
+        }
+    }
+}
+
+impl Error for SaveError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Inactive => None,
+            Self::Io { error, .. } => Some(error),
+        }
+    }
+}
+
+/// The reason why another thread's stack was not sampled.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SuspendError {
+    /// This build contains no profiler: the target is not supported, or the crate's feature
+    /// `enabled` is off.
+    Unsupported,
+    /// The thread exists, but is not registered.
+    NotRegistered {
+        /// The target thread.
+        thread: ThreadId,
+    },
+    /// The process has no such thread: it never existed, or it has exited.
+    Gone {
+        /// The target thread.
+        thread: ThreadId,
+    },
+    /// The thread is registered, but its stack bounds are unknown, or there was no memory for a
+    /// copy of its stack.
+    NoStack {
+        /// The target thread.
+        thread: ThreadId,
+    },
+    /// The thread did not answer within the timeout. It continues undisturbed.
+    TimedOut {
+        /// The target thread.
+        thread: ThreadId,
+        /// The signal that was sent to the thread.
+        signal: i32,
+        /// The timeout.
+        timeout: Duration,
+    },
+    /// The operating system refused a call that sampling needs.
+    System {
+        /// The action that failed, as a verb phrase.
+        action: &'static str,
+        /// The reason.
+        answer: String,
+    },
+}
+
+impl fmt::Display for SuspendError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unsupported => f.write_str(
+                "cannot sample the thread: this build contains no profiler, expected Linux on \
+                 x86_64 or aarch64 and the crate's feature `enabled`",
+            ),
+            Self::NotRegistered { thread } => write!(
+                f,
+                "cannot sample thread {}: it is not registered, expected a thread that called \
+                 `register_thread`, or the calling thread",
+                thread.to_number()
+            ),
+            Self::Gone { thread } => {
+                write!(
+                    f,
+                    "cannot sample thread {}: it does not exist or has exited",
+                    thread.to_number()
+                )
+            }
+            Self::NoStack { thread } => write!(
+                f,
+                "cannot sample thread {}: its stack bounds are unknown, or there is no memory for \
+                 a copy of its stack",
+                thread.to_number()
+            ),
+            Self::TimedOut {
+                thread,
+                signal,
+                timeout,
+            } => write!(
+                f,
+                "cannot sample thread {}: got no answer to signal {signal} within {timeout:?}; the \
+                 thread blocks the signal, gets no processor or is in an uninterruptible call, or \
+                 the process was forking",
+                thread.to_number()
+            ),
+            Self::System { action, answer } => {
+                write!(f, "cannot sample the thread: cannot {action}: {answer}")
+            }
+        }
+    }
+}
+
+impl Error for SuspendError {}
+
+/// The error for a name that is not the name of a feature.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnknownFeature {
+    name: String,
+    known: String,
+}
+
+impl UnknownFeature {
+    pub(crate) fn new<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Self {
+        Self {
+            name: name.to_owned(),
+            known: known.collect::<Vec<_>>().join(", "),
+        }
+    }
+}
+
+impl fmt::Display for UnknownFeature {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "unknown feature {:?}, expected one of {}",
+            self.name, self.known
+        )
+    }
+}
+
+impl Error for UnknownFeature {}

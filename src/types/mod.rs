@@ -1,0 +1,92 @@
+//! Basic types that every other folder uses.
+//!
+//! # Purpose
+//! Defines times, ids, addresses, features, categories, settings and errors. This folder makes no
+//! system call and reads no clock.
+//!
+//! # Threads and locks
+//! Plain values, without locks.
+//!
+//! # Imports
+//! None of the crate.
+//!
+//! # Invariants
+//! A number with a unit or an owner is a newtype. Each rejected value has an error that contains
+//! the operation, the value and the accepted values.
+//!
+//! # Read next
+//! `settings.rs`, `features.rs`, `error.rs`, then `crate::util`.
+
+#[forbid(unsafe_code)]
+mod address;
+#[forbid(unsafe_code)]
+mod buffer_info;
+#[forbid(unsafe_code)]
+mod category;
+#[forbid(unsafe_code)]
+mod control_signals;
+#[forbid(unsafe_code)]
+mod error;
+#[forbid(unsafe_code)]
+mod features;
+#[forbid(unsafe_code)]
+mod frame_flags;
+#[cfg(has_profiler)]
+#[forbid(unsafe_code)]
+mod generation;
+#[forbid(unsafe_code)]
+mod ids;
+#[forbid(unsafe_code)]
+mod page;
+#[forbid(unsafe_code)]
+mod profiling_state;
+#[forbid(unsafe_code)]
+mod script_description;
+#[forbid(unsafe_code)]
+mod settings;
+#[forbid(unsafe_code)]
+mod stacks;
+#[forbid(unsafe_code)]
+mod thread_features;
+#[cfg(has_profiler)]
+#[forbid(unsafe_code)]
+mod thread_filter;
+#[forbid(unsafe_code)]
+mod time;
+
+pub use address::CodeAddress;
+#[cfg(has_profiler)]
+pub(crate) use address::StackAddress;
+pub use buffer_info::BufferInfo;
+#[cfg(all(has_profiler, any(test, fuzzing)))]
+pub(crate) use category::CATEGORIES;
+pub(crate) use category::subcategories;
+pub use category::{
+    CategoryDefinition, HostCategory, ProfilingCategory, ProfilingCategoryPair, place_among,
+};
+#[cfg(has_profiler)]
+pub(crate) use category::{CategoryInfo, all_categories};
+pub use control_signals::ControlSignals;
+pub use error::{
+    ExitProfileError, SaveError, StartError, StreamError, SuspendError, UnknownFeature,
+};
+pub use features::Features;
+pub(crate) use frame_flags::FrameFlags;
+pub use frame_flags::LabelFlags;
+#[cfg(has_profiler)]
+pub(crate) use generation::Generation;
+pub use ids::{ProcessId, ThreadId};
+pub use page::Page;
+pub use profiling_state::{ProfilingState, ProfilingStates, SamplingState};
+pub(crate) use script_description::ScriptDescription;
+pub(crate) use settings::DEFAULT_MAX_ROWS;
+#[cfg(has_profiler)]
+pub(crate) use settings::INTERVAL_RANGE;
+pub use settings::{SamplingEngine, StartParams};
+pub use stacks::{FunctionName, StackFeatures, StackFrame};
+pub use thread_features::ThreadProfilingFeatures;
+#[cfg(has_profiler)]
+pub(crate) use thread_filter::ThreadFilter;
+pub use time::ProfilerTime;
+#[cfg(has_profiler)]
+pub(crate) use time::TimeStamp;

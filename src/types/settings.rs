@@ -1,0 +1,218 @@
+//! Parameters of a session.
+
+use std::time::Duration;
+
+use crate::types::control_signals::ControlSignals;
+#[cfg(has_profiler)]
+use crate::types::error::StartError;
+use crate::types::features::Features;
+
+/// Accepted sampling intervals. Below 10 µs, a signal takes longer than the interval.
+#[cfg(has_profiler)]
+pub(crate) const INTERVAL_RANGE: std::ops::RangeInclusive<Duration> =
+    Duration::from_micros(10)..=Duration::from_secs(10);
+
+/// Accepted buffer capacities, in bytes. The minimum is four chunks of 64 KiB.
+#[cfg(has_profiler)]
+pub(crate) const CAPACITY_RANGE_BYTES: std::ops::RangeInclusive<u64> = (256 << 10)..=(64 << 30);
+
+/// Default maximum number of rows in a profile: samples and markers of all threads together.
+pub(crate) const DEFAULT_MAX_ROWS: u64 = 4_000_000;
+
+/// The mechanism that interrupts a running thread to take its stack.
+///
+/// All engines use the same signal handler. They differ in the cost of a sample to the thread, and
+/// in the number of samples of a thread that waits for a processor: timers take fewer. A profile
+/// names its engine in `meta.samplingEngine`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub enum SamplingEngine {
+    /// The cheaper engine on this machine. The first start of the profiler measures both for a few
+    /// milliseconds.
+    #[default]
+    Auto,
+    /// The sampler thread sends a signal. Works everywhere.
+    Signals,
+    /// Each thread has its own timer, which advances while the thread runs (`perf_event_open`'s
+    /// software CPU clock).
+    ///
+    /// Falls back to signals if the kernel does not allow such timers. Do not use this engine in a
+    /// sandbox that kills the process for unknown system calls. [`Auto`](Self::Auto) does not try
+    /// it if system calls are filtered.
+    LocalTimers,
+}
+
+/// Parameters of a session: what to record, how often, for which threads, and how much to keep.
+///
+/// The defaults are 128 MiB, 1 ms, the default features, all registered threads, and `SIGPROF`.
+/// Each method sets the field of the same name; the fields are public for reading.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct StartParams {
+    /// Capacity of the buffer, in bytes.
+    pub capacity_bytes: u64,
+    /// Time between two samples of a thread.
+    pub interval: Duration,
+    /// The features, which say what to record.
+    pub features: Features,
+    /// The thread filters; an empty list selects all threads.
+    pub filters: Vec<String>,
+    /// Number of the sampling signal; `None` for the default.
+    pub signal: Option<i32>,
+    /// The mechanism that interrupts a running thread to take its stack.
+    pub engine: SamplingEngine,
+    /// Maximum age of data in a profile; `None` for no limit. Never zero.
+    pub duration: Option<Duration>,
+    /// Id of a browser's tab; 0 for none.
+    pub active_tab_id: u64,
+    /// The signals that start and stop the profiler from now on; `None` keeps the current setting.
+    pub control_signals: Option<ControlSignals>,
+}
+
+impl Default for StartParams {
+    fn default() -> Self {
+        Self {
+            capacity_bytes: 128 << 20,
+            interval: Duration::from_millis(1),
+            features: Features::default_set(),
+            filters: Vec::new(),
+            signal: None,
+            engine: SamplingEngine::Auto,
+            duration: None,
+            active_tab_id: 0,
+            control_signals: None,
+        }
+    }
+}
+
+impl StartParams {
+    /// Returns the default parameters.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets the capacity for samples and markers, from 256 KiB to 64 GiB. When the buffer is full,
+    /// new data replace the oldest.
+    ///
+    /// Each thread that adds markers reserves two chunks of at least 4 KiB each. If the
+    /// reservations of all threads exceed the capacity, the buffer grows to their sum.
+    #[must_use]
+    pub fn capacity_bytes(mut self, bytes: u64) -> Self {
+        self.capacity_bytes = bytes;
+        self
+    }
+
+    /// Sets the time between two samples of a thread, from 10 µs to 10 s.
+    #[must_use]
+    pub fn interval(mut self, interval: Duration) -> Self {
+        self.interval = interval;
+        self
+    }
+
+    /// Sets the id of the active tab of a browser, for the reader of the profile; 0 for none.
+    #[must_use]
+    pub fn active_tab_id(mut self, id: u64) -> Self {
+        self.active_tab_id = id;
+        self
+    }
+
+    /// Lets signals stop and restart the profiler.
+    ///
+    /// The start first calls [`profiler_control_by_signals`](crate::api::profiler_control_by_signals)
+    /// with this value. The signals remain in use after the session ends.
+    #[must_use]
+    pub fn control_signals(mut self, signals: ControlSignals) -> Self {
+        self.control_signals = Some(signals);
+        self
+    }
+
+    /// Sets the features to record. Features that are not available here are dropped.
+    #[must_use]
+    pub fn features(mut self, features: Features) -> Self {
+        self.features = features;
+        self
+    }
+
+    /// Selects the threads whose name contains one of these texts, ignoring ASCII case.
+    ///
+    /// An empty list selects every thread, and so do `*` and the empty text. `pid:N` selects every
+    /// thread of process N. A list that only names other processes makes the start fail.
+    #[must_use]
+    pub fn filters<S: Into<String>>(mut self, filters: impl IntoIterator<Item = S>) -> Self {
+        self.filters = filters.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Sets the number of the signal that interrupts a thread to take its stack. Default:
+    /// `SIGPROF`.
+    ///
+    /// Accepted are `SIGPROF`, `SIGVTALRM`, `SIGALRM`, `SIGURG`, `SIGUSR1`, `SIGUSR2`, `SIGIO`,
+    /// `SIGPWR`, `SIGSTKFLT` and the real-time signals.
+    ///
+    /// An application that replaces itself by `exec` should stop the profiler first, or choose
+    /// `SIGURG`. A signal that is pending during `exec` causes its default action in the new
+    /// program: `SIGPROF` ends the program, `SIGURG` is ignored. Spawning other programs is not
+    /// affected.
+    #[must_use]
+    pub fn signal(mut self, signal: i32) -> Self {
+        self.signal = Some(signal);
+        self
+    }
+
+    /// Sets the mechanism that interrupts a running thread. Default: the cheaper one on this
+    /// machine.
+    #[must_use]
+    pub fn engine(mut self, engine: SamplingEngine) -> Self {
+        self.engine = engine;
+        self
+    }
+
+    /// Sets the maximum age of data in a profile, relative to the time when the profile is taken.
+    ///
+    /// Zero, the default, means no limit by age. The limit by
+    /// [`capacity_bytes`](Self::capacity_bytes) always applies. The age of an interval marker
+    /// counts from its end. Idea: Gecko's duration, which has no effect there (Mozilla bug
+    /// 1632365).
+    #[doc(alias = "MOZ_PROFILER_STARTUP_DURATION")]
+    #[must_use]
+    pub fn duration(mut self, duration: Duration) -> Self {
+        self.duration = (!duration.is_zero()).then_some(duration);
+        self
+    }
+
+    /// Rejects values that are out of range. Does not check the signal, which `platform` does.
+    #[cfg(has_profiler)]
+    pub(crate) fn validate(&self) -> Result<(), StartError> {
+        let bad = |field, value, accepted| {
+            Err(StartError::BadValue {
+                field,
+                value,
+                accepted,
+            })
+        };
+        if !INTERVAL_RANGE.contains(&self.interval) {
+            let (min, max) = (INTERVAL_RANGE.start(), INTERVAL_RANGE.end());
+            return bad(
+                "interval",
+                format!("{:?}", self.interval),
+                format!("{min:?} to {max:?}"),
+            );
+        }
+        if !CAPACITY_RANGE_BYTES.contains(&self.capacity_bytes) {
+            let (min, max) = (CAPACITY_RANGE_BYTES.start(), CAPACITY_RANGE_BYTES.end());
+            return bad(
+                "capacity_bytes",
+                format!("{} bytes", self.capacity_bytes),
+                format!("{min} bytes (256 KiB) to {max} bytes (64 GiB)"),
+            );
+        }
+        match self.features.unknown_bits() {
+            0 => Ok(()),
+            unknown => bad(
+                "features",
+                format!("a set with the unknown bits {unknown:#x}"),
+                "a union of the constants of Features".to_owned(),
+            ),
+        }
+    }
+}

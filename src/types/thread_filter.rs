@@ -1,0 +1,88 @@
+//! Selects the threads to profile, by Gecko's rules for filters.
+
+use crate::types::ids::ProcessId;
+
+/// The thread filters of a session, in lower case.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ThreadFilter {
+    lowercased: Vec<String>,
+}
+
+impl ThreadFilter {
+    pub(crate) fn new(filters: &[String]) -> Self {
+        Self {
+            lowercased: filters
+                .iter()
+                .map(|filter| filter.to_ascii_lowercase())
+                .collect(),
+        }
+    }
+
+    /// Returns whether the filters select a thread with this name in this process.
+    ///
+    /// An empty list selects every thread, and so do `*` and the empty filter. Other filters select
+    /// threads whose name contains them; `pid:N` selects all threads of process N.
+    #[doc(alias = "ShouldProfileThread")]
+    pub(crate) fn selects(&self, thread_name: &str, process: ProcessId) -> bool {
+        let name = thread_name.to_ascii_lowercase();
+        self.lowercased.is_empty()
+            || self.lowercased.iter().any(|filter| {
+                filter == "*"
+                    || name.contains(filter.as_str())
+                    || parse_pid(filter) == Some(process)
+            })
+    }
+
+    /// Returns whether the filters select only other processes.
+    #[doc(alias = "FiltersExcludePid")]
+    pub(crate) fn excludes_process(&self, process: ProcessId) -> bool {
+        !self.lowercased.is_empty()
+            && self
+                .lowercased
+                .iter()
+                .all(|filter| filter.starts_with("pid:") && parse_pid(filter) != Some(process))
+    }
+}
+
+fn parse_pid(filter: &str) -> Option<ProcessId> {
+    let digits = filter.strip_prefix("pid:")?;
+    digits
+        .bytes()
+        .all(|byte| byte.is_ascii_digit())
+        .then(|| digits.parse().ok().map(ProcessId::from_number))?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn selects_follows_geckos_rules() {
+        let own = ProcessId::from_number(42);
+        let selects = |filters: &[&str], name: &str| {
+            let filters: Vec<String> = filters.iter().map(ToString::to_string).collect();
+            ThreadFilter::new(&filters).selects(name, own)
+        };
+        assert!(selects(&[], "any"));
+        assert!(selects(&["*"], "any"));
+        assert!(selects(&[""], "any"));
+        assert!(selects(&["WORK"], "worker-1"));
+        assert!(selects(&["pid:42"], "any"));
+        assert!(!selects(&["pid:43"], "any"));
+        assert!(!selects(&["pid:4x"], "any"));
+        assert!(!selects(&["Compositor"], "any"));
+        assert!(selects(&["Compositor", "an"], "any"));
+    }
+
+    #[test]
+    fn excludes_process_if_all_filters_name_other_processes() {
+        let excludes = |filters: &[&str]| {
+            let filters: Vec<String> = filters.iter().map(ToString::to_string).collect();
+            ThreadFilter::new(&filters).excludes_process(ProcessId::from_number(42))
+        };
+        assert!(excludes(&["pid:1", "pid:2"]));
+        assert!(!excludes(&["pid:1", "pid:42"]));
+        assert!(!excludes(&["pid:1", "GeckoMain"]));
+        assert!(!excludes(&[]));
+    }
+}

@@ -1,0 +1,159 @@
+//! Analyzes machine code to find frames where call frame information is missing.
+//!
+//! Code is read with the kernel's help, because it may have been unmapped. A frame counts only if
+//! it is proven: a value that looks like a return address may be left over from an earlier call.
+
+use std::ops::Range;
+
+use crate::platform::read_own_memory;
+use crate::unwind::cfi::CodeShape;
+use crate::unwind::frame_pointer::machine_code_arch as arch;
+
+/// Number of bytes that are read from an instruction on.
+const CODE_WINDOW_BYTES: usize = 16;
+
+/// A call instruction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Call {
+    /// Calls this address.
+    Direct(u64),
+    /// Calls the address stored in the word at this address.
+    Through(u64),
+    /// Calls an address that the instruction alone does not reveal.
+    Indirect,
+}
+
+impl Call {
+    /// Whether this calls the function at `function`. `is_linker_owned` tells whether only the
+    /// dynamic linker writes the word at an address, so that the word never changes again.
+    pub(crate) fn is_to(self, function: u64, mut is_linker_owned: impl FnMut(u64) -> bool) -> bool {
+        let slot = match self {
+            Self::Direct(callee) if callee == function => return true,
+            // The callee may be an entry of a procedure linkage table.
+            Self::Direct(callee) => jump_at(callee),
+            Self::Through(slot) => Some(slot),
+            Self::Indirect => None,
+        };
+        let mut word = [0; 8];
+        slot.is_some_and(|slot| {
+            is_linker_owned(slot)
+                && read_own_memory(slot, &mut word)
+                && u64::from_ne_bytes(word) == function
+        })
+    }
+}
+
+/// Returns the address of the word that holds the target of the jump at `address`.
+fn jump_at(address: u64) -> Option<u64> {
+    let (bytes, read) = code_at(address);
+    arch::jump_through(&bytes[..read], address)
+}
+
+/// Offsets in a function's first instructions, in bytes from its start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Prologue {
+    /// Offset of the instruction that may push the frame pointer.
+    pub(crate) push_at: usize,
+    /// Offset after the push of the frame pointer, if the function pushes it.
+    pub(crate) pushed_at: Option<usize>,
+    /// Offset after the new frame pointer is set, if the function sets it.
+    pub(crate) framed_at: Option<usize>,
+}
+
+/// Returns the call instruction before a return address.
+pub(crate) fn call_before(return_address: u64) -> Option<Call> {
+    let mut bytes = [0; arch::MAX_CALL_BYTES];
+    let start = return_address.checked_sub(bytes.len() as u64)?;
+    read_own_memory(start, &mut bytes).then(|| arch::call_ending(&bytes, return_address))?
+}
+
+/// Reads up to [`CODE_WINDOW_BYTES`] from `address` on, and returns them with their number.
+fn code_at(address: u64) -> ([u8; CODE_WINDOW_BYTES], usize) {
+    let mut bytes = [0; CODE_WINDOW_BYTES];
+    // The code's last page may end within the window, so shorter reads are tried, too.
+    let lengths = [CODE_WINDOW_BYTES, 4, 1];
+    let read = lengths
+        .into_iter()
+        .find(|&length| read_own_memory(address, &mut bytes[..length]));
+    (bytes, read.unwrap_or(0))
+}
+
+/// Maximum length of an analyzed function, in bytes; a longer one counts as having no fixed frame.
+const MAX_FUNCTION_BYTES: u64 = 256 << 10;
+
+/// Whether a function's frame always has the same size at the same instruction: the function
+/// changes its stack pointer only by constants, never by a register, as for an array of dynamic
+/// length. Returns false if this is unknown.
+pub(crate) fn has_fixed_frame(function: &Range<u64>) -> bool {
+    let length = function.end.saturating_sub(function.start);
+    if length > MAX_FUNCTION_BYTES {
+        return false;
+    }
+    let mut code = vec![0; length as usize];
+    read_own_memory(function.start, &mut code) && arch::has_fixed_frame(&code)
+}
+
+/// Returns the shape of the code at `address` in the function that starts at `function`, if known.
+/// `is_pc` means that `address` is the next instruction to run, not a return address.
+/// [`Call::is_to`] describes `is_linker_owned`.
+pub(crate) fn shape_in_function(
+    address: u64,
+    is_pc: bool,
+    function: Option<u64>,
+    is_linker_owned: impl FnOnce(u64) -> bool,
+) -> CodeShape {
+    if is_pc {
+        let (bytes, read) = code_at(address);
+        let here = &bytes[..read];
+        // A jump through a word of the dynamic linker is a linkage table's entry or a tail call.
+        // Both leave the return address on top of the stack.
+        if arch::is_return(here) || arch::jump_through(here, address).is_some_and(is_linker_owned) {
+            return CodeShape::NoFrame;
+        }
+    }
+    let Some(function) = function else {
+        return CodeShape::Unknown;
+    };
+    let Ok(distance) = u16::try_from(address - function) else {
+        return CodeShape::Unknown;
+    };
+    let mut beginning = [0; arch::PROLOGUE_BYTES];
+    if !read_own_memory(function, &mut beginning) {
+        return CodeShape::Unknown;
+    }
+    let prologue = arch::prologue(&beginning);
+    let at = usize::from(distance);
+    let is_framed = |framed_at| at > framed_at || (at == framed_at && is_pc);
+    if is_pc && (at == 0 || at == prologue.push_at) {
+        CodeShape::NoFrame
+    } else if is_pc && prologue.pushed_at == Some(at) {
+        CodeShape::FramePointerPushed
+    } else if prologue.framed_at.is_some_and(is_framed) {
+        CodeShape::Framed { function: distance }
+    } else {
+        CodeShape::Unknown
+    }
+}
+
+/// Returns the shape of the code at `address` in generated code, which always keeps frame pointers.
+/// `start` is the start of its range.
+pub(crate) fn shape_in_generated(address: u64, is_pc: bool, start: u64) -> CodeShape {
+    let framed = CodeShape::Framed { function: 0 };
+    if !is_pc {
+        return framed;
+    }
+    let (bytes, read) = code_at(address);
+    let here = &bytes[..read];
+    let mut before = [0; 4];
+    let before: &[u8] = match address.checked_sub(4) {
+        Some(at) if read_own_memory(at, &mut before) => &before,
+        _ => &[],
+    };
+    if address == start || arch::is_return(here) || arch::is_frame_push(here) {
+        CodeShape::NoFrame
+    } else if address > start && arch::is_frame_set(before, here) {
+        CodeShape::FramePointerPushed
+    } else {
+        framed
+    }
+}

@@ -1,0 +1,13 @@
+//! Code without a module: ranges that the application registers, and the perf map.
+
+mod code_map;
+mod code_ranges;
+mod generated_code;
+mod perf_map;
+
+pub(crate) use code_map::CodeMap;
+pub(crate) use code_ranges::{
+    CodeRangeToken, CodeRanges, forget_unregistered_code, hold_code_ranges_for_fork,
+    register_code_range, registered_code, unregister_code_range,
+};
+pub(crate) use generated_code::KnownCode;

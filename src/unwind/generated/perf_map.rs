@@ -1,0 +1,205 @@
+//! Reads `/tmp/perf-PID.map`, in which language runtimes list their generated code for `perf`.
+//!
+//! Each line is `START SIZE name`, with hexadecimal numbers. Runtimes append lines while they run,
+//! so each poll reads only new lines, up to a limit.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::platform::open_own_file;
+use crate::types::{ProcessId, TimeStamp};
+use crate::unwind::generated::code_map::{CodeMap, CodeRangeId, GeneratedCode};
+
+/// Minimum time between two polls of the file, in ns.
+const POLL_INTERVAL_NS: u64 = 100_000_000;
+/// Maximum number of bytes read by one poll.
+const MAX_BYTES_PER_POLL: u64 = 1 << 20;
+/// Maximum number of bytes read in total.
+const MAX_BYTES: u64 = 64 << 20;
+
+/// The generated code that the file has listed so far.
+#[derive(Debug)]
+pub(crate) struct PerfMap {
+    path: PathBuf,
+    code: Arc<CodeMap>,
+    /// Number of bytes read, up to the end of a line.
+    read_bytes: u64,
+    next_poll: TimeStamp,
+    lines: u64,
+}
+
+impl PerfMap {
+    pub(crate) fn of_process(process: ProcessId) -> Self {
+        Self::at(PathBuf::from(format!(
+            "/tmp/perf-{}.map",
+            process.to_number()
+        )))
+    }
+
+    fn at(path: PathBuf) -> Self {
+        Self {
+            path,
+            code: Arc::default(),
+            read_bytes: 0,
+            next_poll: TimeStamp(0),
+            lines: 0,
+        }
+    }
+
+    pub(crate) fn code(&self) -> &Arc<CodeMap> {
+        &self.code
+    }
+
+    /// Reads new lines, unless the last poll was less than [`POLL_INTERVAL_NS`] ago. Returns true
+    /// if there was a valid one.
+    pub(crate) fn poll(&mut self, now: TimeStamp) -> bool {
+        if now < self.next_poll {
+            return false;
+        }
+        self.next_poll = now.plus_ns(POLL_INTERVAL_NS);
+        self.read_more().is_some_and(|lines| lines > 0)
+    }
+
+    /// Reads the next part of the file and returns the number of valid lines.
+    fn read_more(&mut self) -> Option<u64> {
+        let mut file = open_own_file(&self.path)?;
+        let bytes = file.metadata().ok()?.len();
+        if bytes < self.read_bytes {
+            // The file was truncated or replaced.
+            self.read_bytes = 0;
+            self.code = Arc::default();
+        }
+        if bytes == self.read_bytes || self.read_bytes >= MAX_BYTES {
+            return None;
+        }
+        let text = self.read_part(&mut file)?;
+        let Some(end) = text.iter().rposition(|&byte| byte == b'\n') else {
+            // Skip a line that is longer than one poll; an incomplete line is read again later.
+            self.read_bytes += if text.len() as u64 == MAX_BYTES_PER_POLL {
+                MAX_BYTES_PER_POLL
+            } else {
+                0
+            };
+            return None;
+        };
+        self.read_bytes += end as u64 + 1;
+        let before = self.lines;
+        let code = Arc::make_mut(&mut self.code);
+        for (start, size, name) in text[..end]
+            .split(|&byte| byte == b'\n')
+            .filter_map(parse_line)
+        {
+            self.lines += 1;
+            let range = start..start + size;
+            code.put(GeneratedCode {
+                id: CodeRangeId(self.lines),
+                range,
+                live: true,
+                name: name.into(),
+            });
+        }
+        Some(self.lines - before)
+    }
+
+    fn read_part(&self, file: &mut File) -> Option<Vec<u8>> {
+        file.seek(SeekFrom::Start(self.read_bytes)).ok()?;
+        let mut text = Vec::new();
+        file.take(MAX_BYTES_PER_POLL).read_to_end(&mut text).ok()?;
+        Some(text)
+    }
+}
+
+/// Returns start, size and name, or `None` for an invalid line.
+fn parse_line(line: &[u8]) -> Option<(u64, u64, String)> {
+    let line = String::from_utf8_lossy(line);
+    let mut fields = line.trim_end().splitn(3, ' ');
+    let mut number = || u64::from_str_radix(fields.next()?.trim_start_matches("0x"), 16).ok();
+    let (start, size) = (number()?, number()?);
+    let name = fields
+        .next()
+        .map(str::trim)
+        .filter(|name| !name.is_empty())?;
+    (start != 0 && size != 0 && start.checked_add(size).is_some())
+        .then(|| (start, size, name.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    #[test]
+    fn parse_line_rejects_invalid_lines() {
+        let parsed = |line: &str| parse_line(line.as_bytes());
+        assert_eq!(
+            parsed("7f00 1a some name(int)"),
+            Some((0x7f00, 0x1a, "some name(int)".to_owned()))
+        );
+        assert_eq!(parsed("0x10 0x2 f\r"), Some((16, 2, "f".to_owned())));
+        for line in [
+            "",
+            "7f00",
+            "7f00 10",
+            "7f00 10 ",
+            "7f00 0 f",
+            "0 10 f",
+            "x 10 f",
+            "-1 10 f",
+            "ffffffffffffffff 2 f",
+        ] {
+            assert_eq!(parsed(line), None, "{line:?}");
+        }
+    }
+
+    #[test]
+    fn poll_reads_appended_lines_and_a_new_file() {
+        let path = std::env::temp_dir().join(format!("gekkota-perf-map-{}", std::process::id()));
+        let write = |text: &str, append: bool| {
+            let mut options = std::fs::OpenOptions::new();
+            let options = options
+                .create(true)
+                .write(true)
+                .append(append)
+                .truncate(!append);
+            options
+                .open(&path)
+                .expect("open")
+                .write_all(text.as_bytes())
+                .expect("write");
+        };
+        let mut map = PerfMap::at(path.clone());
+        let mut now = TimeStamp(POLL_INTERVAL_NS);
+        let mut poll = |map: &mut PerfMap| {
+            now = now.plus_ns(POLL_INTERVAL_NS);
+            map.poll(now)
+        };
+        let name =
+            |map: &PerfMap, address| map.code().find(address).map(|code| code.name.to_string());
+        assert!(!poll(&mut map), "no file");
+        write("1000 10 one\nnonsense\n2000 10 tw", false);
+        assert!(poll(&mut map));
+        assert_eq!(
+            (name(&map, 0x100f), name(&map, 0x2000)),
+            (Some("one".to_owned()), None)
+        );
+        write("o\n1008 8 three\n", true);
+        assert!(poll(&mut map) && !poll(&mut map));
+        assert_eq!(name(&map, 0x2000).as_deref(), Some("two"));
+        assert_eq!(
+            (name(&map, 0x1007).as_deref(), name(&map, 0x1008).as_deref()),
+            (Some("one"), Some("three"))
+        );
+        write("3000 10 four\n", false);
+        assert!(poll(&mut map));
+        assert_eq!(
+            (name(&map, 0x1000), name(&map, 0x3000).as_deref()),
+            (None, Some("four"))
+        );
+        write("4000 10 five\n", true);
+        assert!(!map.poll(TimeStamp(POLL_INTERVAL_NS)), "too soon");
+        std::fs::remove_file(&path).expect("remove");
+    }
+}

@@ -1,0 +1,115 @@
+//! Reads the bounds of functions from a module's symbol tables, and finds the words that the
+//! dynamic linker fills in.
+
+use std::fs::File;
+use std::ops::Range;
+
+use object::elf::FileHeader64;
+use object::read::elf::ElfFile;
+use object::{NativeEndian, Object, ObjectSection, ObjectSymbol, ReadCache, SymbolKind};
+
+use crate::platform::ModuleImage;
+
+/// Maximum number of functions in a module; if there are more, none are used.
+const MAX_FUNCTIONS: usize = 2_000_000;
+
+/// The functions of a loaded module, by address.
+#[derive(Debug, Default)]
+pub(crate) struct FunctionBounds {
+    /// Start and end (exclusive) of each function, sorted.
+    functions: Vec<(u64, u64)>,
+    /// The global offset tables.
+    linked: Vec<Range<u64>>,
+}
+
+impl FunctionBounds {
+    /// Reads the symbol tables. The result is empty if the file is missing or was replaced since it
+    /// was loaded. Cost: some ms for a large module.
+    pub(crate) fn read(module: &ModuleImage) -> Self {
+        read_bounds(module).unwrap_or_default()
+    }
+
+    /// Whether only the dynamic linker writes the word at `address`.
+    pub(crate) fn is_linker_owned(&self, address: u64) -> bool {
+        self.linked
+            .iter()
+            .any(|range| range.start <= address && address.saturating_add(8) <= range.end)
+    }
+
+    /// Returns the start of the function that contains `address`.
+    pub(crate) fn start_of(&self, address: u64) -> Option<u64> {
+        let after = self
+            .functions
+            .partition_point(|&(start, _)| start <= address);
+        let (start, end) = *self.functions.get(after.checked_sub(1)?)?;
+        (address < end).then_some(start)
+    }
+}
+
+fn read_bounds(module: &ModuleImage) -> Option<FunctionBounds> {
+    let file = ReadCache::new(File::open(&module.path).ok()?);
+    let elf = ElfFile::<FileHeader64<NativeEndian>, _>::parse(&file).ok()?;
+    let build_id = elf.build_id().ok()?.unwrap_or_default();
+    if build_id != module.build_id {
+        return None;
+    }
+    let mut functions = Vec::new();
+    for symbol in elf.symbols().chain(elf.dynamic_symbols()) {
+        if symbol.kind() == SymbolKind::Text && symbol.is_definition() && symbol.size() > 0 {
+            let start = module.bias.wrapping_add(symbol.address());
+            functions.push((start, start.checked_add(symbol.size())?));
+        }
+        if functions.len() > MAX_FUNCTIONS {
+            return None;
+        }
+    }
+    functions.sort_unstable();
+    functions.dedup();
+    // An address in two overlapping functions is ambiguous, so leave such functions out.
+    let overlaps: Vec<bool> = functions
+        .windows(2)
+        .map(|pair| pair[1].0 < pair[0].1)
+        .collect();
+    let mut index = 0usize;
+    functions.retain(|_| {
+        let before = index.checked_sub(1).is_some_and(|before| overlaps[before]);
+        let clashes = before || overlaps.get(index).is_some_and(|&overlap| overlap);
+        index += 1;
+        !clashes
+    });
+    let is_table = |name: object::Result<&str>| matches!(name, Ok(".got" | ".got.plt"));
+    let tables = elf.sections().filter(|section| is_table(section.name()));
+    let linked = tables.map(|section| {
+        let start = module.bias.wrapping_add(section.address());
+        start..start.saturating_add(section.size())
+    });
+    Some(FunctionBounds {
+        functions,
+        linked: linked.collect(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::unwind::modules::module_table::ModuleTable;
+
+    #[test]
+    fn read_finds_a_function_of_this_program_but_not_of_a_replaced_file() {
+        let mut table = ModuleTable::default();
+        table.refresh();
+        let start_of = |address: u64| {
+            let module = table.find(address).expect("a module");
+            FunctionBounds::read(module).start_of(address)
+        };
+        let own = read_bounds as fn(&ModuleImage) -> Option<FunctionBounds> as usize as u64;
+        assert_eq!(start_of(own + 3), Some(own));
+        let listed = crate::platform::list_modules().1;
+        let mut module = listed
+            .into_iter()
+            .find(|module| module.range.contains(&own))
+            .expect("this program");
+        module.build_id = b"a replaced file".to_vec();
+        assert_eq!(FunctionBounds::read(&module).start_of(own), None);
+    }
+}

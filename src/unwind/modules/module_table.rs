@@ -1,0 +1,416 @@
+//! The modules of a session, loaded and unloaded.
+//!
+//! An address may belong to several libraries one after another, and a stack is unwound some time
+//! after it was captured. So each change of the modules records *doubtful ranges*: ranges where
+//! other code was, or may have been, before the change. In a stack that was captured before the
+//! change, an address in such a range is not trusted.
+//!
+//! Samples get their names even later. The sampler thread, which also updates this table, writes
+//! each sample with the number of the list of modules by which it was unwound. `module_history.rs`
+//! keeps the modules of earlier lists.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::platform::{ModuleChanges, ModuleImage, list_modules, module_changes, monotonic_now};
+use crate::types::TimeStamp;
+use crate::unwind::modules::module_history::{AddressMeaning, ModuleHistory};
+
+/// Maximum number of doubtful ranges. Beyond it the oldest is dropped. In a stack captured before
+/// the change of the dropped range, every module that can be unloaded is then doubtful.
+const MAX_DOUBTFUL_RANGES: usize = 1024;
+
+/// A module of the session.
+#[derive(Clone, Debug)]
+pub(crate) struct LoadedModule {
+    pub(crate) image: Arc<ModuleImage>,
+    /// Whether it was unloaded, so that its addresses may have another meaning now.
+    pub(crate) unloaded: bool,
+}
+
+/// A loaded module.
+#[derive(Clone, Debug)]
+struct Present {
+    image: Arc<ModuleImage>,
+    /// Number of the first list that contains the module.
+    from: u64,
+}
+
+/// Ranges where other code was, or may have been, before a time.
+#[derive(Clone, Debug, Default)]
+struct DoubtfulRanges {
+    /// The ranges with the time of their change, oldest first.
+    ranges: VecDeque<(Range<u64>, TimeStamp)>,
+    /// Time before which the ranges are not known.
+    since: TimeStamp,
+}
+
+/// All modules that samples of the session may lie in.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ModuleTable {
+    changes: ModuleChanges,
+    /// Time of the last check that found this list up to date.
+    checked_at: TimeStamp,
+    /// Time after the last refresh.
+    changed_at: TimeStamp,
+    /// Whether a check found a change that needs a refresh.
+    is_stale: bool,
+    /// Number of this list of modules.
+    number: u64,
+    /// Sorted by address, without overlaps.
+    loaded: Vec<Present>,
+    history: ModuleHistory,
+    /// The modules that the last refresh found unloaded.
+    gone: Vec<Arc<ModuleImage>>,
+    doubtful: DoubtfulRanges,
+}
+
+/// Whether both are the same file at the same address.
+pub(crate) fn is_same_module(one: &ModuleImage, other: &ModuleImage) -> bool {
+    one.range == other.range && one.path == other.path && one.build_id == other.build_id
+}
+
+fn overlap(one: &ModuleImage, other: &ModuleImage) -> bool {
+    one.range.start < other.range.end && other.range.start < one.range.end
+}
+
+impl DoubtfulRanges {
+    fn add(&mut self, range: Range<u64>, until: TimeStamp) {
+        self.ranges.push_back((range, until));
+        if self.ranges.len() > MAX_DOUBTFUL_RANGES
+            && let Some((_, until)) = self.ranges.pop_front()
+        {
+            self.since = until;
+        }
+    }
+}
+
+impl ModuleTable {
+    /// Checks whether any module was loaded or unloaded since the last refresh. Holds the loader's
+    /// lock briefly.
+    pub(crate) fn check(&mut self) -> bool {
+        let now = monotonic_now();
+        self.is_stale = self.loaded.is_empty() || module_changes() != self.changes;
+        if !self.is_stale {
+            self.checked_at = now;
+        }
+        self.is_stale
+    }
+
+    /// Lists the loaded modules again.
+    pub(crate) fn refresh(&mut self) {
+        self.number += 1;
+        let number = self.number;
+        self.checked_at = monotonic_now();
+        let (changes, images) = list_modules();
+        self.changed_at = monotonic_now();
+        let (loads, unloads) = changes.since(self.changes);
+        self.changes = changes;
+        self.is_stale = false;
+        // The loader lists the modules in the order in which it loaded them.
+        let may_be_new = |image: &ModuleImage| image.loaded_after < loads;
+        let recent: Vec<_> = images
+            .iter()
+            .filter(|image| may_be_new(image))
+            .map(|image| image.range.clone())
+            .collect();
+        let before = std::mem::take(&mut self.loaded);
+        for image in images {
+            // Without a build id, a file that was loaded again may have been replaced.
+            let is_certain = !image.build_id.is_empty() || !may_be_new(&image);
+            let known = before
+                .iter()
+                .find(|old| is_certain && is_same_module(&old.image, &image));
+            let new = || Present {
+                image: Arc::new(image),
+                from: number,
+            };
+            self.loaded.push(known.cloned().unwrap_or_else(new));
+        }
+        let is_loaded = |old: &Present| {
+            self.loaded
+                .iter()
+                .any(|new| Arc::ptr_eq(&new.image, &old.image))
+        };
+        let gone: Vec<Present> = before
+            .iter()
+            .filter(|old| !is_loaded(old))
+            .cloned()
+            .collect();
+        if before.is_empty() {
+            self.doubtful.since = self.changed_at;
+        } else if unloads > gone.len() as u64 {
+            // Other modules were loaded and unloaded between two refreshes, perhaps at the
+            // addresses of the recently loaded ones.
+            recent
+                .into_iter()
+                .for_each(|range| self.doubtful.add(range, self.changed_at));
+        }
+        for module in &gone {
+            self.doubtful
+                .add(module.image.range.clone(), self.changed_at);
+            self.history.add(&module.image, module.from..number);
+        }
+        self.gone = gone.into_iter().map(|module| module.image).collect();
+    }
+
+    /// Returns the modules that the last refresh found unloaded.
+    pub(crate) fn gone(&self) -> &[Arc<ModuleImage>] {
+        &self.gone
+    }
+
+    /// Returns the number of this list. The addresses of a stack refer to the list by which it was
+    /// unwound.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Whether a check after `time` found this list up to date.
+    pub(crate) fn was_checked_after(&self, time: TimeStamp) -> bool {
+        time < self.checked_at
+    }
+
+    /// Whether a capture made at `time` may contain a doubtful address.
+    pub(crate) fn may_be_doubtful(&self, time: TimeStamp) -> bool {
+        time < self.changed_at || self.is_stale
+    }
+
+    /// Whether `address` may have had another meaning at `time`, when a stack was captured.
+    pub(crate) fn is_doubtful(&self, address: u64, time: TimeStamp) -> bool {
+        if time < self.doubtful.since || (self.is_stale && time >= self.checked_at) {
+            return self.find(address).is_some_and(|module| !module.stays);
+        }
+        let later = self
+            .doubtful
+            .ranges
+            .iter()
+            .rev()
+            .take_while(|(_, until)| time < *until);
+        later
+            .map(|(range, _)| range)
+            .any(|range| range.contains(&address))
+    }
+
+    /// Returns the module that contains `address`.
+    pub(crate) fn find(&self, address: u64) -> Option<&Arc<ModuleImage>> {
+        self.present_at(address).map(|present| &present.image)
+    }
+
+    fn present_at(&self, address: u64) -> Option<&Present> {
+        let after = self
+            .loaded
+            .partition_point(|module| module.image.range.start <= address);
+        self.loaded
+            .get(after.checked_sub(1)?)
+            .filter(|module| address < module.image.range.end)
+    }
+
+    /// Returns all modules of the session, sorted by address and without overlaps. Of overlapping
+    /// modules it keeps the one that is loaded now, or was loaded last.
+    pub(crate) fn all(&self) -> Vec<LoadedModule> {
+        let mut all: Vec<LoadedModule> = Vec::new();
+        let loaded = self.loaded.iter().map(|module| (&module.image, false));
+        let unloaded = self.history.latest_first().map(|image| (image, true));
+        for (image, unloaded) in loaded.chain(unloaded) {
+            if !all.iter().any(|other| overlap(&other.image, image)) {
+                all.push(LoadedModule {
+                    image: Arc::clone(image),
+                    unloaded,
+                });
+            }
+        }
+        all.sort_by_key(|module| module.image.range.start);
+        all
+    }
+
+    /// Returns all modules of the session like [`Self::all`], and marks those as unloaded that are
+    /// no longer loaded at the time of this call. Cost: a few µs without a change since the last
+    /// refresh, otherwise some hundred.
+    pub(crate) fn all_as_of_now(&self) -> Vec<LoadedModule> {
+        let mut all = self.all();
+        let mut now = self.clone();
+        if now.check() {
+            now.refresh();
+            for module in &mut all {
+                module.unloaded |= !now
+                    .loaded
+                    .iter()
+                    .any(|new| Arc::ptr_eq(&new.image, &module.image));
+            }
+        }
+        all
+    }
+
+    /// Returns the meaning of an address in a sample that was unwound by list `number`, compared
+    /// with its meaning in `all`.
+    pub(crate) fn meaning(
+        &self,
+        all: &[LoadedModule],
+        address: u64,
+        number: u64,
+    ) -> AddressMeaning {
+        if self
+            .present_at(address)
+            .is_some_and(|module| module.from <= number)
+        {
+            return AddressMeaning::Same;
+        }
+        self.history.meaning(all, address, number)
+    }
+
+    /// Returns a replaced module by its number.
+    pub(crate) fn replaced(&self, number: usize) -> Option<&Arc<ModuleImage>> {
+        self.history.module(number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::platform::{TestFolder, TestLibrary};
+
+    fn table() -> ModuleTable {
+        let mut table = ModuleTable::default();
+        table.refresh();
+        table
+    }
+
+    fn follow(table: &mut ModuleTable) -> u64 {
+        assert!(table.check());
+        table.refresh();
+        table.number()
+    }
+
+    #[test]
+    fn an_address_of_this_program_is_found() {
+        let table = table();
+        let own = ModuleTable::refresh as fn(&mut ModuleTable) as usize as u64;
+        let module = table.find(own).expect("this program");
+        assert!(module.stays);
+        assert_eq!(module.path, std::env::current_exe().expect("path"));
+        assert!(table.find(1).is_none() && table.find(u64::MAX).is_none());
+        assert_eq!(table.all().len(), table.loaded.len());
+    }
+
+    /// Repeats `body` until it returns true. Concurrent tests may load libraries, so that the
+    /// loader chooses another address than the test needs.
+    fn retry_until_same_address(mut body: impl FnMut(&TestFolder) -> bool) {
+        let folder = TestFolder::new("module-table");
+        assert!((0..50).any(|_| body(&folder)), "never at the same address");
+    }
+
+    /// One test, because the libraries of separate tests would change each other's addresses.
+    #[test]
+    fn replaced_modules_are_doubtful_and_addresses_keep_their_meaning() {
+        retry_until_same_address(|folder| {
+            let (a, b) = (
+                folder.compile("a", "function_a", &[]),
+                folder.compile("b", "function_b", &[]),
+            );
+            let mut table = table();
+            let first = TestLibrary::load(&a);
+            let address = first.address();
+            let with_a = follow(&mut table);
+            let in_a = monotonic_now();
+            first.close();
+            let second = TestLibrary::load(&b);
+            if second.address() != address {
+                return false;
+            }
+            let in_b = monotonic_now();
+            assert!(
+                table.check() && table.is_doubtful(address, in_b),
+                "the table is stale"
+            );
+            table.refresh();
+            let with_b = table.number();
+            assert!(table.is_doubtful(address, in_a) && table.is_doubtful(address, in_b));
+            assert!(!table.is_doubtful(address, monotonic_now()));
+            follow_another(folder, &mut table);
+            assert!(
+                table.is_doubtful(address, in_b),
+                "also after another change"
+            );
+            let all = table.all();
+            let meant = |number| table.meaning(&all, address, number);
+            assert_eq!(
+                (meant(with_b), meant(with_a - 1)),
+                (AddressMeaning::Same, AddressMeaning::Unknown)
+            );
+            let AddressMeaning::Replaced(number) = meant(with_b - 1) else {
+                panic!("{:?}", meant(with_b - 1))
+            };
+            assert_eq!(table.replaced(number).expect("a").path, a);
+            assert_eq!(meant(with_a), AddressMeaning::Replaced(number));
+            second.close();
+            true
+        });
+        retry_until_same_address(|folder| {
+            let (a, x) = (
+                folder.compile("a2", "function_a", &[]),
+                folder.compile("x", "function_x", &[]),
+            );
+            let mut table = table();
+            let first = TestLibrary::load(&a);
+            let address = first.address();
+            let with_a = follow(&mut table);
+            first.close();
+            let unseen = TestLibrary::load(&x);
+            let (address_of_x, in_x) = (unseen.address(), monotonic_now());
+            unseen.close();
+            let again = TestLibrary::load(&a);
+            follow(&mut table);
+            if (address_of_x, again.address()) != (address, address) {
+                return false;
+            }
+            assert!(
+                table.is_doubtful(address, in_x),
+                "captured in library x, unwound with library a"
+            );
+            assert_eq!(
+                table.meaning(&table.all(), address, with_a),
+                AddressMeaning::Same
+            );
+            again.close();
+            true
+        });
+        retry_until_same_address(|folder| {
+            let no_id = &["-Wl,--build-id=none"];
+            let mut table = table();
+            let first = TestLibrary::load(&folder.compile("hot", "function_before", no_id));
+            let address = first.address();
+            follow(&mut table);
+            let (before, in_first) = (
+                Arc::clone(table.find(address).expect("loaded")),
+                monotonic_now(),
+            );
+            let then = table.clone();
+            first.close();
+            let second = TestLibrary::load(&folder.compile("hot", "function_after", no_id));
+            if second.address() != address {
+                return false;
+            }
+            follow(&mut table);
+            let after = table.find(address).expect("loaded");
+            assert!(
+                !Arc::ptr_eq(&before, after),
+                "the file at the same path may have been replaced"
+            );
+            assert!(table.is_doubtful(address, in_first));
+            let as_of_now = then.all_as_of_now();
+            let module = as_of_now
+                .iter()
+                .find(|module| module.image.range.contains(&address));
+            assert!(module.expect("a listed module").unloaded);
+            second.close();
+            true
+        });
+    }
+
+    fn follow_another(folder: &TestFolder, table: &mut ModuleTable) {
+        // Not closed, so that this loads a library but unloads none.
+        TestLibrary::load(&folder.compile("another", "another_function", &[]));
+        follow(table);
+    }
+}

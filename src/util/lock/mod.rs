@@ -1,0 +1,15 @@
+//! Locks that know their name, their owner and their place in the lock order.
+
+#[cfg(has_profiler)]
+#[forbid(unsafe_code)]
+mod named_locks;
+#[cfg(has_profiler)]
+mod ps_lock;
+
+#[cfg(has_profiler)]
+pub(crate) use named_locks::{
+    ExclusiveGuard, Guard, LockRank, NamedMutex, NamedRwLock, as_profiler_work,
+    is_any_lock_held_on_current_thread,
+};
+#[cfg(has_profiler)]
+pub(crate) use ps_lock::{PsCell, PsLock};

@@ -1,0 +1,389 @@
+//! Locks with a name, an owner and a rank in the lock order.
+//!
+//! The order is life cycle → `PsLock` → `ThreadRegistry` → thread data → chunk manager → unwinder →
+//! loader → code ranges → script functions → event watches. Debug builds assert that a thread takes
+//! locks in that order, and none of them twice. The locks ignore poisoning: every critical section
+//! leaves its data well formed, even if it panics. The signal handler takes no lock.
+//!
+//! | kind | use | Gecko's |
+//! |---|---|---|
+//! | [`NamedMutex`] | exclusive access | `BaseProfilerMutex` |
+//! | [`NamedRwLock`] | many readers or one writer | `BaseProfilerSharedMutex` |
+//! | [`NamedMutex::get_mut`] | access without locking, by `&mut self` | none |
+//!
+//! `get_mut` replaces `BaseProfilerMaybeMutex`, which decides at run time whether to lock.
+
+use std::cell::Cell;
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicUsize, Ordering, compiler_fence};
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+/// The rank of a lock. A thread may only take a lock of a greater rank than those it holds.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[repr(u8)]
+pub(crate) enum LockRank {
+    Lifecycle = 0,
+    Ps = 1,
+    ThreadRegistry = 2,
+    ThreadData = 3,
+    ChunkManager = 4,
+    Unwinder = 5,
+    Loader = 6,
+    CodeRanges = 7,
+    ScriptFunctions = 8,
+    EventWatches = 9,
+}
+
+thread_local! {
+    /// The ranks of the locks that the thread holds, as bits. The address of this variable
+    /// identifies the thread.
+    ///
+    /// It has no destructor, so destructors of other thread-locals can still use it.
+    static HELD_RANKS: Cell<u16> = const { Cell::new(0) };
+}
+
+/// Returns whether the calling thread holds any lock of the profiler.
+///
+/// This is so when the profiler, under a lock, calls code of the application such as its allocator.
+/// If that code calls the profiler, the call must not take a lock.
+#[doc(alias = "profiler_is_locked_on_current_thread")]
+pub(crate) fn is_any_lock_held_on_current_thread() -> bool {
+    HELD_RANKS.get() != 0
+}
+
+/// A bit next to the ranks: the thread runs [`as_profiler_work`], possibly without any lock.
+const OWN_WORK: u16 = 1 << 15;
+
+/// Runs profiler code that may call the application's allocator without holding a lock.
+///
+/// If the allocator then calls the profiler, the call is refused, as it would be under a lock.
+/// This prevents recursion.
+pub(crate) fn as_profiler_work<T>(body: impl FnOnce() -> T) -> T {
+    let before = HELD_RANKS.with(|held| held.replace(held.get() | OWN_WORK)) & OWN_WORK;
+    let _held = Held(OWN_WORK & !before);
+    compiler_fence(Ordering::SeqCst);
+    body()
+}
+
+/// Name, rank and owner of a lock.
+#[derive(Debug)]
+struct LockInfo {
+    name: &'static str,
+    rank: LockRank,
+    /// The thread that holds the lock exclusively, identified by the address of its [`HELD_RANKS`];
+    /// 0 if unlocked or shared.
+    ///
+    /// Only the holder writes it. Relaxed order suffices, because a thread only checks whether it
+    /// is the owner itself.
+    owner: AtomicUsize,
+}
+
+impl LockInfo {
+    const fn new(name: &'static str, rank: LockRank) -> Self {
+        Self {
+            name,
+            rank,
+            owner: AtomicUsize::new(0),
+        }
+    }
+
+    /// Records the lock as held by this thread. Called before waiting for the lock.
+    fn enter(&self) -> Held {
+        debug_assert!(
+            !self.is_owned_by_current_thread(),
+            "recursion: {} taken by its owner",
+            self.name
+        );
+        let bit = 1 << self.rank as u8;
+        let held = HELD_RANKS.with(|held| held.replace(held.get() | bit));
+        debug_assert!(
+            (held & !OWN_WORK) >> self.rank as u8 == 0,
+            "lock order: {} taken while holding ranks {held:#b}",
+            self.name
+        );
+        // A signal handler on this thread must see the rank before the lock is taken.
+        compiler_fence(Ordering::SeqCst);
+        Held(bit)
+    }
+
+    fn set_owner(&self) {
+        self.owner.store(Self::current_thread(), Ordering::Relaxed);
+    }
+
+    fn clear_owner(&self) {
+        self.owner.store(0, Ordering::Relaxed);
+    }
+
+    fn is_owned_by_current_thread(&self) -> bool {
+        let owner = self.owner.load(Ordering::Relaxed);
+        owner != 0 && owner == Self::current_thread()
+    }
+
+    /// Returns a number that identifies the calling thread; never 0.
+    fn current_thread() -> usize {
+        HELD_RANKS.with(|held| std::ptr::from_ref(held).addr())
+    }
+}
+
+/// Marks a lock as held by this thread, from before it is waited for until after it is released.
+///
+/// A signal handler of the application that runs in between sees the lock as held.
+#[derive(Debug)]
+struct Held(u16);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        compiler_fence(Ordering::SeqCst);
+        HELD_RANKS.set(HELD_RANKS.get() & !self.0);
+    }
+}
+
+/// A mutex with a name, a rank and an owner.
+#[doc(alias = "BaseProfilerMutex")]
+#[derive(Debug)]
+pub(crate) struct NamedMutex<T> {
+    info: LockInfo,
+    inner: Mutex<T>,
+}
+
+impl<T> NamedMutex<T> {
+    pub(crate) const fn new(name: &'static str, rank: LockRank, value: T) -> Self {
+        Self {
+            info: LockInfo::new(name, rank),
+            inner: Mutex::new(value),
+        }
+    }
+
+    pub(crate) fn lock(&self) -> Guard<'_, T> {
+        let held = self.info.enter();
+        let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        self.info.set_owner();
+        Guard {
+            info: &self.info,
+            inner,
+            _held: held,
+        }
+    }
+
+    /// Returns the value without locking: `&mut self` is exclusive.
+    #[doc(alias = "BaseProfilerMaybeMutex")]
+    pub(crate) fn get_mut(&mut self) -> &mut T {
+        self.inner.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    #[doc(alias = "IsLockedOnCurrentThread")]
+    pub(crate) fn is_locked_on_current_thread(&self) -> bool {
+        self.info.is_owned_by_current_thread()
+    }
+}
+
+/// Releases a [`NamedMutex`] when dropped.
+#[derive(Debug)]
+pub(crate) struct Guard<'a, T> {
+    info: &'a LockInfo,
+    inner: MutexGuard<'a, T>,
+    _held: Held,
+}
+
+impl<T> Deref for Guard<'_, T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        &self.inner
+    }
+}
+
+impl<T> DerefMut for Guard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.inner
+    }
+}
+
+impl<T> Drop for Guard<'_, T> {
+    fn drop(&mut self) {
+        self.info.clear_owner();
+    }
+}
+
+/// A lock with a name, a rank and an owner, for many readers or one writer.
+#[doc(alias = "BaseProfilerSharedMutex")]
+#[derive(Debug)]
+pub(crate) struct NamedRwLock<T> {
+    info: LockInfo,
+    inner: RwLock<T>,
+}
+
+impl<T> NamedRwLock<T> {
+    pub(crate) const fn new(name: &'static str, rank: LockRank, value: T) -> Self {
+        Self {
+            info: LockInfo::new(name, rank),
+            inner: RwLock::new(value),
+        }
+    }
+
+    #[doc(alias = "LockShared")]
+    pub(crate) fn lock_shared(&self) -> SharedGuard<'_, T> {
+        let held = self.info.enter();
+        let inner = self.inner.read().unwrap_or_else(PoisonError::into_inner);
+        SharedGuard { inner, _held: held }
+    }
+
+    #[doc(alias = "LockExclusive")]
+    pub(crate) fn lock_exclusive(&self) -> ExclusiveGuard<'_, T> {
+        let held = self.info.enter();
+        let inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
+        self.info.set_owner();
+        ExclusiveGuard {
+            info: &self.info,
+            inner,
+            _held: held,
+        }
+    }
+
+    #[doc(alias = "IsLockedExclusiveOnCurrentThread")]
+    pub(crate) fn is_locked_exclusive_on_current_thread(&self) -> bool {
+        self.info.is_owned_by_current_thread()
+    }
+}
+
+/// Releases a shared [`NamedRwLock`] when dropped.
+#[derive(Debug)]
+pub(crate) struct SharedGuard<'a, T> {
+    inner: RwLockReadGuard<'a, T>,
+    _held: Held,
+}
+
+impl<T> Deref for SharedGuard<'_, T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        &self.inner
+    }
+}
+
+/// Releases an exclusively locked [`NamedRwLock`] when dropped.
+#[derive(Debug)]
+pub(crate) struct ExclusiveGuard<'a, T> {
+    info: &'a LockInfo,
+    inner: RwLockWriteGuard<'a, T>,
+    _held: Held,
+}
+
+impl<T> Deref for ExclusiveGuard<'_, T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        &self.inner
+    }
+}
+
+impl<T> DerefMut for ExclusiveGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.inner
+    }
+}
+
+impl<T> Drop for ExclusiveGuard<'_, T> {
+    fn drop(&mut self) {
+        self.info.clear_owner();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn lock_out_of_order_panics_in_debug_builds() {
+        let registry = NamedMutex::new("registry", LockRank::ThreadRegistry, ());
+        let chunks = NamedMutex::new("chunks", LockRank::ChunkManager, 7);
+        {
+            let _registry = registry.lock();
+            assert_eq!(*chunks.lock(), 7);
+        }
+        let wrong = thread::spawn(move || {
+            let _chunks = chunks.lock();
+            drop(registry.lock());
+        });
+        assert_eq!(wrong.join().is_err(), cfg!(debug_assertions));
+    }
+
+    #[test]
+    #[cfg(debug_assertions)]
+    fn lock_taken_twice_panics_with_its_name_in_debug_builds() {
+        let message_of = |wrong: thread::JoinHandle<()>| {
+            let panic = wrong.join().expect_err("the second lock panics");
+            panic.downcast_ref::<String>().cloned().unwrap_or_default()
+        };
+        let mutex = NamedMutex::new("the mutex", LockRank::ThreadData, ());
+        let twice = thread::spawn(move || {
+            let _first = mutex.lock();
+            drop(mutex.lock());
+        });
+        assert!(message_of(twice).contains("the mutex taken by its owner"));
+        let shared = NamedRwLock::new("the shared lock", LockRank::ThreadData, ());
+        // A second shared lock may wait for a writer that waits for the first one.
+        let twice = thread::spawn(move || {
+            let _first = shared.lock_shared();
+            drop(shared.lock_shared());
+        });
+        assert!(message_of(twice).contains("the shared lock taken while holding"));
+    }
+
+    #[test]
+    fn mutex_is_locked_on_its_owner_thread_only() {
+        let mutex = NamedMutex::new("mutex", LockRank::ThreadData, ());
+        assert!(!mutex.is_locked_on_current_thread() && !is_any_lock_held_on_current_thread());
+        let guard = mutex.lock();
+        assert!(mutex.is_locked_on_current_thread() && is_any_lock_held_on_current_thread());
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                assert!(
+                    !mutex.is_locked_on_current_thread() && !is_any_lock_held_on_current_thread()
+                );
+            });
+        });
+        drop(guard);
+        assert!(!mutex.is_locked_on_current_thread() && !is_any_lock_held_on_current_thread());
+    }
+
+    #[test]
+    fn readers_share_the_lock_and_writers_exclude_each_other() {
+        let lock = NamedRwLock::new("lock", LockRank::ThreadRegistry, 1);
+        let both_read = Barrier::new(2);
+        let read = || {
+            let guard = lock.lock_shared();
+            assert!(
+                is_any_lock_held_on_current_thread()
+                    && !lock.is_locked_exclusive_on_current_thread()
+            );
+            // Both readers pass only while both hold the lock.
+            both_read.wait();
+            *guard
+        };
+        thread::scope(|scope| {
+            let other = scope.spawn(read);
+            assert_eq!((read(), other.join().ok()), (1, Some(1)));
+        });
+        let add = || {
+            for _ in 0..10_000 {
+                let mut guard = lock.lock_exclusive();
+                assert!(lock.is_locked_exclusive_on_current_thread());
+                *guard += 1;
+            }
+        };
+        thread::scope(|scope| {
+            scope.spawn(add);
+            add();
+        });
+        assert_eq!(*lock.lock_shared(), 20_001);
+    }
+
+    #[test]
+    fn get_mut_does_not_lock() {
+        let mut mutex = NamedMutex::new("mutex", LockRank::ThreadData, 1);
+        *mutex.get_mut() += 1;
+        assert!(!is_any_lock_held_on_current_thread());
+        assert_eq!(*mutex.lock(), 2);
+    }
+}

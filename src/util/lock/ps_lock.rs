@@ -1,0 +1,75 @@
+//! The profiler's main lock, and the proof of holding it.
+//!
+//! The process has one such lock, and only locking it creates a [`PsLock`]. So the holder of a
+//! `PsLock` may access every [`PsCell`].
+//!
+//! **Contract of [`PsCell`]** (cited by the `SAFETY` comments below):
+//! - *one lock*: the only way to a `PsLock` is [`PsLock::acquire`], which locks the one static
+//!   mutex;
+//! - *own thread*: a `PsLock` is neither `Send` nor `Sync`, so it stays on the thread that acquired
+//!   it;
+//! - *exclusive*: changing a cell needs a `&mut PsLock`, reading it a `&PsLock`. The returned
+//!   reference borrows the lock, so a mutable reference never coexists with another one.
+
+use std::cell::UnsafeCell;
+use std::marker::PhantomData;
+
+use crate::util::lock::named_locks::{Guard, LockRank, NamedMutex};
+
+static PS_MUTEX: NamedMutex<()> = NamedMutex::new("profiler", LockRank::Ps, ());
+
+/// Proof that the current thread holds the profiler's main lock.
+#[doc(alias = "PSAutoLock")]
+#[doc(alias = "PSLockRef")]
+#[derive(Debug)]
+pub(crate) struct PsLock {
+    #[expect(dead_code, reason = "held for its drop")]
+    guard: Guard<'static, ()>,
+    own_thread: PhantomData<*const ()>,
+}
+
+impl PsLock {
+    /// Waits for the lock.
+    ///
+    /// Must not be called in the signal handler. The only other lock of the profiler that the
+    /// caller may hold is the life-cycle lock.
+    pub(crate) fn acquire() -> Self {
+        Self {
+            guard: PS_MUTEX.lock(),
+            own_thread: PhantomData,
+        }
+    }
+
+    /// Returns whether the calling thread holds the lock; for assertions.
+    #[doc(alias = "IsLockedOnCurrentThread")]
+    pub(crate) fn is_held_on_current_thread() -> bool {
+        PS_MUTEX.is_locked_on_current_thread()
+    }
+}
+
+/// A value that only the holder of the [`PsLock`] can access.
+#[derive(Debug)]
+pub(crate) struct PsCell<T>(UnsafeCell<T>);
+
+// SAFETY: *one lock*, *own thread* and *exclusive*: only the thread that holds the lock accesses
+// the value, so accesses of different threads never overlap. `T: Send` allows each of these threads
+// to use the value.
+unsafe impl<T: Send> Sync for PsCell<T> {}
+
+impl<T> PsCell<T> {
+    pub(crate) const fn new(value: T) -> Self {
+        Self(UnsafeCell::new(value))
+    }
+
+    pub(crate) fn get<'a>(&'a self, _proof: &'a PsLock) -> &'a T {
+        // SAFETY: *exclusive*: the shared borrow of the one lock forbids a mutable reference while
+        // this one lives.
+        unsafe { &*self.0.get() }
+    }
+
+    pub(crate) fn get_mut<'a>(&'a self, _proof: &'a mut PsLock) -> &'a mut T {
+        // SAFETY: *exclusive*: the mutable borrow of the one lock forbids any other reference while
+        // this one lives.
+        unsafe { &mut *self.0.get() }
+    }
+}

@@ -1,0 +1,73 @@
+//! Tools without profiler types: locks, progress, failures, texts and callbacks.
+//!
+//! # Purpose
+//! What every folder needs and no folder owns: locks with a name and an order ([`lock`]), progress
+//! of long jobs ([`progress`]), the first failure of a job ([`failure_latch`]), short texts, and
+//! calls into the application that catch its panics.
+//!
+//! # Threads and locks
+//! `lock/` holds the main lock and the proof that the caller holds it, and the named locks below
+//! it with their order.
+//!
+//! # Imports
+//! None of the crate.
+//!
+//! # Invariants
+//! - A lock is never poisoned: every critical section leaves its data well formed.
+//! - A panic of the application's callback ends in `callbacks.rs`.
+//!
+//! # Read next
+//! `lock/named_locks.rs`, `lock/ps_lock.rs`, then `crate::platform`.
+
+#[cfg(has_profiler)]
+#[forbid(unsafe_code)]
+mod callbacks;
+#[cfg(has_profiler)]
+#[forbid(unsafe_code)]
+mod change_count;
+#[cfg(has_profiler)]
+#[forbid(unsafe_code)]
+mod failure_latch;
+mod lock;
+#[cfg(all(test, loom, has_profiler))]
+#[forbid(unsafe_code)]
+mod loom_model;
+#[cfg(has_profiler)]
+#[forbid(unsafe_code)]
+mod number_map;
+mod polled_with;
+mod progress;
+#[forbid(unsafe_code)]
+mod short_text;
+
+#[cfg(has_profiler)]
+pub(crate) use callbacks::run_callback;
+#[cfg(has_profiler)]
+pub(crate) use change_count::ChangeCount;
+#[cfg(has_profiler)]
+pub(crate) use failure_latch::FailureLatch;
+#[cfg(has_profiler)]
+pub(crate) use lock::{
+    ExclusiveGuard, Guard, LockRank, NamedMutex, NamedRwLock, PsCell, PsLock, as_profiler_work,
+    is_any_lock_held_on_current_thread,
+};
+#[cfg(all(test, loom, has_profiler))]
+pub(crate) use loom_model::explore_model;
+#[cfg(has_profiler)]
+pub(crate) use number_map::{NumberMap, pair_key};
+pub(crate) use polled_with::PolledWith;
+#[cfg(has_profiler)]
+pub(crate) use progress::ProgressLogger;
+pub use progress::SharedProgress;
+pub(crate) use progress::{ProgressLocation, ProportionValue};
+pub use short_text::ShortText;
+#[cfg(any(feature = "log", feature = "tracing"))]
+pub(crate) use short_text::TextBudget;
+#[cfg_attr(
+    not(has_profiler),
+    allow(
+        unused_imports,
+        reason = "only some optional modules of `interop` use it"
+    )
+)]
+pub(crate) use short_text::cut_at_character;

@@ -9,7 +9,7 @@ use gekkota::{
     gecko_profiler_category, profiler_capture_backtrace, profiler_register_page,
 };
 
-use crate::after;
+use super::after;
 
 /// Markers of each.
 pub(crate) fn show(start: ProfilerTime) {

@@ -6,7 +6,7 @@ use gekkota::{
     ProfilerTime, Serialize, ThreadId, add_marker, gecko_profiler_category, marker_type,
 };
 
-use crate::after;
+use super::after;
 
 /// Types of one format each, of numbers, and a function that shows them.
 macro_rules! numbers {

@@ -6,7 +6,7 @@ use gekkota::{
     gecko_profiler_category,
 };
 
-use crate::after;
+use super::after;
 
 /// Where a message between two threads is told by both.
 const MESSAGE: u64 = 4711;

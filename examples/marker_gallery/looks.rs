@@ -2,7 +2,7 @@
 
 use gekkota::{MarkerTiming, ProfilerTime, add_marker, gecko_profiler_category, marker_type};
 
-use crate::after;
+use super::after;
 
 /// A type for each place, which is shown there alone.
 macro_rules! places {

@@ -50,7 +50,7 @@ const FIRST_DISTANCE: usize = if cfg!(debug_assertions) { 1024 } else { 512 };
 ///
 /// Which spans and events come is for the host to say, by `with_filter`, as with any layer. Nothing here replaces
 /// [`register_thread`](crate::register_thread): labels and markers are those of threads that are registered. A runtime has hooks for
-/// that, `on_thread_start` in Tokio; see the example `tokio_tracing`.
+/// that, `on_thread_start` in Tokio; see the package `examples/tokio_tracing`.
 ///
 /// # Labels
 /// They are there whether the profiler is active or not, so also in samples of a session that began after the span was entered. A

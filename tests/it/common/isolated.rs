@@ -86,7 +86,7 @@ fn command_of(name: &str) -> Command {
 }
 
 /// The name by which libtest knows the function or closure of this type: its path without the crate.
-fn libtest_name(type_name: &'static str) -> &'static str {
+pub fn libtest_name(type_name: &'static str) -> &'static str {
     let path = type_name
         .split_once("::")
         .map_or(type_name, |(_, path)| path);

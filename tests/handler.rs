@@ -4,6 +4,7 @@
 //! blocked, on a thread that is sampled, was made by the handler.
 #![cfg(has_profiler)]
 
+#[path = "it/common/mod.rs"]
 mod common;
 
 use std::alloc::{GlobalAlloc, Layout, System};

@@ -12,7 +12,7 @@ use gekkota::{
     add_untyped_marker, auto_profiler_label, auto_profiler_marker, gecko_profiler_category,
 };
 
-use crate::after;
+use super::after;
 
 /// Adds markers with each option.
 pub(crate) fn show(start: ProfilerTime) {

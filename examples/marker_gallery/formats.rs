@@ -9,7 +9,7 @@ use gekkota::{
     marker_type,
 };
 
-use crate::after;
+use super::after;
 
 /// Defines a marker type for each numeric format, and a function that adds a marker of each.
 macro_rules! numbers {

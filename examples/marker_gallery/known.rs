@@ -7,7 +7,7 @@ use gekkota::{
     gecko_profiler_category,
 };
 
-use crate::after;
+use super::after;
 
 /// Sequence number of a message that both its sender and its receiver report.
 const MESSAGE_NUMBER: u64 = 4711;

@@ -3,7 +3,7 @@
 
 use gekkota::{MarkerTiming, ProfilerTime, add_marker, gecko_profiler_category, marker_type};
 
-use crate::after;
+use super::after;
 
 /// Defines a marker type for each display location, shown in that location only.
 macro_rules! places {

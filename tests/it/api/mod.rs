@@ -1,0 +1,5 @@
+//! The public API as programs use it.
+
+#[cfg(all(has_profiler, feature = "attributes"))]
+mod mozilla_style;
+mod surface;

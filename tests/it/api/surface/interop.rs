@@ -1,0 +1,59 @@
+//! What other crates say, by the profiler's logger and layer.
+
+#[cfg(feature = "log")]
+pub(crate) fn log_a_record() {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use log::{Level, LevelFilter, Log, Metadata, Record};
+
+    struct Counts<'a>(&'a AtomicUsize);
+
+    impl Log for Counts<'_> {
+        fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+            metadata.level() <= Level::Warn
+        }
+
+        fn log(&self, record: &Record<'_>) {
+            if self.enabled(record.metadata()) {
+                self.0.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+
+        fn flush(&self) {}
+    }
+
+    let logged = AtomicUsize::new(0);
+    let logger = gekkota::ProfilerLogger::new(Counts(&logged))
+        .markers_up_to(LevelFilter::Info)
+        .with_category(super::labels::Surface::Other)
+        .with_stacks(gekkota::MarkerStack::NonNative);
+    for level in [Level::Error, Level::Warn, Level::Info] {
+        logger.log(
+            &Record::builder()
+                .level(level)
+                .args(format_args!("said"))
+                .build(),
+        );
+    }
+    assert_eq!(
+        logged.load(Ordering::Relaxed),
+        2,
+        "the host's logger has what it wants"
+    );
+}
+
+#[cfg(feature = "tracing")]
+pub(crate) fn enter_a_span() {
+    use tracing_subscriber::prelude::*;
+
+    let layer = gekkota::ProfilerLayer::new()
+        .with_category(super::labels::Surface::Other)
+        .with_stacks(gekkota::MarkerStack::NonNative)
+        .labels(true)
+        .busy_times(true);
+    tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+        let span = tracing::info_span!("span", number = 7);
+        assert!(!span.is_disabled());
+        span.in_scope(|| tracing::info!("event"));
+    });
+}

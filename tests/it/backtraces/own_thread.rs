@@ -1,0 +1,303 @@
+//! A thread takes its own backtrace: the true chain, with labels, without a system call once it has taken some.
+
+use std::hint::black_box;
+
+use crate::common::isolated;
+use gekkota::stack::{
+    ProfilerBacktrace, StackFeatures, StackFrame, StackSample, profiler_capture_backtrace,
+};
+use gekkota::thread::profiler_current_thread_id;
+use gekkota::{AutoProfilerLabel, gecko_profiler_category, register_thread, unregister_thread};
+
+fn capture() -> ProfilerBacktrace {
+    profiler_capture_backtrace().expect("a backtrace")
+}
+
+/// The functions of a stack, innermost first, inlined ones included, by the last part of their names.
+fn functions(stack: &StackSample) -> Vec<String> {
+    let last = |name: &str| name.rsplit("::").next().unwrap_or_default().to_owned();
+    stack
+        .names()
+        .iter()
+        .flatten()
+        .map(|name| last(&name.name))
+        .collect()
+}
+
+macro_rules! chain {
+    ($($name:ident -> $next:ident,)+) => {
+        $(
+            #[inline(never)]
+            fn $name(then: &dyn Fn() -> ProfilerBacktrace) -> ProfilerBacktrace {
+                let backtrace = black_box($next(then));
+                black_box(backtrace)
+            }
+        )+
+    };
+}
+
+chain! { outer -> middle, middle -> inner, }
+
+#[inline(never)]
+fn inner(then: &dyn Fn() -> ProfilerBacktrace) -> ProfilerBacktrace {
+    black_box(then())
+}
+
+#[inline(never)]
+fn takes_it() -> ProfilerBacktrace {
+    black_box(profiler_capture_backtrace().expect("a backtrace"))
+}
+
+/// Deep enough for memory of another size.
+#[inline(never)]
+fn recurse(depth: usize) -> ProfilerBacktrace {
+    let padding = black_box([depth; 64]);
+    let backtrace = if depth == 0 {
+        takes_it()
+    } else {
+        recurse(depth - 1)
+    };
+    black_box(&padding);
+    backtrace
+}
+
+fn in_a_thread<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> T {
+    std::thread::Builder::new()
+        .stack_size(16 << 20)
+        .spawn(body)
+        .expect("spawn")
+        .join()
+        .expect("the thread's asserts hold")
+}
+
+#[test]
+fn the_stack_is_the_true_chain_on_registered_and_unregistered_threads() {
+    isolated(|| {
+        for registered in [false, true] {
+            in_a_thread(move || {
+                if registered {
+                    register_thread("takes backtraces");
+                }
+                let before = gekkota::ProfilerTime::now();
+                let backtrace = outer(&takes_it);
+                let after = gekkota::ProfilerTime::now();
+                assert_eq!(backtrace.thread(), profiler_current_thread_id());
+                // Unwound later, on another thread, when this one's stack is another.
+                let stack = std::thread::spawn(move || backtrace.resolve())
+                    .join()
+                    .expect("thread");
+                assert!(!stack.is_truncated(), "{stack}");
+                assert!(stack.time() >= before && stack.time() <= after);
+                let functions = functions(&stack);
+                assert_eq!(
+                    functions[0], "takes_it",
+                    "what was inlined of the profiler is not shown: {stack}"
+                );
+                let ours = ["takes_it", "inner", "middle", "outer"];
+                let found: Vec<_> = functions
+                    .iter()
+                    .filter(|name| ours.contains(&name.as_str()))
+                    .collect();
+                assert_eq!(found, ours, "{stack}");
+                let oldest = stack.names().last().expect("frames");
+                assert!(
+                    oldest.iter().any(|name| name.name.contains("clone")),
+                    "{stack}"
+                );
+            });
+        }
+    });
+}
+
+#[test]
+fn labels_stand_behind_the_functions_that_pushed_them() {
+    isolated(|| {
+        #[inline(never)]
+        fn pushes() -> ProfilerBacktrace {
+            let _outer = AutoProfilerLabel::with_dynamic(
+                "outer label",
+                "of mine",
+                gecko_profiler_category!(Other),
+            );
+            black_box(outer(&takes_it))
+        }
+        in_a_thread(|| {
+            register_thread("pushes labels");
+            let backtrace = pushes();
+            let stack = backtrace.resolve();
+            let frames: Vec<String> = stack
+                .frames()
+                .iter()
+                .zip(stack.names())
+                .map(|(frame, names)| match frame {
+                    StackFrame::Label { text, .. } => format!("[{text}]"),
+                    _ => names.last().map_or(String::new(), |name| name.name.clone()),
+                })
+                .collect();
+            let at = frames
+                .iter()
+                .position(|frame| frame == "[outer label of mine]")
+                .expect("the label");
+            assert!(frames[at - 1].ends_with("::pushes"), "{frames:#?}");
+            assert!(
+                stack.to_string().contains(": [outer label of mine]\n"),
+                "{stack}"
+            );
+
+            let native = backtrace.resolve_with(StackFeatures::NATIVE);
+            assert_eq!(native.frames().len(), stack.frames().len() - 1);
+            let labels = backtrace.resolve_with(StackFeatures::LABELS);
+            assert_eq!(
+                labels.frames(),
+                [StackFrame::Label {
+                    text: "outer label of mine".to_owned(),
+                    is_sensitive: true
+                }]
+            );
+            assert!(!labels.is_truncated());
+            let with_leaf = backtrace.resolve_with(StackFeatures::LABELS | StackFeatures::LEAF);
+            assert_eq!(with_leaf.frames().len(), 2);
+            assert!(functions(&with_leaf)[0] == "takes_it", "{with_leaf}");
+            unregister_thread();
+            assert!(
+                pushes()
+                    .resolve_with(StackFeatures::LABELS)
+                    .frames()
+                    .is_empty()
+            );
+        });
+    });
+}
+
+/// True when the kernel does so from now on, by killing the process.
+fn forbid_system_calls_but_exit() -> bool {
+    let step = |code: u32, jt, k: u32| libc::sock_filter {
+        code: code as u16,
+        jt,
+        jf: 0,
+        k,
+    };
+    let mut steps = [
+        step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0),
+        step(
+            libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K,
+            1,
+            libc::SYS_exit_group as u32,
+        ),
+        step(
+            libc::BPF_RET | libc::BPF_K,
+            0,
+            libc::SECCOMP_RET_KILL_PROCESS,
+        ),
+        step(libc::BPF_RET | libc::BPF_K, 0, libc::SECCOMP_RET_ALLOW),
+    ];
+    let program = libc::sock_fprog {
+        len: steps.len() as u16,
+        filter: steps.as_mut_ptr(),
+    };
+    // SAFETY: the kernel reads the program, which lies on this stack.
+    unsafe {
+        libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
+            && libc::prctl(
+                libc::PR_SET_SECCOMP,
+                libc::SECCOMP_MODE_FILTER,
+                &raw const program,
+            ) == 0
+    }
+}
+
+/// Whether `body` ends in a child process that the kernel kills at the first system call but `exit`.
+fn makes_no_system_call(prepare: fn(), body: fn()) -> bool {
+    // SAFETY: the child of a program with threads; what it calls is ours, and the profiler's handlers make it fit for that.
+    let child = unsafe { libc::fork() };
+    assert!(child >= 0);
+    if child == 0 {
+        prepare();
+        let allowed = forbid_system_calls_but_exit();
+        if allowed {
+            body();
+        }
+        // SAFETY: takes a number.
+        unsafe { libc::syscall(libc::SYS_exit_group, if allowed { 0 } else { 3 }) };
+    }
+    let mut status = 0;
+    // SAFETY: the status is a local.
+    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+    assert!(
+        !libc::WIFEXITED(status) || libc::WEXITSTATUS(status) == 0,
+        "the kernel has no such filters"
+    );
+    libc::WIFEXITED(status)
+}
+
+#[test]
+fn once_some_were_taken_no_system_call_is_made() {
+    isolated(|| {
+        fn take_some() {
+            for depth in [0, 10, 100] {
+                drop(black_box(recurse(depth)));
+            }
+        }
+        fn read_the_clock() {
+            black_box(gekkota::ProfilerTime::now());
+        }
+        fn ask_for_the_id() {
+            profiler_current_thread_id();
+        }
+        gekkota::profiler_init();
+        assert!(
+            !makes_no_system_call(|| (), ask_for_the_id),
+            "the check sees a system call"
+        );
+        if makes_no_system_call(read_the_clock, read_the_clock) {
+            assert!(makes_no_system_call(take_some, || (0..100).for_each(|_| take_some())));
+        } else {
+            println!("not checked: on this machine reading the clock is a system call");
+        }
+    });
+}
+
+#[test]
+fn a_deep_stack_is_whole() {
+    isolated(|| {
+        in_a_thread(|| {
+            let stack = recurse(10_000).resolve();
+            assert!(!stack.is_truncated());
+            let recursions = stack
+                .names()
+                .iter()
+                .flatten()
+                .filter(|name| name.name.ends_with("::recurse"))
+                .count();
+            assert_eq!(recursions, 10_001);
+        });
+    });
+}
+
+#[test]
+fn threads_that_take_many_at_once_get_their_own() {
+    isolated(|| {
+        let takers: Vec<_> = (0..8)
+            .map(|_| {
+                std::thread::spawn(|| {
+                    let kept: Vec<_> = (0..200).map(|_| outer(&capture)).collect();
+                    let own = profiler_current_thread_id();
+                    for backtrace in &kept {
+                        let stack = backtrace.resolve();
+                        assert!(stack.thread() == own && !stack.is_truncated());
+                        assert_eq!(stack.frames().len(), kept[0].resolve().frames().len());
+                    }
+                    kept
+                })
+            })
+            .collect();
+        let kept: Vec<_> = takers
+            .into_iter()
+            .flat_map(|taker| taker.join().expect("thread"))
+            .collect();
+        assert_eq!(kept.len(), 1600);
+        for backtrace in &kept {
+            assert!(!backtrace.resolve().is_truncated());
+        }
+    });
+}

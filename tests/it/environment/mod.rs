@@ -1,0 +1,4 @@
+//! Environment variables.
+
+mod startup_duration;
+mod variables;

@@ -1,0 +1,548 @@
+//! A program that only calls `AutoProfilerInit::new()` is profiled by the environment's variables.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use crate::common::{self, Read, isolated};
+
+const ROLE: &str = "GEKKOTA_TEST_ROLE";
+
+/// What the child does: one line, and some work. A test by name, so that this executable can run it as a program of
+/// its own.
+#[test]
+fn role_of_the_child() {
+    if std::env::var(ROLE).is_ok_and(|role| role == "child") {
+        be_the_child();
+    }
+}
+
+fn be_the_child() {
+    std::thread::spawn(|| {
+        let _profiler = gekkota::AutoProfilerInit::new();
+        gekkota::register_thread("child-main");
+        println!("active: {}", gekkota::profiler_is_active());
+        common::mark("begins");
+        gekkota::auto_profiler_label!("label of the work", Other);
+        common::work_for_cpu(Duration::from_millis(100));
+    })
+    .join()
+    .expect("the child's work");
+}
+
+/// This executable, which plays the role that [`ROLE`] names.
+fn command_of_child(variables: &[(&str, &str)]) -> Command {
+    let mut command = Command::new(std::env::current_exe().expect("path"));
+    command
+        .args([
+            "environment::variables::role_of_the",
+            "--test-threads=1",
+            "--nocapture",
+        ])
+        .env(ROLE, "child");
+    command.envs(variables.iter().copied());
+    command
+}
+
+fn child(variables: &[(&str, &str)]) -> Output {
+    let output = command_of_child(variables).output().expect("the child");
+    assert!(output.status.success(), "{output:?}");
+    output
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn scratch_folder(name: &str) -> PathBuf {
+    let folder =
+        std::env::temp_dir().join(format!("gekkota-environment-{name}-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("folder");
+    folder
+}
+
+#[test]
+fn startup_and_shutdown_profile_a_program_of_one_line() {
+    isolated(|| {
+        let folder = scratch_folder("startup");
+        let pattern = folder.join("out-%p.json");
+        let output = child(&[
+            ("MOZ_PROFILER_STARTUP", "1"),
+            ("MOZ_PROFILER_SHUTDOWN", pattern.to_str().expect("UTF-8")),
+        ]);
+        assert!(text(&output.stdout).contains("active: true"), "{output:?}");
+        let files: Vec<_> = std::fs::read_dir(&folder)
+            .expect("folder")
+            .map(|file| file.expect("file").path())
+            .collect();
+        assert_eq!(files.len(), 1, "{files:?}");
+        let told = text(&output.stderr);
+        let path = files[0].to_str().expect("UTF-8");
+        assert!(
+            told.lines().count() == 1 && told.contains("was saved as") && told.contains(path),
+            "{told}"
+        );
+        let name = files[0]
+            .file_name()
+            .expect("name")
+            .to_string_lossy()
+            .into_owned();
+        assert!(name.starts_with("out-") && !name.contains("%p"), "{name}");
+        let read = Read::from_text(&std::fs::read(&files[0]).expect("text"));
+        assert!(read.samples("child-main").len() > 20);
+        assert!(
+            read.threads()
+                .iter()
+                .any(|thread| thread["name"] == "GeckoMain")
+        );
+
+        let zipped = folder.join("out.json.gz");
+        child(&[
+            ("MOZ_PROFILER_STARTUP", "1"),
+            ("MOZ_PROFILER_SHUTDOWN", zipped.to_str().expect("UTF-8")),
+        ]);
+        let mut unzipped = Vec::new();
+        let file = std::fs::File::open(&zipped).expect("the file");
+        std::io::Read::read_to_end(&mut flate2::read::GzDecoder::new(file), &mut unzipped)
+            .expect("gzip");
+        Read::from_text(&unzipped);
+        std::fs::remove_dir_all(folder).expect("removed");
+    });
+}
+
+#[test]
+fn it_is_off_without_the_variable() {
+    isolated(|| {
+        for value in ["", "0"] {
+            let output = child(&[("MOZ_PROFILER_STARTUP", value)]);
+            assert!(text(&output.stdout).contains("active: false"));
+            assert_eq!(text(&output.stderr), "", "nobody asked for anything");
+        }
+    });
+}
+
+#[test]
+fn a_bad_value_is_told_with_its_usage_and_the_program_goes_on() {
+    isolated(|| {
+        let output = child(&[
+            ("MOZ_PROFILER_STARTUP", "1"),
+            ("MOZ_PROFILER_STARTUP_INTERVAL", "0"),
+            ("MOZ_PROFILER_STARTUP_DURATION", "soon"),
+            ("MOZ_PROFILER_STARTUP_FEATURES", "cpu,nonsense"),
+        ]);
+        let told = text(&output.stderr);
+        for part in [
+            "MOZ_PROFILER_STARTUP_INTERVAL is \"0\", which is out of range; accepted is:",
+            "MOZ_PROFILER_STARTUP_INTERVAL=<a number of milliseconds",
+            "MOZ_PROFILER_STARTUP_DURATION is \"soon\", which is no number; accepted is:",
+            "MOZ_PROFILER_STARTUP_FEATURES: unrecognized feature \"nonsense\"",
+            "MOZ_PROFILER_HELP=1 prints all",
+        ] {
+            assert!(told.contains(part), "{part}: {told}");
+        }
+        assert!(told.lines().count() <= 10, "nothing buries it: {told}");
+        assert!(text(&output.stdout).contains("active: false"));
+    });
+}
+
+#[test]
+fn filters_of_other_processes_alone_keep_it_off_with_a_word() {
+    isolated(|| {
+        let output = child(&[
+            ("MOZ_PROFILER_STARTUP", "1"),
+            ("MOZ_PROFILER_STARTUP_FILTERS", "pid:1"),
+        ]);
+        let told = text(&output.stderr);
+        assert!(
+            told.lines().count() == 1 && told.contains("FILTERS=pid:1 names other processes"),
+            "{told}"
+        );
+        assert!(text(&output.stdout).contains("active: false"));
+    });
+}
+
+#[test]
+fn a_name_that_is_none_is_told_with_the_nearest() {
+    isolated(|| {
+        let output = child(&[("MOZ_PROFILER_STRATUP", "1")]);
+        let told = text(&output.stderr);
+        assert!(
+            told.contains("MOZ_PROFILER_STRATUP is no variable"),
+            "{told}"
+        );
+        assert!(
+            told.contains("the nearest is MOZ_PROFILER_STARTUP,"),
+            "{told}"
+        );
+    });
+}
+
+#[test]
+fn whoever_records_for_nobody_is_told() {
+    isolated(|| {
+        let told = text(&child(&[("MOZ_PROFILER_STARTUP", "1")]).stderr);
+        assert!(
+            told.lines().count() == 1 && told.contains("MOZ_PROFILER_SHUTDOWN="),
+            "{told}"
+        );
+        for wanted in [("MOZ_PROFILER_SHUTDOWN", ""), ("MOZ_PROFILER_SIGNALS", "1")] {
+            assert_eq!(
+                text(&child(&[("MOZ_PROFILER_STARTUP", "1"), wanted]).stderr),
+                ""
+            );
+        }
+        let off = text(&child(&[("MOZ_PROFILER_SHUTDOWN", "/nonexistent-folder/p.json")]).stderr);
+        assert!(
+            off.contains("not running") && off.contains("MOZ_PROFILER_STARTUP=1"),
+            "{off}"
+        );
+    });
+}
+
+#[test]
+fn a_shutdown_file_that_cannot_be_written_is_told() {
+    isolated(|| {
+        let output = child(&[
+            ("MOZ_PROFILER_STARTUP", "1"),
+            ("MOZ_PROFILER_SHUTDOWN", "/nonexistent-folder/p.json"),
+        ]);
+        let told = text(&output.stderr);
+        assert!(
+            told.contains("was not saved") && told.contains("/nonexistent-folder/p.json"),
+            "{told}"
+        );
+    });
+}
+
+#[test]
+fn help_is_printed_and_the_program_goes_on() {
+    isolated(|| {
+        let output = child(&[("MOZ_PROFILER_HELP", "")]);
+        let told = text(&output.stdout);
+        assert!(
+            told.contains("MOZ_PROFILER_STARTUP_FILTERS=") && told.contains("active: false"),
+            "{told}"
+        );
+    });
+}
+
+#[test]
+fn role_of_the_forking() {
+    if std::env::var(ROLE).is_ok_and(|role| role == "forking") {
+        let (locked, is_locked) = std::sync::mpsc::channel();
+        let (end, ends) = std::sync::mpsc::channel::<()>();
+        let holder = std::thread::spawn(move || {
+            let _output = std::io::stdout().lock();
+            locked.send(()).expect("it is waited for");
+            // Nobody sends: it is woken by the end alone.
+            assert!(ends.recv().is_err());
+        });
+        is_locked.recv().expect("it is locked");
+        common::in_forked_child(|| {
+            // SAFETY: touches no memory. A child that waits for the lock is ended by it.
+            unsafe { libc::alarm(30) };
+            gekkota::profiler_init();
+            String::new()
+        });
+        drop(end);
+        holder.join().expect("the holder's end");
+    }
+}
+
+#[test]
+fn help_is_printed_in_a_forked_child_though_a_lock_is_lost_there() {
+    isolated(|| {
+        let output = command_of_child(&[("MOZ_PROFILER_HELP", "")])
+            .env(ROLE, "forking")
+            .output();
+        let output = output.expect("the child");
+        assert!(output.status.success(), "{output:?}");
+        assert_eq!(
+            text(&output.stdout)
+                .matches("Environment variables of the profiler:")
+                .count(),
+            1,
+            "{output:?}"
+        );
+    });
+}
+
+#[test]
+fn nobody_reading_the_help_or_the_notices_harms_nobody() {
+    isolated(|| {
+        let mut command =
+            command_of_child(&[("MOZ_PROFILER_HELP", ""), ("MOZ_PROFILER_STARTUP", "1")]);
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        command.stdout(std::process::Stdio::null()).stderr(writer);
+        assert!(command.status().expect("the child").success());
+    });
+}
+
+/// What a child saves at its end with these variables.
+fn saved(name: &str, variables: &[(&str, &str)]) -> Read {
+    saved_by("child", name, variables)
+}
+
+fn saved_by(role: &str, name: &str, variables: &[(&str, &str)]) -> Read {
+    let folder = scratch_folder(name);
+    let file = folder.join("p.json");
+    let always = [
+        ("MOZ_PROFILER_STARTUP", "1"),
+        ("MOZ_PROFILER_SHUTDOWN", file.to_str().expect("UTF-8")),
+    ];
+    let output = command_of_child(&[&always, variables].concat())
+        .env(ROLE, role)
+        .output();
+    let output = output.expect("the child");
+    assert!(output.status.success(), "{output:?}");
+    let read = Read::from_text(&std::fs::read(&file).expect("text"));
+    std::fs::remove_dir_all(folder).expect("removed");
+    read
+}
+
+#[test]
+fn the_settings_arrive_in_the_profile() {
+    isolated(|| {
+        let read = saved(
+            "settings",
+            &[
+                ("MOZ_PROFILER_STARTUP_ENTRIES", "200MB"),
+                ("MOZ_PROFILER_STARTUP_INTERVAL", "2.5"),
+                ("MOZ_PROFILER_STARTUP_DURATION", "1.5"),
+                ("MOZ_PROFILER_STARTUP_FEATURES", "stackwalk,cpu"),
+                ("MOZ_PROFILER_STARTUP_FILTERS", "CHILD,other"),
+                ("MOZ_PROFILER_STARTUP_ACTIVE_TAB_ID", "18446744073709551615"),
+                ("MOZ_PROFILER_SYMBOLICATE", "n"),
+            ],
+        );
+        let expected = serde_json::json!({
+            "features": ["stackwalk", "cpu"], "threads": ["CHILD", "other"], "interval": 2.5,
+            "capacity": 256 << 20 >> 3, "duration": 1.5, "activeTabID": u64::MAX,
+        });
+        assert_eq!(read.0["meta"]["configuration"], expected);
+        assert_eq!(read.0["meta"]["presymbolicated"], serde_json::json!(false));
+        assert!(read.0.get("profilerOverhead").is_none());
+        assert!(!read.samples("child-main").is_empty());
+    });
+}
+
+#[test]
+fn overheads_are_recorded_tick_by_tick() {
+    isolated(|| {
+        let read = saved("overheads", &[("MOZ_PROFILER_RECORD_OVERHEADS", "1")]);
+        assert_eq!(read.0["meta"]["presymbolicated"], serde_json::json!(true));
+        let overhead = &read.0["profilerOverhead"];
+        let columns = serde_json::json!(
+            {"time": 0, "locking": 1, "expiredMarkerCleaning": 2, "counters": 3, "threads": 4}
+        );
+        assert_eq!(overhead["samples"]["schema"], columns);
+        let rows: Vec<Vec<f64>> =
+            serde_json::from_value(overhead["samples"]["data"].clone()).expect("rows of numbers");
+        assert!(rows.len() > 10, "{}", rows.len());
+        assert!(
+            rows.windows(2).all(|two| two[0][0] < two[1][0]),
+            "in the order of their time"
+        );
+        assert!(
+            rows.iter().all(|row| row.len() == 5 && row[4] > 0.0),
+            "threads took a while in each tick"
+        );
+        let number = |name: &str| {
+            overhead["statistics"][name]
+                .as_f64()
+                .unwrap_or_else(|| panic!("{name}"))
+        };
+        let sum: f64 = rows.iter().flat_map(|row| &row[1..]).sum();
+        assert_eq!(number("samplingCount"), rows.len() as f64);
+        assert!(
+            (number("overheadDurations") - sum).abs() < 1.0,
+            "{sum} against {overhead}"
+        );
+        let profiled_ms = rows[rows.len() - 1][0] - rows[0][0];
+        assert!((number("profiledDuration") - profiled_ms).abs() < 0.001);
+        assert!((number("overheadPercentage") - sum / 1e3 / profiled_ms * 100.0).abs() < 0.01);
+        for name in [
+            "Interval", "Overhead", "Lockings", "Cleaning", "Counter", "Thread",
+        ] {
+            let [least, mean, most] =
+                ["min", "mean", "max"].map(|prefix| number(&format!("{prefix}{name}")));
+            assert!(
+                least <= mean && mean <= most,
+                "{name}: {least}, {mean}, {most}"
+            );
+        }
+    });
+}
+
+#[test]
+fn no_features_are_labels_and_innermost_addresses_and_markers() {
+    isolated(|| {
+        let bare = [
+            ("MOZ_PROFILER_STARTUP_FEATURES", ""),
+            ("MOZ_PROFILER_SYMBOLICATE", "0"),
+        ];
+        let read = saved("no-features", &bare);
+        assert_eq!(
+            read.0["meta"]["configuration"]["features"],
+            serde_json::json!([])
+        );
+        let stacks: Vec<_> = read
+            .samples("child-main")
+            .into_iter()
+            .map(|sample| sample.stack)
+            .collect();
+        let is_in_work = |stack: &&Vec<String>| {
+            stack
+                .first()
+                .is_some_and(|frame| frame == "label of the work")
+        };
+        let in_work: Vec<_> = stacks.iter().filter(is_in_work).collect();
+        assert!(in_work.len() > 20, "{stacks:?}");
+        assert!(
+            in_work
+                .iter()
+                .all(|stack| stack.len() == 2 && stack[1].starts_with("0x")),
+            "{in_work:?}"
+        );
+        assert!(
+            read.markers("child-main")
+                .iter()
+                .any(|marker| marker.0 == "begins")
+        );
+        assert!(
+            saved("features", &bare[1..])
+                .samples("child-main")
+                .iter()
+                .any(|sample| sample.stack.len() > 4)
+        );
+    });
+}
+
+#[test]
+fn role_of_the_pausing() {
+    use gekkota::callback::SamplingState::{SamplingCompleted, SamplingPaused};
+    if std::env::var(ROLE).is_ok_and(|role| role == "pausing") {
+        let _profiler = gekkota::AutoProfilerInit::new();
+        let loops = |expected| {
+            for _ in 0..5 {
+                assert_eq!(common::one_loop(), expected);
+            }
+        };
+        let pauses: [[fn(); 2]; 2] = [
+            [gekkota::profiler_pause, gekkota::profiler_resume],
+            [
+                gekkota::profiler_pause_sampling,
+                gekkota::profiler_resume_sampling,
+            ],
+        ];
+        loops(SamplingCompleted);
+        for [pause, resume] in pauses {
+            pause();
+            loops(SamplingPaused);
+            resume();
+            loops(SamplingCompleted);
+        }
+    }
+}
+
+#[test]
+fn pauses_have_no_overhead() {
+    isolated(|| {
+        let read = saved_by(
+            "pausing",
+            "pauses",
+            &[("MOZ_PROFILER_RECORD_OVERHEADS", "1")],
+        );
+        let rows = read.0["profilerOverhead"]["samples"]["data"]
+            .as_array()
+            .expect("rows");
+        let times: Vec<_> = rows
+            .iter()
+            .map(|row| row[0].as_f64().expect("a time"))
+            .collect();
+        let mut after = 0.0;
+        for range in read.0["pausedRanges"].as_array().expect("ranges") {
+            let [start, end] =
+                ["startTime", "endTime"].map(|end| range[end].as_f64().expect("a time"));
+            assert!(
+                times.iter().any(|time| (after..start).contains(time)),
+                "{after} to {start}: {times:?}"
+            );
+            assert!(
+                !times.iter().any(|time| start < *time && *time < end),
+                "{start} to {end}: {times:?}"
+            );
+            after = end;
+        }
+        assert!(
+            after > 0.0 && times.iter().any(|time| *time > after),
+            "{after}: {times:?}"
+        );
+        assert_eq!(read.0["pausedRanges"].as_array().map(Vec::len), Some(2));
+    });
+}
+
+/// A process that profiles itself starts another with the values for it, which says how it is profiled.
+#[test]
+fn role_of_the_parent() {
+    if std::env::var(ROLE).is_ok_and(|role| role == "parent") {
+        let _profiler = gekkota::AutoProfilerInit::new();
+        let mut command = command_of_child(&[]);
+        command
+            .env(ROLE, "configuration")
+            .envs(gekkota::process::profiler_env_vars_for_child_process());
+        assert!(command.status().expect("the grandchild").success());
+    }
+}
+
+#[test]
+fn role_of_the_configured() {
+    if std::env::var(ROLE).is_ok_and(|role| role == "configuration") {
+        let _profiler = gekkota::AutoProfilerInit::new();
+        let profile = gekkota::profiler_get_profile().map(|text| Read::from_text(&text));
+        let configuration = profile.map(|read| read.0["meta"]["configuration"].to_string());
+        println!(
+            "configuration: {}",
+            configuration.unwrap_or_else(|| "off".to_owned())
+        );
+    }
+}
+
+#[test]
+fn a_child_process_is_profiled_as_its_parent() {
+    isolated(|| {
+        let folder = scratch_folder("family");
+        let pattern = folder.join("%p.json");
+        let settings = [
+            ("MOZ_PROFILER_STARTUP_ENTRIES", "1GiB"),
+            ("MOZ_PROFILER_STARTUP_INTERVAL", "1.7"),
+            ("MOZ_PROFILER_STARTUP_DURATION", "0.25"),
+            ("MOZ_PROFILER_STARTUP_FEATURES", "cpu"),
+            ("MOZ_PROFILER_STARTUP_FILTERS", "GeckoMain,worker"),
+            ("MOZ_PROFILER_SHUTDOWN", pattern.to_str().expect("UTF-8")),
+        ];
+        let run = |startup: &str| {
+            let mut command =
+                command_of_child(&[&[("MOZ_PROFILER_STARTUP", startup)], &settings[..]].concat());
+            let output = command.env(ROLE, "parent").output().expect("the parent");
+            assert!(output.status.success(), "{output:?}");
+            let told = text(&output.stdout);
+            let line = told
+                .lines()
+                .find_map(|line| line.split_once("configuration: "))
+                .expect("a line");
+            line.1.to_owned()
+        };
+        let configuration: serde_json::Value = serde_json::from_str(&run("1")).expect("JSON");
+        let expected = serde_json::json!({
+            "features": ["cpu"], "threads": ["GeckoMain", "worker"], "interval": 1.7,
+            "capacity": 1 << 27, "duration": 0.25, "activeTabID": 0,
+        });
+        assert_eq!(configuration, expected);
+        let files = std::fs::read_dir(&folder).expect("folder").count();
+        assert_eq!(files, 1, "the parent's alone");
+        assert_eq!(run("0"), "off");
+        std::fs::remove_dir_all(folder).expect("removed");
+    });
+}

@@ -1,0 +1,5 @@
+//! The delay of event loops.
+
+mod event_delay;
+mod event_probes;
+mod loops;

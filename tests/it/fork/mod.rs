@@ -1,0 +1,5 @@
+//! Children of `fork`.
+
+mod child;
+mod files;
+mod hooks;

@@ -1,0 +1,9 @@
+//! Labels, categories and frames of scripts.
+
+#[cfg(feature = "attributes")]
+mod attributes;
+mod host_categories;
+mod label_forms;
+mod many_labels;
+mod placement;
+mod script_frames;

@@ -1,0 +1,9 @@
+//! Markers, their payloads and their stacks.
+
+mod across_restarts;
+mod edges;
+mod flow_only;
+mod many_writers;
+mod schemas;
+mod stacks;
+mod times;

@@ -1,0 +1,243 @@
+//! Markers of every kind, those of the example `marker_gallery`, stand in a profile in the words of the viewer and in the shapes
+//! that it reads.
+#[path = "../../../examples/marker_gallery/circumstances.rs"]
+mod circumstances;
+mod fields;
+#[path = "../../../examples/marker_gallery/formats.rs"]
+mod formats;
+mod hosts;
+#[path = "../../../examples/marker_gallery/known.rs"]
+mod known;
+#[path = "../../../examples/marker_gallery/looks.rs"]
+mod looks;
+mod words;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::common::{Read, isolated};
+use gekkota::{ProfilerSession, ProfilerTime, StartParams};
+use serde_json::{Value, json};
+
+/// So long after that, for the gallery.
+fn after(start: ProfilerTime, ms: f64) -> ProfilerTime {
+    start.add_microseconds(ms * 1e3)
+}
+
+fn record_gallery() -> Read {
+    let session = ProfilerSession::start(StartParams::default()).expect("start");
+    gekkota::register_thread("gallery");
+    let own = gekkota::thread::profiler_current_thread_id();
+    let start = ProfilerTime::now();
+    std::thread::sleep(Duration::from_millis(20));
+    formats::show(start);
+    looks::show(start);
+    let other = std::thread::spawn(move || {
+        gekkota::register_thread("other side");
+        looks::show_on_other_thread(start);
+        known::show_on_other_thread(start);
+        circumstances::show_on_other_thread(start, own);
+    });
+    other.join().expect("thread");
+    known::show(start);
+    circumstances::show(start);
+    let read = Read::from_profile(&session.finish().expect("profile"));
+    gekkota::unregister_thread();
+    read
+}
+
+/// A marker's name and what it carries, with what is a place in the table of strings as the string.
+fn payloads(read: &Read, thread: &str) -> Vec<(String, Value)> {
+    let strings = &read.thread(thread)["stringTable"];
+    let markers = read.thread(thread)["markers"]["data"]
+        .as_array()
+        .expect("markers");
+    let string = |index: &Value| strings[index.as_u64().expect("an index") as usize].clone();
+    markers
+        .iter()
+        .map(|row| {
+            let mut data = row.get(5).cloned().unwrap_or(Value::Null);
+            let schema = schemas(read)
+                .get(data["type"].as_str().unwrap_or_default())
+                .copied();
+            for field in schema
+                .iter()
+                .flat_map(|schema| schema["data"].as_array().expect("fields"))
+            {
+                let is_index = field["format"]
+                    .as_str()
+                    .is_some_and(|format| format == "unique-string" || format.ends_with("flow-id"));
+                if is_index && let Some(value) = data.get_mut(field["key"].as_str().expect("a key"))
+                {
+                    *value = string(value);
+                }
+            }
+            (string(&row[0]).as_str().expect("a name").to_owned(), data)
+        })
+        .collect()
+}
+
+fn schemas(read: &Read) -> BTreeMap<&str, &Value> {
+    let all = read.0["meta"]["markerSchema"].as_array().expect("schemas");
+    let by_name: BTreeMap<_, _> = all
+        .iter()
+        .map(|schema| (schema["name"].as_str().expect("a name"), schema))
+        .collect();
+    assert_eq!(by_name.len(), all.len(), "each type once");
+    by_name
+}
+
+#[track_caller]
+fn payload<'p>(payloads: &'p [(String, Value)], name: &str) -> &'p Value {
+    let found = payloads.iter().find(|(found, _)| found == name);
+    &found.unwrap_or_else(|| panic!("no marker {name}")).1
+}
+
+fn keys_are_among(value: &Value, needed: &[&str], allowed: &[&str]) {
+    let keys: Vec<_> = value
+        .as_object()
+        .expect("an object")
+        .keys()
+        .map(String::as_str)
+        .collect();
+    assert!(
+        needed.iter().all(|key| keys.contains(key)),
+        "{needed:?} are not all in {value}"
+    );
+    assert!(
+        keys.iter()
+            .all(|key| needed.contains(key) || allowed.contains(key)),
+        "a key too many: {value}"
+    );
+}
+
+fn stacks_are_threads_of_one_sample(read: &Read, markers: &[(String, Value)]) {
+    let thread = read.thread("gallery");
+    let table =
+        |name: &str, row: u64, column: usize| thread[name]["data"][row as usize][column].clone();
+    let functions = |mut stack: Option<u64>| {
+        let mut functions = Vec::new();
+        while let Some(at) = stack {
+            let location = table(
+                "frameTable",
+                table("stackTable", at, 1).as_u64().expect("a frame"),
+                0,
+            );
+            let name = &thread["stringTable"][location.as_u64().expect("a location") as usize];
+            functions.push(
+                name.as_str()
+                    .expect("a name")
+                    .split(" (")
+                    .next()
+                    .unwrap_or_default()
+                    .to_owned(),
+            );
+            stack = table("stackTable", at, 0).as_u64();
+        }
+        functions
+    };
+    let mut seen = BTreeMap::new();
+    for (name, data) in markers {
+        let Some(stack) = data.get("stack") else {
+            continue;
+        };
+        keys_are_among(
+            stack,
+            &[
+                "name",
+                "processType",
+                "registerTime",
+                "unregisterTime",
+                "pid",
+                "tid",
+                "markers",
+                "samples",
+            ],
+            &[],
+        );
+        assert_eq!(
+            stack["samples"]["schema"],
+            json!({"stack": 0, "time": 1, "eventDelay": 2})
+        );
+        let rows = stack["samples"]["data"].as_array().expect("rows");
+        assert!(
+            rows.len() == 1 && rows[0][1].as_f64().is_some_and(|ms| ms > 0.0),
+            "{stack}"
+        );
+        assert_eq!(stack["markers"]["data"], json!([]));
+        seen.entry(name.as_str())
+            .or_insert_with(Vec::new)
+            .push(functions(rows[0][0].as_u64()));
+    }
+    let of = |name: &str| format!("marker_schemas::circumstances::{name}");
+    for (name, count, function) in [
+        ("stack of an untyped marker", 1, of("show_full_stacks")),
+        ("stack of a text", 1, of("show_full_stacks")),
+        ("stack of a typed marker", 1, of("show_full_stacks")),
+        ("stack of labels", 1, "a label".to_owned()),
+        ("stack of a cause", 2, of("capture_cause")),
+    ] {
+        let stacks = seen
+            .get(name)
+            .unwrap_or_else(|| panic!("{name} is not among {seen:?}"));
+        assert!(
+            stacks.len() == count && stacks.iter().all(|stack| stack[0] == function),
+            "{name}: {stacks:?}"
+        );
+    }
+    assert_eq!(
+        seen["stack of labels"][0].len(),
+        2,
+        "the label and the root"
+    );
+    assert_eq!(
+        payload(markers, "stack of an untyped marker")["type"],
+        "NoPayloadUserData"
+    );
+}
+
+fn pages_and_tracks_are_named(read: &Read, markers: &[(String, Value)], other: &[(String, Value)]) {
+    let page = |tab: u64, id: u64, url: &str, embedder: u64, is_private: bool| {
+        json!({
+            "tabID": tab, "innerWindowID": id, "url": url,
+            "embedderInnerWindowID": embedder, "isPrivateBrowsing": is_private,
+        })
+    };
+    let pages = json!([
+        page(1, 11, "https://example.org/shop", 0, false),
+        page(1, 12, "https://example.net/frame", 11, false),
+        page(2, 21, "https://example.com/", 0, true),
+    ]);
+    assert_eq!(read.0["pages"], pages);
+    let windows = ["of a page", "of a part of a page", "untyped, of a page"]
+        .map(|name| payload(markers, name)["innerWindowID"].as_u64());
+    assert_eq!(windows, [Some(11), Some(12), Some(11)]);
+    assert_eq!(payload(other, "of a private page")["innerWindowID"], 21);
+    assert_eq!(
+        payload(markers, "on the main thread's track")["name"],
+        "text"
+    );
+}
+
+#[test]
+fn markers_are_in_the_viewers_words() {
+    isolated(|| {
+        let read = record_gallery();
+        let (markers, other) = (payloads(&read, "gallery"), payloads(&read, "other side"));
+        words::schemas_are_in_the_viewers_words(&read);
+        words::schemas_are_of_the_profiles_types(&read, &[&markers[..], &other].concat());
+        fields::fields_are_in_the_formats_units(&markers);
+        fields::types_that_the_viewer_knows_have_its_fields(&markers, &other);
+        stacks_are_threads_of_one_sample(&read, &markers);
+        pages_and_tracks_are_named(&read, &markers, &other);
+    });
+}
+
+#[test]
+fn types_of_the_hosts_cannot_break_the_viewer() {
+    isolated(|| {
+        // What an earlier session had is not in the next.
+        record_gallery();
+        hosts::types_of_the_hosts_cannot_break_the_viewer(&hosts::record_types_of_the_hosts());
+    });
+}

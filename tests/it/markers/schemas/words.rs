@@ -1,0 +1,190 @@
+//! Schemas are in the viewer's words, and of the types that the profile has.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value, json};
+
+use super::{keys_are_among, schemas};
+use crate::common::Read;
+
+pub(crate) const FORMATS: [&str; 21] = [
+    "bytes",
+    "decimal",
+    "duration",
+    "file-path",
+    "flow-id",
+    "hexadecimal",
+    "integer",
+    "list",
+    "microseconds",
+    "milliseconds",
+    "nanoseconds",
+    "percentage",
+    "pid",
+    "sanitized-string",
+    "seconds",
+    "string",
+    "terminating-flow-id",
+    "tid",
+    "time",
+    "unique-string",
+    "url",
+];
+const PLACES: [&str; 8] = [
+    "marker-chart",
+    "marker-table",
+    "stack-chart",
+    "timeline-fileio",
+    "timeline-ipc",
+    "timeline-memory",
+    "timeline-network",
+    "timeline-overview",
+];
+const GRAPHS: [&str; 3] = ["bar", "line", "line-filled"];
+const COLORS: [&str; 10] = [
+    "blue", "green", "grey", "ink", "magenta", "orange", "purple", "red", "teal", "yellow",
+];
+/// The viewer knows them without a schema.
+const WITHOUT_SCHEMA: [&str; 3] = ["CompositorScreenshot", "JS allocation", "Native allocation"];
+
+/// All schemas are made of what the viewer reads, and together have every word that there is.
+pub(crate) fn schemas_are_in_the_viewers_words(read: &Read) {
+    let schemas = schemas(read);
+    let mut words: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+    let mut note = |what, word: &Value| {
+        words
+            .entry(what)
+            .or_default()
+            .insert(word.as_str().expect("a word").to_owned());
+    };
+    let list = |value: &Value| value.as_array().expect("a list").clone();
+    for schema in schemas.values() {
+        let optional = [
+            "chartLabel",
+            "tooltipLabel",
+            "tableLabel",
+            "colorField",
+            "isStackBased",
+            "graphs",
+        ];
+        keys_are_among(schema, &["name", "display", "data"], &optional);
+        list(&schema["display"])
+            .iter()
+            .for_each(|place| note("places", place));
+        for row in list(&schema["data"]) {
+            if row.get("key").is_none() {
+                keys_are_among(&row, &["label", "value"], &[]);
+                continue;
+            }
+            keys_are_among(&row, &["key", "format"], &["label", "hidden"]);
+            match &row["format"] {
+                Value::Object(format) => {
+                    assert_eq!(format["type"], "table", "{row}");
+                    list(&format["columns"]).iter().for_each(|column| {
+                        keys_are_among(column, &["label"], &["type"]);
+                    });
+                }
+                word => note("formats", word),
+            }
+        }
+        for graph in schema.get("graphs").map(list).unwrap_or_default() {
+            keys_are_among(&graph, &["key", "type"], &["color"]);
+            note("graphs", &graph["type"]);
+            graph
+                .get("color")
+                .into_iter()
+                .for_each(|color| note("colors", color));
+            let has_field = list(&schema["data"])
+                .iter()
+                .any(|row| row["key"] == graph["key"]);
+            assert!(has_field, "{schema}");
+        }
+    }
+    for (what, expected) in [
+        ("formats", &FORMATS[..]),
+        ("places", &PLACES),
+        ("graphs", &GRAPHS),
+        ("colors", &COLORS),
+    ] {
+        assert!(
+            words[what].iter().eq(expected.iter()),
+            "{what}: {:?}",
+            words[what]
+        );
+    }
+
+    let labels = schemas["labels"];
+    assert_eq!(
+        labels["chartLabel"],
+        "{marker.data.path}: {marker.data.size}"
+    );
+    assert_eq!(
+        labels["tooltipLabel"],
+        "{marker.name} of {marker.category} took {marker.duration}"
+    );
+    assert!(
+        labels["tableLabel"]
+            .as_str()
+            .is_some_and(|label| label.starts_with("{marker.name} - "))
+    );
+    assert_eq!(
+        labels["data"][3],
+        json!({"key": "attempt", "format": "integer", "hidden": true})
+    );
+    assert_eq!(
+        labels["data"][4],
+        json!({"label": "Description", "value": "Shows every kind of label."})
+    );
+    let columns = json!([{"label": "File"}, {"label": "Size", "type": "bytes"}, {"label": "Share", "type": "percentage"}]);
+    assert_eq!(
+        schemas["table"]["data"][0]["format"],
+        json!({"type": "table", "columns": columns})
+    );
+    assert_eq!(
+        (
+            &schemas["coloured"]["colorField"],
+            &schemas["nested"]["isStackBased"]
+        ),
+        (&json!("color"), &json!(true))
+    );
+}
+
+/// A type has a schema if a marker of the profile has it, and no other has; and of a marker's fields none is without its row.
+pub(crate) fn schemas_are_of_the_profiles_types(read: &Read, markers: &[(String, Value)]) {
+    let schemas = schemas(read);
+    let mut types = BTreeSet::new();
+    for (name, data) in markers {
+        let Some(fields) = data.as_object() else {
+            continue;
+        };
+        let type_name = data["type"].as_str().expect("a type");
+        types.insert(type_name);
+        let Some(schema) = schemas.get(type_name) else {
+            continue;
+        };
+        for key in fields
+            .keys()
+            .filter(|key| !["type", "stack", "innerWindowID"].contains(&key.as_str()))
+        {
+            let rows = schema["data"].as_array().expect("rows");
+            assert!(
+                rows.iter().any(|row| row["key"] == **key),
+                "{key} of {name} is not in {schema}"
+            );
+        }
+    }
+    let without: Vec<_> = types
+        .iter()
+        .filter(|name| !schemas.contains_key(*name))
+        .copied()
+        .collect();
+    let unused: Vec<_> = schemas
+        .keys()
+        .filter(|name| !types.contains(*name))
+        .collect();
+    let special: Vec<_> = WITHOUT_SCHEMA
+        .into_iter()
+        .filter(|name| types.contains(name))
+        .collect();
+    assert_eq!((without, unused), (special, vec![]));
+}

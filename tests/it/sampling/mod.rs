@@ -1,0 +1,19 @@
+//! How the sampler takes samples, in each state of a thread.
+
+mod alternating;
+mod announced;
+mod blocked_signal;
+mod deep_kept;
+mod engines;
+mod few_processors;
+mod idle_bytes;
+mod not_dumpable;
+mod restarted;
+#[cfg(target_arch = "x86_64")]
+mod same_place;
+#[cfg(target_arch = "x86_64")]
+mod sandbox;
+mod shares;
+mod short_first_session;
+mod sleeping;
+mod unprivileged_timers;

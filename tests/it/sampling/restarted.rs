@@ -1,0 +1,65 @@
+//! A thread whose large stack is just being copied when a session ends has samples in the next one.
+
+use std::hint::black_box;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crate::common::{Read, isolated, wait_until, work};
+use gekkota::{ProfilerSession, SamplingEngine, StartParams};
+
+const ROUNDS: u32 = 6;
+static READY: AtomicBool = AtomicBool::new(false);
+static ENDS: AtomicBool = AtomicBool::new(false);
+
+#[inline(never)]
+fn uses_much_stack() {
+    let stack = [1u8; 50 << 20];
+    black_box(&stack);
+    READY.store(true, Ordering::Release);
+    while !ENDS.load(Ordering::Relaxed) {
+        work(1000);
+    }
+    black_box(&stack);
+}
+
+fn start() -> ProfilerSession {
+    ProfilerSession::start(StartParams::default().engine(SamplingEngine::Signals)).expect("start")
+}
+
+fn samples_so_far() -> usize {
+    let profile = gekkota::profiler_get_profile().expect("a session runs");
+    Read::from_text(&profile).samples("uses much stack").len()
+}
+
+#[test]
+fn a_thread_that_was_busy_with_a_capture_is_sampled_in_the_next_session() {
+    isolated(|| {
+        let body = || {
+            gekkota::register_thread("uses much stack");
+            uses_much_stack();
+        };
+        let thread = std::thread::Builder::new()
+            .stack_size(62 << 20)
+            .spawn(body)
+            .expect("spawn");
+        wait_until("the stack is used", || READY.load(Ordering::Acquire));
+        for _ in 0..ROUNDS {
+            let first = start();
+            // The copy of so much takes several times as long as this: it is under way.
+            std::thread::sleep(Duration::from_micros(2500));
+            gekkota::profiler_stop();
+            drop(first);
+            let session = start();
+            wait_until("it has samples", || samples_so_far() > 5);
+            let read = Read::from_profile(&session.finish().expect("profile"));
+            println!(
+                "{} samples in {} ticks, {} unanswered",
+                read.samples("uses much stack").len(),
+                read.count("ticks"),
+                read.count("unanswered_ticks")
+            );
+        }
+        ENDS.store(true, Ordering::Relaxed);
+        thread.join().expect("thread");
+    });
+}

@@ -1,0 +1,319 @@
+//! The profile keeps every rule whose breach breaks the real loader, or loses something silently.
+
+use std::io::Write;
+use std::time::Duration;
+
+use crate::common::{Read, isolated, samples_of, work_for_cpu};
+use gekkota::profile::{Format, SnapshotOptions, Symbolicate};
+use gekkota::{MarkerOptions, ProfilerSession, StartParams, StreamError};
+use serde_json::Value;
+
+fn profile() -> gekkota::Profile {
+    let session = ProfilerSession::start(StartParams::default()).expect("start");
+    let worker = std::thread::spawn(|| {
+        gekkota::register_thread("worker \"quoted\"");
+        let category = gekkota::gecko_profiler_category!(Network);
+        gekkota::add_untyped_marker("Untyped", category, MarkerOptions::default());
+        gekkota::add_text_marker(
+            "Text",
+            category,
+            MarkerOptions::default(),
+            "a text\nof two lines",
+        );
+        gekkota::auto_profiler_label!("0xlabel", JavaScript, Parsing);
+        work_for_cpu(Duration::from_millis(200));
+    });
+    worker.join().expect("thread");
+    session.finish().expect("profile")
+}
+
+fn schema_has(table: &Value, columns: &[&str]) {
+    for column in columns {
+        assert!(
+            table["schema"][column].is_u64(),
+            "{column} is not in {}",
+            table["schema"]
+        );
+    }
+}
+
+fn index_below(value: &Value, limit: usize) -> usize {
+    let index = value.as_u64().expect("an index") as usize;
+    assert!(index < limit, "{index} is not below {limit}");
+    index
+}
+
+#[test]
+fn a_profile_keeps_the_loaders_rules() {
+    isolated(|| {
+        let profile = profile();
+        let mut text = Vec::new();
+        profile
+            .write(Format::Gecko, &mut text)
+            .expect("a vector never fails");
+        let compact = serde_json::to_vec(&serde_json::from_slice::<Value>(&text).expect("JSON"))
+            .expect("JSON");
+        assert!(
+            text.len() <= compact.len() + 200,
+            "no white space: {} bytes, compact {}",
+            text.len(),
+            compact.len()
+        );
+
+        let read = Read::from_text(&text);
+        let root = &read.0;
+        meta_is_whole(&root["meta"]);
+        libraries_are_sorted_and_apart(root["libs"].as_array().expect("libs"));
+        schema_has(
+            &root["sources"],
+            &["id", "filename", "startLine", "startColumn", "sourceMapURL"],
+        );
+        for key in ["pages", "pausedRanges", "processes"] {
+            assert_eq!(root[key].as_array().map(Vec::len), Some(0), "{key}");
+        }
+        let log = root["profilingLog"].as_object().expect("profilingLog");
+        assert_eq!(
+            log.keys().collect::<Vec<_>>(),
+            [&std::process::id().to_string()]
+        );
+        counter_is_the_process_cpu(root);
+
+        assert_eq!(read.threads()[0]["name"], "GeckoMain");
+        for thread in read.threads() {
+            tables_are_sound(thread, root);
+        }
+        let worker = read.thread("worker \"quoted\"");
+        let label = "\u{a0}0xlabel";
+        assert!(
+            samples_of(worker)
+                .iter()
+                .any(|sample| sample.stack.iter().any(|frame| frame == label))
+        );
+        let texts = read.markers("worker \"quoted\"");
+        assert_eq!(
+            texts
+                .iter()
+                .map(|marker| marker.0.as_str())
+                .collect::<Vec<_>>(),
+            ["Untyped", "Text"]
+        );
+        assert_eq!((texts[0].4, &texts[0].5), (6, &Value::Null));
+        assert_eq!(texts[1].5["name"], "a text\nof two lines");
+    });
+}
+
+fn meta_is_whole(meta: &Value) {
+    assert_eq!(meta["version"], 36);
+    assert_eq!(meta["presymbolicated"], true);
+    assert_eq!(meta["sampleUnits"]["threadCPUDelta"], "ns");
+    for key in [
+        "startTime",
+        "interval",
+        "profilingStartTime",
+        "profilingEndTime",
+        "logicalCPUs",
+    ] {
+        assert!(
+            meta[key].as_f64().is_some_and(|number| number > 0.0),
+            "{key}: {}",
+            meta[key]
+        );
+    }
+    for key in ["product", "platform", "oscpu", "abi"] {
+        assert!(
+            meta[key].as_str().is_some_and(|text| !text.is_empty()),
+            "{key}: {}",
+            meta[key]
+        );
+    }
+    for key in ["features", "threads"] {
+        assert!(
+            meta["configuration"][key]
+                .as_array()
+                .is_some_and(|list| !list.is_empty()),
+            "{key}"
+        );
+    }
+    for category in meta["categories"].as_array().expect("categories") {
+        assert!(
+            category["color"].is_string() && category["subcategories"][0].is_string(),
+            "{category}"
+        );
+    }
+    let schemas = meta["markerSchema"].as_array().expect("markerSchema");
+    assert_eq!(schemas.len(), 1);
+    assert_eq!(schemas[0]["name"], "Text");
+    assert!(schemas[0]["display"].is_array() && schemas[0]["data"].is_array());
+}
+
+fn libraries_are_sorted_and_apart(libs: &[Value]) {
+    assert!(
+        libs.len() >= 3,
+        "this program, the C library, the vDSO: {libs:?}"
+    );
+    let mut end = 0;
+    for lib in libs {
+        assert!(
+            lib["start"].as_u64().expect("start") >= end,
+            "sorted: {lib}"
+        );
+        end = lib["end"].as_u64().expect("end");
+        assert_eq!(lib["offset"], 0);
+        assert!(
+            !lib["name"].as_str().expect("name").contains(['(', ')']),
+            "{lib}"
+        );
+        let breakpad_id = lib["breakpadId"].as_str().expect("breakpadId");
+        assert!(breakpad_id.is_empty() || breakpad_id.len() == 33, "{lib}");
+    }
+    let own = std::env::current_exe().expect("path");
+    let own = libs
+        .iter()
+        .find(|lib| lib["path"] == own.to_str().expect("UTF-8"))
+        .expect("this program");
+    assert!(
+        own["codeId"].as_str().is_some_and(|id| id.len() >= 32),
+        "{own}"
+    );
+}
+
+fn counter_is_the_process_cpu(root: &Value) {
+    let counters = root["counters"].as_array().expect("counters");
+    assert_eq!(
+        (counters.len(), &counters[0]["name"]),
+        (1, &Value::from("processCPU"))
+    );
+    schema_has(&counters[0]["samples"], &["time", "count"]);
+    let rows = counters[0]["samples"]["data"].as_array().expect("rows");
+    let times: Vec<f64> = rows
+        .iter()
+        .map(|row| row[0].as_f64().expect("time"))
+        .collect();
+    assert!(times.is_sorted(), "{times:?}");
+    let cpu_ms: f64 = rows
+        .iter()
+        .map(|row| row[1].as_f64().expect("count") / 1e6)
+        .sum();
+    assert!(
+        cpu_ms > 50.0 && cpu_ms < 60_000.0,
+        "{cpu_ms} ms of CPU time in a session with 200 ms of work"
+    );
+}
+
+fn tables_are_sound(thread: &Value, root: &Value) {
+    schema_has(
+        &thread["markers"],
+        &["name", "startTime", "endTime", "phase", "category", "data"],
+    );
+    schema_has(
+        &thread["samples"],
+        &["stack", "time", "eventDelay", "threadCPUDelta"],
+    );
+    schema_has(
+        &thread["frameTable"],
+        &[
+            "location",
+            "relevantForJS",
+            "innerWindowID",
+            "line",
+            "column",
+            "category",
+            "subcategory",
+        ],
+    );
+    schema_has(&thread["stackTable"], &["prefix", "frame"]);
+    for key in ["tid", "pid"] {
+        assert!(thread[key].is_i64(), "{key}");
+    }
+    assert!(thread["registerTime"].is_number());
+    assert!(thread.get("unregisterTime").is_some());
+
+    let rows = |table: &str| thread[table]["data"].as_array().expect("rows").clone();
+    let strings = thread["stringTable"].as_array().expect("strings").len();
+    let (frames, stacks) = (rows("frameTable"), rows("stackTable"));
+    for frame in &frames {
+        index_below(&frame[0], strings);
+        if let Some(category) = frame.get(6) {
+            let categories = root["meta"]["categories"].as_array().expect("categories");
+            let category = &categories[index_below(category, categories.len())];
+            index_below(
+                &frame[7],
+                category["subcategories"]
+                    .as_array()
+                    .expect("subcategories")
+                    .len(),
+            );
+        }
+    }
+    for (index, stack) in stacks.iter().enumerate() {
+        index_below(&stack[1], frames.len());
+        assert!(
+            stack[0].is_null() || index_below(&stack[0], index) < index,
+            "a prefix comes before its child"
+        );
+    }
+    let span = ["profilingStartTime", "profilingEndTime"]
+        .map(|key| root["meta"][key].as_f64().expect("time"));
+    let mut time = span[0];
+    for sample in rows("samples") {
+        index_below(&sample[0], stacks.len());
+        let next = sample[1].as_f64().expect("time");
+        assert!(
+            time <= next && next <= span[1],
+            "{next} is not between {time} and {}",
+            span[1]
+        );
+        time = next;
+    }
+    for marker in rows("markers") {
+        index_below(&marker[0], strings);
+        assert!(!(marker[1].is_null() && marker[2].is_null()), "{marker}");
+    }
+}
+
+#[test]
+fn addresses_stay_when_no_names_are_wanted() {
+    isolated(|| {
+        let profile = profile();
+        let mut text = Vec::new();
+        let options = SnapshotOptions::default().symbolicate(Symbolicate::No);
+        profile
+            .write_with(Format::Gecko, &mut text, &options)
+            .expect("a vector never fails");
+        let read = Read::from_text(&text);
+        assert_eq!(read.0["meta"]["presymbolicated"], false);
+        let samples = read.samples("worker \"quoted\"");
+        let leaf = samples[samples.len() / 2]
+            .stack
+            .last()
+            .expect("a leaf")
+            .clone();
+        let address = u64::from_str_radix(leaf.strip_prefix("0x").expect("an address"), 16)
+            .expect("hexadecimal");
+        let libs = read.0["libs"].as_array().expect("libs");
+        let inside =
+            |lib: &Value| (lib["start"].as_u64()..lib["end"].as_u64()).contains(&Some(address));
+        assert!(libs.iter().any(inside), "{leaf} is in no library");
+    });
+}
+
+#[test]
+fn a_failing_writer_is_told() {
+    isolated(|| {
+        let profile = profile();
+        struct Full;
+        impl Write for Full {
+            fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
+                Err(std::io::Error::other("the disk is full"))
+            }
+            fn flush(&mut self) -> std::io::Result<()> {
+                Ok(())
+            }
+        }
+        let error = profile.write(Format::Gecko, &mut Full).unwrap_err();
+        assert!(
+            matches!(error, StreamError::Io(_)) && error.to_string().contains("the disk is full"),
+            "{error}"
+        );
+    });
+}

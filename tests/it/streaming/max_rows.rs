@@ -1,0 +1,194 @@
+//! A profile that would have too many rows leaves some of those out in which threads slept, and says how many.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::common::{Read, Sample, Sleeper, isolated, mark, samples_of, work, work_for};
+use gekkota::profile::{Format, SnapshotOptions, Symbolicate};
+use gekkota::{Profile, ProfilerSession, StartParams};
+use serde_json::Value;
+
+const MARKERS: u64 = 50;
+/// As many there have to be, so that there is something to leave out.
+const ROWS: u64 = 3000;
+
+static END: AtomicBool = AtomicBool::new(false);
+
+fn busy() {
+    gekkota::register_thread("busy");
+    (0..MARKERS).for_each(|_| mark("M"));
+    while !END.load(Ordering::Relaxed) {
+        work_for(Duration::from_millis(30));
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// It sleeps for other times than the sampler, and long enough for runs.
+fn restless() {
+    gekkota::register_thread("restless");
+    while !END.load(Ordering::Relaxed) {
+        std::thread::sleep(Duration::from_millis(33));
+        work(1000);
+    }
+}
+
+fn written(profile: &Profile, max_rows: Option<u64>) -> Read {
+    let options = SnapshotOptions::default().symbolicate(Symbolicate::No);
+    let options = max_rows
+        .into_iter()
+        .fold(options, SnapshotOptions::max_rows);
+    let mut text = Vec::new();
+    profile
+        .write_with(Format::Gecko, &mut text, &options)
+        .expect("a vector never fails");
+    Read::from_text(&text)
+}
+
+fn left_out(read: &Read) -> u64 {
+    let log =
+        &read.0["profilingLog"][std::process::id().to_string()]["buffer"]["left_out_idle_rows"];
+    assert_eq!(&read.0["meta"]["losses"]["left_out_idle_rows"], log);
+    log.as_u64().expect("a number")
+}
+
+fn rows(read: &Read, table: &str) -> u64 {
+    let rows = |thread: &Value| thread[table]["data"].as_array().expect("rows").len() as u64;
+    read.threads().iter().map(rows).sum()
+}
+
+/// Rows of the busy thread in which it ran.
+fn running(read: &Read) -> usize {
+    read.samples("busy")
+        .iter()
+        .filter(|row| row.cpu_ns > Some(0))
+        .count()
+}
+
+fn is_same(one: &Sample, other: &Sample) -> bool {
+    (one.time_ms, one.cpu_ns, &one.stack) == (other.time_ms, other.cpu_ns, &other.stack)
+}
+
+/// Checks what is left of a thread's rows, and gives how many rows in a row are left out at the most.
+fn longest_gap(name: &str, all: &[Sample], left: &[Sample]) -> u64 {
+    let mut all = all.iter();
+    let mut longest = 0;
+    let mut before: Option<&Sample> = None;
+    for kept in left {
+        let mut gap = 0;
+        loop {
+            let next = all
+                .next()
+                .unwrap_or_else(|| panic!("{name}: {kept:?} is none of its rows"));
+            if is_same(next, kept) {
+                break;
+            }
+            // It has not run since the row before, nor until the row after it.
+            let before = before.unwrap_or_else(|| panic!("{name}: its first row is missing"));
+            assert_eq!(
+                (next.cpu_ns, kept.cpu_ns),
+                (Some(0), Some(0)),
+                "{name}: {next:?} before {kept:?}"
+            );
+            assert!(
+                next.stack == before.stack && next.stack == kept.stack,
+                "{name}: {next:?}"
+            );
+            assert!(
+                before.time_ms <= next.time_ms && next.time_ms <= kept.time_ms,
+                "{name}: {next:?}"
+            );
+            gap += 1;
+        }
+        longest = longest.max(gap);
+        before = Some(kept);
+    }
+    assert!(all.next().is_none(), "{name}: its last row is missing");
+    longest
+}
+
+#[test]
+fn rows_of_sleep_are_left_out_and_counted() {
+    isolated(|| {
+        let session =
+            ProfilerSession::start(StartParams::default().interval(Duration::from_micros(500)));
+        let session = session.expect("start");
+        let sleepers = ["sleeper 1", "sleeper 2", "sleeper 3"].map(Sleeper::start);
+        let threads = [busy, restless].map(std::thread::spawn);
+        let deadline = Instant::now() + Duration::from_secs(600);
+        loop {
+            std::thread::sleep(Duration::from_millis(1200));
+            let read = Read::of_running();
+            let (all, running) = (rows(&read, "samples"), running(&read));
+            if all > ROWS && running > 50 {
+                break;
+            }
+            assert!(
+                Instant::now() < deadline,
+                "{all} rows, {running} of them busy"
+            );
+        }
+        END.store(true, Ordering::Relaxed);
+        threads
+            .into_iter()
+            .for_each(|thread| thread.join().expect("thread"));
+        let profile = session.finish().expect("profile");
+        drop(sleepers);
+
+        let whole = written(&profile, None);
+        let all = rows(&whole, "samples");
+        assert_eq!((left_out(&whole), rows(&whole, "markers")), (0, MARKERS));
+        for limit in [u64::MAX, all + MARKERS] {
+            assert_eq!(
+                written(&profile, Some(limit)).0["threads"],
+                whole.0["threads"],
+                "{limit}"
+            );
+        }
+        // What can be left out at all.
+        let least = all - left_out(&written(&profile, Some(0)));
+        println!("{all} rows, and {least} of them at the least");
+        assert!(least < all / 10 * 9, "{least} of {all}");
+
+        let room = all - least;
+        for limit in [
+            0,
+            least,
+            least + 1,
+            least + room / 10,
+            least + room / 3,
+            all - 1,
+        ] {
+            let read = written(&profile, Some(limit + MARKERS));
+            let left = rows(&read, "samples");
+            assert_eq!(
+                (left + left_out(&read), rows(&read, "markers")),
+                (all, MARKERS),
+                "{limit}"
+            );
+            assert!(left <= limit.max(least), "{left} rows for {limit}");
+            assert_eq!(read.threads().len(), whole.threads().len());
+            let mut gap = 0;
+            for (of_whole, of_read) in whole.threads().iter().zip(read.threads()) {
+                assert_eq!(of_whole["tid"], of_read["tid"]);
+                let name = of_read["name"].as_str().expect("a name");
+                gap = gap.max(longest_gap(
+                    name,
+                    &samples_of(of_whole),
+                    &samples_of(of_read),
+                ));
+            }
+            // Those that stay are evenly spaced.
+            if let Some(most) = limit
+                .checked_sub(least)
+                .filter(|&room| room > 0)
+                .map(|room| all.div_ceil(room))
+            {
+                assert!(
+                    (1..most).contains(&gap),
+                    "{gap} are missing in a row, and {most} may be"
+                );
+            }
+        }
+        assert_eq!(running(&written(&profile, Some(0))), running(&whole));
+    });
+}

@@ -1,0 +1,10 @@
+//! Profiles written out.
+
+mod duration;
+mod failing_writers;
+mod gecko_json;
+mod max_rows;
+mod process;
+mod progress;
+mod recycling;
+mod snapshots_side_by_side;

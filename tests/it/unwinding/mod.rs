@@ -1,0 +1,15 @@
+//! Stacks, frame by frame.
+
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod accuracy;
+#[cfg(target_arch = "x86_64")]
+mod assembly;
+mod chain;
+mod deep;
+#[cfg(target_arch = "x86_64")]
+mod generated_code;
+mod other_stacks;
+#[cfg(target_arch = "x86_64")]
+mod perf_map;
+#[cfg(target_arch = "x86_64")]
+mod replaced_library;

@@ -175,7 +175,7 @@ pub unsafe extern "C" fn pthread_create(
     // SAFETY: *passed on*; `run_thread` has the type of a routine.
     let result = unsafe { create(thread, attributes, run_thread, task.cast()) };
     if result != 0 {
-        // SAFETY: *own box*: there is no thread that could take it.
+        // SAFETY: *own box*: no thread was created, so nothing else takes the box.
         drop(unsafe { Box::from_raw(task) });
     }
     result

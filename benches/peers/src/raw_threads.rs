@@ -77,7 +77,7 @@ impl EndlessCall {
 
 /// Forks a child that exits at once, and waits for it.
 pub(crate) fn fork_and_wait() -> Result<()> {
-    // SAFETY: the child calls nothing but `_exit`, which is async-signal-safe; *own memory*.
+    // SAFETY: the child only calls `_exit`, which is async-signal-safe; *own memory*.
     unsafe {
         let child = libc::fork();
         if child == 0 {

@@ -1,5 +1,5 @@
-//! Threads with deep, varying stacks: each follows one of some hundred call paths through eight
-//! functions, 12 to 40 calls deep, and works in the innermost call.
+//! Threads with deep, varying stacks: each follows one of 256 call paths through eight functions,
+//! 12 to 40 calls deep, and works in the innermost call.
 
 use std::hint::black_box;
 use std::io;

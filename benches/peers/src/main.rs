@@ -1,5 +1,6 @@
-//! Measures gekkota and comparable libraries (its peers) side by side: `cargo peers NAME [--quick]
-//! [--json]`, from the root of the repository.
+//! Measures gekkota and comparable libraries (its peers) side by side.
+//!
+//! Run `cargo peers NAME [--quick] [--json]` in the root of the repository.
 //!
 //! A measurement has several arms: gekkota (`ours`), its peers, and sometimes a floor without a
 //! profiler. The arms are interleaved within one run, so that a disturbance of the machine affects

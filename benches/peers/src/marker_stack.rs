@@ -2,14 +2,15 @@
 //! calling thread, with 30 frames below the call.
 //!
 //! The thread calls a function recursively until there are 30 frames, including the thread's first
-//! ones. Each recursive call keeps 104 bytes on the stack. How many calls that takes is found out
-//! first. The session's profile shows whether all stacks have 30 frames and none was lost.
+//! ones. Each recursive call keeps 104 bytes on the stack. A trial run finds the number of calls
+//! that this takes. The session's profile shows whether all stacks have 30 frames and none was
+//! lost.
 //!
 //! A batch is 16 calls in a row, and its figure is their mean. Between batches the thread works for
-//! two sampler intervals, so that the sampler collects the stacks, as it does when markers with
-//! stacks arrive at a rate that is useful to read. The arms are interleaved in one process. A run's
-//! figure is the median of its arm's batches, and each round is a separate process. Our figures do
-//! not include the unwinding, which the sampler does later.
+//! two sampler intervals, so that the sampler collects the stacks, as it does at a rate of markers
+//! that is still readable in a profile. The arms are interleaved in one process. A run's figure is
+//! the median of its arm's batches, and each round is a separate process. Our figures do not
+//! include the unwinding, which the sampler does later.
 //!
 //! `no_stack` is the same marker without a stack. `capture` is `profiler_capture_backtrace` and a
 //! drop. `backtrace` is the crate of that name, which unwinds immediately

@@ -320,7 +320,7 @@ impl EmptyHandler {
     }
 }
 
-/// A running timer. Dropping it stops it.
+/// A running timer. Dropping this deletes it.
 pub(crate) struct PerfTimer(libc::c_int);
 
 impl Drop for PerfTimer {
@@ -330,7 +330,7 @@ impl Drop for PerfTimer {
     }
 }
 
-/// A running timer. Dropping it stops it.
+/// A running timer. Dropping this deletes it.
 pub(crate) struct PosixTimer(libc::timer_t);
 
 impl Drop for PosixTimer {

@@ -154,7 +154,7 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
         peers: arms,
         floor: Some(floor),
         better: f64::min,
-        goal: "ours below each peer, <= 1.03 with all processors busy, <= 1.015 with 1 thread",
+        goal: "ours <= each peer, <= 1.03 with all processors busy, <= 1.015 with 1 thread",
         met,
         notes,
     })

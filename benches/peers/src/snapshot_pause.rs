@@ -237,7 +237,7 @@ fn take_turns(
         Ok(sink.bytes)
     };
     let mut numbers = [0; 512];
-    // The first snapshot fills caches that the others use.
+    // Not measured: later snapshots reuse what the first one computes.
     let bytes = write()?;
     let before = session.snapshot()?;
     let (mut spans, mut written, mut turn_ns) = (Vec::new(), 0, 0);

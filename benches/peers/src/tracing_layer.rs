@@ -82,7 +82,7 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
             .map(|arm| format!("{} {:.0}", arm.name, arm.figure()));
         let [ours, peer, registry, ..] = arms.each_ref().map(Arm::figure);
         notes.push(format!(
-            "{kind}: {} ns; ours / tracing_chrome: {:.2}, and {:.2} above the registry's own time",
+            "{kind}: {} ns; ours / tracing_chrome: {:.2}, without the registry's time {:.2}",
             figures.collect::<Vec<_>>().join(", "),
             ours / peer,
             (ours - registry) / (peer - registry)

@@ -1,13 +1,16 @@
-// Opens the profile of the example `marker_gallery` in the Firefox Profiler's own loader, and checks what that has of each marker.
+// Opens the profile of the example `marker_gallery` in the Firefox Profiler's own loader, and
+// checks what the loader makes of each marker.
 //
 //   target/readers/node_modules/.bin/node .ci/check-markers.mjs PROFILE.json
 //
-// What is asked for stands in marker_gallery.expect.json; one line is printed for each format, type, place, graph, phase, stack and
-// page. How each is checked:
-//   fields, phases, stacks, logs, requests, trees of allocations: what `profiler-cli … --json` prints;
-//   labels, the places that markers are shown in, tracks with their values, tabs: what the page's own functions answer;
-//   colours of graphs and of markers, descriptions, hidden fields, the nesting of intervals: they are drawn by the page alone, so
-//   the schema that the loader made is asked.
+// The expected results are in marker_gallery.expect.json. The script prints one line for each
+// format, type, place, graph, phase, stack and page. It checks them as follows:
+// - Fields, phases, stacks, logs, requests, trees of allocations: the output of
+//   `profiler-cli … --json`.
+// - Labels, the places where markers are shown, tracks with their values, tabs: the results of the
+//   page's own functions.
+// - Colours of graphs and markers, descriptions, hidden fields, the nesting of intervals: the
+//   schema that the loader made, because only the page draws them.
 
 import { readFileSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
@@ -25,13 +28,13 @@ const expect = JSON.parse(readFileSync(join(dirname(fileURLToPath(import.meta.ur
 let passed = 0;
 let failed = 0;
 function check(what, wanted, found) {
-  // In one line: JSON leaves these as they are.
+  // Keeps the output on one line: JSON does not escape these characters.
   const escaped = (letter) => `\\u${letter.charCodeAt(0).toString(16).padStart(4, "0")}`;
   const show = (value) => JSON.stringify(value)?.replace(/[\u007f\u2028]/g, escaped);
   const ok = isDeepStrictEqual(found, wanted);
   if (ok) passed++;
   else failed++;
-  console.log(ok ? `ok ${what}: ${show(wanted)}` : `FAILED: asked for ${what}: ${show(wanted)}, found ${show(found)}`);
+  console.log(ok ? `ok ${what}: ${show(wanted)}` : `FAILED: ${what}: got ${show(found)}, expected ${show(wanted)}`);
 }
 
 const viewer = await openProfile(resolve(file));
@@ -42,15 +45,15 @@ const round = (value) => (typeof value === "number" ? Math.round(value * 1e4) / 
 const threadNames = profile.threads.map((thread) => thread.name);
 const threadNamed = (name) => profile.threads[threadNames.indexOf(name)];
 
-// The time at which the gallery begins, in the milliseconds that profiler-cli counts from the profile's beginning; and that in
-// those which the file counts.
+// Start of the gallery, in milliseconds since the start of the profile, as profiler-cli counts
+// them. `zero` is the start of the profile in the milliseconds of the file.
 const begin = named("instant")[0].start - 10;
 const { start: zero, end } = querier._getContext().rootRange;
 const intervalMs = 1;
 const fieldsOf = (marker) => Object.fromEntries((marker?.fields ?? []).map((field) => [field.label, field.formattedValue]));
 
-// A time in the words that were found for it, if these are right: they are the shorter the older the process is, which may be as old
-// as the building of it by cargo.
+// Returns the displayed time if it is right, otherwise the expected time. The display rounds more
+// the older the process is, and the process can be as old as the cargo build that started it.
 function timeInWords(ms, found) {
   const units = { d: 86_400_000, h: 3_600_000, m: 60_000, s: 1000, ms: 1 };
   const parts = [...String(found).matchAll(/([\d.,]+)([a-z]+)/g)];
@@ -68,7 +71,7 @@ const words = {
 const fill = (text) => text.replace(/\{([a-z ]+)\}/g, (whole, word) => words[word] ?? whole);
 const filled = (fields) => Object.fromEntries(Object.entries(fields).map(([key, value]) => [key, fill(value)]));
 
-// What the page's functions have of the marker of this name on its thread.
+// What the page's functions return for the marker of this name, on its thread.
 function onPage(name) {
   const ask = (which) => viewer.selector(name, which)(state);
   const index = ask("getFullMarkerList").findIndex((marker) => marker.name === name);
@@ -116,9 +119,9 @@ const schemas = new Map(profile.meta.markerSchema.map((schema) => [schema.name, 
 for (const place of expect.places) {
   const page = onPage(`place ${place}`);
   const found = Object.keys(selectors).filter((other) => page.shown(selectors[other]));
-  // The page asks for it where it makes a thread's tracks.
+  // The page has no selector for this place: it reads these markers when it creates tracks.
   if (place === "timeline-network" && trackOn("network", "other side")) found.push(place);
-  // The page has none yet.
+  // The page does not show markers in the stack chart yet, so this checks the schema.
   if (schemas.get(`place ${place}`)?.display.includes("stack-chart")) found.push("stack-chart");
   check(`place ${place}`, [place], found);
 }
@@ -142,7 +145,8 @@ check("intervals within intervals", [true, 3], [schemas.get("nested").isStackBas
 for (const [name, [from, to]] of Object.entries(expect.phases)) {
   const [found] = named(name);
   const last = found && found.duration !== undefined ? found.start + found.duration : null;
-  // The gallery's own pause takes 300 ms before anything is “now”. What is open still ends an interval after the thread's last sample.
+  // The gallery sleeps for 300 ms before anything is “now”. An open marker ends one interval after
+  // the thread's last sample.
   const inWords = (time, asked) => {
     if (asked === "beginning") return time < begin + 60 ? asked : time;
     if (asked === "now") return time >= begin + 300 && time + zero <= end + intervalMs ? asked : time;
@@ -186,10 +190,10 @@ const threadsOf = (tabID) => {
 const tabs = viewer.tabs().map(({ tabID, pageData }) => [pageData.hostname, threadsOf(tabID)]);
 check("tabs, with the threads that work for them", expect.tabs, Object.fromEntries(tabs));
 check("windows of markers", expect.windows, Object.fromEntries(Object.keys(expect.windows).map((name) => [name, onPage(name).marker?.data?.innerWindowID])));
-check("a marker on another's track", ["t-0"], named("on the main thread's track").map((marker) => marker.threadHandle));
+check("a marker on another thread's track", ["t-0"], named("on the main thread's track").map((marker) => marker.threadHandle));
 
-// An element of a list that is null is shown as “(empty)”, and said to be.
+// The page shows a null element of a list as “(empty)” and logs that it does.
 const complaints = viewer.complaints.filter((text) => !/^Formatting null for list with/.test(text));
-check("no complaint of the page's", [], complaints);
+check("no warnings or errors logged by the page", [], complaints);
 console.log(`${passed} passed, ${failed} failed`);
 process.exitCode = failed ? 1 : 0;

@@ -1,15 +1,17 @@
-// Opens a Gecko profile in the Firefox Profiler's own loader and checks what that shows.
+// Opens a Gecko profile in the Firefox Profiler's own loader, and checks what the loader shows.
 //
 //   target/readers/node_modules/.bin/node .ci/check-profile.mjs PROFILE.json --expect EXPECT.json
 //
-// EXPECT.json, every key optional; names between slashes and all keys of objects are regular expressions:
+// Keys of EXPECT.json, all optional; names between slashes and all keys of objects are regular
+// expressions:
 //   { "product": "demo", "threads": ["GeckoMain", "/^worker-/"], "hotFunctions": {"^worker-": ["demo::parse"]},
 //     "scripts": {"^worker-": ["^judge$"]}, "markers": {"^worker-": ["request"]},
 //     "longestMs": {"^worker-": {"Jank": [150, 250]}}, "counters": ["processCPU"] }
-// hotFunctions are regular expressions too, and so are scripts, which must be in the viewer's call tree for
-// "JavaScript", and of the 40 hottest functions no other; idle samples do not count. What is asked of a thread name may be
-// found on any thread of that name. Markers that the viewer derives itself, as "Jank", count too; longestMs says between what the
-// longest marker of a name lies.
+// The items of hotFunctions and scripts are regular expressions, too. Scripts must be in the
+// viewer's call tree for "JavaScript", and no other of the 40 hottest functions may be there. Idle
+// samples do not count. If several threads have the same name, one of them has to match. Markers
+// that the viewer derives, such as "Jank", count too. longestMs gives the range for the longest
+// marker of a name.
 
 import { execFile } from "node:child_process";
 import { readFileSync, rmSync } from "node:fs";
@@ -19,7 +21,8 @@ import { gunzipSync } from "node:zlib";
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const cli = join(root, "target/readers/node_modules/@firefox-devtools/profiler-cli/dist/profiler-cli.js");
-// Relative to the root, where profiler-cli runs: the path of its Unix socket may have 107 bytes at most.
+// Relative to the root, where profiler-cli runs: the path of a Unix socket may have at most 107
+// bytes.
 const sessionDir = join("target/readers", `session-${process.pid}`);
 const session = "check";
 const limitMs = 120_000;
@@ -29,7 +32,7 @@ let failed = 0;
 function check(what, ok, found) {
   if (ok) passed++;
   else failed++;
-  console.log(ok ? `ok ${what}` : `FAILED: asked for ${what}, found ${found}`);
+  console.log(ok ? `ok ${what}` : `FAILED: expected ${what}, got ${found}`);
 }
 
 const list = (names) => [...new Set(names)].slice(0, 30).join(", ") || "none";
@@ -48,27 +51,28 @@ function reader(args, timeout = limitMs) {
     execFile(process.execPath, [cli, ...args, "--session", session], options, (error, stdout, stderr) => {
       if (!error) done(stdout);
       else if (error.killed) fail(new Error(`no answer to "${command}" within ${timeout / 1000} s`));
-      else fail(new Error(`"${command}" said: ${(stderr.trim() || error.message).replace(/\s+/g, " ")}`));
+      else fail(new Error(`"${command}" failed: ${(stderr.trim() || error.message).replace(/\s+/g, " ")}`));
     });
   });
 }
 
 const ask = async (...args) => JSON.parse(await reader([...args, "--json"]));
 
-// The daemon is a process of its own: one that hangs does not end with its client.
+// Ends the daemon: it is a separate process, and one that hangs does not end with its client.
 function endDaemon() {
   try {
     process.kill(JSON.parse(readFileSync(join(root, sessionDir, `${session}.json`))).pid, "SIGKILL");
   } catch {
-    // It has ended.
+    // The daemon has exited already.
   }
   rmSync(join(root, sessionDir), { recursive: true, force: true });
 }
 
-// The loader quietly drops rows with a bad index and fields without a schema, so those are looked for here.
+// Finds rows with an invalid index and fields without a schema, which the loader drops without a
+// message.
 function mistakes(profile, known = [], found = []) {
   const { meta } = profile;
-  // The loader puts those of all processes together.
+  // The loader merges the schemas of all processes.
   const schemas = new Map([...known, ...allSchemas(profile)].map((schema) => [schema.name, schema]));
   for (const thread of profile.threads) {
     const { stringTable, frameTable, stackTable, samples, markers } = thread;
@@ -94,7 +98,7 @@ function mistakes(profile, known = [], found = []) {
     for (const row of markers.data) {
       const { type, stack, innerWindowID, ...fields } = row[markers.schema.data] ?? {};
       if (stack) column(stack.samples, "stack", stackTable.data.length, `stack of a ${type} marker`);
-      // These two are known to the viewer without a schema.
+      // The viewer knows these two types without a schema.
       if (type === undefined || type === "Native allocation" || type === "JS allocation") continue;
       const schema = schemas.get(type);
       if (!schema) found.push(`thread ${thread.name}: a marker of the type ${type}, which has no schema`);
@@ -134,10 +138,10 @@ async function checkProfile(file, expect) {
   for (const thread of threads) {
     const at = ["--thread", thread.threadHandle];
     const samples = await ask("thread", "samples", ...at);
-    // On a thread without samples the reader counts the bytes of its allocations instead.
+    // On a thread without samples, profiler-cli counts the bytes of its allocations instead.
     const timing = samples.callTreeSummaryStrategy === "timing";
     thread.samples = timing ? samples.categoryBreakdown.totalSamples : 0;
-    // "thread samples" names 50 functions at most.
+    // "thread samples" names at most 50 functions.
     const { functions } = await ask("thread", "functions", "--include-idle", "--limit", "0", ...at);
     thread.function = timing ? functions.filter((func) => func.totalSamples > 0).map((func) => func.name) : [];
     thread.script = [];
@@ -192,14 +196,14 @@ if (!file || flag !== "--expect" || !expectFile || rest.length) {
   process.exit(2);
 }
 if (Number.parseInt(process.versions.node, 10) < 24) {
-  console.error(`check-profile.mjs: profiler-cli needs Node 24, this is ${process.version}; run .ci/install-readers`);
+  console.error(`check-profile.mjs: cannot run profiler-cli: got Node ${process.version}, expected 24 or later; run .ci/install-readers`);
   process.exit(2);
 }
 const expect = JSON.parse(readFileSync(expectFile));
 const known = ["product", "threads", "hotFunctions", "scripts", "markers", "longestMs", "counters"];
 const unknown = Object.keys(expect).filter((key) => !known.includes(key));
 if (unknown.length) {
-  console.error(`check-profile.mjs: ${expectFile} has the unknown keys ${unknown.join(", ")}`);
+  console.error(`check-profile.mjs: cannot use ${expectFile}: got the keys ${unknown.join(", ")}, expected ${known.join(", ")}`);
   process.exit(2);
 }
 

@@ -1,9 +1,11 @@
-// The Firefox Profiler's own loader, as profiler-cli has it, in this process.
+// Loads the Firefox Profiler's own loader, as profiler-cli contains it, into this process.
 //
-// profiler-cli prints what its `ProfileQuerier` answers; this asks the same object, without a daemon between. Tracks, the places
-// where markers are shown, and labels other than the table's are on no command of profiler-cli, but its file holds the page's
-// code for them: lines are put into that code as it is read, which give it out. Their places are found by names and texts that
-// the file's making has left alone, in the version that install-readers installs; if another lacks them, this says so.
+// profiler-cli prints what its `ProfileQuerier` returns; this script uses the same object, without
+// a daemon in between. No command of profiler-cli prints tracks, the places where markers are
+// shown, or labels other than the table's, but its bundle contains the page's code for them. This
+// script patches that code when it reads it, so that the code exposes them. It finds the places to
+// patch by names and texts that bundling keeps, in the version that install-readers installs. If
+// another version lacks them, this script fails with a message.
 
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -16,7 +18,7 @@ const cli = join(root, "target/readers/node_modules/@firefox-devtools/profiler-c
 
 function replaceOnce(text, what, pattern, replacement) {
   const places = [...text.matchAll(new RegExp(pattern, "g"))].length;
-  if (places !== 1) throw new Error(`profiler-cli has ${places} places for ${what}; loader.mjs is to be adapted to its version`);
+  if (places !== 1) throw new Error(`cannot patch profiler-cli: got ${places} places for ${what}, expected 1; adapt loader.mjs to this version`);
   return text.replace(pattern, replacement);
 }
 
@@ -26,7 +28,7 @@ function readLoader() {
   text = replaceOnce(text, "the selectors of markers", /return(\{getMarkerGetter:[^{}]*\})/, "return __found.selectors($1)");
   const tabs = /.*\b([\w$]+)=\(0,[\w$]+\.createSelector\)/s.exec(text.slice(0, text.indexOf("Failed to find the thread score!")))?.[1];
   const querier = /([\w$]+)=class [\w$]+\{_store;_processIndexMap;/.exec(text)?.[1];
-  if (!querier || !tabs) throw new Error("profiler-cli lacks a name; loader.mjs is to be adapted to its version");
+  if (!querier || !tabs) throw new Error("cannot patch profiler-cli: it lacks a name; adapt loader.mjs to this version");
   const found = {
     all: [],
     selectors(selectors) {
@@ -40,7 +42,8 @@ function readLoader() {
   return found;
 }
 
-// What the page has of a profile. `complaints` is what it would print to its console, from here on.
+// Opens a profile as the page does. `complaints` collects everything that the page prints to its
+// console from here on.
 export async function openProfile(file) {
   const complaints = [];
   const { log } = console;
@@ -56,14 +59,14 @@ export async function openProfile(file) {
     querier,
     profile,
     tracks: [...globalTracks, ...[...localTracksByPid.values()].flat()],
-    // Of the tab selector: the tabs that some thread works for.
+    // The tabs of the tab selector, which are those that some thread works for.
     tabs: () => found.tabs(state),
-    // A function of the page's for the markers of the thread that has one of this name.
+    // Returns a marker selector of the page, for the thread that has a marker of this name.
     selector(markerName, which) {
-      // The selectors of a thread are made when somebody asks for them.
+      // A thread's selectors are created on first use.
       const has = (selectors) => selectors.getFullMarkerList(state).some((marker) => marker.name === markerName);
       const selectors = found.all.find(has);
-      if (!selectors) throw new Error(`no thread has a marker ${markerName}`);
+      if (!selectors) throw new Error(`cannot find a thread with a marker ${markerName}`);
       return (...more) => selectors[which](...more);
     },
     state,

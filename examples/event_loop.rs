@@ -6,9 +6,9 @@
 //!
 //! Two threads run event loops. Each loop runs many short events and one that takes 200 ms. The
 //! first loop reports its events to the profiler. The second loop's events do not mention the
-//! profiler: it is watched with probes. In the profile, both threads have a marker “Jank” of about
-//! 200 ms, and their stacks show the reason: one thread computes, the other waits for a lock. The
-//! first thread has further “Jank” markers, for events that waited behind the slow one.
+//! profiler; instead, probes watch that loop. In the profile, both threads have a marker “Jank” of
+//! about 200 ms, and their stacks show the reason: one thread computes, the other waits for a lock.
+//! The first thread has further “Jank” markers, for events that waited behind the slow one.
 
 use std::error::Error;
 use std::hint::black_box;

@@ -5,7 +5,7 @@
 //! Several threads search and compress the text files of a folder; one more thread mostly sleeps.
 //! You can open the profile in the [Firefox Profiler](https://profiler.firefox.com). This file has
 //! all the code that a program needs to be profiled. `workload.rs` shows how a thread registers
-//! itself, and how labels and markers say what it is doing.
+//! itself, and how labels and markers say what it does.
 
 mod arguments;
 mod files;

@@ -1,5 +1,5 @@
-//! What `unwind` has rustc compile, many times over: an interpreter of arithmetic, with what a compiler has to do for
-//! generics, traits, closures, iterators and matches.
+//! The module that `unwind` has rustc compile many times: an interpreter for arithmetic. It gives
+//! the compiler generics, traits, closures, iterators and matches to work on.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -24,10 +24,10 @@ impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::UnknownCharacter(character, place) => write!(f, "`{character}` at {place}"),
-            Self::UnknownName(name) => write!(f, "nothing is called `{name}`"),
-            Self::UnexpectedEnd => f.write_str("it ends too early"),
-            Self::Unexpected(token) => write!(f, "{token:?} makes no sense here"),
-            Self::DivisionByZero => f.write_str("a division by zero"),
+            Self::UnknownName(name) => write!(f, "unknown name `{name}`"),
+            Self::UnexpectedEnd => f.write_str("unexpected end"),
+            Self::Unexpected(token) => write!(f, "unexpected {token:?}"),
+            Self::DivisionByZero => f.write_str("division by zero"),
         }
     }
 }

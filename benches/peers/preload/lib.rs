@@ -1,15 +1,17 @@
-//! A library that the loader puts before those of a program (`LD_PRELOAD`), to profile a program that knows nothing of it.
+//! A library to preload (`LD_PRELOAD`) into an unmodified program, in order to profile it.
 //!
-//! It stands in for `pthread_create`. The first call starts the profiler; each thread that the program makes registers
-//! itself before it runs. A thread of the library's own reads the session's counts every [`PAUSE`], and when the program
-//! exits they are written, with the time of each reading, to the file that [`COUNTS_VARIABLE`] names. Without that
-//! variable it does nothing.
+//! It replaces `pthread_create`. The first call starts the profiler. Each thread that the program
+//! creates registers itself before it runs. A background thread reads the session's counters every
+//! [`PAUSE`]. When the program exits, the library writes all readings, with their times, to the
+//! file that [`COUNTS_VARIABLE`] names. Without that variable the library does nothing.
 //!
 //! **Contract** (cited below):
-//! - *the system's `pthread_create`*: found by its name in the objects behind this one, so it has its type;
-//! - *passed on*: arguments are those of the caller, whose promises to `pthread_create` hold for the system's as well;
-//! - *own box*: the argument of [`run_thread`] is the box made for it, which nobody else takes.
-#![allow(unsafe_code, reason = "stands in for a function of the C library")]
+//! - *the system's `pthread_create`*: found by name in the libraries loaded after this one, so it
+//!   has the type of that function;
+//! - *passed on*: the arguments are the caller's, and the caller's promises to `pthread_create`
+//!   also hold for the system's function;
+//! - *own box*: the argument of [`run_thread`] is the box made for it, which no other code takes.
+#![allow(unsafe_code, reason = "replaces a function of the C library")]
 
 use std::ffi::{c_int, c_void};
 use std::fmt::Write as _;
@@ -19,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use gekkota::{ProfilerSession, StartParams, ThreadGuard};
 
-/// Names the file to write to.
+/// Environment variable that names the output file.
 const COUNTS_VARIABLE: &str = "PEERS_UNWIND_COUNTS";
 const INTERVAL: Duration = Duration::from_millis(1);
 const PAUSE: Duration = Duration::from_millis(50);
@@ -33,7 +35,7 @@ type PthreadCreate = unsafe extern "C" fn(
 ) -> c_int;
 
 static STARTED: AtomicBool = AtomicBool::new(false);
-/// Threads that are made meanwhile are the profiler's, and this library's.
+/// Set while the profiler starts: threads created then belong to the profiler or to this library.
 static STARTING: AtomicBool = AtomicBool::new(false);
 static RECORDING: OnceLock<Recording> = OnceLock::new();
 
@@ -41,8 +43,8 @@ struct Recording {
     session: ProfilerSession,
     path: std::ffi::OsString,
     start: Instant,
-    /// Each a line: milliseconds since the start, frames, nanoseconds, the same of the repeated stacks, samples, truncated
-    /// samples.
+    /// One line per reading: milliseconds since the start, unwound frames and nanoseconds, repeated
+    /// frames and nanoseconds, samples, truncated samples.
     readings: Mutex<String>,
 }
 
@@ -97,12 +99,13 @@ fn start_profiler() {
                     }
                 });
             if let Err(error) = reader {
-                eprintln!("peers: no thread to read the counts: {error}");
+                eprintln!("peers: cannot create the thread that reads the counters: {error}");
             }
-            // SAFETY: the function takes nothing, gives nothing, and stays: nobody unloads a preloaded library.
+            // SAFETY: the function has no parameters and no result, and stays mapped: a preloaded
+            // library is never unloaded.
             unsafe { libc::atexit(write_counts) };
         }
-        Err(error) => eprintln!("peers: {error}"),
+        Err(error) => eprintln!("peers: cannot start the profiler: {error}"),
     }
     STARTING.store(false, Ordering::Release);
 }
@@ -117,11 +120,11 @@ extern "C" fn write_counts() {
         .lock()
         .unwrap_or_else(PoisonError::into_inner);
     if let Err(error) = std::fs::write(&recording.path, readings.as_str()) {
-        eprintln!("peers: the counts could not be written: {error}");
+        eprintln!("peers: cannot write the counters: {error}");
     }
 }
 
-/// What a thread was to run.
+/// The start routine of a thread and its argument.
 struct Task {
     routine: Routine,
     argument: *mut c_void,
@@ -146,11 +149,11 @@ fn system_pthread_create() -> Option<PthreadCreate> {
     unsafe { std::mem::transmute::<usize, Option<PthreadCreate>>(address) }
 }
 
-/// The C library's, but that the thread registers itself first.
+/// Creates a thread as the C library does, and has the thread register itself first.
 ///
 /// # Safety
-/// - As the C library's.
-// SAFETY: it has the type of the function whose place it takes.
+/// - The requirements of the C library's `pthread_create`.
+// SAFETY: it has the type of the function that it replaces.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_create(
     thread: *mut libc::pthread_t,
@@ -170,10 +173,10 @@ pub unsafe extern "C" fn pthread_create(
     }
     let task = Box::into_raw(Box::new(Task { routine, argument }));
     // SAFETY: *passed on*; `run_thread` has the type of a routine.
-    let answer = unsafe { create(thread, attributes, run_thread, task.cast()) };
-    if answer != 0 {
-        // SAFETY: *own box*: no thread was made that could take it.
+    let result = unsafe { create(thread, attributes, run_thread, task.cast()) };
+    if result != 0 {
+        // SAFETY: *own box*: no thread was created, so nothing else takes the box.
         drop(unsafe { Box::from_raw(task) });
     }
-    answer
+    result
 }

@@ -1,13 +1,14 @@
-//! A loop of the same statement, eight times in a row, and the time of one.
+//! Times one statement, in a loop that repeats it eight times per round.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// So often a statement stands in a round of the loop.
-pub(crate) const A_ROUND: u32 = 8;
+/// Repetitions of the statement in one round of the loop.
+pub(crate) const PER_ROUND: u32 = 8;
 
-/// Nanoseconds of a statement in a scope of its own: of `rounds` rounds of eight in a row, each with something behind the statement
-/// that the compiler cannot look into, so that none is left out or joined with the next. The loop is in the figure.
+/// Returns the nanoseconds that one statement takes in its own scope, as the mean of `rounds`
+/// rounds with eight repetitions each. An opaque `black_box` follows each repetition, so that the
+/// compiler neither removes nor merges repetitions. The figure includes the loop.
 macro_rules! batch {
     ($rounds:expr, $scope:stmt) => {{
         let rounds: u32 = $rounds;
@@ -16,7 +17,7 @@ macro_rules! batch {
             $crate::batch::batch!(@four $scope);
             $crate::batch::batch!(@four $scope);
         }
-        start.elapsed().as_secs_f64() * 1e9 / f64::from(rounds * $crate::batch::A_ROUND)
+        start.elapsed().as_secs_f64() * 1e9 / f64::from(rounds * $crate::batch::PER_ROUND)
     }};
     (@four $scope:stmt) => {
         $crate::batch::batch!(@one $scope);
@@ -31,7 +32,8 @@ macro_rules! batch {
 }
 pub(crate) use batch;
 
-/// What a relaxed load takes. The compiler cannot know what is loaded, or that nobody writes there.
+/// Returns the nanoseconds of a relaxed load. The compiler cannot know the loaded value, nor that
+/// it never changes.
 #[inline(never)]
 pub(crate) fn relaxed_load(rounds: u32) -> f64 {
     static LOADED: AtomicU32 = AtomicU32::new(0);
@@ -39,7 +41,7 @@ pub(crate) fn relaxed_load(rounds: u32) -> f64 {
     batch!(rounds, let _ = black_box(loaded.load(Ordering::Relaxed)))
 }
 
-/// What the loop takes alone.
+/// Returns the nanoseconds of the loop itself.
 #[inline(never)]
 pub(crate) fn empty(rounds: u32) -> f64 {
     batch!(rounds, let _ = ())
@@ -50,7 +52,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     #[test]
-    fn a_batch_is_the_time_of_one_scope() {
+    fn batch_returns_the_time_of_one_repetition() {
         let start = Instant::now();
         let time = batch!(3, std::thread::sleep(Duration::from_millis(1)));
         let whole = start.elapsed().as_secs_f64() * 1e9;

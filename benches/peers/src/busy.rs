@@ -1,7 +1,7 @@
-//! A thread that is busy with real work: sorting and hashing, some functions deep.
+//! Threads that are busy with real work: sorting and hashing, a few functions deep.
 //!
-//! It allocates nothing while it works. A peer that unwinds in its signal handler may wait there for a lock that the
-//! interrupted allocator holds, and never come back.
+//! They allocate nothing while they work. A peer that unwinds in its signal handler could otherwise
+//! deadlock on a lock that the interrupted allocator holds.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::channel;
@@ -14,7 +14,7 @@ pub(crate) struct BusyThread {
 }
 
 impl BusyThread {
-    /// Makes the thread, has it call `first`, and returns when it is about to work.
+    /// Starts a thread that calls `first` and then works. Returns when the work begins.
     pub(crate) fn start(
         name: &str,
         first: impl FnOnce() + Send + 'static,
@@ -26,11 +26,11 @@ impl BusyThread {
             .name(name.to_owned())
             .spawn(move || {
                 first();
-                // Whoever waits for it is there until it was received.
+                // The receiver lives until it has received this.
                 let _ = ready.send(());
                 work_until(&seen_by_thread)
             })?;
-        // A thread that has panicked in `first` has dropped its sender.
+        // If the thread panicked in `first`, it dropped its sender, and this returns at once.
         let _ = is_ready.recv();
         Ok(Self {
             stop,
@@ -48,15 +48,15 @@ impl Drop for BusyThread {
     }
 }
 
-/// Many of them.
+/// Many busy threads. Dropping this ends them.
 pub(crate) struct BusyThreads {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<u64>>,
 }
 
 impl BusyThreads {
-    /// Makes them, has each call `first`, and returns when all have and begin to work: one that is at work already would
-    /// keep those that are made after it waiting.
+    /// Starts threads that each call `first`, and returns when all have done so and begin to work.
+    /// A thread that worked already would delay the creation of the next ones.
     pub(crate) fn start(
         count: usize,
         first: impl Fn() + Clone + Send + 'static,
@@ -99,14 +99,15 @@ fn work_until(stop: &AtomicBool) -> u64 {
     hash
 }
 
-/// A fixed amount of the same work, which threads share: the result is that of their portions, however they fell out.
+/// A fixed amount of work that threads share. The result does not depend on how they divide the
+/// portions.
 pub(crate) struct SharedWork {
     portions: u64,
     next: AtomicU64,
 }
 
 impl SharedWork {
-    /// A portion takes some ten microseconds.
+    /// Creates work of this many portions, about 10 µs each.
     pub(crate) fn new(portions: u64) -> Self {
         Self {
             portions,
@@ -114,25 +115,26 @@ impl SharedWork {
         }
     }
 
-    /// Works until nothing is left.
+    /// Works on portions until none are left, and returns the sum of their results.
     pub(crate) fn take_part(&self) -> u64 {
-        /// So that threads meet at the counter seldom, and end together.
-        const AT_A_TIME: u64 = 8;
+        /// Portions claimed at once: enough that threads rarely contend for the counter, few enough
+        /// that they end together.
+        const PORTIONS_PER_CLAIM: u64 = 8;
         let mut numbers = Box::new([0; 512]);
         let mut sum = 0u64;
         loop {
-            let first = self.next.fetch_add(AT_A_TIME, Ordering::Relaxed);
+            let first = self.next.fetch_add(PORTIONS_PER_CLAIM, Ordering::Relaxed);
             if first >= self.portions {
                 return sum;
             }
-            for portion in first..self.portions.min(first + AT_A_TIME) {
+            for portion in first..self.portions.min(first + PORTIONS_PER_CLAIM) {
                 sum = sum.wrapping_add(work(portion << 1, &mut numbers));
             }
         }
     }
 }
 
-/// Some ten microseconds of work.
+/// Does about 10 µs of work.
 #[inline(never)]
 pub(crate) fn work(seed: u64, numbers: &mut [u64; 512]) -> u64 {
     fill(seed, numbers);
@@ -169,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shared_work_is_the_same_however_it_is_shared() {
+    fn shared_work_result_does_not_depend_on_the_threads() {
         let alone = SharedWork::new(100).take_part();
         let shared = SharedWork::new(100);
         let parts = std::thread::scope(|scope| {

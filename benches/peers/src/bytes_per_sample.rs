@@ -1,18 +1,21 @@
-//! `bytes_per_sample`: how many bytes of the buffer a sample of a real program takes, at 1,000 Hz.
+//! `bytes_per_sample`: bytes of buffer per sample of a real program, at 1,000 Hz.
 //!
-//! The program is the quick start's work, as it is in the example: two to four workers search and compress text files,
-//! others sleep. `ours` are its workers alone, so that the many samples of threads that sleep, of which an entry holds
-//! hundreds, do not stand for those that cost something; `ours_whole` is the whole program. The bytes are those of all
-//! entries with samples, the lengths before them included, by the samples that are in the profile. A worker that waits for
-//! its turn has samples in such runs as well, more of them the busier the machine is; `single` is the mean of the entries
-//! that stand for one sample each. `new`, `repeated` and `same` are means of its three kinds: a stack with frames that its
-//! chunk has not, a stack that its chunk has, and the thread's last stack. `every_entry` is all that was put, markers and
-//! counters too, by the same samples as ours; `depth` is the mean of frames.
+//! The program is the workload of the example `quick_start`: two to four workers search and
+//! compress text files, other threads sleep. `ours` covers the workers only: one entry can hold
+//! hundreds of samples of a sleeping thread, and these would hide the cost of the others.
+//! `ours_whole` covers the whole program. The bytes are those of all entries with samples,
+//! including their length prefixes, divided by the samples in the profile. A worker that waits for
+//! a processor also has samples in such combined entries, and the more so the busier the machine
+//! is. So `single` is the mean size of the entries that hold one sample each. `new`, `repeated` and
+//! `same` are the means of its three kinds: a stack with frames that are new to its chunk, a stack
+//! that its chunk has already, and the thread's previous stack. `every_entry` is all bytes put into
+//! the buffer, including markers and counters, divided by the same samples; `depth` is the mean
+//! number of frames.
 //!
-//! `gecko` is what Gecko's buffer would take for the same samples of the workers, and `gecko_whole` of the whole program,
-//! by the model in `gecko_coding.rs`.
+//! `gecko` is the size of the same worker samples in Gecko's buffer, and `gecko_whole` that of the
+//! whole program, by the model in `gecko_coding.rs`.
 //!
-//! Each run is a process of its own; the two take turns.
+//! Each run is a separate process; the two kinds of runs alternate.
 
 use std::error::Error;
 use std::time::Duration;
@@ -32,8 +35,8 @@ const GOAL_BYTES: f64 = 40.0;
 const GOAL_REPEATED_BYTES: f64 = 16.0;
 const GOAL_DENSER: f64 = 10.0;
 
-/// What a run of the workers tells, and the arm that it goes to.
-const OF_WORKERS: [(&str, &str); 8] = [
+/// The arms that a run of the workers fills, each with its key in the child's answer.
+const WORKER_ARMS: [(&str, &str); 8] = [
     ("ours", "mean"),
     ("gecko", "gecko"),
     ("single", "single"),
@@ -43,14 +46,14 @@ const OF_WORKERS: [(&str, &str); 8] = [
     ("every_entry", "every_entry"),
     ("depth", "depth"),
 ];
-const OF_WHOLE: [(&str, &str); 2] = [("ours_whole", "mean"), ("gecko_whole", "gecko")];
+const WHOLE_ARMS: [(&str, &str); 2] = [("ours_whole", "mean"), ("gecko_whole", "gecko")];
 
 pub(crate) fn measure(effort: Effort) -> Outcome {
     let (rounds, seconds) = if effort.quick { (2, 3) } else { (5, 10) };
-    let mut workers = OF_WORKERS.map(|(arm, figure)| (arm_of(arm), figure));
-    let mut whole = OF_WHOLE.map(|(arm, figure)| (arm_of(arm), figure));
+    let mut workers = WORKER_ARMS.map(|(arm, figure)| (arm_of(arm), figure));
+    let mut whole = WHOLE_ARMS.map(|(arm, figure)| (arm_of(arm), figure));
     let mut notes = vec![format!(
-        "{rounds} rounds of {seconds} s an arm, in turns; {}",
+        "{rounds} rounds of {seconds} s per arm, interleaved; {}",
         load_note()
     )];
     for round in 1..=rounds {
@@ -62,7 +65,7 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
                 arm.runs.extend(run[*figure].as_f64());
             }
             notes.push(format!(
-                "round {round}: {}: {}; processors that others + the hypervisor had: {taken}",
+                "round {round}: {}: {}; CPUs used by other processes + the hypervisor: {taken}",
                 if filter.is_empty() {
                     "whole"
                 } else {
@@ -86,37 +89,38 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
         && gecko.figure() / ours.figure() >= GOAL_DENSER;
     if !ours.runs.is_empty() {
         notes.push(format!(
-            "Gecko's coding takes {:.1} times as much for the workers, {:.1} times for the whole program",
+            "Gecko's encoding takes {:.1} times as many bytes for the workers, {:.1} times for the whole program",
             gecko.figure() / ours.figure(),
             whole[1].0.figure() / whole[0].0.figure(),
         ));
     }
     let others = others.into_iter().chain(whole).map(|(arm, _)| arm);
     Ok(Report {
-        unit: "bytes of the buffer a sample",
+        unit: "bytes of buffer per sample",
         ours,
         peers: std::iter::once(gecko).chain(others).collect(),
         floor: None,
         better: f64::min,
-        goal: "ours <= 40, without runs too, a repeated or same stack <= 16, and 10 times denser than Gecko's coding",
+        goal: "ours and single <= 40, repeated and same <= 16, and 10 times denser than Gecko's encoding",
         met,
         notes,
     })
 }
 
-/// Ours is compared with Gecko's.
+/// Creates an arm. Only `ours` and `gecko` are compared; the others are extra figures.
 fn arm_of(name: &'static str) -> Arm {
     if ["ours", "gecko"].contains(&name) {
         Arm::new(name)
     } else {
-        Arm::aside(name)
+        Arm::extra(name)
     }
 }
 
-/// Its arguments: a part of the names of the threads that are profiled, nothing for all; and how many seconds.
+/// Runs one round in the child process. Arguments: a part of the names of the threads to profile
+/// (empty for all), and the duration in seconds.
 pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
     let [filter, seconds] = arguments else {
-        return Err("a filter, and a number of seconds".into());
+        return Err("expected a filter and the number of seconds".into());
     };
     let _profiler = AutoProfilerInit::new();
     let folder = files::default_folder()?;
@@ -135,7 +139,7 @@ pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
     });
     let mut kinds = Vec::new();
     for kind in ALL_SAMPLES {
-        // Without them the arms that need them stay empty, and the note says why.
+        // Without these counts the arms that need them stay empty, and the note says why.
         if let Ok(entries) = Entries::of(&log, &[kind]) {
             kinds.push(format!(
                 "{} {kind} of {} bytes",
@@ -144,16 +148,16 @@ pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
             answer[kind] = json!(entries.mean_bytes());
         }
     }
-    let told = match Entries::of(&log, &ALL_SAMPLES) {
+    let breakdown = match Entries::of(&log, &ALL_SAMPLES) {
         Ok(entries) => {
             answer["mean"] = json!(entries.bytes as f64 / samples);
             answer["single"] = json!(Entries::of(&log, &SINGLE_SAMPLES)?.mean_bytes());
             kinds.join(", ")
         }
-        Err(problem) => format!("ours is not available: {problem}"),
+        Err(problem) => format!("cannot compute ours: {problem}"),
     };
     answer["note"] = json!(format!(
-        "{} samples, {} of them of threads that had not run, of {:.1} native and {:.1} label frames in the mean; {told}; \
+        "{} samples, {} of them of threads that had not run; mean {:.1} native and {:.1} label frames; {breakdown}; \
          recycled: {} bytes",
         gecko.samples,
         gecko.same_samples,

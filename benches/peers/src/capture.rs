@@ -1,17 +1,21 @@
-//! `capture`: how much of the CPU time that 2, 8 and 64 busy threads used stands in samples, at 1,000 Hz.
+//! `capture`: share of the CPU time of 2, 8 and 64 busy threads that the samples account for, at
+//! 1,000 Hz.
 //!
-//! A sample of ours stands for its `threadCPUDelta`, as in Gecko's profiles: the CPU time that its thread used since the
-//! sample before. The figure is the sum of these by the CPU time that the threads' own clocks tell, thread by thread
-//! within the same two moments. Where threads are more than processors, most ticks find a thread waiting for its turn;
-//! such a sample stands for nothing, and a plain count of samples would not be a time.
+//! A sample of ours accounts for its `threadCPUDelta`, as in Gecko's profiles: the CPU time that
+//! its thread used since the previous sample. The figure is the sum of these deltas divided by the
+//! CPU time that the threads' own clocks show between the same two moments. With more threads than
+//! processors, most ticks find a thread that waits for a processor. Such a sample accounts for
+//! nothing, so a plain count of samples would not be a time.
 //!
-//! A late sample stands for much, and makes the sum right again. So there are two stricter figures beside: by count, the
-//! samples that stand for at least half an interval, × interval, by the same CPU time; and in the notes the share of the
-//! CPU time that stands in samples of more than two intervals, which no viewer can tell apart any more.
+//! A late sample accounts for a long time, which makes the sum right again. So there are two
+//! stricter figures. `ours_by_count` is the number of samples that account for at least half an
+//! interval, × interval, divided by the same CPU time. The notes have the share of the CPU time in
+//! samples of more than two intervals, which a viewer can no longer resolve.
 //!
-//! A peer's figure is its samples of the threads × interval, by the same clocks.
+//! A peer's figure is its number of samples of the threads × interval, divided by the same CPU
+//! time.
 //!
-//! Each run is a process of its own; the arms take turns.
+//! Each run is a separate process; the arms are interleaved.
 
 use std::error::Error;
 use std::ops::Range;
@@ -30,16 +34,17 @@ use crate::report::{Arm, Report};
 use crate::{Effort, Outcome, child};
 
 const INTERVAL: Duration = Duration::from_millis(1);
-/// What the names of the busy threads begin with.
+/// Prefix of the busy threads' names.
 const BUSY_NAME: &str = "busy ";
-/// What a processor needs to get to its full speed, and every thread to have had its turn.
+/// Time before the measurement: the processors reach their full speed, and each thread gets to run.
 const WARM_UP: Duration = Duration::from_millis(500);
-/// For the last samples of the span, which may still be out: a thread that waits for its turn answers when it has it.
+/// Time after the measured span for the last samples to arrive: a thread that waits for a processor
+/// answers only when it runs.
 const LAST_ANSWERS: Duration = Duration::from_millis(300);
 const TOLERANCE: f64 = 0.02;
 
-/// How many threads, and the names of the arms: ours, ours by count, and pprof. The hardest comes first: its figures are
-/// those that are compared.
+/// Number of threads, and the names of the arms: ours, ours by count, and pprof. The hardest
+/// setting comes first: its figures are the compared ones.
 const SETTINGS: [(usize, [&str; 3]); 3] = [
     (64, ["ours", "ours_by_count", "pprof"]),
     (
@@ -62,11 +67,11 @@ const SETTINGS: [(usize, [&str; 3]); 3] = [
 
 pub(crate) fn measure(effort: Effort) -> Outcome {
     let (rounds, span_ms) = if effort.quick { (2, 1000) } else { (3, 6000) };
-    let mut arms = SETTINGS.map(|(_, names)| names.map(Arm::aside));
+    let mut arms = SETTINGS.map(|(_, names)| names.map(Arm::extra));
     arms[0] = SETTINGS[0].1.map(Arm::new);
-    arms[0][1].aside = true;
+    arms[0][1].extra = true;
     let mut notes = vec![format!(
-        "{rounds} rounds of {span_ms} ms an arm and number of threads, in turns; {}",
+        "{rounds} rounds of {span_ms} ms per arm and number of threads, interleaved; {}",
         load_note()
     )];
     for round in 1..=rounds {
@@ -85,9 +90,9 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
             pprof.runs.extend(run_of_pprof?["captured"].as_f64());
             let number = |name: &str| run_of_ours[name].as_f64().unwrap_or(f64::NAN);
             notes.push(format!(
-                "round {round}, {count} threads: ours has {:.4} of the CPU time in samples of more than two \
-                 intervals; {:.2} processors for the threads; engine: {}; {}; \
-                 processors that others + the hypervisor had: ours {taken_from_ours}, pprof {taken_from_pprof}",
+                "round {round}, {count} threads: {:.4} of the CPU time is in samples of ours of more than two \
+                 intervals; the threads used {:.2} CPUs; engine: {}; {}; \
+                 CPUs used by other processes + the hypervisor: ours {taken_from_ours}, pprof {taken_from_pprof}",
                 number("coarse"),
                 number("processors"),
                 run_of_ours["engine"].as_str().unwrap_or_default(),
@@ -100,7 +105,7 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
         .all(|[ours, ..]| (ours.figure() - 1.0).abs() <= TOLERANCE);
     let [[ours, by_count, pprof], fewer @ ..] = arms;
     Ok(Report {
-        unit: "CPU time in samples by CPU time used, of 64 busy threads where no other number is named",
+        unit: "CPU time in samples / CPU time used, for 64 busy threads unless the name says otherwise",
         ours,
         peers: [pprof, by_count]
             .into_iter()
@@ -122,31 +127,32 @@ fn closer_to_one(a: f64, b: f64) -> f64 {
     }
 }
 
-/// Its arguments: the profiler, the number of threads, and the span in milliseconds.
+/// Runs one round in the child process. Arguments: the profiler, the number of threads, and the
+/// span in milliseconds.
 pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
     let [profiler, threads, span_ms] = arguments else {
-        return Err("a profiler, a number of threads and a span".into());
+        return Err("expected a profiler, the number of threads and the span in ms".into());
     };
     let (threads, span) = (threads.parse()?, Duration::from_millis(span_ms.parse()?));
     match profiler.as_str() {
         "ours" => run_ours(threads, span),
         "pprof" => run_pprof(threads, span),
-        other => Err(format!("there is no profiler `{other}`").into()),
+        other => Err(format!("unknown profiler `{other}`").into()),
     }
 }
 
-/// The busy threads, and their ids.
-struct Crowd {
+/// Busy threads whose CPU clocks can be read.
+struct ClockedThreads {
     _busy: BusyThreads,
     ids: Vec<i32>,
 }
 
-impl Crowd {
+impl ClockedThreads {
     fn start(count: usize, first: fn()) -> Result<Self, Box<dyn Error>> {
         let (id, is_known) = channel();
         let busy = BusyThreads::start(count, move || {
             first();
-            // Whoever waits for it is there until it was received.
+            // The receiver lives until it has received this.
             let _ = id.send(thread_id());
         })?;
         Ok(Self {
@@ -167,11 +173,11 @@ impl Crowd {
             .iter()
             .map(read)
             .collect::<Option<_>>()
-            .ok_or_else(|| "a busy thread has no clock".into())
+            .ok_or_else(|| "cannot read the CPU clock of a busy thread".into())
     }
 }
 
-/// A thread's clock at a moment.
+/// A reading of a thread's CPU clock.
 #[derive(Clone, Copy, Debug)]
 struct Reading {
     thread: i32,
@@ -179,7 +185,7 @@ struct Reading {
     cpu_ns: u64,
 }
 
-/// A thread between two moments, in milliseconds since the profile's zero.
+/// A thread's span between two readings, in milliseconds since the profile's start.
 struct Span {
     thread: i32,
     time_ms: Range<f64>,
@@ -205,24 +211,24 @@ fn cpu_ns_of(spans: &[Span]) -> f64 {
 
 fn run_ours(threads: usize, span: Duration) -> Result<Value, Box<dyn Error>> {
     let params = StartParams::default().interval(INTERVAL);
-    // On a quiet machine: the first session of a process tries which engine is the cheaper one.
+    // Before the load starts: the first session of a process tests which engine is cheaper.
     let engine = engine_of_params(params.clone())?;
-    let crowd = Crowd::start(threads, || register_thread(""))?;
+    let busy_threads = ClockedThreads::start(threads, || register_thread(""))?;
     let session = ProfilerSession::start(params)?;
     std::thread::sleep(WARM_UP);
-    let before = crowd.read_clocks()?;
+    let before = busy_threads.read_clocks()?;
     std::thread::sleep(span);
-    let after = crowd.read_clocks()?;
+    let after = busy_threads.read_clocks()?;
     std::thread::sleep(LAST_ANSWERS);
     let profile = session.finish()?;
-    drop(crowd);
+    drop(busy_threads);
 
     let json = to_json(&profile)?;
     let zero = json["meta"]["startTimeAsClockMonotonicNanosecondsSinceBoot"].as_u64();
     let spans = spans(
         &before,
         &after,
-        zero.ok_or("the profile does not tell its zero")?,
+        zero.ok_or("the profile has no start time")?,
     );
     let sums = sum_samples(&json, &spans)?;
     let cpu_ns = cpu_ns_of(&spans);
@@ -251,15 +257,15 @@ fn run_ours(threads: usize, span: Duration) -> Result<Value, Box<dyn Error>> {
 }
 
 fn run_pprof(threads: usize, span: Duration) -> Result<Value, Box<dyn Error>> {
-    let crowd = Crowd::start(threads, || {})?;
+    let busy_threads = ClockedThreads::start(threads, || {})?;
     std::thread::sleep(WARM_UP);
     let frequency = 1.0 / INTERVAL.as_secs_f64();
     let guard = pprof::ProfilerGuard::new(frequency as i32)?;
-    let before = crowd.read_clocks()?;
+    let before = busy_threads.read_clocks()?;
     std::thread::sleep(span);
-    let after = crowd.read_clocks()?;
+    let after = busy_threads.read_clocks()?;
     let report = guard.report().build_unresolved()?;
-    drop(crowd);
+    drop(busy_threads);
     let of_busy = report.data.iter().filter(|(stack, _)| {
         stack.thread_name[..stack.thread_name_length].starts_with(BUSY_NAME.as_bytes())
     });
@@ -268,14 +274,14 @@ fn run_pprof(threads: usize, span: Duration) -> Result<Value, Box<dyn Error>> {
     Ok(json!({"captured": samples as f64 * INTERVAL.as_nanos() as f64 / cpu_ns}))
 }
 
-/// Of the samples within the threads' spans.
+/// Sums over the samples within the threads' spans.
 #[derive(Debug, Default, PartialEq)]
 struct Sums {
-    /// What they stand for.
+    /// CPU time that the samples account for.
     cpu_ns: f64,
-    /// How many stand for half an interval or more.
+    /// Number of samples that account for half an interval or more.
     at_least_half: u64,
-    /// What those stand for that stand for more than two intervals each.
+    /// CPU time in samples that account for more than two intervals each.
     coarse_cpu_ns: f64,
 }
 
@@ -285,11 +291,11 @@ fn sum_samples(profile: &Value, spans: &[Span]) -> Result<Sums, Box<dyn Error>> 
     for span in spans {
         let thread =
             threads(profile).find(|thread| thread["tid"].as_i64() == Some(span.thread.into()));
-        let samples = &thread
-            .ok_or_else(|| format!("the profile lacks the thread {}", span.thread))?["samples"];
+        let samples =
+            &thread.ok_or_else(|| format!("the profile has no thread {}", span.thread))?["samples"];
         let (times, deltas) = column(samples, "time")
             .zip(column(samples, "threadCPUDelta"))
-            .ok_or("no samples")?;
+            .ok_or("the profile has no sample times or CPU deltas")?;
         for (time, delta) in times.zip(deltas) {
             let (Some(time), Some(delta)) = (time.as_f64(), delta.as_f64()) else {
                 continue;
@@ -313,7 +319,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_samples_within_a_threads_own_span_count() {
+    fn sum_samples_counts_only_samples_within_the_threads_span() {
         let profile = json!({"threads": [{"tid": 7, "samples": {
             "schema": {"stack": 0, "time": 1, "eventDelay": 2, "threadCPUDelta": 3},
             "data": [[0, 9.5, null, 5e6], [0, 10.5, null, 1e6], [0, 11.5, null, 0], [0, 14.5, null, 3e6], [0, 20.0, null, 1e6]],
@@ -333,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn spans_are_told_in_the_profiles_own_time() {
+    fn spans_use_the_profiles_time() {
         let before = Reading {
             thread: 7,
             now_ns: 3_000_000,
@@ -350,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn the_better_one_is_the_closer_one() {
+    fn closer_to_one_returns_the_closer_value() {
         assert_eq!(closer_to_one(1.03, 0.98), 0.98);
         assert_eq!(closer_to_one(1.01, 0.98), 1.01);
     }

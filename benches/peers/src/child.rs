@@ -1,6 +1,7 @@
-//! Runs that a process of their own makes: this program again, with the name of a part of a measurement.
+//! Runs parts of a measurement in child processes: this program again, with the name of the part.
 //!
-//! What a profiler leaves behind, a handler, a timer, memory, is then gone before the next one's turn.
+//! Whatever a profiler leaves behind, such as a handler, a timer or memory, is gone before the next
+//! one runs.
 
 use std::error::Error;
 use std::process::{Command, ExitCode, Stdio};
@@ -8,10 +9,10 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-/// What tells a child from a user's call.
+/// First argument of a child process.
 pub(crate) const FLAG: &str = "--child";
 
-/// Gets its arguments, and gives an answer that the parent understands.
+/// Takes the part's arguments, and returns the figures for the parent process.
 type Part = fn(&[String]) -> Result<Value, Box<dyn Error>>;
 
 const PARTS: &[(&str, Part)] = &[
@@ -35,13 +36,14 @@ const PARTS: &[(&str, Part)] = &[
     ("tracing_layer", crate::tracing_layer::run_part),
 ];
 
-/// No run takes nearly as long. A peer that waits for ever in its signal handler would otherwise take us along.
-const LONGEST_RUN: Duration = Duration::from_secs(60);
-/// But for these, in which there is no peer's handler, and a long recording.
+/// Maximum time of a run, far above what any takes: a peer that hangs in its signal handler must
+/// not hang the parent.
+const RUN_TIMEOUT: Duration = Duration::from_secs(60);
+/// Parts with the longer timeout: they make long recordings, and run no peer's signal handler.
 const LONG_PARTS: [&str; 3] = ["hour", "snapshot_pause", "stream"];
-const LONGEST_LONG_RUN: Duration = Duration::from_secs(900);
+const LONG_RUN_TIMEOUT: Duration = Duration::from_secs(900);
 
-/// Runs a part in a process of its own, to its end.
+/// Runs a part in a child process, and returns its answer.
 pub(crate) fn run(part: &str, arguments: &[String]) -> Result<Value, Box<dyn Error>> {
     let output = Command::new(std::env::current_exe()?)
         .arg(FLAG)
@@ -52,13 +54,13 @@ pub(crate) fn run(part: &str, arguments: &[String]) -> Result<Value, Box<dyn Err
         .output()?;
     if !output.status.success() {
         return Err(format!(
-            "{part} {}: the process ended by {}",
+            "cannot run `{part} {}`: the process ended with {}",
             arguments.join(" "),
             output.status
         )
         .into());
     }
-    // What was measured may have printed lines of its own before.
+    // The measured code may have printed lines before the answer.
     let lines = output.stdout.trim_ascii_end();
     let answer = lines
         .rsplit(|byte| *byte == b'\n')
@@ -67,24 +69,24 @@ pub(crate) fn run(part: &str, arguments: &[String]) -> Result<Value, Box<dyn Err
     Ok(serde_json::from_slice(answer)?)
 }
 
-/// The child's side.
+/// Runs the part in the child process, and prints the answer for the parent.
 pub(crate) fn answer(arguments: &[String]) -> ExitCode {
     let found = arguments.split_first().and_then(|(name, rest)| {
         let (_, part) = PARTS.iter().find(|(part, _)| part == name)?;
-        let longest = if LONG_PARTS.contains(&name.as_str()) {
-            LONGEST_LONG_RUN
+        let timeout = if LONG_PARTS.contains(&name.as_str()) {
+            LONG_RUN_TIMEOUT
         } else {
-            LONGEST_RUN
+            RUN_TIMEOUT
         };
-        Some((part, longest, rest))
+        Some((part, timeout, rest))
     });
-    let Some((part, longest, rest)) = found else {
-        eprintln!("peers: `{FLAG}` is for the program itself");
+    let Some((part, timeout, rest)) = found else {
+        eprintln!("peers: cannot use `{FLAG}`: only the program itself passes it");
         return ExitCode::from(2);
     };
     let watchdog = std::thread::Builder::new().spawn(move || {
-        std::thread::sleep(longest);
-        eprintln!("peers: a run took more than {longest:?}");
+        std::thread::sleep(timeout);
+        eprintln!("peers: aborting: a run took more than {timeout:?}");
         std::process::abort();
     });
     match watchdog.map_err(Into::into).and_then(|_| part(rest)) {
@@ -93,7 +95,7 @@ pub(crate) fn answer(arguments: &[String]) -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(error) => {
-            eprintln!("peers: {}: {error}", arguments.join(" "));
+            eprintln!("peers: cannot run `{}`: {error}", arguments.join(" "));
             ExitCode::FAILURE
         }
     }

@@ -1,5 +1,5 @@
-//! `tracing`'s spans on their way into a trace that Chrome opens, as `tracing-chrome` writes it, of which the bytes are counted and
-//! dropped.
+//! Records `tracing` spans with `tracing-chrome`, as a trace for Chrome, and counts the output
+//! instead of writing it to a file.
 
 use std::io;
 use std::sync::Arc;
@@ -10,13 +10,13 @@ use tracing_chrome::{ChromeLayer, ChromeLayerBuilder, FlushGuard};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::{LookupSpan, Registry};
 
-/// The thread that writes. It ends when this is dropped.
+/// A running recorder. Dropping it ends its writer thread.
 pub(crate) struct ChromeTrace {
     guard: FlushGuard,
     written: Arc<Written>,
 }
 
-/// What came to the place where a file would be.
+/// Counts of what was written in place of a file.
 #[derive(Default)]
 struct Written {
     lines: AtomicU64,
@@ -39,7 +39,8 @@ impl io::Write for Counting {
 }
 
 impl ChromeTrace {
-    /// Records from now on, on all threads, with what spans and events carry. Once in a process.
+    /// Starts recording on all threads, including the fields of spans and events. Call it once per
+    /// process.
     pub(crate) fn start() -> Result<Self, tracing::subscriber::SetGlobalDefaultError> {
         let (layer, trace) = Self::layer();
         tracing::subscriber::set_global_default(Registry::default().with(layer))?;
@@ -59,7 +60,8 @@ impl ChromeTrace {
         (layer, Self { guard, written })
     }
 
-    /// Waits until all that was recorded is written: its channel has no bound, and its thread takes longer than who records.
+    /// Waits until everything recorded has been written: the channel is unbounded, and the writer
+    /// thread is slower than the recording threads.
     pub(crate) fn wait_until_written(&self) {
         let before = self.written.flushes.load(Ordering::Acquire);
         self.guard.flush();
@@ -68,7 +70,8 @@ impl ChromeTrace {
         }
     }
 
-    /// How many entries were written, a span being two. The first line has none, and each next is behind one.
+    /// Returns the number of written entries; a span has two. The count of newlines is the count of
+    /// entries: the first line has no entry, and each entry starts a new line.
     pub(crate) fn entries(&self) -> u64 {
         self.wait_until_written();
         self.written.lines.load(Ordering::Relaxed)
@@ -80,13 +83,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_recorded_is_counted_once_it_is_written() {
+    fn entries_counts_everything_recorded() {
         let (layer, trace) = ChromeTrace::layer();
         tracing::subscriber::with_default(Registry::default().with(layer), || {
             for number in 0..500u64 {
                 let _entered = tracing::info_span!("a span", number).entered();
             }
         });
-        assert_eq!(trace.entries(), 1_001, "the thread's name, too");
+        assert_eq!(
+            trace.entries(),
+            1_001,
+            "two per span, and one for the thread's name"
+        );
     }
 }

@@ -1,11 +1,13 @@
-//! `churn`: what `register_thread` and `unregister_thread` add to making a thread and joining it.
+//! `churn`: time that `register_thread` and `unregister_thread` add to creating and joining a
+//! thread.
 //!
-//! Batches of make + register + unregister + join while the profiler runs at 1,000 Hz, of make + join without any
-//! profiler, and of the two other pairings take turns within one process, and their order is turned from turn to turn. The
-//! figure is the median over the turns of the one batch's median less the other's: whatever slows the machine for longer
-//! than a turn is in both. The pairing "registers, no session" tells what a program pays
-//! that carries the profiler and does not use it; "does not register, in a session" what sampling the thread that makes
-//! the others costs it.
+//! There are four kinds of batches: create + register + unregister + join while the profiler runs
+//! at 1,000 Hz, create + join without a profiler, and the two other combinations. They are
+//! interleaved in one process, and their order rotates. The figure is the median, over the turns,
+//! of the difference between the two batches' medians: whatever slows the machine for longer than a
+//! turn affects both. The combination "registers, no session" is the cost for a program that
+//! contains the profiler and does not use it. The combination "does not register, in a session" is
+//! the cost of sampling the thread that creates the others.
 
 use std::error::Error;
 use std::time::{Duration, Instant};
@@ -20,11 +22,11 @@ use crate::{Effort, Outcome, child};
 
 const INTERVAL: Duration = Duration::from_millis(1);
 const THREADS_PER_BATCH: usize = 2000;
-/// From a session's start until it samples.
+/// Time from a session's start until it samples.
 const SETTLE: Duration = Duration::from_millis(10);
 const GOAL_MICROSECONDS: f64 = 3.0;
 
-/// What a batch's threads do, and in what.
+/// Whether a batch's threads register, and whether a session runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Pairing {
     registers: bool,
@@ -38,7 +40,7 @@ const PAIRINGS: [(Pairing, &str); 4] = [
             registers: false,
             in_session: false,
         },
-        "make + join",
+        "create + join",
     ),
     (
         Pairing {
@@ -67,11 +69,11 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
     let (rounds, batches) = if effort.quick { (3, 8) } else { (7, 40) };
     let mut ours = Arm::new("ours");
     let mut others = [
-        Arm::aside("ours_without_session"),
-        Arm::aside("session_alone"),
+        Arm::extra("ours_without_session"),
+        Arm::extra("session_alone"),
     ];
     let mut notes = vec![format!(
-        "{rounds} rounds of {batches} batches of {THREADS_PER_BATCH} threads a pairing, in turns; {}",
+        "{rounds} rounds of {batches} batches of {THREADS_PER_BATCH} threads per combination, interleaved; {}",
         load_note()
     )];
     for round in 1..=rounds {
@@ -84,7 +86,7 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
             arm.runs.push(
                 run["above_plain"][pairing]
                     .as_f64()
-                    .ok_or("a pairing without a figure")?,
+                    .ok_or("the child's answer lacks the figure of a combination")?,
             );
         }
         let each: Vec<String> = PAIRINGS
@@ -101,8 +103,8 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
             })
             .collect();
         notes.push(format!(
-            "round {round}: µs: {}; {} samples of them and of the thread that makes them; engine: {}; processors that others + the \
-             hypervisor had: {taken}",
+            "round {round}: µs: {}; {} samples of these threads and their creator; engine: {}; CPUs used by other processes + the \
+             hypervisor: {taken}",
             each.join("; "),
             run["samples"],
             run["engine"].as_str().unwrap_or_default(),
@@ -110,7 +112,7 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
     }
     let met = ours.figure() <= GOAL_MICROSECONDS;
     Ok(Report {
-        unit: "µs a thread, above make + join without a profiler",
+        unit: "µs per thread, above create + join without a profiler",
         ours,
         peers: others.into(),
         floor: None,
@@ -121,10 +123,10 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
     })
 }
 
-/// Its argument: how many batches of each pairing.
+/// Runs one round in the child process. Argument: the number of batches per combination.
 pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
     let [batches] = arguments else {
-        return Err("a number of batches".into());
+        return Err("expected the number of batches".into());
     };
     let engine = engine_of_params(StartParams::default().interval(INTERVAL))?;
     let mut times: [Vec<f64>; PAIRINGS.len()] = Default::default();
@@ -160,7 +162,7 @@ pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
     }))
 }
 
-/// Microseconds of each thread.
+/// Runs a batch and returns the microseconds that each thread took.
 fn run_batch(pairing: Pairing) -> Result<Vec<f64>, Box<dyn Error>> {
     let mut microseconds = Vec::with_capacity(THREADS_PER_BATCH);
     for _ in 0..THREADS_PER_BATCH {
@@ -171,13 +173,13 @@ fn run_batch(pairing: Pairing) -> Result<Vec<f64>, Box<dyn Error>> {
                 unregister_thread();
             }
         })?;
-        thread.join().map_err(|_| "a thread has panicked")?;
+        thread.join().map_err(|_| "a thread panicked")?;
         microseconds.push(start.elapsed().as_secs_f64() * 1e6);
     }
     Ok(microseconds)
 }
 
-/// Of the pairs, the one value less the other.
+/// Returns the median of the pairwise differences.
 fn median_difference(values: &[f64], others: &[f64]) -> f64 {
     let differences: Vec<f64> = values
         .iter()
@@ -187,7 +189,7 @@ fn median_difference(values: &[f64], others: &[f64]) -> f64 {
     median(&differences)
 }
 
-/// The value that this part of all are at most; NaN of nothing.
+/// Returns the value that a share `part` of all values does not exceed, or NaN without values.
 fn percentile(values: &[f64], part: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -203,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentiles_are_values() {
+    fn percentile_returns_one_of_the_values() {
         let values: Vec<f64> = (1..=200).rev().map(f64::from).collect();
         assert_eq!(percentile(&values, 0.99), 198.0);
         assert_eq!(percentile(&values, 1.0), 200.0);
@@ -212,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_turn_is_slow_for_both() {
+    fn median_difference_ignores_a_slow_turn() {
         assert_eq!(
             median_difference(&[33.0, 53.5, 34.0], &[30.0, 50.0, 31.0]),
             3.0
@@ -220,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_compared_with_comes_first() {
+    fn pairings_start_with_the_two_compared_ones() {
         assert_eq!(
             PAIRINGS[PLAIN].0,
             Pairing {

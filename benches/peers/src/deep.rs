@@ -1,5 +1,5 @@
-//! Threads with deep stacks that vary: each goes down some hundred ways through eight functions that call each other, 12
-//! to 40 calls deep, and works at the bottom.
+//! Threads with deep, varying stacks: each follows one of 256 call paths through eight functions,
+//! 12 to 40 calls deep, and works in the innermost call.
 
 use std::hint::black_box;
 use std::io;
@@ -12,26 +12,26 @@ use gekkota::{ThreadGuard, auto_profiler_label};
 
 use crate::busy::work;
 
-/// What a thread does at the bottom.
+/// What a thread does in the innermost call.
 #[derive(Clone, Copy)]
 pub(crate) enum Rhythm {
-    /// Some ten microseconds of work, and the next way.
+    /// About 10 µs of work, then the next call path.
     Busy,
-    /// The same, and a sleep.
+    /// About 10 µs of work, then a sleep of this length.
     Bursts(Duration),
 }
 
-/// So many ways; threads share them, and begin with different ones.
-const WAYS: u64 = 256;
+/// Number of call paths. All threads use the same ones, each starting with another.
+const PATHS: u64 = 256;
 
-/// The threads, registered with gekkota by the name `deep`. They end when this is dropped.
+/// The running threads, registered with gekkota as `deep`. Dropping this ends them.
 pub(crate) struct DeepThreads {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<u64>>,
 }
 
 impl DeepThreads {
-    /// Returns when all are registered and begin.
+    /// Starts the threads, and returns when all are registered and begin.
     pub(crate) fn start(count: usize, rhythm: Rhythm) -> io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let all_are_ready = Arc::new(Barrier::new(count + 1));
@@ -42,7 +42,7 @@ impl DeepThreads {
             threads.push(builder.spawn(move || {
                 let _registered = ThreadGuard::register("deep");
                 all_are_ready.wait();
-                go_until(&stop, number as u64, rhythm)
+                work_until(&stop, number as u64, rhythm)
             })?);
         }
         all_are_ready.wait();
@@ -61,19 +61,19 @@ impl Drop for DeepThreads {
     }
 }
 
-fn go_until(stop: &AtomicBool, seed: u64, rhythm: Rhythm) -> u64 {
-    let mut bottom = Bottom {
+fn work_until(stop: &AtomicBool, seed: u64, rhythm: Rhythm) -> u64 {
+    let mut leaf = Leaf {
         rhythm,
         numbers: Box::new([0; 512]),
     };
     let mut result = 0;
-    let mut state = mix(seed + WAYS);
+    let mut state = mix(seed + PATHS);
     while !stop.load(Ordering::Relaxed) {
-        auto_profiler_label!("a way", Other);
+        auto_profiler_label!("a path", Other);
         state = mix(state);
-        // Of the same number comes the same way.
-        let way = mix(state % WAYS + 1);
-        result ^= step(way, 12 + way as u32 % 29, &mut bottom);
+        // The same number gives the same path.
+        let path = mix(state % PATHS + 1);
+        result ^= step(path, 12 + path as u32 % 29, &mut leaf);
     }
     result
 }
@@ -84,15 +84,15 @@ fn mix(number: u64) -> u64 {
     number ^ number >> 31
 }
 
-struct Bottom {
+struct Leaf {
     rhythm: Rhythm,
     numbers: Box<[u64; 512]>,
 }
 
-impl Bottom {
+impl Leaf {
     #[inline(never)]
-    fn reach(&mut self, way: u64) -> u64 {
-        let hash = work(way, &mut self.numbers);
+    fn run(&mut self, path: u64) -> u64 {
+        let hash = work(path, &mut self.numbers);
         if let Rhythm::Bursts(pause) = self.rhythm {
             std::thread::sleep(pause);
         }
@@ -101,30 +101,31 @@ impl Bottom {
 }
 
 #[inline(always)]
-fn step(way: u64, levels: u32, bottom: &mut Bottom) -> u64 {
+fn step(path: u64, levels: u32, leaf: &mut Leaf) -> u64 {
     if levels == 0 {
-        return bottom.reach(way);
+        return leaf.run(path);
     }
-    match way % 8 {
-        0 => one(way, levels, bottom),
-        1 => two(way, levels, bottom),
-        2 => three(way, levels, bottom),
-        3 => four(way, levels, bottom),
-        4 => five(way, levels, bottom),
-        5 => six(way, levels, bottom),
-        6 => seven(way, levels, bottom),
-        _ => eight(way, levels, bottom),
+    match path % 8 {
+        0 => one(path, levels, leaf),
+        1 => two(path, levels, leaf),
+        2 => three(path, levels, leaf),
+        3 => four(path, levels, leaf),
+        4 => five(path, levels, leaf),
+        5 => six(path, levels, leaf),
+        6 => seven(path, levels, leaf),
+        _ => eight(path, levels, leaf),
     }
 }
 
-/// Functions that differ, so that the compiler does not make one of them, and that have something to do after their call.
+/// Defines functions that differ, so that the compiler does not merge them. Each has work left
+/// after its call, so that the call does not become a jump.
 macro_rules! functions {
     ($($name:ident $number:literal)*) => {
         $(#[inline(never)]
-        fn $name(way: u64, levels: u32, bottom: &mut Bottom) -> u64 {
-            // As much as an ordinary function keeps on its stack.
+        fn $name(path: u64, levels: u32, leaf: &mut Leaf) -> u64 {
+            // About as much as an ordinary function keeps on its stack.
             let kept = black_box([u64::from(levels) + $number; 4]);
-            step(way.rotate_right(3), levels - 1, bottom) ^ black_box(kept)[levels as usize % 4]
+            step(path.rotate_right(3), levels - 1, leaf) ^ black_box(kept)[levels as usize % 4]
         })*
     };
 }
@@ -136,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn threads_end_when_they_are_told_to() {
+    fn drop_ends_the_threads() {
         let threads =
             DeepThreads::start(3, Rhythm::Bursts(Duration::from_micros(50))).expect("threads");
         std::thread::sleep(Duration::from_millis(5));

@@ -1,10 +1,12 @@
-//! What Gecko's buffer would take for the samples of a profile.
+//! Computes the size of a profile's samples in Gecko's buffer.
 //!
-//! The model, in bytes with each entry's kind and length: a sample is `ThreadId` 10, `TimeBeforeCompactStack` 10,
-//! `RunningTimes` 6, the head of `CompactStack` 3, and in that 10 for a native frame and 26 for a frame of a label. A sample of a
-//! thread that did not run since its sample before is `ThreadId` 10, `TimeBeforeSameSample` 10, `RunningTimes` 6 and
-//! `SameSample` 2. In Gecko's favour are left out what a dynamic text adds to a label, 10 for each 8 characters, since a
-//! profile does not tell it from the label's own; and the event delay of threads with an event loop.
+//! The model, in bytes that include each entry's kind and length: a sample is `ThreadId` 10,
+//! `TimeBeforeCompactStack` 10, `RunningTimes` 6 and the head of `CompactStack` 3, plus 10 per
+//! native frame and 26 per label frame. A sample of a thread that did not run since its previous
+//! sample is `ThreadId` 10, `TimeBeforeSameSample` 10, `RunningTimes` 6 and `SameSample` 2. Two
+//! things are left out, in Gecko's favour: the 10 bytes per 8 characters of a label's dynamic text,
+//! because a profile does not separate it from the label's name; and the event delay of threads
+//! with an event loop.
 
 use crate::rows::{FrameKind, Rows, StackRow, Thread};
 
@@ -13,13 +15,13 @@ pub(crate) const SAME_SAMPLE_BYTES: u64 = 10 + 10 + 6 + 2;
 const NATIVE_FRAME_BYTES: u64 = 10;
 const LABEL_FRAME_BYTES: u64 = 26;
 
-/// Sums over samples.
+/// Sums over the samples of a profile.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub(crate) struct GeckoCoding {
     pub(crate) bytes: u64,
     pub(crate) samples: u64,
     pub(crate) same_samples: u64,
-    /// Frames of all samples, repeated or not.
+    /// Frames of all samples, including repeated stacks.
     pub(crate) native_frames: u64,
     pub(crate) label_frames: u64,
 }
@@ -40,8 +42,8 @@ impl GeckoCoding {
             self.samples += 1;
             self.native_frames += native;
             self.label_frames += label;
-            // The first one has nothing to be the same as.
-            if row.has_rested() && index > 0 {
+            // The first sample has no previous one to repeat.
+            if row.was_idle() && index > 0 {
                 self.same_samples += 1;
                 self.bytes += SAME_SAMPLE_BYTES;
             } else {
@@ -55,7 +57,7 @@ impl GeckoCoding {
         self.bytes as f64 / self.samples as f64
     }
 
-    /// Frames a sample.
+    /// Returns the mean number of frames per sample.
     pub(crate) fn mean_depth(&self) -> f64 {
         (self.native_frames + self.label_frames) as f64 / self.samples as f64
     }
@@ -67,7 +69,7 @@ struct Depth {
     label: u64,
 }
 
-/// Of each stack of a thread; a prefix stands before the stacks that have it.
+/// Returns the depth of each stack of the thread. A prefix comes before the stacks that use it.
 fn depths(thread: &Thread) -> Vec<Depth> {
     let kinds: Vec<FrameKind> = thread
         .frame_table
@@ -101,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_are_counted_without_the_root_and_rests_are_the_same_sample() {
+    fn model_skips_the_root_and_counts_idle_samples_as_same() {
         let rows: Rows = serde_json::from_str(
             r#"{"meta":{},"libs":[],"profilingLog":{},"threads":[{
                 "name":"a",

@@ -1,11 +1,11 @@
-//! A sampler after the Gecko Profiler's on Linux: it stops a thread, unwinds its stack in place while the thread waits,
-//! and lets it go on.
+//! A sampler like the Gecko Profiler's on Linux: it suspends a thread, unwinds its stack in place,
+//! and resumes the thread.
 //!
-//! Gecko's steps, of its `Sampler::SuspendAndSampleAndResumeThread`: the sampler signals the thread; the handler copies
-//! its context, posts a semaphore and waits for another; the sampler unwinds and posts that one; the handler posts a
-//! third, for which the sampler waits. Nothing is allocated while a thread is stopped, since it may hold the
-//! allocator's lock. The unwinder is the one that gekkota uses, so that the difference is where it unwinds and who
-//! waits.
+//! The steps are those of Gecko's `Sampler::SuspendAndSampleAndResumeThread`: the sampler signals
+//! the thread; the handler copies its context, posts a semaphore and waits for another; the sampler
+//! unwinds and posts that one; the handler posts a third, for which the sampler waits. Nothing is
+//! allocated while a thread is suspended, since it may hold the allocator's lock. The unwinder is
+//! the one that gekkota uses. So the difference is where it unwinds, and which thread waits.
 
 use std::io::Result;
 
@@ -14,7 +14,7 @@ use framehop::{
     UnwindRegsNative, Unwinder as _, UnwinderNative,
 };
 
-use crate::raw::{self, Handshake, Registers, StoppableThread};
+use crate::raw::{self, Handshake, Registers, SuspendableThread};
 
 const MAX_FRAMES: usize = 1024;
 
@@ -28,7 +28,7 @@ pub(crate) struct HandshakeSampler {
 }
 
 impl HandshakeSampler {
-    /// Knows the modules that are loaded now. There is one in a process.
+    /// Creates the process's only sampler, for the modules that are loaded now.
     pub(crate) fn new() -> Result<Self> {
         let mut unwinder = Unwinder::new();
         for module in raw::modules() {
@@ -43,27 +43,28 @@ impl HandshakeSampler {
         })
     }
 
-    /// The program counters of a thread's stack, the youngest first; none when the thread is no more.
-    pub(crate) fn sample(&mut self, thread: &StoppableThread) -> &[u64] {
+    /// Returns the program counters of the thread's stack, innermost first, or nothing if the
+    /// thread has exited.
+    pub(crate) fn sample(&mut self, thread: &SuspendableThread) -> &[u64] {
         self.frames.clear();
-        let Some(stopped) = self.handshake.stop(thread) else {
+        let Some(suspended) = self.handshake.suspend(thread) else {
             return &self.frames;
         };
-        let mut regs = to_regs(&stopped.registers);
-        let mut read_stack = |address| stopped.word_at(address).ok_or(());
-        self.frames.push(stopped.registers.pc);
-        let mut frame = FrameAddress::from_instruction_pointer(stopped.registers.pc);
+        let mut regs = to_regs(&suspended.registers);
+        let mut read_stack = |address| suspended.word_at(address).ok_or(());
+        self.frames.push(suspended.registers.pc);
+        let mut frame = FrameAddress::from_instruction_pointer(suspended.registers.pc);
         while self.frames.len() < MAX_FRAMES
             && let Ok(Some(caller)) =
                 self.unwinder
                     .unwind_frame(frame, &mut regs, &mut self.cache, &mut read_stack)
             && let Some(next) = FrameAddress::from_return_address(caller)
         {
-            // Within its capacity.
+            // Within its capacity, so this does not allocate.
             self.frames.push(caller);
             frame = next;
         }
-        drop(stopped);
+        drop(suspended);
         &self.frames
     }
 }
@@ -101,12 +102,12 @@ mod tests {
     use crate::busy::BusyThread;
 
     #[test]
-    fn a_busy_threads_stack_is_found_to_its_root_and_the_thread_goes_on() {
+    fn sample_reaches_the_root_of_a_busy_thread_each_time() {
         let mut sampler = HandshakeSampler::new().expect("the first");
         assert!(HandshakeSampler::new().is_err());
         let (sender, threads) = channel();
         let busy = BusyThread::start("busy", move || {
-            let _ = sender.send(StoppableThread::current());
+            let _ = sender.send(SuspendableThread::current());
         });
         let _busy = busy.expect("thread");
         let thread = threads.recv().expect("an answer").expect("bounds");
@@ -114,6 +115,10 @@ mod tests {
             .map(|_| *sampler.sample(&thread).last().expect("a frame"))
             .collect();
         roots.dedup();
-        assert_eq!(roots.len(), 1, "every stack ends where threads begin");
+        assert_eq!(
+            roots.len(),
+            1,
+            "every stack has to end in the function where threads start"
+        );
     }
 }

@@ -1,12 +1,15 @@
-//! `hour`: how long the default buffer, of 128 MiB, lasts for 8 busy threads at 1,000 Hz before the oldest is given up.
+//! `hour`: how long the default buffer of 128 MiB lasts for 8 busy threads at 1,000 Hz, until the
+//! oldest samples are discarded.
 //!
-//! The threads have deep stacks that vary (`deep.rs`) and run all the time, as far as there are processors for them. `ours`
-//! is the time until the buffer is full at the rate of bytes that was seen; where it was full within the run, the time at
-//! which that was. `ours_at_8000` is the same for 8 threads that run at every tick, each on a processor of its own: 8,000
-//! samples a second, of as many bytes as an entry of a single sample had here, runs of samples of threads that waited for
-//! their turn left out. It is computed, not seen.
+//! The threads have deep, varying stacks (`deep.rs`) and run all the time, as far as there are
+//! processors for them. `ours` is the time until the buffer is full: the measured time if it filled
+//! up during the run, otherwise extrapolated from the measured rate. `ours_at_8000` is computed for
+//! 8 threads that run at every tick, each on its own processor: 8,000 samples a second, with the
+//! mean size that single-sample entries had here. Combined entries, from threads that waited for a
+//! processor, are left out of that mean.
 //!
-//! The long form runs for five minutes and so sees whether four are kept; the quick one extrapolates from 20 seconds.
+//! A full run takes five minutes, and so shows whether the buffer holds four. The quick one
+//! extrapolates from 20 seconds.
 
 use std::error::Error;
 use std::time::{Duration, Instant};
@@ -28,10 +31,10 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
     let seconds = if effort.quick { 20 } else { 300 };
     let mut ours = Arm::new("ours");
     let mut others = [
-        Arm::aside("ours_at_8000"),
-        Arm::aside("bytes_a_second"),
-        Arm::aside("samples_a_second"),
-        Arm::aside("running_a_second"),
+        Arm::extra("ours_at_8000"),
+        Arm::extra("bytes_a_second"),
+        Arm::extra("samples_a_second"),
+        Arm::extra("running_a_second"),
     ];
     let load = load_note();
     let (run, taken) = machine::watch(|| child::run("hour", &[seconds.to_string()]));
@@ -44,26 +47,26 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
     let notes = vec![
         format!("{seconds} s of {THREADS} threads; {load}"),
         format!(
-            "{}; processors that others + the hypervisor had: {taken}",
+            "{}; CPUs used by other processes + the hypervisor: {taken}",
             run["note"].as_str().unwrap_or_default()
         ),
     ];
     Ok(Report {
-        unit: "minutes that 128 MiB last for 8 busy threads at 1,000 Hz",
+        unit: "minutes that a buffer of 128 MiB lasts for 8 busy threads at 1,000 Hz",
         ours,
         peers: others.into(),
         floor: None,
         better: f64::max,
-        goal: "ours >= 4 minutes, here and for threads that run at every tick",
+        goal: "ours and ours_at_8000 >= 4 minutes",
         met,
         notes,
     })
 }
 
-/// Its argument: how many seconds.
+/// Runs in the child process. Argument: the duration in seconds.
 pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
     let [seconds] = arguments else {
-        return Err("a number of seconds".into());
+        return Err("expected the number of seconds".into());
     };
     let time = Duration::from_secs(seconds.parse()?);
     let session =
@@ -73,7 +76,7 @@ pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
     let mut full_after = None;
     while begin.elapsed() < time && full_after.is_none() {
         std::thread::sleep(Duration::from_millis(250));
-        let info = profiler_get_buffer_info().ok_or("the session has ended")?;
+        let info = profiler_get_buffer_info().ok_or("the session ended early")?;
         full_after = (info.recycled_bytes > 0).then(|| begin.elapsed().as_secs_f64());
     }
     let profile = session.finish()?;
@@ -91,24 +94,21 @@ pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
         "samples_a_second": (running + count("same_samples")) / seconds,
         "running_a_second": running / seconds,
     });
-    let told = match Entries::of(&log, &SINGLE_SAMPLES) {
+    let single_samples = match Entries::of(&log, &SINGLE_SAMPLES) {
         Ok(entries) => {
             let ticks_a_second = 1.0 / INTERVAL.as_secs_f64();
             let full_rate = THREADS as f64 * ticks_a_second * entries.mean_bytes();
             answer["ours_at_8000"] = json!(capacity / full_rate / 60.0);
-            format!(
-                "{:.1} bytes an entry of a single sample",
-                entries.mean_bytes()
-            )
+            format!("{:.1} bytes per single-sample entry", entries.mean_bytes())
         }
-        Err(problem) => format!("ours_at_8000 is not available: {problem}"),
+        Err(problem) => format!("cannot compute ours_at_8000: {problem}"),
     };
     let full = match full_after {
         Some(seconds) => format!("full after {seconds:.1} s"),
-        None => "nothing was given up".to_owned(),
+        None => "nothing was discarded".to_owned(),
     };
     answer["note"] = json!(format!(
-        "{seconds:.1} s, {full}; {told}; {} ticks, {} missed",
+        "{seconds:.1} s, {full}; {single_samples}; {} ticks, {} missed",
         count("ticks"),
         count("missed_ticks")
     ));

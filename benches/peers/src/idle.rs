@@ -1,16 +1,17 @@
-//! `idle`: what the profiler costs while 1,000 registered threads sleep, at 1,000 Hz.
+//! `idle`: cost of the profiler while 1,000 registered threads sleep, at 1,000 Hz.
 //!
-//! The figure is the CPU time of the sampler's thread, as the session counts it, in percent of one processor; the
-//! process's own CPU time stands beside it as a check. The threads sleep in `poll`, `futex`, `nanosleep` and `read`, in
-//! equal parts, from before the session's start until after its end. When the session has settled, nothing wakes them but
-//! the profiler; so whatever context switches the kernel counts in them over the span, voluntary or not, are its doing.
-//! Calls that came back with `EINTR` are counted as well, those of the time before the span by themselves.
+//! The figure is the CPU time of the sampler's thread, as the session counts it, in percent of one
+//! processor. The notes have the whole process's CPU time as a check. The threads sleep in `poll`,
+//! `futex`, `nanosleep` and `read`, in equal parts, from before the session's start until after its
+//! end. Once the session has settled, only the profiler could wake them. So it causes every context
+//! switch that the kernel counts in them over the span, voluntary or not. Calls that returned
+//! `EINTR` are counted as well; those before the span are counted separately.
 //!
-//! The goal is for both engines; `ours` is the one that sends signals. The floor is a thread that does nothing but sleep
-//! from tick to tick, prepared as our sampler is. pprof-rs goes by the process's CPU time alone, so that it does nothing at
-//! all while everybody sleeps, and has no samples of it either.
+//! The goal applies to both engines; `ours` is the one that sends signals. The floor is a thread
+//! that only sleeps from tick to tick, prepared as our sampler is. pprof-rs goes by the process's
+//! CPU time: it does nothing while all threads sleep, and so has no samples of that time.
 //!
-//! Each run is a process of its own; the arms take turns.
+//! Each run is a separate process; the arms are interleaved.
 
 use std::error::Error;
 use std::time::Duration;
@@ -30,22 +31,23 @@ use crate::{Effort, Outcome, child};
 
 const INTERVAL: Duration = Duration::from_millis(1);
 const THREADS: usize = 1000;
-/// Until every thread is known to sleep.
+/// Time after which the profiler knows that every thread sleeps.
 const SETTLE: Duration = Duration::from_secs(2);
 const GOAL_PERCENT: f64 = 5.0;
 
 pub(crate) fn measure(effort: Effort) -> Outcome {
     let (rounds, span_ms) = if effort.quick { (2, 1500) } else { (3, 8000) };
     let mut ours = Arm::new("ours");
-    let mut local_timers = Arm::aside("ours_local_timers");
+    let mut local_timers = Arm::extra("ours_local_timers");
     let (mut pprof, mut sleeper) = (Arm::new("pprof"), Arm::new("sleeper"));
     let mut notes = vec![
         format!(
-            "{rounds} rounds of {span_ms} ms an arm after {SETTLE:?}, in turns; {THREADS} threads, stacks of {} KiB; {}",
+            "{rounds} rounds of {span_ms} ms per arm after {SETTLE:?}, interleaved; {THREADS} threads, stacks of {} KiB; {}",
             STACK_BYTES >> 10,
             load_note()
         ),
-        "pprof goes by CPU time: while all sleep it does nothing, and has no samples".to_owned(),
+        "pprof goes by CPU time: while all threads sleep it does nothing, and has no samples"
+            .to_owned(),
     ];
     let (mut disturbed, mut had_local_timers) = (0, true);
     for round in 1..=rounds {
@@ -62,7 +64,7 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
                     + run["interrupted"].as_u64().unwrap_or(1);
             }
             notes.push(format!(
-                "round {round}: {}: {}; processors that others + the hypervisor had: {taken}",
+                "round {round}: {}: {}; CPUs used by other processes + the hypervisor: {taken}",
                 arm.name,
                 run["note"].as_str().unwrap_or_default(),
             ));
@@ -73,24 +75,24 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
         .all(|arm| arm.figure() <= GOAL_PERCENT)
         && disturbed == 0;
     if !had_local_timers {
-        notes.push("the system refused local timers, so that both arms are of signals".to_owned());
+        notes.push("the system refused local timers, so both arms used signals".to_owned());
     }
     Ok(Report {
-        unit: "% of a processor, beside 1,000 sleeping threads",
+        unit: "% of one CPU, with 1,000 sleeping threads",
         ours,
         peers: vec![pprof, local_timers],
         floor: Some(sleeper),
         better: f64::min,
-        goal: "ours <= 5 % of a core with either engine, and no wake-up in any thread, at 1,000 Hz",
+        goal: "ours <= 5 % of one CPU with either engine, and no wake-up in any thread, at 1,000 Hz",
         met,
         notes,
     })
 }
 
-/// Its arguments: the arm, and the span in milliseconds.
+/// Runs one round in the child process. Arguments: the arm, and the span in milliseconds.
 pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
     let [arm, span_ms] = arguments else {
-        return Err("an arm and a span".into());
+        return Err("expected an arm and the span in ms".into());
     };
     let span = Duration::from_millis(span_ms.parse()?);
     match arm.as_str() {
@@ -98,7 +100,7 @@ pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
         "ours_local_timers" => run_ours(SamplingEngine::LocalTimers, span),
         "pprof" => run_pprof(span),
         "sleeper" => run_sleeper(span),
-        other => Err(format!("there is no arm `{other}`").into()),
+        other => Err(format!("unknown arm `{other}`").into()),
     }
 }
 
@@ -125,10 +127,10 @@ fn run_ours(engine: SamplingEngine, span: Duration) -> Result<Value, Box<dyn Err
     let Wakes { switches, threads } = Wakes::between(&switches_before, &switches);
     let interrupted = sleepers.interrupted() - interrupted_before;
     let note = format!(
-        "engine: {engine}; {switches} wake-ups in {threads} threads, {interrupted} calls broken off, and \
-         {interrupted_before} before the span; {} ticks of {:.1} µs CPU, {} missed; {} captures and {} samples from \
-         outside, of this program's main thread as well; {:.2} % by the process's clock; resident MiB: {:.1} with the threads, {:.1} when registered, \
-         {:.1} at the end of the session",
+        "engine: {engine}; {switches} wake-ups in {threads} threads, {interrupted} calls interrupted, and \
+         {interrupted_before} before the span; {} ticks of {:.1} µs of CPU time, {} missed; {} captured and {} remote \
+         samples, including this program's main thread; {:.2} % by the process's clock; resident MiB above the start: \
+         {:.1} with the threads, {:.1} once registered, {:.1} at the end of the session",
         counts.ticks,
         counts.sampler_cpu_ns as f64 / 1e3 / counts.ticks as f64,
         counts.missed_ticks,
@@ -161,7 +163,7 @@ fn run_pprof(span: Duration) -> Result<Value, Box<dyn Error>> {
     let interrupted = sleepers.interrupted() - interrupted_before;
     drop(guard);
     let percent = (cpu_after - cpu_before) as f64 * 100.0 / (after - before) as f64;
-    let note = format!("{switches} wake-ups in {threads} threads, {interrupted} calls broken off");
+    let note = format!("{switches} wake-ups in {threads} threads, {interrupted} calls interrupted");
     Ok(json!({"percent": percent, "note": note}))
 }
 
@@ -179,11 +181,11 @@ fn run_sleeper(span: Duration) -> Result<Value, Box<dyn Error>> {
         let (cpu_ns, ns) = (thread_cpu_ns() - cpu_before, monotonic_ns() - start);
         (cpu_ns as f64 * 100.0 / ns as f64, ticks)
     });
-    let (percent, ticks) = thread.join().map_err(|_| "the sleeper has panicked")?;
+    let (percent, ticks) = thread.join().map_err(|_| "the sleeper panicked")?;
     Ok(json!({"percent": percent, "note": format!("{ticks} ticks")}))
 }
 
-/// What the session has counted.
+/// Counters of the session.
 struct Counts {
     ticks: u64,
     missed_ticks: u64,

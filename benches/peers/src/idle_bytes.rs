@@ -1,15 +1,17 @@
-//! `idle_bytes`: how many bytes of the buffer a sleeping thread takes in a second, at 1,000 Hz.
+//! `idle_bytes`: bytes of buffer per sleeping thread and second, at 1,000 Hz.
 //!
-//! The threads sleep in `poll`, `futex`, `nanosleep` and `read`, in equal parts, from before the session's start until
-//! after its end, and they alone are profiled. `ours` is of 1,000 of them, `ours_one` of a single one: bytes of all
-//! entries with samples that came to the buffer in the span, the lengths before them included, by threads and seconds. The
-//! profiles at both ends are in them, since taking a profile has the buffer brought up to date. `every_entry` is all
-//! that was put, with the counter of the process's CPU time, which has a value on each tick and belongs to no thread.
+//! The threads sleep in `poll`, `futex`, `nanosleep` and `read`, in equal parts, from before the
+//! session's start until after its end, and only they are profiled. `ours` is for 1,000 threads,
+//! `ours_one` for a single one: the bytes of all entries with samples that were put into the buffer
+//! during the span, including their length prefixes, divided by threads and seconds. They include
+//! what the snapshots at both ends add, because taking a snapshot brings the buffer up to date.
+//! `every_entry` is all bytes that were put, including the counter of the process's CPU time, which
+//! has a value at each tick and belongs to no thread.
 //!
-//! `gecko` is what Gecko's buffer would take for the same samples: its entries of a sample that is the same, by the model in
-//! `gecko_coding.rs`.
+//! `gecko` is the size of the same samples in Gecko's buffer: its entries for a repeated sample, by
+//! the model in `gecko_coding.rs`.
 //!
-//! Each run is a process of its own; the two take turns.
+//! Each run is a separate process; the two kinds of runs alternate.
 
 use std::error::Error;
 use std::time::{Duration, Instant};
@@ -27,17 +29,17 @@ use crate::{Effort, Outcome, child};
 const INTERVAL: Duration = Duration::from_millis(1);
 const THREADS: usize = 1000;
 const NAME: &str = "sleeper";
-/// Until every thread is known to sleep.
+/// Time after which the profiler knows that every thread sleeps.
 const SETTLE: Duration = Duration::from_secs(2);
 const GOAL_BYTES: f64 = 64.0;
 
 pub(crate) fn measure(effort: Effort) -> Outcome {
     let (rounds, span_ms) = if effort.quick { (2, 2000) } else { (3, 10_000) };
     let (mut ours, mut gecko) = (Arm::new("ours"), Arm::new("gecko"));
-    let mut every_entry = Arm::aside("every_entry");
-    let [mut ours_one, mut every_entry_one] = ["ours_one", "every_entry_one"].map(Arm::aside);
+    let mut every_entry = Arm::extra("every_entry");
+    let [mut ours_one, mut every_entry_one] = ["ours_one", "every_entry_one"].map(Arm::extra);
     let mut notes = vec![format!(
-        "{rounds} rounds of {span_ms} ms after {SETTLE:?}, in turns; {THREADS} threads, and one; {}",
+        "{rounds} rounds of {span_ms} ms after {SETTLE:?}, alternately with {THREADS} threads and one; {}",
         load_note()
     )];
     for round in 1..=rounds {
@@ -54,7 +56,7 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
                 gecko.runs.extend(run["gecko"].as_f64());
             }
             notes.push(format!(
-                "round {round}: {threads}: {}; processors that others + the hypervisor had: {taken}",
+                "round {round}, {threads} threads: {}; CPUs used by other processes + the hypervisor: {taken}",
                 run["note"].as_str().unwrap_or_default(),
             ));
         }
@@ -63,21 +65,22 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
         .iter()
         .all(|arm| arm.figure() <= GOAL_BYTES);
     Ok(Report {
-        unit: "bytes of the buffer a sleeping thread and second",
+        unit: "bytes of buffer per sleeping thread and second",
         ours,
         peers: vec![gecko, ours_one, every_entry, every_entry_one],
         floor: None,
         better: f64::min,
-        goal: "<= 64 bytes, of 1,000 threads and of one, at 1,000 Hz",
+        goal: "ours and ours_one <= 64 bytes, at 1,000 Hz",
         met,
         notes,
     })
 }
 
-/// Its arguments: how many threads, and the span in milliseconds.
+/// Runs one round in the child process. Arguments: the number of threads, and the span in
+/// milliseconds.
 pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
     let [threads, span_ms] = arguments else {
-        return Err("a number of threads, and a span".into());
+        return Err("expected the number of threads and the span in ms".into());
     };
     let threads: usize = threads.parse()?;
     let _sleepers = Sleepers::start(threads, || register_thread(NAME))?;
@@ -87,45 +90,47 @@ pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
     let (before, begin) = (session.snapshot()?, Instant::now());
     std::thread::sleep(Duration::from_millis(span_ms.parse()?));
     let (after, seconds) = (session.finish()?, begin.elapsed().as_secs_f64());
-    let (before, after) = (Filling::of(&before)?, Filling::of(&after)?);
+    let (before, after) = (BufferState::of(&before)?, BufferState::of(&after)?);
 
-    let by_threads = |bytes: u64| bytes as f64 / threads as f64 / seconds;
+    let per_thread_second = |bytes: u64| bytes as f64 / threads as f64 / seconds;
     let same_samples = after.same_samples - before.same_samples;
     let mut answer = json!({
-        "every_entry": by_threads(after.put_bytes - before.put_bytes),
-        "gecko": by_threads(same_samples * SAME_SAMPLE_BYTES),
+        "every_entry": per_thread_second(after.put_bytes - before.put_bytes),
+        "gecko": per_thread_second(same_samples * SAME_SAMPLE_BYTES),
     });
-    let told = match (before.samples, after.samples) {
+    let entries = match (before.samples, after.samples) {
         (Ok(before), Ok(after)) => {
-            answer["samples"] = json!(by_threads(after.bytes - before.bytes));
+            answer["samples"] = json!(per_thread_second(after.bytes - before.bytes));
             format!(
                 "{} entries of {} bytes",
                 after.count - before.count,
                 after.bytes - before.bytes
             )
         }
-        (Err(problem), _) | (_, Err(problem)) => format!("ours is not available: {problem}"),
+        (Err(problem), _) | (_, Err(problem)) => format!("cannot compute ours: {problem}"),
     };
     answer["note"] = json!(format!(
-        "{same_samples} samples of threads at rest and {} others in {seconds:.1} s; {told}",
+        "{same_samples} samples of idle threads and {} others in {seconds:.1} s; {entries}",
         after.other_samples - before.other_samples,
     ));
     Ok(answer)
 }
 
-/// What the buffer held, and what was put to it, at a moment.
-struct Filling {
+/// State of the buffer at the time of a snapshot.
+struct BufferState {
     samples: Result<Entries, String>,
     put_bytes: u64,
     same_samples: u64,
     other_samples: u64,
 }
 
-impl Filling {
+impl BufferState {
     fn of(profile: &Profile) -> Result<Self, Box<dyn Error>> {
         let log = log_of(profile)?;
         if logged(&log, "buffer", "recycled_bytes") > 0 {
-            return Err("the buffer was full, so that what it holds is not what came to it".into());
+            return Err(
+                "cannot measure: the buffer was full, so it no longer holds all entries".into(),
+            );
         }
         let count = |name| logged(&log, "sampler", name);
         Ok(Self {

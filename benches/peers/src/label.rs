@@ -1,18 +1,20 @@
-//! `label`: what the push and pop of a label take.
+//! `label`: time to push and pop a label.
 //!
-//! Batches of each arm take turns within one process, and their order is turned from turn to turn; a run's figure is the
-//! median of its arm's batches, and each round is a process of its own. A batch is a loop of the same scope, eight times
-//! in a row, each with something in it that the compiler cannot look into, so that no push is left out or joined with the
-//! next. The loop is in all figures; `empty` is what it takes with nothing in the scopes.
+//! The arms' batches are interleaved in one process, and their order rotates. A run's figure is the
+//! median of its arm's batches, and each round is a separate process. A batch is a loop that
+//! repeats the same scope eight times per round. Each scope contains something opaque to the
+//! compiler, so that no push is removed or merged with the next. All figures include the loop;
+//! `empty` is the loop with empty scopes.
 //!
-//! What is in the scopes stores nothing, and that tells: with one store of the host's in each, the three took 1.62 ns on a
-//! machine where a push and a pop took 1.35 and the store alone 0.15.
+//! The scopes contain no store, and that makes a difference: with one store of the application in
+//! each, the total was 1.62 ns on a machine where a push and a pop took 1.35 ns and the store alone
+//! 0.15 ns.
 //!
-//! `ours` is in a session at 1,000 Hz, on a thread that it samples; `ours_inactive` is the same without a session,
-//! `ours_unregistered` on a thread that is not registered, and `ours_below_text` inside of a label with a dynamic text.
-//! `ours_script` is a script frame and a line in it, where an interpreter runs the function for one line.
-//! puffin's scopes and tracing's spans are asked for and nobody listens; `puffin_on` records them, in a scope around a
-//! thousand of them.
+//! `ours` runs in a session at 1,000 Hz, on a thread that it samples; `ours_inactive` runs without
+//! a session, `ours_unregistered` on an unregistered thread, and `ours_below_text` inside a label
+//! with a dynamic text. `ours_script` is a script frame with one line set, as for an interpreter
+//! that runs one line of a function. puffin's scopes and tracing's spans have no listener;
+//! `puffin_on` records its scopes, a thousand of them in an outer scope.
 
 use std::error::Error;
 use std::hint::black_box;
@@ -22,21 +24,21 @@ use gekkota::{ProfilerSession, StartParams, auto_profiler_label, auto_profiler_l
 use gekkota::script::{AutoProfilerScriptFrame, ScriptFunction, profiler_register_script_function};
 use serde_json::{Value, json};
 
-use crate::batch::{A_ROUND, batch, empty, relaxed_load};
+use crate::batch::{PER_ROUND, batch, empty, relaxed_load};
 use crate::machine::{self, load_note};
 use crate::profile::engine_of_params;
 use crate::report::{Arm, Report, least, median};
 use crate::{Effort, Outcome, child};
 
 const INTERVAL: Duration = Duration::from_millis(1);
-/// So many rounds of the loop are a batch: a few milliseconds, but for an arm that records.
+/// Rounds of the loop per batch: a few milliseconds, except for an arm that records.
 const ROUNDS: u32 = 200_000;
 const ROUNDS_RECORDED: u32 = 125;
-/// From a session's start until it samples.
+/// Time from a session's start until it samples.
 const SETTLE: Duration = Duration::from_millis(10);
 const GOAL_NANOSECONDS: f64 = 1.5;
 
-/// Nanoseconds of a push and pop.
+/// Runs a batch and returns the nanoseconds of a push and pop.
 type Batch = fn() -> Result<f64, Box<dyn Error>>;
 
 const OURS: usize = 0;
@@ -53,9 +55,9 @@ const ARMS: [(&str, Batch); 10] = [
     ("empty", || Ok(empty(ROUNDS))),
     ("ours_script", script_frames),
 ];
-/// Those that the goal is for.
-const JUDGED: [&str; 3] = ["ours", "ours_inactive", "ours_unregistered"];
-/// Those that ours is compared with: they are in a program, and nobody listens.
+/// The arms that the goal applies to.
+const GOAL_ARMS: [&str; 3] = ["ours", "ours_inactive", "ours_unregistered"];
+/// The arms that `ours` is compared with: scopes without a listener.
 const PEERS: [&str; 2] = ["puffin", "tracing"];
 
 pub(crate) fn measure(effort: Effort) -> Outcome {
@@ -64,13 +66,13 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
         if PEERS.contains(&name) {
             Arm::new(name)
         } else {
-            Arm::aside(name)
+            Arm::extra(name)
         }
     });
-    arms[OURS].aside = false;
-    let scopes = ROUNDS * A_ROUND;
+    arms[OURS].extra = false;
+    let scopes = ROUNDS * PER_ROUND;
     let mut notes = vec![format!(
-        "{rounds} rounds of {batches} batches of {scopes} scopes an arm, in turns; {}",
+        "{rounds} rounds of {batches} batches of {scopes} scopes per arm, interleaved; {}",
         load_note()
     )];
     for round in 1..=rounds {
@@ -80,13 +82,13 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
             arm.runs.push(
                 run["medians"][index]
                     .as_f64()
-                    .ok_or("an arm without a figure")?,
+                    .ok_or("the child's answer lacks the figure of an arm")?,
             );
         }
         let least = |index: usize| run["least"][index].as_f64().unwrap_or(f64::NAN);
         notes.push(format!(
             "round {round}: fastest batches: ours {:.2}, inactive {:.2}, unregistered {:.2}, load {:.2} ns; engine: {}; \
-             processors that others + the hypervisor had: {taken}",
+             CPUs used by other processes + the hypervisor: {taken}",
             least(OURS),
             least(OURS + 1),
             least(OURS + 2),
@@ -94,7 +96,7 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
             run["engine"].as_str().unwrap_or_default(),
         ));
     }
-    let met = JUDGED.iter().all(|name| {
+    let met = GOAL_ARMS.iter().all(|name| {
         arms.iter()
             .find(|arm| arm.name == *name)
             .is_some_and(|arm| arm.figure() <= GOAL_NANOSECONDS)
@@ -103,21 +105,21 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
     let floor = arms.remove(FLOOR);
     let ours = arms.remove(OURS);
     Ok(Report {
-        unit: "ns a push and pop, the loop around it included",
+        unit: "ns per push and pop, including the loop",
         ours,
         peers: arms,
         floor: Some(floor),
         better: f64::min,
-        goal: "ours <= 1.5 ns, in a session, without one, and on a thread that is not registered",
+        goal: "ours <= 1.5 ns, in a session, without a session, and on an unregistered thread",
         met,
         notes,
     })
 }
 
-/// Its argument: how many batches of each arm.
+/// Runs one round in the child process. Argument: the number of batches per arm.
 pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
     let [batches] = arguments else {
-        return Err("a number of batches".into());
+        return Err("expected the number of batches".into());
     };
     let engine = engine_of_params(StartParams::default().interval(INTERVAL))?;
     let mut times: [Vec<f64>; ARMS.len()] = Default::default();
@@ -134,7 +136,7 @@ pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
     }))
 }
 
-/// All arms of ours run this one copy of machine code.
+/// Runs a batch of labels. All arms of ours run this one copy of the machine code.
 #[inline(never)]
 fn labels() -> f64 {
     batch!(ROUNDS, auto_profiler_label!("a label", Other))
@@ -158,11 +160,11 @@ fn inactive() -> Result<f64, Box<dyn Error>> {
     Ok(time)
 }
 
-/// The first thread is the profiler's from the first session on.
+/// Runs on a new thread: the main thread is registered from the first session on.
 fn unregistered() -> Result<f64, Box<dyn Error>> {
     std::thread::spawn(labels)
         .join()
-        .map_err(|_| "a thread has panicked".into())
+        .map_err(|_| "a thread panicked".into())
 }
 
 fn below_text() -> Result<f64, Box<dyn Error>> {
@@ -220,9 +222,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_arms_are_where_they_are_looked_for() {
+    fn arms_are_at_their_expected_places() {
         assert_eq!((ARMS[OURS].0, ARMS[FLOOR].0), ("ours", "relaxed_load"));
-        for name in JUDGED.iter().chain(&PEERS) {
+        for name in GOAL_ARMS.iter().chain(&PEERS) {
             assert!(ARMS.iter().any(|(arm, _)| arm == name), "{name}");
         }
     }

@@ -1,7 +1,8 @@
-//! Shared libraries, as many as wanted, loaded into this process for good.
+//! Loads any number of shared libraries into this process for good.
 //!
 //! **Contract** (cited below):
-//! - *ours*: the library is the one that is built beside this program. Its constructors are Rust's, and it is never closed.
+//! - *ours*: the library is the one built together with this program. Its constructors are Rust's,
+//!   and it is never closed.
 #![allow(unsafe_code, reason = "the loader has no safe interface")]
 
 use std::error::Error;
@@ -10,7 +11,8 @@ use std::path::{Path, PathBuf};
 
 const LIBRARY: &str = "libpeers_preload.so";
 
-/// A folder for copies, which is removed at the end; what is loaded of them stays.
+/// A temporary folder for copies of a library. Dropping it removes the folder; the loaded copies
+/// stay mapped.
 pub(crate) struct Copies(PathBuf);
 
 impl Copies {
@@ -21,9 +23,9 @@ impl Copies {
         Ok(Self(folder))
     }
 
-    /// Loads so many, each a file of its own, since the loader loads a file once.
+    /// Loads `count` copies. Each is a separate file, because the loader loads a file only once.
     pub(crate) fn load(&self, count: usize) -> Result<(), Box<dyn Error>> {
-        let original = beside_this_program(LIBRARY)?;
+        let original = find_built_library(LIBRARY)?;
         for number in 0..count {
             let copy = self.0.join(format!("libcopy{number}.so"));
             std::fs::copy(&original, &copy)?;
@@ -35,20 +37,23 @@ impl Copies {
 
 impl Drop for Copies {
     fn drop(&mut self) {
-        // It lies among temporary files.
+        // If this fails, the folder stays among the temporary files.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
-/// Cargo puts a library that another target needs beside the program, or in its folder of parts.
-pub(crate) fn beside_this_program(name: &str) -> Result<PathBuf, Box<dyn Error>> {
+/// Returns the path of a library that cargo built for another target of this package: in the
+/// program's folder, or in `deps` below it.
+pub(crate) fn find_built_library(name: &str) -> Result<PathBuf, Box<dyn Error>> {
     let own = std::env::current_exe()?;
-    let folder = own.parent().ok_or("this program lies nowhere")?;
+    let folder = own
+        .parent()
+        .ok_or("the path of this program has no folder")?;
     [folder.to_owned(), folder.join("deps")]
         .map(|folder| folder.join(name))
         .into_iter()
         .find(|path| path.exists())
-        .ok_or_else(|| format!("{name} is not beside {}", own.display()).into())
+        .ok_or_else(|| format!("cannot find {name} in the folder of {}", own.display()).into())
 }
 
 fn load(path: &Path) -> Result<(), Box<dyn Error>> {
@@ -56,7 +61,7 @@ fn load(path: &Path) -> Result<(), Box<dyn Error>> {
     // SAFETY: *ours*.
     let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL) };
     if handle.is_null() {
-        Err(format!("{} could not be loaded", path.display()).into())
+        Err(format!("cannot load {}", path.display()).into())
     } else {
         Ok(())
     }

@@ -1,11 +1,12 @@
-//! How quiet the machine was: a figure that was measured beside a compiler says little.
+//! Reports how quiet the machine was: a figure measured while a compiler runs says little.
 
 use std::fs::read_to_string;
 
-/// The kernel's unit in `/proc`, on all of its architectures but those that are long gone.
+/// Unit of times in `/proc`: `USER_HZ`, 100 on all architectures that are still in use.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// Does something, and tells how many processors other processes + the hypervisor had meanwhile.
+/// Runs `work`, and reports how many processors other processes + the hypervisor used during that
+/// time.
 pub(crate) fn watch<T>(work: impl FnOnce() -> T) -> (T, String) {
     let before = Usage::now();
     let result = work();
@@ -15,21 +16,21 @@ pub(crate) fn watch<T>(work: impl FnOnce() -> T) -> (T, String) {
     (result, taken.unwrap_or_else(|| "unknown".to_owned()))
 }
 
-/// Seconds of processor time since the machine and this process began.
+/// Processor time in seconds, of the machine since boot and of this process since its start.
 struct Usage {
     all: f64,
     stolen: f64,
-    /// With that of its children that have ended.
+    /// Includes that of children that have ended.
     own: f64,
     uptime: f64,
 }
 
 impl Usage {
-    /// `None` where `/proc` does not tell.
+    /// Reads the current usage; `None` if `/proc` lacks it.
     fn now() -> Option<Self> {
         let stat = read_to_string("/proc/stat").ok()?;
         let columns = seconds(stat.lines().next()?.split_whitespace().skip(1));
-        // Time of guests, the columns after these, is in the first two already.
+        // The columns after these are guest time, which the first two already include.
         let &[
             user,
             nice,
@@ -46,7 +47,7 @@ impl Usage {
         };
         let all = user + nice + system + interrupts + soft_interrupts;
         let own = read_to_string("/proc/self/stat").ok()?;
-        // The name of the program, in parentheses, may hold anything.
+        // The program name, in parentheses, may contain any character.
         let own = seconds(own.rsplit_once(')')?.1.split_whitespace().skip(11).take(4))
             .iter()
             .sum();
@@ -79,7 +80,7 @@ fn seconds<'a>(columns: impl Iterator<Item = &'a str>) -> Vec<f64> {
         .collect()
 }
 
-/// The load before a measurement, in a sentence.
+/// Describes the machine's load before a measurement.
 pub(crate) fn load_note() -> String {
     let load = read_to_string("/proc/loadavg").unwrap_or_default();
     let minute = load.split_whitespace().next().unwrap_or("unknown");

@@ -1,8 +1,12 @@
-//! Measures gekkota beside its peers: `cargo peers NAME [--quick] [--json]` from the root of the repository.
+//! Measures gekkota and comparable libraries (its peers) side by side.
 //!
-//! Ours and the peers take turns within one run, so that what disturbs the machine disturbs all of them. A figure is
-//! the median of its arm's runs, which stand beside it. A goal that is not met is told, and is no failure: exit code 0
-//! says that something was measured, 1 that it could not be, 2 that the command line makes no sense.
+//! Run `cargo peers NAME [--quick] [--json]` in the root of the repository.
+//!
+//! A measurement has several arms: gekkota (`ours`), its peers, and sometimes a floor without a
+//! profiler. The arms are interleaved within one run, so that a disturbance of the machine affects
+//! all of them. A figure is the median of its arm's runs, which the report lists as well. A missed
+//! goal is reported and is not a failure: exit code 0 means that the measurement succeeded, 1 that
+//! it failed, 2 that the command line is invalid.
 
 mod batch;
 mod busy;
@@ -47,7 +51,7 @@ mod target;
 mod tracing_layer;
 mod unwind;
 
-// The quick start's work, as it is.
+// The unchanged workload of the example `quick_start`.
 #[path = "../../../examples/quick_start/files.rs"]
 mod files;
 #[path = "../../../examples/quick_start/progress.rs"]
@@ -59,10 +63,11 @@ use std::process::ExitCode;
 
 use report::Report;
 
-/// How a measurement is to be done.
+/// How long a measurement may take.
 #[derive(Clone, Copy)]
 struct Effort {
-    /// Less than half a minute, for a look; the figures that are published are not measured so.
+    /// Takes less than half a minute, for a first look; published figures are not measured this
+    /// way.
     quick: bool,
 }
 
@@ -77,52 +82,52 @@ struct Measurement {
 const MEASUREMENTS: &[Measurement] = &[
     Measurement {
         name: "stall",
-        description: "time taken from a busy thread by one sample, 36 frames deep",
+        description: "time that one sample takes from a busy thread, 36 frames deep",
         run: stall::measure,
     },
     Measurement {
         name: "rate",
-        description: "samples delivered per sample asked for, of one busy thread at 100, 1,000 and 10,000 Hz",
+        description: "share of the requested samples that are delivered, for one busy thread at 100, 1,000 and 10,000 Hz",
         run: rate::measure,
     },
     Measurement {
         name: "capture",
-        description: "CPU time that stands in samples, by that which 2, 8 and 64 busy threads used, at 1,000 Hz",
+        description: "share of the CPU time of 2, 8 and 64 busy threads that samples account for, at 1,000 Hz",
         run: capture::measure,
     },
     Measurement {
         name: "idle",
-        description: "CPU that the profiler uses beside 1,000 sleeping threads, and wake-ups in them, at 1,000 Hz",
+        description: "CPU time of the profiler with 1,000 sleeping threads, and wake-ups in them, at 1,000 Hz",
         run: idle::measure,
     },
     Measurement {
         name: "oversubscribed",
-        description: "ticks on schedule beside 64 busy threads, at 1,000 Hz",
+        description: "share of ticks on schedule with 64 busy threads, at 1,000 Hz",
         run: oversubscribed::measure,
     },
     Measurement {
         name: "slowdown",
-        description: "time for a fixed amount of work at 1,000 Hz, by that without a profiler",
+        description: "time for a fixed amount of work at 1,000 Hz, relative to no profiler",
         run: slowdown::measure,
     },
     Measurement {
         name: "churn",
-        description: "what registering and unregistering add to making and joining a thread",
+        description: "time that registering and unregistering add to creating and joining a thread",
         run: churn::measure,
     },
     Measurement {
         name: "label",
-        description: "a push and pop of a label, with and without a session",
+        description: "time to push and pop a label, with and without a session",
         run: label::measure,
     },
     Measurement {
         name: "spawn",
-        description: "slowdown of spawning processes and of forks, at 1,000 Hz",
+        description: "slowdown of spawning and forking processes, at 1,000 Hz",
         run: spawn::measure,
     },
     Measurement {
         name: "start",
-        description: "time to start with 200 loaded libraries, to stop, and what registering threads wait for meanwhile",
+        description: "time to start with 200 loaded libraries, time to stop, and delay of registrations during both",
         run: start::measure,
     },
     Measurement {
@@ -132,57 +137,64 @@ const MEASUREMENTS: &[Measurement] = &[
     },
     Measurement {
         name: "bytes_per_sample",
-        description: "bytes of the buffer for a sample of the quick start's work, at 1,000 Hz",
+        description: "bytes of buffer per sample of the quick start's workload, at 1,000 Hz",
         run: bytes_per_sample::measure,
     },
     Measurement {
         name: "idle_bytes",
-        description: "bytes of the buffer for a sleeping thread and second, at 1,000 Hz",
+        description: "bytes of buffer per sleeping thread and second, at 1,000 Hz",
         run: idle_bytes::measure,
     },
     Measurement {
         name: "put",
-        description: "adding a small marker, from 1, 2 and 16 threads at once",
+        description: "time to add a small marker, from 1, 2 and 16 threads at once",
         run: put::measure,
     },
     Measurement {
         name: "marker",
-        description: "adding a marker: its name alone, with a text, with three fields",
+        description: "time to add a marker: with a name only, with a text, with three fields",
         run: marker::measure,
     },
     Measurement {
         name: "marker_off",
-        description: "the same without a session, against a relaxed load",
+        description: "time to add a marker without a session, compared with a relaxed load",
         run: marker_off::measure,
     },
     Measurement {
         name: "marker_stack",
-        description: "time that a marker with a stack of 30 frames takes from who adds it",
+        description: "time to add a marker with a stack of 30 frames, on the calling thread",
         run: marker_stack::measure,
     },
     Measurement {
         name: "tracing_layer",
-        description: "a span of `tracing` through the layer, and through tracing-chrome",
+        description: "time for a span of `tracing` with ProfilerLayer, and with tracing-chrome",
         run: tracing_layer::measure,
     },
     Measurement {
         name: "stream",
-        description: "writing a profile of 1,000,000 samples of 16 threads as JSON, and the memory that it takes",
+        description: "speed and memory use of writing a profile of 1,000,000 samples of 16 threads as JSON",
         run: stream::measure,
     },
     Measurement {
         name: "snapshot_pause",
-        description: "how much longer markers and ticks wait while that profile is written",
+        description: "additional delay of markers and ticks while such a profile is written",
         run: snapshot_pause::measure,
     },
     Measurement {
         name: "hour",
-        description: "how long 128 MiB last for 8 busy threads, at 1,000 Hz",
+        description: "time that a buffer of 128 MiB lasts for 8 busy threads, at 1,000 Hz",
         run: hour::measure,
     },
 ];
 
-const USAGE: &str = "cargo peers NAME [--quick] [--json]";
+const USAGE: &str = "usage: cargo peers NAME [--quick] [--json]";
+const HELP: &str = "\
+  --quick  take less than half a minute; published figures are not measured this way
+  --json   also print the report as one line of JSON
+  --help   print this help
+
+NAME is one of:
+";
 
 enum Command {
     List,
@@ -193,7 +205,7 @@ enum Command {
     },
 }
 
-/// The command that the arguments ask for, or a sentence on what is wrong with them.
+/// Returns the command, or an error message for the user.
 fn parse(arguments: impl Iterator<Item = String>) -> Result<Command, String> {
     let names = || {
         MEASUREMENTS
@@ -211,7 +223,7 @@ fn parse(arguments: impl Iterator<Item = String>) -> Result<Command, String> {
             "--help" | "-h" => help = true,
             option if option.starts_with('-') => {
                 return Err(format!(
-                    "there is no option `{option}`; accepted: --quick, --json, --help"
+                    "cannot use option `{option}`: expected --quick, --json or --help"
                 ));
             }
             name => {
@@ -219,12 +231,12 @@ fn parse(arguments: impl Iterator<Item = String>) -> Result<Command, String> {
                     .iter()
                     .find(|measurement| measurement.name == name);
                 let found = found.ok_or_else(|| {
-                    format!("there is no measurement `{name}`; accepted: {}", names())
+                    format!("cannot measure `{name}`: expected one of {}", names())
                 })?;
                 if let Some(first) = chosen.replace(found) {
                     let first = first.name;
                     return Err(format!(
-                        "two measurements, `{first}` and `{name}`; accepted: one at a time"
+                        "cannot measure both `{first}` and `{name}`: expected one name"
                     ));
                 }
             }
@@ -237,7 +249,7 @@ fn parse(arguments: impl Iterator<Item = String>) -> Result<Command, String> {
             json,
         }),
         None if quick || json => Err(format!(
-            "an option without a measurement; accepted: {}",
+            "cannot measure: got no name, expected one of {}",
             names()
         )),
         _ => Ok(Command::List),
@@ -245,7 +257,7 @@ fn parse(arguments: impl Iterator<Item = String>) -> Result<Command, String> {
 }
 
 fn list() {
-    println!("{USAGE}\n");
+    println!("Measures gekkota and comparable libraries side by side.\n\n{USAGE}\n\n{HELP}");
     let width = MEASUREMENTS
         .iter()
         .map(|measurement| measurement.name.len())
@@ -278,7 +290,7 @@ fn main() -> ExitCode {
             return ExitCode::SUCCESS;
         }
         Err(problem) => {
-            eprintln!("peers: {problem}\nusage: {USAGE}");
+            eprintln!("peers: {problem}\n{USAGE}");
             return ExitCode::from(2);
         }
     };
@@ -291,7 +303,7 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(error) => {
-            eprintln!("peers: {} could not be measured: {error}", measurement.name);
+            eprintln!("peers: cannot measure `{}`: {error}", measurement.name);
             ExitCode::FAILURE
         }
     }
@@ -309,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_told_with_what_is_accepted() {
+    fn parse_errors_name_what_is_expected() {
         let all: Vec<&str> = MEASUREMENTS
             .iter()
             .map(|measurement| measurement.name)
@@ -317,16 +329,16 @@ mod tests {
         let all = all.join(", ");
         assert_eq!(
             problem(&["rote"]),
-            format!("there is no measurement `rote`; accepted: {all}")
+            format!("cannot measure `rote`: expected one of {all}")
         );
         assert_eq!(
             problem(&["rate", "--fast"]),
-            "there is no option `--fast`; accepted: --quick, --json, --help"
+            "cannot use option `--fast`: expected --quick, --json or --help"
         );
-        assert!(problem(&["rate", "rate"]).contains("one at a time"));
-        assert!(problem(&["--json"]).contains(&format!("accepted: {all}")));
-        for fine in [&[][..], &["rate"], &["--json", "rate", "--quick"], &["-h"]] {
-            assert_eq!(problem(fine), "");
+        assert!(problem(&["rate", "rate"]).contains("expected one name"));
+        assert!(problem(&["--json"]).contains(&format!("expected one of {all}")));
+        for valid in [&[][..], &["rate"], &["--json", "rate", "--quick"], &["-h"]] {
+            assert_eq!(problem(valid), "");
         }
     }
 }

@@ -1,14 +1,15 @@
-//! `marker`: what adding a marker takes while it is recorded: a name alone, with a text of 16 bytes, and with three fields, a `u64`, an
-//! `f64` and a `CowString` of those 16 bytes that borrows them.
+//! `marker`: time to add a marker while a session records it: with a name only, with a text of 16
+//! bytes, and with three fields: a `u64`, an `f64` and a `CowString` that borrows those 16 bytes.
 //!
-//! A figure is the whole time of a call, the clock's reading and the loop around it included; `clock` is what reading it by
-//! `ProfilerTime::now` takes alone, `rdtsc` a bare reading of the processor's own, and `empty` the loop. What the peers are asked to do
-//! is told in `marker_arms.rs`.
+//! A figure is the whole time of a call, including its reading of the clock and the loop around it.
+//! `clock` is a reading by `ProfilerTime::now`, `rdtsc` a bare reading of the processor's clock,
+//! and `empty` the loop. `marker_arms.rs` describes what the peers do.
 //!
-//! All arms run on one thread, which is registered and sampled, in one session at 1,000 Hz, whose buffer is full when it begins, with all
-//! peers recording. Batches of 8,000 calls, of `tracing-chrome` 1,000, take turns, and their order is turned from turn to turn; a run's
-//! figure is the median of its arm's batches, and each round is a process of its own. What the sampler's thread does for markers, and
-//! the peers' threads for theirs, is in no figure.
+//! All arms run on one registered and sampled thread, in one session at 1,000 Hz whose buffer is
+//! full from the start, with all peers recording. Batches of 8,000 calls (1,000 for
+//! `tracing-chrome`) are interleaved, and their order rotates. A run's figure is the median of its
+//! arm's batches, and each round is a separate process. No figure includes the work that the
+//! sampler's thread does for markers, or the peers' background threads for theirs.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -38,10 +39,10 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
     let (rounds, batches) = if effort.quick { (2, 10) } else { (9, 40) };
     let mut arms: Vec<(Role, Arm)> = ARMS
         .iter()
-        .map(|arm| (arm.role, Arm::aside(arm.name)))
+        .map(|arm| (arm.role, Arm::extra(arm.name)))
         .collect();
     let mut notes = vec![format!(
-        "{rounds} rounds of {batches} batches of {CALLS} calls an arm, in turns; {}",
+        "{rounds} rounds of {batches} batches of {CALLS} calls per arm, interleaved; {}",
         load_note()
     )];
     for round in 1..=rounds {
@@ -51,18 +52,18 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
             arm.runs.extend(run["medians"][arm.name].as_f64());
         }
         let least = |name: &str| run["least"][name].as_f64().unwrap_or(f64::NAN);
-        let told = ["ours_untyped", "ours_text", "ours_typed", "clock"]
+        let fastest = ["ours_untyped", "ours_text", "ours_typed", "clock"]
             .map(|name| format!("{name} {:.1}", least(name)));
         notes.push(format!(
-            "round {round}: fastest batches: {}; engine: {}; processors that others + the hypervisor had: {taken}",
-            told.join(", "),
+            "round {round}: fastest batches: {}; engine: {}; CPUs used by other processes + the hypervisor: {taken}",
+            fastest.join(", "),
             run["engine"].as_str().unwrap_or_default()
         ));
     }
     arms.retain(|(_, arm)| !arm.runs.is_empty());
     if !arms.iter().any(|(_, arm)| arm.name.starts_with("tracy_")) {
         let why = if cfg!(feature = "tracy") {
-            "does not run on this processor"
+            "cannot run on this processor"
         } else {
             "was not compiled"
         };
@@ -74,37 +75,37 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
         met &= verdict.is_met();
         notes.push(verdict.note());
     }
-    // The report has one figure of ours, and its peers.
+    // The report compares one figure of ours with its peers: that of the text form.
     for (_, arm) in arms
         .iter_mut()
         .filter(|(role, _)| *role == Role::Peer(Form::Text))
     {
-        arm.aside = false;
+        arm.extra = false;
     }
     let place = arms
         .iter()
         .position(|(role, _)| *role == Role::Ours(Form::Text));
-    let (_, ours) = arms.remove(place.ok_or("there is no text of ours")?);
+    let (_, ours) = arms.remove(place.ok_or("no arm of ours has the text form")?);
     Ok(Report {
-        unit: "ns a call, the clock's reading and the loop around it included",
+        unit: "ns per call, including the reading of the clock and the loop",
         ours: Arm {
-            aside: false,
+            extra: false,
             ..ours
         },
         peers: arms.into_iter().map(|(_, arm)| arm).collect(),
         floor: None,
         better: f64::min,
-        goal: "ours <= 35 ns with a text, <= 50 ns with three fields, and less than each peer in each form",
+        goal: "ours <= 35 ns with a text, <= 50 ns with three fields, and faster than each peer in each form",
         met,
         notes,
     })
 }
 
-/// How ours does in a form.
+/// Ours compared with the fastest peer, in one form.
 struct Verdict {
     form: Form,
     ours_ns: f64,
-    /// The best of them.
+    /// Name of the fastest peer.
     peer: &'static str,
     peer_ns: f64,
 }
@@ -142,16 +143,16 @@ impl Verdict {
             peer_ns,
         } = self;
         format!(
-            "{form:?}: ours {ours_ns:.1} ns, {peer} {peer_ns:.1}, the best: {:.2}",
+            "{form:?}: ours {ours_ns:.1} ns, fastest peer {peer} {peer_ns:.1} ns, ratio {:.2}",
             ours_ns / peer_ns
         )
     }
 }
 
-/// Its argument: how many batches of each arm.
+/// Runs one round in the child process. Argument: the number of batches per arm.
 pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
     let [batches] = arguments else {
-        return Err("a number of batches".into());
+        return Err("expected the number of batches".into());
     };
     let batches: usize = batches.parse()?;
     let params = StartParams::default()
@@ -161,7 +162,7 @@ pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
     let peers = Recorders::start()?;
     let session = ProfilerSession::start(params)?;
     let _registered = ThreadGuard::register("marker");
-    // A batch of each that does not count, and ours until the buffer is full.
+    // One uncounted batch of each arm, and batches of ours until the buffer is full.
     for arm in ARMS {
         (arm.run)(&peers);
     }
@@ -182,10 +183,13 @@ pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
     }
     let put = put_entries(&session)? - before;
     peers.check(batches as u64 + 1)?;
-    // Those of three forms and of a scope.
-    let asked = 4 * batches as u64 * u64::from(CALLS);
-    if put < asked {
-        return Err(format!("{put} entries were put of {asked} markers").into());
+    // Three forms and a scope add markers of ours.
+    let expected = 4 * batches as u64 * u64::from(CALLS);
+    if put < expected {
+        return Err(format!(
+            "cannot use the figures: got {put} buffer entries, expected at least {expected}"
+        )
+        .into());
     }
     drop(session.finish()?);
     let of_each = |figure: fn(&[f64]) -> f64| -> BTreeMap<&str, f64> {
@@ -210,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_form_has_its_goal_and_its_best_peer() {
+    fn verdict_uses_the_forms_goal_and_fastest_peer() {
         let arm = |name, ns| Arm {
             runs: vec![ns],
             ..Arm::new(name)
@@ -220,7 +224,7 @@ mod tests {
                 (Role::Ours(form), arm("ours", ours)),
                 (Role::Peer(form), arm("slow", peers[0])),
                 (Role::Peer(form), arm("fast", peers[1])),
-                (Role::Aside, arm("clock", 1.0)),
+                (Role::Extra, arm("clock", 1.0)),
             ];
             Verdict::of(form, &arms)
         };

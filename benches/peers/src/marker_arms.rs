@@ -1,15 +1,19 @@
-//! The arms of `marker`: what records a name alone, with a text of 16 bytes, or with three fields, and how.
+//! The arms of `marker`: each records a name only, a name with a text of 16 bytes, or a name with
+//! three fields.
 //!
-//! Each is used as its documentation shows, and what it has recorded is counted where it comes out, so that none is measured that
-//! does not record. A peer's scope reads the clock at both ends; a marker is an instant, and `ours_text_scope` an interval.
+//! Each library is used as its documentation shows. What it recorded is counted at its output, so
+//! that an arm that records nothing is noticed. A peer's scope reads the clock at both ends; a
+//! marker is an instant, and `ours_text_scope` an interval.
 //!
-//! - puffin has room for one text beside the name, so that three fields are formatted into one. Of a thousand scopes in one the time
-//!   is taken, and then a new frame begins, outside of it.
-//! - fastrace's local spans lie in a root span, a thousand each, which is dropped outside of the time; properties are texts, and numbers
-//!   are formatted. A text that is not known when the program is compiled would have to be copied to the heap; this one is.
-//! - `tracing`'s spans are entered, and written by `tracing-chrome` with what they carry, on a thread of its own, which is waited for
-//!   outside of the time.
-//! - A zone of Tracy's gets numbers as values and a text as its text. Nobody is connected, so that everything recorded stays in memory.
+//! - puffin accepts one text besides the name, so three fields are formatted into one. A thousand
+//!   scopes inside one scope are timed; then a new frame begins, outside of the measured time.
+//! - fastrace's local spans are children of a root span, a thousand each; the root is dropped
+//!   outside of the measured time. Properties are texts, so numbers are formatted. A text that is
+//!   not a constant would have to be copied to the heap; this one is a constant.
+//! - `tracing`'s spans are entered, and `tracing-chrome` writes them with their fields on a
+//!   background thread. The benchmark waits for that thread outside of the measured time.
+//! - Tracy's zones take numbers as values and a text as their text. No server is connected, so
+//!   everything recorded stays in memory.
 
 use std::borrow::Cow;
 use std::error::Error;
@@ -24,23 +28,23 @@ use fastrace::local::LocalSpan;
 use gekkota::{AutoProfilerTextMarker, MarkerOptions, ProfilerTime, add_marker, add_text_marker, add_untyped_marker, gecko_profiler_category};
 use gekkota::marker::built_in::CowString;
 
-use crate::batch::{A_ROUND, batch, empty};
+use crate::batch::{PER_ROUND, batch, empty};
 use crate::chrome_trace::ChromeTrace;
 use crate::raw::cycles;
 
-/// Rounds of one loop: a thousand calls.
+/// Rounds of one loop, for a thousand calls.
 const ROUNDS: u32 = 125;
-/// Loops of a batch. That which writes on a thread of its own has one, since that takes ten times as long.
+/// Loops per batch. An arm with a background writer has one, since it takes ten times as long.
 const LOOPS: u32 = 8;
 
-/// So many calls are a batch of ours.
-pub(crate) const CALLS: u32 = LOOPS * ROUNDS * A_ROUND;
+/// Calls per batch of ours.
+pub(crate) const CALLS: u32 = LOOPS * ROUNDS * PER_ROUND;
 pub(crate) const TEXT: &str = "a text, 16 bytes";
 const NUMBER: u64 = 123_456;
 const SHARE: f64 = 0.625;
 
 gekkota::marker_type! {
-    /// What the arms with fields carry.
+    /// Payload of the arms with fields.
     pub(crate) struct Loaded {
         pub(crate) bytes: u64 => "Size", Bytes;
         pub(crate) share: f64 => "Share", Percentage;
@@ -48,7 +52,7 @@ gekkota::marker_type! {
     }
 }
 
-/// What a marker carries.
+/// What a marker has besides its name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Form {
     Untyped,
@@ -60,18 +64,18 @@ impl Form {
     pub(crate) const ALL: [Self; 3] = [Self::Untyped, Self::Text, Self::Typed];
 }
 
-/// What an arm is in the comparison.
+/// Role of an arm in the comparison.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Role {
     Ours(Form),
     Peer(Form),
-    Aside,
+    Extra,
 }
 
 pub(crate) struct MarkerArm {
     pub(crate) name: &'static str,
     pub(crate) role: Role,
-    /// Nanoseconds of a call.
+    /// Runs a batch and returns the nanoseconds of a call.
     pub(crate) run: fn(&Recorders) -> f64,
 }
 
@@ -79,7 +83,7 @@ const fn arm(name: &'static str, role: Role, run: fn(&Recorders) -> f64) -> Mark
     MarkerArm { name, role, run }
 }
 
-/// Of which those of Tracy are there if it was compiled.
+/// All arms. Tracy's exist only with the feature `tracy`.
 pub(crate) const ARMS: &[MarkerArm] = &[
     arm("ours_text", Role::Ours(Form::Text), ours_text),
     arm("puffin_text", Role::Peer(Form::Text), puffin_text),
@@ -115,13 +119,13 @@ pub(crate) const ARMS: &[MarkerArm] = &[
     ),
     #[cfg(feature = "tracy")]
     arm("tracy_typed", Role::Peer(Form::Typed), tracy::typed),
-    arm("ours_text_scope", Role::Aside, ours_text_scope),
-    arm("clock", Role::Aside, clock),
-    arm("rdtsc", Role::Aside, rdtsc),
-    arm("empty", Role::Aside, |_| empty(ROUNDS * LOOPS)),
+    arm("ours_text_scope", Role::Extra, ours_text_scope),
+    arm("clock", Role::Extra, clock),
+    arm("rdtsc", Role::Extra, rdtsc),
+    arm("empty", Role::Extra, |_| empty(ROUNDS * LOOPS)),
 ];
 
-/// The peers, all of which record, and what they have recorded.
+/// The recording peers, with counts of what they recorded.
 pub(crate) struct Recorders {
     chrome: ChromeTrace,
     seen: Arc<Seen>,
@@ -144,17 +148,17 @@ impl Reporter for CountingReporter {
 }
 
 impl Recorders {
-    /// Once in a process.
+    /// Starts all peers. Call it once per process.
     pub(crate) fn start() -> Result<Self, Box<dyn Error>> {
         let seen = Arc::new(Seen::default());
-        let of_sink = Arc::clone(&seen);
+        let sink_seen = Arc::clone(&seen);
         puffin::GlobalProfiler::lock().add_sink(Box::new(move |frame| {
-            of_sink
+            sink_seen
                 .puffin_scopes
                 .fetch_add(frame.meta().num_scopes as u64, Ordering::Relaxed);
         }));
         puffin::set_scopes_on(true);
-        // It is told when to report.
+        // Reports only when flushed.
         let config = Config::default().report_interval(Duration::from_secs(3600));
         fastrace::set_reporter(CountingReporter(Arc::clone(&seen)), config);
         #[cfg(feature = "tracy")]
@@ -167,27 +171,34 @@ impl Recorders {
         })
     }
 
-    /// Whether each peer has recorded what so many batches of each of its arms were asked to, with what is around them.
+    /// Checks that each peer recorded exactly what this many batches of each of its arms add,
+    /// including the enclosing scopes and spans.
     pub(crate) fn check(&self, batches: u64) -> Result<(), String> {
         let loops = Form::ALL.len() as u64 * batches * u64::from(LOOPS);
-        let around = loops * (u64::from(ROUNDS * A_ROUND) + 1);
-        let of_chrome = Form::ALL.len() as u64 * batches * u64::from(ROUNDS * A_ROUND);
+        let with_parents = loops * (u64::from(ROUNDS * PER_ROUND) + 1);
+        let chrome_spans = Form::ALL.len() as u64 * batches * u64::from(ROUNDS * PER_ROUND);
         let seen = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        for (name, recorded, asked) in [
-            ("puffin", seen(&self.seen.puffin_scopes), around),
-            ("fastrace", seen(&self.seen.fastrace_spans), around),
-            // With the thread's name.
-            ("tracing-chrome", self.chrome.entries(), 2 * of_chrome + 1),
+        for (name, recorded, expected) in [
+            ("puffin", seen(&self.seen.puffin_scopes), with_parents),
+            ("fastrace", seen(&self.seen.fastrace_spans), with_parents),
+            // Two entries per span, and one for the thread's name.
+            (
+                "tracing-chrome",
+                self.chrome.entries(),
+                2 * chrome_spans + 1,
+            ),
         ] {
-            if recorded != asked {
-                return Err(format!("{name} has recorded {recorded} of {asked}"));
+            if recorded != expected {
+                return Err(format!(
+                    "cannot use the figures: {name} recorded {recorded} spans or entries, expected {expected}"
+                ));
             }
         }
         Ok(())
     }
 }
 
-/// The mean of several loops.
+/// Returns the mean of several loops.
 fn mean_of_loops(mut one: impl FnMut() -> f64) -> f64 {
     (0..LOOPS).map(|_| one()).sum::<f64>() / f64::from(LOOPS)
 }
@@ -242,11 +253,11 @@ fn ours_typed(_: &Recorders) -> f64 {
     })
 }
 
-/// Each loop in a scope, which ends with the frame.
+/// Runs each loop inside a scope and a new puffin frame.
 fn in_frames(mut one: impl FnMut() -> f64) -> f64 {
     mean_of_loops(|| {
         let time = {
-            puffin::profile_scope!("around");
+            puffin::profile_scope!("parent");
             one()
         };
         puffin::GlobalProfiler::lock().new_frame();
@@ -276,10 +287,10 @@ fn puffin_typed(_: &Recorders) -> f64 {
     })
 }
 
-/// Each loop in a root span.
+/// Runs each loop inside a root span.
 fn in_roots(mut one: impl FnMut() -> f64) -> f64 {
     let time = mean_of_loops(|| {
-        let root = Span::root("around", SpanContext::random());
+        let root = Span::root("parent", SpanContext::random());
         let _parent = root.set_local_parent();
         one()
     });
@@ -321,8 +332,9 @@ fn fastrace_typed(_: &Recorders) -> f64 {
     })
 }
 
-/// Written before anything else begins.
-fn written(peers: &Recorders, one: impl FnOnce() -> f64) -> f64 {
+/// Runs `one`, then waits until its output is written, so that the writer disturbs no
+/// other arm.
+fn then_wait_for_writer(peers: &Recorders, one: impl FnOnce() -> f64) -> f64 {
     let time = one();
     peers.chrome.wait_until_written();
     time
@@ -330,7 +342,7 @@ fn written(peers: &Recorders, one: impl FnOnce() -> f64) -> f64 {
 
 #[inline(never)]
 fn tracing_chrome_untyped(peers: &Recorders) -> f64 {
-    written(
+    then_wait_for_writer(
         peers,
         || batch!(ROUNDS, let _entered = tracing::info_span!("a marker").entered()),
     )
@@ -339,7 +351,7 @@ fn tracing_chrome_untyped(peers: &Recorders) -> f64 {
 #[inline(never)]
 fn tracing_chrome_text(peers: &Recorders) -> f64 {
     let text = black_box(TEXT);
-    written(
+    then_wait_for_writer(
         peers,
         || batch!(ROUNDS, let _entered = tracing::info_span!("a marker", text).entered()),
     )
@@ -348,7 +360,7 @@ fn tracing_chrome_text(peers: &Recorders) -> f64 {
 #[inline(never)]
 fn tracing_chrome_typed(peers: &Recorders) -> f64 {
     let (bytes, share, file) = black_box((NUMBER, SHARE, TEXT));
-    written(
+    then_wait_for_writer(
         peers,
         || batch!(ROUNDS, let _entered = tracing::info_span!("a marker", bytes, share, file).entered()),
     )
@@ -371,13 +383,13 @@ pub(crate) mod tracy {
     use super::{NUMBER, ROUNDS, Recorders, SHARE, TEXT, mean_of_loops};
     use crate::batch::batch;
 
-    /// It ends a process on a processor whose clock may change its pace.
+    /// Whether Tracy can run: it aborts on a processor whose clock may change its rate.
     pub(crate) fn can_run() -> bool {
-        let told = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-        cfg!(not(target_arch = "x86_64")) || told.contains(" nonstop_tsc")
+        let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        cfg!(not(target_arch = "x86_64")) || cpuinfo.contains(" nonstop_tsc")
     }
 
-    /// Not a number where it does not run.
+    /// Returns the mean of several loops, or NaN if Tracy is not running.
     fn recorded(one: impl FnMut() -> f64) -> f64 {
         if tracy_client::Client::is_running() {
             mean_of_loops(one)
@@ -421,8 +433,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_peer_records_what_it_is_asked_to() {
-        let peers = Recorders::start().expect("the only ones");
+    fn each_peer_records_every_call() {
+        let peers = Recorders::start().expect("the first start in this process");
         for arm in ARMS {
             assert!((arm.run)(&peers) > 0.0, "{}", arm.name);
         }
@@ -432,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn every_form_has_ours_once_and_the_same_peers() {
+    fn every_form_has_one_arm_of_ours_and_the_same_peers() {
         for form in Form::ALL {
             let count = |role| ARMS.iter().filter(|arm| arm.role == role).count();
             assert_eq!(

@@ -1,13 +1,17 @@
-//! `marker_off`: what adding a marker takes where there is no session, against a bare relaxed load.
+//! `marker_off`: time to add a marker without a session, compared with a bare relaxed load.
 //!
-//! A batch is a loop of the same call, eight times in a row, with constant arguments, each with something behind it that the compiler
-//! cannot look into, so that every call looks anew. `relaxed_load` is such a loop of a load, whose result goes where nobody knows what
-//! becomes of it; `empty` is the loop alone, and is in all figures. Batches take turns within one process, and their order is turned
-//! from turn to turn; a run's figure is the median of its arm's batches, and each round is a process of its own.
+//! A batch is a loop that repeats the same call with constant arguments eight times per round.
+//! Something opaque to the compiler follows each call, so that every call checks the state again.
+//! `relaxed_load` is the same loop with a load whose result goes to a `black_box`; `empty` is the
+//! loop itself, which all figures include. The batches are interleaved in one process, and their
+//! order rotates. A run's figure is the median of its arm's batches, and each round is a separate
+//! process.
 //!
-//! `ours_lazy` is `lazy_add_marker!` with a payload whose text would be copied to the heap; `ours_text_scope` a guard of an interval.
-//! The peers' scopes and spans are asked for, and nobody listens: puffin's are off, fastrace has no reporter and no parent,
-//! `tracing` no subscriber. Tracy's client was not started, which is asked for before each zone; one that was records always.
+//! `ours_lazy` is `lazy_add_marker!` with a payload whose text would be copied to the heap;
+//! `ours_text_scope` is a guard of an interval. The peers' scopes and spans have no listener:
+//! puffin is off, fastrace has no reporter and no parent, `tracing` has no subscriber. Tracy's
+//! client is not started, and the arm checks this before each zone; a started client always
+//! records.
 
 use std::error::Error;
 
@@ -18,21 +22,21 @@ use gekkota::{
 };
 use serde_json::{Value, json};
 
-use crate::batch::{A_ROUND, batch, empty, relaxed_load};
+use crate::batch::{PER_ROUND, batch, empty, relaxed_load};
 use crate::machine::{self, load_note};
 use crate::marker_arms::{Loaded, TEXT};
 use crate::report::{Arm, Report, least, median};
 use crate::{Effort, Outcome, child};
 
-/// A batch is a fraction of a millisecond.
+/// Rounds of the loop per batch: a fraction of a millisecond.
 const ROUNDS: u32 = 100_000;
 const GOAL_NANOSECONDS: f64 = 0.5;
 
 const FLOOR: &str = "relaxed_load";
-/// Those that the goal is for. The first stands for them all in the report.
-const JUDGED: [&str; 4] = ["ours_text", "ours_untyped", "ours_typed", "ours_lazy"];
-/// What is no peer: ours, and what something costs by itself.
-const ASIDE: [&str; 5] = [
+/// The arms that the goal applies to. The first is `ours` in the report.
+const GOAL_ARMS: [&str; 4] = ["ours_text", "ours_untyped", "ours_typed", "ours_lazy"];
+/// Arms that are not peers: other forms of ours, and the loop itself.
+const EXTRA: [&str; 5] = [
     "ours_untyped",
     "ours_typed",
     "ours_lazy",
@@ -40,7 +44,7 @@ const ASIDE: [&str; 5] = [
     "empty",
 ];
 
-/// Nanoseconds of a call.
+/// Runs a batch and returns the nanoseconds of a call.
 type Batch = fn() -> f64;
 
 const ARMS: &[(&str, Batch)] = &[
@@ -63,16 +67,16 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
     let mut arms: Vec<Arm> = ARMS
         .iter()
         .map(|&(name, _)| {
-            if ASIDE.contains(&name) {
-                Arm::aside(name)
+            if EXTRA.contains(&name) {
+                Arm::extra(name)
             } else {
                 Arm::new(name)
             }
         })
         .collect();
     let mut notes = vec![format!(
-        "{rounds} rounds of {batches} batches of {} calls an arm, in turns; {}",
-        ROUNDS * A_ROUND,
+        "{rounds} rounds of {batches} batches of {} calls per arm, interleaved; {}",
+        ROUNDS * PER_ROUND,
         load_note()
     )];
     for round in 1..=rounds {
@@ -82,7 +86,7 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
             arm.runs.push(
                 run["medians"][index]
                     .as_f64()
-                    .ok_or("an arm without a figure")?,
+                    .ok_or("the child's answer lacks the figure of an arm")?,
             );
         }
         let least = |name: &str| {
@@ -91,10 +95,10 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
                 .and_then(|place| run["least"][place].as_f64())
                 .unwrap_or(f64::NAN)
         };
-        let told = JUDGED.map(|name| format!("{name} {:.3}", least(name) - least(FLOOR)));
+        let differences = GOAL_ARMS.map(|name| format!("{name} {:.3}", least(name) - least(FLOOR)));
         notes.push(format!(
-            "round {round}: fastest batches, above that of the load: {}; processors that others + the hypervisor had: {taken}",
-            told.join(", ")
+            "round {round}: fastest batches, ns above the load: {}; CPUs used by other processes + the hypervisor: {taken}",
+            differences.join(", ")
         ));
     }
     let figure = |name: &str| {
@@ -102,17 +106,17 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
             .find(|arm| arm.name == name)
             .map_or(f64::NAN, Arm::figure)
     };
-    let above = JUDGED.map(|name| figure(name) - figure(FLOOR));
-    let told: Vec<String> = JUDGED
+    let above = GOAL_ARMS.map(|name| figure(name) - figure(FLOOR));
+    let differences: Vec<String> = GOAL_ARMS
         .iter()
         .zip(above)
         .map(|(name, above)| format!("{name} {above:.3}"))
         .collect();
-    notes.push(format!("ns above the load: {}", told.join(", ")));
+    notes.push(format!("ns above the load: {}", differences.join(", ")));
     let ours = arms.remove(0);
     let floor = arms.pop();
     Ok(Report {
-        unit: "ns a call without a session, the loop around it included",
+        unit: "ns per call without a session, including the loop",
         ours,
         peers: arms,
         floor,
@@ -123,10 +127,10 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
     })
 }
 
-/// Its argument: how many batches of each arm.
+/// Runs one round in the child process. Argument: the number of batches per arm.
 pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
     let [batches] = arguments else {
-        return Err("a number of batches".into());
+        return Err("expected the number of batches".into());
     };
     let mut times = vec![Vec::new(); ARMS.len()];
     for turn in 0..batches.parse::<usize>()? {
@@ -246,10 +250,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_arms_are_where_they_are_looked_for() {
-        assert_eq!(ARMS.first().map(|arm| arm.0), Some(JUDGED[0]));
+    fn arms_are_at_their_expected_places() {
+        assert_eq!(ARMS.first().map(|arm| arm.0), Some(GOAL_ARMS[0]));
         assert_eq!(ARMS.last().map(|arm| arm.0), Some(FLOOR));
-        for name in JUDGED.iter().chain(&ASIDE) {
+        for name in GOAL_ARMS.iter().chain(&EXTRA) {
             assert!(ARMS.iter().any(|(arm, _)| arm == name), "{name}");
         }
     }

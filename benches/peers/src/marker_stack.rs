@@ -1,15 +1,20 @@
-//! `marker_stack`: the time that a marker with a text and its own stack takes from who adds it, with 30 frames below the call.
+//! `marker_stack`: time that adding a marker with a text and the caller's stack takes from the
+//! calling thread, with 30 frames below the call.
 //!
-//! The stack is that of a thread that has called itself until there are 30 frames, its beginning included, each with 104 bytes of its
-//! own; how many that takes is found out first. Whether the session's stacks have them all, and none was lost, is looked up in its profile.
+//! The thread calls a function recursively until there are 30 frames, including the thread's first
+//! ones. Each recursive call keeps 104 bytes on the stack. A trial run finds the number of calls
+//! that this takes. The session's profile shows whether all stacks have 30 frames and none was
+//! lost.
 //!
-//! A batch is 16 calls in a row, and its figure the mean. Between batches the thread works for two of the sampler's intervals, so that
-//! the sampler has taken what it was given, as where markers with stacks come at a rate that anybody would want to read. Arms take turns
-//! within one process; a run's figure is the median of its arm's batches, and each round is a process of its own. The unwinding, which the
-//! sampler does later, is in no figure of ours.
+//! A batch is 16 calls in a row, and its figure is their mean. Between batches the thread works for
+//! two sampler intervals, so that the sampler collects the stacks, as it does at a rate of markers
+//! that is still readable in a profile. The arms are interleaved in one process. A run's figure is
+//! the median of its arm's batches, and each round is a separate process. Our figures do not
+//! include the unwinding, which the sampler does later.
 //!
-//! `no_stack` is the same marker without one, `capture` is `profiler_capture_backtrace` and a drop, and `backtrace` the crate of that name,
-//! which unwinds at once (`Backtrace::new_unresolved`) and marks nothing.
+//! `no_stack` is the same marker without a stack. `capture` is `profiler_capture_backtrace` and a
+//! drop. `backtrace` is the crate of that name, which unwinds immediately
+//! (`Backtrace::new_unresolved`) and adds no marker.
 
 use std::error::Error;
 use std::hint::black_box;
@@ -29,11 +34,12 @@ use crate::{Effort, Outcome, child};
 
 const INTERVAL: Duration = Duration::from_millis(1);
 const FRAMES: usize = 30;
-/// Calls of a batch.
+/// Calls per batch.
 const CALLS: u32 = 16;
-/// The sampler has 32 MiB for what waits, and memory for some dozens at hand.
+/// Time between batches, for the sampler to collect the stacks: it reserves 32 MiB for pending
+/// stacks, and has memory for some dozens at hand.
 const BETWEEN: Duration = Duration::from_millis(2);
-/// Batches that do not count, of each arm.
+/// Uncounted batches per arm.
 const WARM_UP_BATCHES: usize = 5;
 const GOAL_NANOSECONDS: f64 = 2_000.0;
 
@@ -48,10 +54,10 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
     let (rounds, batches) = if effort.quick { (3, 50) } else { (9, 400) };
     let mut arms = ARMS.map(|(name, _)| match name {
         "ours" | "backtrace" => Arm::new(name),
-        aside => Arm::aside(aside),
+        extra => Arm::extra(extra),
     });
     let mut notes = vec![format!(
-        "{rounds} rounds of {batches} batches of {CALLS} calls an arm, in turns; {}",
+        "{rounds} rounds of {batches} batches of {CALLS} calls per arm, interleaved; {}",
         load_note()
     )];
     for round in 1..=rounds {
@@ -61,12 +67,12 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
             arm.runs.push(
                 run["medians"][index]
                     .as_f64()
-                    .ok_or("an arm without a figure")?,
+                    .ok_or("the child's answer lacks the figure of an arm")?,
             );
         }
         notes.push(format!(
-            "round {round}: fastest batch of ours {:.0} ns; {} stacks of {FRAMES} frames, none lost, {} bytes below the call; engine: {}; processors that \
-             others + the hypervisor had: {taken}",
+            "round {round}: fastest batch of ours {:.0} ns; {} stacks of {FRAMES} frames, none lost, {} bytes below the call; engine: {}; CPUs used by \
+             other processes + the hypervisor: {taken}",
             run["least"].as_f64().unwrap_or(f64::NAN),
             run["stacks"],
             run["bytes"],
@@ -76,7 +82,7 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
     let [ours, peer, others @ ..] = arms;
     let met = ours.figure() <= GOAL_NANOSECONDS;
     Ok(Report {
-        unit: "ns a call on a stack of 30 frames",
+        unit: "ns per call on a stack of 30 frames",
         ours,
         peers: std::iter::once(peer).chain(others).collect(),
         floor: None,
@@ -87,22 +93,23 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
     })
 }
 
-/// Its argument: how many batches of each arm.
+/// Runs one round in the child process. Argument: the number of batches per arm.
 pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
     let [batches] = arguments else {
-        return Err("a number of batches".into());
+        return Err("expected the number of batches".into());
     };
     let batches = batches.parse::<usize>()? + WARM_UP_BATCHES;
     let session = ProfilerSession::start(StartParams::default().interval(INTERVAL))?;
     let run = run_on_thread(batches)?;
     let profile = session.finish()?;
-    let lost = count(&profile, "lost_marker_stacks").ok_or("lost stacks are not told")?;
+    let lost =
+        count(&profile, "lost_marker_stacks").ok_or("the profile has no count of lost stacks")?;
     let engine = engine_of(&profile)?;
     let mut stacks = stacks_of_markers(&to_json(&profile)?)?;
-    let asked = batches * CALLS as usize;
-    if lost > 0 || stacks.len() != asked {
+    let expected = batches * CALLS as usize;
+    if lost > 0 || stacks.len() != expected {
         return Err(format!(
-            "{} stacks in the profile of {asked}, {lost} lost",
+            "cannot use the figures: got {} stacks, expected {expected}; {lost} lost",
             stacks.len()
         )
         .into());
@@ -110,7 +117,7 @@ pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
     stacks.retain(|frames| *frames != FRAMES);
     if let Some(other) = stacks.first() {
         return Err(format!(
-            "{} stacks are not of {FRAMES} frames, one of {other}",
+            "cannot use the figures: {} stacks do not have {FRAMES} frames, one has {other}",
             stacks.len()
         )
         .into());
@@ -122,17 +129,17 @@ pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
     Ok(json!({
         "medians": medians,
         "least": least(&run.times[0][WARM_UP_BATCHES..]),
-        "stacks": asked,
+        "stacks": expected,
         "bytes": run.stack_bytes,
         "engine": engine,
     }))
 }
 
-/// On a thread of its own, with [`FRAMES`] below the calls.
+/// Runs the batches on a new thread, with [`FRAMES`] frames below the calls.
 fn run_on_thread(batches: usize) -> Result<Run, Box<dyn Error>> {
     let thread = std::thread::Builder::new().spawn(move || {
         let _registered = ThreadGuard::register("marker_stack");
-        let top = StackPlace::here();
+        let top = StackAddress::here();
         let run_below = |more, batches| {
             let mut run = Run::default();
             descend(more, &mut || run = Run::of(batches, top));
@@ -145,15 +152,15 @@ fn run_on_thread(batches: usize) -> Result<Run, Box<dyn Error>> {
     })?;
     Ok(thread
         .join()
-        .map_err(|_| "the thread has panicked")?
-        .ok_or("too many frames")?)
+        .map_err(|_| "the thread panicked")?
+        .ok_or("the thread has more than 30 frames before the recursion")?)
 }
 
-/// A place in the calling thread's stack.
+/// An address in the calling thread's stack.
 #[derive(Clone, Copy)]
-struct StackPlace(usize);
+struct StackAddress(usize);
 
-impl StackPlace {
+impl StackAddress {
     fn here() -> Self {
         let local = 0u8;
         Self(black_box(&raw const local).addr())
@@ -166,16 +173,16 @@ impl StackPlace {
 
 #[derive(Default)]
 struct Run {
-    /// Nanoseconds of a call, of each batch, for each arm.
+    /// Nanoseconds of a call: for each arm, one value per batch.
     times: [Vec<f64>; ARMS.len()],
-    /// Below what an arm calls, and from there to the thread's first function.
+    /// Frames from the arm's call to the thread's first function.
     frames: usize,
     stack_bytes: usize,
 }
 
 impl Run {
     #[inline(never)]
-    fn of(batches: usize, top: StackPlace) -> Self {
+    fn of(batches: usize, top: StackAddress) -> Self {
         let mut times: [Vec<f64>; ARMS.len()] = Default::default();
         let mut numbers = Box::new([0; 512]);
         let mut hash = 1;
@@ -197,15 +204,15 @@ impl Run {
         Self {
             times,
             frames: frames_below(),
-            stack_bytes: top.bytes_to(StackPlace::here()),
+            stack_bytes: top.bytes_to(StackAddress::here()),
         }
     }
 }
 
-/// Calls `then` with so many more frames.
+/// Calls `then` with `more` additional frames.
 #[inline(never)]
 fn descend(more: usize, then: &mut dyn FnMut()) {
-    // As much as an ordinary function keeps on its stack.
+    // About as much as an ordinary function keeps on its stack.
     let kept = black_box([more as u64; 13]);
     if more == 0 {
         then()
@@ -215,7 +222,7 @@ fn descend(more: usize, then: &mut dyn FnMut()) {
     black_box(kept);
 }
 
-/// How many there are for whoever is called in the place of this.
+/// Returns the number of frames below a function that is called instead of this one.
 #[inline(never)]
 fn frames_below() -> usize {
     black_box(profiler_capture_backtrace()).map_or(0, |backtrace| {
@@ -253,11 +260,12 @@ fn unwound_at_once() {
     drop(black_box(Backtrace::new_unresolved()));
 }
 
-/// For each stack of a marker, how many frames it has.
+/// Returns the number of frames of each marker's stack.
 fn stacks_of_markers(profile: &Value) -> Result<Vec<usize>, Box<dyn Error>> {
     let mut stacks = Vec::new();
     for thread in threads(profile) {
-        let table = |table: &str, row| column(&thread[table], row).ok_or("a table is missing");
+        let table =
+            |table: &str, row| column(&thread[table], row).ok_or("the profile lacks a table");
         let locations: Vec<&Value> = table("frameTable", "location")?.collect();
         let mut depths: Vec<usize> = Vec::new();
         for (prefix, frame) in table("stackTable", "prefix")?.zip(table("stackTable", "frame")?) {
@@ -269,7 +277,7 @@ fn stacks_of_markers(profile: &Value) -> Result<Vec<usize>, Box<dyn Error>> {
                 .and_then(|frame| locations.get(frame as usize)?.as_u64());
             let name =
                 location.and_then(|location| thread["stringTable"][location as usize].as_str());
-            // The root, and what says that older frames are missing.
+            // Names in parentheses are the root, or a note that outer frames are missing.
             let is_frame = name.is_some_and(|name| !name.starts_with('('));
             depths.push(below.copied().unwrap_or(0) + usize::from(is_frame));
         }
@@ -278,7 +286,7 @@ fn stacks_of_markers(profile: &Value) -> Result<Vec<usize>, Box<dyn Error>> {
                 stacks.push(
                     *depths
                         .get(stack as usize)
-                        .ok_or("a stack that is in no table")?,
+                        .ok_or("a marker's stack is not in the stack table")?,
                 );
             }
         }
@@ -291,7 +299,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn there_are_as_many_frames_below_the_calls_as_there_are_to_be() {
+    fn run_on_thread_has_exactly_the_wanted_frames() {
         let run = run_on_thread(2).expect("a run");
         assert_eq!(run.frames, FRAMES);
         assert!(
@@ -303,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn neither_the_root_nor_what_is_missing_is_a_frame() {
+    fn stacks_of_markers_skips_root_and_truncation() {
         let profile = json!({"threads": [{
             "stringTable": ["(root)", "0x12", "(truncated)"],
             "frameTable": {"schema": {"location": 0}, "data": [[0], [1], [2]]},

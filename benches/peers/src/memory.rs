@@ -1,17 +1,17 @@
-//! The memory of this process, as `/proc` tells it.
+//! Reads the memory usage of this process from `/proc`.
 
 use std::fs::read_to_string;
 use std::io::Result;
 
-/// Of this process; 0 where `/proc` does not tell.
+/// Returns the resident memory of this process, or 0 if `/proc` lacks it.
 pub(crate) fn resident_bytes() -> u64 {
     status_bytes("VmRSS:")
 }
 
-/// Does something, and tells by how many bytes the process was larger at its largest meanwhile than it was before.
+/// Runs `work`, and returns by how many bytes the process's peak memory exceeded its memory before.
 ///
 /// # Errors
-/// Where the kernel does not let its high-water mark be set back.
+/// Fails if the kernel does not allow resetting its high-water mark.
 pub(crate) fn peak_above<T>(work: impl FnOnce() -> T) -> Result<(T, u64)> {
     std::fs::write("/proc/self/clear_refs", "5")?;
     let before = resident_bytes();
@@ -36,12 +36,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_resident() {
+    fn resident_bytes_is_plausible() {
         assert!(resident_bytes() > 1 << 20);
     }
 
     #[test]
-    fn a_peak_is_that_of_the_work_alone() {
+    fn peak_above_ignores_earlier_peaks() {
         const BYTES: usize = 64 << 20;
         drop(std::hint::black_box(vec![1u8; 2 * BYTES]));
         let (_, peak) = peak_above(|| drop(std::hint::black_box(vec![1u8; BYTES]))).expect("/proc");

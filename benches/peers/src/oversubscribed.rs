@@ -1,16 +1,18 @@
-//! `oversubscribed`: the ticks on which the sampler is on schedule while 64 threads are busy, at 1,000 Hz.
+//! `oversubscribed`: share of ticks that the sampler begins on schedule while 64 threads are busy,
+//! at 1,000 Hz.
 //!
-//! A tick is on schedule when the sampler begins it within half an interval of its time. Those that it misses
-//! altogether are not.
+//! A tick is on schedule if the sampler begins it within half an interval of its time. Missed ticks
+//! are not on schedule.
 //!
-//! The peer is the sampler of `handshake.rs`, which waits for each thread in turn: a thread that does not run does not
-//! answer. It keeps the same schedule as ours, and is prepared in the same way, which Gecko's is not, so that waiting is
-//! all that differs. The floor is a thread that is prepared so and only sleeps.
+//! The peer is the sampler of `handshake.rs`. It waits for each thread in turn, and a thread that
+//! does not run does not answer. It keeps the same schedule as ours and is prepared in the same
+//! way, which Gecko's is not, so that the waiting is the only difference. The floor is a thread
+//! that is prepared in the same way and only sleeps.
 //!
-//! A sampler that needs more of the processors than its fair share, which beside 64 busy threads is the 65th part of them
-//! all, waits for its turn like everybody else: the notes tell what a tick of ours takes.
+//! A sampler that needs more than its fair share of the processors, one 65th next to 64 busy
+//! threads, has to wait like any other thread. The notes show how long a tick of ours takes.
 //!
-//! Ours tells itself how many ticks there were, how many were late and how many missed.
+//! Our figure uses the session's counts of all ticks, late ticks and missed ticks.
 
 use std::error::Error;
 use std::sync::mpsc::channel;
@@ -22,14 +24,14 @@ use crate::busy::BusyThreads;
 use crate::handshake::HandshakeSampler;
 use crate::machine::{self, load_note};
 use crate::profile::{count, engine_of, settle_engine};
-use crate::raw::{self, StoppableThread};
+use crate::raw::{self, SuspendableThread};
 use crate::report::{Arm, Report};
 use crate::schedule::Schedule;
 use crate::{Effort, Outcome};
 
 const BUSY_THREADS: usize = 64;
 const INTERVAL: Duration = Duration::from_millis(1);
-/// What a processor needs to get to its full speed, and until all threads have had a turn.
+/// Time before the measurement: the processors reach their full speed, and each thread gets to run.
 const WARM_UP: Duration = Duration::from_millis(300);
 const GOAL: f64 = 0.99;
 
@@ -41,7 +43,7 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
     let mut handshake = HandshakeSampler::new()?;
     settle_engine()?;
     let mut notes = vec![format!(
-        "{BUSY_THREADS} busy threads; {rounds} rounds of {span:?} an arm, in turns; {}",
+        "{BUSY_THREADS} busy threads; {rounds} rounds of {span:?} per arm, interleaved; {}",
         load_note()
     )];
     for round in 1..=rounds {
@@ -55,18 +57,18 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
         sleeper.runs.push(result?);
         notes.push(format!("round {round}: {note}; {gecko_note}"));
         notes.push(format!(
-            "round {round}: processors that others + the hypervisor had: ours {taken_from_ours}, \
+            "round {round}: CPUs used by other processes + the hypervisor: ours {taken_from_ours}, \
              gecko_style {taken_from_gecko}, sleeper {taken_from_sleeper}",
         ));
     }
     let met = ours.figure() >= GOAL;
     Ok(Report {
-        unit: "ticks on schedule per tick, beside 64 busy threads at 1,000 Hz",
+        unit: "share of ticks on schedule, with 64 busy threads at 1,000 Hz",
         ours,
         peers: vec![gecko_style],
         floor: Some(sleeper),
         better: f64::max,
-        goal: "ours >= 0.99 within half an interval",
+        goal: "ours >= 0.99",
         met,
         notes,
     })
@@ -84,7 +86,7 @@ fn run_ours(span: Duration) -> Result<(f64, String), Box<dyn Error>> {
     std::thread::sleep(span);
     let profile = session.finish()?;
     let count = |name: &str| {
-        count(&profile, name).ok_or_else(|| format!("the profile does not count {name}"))
+        count(&profile, name).ok_or_else(|| format!("the profile has no count `{name}`"))
     };
     let (ticks, late, missed) = (
         count("ticks")?,
@@ -92,7 +94,7 @@ fn run_ours(span: Duration) -> Result<(f64, String), Box<dyn Error>> {
         count("missed_ticks")?,
     );
     let note = format!(
-        "ours: {} ticks, {late} late, {missed} missed, {:.1} us of processor time for each that began, \
+        "ours: {} ticks, {late} late, {missed} missed, {:.1} µs of CPU time per tick that began, \
          {} samples; engine: {}",
         ticks + missed,
         count("sampler_cpu_ns")? as f64 / 1e3 / ticks.max(1) as f64,
@@ -102,7 +104,7 @@ fn run_ours(span: Duration) -> Result<(f64, String), Box<dyn Error>> {
     Ok((on_time(ticks, late, missed), note))
 }
 
-/// Of all ticks, those that were neither late nor missed.
+/// Returns the share of ticks that were neither late nor missed.
 fn on_time(begun: u64, late: u64, missed: u64) -> f64 {
     begun.saturating_sub(late) as f64 / (begun + missed).max(1) as f64
 }
@@ -113,8 +115,8 @@ fn run_gecko_style(
 ) -> Result<(f64, String), Box<dyn Error>> {
     let (sender, receiver) = channel();
     let _busy = start_busy_threads(move || {
-        // Whoever waits for it is there until all were received.
-        let _ = sender.send(StoppableThread::current());
+        // The receiver lives until it has received all of these.
+        let _ = sender.send(SuspendableThread::current());
     })?;
     let threads = receiver
         .iter()
@@ -127,7 +129,7 @@ fn run_gecko_style(
             let mut schedule = Schedule::start(INTERVAL);
             let mut samples = 0;
             while start.elapsed() < span {
-                // A round of all threads can take longer than the span.
+                // Sampling all threads once can take longer than the span.
                 for thread in threads.iter().take_while(|_| start.elapsed() < span) {
                     samples += u64::from(!sampler.sample(thread).is_empty());
                 }
@@ -135,10 +137,7 @@ fn run_gecko_style(
             }
             (schedule.on_time(), samples)
         };
-        scope
-            .spawn(body)
-            .join()
-            .map_err(|_| "the sampler has panicked")
+        scope.spawn(body).join().map_err(|_| "the sampler panicked")
     })?;
     Ok((fraction, format!("gecko_style: {samples} samples")))
 }
@@ -154,7 +153,7 @@ fn run_sleeper(span: Duration) -> Result<f64, Box<dyn Error>> {
         }
         schedule.on_time()
     })?;
-    Ok(sleeper.join().map_err(|_| "the sleeper has panicked")?)
+    Ok(sleeper.join().map_err(|_| "the sleeper panicked")?)
 }
 
 #[cfg(test)]
@@ -162,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn late_and_missed_ticks_are_not_on_time() {
+    fn on_time_excludes_late_and_missed_ticks() {
         assert_eq!(on_time(90, 5, 10), 0.85);
         assert_eq!(on_time(100, 0, 0), 1.0);
         assert_eq!(on_time(0, 0, 0), 0.0);

@@ -1,4 +1,4 @@
-//! What a gekkota profile tells of its session.
+//! Reads a session's figures from its gekkota profile.
 
 use std::error::Error;
 use std::io::Write;
@@ -7,7 +7,7 @@ use gekkota::{Profile, ProfilerSession, StartParams};
 use gekkota::profile::{Format, SnapshotOptions, Symbolicate};
 use serde_json::Value;
 
-/// A profile as JSON, without names.
+/// Returns the profile as JSON, without symbol names.
 pub(crate) fn to_json(profile: &Profile) -> Result<Value, Box<dyn Error>> {
     let mut text = Vec::new();
     let options = SnapshotOptions::default().symbolicate(Symbolicate::No);
@@ -15,9 +15,10 @@ pub(crate) fn to_json(profile: &Profile) -> Result<Value, Box<dyn Error>> {
     Ok(serde_json::from_slice(&text)?)
 }
 
-/// What the profile tells of its session and its buffer: `profilingLog`, of this process.
+/// Returns what the profile records about its session and its buffer: the entry of this process in
+/// `profilingLog`.
 ///
-/// It stands behind the rows, of which there may be so many that nobody wants them in memory.
+/// Only the end of the JSON is kept in memory: the log follows the rows, which can be large.
 pub(crate) fn log_of(profile: &Profile) -> Result<Value, Box<dyn Error>> {
     let mut tail = Tail(Vec::new());
     let options = SnapshotOptions::default().symbolicate(Symbolicate::No);
@@ -36,15 +37,15 @@ pub(crate) fn log_of(profile: &Profile) -> Result<Value, Box<dyn Error>> {
     let own = &log[std::process::id().to_string()];
     own.is_object()
         .then(|| own.clone())
-        .ok_or_else(|| "the log has nothing of this process".into())
+        .ok_or_else(|| "the profile's log has no entry for this process".into())
 }
 
-/// Keeps the end of what is written.
+/// A writer that keeps the end of its input.
 struct Tail(Vec<u8>);
 
 impl Write for Tail {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        /// More than a log is long, and the lists of processes behind it.
+        /// Bytes that are always kept: more than the log and the lists of processes after it take.
         const KEPT: usize = 64 << 10;
         if self.0.len() > 16 * KEPT {
             self.0.drain(..self.0.len() - KEPT);
@@ -58,7 +59,7 @@ impl Write for Tail {
     }
 }
 
-/// What lies in the buffer of one or several kinds of entries, their length prefixes included.
+/// Buffer contents of one or more kinds of entries, including their length prefixes.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Entries {
     pub(crate) count: u64,
@@ -66,15 +67,17 @@ pub(crate) struct Entries {
 }
 
 impl Entries {
-    /// Of these kinds together.
+    /// Returns the sum over these kinds.
     ///
     /// # Errors
-    /// Where the log does not tell entries by kind.
+    /// Fails if the log does not list entries by kind.
     pub(crate) fn of(log: &Value, kinds: &[&str]) -> Result<Self, String> {
-        let told = log["buffer"]["entries"].as_object().ok_or(NO_KINDS)?;
+        let entries_by_kind = log["buffer"]["entries"].as_object().ok_or(NO_KINDS)?;
         kinds.iter().try_fold(Self::default(), |sum, kind| {
             let number = |name| {
-                let number = told.get(*kind).and_then(|entries| entries[name].as_u64());
+                let number = entries_by_kind
+                    .get(*kind)
+                    .and_then(|entries| entries[name].as_u64());
                 number.ok_or_else(|| {
                     format!("the profile's log has no `buffer.entries.{kind}.{name}`")
                 })
@@ -86,57 +89,58 @@ impl Entries {
         })
     }
 
-    /// NaN of none.
+    /// Returns the mean size, or NaN without entries.
     pub(crate) fn mean_bytes(self) -> f64 {
         self.bytes as f64 / self.count as f64
     }
 }
 
-const NO_KINDS: &str =
-    "the profile's log has no `buffer.entries`, which tells bytes by kinds of entries";
+const NO_KINDS: &str = "the profile's log has no `buffer.entries`, the bytes by kind of entry";
 
-/// Kinds of entries that stand for one sample each.
+/// Kinds of entries that hold one sample each.
 pub(crate) const SINGLE_SAMPLES: [&str; 3] = ["sample", "repeated_sample", "same_sample"];
-/// All kinds that stand for samples; the last one is of many.
+/// All kinds of entries with samples; an entry of the last kind holds many.
 pub(crate) const ALL_SAMPLES: [&str; 4] = ["sample", "repeated_sample", "same_sample", "run"];
 
-/// A number of the log; 0 where it is not there.
+/// Returns a number of the log, or 0 if it is missing.
 pub(crate) fn logged(log: &Value, part: &str, name: &str) -> u64 {
     log[part][name].as_u64().unwrap_or(0)
 }
 
-/// What a profile says of a session whose threads were stopped by timers of their own.
+/// The engine's name in the profile of a session that used one timer per thread.
 const LOCAL_TIMERS: &str = "local timers";
 
-/// The engine that the session used.
+/// Returns the engine that the session used.
 pub(crate) fn engine_of(profile: &Profile) -> Result<String, Box<dyn Error>> {
     let json = to_json(profile)?;
     let engine = json["meta"]["samplingEngine"]
         .as_str()
-        .ok_or("the profile does not tell its engine")?;
+        .ok_or("the profile has no sampling engine")?;
     Ok(match count(profile, "refused_timers") {
         None | Some(0) => engine.to_owned(),
-        Some(_) => format!("{engine}, which were refused"),
+        Some(_) => format!("{engine}, after the system refused timers"),
     })
 }
 
-/// Whether [`engine_of`] found local timers at work.
+/// Whether [`engine_of`] returned local timers.
 pub(crate) fn is_local_timers(engine: &str) -> bool {
     engine == LOCAL_TIMERS
 }
 
-/// Has the profiler find out which engine is the cheaper one, which it does once for a process.
+/// Runs an empty session, in which the profiler finds out which engine is cheaper. It does so once
+/// per process.
 pub(crate) fn settle_engine() -> Result<(), Box<dyn Error>> {
     ProfilerSession::start(StartParams::default())?.finish()?;
     Ok(())
 }
 
-/// The engine that sessions with these settings use: of one with nothing in it, since the profiles of others are large.
+/// Returns the engine that sessions with these settings use, from an empty session: other sessions
+/// have large profiles.
 pub(crate) fn engine_of_params(params: StartParams) -> Result<String, Box<dyn Error>> {
     engine_of(&ProfilerSession::start(params)?.finish()?)
 }
 
-/// One of the session's counts.
+/// Returns one of the session's counters.
 pub(crate) fn count(profile: &Profile, name: &str) -> Option<u64> {
     profile
         .sampler_counts()
@@ -149,13 +153,13 @@ pub(crate) fn threads(profile: &Value) -> impl Iterator<Item = &Value> {
     profile["threads"].as_array().into_iter().flatten()
 }
 
-/// A column of a table of a Gecko profile, row by row.
+/// Iterates over a column of a table in a Gecko profile.
 pub(crate) fn column<'a>(table: &'a Value, name: &str) -> Option<impl Iterator<Item = &'a Value>> {
     let index = table["schema"][name].as_u64()? as usize;
     Some(table["data"].as_array()?.iter().map(move |row| &row[index]))
 }
 
-/// Of a thread, in milliseconds, ascending.
+/// Returns the times of a thread's samples, in milliseconds, ascending.
 pub(crate) fn find_sample_times(profile: &Value, thread: &str) -> Option<Vec<f64>> {
     let found = threads(profile).find(|candidate| candidate["name"] == thread)?;
     let mut times: Vec<f64> = column(&found["samples"], "time")?
@@ -170,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_session_tells_its_engine_and_its_ticks() {
+    fn profile_has_engine_and_tick_counts() {
         settle_engine().expect("a first session");
         let params = StartParams::default().engine(gekkota::SamplingEngine::Signals);
         let profile = ProfilerSession::start(params)
@@ -193,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_are_told_by_kind_or_an_error_says_that_they_are_not() {
+    fn entries_are_summed_by_kind_or_fail() {
         let kinds = serde_json::json!({"sample": {"count": 2, "bytes": 90}, "run": {"count": 1, "bytes": 10}});
         let log = serde_json::json!({"buffer": {"entries": kinds}});
         let entries = Entries::of(&log, &["sample", "run"]).expect("both");

@@ -1,22 +1,25 @@
-//! `put`: what adding a small marker takes, from 1, 2 and 16 threads at once.
+//! `put`: time to add a small marker, from 1, 2 and 16 threads at once.
 //!
-//! A figure is the time of a call by the processors that the threads could have: the time from the first thread's first call
-//! to the last one's last, times the processors in use, by the calls of all. So it grows where threads wait for each other.
-//! Every arm reads the clock once for its marker, as `ProfilerTime::now` reads it; what that takes by itself, from as many
-//! threads, is `clock_N`, and is taken off the others' figures. The loop around the calls goes with it.
+//! A figure is CPU time per call: the time from the first thread's first call to the last thread's
+//! last call, times the processors in use, divided by the number of all calls. So it grows when
+//! threads wait for each other. Every arm reads the clock once for its marker, as
+//! `ProfilerTime::now` does. `clock_N` is that reading by itself, from N threads, and is subtracted
+//! from the other figures; this also subtracts the loop around the calls.
 //!
-//! `ours` is `add_untyped_marker` with a name and a category. `mutex` codes the same marker as Gecko does, into a `Vec` with
-//! a `parking_lot::Mutex` around it, of which the oldest bytes are written over. `channel` sends it through a bounded channel
-//! of `crossbeam`; who finds it full takes out the oldest, so that it is a ring as well. These have room for 16 MiB of
-//! markers, and are full when it begins. `channel_drained` is unbounded, and one more thread takes everything out meanwhile,
-//! which needs a processor of its own.
+//! `ours` is `add_untyped_marker` with a name and a category. `mutex` encodes the same marker as
+//! Gecko does, into a `Vec` behind a `parking_lot::Mutex`, overwriting the oldest bytes. `channel`
+//! sends the marker through a bounded `crossbeam` channel; a sender that finds it full removes the
+//! oldest marker, so it is a ring as well. These three hold 16 MiB of markers and are full from the
+//! start. `channel_drained` is unbounded, and an additional thread drains it, which needs a
+//! processor of its own.
 //!
-//! `…_p999` are the 99.9th percentiles of single calls, the clock's reading for the marker and two readings of the processor's
-//! own clock included; `clock_N_p999` is what those show of nothing else. With more threads than processors there are calls in
-//! which a thread lost its turn.
+//! `…_p999` are 99.9th percentiles of single calls. They include the marker's reading of the clock
+//! and two readings of the processor's clock; `clock_N_p999` shows these readings by themselves.
+//! With more threads than processors, some calls include a time in which the thread was
+//! descheduled.
 //!
-//! All arms run in one session at 1,000 Hz on threads that are sampled. Batches take turns within one process, and their order
-//! is turned from turn to turn; each round is a process of its own.
+//! All arms run in one session at 1,000 Hz, on sampled threads. Their batches are interleaved in
+//! one process, and the order rotates; each round is a separate process.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -40,16 +43,16 @@ use crate::{Effort, Outcome, child};
 
 const INTERVAL: Duration = Duration::from_millis(1);
 const CAPACITY_BYTES: usize = 16 << 20;
-/// A batch, of all threads together: some ten milliseconds.
+/// Calls per batch, of all threads together: about ten milliseconds.
 const CALLS: usize = 480_000;
-/// Of each thread, before the batch begins.
+/// Calls per thread before the batch begins.
 const WARM_UP_CALLS: usize = 1_000;
 const GOAL_NANOSECONDS: f64 = 25.0;
 
 const THREADS: [usize; 3] = [1, 2, 16];
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Way {
+enum Method {
     Clock,
     Ours,
     Mutex,
@@ -57,7 +60,7 @@ enum Way {
     DrainedChannel,
 }
 
-impl Way {
+impl Method {
     const ALL: [Self; 5] = [
         Self::Clock,
         Self::Ours,
@@ -66,7 +69,8 @@ impl Way {
         Self::DrainedChannel,
     ];
 
-    /// The names of its arms, for each number of threads, and of those of single calls.
+    /// Returns the names of its arms for each number of threads: of the means, and of the
+    /// percentiles.
     fn names(self) -> [[&'static str; 3]; 2] {
         match self {
             Self::Clock => [
@@ -97,39 +101,42 @@ impl Way {
     }
 }
 
-/// Those that ours is compared with: from one thread, which is where they are at their best.
+/// The arms that `ours` is compared with: with one thread, where they are at their best.
 const PEERS: [&str; 3] = ["mutex", "channel", "channel_drained"];
 
 pub(crate) fn measure(effort: Effort) -> Outcome {
     let (rounds, batches) = if effort.quick { (2, 5) } else { (7, 20) };
     let mut arms: Vec<Arm> = Vec::new();
-    for names in [0, 1].map(|single| Way::ALL.map(|way| way.names()[single])) {
+    for names in [0, 1].map(|single| Method::ALL.map(|method| method.names()[single])) {
         for name in names.as_flattened() {
             arms.push(if PEERS.contains(name) {
                 Arm::new(name)
             } else {
-                Arm::aside(name)
+                Arm::extra(name)
             });
         }
     }
     let mut notes = vec![format!(
-        "{rounds} rounds of {batches} batches of {CALLS} calls an arm, in turns; {}",
+        "{rounds} rounds of {batches} batches of {CALLS} calls per arm, interleaved; {}",
         load_note()
     )];
     for round in 1..=rounds {
         let (run, taken) = machine::watch(|| child::run("put", &[batches.to_string()]));
         let run = run?;
         for arm in &mut arms {
-            arm.runs
-                .push(run[arm.name].as_f64().ok_or("an arm without a figure")?);
+            arm.runs.push(
+                run[arm.name]
+                    .as_f64()
+                    .ok_or("the child's answer lacks the figure of an arm")?,
+            );
         }
         notes.push(format!(
-            "round {round}: engine: {}; processors that others + the hypervisor had: {taken}",
+            "round {round}: engine: {}; CPUs used by other processes + the hypervisor: {taken}",
             run["engine"].as_str().unwrap_or_default()
         ));
     }
     let processors = processors().len();
-    let mut figures = Way::Ours.names()[0]
+    let mut figures = Method::Ours.names()[0]
         .into_iter()
         .zip(THREADS)
         .map(|(name, threads)| {
@@ -144,27 +151,27 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
     let place = arms
         .iter()
         .position(|arm| arm.name == "ours")
-        .ok_or("there is no arm `ours`")?;
+        .ok_or("no arm `ours`")?;
     let ours = Arm {
-        aside: false,
+        extra: false,
         ..arms.remove(place)
     };
     Ok(Report {
-        unit: "ns a marker beside reading the clock (`clock_N`, and `…_p999`: all of it)",
+        unit: "ns per marker without reading the clock (`clock_N` and `…_p999`: with it)",
         ours,
         peers: arms,
         floor: None,
         better: f64::min,
-        goal: "ours <= 25 ns, from one thread and from as many as there are processors",
+        goal: "ours <= 25 ns, with one thread and with as many as there are processors",
         met,
         notes,
     })
 }
 
-/// Its argument: how many batches of each arm.
+/// Runs one round in the child process. Argument: the number of batches per arm.
 pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
     let [batches] = arguments else {
-        return Err("a number of batches".into());
+        return Err("expected the number of batches".into());
     };
     let batches: usize = batches.parse()?;
     let params = StartParams::default()
@@ -175,28 +182,28 @@ pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
     let stores = Stores::new();
     let cycles_per_ns = measure_cycles_per_ns();
     let fill = Batch {
-        way: Way::Ours,
+        method: Method::Ours,
         threads: 2,
         calls: CAPACITY_BYTES / 16,
     };
-    for way in Way::ALL {
-        Batch { way, ..fill }.run(&stores)?;
+    for method in Method::ALL {
+        Batch { method, ..fill }.run(&stores)?;
     }
 
-    let places: Vec<(Way, usize)> = Way::ALL
+    let places: Vec<(Method, usize)> = Method::ALL
         .into_iter()
-        .flat_map(|way| (0..THREADS.len()).map(move |at| (way, at)))
+        .flat_map(|method| (0..THREADS.len()).map(move |at| (method, at)))
         .collect();
     let mut times = BTreeMap::<&str, Vec<f64>>::new();
     for turn in 0..batches {
         for place in 0..places.len() {
-            let (way, at) = places[(turn + place) % places.len()];
+            let (method, at) = places[(turn + place) % places.len()];
             let batch = Batch {
-                way,
+                method,
                 threads: THREADS[at],
                 calls: CALLS,
             };
-            let [mean, single] = way.names().map(|names| names[at]);
+            let [mean, single] = method.names().map(|names| names[at]);
             times.entry(mean).or_default().push(batch.run(&stores)?);
             let p999 = batch.run_singly(&stores)? / cycles_per_ns;
             times.entry(single).or_default().push(p999);
@@ -207,11 +214,14 @@ pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
         .into_iter()
         .map(|(name, times)| (name, median(&times)))
         .collect();
-    for (at, clock) in Way::Clock.names()[0].into_iter().enumerate() {
+    for (at, clock) in Method::Clock.names()[0].into_iter().enumerate() {
         let clock_ns = figures.get(clock).copied().unwrap_or(f64::NAN);
-        for way in Way::ALL.into_iter().filter(|way| *way != Way::Clock) {
+        for method in Method::ALL
+            .into_iter()
+            .filter(|method| *method != Method::Clock)
+        {
             figures
-                .entry(way.names()[0][at])
+                .entry(method.names()[0][at])
                 .and_modify(|figure| *figure -= clock_ns);
         }
     }
@@ -220,7 +230,7 @@ pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
     Ok(answer)
 }
 
-/// A marker as it is sent.
+/// A marker to send through a channel.
 struct Marker {
     _time: ProfilerTime,
     _name: &'static str,
@@ -228,7 +238,7 @@ struct Marker {
     _category: u16,
 }
 
-/// Where the markers of the arms go.
+/// Destinations of the arms' markers.
 struct Stores {
     gecko: Mutex<GeckoBuffer>,
     ring: (Sender<Marker>, Receiver<Marker>),
@@ -248,7 +258,7 @@ impl Stores {
     }
 
     #[inline(always)]
-    fn put(&self, way: Way, thread: u64) {
+    fn put(&self, method: Method, thread: u64) {
         const NAME: &str = "a marker";
         let marker = || Marker {
             _time: ProfilerTime::now(),
@@ -256,34 +266,34 @@ impl Stores {
             _thread: thread,
             _category: 1,
         };
-        match way {
-            Way::Clock => drop(std::hint::black_box(ProfilerTime::now())),
-            Way::Ours => {
+        match method {
+            Method::Clock => drop(std::hint::black_box(ProfilerTime::now())),
+            Method::Ours => {
                 add_untyped_marker(
                     NAME,
                     gecko_profiler_category!(Other),
                     MarkerOptions::default(),
                 );
             }
-            Way::Mutex => {
+            Method::Mutex => {
                 let now = std::hint::black_box(ProfilerTime::now());
                 self.gecko.lock().put(thread, now, NAME);
             }
-            Way::Channel => {
+            Method::Channel => {
                 let mut marker = marker();
                 while let Err(TrySendError::Full(back)) = self.ring.0.try_send(marker) {
                     drop(self.ring.1.try_recv());
                     marker = back;
                 }
             }
-            // The receiver is there as long as the sender.
-            Way::DrainedChannel => drop(self.drained.0.send(marker())),
+            // The receiver lives as long as the sender.
+            Method::DrainedChannel => drop(self.drained.0.send(marker())),
         }
     }
 }
 
-/// Entries as Gecko's are: their length, kind, thread, timing, no stack and no window, the name by its pointer, category, and
-/// the tag of no payload. The time is a number of milliseconds.
+/// A ring of entries like Gecko's: length, kind, thread, timing, no stack, no window, the name as a
+/// pointer, category, and the tag for no payload. The time is a number of milliseconds.
 struct GeckoBuffer {
     bytes: Vec<u8>,
     at: usize,
@@ -307,7 +317,7 @@ impl GeckoBuffer {
         write(&[Self::ENTRY_BYTES as u8 - 1, 25]);
         write(&thread.to_le_bytes());
         write(&[1]);
-        // What the time is does not matter, and is not to be had of a `ProfilerTime`.
+        // The value of the time does not matter, and `ProfilerTime` does not reveal it.
         write(&(self.at as f64).to_le_bytes());
         write(&[0, 0, (name.len() << 1) as u8]);
         write(&name.as_ptr().addr().to_le_bytes());
@@ -317,24 +327,24 @@ impl GeckoBuffer {
 
 #[derive(Clone, Copy)]
 struct Batch {
-    way: Way,
+    method: Method,
     threads: usize,
-    /// Of all threads together.
+    /// Calls of all threads together.
     calls: usize,
 }
 
 impl Batch {
-    /// The nanoseconds of a call.
+    /// Runs the batch and returns the nanoseconds per call.
     fn run(self, stores: &Stores) -> Result<f64, Box<dyn Error>> {
         let calls = self.calls / self.threads;
-        // Each arm has a copy of the loop for itself.
+        // Gives each arm its own copy of the loop.
         macro_rules! run {
-            ($($way:ident)*) => {
-                match self.way {
-                    $(Way::$way => self.run_on_threads(stores, |thread| {
+            ($($method:ident)*) => {
+                match self.method {
+                    $(Method::$method => self.run_on_threads(stores, |thread| {
                         let begin = Instant::now();
                         for _ in 0..calls {
-                            stores.put(Way::$way, thread);
+                            stores.put(Method::$method, thread);
                         }
                         (begin, Instant::now())
                     }),)*
@@ -344,23 +354,23 @@ impl Batch {
         let spans = run!(Clock Ours Mutex Channel DrainedChannel)?;
         let first = spans.iter().map(|span| span.0).min();
         let last = spans.iter().map(|span| span.1).max();
-        let (first, last) = first.zip(last).ok_or("no thread")?;
+        let (first, last) = first.zip(last).ok_or("the batch has no threads")?;
         let processors = processors().len().min(self.threads);
         Ok((last - first).as_secs_f64() * 1e9 * processors as f64 / (calls * self.threads) as f64)
     }
 
-    /// The 99.9th percentile of single calls, in cycles.
+    /// Runs the batch and returns the 99.9th percentile of single calls, in cycles.
     fn run_singly(self, stores: &Stores) -> Result<f64, Box<dyn Error>> {
         let calls = self.calls / self.threads;
         macro_rules! run {
-            ($($way:ident)*) => {
-                match self.way {
-                    $(Way::$way => self.run_on_threads(stores, |thread| {
-                        // Not of zeros, whose pages would come while it measures.
+            ($($method:ident)*) => {
+                match self.method {
+                    $(Method::$method => self.run_on_threads(stores, |thread| {
+                        // Not zeros: their pages would be mapped only during the measurement.
                         let mut times = vec![u32::MAX; calls];
                         for time in &mut times {
                             let begin = cycles();
-                            stores.put(Way::$way, thread);
+                            stores.put(Method::$method, thread);
                             *time = u32::try_from(cycles().saturating_sub(begin)).unwrap_or(u32::MAX);
                         }
                         times
@@ -373,7 +383,8 @@ impl Batch {
         Ok(f64::from(*times.select_nth_unstable(place).1))
     }
 
-    /// Has each thread do this when all are there, and for an unbounded channel one more take everything out.
+    /// Runs `calls` on each thread once all are ready. For the unbounded channel, an additional
+    /// thread drains it.
     fn run_on_threads<T: Send>(
         self,
         stores: &Stores,
@@ -382,7 +393,7 @@ impl Batch {
         let all_are_ready = Barrier::new(self.threads);
         let (done, is_done) = bounded::<()>(0);
         std::thread::scope(|scope| {
-            if self.way == Way::DrainedChannel {
+            if self.method == Method::DrainedChannel {
                 let (receiver, is_done) = (&stores.drained.1, is_done);
                 scope.spawn(move || {
                     loop {
@@ -399,7 +410,7 @@ impl Batch {
                     scope.spawn(move || {
                         let _registered = ThreadGuard::register("put");
                         for _ in 0..WARM_UP_CALLS {
-                            stores.put(self.way, thread);
+                            stores.put(self.method, thread);
                         }
                         all_are_ready.wait();
                         calls(thread)
@@ -411,7 +422,7 @@ impl Batch {
                 .map(|thread| thread.join())
                 .collect::<Result<Vec<_>, _>>();
             drop(done);
-            results.map_err(|_| "a thread has panicked".into())
+            results.map_err(|_| "a thread panicked".into())
         })
     }
 }
@@ -421,7 +432,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_entry_is_as_long_as_its_parts_and_the_oldest_go() {
+    fn gecko_buffer_overwrites_the_oldest_entry() {
         let mut buffer = GeckoBuffer {
             bytes: vec![0; 3 * GeckoBuffer::ENTRY_BYTES],
             at: 0,
@@ -434,16 +445,19 @@ mod tests {
     }
 
     #[test]
-    fn every_way_can_be_gone() {
+    fn every_method_runs() {
         let stores = Stores::new();
-        for way in Way::ALL {
+        for method in Method::ALL {
             let batch = Batch {
-                way,
+                method,
                 threads: 2,
                 calls: 2_000,
             };
-            assert!(batch.run(&stores).expect("a batch") > 0.0, "{way:?}");
-            assert!(batch.run_singly(&stores).expect("a batch") > 0.0, "{way:?}");
+            assert!(batch.run(&stores).expect("a batch") > 0.0, "{method:?}");
+            assert!(
+                batch.run_singly(&stores).expect("a batch") > 0.0,
+                "{method:?}"
+            );
         }
         assert!(stores.drained.1.is_empty() && !stores.ring.1.is_empty());
     }

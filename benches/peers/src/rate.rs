@@ -1,28 +1,32 @@
-//! `rate`: how many of the samples that were asked for are delivered, of one busy thread at 100, 1,000 and 10,000 Hz.
+//! `rate`: share of the requested samples that are delivered, for one busy thread at 100, 1,000 and
+//! 10,000 Hz.
 //!
-//! The figures of 1,000 Hz are those that are compared; the others stand aside, by their frequency.
+//! The figures at 1,000 Hz are compared; the others are extra figures, named by their frequency.
 //!
-//! A peer's figure is its report's samples of the thread by what was asked for: seconds × frequency. On a quiet machine these
-//! are the thread's processor time as well, by which pprof's timer goes.
+//! A peer's figure is the number of the thread's samples in its report, divided by the requested
+//! number: seconds × frequency. On a quiet machine that is also the thread's CPU time, which
+//! pprof's timer follows.
 //!
-//! Ours is stricter: the fraction of ticks that have a sample, by the samples' own times, so that two samples of one
-//! tick do not make up for a tick without. The samples' times tell the schedule's phase: a request goes out when a tick
-//! begins and is answered some microseconds later, so that most samples lie closely together behind their ticks. A
-//! tick's slot reaches from a quarter of an interval before the median of that place to three quarters behind it. A
-//! sample comes late rather than early, and none that is usual lies near a border, where a little jitter would make a
-//! miss and a double of two hits. A sample that is later than its slot counts for the next tick, and its own is missed.
-//! Only slots that lie wholly within the span are asked for. An estimate of the phase that is wrong can cost hits, and
-//! give none: each tick counts once, and is asked for.
+//! Ours is stricter: the share of ticks that have a sample, by the samples' own times, so that two
+//! samples in one tick do not make up for a tick without one. The times of the samples give the
+//! schedule's phase: a request goes out when a tick begins, and is answered some microseconds
+//! later. So most samples lie close together behind their ticks. A tick's slot reaches from a
+//! quarter of an interval before the median of that phase to three quarters after it. Samples are
+//! late rather than early, and no usual sample lies near a border, where a little jitter would turn
+//! two hits into a miss and a double. A sample that is later than its slot counts for the next
+//! tick, and its own is missed. Only slots that lie wholly within the span count as requested. A
+//! wrong estimate of the phase can lose hits but cannot add any: each tick counts at most once.
 //!
-//! The notes hold two checks that need no phase: the ticks that the gaps between samples leave out, where a gap of two
-//! intervals, give or take a half, leaves out one; and the samples by the ticks, as for the peers.
+//! The notes have two checks that need no phase: the ticks that the gaps between samples leave out,
+//! where a gap of two intervals, give or take a half, leaves out one; and the number of samples
+//! divided by that of ticks, as for the peers.
 //!
-//! The floor is what the machine lets anybody have: a thread that only sleeps from tick to tick beside the busy one,
-//! prepared as our sampler is, and the fraction of ticks on which it woke, judged as ours. What a virtual machine's host
-//! takes is missing there too.
+//! The floor shows the machine's own limit: a thread that only sleeps from tick to tick next to the
+//! busy one, prepared as our sampler is. Its figure is the share of ticks on which it woke,
+//! computed as ours is. So it also lacks the time that a virtual machine's host takes.
 //!
-//! The thread is busy before the span and after it, so that neither its beginning nor its end counts. A marker tells the
-//! span in the profile's own time.
+//! The thread is busy before and after the span, so that neither its start nor its end counts. A
+//! marker records the span in the profile's own time.
 
 use std::error::Error;
 use std::ops::Range;
@@ -44,10 +48,10 @@ use crate::{Effort, Outcome};
 
 const BUSY_NAME: &str = "busy";
 const SPAN_NAME: &str = "span of the measurement";
-/// What a processor needs to get to its full speed, and more.
+/// Time before the measurement, for the processors to reach their full speed.
 const WARM_UP: Duration = Duration::from_millis(200);
 
-/// A frequency, its goal, and its arms.
+/// A frequency with its goal and its arms.
 struct Setting {
     hz: u32,
     goal: f64,
@@ -57,15 +61,15 @@ struct Setting {
 }
 
 fn settings() -> [Setting; 3] {
-    let aside = |hz, goal, [ours, pprof, sleeper]: [&'static str; 3]| Setting {
+    let extra = |hz, goal, [ours, pprof, sleeper]: [&'static str; 3]| Setting {
         hz,
         goal,
-        ours: Arm::aside(ours),
-        pprof: Arm::aside(pprof),
-        sleeper: Arm::aside(sleeper),
+        ours: Arm::extra(ours),
+        pprof: Arm::extra(pprof),
+        sleeper: Arm::extra(sleeper),
     };
     [
-        aside(100, 0.99, ["ours_100hz", "pprof_100hz", "sleeper_100hz"]),
+        extra(100, 0.99, ["ours_100hz", "pprof_100hz", "sleeper_100hz"]),
         Setting {
             hz: 1_000,
             goal: 0.99,
@@ -73,7 +77,7 @@ fn settings() -> [Setting; 3] {
             pprof: Arm::new("pprof"),
             sleeper: Arm::new("sleeper"),
         },
-        aside(10_000, 0.95, ["ours_10khz", "pprof_10khz", "sleeper_10khz"]),
+        extra(10_000, 0.95, ["ours_10khz", "pprof_10khz", "sleeper_10khz"]),
     ]
 }
 
@@ -82,7 +86,7 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
     let span = Duration::from_secs(span);
     let mut settings = settings();
     let mut notes = vec![format!(
-        "{rounds} rounds of {span:?} an arm and frequency, in turns; {}",
+        "{rounds} rounds of {span:?} per arm and frequency, interleaved; {}",
         load_note()
     )];
     for round in 1..=rounds {
@@ -103,7 +107,7 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
             sleeper.runs.push(result?);
             notes.push(format!("round {round} at {hz} Hz: {note}"));
             notes.push(format!(
-                "round {round} at {hz} Hz: processors that others + the hypervisor had: ours {taken_from_ours}, \
+                "round {round} at {hz} Hz: CPUs used by other processes + the hypervisor: ours {taken_from_ours}, \
                  pprof {taken_from_pprof}, sleeper {taken_from_sleeper}",
             ));
         }
@@ -126,7 +130,7 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
         peers.extend([setting.ours, setting.pprof, setting.sleeper]);
     }
     Ok(Report {
-        unit: "samples per tick asked for, at 1,000 Hz where no other frequency is named",
+        unit: "share of requested ticks with a sample, at 1,000 Hz unless the name says otherwise",
         ours,
         peers,
         floor: Some(sleeper),
@@ -141,9 +145,9 @@ fn interval_of(hz: u32) -> Duration {
     Duration::from_secs(1) / hz
 }
 
-/// The fraction of the ticks that have a sample, and what else there is to say.
+/// Returns the share of ticks with a sample, and a note.
 fn run_ours(hz: u32, span: Duration) -> Result<(f64, String), Box<dyn Error>> {
-    // For the marker; the thread sleeps.
+    // This thread, which sleeps, is registered so that it can add the marker.
     let _registered = ThreadGuard::register("");
     let _busy = BusyThread::start(BUSY_NAME, || register_thread(BUSY_NAME))?;
     let session = ProfilerSession::start(StartParams::default().interval(interval_of(hz)))?;
@@ -164,9 +168,9 @@ fn run_ours(hz: u32, span: Duration) -> Result<(f64, String), Box<dyn Error>> {
         .ok_or("the profile has no samples of the busy thread")?;
     let interval = 1e3 / f64::from(hz);
     let ticks = count_ticks(&times, &span, interval);
-    let asked = (span.end - span.start) / interval;
-    let by_gaps = 1.0 - missed_by_gaps(&times, &span, interval) as f64 / asked;
-    let by_samples = times.iter().filter(|time| span.contains(time)).count() as f64 / asked;
+    let requested = (span.end - span.start) / interval;
+    let by_gaps = 1.0 - missed_by_gaps(&times, &span, interval) as f64 / requested;
+    let by_samples = times.iter().filter(|time| span.contains(time)).count() as f64 / requested;
     let counts: Vec<String> = profile
         .sampler_counts()
         .iter()
@@ -174,15 +178,15 @@ fn run_ours(hz: u32, span: Duration) -> Result<(f64, String), Box<dyn Error>> {
         .map(|(name, count)| format!("{name} {count}"))
         .collect();
     let note = format!(
-        "ours has {} of {} ticks ({by_gaps:.4} by gaps, {by_samples:.4} by samples), in the whole session {}",
+        "ours has samples for {} of {} ticks ({by_gaps:.4} by gaps, {by_samples:.4} by samples); in the whole session: {}",
         ticks.with_sample,
-        ticks.asked,
+        ticks.requested,
         counts.join(", "),
     );
     Ok((ticks.fraction(), note))
 }
 
-/// Its samples of the busy thread by those asked for.
+/// Returns its samples of the busy thread divided by the requested ones.
 fn run_pprof(hz: u32, span: Duration) -> Result<f64, Box<dyn Error>> {
     let _busy = BusyThread::start(BUSY_NAME, || {})?;
     std::thread::sleep(WARM_UP);
@@ -198,7 +202,7 @@ fn run_pprof(hz: u32, span: Duration) -> Result<f64, Box<dyn Error>> {
     Ok(samples as f64 / (seconds * f64::from(hz)))
 }
 
-/// The fraction of the ticks on which a thread wakes that does nothing but sleep to the next one.
+/// Returns the share of ticks on which a thread wakes that only sleeps to the next one.
 fn run_sleeper(hz: u32, span: Duration) -> Result<f64, Box<dyn Error>> {
     let _busy = BusyThread::start(BUSY_NAME, || {})?;
     std::thread::sleep(WARM_UP);
@@ -213,7 +217,7 @@ fn run_sleeper(hz: u32, span: Duration) -> Result<f64, Box<dyn Error>> {
         }
         times
     })?;
-    let times = sleeper.join().map_err(|_| "the sleeper has panicked")?;
+    let times = sleeper.join().map_err(|_| "the sleeper panicked")?;
     let interval = 1e3 / f64::from(hz);
     Ok(count_ticks(&times, &(interval..span.as_secs_f64() * 1e3), interval).fraction())
 }
@@ -234,32 +238,32 @@ fn find_span(profile: &Value) -> Option<Range<f64>> {
 }
 
 struct Ticks {
-    asked: usize,
+    requested: usize,
     with_sample: usize,
 }
 
 impl Ticks {
     fn fraction(&self) -> f64 {
-        self.with_sample as f64 / self.asked.max(1) as f64
+        self.with_sample as f64 / self.requested.max(1) as f64
     }
 }
 
 fn count_ticks(times: &[f64], span: &Range<f64>, interval: f64) -> Ticks {
-    let border = usual_place(times, interval) - interval / 4.0;
+    let border = usual_phase(times, interval) - interval / 4.0;
     let slot_of = |time: f64| ((time - border) / interval).floor() as i64;
     let first = ((span.start - border) / interval).ceil() as i64;
     let slots = first..slot_of(span.end).max(first);
     let mut hit: Vec<i64> = times.iter().map(|time| slot_of(*time)).collect();
     hit.dedup();
     Ticks {
-        asked: (slots.end - slots.start) as usize,
+        requested: (slots.end - slots.start) as usize,
         with_sample: hit.iter().filter(|slot| slots.contains(slot)).count(),
     }
 }
 
-/// Where in an interval the samples usually lie: the median around their mean on the circle, since a plain one is
-/// wrong when they lie on both sides of zero.
-fn usual_place(times: &[f64], interval: f64) -> f64 {
+/// Returns the usual phase of the samples in an interval: their median around the circular mean. A
+/// plain median is wrong when the samples lie on both sides of zero.
+fn usual_phase(times: &[f64], interval: f64) -> f64 {
     let turn = std::f64::consts::TAU / interval;
     let (sine, cosine) = times.iter().fold((0.0, 0.0), |(sine, cosine), time| {
         let (own_sine, own_cosine) = (time * turn).sin_cos();
@@ -287,7 +291,7 @@ fn missed_by_gaps(times: &[f64], span: &Range<f64>, interval: f64) -> u64 {
     let (Some(first), Some(last)) = (within.first(), within.last()) else {
         return ((span.end - span.start) / interval) as u64;
     };
-    // Up to one interval, and the jitter, is as it should be.
+    // A gap of up to one interval plus jitter is normal here.
     let at_an_end = |gap: f64| (gap / interval - 0.25).max(0.0) as u64;
     let at_the_ends = at_an_end(first - span.start) + at_an_end(span.end - last);
     let between = within.windows(2).map(|pair| {
@@ -304,8 +308,11 @@ mod tests {
     const SPAN: Range<f64> = 100.0..200.0;
 
     fn fraction(times: &[f64]) -> (usize, usize) {
-        let Ticks { asked, with_sample } = count_ticks(times, &SPAN, 1.0);
-        (with_sample, asked)
+        let Ticks {
+            requested,
+            with_sample,
+        } = count_ticks(times, &SPAN, 1.0);
+        (with_sample, requested)
     }
 
     fn every_tick(phase: f64) -> Vec<f64> {
@@ -316,43 +323,43 @@ mod tests {
     }
 
     #[test]
-    fn jitter_misses_nothing_whatever_the_phase() {
+    fn count_ticks_tolerates_jitter_at_any_phase() {
         for phase in 0..100 {
             let times = every_tick(f64::from(phase) / 100.0);
-            let (with_sample, asked) = fraction(&times);
-            assert_eq!(with_sample, asked, "at the phase {phase}");
-            assert!((99..=100).contains(&asked));
+            let (with_sample, requested) = fraction(&times);
+            assert_eq!(with_sample, requested, "at the phase {phase}");
+            assert!((99..=100).contains(&requested));
             assert_eq!(missed_by_gaps(&times, &SPAN, 1.0), 0);
         }
     }
 
     #[test]
-    fn a_tick_without_a_sample_is_missed_and_two_of_another_do_not_make_up_for_it() {
+    fn count_ticks_does_not_offset_a_miss_with_a_double() {
         let mut times = every_tick(0.95);
         times.retain(|time| !(150.9..151.9).contains(time));
         times.push(160.4);
         times.sort_by(f64::total_cmp);
-        let (with_sample, asked) = fraction(&times);
-        assert_eq!(asked - with_sample, 1);
+        let (with_sample, requested) = fraction(&times);
+        assert_eq!(requested - with_sample, 1);
         assert_eq!(missed_by_gaps(&times, &SPAN, 1.0), 1);
     }
 
     #[test]
-    fn every_fourth_tick_is_a_quarter() {
+    fn count_ticks_of_every_fourth_tick_is_a_quarter() {
         let times: Vec<f64> = every_tick(0.5).into_iter().step_by(4).collect();
-        let (with_sample, asked) = fraction(&times);
-        assert!((24..=25).contains(&with_sample) && (99..=100).contains(&asked));
+        let (with_sample, requested) = fraction(&times);
+        assert!((24..=25).contains(&with_sample) && (99..=100).contains(&requested));
         assert!((74..=76).contains(&missed_by_gaps(&times, &SPAN, 1.0)));
     }
 
     #[test]
-    fn no_sample_is_no_tick() {
+    fn count_ticks_without_samples_is_zero() {
         assert_eq!(fraction(&[]), (0, 99));
         assert_eq!(missed_by_gaps(&[], &SPAN, 1.0), 100);
     }
 
     #[test]
-    fn a_profile_tells_the_span_and_the_times() {
+    fn find_span_and_sample_times_read_a_profile() {
         let profile = serde_json::json!({"threads": [
             {"name": "GeckoMain", "stringTable": ["a", SPAN_NAME], "samples": {"schema": {}, "data": []},
              "markers": {"schema": {"name": 0, "startTime": 1, "endTime": 2}, "data": [[0, 1, 2], [1, 3, 4.5]]}},

@@ -1,14 +1,16 @@
-//! What the measurements ask of the kernel and of the machine directly: clocks, processors, signals, timers, and a
-//! thread that stands still while its stack is read.
+//! Direct access to the kernel and the machine for the measurements: clocks, processors, signals,
+//! timers, and threads that are suspended while their stack is read.
 //!
 //! **Contract** (cited below):
-//! - *kernel's arguments*: the kernel calls a handler with a `ucontext_t` that lives as long as the call;
-//! - *stays*: nothing is ever unloaded in this program, so what the loader shows stays mapped;
-//! - *one handshake*: [`Handshake`] exists once, and its coordinator's semaphores say whose turn it is: the handler
-//!   writes the context before its first post, and the sampler reads it between that and its own.
+//! - *kernel's arguments*: the kernel calls a handler with a `ucontext_t` that lives as long as the
+//!   call;
+//! - *stays*: this program never unloads a library, so what the loader lists stays mapped;
+//! - *one handshake*: at most one [`Handshake`] exists, and the coordinator's semaphores order the
+//!   accesses: the handler writes the context before its first post, and the sampler reads it
+//!   between that post and its own.
 #![allow(
     unsafe_code,
-    reason = "signals, timers and the stacks of stopped threads have no safe interface"
+    reason = "signals, timers and the stacks of suspended threads have no safe interface"
 )]
 
 use std::cell::UnsafeCell;
@@ -20,18 +22,18 @@ use std::time::Duration;
 
 // ---- Clocks
 
-/// The processor's own clock, in its own unit. Costs a few nanoseconds.
+/// Reads the processor's clock, in its own unit. Cost: a few nanoseconds.
 #[inline(always)]
 pub(crate) fn cycles() -> u64 {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: every x86-64 processor has the instruction, and Linux lets programs use it.
+    // SAFETY: every x86-64 processor has the instruction, and Linux allows it in user space.
     unsafe {
         core::arch::x86_64::_rdtsc()
     }
     #[cfg(target_arch = "aarch64")]
     {
         let cycles;
-        // SAFETY: reads a register that Linux lets programs read.
+        // SAFETY: reads a register that Linux makes readable in user space.
         unsafe { core::arch::asm!("mrs {}, cntvct_el0", out(reg) cycles, options(nomem, nostack)) };
         cycles
     }
@@ -51,12 +53,12 @@ pub(crate) fn monotonic_ns() -> u64 {
     clock_ns(libc::CLOCK_MONOTONIC)
 }
 
-/// Of all threads together.
+/// Returns the CPU time of the whole process.
 pub(crate) fn process_cpu_ns() -> u64 {
     clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID)
 }
 
-/// Of the calling thread.
+/// Returns the CPU time of the calling thread.
 pub(crate) fn thread_cpu_ns() -> u64 {
     clock_ns(libc::CLOCK_THREAD_CPUTIME_ID)
 }
@@ -68,10 +70,10 @@ fn timespec(ns: u64) -> libc::timespec {
     }
 }
 
-/// To a time of [`monotonic_ns`].
+/// Sleeps until a time of [`monotonic_ns`].
 pub(crate) fn sleep_until_ns(deadline: u64) {
     let deadline = timespec(deadline);
-    // SAFETY: the pointer is to a local, and the other may be null.
+    // SAFETY: the first pointer is to a local, and the second may be null.
     while unsafe {
         libc::clock_nanosleep(
             libc::CLOCK_MONOTONIC,
@@ -85,13 +87,13 @@ pub(crate) fn sleep_until_ns(deadline: u64) {
 
 // ---- Threads and processors
 
-/// The calling thread's id.
+/// Returns the calling thread's id.
 pub(crate) fn thread_id() -> i32 {
     // SAFETY: touches no memory.
     unsafe { libc::gettid() }
 }
 
-/// Those that the calling thread may run on.
+/// Returns the processors that the calling thread may run on.
 pub(crate) fn processors() -> Vec<usize> {
     // SAFETY: zeroed is an empty set, and the out-pointer is to a local of the given size.
     unsafe {
@@ -103,10 +105,11 @@ pub(crate) fn processors() -> Vec<usize> {
     }
 }
 
-/// Has the calling thread, and those that it makes from now on, run on these alone.
+/// Restricts the calling thread, and the threads that it creates from now on, to these processors.
 pub(crate) fn run_on(processors: &[usize]) -> Result<()> {
-    // SAFETY: zeroed is an empty set, whose bounds `CPU_SET` checks; the pointer is to a local of the given size.
-    answer(unsafe {
+    // SAFETY: zeroed is an empty set, whose bounds `CPU_SET` checks; the pointer is to a local of
+    // the given size.
+    check(unsafe {
         let mut set: libc::cpu_set_t = zeroed();
         processors
             .iter()
@@ -115,10 +118,10 @@ pub(crate) fn run_on(processors: &[usize]) -> Result<()> {
     })
 }
 
-/// Prepares the calling thread as gekkota prepares its sampler (`src/platform/identity.rs`): no timer slack, and the
-/// shortest time slice.
+/// Prepares the calling thread as gekkota prepares its sampler (`src/platform/identity.rs`): no
+/// timer slack, and the shortest time slice.
 pub(crate) fn prepare_sampler_thread() {
-    /// The kernel's `struct sched_attr`, as it was first published.
+    /// The kernel's `struct sched_attr`, in its first version.
     #[repr(C)]
     #[derive(Default)]
     struct Attributes {
@@ -133,7 +136,8 @@ pub(crate) fn prepare_sampler_thread() {
     }
     let mut attributes = Attributes::default();
     let bytes = size_of::<Attributes>();
-    // SAFETY: the option takes a number; the kernel writes at most `bytes` bytes to the local, and reads as many.
+    // SAFETY: the option takes a number. The kernel writes at most `bytes` bytes to the local, and
+    // reads as many.
     unsafe {
         libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong);
         let this_thread = 0;
@@ -156,7 +160,7 @@ pub(crate) fn prepare_sampler_thread() {
     }
 }
 
-fn answer(result: libc::c_int) -> Result<()> {
+fn check(result: libc::c_int) -> Result<()> {
     if result < 0 {
         Err(Error::last_os_error())
     } else {
@@ -166,14 +170,15 @@ fn answer(result: libc::c_int) -> Result<()> {
 
 // ---- Signals
 
-/// The one that the bare timers, the bare sampler and the handshake use.
+/// The signal of the bare timers, the bare sampler and the handshake.
 const SIGNAL: libc::c_int = libc::SIGUSR2;
 
 type Handler = extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void);
 
 fn install(handler: Handler) -> Result<()> {
-    // SAFETY: zeroed is a valid action, the pointer is to a local, and the handler has the shape of `SA_SIGINFO`.
-    answer(unsafe {
+    // SAFETY: zeroed is a valid action, the pointer is to a local, and the handler has the shape of
+    // `SA_SIGINFO`.
+    check(unsafe {
         let mut action: libc::sigaction = zeroed();
         action.sa_sigaction = handler as usize;
         action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
@@ -184,19 +189,17 @@ fn install(handler: Handler) -> Result<()> {
 
 fn send(thread: i32) -> Result<()> {
     // SAFETY: touches no memory.
-    answer(
-        unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, SIGNAL) } as libc::c_int,
-    )
+    check(unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, SIGNAL) } as libc::c_int)
 }
 
 static ANSWERS: AtomicU64 = AtomicU64::new(0);
 
 extern "C" fn empty_handler(_: libc::c_int, _: *mut libc::siginfo_t, _: *mut libc::c_void) {
-    // One thread at a time is signalled.
+    // Only one thread is signalled at a time, so a load and a store suffice.
     ANSWERS.store(ANSWERS.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
 }
 
-/// A handler that does nothing but count, and what can make it run. Never uninstalled.
+/// A handler that only counts its calls, with the ways to trigger it. It is never uninstalled.
 #[derive(Clone, Copy)]
 pub(crate) struct EmptyHandler(());
 
@@ -205,19 +208,20 @@ impl EmptyHandler {
         install(empty_handler).map(|()| Self(()))
     }
 
-    /// How often it has run.
+    /// Returns how often the handler has run.
     pub(crate) fn answers(self) -> u64 {
         ANSWERS.load(Ordering::Relaxed)
     }
 
-    /// Makes it run on a thread of this process.
+    /// Runs the handler on a thread of this process.
     pub(crate) fn send(self, thread: i32) -> Result<()> {
         send(thread)
     }
 
-    /// Makes it run on a thread every interval of that thread's time, by the kernel's software CPU clock.
+    /// Runs the handler on a thread after each `interval` of that thread's CPU time, by the
+    /// kernel's software CPU clock.
     pub(crate) fn start_perf_timer(self, thread: i32, interval: Duration) -> Result<PerfTimer> {
-        /// The kernel's `struct perf_event_attr`, as it was first published.
+        /// The kernel's `struct perf_event_attr`, in its first version.
         #[repr(C)]
         #[derive(Default)]
         struct Attributes {
@@ -260,7 +264,8 @@ impl EmptyHandler {
             kind: F_OWNER_TID,
             id: thread,
         };
-        // SAFETY: the kernel reads the local, of the size that it tells; -1: any processor, no group.
+        // SAFETY: the kernel reads the local, whose size the attributes state. -1 means any
+        // processor and no group.
         let descriptor = unsafe {
             libc::syscall(
                 libc::SYS_perf_event_open,
@@ -271,19 +276,20 @@ impl EmptyHandler {
                 CLOSE_ON_EXEC,
             )
         } as libc::c_int;
-        answer(descriptor)?;
+        check(descriptor)?;
         let timer = PerfTimer(descriptor);
-        // SAFETY: the descriptor is open, and the kernel reads `owner` only.
+        // SAFETY: the descriptor is open, and the kernel only reads `owner`.
         unsafe {
-            answer(libc::fcntl(descriptor, F_SETOWN_EX, &raw const owner))?;
-            answer(libc::fcntl(descriptor, F_SETSIG, SIGNAL))?;
-            answer(libc::fcntl(descriptor, libc::F_SETFL, libc::O_ASYNC))?;
-            answer(libc::ioctl(descriptor, ENABLE, 0))?;
+            check(libc::fcntl(descriptor, F_SETOWN_EX, &raw const owner))?;
+            check(libc::fcntl(descriptor, F_SETSIG, SIGNAL))?;
+            check(libc::fcntl(descriptor, libc::F_SETFL, libc::O_ASYNC))?;
+            check(libc::ioctl(descriptor, ENABLE, 0))?;
         }
         Ok(timer)
     }
 
-    /// Makes it run on a thread every interval. The timer's interrupts come on the processor that the caller is on.
+    /// Runs the handler on a thread at each `interval` of wall time. The timer interrupts the
+    /// processor that the caller is on.
     pub(crate) fn start_posix_timer(self, thread: i32, interval: Duration) -> Result<PosixTimer> {
         let every = timespec(interval.as_nanos() as u64);
         // SAFETY: zeroed is a valid event, and all pointers are to locals.
@@ -293,7 +299,7 @@ impl EmptyHandler {
             event.sigev_signo = SIGNAL;
             event.sigev_notify_thread_id = thread;
             let mut timer = MaybeUninit::uninit();
-            answer(libc::timer_create(
+            check(libc::timer_create(
                 libc::CLOCK_MONOTONIC,
                 &mut event,
                 timer.as_mut_ptr(),
@@ -303,7 +309,7 @@ impl EmptyHandler {
                 it_interval: every,
                 it_value: every,
             };
-            answer(libc::timer_settime(
+            check(libc::timer_settime(
                 timer.0,
                 0,
                 &times,
@@ -314,36 +320,36 @@ impl EmptyHandler {
     }
 }
 
-/// Ends when it is dropped.
+/// A running timer. Dropping this deletes it.
 pub(crate) struct PerfTimer(libc::c_int);
 
 impl Drop for PerfTimer {
     fn drop(&mut self) {
-        // SAFETY: the descriptor is this value's own.
+        // SAFETY: this value owns the descriptor.
         unsafe { libc::close(self.0) };
     }
 }
 
-/// Ends when it is dropped.
+/// A running timer. Dropping this deletes it.
 pub(crate) struct PosixTimer(libc::timer_t);
 
 impl Drop for PosixTimer {
     fn drop(&mut self) {
-        // SAFETY: the timer is this value's own.
+        // SAFETY: this value owns the timer.
         unsafe { libc::timer_delete(self.0) };
     }
 }
 
 // ---- The handshake
 
-/// What both sides share while a thread is stopped.
+/// State that the sampler and the handler share while a thread is suspended.
 struct Coordinator {
     context: UnsafeCell<MaybeUninit<libc::ucontext_t>>,
-    /// The thread has copied its context: Gecko's message 2.
+    /// Posted when the thread has copied its context: Gecko's message 2.
     copied: UnsafeCell<MaybeUninit<libc::sem_t>>,
-    /// It may go on: message 3.
+    /// Posted when the thread may resume: message 3.
     released: UnsafeCell<MaybeUninit<libc::sem_t>>,
-    /// It is done with all of this: message 4.
+    /// Posted when the thread no longer uses the coordinator: message 4.
     done: UnsafeCell<MaybeUninit<libc::sem_t>>,
 }
 
@@ -358,22 +364,24 @@ static COORDINATOR: Coordinator = Coordinator {
 };
 
 fn post(semaphore: &UnsafeCell<MaybeUninit<libc::sem_t>>) {
-    // SAFETY: made in `Handshake::new`, before anything is signalled.
+    // SAFETY: `Handshake::new` initialises it before any signal is sent.
     unsafe { libc::sem_post(semaphore.get().cast()) };
 }
 
 fn wait(semaphore: &UnsafeCell<MaybeUninit<libc::sem_t>>) {
-    // SAFETY: made in `Handshake::new`, before anything is signalled. It fails when a signal comes, and only then.
+    // SAFETY: `Handshake::new` initialises it before any signal is sent. The wait fails only when a
+    // signal interrupts it.
     while unsafe { libc::sem_wait(semaphore.get().cast()) } != 0 {}
 }
 
-extern "C" fn stopping_handler(
+extern "C" fn suspending_handler(
     _: libc::c_int,
     _: *mut libc::siginfo_t,
     context: *mut libc::c_void,
 ) {
-    // SAFETY: *kernel's arguments*; *one handshake*. The library's type is longer than the kernel's; behind that one in
-    // the signal's frame are the saved floating-point registers, which are longer than what is missing.
+    // SAFETY: *kernel's arguments*; *one handshake*. The C library's type is longer than the
+    // kernel's. In the signal frame, the saved floating-point registers follow the kernel's
+    // context, and they are longer than the difference.
     unsafe {
         (*COORDINATOR.context.get()).write(std::ptr::read(context.cast::<libc::ucontext_t>()))
     };
@@ -382,22 +390,22 @@ extern "C" fn stopping_handler(
     post(&COORDINATOR.done);
 }
 
-/// A thread that can be stopped: it lives until nobody stops it any more, and this is its stack.
+/// A thread that can be suspended, with the bounds of its stack. It outlives all its suspensions.
 #[derive(Clone, Debug)]
-pub(crate) struct StoppableThread {
+pub(crate) struct SuspendableThread {
     thread: i32,
     stack: Range<u64>,
 }
 
-impl StoppableThread {
-    /// The calling one.
+impl SuspendableThread {
+    /// Returns the calling thread.
     pub(crate) fn current() -> Result<Self> {
-        // SAFETY: `pthread_getattr_np` fills the attributes, and allocates what `pthread_attr_destroy` frees; all
-        // pointers are to locals.
+        // SAFETY: `pthread_getattr_np` fills the attributes, and allocates what
+        // `pthread_attr_destroy` frees. All pointers are to locals.
         let stack = unsafe {
             let mut attributes: libc::pthread_attr_t = zeroed();
             if libc::pthread_getattr_np(libc::pthread_self(), &mut attributes) != 0 {
-                return Err(Error::other("the bounds of a thread's stack are unknown"));
+                return Err(Error::other("cannot read the bounds of a thread's stack"));
             }
             let (mut low, mut bytes) = (std::ptr::null_mut(), 0);
             libc::pthread_attr_getstack(&attributes, &mut low, &mut bytes);
@@ -411,8 +419,9 @@ impl StoppableThread {
     }
 }
 
-/// Stops threads as the Gecko Profiler does on Linux (`Sampler::SuspendAndSampleAndResumeThread`), with its three
-/// semaphores. There is one in a process.
+/// Suspends threads as the Gecko Profiler does on Linux
+/// (`Sampler::SuspendAndSampleAndResumeThread`), with its three semaphores. At most one exists per
+/// process.
 pub(crate) struct Handshake(());
 
 impl Handshake {
@@ -424,29 +433,34 @@ impl Handshake {
                 &COORDINATOR.released,
                 &COORDINATOR.done,
             ] {
-                // SAFETY: nobody else uses it yet.
-                answer(unsafe { libc::sem_init(semaphore.get().cast(), 0, 0) })?;
+                // SAFETY: no other code uses it yet.
+                check(unsafe { libc::sem_init(semaphore.get().cast(), 0, 0) })?;
             }
-            install(stopping_handler)?;
+            install(suspending_handler)?;
             return Ok(Self(()));
         }
-        Err(Error::other("there is a handshake already"))
+        Err(Error::other(
+            "cannot create a second handshake in a process",
+        ))
     }
 
-    /// Returns when the thread stands in its handler; `None` when it is no more.
-    pub(crate) fn stop<'a>(&'a mut self, thread: &'a StoppableThread) -> Option<Stopped<'a>> {
+    /// Suspends the thread in its handler. Returns `None` if the thread has exited.
+    pub(crate) fn suspend<'a>(
+        &'a mut self,
+        thread: &'a SuspendableThread,
+    ) -> Option<SuspendedThread<'a>> {
         send(thread.thread).ok()?;
         wait(&COORDINATOR.copied);
-        // SAFETY: *one handshake*: written before the post that was waited for.
+        // SAFETY: *one handshake*: the handler wrote it before the post that this waited for.
         let context = unsafe { (*COORDINATOR.context.get()).assume_init_ref() };
-        Some(Stopped {
+        Some(SuspendedThread {
             registers: Registers::of(context),
             stack: &thread.stack,
         })
     }
 }
 
-/// What unwinding starts from.
+/// The registers from which unwinding starts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Registers {
     pub(crate) pc: u64,
@@ -480,23 +494,23 @@ impl Registers {
     }
 }
 
-/// A thread that stands in its handler, and goes on when this is dropped.
-pub(crate) struct Stopped<'a> {
+/// A thread that is suspended in its handler. Dropping this resumes it.
+pub(crate) struct SuspendedThread<'a> {
     pub(crate) registers: Registers,
     stack: &'a Range<u64>,
 }
 
-impl Stopped<'_> {
-    /// Reads the stack in place; `None` outside of its used part.
+impl SuspendedThread<'_> {
+    /// Reads a word of the stack in place. Returns `None` outside of its used part.
     pub(crate) fn word_at(&self, address: u64) -> Option<u64> {
         let used = self.registers.sp.max(self.stack.start)..self.stack.end.saturating_sub(7);
-        // SAFETY: the thread's stack is mapped while it lives, and it stands still.
+        // SAFETY: the thread's stack is mapped while the thread lives, and the thread is suspended.
         used.contains(&address)
             .then(|| unsafe { std::ptr::read_unaligned(address as *const u64) })
     }
 }
 
-impl Drop for Stopped<'_> {
+impl Drop for SuspendedThread<'_> {
     fn drop(&mut self) {
         post(&COORDINATOR.released);
         wait(&COORDINATOR.done);
@@ -508,35 +522,36 @@ impl Drop for Stopped<'_> {
 /// A loaded module, with its unwind sections where they are mapped.
 pub(crate) struct Module {
     pub(crate) range: Range<u64>,
-    /// What is added to the addresses in the file to get those in memory.
+    /// Difference between an address in memory and that in the file.
     pub(crate) bias: u64,
     pub(crate) eh_frame_hdr: &'static [u8],
     pub(crate) eh_frame: &'static [u8],
 }
 
-/// All that are loaded and can be unwound.
+/// Returns all loaded modules that have unwind sections.
 pub(crate) fn modules() -> Vec<Module> {
     extern "C" fn visit(
         info: *mut libc::dl_phdr_info,
         _: libc::size_t,
         modules: *mut libc::c_void,
     ) -> libc::c_int {
-        // SAFETY: the loader's own record, and the pointer that is given to it below.
+        // SAFETY: the loader passes its own record, and the pointer that it is given below.
         let (info, modules) = unsafe { (&*info, &mut *modules.cast::<Vec<Module>>()) };
         modules.extend(to_module(info));
         0
     }
     let mut modules: Vec<Module> = Vec::new();
-    // SAFETY: the call-back has the loader's shape, and gets a pointer that outlives the call.
+    // SAFETY: the callback has the type that the loader expects, and its pointer outlives the call.
     unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut modules).cast()) };
     modules
 }
 
 fn to_module(info: &libc::dl_phdr_info) -> Option<Module> {
     const GNU_EH_FRAME: u32 = 0x6474_e550;
-    /// How every linker in use codes the pointer to `.eh_frame`: as a 32-bit distance from the pointer itself.
+    /// Encoding that all common linkers use for the pointer to `.eh_frame`: a 32-bit distance from
+    /// the pointer itself.
     const DISTANCE_FROM_HERE: u8 = 0x1b;
-    // SAFETY: *stays*: the loader shows as many headers as it says.
+    // SAFETY: *stays*: there are as many headers as the loader's record says.
     let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
     let in_memory = |header: &libc::Elf64_Phdr| {
         let start = info.dlpi_addr + header.p_vaddr;
@@ -555,7 +570,7 @@ fn to_module(info: &libc::dl_phdr_info) -> Option<Module> {
             .find(|header| header.p_type == GNU_EH_FRAME)?,
     );
     let segment = loaded().find(|part| part.start <= index.start && index.end <= part.end)?;
-    // SAFETY: *stays*: callers give ranges within a segment.
+    // SAFETY: *stays*: callers pass ranges within a loaded segment.
     let bytes = |range: Range<u64>| unsafe {
         std::slice::from_raw_parts(range.start as *const u8, (range.end - range.start) as usize)
     };

@@ -1,8 +1,8 @@
-//! What the measurements ask of the kernel about other threads and processes: their clocks, waits that tell when a signal
-//! has broken them off, and forks.
+//! Direct access to other threads and processes for the measurements: their CPU clocks, waits that
+//! report whether a signal interrupted them, and forks.
 //!
 //! **Contract** (cited below):
-//! - *own memory*: the kernel reads and writes locals of the call alone.
+//! - *own memory*: the kernel reads and writes only locals of the call.
 #![allow(
     unsafe_code,
     reason = "clocks, raw waits and forks have no safe interface"
@@ -11,10 +11,11 @@
 use std::io::{Error, Result};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// CPU time of a thread of this process, by `CLOCK_THREAD_CPUTIME_ID` as the thread itself would read it; `None` when
-/// there is no such thread.
+/// Returns the CPU time of a thread of this process, as the thread itself would read it with
+/// `CLOCK_THREAD_CPUTIME_ID`; `None` if there is no such thread.
 pub(crate) fn cpu_ns_of(thread: i32) -> Option<u64> {
-    // The kernel's encoding: the id's complement above three bits, 4 for "a thread" and 2 for "as the scheduler counts".
+    // The kernel's encoding: the complement of the id above three bits; 4 means a thread, 2 the
+    // scheduler's clock.
     let clock: libc::clockid_t = (!thread << 3) | 6;
     let mut time = libc::timespec {
         tv_sec: 0,
@@ -25,28 +26,29 @@ pub(crate) fn cpu_ns_of(thread: i32) -> Option<u64> {
     (answer == 0).then(|| time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }
 
-/// A system call that lasts for ever, unless a signal's handler breaks it off.
+/// A system call that never returns unless a signal handler interrupts it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum EndlessCall {
-    /// Of a descriptor on which nothing comes.
+    /// A poll of a pipe that is never written to.
     Poll,
     Futex,
     Nanosleep,
-    /// Of the same descriptor. It is the one that goes on by itself after a handler with `SA_RESTART`.
+    /// A read of the same pipe. Only this call resumes by itself after a handler with `SA_RESTART`.
     Read,
 }
 
 impl EndlessCall {
     pub(crate) const ALL: [Self; 4] = [Self::Poll, Self::Futex, Self::Nanosleep, Self::Read];
 
-    /// Makes it once, on a pipe that nobody writes to; true when it was broken off.
+    /// Makes the call once, on a pipe that is never written to. Returns whether a signal
+    /// interrupted it.
     pub(crate) fn make(self, pipe: BorrowedFd<'_>) -> bool {
-        let for_ever = libc::timespec {
+        let forever = libc::timespec {
             tv_sec: 1_000_000,
             tv_nsec: 0,
         };
         let descriptor = pipe.as_raw_fd();
-        // SAFETY: *own memory* in all four; the descriptor is open as long as it is borrowed.
+        // SAFETY: *own memory* in all four; the descriptor is open while it is borrowed.
         let answer = unsafe {
             match self {
                 Self::Poll => {
@@ -60,9 +62,9 @@ impl EndlessCall {
                 Self::Futex => {
                     let word = 0u32;
                     let operation = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
-                    libc::syscall(libc::SYS_futex, &word, operation, word, &for_ever)
+                    libc::syscall(libc::SYS_futex, &word, operation, word, &forever)
                 }
-                Self::Nanosleep => libc::nanosleep(&for_ever, std::ptr::null_mut()).into(),
+                Self::Nanosleep => libc::nanosleep(&forever, std::ptr::null_mut()).into(),
                 Self::Read => {
                     let mut byte = 0u8;
                     libc::read(descriptor, (&raw mut byte).cast(), 1) as libc::c_long
@@ -73,9 +75,9 @@ impl EndlessCall {
     }
 }
 
-/// Forks, has the child end at once, and waits until it has.
+/// Forks a child that exits at once, and waits for it.
 pub(crate) fn fork_and_wait() -> Result<()> {
-    // SAFETY: the child calls nothing but `_exit`, which is async-signal-safe; *own memory*.
+    // SAFETY: the child only calls `_exit`, which is async-signal-safe; *own memory*.
     unsafe {
         let child = libc::fork();
         if child == 0 {
@@ -95,15 +97,15 @@ pub(crate) fn fork_and_wait() -> Result<()> {
             return Ok(());
         }
         Err(Error::other(format!(
-            "a forked child ended with the status {status:#x}"
+            "a forked child exited with status {status:#x}"
         )))
     }
 }
 
-/// From now on, memory comes in the smallest pages alone, so that a fork has all of their entries to copy.
+/// Disables huge pages from now on, so that a fork has to copy an entry for each small page.
 pub(crate) fn use_small_pages() -> Result<()> {
     let (on, unused): (libc::c_ulong, libc::c_ulong) = (1, 0);
-    // SAFETY: the option takes numbers alone.
+    // SAFETY: the option takes numbers only.
     let answer = unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, on, unused, unused, unused) };
     if answer < 0 {
         Err(Error::last_os_error())
@@ -118,7 +120,7 @@ mod tests {
     use crate::raw;
 
     #[test]
-    fn a_threads_clock_is_found_by_its_id() {
+    fn cpu_ns_of_reads_a_threads_clock_by_its_id() {
         let own = raw::thread_id();
         let before = cpu_ns_of(own).expect("own clock");
         while cpu_ns_of(own).expect("own clock") < before + 1_000_000 {}
@@ -126,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fork_comes_back() {
+    fn fork_and_wait_returns() {
         fork_and_wait().expect("a fork");
     }
 }

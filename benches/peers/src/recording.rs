@@ -1,5 +1,5 @@
-//! A long profile: samples of 16 threads whose stacks are deep and vary, each of which runs in short bursts, so that most
-//! samples are of threads that ran, on few processors too.
+//! Records a long profile: 16 threads with deep, varying stacks that run in short bursts, so that
+//! most samples are of threads that ran, even on few processors.
 
 use std::error::Error;
 use std::io;
@@ -11,11 +11,11 @@ use crate::deep::{DeepThreads, Rhythm};
 use crate::profile::count;
 
 pub(crate) const THREADS: usize = 16;
-/// So that a million samples take less than a minute.
+/// Sampling interval: a million samples take less than a minute.
 pub(crate) const INTERVAL: Duration = Duration::from_micros(500);
-/// Of a sleep, which the kernel makes 50 µs longer: each thread wakes between two ticks.
+/// Sleep between bursts. The kernel adds about 50 µs, so each thread wakes once between two ticks.
 const PAUSE: Duration = Duration::from_micros(350);
-/// Nothing of a million samples is given up.
+/// Buffer size: large enough that none of a million samples is discarded.
 const CAPACITY_BYTES: u64 = 1 << 30;
 
 pub(crate) fn params() -> StartParams {
@@ -25,26 +25,31 @@ pub(crate) fn params() -> StartParams {
         .filters(["deep"])
 }
 
-/// Records with a running session of these parameters until it has so many samples. Gives a sentence on it.
+/// Records in a running session with these parameters until it has `samples` samples. Returns a
+/// description of the recording.
 pub(crate) fn record(session: &ProfilerSession, samples: u64) -> Result<String, Box<dyn Error>> {
-    /// Several times as long as it takes on two processors.
-    const LONGEST: Duration = Duration::from_secs(300);
+    /// Maximum recording time, several times what two processors need.
+    const TIMEOUT: Duration = Duration::from_secs(300);
     let threads = DeepThreads::start(THREADS, Rhythm::Bursts(PAUSE))?;
     let begin = Instant::now();
     loop {
         std::thread::sleep(Duration::from_millis(200));
         let so_far = Samples::of(&session.snapshot()?);
-        if so_far.all() >= samples || begin.elapsed() > LONGEST {
+        if so_far.all() >= samples || begin.elapsed() > TIMEOUT {
             break;
         }
     }
     drop(threads);
     let recorded = Samples::of(&session.snapshot()?);
     if recorded.all() < samples {
-        return Err(format!("{} samples in {LONGEST:?}, too few", recorded.all()).into());
+        return Err(format!(
+            "cannot record: got {} samples in {TIMEOUT:?}, expected {samples}",
+            recorded.all()
+        )
+        .into());
     }
     Ok(format!(
-        "{} samples in {:.1} s, {} by the threads' handlers, {} from outside, {} of threads that had not run",
+        "{} samples in {:.1} s: {} by the threads' handlers, {} remote, {} of threads that had not run",
         recorded.all(),
         begin.elapsed().as_secs_f64(),
         recorded.captured,
@@ -53,7 +58,7 @@ pub(crate) fn record(session: &ProfilerSession, samples: u64) -> Result<String, 
     ))
 }
 
-/// What a session has taken.
+/// The samples of a session, by kind.
 struct Samples {
     captured: u64,
     from_outside: u64,
@@ -75,7 +80,7 @@ impl Samples {
     }
 }
 
-/// Counts what is written.
+/// A writer that only counts the bytes.
 #[derive(Default)]
 pub(crate) struct CountingSink {
     pub(crate) bytes: u64,
@@ -83,7 +88,7 @@ pub(crate) struct CountingSink {
 
 impl io::Write for CountingSink {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // So that the compiler leaves out nothing of what made them.
+        // Keeps the compiler from removing the code that produced the bytes.
         self.bytes += std::hint::black_box(bytes).len() as u64;
         Ok(bytes.len())
     }

@@ -1,16 +1,17 @@
-//! What a measurement found, for people and as JSON.
+//! The result of a measurement, as a table and as JSON.
 
 use std::fmt::Write;
 
 use serde_json::{Value, json};
 
-/// One profiler's runs.
+/// The runs of one arm: of a profiler in one setting.
 pub(crate) struct Arm {
     pub(crate) name: &'static str,
-    /// In the order in which they were made.
+    /// In the order of the runs.
     pub(crate) runs: Vec<f64>,
-    /// Told beside the others, and no peer to compare with: another setting, or what something costs by itself.
-    pub(crate) aside: bool,
+    /// Whether this is an extra figure, not a peer to compare with: another setting, or the cost of
+    /// a part.
+    pub(crate) extra: bool,
 }
 
 impl Arm {
@@ -18,13 +19,13 @@ impl Arm {
         Self {
             name,
             runs: Vec::new(),
-            aside: false,
+            extra: false,
         }
     }
 
-    pub(crate) fn aside(name: &'static str) -> Self {
+    pub(crate) fn extra(name: &'static str) -> Self {
         Self {
-            aside: true,
+            extra: true,
             ..Self::new(name)
         }
     }
@@ -38,25 +39,25 @@ pub(crate) struct Report {
     pub(crate) unit: &'static str,
     pub(crate) ours: Arm,
     pub(crate) peers: Vec<Arm>,
-    /// What the machine does without any profiler, where that can be measured.
+    /// The machine's figure without a profiler, if that can be measured.
     pub(crate) floor: Option<Arm>,
-    /// Which of two figures is the better one.
+    /// Returns the better of two figures.
     pub(crate) better: fn(f64, f64) -> f64,
     pub(crate) goal: &'static str,
     pub(crate) met: bool,
-    /// What stands behind the figures, in sentences.
+    /// Explanations of the figures.
     pub(crate) notes: Vec<String>,
 }
 
 impl Report {
-    /// Ours by the best peer's; nothing without a peer, or when that is zero.
+    /// Returns our figure divided by the best peer's, or `None` without a peer or if that is zero.
     pub(crate) fn ratio(&self) -> Option<f64> {
         let best = self.peers(false).map(Arm::figure).reduce(self.better)?;
         Some(self.ours.figure() / best).filter(|ratio| ratio.is_finite())
     }
 
-    fn peers(&self, aside: bool) -> impl Iterator<Item = &Arm> {
-        self.peers.iter().filter(move |arm| arm.aside == aside)
+    fn peers(&self, extra: bool) -> impl Iterator<Item = &Arm> {
+        self.peers.iter().filter(move |arm| arm.extra == extra)
     }
 
     fn arms(&self) -> impl Iterator<Item = &Arm> {
@@ -65,7 +66,7 @@ impl Report {
             .chain(&self.floor)
     }
 
-    /// For people.
+    /// Formats the report as a table.
     pub(crate) fn table(&self, name: &str) -> String {
         let mut text = format!("{name}: {}\n\n", self.unit);
         let width = self
@@ -91,7 +92,10 @@ impl Report {
             row("ratio", &figure_text(ratio), "ours / best peer");
         }
         if let Some(floor) = &self.floor {
-            text += &format!("\n  {} is the floor: no profiler at all", floor.name);
+            text += &format!(
+                "\n  {} is the floor: the figure without a profiler",
+                floor.name
+            );
         }
         text += &format!(
             "\n  goal: {}: {}\n",
@@ -104,7 +108,7 @@ impl Report {
         text
     }
 
-    /// One line, for programs.
+    /// Formats the report as one line of JSON.
     pub(crate) fn json(&self, name: &str) -> String {
         let object = |value: fn(&Arm) -> Value, arms: &mut dyn Iterator<Item = &Arm>| {
             Value::Object(arms.map(|arm| (arm.name.to_owned(), value(arm))).collect())
@@ -128,7 +132,7 @@ impl Report {
     }
 }
 
-/// The middle one, or the mean of the two in the middle; NaN of nothing.
+/// Returns the median, or NaN without values. For an even number, it is the mean of the middle two.
 pub(crate) fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -140,12 +144,12 @@ pub(crate) fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// What the machine can do where nothing disturbs it; infinite of nothing.
+/// Returns the smallest value, as a time without disturbances, or infinity without values.
 pub(crate) fn least(values: &[f64]) -> f64 {
     values.iter().copied().fold(f64::INFINITY, f64::min)
 }
 
-/// To five digits, fractions or not; more would be noise.
+/// Rounds to five significant digits; more would be noise.
 fn rounded(value: f64) -> f64 {
     if value == 0.0 || !value.is_finite() {
         return value;
@@ -199,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn the_object_has_its_keys_in_order_and_the_ratio_is_to_the_best_peer() {
+    fn json_has_ordered_keys_and_the_ratio_to_the_best_peer() {
         assert_eq!(
             report().json("rate"),
             r#"{"name":"rate","unit":"samples","ours":0.98,"peers":{"slow":0.25,"fast":0.49},"floor":0.995,"#
@@ -215,11 +219,11 @@ mod tests {
     }
 
     #[test]
-    fn an_arm_aside_is_told_and_not_compared_with() {
+    fn json_lists_extra_arms_without_comparing_them() {
         let mut report = report();
         report.peers.push(Arm {
             runs: vec![0.7],
-            ..Arm::aside("ours_100hz")
+            ..Arm::extra("ours_100hz")
         });
         assert_eq!(report.ratio(), Some(2.0));
         let json: Value = serde_json::from_str(&report.json("rate")).expect("JSON");
@@ -229,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_is_aligned() {
+    fn table_is_aligned() {
         let table = report().table("rate");
         assert!(
             table.contains("  ours        0.9800  0.9000  1.0000  0.9800\n"),
@@ -241,7 +245,7 @@ mod tests {
         );
         assert!(table.contains("goal: ours >= 0.99: not met\n"), "{table}");
         let mut report = report();
-        report.peers.push(Arm::aside("gone"));
+        report.peers.push(Arm::extra("gone"));
         assert!(
             report.table("rate").contains("  gone          none\n"),
             "{}",
@@ -250,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn medians_and_roundings() {
+    fn median_and_rounded_return_expected_values() {
         assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
         assert_eq!(median(&[4.0, 1.0]), 2.5);
         assert!(median(&[]).is_nan());

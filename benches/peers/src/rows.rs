@@ -1,4 +1,4 @@
-//! A Gecko profile's rows in memory, as one who reads profiles would keep them. Markers are not read.
+//! The rows of a Gecko profile in memory, as a reader of profiles would keep them, without markers.
 
 use std::error::Error;
 
@@ -42,7 +42,7 @@ pub(crate) struct Table<T> {
     pub(crate) data: Vec<T>,
 }
 
-/// Of rows, those at the end may be missing.
+/// Stack, time, event delay and CPU delta; trailing ones may be missing.
 #[derive(Deserialize, Serialize)]
 pub(crate) struct SampleRow(
     pub(crate) u32,
@@ -52,22 +52,22 @@ pub(crate) struct SampleRow(
 );
 
 impl SampleRow {
-    /// In milliseconds since the process began.
+    /// Returns the time in milliseconds since the process's start.
     pub(crate) fn time_ms(&self) -> f64 {
         self.1
     }
 
-    /// Whether the thread is known not to have run since its sample before.
-    pub(crate) fn has_rested(&self) -> bool {
+    /// Whether the thread is known not to have run since its previous sample.
+    pub(crate) fn was_idle(&self) -> bool {
         self.3 == Some(0)
     }
 }
 
-/// A stack's prefix, and its newest frame.
+/// A stack's prefix, and its innermost frame.
 #[derive(Deserialize, Serialize)]
 pub(crate) struct StackRow(pub(crate) Option<u32>, pub(crate) u32);
 
-/// Location, whether it is relevant for JavaScript, window, implementation, line, column, category, subcategory.
+/// Location, relevance for JavaScript, window, implementation, line, column, category, subcategory.
 #[derive(Deserialize, Serialize)]
 pub(crate) struct FrameRow(
     u32,
@@ -84,7 +84,7 @@ pub(crate) struct FrameRow(
 pub(crate) enum FrameKind {
     Native,
     Label,
-    /// Such as the root: no frame of the thread's.
+    /// Not a frame of the thread, such as the root.
     Structure,
 }
 
@@ -99,7 +99,7 @@ impl FrameRow {
 }
 
 impl Rows {
-    /// With addresses instead of names.
+    /// Reads the rows of a profile, with addresses in place of names.
     pub(crate) fn of(profile: &Profile) -> Result<Self, Box<dyn Error>> {
         let mut text = Vec::new();
         let options = SnapshotOptions::default().symbolicate(Symbolicate::No);
@@ -119,8 +119,8 @@ mod tests {
     #[test]
     fn short_rows_are_read_and_written_in_full() {
         let read = |text: &str| serde_json::from_str::<SampleRow>(text).expect("a row");
-        assert!(read("[3,1.5,null,0]").has_rested());
-        assert!(!read("[3,1.5,0.25,7]").has_rested() && !read("[3,1.5]").has_rested());
+        assert!(read("[3,1.5,null,0]").was_idle());
+        assert!(!read("[3,1.5,0.25,7]").was_idle() && !read("[3,1.5]").was_idle());
         assert_eq!(
             serde_json::to_string(&read("[3,1.5]")).expect("text"),
             "[3,1.5,null,null]"
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_are_told_apart() {
+    fn frame_kinds_are_distinguished() {
         let strings = ["(root)", "0x5512", "work"].map(str::to_owned);
         let kind = |text: &str| {
             serde_json::from_str::<FrameRow>(text)

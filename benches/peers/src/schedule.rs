@@ -1,4 +1,5 @@
-//! A schedule of ticks as gekkota's sampler keeps it: ticks that are missed are dropped, and none is shifted.
+//! A schedule of ticks like that of gekkota's sampler: missed ticks are dropped, and later ticks
+//! keep their times.
 
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ pub(crate) struct Schedule {
 }
 
 impl Schedule {
-    /// The first tick is now.
+    /// Starts a schedule whose first tick is now.
     pub(crate) fn start(interval: Duration) -> Self {
         Self::starting_at(raw::monotonic_ns(), interval)
     }
@@ -26,14 +27,14 @@ impl Schedule {
         }
     }
 
-    /// Ends when the next tick is due that is not past already.
+    /// Sleeps until the next tick that is not yet past.
     pub(crate) fn sleep_to_next(&mut self) {
         self.advance(raw::monotonic_ns());
         raw::sleep_until_ns(self.next_ns);
         self.begin(raw::monotonic_ns());
     }
 
-    /// Gives the time of the tick that it goes to.
+    /// Advances to the next future tick, and returns its time.
     fn advance(&mut self, now_ns: u64) -> u64 {
         let missed = now_ns.saturating_sub(self.next_ns) / self.interval_ns;
         self.next_ns += (missed + 1) * self.interval_ns;
@@ -44,7 +45,7 @@ impl Schedule {
         self.on_time += u64::from(now_ns.saturating_sub(self.next_ns) <= self.interval_ns / 2);
     }
 
-    /// Of all ticks that were due by now, those that began within half an interval of their time.
+    /// Returns the share of the ticks due by now that began within half an interval of their time.
     pub(crate) fn on_time(&self) -> f64 {
         self.on_time_by(raw::monotonic_ns())
     }
@@ -69,7 +70,7 @@ mod tests {
         assert_eq!(schedule.advance(1160), 1200);
         schedule.begin(1251);
         assert_eq!(schedule.on_time_by(1299), 2.0 / 3.0);
-        assert_eq!(schedule.advance(1730), 1800, "five are missed");
+        assert_eq!(schedule.advance(1730), 1800, "five ticks are missed");
         schedule.begin(1800);
         assert_eq!(schedule.on_time_by(1800), 3.0 / 9.0);
         assert_eq!(

@@ -1,4 +1,4 @@
-//! Threads that sleep, in `poll`, `futex`, `nanosleep` and `read`, in equal parts.
+//! Threads that sleep in `poll`, `futex`, `nanosleep` and `read`, in equal parts.
 
 use std::error::Error;
 use std::fs::read_to_string;
@@ -19,31 +19,32 @@ pub(crate) struct Sleepers {
     ids: Vec<i32>,
     pub(crate) bytes_before_registering: u64,
     interrupted: Arc<AtomicU64>,
-    /// Open as long as they are to sleep.
+    /// Kept open so that the threads keep sleeping.
     _pipe: (Arc<PipeReader>, PipeWriter),
 }
 
 impl Sleepers {
-    /// Makes so many, has each call `first`, and returns when they are about to sleep.
+    /// Starts `count` threads that each call `first`. Returns when they are about to sleep.
     pub(crate) fn start(count: usize, first: fn()) -> Result<Self, Box<dyn Error>> {
         let (reader, writer) = pipe()?;
         let reader = Arc::new(reader);
         let interrupted = Arc::new(AtomicU64::new(0));
-        let may_go_on = Arc::new(AtomicBool::new(false));
+        let may_continue = Arc::new(AtomicBool::new(false));
         let (made, is_made) = channel();
         let (ready, is_ready) = channel();
         let mut handles = Vec::with_capacity(count);
         for number in 0..count {
             let (reader, interrupted) = (Arc::clone(&reader), Arc::clone(&interrupted));
-            let (may_go_on, made, ready) = (Arc::clone(&may_go_on), made.clone(), ready.clone());
+            let (may_continue, made, ready) =
+                (Arc::clone(&may_continue), made.clone(), ready.clone());
             let call = EndlessCall::ALL[number % EndlessCall::ALL.len()];
             let builder = std::thread::Builder::new()
                 .name("sleeper".to_owned())
                 .stack_size(STACK_BYTES);
             handles.push(builder.spawn(move || {
-                // Whoever waits for these is there until they were received.
+                // The receivers live until they have received these.
                 let _ = made.send(());
-                while !may_go_on.load(Ordering::Acquire) {
+                while !may_continue.load(Ordering::Acquire) {
                     std::thread::park();
                 }
                 first();
@@ -57,11 +58,11 @@ impl Sleepers {
         drop((made, ready));
         is_made.iter().take(count).for_each(drop);
         let bytes_before_registering = resident_bytes();
-        may_go_on.store(true, Ordering::Release);
+        may_continue.store(true, Ordering::Release);
         handles.iter().for_each(|handle| handle.thread().unpark());
         let ids: Vec<i32> = is_ready.iter().take(count).collect();
         if ids.len() < count {
-            return Err("a thread has panicked".into());
+            return Err("a thread panicked".into());
         }
         Ok(Self {
             ids,
@@ -71,12 +72,12 @@ impl Sleepers {
         })
     }
 
-    /// How often each was switched away from.
+    /// Returns the number of context switches of each thread.
     pub(crate) fn switches(&self) -> Result<Vec<u64>, Box<dyn Error>> {
         let read = |id: &i32| {
             let path = format!("/proc/self/task/{id}/status");
             switches_in(&read_to_string(&path)?)
-                .ok_or_else(|| format!("{path} tells no context switches").into())
+                .ok_or_else(|| format!("{path} has no context switches").into())
         };
         self.ids.iter().map(read).collect()
     }
@@ -86,7 +87,7 @@ impl Sleepers {
     }
 }
 
-/// Voluntary context switches and others, of a thread's `status`.
+/// Returns the voluntary and involuntary context switches in a thread's `status` file.
 fn switches_in(status: &str) -> Option<u64> {
     let number_of = |name: &str| {
         let line = status.lines().find(|line| line.starts_with(name))?;
@@ -95,9 +96,10 @@ fn switches_in(status: &str) -> Option<u64> {
     Some(number_of("voluntary_ctxt_switches:")? + number_of("nonvoluntary_ctxt_switches:")?)
 }
 
+/// Wake-ups between two readings.
 pub(crate) struct Wakes {
     pub(crate) switches: u64,
-    /// In how many threads.
+    /// Number of threads with at least one switch.
     pub(crate) threads: usize,
 }
 
@@ -126,14 +128,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn switches_of_both_kinds_are_summed() {
+    fn switches_in_sums_both_kinds() {
         let status = "Name:\ta\nvoluntary_ctxt_switches:\t12\nnonvoluntary_ctxt_switches:\t3\n";
         assert_eq!(switches_in(status), Some(15));
         assert_eq!(switches_in("Name:\ta\n"), None);
     }
 
     #[test]
-    fn wakes_are_told_by_number_and_by_thread() {
+    fn wakes_between_counts_switches_and_threads() {
         let Wakes { switches, threads } = Wakes::between(&[1, 5, 7], &[1, 6, 10]);
         assert_eq!((switches, threads), (4, 2));
     }

@@ -1,20 +1,25 @@
-//! `slowdown`: how long a program that does nothing but compute takes at 1,000 Hz, by what it takes without a profiler.
+//! `slowdown`: wall time of a program that only computes, profiled at 1,000 Hz, relative to the
+//! time without a profiler.
 //!
-//! The work is the same in every run, portion by portion, and the threads share it, so that they end together. One
-//! thread leaves a processor free on which a profiler can run; eight, or as many as there are processors where these are
-//! more, leave none. Every run is a process of its own, which measures from the moment when all threads are ready until
-//! the last has ended; what a profiler does before and after is left out.
+//! Every run does the same work, divided into portions, and the threads share it, so that they end
+//! together. One thread leaves a processor free, on which a profiler can run. Eight threads, or as
+//! many as there are processors if these are more, leave none. Every run is a separate process. It
+//! measures from the moment when all threads are ready until the last has ended; what a profiler
+//! does before and after is not included.
 //!
-//! A round has every arm once, one after another, each time from another arm on, and each arm's time is taken by that of
-//! the run without a profiler in the same round: what makes the machine slow for a while is in both. Arm by arm, the
-//! median of the rounds is the figure. `none_again` is a second run without a profiler, and shows what the noise is.
+//! A round runs every arm once, one after another, and the starting arm rotates. Each arm's time is
+//! divided by that of the unprofiled run in the same round: a temporary slowdown of the machine
+//! affects both. The figure is the median over the rounds. `none_again` is a second unprofiled run,
+//! which shows the noise.
 //!
-//! Wall time is the measure; the time that all of the process had on the processors stands aside as `*_cpu`. With one
-//! thread that holds the sampler's work too, which costs no wall time while a processor is free.
+//! Wall time is the measure. The CPU time of the whole process is the extra figure `*_cpu`. With
+//! one thread it also contains the sampler's work, which costs no wall time while a processor is
+//! free.
 //!
-//! A profiler that delivers fewer samples than asked for costs less: the notes tell how many each had. `empty_handler` is
-//! what this machine takes for any that interrupts by signals: a thread that wakes on every tick and signals those that have
-//! run since the last, whose handler does nothing.
+//! A profiler that delivers fewer samples than requested costs less: the notes have the number of
+//! samples of each. `empty_handler` is this machine's minimum for any profiler that interrupts
+//! threads by signals: a thread that wakes on every tick and signals the threads that have run
+//! since the last tick, whose handler does nothing.
 
 use std::error::Error;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -38,14 +43,14 @@ use crate::schedule::Schedule;
 use crate::{Effort, Outcome, child};
 
 const HZ: u32 = 1_000;
-const FEWEST_THREADS: usize = 8;
-const GOAL_FREE: f64 = 1.015;
-const GOAL_TAKEN: f64 = 1.03;
+const MIN_THREADS: usize = 8;
+const GOAL_FREE_PROCESSOR: f64 = 1.015;
+const GOAL_ALL_BUSY: f64 = 1.03;
 
 const UNPROFILED: &str = "none";
 
-/// A profiler, as the child's argument, and its four figures: wall and processor time with every processor taken, and
-/// with one thread.
+/// A profiler, as the child's argument, and its four figures: wall and CPU time with every
+/// processor busy, and with one thread.
 const ARMS: [(&str, [&str; 4]); 5] = [
     (
         "ours",
@@ -82,18 +87,18 @@ const ARMS: [(&str, [&str; 4]); 5] = [
 pub(crate) fn measure(effort: Effort) -> Outcome {
     let (rounds, seconds) = if effort.quick { (5, 0.35) } else { (25, 0.5) };
     let processors = raw::processors().len();
-    let all = FEWEST_THREADS.max(processors);
+    let all = MIN_THREADS.max(processors);
     let speed = {
         const TRIAL: u64 = 20_000;
         TRIAL as f64 / Run::make(UNPROFILED, 1, TRIAL)?.work_cpu
     };
-    // The same wall time with one thread as with every processor taken.
+    // One thread takes the same wall time as all processors together.
     let settings = [
         (all, speed * seconds * all.min(processors) as f64),
         (1, speed * seconds),
     ];
     let mut notes = vec![format!(
-        "{rounds} rounds of {seconds} s an arm, in turns, with {all} threads and with 1, on {processors} processors; {}",
+        "{rounds} rounds of {seconds} s per arm, interleaved, with {all} threads and with 1, on {processors} processors; {}",
         load_note()
     )];
 
@@ -108,25 +113,25 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
     });
     result?;
     notes.push(format!(
-        "processors that others + the hypervisor had: {taken}"
+        "CPUs used by other processes + the hypervisor: {taken}"
     ));
     notes.push(
-        "dial9 walks frame pointers, which this program is built without: its stacks end early"
+        "dial9 walks frame pointers, and this program is built without: its stacks end early"
             .to_owned(),
     );
 
     let mut arms: Vec<Arm> = Vec::new();
     for (arm, names) in ARMS {
         for (index, name) in names.into_iter().enumerate() {
-            let (threads, of_cpu) = (settings[index / 2].0, index % 2 == 1);
-            let of_setting = seen.iter().filter(|round| round.threads == threads);
-            let runs: Vec<f64> = of_setting
-                .filter_map(|round| round.by_none(arm, of_cpu))
+            let (threads, use_cpu) = (settings[index / 2].0, index % 2 == 1);
+            let with_setting = seen.iter().filter(|round| round.threads == threads);
+            let runs: Vec<f64> = with_setting
+                .filter_map(|round| round.relative_to_unprofiled(arm, use_cpu))
                 .collect();
             let new = if index == 0 {
                 Arm::new(name)
             } else {
-                Arm::aside(name)
+                Arm::extra(name)
             };
             if !runs.is_empty() {
                 arms.push(Arm { runs, ..new });
@@ -140,16 +145,16 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
         let index = arms.iter().position(|arm| arm.name == name);
         index
             .map(|index| arms.remove(index))
-            .ok_or_else(|| format!("{name} was not measured"))
+            .ok_or_else(|| format!("`{name}` has no figure"))
     };
     let (ours, floor) = (take("ours")?, take("none_again")?);
     Ok(Report {
-        unit: "wall time of a fixed amount of work by that without a profiler, every processor taken, at 1,000 Hz",
+        unit: "wall time of a fixed amount of work / time without a profiler, all processors busy, at 1,000 Hz",
         ours,
         peers: arms,
         floor: Some(floor),
         better: f64::min,
-        goal: "least of all; ours <= 1.03 with every processor taken, <= 1.015 with 1 thread",
+        goal: "ours <= each peer, <= 1.03 with all processors busy, <= 1.015 with 1 thread",
         met,
         notes,
     })
@@ -164,10 +169,10 @@ fn is_met(figure: impl Fn(&str) -> Option<f64>) -> bool {
                 && at_most(ours, &format!("dial9{suffix}"))
         })
     };
-    least("ours", "", GOAL_TAKEN) && least("ours_1_thread", "_1_thread", GOAL_FREE)
+    least("ours", "", GOAL_ALL_BUSY) && least("ours_1_thread", "_1_thread", GOAL_FREE_PROCESSOR)
 }
 
-/// What an arm's runs tell besides their times.
+/// Returns a note with the medians of an arm's runs.
 fn note_of(arm: &str, threads: usize, seen: &[Round]) -> String {
     let runs: Vec<&Run> = seen
         .iter()
@@ -182,8 +187,8 @@ fn note_of(arm: &str, threads: usize, seen: &[Round]) -> String {
         .map(|run| run.about.clone())
         .unwrap_or_default();
     format!(
-        "{arm}, {threads} threads: {:.4} s wall, {:.4} s of processors, {:.4} s of them the work's; \
-         {:.0} samples a second of work{about}",
+        "{arm}, {threads} threads: {:.4} s of wall time, {:.4} s of CPU time, of it {:.4} s for the work; \
+         {:.0} samples per second of work{about}",
         median_of(|run| run.wall),
         median_of(|run| run.cpu),
         median_of(|run| run.work_cpu),
@@ -191,7 +196,7 @@ fn note_of(arm: &str, threads: usize, seen: &[Round]) -> String {
     )
 }
 
-/// Each arm once.
+/// One run of each arm.
 struct Round {
     threads: usize,
     none: Run,
@@ -212,7 +217,7 @@ impl Round {
                 _ => runs.push((arm, run)),
             }
         }
-        let none = none.ok_or("every round has a run without a profiler")?;
+        let none = none.ok_or("the round has no unprofiled run")?;
         Ok(Self {
             threads,
             none,
@@ -220,8 +225,8 @@ impl Round {
         })
     }
 
-    fn by_none(&self, arm: &str, of_cpu: bool) -> Option<f64> {
-        let time = |run: &Run| if of_cpu { run.cpu } else { run.wall };
+    fn relative_to_unprofiled(&self, arm: &str, use_cpu: bool) -> Option<f64> {
+        let time = |run: &Run| if use_cpu { run.cpu } else { run.wall };
         let (_, run) = self.runs.iter().find(|(name, _)| *name == arm)?;
         Some(time(run) / time(&self.none)).filter(|ratio| ratio.is_finite())
     }
@@ -230,12 +235,12 @@ impl Round {
 /// One process's run, in seconds.
 struct Run {
     wall: f64,
-    /// Of the whole process.
+    /// CPU time of the whole process.
     cpu: f64,
-    /// Of the threads that work.
+    /// CPU time of the working threads.
     work_cpu: f64,
     samples: f64,
-    /// What else there is to say, with what leads on to it.
+    /// Remarks, with a leading separator.
     about: String,
 }
 
@@ -259,10 +264,11 @@ impl Run {
     }
 }
 
-/// The child. Arguments: the arm, threads, portions. An arm that is refused tells so, and has no times.
+/// Runs one arm in the child process. Arguments: the arm, the number of threads, the number of
+/// portions. An arm that cannot start reports why, and has no times.
 pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
     let [arm, threads, portions] = arguments else {
-        return Err("three arguments".into());
+        return Err("expected an arm, the number of threads and the number of portions".into());
     };
     let (threads, portions): (usize, u64) = (threads.parse()?, portions.parse()?);
     let (times, samples, about) = match arm.as_str() {
@@ -284,7 +290,7 @@ pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
             let times = work(threads, portions, |_| ())?;
             let profile = session.finish()?;
             let samples =
-                count(&profile, "captured_samples").ok_or("the profile does not count samples")?;
+                count(&profile, "captured_samples").ok_or("the profile has no count of samples")?;
             (times, samples, format!("engine: {}", engine_of(&profile)?))
         }
         "pprof" => {
@@ -298,12 +304,12 @@ pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
             )
         }
         "dial9" => {
-            // Its perf events are inherited by the threads that are made from here on.
+            // Threads that are created from here on inherit its perf events.
             let profiler =
                 match CpuProfiler::start(CpuProfilingConfig::default().frequency_hz(HZ.into())) {
                     Ok(profiler) => profiler,
-                    Err(refusal) => {
-                        return Ok(json!({"about": format!("it cannot start: {refusal}")}));
+                    Err(error) => {
+                        return Ok(json!({"about": format!("cannot start: {error}")}));
                     }
                 };
             let backend = profiler.active_backend().as_str();
@@ -316,7 +322,7 @@ pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
                 .with_source(|profiler: &mut CpuProfiler| profiler.samples_drained());
             (times, samples.unwrap_or(0), format!("backend: {backend}"))
         }
-        other => return Err(format!("there is no arm `{other}`").into()),
+        other => return Err(format!("unknown arm `{other}`").into()),
     };
     let Times {
         wall,
@@ -333,7 +339,7 @@ struct Times {
     work_cpu: f64,
 }
 
-/// A thread that signals those that have run since the last tick, until it is dropped.
+/// A thread that signals the threads that have run since the last tick. Dropping this ends it.
 struct Sender {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -351,7 +357,7 @@ impl Sender {
                 while !stop.load(Ordering::Relaxed) {
                     schedule.sleep_to_next();
                     for (thread, before_ns) in &mut seen {
-                        // One that has ended has no clock, and is not sent to.
+                        // A thread that has exited has no clock.
                         let Some(now_ns) = cpu_ns_of(*thread) else {
                             continue;
                         };
@@ -372,12 +378,13 @@ impl Sender {
 impl Drop for Sender {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        // It does nothing that panics.
+        // The thread cannot panic.
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }
 
-/// Does the work on so many new threads, each registered with gekkota. `begin` is told their ids when all are ready.
+/// Does the work on `threads` new threads, each registered with gekkota. Calls `begin` with their
+/// ids when all are ready.
 fn work(
     threads: usize,
     portions: u64,
@@ -406,7 +413,7 @@ fn work(
     let (start, before) = (Instant::now(), raw::process_cpu_ns());
     let mut work_cpu = 0;
     for worker in workers {
-        work_cpu += worker.join().map_err(|_| "a worker has panicked")?;
+        work_cpu += worker.join().map_err(|_| "a worker panicked")?;
     }
     let (wall, cpu) = (
         start.elapsed().as_secs_f64(),
@@ -424,7 +431,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_bar_counts_and_a_peer_that_cannot_run_sets_none() {
+    fn is_met_checks_every_limit_and_skips_missing_peers() {
         let met = |figures: &[(&str, f64)]| {
             is_met(|name| {
                 figures
@@ -456,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_is_taken_by_the_unprofiled_one_of_its_round() {
+    fn relative_to_unprofiled_divides_by_the_run_of_the_round() {
         let run = |wall, cpu| Run {
             wall,
             cpu,
@@ -469,9 +476,9 @@ mod tests {
             none: run(2.0, 4.0),
             runs: vec![("ours", run(2.5, 6.0)), ("dial9", run(f64::NAN, f64::NAN))],
         };
-        assert_eq!(round.by_none("ours", false), Some(1.25));
-        assert_eq!(round.by_none("ours", true), Some(1.5));
-        assert_eq!(round.by_none("dial9", false), None);
-        assert_eq!(round.by_none("pprof", false), None);
+        assert_eq!(round.relative_to_unprofiled("ours", false), Some(1.25));
+        assert_eq!(round.relative_to_unprofiled("ours", true), Some(1.5));
+        assert_eq!(round.relative_to_unprofiled("dial9", false), None);
+        assert_eq!(round.relative_to_unprofiled("pprof", false), None);
     }
 }

@@ -1,18 +1,23 @@
-//! `snapshot_pause`: how much longer a marker's call and a tick wait while a profile of 1,000,000 samples is written.
+//! `snapshot_pause`: additional delay of a marker's call and of a tick while a profile of 1,000,000
+//! samples is written.
 //!
-//! The profile is recorded as for `stream` (`recording.rs`); its threads have ended when this begins, and the session goes
-//! on, at its interval. One thread adds a marker with a text every 100 µs and reads the clock before and after each; it is
-//! sampled as well, by signals, so that the gaps between its samples' times are those between ticks. A tick's delay is what
-//! such a gap is longer than the interval. Another thread takes snapshots and writes them, without names, to a sink that
-//! counts; turns of that are beside turns as long in which nothing is written, and others in which that thread computes
-//! instead, which shows what a busy processor next to them does by itself (`…_beside_work`).
+//! The profile is recorded as for `stream` (`recording.rs`). Its threads have exited when the
+//! measurement begins, and the session continues at its interval. One thread adds a marker with a
+//! text every 100 µs and reads the clock before and after each. It is also sampled, by signals, so
+//! that the gaps between its samples' times are those between ticks. A tick's delay is the time by
+//! which such a gap exceeds the interval. Another thread takes snapshots and writes them, without
+//! symbol names, to a sink that only counts. Turns with snapshots alternate with turns of the same
+//! length in which it writes nothing, and with turns in which it computes instead
+//! (`…_beside_work`), which show the effect of a busy neighbouring processor.
 //!
-//! The writer has a processor for itself. The thread with the markers has another, where the sampler is too if there
-//! are but two, and else a third: on two, a call can wait for a tick's work in every turn alike.
+//! The writer has its own processor. The marker thread has another one, and the sampler a third.
+//! With only two processors, the sampler shares that of the marker thread: then a call can wait for
+//! a tick's work, in every kind of turn alike.
 //!
-//! `ours` is the longest call of a turn with snapshots, without the longest of the quiet turn after it; `tick` is the
-//! same of ticks. What stands behind them is told as well: the longest of each kind of turn, and the 99.9th percentiles of
-//! all turns of a kind in a process. Each round is a process of its own, with a recording of its own; the runs are its turns.
+//! `ours` is the longest call of a turn with snapshots, minus the longest of the quiet turn after
+//! it; `tick` is this difference for ticks. The extra figures are the longest of each kind of turn,
+//! and the 99.9th percentiles over all turns of a kind in a process. Each round is a separate
+//! process with its own recording; the runs are its turns.
 
 use std::error::Error;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,14 +37,15 @@ use crate::rows::Rows;
 use crate::{Effort, Outcome, child};
 
 const SAMPLES: u64 = 1_000_000;
-const SAMPLES_IN_A_HURRY: u64 = 100_000;
+const QUICK_SAMPLES: u64 = 100_000;
 const MARKER_EVERY: Duration = Duration::from_micros(100);
-/// At least so long, in which there may be many snapshots.
+/// Minimum length of a turn, which may have many snapshots.
 const TURN: Duration = Duration::from_millis(300);
 const MARKER_THREAD: &str = "deep, with markers";
 const GOAL_MS: f64 = 1.0;
 
-/// What the writer does in a turn. The turns without snapshots last as long as the one with them before.
+/// What the writer does in a turn. Turns without snapshots last as long as the preceding turn with
+/// them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Turn {
     Snapshots,
@@ -72,12 +78,12 @@ const ARMS: [&str; 16] = [
 
 pub(crate) fn measure(effort: Effort) -> Outcome {
     let (rounds, samples, turns) = if effort.quick {
-        (1, SAMPLES_IN_A_HURRY, 5)
+        (1, QUICK_SAMPLES, 5)
     } else {
         (3, SAMPLES, 10)
     };
-    let mut arms = ARMS.map(Arm::aside);
-    arms[0].aside = false;
+    let mut arms = ARMS.map(Arm::extra);
+    arms[0].extra = false;
     let mut notes = vec![format!(
         "{rounds} rounds, each a recording of {samples} samples and {turns} turns of each kind, of {TURN:?} or more; a marker \
          every {MARKER_EVERY:?}, a tick every {INTERVAL:?}; {}",
@@ -88,44 +94,47 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
         let (run, taken) = machine::watch(|| child::run("snapshot_pause", &arguments));
         let run = run?;
         for arm in &mut arms {
-            let runs = run[arm.name].as_array().ok_or("an arm without figures")?;
+            let runs = run[arm.name]
+                .as_array()
+                .ok_or("the child's answer lacks the figures of an arm")?;
             arm.runs.extend(runs.iter().filter_map(Value::as_f64));
         }
         notes.push(format!(
-            "round {round}: {}; processors that others + the hypervisor had: {taken}",
+            "round {round}: {}; CPUs used by other processes + the hypervisor: {taken}",
             run["note"].as_str().unwrap_or_default(),
         ));
     }
     if effort.quick {
-        notes.push(format!("the goal is for {SAMPLES} samples"));
+        notes.push(format!("the goal applies to {SAMPLES} samples"));
     }
     let met = arms[..2].iter().all(|arm| arm.figure() <= GOAL_MS);
     let [ours, others @ ..] = arms;
     Ok(Report {
-        unit: "ms that the longest call waits beyond that of a quiet turn",
+        unit: "ms by which the longest call exceeds that of a quiet turn",
         ours,
         peers: others.into(),
         floor: None,
         better: f64::min,
-        goal: "ours <= 1 ms, of calls and of ticks",
+        goal: "ours and tick <= 1 ms",
         met,
         notes,
     })
 }
 
-/// Its arguments: how many samples, and how many turns of each kind.
+/// Runs one round in the child process. Arguments: the number of samples, and the number of turns
+/// of each kind.
 pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
     let [samples, turns] = arguments else {
-        return Err("a number of samples, and one of turns".into());
+        return Err("expected the number of samples and the number of turns".into());
     };
     let turns: usize = turns.parse()?;
     let all = processors();
-    let [for_writer, for_markers, for_sampler] = places(&all);
-    // The sampler stays where it is made.
+    let [for_writer, for_markers, for_sampler] = choose_processors(&all);
+    // The sampler's thread stays on the processor on which it is created.
     run_on(&[for_sampler])?;
     let session = ProfilerSession::start(recording::params().engine(SamplingEngine::Signals))?;
     run_on(&all)?;
-    let told = recording::record(&session, samples.parse()?)?;
+    let recorded = recording::record(&session, samples.parse()?)?;
 
     let ends = AtomicBool::new(false);
     let (spans, calls, log) = std::thread::scope(|scope| {
@@ -138,9 +147,7 @@ pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
             .map_err(Into::into)
             .and_then(|()| take_turns(&session, turns));
         ends.store(true, Ordering::Relaxed);
-        let calls = markers
-            .join()
-            .map_err(|_| "the thread with the markers has panicked")??;
+        let calls = markers.join().map_err(|_| "the marker thread panicked")??;
         let (spans, log) = spans?;
         Ok::<_, Box<dyn Error>>((spans, calls, log))
     })?;
@@ -148,13 +155,13 @@ pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
     let rows = Rows::of(&session.finish()?)?;
     let process_start_ns = rows.meta["startTimeAsClockMonotonicNanosecondsSinceBoot"]
         .as_u64()
-        .ok_or("no start time")?;
+        .ok_or("the profile has no start time")?;
     let thread = rows
         .threads
         .iter()
         .find(|thread| thread.name == MARKER_THREAD);
     let samples = &thread
-        .ok_or("the thread with the markers is not in the profile")?
+        .ok_or("the profile has no marker thread")?
         .samples
         .data;
     let times_ns: Vec<u64> = samples
@@ -170,7 +177,7 @@ pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
         .collect();
     let mut answer = json!({
         "note": format!(
-            "{told}; {} calls and {} ticks; writer on processor {for_writer}, markers on {for_markers}, sampler on \
+            "{recorded}; {} calls and {} ticks; writer on processor {for_writer}, markers on {for_markers}, sampler on \
              {for_sampler}; {log}",
             calls.len(),
             ticks.len()
@@ -196,8 +203,9 @@ pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
     Ok(answer)
 }
 
-/// Processors for the writer, the markers and the sampler; the last two share one where there are but two.
-fn places(all: &[usize]) -> [usize; 3] {
+/// Chooses processors for the writer, the marker thread and the sampler. With only two processors,
+/// the last two share one.
+fn choose_processors(all: &[usize]) -> [usize; 3] {
     match *all {
         [] => [0; 3],
         [only] => [only; 3],
@@ -206,14 +214,14 @@ fn places(all: &[usize]) -> [usize; 3] {
     }
 }
 
-/// From its beginning to its end, by the monotonic clock.
+/// Beginning and end of a turn, by the monotonic clock.
 struct Span {
     turn: Turn,
     begin_ns: u64,
     end_ns: u64,
 }
 
-/// The turns, and a sentence on what the session counted meanwhile.
+/// Runs the turns. Returns their spans, and a note on the ticks that the session counted.
 fn take_turns(
     session: &ProfilerSession,
     turns: usize,
@@ -227,7 +235,7 @@ fn take_turns(
         Ok(sink.bytes)
     };
     let mut numbers = [0; 512];
-    // The first one finds out what the others know.
+    // Not measured: later snapshots reuse what the first one computes.
     let bytes = write()?;
     let before = session.snapshot()?;
     let (mut spans, mut written, mut turn_ns) = (Vec::new(), 0, 0);
@@ -260,26 +268,26 @@ fn take_turns(
                 begin_ns,
                 end_ns: monotonic_ns(),
             });
-            // What follows a turn is nobody's.
+            // A pause, so that after-effects of a turn do not count for the next one.
             std::thread::sleep(Duration::from_millis(20));
         }
     }
     let after = session.snapshot()?;
-    let grown = |name| count(&after, name).unwrap_or(0) - count(&before, name).unwrap_or(0);
+    let increase = |name| count(&after, name).unwrap_or(0) - count(&before, name).unwrap_or(0);
     Ok((
         spans,
         format!(
             "{written} snapshots, the first of {:.1} MB; the last turn of {} ms; ticks: {}, late {}, missed {}",
             bytes as f64 / 1e6,
             turn_ns / 1_000_000,
-            grown("ticks"),
-            grown("late_ticks"),
-            grown("missed_ticks"),
+            increase("ticks"),
+            increase("late_ticks"),
+            increase("missed_ticks"),
         ),
     ))
 }
 
-/// A call, or a tick.
+/// The delay of a call or a tick.
 struct Wait {
     at_ns: u64,
     ns: u64,
@@ -295,7 +303,7 @@ fn add_markers(ends: &AtomicBool) -> Vec<Wait> {
         let at_ns = monotonic_ns();
         let category = gecko_profiler_category!(Other);
         add_text_marker(
-            "beside snapshots",
+            "during snapshots",
             category,
             MarkerOptions::default(),
             "a text",
@@ -310,15 +318,15 @@ fn add_markers(ends: &AtomicBool) -> Vec<Wait> {
     calls
 }
 
-/// In all turns of a kind.
+/// Delays in all turns of a kind.
 struct Delays {
-    /// Of each turn.
+    /// The longest delay of each turn.
     longest_ms: Vec<f64>,
     p999_ms: f64,
 }
 
 impl Delays {
-    /// Of waits in the order of their times.
+    /// Computes the delays from waits in the order of their times.
     fn of(waits: &[Wait], spans: &[Span], turn: Turn) -> Self {
         let mut all: Vec<u64> = Vec::new();
         let mut longest_ms = Vec::new();
@@ -346,15 +354,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_writer_has_a_processor_for_itself_where_there_are_two() {
-        assert_eq!(places(&[3]), [3, 3, 3]);
-        assert_eq!(places(&[0, 1]), [1, 0, 0]);
-        let [writer, markers, sampler] = places(&[0, 1, 2, 3]);
+    fn choose_processors_separates_the_writer() {
+        assert_eq!(choose_processors(&[3]), [3, 3, 3]);
+        assert_eq!(choose_processors(&[0, 1]), [1, 0, 0]);
+        let [writer, markers, sampler] = choose_processors(&[0, 1, 2, 3]);
         assert!(writer != markers && markers != sampler && sampler != writer);
     }
 
     #[test]
-    fn the_longest_is_of_a_turn_and_the_percentile_of_all() {
+    fn delays_have_the_longest_per_turn_and_one_percentile() {
         let spans = [
             (Turn::Quiet, 0, 10),
             (Turn::Snapshots, 10, 20),

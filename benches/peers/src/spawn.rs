@@ -1,13 +1,15 @@
-//! `spawn`: how much slower spawning processes and forking become while the profiler samples at 1,000 Hz.
+//! `spawn`: slowdown of spawning processes and of forks while the profiler samples at 1,000 Hz.
 //!
-//! The process has 200 MiB of touched memory in small pages, so that a fork has a page table to copy that takes longer
-//! than the interval: a fork that a signal breaks off begins again, and under a profiler that does not care it may never
-//! end (gperftools #704). The loops are `std::process::Command::spawn` + `wait` of `/bin/true`, and `fork` + `_exit` +
-//! `waitpid`. The thread that spawns is sampled.
+//! The process has 200 MiB of touched memory in small pages, so that copying the page table in a
+//! fork takes longer than the interval. A signal makes a fork start again, so that under a profiler
+//! that does not handle this it may never finish (gperftools #704). The loops are
+//! `std::process::Command::spawn` + `wait` of `/bin/true`, and `fork` + `_exit` + `waitpid`. The
+//! spawning thread is sampled.
 //!
-//! Batches with a session and without take turns within one process, in an order that is reversed from batch to batch.
-//! The figure is the median over the pairs of the time with by the time without: whatever slows the machine for longer than
-//! a pair is in both. pprof-rs is measured in the same way, in a process of its own.
+//! Batches with and without a session are interleaved in one process, in an order that reverses
+//! from batch to batch. The figure is the median, over the pairs, of the time with a session
+//! divided by the time without: whatever slows the machine for longer than a pair affects both.
+//! pprof-rs is measured in the same way, in a separate process.
 
 use std::error::Error;
 use std::process::Command;
@@ -27,17 +29,17 @@ const PROGRAM: &str = "/bin/true";
 const TOUCHED_BYTES: usize = 200 << 20;
 const SPAWNS_PER_BATCH: usize = 50;
 const FORKS_PER_BATCH: usize = 10;
-/// From a profiler's start until it samples.
+/// Time from a profiler's start until it samples.
 const SETTLE: Duration = Duration::from_millis(10);
 const GOAL: f64 = 1.05;
 
 pub(crate) fn measure(effort: Effort) -> Outcome {
     let (rounds, batches) = if effort.quick { (2, 8) } else { (5, 20) };
-    let (mut ours, mut ours_fork) = (Arm::new("ours"), Arm::aside("ours_fork"));
-    let (mut pprof, mut pprof_fork) = (Arm::new("pprof"), Arm::aside("pprof_fork"));
+    let (mut ours, mut ours_fork) = (Arm::new("ours"), Arm::extra("ours_fork"));
+    let (mut pprof, mut pprof_fork) = (Arm::new("pprof"), Arm::extra("pprof_fork"));
     let mut notes = vec![format!(
-        "{rounds} rounds of {batches} batches of {SPAWNS_PER_BATCH} spawns and {FORKS_PER_BATCH} forks, with and without, \
-         in turns; {} MiB touched; {}",
+        "{rounds} rounds of {batches} batches of {SPAWNS_PER_BATCH} spawns and {FORKS_PER_BATCH} forks, with and without a \
+         profiler, interleaved; {} MiB touched; {}",
         TOUCHED_BYTES >> 20,
         load_note()
     )];
@@ -48,10 +50,10 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
         ] {
             let (run, taken) =
                 machine::watch(|| child::run("spawn", &[profiler.to_owned(), batches.to_string()]));
-            // A peer may not come back from a handler that unwinds within an allocation or a fork.
+            // A peer may hang in a handler that unwinds within an allocation or a fork.
             let run = match run {
                 Err(error) if profiler != "ours" => {
-                    notes.push(format!("round {round}: {profiler} has no figure: {error}"));
+                    notes.push(format!("round {round}: cannot measure {profiler}: {error}"));
                     continue;
                 }
                 run => run?,
@@ -67,7 +69,7 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
                 )
             };
             notes.push(format!(
-                "round {round}: {profiler}: {}; {}; {} samples; gekkota's engine here: {}; processors that others + the hypervisor had: {taken}",
+                "round {round}: {profiler}: {}; {}; {} samples; gekkota's engine on this machine: {}; CPUs used by other processes + the hypervisor: {taken}",
                 pair("spawn"),
                 pair("fork"),
                 run["samples"],
@@ -80,21 +82,21 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
         .into_iter()
         .filter(|arm| !arm.runs.is_empty());
     Ok(Report {
-        unit: "time by that without a profiler, of Command::spawn + wait, and of fork + _exit + waitpid where it is named",
+        unit: "time / time without a profiler, of Command::spawn + wait (`…_fork`: of fork + _exit + waitpid)",
         ours,
         peers: measured.collect(),
         floor: None,
         better: f64::min,
-        goal: "ours <= 1.05 at 1,000 Hz, of both",
+        goal: "ours and ours_fork <= 1.05 at 1,000 Hz",
         met,
         notes,
     })
 }
 
-/// Its arguments: the profiler, and how many batches with it.
+/// Runs one round in the child process. Arguments: the profiler, and the number of batches.
 pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
     let [profiler, batches] = arguments else {
-        return Err("a profiler and a number of batches".into());
+        return Err("expected a profiler and the number of batches".into());
     };
     let engine = engine_of_params(StartParams::default().interval(INTERVAL))?;
     use_small_pages()?;
@@ -123,7 +125,7 @@ pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
     )
 }
 
-/// A profiler that runs.
+/// A running profiler.
 enum Running {
     Ours(ProfilerSession),
     Pprof(pprof::ProfilerGuard<'static>),
@@ -139,11 +141,11 @@ impl Running {
                 let frequency = 1.0 / INTERVAL.as_secs_f64();
                 Ok(Self::Pprof(pprof::ProfilerGuard::new(frequency as i32)?))
             }
-            other => Err(format!("there is no profiler `{other}`").into()),
+            other => Err(format!("unknown profiler `{other}`").into()),
         }
     }
 
-    /// How many samples it took.
+    /// Ends the profiling, and returns the number of samples.
     fn end(self) -> Result<u64, Box<dyn Error>> {
         match self {
             Self::Ours(session) => Ok(count(&session.finish()?, "captured_samples").unwrap_or(0)),
@@ -162,11 +164,11 @@ fn spawn_and_wait() -> Result<(), Box<dyn Error>> {
     if status.success() {
         Ok(())
     } else {
-        Err(format!("{PROGRAM} ended by {status}").into())
+        Err(format!("{PROGRAM} ended with {status}").into())
     }
 }
 
-/// Times of batches, in microseconds a turn of the loop.
+/// Times of the batches, in microseconds per iteration.
 #[derive(Debug, Default)]
 struct Batches {
     without: Vec<f64>,
@@ -217,7 +219,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_slowdown_is_the_median_of_the_pairs() {
+    fn slowdown_is_the_median_of_the_pairs() {
         let batches = Batches {
             without: vec![10.0, 80.0, 90.0],
             with: vec![12.0, 84.0, 10.0],
@@ -226,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_is_timed_by_the_turn_and_goes_where_it_belongs() {
+    fn time_divides_by_iterations_and_keeps_both_kinds_apart() {
         let mut batches = Batches::default();
         let turn = || {
             std::thread::sleep(Duration::from_millis(1));
@@ -238,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_is_spawned_and_waited_for() {
+    fn spawn_and_wait_succeeds() {
         spawn_and_wait().expect("/bin/true");
     }
 }

@@ -1,22 +1,24 @@
-//! `stall`: the time that one sample takes from a busy thread whose stack is 36 frames deep.
+//! `stall`: time that one sample takes from a busy thread whose stack is 36 frames deep.
 //!
-//! The thread (`target.rs`) reads the processor's clock in a tight loop at the bottom of a recursion. Where two readings
-//! are further apart than the loop can explain, somebody had the processor meanwhile, and the thread adds the gap to
-//! what it lost. What it loses without any profiler, to the kernel's ticks and a virtual machine's host, is measured in
-//! spans of the same length before and after, and taken off; the rest, by the samples that were taken, is the figure. A
-//! gap of a millisecond and more is another program's turn or the host's, which no sample takes; it belongs to no span,
-//! and the notes tell how many there were.
+//! The thread (`target.rs`) reads the processor's clock in a tight loop at the bottom of a
+//! recursion. If two readings are further apart than the loop can explain, other code had the
+//! processor, and the thread adds the gap to its lost time. The time that it loses without a
+//! profiler, to the kernel's ticks and a virtual machine's host, is measured in spans of the same
+//! length before and after, and subtracted. The rest, divided by the number of samples, is the
+//! figure. A gap of a millisecond or more is time of another program or of the host, because no
+//! sample takes that long. Such gaps count in no span, and the notes have their number.
 //!
-//! The thread has a processor of its own, where there are two or more, and all others of the process, the sampler among
-//! them, share the rest: whoever samples comes from another processor.
+//! With two or more processors, the thread has its own processor, and all other threads of the
+//! process, including the sampler, share the rest. So every sampler works from another processor.
 //!
-//! Each run is a process of its own. The arms (`stall_arms.rs`) take turns. The floor is a handler that does nothing but
-//! count, signalled by a thread that does nothing but sleep and signal. `gecko_style` is `handshake.rs`. A peer whose
-//! timer is coarser than what was asked for is measured at what it gives; the notes hold the rates.
+//! Each run is a separate process. The arms (`stall_arms.rs`) are interleaved. The floor is a
+//! handler that only counts, signalled by a thread that only sleeps and signals. `gecko_style` is
+//! `handshake.rs`. A peer whose timer is coarser than requested is measured at the rate that it
+//! achieves; the notes have the rates.
 //!
-//! For local timers, the second engine, the bare costs stand beside: of a `perf_event_open` CPU clock that signals, and
-//! of a POSIX timer whose interrupt comes on the thread's own processor, both into that same empty handler. No engine
-//! can be cheaper than what it is built on.
+//! For local timers, the second engine, there are also the bare costs: of a `perf_event_open` CPU
+//! clock that signals, and of a POSIX timer that interrupts the thread's own processor, both with
+//! that same empty handler. No engine can be cheaper than what it is built on.
 
 use std::error::Error;
 use std::time::{Duration, Instant};
@@ -28,15 +30,16 @@ use crate::profile::is_local_timers;
 use crate::raw;
 use crate::report::{Arm, Report, median};
 use crate::stall_arms::Sampler;
-use crate::target::{LONGEST_GAP, Lost, Target};
+use crate::target::{EXCLUDED_GAP, Lost, Target};
 use crate::{Effort, Outcome, child};
 
-/// From a sampler's end until the machine is quiet again.
+/// Time from a sampler's end until the machine is quiet again.
 const SETTLE: Duration = Duration::from_millis(20);
 const SIGNALS_GOAL: f64 = 1.10;
 const LOCAL_TIMERS_GOAL: f64 = 0.5;
 
-/// What samples the thread: the name in the report at 10,000 Hz, which is the child's argument as well, and at 1,000.
+/// The samplers: their name in the report at 10,000 Hz, which is also the child's argument, and at
+/// 1,000 Hz.
 const ARMS: [(&str, &str); 7] = [
     ("ours", "ours_1khz"),
     ("empty_handler", "empty_handler_1khz"),
@@ -53,17 +56,17 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
     } else {
         (5, 4, 250)
     };
-    let aside = ["ours_local_timers", "bare_perf_timer", "bare_posix_timer"];
+    let extra = ["ours_local_timers", "bare_perf_timer", "bare_posix_timer"];
     let mut fast = ARMS.map(|(name, _)| {
-        if aside.contains(&name) {
-            Arm::aside(name)
+        if extra.contains(&name) {
+            Arm::extra(name)
         } else {
             Arm::new(name)
         }
     });
-    let mut slow = ARMS.map(|(_, name)| Arm::aside(name));
+    let mut slow = ARMS.map(|(_, name)| Arm::extra(name));
     let mut notes = vec![format!(
-        "{rounds} rounds of {pairs} spans of {span_ms} ms an arm and frequency, in turns, as many quiet ones between; {}",
+        "{rounds} rounds of {pairs} spans of {span_ms} ms per arm and frequency, interleaved, with as many quiet spans between; {}",
         load_note()
     )];
     let mut seen: Vec<Value> = Vec::new();
@@ -86,7 +89,7 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
         });
         result?;
         notes.push(format!(
-            "round {round}: processors that others + the hypervisor had: {taken}"
+            "round {round}: CPUs used by other processes + the hypervisor: {taken}"
         ));
     }
     notes.extend(notes_of(&seen));
@@ -114,7 +117,7 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
         .filter(|arm| !arm.runs.is_empty())
         .collect();
     Ok(Report {
-        unit: "ns taken from a busy thread by one sample, 36 frames deep, at 10,000 Hz",
+        unit: "ns that one sample takes from a busy thread, 36 frames deep, at 10,000 Hz",
         ours,
         peers,
         floor: Some(floor),
@@ -129,9 +132,9 @@ struct Verdict {
     floor: f64,
     signals: f64,
     local_timers: f64,
-    /// Whether the kernel lets this process have the timers.
+    /// Whether the kernel allows this process to use the timers.
     allowed: bool,
-    /// Whether the session that was asked to use them did.
+    /// Whether the sessions that requested local timers used them.
     used: bool,
 }
 
@@ -146,14 +149,14 @@ impl Verdict {
         let signals = self.signals / self.floor;
         let local_timers = match (self.allowed, self.used) {
             (false, _) => "are not allowed here".to_owned(),
-            (true, false) => "were asked for, and signals used".to_owned(),
+            (true, false) => "were requested, but signals were used".to_owned(),
             (true, true) => format!("{:.3}", self.local_timers / self.floor),
         };
-        format!("by the floor: signals {signals:.3}, local timers {local_timers}")
+        format!("relative to the floor: signals {signals:.3}, local timers {local_timers}")
     }
 }
 
-/// What the runs of each arm tell besides their figures.
+/// Returns notes on the runs of each arm.
 fn notes_of(seen: &[Value]) -> Vec<String> {
     let mut notes = Vec::new();
     for (name, _) in ARMS {
@@ -169,10 +172,10 @@ fn notes_of(seen: &[Value]) -> Vec<String> {
             None => format!("{name}: samples per second {}", rates.join(", ")),
         };
         let gaps: u64 = of_arm()
-            .filter_map(|run| run["longest_gaps"].as_u64())
+            .filter_map(|run| run["excluded_gaps"].as_u64())
             .sum();
         if gaps > 0 {
-            note += &format!("; {gaps} gaps of {LONGEST_GAP:?} and more were left out");
+            note += &format!("; {gaps} gaps of {EXCLUDED_GAP:?} or more were excluded");
         }
         if let Some(engine) = of_arm().find_map(|run| run["engine"].as_str()) {
             note += &format!("; engine: {engine}");
@@ -185,10 +188,13 @@ fn notes_of(seen: &[Value]) -> Vec<String> {
     notes
 }
 
-/// One arm's run in its own process. Arguments: the arm, samples per second, spans, and their length in ms.
+/// Runs one arm in the child process. Arguments: the arm, samples per second, the number of spans,
+/// and their length in ms.
 pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
     let [arm, hz, pairs, span_ms] = arguments else {
-        return Err("four arguments".into());
+        return Err(
+            "expected an arm, a frequency, the number of spans and their length in ms".into(),
+        );
     };
     let (hz, pairs, span_ms): (u32, u32, u64) = (hz.parse()?, pairs.parse()?, span_ms.parse()?);
     let span = Duration::from_millis(span_ms);
@@ -202,16 +208,16 @@ pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
     };
     let target = Target::start(own)?;
     let mut sampler = Sampler::new(arm)?;
-    // What a processor needs to get to its full speed.
+    // The processors reach their full speed in this time.
     std::thread::sleep(Duration::from_millis(100));
 
     let (mut before, mut costs) = (target.watch(span), Vec::new());
-    let (mut samples, mut seconds, mut longest_gaps) = (0, 0.0, 0);
+    let (mut samples, mut seconds, mut excluded_gaps) = (0, 0.0, 0);
     for _ in 0..pairs {
         let running = match sampler.start(&target, Duration::from_secs(1) / hz) {
             Ok(running) => running,
-            Err(refusal) if arm.starts_with("bare") => {
-                return Ok(json!({"arm": arm, "asked_hz": hz, "refused": refusal.to_string()}));
+            Err(error) if arm.starts_with("bare") => {
+                return Ok(json!({"arm": arm, "asked_hz": hz, "refused": error.to_string()}));
             }
             Err(error) => return Err(error),
         };
@@ -224,7 +230,7 @@ pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
         if taken > 0 {
             costs.push(cost_of_sample(&lost, &[before, after], taken));
         }
-        longest_gaps += before.longest_gaps + lost.longest_gaps;
+        excluded_gaps += before.excluded_gaps + lost.excluded_gaps;
         samples += taken;
         before = after;
     }
@@ -233,13 +239,13 @@ pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
         "asked_hz": hz,
         "hz": samples as f64 / seconds,
         "ns_per_sample": median(&costs),
-        "longest_gaps": longest_gaps,
+        "excluded_gaps": excluded_gaps,
         "frames": sampler.frames,
         "engine": sampler.engine,
     }))
 }
 
-/// What was lost above what is lost in quiet spans, by the samples.
+/// Returns the time lost beyond that of quiet spans, divided by the number of samples.
 fn cost_of_sample(lost: &Lost, quiet: &[Lost], samples: u64) -> f64 {
     let quiet_share = quiet
         .iter()
@@ -254,18 +260,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_lost_without_samples_is_taken_off() {
+    fn cost_of_sample_subtracts_quiet_losses() {
         let lost = |lost_ns, span_ns| Lost {
             lost_ns,
             span_ns,
-            longest_gaps: 0,
+            excluded_gaps: 0,
         };
         let quiet = [lost(100.0, 1e6), lost(600.0, 2e6)];
         assert_eq!(cost_of_sample(&lost(20_400.0, 2e6), &quiet, 2), 10_000.0);
     }
 
     #[test]
-    fn both_goals_count_where_timers_are_allowed() {
+    fn verdict_checks_both_goals_where_timers_are_allowed() {
         let verdict = |signals, local_timers, allowed, used| {
             Verdict {
                 floor: 10.0,

@@ -1,4 +1,4 @@
-//! The arms of `stall`: what samples its busy thread, and how many samples it took.
+//! The arms of `stall`: samplers of its busy thread, which report how many samples they took.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use crate::raw::{self, EmptyHandler, PerfTimer, PosixTimer};
 use crate::schedule::Schedule;
 use crate::target::{BUSY_NAME, Target};
 
-/// What an arm keeps from one start to the next.
+/// An arm, with what it keeps from one start to the next.
 pub(crate) struct Sampler {
     kind: Kind,
-    /// Of the last stack, where the arm tells.
+    /// Frames of the last stack, if the arm reports them.
     pub(crate) frames: Option<usize>,
     pub(crate) engine: Option<String>,
 }
@@ -27,12 +27,12 @@ enum Kind {
     EmptyHandler(EmptyHandler),
     PerfTimer(EmptyHandler),
     PosixTimer(EmptyHandler),
-    /// Away while its thread runs.
+    /// `None` while its thread runs.
     GeckoStyle(Option<HandshakeSampler>),
     Pprof,
 }
 
-/// An arm that samples now.
+/// An arm that is sampling.
 pub(crate) enum Running {
     Ours(ProfilerSession),
     Thread {
@@ -63,7 +63,7 @@ impl Sampler {
             "bare_posix_timer" => Kind::PosixTimer(EmptyHandler::install()?),
             "gecko_style" => Kind::GeckoStyle(Some(HandshakeSampler::new()?)),
             "pprof" => Kind::Pprof,
-            other => return Err(format!("there is no arm `{other}`").into()),
+            other => return Err(format!("unknown arm `{other}`").into()),
         };
         Ok(Self {
             kind,
@@ -72,7 +72,7 @@ impl Sampler {
         })
     }
 
-    /// Samples from now on.
+    /// Starts sampling.
     pub(crate) fn start(
         &mut self,
         target: &Target,
@@ -96,8 +96,8 @@ impl Sampler {
                 })
             }
             Kind::GeckoStyle(sampler) => {
-                let mut sampler = sampler.take().ok_or("it runs already")?;
-                let thread = target.stoppable.clone();
+                let mut sampler = sampler.take().ok_or("the sampler runs already")?;
+                let thread = target.suspendable.clone();
                 let frames = Arc::new(AtomicU64::new(0));
                 let found = Arc::clone(&frames);
                 let mut running = start_thread(interval, move |stop, tick| {
@@ -110,10 +110,11 @@ impl Sampler {
                     (samples, Some(sampler))
                 });
                 if let Running::Thread {
-                    frames: of_running, ..
+                    frames: running_frames,
+                    ..
                 } = &mut running
                 {
-                    *of_running = frames;
+                    *running_frames = frames;
                 }
                 running
             }
@@ -123,7 +124,7 @@ impl Sampler {
                 handler: *handler,
             },
             Kind::PosixTimer(handler) => {
-                // A timer's interrupts come where it was set.
+                // A timer interrupts the processor on which it was set.
                 let before = raw::processors();
                 if let Some(processor) = target.processor {
                     raw::run_on(&[processor])?;
@@ -144,18 +145,18 @@ impl Sampler {
     }
 }
 
-/// A thread that is prepared as gekkota's sampler is, and ticks as it does: on a schedule, of which it drops what it
-/// misses.
+/// Starts a thread that is prepared as gekkota's sampler is and ticks on the same kind of schedule,
+/// which drops missed ticks.
 fn start_thread(
     interval: Duration,
     body: impl FnOnce(&AtomicBool, &mut dyn FnMut()) -> (u64, Option<HandshakeSampler>) + Send + 'static,
 ) -> Running {
     let stop = Arc::new(AtomicBool::new(false));
-    let of_thread = Arc::clone(&stop);
+    let thread_stop = Arc::clone(&stop);
     let thread = std::thread::spawn(move || {
         raw::prepare_sampler_thread();
         let mut schedule = Schedule::start(interval);
-        body(&of_thread, &mut || schedule.sleep_to_next())
+        body(&thread_stop, &mut || schedule.sleep_to_next())
     });
     Running::Thread {
         stop,
@@ -165,7 +166,7 @@ fn start_thread(
 }
 
 impl Running {
-    /// Samples no more. Gives the number of samples that it has taken of the busy thread.
+    /// Stops sampling, and returns the number of samples of the busy thread.
     pub(crate) fn stop(self, sampler: &mut Sampler) -> Result<u64, Box<dyn Error>> {
         match self {
             Self::Ours(session) => {
@@ -174,7 +175,7 @@ impl Running {
                     sampler.engine = Some(engine_of(&profile)?);
                 }
                 count(&profile, "captured_samples")
-                    .ok_or_else(|| "the profile does not count samples".into())
+                    .ok_or_else(|| "the profile has no count of samples".into())
             }
             Self::Thread {
                 stop,
@@ -182,7 +183,7 @@ impl Running {
                 frames,
             } => {
                 stop.store(true, Ordering::Relaxed);
-                let (samples, handshake) = thread.join().map_err(|_| "the sampler has panicked")?;
+                let (samples, handshake) = thread.join().map_err(|_| "the sampler panicked")?;
                 if let (Kind::GeckoStyle(place), Some(handshake)) = (&mut sampler.kind, handshake) {
                     *place = Some(handshake);
                     sampler.frames = Some(frames.load(Ordering::Relaxed) as usize);

@@ -1,9 +1,10 @@
-//! `start`: how long `profiler_start` takes in a process with 200 loaded libraries, how long `profiler_stop` takes, and how
-//! long another thread waits meanwhile that registers and unregisters.
+//! `start`: time that `profiler_start` takes in a process with 200 loaded libraries, time that
+//! `profiler_stop` takes, and how long both delay another thread that registers and unregisters.
 //!
-//! Each run is a process of its own, since the first start costs most: libraries are listed, and threads made. The later ones
-//! are told beside it. pprof-rs makes its first report's guard in the same way. While nothing starts or stops, a thread that
-//! registers may be held up as well, by the scheduler; so its longest wait is told with and without.
+//! Each run is a separate process, because the first start costs most: it lists the libraries and
+//! creates threads. The later starts are extra figures. pprof-rs creates its first guard in the
+//! same way. The scheduler may delay a registration even while nothing starts or stops, so the
+//! longest registration is measured with and without.
 
 use std::error::Error;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,12 +20,12 @@ use crate::{Effort, Outcome, child};
 
 const LIBRARIES: usize = 200;
 const LATER_STARTS: usize = 30;
-/// From a start to its stop: some ticks.
+/// Time from a start to its stop: some ticks.
 const SESSION: Duration = Duration::from_millis(20);
 const START_GOAL_MS: f64 = 20.0;
-/// One interval, and 5 ms.
+/// Maximum time of a stop, in ms: one interval and 5 ms.
 const STOP_GOAL_MS: f64 = 1.0 + 5.0;
-/// A start takes many times as long.
+/// Maximum delay of a registration, in µs: far less than a start takes.
 const WAIT_GOAL_US: f64 = 1000.0;
 
 pub(crate) fn measure(effort: Effort) -> Outcome {
@@ -38,16 +39,16 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
         "stop_longest",
         "stop_at_once",
     ]
-    .map(Arm::aside);
-    let mut waits = ["registration_longest_us", "registration_longest_idle_us"].map(Arm::aside);
+    .map(Arm::extra);
+    let mut waits = ["registration_longest_us", "registration_longest_idle_us"].map(Arm::extra);
     let mut notes = vec![format!(
-        "{rounds} processes an arm, in turns; {}",
+        "{rounds} processes per arm, interleaved; {}",
         load_note()
     )];
     for round in 1..=rounds {
         let (run, taken) = machine::watch(|| {
-            let run = |who: &str, libraries: usize| {
-                child::run("start", &[who.to_owned(), libraries.to_string()])
+            let run = |kind: &str, libraries: usize| {
+                child::run("start", &[kind.to_owned(), libraries.to_string()])
             };
             let ours = (
                 run("ours", LIBRARIES)?,
@@ -57,8 +58,11 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
             Ok::<_, Box<dyn Error>>((ours, run("pprof", LIBRARIES)?))
         });
         let ((with, at_once, few), peer) = run?;
-        let number =
-            |run: &Value, name: &str| run[name].as_f64().ok_or(format!("no figure {name}"));
+        let number = |run: &Value, name: &str| {
+            run[name]
+                .as_f64()
+                .ok_or(format!("the child's answer lacks `{name}`"))
+        };
         ours.runs.push(number(&with, "first_ms")?);
         pprof.runs.push(number(&peer, "first_ms")?);
         let figures = [
@@ -78,36 +82,37 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
             .zip(figures)
             .for_each(|(arm, figure)| arm.runs.push(figure));
         notes.push(format!(
-            "round {round}: {} libraries; {} registrations while it started and stopped, {} while nothing did; processors that \
-             others + the hypervisor had: {taken}",
+            "round {round}: {} libraries; {} registrations during starts and stops, {} before; CPUs used by other processes + the \
+             hypervisor: {taken}",
             with["modules"], with["registrations"], with["registrations_idle"]
         ));
     }
-    // Of the stops the longest of each process counts, and the one that follows its start at once.
+    // The goal applies to each process's longest stop, and to the stop directly after a start.
     let stops = [&others[3], &others[4]].map(Arm::figure);
     let met = ours.figure() <= START_GOAL_MS
         && stops.iter().all(|stop| *stop <= STOP_GOAL_MS)
         && waits[0].figure() <= WAIT_GOAL_US;
     Ok(Report {
-        unit: "ms of the first start with 200 libraries",
+        unit: "ms for the first start, with 200 libraries",
         ours,
         peers: std::iter::once(pprof).chain(others).chain(waits).collect(),
         floor: None,
         better: f64::min,
-        goal: "ours <= 20 ms; each stop <= one interval + 5 ms (1,000 Hz); no registration waits 1 ms",
+        goal: "ours <= 20 ms; each stop <= one interval + 5 ms (1,000 Hz); each registration <= 1 ms",
         met,
         notes,
     })
 }
 
-/// Its arguments: who starts, or stops at once, and how many libraries are loaded before.
+/// Runs one round in the child process. Arguments: the kind of run, and the number of libraries to
+/// load first.
 pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
-    let [who, libraries] = arguments else {
-        return Err("`ours`, `at_once` or `pprof`, and a number of libraries".into());
+    let [kind, libraries] = arguments else {
+        return Err("expected `ours`, `at_once` or `pprof`, and the number of libraries".into());
     };
     let copies = Copies::new()?;
     copies.load(libraries.parse()?)?;
-    match who.as_str() {
+    match kind.as_str() {
         "ours" => start_and_stop(),
         "at_once" => {
             profiler_start(StartParams::default())?;
@@ -124,7 +129,7 @@ pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
             drop(guard);
             Ok(json!({ "first_ms": first_ms }))
         }
-        other => Err(format!("there is no `{other}`").into()),
+        other => Err(format!("unknown kind of run `{other}`").into()),
     }
 }
 
@@ -132,7 +137,7 @@ fn milliseconds(since: Instant) -> f64 {
     since.elapsed().as_secs_f64() * 1e3
 }
 
-/// What the thread that registers has seen.
+/// Counters of the registering thread.
 #[derive(Default)]
 struct Registrations {
     ends: AtomicBool,
@@ -149,12 +154,12 @@ impl Registrations {
             self.longest_ns
                 .fetch_max(begin.elapsed().as_nanos() as u64, Ordering::Relaxed);
             self.done.fetch_add(1, Ordering::Relaxed);
-            // It leaves a processor to the others.
+            // Leaves a processor to the other threads.
             std::thread::sleep(Duration::from_micros(20));
         }
     }
 
-    /// How many since the last call, and the longest in microseconds.
+    /// Returns the number of registrations since the last call, and the longest in microseconds.
     fn take(&self) -> (u64, f64) {
         (
             self.done.swap(0, Ordering::Relaxed),

@@ -1,16 +1,19 @@
-//! `stream`: how fast a profile of 1,000,000 samples becomes Gecko's JSON, and how much memory that takes.
+//! `stream`: speed of writing a profile of 1,000,000 samples as Gecko's JSON, and the memory that
+//! this takes.
 //!
-//! The profile is recorded, not made up: 16 threads with deep stacks that vary run in short bursts until there are so many
-//! samples (`recording.rs`); the notes tell how many of them are of threads that ran. `ours` decodes the buffer and writes
-//! it without names. `serde_json` has the same profile in memory already, as vectors of rows, strings and tables, and
-//! writes those; it has nothing to decode and no stack to find. Both write to a sink that counts; `serde_json_buffered` has
-//! 64 KiB of buffer before it, as one would have before a file, and ours has its own. A figure is each one's own bytes by its
-//! time.
+//! The profile is a real recording: 16 threads with deep, varying stacks run in short bursts until
+//! there are enough samples (`recording.rs`). The notes have the share of samples of threads that
+//! ran. `ours` decodes the buffer and writes it without symbol names. `serde_json` has the same
+//! profile in memory already, as vectors of rows, strings and tables, and writes these; it has
+//! nothing to decode and no stacks to deduplicate. Both write to a sink that only counts.
+//! `serde_json_buffered` has a buffer of 64 KiB before the sink, as for a file; ours has its own. A
+//! figure is the number of bytes that the arm wrote, divided by its time.
 //!
-//! `ours_memory_mb` is by how many MB the process was larger at its largest, while it wrote the profile for the first time,
-//! than it was before, when it held the buffer: by `VmHWM`, before anything is read back.
+//! `ours_memory_mb` is the increase of the process's peak memory (`VmHWM`), in MB, while it wrote
+//! the profile for the first time, above its memory with the full buffer. It is read before the
+//! profile is parsed back.
 //!
-//! Each round is a process of its own with a recording of its own; in it the arms take turns.
+//! Each round is a separate process with its own recording, in which the arms are interleaved.
 
 use std::error::Error;
 use std::io::{BufWriter, Write};
@@ -28,10 +31,10 @@ use crate::rows::Rows;
 use crate::{Effort, Outcome, child};
 
 const SAMPLES: u64 = 1_000_000;
-const SAMPLES_IN_A_HURRY: u64 = 200_000;
+const QUICK_SAMPLES: u64 = 200_000;
 const GOAL_MEMORY_MB: f64 = 64.0;
 
-/// Gives how many bytes it wrote.
+/// Writes the profile and returns the number of bytes.
 type Writing = fn(&Profile, &Rows) -> Result<u64, Box<dyn Error>>;
 const ARMS: [(&str, Writing); 3] = [
     ("ours", |profile, _| write_ours(profile)),
@@ -41,13 +44,13 @@ const ARMS: [(&str, Writing); 3] = [
 
 pub(crate) fn measure(effort: Effort) -> Outcome {
     let (rounds, samples, turns) = if effort.quick {
-        (1, SAMPLES_IN_A_HURRY, 5)
+        (1, QUICK_SAMPLES, 5)
     } else {
         (3, SAMPLES, 7)
     };
     let [mut ours, mut serde, mut buffered] = ARMS.map(|(name, _)| Arm::new(name));
-    buffered.aside = true;
-    let mut memory = Arm::aside("ours_memory_mb");
+    buffered.extra = true;
+    let mut memory = Arm::extra("ours_memory_mb");
     let mut notes = vec![format!(
         "{rounds} rounds, each a recording of {samples} samples of {THREADS} threads and {turns} turns; {}",
         load_note()
@@ -57,40 +60,43 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
         let (run, taken) = machine::watch(|| child::run("stream", &arguments));
         let run = run?;
         for arm in [&mut ours, &mut serde, &mut buffered, &mut memory] {
-            arm.runs
-                .push(run[arm.name].as_f64().ok_or("an arm without a figure")?);
+            arm.runs.push(
+                run[arm.name]
+                    .as_f64()
+                    .ok_or("the child's answer lacks the figure of an arm")?,
+            );
         }
         notes.push(format!(
-            "round {round}: {}; processors that others + the hypervisor had: {taken}",
+            "round {round}: {}; CPUs used by other processes + the hypervisor: {taken}",
             run["note"].as_str().unwrap_or_default(),
         ));
     }
     if effort.quick {
-        notes.push(format!("the goal is for {SAMPLES} samples"));
+        notes.push(format!("the goal applies to {SAMPLES} samples"));
     }
     let met = ours.figure() >= serde.figure() && memory.figure() <= GOAL_MEMORY_MB;
     Ok(Report {
-        unit: "MB of JSON a second",
+        unit: "MB of JSON per second",
         ours,
         peers: vec![serde, buffered, memory],
         floor: None,
         better: f64::max,
-        goal: "ours >= serde_json from memory, with <= 64 MB above the buffer",
+        goal: "ours >= serde_json from memory, and ours_memory_mb <= 64",
         met,
         notes,
     })
 }
 
-/// Its arguments: how many samples, and how many turns.
+/// Runs one round in the child process. Arguments: the number of samples, and the number of turns.
 pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
     let [samples, turns] = arguments else {
-        return Err("a number of samples, and one of turns".into());
+        return Err("expected the number of samples and the number of turns".into());
     };
     let session = ProfilerSession::start(recording::params())?;
-    let told = recording::record(&session, samples.parse()?)?;
+    let recorded = recording::record(&session, samples.parse()?)?;
     let profile = session.finish()?;
 
-    // First of all, so that there is no freed memory that it could have.
+    // This comes first, so that it cannot reuse freed memory.
     let (bytes, memory) = peak_above(|| write_ours(&profile))?;
     let (bytes, rows) = (bytes?, Rows::of(&profile)?);
     let mut rates: [Vec<f64>; ARMS.len()] = Default::default();
@@ -102,8 +108,8 @@ pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
             rates[arm].push(bytes as f64 / 1e6 / begin.elapsed().as_secs_f64());
         }
     }
-    let (all, rested) = rows.samples().fold((0, 0), |(all, rested), row| {
-        (all + 1, rested + u64::from(row.has_rested()))
+    let (all, idle) = rows.samples().fold((0, 0), |(all, idle), row| {
+        (all + 1, idle + u64::from(row.was_idle()))
     });
     let stacks: usize = rows
         .threads
@@ -113,9 +119,9 @@ pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
     let mut answer = json!({
         "ours_memory_mb": memory as f64 / 1e6,
         "note": format!(
-            "{told}; {all} rows, {:.1} % of them of threads that ran; {stacks} rows of stacks; JSON of {:.1} MB, \
-             serde_json's {:.1} MB",
-            (all - rested) as f64 * 100.0 / all as f64,
+            "{recorded}; {all} sample rows, {:.1} % of them of threads that ran; {stacks} stack rows; {:.1} MB of JSON, \
+             {:.1} MB by serde_json",
+            (all - idle) as f64 * 100.0 / all as f64,
             bytes as f64 / 1e6,
             write_rows(&rows)? as f64 / 1e6,
         ),

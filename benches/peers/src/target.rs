@@ -1,5 +1,5 @@
-//! A busy thread that knows what time it loses: it reads the processor's clock in a tight loop at the bottom of a
-//! recursion, and adds up the gaps that the loop cannot explain.
+//! A busy thread that measures its lost time: it reads the processor's clock in a tight loop at the
+//! bottom of a recursion, and adds up the gaps that the loop cannot explain.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -10,36 +10,38 @@ use std::time::{Duration, Instant};
 
 use gekkota::register_thread;
 
-use crate::raw::{self, StoppableThread};
+use crate::raw::{self, SuspendableThread};
 
-/// With the beginning of a thread and the end of the recursion, 36 frames.
+/// Depth of the recursion: with the first and last functions of the thread, 36 frames.
 const RECURSION: usize = 29;
 pub(crate) const BUSY_NAME: &str = "busy";
-/// The loop takes some 20 ns a turn, and the shortest interrupt more than a microsecond.
-const SHORTEST_GAP: Duration = Duration::from_nanos(600);
-/// No sample takes so long: another program had its turn, or the host.
-pub(crate) const LONGEST_GAP: Duration = Duration::from_millis(1);
+/// Minimum gap that counts as lost: an iteration takes about 20 ns, the shortest interrupt more
+/// than 1 µs.
+const MIN_GAP: Duration = Duration::from_nanos(600);
+/// Gaps of at least this length are excluded: no sample takes so much time, only another program or
+/// the host.
+pub(crate) const EXCLUDED_GAP: Duration = Duration::from_millis(1);
 
-/// What a thread lost in a span.
+/// The time that a thread lost in a span.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lost {
     pub(crate) lost_ns: f64,
-    /// Without the longest gaps.
+    /// Length of the span without the excluded gaps.
     pub(crate) span_ns: f64,
-    pub(crate) longest_gaps: u64,
+    pub(crate) excluded_gaps: u64,
 }
 
-/// What the busy thread and the others share.
+/// State that the busy thread shares with the measuring thread.
 struct Meter {
     stop: AtomicBool,
     /// In cycles.
-    shortest_gap: u64,
-    longest_gap: u64,
-    /// In cycles, from the thread's beginning.
+    min_gap: u64,
+    excluded_gap: u64,
+    /// In cycles, since the thread's start.
     lost: AtomicU64,
-    /// Longest gaps, in cycles and in number.
-    left_out: AtomicU64,
-    left_out_gaps: AtomicU64,
+    /// Excluded gaps, in cycles and in number.
+    excluded: AtomicU64,
+    excluded_count: AtomicU64,
 }
 
 impl Meter {
@@ -47,73 +49,73 @@ impl Meter {
         let cycles = |time: Duration| (time.as_nanos() as f64 * cycles_per_ns) as u64;
         Self {
             stop: AtomicBool::new(false),
-            shortest_gap: cycles(SHORTEST_GAP),
-            longest_gap: cycles(LONGEST_GAP),
+            min_gap: cycles(MIN_GAP),
+            excluded_gap: cycles(EXCLUDED_GAP),
             lost: AtomicU64::new(0),
-            left_out: AtomicU64::new(0),
-            left_out_gaps: AtomicU64::new(0),
+            excluded: AtomicU64::new(0),
+            excluded_count: AtomicU64::new(0),
         }
     }
 
-    /// A gap that the loop cannot explain.
+    /// Adds a gap that the loop cannot explain.
     fn add(&self, gap: u64) {
-        // Nobody else writes these.
+        // Only this thread writes these, so a load and a store suffice.
         let add = |sum: &AtomicU64, number| {
             sum.store(sum.load(Ordering::Relaxed) + number, Ordering::Relaxed)
         };
-        if gap < self.longest_gap {
+        if gap < self.excluded_gap {
             add(&self.lost, gap);
         } else {
-            add(&self.left_out, gap);
-            add(&self.left_out_gaps, 1);
+            add(&self.excluded, gap);
+            add(&self.excluded_count, 1);
         }
     }
 }
 
-/// The busy thread. It ends when this is dropped.
+/// The busy thread. Dropping this ends it.
 pub(crate) struct Target {
     meter: Arc<Meter>,
     cycles_per_ns: f64,
-    pub(crate) stoppable: StoppableThread,
+    pub(crate) suspendable: SuspendableThread,
     pub(crate) thread_id: i32,
-    /// The one that it has for itself.
+    /// The processor that it is pinned to.
     pub(crate) processor: Option<usize>,
     thread: Option<JoinHandle<u64>>,
 }
 
 impl Target {
-    /// On a processor, or anywhere. Registered with gekkota.
+    /// Starts the thread, pinned to `processor` if there is one, and registered with gekkota.
     pub(crate) fn start(processor: Option<usize>) -> std::io::Result<Self> {
         let cycles_per_ns = measure_cycles_per_ns();
         let meter = Arc::new(Meter::new(cycles_per_ns));
-        let of_thread = Arc::clone(&meter);
+        let thread_meter = Arc::clone(&meter);
         let (sender, receiver) = channel();
         let thread = std::thread::Builder::new()
             .name(BUSY_NAME.to_owned())
             .spawn(move || {
                 register_thread(BUSY_NAME);
                 let pinned = processor.map_or(Ok(()), |processor| raw::run_on(&[processor]));
-                let told =
-                    pinned.and_then(|()| Ok((StoppableThread::current()?, raw::thread_id())));
-                // Whoever waits for it is there until it was received.
-                let _ = sender.send(told);
-                descend(RECURSION, &of_thread)
+                let started =
+                    pinned.and_then(|()| Ok((SuspendableThread::current()?, raw::thread_id())));
+                // The receiver lives until it has received this.
+                let _ = sender.send(started);
+                descend(RECURSION, &thread_meter)
             })?;
-        let told = receiver
+        let started = receiver
             .recv()
-            .map_err(|_| std::io::Error::other("the busy thread has panicked"))?;
-        let (stoppable, thread_id) = told?;
+            .map_err(|_| std::io::Error::other("the busy thread panicked"))?;
+        let (suspendable, thread_id) = started?;
         Ok(Self {
             meter,
             cycles_per_ns,
-            stoppable,
+            suspendable,
             thread_id,
             processor,
             thread: Some(thread),
         })
     }
 
-    /// What it loses in a span that begins now.
+    /// Returns what the thread loses in a span that begins now.
     pub(crate) fn watch(&self, span: Duration) -> Lost {
         let start = self.read();
         std::thread::sleep(span);
@@ -122,8 +124,8 @@ impl Target {
         Lost {
             lost_ns: in_ns(end.lost - start.lost),
             span_ns: (end.time - start.time).as_nanos() as f64
-                - in_ns(end.left_out - start.left_out),
-            longest_gaps: end.left_out_gaps - start.left_out_gaps,
+                - in_ns(end.excluded - start.excluded),
+            excluded_gaps: end.excluded_count - start.excluded_count,
         }
     }
 
@@ -132,8 +134,8 @@ impl Target {
         Reading {
             time: Instant::now(),
             lost: sum(&self.meter.lost),
-            left_out: sum(&self.meter.left_out),
-            left_out_gaps: sum(&self.meter.left_out_gaps),
+            excluded: sum(&self.meter.excluded),
+            excluded_count: sum(&self.meter.excluded_count),
         }
     }
 }
@@ -141,8 +143,8 @@ impl Target {
 struct Reading {
     time: Instant,
     lost: u64,
-    left_out: u64,
-    left_out_gaps: u64,
+    excluded: u64,
+    excluded_count: u64,
 }
 
 impl Drop for Target {
@@ -162,7 +164,7 @@ pub(crate) fn measure_cycles_per_ns() -> f64 {
 
 #[inline(never)]
 fn descend(levels: usize, meter: &Meter) -> u64 {
-    // As much as an ordinary function keeps on its stack.
+    // About as much as an ordinary function keeps on its stack.
     let kept = black_box([levels as u64; 8]);
     let below = if levels == 0 {
         add_up_gaps(meter)
@@ -178,7 +180,7 @@ fn add_up_gaps(meter: &Meter) -> u64 {
     while !meter.stop.load(Ordering::Relaxed) {
         let now = raw::cycles();
         let gap = now.saturating_sub(last);
-        if gap > meter.shortest_gap {
+        if gap > meter.min_gap {
             meter.add(gap);
         }
         last = now;
@@ -191,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_gap_is_lost_time_unless_it_is_of_the_longest() {
+    fn meter_add_excludes_long_gaps() {
         let meter = Meter::new(2.0);
         for ns in [1_000, 20_000, 999_999, 1_000_000, 5_000_000] {
             meter.add(ns * 2);
@@ -199,21 +201,21 @@ mod tests {
         let target = |meter| Target {
             meter: Arc::new(meter),
             cycles_per_ns: 2.0,
-            stoppable: StoppableThread::current().expect("bounds"),
+            suspendable: SuspendableThread::current().expect("bounds"),
             thread_id: raw::thread_id(),
             processor: None,
             thread: None,
         };
         let reading = target(meter).read();
         assert_eq!(
-            (reading.lost, reading.left_out),
+            (reading.lost, reading.excluded),
             (2 * 1_020_999, 2 * 6_000_000)
         );
-        assert_eq!(reading.left_out_gaps, 2);
+        assert_eq!(reading.excluded_count, 2);
     }
 
     #[test]
-    fn the_busy_thread_loses_no_more_than_there_is() {
+    fn watch_returns_no_more_than_the_span() {
         let target = Target::start(None).expect("thread");
         let lost = target.watch(Duration::from_millis(50));
         assert!(

@@ -1,11 +1,14 @@
-//! `tracing_layer`: what a span of `tracing` takes from its making to its end, entered and left in between, with `ProfilerLayer` and
-//! with `tracing-chrome`: a span without fields, and one with a number and a text of 16 bytes.
+//! `tracing_layer`: time of a `tracing` span from creation to close, including entering and leaving
+//! it, with `ProfilerLayer` and with `tracing-chrome`: for a span without fields, and for one with
+//! a number and a text of 16 bytes.
 //!
-//! A figure is the whole time of a span, the registry and the loop around it included; `registry` is that of a registry without
-//! a layer. Each arm is the subscriber of a process of its own, and arms take turns from round to round; a run's figure is the
-//! median of its process's batches. Ours records in a session at 1,000 Hz, on a thread that is registered and sampled, whose buffer is
-//! full when it begins. `tracing-chrome` writes on a thread of its own, which is waited for outside of the time. `ours_bare` is the
-//! layer without labels and busy times, as the other knows neither; `ours_off` the layer while no profiler is active.
+//! A figure is the whole time of a span, including the registry and the loop; `registry` is a
+//! registry without a layer. Each arm is the subscriber of a separate process, and the arms are
+//! interleaved from round to round. A run's figure is the median of its process's batches. Ours
+//! records in a session at 1,000 Hz, on a registered and sampled thread, with a buffer that is full
+//! from the start. `tracing-chrome` writes on a background thread, for which the benchmark waits
+//! outside of the measured time. `ours_bare` is the layer without labels and busy times, which
+//! `tracing-chrome` does not have; `ours_off` is the layer while the profiler is inactive.
 
 use std::error::Error;
 use std::hint::black_box;
@@ -16,7 +19,7 @@ use serde_json::{Value, json};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::Registry;
 
-use crate::batch::{A_ROUND, batch};
+use crate::batch::{PER_ROUND, batch};
 use crate::chrome_trace::ChromeTrace;
 use crate::machine::{self, load_note};
 use crate::marker_arms::TEXT;
@@ -26,10 +29,10 @@ use crate::{Effort, Outcome, child};
 
 const INTERVAL: Duration = Duration::from_millis(1);
 const CAPACITY_BYTES: u64 = 16 << 20;
-/// A batch is a thousand spans.
+/// Rounds of the loop per batch, for a thousand spans.
 const ROUNDS: u32 = 125;
-const SPANS: u32 = ROUNDS * A_ROUND;
-/// Ours is to take this share of the other's time.
+const SPANS: u32 = ROUNDS * PER_ROUND;
+/// Maximum time of ours, as a share of `tracing-chrome`'s.
 const GOAL: f64 = 0.2;
 
 const ARMS: [&str; 5] = [
@@ -44,11 +47,11 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
     let (rounds, batches) = if effort.quick { (3, 30) } else { (9, 200) };
     let mut arms = ARMS.map(|name| match name {
         "ours" | "tracing_chrome" => Arm::new(name),
-        aside => Arm::aside(aside),
+        extra => Arm::extra(extra),
     });
-    let mut with_fields = ARMS.map(Arm::aside);
+    let mut with_fields = ARMS.map(Arm::extra);
     let mut notes = vec![format!(
-        "{rounds} rounds of {batches} batches of {SPANS} spans of each sort an arm, in turns; {}",
+        "{rounds} rounds of {batches} batches of {SPANS} spans of each kind per arm, interleaved; {}",
         load_note()
     )];
     for round in 0..rounds {
@@ -58,25 +61,29 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
             let arguments = [ARMS[place].to_owned(), batches.to_string()];
             let (run, taken) = machine::watch(|| child::run("tracing_layer", &arguments));
             let run = run?;
-            let figure = |name: &str| run[name].as_f64().ok_or("an arm without a figure");
+            let figure = |name: &str| {
+                run[name]
+                    .as_f64()
+                    .ok_or("the child's answer lacks the figure of an arm")
+            };
             arms[place].runs.push(figure("plain")?);
             with_fields[place].runs.push(figure("fields")?);
             shares.push(taken.to_string());
         }
         notes.push(format!(
-            "round {}: processors that others + the hypervisor had: {}",
+            "round {}: CPUs used by other processes + the hypervisor: {}",
             round + 1,
             shares.join(", ")
         ));
     }
-    for (sort, arms) in [("no fields", &arms), ("two fields", &with_fields)] {
-        let told = arms
+    for (kind, arms) in [("no fields", &arms), ("two fields", &with_fields)] {
+        let figures = arms
             .iter()
             .map(|arm| format!("{} {:.0}", arm.name, arm.figure()));
         let [ours, peer, registry, ..] = arms.each_ref().map(Arm::figure);
         notes.push(format!(
-            "{sort}: {} ns; ours is {:.2} of the other, and what the layer adds to the registry {:.2} of what the other adds",
-            told.collect::<Vec<_>>().join(", "),
+            "{kind}: {} ns; ours / tracing_chrome: {:.2}, without the registry's time {:.2}",
+            figures.collect::<Vec<_>>().join(", "),
             ours / peer,
             (ours - registry) / (peer - registry)
         ));
@@ -86,21 +93,21 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
         .all(|arms| arms[0].figure() <= GOAL * arms[1].figure());
     let [ours, others @ ..] = arms;
     Ok(Report {
-        unit: "ns a span without fields, made, entered, left and closed",
+        unit: "ns per span without fields: created, entered, left and closed",
         ours,
         peers: others.into(),
         floor: None,
         better: f64::min,
-        goal: "ours <= 1/5 of tracing-chrome's, without fields and with two",
+        goal: "ours <= 1/5 of tracing_chrome, without fields and with two",
         met,
         notes,
     })
 }
 
-/// Its arguments: the arm, and how many batches.
+/// Runs one round in the child process. Arguments: the arm, and the number of batches.
 pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
     let [arm, batches] = arguments else {
-        return Err("an arm and a number of batches".into());
+        return Err("expected an arm and the number of batches".into());
     };
     let batches: usize = batches.parse()?;
     match arm.as_str() {
@@ -121,16 +128,18 @@ pub(crate) fn run_part(arguments: &[String]) -> Result<Value, Box<dyn Error>> {
         "tracing_chrome" => {
             let trace = ChromeTrace::start()?;
             let answer = run(batches, || trace.wait_until_written());
-            // Two for each span, and the thread's name.
-            let asked = 2 * spans(batches) + 1;
-            if trace.entries() != asked {
-                return Err(
-                    format!("tracing-chrome has written {} of {asked}", trace.entries()).into(),
-                );
+            // Two entries per span, and one for the thread's name.
+            let expected = 2 * spans(batches) + 1;
+            if trace.entries() != expected {
+                return Err(format!(
+                    "cannot use the figures: tracing-chrome wrote {} entries, expected {expected}",
+                    trace.entries()
+                )
+                .into());
             }
             Ok(answer)
         }
-        other => Err(format!("there is no arm {other}").into()),
+        other => Err(format!("unknown arm `{other}`").into()),
     }
 }
 
@@ -146,7 +155,7 @@ fn ours(layer: ProfilerLayer, batches: usize) -> Result<Value, Box<dyn Error>> {
     let engine = engine_of_params(params.clone())?;
     let session = ProfilerSession::start(params)?;
     let _registered = ThreadGuard::register("tracing_layer");
-    // Until the buffer is full.
+    // Fills the buffer.
     for _ in 0..CAPACITY_BYTES / u64::from(SPANS) / 16 {
         without_fields();
     }
@@ -155,7 +164,11 @@ fn ours(layer: ProfilerLayer, batches: usize) -> Result<Value, Box<dyn Error>> {
     let put = put_entries(&session)? - before;
     drop(session.finish()?);
     if put < spans(batches) {
-        return Err(format!("{put} entries were put of {} spans", spans(batches)).into());
+        return Err(format!(
+            "cannot use the figures: got {put} buffer entries, expected at least {}",
+            spans(batches)
+        )
+        .into());
     }
     answer["engine"] = engine.into();
     Ok(answer)
@@ -169,7 +182,7 @@ fn put_entries(session: &ProfilerSession) -> Result<u64, Box<dyn Error>> {
     ))
 }
 
-/// How many there are of both sorts, with those of the batches that do not count.
+/// Returns the number of spans of both kinds, including those of the uncounted batches.
 fn spans(batches: usize) -> u64 {
     2 * (batches as u64 + 1) * u64::from(SPANS)
 }
@@ -208,16 +221,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_arm_is_one_that_can_run() {
+    fn run_part_knows_each_arm() {
         for arm in ARMS {
-            let answer = child_in_process(arm);
-            assert!(!answer.contains("no arm"), "{arm}: {answer}");
+            let answer = run_in_this_process(arm);
+            assert!(!answer.contains("unknown arm"), "{arm}: {answer}");
         }
-        assert!(child_in_process("another").contains("no arm"));
+        assert!(run_in_this_process("another").contains("unknown arm"));
     }
 
-    /// The first that sets a subscriber runs; what the others say is that there is one already.
-    fn child_in_process(arm: &str) -> String {
+    /// Runs an arm in this process. The first one sets the subscriber; the others fail because
+    /// there is one already.
+    fn run_in_this_process(arm: &str) -> String {
         run_part(&[arm.to_owned(), "1".to_owned()])
             .map_or_else(|error| error.to_string(), |run| run.to_string())
     }

@@ -1,21 +1,22 @@
-//! `unwind`: what unwinding a frame costs on the sampler's thread, in a large real program: rustc, whose two libraries are
-//! 350 MB and whose stacks go through both.
+//! `unwind`: time to unwind a frame on the sampler's thread, in a large real program: rustc, whose
+//! two libraries are 350 MB and whose stacks go through both.
 //!
-//! rustc compiles a generated crate, with a library of ours loaded before its own (`preload/lib.rs`), which profiles all
-//! of its threads at 1,000 Hz. The session counts the frames that it has unwound and the time that this took; the library
-//! reads both every 50 ms.
+//! rustc compiles a generated crate with a preloaded library of ours (`preload/lib.rs`), which
+//! profiles all its threads at 1,000 Hz. The session counts the frames that it has unwound and the
+//! time that this took; the library reads both every 50 ms.
 //!
-//! - Warm (`ours`): one stack in 64 is unwound once more at once, so that neither the rules nor the processor's caches are
-//!   cold. Counted from a second after the start.
-//! - In place (`ours_in_place`): the same time's stacks as they come, once a millisecond: each word was written by another
-//!   processor, the rules lie where a millisecond of other work has left them, and some addresses are new.
+//! - Warm (`ours`): one stack in 64 is immediately unwound a second time, so that the rules and the
+//!   processor's caches are warm. Counting starts a second after the start.
+//! - In place (`ours_in_place`): the stacks of the same period as they arrive, once a millisecond.
+//!   Another processor wrote each word, a millisecond of other work has displaced the rules from
+//!   the caches, and some addresses are new.
 //! - Cold (`ours_cold`): the first 10,000 frames.
 //!
-//! The time is that of a clock on the wall: on a machine with less than two processors to itself the sampler is held up in
-//! the middle of it.
+//! The times are wall times: on a machine with fewer than two processors for this benchmark, the
+//! sampler may be descheduled in the middle.
 //!
-//! The peer is the platform's own unwinder, by `backtrace::trace`, on a stack of 36 frames in this program: small, the
-//! same each time, with everything in the processor's caches.
+//! The peer is the platform's unwinder, `backtrace::trace`, on a stack of 36 frames in this
+//! program: small, the same each time, with everything in the processor's caches.
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -24,21 +25,21 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::libraries::beside_this_program;
+use crate::libraries::find_built_library;
 use crate::machine::{self, load_note};
 use crate::report::{Arm, Report, median};
 use crate::{Effort, Outcome};
 
-/// What is compiled, and how many times over.
+/// The module that rustc compiles, in many copies.
 const COMPILED: &str = include_str!("../preload/compiled.rs");
 const PRELOADED: &str = "libpeers_preload.so";
-/// Names the file to which the preloaded library writes.
+/// Environment variable that names the preloaded library's output file.
 const COUNTS_VARIABLE: &str = "PEERS_UNWIND_COUNTS";
 
 const COLD_FRAMES: u64 = 10_000;
 const WARM_FROM: Duration = Duration::from_secs(1);
-/// Fewer tell little.
-const LEAST_WARM_FRAMES: u64 = 500;
+/// Minimum number of warm frames: fewer give no reliable figure.
+const MIN_WARM_FRAMES: u64 = 500;
 const PEER_DEPTH: usize = 36;
 const PEER_TURNS: usize = 2000;
 const GOAL_NS: f64 = 40.0;
@@ -49,8 +50,8 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
     let folder = Folder::make()?;
     let source = folder.0.join("compiled.rs");
     std::fs::write(&source, generate(copies))?;
-    let (mut warm, mut cold) = (Arm::new("ours"), Arm::aside("ours_cold"));
-    let mut in_place = Arm::aside("ours_in_place");
+    let (mut warm, mut cold) = (Arm::new("ours"), Arm::extra("ours_cold"));
+    let mut in_place = Arm::extra("ours_in_place");
     let mut backtrace = Arm::new("backtrace");
     let mut notes = vec![
         format!(
@@ -59,8 +60,8 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
             load_note()
         ),
         format!(
-            "backtrace: a stack of {PEER_DEPTH} frames and some more of this small program, {PEER_TURNS} times; \
-             it is not the stack that ours had"
+            "backtrace: {PEER_TURNS} traces of a stack of this small program, a little over {PEER_DEPTH} frames deep; \
+             it is not the stack that ours unwinds"
         ),
     ];
     for round in 1..=rounds {
@@ -71,8 +72,8 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
         cold.runs.push(costs.cold_ns);
         backtrace.runs.push(time_backtrace());
         notes.push(format!(
-            "round {round}: {} frames repeated, {} in place, {} cold; in place {:.1} ns a frame by the median of the \
-             readings; {:.1} frames a sample; {} of {} samples truncated; {:.1} s; processors that others + the hypervisor had: {taken}",
+            "round {round}: {} frames repeated, {} in place, {} cold; in place {:.1} ns per frame by the median of the \
+             readings; {:.1} frames per sample; {} of {} samples truncated; {:.1} s; CPUs used by other processes + the hypervisor: {taken}",
             costs.warm_frames,
             costs.in_place_frames,
             costs.cold_frames,
@@ -85,12 +86,12 @@ pub(crate) fn measure(effort: Effort) -> Outcome {
     }
     let met = warm.figure() <= GOAL_NS;
     Ok(Report {
-        unit: "ns a frame, warm",
+        unit: "ns per frame, warm",
         ours: warm,
         peers: vec![backtrace, in_place, cold],
         floor: None,
         better: f64::min,
-        goal: "ours <= 40 ns a frame, warm, in rustc",
+        goal: "ours <= 40 ns per frame, warm, in rustc",
         met,
         notes,
     })
@@ -105,7 +106,7 @@ fn generate(copies: usize) -> String {
     text
 }
 
-/// A folder for one measurement's files.
+/// A temporary folder for the measurement's files. Dropping it removes the folder.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -118,12 +119,12 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // What cannot be removed stays in the folder for temporary files.
+        // If this fails, the folder stays among the temporary files.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
-/// rustc itself, not the proxy that rustup puts in its place, and the library that is loaded before its own.
+/// rustc itself rather than rustup's proxy, and the library to preload.
 struct Program {
     rustc: PathBuf,
     version: String,
@@ -140,12 +141,12 @@ impl Program {
             let name = program.display();
             match output.status.success() {
                 true => Ok(String::from_utf8(output.stdout)?.trim().to_owned()),
-                false => Err(format!("{name} {argument} ended by {}", output.status).into()),
+                false => Err(format!("{name} {argument} ended with {}", output.status).into()),
             }
         };
         let rustc = Path::new(&text_of(Path::new("rustc"), "--print=sysroot")?).join("bin/rustc");
         let version = text_of(&rustc, "--version")?;
-        let preloaded = beside_this_program(PRELOADED)?;
+        let preloaded = find_built_library(PRELOADED)?;
         Ok(Self {
             rustc,
             version,
@@ -169,16 +170,16 @@ impl Program {
             .env(COUNTS_VARIABLE, &counts)
             .status()?;
         if !status.success() {
-            return Err(format!("{} ended by {status}", self.rustc.display()).into());
+            return Err(format!("{} ended with {status}", self.rustc.display()).into());
         }
         let text = std::fs::read_to_string(&counts)?;
         std::fs::remove_file(&counts)?;
         let readings: Option<Vec<Reading>> = text.lines().map(Reading::parse).collect();
-        readings.ok_or_else(|| "the readings of the counts make no sense".into())
+        readings.ok_or_else(|| "cannot parse the readings of the counters".into())
     }
 }
 
-/// What the session had counted by some time.
+/// Counters of the session at one time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Reading {
     since_start: Duration,
@@ -220,20 +221,20 @@ impl Reading {
         })
     }
 
-    /// Nanoseconds a frame since an earlier one; NaN when there were no frames.
-    fn ns_a_frame_since(&self, earlier: &Self) -> f64 {
+    /// Returns the nanoseconds per frame since an earlier reading, or NaN without frames.
+    fn ns_per_frame_since(&self, earlier: &Self) -> f64 {
         (self.ns - earlier.ns) as f64 / (self.frames - earlier.frames) as f64
     }
 }
 
 impl Reading {
-    fn ns_a_repeated_frame_since(&self, earlier: &Self) -> f64 {
+    fn ns_per_repeated_frame_since(&self, earlier: &Self) -> f64 {
         (self.repeated_ns - earlier.repeated_ns) as f64
             / (self.repeated_frames - earlier.repeated_frames) as f64
     }
 }
 
-/// What a run's readings say.
+/// Figures of a run, computed from its readings.
 struct Costs {
     cold_ns: f64,
     cold_frames: u64,
@@ -250,7 +251,7 @@ struct Costs {
 
 impl Costs {
     fn of(readings: &[Reading]) -> Result<Self, Box<dyn Error>> {
-        let last = readings.last().ok_or("the session has no counts")?;
+        let last = readings.last().ok_or("the session has no readings")?;
         let cold = readings
             .iter()
             .find(|reading| reading.frames >= COLD_FRAMES)
@@ -258,25 +259,26 @@ impl Costs {
         let warm = readings
             .iter()
             .position(|reading| reading.since_start >= WARM_FROM);
-        let warm = &readings[warm.ok_or("rustc has ended within a second")?..];
+        let warm = &readings[warm.ok_or("rustc exited within a second")?..];
         let first = &warm[0];
         let warm_frames = last.repeated_frames - first.repeated_frames;
-        if warm_frames < LEAST_WARM_FRAMES {
-            return Err(
-                format!("{warm_frames} repeated frames after {WARM_FROM:?} are too few").into(),
-            );
+        if warm_frames < MIN_WARM_FRAMES {
+            return Err(format!(
+                "got {warm_frames} repeated frames after {WARM_FROM:?}, expected {MIN_WARM_FRAMES}"
+            )
+            .into());
         }
         let each: Vec<f64> = warm
             .windows(2)
-            .map(|pair| pair[1].ns_a_frame_since(&pair[0]))
+            .map(|pair| pair[1].ns_per_frame_since(&pair[0]))
             .filter(|ns| ns.is_finite())
             .collect();
         Ok(Self {
-            cold_ns: cold.ns_a_frame_since(&Reading::default()),
+            cold_ns: cold.ns_per_frame_since(&Reading::default()),
             cold_frames: cold.frames,
-            warm_ns: last.ns_a_repeated_frame_since(first),
+            warm_ns: last.ns_per_repeated_frame_since(first),
             warm_frames,
-            in_place_ns: last.ns_a_frame_since(first),
+            in_place_ns: last.ns_per_frame_since(first),
             in_place_frames: last.frames - first.frames,
             median_in_place_ns: median(&each),
             frames_per_sample: last.frames as f64 / last.samples as f64,
@@ -287,7 +289,7 @@ impl Costs {
     }
 }
 
-/// Nanoseconds a frame, the median of its turns.
+/// Returns the nanoseconds per frame of `backtrace::trace`, as the median of many traces.
 fn time_backtrace() -> f64 {
     at_depth(PEER_DEPTH, &mut || {
         let trace = || {
@@ -305,10 +307,10 @@ fn time_backtrace() -> f64 {
     })
 }
 
-/// Calls `body` so many calls deeper.
+/// Calls `body` from `depth` nested calls.
 #[inline(never)]
 fn at_depth(depth: usize, body: &mut dyn FnMut() -> f64) -> f64 {
-    // What is done with the result keeps the call from becoming a jump.
+    // Using the result keeps the call from becoming a jump.
     black_box(if depth <= 1 {
         body()
     } else {
@@ -335,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_a_reading() {
+    fn parse_reads_a_line() {
         let expected = Reading {
             since_start: Duration::from_millis(50),
             frames: 4000,
@@ -351,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn cold_is_before_the_first_second_and_warm_is_after() {
+    fn costs_separate_cold_from_warm_readings() {
         let readings = [
             reading(50, 4000, 800_000),
             reading(100, 12_000, 1_200_000),
@@ -369,14 +371,14 @@ mod tests {
     }
 
     #[test]
-    fn each_copy_is_a_module() {
+    fn generate_makes_a_module_per_copy() {
         let text = generate(2);
         assert!(text.starts_with("pub mod copy_0 {\n//! "));
         assert!(text.ends_with("}\n}\n") && text.contains("\n}\npub mod copy_1 {\n"));
     }
 
     #[test]
-    fn a_stack_is_traced() {
+    fn time_backtrace_returns_a_time() {
         let ns = time_backtrace();
         assert!(ns.is_finite() && ns > 0.0);
     }

@@ -22,8 +22,8 @@ enum Callee {
 struct Calls {
     /// Outermost first.
     frames: Vec<(Callee, AutoProfilerScriptFrame)>,
-    /// Stack address at which the application entered Lua. The hook returns before the function
-    /// runs, so an address in the hook's own frame would not fit.
+    /// Stack address at which the application entered Lua. Frames need an address in a caller of
+    /// the script functions, and a hook returns before the function runs.
     entered_at: usize,
     /// The function that begins at each line of the script; index 0 is the code outside of
     /// functions.

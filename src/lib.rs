@@ -15,24 +15,32 @@
 #![cfg_attr(not(has_profiler), doc = "```no_run")]
 //! use gekkota::{MarkerTiming, ProfilerTime, StartParams};
 //!
-//! fn main() -> Result<(), Box<dyn std::error::Error>> { // Registers the main thread, and reads
-//! the MOZ_PROFILER_* variables. let _profiler = gekkota::AutoProfilerInit::new();
-//! gekkota::profiler_start(StartParams::default())?;
+//! fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     // Registers the main thread, and reads the MOZ_PROFILER_* variables.
+//!     let _profiler = gekkota::AutoProfilerInit::new();
+//!     gekkota::profiler_start(StartParams::default())?;
 //!
-//! let worker = std::thread::spawn(|| { gekkota::register_thread("worker"); // A frame in every
-//! sample that is taken until the end of this scope. gekkota::auto_profiler_label!("decode",
-//! Other); let start = ProfilerTime::now(); // … the work … let timing =
-//! MarkerTiming::interval_until_now_from(start); let category =
-//! gekkota::gecko_profiler_category!(Other); gekkota::add_text_marker("Decoded", category,
-//! timing.into(), "cover.png"); }); worker.join().expect("the worker does not panic");
+//!     let worker = std::thread::spawn(|| {
+//!         gekkota::register_thread("worker");
+//!         // A frame in every sample that is taken until the end of this scope.
+//!         gekkota::auto_profiler_label!("decode", Other);
+//!         let start = ProfilerTime::now();
+//!         // … the work …
+//!         let timing = MarkerTiming::interval_until_now_from(start);
+//!         let category = gekkota::gecko_profiler_category!(Other);
+//!         gekkota::add_text_marker("Decoded", category, timing.into(), "cover.png");
+//!     });
+//!     worker.join().expect("the worker does not panic");
 //!
-//! // Open this file in https://profiler.firefox.com. let path =
-//! std::env::temp_dir().join(format!("worker-{}.json", std::process::id()));
-//! gekkota::profiler_save_profile_to_file(&path)?; gekkota::profiler_stop();
+//!     // Open this file in https://profiler.firefox.com.
+//!     let path = std::env::temp_dir().join(format!("worker-{}.json", std::process::id()));
+//!     gekkota::profiler_save_profile_to_file(&path)?;
+//!     gekkota::profiler_stop();
 //!
-//! assert!(std::fs::read_to_string(&path)?.contains("cover.png"));
+//!     assert!(std::fs::read_to_string(&path)?.contains("cover.png"));
 //! #   std::fs::remove_file(&path)?;
-//! Ok(()) }
+//!     Ok(())
+//! }
 //! ```
 //!
 //! # From task to item
@@ -148,6 +156,7 @@ mod types;
 mod unwind;
 mod util;
 
+#[forbid(unsafe_code)]
 pub mod gecko_profiler;
 
 pub use api::{

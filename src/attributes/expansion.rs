@@ -123,7 +123,7 @@ fn polled(future: TokenStream, label: TokenStream, never_returns: bool) -> Token
 }
 
 /// A body that consists of one future: `async move { … }`, or `Box::pin` of one. Such a function is
-/// labelled like an `async fn`, for which it stands in where an `async fn` is impossible.
+/// labelled like an `async fn`. Traits use this form where they cannot have an `async fn`.
 struct FutureOnly<'b> {
     /// `Box::pin`, and the parentheses that contain the future.
     boxed: Option<(&'b [TokenTree], &'b Group)>,

@@ -3,8 +3,8 @@
 
 use std::time::{Duration, Instant};
 
-use gekkota::{ProfilerSession, StartParams};
 use gekkota::profile::{Format, SnapshotOptions, Symbolicate};
+use gekkota::{ProfilerSession, StartParams};
 
 use crate::crew::Context;
 use crate::work::spend_cpu;

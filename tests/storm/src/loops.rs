@@ -5,7 +5,9 @@ use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
 use gekkota::ProfilerTime;
-use gekkota::event_delay::{AutoProfilerEvent, EventDelayProbe, EventLoopWatch, profiler_watch_event_loop};
+use gekkota::event_delay::{
+    AutoProfilerEvent, EventDelayProbe, EventLoopWatch, profiler_watch_event_loop,
+};
 
 use crate::crew::Context;
 use crate::tally;

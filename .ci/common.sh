@@ -11,7 +11,10 @@ tools="$CARGO_TARGET_DIR/tools"
 export PATH="$tools/bin:$PATH"
 
 # The packages that are not part of the crate.
-packages=(src/attributes benches/peers examples/integrations tests/storm tests/rules tests/fuzz)
+packages=(
+  src/attributes benches/peers tests/storm tests/rules tests/fuzz
+  examples/criterion_profiler examples/lua_rules examples/tokio_tracing
+)
 
 skip() {
   printf '\n!!! SKIPPED: %s\n\n' "$1"

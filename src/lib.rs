@@ -60,6 +60,8 @@
 
 // RealtimeSanitizer, which nightly alone has; `.ci/run` builds so.
 #![cfg_attr(gekkota_rtsan, feature(sanitize))]
+// A library leaves the application's terminal alone.
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 #[cfg(has_profiler)]
 mod buffer;

@@ -110,8 +110,8 @@ mod tests {
         assert!(!end.is_open_in_handler());
         drop(others_write_end);
         end.close_if_open();
-        // SAFETY: one byte of a local; the number is open still.
         assert_eq!(
+            // SAFETY: one byte of a local; the number is open still.
             unsafe { libc::write(end.number, (&raw const bytes[0]).cast(), 1) },
             1
         );

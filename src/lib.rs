@@ -91,6 +91,8 @@
 
 // `.ci/run` builds with RealtimeSanitizer, which only nightly has.
 #![cfg_attr(gekkota_rtsan, feature(sanitize))]
+// A library leaves the application's terminal alone.
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 #[forbid(unsafe_code)]
 mod api;

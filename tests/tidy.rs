@@ -376,7 +376,7 @@ impl Tree {
             imports: BTreeMap::new(),
         };
         for path in tree.sources.iter().flat_map(|source| &source.paths) {
-            if let (Some(name), Some(target)) = (&path.imported_as, tree.from_root(path)) {
+            if let (Some(name), Some(target)) = (&path.imported_as, tree.path_from_root(path)) {
                 tree.imports.insert(
                     [&path.module[..], std::slice::from_ref(name)].concat(),
                     target,
@@ -387,7 +387,7 @@ impl Tree {
     }
 
     /// The path from the crate's root, if it is one into the crate.
-    fn from_root(&self, path: &PathUse) -> Option<ItemPath> {
+    fn path_from_root(&self, path: &PathUse) -> Option<ItemPath> {
         let (module, segments) = (&path.module[..], &path.segments[..]);
         let supers = segments
             .iter()
@@ -446,7 +446,7 @@ impl Tree {
             let counts =
                 |path: &&PathUse| !path.is_test && (from != "mod.rs" || path.imported_as.is_none());
             for path in source.paths.iter().filter(counts) {
-                let home = self.from_root(path).map(|path| self.home_of(&path));
+                let home = self.path_from_root(path).map(|path| self.home_of(&path));
                 let Some(to) = home.and_then(|home| child(&home)).filter(|to| *to != from) else {
                     continue;
                 };
@@ -520,7 +520,10 @@ fn layer_findings(tree: &Tree) -> Vec<String> {
                 || is_below && narrow.is_none_or(|(_, accepted)| accepted.contains(&target))
         };
         for path in &source.paths {
-            let Some(target) = tree.from_root(path).and_then(|path| path.first().cloned()) else {
+            let Some(target) = tree
+                .path_from_root(path)
+                .and_then(|path| path.first().cloned())
+            else {
                 continue;
             };
             // A macro may have to name what a user of the crate reaches.

@@ -359,6 +359,8 @@ fn panics_that_panic_again_end_their_watch_alone() {
 #[test]
 fn go_on_in_a_forked_child() {
     isolated(|| {
+        // The handlers of `fork` are there from the first start on.
+        drop(ProfilerSession::start(StartParams::default()).expect("start"));
         let _registered = ThreadGuard::register("forks");
         let (sender, probes) = channel();
         let _watch = profiler_watch_event_loop(move |probe| _ = sender.send(probe));

@@ -169,7 +169,7 @@ fn stacks_are_threads_of_one_sample(read: &Read, markers: &[(String, Value)]) {
             .or_insert_with(Vec::new)
             .push(functions(rows[0][0].as_u64()));
     }
-    let of = |name: &str| format!("marker_schemas::circumstances::{name}");
+    let of = |name: &str| format!("it::markers::schemas::circumstances::{name}");
     for (name, count, function) in [
         ("stack of an untyped marker", 1, of("show_full_stacks")),
         ("stack of a text", 1, of("show_full_stacks")),

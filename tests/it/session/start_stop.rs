@@ -32,8 +32,11 @@ fn a_thousand_sessions_leak_neither_threads_nor_memory_nor_descriptors() {
         };
         (0..50).for_each(|_| cycle());
         // The one trial of the engines outlasts the first sessions.
-        wait_until("the trial is over", || {
-            thread_names().iter().all(|name| name != "EngineTrial")
+        wait_until("the trial is over, and the samplers are gone", || {
+            let of_sessions = ["EngineTrial", "SamplerThread"];
+            thread_names()
+                .iter()
+                .all(|name| !of_sessions.contains(&name.as_str()))
         });
         let before = Holdings::now();
         (0..1000).for_each(|_| cycle());

@@ -164,8 +164,8 @@ impl Stranger {
     fn take(&self, numbers: Vec<RawFd>) {
         assert_eq!(numbers.len(), 2, "both ends: {numbers:?}");
         for number in &numbers {
-            // SAFETY: touches no memory; the number is the profiler's, which has to live with that.
             assert_eq!(
+                // SAFETY: touches no memory; the number is the profiler's, which has to live with that.
                 unsafe { libc::dup3(self.file.as_raw_fd(), *number, libc::O_CLOEXEC) },
                 *number
             );

@@ -76,8 +76,8 @@ impl Library {
 
     /// Unloads it.
     pub(crate) fn close(self) {
-        // SAFETY: the handle is given back once, by the value's end.
         assert_eq!(
+            // SAFETY: the handle is given back once, by the value's end.
             unsafe { libc::dlclose(self.0) },
             0,
             "the library could not be unloaded"

@@ -276,8 +276,8 @@ fn handlers_of_signals(table: &mut Table) {
         ss_flags: 0,
         ss_size: memory.len(),
     };
-    // SAFETY: the memory lives until the stack is taken back below.
     assert_eq!(
+        // SAFETY: the memory lives until the stack is taken back below.
         unsafe { libc::sigaltstack(&stack, std::ptr::null_mut()) },
         0
     );

@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 use crate::platform::identity::note_process;
 use crate::platform::procfs::take_cached_descriptors;
 use crate::platform::signal::forget_control_pipe_in_child;
+use crate::util::LocksInChild;
 
 /// Functions to run around a `fork`. All three run on the thread that forks.
 #[derive(Clone, Copy, Debug)]
@@ -37,6 +38,8 @@ extern "C" fn child() {
         unsafe { libc::close(descriptor) };
     }
     if let Some(hooks) = HOOKS.get() {
+        // SAFETY: *single thread*: a child begins with one thread, and the hooks start no other.
+        let _locks = unsafe { LocksInChild::begin() };
         (hooks.child)();
     }
 }

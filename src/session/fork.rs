@@ -1,8 +1,9 @@
 //! Handles `fork`.
 //!
 //! The child has no sampler thread, and a lock could be held by a thread that does not exist in the
-//! child. So the hooks take all locks before the fork, in the lock order, and release them in the
-//! parent and in the child.
+//! child. So the hooks take all locks before the fork, in the lock order. They release them in the
+//! parent, and make them anew in the child, where no thread waits for them
+//! (`util/lock/fork_safe.rs`).
 
 use std::cell::RefCell;
 use std::mem::ManuallyDrop;

@@ -1,6 +1,6 @@
 //! Hooks that run before `fork`, and after it in the parent and in the child.
 
-use std::sync::OnceLock;
+use once_cell::race::OnceBox;
 
 use crate::platform::identity::note_process;
 use crate::platform::procfs::take_cached_descriptors;
@@ -15,7 +15,7 @@ pub(crate) struct ForkHooks {
     pub(crate) child: fn(),
 }
 
-static HOOKS: OnceLock<ForkHooks> = OnceLock::new();
+static HOOKS: OnceBox<ForkHooks> = OnceBox::new();
 
 extern "C" fn prepare() {
     if let Some(hooks) = HOOKS.get() {
@@ -47,7 +47,7 @@ extern "C" fn child() {
 /// Registers the hooks. Only the first call has an effect. `vfork` and `posix_spawn` do not run
 /// hooks.
 pub(crate) fn install_fork_handlers(hooks: ForkHooks) {
-    if HOOKS.set(hooks).is_ok() {
+    if HOOKS.set(Box::new(hooks)).is_ok() {
         // SAFETY: the three functions take no arguments and live as long as the program.
         unsafe { libc::pthread_atfork(Some(prepare), Some(parent), Some(child)) };
     }

@@ -24,8 +24,6 @@ pub(crate) struct CorePs {
     pub(crate) counters: Vec<&'static CounterDescription>,
     /// Pages, in the order of registration.
     pub(crate) pages: Vec<Arc<Page>>,
-    /// Whether initialisation registered the main thread, so that the shutdown unregisters it.
-    pub(crate) registered_main_thread: bool,
 }
 
 /// `None` before `profiler_init` and after `profiler_shutdown`.
@@ -48,7 +46,6 @@ impl CorePs {
             etld1: None,
             counters: vec![&PROCESS_CPU],
             pages: Vec::new(),
-            registered_main_thread: false,
         }
     }
 

@@ -72,9 +72,8 @@ fn append_to_new<E: Entry + Copy>(
     is_put
 }
 
-/// The chunks of one writer, on their own cache lines to prevent false sharing.
+/// The chunks of one writer.
 #[derive(Debug)]
-#[repr(align(128))]
 pub(crate) struct Lane {
     pub(crate) index: usize,
     /// The chunk being written. Put by the lane's writer; a thread that took the chunk out may put

@@ -1,7 +1,8 @@
 //! The lanes of a buffer. A lane never moves while its buffer exists, so that a writer can keep a
 //! reference to it.
 
-use std::sync::OnceLock;
+use crossbeam_utils::CachePadded;
+use once_cell::race::OnceBox;
 
 use crate::buffer::lane::Lane;
 
@@ -9,18 +10,19 @@ use crate::buffer::lane::Lane;
 const FIRST_PART: usize = 16;
 const PARTS: usize = 24;
 
-type Part = Box<[OnceLock<Box<Lane>>]>;
+/// Each lane has its own cache lines, which prevents false sharing.
+type Part = Box<[OnceBox<CachePadded<Lane>>]>;
 
 /// Lanes by index, allocated on first use.
 #[derive(Debug)]
 pub(crate) struct Lanes {
-    parts: [OnceLock<Part>; PARTS],
+    parts: [OnceBox<Part>; PARTS],
 }
 
 impl Lanes {
     pub(crate) const fn new() -> Self {
         Self {
-            parts: [const { OnceLock::new() }; PARTS],
+            parts: [const { OnceBox::new() }; PARTS],
         }
     }
 
@@ -31,8 +33,8 @@ impl Lanes {
         let part = (biased / FIRST_PART).ilog2();
         let length = FIRST_PART << part;
         let lanes = self.parts[part as usize]
-            .get_or_init(|| (0..length).map(|_| OnceLock::new()).collect());
-        lanes[biased - length].get_or_init(|| Box::new(Lane::new(index)))
+            .get_or_init(|| Box::new((0..length).map(|_| OnceBox::new()).collect()));
+        lanes[biased - length].get_or_init(|| Box::new(CachePadded::new(Lane::new(index))))
     }
 }
 

@@ -15,7 +15,9 @@
 use std::ffi::CStr;
 use std::ops::{ControlFlow, Deref, Range};
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+
+use once_cell::race::OnceBox;
 
 use crate::platform::private_file::{read_exe_path, to_path_bytes};
 use crate::util::{Guard, LockRank, NamedMutex};
@@ -96,7 +98,7 @@ struct UnwindSource {
     location: Option<UnwindLocation>,
     /// The loader's counters at the time when the module was listed.
     seen: ModuleChanges,
-    sections: OnceLock<UnwindSections>,
+    sections: OnceBox<UnwindSections>,
 }
 
 const PAGE: u64 = 4096;
@@ -251,7 +253,7 @@ impl ModuleImage {
         } else {
             Some(self.copy_unwind_region(location)?)
         };
-        Some(sections.get_or_init(|| location.sections(copy)))
+        Some(sections.get_or_init(|| Box::new(location.sections(copy))))
     }
 
     /// Returns a copy of this module without unwind sections.
@@ -356,7 +358,7 @@ impl Row {
             unwind: UnwindSource {
                 location: self.unwind.clone(),
                 seen,
-                sections: OnceLock::new(),
+                sections: OnceBox::new(),
             },
             memory,
         }
@@ -528,7 +530,7 @@ mod tests {
         // A different file at the same address is detected by its build id.
         let mut other = libc.without_unwind_sections();
         other.unwind = UnwindSource {
-            sections: OnceLock::new(),
+            sections: OnceBox::new(),
             ..libc.unwind.clone()
         };
         other.build_id[0] ^= 1;

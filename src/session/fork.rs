@@ -1,8 +1,9 @@
 //! Handles `fork`.
 //!
 //! The child has no sampler thread, and a lock could be held by a thread that does not exist in the
-//! child. So the hooks take all locks before the fork, in the lock order, and release them in the
-//! parent and in the child.
+//! child. So the hooks take all locks before the fork, in the lock order. They release them in the
+//! parent, and make them anew in the child, where no thread waits for them
+//! (`util/lock/fork_safe.rs`).
 
 use std::cell::RefCell;
 use std::mem::ManuallyDrop;
@@ -10,9 +11,7 @@ use std::mem::ManuallyDrop;
 use crate::buffer::BufferForkGuard;
 use crate::event_loop::EventWatches;
 use crate::labels::{ScriptFunctions, hold_script_functions_for_fork};
-use crate::platform::{
-    ForkHooks, hold_loader_for_fork, is_main_thread, reset_clock_calibration_in_child,
-};
+use crate::platform::{ForkHooks, hold_loader_for_fork, reset_clock_calibration_in_child};
 use crate::sampler::{
     OnDemandUnwinder, close_fork_gate, hold_unwinder_for_fork, open_fork_gate,
     reopen_fork_gate_in_child,
@@ -20,7 +19,7 @@ use crate::sampler::{
 use crate::session::life_cycle::LIFE_CYCLE;
 use crate::session::signals::forget_control_in_child;
 use crate::state::{
-    ACTIVE_PS, CORE_PS, RacyFeatures, core_buffer, disown_callbacks_in_child, own_lane_index,
+    ACTIVE_PS, RacyFeatures, core_buffer, disown_callbacks_in_child, own_lane_index,
 };
 use crate::threads::{OnThreadRef, RegistryForkGuard, ThreadRegistry};
 use crate::unwind::{CodeRanges, hold_code_ranges_for_fork};
@@ -37,7 +36,6 @@ struct HeldLocks {
     registry: RegistryForkGuard,
     ps: PsLock,
     _life_cycle: Guard<'static, ()>,
-    by_main_thread: bool,
 }
 
 thread_local! {
@@ -55,7 +53,6 @@ pub(crate) fn fork_hooks() -> ForkHooks {
 }
 
 fn prepare() {
-    let by_main_thread = is_main_thread();
     close_fork_gate();
     let _life_cycle = LIFE_CYCLE.lock();
     let ps = PsLock::acquire();
@@ -76,7 +73,6 @@ fn prepare() {
         registry,
         ps,
         _life_cycle,
-        by_main_thread,
     };
     HELD.with(|cell| **cell.borrow_mut() = Some(held));
 }
@@ -108,7 +104,6 @@ fn child() {
             registry,
             mut ps,
             _life_cycle,
-            by_main_thread,
         } = held;
         EventWatches::keep_only_current_thread(event_watches);
         // These stay valid: the child has the same scripts and generated code.
@@ -117,13 +112,9 @@ fn child() {
         drop(loader);
         drop(unwinder);
         std::mem::forget(buffer.abandon_session(own_lane_index()));
-        ThreadRegistry::keep_only_current_thread(registry);
+        let current = OnThreadRef::with(|thread| thread.to_off_thread());
+        ThreadRegistry::keep_only(current, registry);
         forget_control_in_child(&mut ps);
-        // The forking thread becomes the child's main thread. The profiler has registered it as
-        // such only if it was the parent's main thread, too.
-        if let Some(core) = CORE_PS.get_mut(&mut ps) {
-            core.registered_main_thread &= by_main_thread;
-        }
         let active = ACTIVE_PS.get_mut(&mut ps).take();
         OnThreadRef::with(|thread| thread.locked_rw_on_thread().adopt_after_fork());
         ThreadRegistry::for_each(&ps, |thread| {

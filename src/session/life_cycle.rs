@@ -1,5 +1,6 @@
 //! The profiler's life cycle, from `profiler_init` to `profiler_shutdown`.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -30,6 +31,13 @@ pub(crate) static LIFE_CYCLE: NamedMutex<()> =
 
 /// Set from `profiler_init` to `profiler_shutdown`.
 static HAS_READ_ENVIRONMENT: AtomicBool = AtomicBool::new(false);
+
+thread_local! {
+    /// Whether initialisation has registered the calling thread, which is the main thread then. The
+    /// registration lasts until the main thread calls `profiler_shutdown`, however often other
+    /// threads shut the profiler down before.
+    static IS_REGISTERED_BY_INIT: Cell<bool> = const { Cell::new(false) };
+}
 
 /// See `profiler_init`.
 pub(crate) fn init() {
@@ -65,22 +73,14 @@ pub(crate) fn init() {
 
 /// Creates `CorePs` if necessary. If the caller is the main thread, registers it once.
 pub(crate) fn ensure_core() {
-    // No system call is made under a lock.
-    let is_main = is_main_thread();
     let is_missing = CORE_PS.get(&PsLock::acquire()).is_none();
-    let fresh = is_missing.then(CorePs::new);
-    let registers_main = {
-        let mut lock = PsLock::acquire();
-        let core = CORE_PS.get_mut(&mut lock);
-        let core = core.get_or_insert_with(|| fresh.unwrap_or_else(CorePs::new));
-        let registers_main = is_main && !core.registered_main_thread;
-        core.registered_main_thread |= is_main;
-        registers_main
-    };
     if is_missing {
+        // Created without a lock, because that makes system calls.
+        let fresh = CorePs::new();
+        CORE_PS.get_mut(&mut PsLock::acquire()).get_or_insert(fresh);
         install_fork_handlers(fork_hooks());
     }
-    if registers_main {
+    if is_main_thread() && !IS_REGISTERED_BY_INIT.replace(true) {
         register_current_thread("", REGISTRATION_HOOKS);
     }
 }
@@ -112,8 +112,8 @@ pub(crate) fn shutdown() {
     let _guard = LIFE_CYCLE.lock();
     _left_over = end_session();
     // Under the same guard, so that no session runs without `CorePs`.
-    let core = CORE_PS.get_mut(&mut PsLock::acquire()).take();
-    if core.is_some_and(|core| core.registered_main_thread) && is_main_thread() {
+    let _core = CORE_PS.get_mut(&mut PsLock::acquire()).take();
+    if IS_REGISTERED_BY_INIT.replace(false) {
         unregister_current_thread();
     }
 }

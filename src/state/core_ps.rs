@@ -1,6 +1,8 @@
 //! Facts that are known once the profiler is initialised.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+
+use once_cell::race::OnceBox;
 
 use crate::counters::{CounterDescription, PROCESS_CPU};
 use crate::platform::{ProcessStart, process_start, read_exe_path};
@@ -22,15 +24,14 @@ pub(crate) struct CorePs {
     pub(crate) counters: Vec<&'static CounterDescription>,
     /// Pages, in the order of registration.
     pub(crate) pages: Vec<Arc<Page>>,
-    /// Whether initialisation registered the main thread, so that the shutdown unregisters it.
-    pub(crate) registered_main_thread: bool,
 }
 
 /// `None` before `profiler_init` and after `profiler_shutdown`.
 pub(crate) static CORE_PS: PsCell<Option<CorePs>> = PsCell::new(None);
 
-/// Start of the process, read once, so that the times of different sessions are comparable.
-static PROCESS_START: OnceLock<ProcessStart> = OnceLock::new();
+/// Start of the process, read once, so that the times of different sessions are comparable. A fork
+/// during the first read leaves the cell of the child empty.
+static PROCESS_START: OnceBox<ProcessStart> = OnceBox::new();
 
 impl CorePs {
     pub(crate) fn new() -> Self {
@@ -45,7 +46,6 @@ impl CorePs {
             etld1: None,
             counters: vec![&PROCESS_CPU],
             pages: Vec::new(),
-            registered_main_thread: false,
         }
     }
 
@@ -74,6 +74,6 @@ impl CorePs {
 
     /// Returns the start of the process. Needs no lock, because the value never changes.
     pub(crate) fn process_start() -> ProcessStart {
-        *PROCESS_START.get_or_init(process_start)
+        *PROCESS_START.get_or_init(|| Box::new(process_start()))
     }
 }

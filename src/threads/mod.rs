@@ -24,6 +24,8 @@ mod atomic_profiling_state;
 #[forbid(unsafe_code)]
 mod cached_thread_info;
 #[forbid(unsafe_code)]
+mod off_thread_ref;
+#[forbid(unsafe_code)]
 mod profiled_thread_data;
 #[forbid(unsafe_code)]
 mod registration;
@@ -35,9 +37,10 @@ mod registry;
 #[cfg(all(test, loom))]
 pub(crate) use atomic_profiling_state::AtomicProfilingState;
 pub(crate) use cached_thread_info::CachedThreadInfo;
+pub(crate) use off_thread_ref::OffThreadRef;
 pub(crate) use profiled_thread_data::ProfiledThreadData;
 pub(crate) use registration::{
-    MAIN_THREAD_NAME, OffThreadRef, OnThreadRef, RegistrationHooks, register_current_thread,
-    unregister, unregister_current_thread,
+    MAIN_THREAD_NAME, OnThreadRef, RegistrationHooks, register_current_thread, unregister,
+    unregister_current_thread,
 };
 pub(crate) use registry::{RegistryForkGuard, ThreadRegistry};

@@ -1,4 +1,4 @@
-//! Registration of threads, and the two kinds of reference to a registered thread.
+//! Registration of threads, and the reference to the calling thread.
 
 use std::cell::RefCell;
 use std::marker::PhantomData;
@@ -11,69 +11,24 @@ use crate::platform::{
     current_stack_bounds, current_thread_id, current_thread_os_name, is_main_thread, monotonic_now,
     thread_pointer,
 };
+use crate::threads::off_thread_ref::OffThreadRef;
 use crate::threads::registration_data::{
-    LockedRwFromAnyThread, LockedRwOnThread, ThreadRegistrationData, ThreadRegistrationInfo,
-    UnlockedConstReader, UnlockedConstReaderAndAtomicRw, UnlockedReaderAndAtomicRwOnThread,
-    UnlockedRwForLockedProfiler,
+    LockedRwOnThread, ThreadRegistrationData, ThreadRegistrationInfo,
+    UnlockedReaderAndAtomicRwOnThread,
 };
 use crate::threads::registry::ThreadRegistry;
-use crate::types::{ThreadId, TimeStamp};
+use crate::types::ThreadId;
+#[cfg(any(test, fuzzing))]
+use crate::types::TimeStamp;
 use crate::util::PsLock;
 
 /// Name by which the Firefox Profiler recognises the main thread of a process.
 pub(crate) const MAIN_THREAD_NAME: &str = "GeckoMain";
 
-/// A reference to a registered thread, for use on any thread. The thread may have exited; its data
-/// stay valid as long as the reference exists. (Gecko's reference is valid only under the registry
-/// lock.)
-#[derive(Clone, Debug)]
-pub(crate) struct OffThreadRef(Arc<ThreadRegistrationData>);
-
+#[cfg(any(test, fuzzing))]
 impl OffThreadRef {
-    #[doc(alias = "UnlockedConstReaderCRef")]
-    pub(crate) fn unlocked_const_reader(&self) -> UnlockedConstReader<'_> {
-        self.0.unlocked_const_reader()
-    }
-
-    #[doc(alias = "UnlockedConstReaderAndAtomicRWRef")]
-    pub(crate) fn unlocked_const_reader_and_atomic_rw(&self) -> UnlockedConstReaderAndAtomicRw<'_> {
-        self.0.unlocked_const_reader_and_atomic_rw()
-    }
-
-    #[doc(alias = "UnlockedRWForLockedProfilerRef")]
-    pub(crate) fn unlocked_rw_for_locked_profiler(&self) -> UnlockedRwForLockedProfiler<'_> {
-        self.0.unlocked_rw_for_locked_profiler()
-    }
-
-    /// Locks the thread's data, and waits for that lock if necessary.
-    #[doc(alias = "GetLockedRWFromAnyThread")]
-    pub(crate) fn locked_rw_from_any_thread(&self) -> LockedRwFromAnyThread<'_> {
-        self.0.locked_rw_from_any_thread()
-    }
-
-    /// Returns the number of the registration in this process.
-    pub(crate) fn serial(&self) -> u64 {
-        self.unlocked_const_reader().info().serial
-    }
-
-    /// Returns the index in the registry's list. Called only by the registry, under its lock.
-    pub(crate) fn registry_index(&self) -> usize {
-        self.0.registry_index()
-    }
-
-    /// Sets the index in the registry's list. Called only by the registry, under its lock.
-    pub(crate) fn set_registry_index(&self, index: usize) {
-        self.0.set_registry_index(index);
-    }
-
-    /// Records when the thread was unregistered. Called only by the registry, under its lock.
-    pub(crate) fn set_unregistered(&self, at: TimeStamp) {
-        self.0.set_unregistered(at);
-    }
-
     /// Creates a registration with this serial number, which no thread has made. With `ended_at`,
     /// it has already ended.
-    #[cfg(any(test, fuzzing))]
     pub(crate) fn scripted(
         serial: u64,
         name: &str,
@@ -87,18 +42,13 @@ impl OffThreadRef {
             is_main,
             registered_at,
         };
-        let registration = Self(Arc::new(ThreadRegistrationData::new(info, None)));
+        let registration = Self::new(ThreadRegistrationData::new(info, None));
         if let Some(ended_at) = ended_at {
             let _lock = PsLock::acquire();
             ThreadRegistry::add(&registration);
             ThreadRegistry::remove(&registration, ended_at);
         }
         registration
-    }
-
-    /// Returns whether both refer to the same registration.
-    pub(crate) fn is(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
     }
 }
 
@@ -134,14 +84,14 @@ impl<'tls> OnThreadRef<'tls> {
         &self,
     ) -> UnlockedReaderAndAtomicRwOnThread<'tls> {
         self.registration
-            .0
+            .data()
             .unlocked_reader_and_atomic_rw_on_thread()
     }
 
     /// Locks the thread's data, and waits for that lock if necessary.
     #[doc(alias = "GetLockedRWOnThread")]
     pub(crate) fn locked_rw_on_thread(&self) -> LockedRwOnThread<'tls> {
-        self.registration.0.locked_rw_on_thread()
+        self.registration.data().locked_rw_on_thread()
     }
 
     /// Returns the state of the thread's event loop; `None` for a thread without a slot.
@@ -193,10 +143,10 @@ impl CurrentThread {
     fn begin(&mut self, name: &str, hooks: RegistrationHooks) {
         let slot = acquire_slot().map(Arc::new);
         let info = |serial| new_info(serial, name);
-        let registration = OffThreadRef(Arc::new(ThreadRegistrationData::new(
+        let registration = OffThreadRef::new(ThreadRegistrationData::new(
             info(ThreadRegistry::next_serial()),
             slot.as_ref(),
-        )));
+        ));
         {
             let lock = PsLock::acquire();
             ThreadRegistry::add(&registration);

@@ -2,12 +2,11 @@
 //!
 //! The data are private to this file. Each accessor offers some of the data and, by `Deref`,
 //! everything that the accessor below it offers. An accessor is obtained only from an
-//! [`OnThreadRef`] or an [`OffThreadRef`], because only `registration.rs`, which defines these two,
-//! can reach the data. So outside these two files, code that breaks a rule of the table does not
-//! compile; `tests/rules` shows each case. Only these two files need a review: `registration.rs`
-//! must create the accessors of the thread itself only for [`OnThreadRef`]. `OffThreadRef` offers
-//! the registry's functions to all of `threads`; debug builds assert there that the registry lock
-//! is held.
+//! [`OnThreadRef`] or an [`OffThreadRef`], because only this folder can reach the data. So outside
+//! `threads`, code that breaks a rule of the table does not compile; `tests/rules` shows each case.
+//! Only this folder needs a review: `registration.rs` must create the accessors of the thread
+//! itself only for [`OnThreadRef`], and only `registry.rs` may use the index in the registry's
+//! list. Debug builds assert there that the registry lock is held.
 //!
 //! | accessor | proof | offers |
 //! |---|---|---|
@@ -23,7 +22,7 @@
 //! hold the `PsLock`.
 //!
 //! [`OnThreadRef`]: crate::threads::registration::OnThreadRef
-//! [`OffThreadRef`]: crate::threads::registration::OffThreadRef
+//! [`OffThreadRef`]: crate::threads::off_thread_ref::OffThreadRef
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -35,7 +34,6 @@ use crate::capture::SlotHandle;
 use crate::platform::current_thread_id;
 use crate::threads::atomic_profiling_state::AtomicProfilingState;
 use crate::threads::profiled_thread_data::ProfiledThreadData;
-use crate::threads::registry::ThreadRegistry;
 use crate::types::{Generation, ThreadId, ThreadProfilingFeatures, TimeStamp};
 use crate::util::{Guard, LockRank, NamedMutex, PsCell, PsLock};
 
@@ -96,19 +94,16 @@ impl ThreadRegistrationData {
 
     /// Returns the index in the registry's list. Called only by the registry, under its lock.
     pub(crate) fn registry_index(&self) -> usize {
-        debug_assert!(ThreadRegistry::is_locked_exclusive_on_current_thread());
         self.registry_index.load(Ordering::Relaxed)
     }
 
     /// Sets the index in the registry's list. Called only by the registry, under its lock.
     pub(crate) fn set_registry_index(&self, index: usize) {
-        debug_assert!(ThreadRegistry::is_locked_exclusive_on_current_thread());
         self.registry_index.store(index, Ordering::Relaxed);
     }
 
     /// Records when the thread was unregistered. Called only by the registry, under its lock.
     pub(crate) fn set_unregistered(&self, at: TimeStamp) {
-        debug_assert!(ThreadRegistry::is_locked_exclusive_on_current_thread());
         self.unregistered_at.store(at.0.max(1), Ordering::Release);
     }
 

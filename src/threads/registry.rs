@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::capture::{Pool, hold_pool_for_fork};
 use crate::threads::cached_thread_info::clear_cached_thread_info;
-use crate::threads::registration::{OffThreadRef, OnThreadRef};
+use crate::threads::off_thread_ref::OffThreadRef;
 use crate::types::{ThreadId, TimeStamp};
 use crate::util::{ExclusiveGuard, Guard, LockRank, NamedRwLock, PsLock};
 
@@ -27,13 +27,15 @@ impl ThreadRegistry {
         LAST_SERIAL.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    pub(crate) fn is_locked_exclusive_on_current_thread() -> bool {
-        REGISTRY.is_locked_exclusive_on_current_thread()
+    /// Sets the index of a registration in the list. The caller holds the registry's lock.
+    fn set_index(registration: &OffThreadRef, index: usize) {
+        debug_assert!(REGISTRY.is_locked_exclusive_on_current_thread());
+        registration.set_registry_index(index);
     }
 
     pub(crate) fn add(registration: &OffThreadRef) {
         let mut registry = REGISTRY.lock_exclusive();
-        registration.set_registry_index(registry.live.len());
+        Self::set_index(registration, registry.live.len());
         registry.live.push(registration.clone());
     }
 
@@ -51,7 +53,7 @@ impl ThreadRegistry {
         }
         registry.live.swap_remove(index);
         if let Some(moved) = registry.live.get(index) {
-            moved.set_registry_index(index);
+            Self::set_index(moved, index);
         }
         registration.set_unregistered(now);
         true
@@ -80,20 +82,20 @@ impl ThreadRegistry {
         }
     }
 
-    /// Keeps only the calling thread, in the child of a fork, where no other thread exists.
-    pub(crate) fn keep_only_current_thread(mut guard: RegistryForkGuard) {
-        let own = OnThreadRef::with(|thread| thread.to_off_thread());
+    /// Keeps only `current`, the calling thread if it is registered, in the child of a fork, where
+    /// no other thread exists.
+    pub(crate) fn keep_only(current: Option<OffThreadRef>, mut guard: RegistryForkGuard) {
         clear_cached_thread_info();
         let registry = &mut *guard.registry;
         let (kept, gone): (Vec<_>, Vec<_>) = registry
             .live
             .drain(..)
-            .partition(|live| own.as_ref().is_some_and(|own| live.is(own)));
+            .partition(|live| current.as_ref().is_some_and(|current| live.is(current)));
         registry.live = kept;
         registry
             .live
             .iter()
-            .for_each(|live| live.set_registry_index(0));
+            .for_each(|live| Self::set_index(live, 0));
         // Leaked, because the slots of the other threads may be half written.
         std::mem::forget(gone);
     }

@@ -48,8 +48,8 @@ pub(crate) use change_count::ChangeCount;
 pub(crate) use failure_latch::FailureLatch;
 #[cfg(has_profiler)]
 pub(crate) use lock::{
-    ExclusiveGuard, Guard, LockRank, NamedMutex, NamedRwLock, PsCell, PsLock, as_profiler_work,
-    is_any_lock_held_on_current_thread,
+    ExclusiveGuard, Guard, LockRank, LocksInChild, NamedMutex, NamedRwLock, PsCell, PsLock,
+    as_profiler_work, is_any_lock_held_on_current_thread,
 };
 #[cfg(all(test, loom, has_profiler))]
 pub(crate) use loom_model::explore_model;

@@ -10,8 +10,9 @@
 
 use std::any::TypeId;
 use std::hash::{Hash, Hasher};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
+
+use once_cell::race::OnceRef;
 
 use crate::markers::codec::payload;
 use crate::markers::json_writer::JSONWriter;
@@ -22,8 +23,11 @@ use crate::util::{NumberMap, as_profiler_work};
 
 const BUCKET_COUNT: usize = 1024;
 
-static BUCKETS: [OnceLock<&'static MarkerType>; BUCKET_COUNT] =
-    [const { OnceLock::new() }; BUCKET_COUNT];
+/// The first type in a bucket, or the next one. Setting it is one atomic operation, so neither a
+/// signal handler nor the child of a fork ever waits for it.
+type Link = OnceRef<'static, MarkerType>;
+
+static BUCKETS: [Link; BUCKET_COUNT] = [const { OnceRef::new() }; BUCKET_COUNT];
 
 /// The number given last; 0 is not the number of any type.
 static LAST_NUMBER: AtomicU32 = AtomicU32::new(0);
@@ -64,7 +68,7 @@ pub(crate) struct MarkerType {
     /// Addresses and first bytes of these three functions at the time of registration.
     code: [CodeBytes; 3],
     /// The next type in the same bucket.
-    next: OnceLock<&'static MarkerType>,
+    next: Link,
 }
 
 /// Hashes a `TypeId` to a number, which two types may share.
@@ -88,7 +92,7 @@ impl Hasher for IdHasher {
 }
 
 #[inline(always)]
-fn bucket_of(id: TypeId) -> &'static OnceLock<&'static MarkerType> {
+fn bucket_of(id: TypeId) -> &'static Link {
     let mut hasher = IdHasher::default();
     id.hash(&mut hasher);
     &BUCKETS[hasher.finish() as usize % BUCKET_COUNT]
@@ -122,19 +126,18 @@ impl MarkerType {
             CodeBytes::at(schema as *const ()),
             CodeBytes::at(stream as *const ()),
         ];
-        let mut new: &'static Self = Box::leak(Box::new(Self {
+        let new: &'static Self = Box::leak(Box::new(Self {
             id,
             number,
             name,
             schema,
             stream,
             code,
-            next: OnceLock::new(),
+            next: OnceRef::new(),
         }));
         let mut slot = bucket_of(id);
         // Other threads may have registered types since the lookup, even this type.
-        while let Err(rejected) = slot.set(new) {
-            new = rejected;
+        while slot.set(new).is_err() {
             if let Some(known) = slot.get() {
                 if known.id == id {
                     return known.number;
@@ -151,7 +154,7 @@ impl MarkerType {
         for bucket in &BUCKETS {
             let mut slot = bucket;
             while let Some(known) = slot.get() {
-                all.insert(u64::from(known.number), *known);
+                all.insert(u64::from(known.number), known);
                 slot = &known.next;
             }
         }

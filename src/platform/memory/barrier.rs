@@ -4,7 +4,7 @@
 //! **Contract of the calls** (cited below):
 //! - *no memory*: the call reads and writes no memory.
 
-use std::sync::OnceLock;
+use once_cell::race::OnceBool;
 
 use crate::platform::memory::guarded_memory::recheck_sandbox;
 
@@ -18,8 +18,8 @@ pub(crate) fn heavy_barrier() -> bool {
     if recheck_sandbox() {
         return false;
     }
-    static IS_REGISTERED: OnceLock<bool> = OnceLock::new();
-    *IS_REGISTERED.get_or_init(|| membarrier(REGISTER_PRIVATE_EXPEDITED))
+    static IS_REGISTERED: OnceBool = OnceBool::new();
+    IS_REGISTERED.get_or_init(|| membarrier(REGISTER_PRIVATE_EXPEDITED))
         && membarrier(PRIVATE_EXPEDITED)
 }
 

@@ -8,11 +8,13 @@ use std::hash::{Hash, Hasher};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::types::category::gecko::{CATEGORIES, CategoryInfo};
+use crate::types::category::category_info::{
+    CategoryInfo, GECKO_CATEGORIES, OTHER, is_known_color,
+};
 
 /// Maximum number of categories: the number of a category, including Gecko's, is a byte. Further
 /// ones show as “Other”.
-const MAX_REGISTERED: usize = u8::MAX as usize + 1 - CATEGORIES.len();
+const MAX_REGISTERED: usize = u8::MAX as usize + 1 - GECKO_CATEGORIES;
 
 /// The registered categories. The index is the category's number minus the number of Gecko's
 /// categories.
@@ -22,66 +24,6 @@ const MAX_REGISTERED: usize = u8::MAX as usize + 1 - CATEGORIES.len();
 static REGISTERED: [OnceLock<&'static CategoryInfo>; MAX_REGISTERED] =
     [const { OnceLock::new() }; MAX_REGISTERED];
 static COUNT: AtomicUsize = AtomicUsize::new(0);
-
-/// Index of Gecko's category “Other”, used for categories beyond the maximum.
-const OTHER: u8 = 1;
-
-/// The colours that the viewer supports for categories.
-const COLORS: [&str; 14] = [
-    "transparent",
-    "blue",
-    "brown",
-    "darkgrey",
-    "green",
-    "grey",
-    "lightblue",
-    "lightgreen",
-    "lightred",
-    "magenta",
-    "orange",
-    "purple",
-    "red",
-    "yellow",
-];
-
-const fn is_same(one: &str, other: &str) -> bool {
-    let (one, other) = (one.as_bytes(), other.as_bytes());
-    if one.len() != other.len() {
-        return false;
-    }
-    let mut index = 0;
-    while index < one.len() {
-        if one[index] != other[index] {
-            return false;
-        }
-        index += 1;
-    }
-    true
-}
-
-/// Returns the index of a word in a list that contains it.
-#[doc(hidden)]
-pub const fn place_among(words: &[&str], word: &str) -> u8 {
-    let mut index = 0;
-    while index < words.len() {
-        if is_same(words[index], word) {
-            return index as u8;
-        }
-        index += 1;
-    }
-    panic!("the list contains the word")
-}
-
-pub(crate) const fn is_known_color(color: &str) -> bool {
-    let mut index = 0;
-    while index < COLORS.len() {
-        if is_same(COLORS[index], color) {
-            return true;
-        }
-        index += 1;
-    }
-    false
-}
 
 /// A category defined by [`profiler_categories!`](crate::profiler_categories).
 #[doc(hidden)]
@@ -143,7 +85,7 @@ impl CategoryDefinition {
                 Ok(index) => {
                     // Never fails: no other category has this index.
                     let _ = REGISTERED[index].set(&self.info);
-                    (CATEGORIES.len() + index) as u8
+                    (GECKO_CATEGORIES + index) as u8
                 }
                 Err(_) => OTHER,
             }
@@ -219,53 +161,10 @@ impl fmt::Debug for HostCategory {
     }
 }
 
-/// Returns all categories that a profile may refer to: Gecko's, then those of the application that
-/// were used.
+/// Returns the categories of the application that were used, by their numbers; `None` for one that
+/// is being registered.
 #[cfg(has_profiler)]
-pub(crate) fn all_categories() -> Vec<&'static CategoryInfo> {
+pub(crate) fn registered_categories() -> impl Iterator<Item = Option<&'static CategoryInfo>> {
     let count = COUNT.load(Ordering::Acquire);
-    let registered = REGISTERED[..count].iter().map(|entry| match entry.get() {
-        Some(info) => info,
-        None => &CATEGORIES[usize::from(OTHER)],
-    });
-    CATEGORIES.iter().chain(registered).collect()
-}
-
-#[cfg(all(test, has_profiler))]
-mod tests {
-    use super::*;
-    use crate::types::category::gecko::ProfilingCategoryPair;
-
-    fn definition() -> &'static CategoryDefinition {
-        static DEFINITION: CategoryDefinition =
-            CategoryDefinition::new("Mine", "red", &["Other", "Second"]);
-        &DEFINITION
-    }
-
-    #[test]
-    fn category_keeps_its_number_and_is_listed_after_first_use() {
-        let second = ProfilingCategoryPair::Host(HostCategory::new(definition, 1));
-        let (number, subcategory) = second.indices();
-        assert!(usize::from(number) >= CATEGORIES.len());
-        assert_eq!((second.indices(), subcategory), ((number, 1), 1));
-        let first = ProfilingCategoryPair::Host(HostCategory::new(definition, 0));
-        assert_eq!(first.indices(), (number, 0));
-        assert_ne!(first, second);
-        let info = all_categories()[usize::from(number)];
-        assert_eq!(
-            (info.label, info.color, info.subcategories),
-            ("Mine", "red", &["Other", "Second"][..])
-        );
-        assert_eq!(format!("{second:?}"), "Host(Mine: Second)");
-        assert_eq!(
-            second.to_cpp_enum_value(),
-            ProfilingCategoryPair::Other(None).to_cpp_enum_value()
-        );
-    }
-
-    #[test]
-    fn is_known_color_accepts_only_the_viewers_colours() {
-        assert!(is_known_color("grey") && is_known_color("lightgreen"));
-        assert!(!is_known_color("gray") && !is_known_color("pink") && !is_known_color(""));
-    }
+    REGISTERED[..count].iter().map(|entry| entry.get().copied())
 }

@@ -2,18 +2,11 @@
 //! `meta.categories`.
 
 use crate::types::category::application::HostCategory;
-
-/// One row of `meta.categories`.
-#[cfg_attr(
-    not(has_profiler),
-    allow(dead_code, reason = "only profiles name categories")
-)]
-#[derive(Debug)]
-pub(crate) struct CategoryInfo {
-    pub(crate) label: &'static str,
-    pub(crate) color: &'static str,
-    pub(crate) subcategories: &'static [&'static str],
-}
+#[cfg(has_profiler)]
+use crate::types::category::application::registered_categories;
+#[cfg(has_profiler)]
+use crate::types::category::category_info::OTHER;
+use crate::types::category::category_info::{CategoryInfo, GECKO_CATEGORIES};
 
 macro_rules! categories {
     ($($name:ident $label:literal $color:ident {
@@ -184,6 +177,17 @@ categories! {
     ML "ML" magenta { Other "Other", INFERENCE "Inference" = Inference, SETUP "Setup" = Setup }
 }
 
+const _: () = assert!(CATEGORIES.len() == GECKO_CATEGORIES);
+
+/// Returns all categories that a profile may refer to: Gecko's, then those of the application that
+/// were used.
+#[cfg(has_profiler)]
+pub(crate) fn all_categories() -> Vec<&'static CategoryInfo> {
+    let registered =
+        registered_categories().map(|info| info.unwrap_or(&CATEGORIES[usize::from(OTHER)]));
+    CATEGORIES.iter().chain(registered).collect()
+}
+
 impl ProfilingCategoryPair {
     /// Returns the pair's index among all pairs of Gecko's list. For a category of the application,
     /// returns the index of “Other”.
@@ -202,6 +206,15 @@ impl ProfilingCategoryPair {
 #[cfg(test)]
 mod tests {
     use super::*;
+    #[cfg(has_profiler)]
+    use crate::types::category::application::CategoryDefinition;
+
+    #[cfg(has_profiler)]
+    fn definition() -> &'static CategoryDefinition {
+        static DEFINITION: CategoryDefinition =
+            CategoryDefinition::new("Mine", "red", &["Other", "Second"]);
+        &DEFINITION
+    }
 
     #[test]
     fn indices_follow_geckos_order() {
@@ -231,7 +244,7 @@ mod tests {
 
     #[test]
     fn every_colour_is_known_and_other_is_grey() {
-        use crate::types::category::application::is_known_color;
+        use crate::types::category::category_info::is_known_color;
         assert!(
             CATEGORIES
                 .iter()
@@ -239,5 +252,27 @@ mod tests {
         );
         let (other, _) = ProfilingCategoryPair::Other(None).indices();
         assert_eq!(CATEGORIES[usize::from(other)].color, "grey");
+    }
+
+    #[cfg(has_profiler)]
+    #[test]
+    fn category_keeps_its_number_and_is_listed_after_first_use() {
+        let second = ProfilingCategoryPair::Host(HostCategory::new(definition, 1));
+        let (number, subcategory) = second.indices();
+        assert!(usize::from(number) >= CATEGORIES.len());
+        assert_eq!((second.indices(), subcategory), ((number, 1), 1));
+        let first = ProfilingCategoryPair::Host(HostCategory::new(definition, 0));
+        assert_eq!(first.indices(), (number, 0));
+        assert_ne!(first, second);
+        let info = all_categories()[usize::from(number)];
+        assert_eq!(
+            (info.label, info.color, info.subcategories),
+            ("Mine", "red", &["Other", "Second"][..])
+        );
+        assert_eq!(format!("{second:?}"), "Host(Mine: Second)");
+        assert_eq!(
+            second.to_cpp_enum_value(),
+            ProfilingCategoryPair::Other(None).to_cpp_enum_value()
+        );
     }
 }

@@ -3,14 +3,17 @@
 #[forbid(unsafe_code)]
 mod application;
 #[forbid(unsafe_code)]
+mod category_info;
+#[forbid(unsafe_code)]
 mod gecko;
 
+pub use application::{CategoryDefinition, HostCategory};
 #[cfg(has_profiler)]
-pub(crate) use application::all_categories;
-pub use application::{CategoryDefinition, HostCategory, place_among};
+pub(crate) use category_info::CategoryInfo;
+pub use category_info::place_among;
 #[cfg(all(has_profiler, any(test, fuzzing)))]
 pub(crate) use gecko::CATEGORIES;
 #[cfg(has_profiler)]
-pub(crate) use gecko::CategoryInfo;
+pub(crate) use gecko::all_categories;
 pub(crate) use gecko::subcategories;
 pub use gecko::{ProfilingCategory, ProfilingCategoryPair};

@@ -1,11 +1,15 @@
 //! Locks that know their name, their owner and their place in the lock order.
 
 #[cfg(has_profiler)]
+mod fork_safe;
+#[cfg(has_profiler)]
 #[forbid(unsafe_code)]
 mod named_locks;
 #[cfg(has_profiler)]
 mod ps_lock;
 
+#[cfg(has_profiler)]
+pub(crate) use fork_safe::LocksInChild;
 #[cfg(has_profiler)]
 pub(crate) use named_locks::{
     ExclusiveGuard, Guard, LockRank, NamedMutex, NamedRwLock, as_profiler_work,

@@ -2,8 +2,10 @@
 //!
 //! The order is life cycle → `PsLock` → `ThreadRegistry` → thread data → chunk manager → unwinder →
 //! loader → code ranges → script functions → event watches. Debug builds assert that a thread takes
-//! locks in that order, and none of them twice. The locks ignore poisoning: every critical section
+//! locks in that order, and none of them twice. The locks know no poisoning: every critical section
 //! leaves its data well formed, even if it panics. The signal handler takes no lock.
+//!
+//! The locks are `parking_lot`'s; `fork_safe.rs` says what they do in the child of a fork.
 //!
 //! | kind | use | Gecko's |
 //! |---|---|---|
@@ -16,7 +18,16 @@
 use std::cell::Cell;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicUsize, Ordering, compiler_fence};
-use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use parking_lot::lock_api;
+
+use crate::util::lock::fork_safe::ForkSafe;
+
+type Mutex<T> = lock_api::Mutex<ForkSafe<parking_lot::RawMutex>, T>;
+type MutexGuard<'a, T> = lock_api::MutexGuard<'a, ForkSafe<parking_lot::RawMutex>, T>;
+type RwLock<T> = lock_api::RwLock<ForkSafe<parking_lot::RawRwLock>, T>;
+type RwLockReadGuard<'a, T> = lock_api::RwLockReadGuard<'a, ForkSafe<parking_lot::RawRwLock>, T>;
+type RwLockWriteGuard<'a, T> = lock_api::RwLockWriteGuard<'a, ForkSafe<parking_lot::RawRwLock>, T>;
 
 /// The rank of a lock. A thread may only take a lock of a greater rank than those it holds.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -156,7 +167,7 @@ impl<T> NamedMutex<T> {
 
     pub(crate) fn lock(&self) -> Guard<'_, T> {
         let held = self.info.enter();
-        let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let inner = self.inner.lock();
         self.info.set_owner();
         Guard {
             info: &self.info,
@@ -168,7 +179,7 @@ impl<T> NamedMutex<T> {
     /// Returns the value without locking: `&mut self` is exclusive.
     #[doc(alias = "BaseProfilerMaybeMutex")]
     pub(crate) fn get_mut(&mut self) -> &mut T {
-        self.inner.get_mut().unwrap_or_else(PoisonError::into_inner)
+        self.inner.get_mut()
     }
 
     #[doc(alias = "IsLockedOnCurrentThread")]
@@ -223,14 +234,14 @@ impl<T> NamedRwLock<T> {
     #[doc(alias = "LockShared")]
     pub(crate) fn lock_shared(&self) -> SharedGuard<'_, T> {
         let held = self.info.enter();
-        let inner = self.inner.read().unwrap_or_else(PoisonError::into_inner);
+        let inner = self.inner.read();
         SharedGuard { inner, _held: held }
     }
 
     #[doc(alias = "LockExclusive")]
     pub(crate) fn lock_exclusive(&self) -> ExclusiveGuard<'_, T> {
         let held = self.info.enter();
-        let inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
+        let inner = self.inner.write();
         self.info.set_owner();
         ExclusiveGuard {
             info: &self.info,

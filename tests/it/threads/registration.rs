@@ -231,3 +231,24 @@ fn the_main_thread_is_registered_from_its_first_call_to_the_shutdown() {
         assert_eq!(told, "[false, true, false, false, true, false, true] true");
     });
 }
+
+#[test]
+fn shutdowns_on_other_threads_do_not_add_to_the_main_threads_registrations() {
+    isolated(|| {
+        let told = common::in_forked_child(|| {
+            for _ in 0..3 {
+                profiler_init();
+                in_a_thread(profiler_shutdown);
+            }
+            in_a_thread(start);
+            let after_others = profiler_is_active_and_thread_is_registered();
+            profiler_init();
+            profiler_shutdown();
+            in_a_thread(start);
+            let after_own = profiler_is_active_and_thread_is_registered();
+            in_a_thread(profiler_shutdown);
+            format!("{after_others} {after_own}")
+        });
+        assert_eq!(told, "true false");
+    });
+}

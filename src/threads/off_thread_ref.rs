@@ -1,0 +1,73 @@
+//! References to registered threads, for use on any thread.
+
+use std::sync::Arc;
+
+use crate::threads::registration_data::{
+    LockedRwFromAnyThread, ThreadRegistrationData, UnlockedConstReader,
+    UnlockedConstReaderAndAtomicRw, UnlockedRwForLockedProfiler,
+};
+use crate::types::TimeStamp;
+
+/// A reference to a registered thread, for use on any thread. The thread may have exited; its data
+/// stay valid as long as the reference exists. (Gecko's reference is valid only under the registry
+/// lock.)
+#[derive(Clone, Debug)]
+pub(crate) struct OffThreadRef(Arc<ThreadRegistrationData>);
+
+impl OffThreadRef {
+    /// Creates the first reference to a registration.
+    pub(in crate::threads) fn new(data: ThreadRegistrationData) -> Self {
+        Self(Arc::new(data))
+    }
+
+    /// Returns all data of the thread.
+    pub(in crate::threads) fn data(&self) -> &ThreadRegistrationData {
+        &self.0
+    }
+
+    #[doc(alias = "UnlockedConstReaderCRef")]
+    pub(crate) fn unlocked_const_reader(&self) -> UnlockedConstReader<'_> {
+        self.0.unlocked_const_reader()
+    }
+
+    #[doc(alias = "UnlockedConstReaderAndAtomicRWRef")]
+    pub(crate) fn unlocked_const_reader_and_atomic_rw(&self) -> UnlockedConstReaderAndAtomicRw<'_> {
+        self.0.unlocked_const_reader_and_atomic_rw()
+    }
+
+    #[doc(alias = "UnlockedRWForLockedProfilerRef")]
+    pub(crate) fn unlocked_rw_for_locked_profiler(&self) -> UnlockedRwForLockedProfiler<'_> {
+        self.0.unlocked_rw_for_locked_profiler()
+    }
+
+    /// Locks the thread's data, and waits for that lock if necessary.
+    #[doc(alias = "GetLockedRWFromAnyThread")]
+    pub(crate) fn locked_rw_from_any_thread(&self) -> LockedRwFromAnyThread<'_> {
+        self.0.locked_rw_from_any_thread()
+    }
+
+    /// Returns the number of the registration in this process.
+    pub(crate) fn serial(&self) -> u64 {
+        self.unlocked_const_reader().info().serial
+    }
+
+    /// Returns the index in the registry's list. Called only by the registry, under its lock.
+    pub(in crate::threads) fn registry_index(&self) -> usize {
+        self.0.registry_index()
+    }
+
+    /// Sets the index in the registry's list. Called only by the registry, under its lock.
+    pub(in crate::threads) fn set_registry_index(&self, index: usize) {
+        self.0.set_registry_index(index);
+    }
+
+    /// Records when the thread was unregistered. Called only by the registry, under its lock.
+    pub(in crate::threads) fn set_unregistered(&self, at: TimeStamp) {
+        self.0.set_unregistered(at);
+    }
+
+    /// Returns whether both refer to the same registration.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}

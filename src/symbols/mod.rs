@@ -16,11 +16,13 @@
 //! the module is loaded.
 //!
 //! # Read next
-//! `resolver.rs`, then `crate::stream`.
+//! `names.rs`, `resolver.rs`, then `crate::stream`.
 
 mod demangle;
 mod mapped_symbols;
 mod module_symbols;
+mod names;
 mod resolver;
 
-pub(crate) use resolver::{AddressNames, CodeAddressService, FrameName, SampledAddress};
+pub(crate) use names::{AddressNames, FrameName, SampledAddress};
+pub(crate) use resolver::CodeAddressService;

@@ -10,7 +10,7 @@ use addr2line::Loader;
 use object::{Object, ReadCache};
 
 use crate::symbols::demangle::demangled;
-use crate::symbols::resolver::FrameName;
+use crate::symbols::names::FrameName;
 use crate::unwind::LoadedModule;
 
 /// Directory in which distributions put debug information, by build id.

@@ -16,9 +16,11 @@
 //! A property depends only on its input bytes, so that a seed always reproduces the same case.
 //!
 //! # Read next
-//! `decoder.rs`, `samples.rs`, `json_calls.rs`, `tests.rs`.
+//! `decoder.rs`, `samples.rs`, `json_calls.rs`, `inputs.rs`, `tests.rs`.
 
 mod decoder;
+#[cfg(all(test, not(loom)))]
+mod inputs;
 mod json_calls;
 mod numbers;
 mod read_profile;

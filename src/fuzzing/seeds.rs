@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::fuzzing::decoder::DecoderCase;
-use crate::fuzzing::tests::{decoded, random_bytes, scripted_chunks};
+use crate::fuzzing::inputs::{decoded, random_bytes, scripted_chunks};
 use crate::markers::MarkerTiming;
 use crate::session;
 use crate::state::core_buffer;

@@ -21,12 +21,14 @@ use crate::session::signals::forget_control_in_child;
 use crate::state::{
     ACTIVE_PS, RacyFeatures, core_buffer, disown_callbacks_in_child, own_lane_index,
 };
+use crate::symbols::hold_backtrace_for_fork;
 use crate::threads::{OnThreadRef, RegistryForkGuard, ThreadRegistry};
 use crate::unwind::{CodeRanges, hold_code_ranges_for_fork};
 use crate::util::{Guard, PsLock};
 
 /// Guards of all locks, dropped innermost first.
 struct HeldLocks {
+    backtrace: Guard<'static, ()>,
     event_watches: Guard<'static, EventWatches>,
     script_functions: Guard<'static, Option<ScriptFunctions>>,
     code_ranges: Guard<'static, Option<CodeRanges>>,
@@ -63,7 +65,9 @@ fn prepare() {
     let code_ranges = hold_code_ranges_for_fork();
     let script_functions = hold_script_functions_for_fork();
     let event_watches = EventWatches::hold_for_fork();
+    let backtrace = hold_backtrace_for_fork();
     let held = HeldLocks {
+        backtrace,
         event_watches,
         script_functions,
         code_ranges,
@@ -95,6 +99,7 @@ fn child() {
     reset_clock_calibration_in_child();
     if let Some(held) = take_held() {
         let HeldLocks {
+            backtrace,
             event_watches,
             script_functions,
             code_ranges,
@@ -105,6 +110,7 @@ fn child() {
             mut ps,
             _life_cycle,
         } = held;
+        drop(backtrace);
         EventWatches::keep_only_current_thread(event_watches);
         // These stay valid: the child has the same scripts and generated code.
         drop(script_functions);

@@ -26,6 +26,7 @@
 
 mod decode;
 mod resolve;
+mod schema;
 mod write;
 
 #[cfg(any(test, fuzzing))]

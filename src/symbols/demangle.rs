@@ -1,20 +1,29 @@
 //! Demangling of symbol names.
 
+use backtrace::SymbolName;
+
 /// Returns the demangled name: Rust names without hash, C++ names with parameters, all others
-/// unchanged.
+/// unchanged. The suffix by which LLVM makes a local name unique is removed.
 pub(super) fn demangled(raw: &str) -> String {
-    let readable = format!("{:#}", rustc_demangle::demangle(raw));
-    if raw.starts_with("_Z") && readable == raw {
-        return demangle_cpp(raw).unwrap_or(readable);
+    let raw = without_llvm_suffix(raw);
+    // The demangler of C++ also accepts the code of a type, such as `i`, which may be the name of a
+    // C function.
+    if raw.starts_with("_Z") || raw.starts_with("_R") {
+        format!("{:#}", SymbolName::new(raw.as_bytes()))
+    } else {
+        raw.to_owned()
     }
-    readable
 }
 
-fn demangle_cpp(raw: &str) -> Option<String> {
-    cpp_demangle::Symbol::new(raw.as_bytes())
-        .ok()?
-        .demangle()
-        .ok()
+fn without_llvm_suffix(raw: &str) -> &str {
+    let is_number = |text: &str| {
+        text.bytes()
+            .all(|byte| matches!(byte, b'0'..=b'9' | b'A'..=b'F' | b'@'))
+    };
+    match raw.split_once(".llvm.") {
+        Some((name, number)) if is_number(number) => name,
+        _ => raw,
+    }
 }
 
 #[cfg(test)]
@@ -31,7 +40,15 @@ mod tests {
                 "std::vector<int, std::allocator<int> >::push_back(int&&)",
             ),
             ("memcpy", "memcpy"),
+            ("i", "i"),
+            ("Pv", "Pv"),
             ("_Znonsense", "_Znonsense"),
+            ("local.llvm.1A2B", "local"),
+            (
+                "_ZN4core3fmt5write17h0123456789abcdefE.llvm.1A2B",
+                "core::fmt::write",
+            ),
+            ("local.llvm.x", "local.llvm.x"),
         ] {
             assert_eq!(demangled(raw), readable);
         }

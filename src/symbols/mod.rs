@@ -5,7 +5,7 @@
 //! ascending order, so that the debug information of each module is opened once.
 //!
 //! # Threads and locks
-//! Runs on the thread that requests the profile, without a lock.
+//! Runs on the thread that requests the profile, without a lock, except in `fallback.rs`.
 //!
 //! # Imports
 //! `platform`, `types`, `unwind`, `util`
@@ -13,14 +13,18 @@
 //! # Invariants
 //! Names are never guessed: an address without a known name stays unnamed. Names come only from the
 //! file that was loaded, identified by its build id; a file without a build id is used only while
-//! the module is loaded.
+//! the module is loaded. `backtrace` is asked only for modules that are loaded and unchanged.
 //!
 //! # Read next
-//! `resolver.rs`, then `crate::stream`.
+//! `names.rs`, `resolver.rs`, then `crate::stream`.
 
 mod demangle;
+mod fallback;
 mod mapped_symbols;
 mod module_symbols;
+mod names;
 mod resolver;
 
-pub(crate) use resolver::{AddressNames, CodeAddressService, FrameName, SampledAddress};
+pub(crate) use fallback::hold_backtrace_for_fork;
+pub(crate) use names::{AddressNames, FrameName, SampledAddress};
+pub(crate) use resolver::CodeAddressService;

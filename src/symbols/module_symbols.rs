@@ -10,7 +10,7 @@ use addr2line::Loader;
 use object::{Object, ReadCache};
 
 use crate::symbols::demangle::demangled;
-use crate::symbols::resolver::FrameName;
+use crate::symbols::names::FrameName;
 use crate::unwind::LoadedModule;
 
 /// Directory in which distributions put debug information, by build id.
@@ -23,6 +23,8 @@ pub(super) struct ModuleSymbols {
     bias: u64,
     /// The file with the most information first.
     files: Vec<Loader>,
+    /// Whether the module is loaded, and its file matches or cannot be opened.
+    may_fall_back: bool,
 }
 
 impl ModuleSymbols {
@@ -39,6 +41,8 @@ impl ModuleSymbols {
             true => !module.unloaded,
             false => build_id_of(path).as_deref() == Some(&image.build_id),
         };
+        let may_fall_back =
+            !module.unloaded && (is_matching(own_file) || File::open(own_file).is_err());
         let paths = debug_file(&image.build_id)
             .into_iter()
             .chain([own_file.to_owned()]);
@@ -48,7 +52,13 @@ impl ModuleSymbols {
         Self {
             bias: image.bias,
             files: files.collect(),
+            may_fall_back,
         }
+    }
+
+    /// Returns whether `backtrace` may be asked for an address without a name.
+    pub(super) fn may_fall_back(&self) -> bool {
+        self.may_fall_back
     }
 
     /// Returns the functions at an address, the innermost inlined one first.

@@ -1,40 +1,13 @@
 //! Looks up addresses in the files of their modules.
 
-use std::collections::HashMap;
+use std::cell::OnceCell;
 
+use crate::symbols::fallback::{free_backtrace_files, has_unloaded_nothing, names_by_backtrace};
 use crate::symbols::mapped_symbols::MappedSymbols;
 use crate::symbols::module_symbols::ModuleSymbols;
-use crate::types::CodeAddress;
+use crate::symbols::names::{AddressNames, FrameName, SampledAddress};
 use crate::unwind::{CodeMap, LoadedModule};
 use crate::util::{ProgressLocation, ProgressLogger};
-
-/// A code address in a sampled stack.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(crate) struct SampledAddress {
-    pub(crate) address: CodeAddress,
-    /// Whether the address is a return address, so that the call itself lies one byte before it.
-    pub(crate) is_return_address: bool,
-}
-
-impl SampledAddress {
-    /// Returns an address within the instruction that was running or calling.
-    pub(crate) fn lookup_address(self) -> u64 {
-        self.address
-            .get()
-            .saturating_sub(self.is_return_address.into())
-    }
-}
-
-/// A function's name, and the file and line of the address if the debug information contains them.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct FrameName {
-    pub(crate) function: String,
-    pub(crate) file: Option<String>,
-    pub(crate) line: Option<u32>,
-}
-
-/// The functions at each address, the innermost inlined one first.
-pub(crate) type AddressNames = HashMap<SampledAddress, Vec<FrameName>>;
 
 /// Resolves addresses of this process to names.
 #[doc(alias = "ProfilerCodeAddressService")]
@@ -43,6 +16,8 @@ pub(crate) struct CodeAddressService<'a> {
     modules: &'a [LoadedModule],
     mapped: MappedSymbols,
     generated: &'a CodeMap,
+    /// Whether `backtrace` may be asked, once it could help.
+    may_fall_back: OnceCell<bool>,
 }
 
 impl<'a> CodeAddressService<'a> {
@@ -51,6 +26,7 @@ impl<'a> CodeAddressService<'a> {
             modules,
             mapped: MappedSymbols::of(modules),
             generated,
+            may_fall_back: OnceCell::new(),
         }
     }
 
@@ -78,6 +54,9 @@ impl<'a> CodeAddressService<'a> {
             if !found.is_empty() {
                 names.insert(address, found);
             }
+        }
+        if self.may_fall_back.get() == Some(&true) {
+            free_backtrace_files();
         }
         names
     }
@@ -109,9 +88,18 @@ impl<'a> CodeAddressService<'a> {
         if open.as_ref().is_none_or(|(open, _)| *open != index) {
             *open = Some((index, ModuleSymbols::open(module)));
         }
-        open.as_ref()
-            .map(|(_, symbols)| symbols.names_at(address))
-            .unwrap_or_default()
+        let Some((_, symbols)) = open else {
+            return Vec::new();
+        };
+        let names = symbols.names_at(address);
+        let falls_back = names.is_empty()
+            && symbols.may_fall_back()
+            && *self.may_fall_back.get_or_init(has_unloaded_nothing);
+        if falls_back {
+            names_by_backtrace(address)
+        } else {
+            names
+        }
     }
 }
 
@@ -121,6 +109,7 @@ mod tests {
 
     use super::*;
     use crate::platform::ModuleImage;
+    use crate::types::CodeAddress;
     use crate::unwind::ModuleTable;
 
     #[inline(never)]
@@ -154,6 +143,40 @@ mod tests {
             "{name:?}"
         );
         assert!(name.line.is_some());
+    }
+
+    #[test]
+    fn module_whose_file_cannot_be_opened_is_named_while_it_is_loaded() {
+        let mut table = ModuleTable::default();
+        table.refresh();
+        let address = CodeAddress::new(a_function_to_find as fn() -> u64 as usize as u64);
+        let asked = SampledAddress {
+            address,
+            is_return_address: false,
+        };
+        let name_with = |is_unloaded: bool, has_unloaded_nothing: bool| {
+            let mut modules = table.all();
+            for module in &mut modules {
+                let mut image = ModuleImage::clone(&module.image);
+                image.path = "/no/such/file".into();
+                image.is_executable = false;
+                module.image = Arc::new(image);
+                module.unloaded = is_unloaded;
+            }
+            let generated = CodeMap::default();
+            let service = CodeAddressService::new(&modules, &generated);
+            service
+                .may_fall_back
+                .set(has_unloaded_nothing)
+                .expect("not asked yet");
+            service.resolve(vec![asked]).remove(&asked)
+        };
+        let names = name_with(false, true).expect("names");
+        let name = names.last().expect("a name");
+        assert!(name.function.ends_with("::a_function_to_find"), "{name:?}");
+        assert!(name.line.is_some(), "{name:?}");
+        assert_eq!(name_with(true, true), None, "the module was unloaded");
+        assert_eq!(name_with(false, false), None, "any module was unloaded");
     }
 
     #[test]

@@ -7,7 +7,7 @@
 
 use crate::buffer::{EntryReader, EntryWriter};
 use crate::json::JsonWriter;
-use crate::stream::write::write_schema;
+use crate::stream::schema::write_schema;
 
 /// The cost of one tick.
 #[derive(Clone, Copy, Debug)]

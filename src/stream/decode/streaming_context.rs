@@ -244,9 +244,10 @@ impl ProcessStreamingContext {
             .pauses
             .into_iter()
             .for_each(|(time_ns, kind)| self.paused_ranges.add(kind, time_ns));
-        self.threads
-            .iter_mut()
-            .for_each(|thread| thread.markers.sort());
+        self.threads.iter_mut().for_each(|thread| {
+            thread.markers.sort();
+            thread.probes.sort();
+        });
     }
 
     /// Reads an entry and returns its class, or `None` if it is malformed.

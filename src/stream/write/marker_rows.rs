@@ -8,8 +8,11 @@ use crate::stream::decode::ProcessStreamingContext;
 use crate::stream::decode::ProfileSource;
 use crate::stream::resolve::ResolvedThread;
 use crate::stream::resolve::{KnownType, MarkerTypes, ONLY_USER_DATA, TEXT, type_without_payload};
-use crate::stream::write::thread_tables::{MARKERS, write_schema};
+use crate::stream::schema::write_schema;
 use crate::util::run_callback;
+
+/// The columns of a marker table.
+pub(crate) const MARKERS: &[&str] = &["name", "startTime", "endTime", "phase", "category", "data"];
 
 /// The context for writing the markers of all threads.
 pub(crate) struct MarkerContext<'a> {

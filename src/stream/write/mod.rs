@@ -10,4 +10,3 @@ mod thread_tables;
 
 pub(crate) use options::StreamOptions;
 pub(crate) use profile::stream_gecko_json;
-pub(crate) use thread_tables::write_schema;

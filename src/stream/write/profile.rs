@@ -9,14 +9,13 @@ use crate::stream::resolve::MarkerTypes;
 use crate::stream::resolve::NamedStacks;
 use crate::stream::resolve::ResolvedThread;
 use crate::stream::resolve::write_libs;
+use crate::stream::schema::write_schema;
 use crate::stream::write::losses::{buffer_counts, buffer_losses};
 use crate::stream::write::marker_rows::MarkerContext;
 use crate::stream::write::meta::write_meta;
 use crate::stream::write::options::StreamOptions;
 use crate::stream::write::pages::write_pages;
-use crate::stream::write::thread_tables::{
-    write_placeholder_main_thread, write_schema, write_thread,
-};
+use crate::stream::write::thread_tables::{write_placeholder_main_thread, write_thread};
 use crate::threads::MAIN_THREAD_NAME;
 use crate::util::{FailureLatch, ProgressLocation, ProgressLogger, ProportionValue};
 

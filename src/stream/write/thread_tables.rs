@@ -7,7 +7,8 @@ use crate::stream::decode::ThreadStreamingContext;
 use crate::stream::decode::max_probe_gap_ns;
 use crate::stream::resolve::FrameKind;
 use crate::stream::resolve::ResolvedThread;
-use crate::stream::write::marker_rows::MarkerContext;
+use crate::stream::schema::write_schema;
+use crate::stream::write::marker_rows::{MARKERS, MarkerContext};
 use crate::threads::MAIN_THREAD_NAME;
 use crate::types::{ProfilingCategoryPair, subcategories};
 use crate::util::{ProgressLocation, ProgressLogger, ProportionValue};
@@ -211,7 +212,6 @@ const SCRIPT_CATEGORY: ProfilingCategoryPair =
     ProfilingCategoryPair::JavaScript(Some(subcategories::JavaScript::Interpreter));
 
 const SAMPLES: &[&str] = &["stack", "time", "eventDelay", "threadCPUDelta"];
-pub(crate) const MARKERS: &[&str] = &["name", "startTime", "endTime", "phase", "category", "data"];
 const STACK_TABLE: &[&str] = &["prefix", "frame"];
 const FRAME_TABLE: &[&str] = &[
     "location",
@@ -223,15 +223,6 @@ const FRAME_TABLE: &[&str] = &[
     "category",
     "subcategory",
 ];
-
-/// Writes the columns of a table.
-pub(crate) fn write_schema(json: &mut JsonWriter<'_>, columns: &[&str]) {
-    json.key("schema").object(|json| {
-        for (index, column) in columns.iter().enumerate() {
-            json.key(column).unsigned(index as u64);
-        }
-    });
-}
 
 fn write_head(json: &mut JsonWriter<'_>, source: &ProfileSource, name: &str) {
     json.key("processType").string("default");

@@ -61,7 +61,10 @@ impl SlotWriter<'_> {
         match self.used_stack_in_handler() {
             Some(piece) => {
                 // SAFETY: *phase owns*; the area is *placed* and large enough for the piece.
-                let copied = unsafe { read_guarded(&[piece], self.slot.area(STACK_OFFSET)) };
+                let target = unsafe {
+                    std::slice::from_raw_parts_mut(self.slot.area(STACK_OFFSET), piece.bytes)
+                };
+                let copied = read_guarded(&[piece], target);
                 (self.header.stack_start, self.header.stack_bytes) = (piece.address, copied & !7);
                 (copied == piece.bytes).then_some(())?;
             }
@@ -110,8 +113,7 @@ impl SlotWriter<'_> {
             lengths.push(fitting);
         }
         let mut texts = vec![0; bytes];
-        // SAFETY: the vector is large enough for all pieces.
-        if unsafe { read_guarded(&pieces, texts.as_mut_ptr()) } < bytes {
+        if read_guarded(&pieces, &mut texts) < bytes {
             return None;
         }
         let mut rest = &texts[..];
@@ -131,11 +133,7 @@ fn read_remote<T: Copy + Default>(address: u64, count: usize) -> Option<Vec<T>> 
     let mut values = vec![T::default(); count];
     let bytes = size_of_val(&values[..]);
     // SAFETY: *plain numbers*; the vector has exactly this many bytes.
-    let copied = unsafe {
-        read_guarded(
-            &[MemoryPiece { address, bytes }],
-            values.as_mut_ptr().cast(),
-        )
-    };
+    let target = unsafe { std::slice::from_raw_parts_mut(values.as_mut_ptr().cast(), bytes) };
+    let copied = read_guarded(&[MemoryPiece { address, bytes }], target);
     (copied == bytes).then_some(values)
 }

@@ -33,9 +33,9 @@ extern "C" fn child() {
     note_process();
     forget_control_pipe_in_child();
     for descriptor in take_cached_descriptors() {
-        // SAFETY: the descriptor has been open since before the fork. Its owner was a thread that
-        // the child does not have.
-        unsafe { libc::close(descriptor) };
+        // The descriptor has been open since before the fork. Its owner was a thread that the child
+        // does not have.
+        let _ = nix::unistd::close(descriptor);
     }
     if let Some(hooks) = HOOKS.get() {
         // SAFETY: *single thread*: a child begins with one thread, and the hooks start no other.

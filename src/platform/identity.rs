@@ -1,14 +1,19 @@
 //! Process and thread ids, and thread settings: signal masks and scheduling.
 
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicI32, Ordering};
+
+use nix::errno::Errno;
+use nix::sys::prctl::set_timerslack;
+use nix::sys::signal::{SigSet, SigmaskHow};
+use nix::unistd::{getpid, gettid, write};
 
 use crate::types::{ProcessId, ThreadId};
 
 /// Returns the process id. Asks the kernel each time, because a child of `fork` has another id.
 /// Cost: one system call.
 pub(crate) fn current_process_id() -> ProcessId {
-    // SAFETY: accesses no memory.
-    ProcessId::from_number(unsafe { libc::getpid() })
+    ProcessId::from_number(getpid().as_raw())
 }
 
 /// Cached process id, which saves the handler a system call; 0 until [`note_process`] runs.
@@ -32,8 +37,7 @@ pub(crate) fn process_number_in_handler() -> i32 {
 
 /// Returns the id of the calling thread. Cost: one system call.
 pub(crate) fn current_thread_id() -> ThreadId {
-    // SAFETY: accesses no memory.
-    ThreadId::from_number(unsafe { libc::gettid() })
+    ThreadId::from_number(gettid().as_raw())
 }
 
 /// A standard stream of the process.
@@ -47,24 +51,17 @@ pub(crate) enum StandardStream {
 /// Writes `text` to a standard stream, stopping at the first error. Takes no lock and bypasses the
 /// application's own buffer, so the text appears before what is buffered there.
 pub(crate) fn write_to_standard(stream: StandardStream, mut text: &[u8]) {
+    // `std::io::stdout` would create the application's buffer.
+    // SAFETY: the descriptor is only used to write, which fails if the application has closed it.
+    let descriptor = unsafe { BorrowedFd::borrow_raw(stream as i32) };
     while !text.is_empty() {
-        // SAFETY: the kernel reads at most `text.len()` bytes of the slice.
-        let written = unsafe { libc::write(stream as i32, text.as_ptr().cast(), text.len()) };
-        match usize::try_from(written) {
+        match write(descriptor, text) {
             Ok(0) => return,
             Ok(written) => text = text.get(written..).unwrap_or_default(),
-            Err(_) if std::io::Error::last_os_error().kind() == std::io::ErrorKind::Interrupted => {
-            }
+            Err(Errno::EINTR) => {}
             Err(_) => return,
         }
     }
-}
-
-/// Returns the effective user id, which owns the files that the process creates. Cost: one system
-/// call.
-pub(crate) fn current_user_id() -> u32 {
-    // SAFETY: accesses no memory.
-    unsafe { libc::geteuid() }
 }
 
 /// Returns whether the calling thread is the main thread, whose id the kernel sets to the process
@@ -82,12 +79,12 @@ pub(crate) fn is_main_thread() -> bool {
 ///
 /// Each setting is best effort: a refusal only costs accuracy.
 pub(crate) fn prepare_sampler_thread() -> i32 {
-    // SAFETY: this option takes one number and accesses no memory.
-    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong) };
+    let _ = set_timerslack(1);
     set_scheduling()
 }
 
-/// The kernel's `struct sched_attr`, in its first published version.
+/// The kernel's `struct sched_attr`, in its first published version. Neither `nix` nor the C
+/// library has it.
 #[repr(C)]
 #[derive(Default)]
 struct SchedAttributes {
@@ -148,39 +145,38 @@ fn set_scheduling() -> i32 {
     attributes.nice
 }
 
+/// Returns the set that contains only `signal`. `SigSet::add` takes no real-time signals.
+fn only(signal: i32) -> SigSet {
+    let mut set = *SigSet::empty().as_ref();
+    // SAFETY: the set is an initialised local.
+    unsafe {
+        libc::sigaddset(&mut set, signal);
+        SigSet::from_sigset_t_unchecked(set)
+    }
+}
+
 /// Runs `body` with `signal` unblocked on the calling thread.
 pub(crate) fn with_signal_unblocked<T>(signal: i32, body: impl FnOnce() -> T) -> T {
-    // SAFETY: both sets are locals; a zeroed `sigset_t` is a valid set.
-    let before = unsafe {
-        let mut set: libc::sigset_t = std::mem::zeroed();
-        let mut before: libc::sigset_t = std::mem::zeroed();
-        libc::sigaddset(&mut set, signal);
-        libc::pthread_sigmask(libc::SIG_UNBLOCK, &set, &mut before);
-        before
-    };
+    let before = only(signal).thread_swap_mask(SigmaskHow::SIG_UNBLOCK);
     let answer = body();
-    // SAFETY: the set was filled in by `pthread_sigmask` and is alive.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut()) };
+    restore_mask(&before);
     answer
 }
 
 /// Runs `body` with all signals blocked on the calling thread. Threads created in `body` inherit
 /// the mask, so signals for the application are never delivered to them.
 pub(crate) fn with_signals_blocked<T>(body: impl FnOnce() -> T) -> T {
-    struct Restore(libc::sigset_t);
+    struct Restore(nix::Result<SigSet>);
     impl Drop for Restore {
         fn drop(&mut self) {
-            // SAFETY: the set was filled in by `pthread_sigmask` and is alive.
-            unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.0, std::ptr::null_mut()) };
+            restore_mask(&self.0);
         }
     }
-    // SAFETY: both sets are locals; a zeroed `sigset_t` is a valid set, and `sigfillset` fills it.
-    let _restore = unsafe {
-        let mut all: libc::sigset_t = std::mem::zeroed();
-        let mut before: libc::sigset_t = std::mem::zeroed();
-        libc::sigfillset(&mut all);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
-        Restore(before)
-    };
+    let _restore = Restore(SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK));
     body()
+}
+
+/// Restores the mask that `thread_swap_mask` replaced. It fails only for an unknown operation.
+fn restore_mask(before: &nix::Result<SigSet>) {
+    let _ = before.as_ref().map(SigSet::thread_set_mask);
 }

@@ -7,7 +7,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use crate::platform::identity::current_user_id;
+use nix::fcntl::OFlag;
+use nix::unistd::geteuid;
 
 /// Creates a file with mode 0600. Fails if a file of that name exists.
 pub(crate) fn create_private(path: &Path) -> io::Result<File> {
@@ -22,14 +23,14 @@ pub(crate) fn create_private(path: &Path) -> io::Result<File> {
 /// Returns `None` if the file is missing, belongs to another user, or is not a regular file; a
 /// pipe, for example, would block until a writer opens it.
 pub(crate) fn open_own_file(path: &Path) -> Option<File> {
-    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC;
+    let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
     let file = OpenOptions::new()
         .read(true)
-        .custom_flags(flags)
+        .custom_flags(flags.bits())
         .open(path)
         .ok()?;
     let metadata = file.metadata().ok()?;
-    (metadata.is_file() && metadata.uid() == current_user_id()).then_some(file)
+    (metadata.is_file() && metadata.uid() == geteuid().as_raw()).then_some(file)
 }
 
 /// Returns the path of the running executable, or an empty path if it is unknown.

@@ -23,6 +23,7 @@ pub(crate) fn heavy_barrier() -> bool {
         && membarrier(PRIVATE_EXPEDITED)
 }
 
+/// Calls the kernel directly: neither `nix` nor the C library has this call.
 fn membarrier(command: i32) -> bool {
     // SAFETY: *no memory*.
     unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }

@@ -8,8 +8,13 @@
 //! - *kernel's copy*: an unreadable address ends the copy. The source may change during the copy,
 //!   and is treated as plain bytes.
 
+use std::io::IoSliceMut;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use nix::errno::Errno;
+use nix::sys::uio::{RemoteIoVec, process_vm_readv};
+use nix::unistd::getpid;
 
 use crate::platform::clock::monotonic_now;
 use crate::platform::identity::process_number_in_handler;
@@ -87,17 +92,15 @@ pub(crate) fn bind_guarded_reads() {
 }
 
 /// Copies the pieces one after the other, and returns the number of bytes before the first
-/// unreadable one. Cost: about 1.5 µs plus the copying.
-///
-/// # Safety
-/// - `target` is writable for the sum of the pieces' bytes, and no other code accesses them during
-///   the call.
-pub(crate) unsafe fn read_guarded(pieces: &[MemoryPiece], target: *mut u8) -> usize {
+/// unreadable one. Copies no piece that does not fit. Cost: about 1.5 µs plus the copying.
+pub(crate) fn read_guarded(pieces: &[MemoryPiece], target: &mut [u8]) -> usize {
     let mut copied = 0;
     for pieces in pieces.chunks(MAX_PIECES) {
         let total: usize = pieces.iter().map(|piece| piece.bytes).sum();
-        // SAFETY: by this function's contract: `copied` bytes of the target are already filled.
-        let got = unsafe { read_chunk(pieces, target.add(copied), total) };
+        let Some(target) = target.get_mut(copied..copied + total) else {
+            break;
+        };
+        let got = read_chunk(pieces, target);
         copied += got;
         if got < total {
             break;
@@ -109,61 +112,28 @@ pub(crate) unsafe fn read_guarded(pieces: &[MemoryPiece], target: *mut u8) -> us
 /// Copies memory from `address` on into `out`. Returns true if all of it was readable. Cost: one
 /// system call.
 pub(crate) fn read_own_memory(address: u64, out: &mut [u8]) -> bool {
-    // SAFETY: `out` is as long as the piece.
-    unsafe {
-        read_guarded(
-            &[MemoryPiece {
-                address,
-                bytes: out.len(),
-            }],
-            out.as_mut_ptr(),
-        ) == out.len()
-    }
+    let bytes = out.len();
+    read_guarded(&[MemoryPiece { address, bytes }], out) == bytes
 }
 
 /// Copies at most [`MAX_PIECES`] pieces, and returns the number of bytes before the first
-/// unreadable one.
-///
-/// # Safety
-/// - Same contract as [`read_guarded`]; `total` is the sum of the pieces' bytes.
-unsafe fn read_chunk(pieces: &[MemoryPiece], target: *mut u8, total: usize) -> usize {
+/// unreadable one. `target` is as long as the pieces together.
+fn read_chunk(pieces: &[MemoryPiece], target: &mut [u8]) -> usize {
     if !IS_FORBIDDEN.load(Ordering::Relaxed) {
-        let local = libc::iovec {
-            iov_base: target.cast(),
-            iov_len: total,
-        };
-        let mut remote = [libc::iovec {
-            iov_base: std::ptr::null_mut(),
-            iov_len: 0,
-        }; MAX_PIECES];
-        for (iovec, piece) in remote.iter_mut().zip(pieces) {
-            *iovec = libc::iovec {
-                iov_base: piece.address as *mut libc::c_void,
-                iov_len: piece.bytes,
+        let mut remote = [RemoteIoVec { base: 0, len: 0 }; MAX_PIECES];
+        for (range, piece) in remote.iter_mut().zip(pieces) {
+            *range = RemoteIoVec {
+                base: piece.address as usize,
+                len: piece.bytes,
             };
         }
-        // SAFETY: *kernel's copy*; by this function's contract.
-        let copied = unsafe {
-            libc::process_vm_readv(
-                libc::getpid(),
-                &local,
-                1,
-                remote.as_ptr(),
-                pieces.len() as libc::c_ulong,
-                0,
-            )
-        };
-        if let Ok(copied) = usize::try_from(copied) {
-            return copied;
+        let remote = &remote[..pieces.len()];
+        match process_vm_readv(getpid(), &mut [IoSliceMut::new(target)], remote) {
+            Ok(copied) => return copied,
+            Err(Errno::ENOSYS | Errno::EPERM) => IS_FORBIDDEN.store(true, Ordering::Relaxed),
+            Err(_) => return 0,
         }
-        let error = std::io::Error::last_os_error().raw_os_error();
-        if !matches!(error, Some(libc::ENOSYS | libc::EPERM)) {
-            return 0;
-        }
-        IS_FORBIDDEN.store(true, Ordering::Relaxed);
     }
-    // SAFETY: by this function's contract, `target` is writable for `total` bytes.
-    let target = unsafe { std::slice::from_raw_parts_mut(target, total) };
     read_from_file(pieces, target)
 }
 
@@ -206,8 +176,7 @@ mod tests {
             .flat_map(|_| [piece_of(&one), piece_of(&two)])
             .collect();
         let mut target = vec![0u8; 1500];
-        // SAFETY: the target has space for 100 times 15 bytes.
-        assert_eq!(unsafe { read_guarded(&many, target.as_mut_ptr()) }, 1500);
+        assert_eq!(read_guarded(&many, &mut target), 1500);
         assert!(
             target
                 .chunks(15)
@@ -235,14 +204,11 @@ mod tests {
             address: start,
             bytes: 32,
         };
-        let mut target = [7u8; 64];
-        // SAFETY: the target has space for all pieces.
+        let mut target = [7u8; 72];
+        assert_eq!(read_guarded(&[present, absent, present], &mut target), 32);
+        assert_eq!(read_guarded(&[absent], &mut target), 0);
+        // SAFETY: the target has space for both pieces.
         unsafe {
-            assert_eq!(
-                read_guarded(&[present, absent, present], target.as_mut_ptr()),
-                32
-            );
-            assert_eq!(read_guarded(&[absent], target.as_mut_ptr()), 0);
             assert_eq!(read_guarded_in_handler(absent, target.as_mut_ptr()), 0);
             assert_eq!(read_guarded_in_handler(present, target.as_mut_ptr()), 32);
         }

@@ -6,7 +6,10 @@
 //! - *zeroed*: bytes that were never written read as zero, so any part of the region can be
 //!   returned to the kernel while its content is not needed.
 
+use std::num::NonZeroUsize;
 use std::ptr::NonNull;
+
+use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap_anonymous, munmap};
 
 /// A private anonymous mapping.
 #[derive(Debug)]
@@ -24,18 +27,19 @@ impl LazyRegion {
     /// Reserves `bytes` bytes, which the kernel rounds up to pages. Returns `None` if the kernel
     /// refuses.
     pub(crate) fn reserve(bytes: usize) -> Option<Self> {
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        let length = NonZeroUsize::new(bytes)?;
+        let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        let flags = MapFlags::MAP_PRIVATE | MapFlags::MAP_NORESERVE;
         // SAFETY: a new anonymous mapping at an address chosen by the kernel does not affect memory
         // in use.
-        let start = unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, flags, -1, 0) };
-        if start == libc::MAP_FAILED {
-            return None;
-        }
+        let start = unsafe { mmap_anonymous(None, length, protection, flags) }.ok()?;
         // The first touch must cost one small page, not 2 MiB. A refusal only costs memory.
         // SAFETY: the range is the mapping created above.
-        unsafe { libc::madvise(start, bytes, libc::MADV_NOHUGEPAGE) };
-        NonNull::new(start.cast()).map(|start| Self { start, bytes })
+        let _ = unsafe { madvise(start, bytes, MmapAdvise::MADV_NOHUGEPAGE) };
+        Some(Self {
+            start: start.cast(),
+            bytes,
+        })
     }
 
     pub(crate) fn start(&self) -> NonNull<u8> {
@@ -57,11 +61,11 @@ impl LazyRegion {
         if first < self.bytes {
             // SAFETY: *ours* and *zeroed*: the range lies inside the mapping, and by this
             // function's contract it is not in use.
-            unsafe {
-                libc::madvise(
-                    self.start.as_ptr().add(first).cast(),
+            let _ = unsafe {
+                madvise(
+                    self.start.add(first).cast(),
                     self.bytes - first,
-                    libc::MADV_DONTNEED,
+                    MmapAdvise::MADV_DONTNEED,
                 )
             };
         }
@@ -72,7 +76,7 @@ impl Drop for LazyRegion {
     fn drop(&mut self) {
         // SAFETY: *ours*: `reserve` created the mapping with this length, and it is not used after
         // the drop.
-        unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
+        let _ = unsafe { munmap(self.start.cast(), self.bytes) };
     }
 }
 

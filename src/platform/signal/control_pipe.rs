@@ -18,9 +18,13 @@ use std::io;
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet};
+use nix::unistd::getpid;
+
 use crate::platform::signal::handler::{
     SIGNAL_LIMIT, call_in_handler, check_signal, intern_action, is_handler, is_sampling_signal,
-    last_os_error, read_action,
+    read_action, swap_action,
 };
 use crate::platform::signal::pipe_end::{NO_END, PipeEnd};
 use crate::types::StartError;
@@ -197,23 +201,17 @@ pub(crate) fn take_signal(signal: ControlSignal) -> Result<(), StartError> {
     PREVIOUS[index].store(intern_action(before), Ordering::Release);
     // The previous handler must run under the same conditions as before: with the same blocked
     // signals, on the same stack, and with the same `SA_RESTART` behaviour.
-    // SAFETY: zeroed is a valid `sigaction`; both are locals, and the handler has the signature
-    // that `SA_SIGINFO` requires.
-    let (answer, replaced) = unsafe {
-        let (mut action, mut replaced): (libc::sigaction, libc::sigaction) = std::mem::zeroed();
-        action.sa_sigaction = handle_control_signal as extern "C" fn(_, _, _) as usize;
-        action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
-        if is_handler(&before) {
-            let kept = before.sa_flags & (libc::SA_RESTART | libc::SA_ONSTACK | libc::SA_NODEFER);
-            action.sa_flags = libc::SA_SIGINFO | kept;
-            action.sa_mask = before.sa_mask;
-        }
-        (libc::sigaction(number, &action, &mut replaced), replaced)
-    };
-    if answer != 0 {
-        REQUESTS[index].store(0, Ordering::Relaxed);
-        return Err(last_os_error("install the signal handler"));
+    let handler = SigHandler::SigAction(handle_control_signal);
+    let mut action: libc::sigaction =
+        SigAction::new(handler, SaFlags::SA_RESTART, SigSet::empty()).into();
+    if is_handler(&before) {
+        let kept = before.sa_flags & (libc::SA_RESTART | libc::SA_ONSTACK | libc::SA_NODEFER);
+        action.sa_flags = libc::SA_SIGINFO | kept;
+        action.sa_mask = before.sa_mask;
     }
+    // SAFETY: the handler has the signature that `SA_SIGINFO` requires, and keeps its contract.
+    let replaced = unsafe { swap_action(number, &action) }
+        .inspect_err(|_| REQUESTS[index].store(0, Ordering::Relaxed))?;
     // Another thread installed this handler after `read_action`.
     if replaced.sa_sigaction != before.sa_sigaction && !is_ours(&replaced) {
         PREVIOUS[index].store(intern_action(replaced), Ordering::Release);
@@ -234,8 +232,8 @@ pub(crate) fn release_control_signal(number: i32) {
     };
     let is_default = previous.sa_sigaction == libc::SIG_DFL;
     if !is_default && read_action(number).is_ok_and(|current| is_ours(&current)) {
-        // SAFETY: the kernel held this action before; the call only reads it.
-        unsafe { libc::sigaction(number, previous, std::ptr::null_mut()) };
+        // SAFETY: the kernel held this action before.
+        let _ = unsafe { swap_action(number, previous) };
     }
 }
 
@@ -258,17 +256,13 @@ impl ControlPipe {
     /// The error of the operating system.
     pub(crate) fn open() -> io::Result<Self> {
         let (read_end, write_end) = io::pipe()?;
+        fcntl(&write_end, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
         let pipe = Self {
             read_end: PipeEnd::new(read_end)?,
             write_end: PipeEnd::new(write_end)?,
         };
-        // SAFETY: the descriptor is open; no memory is accessed.
-        if unsafe { libc::fcntl(pipe.write_end.number, libc::F_SETFL, libc::O_NONBLOCK) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
         bind_handler_functions();
-        // SAFETY: accesses no memory.
-        OWNER.store(unsafe { libc::getpid() }, Ordering::SeqCst);
+        OWNER.store(getpid().as_raw(), Ordering::SeqCst);
         READ_END.store(pipe.read_end.to_word(), Ordering::SeqCst);
         WRITE_END.store(pipe.write_end.to_word(), Ordering::SeqCst);
         Ok(pipe)

@@ -14,6 +14,10 @@
 
 use std::sync::atomic::{AtomicPtr, Ordering};
 
+use nix::errno::Errno;
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet};
+use nix::unistd::getuid;
+
 use crate::platform::clock::{current_thread_cpu_ns_in_handler, monotonic_now};
 use crate::platform::identity::{note_process, process_number_in_handler};
 use crate::platform::memory::bind_guarded_reads;
@@ -293,26 +297,48 @@ pub(crate) fn ensure_handler(signal: i32) -> HandlerCheck {
 
 /// Returns the action that the kernel holds for the signal.
 pub(crate) fn read_action(signal: i32) -> Result<libc::sigaction, StartError> {
-    // SAFETY: zeroed is a valid `sigaction`, and the out-pointer is to a local.
-    unsafe {
-        let mut current: libc::sigaction = std::mem::zeroed();
-        match libc::sigaction(signal, std::ptr::null(), &mut current) {
-            0 => Ok(current),
-            _ => Err(last_os_error("read the signal handler")),
-        }
-    }
+    // SAFETY: changes no action.
+    unsafe { change_action(signal, std::ptr::null(), "read the signal handler") }
+}
+
+/// Installs the action, and returns the one that it replaces.
+///
+/// # Safety
+/// - The handler function of the action may be called at any time, on any thread, from now on.
+pub(crate) unsafe fn swap_action(
+    signal: i32,
+    action: &libc::sigaction,
+) -> Result<libc::sigaction, StartError> {
+    // SAFETY: by this function's contract.
+    unsafe { change_action(signal, action, "install the signal handler") }
+}
+
+/// Calls `sigaction`. Not `nix`: its `Signal` excludes the real-time signals, and it cannot read an
+/// action without replacing it.
+///
+/// # Safety
+/// - `action` is null or valid; then the contract of [`swap_action`] applies.
+unsafe fn change_action(
+    signal: i32,
+    action: *const libc::sigaction,
+    what: &'static str,
+) -> Result<libc::sigaction, StartError> {
+    // SAFETY: zeroed is a valid `sigaction`, and the out-pointer is to a local; by this function's
+    // contract.
+    let (answer, before) = unsafe {
+        let mut before: libc::sigaction = std::mem::zeroed();
+        (libc::sigaction(signal, action, &mut before), before)
+    };
+    Errno::result(answer)
+        .map(|_| before)
+        .map_err(|error| StartError::System {
+            action: what,
+            answer: std::io::Error::from(error).to_string(),
+        })
 }
 
 fn is_ours(action: &libc::sigaction) -> bool {
     action.sa_sigaction == handle_signal as extern "C" fn(_, _, _) as usize
-}
-
-/// Returns the last error of the operating system as the outcome of `action`.
-pub(crate) fn last_os_error(action: &'static str) -> StartError {
-    StartError::System {
-        action,
-        answer: std::io::Error::last_os_error().to_string(),
-    }
 }
 
 /// Installs the profiler's handler, which calls `capture` for each request that arrives by
@@ -349,20 +375,13 @@ fn set_handler(signal: i32) -> Result<(), StartError> {
         return Ok(());
     }
     PREVIOUS[signal as usize].store(intern_action(current), Ordering::Release);
-    // SAFETY: the action is a local, and the handler has the signature that `SA_SIGINFO` requires.
     // All signals are blocked while the handler runs, so that no other handler can jump out of it.
     // `SA_ONSTACK` is not set, because the alternate stacks that Rust creates are too small for
     // foreign handlers (coz #110).
-    let (answer, replaced) = unsafe {
-        let (mut action, mut replaced): (libc::sigaction, libc::sigaction) = std::mem::zeroed();
-        action.sa_sigaction = handle_signal as extern "C" fn(_, _, _) as usize;
-        action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
-        libc::sigfillset(&mut action.sa_mask);
-        (libc::sigaction(signal, &action, &mut replaced), replaced)
-    };
-    if answer != 0 {
-        return Err(last_os_error("install the signal handler"));
-    }
+    let handler = SigHandler::SigAction(handle_signal);
+    let action = SigAction::new(handler, SaFlags::SA_RESTART, SigSet::all());
+    // SAFETY: the handler has the signature that `SA_SIGINFO` requires, and keeps its contract.
+    let replaced = unsafe { swap_action(signal, &action.into()) }?;
     // Another thread installed this handler after `read_action`.
     if replaced.sa_sigaction != current.sa_sigaction && !is_ours(&replaced) {
         PREVIOUS[signal as usize].store(intern_action(replaced), Ordering::Release);
@@ -470,8 +489,7 @@ pub(crate) fn send_request(
         code: libc::SI_QUEUE,
         padding: 0,
         sender: process.to_number(),
-        // SAFETY: accesses no memory.
-        user: unsafe { libc::getuid() },
+        user: getuid().as_raw(),
         value: ticket.to_value(),
         rest: [0; 12],
     };
@@ -488,8 +506,8 @@ pub(crate) fn send_request(
     if answer == 0 {
         return Sent::Yes;
     }
-    match std::io::Error::last_os_error().raw_os_error() {
-        Some(libc::ESRCH) => Sent::NoSuchThread,
+    match Errno::last() {
+        Errno::ESRCH => Sent::NoSuchThread,
         _ => Sent::Refused,
     }
 }
@@ -521,7 +539,7 @@ mod tests {
                 .unwrap_err()
                 .to_string();
             assert!(
-                error.contains("signal is") && error.contains("accepted"),
+                error.contains("signal is") && error.contains("expected"),
                 "{error}"
             );
         }

@@ -8,7 +8,7 @@
 //!   [`PipeEnd::is_open_in_handler`] just before.
 
 use std::io;
-use std::os::fd::{AsRawFd, IntoRawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd};
 
 /// Value of [`PipeEnd::to_word`] that represents the absence of an end.
 pub(crate) const NO_END: u64 = u64::MAX;
@@ -60,16 +60,16 @@ impl PipeEnd {
 
     /// Waits for data and returns the number of bytes read, or 0 if all write ends are closed.
     pub(crate) fn read(self, bytes: &mut [u8]) -> io::Result<usize> {
-        // SAFETY: *still ours*; the kernel writes at most `bytes.len()` bytes to the slice.
-        let count = unsafe { libc::read(self.number, bytes.as_mut_ptr().cast(), bytes.len()) };
-        usize::try_from(count).map_err(|_| io::Error::last_os_error())
+        // SAFETY: *still ours*.
+        let descriptor = unsafe { BorrowedFd::borrow_raw(self.number) };
+        Ok(nix::unistd::read(descriptor, bytes)?)
     }
 
     /// Closes the descriptor, unless it no longer refers to the pipe.
     pub(crate) fn close_if_open(self) {
         if self.is_open_in_handler() {
-            // SAFETY: *still ours*, and the descriptor is not used afterwards.
-            unsafe { libc::close(self.number) };
+            // *still ours*, and the descriptor is not used afterwards.
+            let _ = nix::unistd::close(self.number);
         }
     }
 }
@@ -92,6 +92,9 @@ fn pipe_inode_in_handler(number: i32) -> Option<u32> {
 mod tests {
     use std::io::{Read, Write};
 
+    use nix::fcntl::OFlag;
+    use nix::unistd::dup3_raw;
+
     use super::*;
 
     #[test]
@@ -112,20 +115,15 @@ mod tests {
         write_end.write_all(b"12345").expect("the pipe has space");
         let mut bytes = [0; 9];
         assert_eq!(end.read(&mut bytes).expect("five bytes"), 5);
-        // SAFETY: accesses no memory; the test owns the descriptor.
-        let copy =
-            unsafe { libc::dup3(foreign_write_end.as_raw_fd(), end.number, libc::O_CLOEXEC) };
-        assert_eq!(copy, end.number);
+        // SAFETY: the test owns the descriptor.
+        let copy = unsafe { dup3_raw(&foreign_write_end, end.number, OFlag::O_CLOEXEC) };
+        let copy = copy.expect("a copy");
+        assert_eq!(copy.as_raw_fd(), end.number);
         assert!(!end.is_open_in_handler());
         drop(foreign_write_end);
         end.close_if_open();
-        // SAFETY: the kernel reads one byte of a local; the descriptor is open.
-        assert_eq!(
-            unsafe { libc::write(end.number, (&raw const bytes[0]).cast(), 1) },
-            1
-        );
-        // SAFETY: no other code uses the descriptor.
-        assert_eq!(unsafe { libc::close(end.number) }, 0);
+        assert_eq!(nix::unistd::write(&copy, &bytes[..1]), Ok(1));
+        drop(copy);
         assert_eq!(
             foreign_read_end
                 .read_to_end(&mut Vec::new())

@@ -12,7 +12,13 @@
 //! - *ours*: the page is mapped here, and unmapped once, on drop.
 
 use std::io;
+use std::num::NonZeroUsize;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
+
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 
 use crate::types::ThreadId;
 
@@ -45,7 +51,7 @@ const EXCLUDE_HYPERVISOR: u64 = 1 << 6;
 const MIN_DESCRIPTOR: libc::c_int = 700;
 const CLOSE_ON_EXEC: libc::c_ulong = 1 << 3;
 const ENABLE: libc::c_ulong = 0x2400;
-const PAGE: usize = 4096;
+const PAGE: NonZeroUsize = NonZeroUsize::new(4096).unwrap();
 
 /// The kernel's `struct f_owner_ex`.
 #[repr(C)]
@@ -95,93 +101,71 @@ impl ThreadTimer {
         };
         let event = open_event(&attributes, thread).or_else(|error| {
             attributes.flags |= EXCLUDE_KERNEL;
-            match error.raw_os_error() {
-                Some(libc::EACCES | libc::EPERM) => open_event(&attributes, thread),
+            match error {
+                Errno::EACCES | Errno::EPERM => open_event(&attributes, thread),
                 _ => Err(error),
             }
         })?;
-        let timer = Self::keep_by_mapping(event).and_then(|timer| {
-            announce(event);
-            enable_for_thread(event, thread, signal)?;
-            Ok(timer)
-        });
-        // SAFETY: the descriptor was opened above; the mapping keeps the event alive.
-        unsafe { libc::close(event) };
-        timer
+        // The mapping keeps the event alive when its descriptor is closed.
+        let timer = Self::map(&event)?;
+        announce(event.as_raw_fd());
+        enable_for_thread(&event, thread, signal)?;
+        Ok(timer)
     }
 
-    /// Maps the event's page, which keeps the event alive without its descriptor.
-    fn keep_by_mapping(event: libc::c_int) -> io::Result<Self> {
+    /// Maps the event's page.
+    fn map(event: &OwnedFd) -> nix::Result<Self> {
+        let (protection, flags) = (ProtFlags::PROT_READ, MapFlags::MAP_SHARED);
         // SAFETY: a new mapping at an address chosen by the kernel does not affect memory in use.
-        let page = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                PAGE,
-                libc::PROT_READ,
-                libc::MAP_SHARED,
-                event,
-                0,
-            )
-        };
-        if page == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let page = NonNull::new(page).ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))?;
+        let page = unsafe { mmap(None, PAGE, protection, flags, event, 0) }?;
         Ok(Self { page })
     }
 }
 
 /// Opens the event on a descriptor of at least [`MIN_DESCRIPTOR`], if one is free.
-fn open_event(attributes: &EventAttributes, thread: ThreadId) -> io::Result<libc::c_int> {
+fn open_event(attributes: &EventAttributes, thread: ThreadId) -> nix::Result<OwnedFd> {
     let (any_cpu, no_group) = (-1, -1);
     let attributes: *const EventAttributes = attributes;
-    // SAFETY: *kernel's layouts*; both descriptors are owned by this function.
-    unsafe {
-        let call = libc::SYS_perf_event_open;
-        let event = libc::syscall(
-            call,
+    // SAFETY: *kernel's layouts*.
+    let event = Errno::result(unsafe {
+        libc::syscall(
+            libc::SYS_perf_event_open,
             attributes,
             thread.to_number(),
             any_cpu,
             no_group,
             CLOSE_ON_EXEC,
-        );
-        if event < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        let event = event as libc::c_int;
-        let high = libc::fcntl(event, libc::F_DUPFD_CLOEXEC, MIN_DESCRIPTOR);
-        if high < 0 {
-            return Ok(event);
-        }
-        libc::close(event);
-        Ok(high)
-    }
+        )
+    })?;
+    // SAFETY: the kernel has just opened the descriptor.
+    let event = unsafe { OwnedFd::from_raw_fd(event as i32) };
+    let Ok(high) = fcntl(&event, FcntlArg::F_DUPFD_CLOEXEC(MIN_DESCRIPTOR)) else {
+        return Ok(event);
+    };
+    // SAFETY: the kernel has just opened the descriptor.
+    Ok(unsafe { OwnedFd::from_raw_fd(high) })
 }
 
-/// Directs the event's signals to the thread, and enables the event.
-fn enable_for_thread(event: libc::c_int, thread: ThreadId, signal: i32) -> io::Result<()> {
+/// Directs the event's signals to the thread, and enables the event. `nix` has neither request for
+/// the owner and the signal of a descriptor, nor that of the event.
+fn enable_for_thread(event: &OwnedFd, thread: ThreadId, signal: i32) -> nix::Result<()> {
     let owner = Owner {
         kind: A_THREAD,
         thread: thread.to_number(),
     };
+    let number = event.as_raw_fd();
     // SAFETY: *kernel's layouts*.
-    let refused = unsafe {
-        libc::fcntl(event, SET_OWNER, &raw const owner) != 0
-            || libc::fcntl(event, SET_SIGNAL, signal) != 0
-            || libc::fcntl(event, libc::F_SETFL, libc::O_ASYNC | libc::O_NONBLOCK) != 0
-            || libc::ioctl(event, ENABLE, 0) != 0
-    };
-    if refused {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(())
-    }
+    Errno::result(unsafe { libc::fcntl(number, SET_OWNER, &raw const owner) })?;
+    // SAFETY: accesses no memory.
+    Errno::result(unsafe { libc::fcntl(number, SET_SIGNAL, signal) })?;
+    fcntl(event, FcntlArg::F_SETFL(OFlag::O_ASYNC | OFlag::O_NONBLOCK))?;
+    // SAFETY: accesses no memory.
+    Errno::result(unsafe { libc::ioctl(number, ENABLE, 0) }).map(drop)
 }
 
 impl Drop for ThreadTimer {
     fn drop(&mut self) {
         // SAFETY: *ours*. Unmapping the page deletes the event.
-        unsafe { libc::munmap(self.page.as_ptr(), PAGE) };
+        let _ = unsafe { munmap(self.page, PAGE.get()) };
     }
 }

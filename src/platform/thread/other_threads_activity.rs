@@ -4,11 +4,14 @@
 //! of the process is armed, the kernel keeps a running sum instead. Since Linux 5.4 the clock of
 //! the process reads that sum. It is exact to the nanosecond for each thread that has been switched
 //! out or seen by a scheduler tick. [`ProcessCpuSum`] therefore arms a timer that never expires.
-//!
-//! **Contract of the calls** (cited below):
-//! - *own memory*: the kernel reads and writes locals of this file's functions, of the types that
-//!   it expects;
-//! - *ours*: the timer is created here, and deleted once, on drop.
+
+use std::time::Duration;
+
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::signal::{SigEvent, SigevNotify, Signal};
+use nix::sys::time::{TimeVal, TimeValLike};
+use nix::sys::timer::{Expiration, Timer, TimerSetTimeFlags};
+use nix::time::ClockId;
 
 use crate::platform::clock::{process_cpu_ns, thread_cpu_ns};
 use crate::platform::identity::current_thread_id;
@@ -47,57 +50,29 @@ impl OtherThreadsActivity {
 /// without scheduler ticks the timer would bring the ticks back, so no sum is kept there.
 #[derive(Debug)]
 pub(crate) struct ProcessCpuSum {
-    timer: libc::c_int,
+    /// `None` only while the value is dropped.
+    timer: Option<Timer>,
 }
 
 impl ProcessCpuSum {
     /// Starts the sum. Returns `None` in a sandbox, before Linux 5.4, on processors without ticks,
     /// and if no timer is available. Cost: some tens of µs.
     pub(crate) fn start() -> Option<Self> {
-        /// Expiry of the timer, in seconds of CPU time: about the maximum that the kernel accepts.
-        const NEVER: libc::time_t = 9_000_000_000;
+        /// Expiry of the timer, in CPU time: about the maximum that the kernel accepts.
+        const NEVER: Duration = Duration::from_secs(9_000_000_000);
         if is_sandboxed() || !kernel_is_at_least(5, 4) || has_tickless_processors() {
             return None;
         }
-        let mut timer: libc::c_int = 0;
-        // SAFETY: *own memory*; zeroed is a valid `sigevent`, and the kernel's timer id is a
-        // `c_int`.
-        unsafe {
-            let mut event: libc::sigevent = std::mem::zeroed();
-            event.sigev_notify = libc::SIGEV_SIGNAL;
-            // The default action of this signal is to ignore it, in case the timer expires after
-            // all.
-            event.sigev_signo = libc::SIGURG;
-            let (call, clock) = (libc::SYS_timer_create, libc::CLOCK_PROCESS_CPUTIME_ID);
-            if libc::syscall(call, clock, &raw mut event, &raw mut timer) != 0 {
-                return None;
-            }
-        }
-        let sum = Self { timer };
-        let zero = libc::timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
+        // The default action of this signal is to ignore it, in case the timer expires after all.
+        let notify = SigevNotify::SigevSignal {
+            signal: Signal::SIGURG,
+            si_value: 0,
         };
-        let end = libc::itimerspec {
-            it_interval: zero,
-            it_value: libc::timespec {
-                tv_sec: NEVER,
-                tv_nsec: 0,
-            },
-        };
-        let no_flags = 0;
-        let no_old_value = std::ptr::null_mut::<libc::itimerspec>();
-        // SAFETY: *own memory*, and *ours*.
-        let answer = unsafe {
-            libc::syscall(
-                libc::SYS_timer_settime,
-                timer,
-                no_flags,
-                &raw const end,
-                no_old_value,
-            )
-        };
-        (answer == 0).then_some(sum)
+        let clock = ClockId::CLOCK_PROCESS_CPUTIME_ID;
+        let mut timer = Timer::new(clock, SigEvent::new(notify)).ok()?;
+        let expiration = Expiration::OneShot(NEVER.into());
+        timer.set(expiration, TimerSetTimeFlags::empty()).ok()?;
+        Some(Self { timer: Some(timer) })
     }
 
     /// Reads the activity from the sum. Cost: three short system calls, for any number of threads.
@@ -114,11 +89,10 @@ impl ProcessCpuSum {
 
 impl Drop for ProcessCpuSum {
     fn drop(&mut self) {
-        // A sandbox that is active by now may kill the process for this call. The timer never
-        // expires, so leaving it armed is harmless.
-        if !is_sandboxed() {
-            // SAFETY: *ours*.
-            unsafe { libc::syscall(libc::SYS_timer_delete, self.timer) };
+        // A sandbox that is active by now may kill the process for deleting the timer. The timer
+        // never expires, so leaving it armed is harmless.
+        if is_sandboxed() {
+            std::mem::forget(self.timer.take());
         }
     }
 }
@@ -134,21 +108,17 @@ fn has_tickless_processors() -> bool {
 /// ns per thread.
 pub(crate) fn other_threads_activity_by_rusage() -> OtherThreadsActivity {
     let read = |scope| {
-        // SAFETY: zeroed is a valid `rusage`, and *own memory*.
-        let usage = unsafe {
-            let mut usage: libc::rusage = std::mem::zeroed();
-            libc::getrusage(scope, &mut usage);
-            usage
-        };
-        let ns =
-            |time: libc::timeval| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1000;
-        (
-            usage.ru_nvcsw as u64 + usage.ru_nivcsw as u64,
-            ns(usage.ru_utime) + ns(usage.ru_stime),
-        )
+        let ns = |time: TimeVal| time.num_microseconds() as u64 * 1000;
+        getrusage(scope).map_or((0, 0), |usage| {
+            (
+                usage.voluntary_context_switches() as u64
+                    + usage.involuntary_context_switches() as u64,
+                ns(usage.user_time()) + ns(usage.system_time()),
+            )
+        })
     };
-    let own = read(libc::RUSAGE_THREAD);
-    let all = read(libc::RUSAGE_SELF);
+    let own = read(UsageWho::RUSAGE_THREAD);
+    let all = read(UsageWho::RUSAGE_SELF);
     OtherThreadsActivity {
         switches: all.0.wrapping_sub(own.0),
         cpu_ns: all.1.wrapping_sub(own.1),
@@ -159,7 +129,9 @@ pub(crate) fn other_threads_activity_by_rusage() -> OtherThreadsActivity {
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc;
-    use std::time::Duration;
+
+    use nix::sys::wait::{WaitStatus, waitpid};
+    use nix::unistd::{ForkResult, fork};
 
     use super::*;
 
@@ -223,23 +195,18 @@ mod tests {
     /// Runs in the child of a fork, which has no other threads.
     #[test]
     fn activity_ignores_the_calling_thread() {
-        let mut status = 0;
         // SAFETY: the child may allocate, since glibc supports that after a fork, and it exits
-        // without running destructors. The status is a local.
-        unsafe {
-            let child = libc::fork();
-            assert!(child >= 0);
-            if child == 0 {
-                libc::_exit(unchanged_rounds());
-            }
-            assert_eq!(libc::waitpid(child, &mut status, 0), child);
-        }
-        assert!(libc::WIFEXITED(status), "{status:#x}");
+        // without running destructors.
+        let child = match unsafe { fork() }.expect("a child") {
+            ForkResult::Parent { child } => child,
+            // SAFETY: ends the process.
+            ForkResult::Child => unsafe { libc::_exit(unchanged_rounds()) },
+        };
+        let status = waitpid(child, None).expect("the child's status");
         // A scheduler tick can update the sum in any round, so some rounds may differ.
-        let unchanged = libc::WEXITSTATUS(status);
         assert!(
-            (ENOUGH..=ROUNDS).contains(&unchanged),
-            "{unchanged} of {ROUNDS}"
+            matches!(status, WaitStatus::Exited(_, ENOUGH..=ROUNDS)),
+            "{status:?}, expected {ENOUGH} to {ROUNDS} rounds"
         );
     }
 }

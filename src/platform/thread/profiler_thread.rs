@@ -29,8 +29,8 @@ unsafe impl Send for ProfilerThread {}
 extern "C" fn run(start: *mut c_void) -> *mut c_void {
     // SAFETY: *ours*.
     let Start { name, body } = *unsafe { Box::from_raw(start.cast::<Start>()) };
-    // SAFETY: `name` is a C string. The kernel truncates it to 15 bytes and a terminator.
-    unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
+    // The kernel truncates the name to 15 bytes and a terminator.
+    let _ = nix::sys::prctl::set_name(name);
     // A panic ends this thread only. The code that created the thread checks for panics inside the
     // body.
     let _ = catch_unwind(AssertUnwindSafe(body));

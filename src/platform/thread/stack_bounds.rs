@@ -21,6 +21,7 @@ impl StackBounds {
 ///
 /// Cost: a few microseconds; on the main thread it also reads files in `/proc`.
 pub(crate) fn current_stack_bounds() -> Option<StackBounds> {
+    // `nix` has no thread attributes.
     // SAFETY: `pthread_getattr_np` fills in the attributes, which are a local, and allocates memory
     // that `pthread_attr_destroy` frees. The out-pointers point to locals.
     let (low, bytes) = unsafe {

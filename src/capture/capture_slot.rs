@@ -442,48 +442,76 @@ pub(crate) fn fitting_texts_in_handler(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::capture::slot_pool::SlotHandle;
-    use crate::types::TimeStamp;
-
-    /// Runs the handler of a simulated thread that was interrupted with this stack pointer.
-    fn begin(slot: &CaptureSlot, sequence: u32, thread: u64, sp: u64) -> Option<SlotWriter<'_>> {
-        // SAFETY: these tests bind memory that lives as long as the test.
-        unsafe {
-            slot.begin_for_in_handler(
-                sequence,
-                thread,
-                Registers {
-                    sp,
-                    ..Registers::default()
-                },
-            )
-        }
+impl CaptureSlot {
+    /// Binds the slot to a simulated thread with this stack. Its memory must live as long as the
+    /// test.
+    pub(crate) fn bind_simulated(&self, thread: u64, bounds: StackBounds) {
+        // SAFETY: the memory lives as long as the test; the profiling stack is null.
+        unsafe { self.bind(thread, bounds, std::ptr::null()) };
     }
 
-    fn bind(slot: &CaptureSlot, thread: u64, bounds: StackBounds) {
-        // SAFETY: as above; the profiling stack is null.
-        unsafe { slot.bind(thread, bounds, std::ptr::null()) };
+    /// Runs the handler of a simulated thread that was interrupted with this stack pointer.
+    pub(crate) fn begin_simulated(
+        &self,
+        sequence: u32,
+        thread: u64,
+        sp: u64,
+    ) -> Option<SlotWriter<'_>> {
+        let registers = Registers {
+            sp,
+            ..Registers::default()
+        };
+        // SAFETY: as for `bind_simulated`.
+        unsafe { self.begin_for_in_handler(sequence, thread, registers) }
+    }
+
+    /// Returns the thread pointer and the stack bounds that the slot is bound to, and whether it
+    /// has a profiling stack.
+    pub(crate) fn binding(&self) -> (u64, [u64; 2], bool) {
+        (
+            self.thread_pointer.load(Ordering::Relaxed),
+            [&self.stack_low, &self.stack_top].map(|bound| bound.load(Ordering::Relaxed)),
+            !self.profiling_stack.load(Ordering::Relaxed).is_null(),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::TimeStamp;
+
+    fn new_slot() -> &'static CaptureSlot {
+        let region = LazyRegion::reserve(STACK_OFFSET + (64 << 10)).expect("memory");
+        CaptureSlot::create_in(Box::leak(Box::new(region)))
     }
 
     #[test]
     fn transitions_follow_state_table() {
-        let slot = SlotHandle::acquire(64 << 10).expect("a slot");
-        bind(&slot, 77, StackBounds { low: 8, top: 16 });
-        assert!(begin(&slot, 0, 77, 0).is_none(), "no request");
+        let slot = new_slot();
+        slot.bind_simulated(77, StackBounds { low: 8, top: 16 });
+        assert!(slot.begin_simulated(0, 77, 0).is_none(), "no request");
         let first = slot.request().expect("idle");
         assert!(slot.request().is_none(), "already requested");
         assert!(
-            begin(&slot, first.wrapping_sub(1), 77, 0).is_none(),
+            slot.begin_simulated(first.wrapping_sub(1), 77, 0).is_none(),
             "an older signal"
         );
-        assert!(begin(&slot, first, 78, 0).is_none(), "another thread");
+        assert!(
+            slot.begin_simulated(first, 78, 0).is_none(),
+            "another thread"
+        );
         slot.cancel();
-        assert!(begin(&slot, first, 77, 0).is_none(), "a late signal");
+        assert!(
+            slot.begin_simulated(first, 77, 0).is_none(),
+            "a late signal"
+        );
         let second = slot.request().expect("idle again");
-        let mut writer = begin(&slot, second, 77, 0).expect("requested");
-        assert!(begin(&slot, second, 77, 0).is_none(), "already answered");
+        let mut writer = slot.begin_simulated(second, 77, 0).expect("requested");
+        assert!(
+            slot.begin_simulated(second, 77, 0).is_none(),
+            "already answered"
+        );
         assert!(!slot.retire(), "a handler is writing");
         writer.header.time = TimeStamp(5);
         writer.publish_in_handler();
@@ -499,51 +527,6 @@ mod tests {
         drop(view);
         assert_eq!(slot.phase(), SlotPhase::Idle);
         assert!(slot.retire());
-    }
-
-    #[test]
-    fn slot_dropped_during_write_is_reused_after_publish() {
-        let acquire = || SlotHandle::acquire(32 << 20).expect("a slot");
-        let slot = acquire();
-        let number = slot.number();
-        let shared = crate::capture::slot_pool::find_slot_in_handler(number).expect("in the table");
-        bind(&slot, 5, StackBounds { low: 8, top: 16 });
-        let sequence = slot.request().expect("idle");
-        let writer = begin(shared, sequence, 5, 0).expect("requested");
-        drop(slot);
-        assert_ne!(acquire().number(), number, "a handler is writing");
-        writer.publish_in_handler();
-        assert!(
-            [acquire(), acquire()]
-                .iter()
-                .any(|slot| slot.number() == number)
-        );
-    }
-
-    #[test]
-    fn additional_slot_binds_requested_parts() {
-        let own = SlotHandle::acquire(64 << 10).expect("a slot");
-        let additional = |parts| SlotHandle::acquire_additional(&own, parts);
-        let parts = CaptureParts {
-            stack: true,
-            labels: false,
-        };
-        assert_eq!(
-            additional(parts).err(),
-            Some(crate::capture::slot_pool::AcquireSlotError::Unregistered),
-            "not bound"
-        );
-        own.bind_to_current_thread(StackBounds { low: 8, top: 16 });
-        let slot = additional(parts).expect("a slot");
-        let bounds = [&slot.stack_low, &slot.stack_top].map(|bound| bound.load(Ordering::Relaxed));
-        assert_eq!(
-            (slot.thread_pointer.load(Ordering::Relaxed), bounds),
-            (thread_pointer(), [8, 16])
-        );
-        assert!(slot.profiling_stack.load(Ordering::Relaxed).is_null());
-        own.unbind();
-        assert!(additional(parts).is_err());
-        crate::labels::close_profiling_stack();
     }
 
     #[test]
@@ -572,9 +555,8 @@ mod tests {
     fn copy_stack_spans_red_zone_to_top() {
         let memory: Vec<u64> = (0..1000).collect();
         let base = memory.as_ptr() as u64;
-        let slot = SlotHandle::acquire(64 << 10).expect("a slot");
-        bind(
-            &slot,
+        let slot = new_slot();
+        slot.bind_simulated(
             1,
             StackBounds {
                 low: base,
@@ -583,7 +565,7 @@ mod tests {
         );
         let captured_from = |sp: u64| {
             let sequence = slot.request().expect("idle");
-            let mut writer = begin(&slot, sequence, 1, sp).expect("requested");
+            let mut writer = slot.begin_simulated(sequence, 1, sp).expect("requested");
             writer.copy_stack_in_handler();
             writer.publish_in_handler();
             let view = slot.captured().expect("ready");

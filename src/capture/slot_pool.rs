@@ -223,6 +223,7 @@ impl Drop for SlotHandle {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::platform::{StackBounds, thread_pointer};
 
     #[test]
     fn dropped_slot_is_not_reused_for_larger_stack() {
@@ -237,5 +238,45 @@ mod tests {
         let large = SlotHandle::acquire(1 << 20).expect("a slot");
         assert_eq!(large.stack_capacity(), 1 << 20);
         assert_ne!(large.number(), number);
+    }
+
+    #[test]
+    fn slot_dropped_during_write_is_reused_after_publish() {
+        let acquire = || SlotHandle::acquire(32 << 20).expect("a slot");
+        let slot = acquire();
+        let number = slot.number();
+        let shared = find_slot_in_handler(number).expect("in the table");
+        slot.bind_simulated(5, StackBounds { low: 8, top: 16 });
+        let sequence = slot.request().expect("idle");
+        let writer = shared.begin_simulated(sequence, 5, 0).expect("requested");
+        drop(slot);
+        assert_ne!(acquire().number(), number, "a handler is writing");
+        writer.publish_in_handler();
+        assert!(
+            [acquire(), acquire()]
+                .iter()
+                .any(|slot| slot.number() == number)
+        );
+    }
+
+    #[test]
+    fn additional_slot_binds_requested_parts() {
+        let own = SlotHandle::acquire(64 << 10).expect("a slot");
+        let additional = |parts| SlotHandle::acquire_additional(&own, parts);
+        let parts = CaptureParts {
+            stack: true,
+            labels: false,
+        };
+        assert_eq!(
+            additional(parts).err(),
+            Some(AcquireSlotError::Unregistered),
+            "not bound"
+        );
+        own.bind_to_current_thread(StackBounds { low: 8, top: 16 });
+        let slot = additional(parts).expect("a slot");
+        assert_eq!(slot.binding(), (thread_pointer(), [8, 16], false));
+        own.unbind();
+        assert!(additional(parts).is_err());
+        crate::labels::close_profiling_stack();
     }
 }

@@ -77,6 +77,8 @@ impl Drop for UnservedCallbacks {
 /// Callbacks of a session, oldest first, each with the first loop that began after it was added.
 pub(crate) struct AfterSampling {
     queue: NamedMutex<Queue>,
+    /// The standard library's mutex: a thread that waits for `parking_lot`'s condition variable can
+    /// hang in the child of a fork (`util/lock/fork_safe.rs`).
     stage: Mutex<Stage>,
     stage_changed: Condvar,
     owner: OwnerProcess,

@@ -2,9 +2,10 @@
 //!
 //! `parking_lot` keeps waiting threads in a table that all its locks in the process share. A thread
 //! of the parent may hold a bucket of that table during the fork, and threads that the child lacks
-//! may still be queued there: of 100,000 forks beside contended locks, about 1 in 100 left a child
-//! that hung, wherever its locks were. So the child makes the locks anew instead of unlocking them,
-//! and waits for a lock by polling it, which does not use the table: 0 of 100,000 hung.
+//! may still be queued there: of the forks beside contended locks, about 1 in 100 left a child that
+//! hung, also with locks at new addresses. So the child makes the locks anew instead of unlocking
+//! them, and waits for a lock by polling it, which does not use the table: of 100,000 forks, none
+//! left a child that hung.
 //!
 //! **Contract** (cited below):
 //! - *single thread*: while [`LocksInChild`] exists, the process has only the thread that created

@@ -17,8 +17,8 @@ use crate::platform::{
 };
 use crate::sampler::encode::Tick;
 use crate::sampler::encode::{SampleEncoder, SampleWriter};
+use crate::sampler::thread::ThreadSampler;
 use crate::sampler::thread::Threads;
-use crate::sampler::thread::{ThreadLife, ThreadSampler};
 use crate::sampler::tick::EventProbeRecorder;
 use crate::sampler::tick::Schedule;
 use crate::sampler::tick::TickOverheads;
@@ -366,12 +366,12 @@ impl SamplerThread {
         let known: HashSet<u64> = self
             .threads
             .all()
-            .map(|thread| thread.registration.serial())
+            .map(|thread| thread.registration().serial())
             .collect();
         self.with_context(|threads, context| {
             for list in [&mut threads.active, &mut threads.idle] {
                 let is_gone =
-                    |thread: &mut ThreadSampler| !serials.contains(&thread.registration.serial());
+                    |thread: &mut ThreadSampler| !serials.contains(&thread.registration().serial());
                 list.extract_if(.., is_gone)
                     .for_each(|mut gone| gone.end(context.tick_before, context));
             }
@@ -474,8 +474,8 @@ impl SamplerThread {
         let session = Arc::clone(&self.session);
         self.with_context(|threads, context| {
             let mut step = |thread: &mut ThreadSampler| {
-                if thread.tick(context) == ThreadLife::Dead {
-                    dead.push(thread.registration.clone());
+                if thread.tick(context).is_err() {
+                    dead.push(thread.registration().clone());
                 }
                 thread.is_idle()
             };

@@ -19,15 +19,16 @@ const TICKS_BETWEEN_CHECKS: u64 = 16;
 /// Ticks until a lost request is sent again. A request is lost if a foreign signal of the same
 /// number is pending.
 const RESEND_AFTER_TICKS: u64 = 1000;
+/// Maximum CPU time until a thread's timer answers, in sampling intervals.
+const MAX_SILENT_INTERVALS: u64 = 3;
 
+/// A request by signal.
 #[derive(Debug)]
-pub(crate) struct PendingRequest {
+pub(crate) struct SignalRequest {
     /// The thread's CPU clock when the request was sent.
-    pub(crate) cpu_ns: u64,
+    cpu_ns: u64,
     /// Where the thread was blocked when the request was sent, if it was blocked.
-    pub(crate) blocked_at: Option<BlockedAt>,
-    /// Whether the thread's own timer is to answer, so that no signal was sent.
-    pub(crate) by_timer: bool,
+    blocked_at: Option<BlockedAt>,
     /// The tick of the request, or the tick since which the thread is known not to have run.
     first: Tick,
     /// Number of ticks since then, including the first, and the last of them.
@@ -35,6 +36,13 @@ pub(crate) struct PendingRequest {
     last: Tick,
     /// Ticks on which the thread ran without answering.
     unanswered: u64,
+}
+
+/// A request that the thread's own timer answers.
+#[derive(Debug)]
+pub(crate) struct TimerRequest {
+    /// The thread's CPU clock when the request was made.
+    cpu_ns: u64,
     /// The last reading of the CPU clock.
     seen_cpu_ns: u64,
 }
@@ -49,23 +57,24 @@ pub(crate) enum Unanswered {
     Ran { ticks: u64, resend: bool },
 }
 
-impl PendingRequest {
-    pub(crate) fn new(
-        cpu_ns: u64,
-        tick: Tick,
-        blocked_at: Option<BlockedAt>,
-        by_timer: bool,
-    ) -> Self {
+impl SignalRequest {
+    pub(crate) fn new(cpu_ns: u64, tick: Tick, blocked_at: Option<BlockedAt>) -> Self {
         Self {
             cpu_ns,
             blocked_at,
-            by_timer,
             first: tick,
             ticks: 0,
             last: tick,
             unanswered: 0,
-            seen_cpu_ns: cpu_ns,
         }
+    }
+
+    pub(crate) fn cpu_ns(&self) -> u64 {
+        self.cpu_ns
+    }
+
+    pub(crate) fn blocked_at(&self) -> Option<BlockedAt> {
+        self.blocked_at
     }
 
     /// Adds a tick without an answer. Returns true if the clock is to be checked.
@@ -115,10 +124,29 @@ impl PendingRequest {
         };
         Ok((run.ticks > 0).then_some(run))
     }
+}
+
+impl TimerRequest {
+    pub(crate) fn new(cpu_ns: u64) -> Self {
+        Self {
+            cpu_ns,
+            seen_cpu_ns: cpu_ns,
+        }
+    }
+
+    pub(crate) fn cpu_ns(&self) -> u64 {
+        self.cpu_ns
+    }
 
     /// Returns whether the thread has not run since the last call.
     pub(crate) fn clock_stood_still(&mut self, cpu_ns: u64) -> bool {
         std::mem::replace(&mut self.seen_cpu_ns, cpu_ns) == cpu_ns
+    }
+
+    /// Returns whether the thread has run for so long without its timer's signal that the timer
+    /// will not answer: the thread masks the signal, or runs where the timer does not count.
+    pub(crate) fn is_overdue(&self, cpu_ns: u64, interval_ns: u64) -> bool {
+        cpu_ns.saturating_sub(self.cpu_ns) > MAX_SILENT_INTERVALS * interval_ns
     }
 }
 
@@ -141,8 +169,8 @@ mod tests {
 
     /// Returns a request from tick 10 that is not answered on the ticks from 11 to `last`, and the
     /// number of clock checks.
-    fn pending_until(last: u64) -> (PendingRequest, u64) {
-        let mut pending = PendingRequest::new(7 * MS, tick(10), None, false);
+    fn pending_until(last: u64) -> (SignalRequest, u64) {
+        let mut pending = SignalRequest::new(7 * MS, tick(10), None);
         let checks = (11..=last)
             .filter(|&number| pending.add_tick(tick(number - 1)))
             .count();
@@ -199,10 +227,14 @@ mod tests {
 
     #[test]
     fn clock_stood_still_detects_a_moving_clock() {
-        let mut pending = PendingRequest::new(5, tick(1), None, true);
+        let mut pending = TimerRequest::new(5);
         assert_eq!(
             [5, 5, 6, 6].map(|cpu_ns| pending.clock_stood_still(cpu_ns)),
             [true, true, false, true]
+        );
+        assert_eq!(
+            [8, 9].map(|cpu_ns| pending.is_overdue(cpu_ns, 1)),
+            [false, true]
         );
     }
 }

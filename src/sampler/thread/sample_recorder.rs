@@ -1,51 +1,59 @@
 //! Before step 9: selects which samples of a thread are written, with which times, and for how many
 //! ticks.
 
-use crate::sampler::encode::SampleTime;
-use crate::sampler::encode::{IdlePeriod, SampleRun, Tick};
-use crate::sampler::thread::thread_sampler::ThreadSampler;
+use crate::sampler::encode::{IdlePeriod, LastStack, SampleRun, SampleTime, Tick};
 use crate::sampler::tick::TickContext;
-use crate::state::SessionCounts;
-use crate::types::TimeStamp;
+use crate::state::{Session, SessionCounts};
+use crate::types::{ThreadProfilingFeatures, TimeStamp};
 
-impl ThreadSampler {
-    /// Writes the pending idle samples up to the previous tick.
-    pub(crate) fn write_idle_before_tick(&mut self, context: &TickContext<'_>) {
-        self.write_idle_until(context.tick_before, context);
-    }
+/// Writes the samples of one thread.
+#[derive(Debug)]
+pub(crate) struct SampleRecorder {
+    /// Serial number of the thread's registration.
+    thread: u64,
+    records_cpu: bool,
+    /// The CPU clock up to which samples account for the thread's CPU time.
+    reported_cpu_ns: u64,
+    /// While sampling is paused: CPU time between the thread's last sample and the pause.
+    ran_before_pause_ns: u64,
+    last_stack: LastStack,
+    /// Time of the last sample.
+    last_time: TimeStamp,
+}
 
-    /// Writes the pending idle samples up to this tick, so that a profile includes them.
-    pub(crate) fn write_idle_samples(&mut self, context: &TickContext<'_>) {
-        self.write_idle_until(context.tick, context);
-    }
-
-    /// Writes the pending idle samples up to this tick if they are overdue.
-    pub(crate) fn write_overdue_idle(&mut self, context: &TickContext<'_>) {
-        if self
-            .idle
-            .as_ref()
-            .is_some_and(|idle| idle.is_overdue(context.tick.time))
-        {
-            self.write_idle_samples(context);
+impl SampleRecorder {
+    pub(crate) fn new(
+        thread: u64,
+        features: ThreadProfilingFeatures,
+        cpu_ns: u64,
+        session: &Session,
+    ) -> Self {
+        Self {
+            thread,
+            records_cpu: session.records_cpu_of(features),
+            reported_cpu_ns: cpu_ns,
+            ran_before_pause_ns: 0,
+            last_stack: LastStack::default(),
+            last_time: TimeStamp(0),
         }
     }
 
-    pub(crate) fn write_idle_until(&mut self, last: Tick, context: &TickContext<'_>) {
-        let interval_ns = context.interval_ns();
-        let Some(run) = self
-            .idle
-            .as_mut()
-            .and_then(|idle| idle.take_run(last, interval_ns))
-        else {
-            return;
-        };
-        let Some(run) = context.unpaused_part(run) else {
+    /// Writes the samples of an idle period up to the tick `last`.
+    pub(crate) fn write_idle(
+        &mut self,
+        idle: &mut IdlePeriod,
+        last: Tick,
+        context: &TickContext<'_>,
+    ) {
+        let run = idle.take_run(last, context.interval_ns());
+        let Some(run) = run.and_then(|run| context.unpaused_part(run)) else {
             return;
         };
         let written = self.put_run(run, self.reported_cpu_ns, context);
         SessionCounts::add(&context.session.counts.same_samples, written);
     }
 
+    /// Writes one sample with the stack that the thread's handler captured.
     pub(crate) fn write_captured(
         &mut self,
         time: TimeStamp,
@@ -99,12 +107,9 @@ impl ThreadSampler {
         let delta = cpu_ns.saturating_sub(self.reported_cpu_ns);
         self.reported_cpu_ns = self.reported_cpu_ns.max(cpu_ns);
         let sample = SampleTime {
-            thread: self.registration.serial(),
+            thread: self.thread,
             time: first,
-            cpu_delta_ns: context
-                .session
-                .records_cpu_of(self.features)
-                .then_some(delta),
+            cpu_delta_ns: self.records_cpu.then_some(delta),
             more: run.ticks - 1,
             span_ns: self.last_time.since_ns(first),
         };
@@ -115,21 +120,19 @@ impl ThreadSampler {
         )
     }
 
-    pub(crate) fn sample_without_stack(&mut self, cpu_ns: u64, context: &mut TickContext<'_>) {
-        let event_loop = self
-            .slot
-            .as_deref()
-            .map(|slot| slot.event_delay().state_in_handler());
-        context
-            .scratch
-            .stack
-            .set_empty(event_loop.unwrap_or_default());
-        self.write_sample(context.tick.time, cpu_ns, context);
-        self.idle = Some(IdlePeriod::new(
-            cpu_ns,
-            None,
-            context.tick,
-            context.interval_ns(),
-        ));
+    /// Notes the CPU time that belongs to the first sample after a pause. The pause began
+    /// `since_then_ns` before the clock was read.
+    pub(crate) fn pause(&mut self, cpu_ns: u64, since_then_ns: u64) {
+        self.ran_before_pause_ns = cpu_ns
+            .saturating_sub(self.reported_cpu_ns)
+            .saturating_sub(since_then_ns);
+    }
+
+    /// Charges CPU time during the pause to no sample. `cpu_ns` is `None` if the thread has exited.
+    pub(crate) fn resume(&mut self, cpu_ns: Option<u64>) {
+        let before_ns = std::mem::take(&mut self.ran_before_pause_ns);
+        if let Some(cpu_ns) = cpu_ns {
+            self.reported_cpu_ns = self.reported_cpu_ns.max(cpu_ns.saturating_sub(before_ns));
+        }
     }
 }

@@ -267,11 +267,13 @@ impl SamplerThread {
             overheads.write(&self.session, &self.lane);
         }
         self.write_if_requested();
-        let own_cpu_ns = thread_cpu_ns(current_thread_id()).unwrap_or(0);
-        self.session
-            .counts
-            .sampler_cpu_ns
-            .store(own_cpu_ns, Ordering::Relaxed);
+        // A filter that was installed during the session may refuse the clock.
+        if let Some(own_cpu_ns) = thread_cpu_ns(current_thread_id()) {
+            self.session
+                .counts
+                .sampler_cpu_ns
+                .store(own_cpu_ns, Ordering::Relaxed);
+        }
         state
     }
 

@@ -79,6 +79,9 @@ counts! {
     signals_to_sleepers,
     /// Threads whose sleep state the kernel hides: each sleep costs such a thread a signal.
     hidden_threads,
+    /// Threads whose CPU clock the kernel refuses to read. They have no CPU times, and a signal
+    /// interrupts them on every tick, even while they sleep.
+    threads_without_clock,
     /// Samples on a signal stack, the stack of a coroutine, or another stack than the thread's
     /// original one.
     samples_on_other_stacks,

@@ -25,8 +25,8 @@ const MAX_SILENT_INTERVALS: u64 = 3;
 /// A request by signal.
 #[derive(Debug)]
 pub(crate) struct SignalRequest {
-    /// The thread's CPU clock when the request was sent.
-    cpu_ns: u64,
+    /// The thread's CPU clock when the request was sent; `None` if it cannot be read.
+    cpu_ns: Option<u64>,
     /// Where the thread was blocked when the request was sent, if it was blocked.
     blocked_at: Option<BlockedAt>,
     /// The tick of the request, or the tick since which the thread is known not to have run.
@@ -58,7 +58,7 @@ pub(crate) enum Unanswered {
 }
 
 impl SignalRequest {
-    pub(crate) fn new(cpu_ns: u64, tick: Tick, blocked_at: Option<BlockedAt>) -> Self {
+    pub(crate) fn new(cpu_ns: Option<u64>, tick: Tick, blocked_at: Option<BlockedAt>) -> Self {
         Self {
             cpu_ns,
             blocked_at,
@@ -69,8 +69,13 @@ impl SignalRequest {
         }
     }
 
-    pub(crate) fn cpu_ns(&self) -> u64 {
+    pub(crate) fn cpu_ns(&self) -> Option<u64> {
         self.cpu_ns
+    }
+
+    /// Returns the CPU time since the request; `None` without a readable clock.
+    fn ran_ns(&self, cpu_ns: Option<u64>) -> Option<u64> {
+        Some(cpu_ns?.saturating_sub(self.cpu_ns?))
     }
 
     pub(crate) fn blocked_at(&self) -> Option<BlockedAt> {
@@ -83,8 +88,18 @@ impl SignalRequest {
         self.ticks == FIRST_CHECK_TICK || self.ticks.is_multiple_of(TICKS_BETWEEN_CHECKS)
     }
 
-    pub(crate) fn check_clock(&mut self, cpu_ns: u64, tick: Tick, interval_ns: u64) -> Unanswered {
-        if cpu_ns.saturating_sub(self.cpu_ns) <= delay_ns(interval_ns) {
+    /// Checks the clock of a thread that has not answered. A thread without a readable clock counts
+    /// as having run.
+    pub(crate) fn check_clock(
+        &mut self,
+        cpu_ns: Option<u64>,
+        tick: Tick,
+        interval_ns: u64,
+    ) -> Unanswered {
+        if self
+            .ran_ns(cpu_ns)
+            .is_some_and(|ran_ns| ran_ns <= delay_ns(interval_ns))
+        {
             return Unanswered::Idle;
         }
         let ticks = self.ticks;
@@ -102,19 +117,19 @@ impl SignalRequest {
     ///
     /// # Errors
     /// The number of ticks, if the thread ran before it answered, according to its CPU clock at
-    /// `now`.
+    /// `now`, or if the clock cannot be read.
     pub(crate) fn idle_run(
         &self,
         answered: TimeStamp,
         now: TimeStamp,
-        cpu_ns: u64,
+        cpu_ns: Option<u64>,
         interval_ns: u64,
     ) -> Result<Option<SampleRun>, u64> {
         let ran_since_ns = now.since_ns(answered);
-        let ran_before_ns = cpu_ns
-            .saturating_sub(self.cpu_ns)
-            .saturating_sub(ran_since_ns);
-        if ran_before_ns > delay_ns(interval_ns) {
+        let ran_before_ns = self
+            .ran_ns(cpu_ns)
+            .map(|ran_ns| ran_ns.saturating_sub(ran_since_ns));
+        if ran_before_ns.is_none_or(|ran_ns| ran_ns > delay_ns(interval_ns)) {
             return Err(self.ticks);
         }
         let run = SampleRun {
@@ -170,7 +185,7 @@ mod tests {
     /// Returns a request from tick 10 that is not answered on the ticks from 11 to `last`, and the
     /// number of clock checks.
     fn pending_until(last: u64) -> (SignalRequest, u64) {
-        let mut pending = SignalRequest::new(7 * MS, tick(10), None);
+        let mut pending = SignalRequest::new(Some(7 * MS), tick(10), None);
         let checks = (11..=last)
             .filter(|&number| pending.add_tick(tick(number - 1)))
             .count();
@@ -183,7 +198,7 @@ mod tests {
         assert_eq!(checks, 3);
         // The thread answered half a millisecond ago and has run since.
         let (answered, now) = (TimeStamp(50 * MS + MS / 2), tick(51).time);
-        let run = pending.idle_run(answered, now, 7 * MS + MS / 2, MS);
+        let run = pending.idle_run(answered, now, Some(7 * MS + MS / 2), MS);
         assert_eq!(
             run,
             Ok(Some(SampleRun {
@@ -193,13 +208,13 @@ mod tests {
             }))
         );
         assert_eq!(
-            pending.idle_run(answered, now, 8 * MS, MS),
+            pending.idle_run(answered, now, Some(8 * MS), MS),
             Err(40),
             "the thread ran before it answered"
         );
         let (at_once, _) = pending_until(10);
         assert_eq!(
-            at_once.idle_run(tick(10).time, tick(11).time, 8 * MS, MS),
+            at_once.idle_run(tick(10).time, tick(11).time, Some(8 * MS), MS),
             Ok(None)
         );
     }
@@ -207,9 +222,12 @@ mod tests {
     #[test]
     fn running_thread_without_answer_is_counted_and_signalled_again() {
         let (mut pending, _) = pending_until(26);
-        assert_eq!(pending.check_clock(7 * MS, tick(26), MS), Unanswered::Idle);
         assert_eq!(
-            pending.check_clock(9 * MS, tick(26), MS),
+            pending.check_clock(Some(7 * MS), tick(26), MS),
+            Unanswered::Idle
+        );
+        assert_eq!(
+            pending.check_clock(Some(9 * MS), tick(26), MS),
             Unanswered::Ran {
                 ticks: 16,
                 resend: false
@@ -218,11 +236,25 @@ mod tests {
         let mut resends = 0;
         for number in 27..3000 {
             if pending.add_tick(tick(number - 1)) {
-                let checked = pending.check_clock(number * MS, tick(number), MS);
+                let checked = pending.check_clock(Some(number * MS), tick(number), MS);
                 resends += u64::from(matches!(checked, Unanswered::Ran { resend: true, .. }));
             }
         }
         assert_eq!(resends, 2);
+    }
+
+    #[test]
+    fn thread_without_clock_counts_as_running_and_has_no_idle_run() {
+        let (mut pending, _) = pending_until(26);
+        let run = pending.idle_run(tick(26).time, tick(26).time, None, MS);
+        assert_eq!(run, Err(16));
+        assert_eq!(
+            pending.check_clock(None, tick(26), MS),
+            Unanswered::Ran {
+                ticks: 16,
+                resend: false
+            }
+        );
     }
 
     #[test]

@@ -6,7 +6,8 @@ use crate::sampler::tick::TickContext;
 use crate::state::{Session, SessionCounts};
 use crate::types::{ThreadProfilingFeatures, TimeStamp};
 
-/// Writes the samples of one thread.
+/// Writes the samples of one thread. A sample without a CPU time has no reading of the thread's
+/// clock.
 #[derive(Debug)]
 pub(crate) struct SampleRecorder {
     /// Serial number of the thread's registration.
@@ -49,7 +50,7 @@ impl SampleRecorder {
         let Some(run) = run.and_then(|run| context.unpaused_part(run)) else {
             return;
         };
-        let written = self.put_run(run, self.reported_cpu_ns, context);
+        let written = self.put_run(run, Some(self.reported_cpu_ns), context);
         SessionCounts::add(&context.session.counts.same_samples, written);
     }
 
@@ -57,7 +58,7 @@ impl SampleRecorder {
     pub(crate) fn write_captured(
         &mut self,
         time: TimeStamp,
-        cpu_ns: u64,
+        cpu_ns: Option<u64>,
         context: &TickContext<'_>,
     ) {
         let written = self.write_sample(time, cpu_ns, context);
@@ -69,7 +70,7 @@ impl SampleRecorder {
     pub(crate) fn write_sample(
         &mut self,
         time: TimeStamp,
-        cpu_ns: u64,
+        cpu_ns: Option<u64>,
         context: &TickContext<'_>,
     ) -> u64 {
         self.write_run(SampleRun::single(time), cpu_ns, context)
@@ -80,7 +81,7 @@ impl SampleRecorder {
     pub(crate) fn write_run(
         &mut self,
         run: SampleRun,
-        cpu_ns: u64,
+        cpu_ns: Option<u64>,
         context: &TickContext<'_>,
     ) -> u64 {
         let (counts, stack) = (&context.session.counts, &context.scratch.stack);
@@ -101,15 +102,15 @@ impl SampleRecorder {
     /// Writes a run of samples with the last stack, and returns the number of samples written. A
     /// sample is never earlier than the thread's previous one, even if the sampler was delayed
     /// between the beginning of a tick and a capture.
-    fn put_run(&mut self, run: SampleRun, cpu_ns: u64, context: &TickContext<'_>) -> u64 {
+    fn put_run(&mut self, run: SampleRun, cpu_ns: Option<u64>, context: &TickContext<'_>) -> u64 {
         let first = run.first.max(self.last_time);
         self.last_time = run.last.max(first);
-        let delta = cpu_ns.saturating_sub(self.reported_cpu_ns);
-        self.reported_cpu_ns = self.reported_cpu_ns.max(cpu_ns);
+        let delta = cpu_ns.map(|cpu_ns| cpu_ns.saturating_sub(self.reported_cpu_ns));
+        self.reported_cpu_ns = self.reported_cpu_ns.max(cpu_ns.unwrap_or(0));
         let sample = SampleTime {
             thread: self.thread,
             time: first,
-            cpu_delta_ns: self.records_cpu.then_some(delta),
+            cpu_delta_ns: delta.filter(|_| self.records_cpu),
             more: run.ticks - 1,
             span_ns: self.last_time.since_ns(first),
         };
@@ -122,13 +123,15 @@ impl SampleRecorder {
 
     /// Notes the CPU time that belongs to the first sample after a pause. The pause began
     /// `since_then_ns` before the clock was read.
-    pub(crate) fn pause(&mut self, cpu_ns: u64, since_then_ns: u64) {
+    pub(crate) fn pause(&mut self, cpu_ns: Option<u64>, since_then_ns: u64) {
         self.ran_before_pause_ns = cpu_ns
+            .unwrap_or(0)
             .saturating_sub(self.reported_cpu_ns)
             .saturating_sub(since_then_ns);
     }
 
-    /// Charges CPU time during the pause to no sample. `cpu_ns` is `None` if the thread has exited.
+    /// Charges CPU time during the pause to no sample. `cpu_ns` is `None` if the
+    /// thread has exited or has no readable clock.
     pub(crate) fn resume(&mut self, cpu_ns: Option<u64>) {
         let before_ns = std::mem::take(&mut self.ran_before_pause_ns);
         if let Some(cpu_ns) = cpu_ns {

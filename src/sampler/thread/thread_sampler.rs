@@ -19,6 +19,10 @@
 //! | `TimerArmed` | has not answered and does not run: request by signal or remote read instead | `Signalled`, `Idle` |
 //! | any | no longer exists: reports `Exited` | |
 //!
+//! The kernel may refuse to read a thread's CPU clock, for example because of a seccomp filter. Such
+//! a thread is taken to run on every tick, and so gets a signal on every tick. Its samples have no
+//! CPU times.
+//!
 //! While sampling is paused, no work is done for a thread, and no time within the pause is written
 //! or charged. CPU time between the thread's last sample and the pause is charged to its first
 //! sample after the pause. CPU time during the pause is charged to no sample. The sampler sees a
@@ -32,7 +36,7 @@ use std::sync::atomic::Ordering;
 use crate::capture::{SlotHandle, SlotPhase};
 use crate::platform::{
     BlockedAt, ProbeResult, Sent, SignalTicket, ThreadProbe, monotonic_now, send_request,
-    thread_cpu_ns,
+    thread_cpu_ns, thread_exists,
 };
 use crate::sampler::encode::{IdlePeriod, Tick};
 use crate::sampler::fork_gate::may_signal;
@@ -80,6 +84,8 @@ pub(crate) struct ThreadSampler {
     probe: ThreadProbe,
     /// Whether the system does not report if the thread sleeps.
     is_hidden: bool,
+    /// Whether the kernel refused to read the thread's CPU clock.
+    has_no_clock: bool,
     /// Where the thread was blocked when its frame pointer was last requested.
     fp_requested_at: Option<BlockedAt>,
     frame_pointers: FramePointerCache,
@@ -113,6 +119,7 @@ impl ThreadSampler {
             slot: slot.filter(|_| records_stacks),
             state: ThreadState::Running,
             is_hidden: false,
+            has_no_clock: false,
             fp_requested_at: None,
             frame_pointers: FramePointerCache::default(),
             timer: TimerState::default(),
@@ -157,7 +164,7 @@ impl ThreadSampler {
         }
         match &mut self.state {
             ThreadState::Running => {
-                let cpu_ns = self.read_clock()?;
+                let cpu_ns = self.read_clock(context)?;
                 self.sample(cpu_ns, context);
             }
             ThreadState::Idle(idle) => {
@@ -166,8 +173,8 @@ impl ThreadSampler {
                 if idle.is_announced(thread.announced_sleep(), context.tick) {
                     return Ok(());
                 }
-                let clock = self.read_clock();
-                if clock != Ok(idle_cpu_ns) {
+                let clock = self.read_clock(context);
+                if clock != Ok(Some(idle_cpu_ns)) {
                     self.end_idle_period(context);
                     self.sample(clock?, context);
                 }
@@ -179,27 +186,38 @@ impl ThreadSampler {
                 if is_unanswered && !request.add_tick(context.tick_before) {
                     return Ok(());
                 }
-                let cpu_ns = self.read_clock()?;
+                let cpu_ns = self.read_clock(context)?;
                 self.collect_or_wait(cpu_ns, context);
             }
             ThreadState::TimerArmed(_) => {
-                let cpu_ns = self.read_clock()?;
+                let cpu_ns = self.read_clock(context)?;
                 self.collect_or_wait(cpu_ns, context);
             }
         }
         Ok(())
     }
 
-    /// Reads the thread's CPU clock. A clock that went back belongs to another thread, to which the
-    /// system gave this thread's id.
-    fn read_clock(&self) -> Result<u64, Exited> {
-        thread_cpu_ns(self.tid())
-            .filter(|&cpu_ns| cpu_ns >= self.seen_cpu_ns)
-            .ok_or(Exited)
+    /// Reads the thread's CPU clock; `None` if the kernel refuses. A clock that went back belongs to
+    /// another thread, to which the system gave this thread's id.
+    fn read_clock(&mut self, context: &TickContext<'_>) -> Result<Option<u64>, Exited> {
+        let tid = self.tid();
+        match thread_cpu_ns(tid) {
+            Some(cpu_ns) if cpu_ns >= self.seen_cpu_ns => Ok(Some(cpu_ns)),
+            // The error number does not tell an exited thread from a refusal: a filter may report
+            // `EINVAL`, too.
+            None if thread_exists(context.process, tid) => {
+                if !std::mem::replace(&mut self.has_no_clock, true) {
+                    let count = &context.session.counts.threads_without_clock;
+                    SessionCounts::add(count, 1);
+                }
+                Ok(None)
+            }
+            Some(_) | None => Err(Exited),
+        }
     }
 
     /// Samples a thread that has run and has no pending request.
-    fn sample(&mut self, cpu_ns: u64, context: &mut TickContext<'_>) {
+    fn sample(&mut self, cpu_ns: Option<u64>, context: &mut TickContext<'_>) {
         let runs = self.ran_until_now(cpu_ns);
         let Some(slot) = self.slot.clone() else {
             self.sample_without_stack(cpu_ns, context);
@@ -222,7 +240,7 @@ impl ThreadSampler {
         &mut self,
         slot: &SlotHandle,
         at: BlockedAt,
-        cpu_ns: u64,
+        cpu_ns: Option<u64>,
         context: &mut TickContext<'_>,
     ) {
         if !self.capture_remotely(slot, at, cpu_ns, context) {
@@ -231,7 +249,7 @@ impl ThreadSampler {
     }
 
     /// Collects the answer to the pending request, or checks why there is none.
-    fn collect_or_wait(&mut self, cpu_ns: u64, context: &mut TickContext<'_>) {
+    fn collect_or_wait(&mut self, cpu_ns: Option<u64>, context: &mut TickContext<'_>) {
         let Some(slot) = self.slot.clone() else {
             return;
         };
@@ -241,7 +259,8 @@ impl ThreadSampler {
             ThreadState::Running => return self.sample(cpu_ns, context),
             ThreadState::Signalled(_) => self.ran_until_now(cpu_ns),
             ThreadState::TimerArmed(request) => {
-                let stood_still = request.clock_stood_still(cpu_ns);
+                // Without a readable clock, a signal replaces the timer.
+                let stood_still = cpu_ns.is_none_or(|cpu_ns| request.clock_stood_still(cpu_ns));
                 let runs = self.ran_until_now(cpu_ns);
                 // The timer of a thread that waits for a processor does not advance. Such a thread
                 // gets a signal instead, which it handles before anything else.
@@ -285,8 +304,11 @@ impl ThreadSampler {
     }
 
     /// Returns whether the thread has run for all of the time since the last tick, and so probably
-    /// still runs.
-    fn ran_until_now(&mut self, cpu_ns: u64) -> bool {
+    /// still runs. A thread without a readable clock is taken to run.
+    fn ran_until_now(&mut self, cpu_ns: Option<u64>) -> bool {
+        let Some(cpu_ns) = cpu_ns else {
+            return true;
+        };
         let now = monotonic_now();
         let ran_ns = cpu_ns.saturating_sub(std::mem::replace(&mut self.seen_cpu_ns, cpu_ns));
         let elapsed_ns = now.since_ns(std::mem::replace(&mut self.seen_at, now));
@@ -297,9 +319,12 @@ impl ThreadSampler {
     fn request_by_timer(
         &mut self,
         slot: &SlotHandle,
-        cpu_ns: u64,
+        cpu_ns: Option<u64>,
         context: &TickContext<'_>,
     ) -> bool {
+        let Some(cpu_ns) = cpu_ns else {
+            return false;
+        };
         let has_timer = context.session.uses_timers()
             && context.may_signal
             && self.timer.ensure(self.tid(), slot, context.session);
@@ -312,7 +337,7 @@ impl ThreadSampler {
     fn request_by_signal(
         &mut self,
         slot: &SlotHandle,
-        cpu_ns: u64,
+        cpu_ns: Option<u64>,
         blocked_at: Option<BlockedAt>,
         context: &TickContext<'_>,
     ) {
@@ -345,7 +370,12 @@ impl ThreadSampler {
     }
 
     /// Checks a thread that has not answered yet.
-    fn check_unanswered(&mut self, slot: &SlotHandle, cpu_ns: u64, context: &TickContext<'_>) {
+    fn check_unanswered(
+        &mut self,
+        slot: &SlotHandle,
+        cpu_ns: Option<u64>,
+        context: &TickContext<'_>,
+    ) {
         let Some(sequence) = slot.pending_request() else {
             return;
         };
@@ -364,7 +394,8 @@ impl ThreadSampler {
                 }
             }
             ThreadState::TimerArmed(request) => {
-                if may_send && request.is_overdue(cpu_ns, interval_ns) {
+                if may_send && cpu_ns.is_some_and(|cpu_ns| request.is_overdue(cpu_ns, interval_ns))
+                {
                     SessionCounts::add(&counts.silent_timers, 1);
                     let request = SignalRequest::new(cpu_ns, context.tick, None);
                     self.state = ThreadState::Signalled(request);
@@ -425,14 +456,14 @@ impl ThreadSampler {
         &mut self,
         slot: &SlotHandle,
         at: BlockedAt,
-        cpu_ns: u64,
+        cpu_ns: Option<u64>,
         context: &mut TickContext<'_>,
     ) -> bool {
         // Read before the stack, since a later announcement belongs to another sleep.
         let announced = self.announced_sleep();
         let tid = self.tid();
         // The thread has not run if its clock still has the value from before the stack was read.
-        let stood_still = || thread_cpu_ns(tid) == Some(cpu_ns);
+        let stood_still = || cpu_ns.is_some() && thread_cpu_ns(tid) == cpu_ns;
         if !slot.capture_remotely(registers_at(at), monotonic_now(), stood_still) {
             return false;
         }
@@ -475,7 +506,12 @@ impl ThreadSampler {
 
     /// Collects a capture that has arrived: unwinds, merges and writes it. Keeps the state if none
     /// has arrived.
-    fn collect_capture(&mut self, slot: &SlotHandle, cpu_ns: u64, context: &mut TickContext<'_>) {
+    fn collect_capture(
+        &mut self,
+        slot: &SlotHandle,
+        cpu_ns: Option<u64>,
+        context: &mut TickContext<'_>,
+    ) {
         let Some(view) = slot.captured() else {
             if slot.phase() == SlotPhase::Idle {
                 // The request was not sent.
@@ -506,14 +542,17 @@ impl ThreadSampler {
 
         let now = monotonic_now();
         // CPU time since the answer belongs to the next sample.
-        let at_answer_ns = cpu_ns.saturating_sub(now.since_ns(header.time));
+        let at_answer_ns = |requested_ns: u64| {
+            let cpu_ns = cpu_ns?.saturating_sub(now.since_ns(header.time));
+            Some(cpu_ns.max(requested_ns))
+        };
         let counts = &context.session.counts;
         let request = match state {
             ThreadState::Signalled(request) => request,
             ThreadState::TimerArmed(request) => {
                 let answered_cpu_ns = match header.cpu_ns {
-                    0 => at_answer_ns.max(request.cpu_ns()),
-                    handler_cpu_ns => handler_cpu_ns,
+                    0 => at_answer_ns(request.cpu_ns()),
+                    handler_cpu_ns => Some(handler_cpu_ns),
                 };
                 self.samples
                     .write_captured(header.time, answered_cpu_ns, context);
@@ -534,13 +573,15 @@ impl ThreadSampler {
             }
             Err(unanswered) => {
                 SessionCounts::add(&counts.unanswered_ticks, unanswered);
-                let answered_cpu_ns = at_answer_ns.max(request.cpu_ns());
+                let answered_cpu_ns = at_answer_ns(request.cpu_ns().unwrap_or(0));
                 self.samples
                     .write_captured(header.time, answered_cpu_ns, context);
             }
         }
-        let ran_on_ns = cpu_ns.saturating_sub(header.cpu_ns);
-        let is_asleep = self.is_hidden && header.cpu_ns > 0 && ran_on_ns <= RETURN_TO_SLEEP_NS;
+        let ran_on_ns = cpu_ns.map(|cpu_ns| cpu_ns.saturating_sub(header.cpu_ns));
+        let is_asleep = self.is_hidden
+            && header.cpu_ns > 0
+            && ran_on_ns.is_some_and(|ran_on_ns| ran_on_ns <= RETURN_TO_SLEEP_NS);
         // Even in that short time, an event may have begun or ended before the thread slept again.
         if is_asleep && slot.event_delay().state_in_handler() == header.event_loop {
             // The thread went back to sleep, or is about to.
@@ -548,7 +589,7 @@ impl ThreadSampler {
         }
     }
 
-    fn sample_without_stack(&mut self, cpu_ns: u64, context: &mut TickContext<'_>) {
+    fn sample_without_stack(&mut self, cpu_ns: Option<u64>, context: &mut TickContext<'_>) {
         let slot = self
             .registration
             .unlocked_const_reader_and_atomic_rw()
@@ -563,15 +604,18 @@ impl ThreadSampler {
         self.begin_idle_period(cpu_ns, None, context);
     }
 
-    /// Starts an idle period on this tick, which already has its sample.
+    /// Starts an idle period on this tick, which already has its sample. Without a readable clock,
+    /// no later tick could tell that the period ended, so the thread stays running.
     fn begin_idle_period(
         &mut self,
-        cpu_ns: u64,
+        cpu_ns: Option<u64>,
         announced: Option<u32>,
         context: &TickContext<'_>,
     ) {
-        let idle = IdlePeriod::new(cpu_ns, announced, context.tick, context.interval_ns());
-        self.state = ThreadState::Idle(idle);
+        if let Some(cpu_ns) = cpu_ns {
+            let idle = IdlePeriod::new(cpu_ns, announced, context.tick, context.interval_ns());
+            self.state = ThreadState::Idle(idle);
+        }
     }
 
     /// Ends the idle period of a thread that has run: its last sample is on the previous tick.
@@ -613,9 +657,7 @@ impl ThreadSampler {
     ) {
         self.write_idle_until(last, context);
         self.timer.end();
-        let Some(cpu_ns) = thread_cpu_ns(self.tid()) else {
-            return;
-        };
+        let cpu_ns = thread_cpu_ns(self.tid());
         let since_then_ns = monotonic_now().since_ns(paused_at);
         // The thread may have answered before the pause.
         if let Some(slot) = self.slot.clone().filter(|_| self.has_request()) {

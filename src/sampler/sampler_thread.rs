@@ -241,7 +241,7 @@ impl SamplerThread {
             self.discard_old();
             self.drop_expired();
         }
-        let mut overheads = TickOverheads::begin(&self.session, self.tick.time);
+        let mut overheads = TickOverheads::begin(self.tick);
         self.follow_modules();
         self.refresh_threads();
         overheads.step_done();
@@ -264,7 +264,7 @@ impl SamplerThread {
         overheads.step_done();
         // As in Gecko, the work during a pause is not sampling overhead.
         if is_sampling {
-            overheads.write(&self.session, &self.lane);
+            overheads.record(self.tick_before, &self.session, &self.lane);
         }
         self.write_if_requested();
         // A filter that was installed during the session may refuse the clock.

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::counters::CounterDescription;
 use crate::state::after_sampling::AfterSampling;
+use crate::state::overheads::SamplerOverheads;
 use crate::state::pauses::Pauses;
 use crate::types::{Features, Generation, SamplingEngine, ThreadProfilingFeatures, TimeStamp};
 use crate::unwind::{CodeMap, ModuleTable, registered_code};
@@ -135,6 +136,7 @@ pub(crate) struct Session {
     pub(crate) started_at: TimeStamp,
     pub(crate) counters: Vec<&'static CounterDescription>,
     pub(crate) counts: SessionCounts,
+    pub(crate) overheads: SamplerOverheads,
     pub(crate) pauses: Pauses,
     pub(crate) after_sampling: AfterSampling,
     /// Changes of the session's live threads. The sampler reads the list of threads only after a
@@ -170,6 +172,7 @@ impl Session {
             started_at,
             counters,
             counts: SessionCounts::default(),
+            overheads: SamplerOverheads::default(),
             pauses: Pauses::new(counts_cpu),
             after_sampling: AfterSampling::new(),
             thread_changes: ChangeCount::new(),

@@ -317,6 +317,7 @@ pub mod process {
 pub mod profile {
     pub use crate::api::{Format, SnapshotOptions, Symbolicate};
     pub use crate::export::{HotFunction, ThreadSummary};
+    pub use crate::types::ProfilerStats;
     pub use crate::util::SharedProgress;
 }
 

@@ -1,12 +1,16 @@
 //! Records threads, labels and markers.
 
+use std::cell::Cell;
+
 use crate::backtrace::{BacktraceParts, add_pending_stack, count_lost_stack};
 use crate::buffer::Dropped;
 use crate::markers::{
-    MarkerEntry, MarkerTiming, NewMarker, NewPayload, NoPayload, ProfilerMarker, TextPayload,
-    TypedPayload,
+    Awake, MarkerEntry, MarkerTiming, NewMarker, NewPayload, NoPayload, ProfilerMarker,
+    TextPayload, TypedPayload,
 };
-use crate::platform::{current_stack_pointer, monotonic_now};
+use crate::platform::{
+    current_processor, current_stack_pointer, current_thread_cpu_ns_in_handler, monotonic_now,
+};
 use crate::session::is_current_thread;
 use crate::state::{
     CorePs, REGISTRATION_HOOKS, RacyFeatures, core_buffer, prepare_own_lane, put_entry,
@@ -15,7 +19,8 @@ use crate::threads::{
     OnThreadRef, ThreadRegistry, register_current_thread, unregister_current_thread,
 };
 use crate::types::{
-    Features, Generation, ProfilerTime, StackFeatures, ThreadId, ThreadProfilingFeatures,
+    Features, Generation, ProfilerTime, ProfilingCategoryPair, StackFeatures, ThreadId,
+    ThreadProfilingFeatures,
 };
 use crate::util::is_any_lock_held_on_current_thread;
 
@@ -49,13 +54,73 @@ pub(crate) fn unregister_thread() {
     }
 }
 
-/// Announces that the calling thread is about to sleep, or is awake again.
+/// Announces that the calling thread is about to sleep, or is awake again, and adds that end of the
+/// thread's `Awake` marker. Does nothing if the thread has already announced this.
 pub(crate) fn announce_sleep(sleeps: bool) {
-    OnThreadRef::with(|thread| {
+    if is_announced_asleep() == sleeps {
+        return;
+    }
+    let announce = |thread: OnThreadRef<'_>| {
         thread
             .unlocked_reader_and_atomic_rw_on_thread()
-            .announce(sleeps)
+            .announce(sleeps);
+    };
+    // The marker is part of the time awake: while a thread is announced as asleep, the sampler
+    // repeats its sample.
+    if sleeps {
+        add_awake_marker_end();
+        OnThreadRef::with(announce);
+    } else if OnThreadRef::with(announce).is_some() {
+        add_awake_marker_start();
+    }
+}
+
+thread_local! {
+    /// The thread's CPU clock at the start of its open `Awake` marker, and the session that records
+    /// the marker.
+    static AWAKE_SINCE: Cell<Option<(Generation, u64)>> = const { Cell::new(None) };
+}
+
+#[doc(alias = "profiler_mark_thread_awake")]
+fn add_awake_marker_start() {
+    let timing = MarkerTiming::interval_start(now());
+    let started = add_awake_marker(&timing, |session| {
+        AWAKE_SINCE.set(Some((session, current_thread_cpu_ns_in_handler())));
+        Awake {
+            cpu_time_ns: None,
+            cpu_id: current_processor(),
+        }
     });
+    if started.is_none() {
+        AWAKE_SINCE.set(None);
+    }
+}
+
+#[doc(alias = "profiler_mark_thread_asleep")]
+fn add_awake_marker_end() {
+    let since = AWAKE_SINCE.take();
+    add_awake_marker(&MarkerTiming::interval_end(now()), |session| Awake {
+        // The thread may have woken before the session, so the clock was not read.
+        cpu_time_ns: since
+            .filter(|(since_session, _)| *since_session == session)
+            .map(|(_, cpu_ns)| current_thread_cpu_ns_in_handler().saturating_sub(cpu_ns)),
+        cpu_id: None,
+    });
+}
+
+/// Adds an `Awake` marker for the calling thread if a session records it.
+fn add_awake_marker(timing: &MarkerTiming, marker: impl FnOnce(Generation) -> Awake) -> Option<()> {
+    let destination = find_destination(None, timing.thread)?;
+    let marker = marker(destination.session);
+    put_typed_marker(
+        &destination,
+        "Awake",
+        ProfilingCategoryPair::Other(None).indices(),
+        timing,
+        0,
+        &marker,
+    );
+    Some(())
 }
 
 /// Returns whether the calling thread has announced that it sleeps.

@@ -30,6 +30,8 @@ mod options;
 mod profiler_marker;
 mod schema;
 
+#[cfg(has_profiler)]
+pub(crate) use built_in::Awake;
 pub(crate) use built_in::{CowString, FlowStackMarker, Log, StackMarker, Tracing};
 #[cfg(has_profiler)]
 pub(crate) use codec::{

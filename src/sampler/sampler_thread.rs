@@ -17,8 +17,8 @@ use crate::platform::{
 };
 use crate::sampler::encode::Tick;
 use crate::sampler::encode::{SampleEncoder, SampleWriter};
+use crate::sampler::thread::ThreadSampler;
 use crate::sampler::thread::Threads;
-use crate::sampler::thread::{ThreadLife, ThreadSampler};
 use crate::sampler::tick::EventProbeRecorder;
 use crate::sampler::tick::Schedule;
 use crate::sampler::tick::TickOverheads;
@@ -241,7 +241,7 @@ impl SamplerThread {
             self.discard_old();
             self.drop_expired();
         }
-        let mut overheads = TickOverheads::begin(&self.session, self.tick.time);
+        let mut overheads = TickOverheads::begin(self.tick);
         self.follow_modules();
         self.refresh_threads();
         overheads.step_done();
@@ -264,14 +264,16 @@ impl SamplerThread {
         overheads.step_done();
         // As in Gecko, the work during a pause is not sampling overhead.
         if is_sampling {
-            overheads.write(&self.session, &self.lane);
+            overheads.record(self.tick_before, &self.session, &self.lane);
         }
         self.write_if_requested();
-        let own_cpu_ns = thread_cpu_ns(current_thread_id()).unwrap_or(0);
-        self.session
-            .counts
-            .sampler_cpu_ns
-            .store(own_cpu_ns, Ordering::Relaxed);
+        // A filter that was installed during the session may refuse the clock.
+        if let Some(own_cpu_ns) = thread_cpu_ns(current_thread_id()) {
+            self.session
+                .counts
+                .sampler_cpu_ns
+                .store(own_cpu_ns, Ordering::Relaxed);
+        }
         state
     }
 
@@ -366,12 +368,12 @@ impl SamplerThread {
         let known: HashSet<u64> = self
             .threads
             .all()
-            .map(|thread| thread.registration.serial())
+            .map(|thread| thread.registration().serial())
             .collect();
         self.with_context(|threads, context| {
             for list in [&mut threads.active, &mut threads.idle] {
                 let is_gone =
-                    |thread: &mut ThreadSampler| !serials.contains(&thread.registration.serial());
+                    |thread: &mut ThreadSampler| !serials.contains(&thread.registration().serial());
                 list.extract_if(.., is_gone)
                     .for_each(|mut gone| gone.end(context.tick_before, context));
             }
@@ -474,8 +476,8 @@ impl SamplerThread {
         let session = Arc::clone(&self.session);
         self.with_context(|threads, context| {
             let mut step = |thread: &mut ThreadSampler| {
-                if thread.tick(context) == ThreadLife::Dead {
-                    dead.push(thread.registration.clone());
+                if thread.tick(context).is_err() {
+                    dead.push(thread.registration().clone());
                 }
                 thread.is_idle()
             };

@@ -60,7 +60,7 @@ pub(crate) fn buffer_info() -> Option<BufferInfo> {
         return None;
     }
     let lock = PsLock::acquire();
-    ACTIVE_PS.get(&lock).as_ref()?;
+    let overheads = &ACTIVE_PS.get(&lock).as_ref()?.session.overheads;
     let (held_bytes, statistics) = core_buffer().fill_level()?;
     let range_end = 1 + statistics.put_bytes;
     Some(BufferInfo {
@@ -70,5 +70,11 @@ pub(crate) fn buffer_info() -> Option<BufferInfo> {
         put_entries: statistics.put_entries,
         dropped_entries: statistics.dropped.all(),
         recycled_bytes: statistics.recycled_bytes,
+        intervals: overheads.intervals.read(),
+        overheads: overheads.overheads.read(),
+        lockings: overheads.lockings.read(),
+        cleanings: overheads.cleanings.read(),
+        counters: overheads.counters.read(),
+        threads: overheads.threads.read(),
     })
 }

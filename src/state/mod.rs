@@ -26,6 +26,7 @@ mod after_sampling;
 pub(crate) mod core_buffer;
 mod core_ps;
 mod expiring_list;
+mod overheads;
 mod pauses;
 mod profiled_threads;
 mod racy_features;

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::counters::CounterDescription;
 use crate::state::after_sampling::AfterSampling;
+use crate::state::overheads::SamplerOverheads;
 use crate::state::pauses::Pauses;
 use crate::types::{Features, Generation, SamplingEngine, ThreadProfilingFeatures, TimeStamp};
 use crate::unwind::{CodeMap, ModuleTable, registered_code};
@@ -79,6 +80,9 @@ counts! {
     signals_to_sleepers,
     /// Threads whose sleep state the kernel hides: each sleep costs such a thread a signal.
     hidden_threads,
+    /// Threads whose CPU clock the kernel refuses to read. They have no CPU times, and a signal
+    /// interrupts them on every tick, even while they sleep.
+    threads_without_clock,
     /// Samples on a signal stack, the stack of a coroutine, or another stack than the thread's
     /// original one.
     samples_on_other_stacks,
@@ -132,6 +136,7 @@ pub(crate) struct Session {
     pub(crate) started_at: TimeStamp,
     pub(crate) counters: Vec<&'static CounterDescription>,
     pub(crate) counts: SessionCounts,
+    pub(crate) overheads: SamplerOverheads,
     pub(crate) pauses: Pauses,
     pub(crate) after_sampling: AfterSampling,
     /// Changes of the session's live threads. The sampler reads the list of threads only after a
@@ -167,6 +172,7 @@ impl Session {
             started_at,
             counters,
             counts: SessionCounts::default(),
+            overheads: SamplerOverheads::default(),
             pauses: Pauses::new(counts_cpu),
             after_sampling: AfterSampling::new(),
             thread_changes: ChangeCount::new(),

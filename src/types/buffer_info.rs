@@ -1,6 +1,20 @@
-//! Fill level and losses of the buffer.
+//! Fill level and losses of the buffer, and the sampler's overhead.
 
-/// Fill level and losses of the running session's buffer.
+/// Statistics of a duration that the sampler measures on each of its loops, in ns.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct ProfilerStats {
+    /// Number of measured durations.
+    pub count: u64,
+    /// Sum of the durations, in ns.
+    pub sum_ns: u64,
+    /// Shortest duration, in ns; 0 without any.
+    pub min_ns: u64,
+    /// Longest duration, in ns; 0 without any.
+    pub max_ns: u64,
+}
+
+/// Fill level and losses of the running session's buffer, and the sampler's overhead.
 ///
 /// The sampler delays the samples of idle threads, to write equal ones as one entry. These figures
 /// do not include such samples until they are written; a profile does.
@@ -24,4 +38,18 @@ pub struct BufferInfo {
     pub dropped_entries: u64,
     /// Number of bytes that were discarded, oldest first, to free space for newer ones.
     pub recycled_bytes: u64,
+    /// Times from the beginning of one sampling loop to the beginning of the next.
+    pub intervals: ProfilerStats,
+    /// Total durations of sampling loops: the sum of the four parts below. These are times of the
+    /// clock, not CPU times. Loops during a pause do not count.
+    pub overheads: ProfilerStats,
+    /// First part of a loop: updating the lists of modules and threads. Gecko spends this time on
+    /// waiting for its lock.
+    pub lockings: ProfilerStats,
+    /// Last part of a loop: maintaining the buffer.
+    pub cleanings: ProfilerStats,
+    /// Part of a loop: reading the counters.
+    pub counters: ProfilerStats,
+    /// Part of a loop: sampling the threads.
+    pub threads: ProfilerStats,
 }

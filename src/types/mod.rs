@@ -57,7 +57,7 @@ mod time;
 pub use address::CodeAddress;
 #[cfg(has_profiler)]
 pub(crate) use address::StackAddress;
-pub use buffer_info::BufferInfo;
+pub use buffer_info::{BufferInfo, ProfilerStats};
 #[cfg(all(has_profiler, any(test, fuzzing)))]
 pub(crate) use category::CATEGORIES;
 pub(crate) use category::subcategories;

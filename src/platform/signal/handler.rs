@@ -12,6 +12,7 @@
 //! - *published before*: the handler reads the capture function and the previous action. Both are
 //!   stored with release ordering before the handler is installed, and are never freed.
 
+use std::path::Path;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use nix::errno::Errno;
@@ -438,7 +439,8 @@ pub(crate) fn signal_is_queued(signal: i32) -> bool {
     signal >= libc::SIGRTMIN()
 }
 
-/// Returns whether the process has this thread. Cost: one system call.
+/// Returns whether the process has this thread. Where a filter refuses the question, `/proc`
+/// answers it, and without `/proc` the thread counts as existing. Cost: one system call.
 pub(crate) fn thread_exists(process: ProcessId, thread: ThreadId) -> bool {
     // SAFETY: signal 0 only checks for existence; no memory is accessed.
     let answer = unsafe {
@@ -449,7 +451,12 @@ pub(crate) fn thread_exists(process: ProcessId, thread: ThreadId) -> bool {
             0 as libc::c_int,
         )
     };
-    answer == 0
+    if answer == 0 {
+        return true;
+    }
+    let is_refused = std::io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH);
+    let tasks = Path::new("/proc/self/task");
+    is_refused && (tasks.join(thread.to_number().to_string()).exists() || !tasks.exists())
 }
 
 /// Outcome of sending a request.

@@ -65,7 +65,7 @@ impl SampleRun {
 #[derive(Debug)]
 pub(crate) struct IdlePeriod {
     /// Value of the thread's CPU clock throughout the idle period.
-    pub(crate) cpu_ns: u64,
+    cpu_ns: u64,
     /// Number of the announced sleep that the thread is in, if it announced one.
     announced: Option<u32>,
     since: Tick,
@@ -82,6 +82,11 @@ impl IdlePeriod {
             since: tick,
             unwritten: after(tick, interval_ns),
         }
+    }
+
+    /// Returns the value of the thread's CPU clock throughout the idle period.
+    pub(crate) fn cpu_ns(&self) -> u64 {
+        self.cpu_ns
     }
 
     pub(crate) fn is_long(&self, tick: Tick) -> bool {

@@ -28,7 +28,7 @@ impl LastStack {
     /// Makes `stack` the thread's last stack.
     pub(crate) fn set(&mut self, stack: &StoredStack) {
         if self.stack.is_same(stack) {
-            self.stack.event_loop = stack.event_loop;
+            self.stack.set_event_loop(stack.event_loop());
         } else {
             self.stack.copy_from(stack);
             self.written_in = None;
@@ -116,7 +116,7 @@ impl SampleWriter<'_> {
             kind,
             sample,
             dictionary.time_distance(time_ns),
-            last.stack.event_loop,
+            last.stack.event_loop(),
         );
         entry.clear();
         if !is_known {

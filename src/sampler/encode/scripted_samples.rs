@@ -5,39 +5,10 @@ use std::collections::HashMap;
 use std::sync::atomic::AtomicU64;
 
 use crate::buffer::{ChunkedBuffer, LaneHandle};
-use crate::capture::EventLoopState;
 use crate::sampler::encode::sample_writer::{LastStack, SampleEncoder, SampleTime, SampleWriter};
+use crate::sampler::encode::scripted_stack::ScriptedStack;
 use crate::sampler::encode::stored_stack::StoredStack;
 use crate::types::{Generation, TimeStamp};
-
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum ScriptedFrame {
-    Native {
-        address: u64,
-        is_innermost: bool,
-    },
-    Label {
-        category: u8,
-        subcategory: u8,
-        text: Vec<u8>,
-        dynamic: Vec<u8>,
-    },
-    Script {
-        function: u32,
-        line: u32,
-        column: u32,
-    },
-    LabelsLeftOut,
-}
-
-/// A stack, oldest frame first.
-#[derive(Clone, Default, Debug)]
-pub(crate) struct ScriptedStack {
-    pub(crate) frames: Vec<ScriptedFrame>,
-    pub(crate) is_truncated: bool,
-    pub(crate) is_of_other_stack: bool,
-    pub(crate) event_loop: EventLoopState,
-}
 
 /// A sample, and the number of samples that repeat it.
 #[derive(Clone, Copy, Debug)]

@@ -6,7 +6,7 @@ use crate::buffer::{EntryWriter, FrameTag, root_node};
 use crate::capture::{CapturedView, EventLoopState};
 use crate::sampler::encode::merge::{MergedFrame, merge_stacks};
 #[cfg(any(test, fuzzing))]
-use crate::sampler::encode::scripted_samples::{ScriptedFrame, ScriptedStack};
+use crate::sampler::encode::scripted_stack::{ScriptedFrame, ScriptedStack};
 use crate::types::{FrameFlags, StackAddress};
 use crate::unwind::NativeStack;
 
@@ -31,7 +31,7 @@ pub(crate) struct StoredStack {
     labels: EntryWriter,
     is_truncated: bool,
     is_of_other_stack: bool,
-    pub(crate) event_loop: EventLoopState,
+    event_loop: EventLoopState,
 }
 
 impl StoredStack {
@@ -41,6 +41,15 @@ impl StoredStack {
 
     pub(crate) fn is_of_other_stack(&self) -> bool {
         self.is_of_other_stack
+    }
+
+    pub(crate) fn event_loop(&self) -> EventLoopState {
+        self.event_loop
+    }
+
+    /// Sets the state of the event loop, which may change while the stack stays the same.
+    pub(crate) fn set_event_loop(&mut self, event_loop: EventLoopState) {
+        self.event_loop = event_loop;
     }
 
     pub(crate) fn frames(&self) -> &[StoredFrame] {

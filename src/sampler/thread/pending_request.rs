@@ -19,15 +19,16 @@ const TICKS_BETWEEN_CHECKS: u64 = 16;
 /// Ticks until a lost request is sent again. A request is lost if a foreign signal of the same
 /// number is pending.
 const RESEND_AFTER_TICKS: u64 = 1000;
+/// Maximum CPU time until a thread's timer answers, in sampling intervals.
+const MAX_SILENT_INTERVALS: u64 = 3;
 
+/// A request by signal.
 #[derive(Debug)]
-pub(crate) struct PendingRequest {
-    /// The thread's CPU clock when the request was sent.
-    pub(crate) cpu_ns: u64,
+pub(crate) struct SignalRequest {
+    /// The thread's CPU clock when the request was sent; `None` if it cannot be read.
+    cpu_ns: Option<u64>,
     /// Where the thread was blocked when the request was sent, if it was blocked.
-    pub(crate) blocked_at: Option<BlockedAt>,
-    /// Whether the thread's own timer is to answer, so that no signal was sent.
-    pub(crate) by_timer: bool,
+    blocked_at: Option<BlockedAt>,
     /// The tick of the request, or the tick since which the thread is known not to have run.
     first: Tick,
     /// Number of ticks since then, including the first, and the last of them.
@@ -35,6 +36,13 @@ pub(crate) struct PendingRequest {
     last: Tick,
     /// Ticks on which the thread ran without answering.
     unanswered: u64,
+}
+
+/// A request that the thread's own timer answers.
+#[derive(Debug)]
+pub(crate) struct TimerRequest {
+    /// The thread's CPU clock when the request was made.
+    cpu_ns: u64,
     /// The last reading of the CPU clock.
     seen_cpu_ns: u64,
 }
@@ -49,23 +57,29 @@ pub(crate) enum Unanswered {
     Ran { ticks: u64, resend: bool },
 }
 
-impl PendingRequest {
-    pub(crate) fn new(
-        cpu_ns: u64,
-        tick: Tick,
-        blocked_at: Option<BlockedAt>,
-        by_timer: bool,
-    ) -> Self {
+impl SignalRequest {
+    pub(crate) fn new(cpu_ns: Option<u64>, tick: Tick, blocked_at: Option<BlockedAt>) -> Self {
         Self {
             cpu_ns,
             blocked_at,
-            by_timer,
             first: tick,
             ticks: 0,
             last: tick,
             unanswered: 0,
-            seen_cpu_ns: cpu_ns,
         }
+    }
+
+    pub(crate) fn cpu_ns(&self) -> Option<u64> {
+        self.cpu_ns
+    }
+
+    /// Returns the CPU time since the request; `None` without a readable clock.
+    fn ran_ns(&self, cpu_ns: Option<u64>) -> Option<u64> {
+        Some(cpu_ns?.saturating_sub(self.cpu_ns?))
+    }
+
+    pub(crate) fn blocked_at(&self) -> Option<BlockedAt> {
+        self.blocked_at
     }
 
     /// Adds a tick without an answer. Returns true if the clock is to be checked.
@@ -74,8 +88,18 @@ impl PendingRequest {
         self.ticks == FIRST_CHECK_TICK || self.ticks.is_multiple_of(TICKS_BETWEEN_CHECKS)
     }
 
-    pub(crate) fn check_clock(&mut self, cpu_ns: u64, tick: Tick, interval_ns: u64) -> Unanswered {
-        if cpu_ns.saturating_sub(self.cpu_ns) <= delay_ns(interval_ns) {
+    /// Checks the clock of a thread that has not answered. A thread without a readable clock counts
+    /// as having run.
+    pub(crate) fn check_clock(
+        &mut self,
+        cpu_ns: Option<u64>,
+        tick: Tick,
+        interval_ns: u64,
+    ) -> Unanswered {
+        if self
+            .ran_ns(cpu_ns)
+            .is_some_and(|ran_ns| ran_ns <= delay_ns(interval_ns))
+        {
             return Unanswered::Idle;
         }
         let ticks = self.ticks;
@@ -93,19 +117,19 @@ impl PendingRequest {
     ///
     /// # Errors
     /// The number of ticks, if the thread ran before it answered, according to its CPU clock at
-    /// `now`.
+    /// `now`, or if the clock cannot be read.
     pub(crate) fn idle_run(
         &self,
         answered: TimeStamp,
         now: TimeStamp,
-        cpu_ns: u64,
+        cpu_ns: Option<u64>,
         interval_ns: u64,
     ) -> Result<Option<SampleRun>, u64> {
         let ran_since_ns = now.since_ns(answered);
-        let ran_before_ns = cpu_ns
-            .saturating_sub(self.cpu_ns)
-            .saturating_sub(ran_since_ns);
-        if ran_before_ns > delay_ns(interval_ns) {
+        let ran_before_ns = self
+            .ran_ns(cpu_ns)
+            .map(|ran_ns| ran_ns.saturating_sub(ran_since_ns));
+        if ran_before_ns.is_none_or(|ran_ns| ran_ns > delay_ns(interval_ns)) {
             return Err(self.ticks);
         }
         let run = SampleRun {
@@ -115,10 +139,29 @@ impl PendingRequest {
         };
         Ok((run.ticks > 0).then_some(run))
     }
+}
+
+impl TimerRequest {
+    pub(crate) fn new(cpu_ns: u64) -> Self {
+        Self {
+            cpu_ns,
+            seen_cpu_ns: cpu_ns,
+        }
+    }
+
+    pub(crate) fn cpu_ns(&self) -> u64 {
+        self.cpu_ns
+    }
 
     /// Returns whether the thread has not run since the last call.
     pub(crate) fn clock_stood_still(&mut self, cpu_ns: u64) -> bool {
         std::mem::replace(&mut self.seen_cpu_ns, cpu_ns) == cpu_ns
+    }
+
+    /// Returns whether the thread has run for so long without its timer's signal that the timer
+    /// will not answer: the thread masks the signal, or runs where the timer does not count.
+    pub(crate) fn is_overdue(&self, cpu_ns: u64, interval_ns: u64) -> bool {
+        cpu_ns.saturating_sub(self.cpu_ns) > MAX_SILENT_INTERVALS * interval_ns
     }
 }
 
@@ -141,8 +184,8 @@ mod tests {
 
     /// Returns a request from tick 10 that is not answered on the ticks from 11 to `last`, and the
     /// number of clock checks.
-    fn pending_until(last: u64) -> (PendingRequest, u64) {
-        let mut pending = PendingRequest::new(7 * MS, tick(10), None, false);
+    fn pending_until(last: u64) -> (SignalRequest, u64) {
+        let mut pending = SignalRequest::new(Some(7 * MS), tick(10), None);
         let checks = (11..=last)
             .filter(|&number| pending.add_tick(tick(number - 1)))
             .count();
@@ -155,7 +198,7 @@ mod tests {
         assert_eq!(checks, 3);
         // The thread answered half a millisecond ago and has run since.
         let (answered, now) = (TimeStamp(50 * MS + MS / 2), tick(51).time);
-        let run = pending.idle_run(answered, now, 7 * MS + MS / 2, MS);
+        let run = pending.idle_run(answered, now, Some(7 * MS + MS / 2), MS);
         assert_eq!(
             run,
             Ok(Some(SampleRun {
@@ -165,13 +208,13 @@ mod tests {
             }))
         );
         assert_eq!(
-            pending.idle_run(answered, now, 8 * MS, MS),
+            pending.idle_run(answered, now, Some(8 * MS), MS),
             Err(40),
             "the thread ran before it answered"
         );
         let (at_once, _) = pending_until(10);
         assert_eq!(
-            at_once.idle_run(tick(10).time, tick(11).time, 8 * MS, MS),
+            at_once.idle_run(tick(10).time, tick(11).time, Some(8 * MS), MS),
             Ok(None)
         );
     }
@@ -179,9 +222,12 @@ mod tests {
     #[test]
     fn running_thread_without_answer_is_counted_and_signalled_again() {
         let (mut pending, _) = pending_until(26);
-        assert_eq!(pending.check_clock(7 * MS, tick(26), MS), Unanswered::Idle);
         assert_eq!(
-            pending.check_clock(9 * MS, tick(26), MS),
+            pending.check_clock(Some(7 * MS), tick(26), MS),
+            Unanswered::Idle
+        );
+        assert_eq!(
+            pending.check_clock(Some(9 * MS), tick(26), MS),
             Unanswered::Ran {
                 ticks: 16,
                 resend: false
@@ -190,7 +236,7 @@ mod tests {
         let mut resends = 0;
         for number in 27..3000 {
             if pending.add_tick(tick(number - 1)) {
-                let checked = pending.check_clock(number * MS, tick(number), MS);
+                let checked = pending.check_clock(Some(number * MS), tick(number), MS);
                 resends += u64::from(matches!(checked, Unanswered::Ran { resend: true, .. }));
             }
         }
@@ -198,11 +244,29 @@ mod tests {
     }
 
     #[test]
+    fn thread_without_clock_counts_as_running_and_has_no_idle_run() {
+        let (mut pending, _) = pending_until(26);
+        let run = pending.idle_run(tick(26).time, tick(26).time, None, MS);
+        assert_eq!(run, Err(16));
+        assert_eq!(
+            pending.check_clock(None, tick(26), MS),
+            Unanswered::Ran {
+                ticks: 16,
+                resend: false
+            }
+        );
+    }
+
+    #[test]
     fn clock_stood_still_detects_a_moving_clock() {
-        let mut pending = PendingRequest::new(5, tick(1), None, true);
+        let mut pending = TimerRequest::new(5);
         assert_eq!(
             [5, 5, 6, 6].map(|cpu_ns| pending.clock_stood_still(cpu_ns)),
             [true, true, false, true]
+        );
+        assert_eq!(
+            [8, 9].map(|cpu_ns| pending.is_overdue(cpu_ns, 1)),
+            [false, true]
         );
     }
 }

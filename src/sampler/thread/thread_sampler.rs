@@ -6,14 +6,29 @@
 //! To read a stack remotely means that the sampler thread reads the stack of a blocked thread
 //! without interrupting it.
 //!
-//! | state of the thread | action |
-//! |---|---|
-//! | has not run since its stack was captured | none: the thread is idle and repeats its sample |
-//! | ran for all of the last tick | request by signal, or by the thread's own timer |
-//! | ran for less, is blocked in the kernel now | remote read; the thread becomes idle |
-//! | likewise, and its stack needs the frame pointer | request by signal; the answer is cached |
-//! | ran for less, is not blocked | request by signal, which the thread answers when it runs |
-//! | has not answered its request yet | none until it answers |
+//! | state | on a tick | next state |
+//! |---|---|---|
+//! | `Idle` | has not run: repeats its sample | `Idle` |
+//! | `Idle` | has run: continues as `Running` on the same tick | |
+//! | `Running` | ran for all of the last tick: request by signal, or by its own timer | `Signalled`, `TimerArmed` |
+//! | `Running` | ran for less, is blocked now: remote read | `Idle` |
+//! | `Running` | likewise, and its stack needs the frame pointer: request by signal; the answer is cached | `Signalled` |
+//! | `Running` | ran for less, is not blocked: request by signal, which the thread answers when it runs | `Signalled` |
+//! | `Signalled`, `TimerArmed` | has answered: collects the capture, then continues as `Running` on the same tick, unless the thread went back to sleep | `Idle` |
+//! | `Signalled` | has not answered: none | `Signalled` |
+//! | `TimerArmed` | has not answered and does not run: request by signal or remote read instead | `Signalled`, `Idle` |
+//! | any | no longer exists: reports `Exited` | |
+//!
+//! The kernel may refuse to read a thread's CPU clock, for example because of a seccomp filter. Such
+//! a thread is taken to run on every tick, and so gets a signal on every tick. Its samples have no
+//! CPU times.
+//!
+//! While sampling is paused, no work is done for a thread, and no time within the pause is written
+//! or charged. CPU time between the thread's last sample and the pause is charged to its first
+//! sample after the pause. CPU time during the pause is charged to no sample. The sampler sees a
+//! pause begin or end only on its next tick. So CPU time between the pause's beginning or end and
+//! that tick counts as part of the pause. CPU time between two pauses also does, if no tick falls
+//! between them.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -21,19 +36,19 @@ use std::sync::atomic::Ordering;
 use crate::capture::{SlotHandle, SlotPhase};
 use crate::platform::{
     BlockedAt, ProbeResult, Sent, SignalTicket, ThreadProbe, monotonic_now, send_request,
-    thread_cpu_ns,
+    thread_cpu_ns, thread_exists,
 };
-use crate::sampler::encode::LastStack;
 use crate::sampler::encode::{IdlePeriod, Tick};
 use crate::sampler::fork_gate::may_signal;
 use crate::sampler::handler::READS_CLOCK;
 use crate::sampler::thread::frame_pointer_cache::{FramePointerCache, RemoteUnwind, registers_at};
-use crate::sampler::thread::pending_request::{PendingRequest, Unanswered};
+use crate::sampler::thread::pending_request::{SignalRequest, TimerRequest, Unanswered};
+use crate::sampler::thread::sample_recorder::SampleRecorder;
 use crate::sampler::tick::TimerState;
 use crate::sampler::tick::{Scratch, TickContext, captured_by, unwind_counted};
 use crate::state::{Session, SessionCounts};
 use crate::threads::OffThreadRef;
-use crate::types::{ThreadId, ThreadProfilingFeatures, TimeStamp};
+use crate::types::{ThreadId, TimeStamp};
 
 /// Maximum CPU time that a thread needs from the end of its handler back to sleep, in ns. Used
 /// where the sampler cannot see whether a thread sleeps.
@@ -41,62 +56,44 @@ const RETURN_TO_SLEEP_NS: u64 = 30_000;
 /// Time that an interrupt takes from a running thread, in ns.
 const SHORT_ABSENCE_NS: u64 = 10_000;
 
-/// Whether a thread still exists.
+/// Reports that a thread exited without unregistering.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum ThreadLife {
-    Alive,
-    /// The thread exited without unregistering.
-    Dead,
-}
+pub(crate) struct Exited;
 
-/// Returns where the thread is blocked, or `None` if it is not blocked or if the system does not
-/// report it.
-fn probe_blocked_at(
-    probe: &mut ThreadProbe,
-    is_hidden: &mut bool,
-    context: &TickContext<'_>,
-) -> Option<BlockedAt> {
-    if *is_hidden {
-        return None;
-    }
-    match probe.probe() {
-        ProbeResult::Blocked(at) => Some(at),
-        ProbeResult::NotBlocked => None,
-        ProbeResult::Hidden => {
-            *is_hidden = true;
-            SessionCounts::add(&context.session.counts.hidden_threads, 1);
-            READS_CLOCK.store(true, Ordering::Relaxed);
-            None
-        }
-    }
+/// State of a thread between two ticks.
+#[derive(Debug, Default)]
+enum ThreadState {
+    /// No request is pending. The thread may have run since its last sample.
+    #[default]
+    Running,
+    /// The thread has not run since its stack was captured.
+    Idle(IdlePeriod),
+    /// A signal was sent, which the thread's handler answers.
+    Signalled(SignalRequest),
+    /// The thread's own timer is to interrupt it. No signal was sent.
+    TimerArmed(TimerRequest),
 }
 
 /// The sampler's state of one thread.
 #[derive(Debug)]
 pub(crate) struct ThreadSampler {
-    pub(crate) registration: OffThreadRef,
-    /// What is recorded of the thread.
-    pub(crate) features: ThreadProfilingFeatures,
-    pub(crate) slot: Option<Arc<SlotHandle>>,
+    registration: OffThreadRef,
+    /// Whether stacks are recorded, and where they are captured.
+    slot: Option<Arc<SlotHandle>>,
+    state: ThreadState,
     probe: ThreadProbe,
     /// Whether the system does not report if the thread sleeps.
     is_hidden: bool,
+    /// Whether the kernel refused to read the thread's CPU clock.
+    has_no_clock: bool,
     /// Where the thread was blocked when its frame pointer was last requested.
     fp_requested_at: Option<BlockedAt>,
     frame_pointers: FramePointerCache,
-    pub(crate) timer: TimerState,
-    pub(crate) pending: Option<PendingRequest>,
-    pub(crate) idle: Option<IdlePeriod>,
+    timer: TimerState,
     /// The last reading of the CPU clock, and the time of that reading.
     seen_cpu_ns: u64,
     seen_at: TimeStamp,
-    /// The CPU clock up to which samples account for the thread's CPU time.
-    pub(crate) reported_cpu_ns: u64,
-    /// While sampling is paused: CPU time between the thread's last sample and the pause.
-    pub(crate) ran_before_pause_ns: u64,
-    pub(crate) last_stack: LastStack,
-    /// Time of the last sample.
-    pub(crate) last_time: TimeStamp,
+    samples: SampleRecorder,
 }
 
 impl ThreadSampler {
@@ -104,40 +101,38 @@ impl ThreadSampler {
         let unlocked = registration.unlocked_const_reader_and_atomic_rw();
         let features = unlocked.profiling_features();
         let slot = unlocked.slot();
-        match &slot {
+        if let Some(slot) = &slot {
             // Drop the requests of an earlier session.
-            Some(slot) => {
-                slot.retire();
-                slot.set_timer(-1);
-            }
-            None if session.records_stacks_of(features) => {
-                SessionCounts::add(&session.counts.threads_without_stacks, 1);
-            }
-            None => {}
+            slot.retire();
+            slot.set_timer(-1);
+        }
+        let records_stacks = session.records_stacks_of(features);
+        if slot.is_none() && records_stacks {
+            SessionCounts::add(&session.counts.threads_without_stacks, 1);
         }
         let tid = unlocked.tid();
         let cpu_ns = thread_cpu_ns(tid).unwrap_or(0);
         Self {
             probe: ThreadProbe::new(tid),
-            features,
+            samples: SampleRecorder::new(registration.serial(), features, cpu_ns, session),
             registration,
-            slot,
+            slot: slot.filter(|_| records_stacks),
+            state: ThreadState::Running,
             is_hidden: false,
+            has_no_clock: false,
             fp_requested_at: None,
             frame_pointers: FramePointerCache::default(),
             timer: TimerState::default(),
-            pending: None,
-            idle: None,
             seen_cpu_ns: cpu_ns,
             seen_at: TimeStamp(0),
-            reported_cpu_ns: cpu_ns,
-            ran_before_pause_ns: 0,
-            last_stack: LastStack::default(),
-            last_time: TimeStamp(0),
         }
     }
 
-    pub(crate) fn tid(&self) -> ThreadId {
+    pub(crate) fn registration(&self) -> &OffThreadRef {
+        &self.registration
+    }
+
+    fn tid(&self) -> ThreadId {
         self.registration
             .unlocked_const_reader_and_atomic_rw()
             .tid()
@@ -151,148 +146,308 @@ impl ThreadSampler {
 
     /// Returns whether the thread has not run since its stack was captured.
     pub(crate) fn is_idle(&self) -> bool {
-        self.idle.is_some()
+        matches!(self.state, ThreadState::Idle(_))
     }
 
     /// Returns whether the thread has been idle for long.
     pub(crate) fn is_long_idle(&self, tick: Tick) -> bool {
-        self.idle.as_ref().is_some_and(|idle| idle.is_long(tick))
+        matches!(&self.state, ThreadState::Idle(idle) if idle.is_long(tick))
     }
 
     /// Runs one tick of this thread. Ticks of an idle thread may be skipped.
-    pub(crate) fn tick(&mut self, context: &mut TickContext<'_>) -> ThreadLife {
+    ///
+    /// # Errors
+    /// The thread has exited.
+    pub(crate) fn tick(&mut self, context: &mut TickContext<'_>) -> Result<(), Exited> {
         if !context.may_signal {
             self.end_timer();
         }
-        if self.is_still_pending(context) {
-            return ThreadLife::Alive;
-        }
-        if let Some(idle) = &self.idle {
-            let announced = self.announced_sleep();
-            if idle.is_announced(announced, context.tick) {
-                return ThreadLife::Alive;
+        match &mut self.state {
+            ThreadState::Running => {
+                let cpu_ns = self.read_clock(context)?;
+                self.sample(cpu_ns, context);
+            }
+            ThreadState::Idle(idle) => {
+                let idle_cpu_ns = idle.cpu_ns();
+                let thread = self.registration.unlocked_const_reader_and_atomic_rw();
+                if idle.is_announced(thread.announced_sleep(), context.tick) {
+                    return Ok(());
+                }
+                let clock = self.read_clock(context);
+                if clock != Ok(Some(idle_cpu_ns)) {
+                    self.end_idle_period(context);
+                    self.sample(clock?, context);
+                }
+            }
+            ThreadState::Signalled(request) => {
+                let phase = self.slot.as_ref().map(|slot| slot.phase());
+                let is_unanswered =
+                    matches!(phase, Some(SlotPhase::Requested | SlotPhase::Writing));
+                if is_unanswered && !request.add_tick(context.tick_before) {
+                    return Ok(());
+                }
+                let cpu_ns = self.read_clock(context)?;
+                self.collect_or_wait(cpu_ns, context);
+            }
+            ThreadState::TimerArmed(_) => {
+                let cpu_ns = self.read_clock(context)?;
+                self.collect_or_wait(cpu_ns, context);
             }
         }
-        // A clock that went back belongs to another thread, to which the system gave this thread's
-        // id.
-        let Some(cpu_ns) = thread_cpu_ns(self.tid()).filter(|&cpu_ns| cpu_ns >= self.seen_cpu_ns)
-        else {
-            self.end_idle_period(context);
-            return ThreadLife::Dead;
-        };
-        if self.idle.as_ref().is_some_and(|idle| idle.cpu_ns == cpu_ns) {
-            return ThreadLife::Alive;
+        Ok(())
+    }
+
+    /// Reads the thread's CPU clock; `None` if the kernel refuses. A clock that went back belongs to
+    /// another thread, to which the system gave this thread's id.
+    fn read_clock(&mut self, context: &TickContext<'_>) -> Result<Option<u64>, Exited> {
+        let tid = self.tid();
+        match thread_cpu_ns(tid) {
+            Some(cpu_ns) if cpu_ns >= self.seen_cpu_ns => Ok(Some(cpu_ns)),
+            // The error number does not tell an exited thread from a refusal: a filter may report
+            // `EINVAL`, too.
+            None if thread_exists(context.process, tid) => {
+                if !std::mem::replace(&mut self.has_no_clock, true) {
+                    let count = &context.session.counts.threads_without_clock;
+                    SessionCounts::add(count, 1);
+                }
+                Ok(None)
+            }
+            Some(_) | None => Err(Exited),
         }
-        self.end_idle_period(context);
-        self.collect_capture(cpu_ns, context);
-        if self.idle.is_some() {
-            return ThreadLife::Alive;
-        }
+    }
+
+    /// Samples a thread that has run and has no pending request.
+    fn sample(&mut self, cpu_ns: Option<u64>, context: &mut TickContext<'_>) {
         let runs = self.ran_until_now(cpu_ns);
-        let is_captured = context.session.records_stacks_of(self.features);
-        let Some(slot) = self.slot.clone().filter(|_| is_captured) else {
+        let Some(slot) = self.slot.clone() else {
             self.sample_without_stack(cpu_ns, context);
-            return ThreadLife::Alive;
+            return;
         };
-        let mut blocked_at = None;
-        if let Some(pending) = &mut self.pending {
-            let (by_timer, stood_still) = (pending.by_timer, pending.clock_stood_still(cpu_ns));
-            blocked_at = if runs {
-                None
-            } else {
-                probe_blocked_at(&mut self.probe, &mut self.is_hidden, context)
-            };
-            // A sleeping thread will not answer: it masks the signal, or its timer does not
-            // advance. The timer of a thread that waits for a processor does not advance either.
-            // Such a thread gets a signal instead, which it handles before anything else.
-            let is_futile = blocked_at.is_some() || (by_timer && stood_still);
-            if !is_futile || !self.cancel_request(&slot) {
-                self.check_unanswered(&slot, cpu_ns, context);
-                return ThreadLife::Alive;
-            }
-            if by_timer && blocked_at.is_none() {
-                self.request_by_signal(&slot, cpu_ns, None, context);
-                return ThreadLife::Alive;
-            }
-        } else if !runs {
-            blocked_at = probe_blocked_at(&mut self.probe, &mut self.is_hidden, context);
+        if slot.phase() == SlotPhase::Ready {
+            // The answer to a request of an earlier session, whose handler was still writing when
+            // this session began.
+            slot.retire();
         }
-        if let Some(at) = blocked_at
-            && self.capture_remotely(&slot, at, cpu_ns, context)
-        {
-            return ThreadLife::Alive;
-        }
-        if blocked_at.is_some() || !self.request_by_timer(&slot, cpu_ns, context) {
-            self.request_by_signal(&slot, cpu_ns, blocked_at, context);
-        }
-        ThreadLife::Alive
-    }
-
-    /// Cancels a request that will not be answered soon. Returns false if the answer is already
-    /// being written.
-    pub(crate) fn cancel_request(&mut self, slot: &SlotHandle) -> bool {
-        self.note_cancelled(slot);
-        slot.cancel();
-        let is_cancelled = slot.phase() == SlotPhase::Idle;
-        if is_cancelled {
-            self.pending = None;
-        }
-        is_cancelled
-    }
-
-    /// Records that a signal was already sent for a request that is about to be cancelled. That
-    /// signal may arrive later, even in another session.
-    fn note_cancelled(&self, slot: &SlotHandle) {
-        let was_sent = self
-            .pending
-            .as_ref()
-            .is_some_and(|pending| !pending.by_timer);
-        if let Some(sequence) = slot.pending_request().filter(|_| was_sent) {
-            slot.set_cancelled_request(sequence);
+        if let Some(at) = self.blocked_at(runs, context) {
+            self.sample_blocked(&slot, at, cpu_ns, context);
+        } else if !self.request_by_timer(&slot, cpu_ns, context) {
+            self.request_by_signal(&slot, cpu_ns, None, context);
         }
     }
 
-    /// Leaves the request to the thread's own timer. Returns false if the thread has no timer.
-    fn request_by_timer(
+    /// Samples a thread that is blocked at `at` and has no pending request.
+    fn sample_blocked(
         &mut self,
         slot: &SlotHandle,
-        cpu_ns: u64,
-        context: &TickContext<'_>,
-    ) -> bool {
-        let has_timer = context.session.uses_timers()
-            && context.may_signal
-            && self.timer.ensure(self.tid(), slot, context.session);
-        if has_timer && slot.request().is_some() {
-            self.pending = Some(PendingRequest::new(cpu_ns, context.tick, None, true));
+        at: BlockedAt,
+        cpu_ns: Option<u64>,
+        context: &mut TickContext<'_>,
+    ) {
+        if !self.capture_remotely(slot, at, cpu_ns, context) {
+            self.request_by_signal(slot, cpu_ns, Some(at), context);
         }
-        has_timer
+    }
+
+    /// Collects the answer to the pending request, or checks why there is none.
+    fn collect_or_wait(&mut self, cpu_ns: Option<u64>, context: &mut TickContext<'_>) {
+        let Some(slot) = self.slot.clone() else {
+            return;
+        };
+        self.collect_capture(&slot, cpu_ns, context);
+        let runs = match &mut self.state {
+            ThreadState::Idle(_) => return,
+            ThreadState::Running => return self.sample(cpu_ns, context),
+            ThreadState::Signalled(_) => self.ran_until_now(cpu_ns),
+            ThreadState::TimerArmed(request) => {
+                // Without a readable clock, a signal replaces the timer.
+                let stood_still = cpu_ns.is_none_or(|cpu_ns| request.clock_stood_still(cpu_ns));
+                let runs = self.ran_until_now(cpu_ns);
+                // The timer of a thread that waits for a processor does not advance. Such a thread
+                // gets a signal instead, which it handles before anything else.
+                if stood_still {
+                    match self.blocked_at(runs, context) {
+                        _ if !self.cancel_request(&slot) => {}
+                        Some(at) => self.sample_blocked(&slot, at, cpu_ns, context),
+                        None => self.request_by_signal(&slot, cpu_ns, None, context),
+                    }
+                    return;
+                }
+                runs
+            }
+        };
+        // A sleeping thread will not answer: it masks the signal, or its timer does not advance.
+        if let Some(at) = self.blocked_at(runs, context)
+            && self.cancel_request(&slot)
+        {
+            self.sample_blocked(&slot, at, cpu_ns, context);
+        } else {
+            self.check_unanswered(&slot, cpu_ns, context);
+        }
+    }
+
+    /// Returns where the thread is blocked, or `None` if it runs, is not blocked, or if the system
+    /// does not report it.
+    fn blocked_at(&mut self, runs: bool, context: &TickContext<'_>) -> Option<BlockedAt> {
+        if runs || self.is_hidden {
+            return None;
+        }
+        match self.probe.probe() {
+            ProbeResult::Blocked(at) => Some(at),
+            ProbeResult::NotBlocked => None,
+            ProbeResult::Hidden => {
+                self.is_hidden = true;
+                SessionCounts::add(&context.session.counts.hidden_threads, 1);
+                READS_CLOCK.store(true, Ordering::Relaxed);
+                None
+            }
+        }
     }
 
     /// Returns whether the thread has run for all of the time since the last tick, and so probably
-    /// still runs.
-    fn ran_until_now(&mut self, cpu_ns: u64) -> bool {
+    /// still runs. A thread without a readable clock is taken to run.
+    fn ran_until_now(&mut self, cpu_ns: Option<u64>) -> bool {
+        let Some(cpu_ns) = cpu_ns else {
+            return true;
+        };
         let now = monotonic_now();
         let ran_ns = cpu_ns.saturating_sub(std::mem::replace(&mut self.seen_cpu_ns, cpu_ns));
         let elapsed_ns = now.since_ns(std::mem::replace(&mut self.seen_at, now));
         ran_ns >= elapsed_ns.saturating_sub(SHORT_ABSENCE_NS.max(elapsed_ns / 64))
     }
 
-    /// Writes the pending idle samples up to `last`, the last tick on which the thread existed, and
-    /// cancels its request. A signal that arrives later finds no request.
-    pub(crate) fn end(&mut self, last: Tick, context: &TickContext<'_>) {
-        self.write_idle_until(last, context);
-        self.timer.end();
-        if let Some(slot) = &self.slot {
-            self.note_cancelled(slot);
-            slot.retire();
+    /// Leaves the request to the thread's own timer. Returns false if the thread has no timer.
+    fn request_by_timer(
+        &mut self,
+        slot: &SlotHandle,
+        cpu_ns: Option<u64>,
+        context: &TickContext<'_>,
+    ) -> bool {
+        let Some(cpu_ns) = cpu_ns else {
+            return false;
+        };
+        let has_timer = context.session.uses_timers()
+            && context.may_signal
+            && self.timer.ensure(self.tid(), slot, context.session);
+        if has_timer && slot.request().is_some() {
+            self.state = ThreadState::TimerArmed(TimerRequest::new(cpu_ns));
         }
-        self.pending = None;
+        has_timer
     }
 
-    /// Ends the idle period of a thread that has run: its last sample is on the previous tick.
-    fn end_idle_period(&mut self, context: &TickContext<'_>) {
-        self.write_idle_until(context.tick_before, context);
-        self.idle = None;
+    fn request_by_signal(
+        &mut self,
+        slot: &SlotHandle,
+        cpu_ns: Option<u64>,
+        blocked_at: Option<BlockedAt>,
+        context: &TickContext<'_>,
+    ) {
+        if !(context.may_signal && may_signal()) {
+            return;
+        }
+        let Some(sequence) = slot.repeat_cancelled_request().or_else(|| slot.request()) else {
+            return;
+        };
+        if blocked_at.is_some() {
+            SessionCounts::add(&context.session.counts.signals_to_sleepers, 1);
+        }
+        self.send(slot, sequence, context);
+        if slot.phase() != SlotPhase::Idle {
+            let request = SignalRequest::new(cpu_ns, context.tick, blocked_at);
+            self.state = ThreadState::Signalled(request);
+        }
+    }
+
+    fn send(&self, slot: &SlotHandle, sequence: u32, context: &TickContext<'_>) {
+        let ticket = SignalTicket {
+            slot: slot.number(),
+            sequence,
+        };
+        let signal = context.session.settings.signal;
+        if send_request(context.process, self.tid(), signal, ticket) != Sent::Yes {
+            SessionCounts::add(&context.session.counts.refused_signals, 1);
+            slot.cancel();
+        }
+    }
+
+    /// Checks a thread that has not answered yet.
+    fn check_unanswered(
+        &mut self,
+        slot: &SlotHandle,
+        cpu_ns: Option<u64>,
+        context: &TickContext<'_>,
+    ) {
+        let Some(sequence) = slot.pending_request() else {
+            return;
+        };
+        let counts = &context.session.counts;
+        let interval_ns = context.interval_ns();
+        let may_send = context.may_signal && may_signal();
+        match &mut self.state {
+            ThreadState::Running | ThreadState::Idle(_) => {}
+            ThreadState::Signalled(request) => {
+                let checked = request.check_clock(cpu_ns, context.tick, interval_ns);
+                if let Unanswered::Ran { ticks, resend } = checked {
+                    SessionCounts::add(&counts.unanswered_ticks, ticks);
+                    if resend && may_send {
+                        self.send(slot, sequence, context);
+                    }
+                }
+            }
+            ThreadState::TimerArmed(request) => {
+                if may_send && cpu_ns.is_some_and(|cpu_ns| request.is_overdue(cpu_ns, interval_ns))
+                {
+                    SessionCounts::add(&counts.silent_timers, 1);
+                    let request = SignalRequest::new(cpu_ns, context.tick, None);
+                    self.state = ThreadState::Signalled(request);
+                    self.send(slot, sequence, context);
+                }
+            }
+        }
+    }
+
+    /// Cancels a request that will not be answered soon. Returns false if the answer is already
+    /// being written.
+    fn cancel_request(&mut self, slot: &SlotHandle) -> bool {
+        self.note_cancelled(slot);
+        slot.cancel();
+        let is_cancelled = slot.phase() == SlotPhase::Idle;
+        if is_cancelled {
+            self.drop_request();
+        }
+        is_cancelled
+    }
+
+    /// Cancels the pending request. If the handler is already writing an answer, that answer is
+    /// dropped.
+    fn abandon_request(&mut self) {
+        if let Some(slot) = self.slot.clone() {
+            self.note_cancelled(&slot);
+            slot.retire();
+        }
+        self.drop_request();
+    }
+
+    /// Records that a signal was already sent for a request that is about to be cancelled. That
+    /// signal may arrive later, even in another session.
+    fn note_cancelled(&self, slot: &SlotHandle) {
+        let was_sent = matches!(self.state, ThreadState::Signalled(_));
+        if let Some(sequence) = slot.pending_request().filter(|_| was_sent) {
+            slot.set_cancelled_request(sequence);
+        }
+    }
+
+    fn has_request(&self) -> bool {
+        matches!(
+            self.state,
+            ThreadState::Signalled(_) | ThreadState::TimerArmed(_)
+        )
+    }
+
+    /// Leaves the states of a pending request.
+    fn drop_request(&mut self) {
+        if self.has_request() {
+            self.state = ThreadState::Running;
+        }
     }
 
     /// Reads the stack of a thread that is blocked at `at` without waking it. Returns false if the
@@ -301,14 +456,14 @@ impl ThreadSampler {
         &mut self,
         slot: &SlotHandle,
         at: BlockedAt,
-        cpu_ns: u64,
+        cpu_ns: Option<u64>,
         context: &mut TickContext<'_>,
     ) -> bool {
         // Read before the stack, since a later announcement belongs to another sleep.
         let announced = self.announced_sleep();
         let tid = self.tid();
         // The thread has not run if its clock still has the value from before the stack was read.
-        let stood_still = || thread_cpu_ns(tid) == Some(cpu_ns);
+        let stood_still = || cpu_ns.is_some() && thread_cpu_ns(tid) == cpu_ns;
         if !slot.capture_remotely(registers_at(at), monotonic_now(), stood_still) {
             return false;
         }
@@ -338,119 +493,33 @@ impl ThreadSampler {
         let is_doubtful = native.doubtful;
         let time = view.header().time;
         drop(view);
-        let written = self.write_sample(time, cpu_ns, context);
+        let written = self.samples.write_sample(time, cpu_ns, context);
         SessionCounts::add(&context.session.counts.samples_from_outside, written);
         if is_doubtful {
             // The stack is doubtful, so the next tick captures it again.
             return true;
         }
-        self.idle = Some(IdlePeriod::new(
-            cpu_ns,
-            announced,
-            context.tick,
-            context.interval_ns(),
-        ));
+        self.begin_idle_period(cpu_ns, announced, context);
         slot.release_deep_stack();
         true
     }
 
-    fn request_by_signal(
+    /// Collects a capture that has arrived: unwinds, merges and writes it. Keeps the state if none
+    /// has arrived.
+    fn collect_capture(
         &mut self,
         slot: &SlotHandle,
-        cpu_ns: u64,
-        blocked_at: Option<BlockedAt>,
-        context: &TickContext<'_>,
+        cpu_ns: Option<u64>,
+        context: &mut TickContext<'_>,
     ) {
-        if !(context.may_signal && may_signal()) {
-            return;
-        }
-        let Some(sequence) = slot.repeat_cancelled_request().or_else(|| slot.request()) else {
-            return;
-        };
-        if blocked_at.is_some() {
-            SessionCounts::add(&context.session.counts.signals_to_sleepers, 1);
-        }
-        self.send(slot, sequence, context);
-        if slot.phase() != SlotPhase::Idle {
-            self.pending = Some(PendingRequest::new(cpu_ns, context.tick, blocked_at, false));
-        }
-    }
-
-    fn send(&self, slot: &SlotHandle, sequence: u32, context: &TickContext<'_>) {
-        let ticket = SignalTicket {
-            slot: slot.number(),
-            sequence,
-        };
-        let signal = context.session.settings.signal;
-        if send_request(context.process, self.tid(), signal, ticket) != Sent::Yes {
-            SessionCounts::add(&context.session.counts.refused_signals, 1);
-            slot.cancel();
-        }
-    }
-
-    /// Returns whether a request is still pending and nothing else is to be done on this tick.
-    fn is_still_pending(&mut self, context: &TickContext<'_>) -> bool {
-        let (Some(pending), Some(slot)) = (&mut self.pending, &self.slot) else {
-            return false;
-        };
-        let is_pending = matches!(slot.phase(), SlotPhase::Requested | SlotPhase::Writing);
-        is_pending && !pending.by_timer && !pending.add_tick(context.tick_before)
-    }
-
-    /// Checks a thread that has not answered yet.
-    fn check_unanswered(&mut self, slot: &SlotHandle, cpu_ns: u64, context: &TickContext<'_>) {
-        let Some(pending) = &mut self.pending else {
-            return;
-        };
-        let Some(sequence) = slot.pending_request() else {
-            return;
-        };
-        let counts = &context.session.counts;
-        let may_send = context.may_signal && may_signal();
-        if pending.by_timer {
-            // A thread that ran for so long without its timer's signal masks the signal, or spends
-            // its time where the timer does not count it.
-            let max_silence_ns = 3 * context.interval_ns();
-            if cpu_ns.saturating_sub(pending.cpu_ns) > max_silence_ns && may_send {
-                SessionCounts::add(&counts.silent_timers, 1);
-                *pending = PendingRequest::new(cpu_ns, context.tick, None, false);
-                self.send(slot, sequence, context);
-            }
-        } else if let Unanswered::Ran { ticks, resend } =
-            pending.check_clock(cpu_ns, context.tick, context.interval_ns())
-        {
-            SessionCounts::add(&counts.unanswered_ticks, ticks);
-            if resend && may_send {
-                self.send(slot, sequence, context);
-            }
-        }
-    }
-
-    /// Collects a capture that has arrived: unwinds, merges and writes it.
-    pub(crate) fn collect_capture(&mut self, cpu_ns: u64, context: &mut TickContext<'_>) {
-        let Some(slot) = self.slot.clone() else {
-            return;
-        };
-        if self.pending.is_none() {
-            // The answer to a request of an earlier session, whose handler was still writing when
-            // this session began.
-            if slot.phase() == SlotPhase::Ready {
-                slot.retire();
-            }
-            return;
-        }
         let Some(view) = slot.captured() else {
             if slot.phase() == SlotPhase::Idle {
-                self.pending = None;
+                // The request was not sent.
+                self.drop_request();
             }
             return;
         };
-        let Some(pending) = self.pending.take() else {
-            return;
-        };
-        if !pending.by_timer {
-            slot.clear_cancelled_request();
-        }
+        let state = std::mem::take(&mut self.state);
         let header = *view.header();
         let captured = captured_by(&view);
         let unwound = unwind_counted(context, |unwinder, native| {
@@ -461,46 +530,180 @@ impl ThreadSampler {
             merged,
             stack,
         } = &mut *context.scratch;
-        match (unwound, pending.blocked_at) {
-            (None, _) => context.unwinder.unwind_innermost(&captured, native),
-            (Some(()), Some(at)) => self.frame_pointers.remember(at, &header.registers, native),
-            (Some(()), None) => {}
+        if unwound.is_none() {
+            context.unwinder.unwind_innermost(&captured, native);
+        } else if let ThreadState::Signalled(request) = &state
+            && let Some(at) = request.blocked_at()
+        {
+            self.frame_pointers.remember(at, &header.registers, native);
         }
         stack.set(native, &view, merged);
         drop(view);
 
-        if pending.by_timer && header.cpu_ns > 0 {
-            self.write_captured(header.time, header.cpu_ns, context);
-            return;
-        }
-        // CPU time since the answer belongs to the next sample.
         let now = monotonic_now();
-        match pending.idle_run(header.time, now, cpu_ns, context.interval_ns()) {
+        // CPU time since the answer belongs to the next sample.
+        let at_answer_ns = |requested_ns: u64| {
+            let cpu_ns = cpu_ns?.saturating_sub(now.since_ns(header.time));
+            Some(cpu_ns.max(requested_ns))
+        };
+        let counts = &context.session.counts;
+        let request = match state {
+            ThreadState::Signalled(request) => request,
+            ThreadState::TimerArmed(request) => {
+                let answered_cpu_ns = match header.cpu_ns {
+                    0 => at_answer_ns(request.cpu_ns()),
+                    handler_cpu_ns => Some(handler_cpu_ns),
+                };
+                self.samples
+                    .write_captured(header.time, answered_cpu_ns, context);
+                return;
+            }
+            // Without a request the slot has no capture of this session.
+            ThreadState::Running | ThreadState::Idle(_) => return,
+        };
+        slot.clear_cancelled_request();
+        match request.idle_run(header.time, now, cpu_ns, context.interval_ns()) {
             Ok(run) => {
                 if let Some(run) = run {
-                    let written = self.write_run(run, pending.cpu_ns, context);
-                    SessionCounts::add(&context.session.counts.same_samples, written);
+                    let written = self.samples.write_run(run, request.cpu_ns(), context);
+                    SessionCounts::add(&counts.same_samples, written);
                 }
-                self.write_captured(header.time, pending.cpu_ns, context);
+                self.samples
+                    .write_captured(header.time, request.cpu_ns(), context);
             }
             Err(unanswered) => {
-                SessionCounts::add(&context.session.counts.unanswered_ticks, unanswered);
-                let at_answer_ns = cpu_ns.saturating_sub(now.since_ns(header.time));
-                self.write_captured(header.time, at_answer_ns.max(pending.cpu_ns), context);
+                SessionCounts::add(&counts.unanswered_ticks, unanswered);
+                let answered_cpu_ns = at_answer_ns(request.cpu_ns().unwrap_or(0));
+                self.samples
+                    .write_captured(header.time, answered_cpu_ns, context);
             }
         }
-        let ran_on_ns = cpu_ns.saturating_sub(header.cpu_ns);
-        let is_asleep = self.is_hidden && header.cpu_ns > 0 && ran_on_ns <= RETURN_TO_SLEEP_NS;
+        let ran_on_ns = cpu_ns.map(|cpu_ns| cpu_ns.saturating_sub(header.cpu_ns));
+        let is_asleep = self.is_hidden
+            && header.cpu_ns > 0
+            && ran_on_ns.is_some_and(|ran_on_ns| ran_on_ns <= RETURN_TO_SLEEP_NS);
         // Even in that short time, an event may have begun or ended before the thread slept again.
         if is_asleep && slot.event_delay().state_in_handler() == header.event_loop {
             // The thread went back to sleep, or is about to.
-            let announced = self.announced_sleep();
-            self.idle = Some(IdlePeriod::new(
-                cpu_ns,
-                announced,
-                context.tick,
-                context.interval_ns(),
-            ));
+            self.begin_idle_period(cpu_ns, self.announced_sleep(), context);
         }
+    }
+
+    fn sample_without_stack(&mut self, cpu_ns: Option<u64>, context: &mut TickContext<'_>) {
+        let slot = self
+            .registration
+            .unlocked_const_reader_and_atomic_rw()
+            .slot();
+        let event_loop = slot.map(|slot| slot.event_delay().state_in_handler());
+        context
+            .scratch
+            .stack
+            .set_empty(event_loop.unwrap_or_default());
+        self.samples
+            .write_sample(context.tick.time, cpu_ns, context);
+        self.begin_idle_period(cpu_ns, None, context);
+    }
+
+    /// Starts an idle period on this tick, which already has its sample. Without a readable clock,
+    /// no later tick could tell that the period ended, so the thread stays running.
+    fn begin_idle_period(
+        &mut self,
+        cpu_ns: Option<u64>,
+        announced: Option<u32>,
+        context: &TickContext<'_>,
+    ) {
+        if let Some(cpu_ns) = cpu_ns {
+            let idle = IdlePeriod::new(cpu_ns, announced, context.tick, context.interval_ns());
+            self.state = ThreadState::Idle(idle);
+        }
+    }
+
+    /// Ends the idle period of a thread that has run: its last sample is on the previous tick.
+    fn end_idle_period(&mut self, context: &TickContext<'_>) {
+        self.write_idle_until(context.tick_before, context);
+        self.state = ThreadState::Running;
+    }
+
+    /// Writes the pending idle samples up to the previous tick.
+    pub(crate) fn write_idle_before_tick(&mut self, context: &TickContext<'_>) {
+        self.write_idle_until(context.tick_before, context);
+    }
+
+    /// Writes the pending idle samples up to this tick, so that a profile includes them.
+    pub(crate) fn write_idle_samples(&mut self, context: &TickContext<'_>) {
+        self.write_idle_until(context.tick, context);
+    }
+
+    /// Writes the pending idle samples up to this tick if they are overdue.
+    pub(crate) fn write_overdue_idle(&mut self, context: &TickContext<'_>) {
+        if matches!(&self.state, ThreadState::Idle(idle) if idle.is_overdue(context.tick.time)) {
+            self.write_idle_samples(context);
+        }
+    }
+
+    fn write_idle_until(&mut self, last: Tick, context: &TickContext<'_>) {
+        if let ThreadState::Idle(idle) = &mut self.state {
+            self.samples.write_idle(idle, last, context);
+        }
+    }
+
+    /// Pauses the thread: sampling paused at `paused_at`, after the tick `last`. Writes the samples
+    /// that were held back until then, and does not wait for a pending request.
+    pub(crate) fn pause(
+        &mut self,
+        paused_at: TimeStamp,
+        last: Tick,
+        context: &mut TickContext<'_>,
+    ) {
+        self.write_idle_until(last, context);
+        self.timer.end();
+        let cpu_ns = thread_cpu_ns(self.tid());
+        let since_then_ns = monotonic_now().since_ns(paused_at);
+        // The thread may have answered before the pause.
+        if let Some(slot) = self.slot.clone().filter(|_| self.has_request()) {
+            self.collect_capture(&slot, cpu_ns, context);
+        }
+        self.abandon_request();
+        self.samples.pause(cpu_ns, since_then_ns);
+    }
+
+    /// Resumes sampling on this tick. A thread that has not run during the pause stays idle.
+    pub(crate) fn resume(&mut self, tick: Tick) {
+        self.abandon_request();
+        // A later step of this tick notices if the thread has exited.
+        let cpu_ns = thread_cpu_ns(self.tid());
+        self.samples.resume(cpu_ns);
+        match &mut self.state {
+            ThreadState::Idle(idle) if cpu_ns.is_none_or(|cpu_ns| cpu_ns == idle.cpu_ns()) => {
+                idle.skip_to(tick);
+            }
+            state => *state = ThreadState::Running,
+        }
+    }
+
+    /// Writes the pending idle samples and ends the timer, because the sampler may not come back to
+    /// this thread for a while, or ever.
+    pub(crate) fn flush_and_end_timer(&mut self, context: &TickContext<'_>) {
+        self.write_idle_samples(context);
+        self.end_timer();
+    }
+
+    /// Ends the thread's timer and cancels a request that the timer was to answer, so that the next
+    /// request makes a new timer. An answer that has already arrived is still collected.
+    fn end_timer(&mut self) {
+        self.timer.end();
+        if matches!(self.state, ThreadState::TimerArmed(_))
+            && let Some(slot) = self.slot.clone()
+        {
+            self.cancel_request(&slot);
+        }
+    }
+
+    /// Writes the pending idle samples up to `last`, the last tick on which the thread existed, and
+    /// cancels its request. A signal that arrives later finds no request.
+    pub(crate) fn end(&mut self, last: Tick, context: &TickContext<'_>) {
+        self.write_idle_until(last, context);
+        self.timer.end();
+        self.abandon_request();
     }
 }

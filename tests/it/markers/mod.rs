@@ -1,6 +1,7 @@
 //! Markers, their payloads and their stacks.
 
 mod across_restarts;
+mod awake;
 mod edges;
 mod flow_only;
 mod many_writers;

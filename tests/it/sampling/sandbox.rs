@@ -1,22 +1,48 @@
 //! In a sandbox that kills for system calls that it does not know, the profiler does without them.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::common::{Read, Sleeper, isolated, wait_until, work_for_cpu};
+use crate::common::{Read, Sleeper, isolated, wait_until, work, work_for_cpu};
 use gekkota::{ProfilerSession, StartParams};
 
-/// A filter for the whole process that kills for each of these, and allows everything else.
+const LOAD_WORD: u16 = 0x20;
+const JUMP_IF_EQUAL: u16 = 0x15;
+const JUMP_IF_ANY_BIT: u16 = 0x45;
+const RETURN: u16 = 0x06;
+
+fn instruction(code: u16, jt: u8, jf: u8, k: u32) -> libc::sock_filter {
+    libc::sock_filter { code, jt, jf, k }
+}
+
+/// Installs a filter for the whole process that kills for each of these, and allows everything else.
 fn kill_for(calls: &[libc::c_long]) {
-    const LOAD_WORD: u16 = 0x20;
-    const JUMP_IF_EQUAL: u16 = 0x15;
-    const RETURN: u16 = 0x06;
-    let instruction = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
     let mut program = vec![instruction(LOAD_WORD, 0, 0, 0)];
     for call in calls {
         program.push(instruction(JUMP_IF_EQUAL, 0, 1, *call as u32));
         program.push(instruction(RETURN, 0, 0, libc::SECCOMP_RET_KILL_PROCESS));
     }
     program.push(instruction(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW));
+    install(&mut program);
+}
+
+/// Installs a filter for the whole process that refuses to read the CPU clocks of other threads, with
+/// this error number. Their clock ids are negative.
+fn refuse_thread_clocks(error: i32) {
+    const SIGN: u32 = 1 << 31;
+    // Offsets in `struct seccomp_data`.
+    let (number, first_argument) = (0, 16);
+    install(&mut [
+        instruction(LOAD_WORD, 0, 0, number),
+        instruction(JUMP_IF_EQUAL, 0, 3, libc::SYS_clock_gettime as u32),
+        instruction(LOAD_WORD, 0, 0, first_argument),
+        instruction(JUMP_IF_ANY_BIT, 0, 1, SIGN),
+        instruction(RETURN, 0, 0, libc::SECCOMP_RET_ERRNO | error as u32),
+        instruction(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ]);
+}
+
+fn install(program: &mut [libc::sock_filter]) {
     let filter = libc::sock_fprog {
         len: program.len() as u16,
         filter: program.as_mut_ptr(),
@@ -98,4 +124,65 @@ fn nothing_unusual_is_called_in_a_sandbox() {
             "by the file of the memory"
         );
     });
+}
+
+#[inline(never)]
+fn works_until(end: &AtomicBool) -> u64 {
+    let mut value = 0;
+    while !end.load(Ordering::Relaxed) {
+        value ^= work(1000);
+    }
+    value
+}
+
+fn threads_without_clocks_are_sampled(error: i32) {
+    let session = ProfilerSession::start(StartParams::default()).expect("start");
+    // Sampled before and after the clocks are refused.
+    let before = Sleeper::start("before");
+    wait_until("the thread is sampled with its clock", || {
+        !Read::of_running().samples("before").is_empty()
+    });
+    refuse_thread_clocks(error);
+    let sleeper = Sleeper::start("asleep");
+    let end = AtomicBool::new(false);
+    let profile = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            gekkota::register_thread("working");
+            works_until(&end)
+        });
+        wait_until("both threads are sampled without their clocks", || {
+            let read = Read::of_running();
+            let is_sampled = |name| {
+                let is_named = read.threads().iter().any(|thread| thread["name"] == name);
+                is_named && read.samples(name).len() >= 5
+            };
+            is_sampled("working") && is_sampled("asleep")
+        });
+        end.store(true, Ordering::Relaxed);
+        session.finish().expect("profile")
+    });
+    drop((sleeper, before));
+    let read = Read::from_profile(&profile);
+    assert_eq!(read.count("threads_found_dead"), 0);
+    assert_eq!(read.count("sampler_panics"), 0);
+    assert!(read.count("threads_without_clock") >= 3);
+    for (name, function) in [("working", "works_until"), ("asleep", "recv")] {
+        let samples = read.samples(name);
+        assert!(samples.iter().all(|sample| sample.cpu_ns.is_none()));
+        let is_in = |frame: &String| frame.contains(function);
+        assert!(
+            samples.iter().any(|sample| sample.stack.iter().any(is_in)),
+            "no sample of {name} is in {function}"
+        );
+    }
+}
+
+#[test]
+fn threads_whose_clocks_are_not_permitted_are_sampled() {
+    isolated(|| threads_without_clocks_are_sampled(libc::EPERM));
+}
+
+#[test]
+fn threads_whose_clocks_are_invalid_are_sampled() {
+    isolated(|| threads_without_clocks_are_sampled(libc::EINVAL));
 }

@@ -6,6 +6,7 @@ mod any_order;
 mod ensure_started;
 mod feature_combinations;
 mod pause;
+mod sampler_overheads;
 mod start_edges;
 mod start_errors;
 mod start_stop;

@@ -61,7 +61,8 @@ const NAMES: &[(&str, &str)] = &[
     ),
     (
         "profile",
-        "Format HotFunction SharedProgress SnapshotOptions Symbolicate ThreadSummary",
+        "Format HotFunction ProfilerStats SharedProgress SnapshotOptions Symbolicate \
+         ThreadSummary",
     ),
     (
         "schema",

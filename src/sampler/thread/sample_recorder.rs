@@ -1,0 +1,141 @@
+//! Before step 9: selects which samples of a thread are written, with which times, and for how many
+//! ticks.
+
+use crate::sampler::encode::{IdlePeriod, LastStack, SampleRun, SampleTime, Tick};
+use crate::sampler::tick::TickContext;
+use crate::state::{Session, SessionCounts};
+use crate::types::{ThreadProfilingFeatures, TimeStamp};
+
+/// Writes the samples of one thread. A sample without a CPU time has no reading of the thread's
+/// clock.
+#[derive(Debug)]
+pub(crate) struct SampleRecorder {
+    /// Serial number of the thread's registration.
+    thread: u64,
+    records_cpu: bool,
+    /// The CPU clock up to which samples account for the thread's CPU time.
+    reported_cpu_ns: u64,
+    /// While sampling is paused: CPU time between the thread's last sample and the pause.
+    ran_before_pause_ns: u64,
+    last_stack: LastStack,
+    /// Time of the last sample.
+    last_time: TimeStamp,
+}
+
+impl SampleRecorder {
+    pub(crate) fn new(
+        thread: u64,
+        features: ThreadProfilingFeatures,
+        cpu_ns: u64,
+        session: &Session,
+    ) -> Self {
+        Self {
+            thread,
+            records_cpu: session.records_cpu_of(features),
+            reported_cpu_ns: cpu_ns,
+            ran_before_pause_ns: 0,
+            last_stack: LastStack::default(),
+            last_time: TimeStamp(0),
+        }
+    }
+
+    /// Writes the samples of an idle period up to the tick `last`.
+    pub(crate) fn write_idle(
+        &mut self,
+        idle: &mut IdlePeriod,
+        last: Tick,
+        context: &TickContext<'_>,
+    ) {
+        let run = idle.take_run(last, context.interval_ns());
+        let Some(run) = run.and_then(|run| context.unpaused_part(run)) else {
+            return;
+        };
+        let written = self.put_run(run, Some(self.reported_cpu_ns), context);
+        SessionCounts::add(&context.session.counts.same_samples, written);
+    }
+
+    /// Writes one sample with the stack that the thread's handler captured.
+    pub(crate) fn write_captured(
+        &mut self,
+        time: TimeStamp,
+        cpu_ns: Option<u64>,
+        context: &TickContext<'_>,
+    ) {
+        let written = self.write_sample(time, cpu_ns, context);
+        SessionCounts::add(&context.session.counts.captured_samples, written);
+    }
+
+    /// Writes one sample with the stack in the scratch memory. Returns the number of samples
+    /// written: 0 within a pause or without space in the buffer.
+    pub(crate) fn write_sample(
+        &mut self,
+        time: TimeStamp,
+        cpu_ns: Option<u64>,
+        context: &TickContext<'_>,
+    ) -> u64 {
+        self.write_run(SampleRun::single(time), cpu_ns, context)
+    }
+
+    /// Writes a run of samples with the stack in the scratch memory, and returns the number of
+    /// samples written.
+    pub(crate) fn write_run(
+        &mut self,
+        run: SampleRun,
+        cpu_ns: Option<u64>,
+        context: &TickContext<'_>,
+    ) -> u64 {
+        let (counts, stack) = (&context.session.counts, &context.scratch.stack);
+        self.last_stack.set(stack);
+        let Some(run) = context.unpaused_part(run) else {
+            return 0;
+        };
+        let written = self.put_run(run, cpu_ns, context);
+        let counted = |counts_here| if counts_here { written } else { 0 };
+        SessionCounts::add(&counts.truncated_samples, counted(stack.is_truncated()));
+        SessionCounts::add(
+            &counts.samples_on_other_stacks,
+            counted(stack.is_of_other_stack()),
+        );
+        written
+    }
+
+    /// Writes a run of samples with the last stack, and returns the number of samples written. A
+    /// sample is never earlier than the thread's previous one, even if the sampler was delayed
+    /// between the beginning of a tick and a capture.
+    fn put_run(&mut self, run: SampleRun, cpu_ns: Option<u64>, context: &TickContext<'_>) -> u64 {
+        let first = run.first.max(self.last_time);
+        self.last_time = run.last.max(first);
+        let delta = cpu_ns.map(|cpu_ns| cpu_ns.saturating_sub(self.reported_cpu_ns));
+        self.reported_cpu_ns = self.reported_cpu_ns.max(cpu_ns.unwrap_or(0));
+        let sample = SampleTime {
+            thread: self.thread,
+            time: first,
+            cpu_delta_ns: delta.filter(|_| self.records_cpu),
+            more: run.ticks - 1,
+            span_ns: self.last_time.since_ns(first),
+        };
+        context.writer.write(
+            sample,
+            context.unwinder.modules().number(),
+            &mut self.last_stack,
+        )
+    }
+
+    /// Notes the CPU time that belongs to the first sample after a pause. The pause began
+    /// `since_then_ns` before the clock was read.
+    pub(crate) fn pause(&mut self, cpu_ns: Option<u64>, since_then_ns: u64) {
+        self.ran_before_pause_ns = cpu_ns
+            .unwrap_or(0)
+            .saturating_sub(self.reported_cpu_ns)
+            .saturating_sub(since_then_ns);
+    }
+
+    /// Charges CPU time during the pause to no sample. `cpu_ns` is `None` if the
+    /// thread has exited or has no readable clock.
+    pub(crate) fn resume(&mut self, cpu_ns: Option<u64>) {
+        let before_ns = std::mem::take(&mut self.ran_before_pause_ns);
+        if let Some(cpu_ns) = cpu_ns {
+            self.reported_cpu_ns = self.reported_cpu_ns.max(cpu_ns.saturating_sub(before_ns));
+        }
+    }
+}

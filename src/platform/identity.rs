@@ -64,6 +64,12 @@ pub(crate) fn write_to_standard(stream: StandardStream, mut text: &[u8]) {
     }
 }
 
+/// Returns the number of the processor that the calling thread runs on, if the kernel reports it.
+pub(crate) fn current_processor() -> Option<u32> {
+    // SAFETY: accesses no memory of this crate.
+    unsafe { libc::sched_getcpu() }.try_into().ok()
+}
+
 /// Returns whether the calling thread is the main thread, whose id the kernel sets to the process
 /// id.
 pub(crate) fn is_main_thread() -> bool {

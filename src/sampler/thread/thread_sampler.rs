@@ -334,7 +334,7 @@ impl ThreadSampler {
         if unwound.is_none() {
             context.unwinder.unwind_innermost(&captured, native);
         }
-        stack.set(native, &view, merged);
+        stack.set(native, &view, context.session.records_scripts(), merged);
         let is_doubtful = native.doubtful;
         let time = view.header().time;
         drop(view);
@@ -466,7 +466,7 @@ impl ThreadSampler {
             (Some(()), Some(at)) => self.frame_pointers.remember(at, &header.registers, native),
             (Some(()), None) => {}
         }
-        stack.set(native, &view, merged);
+        stack.set(native, &view, context.session.records_scripts(), merged);
         drop(view);
 
         if pending.by_timer && header.cpu_ns > 0 {

@@ -184,9 +184,10 @@ pub(crate) struct ScriptFunction {
 
 #[inline(always)]
 pub(crate) fn register_script_function(_: ScriptDescription<'_>) -> &'static ScriptFunction {
-    &ScriptFunction {
+    static ONLY: ScriptFunction = ScriptFunction {
         description: ScriptDescription::new("", "", 0, 0),
-    }
+    };
+    &ONLY
 }
 
 #[inline(always)]

@@ -335,8 +335,10 @@ pub mod schema {
 /// Functions of the scripts that an interpreter in the application runs.
 pub mod script {
     pub use crate::api::{
-        AutoProfilerScriptFrame, ScriptFunction, profiler_register_script_function,
+        AutoProfilerScriptFrame, ScriptFunction, profiler_register_script_code_range,
+        profiler_register_script_function,
     };
+    pub use crate::types::ScriptImplementation;
 }
 
 /// Single stacks on demand, of the calling thread or of another one, with or without a session.

@@ -415,6 +415,18 @@ pub(crate) fn record_backtrace(backtrace: &CapturedBacktrace) -> u64 {
     }
 }
 
+/// Passes return addresses to the running session, innermost first, and returns the number of their
+/// stack, or 0 if none was recorded.
+pub(crate) fn record_return_addresses(addresses: &[u64]) -> u64 {
+    if addresses.is_empty() || !records_stacks() || is_any_lock_held_on_current_thread() {
+        return 0;
+    }
+    let backtrace = || CapturedBacktrace::of_return_addresses(addresses);
+    core_buffer().session().map_or(0, |session| {
+        add_stack(session, backtrace(), StackFeatures::FULL)
+    })
+}
+
 fn records_stacks() -> bool {
     RacyFeatures::features_if_active_and_unpaused()
         .is_some_and(|features| !features.contains(Features::NO_MARKER_STACKS))

@@ -1,9 +1,11 @@
 //! Registration of generated machine code.
 
 use crate::api::backend;
+use crate::api::script_frames::ScriptFunction;
 
 /// A registration of generated code, which ends when this guard is dropped. Made by
-/// [`profiler_register_code_range`].
+/// [`profiler_register_code_range`] or
+/// [`profiler_register_script_code_range`](crate::script::profiler_register_script_code_range).
 #[derive(Debug)]
 #[must_use = "the code is unregistered when this is dropped"]
 pub struct CodeRange(Option<backend::CodeRangeToken>);
@@ -36,7 +38,46 @@ pub struct CodeRange(Option<backend::CodeRangeToken>);
 /// ```
 #[doc(alias = "PerfMap")]
 pub fn profiler_register_code_range(start: *const u8, len: usize, name: &str) -> CodeRange {
-    CodeRange(backend::register_code_range(start as u64, len as u64, name))
+    CodeRange(backend::register_code_range(
+        start as u64,
+        len as u64,
+        name,
+        None,
+    ))
+}
+
+/// Registers generated machine code that a compiler made from a script function, so that its frames
+/// are the function's script frames, at the line and column where the function begins.
+///
+/// Otherwise like [`profiler_register_code_range`](crate::jit::profiler_register_code_range). In a
+/// session without the feature [`Features::JS`](crate::Features::JS), the frames are native frames
+/// with the function's name.
+///
+/// ```
+/// # let code: [u8; 0] = [];
+/// use gekkota::script::{
+///     ScriptImplementation, profiler_register_script_code_range,
+///     profiler_register_script_function,
+/// };
+///
+/// let fib = profiler_register_script_function("fib", "rules/fib.lua", 12, 7)
+///     .with_implementation(ScriptImplementation::Optimized);
+/// let range = profiler_register_script_code_range(code.as_ptr(), code.len(), fib);
+/// // The code may run now.
+/// drop(range);
+/// ```
+#[doc(alias = "JitcodeGlobalTable")]
+pub fn profiler_register_script_code_range(
+    start: *const u8,
+    len: usize,
+    function: ScriptFunction,
+) -> CodeRange {
+    CodeRange(backend::register_code_range(
+        start as u64,
+        len as u64,
+        function.name(),
+        Some(function.number()),
+    ))
 }
 
 impl CodeRange {

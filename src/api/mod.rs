@@ -46,7 +46,7 @@ pub use callbacks::{
     profiler_add_state_change_callback, profiler_callback_after_sampling,
     profiler_remove_state_change_callback,
 };
-pub use code::{CodeRange, profiler_register_code_range};
+pub use code::{CodeRange, profiler_register_code_range, profiler_register_script_code_range};
 pub use event_delay::{
     AutoProfilerEvent, EventDelayProbe, EventLoopWatch, profiler_watch_event_loop,
 };

@@ -3,11 +3,12 @@
 use std::fmt;
 
 use crate::api::backend;
-use crate::types::ScriptDescription;
+use crate::types::{ProfilingCategoryPair, ScriptDescription, ScriptImplementation};
 
 /// A function of a script, which identifies its frames.
 ///
-/// A copy is a pointer. Two functions with the same name, file, line and column are equal.
+/// A copy is a pointer. Two functions with the same name, file, line, column, implementation,
+/// category and page are equal.
 #[doc(alias = "JSFunction")]
 #[doc(alias = "JSScript")]
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -34,15 +35,45 @@ pub fn profiler_register_script_function(
     line: u32,
     column: u32,
 ) -> ScriptFunction {
-    ScriptFunction(backend::register_script_function(ScriptDescription {
-        name,
-        file,
-        line,
-        column,
-    }))
+    let description = ScriptDescription::new(name, file, line, column);
+    ScriptFunction(backend::register_script_function(description))
 }
 
 impl ScriptFunction {
+    /// Returns the function as run by this implementation.
+    ///
+    /// An interpreter that compiles functions obtains one such function for each of its levels of
+    /// optimisation, stores them, and pushes frames of the one that runs. Cost: as
+    /// [`profiler_register_script_function`].
+    #[must_use]
+    pub fn with_implementation(self, implementation: ScriptImplementation) -> Self {
+        Self(backend::register_script_function(ScriptDescription {
+            implementation,
+            ..self.0.description
+        }))
+    }
+
+    /// Returns the function with this category for its frames. The default is the subcategory of
+    /// “JavaScript” for the implementation. Cost: as [`profiler_register_script_function`].
+    #[must_use]
+    pub fn with_category(self, category: ProfilingCategoryPair) -> Self {
+        Self(backend::register_script_function(ScriptDescription {
+            category: Some(category.indices()),
+            ..self.0.description
+        }))
+    }
+
+    /// Returns the function as part of a page of
+    /// [`profiler_register_page`](crate::process::profiler_register_page); 0, the default, means no
+    /// page. Cost: as [`profiler_register_script_function`].
+    #[must_use]
+    pub fn with_inner_window_id(self, inner_window_id: u64) -> Self {
+        Self(backend::register_script_function(ScriptDescription {
+            inner_window_id,
+            ..self.0.description
+        }))
+    }
+
     /// Returns the name, as far as it was copied. Without a profiler in this build it is empty,
     /// like all other properties.
     pub fn name(self) -> &'static str {
@@ -63,6 +94,11 @@ impl ScriptFunction {
     pub fn column(self) -> u32 {
         self.0.description.column
     }
+
+    /// Returns the number by which generated code refers to the function.
+    pub(crate) fn number(self) -> u32 {
+        self.0.number()
+    }
 }
 
 impl fmt::Debug for ScriptFunction {
@@ -72,6 +108,7 @@ impl fmt::Debug for ScriptFunction {
             file,
             line,
             column,
+            ..
         } = self.0.description;
         write!(f, "ScriptFunction({name:?} at {file}:{line}:{column})")
     }
@@ -85,7 +122,8 @@ impl fmt::Debug for ScriptFunction {
 /// such frames when its call tree is set to “JavaScript”. Frames of an unregistered thread are
 /// lost. A session that starts later sees the frame too. The guard is bound to its thread. If it is
 /// forgotten, or dropped out of order, it can at worst remove labels and script frames that were
-/// pushed after it.
+/// pushed after it. A session without the feature [`Features::JS`](crate::Features::JS), which is a
+/// default feature, records no script frames.
 ///
 /// A sample records the 1,024 oldest labels and script frames of its thread, and “(newer labels
 /// left out)” for the rest, which may hide the innermost function. A thread holds at most 1,048,576

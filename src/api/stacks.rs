@@ -106,6 +106,59 @@ impl From<&ProfilerBacktrace> for MarkerStack {
     }
 }
 
+impl MarkerBacktrace {
+    /// Hands a stack to the running session that the application collected itself, as the return
+    /// addresses of its calls, innermost first. Zeros are skipped.
+    ///
+    /// With the cargo feature `backtrace`, `(&backtrace).into()` does this for a
+    /// `backtrace::Backtrace`, such as the one that an error carries. Its names need not be
+    /// resolved, because the profile resolves the addresses. `std::backtrace::Backtrace` does not
+    /// provide its addresses.
+    ///
+    /// The code must still be loaded: an address in a module that has been unloaded gets no name, or
+    /// that of the module that took its place. The marker's tooltip shows the time of this call as
+    /// the time of the stack. A session without [`Features::STACK_WALK`](crate::Features::STACK_WALK)
+    /// keeps only the innermost address.
+    ///
+    /// Cost: some ns per frame, and an allocation.
+    ///
+    /// ```
+    /// use gekkota::MarkerStack;
+    /// use gekkota::marker::MarkerBacktrace;
+    ///
+    /// # let return_addresses = [0x1000, 0x2000];
+    /// let cause = MarkerBacktrace::from_return_addresses(return_addresses);
+    /// let stack = MarkerStack::Backtrace(cause);
+    /// ```
+    #[doc(alias = "UseBacktrace")]
+    pub fn from_return_addresses(addresses: impl IntoIterator<Item = usize>) -> Self {
+        let addresses = addresses
+            .into_iter()
+            .filter(|&address| address != 0)
+            .map(|address| address as u64);
+        Self(backend::record_return_addresses(
+            &addresses.collect::<Vec<_>>(),
+        ))
+    }
+}
+
+/// Hands the stack to the running session: see [`MarkerBacktrace::from_return_addresses`].
+#[cfg(all(feature = "backtrace", target_os = "linux"))]
+impl From<&backtrace::Backtrace> for MarkerBacktrace {
+    fn from(backtrace: &backtrace::Backtrace) -> Self {
+        let frames = backtrace.frames().iter();
+        Self::from_return_addresses(frames.map(|frame| frame.ip().addr()))
+    }
+}
+
+/// Hands the stack to the running session: see [`MarkerBacktrace::from_return_addresses`].
+#[cfg(all(feature = "backtrace", target_os = "linux"))]
+impl From<&backtrace::Backtrace> for MarkerStack {
+    fn from(backtrace: &backtrace::Backtrace) -> Self {
+        Self::Backtrace(backtrace.into())
+    }
+}
+
 impl ProfilerBacktrace {
     /// Returns the id of the thread whose stack this is.
     pub fn thread(&self) -> ThreadId {

@@ -29,6 +29,8 @@ pub(crate) struct BacktraceHead {
     stack_words: usize,
     label_bytes: usize,
     labels_left_out: bool,
+    /// Whether the words of the stack are return addresses, innermost first.
+    is_unwound: bool,
 }
 
 /// Registers, stack and labels of a thread, not unwound yet. Dropping it returns its memory to the
@@ -132,8 +134,37 @@ impl CapturedBacktrace {
             stack_words,
             label_bytes,
             labels_left_out,
+            is_unwound: false,
         };
         Some(Self { head, words })
+    }
+
+    /// Stores return addresses that the application collected, innermost first, as a stack of the
+    /// calling thread at this time; `None` when out of memory.
+    pub(crate) fn of_return_addresses(addresses: &[u64]) -> Option<Self> {
+        let addresses = &addresses[..addresses.len().min(MAX_WORDS - RESERVED_WORDS)];
+        let mut words = take_words(RESERVED_WORDS + addresses.len())?;
+        words
+            .get_mut(RESERVED_WORDS..)?
+            .get_mut(..addresses.len())?
+            .copy_from_slice(addresses);
+        let head = BacktraceHead {
+            thread: CachedThreadInfo::current().tid,
+            time: monotonic_now(),
+            registers: current_registers(),
+            stack_start: 0,
+            stack_words: addresses.len(),
+            label_bytes: 0,
+            labels_left_out: false,
+            is_unwound: true,
+        };
+        Some(Self { head, words })
+    }
+
+    /// Returns the return addresses, innermost first, if the application collected them.
+    pub(crate) fn return_addresses(&self) -> Option<&[u64]> {
+        let stack = &self.words[RESERVED_WORDS..][..self.head.stack_words];
+        self.head.is_unwound.then_some(stack)
     }
 
     /// Copies the backtrace; `None` when out of memory.

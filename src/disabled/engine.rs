@@ -184,14 +184,10 @@ pub(crate) struct ScriptFunction {
 
 #[inline(always)]
 pub(crate) fn register_script_function(_: ScriptDescription<'_>) -> &'static ScriptFunction {
-    &ScriptFunction {
-        description: ScriptDescription {
-            name: "",
-            file: "",
-            line: 0,
-            column: 0,
-        },
-    }
+    static ONLY: ScriptFunction = ScriptFunction {
+        description: ScriptDescription::new("", "", 0, 0),
+    };
+    &ONLY
 }
 
 #[inline(always)]
@@ -252,7 +248,12 @@ pub(crate) fn unwatch_event_loop(watch: &EventWatchToken) {
     match *watch {}
 }
 
-pub(crate) fn register_code_range(_: u64, _: u64, _: &str) -> Option<CodeRangeToken> {
+pub(crate) fn register_code_range(
+    _: u64,
+    _: u64,
+    _: &str,
+    _: Option<u32>,
+) -> Option<CodeRangeToken> {
     None
 }
 
@@ -356,6 +357,10 @@ pub(crate) fn record_own_stack(destination: &MarkerDestination, _: StackFeatures
 
 pub(crate) fn record_backtrace(backtrace: &CapturedBacktrace) -> u64 {
     match *backtrace {}
+}
+
+pub(crate) fn record_return_addresses(_: &[u64]) -> u64 {
+    0
 }
 
 impl FrozenProfile {

@@ -63,6 +63,7 @@ pub(crate) fn scripted_source(buffer: BufferSnapshot, kept_ns: Option<u64>) -> P
         counts: session.counts.all(),
         session: Arc::new(session),
         taken_at: TAKEN_AT,
+        is_shutting_down: false,
         since: None,
         threads: threads().to_vec(),
         buffer,

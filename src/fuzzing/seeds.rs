@@ -188,13 +188,7 @@ fn work() {
         crate::types::FrameFlags::NONE,
         "some µ",
     );
-    let description = ScriptDescription {
-        name: "f",
-        file: "a.lua",
-        line: 3,
-        column: 1,
-    };
-    labels::register_script_function(description);
+    labels::register_script_function(ScriptDescription::new("f", "a.lua", 3, 1));
     let add = |name, stack: StackFeatures| {
         let place = record::marker_destination(ThreadId::UNSPECIFIED).expect("it is recorded");
         let stack = record::record_own_stack(&place, stack);

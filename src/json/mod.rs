@@ -4,7 +4,7 @@
 //! A writer that streams compact JSON to any `io::Write`, and a table of unique strings. The module
 //! is independent of the profile's format.
 //!
-//! Floats are formatted as in EcmaScript, with the shortest digits that read back the same. Times
+//! Floats are formatted with the shortest digits that read back the same. Times
 //! are whole ns, formatted as milliseconds with up to six decimals. Gecko does the same.
 //!
 //! # Threads and locks

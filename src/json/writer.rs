@@ -250,7 +250,7 @@ impl<'a> JsonWriter<'a> {
         self.write_short(|text| text.push_signed(number));
     }
 
-    /// Writes a float as EcmaScript does; `null` if it is NaN or infinite.
+    /// Writes a float with its shortest digits; `null` if it is NaN or infinite.
     pub(crate) fn float(&mut self, number: f64) {
         if !number.is_finite() {
             return self.null();

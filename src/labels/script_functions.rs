@@ -18,12 +18,7 @@ const MAX_FUNCTIONS: usize = 1 << 20;
 
 static TOO_MANY: ScriptFunction = ScriptFunction {
     number: 1,
-    description: ScriptDescription {
-        name: "(too many script functions)",
-        file: "",
-        line: 0,
-        column: 0,
-    },
+    description: ScriptDescription::new("(too many script functions)", "", 0, 0),
 };
 
 /// A script function. Numbers are unique, so functions are compared by number.
@@ -151,12 +146,7 @@ mod tests {
     use super::*;
 
     fn described<'a>(name: &'a str, file: &'a str, line: u32) -> ScriptDescription<'a> {
-        ScriptDescription {
-            name,
-            file,
-            line,
-            column: 0,
-        }
+        ScriptDescription::new(name, file, line, 0)
     }
 
     #[test]
@@ -227,12 +217,7 @@ mod tests {
     #[test]
     fn register_cuts_texts_and_number_finds_function() {
         let long = format!("x{}", "é".repeat(400));
-        let function = register_script_function(ScriptDescription {
-            name: &long,
-            file: &long,
-            line: 7,
-            column: 9,
-        });
+        let function = register_script_function(ScriptDescription::new(&long, &long, 7, 9));
         assert_eq!(
             (
                 function.description.name.len(),

@@ -95,7 +95,8 @@ impl Default for MarkerTiming {
 }
 
 /// A reference to a [`ProfilerBacktrace`](crate::stack::ProfilerBacktrace) for use in markers:
-/// `(&backtrace).into()`.
+/// `(&backtrace).into()`. [`Self::from_return_addresses`] makes one from a stack that the
+/// application collected itself.
 ///
 /// The conversion hands the stack to the running session, and any number of markers can refer to
 /// it. Without a session the reference is empty. It is valid only in that session, and only while

@@ -84,6 +84,7 @@ pub(crate) fn spawn_sampler(
         // A panic ends the sampler but not the application. The profile counts it.
         if catch_unwind(AssertUnwindSafe(|| thread.run())).is_err() {
             SessionCounts::add(&shared.counts.sampler_panics, 1);
+            shared.log.add("sampler panicked");
             shared.after_sampling.run_unserved();
         }
         shared.after_sampling.set_ended();
@@ -546,6 +547,9 @@ impl SamplerThread {
         };
         *last_handler = handler;
         SessionCounts::add(&session.counts.handler_replacements, is_replaced.into());
+        if is_replaced {
+            session.log.add("signal handler replaced");
+        }
         let mut context = TickContext {
             session,
             process: current_process_id(),

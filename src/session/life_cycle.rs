@@ -101,7 +101,7 @@ pub(crate) fn shutdown() {
     if let Some(path) = environment::shutdown_path() {
         match freeze(None) {
             None => environment::notify_nothing_to_save(&path),
-            Some(profile) => match profile.save_once(&path) {
+            Some(profile) => match profile.at_shutdown().save_once(&path) {
                 Ok(saved) => notices::notify(&format!("saved the profile as {}", saved.display())),
                 Err(error) => notices::notify(&error.to_string()),
             },

@@ -48,12 +48,21 @@ fn set_paused(kind: PauseKind, paused: bool) -> bool {
         (PauseKind::Sampling, true) => EntryKind::PauseSampling,
         (PauseKind::Sampling, false) => EntryKind::ResumeSampling,
     };
-    session.pauses.set(kind, paused, &lock, |now: TimeStamp| {
+    let is_changed = session.pauses.set(kind, paused, &lock, |now: TimeStamp| {
         let mut head = EntryHead::new(entry);
         put_entry(
             session.generation,
             now,
             &*head.number(now.since_ns(session.process_start)),
         );
-    })
+    });
+    if is_changed {
+        session.log.add(match (kind, paused) {
+            (PauseKind::All, true) => "paused",
+            (PauseKind::All, false) => "resumed",
+            (PauseKind::Sampling, true) => "sampling paused",
+            (PauseKind::Sampling, false) => "sampling resumed",
+        });
+    }
+    is_changed
 }

@@ -90,6 +90,7 @@ pub(crate) fn received_exit_profile(profile: String) -> Result<(), ExitProfileEr
         let buffer = core_buffer().range();
         let mut kept = active.exit_profiles.borrow_mut();
         let expired = kept.take_expired(buffer.start);
+        active.session.log.add("exit profile received");
         processes
             .into_iter()
             .for_each(|process| kept.keep(buffer.end, process));

@@ -69,6 +69,7 @@ pub(crate) fn freeze(only: Option<Generation>) -> Option<FrozenProfile> {
             counts: session_counts(&session),
             open_pauses: session.pauses.open(),
             taken_at: monotonic_now(),
+            is_shutting_down: false,
             since: None,
             modules: ModuleTable::default(),
             generated_code: CodeMap::default(),
@@ -97,6 +98,12 @@ pub(crate) fn default_options() -> StreamOptions {
 }
 
 impl FrozenProfile {
+    /// Marks the profile as the last one of the process.
+    pub(crate) fn at_shutdown(mut self) -> Self {
+        self.source.is_shutting_down = true;
+        self
+    }
+
     /// Writes Gecko's JSON, and keeps the profile.
     pub(crate) fn write(&self, options: &StreamOptions, out: &mut dyn Write) -> io::Result<()> {
         self.clone().write_once(options, out)

@@ -31,6 +31,7 @@ mod pauses;
 mod profiled_threads;
 mod racy_features;
 mod session;
+mod session_log;
 #[cfg(all(test, loom))]
 mod session_model;
 mod state_callbacks;

@@ -8,6 +8,7 @@ use crate::counters::CounterDescription;
 use crate::state::after_sampling::AfterSampling;
 use crate::state::overheads::SamplerOverheads;
 use crate::state::pauses::Pauses;
+use crate::state::session_log::SessionLog;
 use crate::types::{Features, Generation, SamplingEngine, ThreadProfilingFeatures, TimeStamp};
 use crate::unwind::{CodeMap, ModuleTable, registered_code};
 use crate::util::{ChangeCount, LockRank, NamedMutex};
@@ -138,6 +139,8 @@ pub(crate) struct Session {
     pub(crate) counts: SessionCounts,
     pub(crate) overheads: SamplerOverheads,
     pub(crate) pauses: Pauses,
+    /// What happened during the session.
+    pub(crate) log: SessionLog,
     pub(crate) after_sampling: AfterSampling,
     /// Changes of the session's live threads. The sampler reads the list of threads only after a
     /// change.
@@ -174,6 +177,7 @@ impl Session {
             counts: SessionCounts::default(),
             overheads: SamplerOverheads::default(),
             pauses: Pauses::new(counts_cpu),
+            log: SessionLog::new(),
             after_sampling: AfterSampling::new(),
             thread_changes: ChangeCount::new(),
             modules: NamedMutex::new(
@@ -195,6 +199,11 @@ impl Session {
     pub(crate) fn records_stacks_of(&self, thread_features: ThreadProfilingFeatures) -> bool {
         let is_enabled = !self.settings.features.contains(Features::NO_STACK_SAMPLING);
         is_enabled && thread_features.intersects(ThreadProfilingFeatures::SAMPLING)
+    }
+
+    /// Returns whether to record script frames.
+    pub(crate) fn records_scripts(&self) -> bool {
+        self.settings.features.contains(Features::JS)
     }
 
     /// Returns whether to record the CPU time of a thread with these features.

@@ -46,7 +46,7 @@ macro_rules! features {
 // bit constant name | in the default set | recorded by this build
 features! {
     0 JAVA "java" yes no "Android's Java sampler; never available here.";
-    1 JS "js" yes no "frames of a JavaScript engine.";
+    1 JS "js" yes yes "frames of script functions.";
     2 MAIN_THREAD_IO "mainthreadio" no no "file I/O markers of the main thread.";
     3 FILE_IO "fileio" no no "file I/O markers of all profiled threads.";
     4 FILE_IO_ALL "fileioall" no no "file I/O markers of all threads.";

@@ -79,6 +79,7 @@ pub use ids::{ProcessId, ThreadId};
 pub use page::Page;
 pub use profiling_state::{ProfilingState, ProfilingStates, SamplingState};
 pub(crate) use script_description::ScriptDescription;
+pub use script_description::ScriptImplementation;
 pub(crate) use settings::DEFAULT_MAX_ROWS;
 #[cfg(has_profiler)]
 pub(crate) use settings::INTERVAL_RANGE;

@@ -92,11 +92,13 @@ impl StoredStack {
         self.event_loop = event_loop;
     }
 
-    /// Stores a stack that the thread's handler captured, merged with its labels.
+    /// Stores a stack that the thread's handler captured, merged with its labels, and with its
+    /// script frames if `has_scripts` is true.
     pub(crate) fn set(
         &mut self,
         native: &NativeStack,
         view: &CapturedView<'_>,
+        has_scripts: bool,
         merged: &mut Vec<MergedFrame>,
     ) {
         let header = view.header();
@@ -110,6 +112,7 @@ impl StoredStack {
         self.add_merged(native, merged, header.labels_left_out, |stack, index| {
             let label = &labels[index];
             match label.script() {
+                Some(_) if !has_scripts => {}
                 Some(place) => {
                     let place = [place.function(), place.line(), place.column()];
                     stack.add_script_frame(label.flags, place);
@@ -122,11 +125,12 @@ impl StoredStack {
         });
     }
 
-    /// Stores a stack that a thread captured itself, merged with its labels.
+    /// Stores a stack that a thread captured itself, merged like a stack in [`Self::set`].
     pub(crate) fn set_backtrace(
         &mut self,
         native: &NativeStack,
         backtrace: &CapturedBacktrace,
+        has_scripts: bool,
         merged: &mut Vec<MergedFrame>,
     ) {
         self.set_empty(EventLoopState::Unknown);
@@ -144,6 +148,7 @@ impl StoredStack {
             |stack, index| {
                 let label = &labels[index];
                 match label.script {
+                    Some(_) if !has_scripts => {}
                     Some(place) => {
                         let place = [place.function(), place.line(), place.column()];
                         stack.add_script_frame(label.flags, place);

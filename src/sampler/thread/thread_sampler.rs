@@ -489,7 +489,7 @@ impl ThreadSampler {
         if unwound.is_none() {
             context.unwinder.unwind_innermost(&captured, native);
         }
-        stack.set(native, &view, merged);
+        stack.set(native, &view, context.session.records_scripts(), merged);
         let is_doubtful = native.doubtful;
         let time = view.header().time;
         drop(view);
@@ -537,7 +537,7 @@ impl ThreadSampler {
         {
             self.frame_pointers.remember(at, &header.registers, native);
         }
-        stack.set(native, &view, merged);
+        stack.set(native, &view, context.session.records_scripts(), merged);
         drop(view);
 
         let now = monotonic_now();

@@ -3,7 +3,8 @@
 use crate::backtrace::{PendingStack, count_lost_stack, refill_words, take_pending_stacks};
 use crate::sampler::tick::tick_context::{TickContext, captured_of_backtrace, unwind_counted};
 use crate::state::SessionCounts;
-use crate::types::{Features, StackFeatures};
+use crate::types::{CodeAddress, Features, StackAddress, StackFeatures};
+use crate::unwind::{NativeFrame, NativeStack};
 
 /// Collects the pending stacks of this session. Stacks that belong to another session are dropped.
 pub(crate) fn write_pending_stacks(context: &mut TickContext<'_>) {
@@ -22,7 +23,6 @@ fn write_stack(context: &mut TickContext<'_>, pending: &PendingStack) -> bool {
         backtrace,
         ..
     } = pending;
-    let captured = captured_of_backtrace(backtrace);
     let walks = context
         .session
         .settings
@@ -30,22 +30,45 @@ fn write_stack(context: &mut TickContext<'_>, pending: &PendingStack) -> bool {
         .contains(Features::STACK_WALK);
     context.scratch.native.frames.clear();
     context.scratch.native.truncated = false;
-    if features.contains(StackFeatures::NATIVE) && walks {
+    if let Some(addresses) = backtrace.return_addresses() {
+        let max_frames = if walks { addresses.len() } else { 1 };
+        set_frames(
+            &addresses[..max_frames.min(addresses.len())],
+            &mut context.scratch.native,
+        );
+    } else if features.contains(StackFeatures::NATIVE) && walks {
+        let captured = captured_of_backtrace(backtrace);
         unwind_counted(context, |unwinder, native| {
             unwinder.unwind(&captured, native)
         });
     } else if features.contains(StackFeatures::LEAF) {
+        let captured = captured_of_backtrace(backtrace);
         context
             .unwinder
             .unwind_innermost(&captured, &mut context.scratch.native);
     }
     let modules = context.unwinder.modules().number();
     let scratch = &mut *context.scratch;
-    scratch
-        .stack
-        .set_backtrace(&scratch.native, backtrace, &mut scratch.merged);
+    scratch.stack.set_backtrace(
+        &scratch.native,
+        backtrace,
+        context.session.records_scripts(),
+        &mut scratch.merged,
+    );
     SessionCounts::add(&context.session.counts.marker_stacks, 1);
     context
         .writer
         .write_backtrace(*number, backtrace.time(), modules, &scratch.stack)
+}
+
+/// Makes frames of return addresses, innermost first. The innermost frame of a stack has the address
+/// of an instruction, so its return address is lowered into the call.
+fn set_frames(return_addresses: &[u64], native: &mut NativeStack) {
+    let frame = |(index, address): (usize, &u64)| NativeFrame {
+        address: CodeAddress::new(if index == 0 { address - 1 } else { *address }),
+        stack_address: StackAddress(0),
+    };
+    native
+        .frames
+        .extend(return_addresses.iter().enumerate().map(frame));
 }

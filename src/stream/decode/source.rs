@@ -24,6 +24,8 @@ pub(crate) struct ProfileSource {
     /// The session's counts at this moment, by name.
     pub(crate) counts: Vec<(&'static str, u64)>,
     pub(crate) taken_at: TimeStamp,
+    /// Whether the profiler is shutting down, so that this is the process's last profile.
+    pub(crate) is_shutting_down: bool,
     /// Earlier data is left out of the profile, if the caller asked for that.
     pub(crate) since: Option<TimeStamp>,
     pub(crate) threads: Vec<OffThreadRef>,

@@ -3,8 +3,10 @@
 use std::collections::HashMap;
 use std::path::Path;
 
+use crate::labels::script_function;
+use crate::stream::decode::ProfileSource;
 use crate::symbols::{FrameName, SampledAddress};
-use crate::types::ScriptDescription;
+use crate::types::{Features, ScriptDescription};
 use crate::unwind::{CodeMap, LoadedModule, ModuleTable};
 
 /// Returns the name by which the viewer shows a library. The system's mark of a deleted file is
@@ -22,25 +24,33 @@ pub(crate) struct Locations<'a> {
     modules: &'a [LoadedModule],
     table: &'a ModuleTable,
     generated: &'a CodeMap,
+    /// Whether code that was compiled from a script is shown as script frames.
+    shows_scripts: bool,
     library_names: HashMap<u64, String>,
 }
 
 impl<'a> Locations<'a> {
-    pub(crate) fn new(
-        modules: &'a [LoadedModule],
-        table: &'a ModuleTable,
-        generated: &'a CodeMap,
-    ) -> Self {
+    pub(crate) fn new(source: &'a ProfileSource, modules: &'a [LoadedModule]) -> Self {
         let library_names = modules
             .iter()
             .map(|module| (module.image.range.start, library_name(&module.image.path)))
             .collect();
         Self {
             modules,
-            table,
-            generated,
+            table: &source.modules,
+            generated: &source.generated_code,
+            shows_scripts: source.session.settings.features.contains(Features::JS),
             library_names,
         }
+    }
+
+    /// Returns the script function that the code at an address was compiled from.
+    pub(crate) fn script_at(&self, address: u64) -> Option<&'static ScriptDescription<'static>> {
+        let code = self
+            .generated
+            .find(address)
+            .filter(|_| self.shows_scripts)?;
+        Some(&script_function(code.script?)?.description)
     }
 
     fn library_of(&self, address: u64) -> Option<&str> {
@@ -121,6 +131,7 @@ pub(crate) fn script_location(function: &ScriptDescription<'_>) -> String {
         file,
         line,
         column,
+        ..
     } = function;
     let on_one_line = |text: &str| text.replace(|c: char| c.is_control(), " ");
     let mut name = on_one_line(name).replace(" (", "\u{a0}(");
@@ -175,12 +186,7 @@ mod tests {
     #[test]
     fn script_location_has_name_file_and_position() {
         let location = |name, file, line, column| {
-            script_location(&ScriptDescription {
-                name,
-                file,
-                line,
-                column,
-            })
+            script_location(&ScriptDescription::new(name, file, line, column))
         };
         assert_eq!(location("f", "a/b.lua", 3, 7), "f (a/b.lua:3:7)");
         assert_eq!(location("f", "a/b.lua", 3, 0), "f (a/b.lua:3)");

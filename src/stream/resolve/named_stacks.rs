@@ -12,6 +12,7 @@ use crate::stream::decode::TextTable;
 use crate::stream::decode::UniqueStacks;
 use crate::stream::resolve::location::{Locations, label_location, script_location};
 use crate::symbols::{AddressNames, CodeAddressService, FrameName, SampledAddress};
+use crate::types::{ScriptDescription, ScriptImplementation};
 use crate::unwind::{CodeMap, LoadedModule};
 use crate::util::{ProgressLocation, ProgressLogger, ProportionValue};
 
@@ -47,7 +48,14 @@ pub(crate) enum FrameKind {
         relevant_for_js: bool,
     },
     /// A script function. A line or column of 0 is unknown.
-    Script { line: u32, column: u32 },
+    Script {
+        line: u32,
+        column: u32,
+        category: u8,
+        subcategory: u8,
+        implementation: ScriptImplementation,
+        inner_window_id: u64,
+    },
 }
 
 /// A frame as it is printed.
@@ -79,7 +87,7 @@ impl NamedStacks {
         progress: &ProgressLogger,
     ) -> Self {
         let names = name_addresses(source, process, progress);
-        let texts = Locations::new(&process.modules, &source.modules, &source.generated_code);
+        let texts = Locations::new(source, &process.modules);
         let mut locations = TextTable::default();
         let mut stacks = UniqueStacks::default();
         let mut named = |frame| -> Vec<u32> {
@@ -112,7 +120,7 @@ impl NamedStacks {
     /// Keeps addresses as they are, and so each frame and each stack.
     pub(crate) fn without_names(source: &ProfileSource, process: &ProcessStreamingContext) -> Self {
         let no_names = ProfileNames::default();
-        let texts = Locations::new(&process.modules, &source.modules, &source.generated_code);
+        let texts = Locations::new(source, &process.modules);
         let mut locations = TextTable::default();
         let mut one = |frame| {
             let frames = named_frame(frame, process, &no_names, &texts);
@@ -247,17 +255,27 @@ fn named_frame(
             line,
             column,
         } => {
-            let location = match script_function(function) {
-                Some(function) => script_location(&function.description),
-                None => UNKNOWN_SCRIPT.to_owned(),
+            let unknown = ScriptDescription::new("", "", 0, 0);
+            let (location, description) = match script_function(function) {
+                Some(function) => (
+                    script_location(&function.description),
+                    &function.description,
+                ),
+                None => (UNKNOWN_SCRIPT.to_owned(), &unknown),
             };
-            one(FrameKind::Script { line, column }, location)
+            one(script_kind(description, (line, column)), location)
         }
         FrameKey::Unknown => one(FrameKind::Function, UNKNOWN.to_owned()),
-        FrameKey::Native(address) => match names.now.get(address) {
-            None => one(FrameKind::Function, locations.unnamed(*address)),
-            Some(names) => functions(names, |name| locations.named(*address, name)),
-        },
+        FrameKey::Native(address) => {
+            if let Some(function) = locations.script_at(address.lookup_address()) {
+                let place = (function.line, function.column);
+                return one(script_kind(function, place), script_location(function));
+            }
+            match names.now.get(address) {
+                None => one(FrameKind::Function, locations.unnamed(*address)),
+                Some(names) => functions(names, |name| locations.named(*address, name)),
+            }
+        }
         FrameKey::Replaced(module, address) => {
             match names
                 .replaced
@@ -271,6 +289,18 @@ fn named_frame(
                 Some(names) => functions(names, |name| locations.named_in_replaced(*module, name)),
             }
         }
+    }
+}
+
+fn script_kind(description: &ScriptDescription<'_>, (line, column): (u32, u32)) -> FrameKind {
+    let (category, subcategory) = description.category_indices();
+    FrameKind::Script {
+        line,
+        column,
+        category,
+        subcategory,
+        implementation: description.implementation,
+        inner_window_id: description.inner_window_id,
     }
 }
 

@@ -9,6 +9,8 @@ use crate::stream::resolve::named_stacks::{FrameKind, NamedStacks, TRUNCATED};
 pub(crate) struct ThreadFrame {
     pub(crate) location: StringIndex,
     pub(crate) kind: FrameKind,
+    /// The name of a script frame's implementation, unless it is an interpreter.
+    pub(crate) implementation: Option<StringIndex>,
     /// Index of the frame in the process.
     named: u32,
 }
@@ -106,9 +108,15 @@ impl<'a> ResolvedThread<'a> {
         }
         let named = self.named.frames()[frame as usize];
         let location = self.strings.intern(self.named.location(named));
+        let implementation = match named.kind {
+            FrameKind::Script { implementation, .. } => implementation.name(),
+            _ => None,
+        };
+        let implementation = implementation.map(|name| self.strings.intern(name));
         self.frames.push(ThreadFrame {
             location,
             kind: named.kind,
+            implementation,
             named: frame,
         });
         self.frame_map[frame as usize] = self.frames.len() as u32;

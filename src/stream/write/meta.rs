@@ -33,7 +33,11 @@ pub(crate) fn write_meta(
             Some(ns) => json.key("contentEarliestTime").time_ms(ns),
             None => json.key("contentEarliestTime").null(),
         }
-        json.key("shutdownTime").null();
+        let shutdown_time = json.key("shutdownTime");
+        match source.is_shutting_down {
+            true => shutdown_time.time_ms(source.ns_since_start(source.taken_at)),
+            false => shutdown_time.null(),
+        }
         write_categories(json.key("categories"), &process.categories);
         json.key("markerSchema")
             .array(|json| types.write_schemas(json));

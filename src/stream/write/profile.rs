@@ -262,8 +262,27 @@ fn write_log(json: &mut JsonWriter<'_>, source: &ProfileSource, process: &Proces
                     json.key("spoiled_payloads")
                         .unsigned(process.spoiled_payloads.get());
                 });
+                write_events(json, source);
                 json.key("profilingLogEnd_TSms")
                     .time_ms(source.ns_since_start(source.taken_at));
             });
     });
+}
+
+/// Writes what happened during the session, until the profile was taken.
+fn write_events(json: &mut JsonWriter<'_>, source: &ProfileSource) {
+    let log = source.session.log.all();
+    json.key("events").array(|json| {
+        let until_taken = log
+            .events
+            .iter()
+            .filter(|(time, _)| *time <= source.taken_at);
+        for (time, event) in until_taken {
+            json.object(|json| {
+                json.key("at_TSms").time_ms(source.ns_since_start(*time));
+                json.key("event").string(event);
+            });
+        }
+    });
+    json.key("dropped_events").unsigned(log.dropped);
 }

@@ -1,6 +1,6 @@
 //! Last part of step 12: the tables of a thread are printed.
 
-use crate::json::JsonWriter;
+use crate::json::{JsonWriter, StringIndex};
 use crate::markers::DecodedMarker;
 use crate::stream::decode::ProfileSource;
 use crate::stream::decode::ThreadStreamingContext;
@@ -10,7 +10,6 @@ use crate::stream::resolve::ResolvedThread;
 use crate::stream::schema::write_schema;
 use crate::stream::write::marker_rows::{MARKERS, MarkerContext};
 use crate::threads::MAIN_THREAD_NAME;
-use crate::types::{ProfilingCategoryPair, subcategories};
 use crate::util::{ProgressLocation, ProgressLogger, ProportionValue};
 
 /// Returns a function that gives the event delay at a time, as far as the probes of the thread
@@ -127,7 +126,7 @@ pub(crate) fn write_thread(
                     json.array(|json| {
                         json.unsigned(frame.location.0.into());
                         json.bool(is_relevant_for_js(frame.kind));
-                        json.unsigned(0);
+                        json.unsigned(inner_window_id(frame.kind));
                         match frame.kind {
                             FrameKind::Structure
                             | FrameKind::LabelsLeftOut
@@ -138,10 +137,18 @@ pub(crate) fn write_thread(
                                 subcategory,
                                 ..
                             } => {
-                                write_frame_tail(json, (0, 0), (category, subcategory));
+                                write_frame_tail(json, None, (0, 0), (category, subcategory));
                             }
-                            FrameKind::Script { line, column } => {
-                                write_frame_tail(json, (line, column), SCRIPT_CATEGORY.indices());
+                            FrameKind::Script {
+                                line,
+                                column,
+                                category,
+                                subcategory,
+                                ..
+                            } => {
+                                let category = (category, subcategory);
+                                let implementation = frame.implementation;
+                                write_frame_tail(json, implementation, (line, column), category);
                             }
                         }
                     });
@@ -164,14 +171,27 @@ fn is_relevant_for_js(kind: FrameKind) -> bool {
     )
 }
 
-/// Writes the columns of a frame from the implementation on. The implementation is null, which the
-/// viewer takes as an interpreter for a script frame.
+/// Returns the page that a frame belongs to; 0 for none.
+fn inner_window_id(kind: FrameKind) -> u64 {
+    match kind {
+        FrameKind::Script {
+            inner_window_id, ..
+        } => inner_window_id,
+        _ => 0,
+    }
+}
+
+/// Writes the columns of a frame from the implementation on.
 fn write_frame_tail(
     json: &mut JsonWriter<'_>,
+    implementation: Option<StringIndex>,
     (line, column): (u32, u32),
     (category, subcategory): (u8, u8),
 ) {
-    json.null();
+    match implementation {
+        Some(name) => json.unsigned(name.0.into()),
+        None => json.null(),
+    }
     for number in [line, column] {
         match number {
             0 => json.null(),
@@ -206,10 +226,6 @@ pub(crate) fn write_placeholder_main_thread(json: &mut JsonWriter<'_>, source: &
         json.key("stringTable").array(|_| {});
     });
 }
-
-/// The category of all script frames.
-const SCRIPT_CATEGORY: ProfilingCategoryPair =
-    ProfilingCategoryPair::JavaScript(Some(subcategories::JavaScript::Interpreter));
 
 const SAMPLES: &[&str] = &["stack", "time", "eventDelay", "threadCPUDelta"];
 const STACK_TABLE: &[&str] = &["prefix", "frame"];

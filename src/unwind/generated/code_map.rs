@@ -17,6 +17,8 @@ pub(crate) struct GeneratedCode {
     /// Whether the code may still run. Removed code keeps its name for the samples taken in it.
     pub(crate) live: bool,
     pub(crate) name: Arc<str>,
+    /// Number of the script function that the code was compiled from.
+    pub(crate) script: Option<u32>,
 }
 
 /// Generated code by address.
@@ -36,6 +38,7 @@ impl CodeMap {
             range,
             live: true,
             name: "generated".into(),
+            script: None,
         });
         map
     }
@@ -127,6 +130,7 @@ mod tests {
             range,
             live: true,
             name: format!("f{id}").into(),
+            script: None,
         }
     }
 

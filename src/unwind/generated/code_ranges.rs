@@ -34,8 +34,14 @@ pub(crate) struct CodeRangeToken {
     range: Range<u64>,
 }
 
-/// Registers a range of generated code. Returns `None` if the range cannot hold code.
-pub(crate) fn register_code_range(start: u64, bytes: u64, name: &str) -> Option<CodeRangeToken> {
+/// Registers a range of generated code, which may be compiled from the script function with the
+/// number `script`. Returns `None` if the range cannot hold code.
+pub(crate) fn register_code_range(
+    start: u64,
+    bytes: u64,
+    name: &str,
+    script: Option<u32>,
+) -> Option<CodeRangeToken> {
     let range = start..start.checked_add(bytes)?;
     if range.is_empty() || start == 0 {
         return None;
@@ -50,6 +56,7 @@ pub(crate) fn register_code_range(start: u64, bytes: u64, name: &str) -> Option<
         range: range.clone(),
         live: true,
         name,
+        script,
     });
     VERSION.fetch_add(1, Ordering::Release);
     Some(CodeRangeToken { id, range })
@@ -130,12 +137,12 @@ mod tests {
                 .map(|code| (code.name.to_string(), code.live))
         };
         let before = code_ranges_version();
-        let token = register_code_range(start, 16, "first").expect("a range");
+        let token = register_code_range(start, 16, "first", None).expect("a range");
         assert!(code_ranges_version() > before);
         assert_eq!(name(start + 15), Some(("first".to_owned(), true)));
         unregister_code_range(&token);
         assert_eq!(name(start), Some(("first".to_owned(), false)));
-        let _second = register_code_range(start + 8, 8, &"é".repeat(1000)).expect("a range");
+        let _second = register_code_range(start + 8, 8, &"é".repeat(1000), None).expect("a range");
         assert_eq!(name(start + 7), Some(("first".to_owned(), false)));
         assert_eq!(name(start + 8).expect("the newest").0.len(), MAX_NAME_BYTES);
         forget_unregistered_code();
@@ -145,7 +152,7 @@ mod tests {
     #[test]
     fn register_rejects_ranges_that_cannot_hold_code() {
         for (start, bytes) in [(0, 16), (4096, 0), (u64::MAX - 1, 16)] {
-            assert_eq!(register_code_range(start, bytes, "none"), None);
+            assert_eq!(register_code_range(start, bytes, "none", None), None);
         }
     }
 }

@@ -98,6 +98,7 @@ impl PerfMap {
                 range,
                 live: true,
                 name: name.into(),
+                script: None,
             });
         }
         Some(self.lines - before)

@@ -79,7 +79,9 @@ fn startup_and_shutdown_profile_a_program_of_one_line() {
         let told = text(&output.stderr);
         let path = files[0].to_str().expect("UTF-8");
         assert!(
-            told.lines().count() == 1 && told.contains("was saved as") && told.contains(path),
+            told.lines().count() == 1
+                && told.contains("saved the profile as")
+                && told.contains(path),
             "{told}"
         );
         let name = files[0]
@@ -89,6 +91,9 @@ fn startup_and_shutdown_profile_a_program_of_one_line() {
             .into_owned();
         assert!(name.starts_with("out-") && !name.contains("%p"), "{name}");
         let read = Read::from_text(&std::fs::read(&files[0]).expect("text"));
+        let meta = &read.0["meta"];
+        assert!(meta["shutdownTime"].is_number());
+        assert_eq!(meta["shutdownTime"], meta["profilingEndTime"]);
         assert!(read.samples("child-main").len() > 20);
         assert!(
             read.threads()

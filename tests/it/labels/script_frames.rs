@@ -4,16 +4,22 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::common::{Read, isolated, work_for_cpu};
+use crate::common::{Read, generated_call, isolated, one_loop, work_for_cpu};
 use gekkota::label::{
     auto_profiler_label_dynamic_relevant_for_js, auto_profiler_label_relevant_for_js,
 };
-use gekkota::script::{AutoProfilerScriptFrame, ScriptFunction, profiler_register_script_function};
+use gekkota::script::{
+    AutoProfilerScriptFrame, ScriptFunction, ScriptImplementation,
+    profiler_register_script_code_range, profiler_register_script_function,
+};
 use gekkota::stack::{
     StackFeatures, StackFrame, profiler_capture_backtrace, profiler_suspend_and_sample_thread,
 };
 use gekkota::thread::profiler_current_thread_id;
-use gekkota::{AutoProfilerLabel, ProfilerSession, StartParams, auto_profiler_label};
+use gekkota::{
+    AutoProfilerLabel, Features, MarkerOptions, MarkerStack, ProfilerSession, StartParams,
+    add_untyped_marker, auto_profiler_label, gecko_profiler_category,
+};
 use serde_json::{Value, json};
 
 const SLICE: Duration = Duration::from_millis(100);
@@ -428,6 +434,134 @@ fn wait_in_a_script(
         gekkota::unregister_thread();
     });
     (keep, told.recv().expect("its id"))
+}
+
+extern "C" fn mark_with_stack() {
+    add_untyped_marker(
+        "here",
+        gecko_profiler_category!(Other),
+        MarkerOptions::default().with_stack(MarkerStack::Full),
+    );
+    std::hint::black_box(());
+}
+
+/// The rows of the frame table of a session in which the thread "scripts" runs `body`, by location. The implementation is
+/// its name.
+fn frames_of(features: Features, body: impl FnOnce()) -> BTreeMap<String, Value> {
+    let session = ProfilerSession::start(StartParams::default().features(features).filters(["*"]))
+        .expect("start");
+    gekkota::register_thread("scripts");
+    body();
+    gekkota::unregister_thread();
+    let read = Read::from_profile(&session.finish().expect("profile"));
+    let thread = read.thread("scripts");
+    let string = |index: &Value| {
+        index.as_u64().map(|index| {
+            let string = thread["stringTable"][index as usize].as_str();
+            string.expect("a string").to_owned()
+        })
+    };
+    let rows = thread["frameTable"]["data"].as_array().expect("frames");
+    let by_location = rows.iter().map(|row| {
+        let mut row = row.as_array().expect("a row").clone();
+        if let Some(implementation) = row.get_mut(3) {
+            *implementation = json!(string(implementation));
+        }
+        let location = string(&row.remove(0)).expect("a location");
+        (location, Value::from(row))
+    });
+    by_location.collect()
+}
+
+fn mark_in_functions_of_all_kinds() {
+    let _page = AutoProfilerScriptFrame::new(function("on_a_page", 1).with_inner_window_id(7));
+    let baseline =
+        function("baseline", 2).with_implementation(ScriptImplementation::BaselineInterpreter);
+    let _baseline = AutoProfilerScriptFrame::new(baseline);
+    let optimized = function("optimized", 3).with_implementation(ScriptImplementation::Optimized);
+    let _optimized = AutoProfilerScriptFrame::new(optimized);
+    let category = gecko_profiler_category!(Network);
+    let _other = AutoProfilerScriptFrame::new(optimized.with_category(category));
+    auto_profiler_label!("a label", Other);
+    mark_with_stack();
+    let plain = function("optimized", 3);
+    assert_ne!(optimized, plain);
+    assert_eq!(
+        optimized.with_implementation(ScriptImplementation::Interpreter),
+        plain
+    );
+}
+
+#[test]
+fn script_frames_have_implementation_category_and_page() {
+    isolated(|| {
+        let frames = frames_of(Features::default_set(), mark_in_functions_of_all_kinds);
+        let row = |location: &str| frames.get(location).unwrap_or_else(|| panic!("{frames:?}"));
+        // Relevant for JS, window, implementation, line, column, category, subcategory.
+        assert_eq!(
+            *row("on_a_page (rules/test.lua:1)"),
+            json!([true, 7, null, 1, null, 4, 4])
+        );
+        assert_eq!(
+            *row("baseline (rules/test.lua:2)"),
+            json!([true, 0, "blinterp", 2, null, 4, 5])
+        );
+        // The rows of the two functions with this location differ in their category.
+        assert_eq!(
+            *row("optimized (rules/test.lua:3)"),
+            json!([true, 0, "ion", 3, null, 6, 0])
+        );
+    });
+}
+
+#[test]
+fn session_without_the_feature_js_records_no_script_frames() {
+    isolated(|| {
+        let frames = frames_of(Features::STACK_WALK, mark_in_functions_of_all_kinds);
+        assert!(frames.contains_key("a label"), "{frames:?}");
+        assert!(
+            !frames.keys().any(|name| name.contains("rules/test.lua")),
+            "{frames:?}"
+        );
+        // Nor in samples.
+        for (features, expected) in [(Features::JS, true), (Features::NONE, false)] {
+            let params = StartParams::default().features(features).filters(["*"]);
+            let session = ProfilerSession::start(params).expect("start");
+            let (keep, _) = wait_in_a_script("sleeps", 0);
+            (0..3).for_each(|_| _ = one_loop());
+            let read = Read::from_profile(&session.finish().expect("profile"));
+            drop(keep);
+            let has_script = read.samples("sleeps").iter().any(|sample| {
+                sample
+                    .stack
+                    .iter()
+                    .any(|frame| frame.contains("rules/test.lua"))
+            });
+            assert_eq!(has_script, expected, "{features:?}");
+        }
+    });
+}
+
+#[test]
+fn code_compiled_from_a_script_has_script_frames() {
+    isolated(|| {
+        let (memory, call) = generated_call();
+        let function = profiler_register_script_function("compiled", "rules/test.lua", 90, 4)
+            .with_implementation(ScriptImplementation::Optimized);
+        let _range = profiler_register_script_code_range(memory.as_ptr(), memory.len(), function);
+        let location = "compiled (rules/test.lua:90:4)";
+        let frames = frames_of(Features::default_set(), || call(mark_with_stack));
+        assert_eq!(
+            frames.get(location),
+            Some(&json!([true, 0, "ion", 90, 4, 4, 7])),
+            "{frames:?}"
+        );
+        let frames = frames_of(Features::STACK_WALK, || call(mark_with_stack));
+        assert!(
+            frames.contains_key("compiled (in [jit])") && !frames.contains_key(location),
+            "{frames:?}"
+        );
+    });
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Markers have the stacks that were asked for: of the thread that adds them, of labels alone, or one that was captured before.
 
 use crate::common::{Read, isolated};
+use gekkota::marker::MarkerBacktrace;
 use gekkota::stack::{ProfilerBacktrace, profiler_capture_backtrace};
 use gekkota::thread::{ThreadId, profiler_current_thread_id};
 use gekkota::{
@@ -53,6 +54,63 @@ fn causes_something() -> ProfilerBacktrace {
     let backtrace = profiler_capture_backtrace().expect("memory");
     std::hint::black_box(());
     backtrace
+}
+
+#[inline(never)]
+fn fails_deep_inside() -> backtrace::Backtrace {
+    let backtrace = backtrace::Backtrace::new_unresolved();
+    std::hint::black_box(());
+    backtrace
+}
+
+#[inline(never)]
+fn fails() -> backtrace::Backtrace {
+    let backtrace = fails_deep_inside();
+    std::hint::black_box(());
+    backtrace
+}
+
+#[test]
+fn backtrace_of_the_application_becomes_the_stack_of_a_marker() {
+    isolated(|| {
+        let earlier = fails();
+        let addresses = || earlier.frames().iter().map(|frame| frame.ip().addr());
+        let without_session = MarkerBacktrace::from_return_addresses(addresses());
+        let session = ProfilerSession::start(StartParams::default()).expect("start");
+        gekkota::register_thread("marks");
+        let category = gecko_profiler_category!(Network);
+        let add = |name, stack| add_untyped_marker(name, category, options(stack));
+        add("before", MarkerStack::Backtrace(without_session));
+        add(
+            "caused",
+            MarkerStack::Backtrace(MarkerBacktrace::from_return_addresses(addresses())),
+        );
+        add(
+            "empty",
+            MarkerStack::Backtrace(MarkerBacktrace::from_return_addresses([0])),
+        );
+        #[cfg(feature = "backtrace")]
+        add("caused", MarkerStack::from(&earlier));
+        let read = Read::from_profile(&session.finish().expect("profile"));
+        let markers = read.markers("marks");
+        assert_eq!(markers.len(), 3 + usize::from(cfg!(feature = "backtrace")));
+        for (name, .., data) in &markers {
+            let stack = stack_of(&read, "marks", data);
+            if name != "caused" {
+                assert!(stack.is_empty(), "{name}: {stack:?}");
+                continue;
+            }
+            let place = |function: &str| {
+                let is_function = |frame: &String| frame.contains(&format!("::{function} (in"));
+                stack
+                    .iter()
+                    .position(is_function)
+                    .unwrap_or_else(|| panic!("no {function} in {stack:?}"))
+            };
+            assert_eq!(place("fails"), place("fails_deep_inside") + 1, "{stack:?}");
+            assert_eq!(stack.last().map(String::as_str), Some("(root)"));
+        }
+    });
 }
 
 fn mark_all(cause: &ProfilerBacktrace, other: ThreadId) {

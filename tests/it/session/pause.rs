@@ -52,6 +52,35 @@ fn marker_names(read: &Read) -> Vec<String> {
 }
 
 #[test]
+fn pauses_are_events_of_the_log() {
+    isolated(|| {
+        profiler_start(StartParams::default()).expect("start");
+        profiler_pause();
+        profiler_pause();
+        profiler_resume();
+        profiler_pause_sampling();
+        profiler_resume_sampling();
+        let read = Read::of_running();
+        profiler_stop();
+        let log = &read.0["profilingLog"][std::process::id().to_string()];
+        let events = log["events"].as_array().expect("events");
+        let names: Vec<_> = events.iter().map(|event| &event["event"]).collect();
+        assert_eq!(
+            names,
+            ["paused", "resumed", "sampling paused", "sampling resumed"]
+        );
+        let at = |value: &serde_json::Value| value.as_f64().expect("a time");
+        assert!(
+            events
+                .iter()
+                .is_sorted_by_key(|event| at(&event["at_TSms"]))
+        );
+        assert!(at(&log["profilingLogBegin_TSms"]) <= at(&events[0]["at_TSms"]));
+        assert_eq!(log["dropped_events"], 0);
+    });
+}
+
+#[test]
 fn nothing_happens_while_inactive() {
     isolated(|| {
         gekkota::register_thread("main of test");

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use crate::common::{Read, isolated, work_for};
-use gekkota::{MarkerOptions, ProfilerSession, StartParams, gecko_profiler_category};
+use gekkota::{
+    MarkerOptions, MarkerTiming, ProfilerSession, ProfilerTime, StartParams,
+    gecko_profiler_category,
+};
 
 type Marker = (String, f64, Option<f64>, u64, u64, serde_json::Value);
 
@@ -15,14 +18,19 @@ fn number(marker: &Marker) -> usize {
         .expect("a number")
 }
 
-/// Markers with their numbers, from this one on, and some work.
-fn add_markers(from: usize) {
+/// Adds markers with their numbers, from this one on, and works now and then. Adds the times of the markers to `times`.
+fn add_markers(from: usize, times: &mut Vec<ProfilerTime>) {
     for index in from..from + 20_000 {
         let text = format!("marker {index} {}", "x".repeat(40));
+        let time = ProfilerTime::now();
+        times.push(time);
         gekkota::add_text_marker(
             "M",
             gecko_profiler_category!(Other),
-            MarkerOptions::default(),
+            MarkerOptions {
+                timing: MarkerTiming::instant_at(time),
+                ..MarkerOptions::default()
+            },
             &text,
         );
         if index % 100 == 0 {
@@ -58,18 +66,18 @@ fn the_oldest_goes_and_the_rest_is_whole() {
         )));
         let thread = std::thread::spawn(move || {
             gekkota::register_thread("writer");
-            let mut end = 0;
+            let mut times = Vec::new();
             // Until the samples from the beginning are gone as well, of which there are few.
             for _ in 0..30 {
-                add_markers(end);
-                end += 20_000;
+                add_markers(times.len(), &mut times);
                 if !has_early(&Read::of_running()) {
                     break;
                 }
             }
-            end
+            times
         });
-        let end = thread.join().expect("thread");
+        let times = thread.join().expect("thread");
+        let end = times.len();
         let read = Read::from_profile(&session.finish().expect("profile"));
         assert!(!has_early(&read), "nothing of it is left");
 
@@ -108,15 +116,16 @@ fn the_oldest_goes_and_the_rest_is_whole() {
         let held = ["unreleased_chunk_bytes", "released_chunk_bytes"]
             .map(|name| log[name].as_u64().expect(name));
         assert!(held.iter().sum::<u64>() <= 256 << 10, "{held:?}");
-        // From then on nothing is missing: the first marker that is left was put at once after the last that is gone.
+        // From then on nothing is missing: the last marker that is gone was added before. Some of what is left may be older.
         let earliest = read.0["meta"]["contentEarliestTime"]
             .as_f64()
             .expect("a time");
-        let is_complete_since = (markers[0].1 - earliest).abs() < 0.001;
+        let since_last_missing = times[first].duration_since(times[first - 1]);
+        let last_missing = markers[0].1 - since_last_missing.as_secs_f64() * 1e3;
         assert!(
-            is_complete_since || samples[0].time_ms > earliest,
-            "{earliest}, the first marker {}",
-            markers[0].1
+            last_missing <= earliest + 1e-6,
+            "{earliest}, the last missing marker {last_missing}"
         );
+        assert!(earliest <= markers[markers.len() - 1].1, "{earliest}");
     });
 }

@@ -11,11 +11,11 @@ use crate::buffer::chunks::ChunkNumber;
 use crate::buffer::chunks::HeavyBarrier;
 use crate::buffer::chunks::{Chunk, ChunkWriter, block_bytes};
 use crate::buffer::entries::Entry;
-use crate::buffer::lane::{ChunkSource, Lane, NewEntry};
+use crate::buffer::lane::{ChunkSource, Lane, NewEntry, WANTS_LARGEST_CHUNKS};
 use crate::buffer::lanes::Lanes;
 use crate::buffer::managers::ChunkManagerWithLocalLimit;
 use crate::buffer::managers::{
-    BufferStatistics, DROP_REASONS, Dropped, DroppedEntries, SessionChunks, WANTS_LARGEST_CHUNKS,
+    BufferStatistics, DROP_REASONS, Dropped, DroppedEntries, SessionChunks,
 };
 use crate::buffer::managers::{ChunkManager, ControlledChunkManager, Update};
 use crate::types::{Generation, TimeStamp};

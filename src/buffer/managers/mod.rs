@@ -13,7 +13,7 @@ mod single_chunk_manager;
 pub(crate) use chunk_manager::{ChunkManager, ControlledChunkManager, Update};
 pub(crate) use local_limit::ChunkManagerWithLocalLimit;
 pub(crate) use session_chunks::{
-    BufferStatistics, DROP_REASONS, Dropped, DroppedEntries, SessionChunks, WANTS_LARGEST_CHUNKS,
+    BufferStatistics, DROP_REASONS, Dropped, DroppedEntries, SessionChunks,
 };
 #[cfg(all(test, not(loom)))]
 pub(crate) use single_chunk_manager::ChunkManagerSingle;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::buffer::chunks::ChunkNumber;
 use crate::buffer::chunks::{Chunk, ChunkState, ChunkWriter};
-use crate::buffer::lane::Lane;
+use crate::buffer::lane::{Lane, WANTS_LARGEST_CHUNKS};
 use crate::buffer::managers::chunk_manager::{
     ChunkManager, ControlledChunkManager, Reservation, Update,
 };
@@ -15,9 +15,6 @@ use crate::types::{Generation, TimeStamp};
 /// Initial chunk size of a lane, in bytes: small, because a thousand threads with few markers hold
 /// two chunks each.
 const SMALL_CHUNK_BYTES: usize = 4 << 10;
-
-/// Chunk size that a lane requests to get the largest chunks, however many lanes there are.
-pub(crate) const WANTS_LARGEST_CHUNKS: usize = usize::MAX;
 
 /// Reason why an entry was dropped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,10 +1,10 @@
-//! The traits of chunk managers, which decide when chunks are allocated, recycled and discarded,
-//! and the updates with which they report their memory.
+//! The chunk manager decides when chunks are allocated, recycled and discarded.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::buffer::chunks::Chunk;
+use crate::buffer::manager::update::{ChunkMetadata, Update};
 use crate::types::TimeStamp;
 
 /// Answer of a manager to a request for a chunk.
@@ -39,7 +39,14 @@ impl Discarded {
     }
 }
 
-/// Limits the memory of the chunks and chooses the chunks to discard.
+/// Maximum size of a chunk, in bytes.
+const MAX_CHUNK_BYTES: usize = 1 << 20;
+/// Minimum number of chunks that fit into the limit: the one being written, the next one, and two
+/// to read back.
+const MIN_CHUNKS: usize = 4;
+
+/// Keeps the total size of the chunks within a limit by discarding the oldest ones. Only unreleased
+/// chunks can exceed it.
 ///
 /// **Contract**:
 /// - A chunk is *unreleased* from the [`Self::reserve`] that granted it until it is released or
@@ -50,100 +57,147 @@ impl Discarded {
 ///   its memory lives until the reader drops it.
 /// - All methods are called under the buffer's lock. They allocate only to grow lists of chunks.
 #[doc(alias = "ProfileBufferChunkManager")]
-pub(crate) trait ChunkManager {
+#[doc(alias = "ProfileBufferControlledChunkManager")]
+#[doc(alias = "ProfileBufferChunkManagerWithLocalLimit")]
+#[derive(Debug)]
+pub(crate) struct ChunkManager {
+    max_bytes: usize,
+    released: VecDeque<Arc<Chunk>>,
+    released_bytes: usize,
+    unreleased_bytes: usize,
+    discarded: Discarded,
+    newly_released: Vec<ChunkMetadata>,
+    has_changed: bool,
+}
+
+impl ChunkManager {
+    pub(crate) fn new(max_bytes: usize) -> Self {
+        Self {
+            max_bytes,
+            released: VecDeque::new(),
+            released_bytes: 0,
+            unreleased_bytes: 0,
+            discarded: Discarded::default(),
+            newly_released: Vec::new(),
+            has_changed: false,
+        }
+    }
+
+    /// Discards the oldest released chunk and returns it.
+    fn discard_oldest(&mut self) -> Option<Arc<Chunk>> {
+        let oldest = self.released.pop_front()?;
+        self.released_bytes -= oldest.capacity();
+        self.discarded.add(&oldest);
+        oldest.set_discarded();
+        self.has_changed = true;
+        Some(oldest)
+    }
+
+    fn is_full_with(&self, bytes: usize) -> bool {
+        self.released_bytes + self.unreleased_bytes + bytes > self.max_bytes
+    }
+
     /// Limit of the total size, in bytes. Only unreleased chunks may exceed it.
-    fn max_total_bytes(&self) -> usize;
+    pub(crate) fn max_total_bytes(&self) -> usize {
+        self.max_bytes
+    }
 
     /// Size of the largest chunk, in bytes; it bounds the size of an entry.
-    fn largest_chunk_bytes(&self) -> usize;
+    pub(crate) fn largest_chunk_bytes(&self) -> usize {
+        (self.max_bytes / MIN_CHUNKS).min(MAX_CHUNK_BYTES)
+    }
 
     /// Reserves memory for a chunk of `bytes`, discarding old chunks if needed. If granted, the
     /// chunk counts as unreleased.
     #[doc(alias = "GetChunk")]
-    fn reserve(&mut self, bytes: usize) -> Reservation;
+    pub(crate) fn reserve(&mut self, bytes: usize) -> Reservation {
+        if bytes > self.largest_chunk_bytes() {
+            return Reservation::Unavailable;
+        }
+        let mut recycled = None;
+        while self.is_full_with(bytes) {
+            let Some(oldest) = self.discard_oldest() else {
+                break;
+            };
+            if oldest.capacity() == bytes && recycled.is_none() {
+                recycled = Chunk::recycle(oldest);
+            }
+        }
+        self.unreleased_bytes += bytes;
+        self.has_changed = true;
+        recycled.map_or(Reservation::Allocate, Reservation::Recycled)
+    }
 
     /// Takes over a chunk that is done.
-    fn release(&mut self, chunk: Arc<Chunk>);
+    pub(crate) fn release(&mut self, chunk: Arc<Chunk>) {
+        chunk.set_released();
+        self.unreleased_bytes -= chunk.capacity();
+        self.has_changed = true;
+        if chunk.committed() == 0 {
+            return;
+        }
+        let done_at = chunk.done_at();
+        self.released_bytes += chunk.capacity();
+        self.newly_released.push(ChunkMetadata {
+            done_at,
+            bytes: chunk.capacity() as u64,
+        });
+        let position = self
+            .released
+            .iter()
+            .rposition(|other| other.done_at() <= done_at)
+            .map_or(0, |last| last + 1);
+        self.released.insert(position, chunk);
+    }
 
     /// Cancels the reservation of a chunk that was never written to.
     #[doc(alias = "ForgetUnreleasedChunks")]
-    fn forget_unreleased(&mut self, bytes: usize);
+    pub(crate) fn forget_unreleased(&mut self, bytes: usize) {
+        self.unreleased_bytes -= bytes;
+        self.has_changed = true;
+    }
 
     /// Returns the released chunks, oldest first.
     #[doc(alias = "PeekExtantReleasedChunks")]
-    fn released(&self) -> &VecDeque<Arc<Chunk>>;
+    pub(crate) fn released(&self) -> &VecDeque<Arc<Chunk>> {
+        &self.released
+    }
 
-    fn unreleased_bytes(&self) -> usize;
+    pub(crate) fn unreleased_bytes(&self) -> usize {
+        self.unreleased_bytes
+    }
 
-    fn discarded(&self) -> Discarded;
-}
+    pub(crate) fn discarded(&self) -> Discarded {
+        self.discarded
+    }
 
-/// A manager that a controller can steer, to keep several processes within one limit.
-#[doc(alias = "ProfileBufferControlledChunkManager")]
-pub(crate) trait ControlledChunkManager: ChunkManager {
     /// Returns the changes since the previous call.
     #[doc(alias = "SetUpdateCallback")]
-    fn take_update(&mut self) -> Update;
+    pub(crate) fn take_update(&mut self) -> Update {
+        if !std::mem::take(&mut self.has_changed) {
+            return Update::None;
+        }
+        let oldest_done = self.released.front().map(|oldest| oldest.done_at());
+        let mut newly_released = std::mem::take(&mut self.newly_released);
+        newly_released.retain(|chunk| oldest_done.is_some_and(|oldest| chunk.done_at >= oldest));
+        newly_released.sort_by_key(|chunk| chunk.done_at);
+        Update::Changed {
+            unreleased_bytes: self.unreleased_bytes as u64,
+            released_bytes: self.released_bytes as u64,
+            oldest_done,
+            newly_released,
+        }
+    }
 
     /// Discards all released chunks that were done at `time` or earlier.
     #[doc(alias = "DestroyChunksAtOrBefore")]
-    fn destroy_chunks_at_or_before(&mut self, time: TimeStamp);
-}
-
-/// Size of a released chunk, and the time at which it was done.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct ChunkMetadata {
-    pub(crate) done_at: TimeStamp,
-    pub(crate) bytes: u64,
-}
-
-/// Report of a manager about its chunks. Successive updates of one manager can be folded into one
-/// equivalent update.
-#[doc(alias = "ProfileBufferControlledChunkManager::Update")]
-#[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub(crate) enum Update {
-    /// Nothing has changed.
-    #[default]
-    None,
-    Changed {
-        unreleased_bytes: u64,
-        released_bytes: u64,
-        /// Time at which the oldest released chunk was done.
-        oldest_done: Option<TimeStamp>,
-        /// Chunks released since the previous update and not discarded yet, oldest first.
-        newly_released: Vec<ChunkMetadata>,
-    },
-    /// The manager is gone.
-    Final,
-}
-
-impl Update {
-    /// Adds a later update of the same manager.
-    pub(crate) fn fold(&mut self, newer: Self) {
-        match (&mut *self, newer) {
-            (_, Self::None) | (Self::Final, _) => {}
-            (
-                Self::Changed {
-                    unreleased_bytes,
-                    released_bytes,
-                    oldest_done,
-                    newly_released,
-                },
-                Self::Changed {
-                    unreleased_bytes: unreleased_now,
-                    released_bytes: released_now,
-                    oldest_done: oldest_now,
-                    newly_released: newer,
-                },
-            ) => {
-                (*unreleased_bytes, *released_bytes, *oldest_done) =
-                    (unreleased_now, released_now, oldest_now);
-                // Chunks older than the oldest one have been discarded since.
-                newly_released
-                    .retain(|chunk| oldest_now.is_some_and(|oldest| chunk.done_at >= oldest));
-                newly_released.extend(newer);
-            }
-            (_, newer) => *self = newer,
+    pub(crate) fn destroy_chunks_at_or_before(&mut self, time: TimeStamp) {
+        while self
+            .released
+            .front()
+            .is_some_and(|oldest| oldest.done_at() <= time)
+        {
+            drop(self.discard_oldest());
         }
     }
 }
@@ -151,57 +205,137 @@ impl Update {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::buffer::chunks::ChunkNumber;
+    use crate::types::Generation;
 
-    fn changed(unreleased: u64, released: u64, oldest: u64, newly: &[(u64, u64)]) -> Update {
-        Update::Changed {
-            unreleased_bytes: unreleased,
-            released_bytes: released,
-            oldest_done: (oldest > 0).then_some(TimeStamp(oldest)),
-            newly_released: newly
-                .iter()
-                .map(|&(done, bytes)| ChunkMetadata {
-                    done_at: TimeStamp(done),
-                    bytes,
-                })
-                .collect(),
-        }
+    fn filled(bytes: usize, number: u64, done_at: u64) -> Arc<Chunk> {
+        let (chunk, mut writer) =
+            Chunk::new(bytes).begin(ChunkNumber(number), Generation::from_number(1), number);
+        assert!(writer.append(TimeStamp(number.min(done_at)), &&b"entry"[..]));
+        writer.finish(TimeStamp(done_at));
+        chunk
     }
 
-    fn folded(updates: &[Update]) -> Update {
-        updates
+    fn numbers(manager: &ChunkManager) -> Vec<u64> {
+        manager
+            .released()
             .iter()
-            .cloned()
-            .fold(Update::None, |mut all, update| {
-                all.fold(update);
-                all
-            })
+            .map(|chunk| chunk.number.0)
+            .collect()
     }
 
     #[test]
-    fn folded_updates_equal_one_update() {
-        assert_eq!(folded(&[]), Update::None);
-        let first = changed(10, 0, 0, &[]);
-        assert_eq!(folded(&[Update::None, first.clone(), Update::None]), first);
-        let second = changed(20, 30, 3, &[(3, 30)]);
-        assert_eq!(folded(&[first.clone(), second.clone()]), second);
-        // By the third update the first released chunk has been discarded.
-        let third = changed(5, 70, 4, &[(4, 30), (5, 40)]);
-        assert_eq!(folded(&[first, second.clone(), third.clone()]), third);
-        let fourth = changed(6, 90, 4, &[(7, 20)]);
+    fn reserve_at_the_limit_discards_the_oldest_chunk_and_recycles_it_if_the_size_matches() {
+        let mut manager = ChunkManager::new(40);
+        assert_eq!(manager.largest_chunk_bytes(), 10);
+        for number in 1..=3 {
+            assert!(matches!(manager.reserve(10), Reservation::Allocate));
+            manager.release(filled(10, number, number));
+        }
+        assert!(matches!(manager.reserve(10), Reservation::Allocate));
         assert_eq!(
-            folded(&[second.clone(), third, fourth]),
-            changed(6, 90, 4, &[(4, 30), (5, 40), (7, 20)])
+            (numbers(&manager), manager.unreleased_bytes()),
+            (vec![1, 2, 3], 10)
         );
-        // All released chunks were discarded.
+        assert!(matches!(manager.reserve(10), Reservation::Recycled(_)));
+        assert_eq!(numbers(&manager), [2, 3]);
+        let discarded = Discarded {
+            chunks: 1,
+            bytes: 6,
+            entries: 1,
+            complete_since: Some(TimeStamp(1)),
+        };
+        assert_eq!(manager.discarded(), discarded);
+        // A discarded chunk of another size is not recycled.
+        assert!(matches!(manager.reserve(8), Reservation::Allocate));
         assert_eq!(
-            folded(&[second.clone(), changed(1, 0, 0, &[])]),
-            changed(1, 0, 0, &[])
+            (numbers(&manager), manager.discarded().chunks),
+            (vec![3], 2)
         );
-        assert_eq!(folded(&[second.clone(), Update::Final]), Update::Final);
+        // With no chunk left to discard, unreleased chunks may exceed the limit.
+        for _ in 0..3 {
+            assert!(matches!(
+                manager.reserve(10),
+                Reservation::Allocate | Reservation::Recycled(_)
+            ));
+        }
         assert_eq!(
-            folded(&[Update::Final, second]),
-            Update::Final,
-            "no update follows `Final`"
+            (numbers(&manager), manager.unreleased_bytes()),
+            (vec![], 58)
         );
+        manager.forget_unreleased(10);
+        assert_eq!(manager.unreleased_bytes(), 48);
+    }
+
+    #[test]
+    fn chunk_shared_with_a_reader_is_discarded_but_not_recycled() {
+        let mut manager = ChunkManager::new(40);
+        assert!((0..4).all(|_| matches!(manager.reserve(10), Reservation::Allocate)));
+        let shared = filled(10, 1, 1);
+        manager.release(Arc::clone(&shared));
+        assert!(matches!(manager.reserve(10), Reservation::Allocate));
+        assert_eq!(
+            (shared.committed_bytes(), numbers(&manager)),
+            (&b"\x05entry"[..], vec![])
+        );
+    }
+
+    #[test]
+    fn released_chunks_are_sorted_by_done_time_without_empty_ones() {
+        let mut manager = ChunkManager::new(100);
+        for (number, done_at) in [(1, 5), (2, 3), (3, 5), (4, 9), (5, 4)] {
+            manager.reserve(10);
+            manager.release(filled(10, number, done_at));
+        }
+        manager.reserve(10);
+        let (empty, writer) = Chunk::new(10).begin(ChunkNumber(6), Generation::from_number(1), 6);
+        writer.finish(TimeStamp(1));
+        manager.release(empty);
+        assert_eq!(
+            (numbers(&manager), manager.unreleased_bytes()),
+            (vec![2, 5, 1, 3, 4], 0)
+        );
+        manager.destroy_chunks_at_or_before(TimeStamp(4));
+        assert_eq!(numbers(&manager), [1, 3, 4]);
+        manager.destroy_chunks_at_or_before(TimeStamp(8));
+        assert_eq!(
+            (numbers(&manager), manager.discarded().chunks),
+            (vec![4], 4)
+        );
+    }
+
+    #[test]
+    fn take_update_reports_changes_since_the_previous_call() {
+        let mut manager = ChunkManager::new(100);
+        assert_eq!(manager.take_update(), Update::None);
+        manager.reserve(10);
+        manager.release(filled(10, 1, 1));
+        manager.reserve(10);
+        let released = |done_at| ChunkMetadata {
+            done_at: TimeStamp(done_at),
+            bytes: 10,
+        };
+        let expected = Update::Changed {
+            unreleased_bytes: 10,
+            released_bytes: 10,
+            oldest_done: Some(TimeStamp(1)),
+            newly_released: vec![released(1)],
+        };
+        assert_eq!(
+            (manager.take_update(), manager.take_update()),
+            (expected, Update::None)
+        );
+        // A chunk released and discarded between two updates appears in neither.
+        manager.release(filled(10, 2, 2));
+        manager.reserve(10);
+        manager.release(filled(10, 3, 3));
+        manager.destroy_chunks_at_or_before(TimeStamp(2));
+        let expected = Update::Changed {
+            unreleased_bytes: 0,
+            released_bytes: 10,
+            oldest_done: Some(TimeStamp(3)),
+            newly_released: vec![released(3)],
+        };
+        assert_eq!(manager.take_update(), expected);
     }
 }

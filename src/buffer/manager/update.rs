@@ -1,0 +1,119 @@
+//! The updates with which a chunk manager reports its memory.
+
+use crate::types::TimeStamp;
+
+/// Size of a released chunk, and the time at which it was done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct ChunkMetadata {
+    pub(crate) done_at: TimeStamp,
+    pub(crate) bytes: u64,
+}
+
+/// Report of a manager about its chunks. Successive updates of one manager can be folded into one
+/// equivalent update.
+#[doc(alias = "ProfileBufferControlledChunkManager::Update")]
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub(crate) enum Update {
+    /// Nothing has changed.
+    #[default]
+    None,
+    Changed {
+        unreleased_bytes: u64,
+        released_bytes: u64,
+        /// Time at which the oldest released chunk was done.
+        oldest_done: Option<TimeStamp>,
+        /// Chunks released since the previous update and not discarded yet, oldest first.
+        newly_released: Vec<ChunkMetadata>,
+    },
+    /// The manager is gone.
+    Final,
+}
+
+impl Update {
+    /// Adds a later update of the same manager.
+    pub(crate) fn fold(&mut self, newer: Self) {
+        match (&mut *self, newer) {
+            (_, Self::None) | (Self::Final, _) => {}
+            (
+                Self::Changed {
+                    unreleased_bytes,
+                    released_bytes,
+                    oldest_done,
+                    newly_released,
+                },
+                Self::Changed {
+                    unreleased_bytes: unreleased_now,
+                    released_bytes: released_now,
+                    oldest_done: oldest_now,
+                    newly_released: newer,
+                },
+            ) => {
+                (*unreleased_bytes, *released_bytes, *oldest_done) =
+                    (unreleased_now, released_now, oldest_now);
+                // Chunks older than the oldest one have been discarded since.
+                newly_released
+                    .retain(|chunk| oldest_now.is_some_and(|oldest| chunk.done_at >= oldest));
+                newly_released.extend(newer);
+            }
+            (_, newer) => *self = newer,
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn changed(unreleased: u64, released: u64, oldest: u64, newly: &[(u64, u64)]) -> Update {
+        Update::Changed {
+            unreleased_bytes: unreleased,
+            released_bytes: released,
+            oldest_done: (oldest > 0).then_some(TimeStamp(oldest)),
+            newly_released: newly
+                .iter()
+                .map(|&(done, bytes)| ChunkMetadata {
+                    done_at: TimeStamp(done),
+                    bytes,
+                })
+                .collect(),
+        }
+    }
+
+    fn folded(updates: &[Update]) -> Update {
+        updates
+            .iter()
+            .cloned()
+            .fold(Update::None, |mut all, update| {
+                all.fold(update);
+                all
+            })
+    }
+
+    #[test]
+    fn folded_updates_equal_one_update() {
+        assert_eq!(folded(&[]), Update::None);
+        let first = changed(10, 0, 0, &[]);
+        assert_eq!(folded(&[Update::None, first.clone(), Update::None]), first);
+        let second = changed(20, 30, 3, &[(3, 30)]);
+        assert_eq!(folded(&[first.clone(), second.clone()]), second);
+        // By the third update the first released chunk has been discarded.
+        let third = changed(5, 70, 4, &[(4, 30), (5, 40)]);
+        assert_eq!(folded(&[first, second.clone(), third.clone()]), third);
+        let fourth = changed(6, 90, 4, &[(7, 20)]);
+        assert_eq!(
+            folded(&[second.clone(), third, fourth]),
+            changed(6, 90, 4, &[(4, 30), (5, 40), (7, 20)])
+        );
+        // All released chunks were discarded.
+        assert_eq!(
+            folded(&[second.clone(), changed(1, 0, 0, &[])]),
+            changed(1, 0, 0, &[])
+        );
+        assert_eq!(folded(&[second.clone(), Update::Final]), Update::Final);
+        assert_eq!(
+            folded(&[Update::Final, second]),
+            Update::Final,
+            "no update follows `Final`"
+        );
+    }
+}

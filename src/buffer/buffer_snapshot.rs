@@ -6,8 +6,8 @@ use crate::buffer::chunks::BlockIndex;
 use crate::buffer::chunks::Chunk;
 use crate::buffer::entries::EntryReader;
 use crate::buffer::entries::leb128;
-use crate::buffer::managers::BufferStatistics;
-use crate::buffer::managers::Update;
+use crate::buffer::manager::BufferStatistics;
+use crate::buffer::manager::Update;
 use crate::types::TimeStamp;
 
 /// The buffer's content at one moment: chunks in the order in which they were begun, each with its

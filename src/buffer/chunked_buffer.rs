@@ -11,13 +11,11 @@ use crate::buffer::chunks::ChunkNumber;
 use crate::buffer::chunks::HeavyBarrier;
 use crate::buffer::chunks::{Chunk, ChunkWriter, block_bytes};
 use crate::buffer::entries::Entry;
-use crate::buffer::lane::{ChunkSource, Lane, NewEntry};
+use crate::buffer::lane::{ChunkSource, Lane, NewEntry, WANTS_LARGEST_CHUNKS};
 use crate::buffer::lanes::Lanes;
-use crate::buffer::managers::ChunkManagerWithLocalLimit;
-use crate::buffer::managers::{
-    BufferStatistics, DROP_REASONS, Dropped, DroppedEntries, SessionChunks, WANTS_LARGEST_CHUNKS,
+use crate::buffer::manager::{
+    BufferStatistics, ChunkManager, DROP_REASONS, Dropped, DroppedEntries, SessionChunks, Update,
 };
-use crate::buffer::managers::{ChunkManager, ControlledChunkManager, Update};
 use crate::types::{Generation, TimeStamp};
 use crate::util::{Guard, LockRank, NamedMutex};
 
@@ -30,8 +28,8 @@ use crate::util::{Guard, LockRank, NamedMutex};
 #[doc(alias = "ProfileChunkedBuffer")]
 #[doc(alias = "ProfileBuffer")]
 #[derive(Debug)]
-pub(crate) struct ChunkedBuffer<M = ChunkManagerWithLocalLimit> {
-    state: NamedMutex<State<M>>,
+pub(crate) struct ChunkedBuffer {
+    state: NamedMutex<State>,
     lanes: Lanes,
     /// A chunk is done, or a lane lacks its next one.
     needs_maintenance: AtomicBool,
@@ -46,17 +44,17 @@ pub(crate) struct ChunkedBuffer<M = ChunkManagerWithLocalLimit> {
 }
 
 #[derive(Debug)]
-struct State<M> {
+struct State {
     /// For each lane that was ever used, whether it has a writer.
     taken: Vec<bool>,
-    chunks: Option<SessionChunks<M>>,
+    chunks: Option<SessionChunks>,
 }
 
 /// A writer's handle to its lane. After it is dropped, the next writer continues in the same lane
 /// and chunk.
 #[derive(Debug)]
-pub(crate) struct LaneHandle<'a, M: ChunkManager = ChunkManagerWithLocalLimit> {
-    buffer: &'a ChunkedBuffer<M>,
+pub(crate) struct LaneHandle<'a> {
+    buffer: &'a ChunkedBuffer,
     lane: &'a Lane,
     one_writer: PhantomData<Cell<()>>,
 }
@@ -66,13 +64,13 @@ pub(crate) struct LaneHandle<'a, M: ChunkManager = ChunkManagerWithLocalLimit> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LaneRef<'a>(&'a Lane, PhantomData<*const ()>);
 
-impl<M: ChunkManager> Drop for LaneHandle<'_, M> {
+impl Drop for LaneHandle<'_> {
     fn drop(&mut self) {
         self.buffer.give_lane_back(self.lane);
     }
 }
 
-impl<'a, M: ChunkManager> LaneHandle<'a, M> {
+impl<'a> LaneHandle<'a> {
     /// Index of the lane in its buffer.
     pub(crate) fn index(&self) -> usize {
         self.lane.index
@@ -133,7 +131,7 @@ impl<'a, M: ChunkManager> LaneHandle<'a, M> {
     }
 }
 
-impl<M: ChunkManager> ChunkSource for ChunkedBuffer<M> {
+impl ChunkSource for ChunkedBuffer {
     /// Allocates while holding the lock, so that the application's allocator adds no marker when it
     /// is called from here. That marker would need a chunk, too.
     fn make_chunk(
@@ -170,7 +168,7 @@ impl<M: ChunkManager> ChunkSource for ChunkedBuffer<M> {
     }
 }
 
-impl<M: ChunkManager> ChunkedBuffer<M> {
+impl ChunkedBuffer {
     pub(crate) const fn out_of_session(heavy_barrier: HeavyBarrier) -> Self {
         let state = State {
             taken: Vec::new(),
@@ -198,7 +196,9 @@ impl<M: ChunkManager> ChunkedBuffer<M> {
         self.largest_block_bytes.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn begin_with(&self, session: Generation, manager: M) {
+    /// Drops all entries and accepts entries of `session` from now on.
+    pub(crate) fn begin_session(&self, session: Generation, capacity_bytes: u64) {
+        let manager = ChunkManager::new(usize::try_from(capacity_bytes).unwrap_or(usize::MAX));
         self.dropped
             .iter()
             .for_each(|count| count.store(0, Ordering::Relaxed));
@@ -230,7 +230,7 @@ impl<M: ChunkManager> ChunkedBuffer<M> {
         }
     }
 
-    fn replace_chunks(&self, chunks: Option<SessionChunks<M>>) {
+    fn replace_chunks(&self, chunks: Option<SessionChunks>) {
         let mut state = self.state.lock();
         let before = std::mem::replace(&mut state.chunks, chunks);
         let writers: Vec<_> = (0..state.taken.len())
@@ -246,17 +246,17 @@ impl<M: ChunkManager> ChunkedBuffer<M> {
     }
 
     /// Returns a lane for one writer, for example for a thread's markers.
-    pub(crate) fn take_lane(&self) -> LaneHandle<'_, M> {
+    pub(crate) fn take_lane(&self) -> LaneHandle<'_> {
         self.take_lane_that_wants(0)
     }
 
     /// Returns a lane with the largest chunks. It is for a writer whose entries refer to earlier
     /// entries of the same chunk, which saves more bytes in large chunks.
-    pub(crate) fn take_lane_for_samples(&self) -> LaneHandle<'_, M> {
+    pub(crate) fn take_lane_for_samples(&self) -> LaneHandle<'_> {
         self.take_lane_that_wants(WANTS_LARGEST_CHUNKS)
     }
 
-    fn take_lane_that_wants(&self, wanted_bytes: usize) -> LaneHandle<'_, M> {
+    fn take_lane_that_wants(&self, wanted_bytes: usize) -> LaneHandle<'_> {
         let lane = {
             let mut state = self.state.lock();
             let taken = &mut state.taken;
@@ -352,7 +352,7 @@ impl<M: ChunkManager> ChunkedBuffer<M> {
         Some((state.chunks.as_ref()?.held_bytes(), self.statistics(&state)))
     }
 
-    fn statistics(&self, state: &State<M>) -> BufferStatistics {
+    fn statistics(&self, state: &State) -> BufferStatistics {
         BufferStatistics {
             dropped: self.dropped(),
             lanes: state.taken.iter().filter(|is_taken| **is_taken).count() as u64,
@@ -364,30 +364,14 @@ impl<M: ChunkManager> ChunkedBuffer<M> {
         }
     }
 
-    #[cfg(test)]
-    pub(crate) fn share(&self) -> BufferSnapshot {
-        let state = self.state.lock();
-        let Some(chunks) = &state.chunks else {
-            return BufferSnapshot::default();
-        };
-        BufferSnapshot::new(
-            chunks.share(),
-            chunks.complete_since(),
-            Update::None,
-            self.statistics(&state),
-        )
-    }
-
     /// Locks the buffer while the process forks.
-    pub(crate) fn hold_for_fork(&self) -> BufferForkGuard<'_, M> {
+    pub(crate) fn hold_for_fork(&self) -> BufferForkGuard<'_> {
         BufferForkGuard {
             state: self.state.lock(),
             buffer: self,
         }
     }
-}
 
-impl ChunkedBuffer {
     /// Puts an entry into `lane`, a lane of this buffer, like [`LaneHandle::put`]. Called by the
     /// lane's writer. The entry is passed by value, so that a small one stays in registers.
     #[inline(always)]
@@ -419,14 +403,6 @@ impl ChunkedBuffer {
         buffer
     }
 
-    /// Drops all entries and accepts entries of `session` from now on.
-    pub(crate) fn begin_session(&self, session: Generation, capacity_bytes: u64) {
-        let capacity = usize::try_from(capacity_bytes).unwrap_or(usize::MAX);
-        self.begin_with(session, ChunkManagerWithLocalLimit::new(capacity));
-    }
-}
-
-impl<M: ControlledChunkManager> ChunkedBuffer<M> {
     /// Discards chunks that were done at `at_or_before` or earlier, and finishes the chunks of idle
     /// lanes that are older than all others. Called by the sampler from time to time. The clock is
     /// read after a chunk is taken from its lane, so a chunk is never done before its last entry.
@@ -475,17 +451,17 @@ impl<M: ControlledChunkManager> ChunkedBuffer<M> {
 
 /// Guard that holds the buffer's lock during a fork. The child can end the session through it.
 #[derive(Debug)]
-pub(crate) struct BufferForkGuard<'a, M = ChunkManagerWithLocalLimit> {
-    state: Guard<'a, State<M>>,
-    buffer: &'a ChunkedBuffer<M>,
+pub(crate) struct BufferForkGuard<'a> {
+    state: Guard<'a, State>,
+    buffer: &'a ChunkedBuffer,
 }
 
-impl<M> BufferForkGuard<'_, M> {
+impl BufferForkGuard<'_> {
     /// Ends the parent's session in the child of a fork, where only the calling thread exists.
     /// `own_lane` is its lane; all other lanes lose their writers. The lanes' chunks are leaked,
     /// because a thread of the parent may have been changing them during the fork. The caller must
     /// leak the result for the same reason.
-    pub(crate) fn abandon_session(mut self, own_lane: Option<usize>) -> AbandonedSession<M> {
+    pub(crate) fn abandon_session(mut self, own_lane: Option<usize>) -> AbandonedSession {
         self.buffer.session.store(0, Ordering::Relaxed);
         let abandoned = AbandonedSession {
             _chunks: self.state.chunks.take(),
@@ -505,6 +481,6 @@ impl<M> BufferForkGuard<'_, M> {
 /// The chunks of a parent's session in the child of a fork.
 #[derive(Debug)]
 #[must_use = "dropping it frees memory that the parent's threads may have been changing"]
-pub(crate) struct AbandonedSession<M> {
-    _chunks: Option<SessionChunks<M>>,
+pub(crate) struct AbandonedSession {
+    _chunks: Option<SessionChunks>,
 }

@@ -10,8 +10,6 @@ use crate::buffer::entries::EntryHead;
 use crate::buffer::entries::EntryKind;
 use crate::buffer::entries::EntryReader;
 use crate::buffer::entries::{Entry, EntryCursor};
-use crate::buffer::managers::ChunkManager;
-use crate::buffer::managers::ChunkManagerSingle;
 use crate::types::{Generation, TimeStamp};
 
 const SESSION: Generation = ChunkedBuffer::TEST_SESSION;
@@ -33,7 +31,7 @@ fn numbers_in(snapshot: &BufferSnapshot) -> Vec<u64> {
     numbers
 }
 
-fn put_number<M: ChunkManager>(lane: &LaneHandle<'_, M>, number: u64) -> Option<ChunkNumber> {
+fn put_number(lane: &LaneHandle<'_>, number: u64) -> Option<ChunkNumber> {
     let mut head = EntryHead::new(EntryKind::Counter);
     lane.put(
         SESSION,
@@ -435,26 +433,6 @@ fn discard_old_discards_chunks_done_by_the_given_time() {
             .complete_since()
             .is_some_and(|time| time <= TimeStamp(500))
     );
-}
-
-#[test]
-fn single_chunk_buffer_keeps_the_first_entries() {
-    let buffer: ChunkedBuffer<ChunkManagerSingle> = ChunkedBuffer::out_of_session(|| true);
-    buffer.begin_with(SESSION, ChunkManagerSingle::new(256));
-    let lane = buffer.take_lane_for_samples();
-    let put: Vec<u64> = (0..100)
-        .take_while(|&number| put_number(&lane, number).is_some())
-        .collect();
-    assert!((8..=12).contains(&put.len()), "{put:?}");
-    assert_eq!(put_number(&lane, 1000), None, "there is no second chunk");
-    assert_eq!(numbers_in(&buffer.share()), put);
-    let other = buffer.take_lane();
-    assert_eq!(
-        put_number(&other, 7),
-        None,
-        "there is no chunk for another writer"
-    );
-    assert!(buffer.share().statistics.dropped.all() >= 2);
 }
 
 #[test]

@@ -18,7 +18,6 @@ use crate::buffer::chunks::TakeCell;
 use crate::buffer::chunks::{ChunkWriter, new_block_bytes};
 use crate::buffer::chunks::{HeavyBarrier, WriteGuard, WritingCell};
 use crate::buffer::entries::Entry;
-use crate::buffer::managers::WANTS_LARGEST_CHUNKS;
 use crate::types::{Generation, TimeStamp};
 
 /// Fill time below which a lane's next chunk is twice as large, in ns.
@@ -26,6 +25,9 @@ const FAST_FILL_NS: u64 = 1_000_000_000;
 /// Number of filled chunks of one size after which the next one is twice as large, however slowly
 /// they were filled; it keeps the lists of chunks short.
 const CHUNKS_BEFORE_GROWTH: usize = 16;
+
+/// Chunk size that a lane requests to get the largest chunks, however many lanes there are.
+pub(crate) const WANTS_LARGEST_CHUNKS: usize = usize::MAX;
 
 /// An entry to be put into a lane. Passed by value, so that on the fast path it can stay in
 /// registers.

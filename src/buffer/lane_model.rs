@@ -15,9 +15,7 @@ use crate::buffer::buffer_snapshot::BufferSnapshot;
 use crate::buffer::chunks::{Chunk, ChunkWriter};
 use crate::buffer::entries::{Entry, EntryCursor};
 use crate::buffer::lane::{ChunkSource, Lane, NewEntry};
-use crate::buffer::managers::ChunkManagerWithLocalLimit;
-use crate::buffer::managers::{BufferStatistics, SessionChunks};
-use crate::buffer::managers::{ChunkManager, Update};
+use crate::buffer::manager::{BufferStatistics, ChunkManager, SessionChunks, Update};
 use crate::types::{Generation, TimeStamp};
 use crate::util::explore_model;
 
@@ -28,7 +26,7 @@ const CAPACITY: usize = 32;
 
 struct World {
     lanes: [Lane; 2],
-    chunks: LoomMutex<Option<SessionChunks<ChunkManagerWithLocalLimit>>>,
+    chunks: LoomMutex<Option<SessionChunks>>,
 }
 
 impl ChunkSource for World {
@@ -52,7 +50,7 @@ impl ChunkSource for World {
 
 impl World {
     fn new() -> Arc<Self> {
-        let chunks = SessionChunks::new(SESSION, ChunkManagerWithLocalLimit::new(CAPACITY));
+        let chunks = SessionChunks::new(SESSION, ChunkManager::new(CAPACITY));
         Arc::new(Self {
             lanes: [Lane::new(0), Lane::new(1)],
             chunks: LoomMutex::new(Some(chunks)),

@@ -41,7 +41,7 @@ mod lane;
 mod lane_model;
 #[forbid(unsafe_code)]
 mod lanes;
-mod managers;
+mod manager;
 
 pub(crate) use buffer_snapshot::{Block, BufferSnapshot};
 pub(crate) use chunked_buffer::{BufferForkGuard, ChunkedBuffer, LaneHandle, LaneRef};
@@ -50,4 +50,4 @@ pub(crate) use entries::{
     Entry, EntryCursor, EntryHead, EntryKind, EntryReader, EntryWriter, FrameTag, ROOT_NODES,
     SampleFlags, large_bytes, number_bytes, root_node, unzigzag, zigzag,
 };
-pub(crate) use managers::Dropped;
+pub(crate) use manager::Dropped;

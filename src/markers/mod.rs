@@ -32,7 +32,9 @@ mod schema;
 
 #[cfg(has_profiler)]
 pub(crate) use built_in::Awake;
-pub(crate) use built_in::{CowString, FlowStackMarker, Log, StackMarker, Tracing};
+#[cfg(any(feature = "log", feature = "tracing"))]
+pub(crate) use built_in::Log;
+pub(crate) use built_in::{CowString, FlowStackMarker, StackMarker, Tracing};
 #[cfg(has_profiler)]
 pub(crate) use codec::{
     DecodedMarker, DecodedPayload, MarkerDestination, MarkerEntry, MarkerType, NewMarker,

@@ -129,26 +129,3 @@ impl Entry for HeadAndTail<'_> {
         out.raw(self.tail);
     }
 }
-
-#[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-    use crate::buffer::entries::entry_reader::EntryReader;
-
-    #[test]
-    fn head_holds_its_maximum_number_of_fields() {
-        let mut head = EntryHead::new(EntryKind::Sample);
-        (0..7).for_each(|_| _ = head.number(u64::MAX).byte(7));
-        head.signed(i64::MIN);
-        let entry = head.with(b"tail");
-        let mut target = vec![0; Entry::bytes(&entry)];
-        entry.write(&mut EntryCursor::new(&mut target));
-        let mut reader = EntryReader::new(&target);
-        assert_eq!(reader.kind(), Some(EntryKind::Sample));
-        assert!((0..7).all(|_| reader.number() == Some(u64::MAX) && reader.byte() == Some(7)));
-        assert_eq!(
-            (reader.signed(), reader.bytes(4), reader.byte()),
-            (Some(i64::MIN), Some(&b"tail"[..]), None)
-        );
-    }
-}

@@ -10,6 +10,9 @@ mod entry_reader;
 mod entry_writer;
 #[forbid(unsafe_code)]
 pub(crate) mod leb128;
+#[cfg(all(test, not(loom)))]
+#[forbid(unsafe_code)]
+mod round_trip_tests;
 
 pub(crate) use entry::{Entry, EntryCursor, large_bytes, number_bytes};
 pub(crate) use entry_kind::{EntryKind, FrameTag, ROOT_NODES, SampleFlags, root_node};

@@ -8,10 +8,23 @@
 //! browser needs, and `UnregisteredThreadLifetime` and `UnregisteredThreadCPU`, because gekkota
 //! does not watch unregistered threads.
 
-mod flow_markers;
-mod text;
-mod transfers;
+#[macro_use]
+mod keywords_macro;
 
-pub use flow_markers::*;
+mod flow;
+mod interface;
+mod ipc;
+mod media;
+mod memory;
+mod network;
+mod system;
+mod text;
+
+pub use flow::*;
+pub use interface::*;
+pub use ipc::*;
+pub use media::*;
+pub use memory::*;
+pub use network::*;
+pub use system::*;
 pub use text::*;
-pub use transfers::*;

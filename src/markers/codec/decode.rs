@@ -125,8 +125,9 @@ mod tests {
     use crate::markers::codec::encode::{
         MarkerEntry, NewPayload, SHORT_NUMBER_LIMIT, SHORT_TIME_LIMIT, TypedPayload,
     };
+    use crate::markers::codec::payload::PayloadFailure;
     use crate::markers::codec::property_writer::PropertyWriter;
-    use crate::markers::codec::type_registry::{MarkerType, PayloadFailure};
+    use crate::markers::codec::type_registry::MarkerType;
     use crate::markers::json_writer::JSONWriter;
     use crate::markers::options::MarkerTiming;
     use crate::markers::profiler_marker::ProfilerMarker;

@@ -18,6 +18,8 @@ pub(crate) use encode::{
     MarkerDestination, MarkerEntry, NewMarker, NewPayload, NoPayload, TextPayload, TypedPayload,
 };
 #[cfg(has_profiler)]
+pub(crate) use payload::PayloadFailure;
+#[cfg(has_profiler)]
 pub(crate) use property_writer::PropertyWriter;
 #[cfg(has_profiler)]
-pub(crate) use type_registry::{MarkerType, PayloadFailure};
+pub(crate) use type_registry::MarkerType;

@@ -6,9 +6,33 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use postcard::ser_flavors::Flavor;
 
 use crate::buffer::EntryCursor;
-use crate::markers::codec::type_registry::PayloadFailure;
 use crate::markers::json_writer::JSONWriter;
 use crate::markers::profiler_marker::ProfilerMarker;
+
+/// The reason why a profile lacks a payload.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum PayloadFailure {
+    /// `Serialize` failed, or panicked, while the marker was added.
+    NotSerialized,
+    /// `Deserialize` rejected the bytes that `Serialize` wrote, or the buffer is damaged.
+    NotDeserialized,
+    /// The payload's code panicked while the profile was written.
+    Panicked,
+    /// The library with the payload's code is no longer loaded.
+    Unloaded,
+}
+
+impl PayloadFailure {
+    /// Describes the failure, to be appended to the marker's name.
+    pub(crate) const fn words(self) -> &'static str {
+        match self {
+            Self::NotSerialized => "payload could not be serialized",
+            Self::NotDeserialized => "payload could not be deserialized",
+            Self::Panicked => "payload panicked",
+            Self::Unloaded => "library of the payload was unloaded",
+        }
+    }
+}
 
 /// Counts the bytes of the serialized payload.
 struct ByteCounter(usize);

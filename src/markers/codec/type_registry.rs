@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use once_cell::race::OnceRef;
 
-use crate::markers::codec::payload;
+use crate::markers::codec::payload::{self, PayloadFailure};
 use crate::markers::json_writer::JSONWriter;
 use crate::markers::profiler_marker::ProfilerMarker;
 use crate::markers::schema::MarkerSchema;
@@ -31,31 +31,6 @@ static BUCKETS: [Link; BUCKET_COUNT] = [const { OnceRef::new() }; BUCKET_COUNT];
 
 /// The number given last; 0 is not the number of any type.
 static LAST_NUMBER: AtomicU32 = AtomicU32::new(0);
-
-/// The reason why a profile lacks a payload.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum PayloadFailure {
-    /// `Serialize` failed, or panicked, while the marker was added.
-    NotSerialized,
-    /// `Deserialize` rejected the bytes that `Serialize` wrote, or the buffer is damaged.
-    NotDeserialized,
-    /// The payload's code panicked while the profile was written.
-    Panicked,
-    /// The library with the payload's code is no longer loaded.
-    Unloaded,
-}
-
-impl PayloadFailure {
-    /// Describes the failure, to be appended to the marker's name.
-    pub(crate) const fn words(self) -> &'static str {
-        match self {
-            Self::NotSerialized => "payload could not be serialized",
-            Self::NotDeserialized => "payload could not be deserialized",
-            Self::Panicked => "payload panicked",
-            Self::Unloaded => "library of the payload was unloaded",
-        }
-    }
-}
 
 /// A type of markers.
 #[derive(Debug)]

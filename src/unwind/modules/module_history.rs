@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::platform::ModuleImage;
-use crate::unwind::modules::module_table::{LoadedModule, is_same_module};
+use crate::unwind::modules::loaded_module::{LoadedModule, is_same_module};
 
 /// Maximum number of remembered module lifetimes. Samples in older ones get no names.
 const MAX_LIFETIMES: usize = 512;

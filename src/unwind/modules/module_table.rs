@@ -15,19 +15,12 @@ use std::sync::Arc;
 
 use crate::platform::{ModuleChanges, ModuleImage, list_modules, module_changes, monotonic_now};
 use crate::types::TimeStamp;
+use crate::unwind::modules::loaded_module::{LoadedModule, is_same_module};
 use crate::unwind::modules::module_history::{AddressMeaning, ModuleHistory};
 
 /// Maximum number of doubtful ranges. Beyond it the oldest is dropped. In a stack captured before
 /// the change of the dropped range, every module that can be unloaded is then doubtful.
 const MAX_DOUBTFUL_RANGES: usize = 1024;
-
-/// A module of the session.
-#[derive(Clone, Debug)]
-pub(crate) struct LoadedModule {
-    pub(crate) image: Arc<ModuleImage>,
-    /// Whether it was unloaded, so that its addresses may have another meaning now.
-    pub(crate) unloaded: bool,
-}
 
 /// A loaded module.
 #[derive(Clone, Debug)]
@@ -64,11 +57,6 @@ pub(crate) struct ModuleTable {
     /// The modules that the last refresh found unloaded.
     gone: Vec<Arc<ModuleImage>>,
     doubtful: DoubtfulRanges,
-}
-
-/// Whether both are the same file at the same address.
-pub(crate) fn is_same_module(one: &ModuleImage, other: &ModuleImage) -> bool {
-    one.range == other.range && one.path == other.path && one.build_id == other.build_id
 }
 
 fn overlap(one: &ModuleImage, other: &ModuleImage) -> bool {

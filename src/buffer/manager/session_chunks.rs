@@ -6,18 +6,14 @@ use std::sync::Arc;
 
 use crate::buffer::chunks::ChunkNumber;
 use crate::buffer::chunks::{Chunk, ChunkState, ChunkWriter};
-use crate::buffer::lane::Lane;
-use crate::buffer::managers::chunk_manager::{
-    ChunkManager, ControlledChunkManager, Reservation, Update,
-};
+use crate::buffer::lane::{Lane, WANTS_LARGEST_CHUNKS};
+use crate::buffer::manager::chunk_manager::{ChunkManager, Reservation};
+use crate::buffer::manager::update::Update;
 use crate::types::{Generation, TimeStamp};
 
 /// Initial chunk size of a lane, in bytes: small, because a thousand threads with few markers hold
 /// two chunks each.
 const SMALL_CHUNK_BYTES: usize = 4 << 10;
-
-/// Chunk size that a lane requests to get the largest chunks, however many lanes there are.
-pub(crate) const WANTS_LARGEST_CHUNKS: usize = usize::MAX;
 
 /// Reason why an entry was dropped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -73,17 +69,17 @@ struct Unreleased {
 
 /// The chunks of a session and their manager.
 #[derive(Debug)]
-pub(crate) struct SessionChunks<M> {
+pub(crate) struct SessionChunks {
     pub(crate) session: Generation,
-    pub(crate) manager: M,
+    pub(crate) manager: ChunkManager,
     unreleased: Vec<Unreleased>,
     next_number: u64,
     range_end: u64,
     update: Update,
 }
 
-impl<M: ChunkManager> SessionChunks<M> {
-    pub(crate) fn new(session: Generation, manager: M) -> Self {
+impl SessionChunks {
+    pub(crate) fn new(session: Generation, manager: ChunkManager) -> Self {
         Self {
             session,
             manager,
@@ -290,9 +286,7 @@ impl<M: ChunkManager> SessionChunks<M> {
             ..BufferStatistics::default()
         }
     }
-}
 
-impl<M: ControlledChunkManager> SessionChunks<M> {
     /// Returns the manager's updates since the session began, folded into one.
     pub(crate) fn follow_manager(&mut self) -> &Update {
         self.update.fold(self.manager.take_update());

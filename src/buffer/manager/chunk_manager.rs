@@ -1,13 +1,43 @@
-//! The chunk manager of a session's buffer, which keeps to one limit in bytes.
+//! The chunk manager decides when chunks are allocated, recycled and discarded.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::buffer::chunks::Chunk;
-use crate::buffer::managers::chunk_manager::{
-    ChunkManager, ChunkMetadata, ControlledChunkManager, Discarded, Reservation, Update,
-};
+use crate::buffer::manager::update::{ChunkMetadata, Update};
 use crate::types::TimeStamp;
+
+/// Answer of a manager to a request for a chunk.
+#[derive(Debug)]
+pub(crate) enum Reservation {
+    /// A discarded chunk of exactly the requested size.
+    Recycled(Chunk),
+    /// The memory is reserved; the caller allocates a chunk of the requested size.
+    Allocate,
+    /// The manager supplies no chunk of this size.
+    Unavailable,
+}
+
+/// Totals of the discarded chunks.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Discarded {
+    pub(crate) chunks: u64,
+    /// Bytes that the chunks held.
+    pub(crate) bytes: u64,
+    pub(crate) entries: u64,
+    /// Time at which the last of the chunks was done, if there were any. All entries that were put
+    /// later are still in the buffer.
+    pub(crate) complete_since: Option<TimeStamp>,
+}
+
+impl Discarded {
+    pub(crate) fn add(&mut self, chunk: &Chunk) {
+        self.chunks += 1;
+        self.bytes += chunk.committed() as u64;
+        self.entries += chunk.entries();
+        self.complete_since = self.complete_since.max(Some(chunk.done_at()));
+    }
+}
 
 /// Maximum size of a chunk, in bytes.
 const MAX_CHUNK_BYTES: usize = 1 << 20;
@@ -17,9 +47,20 @@ const MIN_CHUNKS: usize = 4;
 
 /// Keeps the total size of the chunks within a limit by discarding the oldest ones. Only unreleased
 /// chunks can exceed it.
+///
+/// **Contract**:
+/// - A chunk is *unreleased* from the [`Self::reserve`] that granted it until it is released or
+///   returned unused. A released chunk stays *released* until it is discarded.
+/// - Released chunks are never written to. They are kept oldest first, by the time they were done.
+/// - Only released chunks are discarded, oldest first, and discarded chunks are counted.
+/// - The manager does not wait for readers: a chunk that a reader shares is discarded at once, and
+///   its memory lives until the reader drops it.
+/// - All methods are called under the buffer's lock. They allocate only to grow lists of chunks.
+#[doc(alias = "ProfileBufferChunkManager")]
+#[doc(alias = "ProfileBufferControlledChunkManager")]
 #[doc(alias = "ProfileBufferChunkManagerWithLocalLimit")]
 #[derive(Debug)]
-pub(crate) struct ChunkManagerWithLocalLimit {
+pub(crate) struct ChunkManager {
     max_bytes: usize,
     released: VecDeque<Arc<Chunk>>,
     released_bytes: usize,
@@ -29,7 +70,7 @@ pub(crate) struct ChunkManagerWithLocalLimit {
     has_changed: bool,
 }
 
-impl ChunkManagerWithLocalLimit {
+impl ChunkManager {
     pub(crate) fn new(max_bytes: usize) -> Self {
         Self {
             max_bytes,
@@ -55,18 +96,21 @@ impl ChunkManagerWithLocalLimit {
     fn is_full_with(&self, bytes: usize) -> bool {
         self.released_bytes + self.unreleased_bytes + bytes > self.max_bytes
     }
-}
 
-impl ChunkManager for ChunkManagerWithLocalLimit {
-    fn max_total_bytes(&self) -> usize {
+    /// Limit of the total size, in bytes. Only unreleased chunks may exceed it.
+    pub(crate) fn max_total_bytes(&self) -> usize {
         self.max_bytes
     }
 
-    fn largest_chunk_bytes(&self) -> usize {
+    /// Size of the largest chunk, in bytes; it bounds the size of an entry.
+    pub(crate) fn largest_chunk_bytes(&self) -> usize {
         (self.max_bytes / MIN_CHUNKS).min(MAX_CHUNK_BYTES)
     }
 
-    fn reserve(&mut self, bytes: usize) -> Reservation {
+    /// Reserves memory for a chunk of `bytes`, discarding old chunks if needed. If granted, the
+    /// chunk counts as unreleased.
+    #[doc(alias = "GetChunk")]
+    pub(crate) fn reserve(&mut self, bytes: usize) -> Reservation {
         if bytes > self.largest_chunk_bytes() {
             return Reservation::Unavailable;
         }
@@ -84,7 +128,8 @@ impl ChunkManager for ChunkManagerWithLocalLimit {
         recycled.map_or(Reservation::Allocate, Reservation::Recycled)
     }
 
-    fn release(&mut self, chunk: Arc<Chunk>) {
+    /// Takes over a chunk that is done.
+    pub(crate) fn release(&mut self, chunk: Arc<Chunk>) {
         chunk.set_released();
         self.unreleased_bytes -= chunk.capacity();
         self.has_changed = true;
@@ -105,26 +150,30 @@ impl ChunkManager for ChunkManagerWithLocalLimit {
         self.released.insert(position, chunk);
     }
 
-    fn forget_unreleased(&mut self, bytes: usize) {
+    /// Cancels the reservation of a chunk that was never written to.
+    #[doc(alias = "ForgetUnreleasedChunks")]
+    pub(crate) fn forget_unreleased(&mut self, bytes: usize) {
         self.unreleased_bytes -= bytes;
         self.has_changed = true;
     }
 
-    fn released(&self) -> &VecDeque<Arc<Chunk>> {
+    /// Returns the released chunks, oldest first.
+    #[doc(alias = "PeekExtantReleasedChunks")]
+    pub(crate) fn released(&self) -> &VecDeque<Arc<Chunk>> {
         &self.released
     }
 
-    fn unreleased_bytes(&self) -> usize {
+    pub(crate) fn unreleased_bytes(&self) -> usize {
         self.unreleased_bytes
     }
 
-    fn discarded(&self) -> Discarded {
+    pub(crate) fn discarded(&self) -> Discarded {
         self.discarded
     }
-}
 
-impl ControlledChunkManager for ChunkManagerWithLocalLimit {
-    fn take_update(&mut self) -> Update {
+    /// Returns the changes since the previous call.
+    #[doc(alias = "SetUpdateCallback")]
+    pub(crate) fn take_update(&mut self) -> Update {
         if !std::mem::take(&mut self.has_changed) {
             return Update::None;
         }
@@ -140,7 +189,9 @@ impl ControlledChunkManager for ChunkManagerWithLocalLimit {
         }
     }
 
-    fn destroy_chunks_at_or_before(&mut self, time: TimeStamp) {
+    /// Discards all released chunks that were done at `time` or earlier.
+    #[doc(alias = "DestroyChunksAtOrBefore")]
+    pub(crate) fn destroy_chunks_at_or_before(&mut self, time: TimeStamp) {
         while self
             .released
             .front()
@@ -165,7 +216,7 @@ mod tests {
         chunk
     }
 
-    fn numbers(manager: &ChunkManagerWithLocalLimit) -> Vec<u64> {
+    fn numbers(manager: &ChunkManager) -> Vec<u64> {
         manager
             .released()
             .iter()
@@ -175,7 +226,7 @@ mod tests {
 
     #[test]
     fn reserve_at_the_limit_discards_the_oldest_chunk_and_recycles_it_if_the_size_matches() {
-        let mut manager = ChunkManagerWithLocalLimit::new(40);
+        let mut manager = ChunkManager::new(40);
         assert_eq!(manager.largest_chunk_bytes(), 10);
         for number in 1..=3 {
             assert!(matches!(manager.reserve(10), Reservation::Allocate));
@@ -218,7 +269,7 @@ mod tests {
 
     #[test]
     fn chunk_shared_with_a_reader_is_discarded_but_not_recycled() {
-        let mut manager = ChunkManagerWithLocalLimit::new(40);
+        let mut manager = ChunkManager::new(40);
         assert!((0..4).all(|_| matches!(manager.reserve(10), Reservation::Allocate)));
         let shared = filled(10, 1, 1);
         manager.release(Arc::clone(&shared));
@@ -231,7 +282,7 @@ mod tests {
 
     #[test]
     fn released_chunks_are_sorted_by_done_time_without_empty_ones() {
-        let mut manager = ChunkManagerWithLocalLimit::new(100);
+        let mut manager = ChunkManager::new(100);
         for (number, done_at) in [(1, 5), (2, 3), (3, 5), (4, 9), (5, 4)] {
             manager.reserve(10);
             manager.release(filled(10, number, done_at));
@@ -255,7 +306,7 @@ mod tests {
 
     #[test]
     fn take_update_reports_changes_since_the_previous_call() {
-        let mut manager = ChunkManagerWithLocalLimit::new(100);
+        let mut manager = ChunkManager::new(100);
         assert_eq!(manager.take_update(), Update::None);
         manager.reserve(10);
         manager.release(filled(10, 1, 1));

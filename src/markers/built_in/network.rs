@@ -1,55 +1,9 @@
-//! Inter-process messages and network requests, whose markers the viewer combines by their fields.
-//!
-//! Fields with a fixed set of values are enums: the viewer fails to load a profile with any other
-//! value.
+//! Network requests. The viewer combines the markers of a request by their fields.
 
-use std::borrow::Cow;
-
-use crate::markers::json_writer::JSONWriter;
-use crate::markers::marker_field::MarkerField;
-use crate::markers::profiler_marker::ProfilerMarker;
-use crate::markers::schema::MarkerSchema;
-use crate::markers::schema::{Format, Location};
-use crate::types::{ProcessId, ProfilerTime, ThreadId};
-
-macro_rules! keywords {
-    ($($(#[$meta:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident = $keyword:literal,)+ })+) => {$(
-        $(#[$meta])*
-        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-        #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-        pub enum $name {
-            $($(#[$doc])* $variant,)+
-        }
-
-        impl $name {
-            const fn keyword(self) -> &'static str {
-                match self {
-                    $(Self::$variant => $keyword,)+
-                }
-            }
-        }
-
-        impl MarkerField for $name {
-            fn write_field(&self, json: &mut JSONWriter<'_>, key: &str, format: Format) {
-                self.keyword().write_field(json, key, format);
-            }
-
-            fn write_element(&self, json: &mut JSONWriter<'_>) {
-                self.keyword().write_element(json);
-            }
-        }
-    )+};
-}
+use crate::markers::built_in::text::CowString;
+use crate::types::ProfilerTime;
 
 keywords! {
-    /// A process's role towards the other process.
-    IPCSide {
-        /// The process that started the other.
-        Parent = "parent",
-        /// The process that was started.
-        Child = "child",
-    }
-
     /// The state of a request.
     NetworkStatus {
         /// Created, and not sent yet.
@@ -99,107 +53,6 @@ keywords! {
     }
 }
 
-/// A step of a message's delivery. The viewer merges the five markers, from [`Self::Sent`] to
-/// [`Self::Received`], into one.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub enum IPCStep {
-    /// A thread of the sender sends the message.
-    Sent,
-    /// The sender starts to write the message.
-    TransferStart,
-    /// The sender has written the message.
-    TransferEnd,
-    /// The receiver has read the message.
-    Arrived,
-    /// A thread of the receiver handles the message.
-    Received,
-}
-
-impl IPCStep {
-    /// Returns Gecko's keywords for the step: direction and phase.
-    const fn keywords(self) -> (&'static str, &'static str) {
-        match self {
-            Self::Sent => ("sending", "endpoint"),
-            Self::TransferStart => ("sending", "transferStart"),
-            Self::TransferEnd => ("sending", "transferEnd"),
-            Self::Arrived => ("receiving", "transferEnd"),
-            Self::Received => ("receiving", "endpoint"),
-        }
-    }
-}
-
-/// A step in the delivery of a message to another process or another thread.
-///
-/// The viewer merges the steps that share the message's number, its type and the two processes, and
-/// shows them as markers “IPCOut” and “IPCIn”.
-/// In the profile these markers are named “IPC”, whatever name the caller gave them.
-#[derive(Clone, PartialEq, Eq, Debug)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub struct IPCMarker {
-    /// Time of this step.
-    pub time: ProfilerTime,
-    /// The other process.
-    pub other_pid: ProcessId,
-    /// Number of the message between the two processes, at most 2⁵³.
-    pub message_seqno: u64,
-    /// Name of the message's type.
-    pub message_type: Cow<'static, str>,
-    /// Role of this process.
-    pub side: IPCSide,
-    /// The step.
-    pub step: IPCStep,
-    /// Whether the sender waits for a reply.
-    pub is_sync: bool,
-    /// The thread that performed the step, if the marker is on another thread's track.
-    pub thread_id: Option<ThreadId>,
-}
-
-impl ProfilerMarker for IPCMarker {
-    fn marker_type_name() -> &'static str {
-        "IPC"
-    }
-
-    // The viewer replaces this schema by a built-in one.
-    fn marker_type_display() -> MarkerSchema {
-        let mut schema = MarkerSchema::new(&[
-            Location::MarkerChart,
-            Location::MarkerTable,
-            Location::TimelineIPC,
-        ]);
-        schema
-            .set_table_label("{marker.data.messageType} — {marker.data.niceDirection}")
-            .set_chart_label("{marker.data.messageType}")
-            .add_key_label_format("startTime", "Start", Format::Time)
-            .add_key_label_format("endTime", "End", Format::Time)
-            .add_key_label_format("otherPid", "Other Pid", Format::Pid)
-            .add_key_label_format("messageSeqno", "Number", Format::Integer)
-            .add_key_label_format("messageType", "Type", Format::String)
-            .add_key_label_format("side", "Side", Format::String)
-            .add_key_label_format("direction", "Direction", Format::String)
-            .add_key_label_format("phase", "Phase", Format::String)
-            .add_key_label_format("sync", "Sync", Format::String)
-            .add_key_label_format("threadId", "Thread ID", Format::Tid);
-        schema
-    }
-
-    fn stream_json_marker_data(&self, json_writer: &mut JSONWriter<'_>) {
-        let (direction, phase) = self.step.keywords();
-        json_writer.time_property("startTime", self.time);
-        json_writer.time_property("endTime", self.time);
-        json_writer.int_property("otherPid", self.other_pid.to_number().into());
-        json_writer.uint_property("messageSeqno", self.message_seqno);
-        json_writer.string_property("messageType", &self.message_type);
-        json_writer.string_property("side", self.side.keyword());
-        json_writer.string_property("direction", direction);
-        json_writer.string_property("phase", phase);
-        json_writer.bool_property("sync", self.is_sync);
-        if let Some(thread) = self.thread_id {
-            json_writer.int_property("threadId", thread.to_number().into());
-        }
-    }
-}
-
 marker_type! {
     /// A network request, as two intervals with the same id.
     ///
@@ -225,13 +78,13 @@ marker_type! {
         /// Id of the request that follows the redirection.
         pub redirectId: Option<u64> => "Redirected to", Integer;
         /// The request's method: `GET`, for example.
-        pub requestMethod: Option<Cow<'static, str>> => "Method", String;
+        pub requestMethod: Option<CowString> => "Method", String;
         /// Result of the request: `NS_OK`, for example.
-        pub requestStatus: Option<Cow<'static, str>> => "Request Status", String;
+        pub requestStatus: Option<CowString> => "Request Status", String;
         /// Status of the response: 200, for example.
         pub responseStatus: Option<u16> => "Response Status", Integer;
         /// Content type of the response: “text/html”, for example.
-        pub contentType: Option<Cow<'static, str>> => "Content Type", String;
+        pub contentType: Option<CowString> => "Content Type", String;
         /// HTTP version of the connection.
         pub httpVersion: Option<HttpVersion> => "HTTP Version", String;
         /// Result of the cache lookup.
@@ -241,7 +94,7 @@ marker_type! {
         /// Priority: 0 is normal, and lower values are more urgent.
         pub pri: i32 => "Priority", Integer;
         /// Class of service, as text.
-        pub classOfService: Option<Cow<'static, str>> => "Class of Service", String;
+        pub classOfService: Option<CowString> => "Class of Service", String;
         /// Whether the request belongs to a private window. Users can omit such requests when they
         /// share a profile.
         pub isPrivateBrowsing: Option<bool> => hidden, String;

@@ -1,0 +1,14 @@
+//! Where chunks come from, and which ones are recycled.
+
+#[forbid(unsafe_code)]
+mod chunk_manager;
+#[forbid(unsafe_code)]
+mod session_chunks;
+#[forbid(unsafe_code)]
+mod update;
+
+pub(crate) use chunk_manager::ChunkManager;
+pub(crate) use session_chunks::{
+    BufferStatistics, DROP_REASONS, Dropped, DroppedEntries, SessionChunks,
+};
+pub(crate) use update::Update;

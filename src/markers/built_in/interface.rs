@@ -1,0 +1,95 @@
+//! What a user notices: events, screenshots, long tasks and hangs; and read preferences.
+
+use crate::markers::built_in::text::CowString;
+use crate::markers::json_writer::JSONWriter;
+use crate::markers::profiler_marker::ProfilerMarker;
+use crate::markers::schema::MarkerSchema;
+
+marker_type! {
+    /// A user interface event that the application handled.
+    #[derive(Clone, PartialEq, Debug)]
+    #[allow(non_snake_case, reason = "the viewer's names")]
+    pub struct DOMEvent {
+        /// Type of the event: “click”, for example.
+        pub eventType: CowString => "Event Type", String;
+        /// Target of the event.
+        pub target: Option<String> => "Event Target", String;
+        /// Time from the event's occurrence until it was handled, in ms.
+        pub latency: Option<f64> => "Latency", Duration;
+    }
+    places = [MarkerChart, MarkerTable, TimelineOverview];
+    tooltip_label = "{marker.data.eventType} — DOMEvent";
+    table_label = "{marker.data.eventType} - {marker.data.target}";
+    chart_label = "{marker.data.eventType}";
+}
+
+/// What a window shows from this instant until the window's next screenshot.
+///
+/// The viewer draws screenshots in a track of their own. In the profile these markers are named
+/// “CompositorScreenshot”, whatever name the caller gave them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct CompositorScreenshot {
+    /// The image as a URL: `data:image/jpeg;base64,…`. It may be smaller than the window.
+    pub url: CowString,
+    /// Id of the window.
+    pub window_id: u64,
+    /// Width of the window.
+    pub window_width: u32,
+    /// Height of the window.
+    pub window_height: u32,
+}
+
+impl ProfilerMarker for CompositorScreenshot {
+    fn marker_type_name() -> &'static str {
+        "CompositorScreenshot"
+    }
+
+    fn marker_type_display() -> MarkerSchema {
+        MarkerSchema::new_with_special_frontend_location()
+    }
+
+    fn stream_json_marker_data(&self, json_writer: &mut JSONWriter<'_>) {
+        json_writer.unique_string_property("url", &self.url);
+        json_writer.string_property("windowID", &format!("{:#x}", self.window_id));
+        json_writer.uint_property("windowWidth", self.window_width.into());
+        json_writer.uint_property("windowHeight", self.window_height.into());
+    }
+}
+
+marker_type! {
+    /// An event that kept the main thread busy for a long time.
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub struct MainThreadLongTask {
+        /// Type of the event.
+        pub category: CowString => "Type", String;
+    }
+    name = "MainThreadLongTask";
+}
+
+marker_type! {
+    /// An interval in which a thread did not return to its event loop, as a hang monitor found it.
+    #[doc(alias = "BHRMarker")]
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub struct DetectedHang {}
+    name = "BHR-detected hang";
+    places = [MarkerChart, MarkerTable, TimelineOverview];
+    table_label = "{marker.name}";
+}
+
+marker_type! {
+    /// A read of a preference.
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    #[allow(non_snake_case, reason = "the viewer's names")]
+    pub struct PreferenceRead {
+        /// Name of the preference.
+        pub prefName: String => "Name", String;
+        /// Whether the value is the default or was set explicitly.
+        pub prefKind: CowString => "Kind", String;
+        /// Type of the value.
+        pub prefType: CowString => "Type", String;
+        /// The value.
+        pub prefValue: String => "Value", SanitizedString;
+    }
+    table_label = "{marker.name} - {marker.data.prefName}";
+}

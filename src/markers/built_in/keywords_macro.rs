@@ -1,0 +1,39 @@
+//! The macro for enums whose values the viewer knows by keywords.
+//!
+//! Fields with a fixed set of values are such enums: the viewer fails to load a profile with any
+//! other value.
+
+/// Defines enums of keywords, which are fields of markers.
+macro_rules! keywords {
+    ($($(#[$meta:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident = $keyword:literal,)+ })+) => {$(
+        $(#[$meta])*
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+        #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+        pub enum $name {
+            $($(#[$doc])* $variant,)+
+        }
+
+        impl $name {
+            pub(super) const fn keyword(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $keyword,)+
+                }
+            }
+        }
+
+        impl crate::markers::marker_field::MarkerField for $name {
+            fn write_field(
+                &self,
+                json: &mut crate::markers::json_writer::JSONWriter<'_>,
+                key: &str,
+                format: crate::markers::schema::Format,
+            ) {
+                self.keyword().write_field(json, key, format);
+            }
+
+            fn write_element(&self, json: &mut crate::markers::json_writer::JSONWriter<'_>) {
+                self.keyword().write_element(json);
+            }
+        }
+    )+};
+}

@@ -1,0 +1,72 @@
+//! Allocations, from which the viewer builds trees of memory.
+
+use crate::markers::built_in::text::CowString;
+use crate::markers::json_writer::JSONWriter;
+use crate::markers::profiler_marker::ProfilerMarker;
+use crate::markers::schema::MarkerSchema;
+use crate::types::ThreadId;
+
+/// An allocation or, with a negative size, a deallocation.
+///
+/// With stacks, the viewer builds trees of retained, allocated and freed memory from these markers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct NativeAllocation {
+    /// Size in bytes; negative for a deallocation.
+    pub size: i64,
+    /// Address of the memory.
+    pub memory_address: u64,
+    /// The thread that allocated or freed the memory.
+    pub thread_id: ThreadId,
+}
+
+impl ProfilerMarker for NativeAllocation {
+    fn marker_type_name() -> &'static str {
+        "Native allocation"
+    }
+
+    fn marker_type_display() -> MarkerSchema {
+        MarkerSchema::new_with_special_frontend_location()
+    }
+
+    fn stream_json_marker_data(&self, json_writer: &mut JSONWriter<'_>) {
+        json_writer.int_property("size", self.size);
+        json_writer.uint_property("memoryAddress", self.memory_address);
+        json_writer.int_property("threadId", self.thread_id.to_number().into());
+    }
+}
+
+/// An allocation by a script interpreter. With stacks, the viewer builds a tree from these markers.
+#[doc(alias = "JsAllocationMarker")]
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct JsAllocation {
+    /// Class of the object: “Function”.
+    pub class_name: CowString,
+    /// The interpreter's type of the object: “JSObject”.
+    pub type_name: CowString,
+    /// Coarse type of the object: “Object”, “String”.
+    pub coarse_type: CowString,
+    /// Size in bytes.
+    pub size: u64,
+    /// Whether the object is in the nursery, where the interpreter allocates young objects.
+    pub in_nursery: bool,
+}
+
+impl ProfilerMarker for JsAllocation {
+    fn marker_type_name() -> &'static str {
+        "JS allocation"
+    }
+
+    fn marker_type_display() -> MarkerSchema {
+        MarkerSchema::new_with_special_frontend_location()
+    }
+
+    fn stream_json_marker_data(&self, json_writer: &mut JSONWriter<'_>) {
+        json_writer.string_property("className", &self.class_name);
+        json_writer.string_property("typeName", &self.type_name);
+        json_writer.string_property("coarseType", &self.coarse_type);
+        json_writer.uint_property("size", self.size);
+        json_writer.bool_property("inNursery", self.in_nursery);
+    }
+}

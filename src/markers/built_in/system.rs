@@ -1,0 +1,86 @@
+//! File accesses, CPU cores and wake-ups of threads.
+
+use crate::markers::built_in::text::CowString;
+use crate::markers::json_writer::JSONWriter;
+use crate::markers::profiler_marker::ProfilerMarker;
+use crate::markers::schema::MarkerSchema;
+use crate::markers::schema::{Format, Location};
+use crate::types::ThreadId;
+
+marker_type! {
+    /// A file access.
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    #[allow(non_snake_case, reason = "the viewer's name")]
+    pub struct FileIO {
+        /// The operation: “read”, “fsync”.
+        pub operation: CowString => "Operation", String;
+        /// The component that requested the operation.
+        pub source: CowString => "Source", String;
+        /// The file's path.
+        pub filename: Option<String> => "Filename", FilePath;
+        /// The thread that accessed the file, if the marker is on another thread's track.
+        pub threadId: Option<ThreadId> => "Thread ID", Tid;
+    }
+    places = [MarkerChart, MarkerTable, TimelineFileIO];
+}
+
+marker_type! {
+    /// The speed of a CPU core.
+    #[doc(alias = "CPUSpeedMarker")]
+    #[derive(Clone, Copy, PartialEq, Debug)]
+    pub struct CPUSpeed {
+        /// Speed in GHz.
+        pub speed: f64 => "CPU Speed (GHz)", String;
+    }
+    label = "{marker.name} Speed = {marker.data.speed}GHz";
+    graph = (speed, Bar, Ink);
+}
+
+/// An interval in which a thread is awake. Its start marker has the core, its end marker the CPU
+/// time used.
+#[derive(Clone, Copy, PartialEq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Awake {
+    /// CPU time used, in ns; only at the end.
+    pub cpu_time_ns: Option<u64>,
+    /// Number of the core; only at the start.
+    pub cpu_id: Option<u32>,
+}
+
+impl ProfilerMarker for Awake {
+    fn marker_type_name() -> &'static str {
+        "Awake"
+    }
+
+    fn marker_type_display() -> MarkerSchema {
+        let mut schema = MarkerSchema::new(&[Location::MarkerChart, Location::MarkerTable]);
+        schema
+            .add_key_format("CPU Time", Format::Duration)
+            .add_key_format("CPU Id", Format::Integer);
+        schema.set_table_label("{marker.name} - CPU Id = {marker.data.CPU Id}");
+        schema
+    }
+
+    fn stream_json_marker_data(&self, json_writer: &mut JSONWriter<'_>) {
+        if let Some(cpu_time_ns) = self.cpu_time_ns {
+            json_writer.float_property("CPU Time", cpu_time_ns as f64 / 1e6);
+        }
+        if let Some(cpu_id) = self.cpu_id {
+            json_writer.uint_property("CPU Id", cpu_id.into());
+        }
+    }
+}
+
+marker_type! {
+    /// A number of thread wake-ups.
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    #[allow(non_snake_case, reason = "the viewer's name")]
+    pub struct WakeUpCount {
+        /// The number of wake-ups.
+        pub Count: u64 => "Count", Integer;
+        /// The threads that were counted.
+        pub label: CowString => "Label", String;
+    }
+    chart_label = "{marker.data.Count}";
+    table_label = "{marker.name}: {marker.data.Count}";
+}

@@ -1,0 +1,18 @@
+//! A module of the session, and what makes two modules the same.
+
+use std::sync::Arc;
+
+use crate::platform::ModuleImage;
+
+/// A module of the session.
+#[derive(Clone, Debug)]
+pub(crate) struct LoadedModule {
+    pub(crate) image: Arc<ModuleImage>,
+    /// Whether it was unloaded, so that its addresses may have another meaning now.
+    pub(crate) unloaded: bool,
+}
+
+/// Whether both are the same file at the same address.
+pub(crate) fn is_same_module(one: &ModuleImage, other: &ModuleImage) -> bool {
+    one.range == other.range && one.path == other.path && one.build_id == other.build_id
+}

@@ -2,6 +2,9 @@
 
 #[cfg(target_arch = "x86_64")]
 mod fast_clock;
+#[cfg(target_arch = "x86_64")]
+#[forbid(unsafe_code)]
+mod line;
 mod system_clock;
 
 pub(crate) use system_clock::{

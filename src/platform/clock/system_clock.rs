@@ -4,7 +4,12 @@
 //! functions named `…_in_handler`.
 //!
 //! **Contract of the calls** (cited below):
-//! - *own memory*: the kernel writes to, or reads from, a `timespec` on the stack of the function.
+//! - *own memory*: the kernel writes to a `timespec` on the stack of the function.
+
+use nix::errno::Errno;
+use nix::sys::time::TimeSpec;
+use nix::time::{ClockId, ClockNanosleepFlags, clock_nanosleep};
+use nix::unistd::{SysconfVar, sysconf};
 
 #[cfg(target_arch = "x86_64")]
 use crate::platform::clock::fast_clock::{calibrate, fast_now, reset_calibration_in_child};
@@ -12,7 +17,7 @@ use crate::platform::procfs;
 use crate::types::{ThreadId, TimeStamp};
 
 /// Reads a kernel clock, in ns. Returns `None` if the clock does not exist, such as that of an
-/// exited thread.
+/// exited thread. It also runs in the signal handler, so it does not use `nix`.
 fn read_clock_ns(clock: libc::clockid_t) -> Option<u64> {
     let mut time = libc::timespec {
         tv_sec: 0,
@@ -28,22 +33,22 @@ fn read_clock_ns(clock: libc::clockid_t) -> Option<u64> {
 #[inline]
 pub(crate) fn monotonic_now() -> TimeStamp {
     #[cfg(target_arch = "x86_64")]
-    if let Some(now) = fast_now() {
-        return now;
-    }
-    system_now()
+    let now_ns = fast_now(system_now_ns);
+    #[cfg(not(target_arch = "x86_64"))]
+    let now_ns = system_now_ns();
+    TimeStamp(now_ns)
 }
 
-/// Returns the current monotonic time of the system clock.
-fn system_now() -> TimeStamp {
-    TimeStamp(read_clock_ns(libc::CLOCK_MONOTONIC).unwrap_or(0))
+/// Returns the current monotonic time of the system clock, in ns.
+fn system_now_ns() -> u64 {
+    read_clock_ns(libc::CLOCK_MONOTONIC).unwrap_or(0)
 }
 
 /// Calibrates the processor's counter against the system clock. While the two agree,
 /// [`monotonic_now`] reads the counter. Called by the sampler several times a second.
 pub(crate) fn calibrate_clock() {
     #[cfg(target_arch = "x86_64")]
-    calibrate(|| system_now().0);
+    calibrate(system_now_ns);
 }
 
 /// Resets the calibration state in the child of a fork.
@@ -73,20 +78,12 @@ pub(crate) fn process_cpu_ns() -> u64 {
 
 /// Sleeps until the monotonic clock reaches `deadline`. Returns at once if the deadline has passed.
 pub(crate) fn sleep_until(deadline: TimeStamp) {
-    let time = libc::timespec {
-        tv_sec: (deadline.0 / 1_000_000_000) as libc::time_t,
-        tv_nsec: (deadline.0 % 1_000_000_000) as libc::c_long,
-    };
-    // SAFETY: *own memory*; the deadline is absolute, so no remaining time is requested.
-    while unsafe {
-        libc::clock_nanosleep(
-            libc::CLOCK_MONOTONIC,
-            libc::TIMER_ABSTIME,
-            &time,
-            std::ptr::null_mut(),
-        )
-    } == libc::EINTR
-    {}
+    let time = TimeSpec::new(
+        (deadline.0 / 1_000_000_000) as libc::time_t,
+        (deadline.0 % 1_000_000_000) as libc::c_long,
+    );
+    let (clock, flags) = (ClockId::CLOCK_MONOTONIC, ClockNanosleepFlags::TIMER_ABSTIME);
+    while clock_nanosleep(clock, flags, &time) == Err(Errno::EINTR) {}
 }
 
 /// Start of this process, to 10 ms: the resolution of the kernel's record.
@@ -105,9 +102,7 @@ pub(crate) fn process_start() -> ProcessStart {
     let age_ns = procfs::own_stat()
         .and_then(|stat| {
             let boot_ns = read_clock_ns(libc::CLOCK_BOOTTIME)?;
-            // SAFETY: `sysconf` accesses no memory of this crate.
-            let ticks_per_second =
-                u64::try_from(unsafe { libc::sysconf(libc::_SC_CLK_TCK) }).ok()?;
+            let ticks_per_second = u64::try_from(sysconf(SysconfVar::CLK_TCK).ok()??).ok()?;
             let start_ns = stat
                 .start_ticks
                 .checked_mul(1_000_000_000)?

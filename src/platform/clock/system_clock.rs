@@ -33,9 +33,10 @@ fn read_clock_ns(clock: libc::clockid_t) -> Option<u64> {
 #[inline]
 pub(crate) fn monotonic_now() -> TimeStamp {
     #[cfg(target_arch = "x86_64")]
-    return TimeStamp(fast_now(system_now_ns));
+    let now_ns = fast_now(system_now_ns);
     #[cfg(not(target_arch = "x86_64"))]
-    return TimeStamp(system_now_ns());
+    let now_ns = system_now_ns();
+    TimeStamp(now_ns)
 }
 
 /// Returns the current monotonic time of the system clock, in ns.

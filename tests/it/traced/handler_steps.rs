@@ -27,7 +27,13 @@ const LIBRARY: &[&str] = &[
     "the signal's way back",
 ];
 /// Functions of this crate that the handler runs as they stand; the others end in `_in_handler`.
-const OWN: &[&str] = &["handle_signal", "read_clock_ns", "monotonic_now"];
+const OWN: &[&str] = &[
+    "handle_signal",
+    "read_clock_ns",
+    "monotonic_now",
+    "now_in_any_state",
+    "system_now_ns",
+];
 /// What is inlined into them is of this crate or of `core`, and never of these.
 const NEVER: &[&str] = &[
     "std::",

@@ -46,6 +46,7 @@ const SYSTEM_FOLDER: &str = "src/platform/";
 /// Files that may hold `unsafe`.
 const UNSAFE_FILES: &[&str] = &[
     "src/util/polled_with.rs",
+    "src/util/lock/fork_safe.rs",
     "src/util/lock/ps_lock.rs",
     "src/platform/signal/handler.rs",
     "src/platform/arch/registers.rs",

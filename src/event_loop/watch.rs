@@ -253,7 +253,7 @@ mod tests {
                 ThreadProfilingFeatures::SAMPLING,
             );
             thread
-                .locked_rw_from_any_thread()
+                .unlocked_rw_for_locked_profiler()
                 .set_profiling_features(session, features, data, &lock);
         }
         let round = EventWatches::begin_round(monotonic_now(), || WatchWork::Idle)

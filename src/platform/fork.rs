@@ -52,3 +52,80 @@ pub(crate) fn install_fork_handlers(hooks: ForkHooks) {
         unsafe { libc::pthread_atfork(Some(prepare), Some(parent), Some(child)) };
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicI32, Ordering};
+    use std::thread::{self, JoinHandle};
+
+    use super::*;
+    use crate::platform::current_thread_id;
+    use crate::util::ForkSafe;
+
+    type Mutex = parking_lot::lock_api::Mutex<ForkSafe<parking_lot::RawMutex>, ()>;
+    type RwLock = parking_lot::lock_api::RwLock<ForkSafe<parking_lot::RawRwLock>, ()>;
+
+    /// Starts a thread, and returns once that thread sleeps in `wait`.
+    fn start_waiting(wait: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
+        let tid = Arc::new(AtomicI32::new(0));
+        let of_thread = Arc::clone(&tid);
+        let thread = thread::spawn(move || {
+            of_thread.store(current_thread_id().to_number(), Ordering::Release);
+            wait();
+        });
+        let sleeps = || {
+            let stat = format!("/proc/self/task/{}/stat", tid.load(Ordering::Acquire));
+            let stat = std::fs::read_to_string(stat).unwrap_or_default();
+            stat.rsplit_once(") ")
+                .is_some_and(|(_, rest)| rest.starts_with('S'))
+        };
+        while !sleeps() {
+            thread::yield_now();
+        }
+        thread
+    }
+
+    /// Forks while this thread holds a lock that two threads wait for. In the child, this thread
+    /// releases it as a fork hook does, and two threads take it in turn.
+    fn assert_usable_in_child<G>(take: impl Fn() -> G + Copy + Send + 'static) {
+        let held = take();
+        let waiting = [(); 2].map(|()| start_waiting(move || drop(take())));
+        // SAFETY: the C library allows its allocator and its threads in the child.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            // SAFETY: the call has no requirements. The alarm ends a child that hangs.
+            unsafe { libc::alarm(60) };
+            // SAFETY: *single thread*: the child has started no thread yet.
+            let in_child = unsafe { LocksInChild::begin() };
+            drop(held);
+            drop(in_child);
+            let held = take();
+            let other = start_waiting(move || drop(take()));
+            drop(held);
+            let code = i32::from(other.join().is_err());
+            // SAFETY: ends the process.
+            unsafe { libc::_exit(code) };
+        }
+        drop(held);
+        for thread in waiting {
+            thread.join().expect("it gets the lock");
+        }
+        let mut status = 0;
+        // SAFETY: the pointer is to a live variable.
+        assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+        assert_eq!(status, 0, "status of the child");
+    }
+
+    #[test]
+    fn mutex_with_waiting_threads_is_usable_in_a_forked_child() {
+        static MUTEX: Mutex = Mutex::new(());
+        assert_usable_in_child(|| MUTEX.lock());
+    }
+
+    #[test]
+    fn rw_lock_with_waiting_threads_is_usable_in_a_forked_child() {
+        static LOCK: RwLock = RwLock::new(());
+        assert_usable_in_child(|| LOCK.write());
+    }
+}

@@ -122,10 +122,14 @@ fn child() {
         ThreadRegistry::keep_only(current, registry);
         forget_control_in_child(&mut ps);
         let active = ACTIVE_PS.get_mut(&mut ps).take();
-        OnThreadRef::with(|thread| thread.locked_rw_on_thread().adopt_after_fork());
+        OnThreadRef::with(|thread| {
+            thread
+                .unlocked_reader_and_atomic_rw_on_thread()
+                .adopt_after_fork()
+        });
         ThreadRegistry::for_each(&ps, |thread| {
             thread
-                .locked_rw_from_any_thread()
+                .unlocked_rw_for_locked_profiler()
                 .clear_profiling_features(&ps);
         });
         std::mem::forget(active);

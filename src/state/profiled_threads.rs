@@ -52,12 +52,9 @@ impl ProfiledThreads {
             live_index: self.live.len(),
             end_position: None,
         };
-        thread.locked_rw_from_any_thread().set_profiling_features(
-            self.session.generation,
-            features,
-            data,
-            lock,
-        );
+        thread
+            .unlocked_rw_for_locked_profiler()
+            .set_profiling_features(self.session.generation, features, data, lock);
         self.live.push(thread.clone());
         self.session.thread_changes.raise();
     }
@@ -83,7 +80,7 @@ impl ProfiledThreads {
     pub(crate) fn end(&mut self, lock: &PsLock) {
         for thread in self.live.drain(..).chain(self.dead.drain(..)) {
             thread
-                .locked_rw_from_any_thread()
+                .unlocked_rw_for_locked_profiler()
                 .clear_profiling_features(lock);
         }
         self.written = 0;
@@ -142,7 +139,7 @@ impl ProfiledThreads {
         while self.dead.front().is_some_and(is_expired) {
             let expired = self.dead.pop_front();
             expired.inspect(|dead| {
-                dead.locked_rw_from_any_thread()
+                dead.unlocked_rw_for_locked_profiler()
                     .clear_profiling_features(lock)
             });
             self.written -= 1;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::threads::registration_data::{
-    LockedRwFromAnyThread, ThreadRegistrationData, UnlockedConstReader,
-    UnlockedConstReaderAndAtomicRw, UnlockedRwForLockedProfiler,
+    ThreadRegistrationData, UnlockedConstReader, UnlockedConstReaderAndAtomicRw,
+    UnlockedRwForLockedProfiler,
 };
 use crate::types::TimeStamp;
 
@@ -38,12 +38,6 @@ impl OffThreadRef {
     #[doc(alias = "UnlockedRWForLockedProfilerRef")]
     pub(crate) fn unlocked_rw_for_locked_profiler(&self) -> UnlockedRwForLockedProfiler<'_> {
         self.0.unlocked_rw_for_locked_profiler()
-    }
-
-    /// Locks the thread's data, and waits for that lock if necessary.
-    #[doc(alias = "GetLockedRWFromAnyThread")]
-    pub(crate) fn locked_rw_from_any_thread(&self) -> LockedRwFromAnyThread<'_> {
-        self.0.locked_rw_from_any_thread()
     }
 
     /// Returns the number of the registration in this process.

@@ -13,8 +13,7 @@ use crate::platform::{
 };
 use crate::threads::off_thread_ref::OffThreadRef;
 use crate::threads::registration_data::{
-    LockedRwOnThread, ThreadRegistrationData, ThreadRegistrationInfo,
-    UnlockedReaderAndAtomicRwOnThread,
+    ThreadRegistrationData, ThreadRegistrationInfo, UnlockedReaderAndAtomicRwOnThread,
 };
 use crate::threads::registry::ThreadRegistry;
 use crate::types::ThreadId;
@@ -86,12 +85,6 @@ impl<'tls> OnThreadRef<'tls> {
         self.registration
             .data()
             .unlocked_reader_and_atomic_rw_on_thread()
-    }
-
-    /// Locks the thread's data, and waits for that lock if necessary.
-    #[doc(alias = "GetLockedRWOnThread")]
-    pub(crate) fn locked_rw_on_thread(&self) -> LockedRwOnThread<'tls> {
-        self.registration.data().locked_rw_on_thread()
     }
 
     /// Returns the state of the thread's event loop; `None` for a thread without a slot.

@@ -12,14 +12,11 @@
 //! |---|---|---|
 //! | [`UnlockedConstReader`] | none | data that never change |
 //! | [`UnlockedConstReaderAndAtomicRw`] | none | reads of the atomics |
-//! | [`UnlockedRwForLockedProfiler`] | a [`PsLock`] in each call | the session's data about the thread |
+//! | [`UnlockedRwForLockedProfiler`] | a [`PsLock`] in each call | what a session records of the thread, and its data about the thread |
 //! | [`UnlockedReaderAndAtomicRwOnThread`] | created only on the thread | writes to the thread's own atomics |
-//! | [`LockedRwFromAnyThread`] | the thread's data lock | changes of what a session records |
-//! | [`LockedRwOnThread`] | the data lock, on the thread | changes by the thread while others may hold a reference |
 //!
-//! At present the data lock is taken only under the `PsLock`, so no thread ever waits for it, and
-//! the `PsLock` would protect the same data. The data lock exists for future callers that do not
-//! hold the `PsLock`.
+//! Gecko has two further accessors, for the holder of the thread's data lock. Here the `PsLock`
+//! protects these data, so there is no such lock.
 //!
 //! [`OnThreadRef`]: crate::threads::registration::OnThreadRef
 //! [`OffThreadRef`]: crate::threads::off_thread_ref::OffThreadRef
@@ -35,7 +32,7 @@ use crate::platform::current_thread_id;
 use crate::threads::atomic_profiling_state::AtomicProfilingState;
 use crate::threads::profiled_thread_data::ProfiledThreadData;
 use crate::types::{Generation, ThreadId, ThreadProfilingFeatures, TimeStamp};
-use crate::util::{Guard, LockRank, NamedMutex, PsCell, PsLock};
+use crate::util::{PsCell, PsLock};
 
 /// Data of a registration that never change.
 #[derive(Debug)]
@@ -56,8 +53,7 @@ pub(crate) struct ThreadRegistrationData {
     /// Written on creation. Read by any thread. The thread owns its slot; the sampler shares it
     /// while it samples the thread. After the thread has exited, the slot serves another one.
     slot: Weak<SlotHandle>,
-    /// Written by the thread itself under the data lock, in the child of a fork. Read by any
-    /// thread.
+    /// Written by the thread itself, in the child of a fork. Read by any thread.
     tid: AtomicI32,
     /// Written by the thread itself: incremented when the thread announces that it goes to sleep,
     /// and when it announces that it is awake. Odd while it sleeps. Read by any thread.
@@ -65,15 +61,13 @@ pub(crate) struct ThreadRegistrationData {
     /// Time of unregistration, in ns; 0 while the thread is registered. Written once, under the
     /// registry lock. Read by any thread.
     unregistered_at: AtomicU64,
-    /// What the running session records of the thread. Written under the `PsLock` and the data
-    /// lock. Read by any thread.
+    /// What the running session records of the thread. Written under the `PsLock`. Read by any
+    /// thread.
     profiling: AtomicProfilingState,
     /// Index of the thread in the registry's list. Written and read under the registry lock.
     registry_index: AtomicUsize,
     /// Written and read under the `PsLock`. `Some` exactly while `profiling` names a session.
     profiled: PsCell<Cell<Option<ProfiledThreadData>>>,
-    /// The thread's data lock.
-    data_lock: NamedMutex<()>,
 }
 
 impl ThreadRegistrationData {
@@ -88,7 +82,6 @@ impl ThreadRegistrationData {
             profiling: AtomicProfilingState::new(),
             registry_index: AtomicUsize::new(usize::MAX),
             profiled: PsCell::new(Cell::new(None)),
-            data_lock: NamedMutex::new("thread data", LockRank::ThreadData, ()),
         }
     }
 
@@ -128,21 +121,6 @@ impl ThreadRegistrationData {
             not_send: PhantomData,
         }
     }
-
-    pub(crate) fn locked_rw_from_any_thread(&self) -> LockedRwFromAnyThread<'_> {
-        LockedRwFromAnyThread {
-            below: self.unlocked_rw_for_locked_profiler(),
-            _data_lock: self.data_lock.lock(),
-        }
-    }
-
-    /// Returns the accessor of the thread itself under its data lock. Called only by `OnThreadRef`.
-    pub(crate) fn locked_rw_on_thread(&self) -> LockedRwOnThread<'_> {
-        LockedRwOnThread {
-            below: self.locked_rw_from_any_thread(),
-            not_send: PhantomData,
-        }
-    }
 }
 
 /// Accessor to data that any thread may read at any time, because they never change.
@@ -178,8 +156,7 @@ pub(crate) struct UnlockedConstReaderAndAtomicRw<'r>(UnlockedConstReader<'r>);
 impl UnlockedConstReaderAndAtomicRw<'_> {
     /// Returns the thread's id.
     ///
-    /// Written by the thread itself under the data lock, in the child of a fork. Read by any
-    /// thread. Lock: none.
+    /// Written by the thread itself, in the child of a fork. Read by any thread. Lock: none.
     pub(crate) fn tid(&self) -> ThreadId {
         ThreadId::from_number(self.0.0.tid.load(Ordering::Relaxed))
     }
@@ -204,14 +181,14 @@ impl UnlockedConstReaderAndAtomicRw<'_> {
 
     /// Returns what the running session records of the thread.
     ///
-    /// Written under the `PsLock` and the data lock. Read by any thread. Lock: none.
+    /// Written under the `PsLock`. Read by any thread. Lock: none.
     pub(crate) fn profiling_features(&self) -> ThreadProfilingFeatures {
         self.0.0.profiling.features()
     }
 
     /// Returns the session that records any of these features of the thread.
     ///
-    /// Written under the `PsLock` and the data lock. Read by any thread. Lock: none.
+    /// Written under the `PsLock`. Read by any thread. Lock: none.
     pub(crate) fn session_that_records(
         &self,
         any_of: ThreadProfilingFeatures,
@@ -256,6 +233,33 @@ impl<'r> UnlockedRwForLockedProfiler<'r> {
         }
     }
 
+    /// Sets what a session records of the thread. To record nothing, call
+    /// [`Self::clear_profiling_features`].
+    ///
+    /// Written by any thread. Lock: the `PsLock`.
+    #[doc(alias = "SetProfilingFeaturesAndData")]
+    pub(crate) fn set_profiling_features(
+        &self,
+        session: Generation,
+        features: ThreadProfilingFeatures,
+        data: ProfiledThreadData,
+        lock: &PsLock,
+    ) {
+        let data_of_thread = self.data();
+        data_of_thread.profiled.get(lock).set(Some(data));
+        data_of_thread.profiling.set(session, features);
+    }
+
+    /// Ends the recording of the thread.
+    ///
+    /// Written by any thread. Lock: the `PsLock`.
+    #[doc(alias = "ClearProfilingFeaturesAndData")]
+    pub(crate) fn clear_profiling_features(&self, lock: &PsLock) {
+        let data_of_thread = self.data();
+        data_of_thread.profiling.clear();
+        data_of_thread.profiled.get(lock).set(None);
+    }
+
     fn data(&self) -> &'r ThreadRegistrationData {
         self.0.0.0
     }
@@ -290,89 +294,22 @@ impl UnlockedReaderAndAtomicRwOnThread<'_> {
             announced.store(before.wrapping_add(1), Ordering::Relaxed);
         }
     }
-}
 
-impl<'r> Deref for UnlockedReaderAndAtomicRwOnThread<'r> {
-    type Target = UnlockedRwForLockedProfiler<'r>;
-    fn deref(&self) -> &Self::Target {
-        &self.below
-    }
-}
-
-/// Accessor to data that the holder of the thread's data lock may change.
-///
-/// In Gecko this accessor includes the one of the thread itself. Here it does not, so that no other
-/// thread can change what the thread writes about itself.
-#[doc(alias = "ThreadRegistrationLockedRWFromAnyThread")]
-#[derive(Debug)]
-pub(crate) struct LockedRwFromAnyThread<'r> {
-    below: UnlockedRwForLockedProfiler<'r>,
-    _data_lock: Guard<'r, ()>,
-}
-
-impl<'r> LockedRwFromAnyThread<'r> {
-    /// Sets what a session records of the thread. To record nothing, call
-    /// [`Self::clear_profiling_features`].
-    ///
-    /// Written by any thread. Lock: the `PsLock` and the data lock.
-    #[doc(alias = "SetProfilingFeaturesAndData")]
-    pub(crate) fn set_profiling_features(
-        &mut self,
-        session: Generation,
-        features: ThreadProfilingFeatures,
-        data: ProfiledThreadData,
-        lock: &PsLock,
-    ) {
-        let data_of_thread = self.below.data();
-        data_of_thread.profiled.get(lock).set(Some(data));
-        data_of_thread.profiling.set(session, features);
-    }
-
-    /// Ends the recording of the thread.
-    ///
-    /// Written by any thread. Lock: the `PsLock` and the data lock.
-    #[doc(alias = "ClearProfilingFeaturesAndData")]
-    pub(crate) fn clear_profiling_features(&mut self, lock: &PsLock) {
-        let data_of_thread = self.below.data();
-        data_of_thread.profiling.clear();
-        data_of_thread.profiled.get(lock).set(None);
-    }
-}
-
-impl<'r> Deref for LockedRwFromAnyThread<'r> {
-    type Target = UnlockedRwForLockedProfiler<'r>;
-    fn deref(&self) -> &Self::Target {
-        &self.below
-    }
-}
-
-/// Accessor to data that the thread itself may change while it holds its data lock.
-#[doc(alias = "ThreadRegistrationLockedRWOnThread")]
-#[derive(Debug)]
-pub(crate) struct LockedRwOnThread<'r> {
-    below: LockedRwFromAnyThread<'r>,
-    not_send: PhantomData<*const ()>,
-}
-
-impl LockedRwOnThread<'_> {
     /// Updates the thread in the child of a fork: sets its new id, and resets its slot, for which
     /// no request is pending.
     ///
-    /// Written by the thread itself. Read by any thread. Lock: the data lock.
-    pub(crate) fn adopt_after_fork(&mut self) {
-        self.below
-            .below
-            .data()
-            .tid
-            .store(current_thread_id().to_number(), Ordering::Relaxed);
+    /// Written by the thread itself. Read by any thread. Lock: none.
+    pub(crate) fn adopt_after_fork(&self) {
+        let tid = &self.below.data().tid;
+        tid.store(current_thread_id().to_number(), Ordering::Relaxed);
         if let Some(slot) = self.slot() {
             slot.reset_after_fork();
         }
     }
 }
 
-impl<'r> Deref for LockedRwOnThread<'r> {
-    type Target = LockedRwFromAnyThread<'r>;
+impl<'r> Deref for UnlockedReaderAndAtomicRwOnThread<'r> {
+    type Target = UnlockedRwForLockedProfiler<'r>;
     fn deref(&self) -> &Self::Target {
         &self.below
     }

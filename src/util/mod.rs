@@ -46,6 +46,8 @@ pub(crate) use callbacks::run_callback;
 pub(crate) use change_count::ChangeCount;
 #[cfg(has_profiler)]
 pub(crate) use failure_latch::FailureLatch;
+#[cfg(all(test, has_profiler))]
+pub(crate) use lock::ForkSafe;
 #[cfg(has_profiler)]
 pub(crate) use lock::{
     ExclusiveGuard, Guard, LockRank, LocksInChild, NamedMutex, NamedRwLock, PsCell, PsLock,

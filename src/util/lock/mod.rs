@@ -8,6 +8,8 @@ mod named_locks;
 #[cfg(has_profiler)]
 mod ps_lock;
 
+#[cfg(all(test, has_profiler))]
+pub(crate) use fork_safe::ForkSafe;
 #[cfg(has_profiler)]
 pub(crate) use fork_safe::LocksInChild;
 #[cfg(has_profiler)]

@@ -1,8 +1,8 @@
-//! Rule: and under the `PsLock`.
+//! Rule: what a session records of a thread changes under the `PsLock`.
 include!("layers.in");
 
 fn broken(thread: &threads::OffThreadRef) {
-    thread.locked_rw_from_any_thread().clear_profiling_features();
+    thread.unlocked_rw_for_locked_profiler().clear_profiling_features();
 }
 
 fn main() {}

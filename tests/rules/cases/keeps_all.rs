@@ -13,7 +13,7 @@ fn on_the_thread(thread: OnThreadRef<'_>) -> OffThreadRef {
 fn from_another(thread: &OffThreadRef, session: Generation) -> Option<usize> {
     let lock = PsLock::acquire();
     let data = ProfiledThreadData { live_index: 3, end_position: None };
-    thread.locked_rw_from_any_thread().set_profiling_features(
+    thread.unlocked_rw_for_locked_profiler().set_profiling_features(
         session,
         ThreadProfilingFeatures::MARKERS,
         data,

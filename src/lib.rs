@@ -365,6 +365,8 @@ pub mod thread {
 #[doc(hidden)]
 pub mod __private {
     pub use crate::api::{records_flows, records_markers_of_current_thread, would_record};
+    #[cfg(all(has_profiler, feature = "unwind_benchmark"))]
+    pub use crate::sampler::repeat_unwinding;
     pub use crate::types::{CategoryDefinition, place_among};
     pub use crate::util::ShortText;
     pub use crate::{__gecko_profiler_label as gecko_profiler_label, auto_profiler_label};

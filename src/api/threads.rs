@@ -57,12 +57,19 @@ impl Drop for ThreadGuard {
 /// whether the thread has run. Without an announcement the sampler recognizes a sleeping thread by
 /// its CPU clock. CPU time that the thread uses while it is announced as sleeping is charged to its
 /// first sample afterwards. A repeated call has no effect, nor has a call on an unregistered
-/// thread. Cost: two loads and a store. Idea: Gecko's function of the same name.
+/// thread.
+///
+/// While a session records the thread's markers, the call also adds the end of the thread's `Awake`
+/// marker, with the CPU time since the thread woke.
+///
+/// Cost: two loads and a store, and while a session records the thread, a marker and a reading of
+/// the thread's CPU clock. Idea: Gecko's function of the same name.
 pub fn profiler_thread_sleep() {
     backend::announce_sleep(true);
 }
 
-/// Announces that the calling thread is awake again. See [`profiler_thread_sleep`].
+/// Announces that the calling thread is awake again, and adds the start of its `Awake` marker, with
+/// the number of its processor. See [`profiler_thread_sleep`].
 pub fn profiler_thread_wake() {
     backend::announce_sleep(false);
 }

@@ -49,3 +49,5 @@ pub(crate) use on_demand::{
     OnDemandUnwinder, SampledStack, hold_unwinder_for_fork, suspend_and_capture,
 };
 pub(crate) use sampler_thread::spawn_sampler;
+#[cfg(feature = "unwind_benchmark")]
+pub use tick::repeat_unwinding;

@@ -117,7 +117,7 @@ counts! {
     /// Stacks of markers: those counted above, and those with labels only.
     marker_stacks,
     /// Frames and time, in ns, of the stacks that were unwound a second time at once, for
-    /// comparison.
+    /// comparison. 0 without the feature `unwind_benchmark`.
     repeated_frames,
     repeated_unwind_ns,
 }

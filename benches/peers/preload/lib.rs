@@ -81,6 +81,7 @@ fn start_profiler() {
         return;
     };
     STARTING.store(true, Ordering::Release);
+    gekkota::__private::repeat_unwinding();
     match ProfilerSession::start(StartParams::default().interval(INTERVAL)) {
         Ok(session) => {
             let readings = Mutex::new(String::new());

@@ -12,6 +12,8 @@ pub(crate) use activity::{ActivityHint, IdleChecks};
 pub(crate) use event_probe_recorder::EventProbeRecorder;
 pub(crate) use marker_stacks::write_pending_stacks;
 pub(crate) use schedule::Schedule;
+#[cfg(feature = "unwind_benchmark")]
+pub use tick_context::repeat_unwinding;
 pub(crate) use tick_context::{
     Scratch, TickContext, captured_by, captured_of_backtrace, unwind_counted,
 };

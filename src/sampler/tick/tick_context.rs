@@ -1,6 +1,7 @@
 //! The context of every thread's step in a tick, and the unwinding of captures.
 
-use std::sync::atomic::Ordering;
+#[cfg(feature = "unwind_benchmark")]
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::backtrace::CapturedBacktrace;
 use crate::capture::CapturedView;
@@ -15,7 +16,17 @@ use crate::unwind::{Captured, NativeStack, StackCopy, Unwinder};
 
 /// Stacks per repeated unwinding. The second unwinding of the same stack measures the unwinder
 /// itself, without the processor's cache misses.
+#[cfg(feature = "unwind_benchmark")]
 const STACKS_PER_REPETITION: u64 = 64;
+
+#[cfg(feature = "unwind_benchmark")]
+static REPEATS_UNWINDING: AtomicBool = AtomicBool::new(false);
+
+/// Makes the sampler unwind every 64th stack twice and count the time of the second unwinding.
+#[cfg(feature = "unwind_benchmark")]
+pub fn repeat_unwinding() {
+    REPEATS_UNWINDING.store(true, Ordering::Relaxed);
+}
 
 /// The context of every thread's step.
 pub(crate) struct TickContext<'a> {
@@ -98,9 +109,12 @@ pub(crate) fn unwind_counted<T>(
     let counts = &context.session.counts;
     SessionCounts::add(&counts.unwind_ns, monotonic_now().since_ns(before));
     let frames = context.scratch.native.frames.len() as u64;
-    let stacks = counts.unwound_stacks.fetch_add(1, Ordering::Relaxed);
+    SessionCounts::add(&counts.unwound_stacks, 1);
     SessionCounts::add(&counts.unwound_frames, frames);
-    if stacks % STACKS_PER_REPETITION == STACKS_PER_REPETITION - 1 {
+    #[cfg(feature = "unwind_benchmark")]
+    if REPEATS_UNWINDING.load(Ordering::Relaxed)
+        && counts.unwound_stacks.load(Ordering::Relaxed) % STACKS_PER_REPETITION == 0
+    {
         let before = monotonic_now();
         unwind(context.unwinder, &mut context.scratch.native);
         SessionCounts::add(&counts.repeated_unwind_ns, monotonic_now().since_ns(before));

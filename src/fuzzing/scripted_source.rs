@@ -65,6 +65,7 @@ pub(crate) fn scripted_source(buffer: BufferSnapshot, kept_ns: Option<u64>) -> P
         taken_at: TAKEN_AT,
         since: None,
         threads: threads().to_vec(),
+        unmatched_filters: Vec::new(),
         buffer,
         open_pauses: OpenPauses::default(),
         modules: ModuleTable::default(),

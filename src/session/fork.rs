@@ -17,8 +17,9 @@ use crate::sampler::{
     OnDemandUnwinder, close_fork_gate, hold_unwinder_for_fork, open_fork_gate,
     reopen_fork_gate_in_child,
 };
-use crate::session::life_cycle::LIFE_CYCLE;
-use crate::session::signals::forget_control_in_child;
+use crate::session::control_state::forget_control_in_child;
+use crate::session::running::LIFE_CYCLE;
+use crate::session::snapshot::forget_kept_in_child;
 use crate::state::{
     ACTIVE_PS, CORE_PS, RacyFeatures, core_buffer, disown_callbacks_in_child, own_lane_index,
 };
@@ -119,6 +120,7 @@ fn child() {
         std::mem::forget(buffer.abandon_session(own_lane_index()));
         ThreadRegistry::keep_only_current_thread(registry);
         forget_control_in_child(&mut ps);
+        forget_kept_in_child(&mut ps);
         // The forking thread becomes the child's main thread. The profiler has registered it as
         // such only if it was the parent's main thread, too.
         if let Some(core) = CORE_PS.get_mut(&mut ps) {

@@ -55,8 +55,10 @@ pub fn profiler_init() {
 /// Stops the profiler and releases its resources, beginning with the signals of
 /// [`profiler_control_by_signals`](crate::api::remote_control::profiler_control_by_signals).
 ///
-/// If the profiler is active and `MOZ_PROFILER_SHUTDOWN` names a file, the profile is saved there
-/// first, and a line on standard error names the file or the error. State-change callbacks are
+/// If `MOZ_PROFILER_SHUTDOWN` names a file, the profile is saved there first: the running session's,
+/// or else that of the last [`ProfilerSession`](crate::api::session::ProfilerSession) that ended
+/// since [`profiler_init`]. A relative path begins in the folder that was the current one at
+/// [`profiler_init`]. A line on standard error names the file or the error. State-change callbacks are
 /// called with `Stopping`, if the profiler is active, and with `ShuttingDown`, before the profile
 /// is saved.
 ///

@@ -1,7 +1,7 @@
 //! The public functions and guards.
 //!
 //! # Purpose
-//! Items of the public API, with their documentation, over `control` or its twin `disabled`.
+//! Items of the public API, with their documentation, over `session` and `record` or their twin `disabled`.
 //! `lib.rs` and `gecko_profiler.rs` decide under which names they are public.
 //!
 //! # Threads and locks
@@ -39,7 +39,6 @@ mod session;
 mod snapshot;
 mod stacks;
 mod status;
-mod thread_status;
 mod threads;
 
 pub use callbacks::{
@@ -85,15 +84,13 @@ pub use stacks::{
     profiler_suspend_and_sample_thread,
 };
 pub use status::{
-    profiler_feature_active, profiler_features_if_active, profiler_features_if_active_and_unpaused,
-    profiler_get_available_features, profiler_get_buffer_info, profiler_get_start_params,
-    profiler_is_active, profiler_is_active_and_unpaused, profiler_is_paused,
-    profiler_is_sampling_paused,
-};
-pub use thread_status::{
-    profiler_current_process_id, profiler_is_active_and_thread_is_registered,
-    profiler_is_locked_on_current_thread, profiler_is_main_thread, profiler_main_thread_id,
-    profiler_other_thread_is_being_profiled, profiler_thread_is_being_profiled,
+    profiler_current_process_id, profiler_feature_active, profiler_features_if_active,
+    profiler_features_if_active_and_unpaused, profiler_get_available_features,
+    profiler_get_buffer_info, profiler_get_start_params, profiler_is_active,
+    profiler_is_active_and_thread_is_registered, profiler_is_active_and_unpaused,
+    profiler_is_locked_on_current_thread, profiler_is_main_thread, profiler_is_paused,
+    profiler_is_sampling_paused, profiler_main_thread_id, profiler_other_thread_is_being_profiled,
+    profiler_thread_is_being_profiled,
 };
 pub use threads::{
     AutoProfilerThreadSleep, AutoProfilerThreadWake, ThreadGuard, profiler_thread_is_sleeping,

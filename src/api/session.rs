@@ -11,6 +11,15 @@ use crate::types::{SaveError, StartError, StartParams, StreamError};
 /// A running session. Dropping it stops the profiler, unless another call has started a new session
 /// since.
 ///
+/// A session that is dropped without [`finish`](Self::finish) loses its data. The exception is an
+/// application that called [`profiler_init`](crate::api::life_cycle::profiler_init) with
+/// `MOZ_PROFILER_SHUTDOWN` set: each end of a `ProfilerSession` then keeps its profile, instead of
+/// an older one, and [`profiler_shutdown`](crate::api::life_cycle::profiler_shutdown) saves it if no
+/// session runs by then. Until then the profile occupies the memory of its data.
+///
+/// Declare the session after [`AutoProfilerInit`](crate::api::life_cycle::AutoProfilerInit), so that
+/// it is dropped before.
+///
 /// ```no_run
 /// # fn work() {}
 /// let session = gekkota::ProfilerSession::start(gekkota::StartParams::default())?;
@@ -22,6 +31,8 @@ use crate::types::{SaveError, StartError, StartParams, StreamError};
 #[must_use = "the profiler stops when this is dropped"]
 pub struct ProfilerSession {
     generation: backend::Generation,
+    /// The profile that [`finish`](Self::finish) took.
+    finished: Option<backend::FrozenProfile>,
 }
 
 impl ProfilerSession {
@@ -30,7 +41,10 @@ impl ProfilerSession {
     /// # Errors
     /// Those of [`profiler_start`](crate::api::life_cycle::profiler_start).
     pub fn start(params: StartParams) -> Result<Self, StartError> {
-        backend::start(&params).map(|generation| Self { generation })
+        backend::start(&params).map(|generation| Self {
+            generation,
+            finished: None,
+        })
     }
 
     /// Takes the profile so far. The session continues.
@@ -49,14 +63,16 @@ impl ProfilerSession {
     ///
     /// # Errors
     /// [`StreamError::Inactive`] if another call has stopped or restarted the profiler.
-    pub fn finish(self) -> Result<Profile, StreamError> {
-        self.snapshot()
+    pub fn finish(mut self) -> Result<Profile, StreamError> {
+        let profile = self.snapshot()?;
+        self.finished = Some(profile.frozen.clone());
+        Ok(profile)
     }
 }
 
 impl Drop for ProfilerSession {
     fn drop(&mut self) {
-        backend::stop_generation(self.generation);
+        backend::end_guarded_session(self.generation, self.finished.take());
     }
 }
 

@@ -1,7 +1,9 @@
-//! Queries of the profiler's state. An answer may be out of date as soon as it is returned.
+//! Queries about the state of the profiler and of threads. An answer may be out of date as soon as it is returned.
 
 use crate::api::backend;
-use crate::types::{BufferInfo, Features, StartParams};
+use crate::types::{
+    BufferInfo, Features, ProcessId, StartParams, ThreadId, ThreadProfilingFeatures,
+};
 
 /// Returns whether the profiler is active, paused or not.
 ///
@@ -93,4 +95,75 @@ pub fn profiler_get_start_params() -> Option<StartParams> {
 /// Gecko's `profiler_get_buffer_info`, which counts entries of 8 bytes.
 pub fn profiler_get_buffer_info() -> Option<BufferInfo> {
     backend::buffer_info()
+}
+
+/// Returns whether the running session records any of these features for the calling thread.
+///
+/// `false` while the profiler is inactive or paused, on an unregistered thread, and on a thread
+/// that the session does not select. As in Gecko, the answer is about the thread only: it stays
+/// `true` if the session records such data of no thread, because it lacks [`Features::CPU`] for
+/// example, and in a pause of sampling.
+///
+/// Use it to skip work that is only needed for the profile. Cost: one load; while the profiler is
+/// active, also a lookup of the thread's registration. Idea: Gecko's function of the same name.
+///
+/// ```
+/// use gekkota::thread::{ThreadProfilingFeatures, profiler_thread_is_being_profiled};
+/// if profiler_thread_is_being_profiled(ThreadProfilingFeatures::MARKERS) {
+///     // Compute the marker's data.
+/// }
+/// ```
+pub fn profiler_thread_is_being_profiled(any_of: ThreadProfilingFeatures) -> bool {
+    backend::is_thread_being_profiled(any_of)
+}
+
+/// Returns whether the running session records any of these features for a given thread.
+///
+/// [`ThreadId::UNSPECIFIED`] is the calling thread. `false` for an unregistered thread. Otherwise
+/// like [`profiler_thread_is_being_profiled`].
+///
+/// Cost: while the profiler is active, a lock and a search through all registered threads. Idea:
+/// Gecko's `profiler_thread_is_being_profiled(aThreadId, …)`.
+pub fn profiler_other_thread_is_being_profiled(
+    thread: ThreadId,
+    any_of: ThreadProfilingFeatures,
+) -> bool {
+    backend::is_other_thread_being_profiled(thread, any_of)
+}
+
+/// Returns whether the profiler is active and the calling thread is registered, whether or not it
+/// is profiled.
+///
+/// Cost: one load; while the profiler is active, also a lookup of the thread's registration.
+pub fn profiler_is_active_and_thread_is_registered() -> bool {
+    backend::is_active() && backend::is_thread_registered()
+}
+
+/// Returns whether the calling thread holds one of the profiler's own locks.
+///
+/// That happens when the profiler calls the application's code: its allocator, for example, or a
+/// `pthread_atfork` handler between the profiler's own. In such code, markers are dropped, and
+/// functions that take a lock do nothing or return an error. Stacks on demand, and functions and
+/// code of scripts, must not be requested there: check this function first in code that may run in
+/// such a place.
+///
+/// May be called anywhere. Cost: one load. Idea: Gecko's function of the same name.
+pub fn profiler_is_locked_on_current_thread() -> bool {
+    backend::is_locked_on_current_thread()
+}
+
+/// Returns the kernel's id of this process. Cost: one system call.
+pub fn profiler_current_process_id() -> ProcessId {
+    ProcessId::from_number(i32::try_from(std::process::id()).unwrap_or_default())
+}
+
+/// Returns the kernel's id of the thread that `main` runs on, or [`ThreadId::UNSPECIFIED`] if this
+/// build contains no profiler. Cost: one system call.
+pub fn profiler_main_thread_id() -> ThreadId {
+    backend::main_thread_id()
+}
+
+/// Returns whether the calling thread is the one that `main` runs on. Cost: two system calls.
+pub fn profiler_is_main_thread() -> bool {
+    backend::is_main_thread()
 }

@@ -135,7 +135,7 @@ pub(crate) fn callback_after_sampling(_: Box<dyn FnOnce(SamplingState) + Send>) 
     false
 }
 
-pub(crate) fn stop_generation(generation: Generation) {
+pub(crate) fn end_guarded_session(generation: Generation, _: Option<FrozenProfile>) {
     match generation {}
 }
 

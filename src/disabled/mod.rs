@@ -1,7 +1,7 @@
-//! Replaces `control` in builds without the profiler.
+//! Replaces `session` and `record` in builds without the profiler.
 //!
 //! # Purpose
-//! Provides the functions of `control` with empty bodies, for unsupported targets and for builds
+//! Provides their functions with empty bodies, for unsupported targets and for builds
 //! without the feature `enabled`.
 //!
 //! # Threads and locks
@@ -27,18 +27,18 @@ pub(crate) use engine::{
     add_state_change_callback, add_text_marker_at, add_text_marker_now, add_typed_marker_at,
     add_typed_marker_now, add_untyped_marker_at, add_untyped_marker_now, announce_sleep,
     begin_event, buffer_info, callback_after_sampling, capture_backtrace, clear_all_pages,
-    control_by_signals, default_options, end_event, ensure_started, env_vars_for_child_process,
-    features_if_active, features_if_active_and_unpaused, freeze, init, is_active,
-    is_active_and_unpaused, is_announced_asleep, is_current_thread, is_locked_on_current_thread,
-    is_main_thread, is_other_thread_being_profiled, is_paused, is_sampling_paused,
-    is_thread_being_profiled, is_thread_registered, main_thread_id, marker_destination,
-    marker_destination_in, now, own_thread_id, pause, pause_sampling, pop_labels, push_label,
-    push_label_with_text, push_script_frame, put_text_marker, put_typed_marker, put_untyped_marker,
-    received_exit_profile, record_backtrace, record_own_stack, record_return_addresses,
-    register_code_range, register_page, register_script_function, register_thread,
-    remove_state_change_callback, resolve_backtrace, resume, resume_sampling,
-    session_that_records_markers, set_process_name, set_script_frame_position, shutdown,
-    stack_pointer, start, start_params, stop, stop_generation, suspend_and_sample,
-    unregister_code_range, unregister_page, unregister_thread, unwatch_event_loop,
-    watch_event_loop,
+    control_by_signals, default_options, end_event, end_guarded_session, ensure_started,
+    env_vars_for_child_process, features_if_active, features_if_active_and_unpaused, freeze, init,
+    is_active, is_active_and_unpaused, is_announced_asleep, is_current_thread,
+    is_locked_on_current_thread, is_main_thread, is_other_thread_being_profiled, is_paused,
+    is_sampling_paused, is_thread_being_profiled, is_thread_registered, main_thread_id,
+    marker_destination, marker_destination_in, now, own_thread_id, pause, pause_sampling,
+    pop_labels, push_label, push_label_with_text, push_script_frame, put_text_marker,
+    put_typed_marker, put_untyped_marker, received_exit_profile, record_backtrace,
+    record_own_stack, record_return_addresses, register_code_range, register_page,
+    register_script_function, register_thread, remove_state_change_callback, resolve_backtrace,
+    resume, resume_sampling, session_that_records_markers, set_process_name,
+    set_script_frame_position, shutdown, stack_pointer, start, start_params, stop,
+    suspend_and_sample, unregister_code_range, unregister_page, unregister_thread,
+    unwatch_event_loop, watch_event_loop,
 };

@@ -66,6 +66,7 @@ pub(crate) fn scripted_source(buffer: BufferSnapshot, kept_ns: Option<u64>) -> P
         is_shutting_down: false,
         since: None,
         threads: threads().to_vec(),
+        unmatched_filters: Vec::new(),
         buffer,
         open_pauses: OpenPauses::default(),
         modules: ModuleTable::default(),

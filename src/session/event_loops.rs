@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use crate::event_loop::{EventWatches, PostProbe};
 use crate::platform::monotonic_now;
 use crate::session::event_watcher::{drop_quietly, ensure_event_watcher};
-use crate::session::life_cycle::running_session;
+use crate::session::running::running_session;
 use crate::threads::OnThreadRef;
 use crate::types::ProfilerTime;
 use crate::util::is_any_lock_held_on_current_thread;

@@ -16,8 +16,9 @@ use crate::sampler::{
     OnDemandUnwinder, close_fork_gate, hold_unwinder_for_fork, open_fork_gate,
     reopen_fork_gate_in_child,
 };
-use crate::session::life_cycle::LIFE_CYCLE;
-use crate::session::signals::forget_control_in_child;
+use crate::session::control_state::forget_control_in_child;
+use crate::session::running::LIFE_CYCLE;
+use crate::session::snapshot::forget_kept_in_child;
 use crate::state::{
     ACTIVE_PS, RacyFeatures, core_buffer, disown_callbacks_in_child, own_lane_index,
 };
@@ -121,6 +122,7 @@ fn child() {
         let current = OnThreadRef::with(|thread| thread.to_off_thread());
         ThreadRegistry::keep_only(current, registry);
         forget_control_in_child(&mut ps);
+        forget_kept_in_child(&mut ps);
         let active = ACTIVE_PS.get_mut(&mut ps).take();
         OnThreadRef::with(|thread| {
             thread

@@ -28,9 +28,10 @@
 //! A profile's file is complete or absent.
 //!
 //! # Read next
-//! `life_cycle.rs`, `pause.rs`, `callbacks.rs`, `snapshot.rs`, `environment_table.rs`.
+//! `life_cycle.rs`, `start_stop.rs`, `pause.rs`, `callbacks.rs`, `snapshot.rs`, `environment_table.rs`.
 
 mod callbacks;
+mod control_state;
 mod env;
 mod event_loops;
 mod event_watcher;
@@ -39,12 +40,13 @@ mod life_cycle;
 mod notices;
 mod pause;
 mod process;
+mod running;
 mod save;
 mod signals;
 mod snapshot;
 mod stacks;
+mod start_stop;
 mod status;
-mod thread_status;
 
 pub(crate) use callbacks::{
     add_state_change_callback, callback_after_sampling, remove_state_change_callback,
@@ -53,7 +55,7 @@ pub(crate) use env::{env_vars_for_child_process, environment_docs};
 pub(crate) use event_loops::{
     EventToken, EventWatchToken, begin_event, end_event, unwatch_event_loop, watch_event_loop,
 };
-pub(crate) use life_cycle::{ensure_started, init, shutdown, start, stop, stop_generation};
+pub(crate) use life_cycle::{end_guarded_session, ensure_started, init, shutdown, start};
 pub(crate) use pause::{pause, pause_sampling, resume, resume_sampling};
 pub(crate) use process::{
     clear_all_pages, received_exit_profile, register_page, set_process_name, unregister_page,
@@ -63,10 +65,9 @@ pub(crate) use snapshot::{FrozenProfile, default_options, freeze};
 pub(crate) use stacks::{
     capture_backtrace, is_current_thread, own_thread_id, resolve_backtrace, suspend_and_sample,
 };
+pub(crate) use start_stop::stop;
 pub(crate) use status::{
     buffer_info, features_if_active, features_if_active_and_unpaused, is_active,
-    is_active_and_unpaused, is_paused, is_sampling_paused, start_params,
-};
-pub(crate) use thread_status::{
-    is_other_thread_being_profiled, is_thread_being_profiled, is_thread_registered, main_thread_id,
+    is_active_and_unpaused, is_other_thread_being_profiled, is_paused, is_sampling_paused,
+    is_thread_being_profiled, is_thread_registered, main_thread_id, start_params,
 };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::value::RawValue;
 
-use crate::session::life_cycle::ensure_core;
+use crate::session::start_stop::ensure_core;
 use crate::state::{ACTIVE_PS, CORE_PS, CorePs, core_buffer};
 use crate::types::{ExitProfileError, Page};
 use crate::util::{PsLock, is_any_lock_held_on_current_thread};

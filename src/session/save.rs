@@ -80,7 +80,13 @@ pub(crate) fn save_at(
         .ok_or_else(|| failed("write to", io::Error::other("the path has no file name")))?;
     // An earlier process with the same id may have left this file when it crashed.
     let _ = std::fs::remove_file(&beside);
-    let file = create_private(&beside).map_err(|error| failed("create", error))?;
+    let file = create_private(&beside).map_err(|error| match missing_folder(&path) {
+        Some(folder) if error.kind() == io::ErrorKind::NotFound => SaveError::NoFolder {
+            path: path.clone(),
+            folder,
+        },
+        _ => failed("create", error),
+    })?;
     let filled = fill(file, &path, write).and_then(|file| file.sync_all());
     let written = filled.map_err(|error| failed("write", error));
     let moved = written
@@ -89,6 +95,14 @@ pub(crate) fn save_at(
         let _ = std::fs::remove_file(&beside);
     }
     moved.map(|()| std::path::absolute(&path).unwrap_or(path))
+}
+
+/// Returns the outermost folder of the path that does not exist.
+fn missing_folder(path: &Path) -> Option<PathBuf> {
+    let path = std::path::absolute(path).ok()?;
+    let folders = path.ancestors().skip(1);
+    let missing = folders.take_while(|folder| !folder.exists());
+    missing.last().map(Path::to_owned)
 }
 
 /// Returns the path of a temporary file in the same folder. No other thread or process uses it

@@ -13,55 +13,27 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::platform::{
-    ControlPipe, ControlRequest, ControlSignal, ProfilerThread, check_control_signals,
-    current_process_id, release_control_signal, spawn_profiler_thread, take_signal,
-    with_signals_blocked,
+    ControlPipe, ControlRequest, ControlSignal, check_control_signals, current_process_id,
+    release_control_signal, spawn_profiler_thread, take_signal, with_signals_blocked,
 };
+use crate::session::control_state::{CONTROL, Config, Control, Shared};
 use crate::session::env::environment;
-use crate::session::life_cycle::{
-    LIFE_CYCLE, ensure_core, reentrancy_error, running_generation, start_if_inactive,
-    stop_generation,
-};
 use crate::session::notices;
+use crate::session::running::{LIFE_CYCLE, reentrancy_error, running_generation};
 use crate::session::snapshot::freeze;
-use crate::types::{ControlSignals, ProcessId, StartError, StartParams};
+use crate::session::start_stop::{ensure_core, start_if_inactive, stop_generation};
+use crate::types::{ControlSignals, StartError, StartParams, signal_name};
 use crate::util::{PsCell, PsLock, is_any_lock_held_on_current_thread};
 
 /// Buffer capacity of a session that a signal starts, in bytes, as for a start by environment
 /// variables.
 const CAPACITY_BYTES: u64 = 512 << 20;
 
-/// State shared by the control thread and the callers that start, change and end control by
-/// signals.
-struct Shared {
-    pipe: ControlPipe,
-    process: ProcessId,
-    is_ending: AtomicBool,
-    /// Whether the control thread is handling requests.
-    is_busy: AtomicBool,
-    config: PsCell<Config>,
-}
-
-/// The signals in use, and the folder of the profile.
-#[derive(Clone)]
-struct Config {
-    signals: [ControlSignal; 2],
-    folder: PathBuf,
-}
-
-struct Control {
-    shared: Arc<Shared>,
-    thread: ProfilerThread,
-}
-
 thread_local! {
     /// On a control thread, the state that it serves; null on other threads, and once the thread is
     /// to end. Only compared, never dereferenced.
     static SERVED: Cell<*const Shared> = const { Cell::new(std::ptr::null()) };
 }
-
-/// The current control thread. Changes also require the life-cycle lock.
-static CONTROL: PsCell<Option<Control>> = PsCell::new(None);
 
 /// See `profiler_control_by_signals`.
 pub(crate) fn control_by_signals(asked: &ControlSignals) -> Result<(), StartError> {
@@ -214,28 +186,7 @@ fn remove_control(shared: &Arc<Shared>) -> bool {
     control.is_some()
 }
 
-/// Leaks the parent's control in the child of a fork, where the thread does not exist and the pipe
-/// is closed.
-pub(crate) fn forget_control_in_child(lock: &mut PsLock) {
-    std::mem::forget(CONTROL.get_mut(lock).take());
-}
-
 impl Shared {
-    fn config(&self) -> Config {
-        self.config.get(&PsLock::acquire()).clone()
-    }
-
-    /// Replaces the configuration, and releases the signals that are no longer used.
-    fn change(&self, config: Config) {
-        let signals = config.signals;
-        let old = std::mem::replace(self.config.get_mut(&mut PsLock::acquire()), config);
-        let is_unused = |old: &ControlSignal| signals.iter().all(|new| new.number != old.number);
-        old.signals
-            .into_iter()
-            .filter(is_unused)
-            .for_each(|signal| release_control_signal(signal.number));
-    }
-
     /// Runs the control thread. Ignores requests to start once the control is about to end.
     fn serve(self: Arc<Self>) {
         SERVED.set(Arc::as_ptr(&self));
@@ -286,8 +237,8 @@ impl Shared {
 fn start(control: &Shared) {
     let (path, [_, stop]) = control.destination();
     let next = format!(
-        "signal {} saves the profile as {} and stops the profiler",
-        stop.number,
+        "{} saves the profile as {} and stops the profiler",
+        signal_name(stop.number),
         path.display()
     );
     let params = StartParams::default()
@@ -306,9 +257,9 @@ fn save_and_stop(control: &Shared) {
     let Some((generation, profile)) =
         running.and_then(|running| Some((running, freeze(Some(running))?)))
     else {
-        let start = start.number;
+        let start = signal_name(start.number);
         notices::notify(&format!(
-            "cannot save a profile: the profiler is not running; signal {start} starts it"
+            "cannot save a profile: the profiler is not running; {start} starts it"
         ));
         return;
     };

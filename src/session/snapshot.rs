@@ -7,14 +7,14 @@ use crate::backtrace::lost_stacks;
 use crate::platform::{current_process_id, monotonic_now};
 use crate::session::callbacks::notify;
 use crate::session::env::wants_names;
-use crate::session::life_cycle::running_session;
+use crate::session::running::running_session;
 use crate::session::save::{save_at, save_profile};
 use crate::state::{ACTIVE_PS, CORE_PS, Session, core_buffer};
 use crate::stream::{ProfileSource, StreamOptions, stream_gecko_json};
 use crate::threads::OffThreadRef;
 use crate::types::{Generation, ProfilingState, SaveError};
 use crate::unwind::{CodeMap, ModuleTable};
-use crate::util::{FailureLatch, PsLock, is_any_lock_held_on_current_thread};
+use crate::util::{FailureLatch, PsCell, PsLock, is_any_lock_held_on_current_thread};
 
 /// A snapshot of a session. Writing it does not access the running session.
 #[derive(Clone, Debug)]
@@ -65,6 +65,7 @@ pub(crate) fn freeze(only: Option<Generation>) -> Option<FrozenProfile> {
             exit_profiles: exit_profiles.since(buffer_start).cloned().collect(),
             process_start: core.process_start,
             threads: threads.all(),
+            unmatched_filters: threads.unmatched_filters(),
             buffer: core_buffer().snapshot(),
             counts: session_counts(&session),
             open_pauses: session.pauses.open(),
@@ -81,6 +82,27 @@ pub(crate) fn freeze(only: Option<Generation>) -> Option<FrozenProfile> {
     source.modules = source.session.modules();
     source.generated_code = source.session.generated_code();
     Some(FrozenProfile { source })
+}
+
+/// The profile of the last `ProfilerSession` that ended, for `profiler_shutdown` to save.
+static KEPT: PsCell<Option<FrozenProfile>> = PsCell::new(None);
+
+/// Keeps a profile for [`take_kept`], instead of an older one.
+pub(crate) fn keep_for_shutdown(profile: Option<FrozenProfile>) {
+    if profile.is_some() && !is_any_lock_held_on_current_thread() {
+        // Dropped after the lock is released.
+        let _older = std::mem::replace(KEPT.get_mut(&mut PsLock::acquire()), profile);
+    }
+}
+
+/// Returns the profile that was kept for the shutdown, and keeps it no longer.
+pub(crate) fn take_kept() -> Option<FrozenProfile> {
+    KEPT.get_mut(&mut PsLock::acquire()).take()
+}
+
+/// Leaks the parent's profile in the child of a fork: the parent saves it.
+pub(crate) fn forget_kept_in_child(lock: &mut PsLock) {
+    std::mem::forget(KEPT.get_mut(lock).take());
 }
 
 /// Returns the sampler's counts, and the number of marker stacks that were lost before the sampler

@@ -15,6 +15,8 @@ use crate::util::PsLock;
 pub(crate) struct ProfiledThreads {
     session: Arc<Session>,
     filter: ThreadFilter,
+    /// For each filter, whether it has selected a thread.
+    matched: Vec<bool>,
     /// Live threads, unordered. Each thread stores its index.
     live: Vec<OffThreadRef>,
     /// Ended threads, in the order in which they ended.
@@ -26,6 +28,7 @@ pub(crate) struct ProfiledThreads {
 impl ProfiledThreads {
     pub(crate) fn new(session: Arc<Session>, filter: ThreadFilter) -> Self {
         Self {
+            matched: vec![false; session.settings.filters.len()],
             session,
             filter,
             live: Vec::new(),
@@ -43,6 +46,8 @@ impl ProfiledThreads {
     pub(crate) fn add(&mut self, thread: &OffThreadRef, lock: &PsLock) {
         let name = &thread.unlocked_const_reader().info().name;
         let is_selected = self.filter.selects(name, current_process_id());
+        let matches = self.filter.matches(name, current_process_id());
+        (self.matched.iter_mut().zip(matches)).for_each(|(matched, matches)| *matched |= matches);
         let features =
             ThreadProfilingFeatures::in_session(self.session.settings.features, is_selected);
         if features == ThreadProfilingFeatures::NOT_PROFILED {
@@ -97,6 +102,17 @@ impl ProfiledThreads {
                 .intersects(sampler_features)
         };
         self.live.iter().filter(is_sampled).cloned().collect()
+    }
+
+    /// Returns the filters that have selected no thread of the session, except for filters that
+    /// select another process.
+    pub(crate) fn unmatched_filters(&self) -> Vec<String> {
+        let names_other = self.filter.names_other_process(current_process_id());
+        (self.session.settings.filters.iter().zip(&self.matched))
+            .zip(names_other)
+            .filter(|((_, matched), names_other)| !**matched && !names_other)
+            .map(|((filter, _), _)| filter.clone())
+            .collect()
     }
 
     /// Returns all recorded threads, unordered, including ended ones that may still have data in

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::types::ids::ThreadId;
+use crate::types::signal_name::signal_name;
 
 /// The reason why the profiler did not start.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -73,7 +74,7 @@ impl fmt::Display for StreamError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Inactive => f.write_str(
-                "cannot write a profile: the profiler is not running; `profiler_start` starts it",
+                "cannot write a profile: the profiler is not running, expected a session that `profiler_start` started",
             ),
             Self::Io(error) => write!(f, "cannot write the profile: {error}"),
         }
@@ -111,9 +112,9 @@ impl fmt::Display for ExitProfileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("cannot add the child's profile: ")?;
         match self {
-            Self::Inactive => {
-                f.write_str("the profiler is not running; `profiler_start` starts it")
-            }
+            Self::Inactive => f.write_str(
+                "the profiler is not running, expected a session that `profiler_start` started",
+            ),
             Self::NotJson(error) => {
                 write!(
                     f,
@@ -127,7 +128,10 @@ impl fmt::Display for ExitProfileError {
                     "got JSON with no {lacks:?}, expected a profile in Gecko's format"
                 )
             }
-            Self::Unsupported => f.write_str("this build contains no profiler"),
+            Self::Unsupported => f.write_str(
+                "this build contains no profiler, expected Linux on x86_64 or aarch64 and the \
+                 crate's feature `enabled`",
+            ),
         }
     }
 }
@@ -140,6 +144,13 @@ impl Error for ExitProfileError {}
 pub enum SaveError {
     /// The profiler is not running, so there is nothing to save.
     Inactive,
+    /// A folder of the path does not exist.
+    NoFolder {
+        /// The requested file, with `%p` replaced.
+        path: PathBuf,
+        /// The outermost folder that does not exist.
+        folder: PathBuf,
+    },
     /// The file could not be created or written.
     Io {
         /// The requested file, with `%p` replaced.
@@ -155,8 +166,16 @@ impl fmt::Display for SaveError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Inactive => f.write_str(
-                "cannot save a profile: the profiler is not running; `profiler_start` starts it",
+                "cannot save a profile: the profiler is not running, expected a session that `profiler_start` started",
             ),
+            Self::NoFolder { path, folder } => {
+                write!(
+                    f,
+                    "cannot save the profile as {}: the folder {} does not exist",
+                    path.display(),
+                    folder.display()
+                )
+            }
             Self::Io {
                 path,
                 action,
@@ -175,7 +194,7 @@ impl fmt::Display for SaveError {
 impl Error for SaveError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
-            Self::Inactive => None,
+            Self::Inactive | Self::NoFolder { .. } => None,
             Self::Io { error, .. } => Some(error),
         }
     }
@@ -254,10 +273,11 @@ impl fmt::Display for SuspendError {
                 timeout,
             } => write!(
                 f,
-                "cannot sample thread {}: got no answer to signal {signal} within {timeout:?}; the \
-                 thread blocks the signal, gets no processor or is in an uninterruptible call, or \
-                 the process was forking",
-                thread.to_number()
+                "cannot sample thread {}: got no answer to {} within {timeout:?}; the thread \
+                 blocks the signal, gets no processor or is in an uninterruptible call, or the \
+                 process was forking",
+                thread.to_number(),
+                signal_name(*signal)
             ),
             Self::System { action, answer } => {
                 write!(f, "cannot sample the thread: cannot {action}: {answer}")
@@ -288,7 +308,7 @@ impl fmt::Display for UnknownFeature {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "unknown feature {:?}, expected one of {}",
+            "cannot find a feature: got the name {:?}, expected one of {}",
             self.name, self.known
         )
     }

@@ -45,6 +45,8 @@ mod script_description;
 #[forbid(unsafe_code)]
 mod settings;
 #[forbid(unsafe_code)]
+mod signal_name;
+#[forbid(unsafe_code)]
 mod stacks;
 #[forbid(unsafe_code)]
 mod thread_features;
@@ -84,6 +86,8 @@ pub(crate) use settings::DEFAULT_MAX_ROWS;
 #[cfg(has_profiler)]
 pub(crate) use settings::INTERVAL_RANGE;
 pub use settings::{SamplingEngine, StartParams};
+#[cfg(has_profiler)]
+pub(crate) use signal_name::signal_name;
 pub use stacks::{FunctionName, StackFeatures, StackFrame};
 pub use thread_features::ThreadProfilingFeatures;
 #[cfg(has_profiler)]

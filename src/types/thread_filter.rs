@@ -24,13 +24,26 @@ impl ThreadFilter {
     /// threads whose name contains them; `pid:N` selects all threads of process N.
     #[doc(alias = "ShouldProfileThread")]
     pub(crate) fn selects(&self, thread_name: &str, process: ProcessId) -> bool {
+        self.lowercased.is_empty() || self.matches(thread_name, process).any(|matches| matches)
+    }
+
+    /// Returns for each filter whether it selects a thread with this name in this process.
+    pub(crate) fn matches(
+        &self,
+        thread_name: &str,
+        process: ProcessId,
+    ) -> impl Iterator<Item = bool> {
         let name = thread_name.to_ascii_lowercase();
-        self.lowercased.is_empty()
-            || self.lowercased.iter().any(|filter| {
-                filter == "*"
-                    || name.contains(filter.as_str())
-                    || parse_pid(filter) == Some(process)
-            })
+        self.lowercased.iter().map(move |filter| {
+            filter == "*" || name.contains(filter.as_str()) || parse_pid(filter) == Some(process)
+        })
+    }
+
+    /// Returns for each filter whether it selects another process than this one.
+    pub(crate) fn names_other_process(&self, process: ProcessId) -> impl Iterator<Item = bool> {
+        self.lowercased
+            .iter()
+            .map(move |filter| parse_pid(filter).is_some_and(|other| other != process))
     }
 
     /// Returns whether the filters select only other processes.

@@ -27,7 +27,7 @@ use crate::platform::signal::handler::{
     read_action, swap_action,
 };
 use crate::platform::signal::pipe_end::{NO_END, PipeEnd};
-use crate::types::StartError;
+use crate::types::{StartError, signal_name};
 
 /// A request from outside the process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -169,13 +169,13 @@ pub(crate) fn check_control_signals(
     if start == stop {
         return bad_value(
             "stop_signal",
-            format!("{stop}, the same as start_signal"),
+            format!("{}, the same as start_signal", signal_name(stop)),
             "a signal other than start_signal",
         );
     }
     for (field, signal) in [("start_signal", start), ("stop_signal", stop)] {
         if is_sampling_signal(signal) {
-            let value = format!("{signal}, the sampling signal");
+            let value = format!("{}, the sampling signal", signal_name(signal));
             return bad_value(field, value, "a signal that is not used for sampling");
         }
     }
@@ -428,11 +428,11 @@ mod tests {
     #[test]
     fn check_control_signals_names_the_rejected_signal() {
         let error_text = |start, stop| check_control_signals(start, stop).unwrap_err().to_string();
-        assert!(error_text(Some(libc::SIGKILL), None).contains("start_signal is 9"));
-        assert!(error_text(None, Some(libc::SIGSEGV)).contains("stop_signal is 11"));
+        assert!(error_text(Some(libc::SIGKILL), None).contains("start_signal is SIGKILL"));
+        assert!(error_text(None, Some(libc::SIGSEGV)).contains("stop_signal is SIGSEGV"));
         assert!(
             error_text(Some(libc::SIGUSR2), None)
-                .contains("stop_signal is 12, the same as start_signal")
+                .contains("stop_signal is SIGUSR2, the same as start_signal")
         );
         let numbers =
             check_control_signals(None, None).map(|signals| signals.map(|signal| signal.number));

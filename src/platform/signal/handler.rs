@@ -22,7 +22,7 @@ use nix::unistd::getuid;
 use crate::platform::clock::{current_thread_cpu_ns_in_handler, monotonic_now};
 use crate::platform::identity::{note_process, process_number_in_handler};
 use crate::platform::memory::bind_guarded_reads;
-use crate::types::{ProcessId, StartError, ThreadId};
+use crate::types::{ProcessId, StartError, ThreadId, signal_name};
 
 /// Value that a request carries to the target thread: the slot and the number of the request. A
 /// cookie distinguishes it from the values of other senders.
@@ -250,7 +250,7 @@ pub(crate) fn check_signal(field: &'static str, signal: i32) -> Result<i32, Star
     }
     Err(StartError::BadValue {
         field,
-        value: format!("{signal}"),
+        value: signal_name(signal),
         accepted: format!(
             "SIGPROF, SIGVTALRM, SIGALRM, SIGURG, SIGUSR1, SIGUSR2, SIGIO, SIGPWR, SIGSTKFLT, or a \
              real-time signal from {} to {}",

@@ -15,7 +15,7 @@ use crate::session::env::environment_values::{Reading, SettingValues, is_on};
 use crate::session::notices;
 use crate::state::{ACTIVE_PS, SessionSettings};
 use crate::types::StartParams;
-use crate::util::{PsLock, is_any_lock_held_on_current_thread};
+use crate::util::{PsCell, PsLock, is_any_lock_held_on_current_thread};
 
 /// Prefix of all variables except [`UPLOAD_DIR`].
 const PREFIX: &str = "MOZ_PROFILER_";
@@ -44,9 +44,20 @@ fn path_in(name: &str) -> Option<PathBuf> {
         .map(PathBuf::from)
 }
 
-/// Returns the path of the profile to save at shutdown.
+/// The current folder when [`read`] ran: the application may change it later.
+static START_FOLDER: PsCell<Option<PathBuf>> = PsCell::new(None);
+
+/// Returns the path of the profile to save at shutdown. A relative path begins in the folder that
+/// was the current one when [`read`] ran.
 pub(crate) fn shutdown_path() -> Option<PathBuf> {
-    path_in(SHUTDOWN)
+    let path = path_in(SHUTDOWN)?;
+    let folder = START_FOLDER.get(&PsLock::acquire()).clone();
+    Some(folder.map_or_else(|| path.clone(), |folder| folder.join(&path)))
+}
+
+/// Returns whether the variables start the profiler, if their values are valid.
+pub(crate) fn is_startup_on() -> bool {
+    is_switched_on(STARTUP)
 }
 
 /// Returns the folder of profiles that a signal requests.
@@ -69,6 +80,9 @@ pub(crate) fn records_overheads() -> bool {
 
 /// Reads the variables. Prints the help if requested, and notices about misspelt names and values.
 pub(crate) fn read() -> StartUp {
+    // Without a current folder, for example a removed one, relative paths stay relative.
+    let folder = env::current_dir().ok();
+    *START_FOLDER.get_mut(&mut PsLock::acquire()) = folder;
     if env::var_os(HELP).is_some() {
         notices::print(&help_text());
     }
@@ -114,6 +128,15 @@ pub(crate) fn notify_other_processes_selected(filters: &[String]) {
     ));
 }
 
+/// Warns about filters that have selected no thread of a session.
+pub(crate) fn notify_unmatched_filters(filters: &[String]) {
+    let filters = filters.join(",");
+    notices::notify(&format!(
+        "the filters {filters:?} selected no thread: expected parts of the names of registered \
+         threads"
+    ));
+}
+
 /// Warns that no profile can be saved at shutdown.
 pub(crate) fn notify_nothing_to_save(path: &std::path::Path) {
     notices::notify(&format!(
@@ -129,7 +152,7 @@ fn read_start_up(raw_value_of: &dyn Fn(&str) -> Option<String>) -> (StartUp, Vec
         return (StartUp::Off, Vec::new());
     }
     let mut reading = Reading::default();
-    let mut problems = Vec::new();
+    let (mut problems, mut warnings) = (Vec::new(), Vec::new());
     for variable in VARIABLES {
         let Some(apply) = variable.apply else {
             continue;
@@ -140,15 +163,18 @@ fn read_start_up(raw_value_of: &dyn Fn(&str) -> Option<String>) -> (StartUp, Vec
         else {
             continue;
         };
-        if let Err(found) = apply(&mut reading, &value) {
-            let Variable { name, .. } = variable;
+        let Variable { name, .. } = variable;
+        let result = apply(&mut reading, &value);
+        let named = |warning| format!("{name}: {warning} {HELP}=1 lists all features");
+        warnings.extend(reading.warnings.drain(..).map(named));
+        if let Err(found) = result {
             problems.push(format!(
                 "  {name}: got {value:?} ({found}), expected:\n{}",
                 variable.usage()
             ));
         }
     }
-    let Reading { params, warnings } = reading;
+    let params = reading.params;
     if problems.is_empty() {
         (StartUp::Start(params), warnings)
     } else {
@@ -173,29 +199,14 @@ fn warning_about_name(name: &str) -> Option<String> {
     ))
 }
 
-/// Returns the edit distance of two names. A missing `STARTUP_`, which is easily forgotten, counts
-/// as one edit.
+/// Returns the edit distance of two names, in which two swapped letters count as one edit. A
+/// missing `STARTUP_`, which is easily forgotten, also counts as one edit.
 fn name_distance(name: &str, known: &str) -> usize {
     let start = format!("{STARTUP}_");
     let without = known
         .strip_prefix(&start)
-        .map(|rest| edit_distance(name, &format!("{PREFIX}{rest}")) + 1);
-    edit_distance(name, known).min(without.unwrap_or(usize::MAX))
-}
-
-/// Returns the Levenshtein distance of two names.
-fn edit_distance(one: &str, other: &str) -> usize {
-    let other: Vec<char> = other.chars().collect();
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (index, letter) in one.chars().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], index + 1);
-        for (at, other_letter) in other.iter().enumerate() {
-            let changed = diagonal + usize::from(letter != *other_letter);
-            diagonal = row[at + 1];
-            row[at + 1] = changed.min(diagonal + 1).min(row[at] + 1);
-        }
-    }
-    row[other.len()]
+        .map(|rest| strsim::osa_distance(name, &format!("{PREFIX}{rest}")) + 1);
+    strsim::osa_distance(name, known).min(without.unwrap_or(usize::MAX))
 }
 
 /// See `profiler_env_vars_for_child_process`.
@@ -281,7 +292,7 @@ mod tests {
             .find(|variable| variable.name == name)
             .expect("known")
             .usage();
-        let begin = format!("  {name} is {bad:?}, ");
+        let begin = format!("  {name}: got {bad:?} (");
         assert!(
             problem.starts_with(&begin) && problem.ends_with(&usage),
             "{problem}"
@@ -463,8 +474,6 @@ mod tests {
         );
         assert_eq!(nearest("MOZ_PROFILER_STARTUP_NO_BASE"), None, "Gecko only");
         assert_eq!(nearest("MOZ_LOG"), None, "another prefix");
-        assert_eq!(edit_distance("kitten", "sitting"), 3);
-        assert_eq!(edit_distance("", "abc"), 3);
     }
 
     #[test]

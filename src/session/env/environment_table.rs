@@ -75,12 +75,16 @@ variables! {
         "The features, as the sum of their bits. Overrides the names." Some(apply_features_bitfield);
     FILTERS "MOZ_PROFILER_STARTUP_FILTERS"
         "parts of thread names, separated by commas; * for all threads, pid:N for a process"
-        "The threads to profile. Default: all registered threads." Some(apply_filters);
+        "The threads to profile, among those that the program registers. Upper and lower case count \
+        as equal. Filters that select no thread are reported when the session ends. Default: all \
+        registered threads." Some(apply_filters);
     ACTIVE_TAB_ID "MOZ_PROFILER_STARTUP_ACTIVE_TAB_ID" "a number below 2^64"
         "The id of a browser's tab, written to the profile. Default: 0." Some(apply_active_tab_id);
     SHUTDOWN "MOZ_PROFILER_SHUTDOWN" "a path, in which the process id replaces the first %p"
-        "Saves the profile to this file when the program calls profiler_shutdown. Compresses it if \
-        the name ends in .gz." None;
+        "Saves the profile to this file when the program calls profiler_shutdown: the running \
+        session's, or that of the last ProfilerSession that ended. A relative path begins in the \
+        current folder when the program calls profiler_init. The folder must exist. A name that \
+        ends in .gz makes a compressed file." None;
     SYMBOLICATE "MOZ_PROFILER_SYMBOLICATE" "0, N or n; any other value counts as unset"
         "Switches off the function names in profiles. Finding the names can take seconds for a large \
         executable. Without names, the viewer shows addresses, unless a symbol server names them."

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use crate::session::env::environment_table::FEATURES;
 use crate::state::SessionSettings;
 use crate::types::{Features, INTERVAL_RANGE, StartParams};
 
@@ -13,7 +12,7 @@ pub(crate) type Apply = fn(&mut Reading, &str) -> Result<(), String>;
 #[derive(Debug)]
 pub(crate) struct Reading {
     pub(crate) params: StartParams,
-    /// Mistakes that do not prevent a start.
+    /// Mistakes in the current variable's value that do not prevent a start.
     pub(crate) warnings: Vec<String>,
 }
 
@@ -115,17 +114,26 @@ pub(crate) fn apply_duration(reading: &mut Reading, value: &str) -> Result<(), S
 
 pub(crate) fn apply_features(reading: &mut Reading, value: &str) -> Result<(), String> {
     let mut features = Features::NONE;
-    for name in value.split(',').filter(|name| !name.is_empty()) {
+    let names = value.split(',').map(str::trim);
+    for name in names.filter(|name| !name.is_empty()) {
         features |= match name {
             "default" => startup_features(),
-            name => Features::from_name(name).unwrap_or_else(|error| {
-                reading.warnings.push(format!("{FEATURES}: {error}"));
+            name => Features::from_name(name).unwrap_or_else(|_| {
+                reading.warnings.push(unknown_feature(name));
                 Features::NONE
             }),
         };
     }
     reading.params.features = features;
     Ok(())
+}
+
+/// Returns the warning about an unknown feature, with the known name that is nearest to it.
+fn unknown_feature(name: &str) -> String {
+    let known = Features::described().map(|(_, known, _)| known);
+    let nearest = known.min_by_key(|known| strsim::osa_distance(&name.to_ascii_lowercase(), known));
+    let nearest = nearest.unwrap_or("default");
+    format!("unknown feature {name:?}, ignored; did you mean {nearest:?}?")
 }
 
 pub(crate) fn apply_features_bitfield(reading: &mut Reading, value: &str) -> Result<(), String> {
@@ -136,13 +144,18 @@ pub(crate) fn apply_features_bitfield(reading: &mut Reading, value: &str) -> Res
         .trim()
         .parse()
         .map_err(|_| "not such a number".to_owned())?;
-    // Drops bits of unknown features, as unknown names are dropped.
-    reading.params.features = Features::from_bits(bits).adjusted();
+    // Unknown bits are dropped, as unknown names are.
+    let features = Features::from_bits(bits);
+    if let unknown @ 1.. = features.unknown_bits() {
+        let warning = format!("the bits {unknown:#x} belong to no feature, ignored;");
+        reading.warnings.push(warning);
+    }
+    reading.params.features = features.adjusted();
     Ok(())
 }
 
 pub(crate) fn apply_filters(reading: &mut Reading, value: &str) -> Result<(), String> {
-    reading.params.filters = value.split(',').map(str::to_owned).collect();
+    reading.params.filters = value.split(',').map(str::trim).map(str::to_owned).collect();
     Ok(())
 }
 

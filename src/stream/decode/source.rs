@@ -29,6 +29,8 @@ pub(crate) struct ProfileSource {
     /// Earlier data is left out of the profile, if the caller asked for that.
     pub(crate) since: Option<TimeStamp>,
     pub(crate) threads: Vec<OffThreadRef>,
+    /// The filters that have selected no thread of the session.
+    pub(crate) unmatched_filters: Vec<String>,
     pub(crate) buffer: BufferSnapshot,
     /// The pauses that were open when the profile was taken.
     pub(crate) open_pauses: OpenPauses,

@@ -233,6 +233,13 @@ fn write_log(json: &mut JsonWriter<'_>, source: &ProfileSource, process: &Proces
                         }
                     });
                 }
+                if !source.unmatched_filters.is_empty() {
+                    json.key("filtersWithoutThread").array(|json| {
+                        for filter in &source.unmatched_filters {
+                            json.string(filter);
+                        }
+                    });
+                }
                 json.key("sampler").object(|json| {
                     for (name, count) in &source.counts {
                         json.key(name).unsigned(*count);

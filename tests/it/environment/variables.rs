@@ -62,7 +62,7 @@ fn scratch_folder(name: &str) -> PathBuf {
 }
 
 #[test]
-fn startup_and_shutdown_profile_a_program_of_one_line() {
+fn startup_and_shutdown_variables_profile_a_program_with_one_guard() {
     isolated(|| {
         let folder = scratch_folder("startup");
         let pattern = folder.join("out-%p.json");
@@ -116,7 +116,7 @@ fn startup_and_shutdown_profile_a_program_of_one_line() {
 }
 
 #[test]
-fn it_is_off_without_the_variable() {
+fn empty_or_0_startup_variable_keeps_the_profiler_off() {
     isolated(|| {
         for value in ["", "0"] {
             let output = child(&[("MOZ_PROFILER_STARTUP", value)]);
@@ -127,7 +127,7 @@ fn it_is_off_without_the_variable() {
 }
 
 #[test]
-fn a_bad_value_is_told_with_its_usage_and_the_program_goes_on() {
+fn invalid_value_is_reported_with_its_usage_and_the_program_continues() {
     isolated(|| {
         let output = child(&[
             ("MOZ_PROFILER_STARTUP", "1"),
@@ -137,11 +137,11 @@ fn a_bad_value_is_told_with_its_usage_and_the_program_goes_on() {
         ]);
         let told = text(&output.stderr);
         for part in [
-            "MOZ_PROFILER_STARTUP_INTERVAL is \"0\", which is out of range; accepted is:",
+            "MOZ_PROFILER_STARTUP_INTERVAL: got \"0\" (out of range), expected:",
             "MOZ_PROFILER_STARTUP_INTERVAL=<a number of milliseconds",
-            "MOZ_PROFILER_STARTUP_DURATION is \"soon\", which is no number; accepted is:",
-            "MOZ_PROFILER_STARTUP_FEATURES: unrecognized feature \"nonsense\"",
-            "MOZ_PROFILER_HELP=1 prints all",
+            "MOZ_PROFILER_STARTUP_DURATION: got \"soon\" (not a number), expected:",
+            "MOZ_PROFILER_STARTUP_FEATURES: unknown feature \"nonsense\", ignored",
+            "MOZ_PROFILER_HELP=1 lists all",
         ] {
             assert!(told.contains(part), "{part}: {told}");
         }
@@ -151,7 +151,7 @@ fn a_bad_value_is_told_with_its_usage_and_the_program_goes_on() {
 }
 
 #[test]
-fn filters_of_other_processes_alone_keep_it_off_with_a_word() {
+fn filters_of_other_processes_keep_the_profiler_off_with_a_notice() {
     isolated(|| {
         let output = child(&[
             ("MOZ_PROFILER_STARTUP", "1"),
@@ -159,7 +159,8 @@ fn filters_of_other_processes_alone_keep_it_off_with_a_word() {
         ]);
         let told = text(&output.stderr);
         assert!(
-            told.lines().count() == 1 && told.contains("FILTERS=pid:1 names other processes"),
+            told.lines().count() == 1
+                && told.contains("FILTERS=pid:1 selects only other processes"),
             "{told}"
         );
         assert!(text(&output.stdout).contains("active: false"));
@@ -167,23 +168,23 @@ fn filters_of_other_processes_alone_keep_it_off_with_a_word() {
 }
 
 #[test]
-fn a_name_that_is_none_is_told_with_the_nearest() {
+fn unknown_variable_is_reported_with_the_nearest_name() {
     isolated(|| {
         let output = child(&[("MOZ_PROFILER_STRATUP", "1")]);
         let told = text(&output.stderr);
         assert!(
-            told.contains("MOZ_PROFILER_STRATUP is no variable"),
+            told.contains("unknown variable MOZ_PROFILER_STRATUP, ignored"),
             "{told}"
         );
         assert!(
-            told.contains("the nearest is MOZ_PROFILER_STARTUP,"),
+            told.contains("did you mean MOZ_PROFILER_STARTUP?"),
             "{told}"
         );
     });
 }
 
 #[test]
-fn whoever_records_for_nobody_is_told() {
+fn session_that_no_variable_saves_is_reported() {
     isolated(|| {
         let told = text(&child(&[("MOZ_PROFILER_STARTUP", "1")]).stderr);
         assert!(
@@ -205,22 +206,23 @@ fn whoever_records_for_nobody_is_told() {
 }
 
 #[test]
-fn a_shutdown_file_that_cannot_be_written_is_told() {
+fn missing_folder_of_the_shutdown_file_is_named() {
     isolated(|| {
         let output = child(&[
             ("MOZ_PROFILER_STARTUP", "1"),
-            ("MOZ_PROFILER_SHUTDOWN", "/nonexistent-folder/p.json"),
+            ("MOZ_PROFILER_SHUTDOWN", "/nonexistent-folder/inner/p.json"),
         ]);
         let told = text(&output.stderr);
         assert!(
-            told.contains("was not saved") && told.contains("/nonexistent-folder/p.json"),
+            told.contains("cannot save the profile as /nonexistent-folder/inner/p.json")
+                && told.contains("the folder /nonexistent-folder does not exist"),
             "{told}"
         );
     });
 }
 
 #[test]
-fn help_is_printed_and_the_program_goes_on() {
+fn help_is_printed_and_the_program_continues() {
     isolated(|| {
         let output = child(&[("MOZ_PROFILER_HELP", "")]);
         let told = text(&output.stdout);
@@ -273,7 +275,7 @@ fn help_is_printed_in_a_forked_child_though_a_lock_is_lost_there() {
 }
 
 #[test]
-fn nobody_reading_the_help_or_the_notices_harms_nobody() {
+fn closed_standard_streams_do_not_disturb_the_program() {
     isolated(|| {
         let mut command =
             command_of_child(&[("MOZ_PROFILER_HELP", ""), ("MOZ_PROFILER_STARTUP", "1")]);
@@ -281,6 +283,132 @@ fn nobody_reading_the_help_or_the_notices_harms_nobody() {
         drop(reader);
         command.stdout(std::process::Stdio::null()).stderr(writer);
         assert!(command.status().expect("the child").success());
+    });
+}
+
+#[test]
+fn misspelt_feature_is_reported_with_the_nearest_name() {
+    isolated(|| {
+        let output = child(&[
+            ("MOZ_PROFILER_STARTUP", "1"),
+            ("MOZ_PROFILER_SHUTDOWN", ""),
+            ("MOZ_PROFILER_STARTUP_FEATURES", "cpu, stackwak"),
+        ]);
+        assert_eq!(
+            text(&output.stderr),
+            "gekkota: MOZ_PROFILER_STARTUP_FEATURES: unknown feature \"stackwak\", ignored; did you \
+             mean \"stackwalk\"? MOZ_PROFILER_HELP=1 lists all features\n"
+        );
+        assert!(text(&output.stdout).contains("active: true"), "{output:?}");
+    });
+}
+
+#[test]
+fn filter_without_thread_is_reported_by_a_notice_and_in_the_profile() {
+    isolated(|| {
+        let folder = scratch_folder("filters");
+        let file = folder.join("p.json");
+        let run = |filters: &str| {
+            let output = child(&[
+                ("MOZ_PROFILER_STARTUP", "1"),
+                ("MOZ_PROFILER_SHUTDOWN", file.to_str().expect("UTF-8")),
+                ("MOZ_PROFILER_SYMBOLICATE", "0"),
+                ("MOZ_PROFILER_STARTUP_FILTERS", filters),
+            ]);
+            let read = Read::from_text(&std::fs::read(&file).expect("text"));
+            let mut processes = read.0["profilingLog"].as_object().expect("a log").values();
+            let log = processes.next().expect("this process's part").clone();
+            (
+                text(&output.stderr),
+                log.get("filtersWithoutThread").cloned(),
+            )
+        };
+        let (notices, reported) = run("child-mian, child, GeckoMain , pid:1");
+        assert!(
+            notices.contains("the filters \"child-mian\" selected no thread"),
+            "{notices}"
+        );
+        assert_eq!(reported, Some(serde_json::json!(["child-mian"])));
+        let (notices, reported) = run("*, child-main");
+        assert!(!notices.contains("selected no thread"), "{notices}");
+        assert_eq!(reported, None);
+        std::fs::remove_dir_all(folder).expect("removed");
+    });
+}
+
+#[test]
+fn role_of_the_moving() {
+    if std::env::var(ROLE).is_ok_and(|role| role == "moving") {
+        let _profiler = gekkota::AutoProfilerInit::new();
+        std::env::set_current_dir("/").expect("the root");
+    }
+}
+
+#[test]
+fn relative_shutdown_file_is_saved_in_the_folder_of_the_init() {
+    isolated(|| {
+        let folder = scratch_folder("relative");
+        let output = command_of_child(&[
+            ("MOZ_PROFILER_STARTUP", "1"),
+            ("MOZ_PROFILER_SHUTDOWN", "p.json"),
+            ("MOZ_PROFILER_SYMBOLICATE", "0"),
+        ])
+        .env(ROLE, "moving")
+        .current_dir(&folder)
+        .output()
+        .expect("the child");
+        assert!(output.status.success(), "{output:?}");
+        assert!(folder.join("p.json").is_file(), "{output:?}");
+        std::fs::remove_dir_all(folder).expect("removed");
+    });
+}
+
+#[test]
+fn role_of_the_guarded() {
+    let Ok(role) = std::env::var(ROLE) else {
+        return;
+    };
+    let record = |marker| {
+        let session = gekkota::ProfilerSession::start(gekkota::StartParams::default());
+        gekkota::register_thread("guarded");
+        common::mark(marker);
+        session.expect("a session")
+    };
+    if role == "guarded dropping" {
+        let _profiler = gekkota::AutoProfilerInit::new();
+        drop(record("of the first"));
+        drop(record("of the last"));
+    } else if role == "guarded finishing" {
+        let _profiler = gekkota::AutoProfilerInit::new();
+        let profile = record("of the last").finish().expect("a profile");
+        drop(profile);
+    } else if role == "guarded before another" {
+        let _profiler = gekkota::AutoProfilerInit::new();
+        drop(record("of the first"));
+        gekkota::profiler_start(gekkota::StartParams::default()).expect("a start");
+        common::mark("of the last");
+    }
+}
+
+#[test]
+fn shutdown_saves_the_running_session_or_the_last_finished_one() {
+    isolated(|| {
+        for role in [
+            "guarded dropping",
+            "guarded finishing",
+            "guarded before another",
+        ] {
+            let variables = [
+                ("MOZ_PROFILER_STARTUP", "0"),
+                ("MOZ_PROFILER_SYMBOLICATE", "0"),
+            ];
+            let markers = saved_by(role, "guarded", &variables).markers("guarded");
+            let names: Vec<_> = markers.iter().map(|marker| marker.0.as_str()).collect();
+            assert!(
+                names.contains(&"of the last") && !names.contains(&"of the first"),
+                "{role}: {names:?}"
+            );
+        }
     });
 }
 

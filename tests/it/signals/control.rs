@@ -170,12 +170,13 @@ fn one_signal_starts_and_the_other_saves_and_stops() {
         let path = child.file_in(&folder.0);
 
         child.signal(libc::SIGUSR2);
-        child.notice("no profile was saved: the profiler is not running");
+        child.notice("cannot save a profile: the profiler is not running; SIGUSR1 starts it");
         child.signal(libc::SIGUSR1);
+        let notice = child.notice("profiling; ");
         assert!(
-            child
-                .notice("profiling; ")
-                .contains(path.to_str().expect("UTF-8"))
+            notice.contains("profiling; SIGUSR2 saves the profile as ")
+                && notice.contains(path.to_str().expect("UTF-8")),
+            "{notice}"
         );
         assert_eq!(child.ask("active"), "true");
         child.signal(libc::SIGUSR1);
@@ -241,9 +242,9 @@ fn the_folder_can_be_set_and_what_cannot_be_saved_goes_on() {
         child.signal(libc::SIGUSR1);
         child.notice("profiling; ");
         child.signal(libc::SIGUSR2);
-        let told = child.notice("was not saved");
+        let told = child.notice("cannot save the profile");
         assert!(
-            told.contains("made later") && told.ends_with("profiling goes on"),
+            told.contains("made later does not exist") && told.ends_with("profiling continues"),
             "{told}"
         );
         assert_eq!(child.ask("active"), "true");
@@ -412,7 +413,7 @@ fn threads_can_be_sampled_by_the_signal_that_starts() {
         // The other way round, each sample would start the profiler.
         assert_eq!(
             child.ask("control again"),
-            "the profiler did not start: start_signal is 10, by which threads are sampled; accepted is a signal by which they are not"
+            "cannot start the profiler: start_signal is SIGUSR1, the sampling signal, expected a signal that is not used for sampling"
         );
         child.end();
     });

@@ -1,0 +1,270 @@
+//! Begins and ends sessions.
+
+use std::cell::Cell;
+
+use crate::backtrace::{preallocate_words, reset_lost_stacks};
+use crate::platform::{
+    current_process_id, install_fork_handlers, install_handler, is_main_thread, monotonic_now,
+    resolve_sampling_signal,
+};
+use crate::sampler::{capture_in_handler, spawn_sampler};
+use crate::session::callbacks::notify;
+use crate::session::env::environment;
+use crate::session::event_watcher::ensure_event_watcher;
+use crate::session::fork::fork_hooks;
+use crate::session::running::{LIFE_CYCLE, reentrancy_error, running_session};
+use crate::state::{
+    ACTIVE_PS, ActivePs, CORE_PS, CorePs, REGISTRATION_HOOKS, RacyFeatures, Session,
+    SessionSettings, UnservedCallbacks, core_buffer,
+};
+use crate::threads::register_current_thread;
+use crate::types::{Generation, ProfilingState, StartError, StartParams, ThreadFilter};
+use crate::util::{PsLock, is_any_lock_held_on_current_thread};
+
+thread_local! {
+    /// Whether initialisation has registered the calling thread, which is the main thread then. The
+    /// registration lasts until the main thread calls `profiler_shutdown`, however often other
+    /// threads shut the profiler down before.
+    static IS_REGISTERED_BY_INIT: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Creates `CorePs` if necessary. If the caller is the main thread, registers it once.
+pub(crate) fn ensure_core() {
+    let is_missing = CORE_PS.get(&PsLock::acquire()).is_none();
+    if is_missing {
+        // Created without a lock, because that makes system calls.
+        let fresh = CorePs::new();
+        CORE_PS.get_mut(&mut PsLock::acquire()).get_or_insert(fresh);
+        install_fork_handlers(fork_hooks());
+    }
+    if is_main_thread() && !IS_REGISTERED_BY_INIT.replace(true) {
+        register_current_thread("", REGISTRATION_HOOKS);
+    }
+}
+
+/// Returns whether [`ensure_core`] has registered the calling thread, and resets that.
+pub(crate) fn take_registered_by_init() -> bool {
+    IS_REGISTERED_BY_INIT.replace(false)
+}
+
+/// The running session after a start.
+pub(crate) enum Running {
+    /// The start began this session.
+    Started(Generation),
+    /// The session was running before, and the start kept it.
+    Kept(Generation),
+}
+
+impl Running {
+    pub(crate) fn generation(self) -> Generation {
+        match self {
+            Self::Started(generation) | Self::Kept(generation) => generation,
+        }
+    }
+}
+
+/// Starts a session, unless one is running; then returns `None`. Ignores the parameters' control
+/// signals.
+pub(crate) fn start_if_inactive(params: &StartParams) -> Result<Option<Generation>, StartError> {
+    match SessionPlan::new(params)?.start_unless(|_| true)? {
+        Running::Started(generation) => Ok(Some(generation)),
+        Running::Kept(_) => Ok(None),
+    }
+}
+
+/// Returns the settings of a session with these parameters, or an error if a parameter is invalid.
+fn session_settings(params: &StartParams) -> Result<SessionSettings, StartError> {
+    params.validate()?;
+    Ok(SessionSettings {
+        capacity_bytes: params.capacity_bytes,
+        interval: params.interval,
+        features: params.features.adjusted(),
+        filters: params.filters.clone(),
+        signal: resolve_sampling_signal(params.signal)?,
+        engine: params.engine,
+        duration: params.duration,
+        active_tab_id: params.active_tab_id,
+        records_overheads: environment::records_overheads(),
+    })
+}
+
+/// A session with valid settings that has not begun.
+pub(crate) struct SessionPlan {
+    settings: SessionSettings,
+    filter: ThreadFilter,
+}
+
+impl SessionPlan {
+    /// Validates the parameters, except for the control signals.
+    pub(crate) fn new(params: &StartParams) -> Result<Self, StartError> {
+        if is_any_lock_held_on_current_thread() {
+            return Err(reentrancy_error());
+        }
+        let settings = session_settings(params)?;
+        let filter = ThreadFilter::new(&params.filters);
+        if filter.excludes_process(current_process_id()) {
+            return Err(StartError::BadValue {
+                field: "filters",
+                value: format!("{:?}, which select only other processes", params.filters),
+                accepted: format!(
+                    "at least one filter that is pid:{} or part of a thread name",
+                    current_process_id().to_number()
+                ),
+            });
+        }
+        Ok(Self { settings, filter })
+    }
+
+    /// Starts the session, unless `keeps` decides to keep the running one. The argument of `keeps`
+    /// is whether the running session has the same settings.
+    pub(crate) fn start_unless(self, keeps: impl Fn(bool) -> bool) -> Result<Running, StartError> {
+        let mut ended_session = false;
+        let running = self.start_under_lock(keeps, &mut ended_session);
+        match running {
+            Ok(Running::Started(_)) => notify(ProfilingState::Started),
+            // A restart does not report `Stopping`. Only its failure, known now, leaves the
+            // profiler stopped.
+            Err(_) if ended_session => notify(ProfilingState::Stopping),
+            _ => {}
+        }
+        running
+    }
+
+    fn start_under_lock(
+        self,
+        keeps: impl Fn(bool) -> bool,
+        ended_session: &mut bool,
+    ) -> Result<Running, StartError> {
+        let Self { settings, filter } = self;
+        // Without a lock: installing fork handlers waits for a fork in progress, which may wait for the
+        // life-cycle lock.
+        ensure_core();
+        // Declared before the guard, so that it is dropped after the lock is released, on every
+        // return path.
+        let _left_over;
+        let _guard = LIFE_CYCLE.lock();
+        // Again, because a shutdown may have removed `CorePs`.
+        ensure_core();
+        let running = running_session();
+        if let Some((generation, session)) = &running
+            && keeps(session.settings == settings)
+        {
+            return Ok(Running::Kept(*generation));
+        }
+        // Before the old session ends, so that a failure changes nothing.
+        install_handler(settings.signal, capture_in_handler)?;
+        _left_over = end_session();
+        *ended_session = running.is_some();
+
+        let (features, capacity_bytes, interval) = (
+            settings.features,
+            settings.capacity_bytes,
+            settings.interval,
+        );
+        let counters = {
+            let lock = PsLock::acquire();
+            let known = CORE_PS.get(&lock).iter().flat_map(|core| &core.counters);
+            known
+                .copied()
+                .filter(|counter| features.contains(counter.feature))
+                .collect()
+        };
+        let process_start = CorePs::process_start().monotonic;
+        let session = Session::new(settings, process_start, monotonic_now(), counters);
+        let generation = session.generation;
+        core_buffer().begin_session(generation, capacity_bytes);
+        reset_lost_stacks();
+        preallocate_words();
+        let (session, sampler) = match spawn_sampler(session, core_buffer()) {
+            Ok(spawned) => spawned,
+            Err(error) => {
+                core_buffer().end_session();
+                return Err(error);
+            }
+        };
+        let mut lock = PsLock::acquire();
+        *ACTIVE_PS.get_mut(&mut lock) = Some(ActivePs::new(session, filter, sampler));
+        if let Some(active) = ACTIVE_PS.get(&lock) {
+            active.threads.borrow_mut().begin(&lock);
+        }
+        RacyFeatures::set_active(features, &lock);
+        drop(lock);
+        ensure_event_watcher(interval);
+        Ok(Running::Started(generation))
+    }
+}
+
+/// See `profiler_stop`.
+pub(crate) fn stop() {
+    if is_any_lock_held_on_current_thread() {
+        return;
+    }
+    notify_stopping(None);
+    stop_quietly(None);
+}
+
+/// Stops the session with this generation, if it is running.
+pub(crate) fn stop_generation(generation: Generation) {
+    if is_any_lock_held_on_current_thread() {
+        return;
+    }
+    notify_stopping(Some(generation));
+    stop_quietly(Some(generation));
+}
+
+/// Notifies the state callbacks that the running session is about to stop. With `only`, does so
+/// only for that session.
+pub(crate) fn notify_stopping(only: Option<Generation>) {
+    if running_session().is_some_and(|(running, _)| only.is_none_or(|only| only == running)) {
+        notify(ProfilingState::Stopping);
+    }
+}
+
+/// Stops the running session without notifying the state callbacks. With `only`, stops only that
+/// session.
+fn stop_quietly(only: Option<Generation>) {
+    // Declared before the guard, so that it is dropped after the lock is released.
+    let _left_over;
+    let _guard = LIFE_CYCLE.lock();
+    if only.is_none() || running_session().map(|(running, _)| running) == only {
+        _left_over = end_session();
+    }
+}
+
+/// What an ended session leaves to do without any lock, when this is dropped.
+#[derive(Default)]
+pub(crate) struct LeftOver {
+    /// Callbacks that still wait for one of the session's sampling loops. Their drop runs them.
+    _callbacks: UnservedCallbacks,
+    unmatched_filters: Vec<String>,
+}
+
+impl Drop for LeftOver {
+    fn drop(&mut self) {
+        // Without the variable, the application chose the filters: only the profile reports them.
+        if !self.unmatched_filters.is_empty() && environment::is_startup_on() {
+            environment::notify_unmatched_filters(&self.unmatched_filters);
+        }
+    }
+}
+
+/// Ends the running session, if any. The caller holds the life-cycle lock, and drops the result
+/// without any lock.
+pub(crate) fn end_session() -> LeftOver {
+    let ended = {
+        let mut lock = PsLock::acquire();
+        RacyFeatures::set_inactive(&lock);
+        let ended = ACTIVE_PS.get_mut(&mut lock).take();
+        ended.inspect(|active| active.threads.borrow_mut().end(&lock))
+    };
+    let Some(active) = ended else {
+        return LeftOver::default();
+    };
+    active.session.request_stop();
+    active.sampler.join();
+    core_buffer().end_session();
+    LeftOver {
+        unmatched_filters: active.threads.borrow().unmatched_filters(),
+        _callbacks: active.session.after_sampling.close(),
+    }
+}

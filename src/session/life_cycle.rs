@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::platform::{current_process_id, is_main_thread};
+use crate::platform::current_process_id;
 use crate::session::callbacks::notify;
 use crate::session::env::{StartUp, environment};
 use crate::session::notices;

@@ -3,8 +3,8 @@
 //! # Purpose
 //! Holds entries of any length in chunks. Each writer has a lane with chunks of its own. When the
 //! capacity is reached, the oldest chunks are recycled. Readers share the chunks that they read.
-//! `entry_kind.rs` is the one place that defines the kinds of entries and the encoding of their
-//! fields.
+//! `entries/entry_kind.rs` is the one place that defines the kinds of entries and the encoding of
+//! their fields.
 //!
 //! # Threads and locks
 //! Any thread may put an entry into its lane: it marks the lane as being written, appends, and
@@ -22,8 +22,9 @@
 //! time.
 //!
 //! # Read next
-//! `entry_kind.rs`, `chunk.rs`, `writing_cell.rs`, `lane.rs`, `chunked_buffer.rs`, then
-//! `crate::stream`. `lane_model.rs` checks writers, readers and recycling under loom.
+//! `entries/entry_kind.rs`, `chunks/chunk.rs`, `chunks/writing_cell.rs`, `lane.rs`,
+//! `chunked_buffer.rs`, then `crate::stream`. `lane_model.rs` checks writers, readers and recycling
+//! under loom.
 
 #[forbid(unsafe_code)]
 mod buffer_snapshot;

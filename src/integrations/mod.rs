@@ -20,13 +20,11 @@
 //! one.
 //!
 //! # Read next
-//! `host_text.rs`, `logger.rs`; `layer.rs`, `entered_spans.rs`, `open_spans.rs`, `field_values.rs`.
-//! `host_text.rs`, `logger.rs`; `layer.rs`, `entered_spans.rs`, `open_spans.rs`, `field_values.rs`.
+//! `application_text.rs`, `logger.rs`; `layer.rs`, `entered_spans.rs`, `open_spans.rs`,
+//! `field_values.rs`.
 
 mod application_text;
 mod log;
-#[cfg(feature = "tracing")]
-mod packed_numbers;
 mod pooled_bytes;
 mod tracing;
 mod viewer_log;

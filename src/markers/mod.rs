@@ -17,7 +17,8 @@
 //! time gets the time at which it is added. A misbehaving payload damages only itself.
 //!
 //! # Read next
-//! `options.rs`, `profiler_marker.rs`, `encode.rs`, `payload.rs`, `decode.rs`, `built_in.rs`.
+//! `options.rs`, `profiler_marker.rs`, `codec/encode.rs`, `codec/payload.rs`,
+//! `codec/decode.rs`, `built_in/`.
 
 #[macro_use]
 mod marker_type_macro;

@@ -12,7 +12,7 @@
 //!    signal trampoline was interrupted and made no call, so it is looked up at its exact address.
 //! 2. **Generated code**, which the application registers or `/tmp/perf-PID.map` lists. It is
 //!    unwound by its frame pointers.
-//! 3. **Other code** is unwound only if the frame is proven; see `frame_pointer.rs`. Otherwise the
+//! 3. **Other code** is unwound only if the frame is proven; see `frame_pointer/`. Otherwise the
 //!    stack ends there.
 //!
 //! framehop guesses where unwind information is missing or unsupported, and does not mark its
@@ -33,7 +33,8 @@
 //! sections that `dlclose` may unmap are read with the kernel's help or as copies.
 //!
 //! # Read next
-//! `unwinder.rs`, `rule.rs`, `call_frames.rs`, `frame_pointer.rs`, then `crate::sampler`.
+//! `unwinder.rs`, `cfi/rule.rs`, `cfi/call_frames.rs`, `frame_pointer/walk.rs`, then
+//! `crate::sampler`.
 
 mod cfi;
 mod frame_pointer;

@@ -4,7 +4,6 @@ use std::borrow::Cow;
 
 use tracing_core::{Event, Level};
 
-use crate::integrations::packed_numbers::PackedNumbers;
 use crate::integrations::tracing::callsites::{Callsite, MESSAGE, add_fields_to};
 use crate::integrations::tracing::field_values::{FieldValue, FieldValues};
 use crate::integrations::tracing::span_flow::SpanFlow;
@@ -19,7 +18,7 @@ const RESERVED: &[&str] = &["level", MESSAGE, "location", "span", "fields"];
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub(crate) struct TracingEvent {
     /// Numbers of callsite and span.
-    head: PackedNumbers,
+    head: [u64; 2],
     values: FieldValues,
 }
 
@@ -29,10 +28,10 @@ impl TracingEvent {
     pub(crate) fn new(event: &Event<'_>, span: Option<SpanFlow>) -> Self {
         let mut values = FieldValues::new();
         event.record(&mut values);
-        let head = PackedNumbers::of([
+        let head = [
             Callsite::of(event.metadata()).number(),
             SpanFlow::number_of(span),
-        ]);
+        ];
         Self { head, values }
     }
 
@@ -69,7 +68,7 @@ impl ProfilerMarker for TracingEvent {
     }
 
     fn stream_json_marker_data(&self, json: &mut JSONWriter<'_>) {
-        let [callsite, span] = self.head.numbers();
+        let [callsite, span] = self.head;
         let callsite = Callsite::from_number(callsite);
         let message = self
             .message(callsite)

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use crate::integrations::packed_numbers::PackedNumbers;
 use crate::integrations::tracing::callsites::{Callsite, add_fields_to, key_of};
 use crate::integrations::tracing::field_values::FieldValues;
 use crate::integrations::tracing::open_spans::OpenSpan;
@@ -26,7 +25,7 @@ const RESERVED: &[&str] = &[
 pub(crate) struct TracingSpan {
     /// Numbers of the callsite, the flow, the parent's flow and the followed span's flow; then busy
     /// and idle time in ns plus 1, or 0 if they are not measured.
-    head: PackedNumbers,
+    head: [u64; 6],
     values: FieldValues,
 }
 
@@ -36,14 +35,14 @@ impl TracingSpan {
         // 0 means not measured.
         let plus_one_ns = |time: Duration| time.as_nanos() as u64 + 1;
         let idle = |busy| plus_one_ns(end.duration_since(span.start).saturating_sub(busy));
-        let head = PackedNumbers::of([
+        let head = [
             Callsite::of(span.metadata).number(),
             SpanFlow::number_of(Some(span.flow)),
             SpanFlow::number_of(span.parent),
             SpanFlow::number_of(span.follows),
             span.busy.map_or(0, plus_one_ns),
             span.busy.map_or(0, idle),
-        ]);
+        ];
         Self {
             head,
             values: span.values,
@@ -73,7 +72,7 @@ impl ProfilerMarker for TracingSpan {
     }
 
     fn stream_json_marker_data(&self, json: &mut JSONWriter<'_>) {
-        let [callsite, flow, parent, follows, busy_ns, idle_ns] = self.head.numbers();
+        let [callsite, flow, parent, follows, busy_ns, idle_ns] = self.head;
         let callsite = Callsite::from_number(callsite);
         write_fields(json, callsite, &self.values, RESERVED);
         for (key, plus_one_ns) in [("busy", busy_ns), ("idle", idle_ns)] {

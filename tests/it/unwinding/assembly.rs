@@ -309,7 +309,7 @@ fn no_frame_is_wrong() {
             ..
         } in CASES
         {
-            let (mut exact, mut cut, mut outside) = (0, 0, 0);
+            let (mut exact, mut cut, mut outside) = (0u64, 0, 0);
             for sample in read.samples(name) {
                 let stack = own_functions(&sample.stack);
                 // The thread's first and last moments, and those in which the loop reads the clock.
@@ -330,8 +330,16 @@ fn no_frame_is_wrong() {
                     assert_eq!(stack, truncated[..], "{name}: {:#?}", sample.stack);
                     cut += 1;
                 } else {
-                    assert_eq!(stack, whole[..], "{name}: {:#?}", sample.stack);
-                    exact += 1;
+                    // A caller may be sampled itself, just before or after its call. Then the
+                    // callees are missing, and nothing else.
+                    let is_of_caller = whole.iter().zip(&stack).all(|(known, own)| known == own)
+                        && stack.len() < whole.len();
+                    assert!(
+                        is_of_caller || stack == whole[..],
+                        "{name}: {:#?}",
+                        sample.stack
+                    );
+                    exact += u64::from(!is_of_caller);
                 }
             }
             println!("{name}: {exact} exact, {cut} truncated, {outside} elsewhere");

@@ -521,7 +521,7 @@ mod tests {
                 .unwrap_err()
                 .to_string();
             assert!(
-                error.contains("signal is") && error.contains("accepted"),
+                error.contains("signal is") && error.contains("expected SIGPROF"),
                 "{error}"
             );
         }

@@ -11,7 +11,10 @@ use crate::types::{StartError, StartParams};
 /// // `MOZ_PROFILER_STARTUP=1 MOZ_PROFILER_SHUTDOWN=out-%p.json` profiles the application from here on.
 /// ```
 ///
-/// Bind it to a name: `let _ = …` drops it at once.
+/// Bind it to a name: `let _ = …` drops it at once. It is not dropped, and so saves no profile, if
+/// the application ends by `std::process::exit`, by `abort` or by a signal. Call
+/// [`profiler_shutdown`] before `exit`. For a signal, call it on a thread that waits for the signal,
+/// not in a handler.
 #[doc(alias = "AUTO_PROFILER_INIT")]
 #[derive(Debug)]
 #[must_use = "the profiler shuts down when this is dropped"]

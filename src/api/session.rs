@@ -32,7 +32,7 @@ use crate::types::{SaveError, StartError, StartParams, StreamError};
 pub struct ProfilerSession {
     generation: backend::Generation,
     /// The profile that [`finish`](Self::finish) took.
-    finished: Option<backend::FrozenProfile>,
+    finished: Option<Box<backend::FrozenProfile>>,
 }
 
 impl ProfilerSession {
@@ -64,15 +64,17 @@ impl ProfilerSession {
     /// # Errors
     /// [`StreamError::Inactive`] if another call has stopped or restarted the profiler.
     pub fn finish(mut self) -> Result<Profile, StreamError> {
-        let profile = self.snapshot()?;
-        self.finished = Some(profile.frozen.clone());
-        Ok(profile)
+        let profile = self.snapshot();
+        self.finished = (profile.as_ref().ok())
+            .map(|profile| profile.frozen.clone())
+            .map(Box::new);
+        profile
     }
 }
 
 impl Drop for ProfilerSession {
     fn drop(&mut self) {
-        backend::end_guarded_session(self.generation, self.finished.take());
+        backend::end_guarded_session(self.generation, self.finished.take().map(|taken| *taken));
     }
 }
 

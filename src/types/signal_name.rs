@@ -43,7 +43,8 @@ pub(crate) fn signal_name(signal: i32) -> String {
     match index.map(|index| NAMES.get(index)) {
         Some(Some(name)) => (*name).to_owned(),
         Some(None) => format!("real-time signal {signal}"),
-        None => format!("signal {signal}"),
+        // Not a signal.
+        None => signal.to_string(),
     }
 }
 
@@ -67,8 +68,8 @@ mod tests {
             (libc::SIGPWR, "SIGPWR"),
             (libc::SIGSYS, "SIGSYS"),
             (40, "real-time signal 40"),
-            (0, "signal 0"),
-            (-1, "signal -1"),
+            (0, "0"),
+            (-1, "-1"),
         ] {
             assert_eq!(signal_name(signal), name);
         }

@@ -88,6 +88,17 @@ mod tests {
     }
 
     #[test]
+    fn matches_and_names_other_process_answer_for_each_filter() {
+        let own = ProcessId::from_number(42);
+        let filters = ["WORK", "pid:42", "pid:43", "pid:4x", "main"].map(str::to_owned);
+        let filter = ThreadFilter::new(&filters);
+        let matches: Vec<_> = filter.matches("worker-1", own).collect();
+        assert_eq!(matches, [true, true, false, false, false]);
+        let others: Vec<_> = filter.names_other_process(own).collect();
+        assert_eq!(others, [false, false, true, false, false]);
+    }
+
+    #[test]
     fn excludes_process_if_all_filters_name_other_processes() {
         let excludes = |filters: &[&str]| {
             let filters: Vec<String> = filters.iter().map(ToString::to_string).collect();

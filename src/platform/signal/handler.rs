@@ -546,7 +546,7 @@ mod tests {
                 .unwrap_err()
                 .to_string();
             assert!(
-                error.contains("signal is") && error.contains("expected"),
+                error.contains("signal is") && error.contains("expected SIGPROF"),
                 "{error}"
             );
         }

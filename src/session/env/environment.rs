@@ -406,6 +406,38 @@ mod tests {
     }
 
     #[test]
+    fn spaces_around_commas_are_ignored() {
+        let features = params(&[(FEATURES, " cpu, stackwalk ,")]).features;
+        assert_eq!(features, Features::CPU | Features::STACK_WALK);
+        let filters = params(&[(FILTERS, "GeckoMain, worker 1 ,pid:7")]).filters;
+        assert_eq!(filters, ["GeckoMain", "worker 1", "pid:7"]);
+    }
+
+    #[test]
+    fn unknown_features_suggest_the_nearest_name() {
+        let warning_of = |variable, value| {
+            let (_, warnings) = read(&[(STARTUP, "1"), (variable, value)]);
+            let [warning] = &warnings[..] else {
+                panic!("{warnings:?}")
+            };
+            warning.clone()
+        };
+        for (misspelt, nearest) in [
+            ("stackwak", "stackwalk"),
+            ("StackWalk", "stackwalk"),
+            ("procescpu", "processcpu"),
+        ] {
+            let warning = warning_of(FEATURES, misspelt);
+            let expected = format!(
+                "{FEATURES}: unknown feature {misspelt:?}, ignored; did you mean {nearest:?}? "
+            );
+            assert!(warning.starts_with(&expected), "{warning}");
+        }
+        let warning = warning_of(FEATURES_BITFIELD, "2147483904");
+        assert!(warning.contains("0x80000000"), "{warning}");
+    }
+
+    #[test]
     fn features_bitfield_overrides_feature_names() {
         let bits = [(FEATURES_BITFIELD, "256"), (FEATURES, "cpu")];
         assert_eq!(params(&bits).features, Features::STACK_WALK);

@@ -113,7 +113,10 @@ pub(crate) fn unwind_counted<T>(
     SessionCounts::add(&counts.unwound_frames, frames);
     #[cfg(feature = "unwind_benchmark")]
     if REPEATS_UNWINDING.load(Ordering::Relaxed)
-        && counts.unwound_stacks.load(Ordering::Relaxed) % STACKS_PER_REPETITION == 0
+        && counts
+            .unwound_stacks
+            .load(Ordering::Relaxed)
+            .is_multiple_of(STACKS_PER_REPETITION)
     {
         let before = monotonic_now();
         unwind(context.unwinder, &mut context.scratch.native);

@@ -105,10 +105,6 @@ fn poll(try_lock: impl Fn() -> bool) {
 // SAFETY: every lock and unlock is one of the raw mutex. A renewed mutex was held by the only
 // thread of the process, which is releasing it.
 unsafe impl RawMutex for ForkSafe<parking_lot::RawMutex> {
-    #[expect(
-        clippy::declare_interior_mutable_const,
-        reason = "the trait's way to create a lock"
-    )]
     const INIT: Self = Self::new(parking_lot::RawMutex::INIT);
     type GuardMarker = <parking_lot::RawMutex as RawMutex>::GuardMarker;
 
@@ -136,10 +132,6 @@ unsafe impl RawMutex for ForkSafe<parking_lot::RawMutex> {
 // SAFETY: every lock and unlock is one of the raw lock. A renewed lock was held exclusively by the
 // only thread of the process, which is releasing it.
 unsafe impl RawRwLock for ForkSafe<parking_lot::RawRwLock> {
-    #[expect(
-        clippy::declare_interior_mutable_const,
-        reason = "the trait's way to create a lock"
-    )]
     const INIT: Self = Self::new(parking_lot::RawRwLock::INIT);
     type GuardMarker = <parking_lot::RawRwLock as RawRwLock>::GuardMarker;
 

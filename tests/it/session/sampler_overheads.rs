@@ -13,7 +13,8 @@ fn buffer_info_counts_each_sampling_loop() {
         }
         gekkota::profiler_pause_sampling();
         // From the second loop on, the sampler has seen the pause and counts none.
-        (one_loop(), one_loop());
+        one_loop();
+        one_loop();
         let info = profiler_get_buffer_info().expect("active");
         one_loop();
         assert_eq!(

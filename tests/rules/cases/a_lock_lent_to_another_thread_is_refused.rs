@@ -3,7 +3,7 @@ include!("layers.in");
 
 fn lend<T: Send>(_: T) {}
 
-fn broken(lock: &base::PsLock) {
+fn broken(lock: &util::PsLock) {
     lend(lock);
 }
 

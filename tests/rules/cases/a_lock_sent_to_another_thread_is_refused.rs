@@ -4,7 +4,7 @@ include!("layers.in");
 fn send<T: Send>(_: T) {}
 
 fn broken() {
-    send(base::PsLock::acquire());
+    send(util::PsLock::acquire());
 }
 
 fn main() {}

@@ -1,7 +1,7 @@
 //! Rule: an entry names the session that it belongs to.
 include!("layers.in");
 
-fn broken(now: base::TimeStamp, entry: buffer::EntryHead) {
+fn broken(now: types::TimeStamp, entry: buffer::EntryHead) {
     state::core_buffer().take_lane().put(now, &entry);
 }
 

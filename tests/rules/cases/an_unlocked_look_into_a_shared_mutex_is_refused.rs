@@ -1,7 +1,7 @@
 //! Rule: who looks into a mutex without locking it has it for himself.
 include!("layers.in");
 
-fn broken(shared: &base::NamedMutex<u32>) -> u32 {
+fn broken(shared: &util::NamedMutex<u32>) -> u32 {
     *shared.get_mut()
 }
 

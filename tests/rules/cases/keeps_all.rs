@@ -1,7 +1,8 @@
 //! The layers below, used as they ask for.
 include!("layers.in");
 
-use base::{Generation, PsLock, ThreadProfilingFeatures};
+use types::{Generation, ThreadProfilingFeatures};
+use util::PsLock;
 use threads::{OffThreadRef, OnThreadRef, ProfiledThreadData};
 
 fn on_the_thread(thread: OnThreadRef<'_>) -> OffThreadRef {

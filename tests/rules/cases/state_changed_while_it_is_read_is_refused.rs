@@ -2,7 +2,7 @@
 include!("layers.in");
 
 fn broken() -> bool {
-    let mut lock = base::PsLock::acquire();
+    let mut lock = util::PsLock::acquire();
     let active = state::ACTIVE_PS.get(&lock).as_ref();
     *state::ACTIVE_PS.get_mut(&mut lock) = None;
     active.is_some()

@@ -2,7 +2,7 @@
 include!("layers.in");
 
 fn broken() -> bool {
-    let lock = base::PsLock::acquire();
+    let lock = util::PsLock::acquire();
     let active = state::ACTIVE_PS.get(&lock);
     drop(lock);
     active.is_some()

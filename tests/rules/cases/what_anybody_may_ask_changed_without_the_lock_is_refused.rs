@@ -2,7 +2,7 @@
 include!("layers.in");
 
 fn broken() {
-    state::RacyFeatures::set_active(base::Features::NONE);
+    state::RacyFeatures::set_active(types::Features::NONE);
 }
 
 fn main() {}

@@ -76,12 +76,9 @@ impl Library {
 
     /// Unloads it.
     pub(crate) fn close(self) {
-        assert_eq!(
-            // SAFETY: the handle is given back once, by the value's end.
-            unsafe { libc::dlclose(self.0) },
-            0,
-            "the library could not be unloaded"
-        );
+        // SAFETY: `self` is consumed, so the handle is closed once.
+        let answer = unsafe { libc::dlclose(self.0) };
+        assert_eq!(answer, 0, "cannot unload the library");
     }
 
     /// A function of one number.

@@ -276,11 +276,9 @@ fn handlers_of_signals(table: &mut Table) {
         ss_flags: 0,
         ss_size: memory.len(),
     };
-    assert_eq!(
-        // SAFETY: the memory lives until the stack is taken back below.
-        unsafe { libc::sigaltstack(&stack, std::ptr::null_mut()) },
-        0
-    );
+    // SAFETY: the memory lives until the stack is removed below.
+    let answer = unsafe { libc::sigaltstack(&stack, std::ptr::null_mut()) };
+    assert_eq!(answer, 0);
     let bar = Bar::ExactOrTruncated;
     handler_of_signal(
         table,

@@ -509,7 +509,7 @@ fn layer_findings(tree: &Tree) -> Vec<String> {
         .filter(|source| !TOP_FILES.contains(&source.path.as_str()))
     {
         let folder = source.module[0].as_str();
-        let Some(own) = layer(folder).filter(|_| source.path.matches('/').count() > 1) else {
+        let Some(own) = layer(folder) else {
             findings.push(format!("{}: it is in no folder of `LAYERS`", source.path));
             continue;
         };
@@ -675,19 +675,19 @@ mod snippets {
         assert_eq!(
             count(
                 "src/state/a.rs",
-                "use crate::{base::{A, B}, platform as p}; fn f() { crate::json::g() }"
+                "use crate::{types::{A, B}, platform as p}; fn f() { crate::json::g() }"
             ),
             0
         );
         assert_eq!(
             count(
-                "src/threads/a.rs",
-                "use crate::{base::A, markers::{B, C as D}};"
+                "src/unwind/a.rs",
+                "use crate::{types::A, markers::{B, C as D}};"
             ),
             2
         );
         assert_eq!(
-            count("src/base/a.rs", "fn f() { assert_eq!(crate::json::A, 1) }"),
+            count("src/types/a.rs", "fn f() { assert_eq!(crate::json::A, 1) }"),
             1
         );
         assert_eq!(
@@ -699,12 +699,12 @@ mod snippets {
         );
         assert_eq!(count("src/sampler/a.rs", "use crate::json;"), 1);
         assert_eq!(
-            count("src/disabled/a.rs", "use crate::{base, platform};"),
+            count("src/disabled/a.rs", "use crate::{types, platform};"),
             1
         );
         assert_eq!(
             count(
-                "src/base/a.rs",
+                "src/types/a.rs",
                 "//! crate::api\nconst A: &str = \"crate::api\";"
             ),
             0

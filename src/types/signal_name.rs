@@ -47,31 +47,3 @@ pub(crate) fn signal_name(signal: i32) -> String {
         None => signal.to_string(),
     }
 }
-
-#[cfg(all(test, has_profiler))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn signal_name_matches_the_systems_numbers() {
-        for (signal, name) in [
-            (libc::SIGKILL, "SIGKILL"),
-            (libc::SIGUSR1, "SIGUSR1"),
-            (libc::SIGSEGV, "SIGSEGV"),
-            (libc::SIGUSR2, "SIGUSR2"),
-            (libc::SIGALRM, "SIGALRM"),
-            (libc::SIGSTKFLT, "SIGSTKFLT"),
-            (libc::SIGURG, "SIGURG"),
-            (libc::SIGVTALRM, "SIGVTALRM"),
-            (libc::SIGPROF, "SIGPROF"),
-            (libc::SIGIO, "SIGIO"),
-            (libc::SIGPWR, "SIGPWR"),
-            (libc::SIGSYS, "SIGSYS"),
-            (40, "real-time signal 40"),
-            (0, "0"),
-            (-1, "-1"),
-        ] {
-            assert_eq!(signal_name(signal), name);
-        }
-    }
-}

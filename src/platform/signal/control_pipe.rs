@@ -1,8 +1,8 @@
 //! Start and stop requests that arrive as signals, passed through a pipe to a thread of the
 //! profiler.
 //!
-//! The signal handler writes one byte to the pipe, calls the previous handler, and preserves
-//! `errno`.
+//! Runs in the signal handler: the functions named `*_in_handler`. The handler writes one byte to
+//! the pipe, calls the previous handler, and preserves `errno`.
 //!
 //! **Contract of the handler** (cited below):
 //! - *kernel's arguments*: the kernel calls the handler with a `siginfo_t` and a `ucontext_t` that

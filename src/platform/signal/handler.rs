@@ -524,6 +524,29 @@ mod tests {
     use super::*;
 
     #[test]
+    fn signal_name_matches_the_systems_numbers() {
+        for (signal, name) in [
+            (libc::SIGKILL, "SIGKILL"),
+            (libc::SIGUSR1, "SIGUSR1"),
+            (libc::SIGSEGV, "SIGSEGV"),
+            (libc::SIGUSR2, "SIGUSR2"),
+            (libc::SIGALRM, "SIGALRM"),
+            (libc::SIGSTKFLT, "SIGSTKFLT"),
+            (libc::SIGURG, "SIGURG"),
+            (libc::SIGVTALRM, "SIGVTALRM"),
+            (libc::SIGPROF, "SIGPROF"),
+            (libc::SIGIO, "SIGIO"),
+            (libc::SIGPWR, "SIGPWR"),
+            (libc::SIGSYS, "SIGSYS"),
+            (40, "real-time signal 40"),
+            (0, "0"),
+            (-1, "-1"),
+        ] {
+            assert_eq!(signal_name(signal), name);
+        }
+    }
+
+    #[test]
     fn ticket_round_trips_and_foreign_values_are_rejected() {
         let ticket = SignalTicket {
             slot: 65_535,

@@ -333,7 +333,7 @@ fn whatever_is_odd_has_its_result_and_breaks_nothing() {
         assert_eq!(of("Nowhere").5, json!({"type": "Failing", "well": true}));
         for name in ["ToSerialize", "ToSerializeByPanic"] {
             assert_eq!(
-                of(&format!("{name} (payload could not be coded)")).5,
+                of(&format!("{name} (payload could not be serialized)")).5,
                 Value::Null
             );
         }

@@ -128,7 +128,7 @@ fn the_progress_goes_up_to_its_end() {
         let (written, seen) = watch(&profile, with_names, true);
         assert_eq!(
             written.unwrap_err().to_string(),
-            "the profile could not be written: on purpose"
+            "cannot write the profile: on purpose"
         );
         assert!(seen.len() == 1 && seen[0].0 < 0.3, "{seen:?}");
         assert_eq!(

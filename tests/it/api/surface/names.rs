@@ -71,7 +71,8 @@ const NAMES: &[(&str, &str)] = &[
     ),
     (
         "script",
-        "AutoProfilerScriptFrame ScriptFunction profiler_register_script_function",
+        "AutoProfilerScriptFrame ScriptFunction ScriptImplementation \
+         profiler_register_script_code_range profiler_register_script_function",
     ),
     (
         "stack",

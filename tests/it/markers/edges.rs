@@ -338,7 +338,7 @@ fn whatever_is_odd_has_its_result_and_breaks_nothing() {
             );
         }
         assert_eq!(
-            of("ToDeserialize (payload cannot be read back)").5,
+            of("ToDeserialize (payload could not be deserialized)").5,
             Value::Null
         );
         for name in ["ToDeserializeByPanic", "ToStream", "ToStreamHalfWay"] {

@@ -139,8 +139,12 @@ fn threads_without_clocks_are_sampled(error: i32) {
     let session = ProfilerSession::start(StartParams::default()).expect("start");
     // Sampled before and after the clocks are refused.
     let before = Sleeper::start("before");
+    let has_samples = |read: &Read, name: &str, count: usize| {
+        let is_named = read.threads().iter().any(|thread| thread["name"] == name);
+        is_named && read.samples(name).len() >= count
+    };
     wait_until("the thread is sampled with its clock", || {
-        !Read::of_running().samples("before").is_empty()
+        has_samples(&Read::of_running(), "before", 1)
     });
     refuse_thread_clocks(error);
     let sleeper = Sleeper::start("asleep");
@@ -152,11 +156,7 @@ fn threads_without_clocks_are_sampled(error: i32) {
         });
         wait_until("both threads are sampled without their clocks", || {
             let read = Read::of_running();
-            let is_sampled = |name| {
-                let is_named = read.threads().iter().any(|thread| thread["name"] == name);
-                is_named && read.samples(name).len() >= 5
-            };
-            is_sampled("working") && is_sampled("asleep")
+            has_samples(&read, "working", 5) && has_samples(&read, "asleep", 5)
         });
         end.store(true, Ordering::Relaxed);
         session.finish().expect("profile")

@@ -39,12 +39,8 @@ impl<'a> Loaded<'a> {
 impl Drop for Loaded<'_> {
     fn drop(&mut self) {
         // SAFETY: the handle is closed once; nothing of the library is on this thread's stack.
-        assert_eq!(
-            unsafe { libc::dlclose(self.handle) },
-            0,
-            "{:?} could not be unloaded",
-            self.path
-        );
+        let answer = unsafe { libc::dlclose(self.handle) };
+        assert_eq!(answer, 0, "cannot unload {:?}", self.path);
     }
 }
 

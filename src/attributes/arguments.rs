@@ -58,7 +58,14 @@ impl Arguments {
                     .chain(subcategory.iter().cloned())
                     .collect()
             }
-            [] => return Err(Diagnostic::new(Span::call_site(), TASK, "no category", EXPECTED)),
+            [] => {
+                return Err(Diagnostic::new(
+                    Span::call_site(),
+                    TASK,
+                    "no category",
+                    EXPECTED,
+                ));
+            }
             [_, _, third, ..] => {
                 let found = format!("{} names", parts.len());
                 return Err(Diagnostic::new(third[0].span(), TASK, &found, EXPECTED));

@@ -5,7 +5,9 @@ use proc_macro::{Delimiter, Group, Span, TokenStream, TokenTree};
 /// Tokenizes a text, and replaces the words that `parts` names by their tokens. Names that the text
 /// defines are hygienic.
 pub(crate) fn fill(text: &str, parts: &[(&str, TokenStream)]) -> TokenStream {
-    let tokens: TokenStream = text.parse().expect("the texts of this crate are valid Rust");
+    let tokens: TokenStream = text
+        .parse()
+        .expect("the texts of this crate are valid Rust");
     fill_tokens(tokens, parts)
 }
 

@@ -20,8 +20,11 @@ use std::error::Error;
 use std::hint::black_box;
 use std::time::Duration;
 
-use gekkota::{ProfilerSession, StartParams, auto_profiler_label, auto_profiler_label_dynamic, register_thread, unregister_thread};
 use gekkota::script::{AutoProfilerScriptFrame, ScriptFunction, profiler_register_script_function};
+use gekkota::{
+    ProfilerSession, StartParams, auto_profiler_label, auto_profiler_label_dynamic,
+    register_thread, unregister_thread,
+};
 use serde_json::{Value, json};
 
 use crate::batch::{PER_ROUND, batch, empty, relaxed_load};

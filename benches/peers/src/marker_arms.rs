@@ -25,8 +25,11 @@ use std::time::Duration;
 use fastrace::Span;
 use fastrace::collector::{Config, Reporter, SpanContext, SpanRecord};
 use fastrace::local::LocalSpan;
-use gekkota::{AutoProfilerTextMarker, MarkerOptions, ProfilerTime, add_marker, add_text_marker, add_untyped_marker, gecko_profiler_category};
 use gekkota::marker::built_in::CowString;
+use gekkota::{
+    AutoProfilerTextMarker, MarkerOptions, ProfilerTime, add_marker, add_text_marker,
+    add_untyped_marker, gecko_profiler_category,
+};
 
 use crate::batch::{PER_ROUND, batch, empty};
 use crate::chrome_trace::ChromeTrace;

@@ -21,8 +21,11 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use backtrace::Backtrace;
-use gekkota::{MarkerOptions, MarkerStack, ProfilerSession, StartParams, ThreadGuard, add_text_marker, gecko_profiler_category};
 use gekkota::stack::{StackFrame, profiler_capture_backtrace};
+use gekkota::{
+    MarkerOptions, MarkerStack, ProfilerSession, StartParams, ThreadGuard, add_text_marker,
+    gecko_profiler_category,
+};
 use serde_json::{Value, json};
 
 use crate::busy::work;

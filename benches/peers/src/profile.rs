@@ -3,8 +3,8 @@
 use std::error::Error;
 use std::io::Write;
 
-use gekkota::{Profile, ProfilerSession, StartParams};
 use gekkota::profile::{Format, SnapshotOptions, Symbolicate};
+use gekkota::{Profile, ProfilerSession, StartParams};
 use serde_json::Value;
 
 /// Returns the profile as JSON, without symbol names.

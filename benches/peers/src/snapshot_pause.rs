@@ -23,8 +23,11 @@ use std::error::Error;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use gekkota::{MarkerOptions, ProfilerSession, SamplingEngine, ThreadGuard, add_text_marker, gecko_profiler_category};
 use gekkota::profile::{Format, SnapshotOptions, Symbolicate};
+use gekkota::{
+    MarkerOptions, ProfilerSession, SamplingEngine, ThreadGuard, add_text_marker,
+    gecko_profiler_category,
+};
 use serde_json::{Value, json};
 
 use crate::busy::work;

@@ -19,8 +19,8 @@ use std::error::Error;
 use std::io::{BufWriter, Write};
 use std::time::Instant;
 
-use gekkota::{Profile, ProfilerSession};
 use gekkota::profile::{Format, SnapshotOptions, Symbolicate};
+use gekkota::{Profile, ProfilerSession};
 use serde_json::{Value, json};
 
 use crate::machine::{self, load_note};

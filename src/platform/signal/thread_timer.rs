@@ -9,16 +9,19 @@
 //! **Contract** (cited below):
 //! - *kernel's layouts*: the structures are those of `linux/perf_event.h` and `fcntl.h`, and live
 //!   as long as the call;
-//! - *ours*: the page is mapped here, and unmapped once, on drop.
+//! - *ours*: the page is mapped here, and unmapped once, on drop;
+//! - *only used*: a descriptor is passed to system calls, which fail if the application has closed
+//!   it. `OwnedFd` would end a debug build of the application in that case.
 
 use std::io;
 use std::num::NonZeroUsize;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
+use nix::unistd::close;
 
 use crate::types::ThreadId;
 
@@ -107,14 +110,20 @@ impl ThreadTimer {
             }
         })?;
         // The mapping keeps the event alive when its descriptor is closed.
-        let timer = Self::map(&event)?;
-        announce(event.as_raw_fd());
-        enable_for_thread(&event, thread, signal)?;
-        Ok(timer)
+        let timer = Self::map(event).and_then(|timer| {
+            announce(event);
+            enable_for_thread(event, thread, signal)?;
+            Ok(timer)
+        });
+        // Fails only if the application has closed the number.
+        let _ = close(event);
+        Ok(timer?)
     }
 
     /// Maps the event's page.
-    fn map(event: &OwnedFd) -> nix::Result<Self> {
+    fn map(event: i32) -> nix::Result<Self> {
+        // SAFETY: *only used*.
+        let event = unsafe { BorrowedFd::borrow_raw(event) };
         let (protection, flags) = (ProtFlags::PROT_READ, MapFlags::MAP_SHARED);
         // SAFETY: a new mapping at an address chosen by the kernel does not affect memory in use.
         let page = unsafe { mmap(None, PAGE, protection, flags, event, 0) }?;
@@ -123,7 +132,7 @@ impl ThreadTimer {
 }
 
 /// Opens the event on a descriptor of at least [`MIN_DESCRIPTOR`], if one is free.
-fn open_event(attributes: &EventAttributes, thread: ThreadId) -> nix::Result<OwnedFd> {
+fn open_event(attributes: &EventAttributes, thread: ThreadId) -> nix::Result<i32> {
     let (any_cpu, no_group) = (-1, -1);
     let attributes: *const EventAttributes = attributes;
     // SAFETY: *kernel's layouts*.
@@ -136,36 +145,56 @@ fn open_event(attributes: &EventAttributes, thread: ThreadId) -> nix::Result<Own
             no_group,
             CLOSE_ON_EXEC,
         )
-    })?;
-    // SAFETY: the kernel has just opened the descriptor.
-    let event = unsafe { OwnedFd::from_raw_fd(event as i32) };
-    let Ok(high) = fcntl(&event, FcntlArg::F_DUPFD_CLOEXEC(MIN_DESCRIPTOR)) else {
+    })? as i32;
+    // SAFETY: *only used*.
+    let low = unsafe { BorrowedFd::borrow_raw(event) };
+    let Ok(high) = fcntl(low, FcntlArg::F_DUPFD_CLOEXEC(MIN_DESCRIPTOR)) else {
         return Ok(event);
     };
-    // SAFETY: the kernel has just opened the descriptor.
-    Ok(unsafe { OwnedFd::from_raw_fd(high) })
+    let _ = close(event);
+    Ok(high)
 }
 
 /// Directs the event's signals to the thread, and enables the event. `nix` has neither request for
 /// the owner and the signal of a descriptor, nor that of the event.
-fn enable_for_thread(event: &OwnedFd, thread: ThreadId, signal: i32) -> nix::Result<()> {
+fn enable_for_thread(event: i32, thread: ThreadId, signal: i32) -> nix::Result<()> {
     let owner = Owner {
         kind: A_THREAD,
         thread: thread.to_number(),
     };
-    let number = event.as_raw_fd();
     // SAFETY: *kernel's layouts*.
-    Errno::result(unsafe { libc::fcntl(number, SET_OWNER, &raw const owner) })?;
+    Errno::result(unsafe { libc::fcntl(event, SET_OWNER, &raw const owner) })?;
     // SAFETY: accesses no memory.
-    Errno::result(unsafe { libc::fcntl(number, SET_SIGNAL, signal) })?;
-    fcntl(event, FcntlArg::F_SETFL(OFlag::O_ASYNC | OFlag::O_NONBLOCK))?;
+    Errno::result(unsafe { libc::fcntl(event, SET_SIGNAL, signal) })?;
+    // SAFETY: *only used*.
+    let descriptor = unsafe { BorrowedFd::borrow_raw(event) };
+    fcntl(
+        descriptor,
+        FcntlArg::F_SETFL(OFlag::O_ASYNC | OFlag::O_NONBLOCK),
+    )?;
     // SAFETY: accesses no memory.
-    Errno::result(unsafe { libc::ioctl(number, ENABLE, 0) }).map(drop)
+    Errno::result(unsafe { libc::ioctl(event, ENABLE, 0) }).map(drop)
 }
 
 impl Drop for ThreadTimer {
     fn drop(&mut self) {
         // SAFETY: *ours*. Unmapping the page deletes the event.
         let _ = unsafe { munmap(self.page, PAGE.get()) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::platform::current_thread_id;
+
+    #[test]
+    fn descriptor_that_the_application_closes_is_an_error_only() {
+        let close_it = |number: i32| {
+            let _ = close(number);
+        };
+        // In a sandbox that denies timers, the error is another one.
+        ThreadTimer::start(current_thread_id(), 1_000_000_000, libc::SIGPROF, close_it)
+            .expect_err("the signals cannot be directed");
     }
 }

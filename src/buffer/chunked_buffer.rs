@@ -140,14 +140,21 @@ impl ChunkSource for ChunkedBuffer {
         session: Generation,
         block_bytes: usize,
     ) -> Option<ChunkWriter> {
-        let mut state = self.state.lock();
-        let State { taken, chunks } = &mut *state;
-        let chunks = chunks.as_mut().filter(|chunks| chunks.session == session)?;
-        let made = chunks.make_chunk(lane, taken.len(), block_bytes);
-        if made.is_none() {
-            self.count_dropped(Dropped::TooLarge);
-        }
-        made
+        self.make_chunk_with(session, |chunks, lanes| {
+            chunks.make_chunk(lane, lanes, block_bytes)
+        })
+    }
+
+    /// Allocates while holding the lock, like [`Self::make_chunk`].
+    fn make_chunk_for_one_entry(
+        &self,
+        lane: &Lane,
+        session: Generation,
+        block_bytes: usize,
+    ) -> Option<ChunkWriter> {
+        self.make_chunk_with(session, |chunks, lanes| {
+            chunks.make_chunk_for_one_entry(lane, lanes, block_bytes)
+        })
     }
 
     fn can_hold(&self, session: Generation, block_bytes: usize) -> bool {
@@ -169,6 +176,23 @@ impl ChunkSource for ChunkedBuffer {
 }
 
 impl ChunkedBuffer {
+    /// Calls `make` with the chunks of `session` and the number of lanes. Counts an entry as too
+    /// large if `make` returns `None`.
+    fn make_chunk_with(
+        &self,
+        session: Generation,
+        make: impl FnOnce(&mut SessionChunks, usize) -> Option<ChunkWriter>,
+    ) -> Option<ChunkWriter> {
+        let mut state = self.state.lock();
+        let State { taken, chunks } = &mut *state;
+        let chunks = chunks.as_mut().filter(|chunks| chunks.session == session)?;
+        let made = make(chunks, taken.len());
+        if made.is_none() {
+            self.count_dropped(Dropped::TooLarge);
+        }
+        made
+    }
+
     pub(crate) const fn out_of_session(heavy_barrier: HeavyBarrier) -> Self {
         let state = State {
             taken: Vec::new(),

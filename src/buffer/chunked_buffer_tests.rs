@@ -284,6 +284,27 @@ fn interrupting_and_interrupted_entries_are_both_kept_with_their_times() {
 }
 
 #[test]
+fn interrupting_entries_use_little_of_the_capacity() {
+    let buffer = ChunkedBuffer::for_test(64 << 20);
+    let lane = buffer.take_lane_for_samples();
+    let mut expected = Vec::new();
+    for number in (1000..3000).step_by(2) {
+        buffer.maintain();
+        let entry = Interrupted {
+            lane: &lane,
+            own: number,
+            handlers: number + 1,
+        };
+        lane.put(SESSION, TimeStamp(number), &entry).expect("fits");
+        expected.extend([number, number + 1]);
+    }
+    let mut numbers = numbers_in(&buffer.snapshot());
+    numbers.sort_unstable();
+    assert_eq!(numbers, expected, "nothing is discarded");
+    assert!(buffer.snapshot().chunk_memory().released_bytes <= 1000 * 4096);
+}
+
+#[test]
 fn late_entry_of_a_previous_session_uses_no_chunk_of_the_active_one() {
     let buffer = ChunkedBuffer::for_test(4096);
     let lane = buffer.take_lane();

@@ -49,6 +49,15 @@ pub(crate) trait ChunkSource {
         block_bytes: usize,
     ) -> Option<ChunkWriter>;
 
+    /// Allocates a chunk of `session` that is just large enough for one block of `block_bytes`.
+    /// Returns `None` like [`Self::make_chunk`].
+    fn make_chunk_for_one_entry(
+        &self,
+        lane: &Lane,
+        session: Generation,
+        block_bytes: usize,
+    ) -> Option<ChunkWriter>;
+
     /// Whether chunks of `session` can hold a block of `block_bytes`. Counts a block that is too
     /// large as dropped.
     fn can_hold(&self, session: Generation, block_bytes: usize) -> bool;
@@ -166,9 +175,10 @@ impl Lane {
         is_put.then_some(number)
     }
 
-    /// Puts an entry from a signal handler of the application that interrupted a write. The entry
-    /// gets a chunk of its own, which is done at once, because the interrupted writer is using the
-    /// lane's current chunk.
+    /// Puts an entry from a signal handler of the application that interrupted a write. The
+    /// interrupted writer is using the lane's current chunk, so the entry gets a chunk of its own,
+    /// which is done at once. That chunk is small: a busy lane's next chunk is large, and a few
+    /// hundred of those would use up the buffer's capacity.
     #[cold]
     fn put_from_handler<E: Entry + Copy>(
         &self,
@@ -179,10 +189,11 @@ impl Lane {
         if !source.can_hold(entry.session, block_bytes) {
             return None;
         }
-        let mut chunk = self.next_chunk(entry.session, block_bytes, entry.now, source)?;
+        let mut chunk = source.make_chunk_for_one_entry(self, entry.session, block_bytes)?;
         let is_put = append_to_new(&mut chunk, entry, source);
         let number = chunk.chunk().number;
         chunk.finish(entry.now);
+        source.request_maintenance();
         is_put.then_some(number)
     }
 

@@ -37,6 +37,18 @@ impl ChunkSource for World {
             .make_chunk(lane, self.lanes.len(), block_bytes)
     }
 
+    fn make_chunk_for_one_entry(
+        &self,
+        lane: &Lane,
+        _: Generation,
+        block_bytes: usize,
+    ) -> Option<ChunkWriter> {
+        let mut chunks = self.chunks.lock().expect("no model panics here");
+        chunks
+            .as_mut()?
+            .make_chunk_for_one_entry(lane, self.lanes.len(), block_bytes)
+    }
+
     fn can_hold(&self, _: Generation, block_bytes: usize) -> bool {
         block_bytes <= CAPACITY / 4
     }

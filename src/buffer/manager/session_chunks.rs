@@ -142,8 +142,24 @@ impl SessionChunks {
             }
             next.finish(TimeStamp::default());
         }
-        self.release_done();
         let bytes = self.chunk_bytes_for(lane.wanted_bytes(), lanes, block_bytes);
+        self.make_chunk_of(bytes, lane)
+    }
+
+    /// Returns a chunk that is just large enough for one block of `block_bytes`, and leaves the
+    /// lane's next chunk in place. Returns `None` if the manager supplies none.
+    pub(crate) fn make_chunk_for_one_entry(
+        &mut self,
+        lane: &Lane,
+        lanes: usize,
+        block_bytes: usize,
+    ) -> Option<ChunkWriter> {
+        let bytes = self.chunk_bytes_for(0, lanes, block_bytes);
+        self.make_chunk_of(bytes, lane)
+    }
+
+    fn make_chunk_of(&mut self, bytes: usize, lane: &Lane) -> Option<ChunkWriter> {
+        self.release_done();
         let chunk = match self.manager.reserve(bytes) {
             Reservation::Recycled(chunk) => chunk,
             Reservation::Allocate => Chunk::new(bytes),

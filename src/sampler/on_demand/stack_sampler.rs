@@ -15,7 +15,7 @@ use crate::types::{
     TimeStamp,
 };
 use crate::unwind::{Captured, ModuleTable, NativeStack, Unwinder, registered_code};
-use crate::util::{Guard, LockRank, NamedMutex};
+use crate::util::{Guard, LockRank, NamedMutex, is_any_lock_held_on_current_thread};
 
 /// The unwinder for stacks on demand, created for the first such stack.
 pub(crate) struct OnDemandUnwinder {
@@ -46,11 +46,14 @@ impl OnDemandUnwinder {
     }
 
     /// Makes the unwinder on the first call. From then on it notices when a module that a capture
-    /// refers to is replaced.
+    /// refers to is replaced. Threads that call this meanwhile wait: a stack that is captured
+    /// before the modules are listed ends where it leaves the program's own module. A call from the
+    /// application's allocator during the profiler's own work does not wait.
     pub(crate) fn ensure() {
         static IS_MADE: AtomicBool = AtomicBool::new(false);
-        if !IS_MADE.swap(true, Ordering::Relaxed) {
+        if !IS_MADE.load(Ordering::Acquire) && !is_any_lock_held_on_current_thread() {
             Self::with(|_| ());
+            IS_MADE.store(true, Ordering::Release);
         }
     }
 

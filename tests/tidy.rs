@@ -1,6 +1,7 @@
-//! Rules of the sources that neither rustc nor clippy checks: layers, import cycles, and what may stand where.
+//! Checks rules of the sources that neither rustc nor clippy checks: layers, import cycles, where
+//! `unsafe` and the operating system may appear, and what the signal handler may call.
 //!
-//! The tables come first. Sources are read as tokens, so that paths in macros count too.
+//! The tables come first. Sources are read as tokens, so paths in macros count, too.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -24,23 +25,20 @@ const LAYERS: &[&[&str]] = &[
     &["integrations"],
 ];
 
-/// Folders that import from these alone, and not from all lower layers.
+/// Folders that may import only from the listed ones, not from all lower layers.
 const NARROW_FOLDERS: &[(&str, &[&str])] = &[("disabled", &["types", "util", "export", "markers"])];
 
-/// Imports from lower layers that are forbidden all the same.
+/// Forbidden imports, although they go to a lower layer.
 const FORBIDDEN: &[(&str, &str)] = &[("sampler", "json"), ("export", "buffer")];
 
-/// Import cycles between the direct children of a folder, still to be resolved. The test fails for a new cycle, and for
-/// a resolved one that is still listed.
-const KNOWN_CYCLES: &[(&str, &[&str])] = &[];
-
-/// Files that lie in no folder; they may import anything.
+/// Files outside of the folders. They may import anything.
 const TOP_FILES: &[&str] = &["src/gecko_profiler.rs", "src/lib.rs", "src/macros.rs"];
 
-/// A package of its own in `src`.
+/// The folder of another package in `src`.
 const PACKAGE: &str = "src/attributes";
 
-/// Where `libc`, `nix` and `std::os` may be named: a port to another system rewrites this folder and nothing else.
+/// The only folder that may name `libc`, `nix` and `std::os`. A port to another system rewrites this
+/// folder and nothing else.
 const SYSTEM_FOLDER: &str = "src/platform/";
 
 /// Files that may hold `unsafe`.
@@ -86,7 +84,7 @@ const UNSAFE_FILES: &[&str] = &[
     "src/labels/thread_labels.rs",
 ];
 
-/// Files whose functions named `*_in_handler` are the signal handler. Their head comments say so.
+/// Files whose functions named `*_in_handler` run in the signal handler. Their head comments say so.
 const HANDLER_FILES: &[&str] = &[
     "src/platform/signal/control_pipe.rs",
     "src/platform/signal/pipe_end.rs",
@@ -99,18 +97,18 @@ const HANDLER_FILES: &[&str] = &[
 ];
 const HANDLER_NOTICE: &str = "Runs in the signal handler";
 
-/// What allocates, locks, panics or makes a thread-local, in code without white space.
+/// Code, without white space, that allocates, locks, panics or initializes a thread-local.
 const NOT_IN_HANDLER: &str = "Arc:: Box:: Mutex Rc:: RwLock String Vec thread_local .lock( .with( expect( unwrap( \
     assert! assert_eq! assert_ne! print! println! format! panic! unreachable! vec!";
 
 /// The path of a module or an item from the crate's root.
 type ItemPath = Vec<String>;
 
-/// A path in the code, or one name of a `use`.
+/// A path in the code, or one name of a `use` statement.
 struct PathUse {
     module: ItemPath,
     segments: Vec<String>,
-    /// What a `use` calls it: the last segment, the name after `as`, or `*`.
+    /// The name that a `use` imports it as: the last segment, the name after `as`, or `*`.
     imported_as: Option<String>,
     is_test: bool,
     line: usize,
@@ -123,7 +121,7 @@ struct Source {
     module: ItemPath,
     paths: Vec<PathUse>,
     items: BTreeSet<ItemPath>,
-    /// Modules in files of their own that are built for tests alone.
+    /// Modules in files of their own that are built only for tests.
     test_modules: Vec<ItemPath>,
     has_unsafe: bool,
     /// Name and body of each function of the signal handler.
@@ -151,7 +149,7 @@ fn braces(token: &TokenTree) -> Option<TokenStream> {
     }
 }
 
-/// Whether an attribute leaves the item to tests, fuzzing or models.
+/// Returns whether an attribute limits the item to tests, fuzzing or models.
 fn is_of_tests(attribute: &str) -> bool {
     let names = ["test", "loom", "fuzzing"];
     attribute.starts_with("cfg")
@@ -181,7 +179,7 @@ impl Source {
     fn read(&mut self, tokens: TokenStream, module: &mut ItemPath, is_test: bool) {
         let tokens: &[TokenTree] = &tokens.into_iter().collect::<Vec<_>>();
         let mut at = 0;
-        // Whether the item that begins here is for tests alone.
+        // Whether the item that begins here is only for tests.
         let mut of_test = is_test;
         while let Some(token) = tokens.get(at) {
             let of_item = of_test;
@@ -203,7 +201,7 @@ impl Source {
         }
     }
 
-    /// Gives the last token that belongs to the word.
+    /// Returns the last token that belongs to the word.
     fn read_from_word(
         &mut self,
         tokens: &[TokenTree],
@@ -232,7 +230,7 @@ impl Source {
             }
             "unsafe" => {
                 let after = if next == "extern" { at + 3 } else { at + 1 };
-                // The type of a pointer to a function is harmless.
+                // `unsafe fn` as a pointer type is harmless.
                 self.has_unsafe |=
                     word(tokens, after) != "fn" || !word(tokens, after + 1).is_empty();
             }
@@ -274,7 +272,7 @@ impl Source {
         at
     }
 
-    /// Reads what follows `use`, or one part of a group in it.
+    /// Reads the tree after `use`, or one part of a group in it.
     fn read_use(
         &mut self,
         tokens: &[TokenTree],
@@ -322,13 +320,13 @@ impl Source {
     }
 }
 
-/// The crate's sources, and what the names in them stand for.
+/// The crate's sources, with their modules, items and imports.
 struct Tree {
     sources: Vec<Source>,
     modules: BTreeSet<ItemPath>,
     items: BTreeSet<ItemPath>,
     test_modules: Vec<ItemPath>,
-    /// What each module imports, and so may give on: its path there, and the path that it stands for.
+    /// The imports of each module, which it may re-export: the path of the import, and its target.
     imports: BTreeMap<ItemPath, ItemPath>,
 }
 
@@ -387,7 +385,7 @@ impl Tree {
         tree
     }
 
-    /// The path from the crate's root, if it is one into the crate.
+    /// Returns the path from the crate's root, if the path leads into the crate.
     fn path_from_root(&self, path: &PathUse) -> Option<ItemPath> {
         let (module, segments) = (&path.module[..], &path.segments[..]);
         let supers = segments
@@ -406,7 +404,7 @@ impl Tree {
         Some([start, &segments[rest..]].concat())
     }
 
-    /// The module that defines what a path from the root names, through the modules that give it on.
+    /// Returns the module that defines the target of a path from the root, through re-exports.
     fn home_of(&self, path: &[String]) -> ItemPath {
         let known = (1..=path.len()).find(|end| !self.modules.contains(&path[..*end]));
         let Some(end) = known else {
@@ -424,9 +422,9 @@ impl Tree {
         }
     }
 
-    /// The imports between the direct children of a folder, each with its first place.
+    /// Returns the imports between the direct children of a folder, each with its first location.
     fn imports_in(&self, folder: &[String]) -> BTreeMap<(String, String), String> {
-        // What the folder's `mod.rs` itself defines is a child, too.
+        // Items that the folder's `mod.rs` defines itself count as a child, too.
         let child = |path: &ItemPath| {
             let inside = path.strip_prefix(folder)?;
             Some(inside.first().map_or("mod.rs", String::as_str).to_owned())
@@ -443,7 +441,7 @@ impl Tree {
             {
                 continue;
             }
-            // What the `mod.rs` gives on is resolved where it is used.
+            // A re-export of the `mod.rs` is resolved where it is used.
             let counts =
                 |path: &&PathUse| !path.is_test && (from != "mod.rs" || path.imported_as.is_none());
             for path in source.paths.iter().filter(counts) {
@@ -463,7 +461,7 @@ impl Tree {
         found
     }
 
-    /// The groups of children of a folder that import one another, each with these imports.
+    /// Returns the groups of children of a folder that import each other, with their imports.
     fn cycles_in(&self, folder: &[String]) -> BTreeMap<Vec<String>, String> {
         let imports = self.imports_in(folder);
         let children: BTreeSet<&String> =
@@ -527,7 +525,7 @@ fn layer_findings(tree: &Tree) -> Vec<String> {
             else {
                 continue;
             };
-            // A macro may have to name what a user of the crate reaches.
+            // A macro may have to name public items.
             let is_of_macro = path.segments[0] == "$crate" && layer(&target).is_none();
             if !may_import(&target) && !is_of_macro {
                 findings.push(format!(
@@ -548,31 +546,19 @@ fn imports_go_down_only() {
 }
 
 #[test]
-fn no_folder_has_an_import_cycle_inside() {
-    let mut known = KNOWN_CYCLES.to_vec();
-    let mut findings = Vec::new();
+fn folders_have_no_import_cycles() {
     let folders = TREE.modules.iter().filter_map(|module| module.split_last());
     let folders: BTreeSet<_> = folders
         .map(|(_, folder)| folder)
         .filter(|folder| !folder.is_empty())
         .collect();
+    let mut findings = Vec::new();
     for folder in folders {
-        let path = folder.join("/");
         for (group, imports) in TREE.cycles_in(folder) {
-            match known
-                .iter()
-                .position(|(folder, children)| *folder == path && group == *children)
-            {
-                Some(at) => _ = known.remove(at),
-                None => findings.push(format!("a cycle in src/{path}: {group:?}\n{imports}")),
-            }
+            let path = folder.join("/");
+            findings.push(format!("a cycle in src/{path}: {group:?}\n{imports}"));
         }
     }
-    findings.extend(
-        known
-            .iter()
-            .map(|cycle| format!("{cycle:?} in `KNOWN_CYCLES` is no cycle any more")),
-    );
     assert_none(&findings);
 }
 
@@ -656,7 +642,7 @@ fn the_signal_handler_does_nothing_dangerous() {
     assert_none(&findings);
 }
 
-/// The rules themselves, tried on small trees.
+/// Tests of the rules, on small trees.
 mod snippets {
     use super::*;
 

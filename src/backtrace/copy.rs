@@ -42,7 +42,7 @@ pub(crate) struct CapturedBacktrace {
 }
 
 /// Words at the front of a backtrace's memory that are reserved for a list node
-/// (`pending_stacks.rs`).
+/// (`pending.rs`).
 pub(crate) const RESERVED_WORDS: usize = 40;
 
 /// Parts of the calling thread that a backtrace contains.

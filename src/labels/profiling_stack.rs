@@ -4,7 +4,7 @@
 //! Only the thread itself accesses the stack: in its code, or in a handler that interrupts this
 //! code at any instruction and finishes before the code continues. So accesses are ordered against
 //! the compiler, not against other threads. The sampler also reads the stack of a blocked thread
-//! remotely, as bytes that may have any value (`outside_capture.rs`).
+//! remotely, as bytes that may have any value (`remote_capture.rs`).
 //!
 //! Runs in the signal handler: [`ProfilingStack::contents_in_handler`].
 //!
@@ -327,7 +327,7 @@ unsafe fn write_label(
     }
 }
 
-/// A [`ProfilingStack`] of another thread, read remotely (`outside_capture.rs`). Has the layout of
+/// A [`ProfilingStack`] of another thread, read remotely (`remote_capture.rs`). Has the layout of
 /// that type.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]

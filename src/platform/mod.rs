@@ -18,7 +18,7 @@
 //! may unmap is read only while it cannot be unmapped, or through the kernel (`guarded_memory.rs`).
 //!
 //! # Read next
-//! `signal.rs`, then `crate::sampler`.
+//! `signal/handler.rs`, then `crate::sampler`.
 
 mod arch;
 mod clock;

@@ -3,7 +3,7 @@
 //! # Purpose
 //! The sampler thread runs one tick as named steps: decide, request, collect, unwind, merge, write.
 //! The signal handler answers its requests. Together they perform steps 1 to 9 of a sample's path,
-//! except for the parts in lower modules. `suspend.rs` and `on_demand.rs` capture single stacks on
+//! except for the parts in lower modules. `suspend.rs` and `stack_sampler.rs` capture single stacks on
 //! demand, with the same protocol and the same handler.
 //!
 //! # Threads and locks

@@ -19,7 +19,7 @@
 //! sampler: the layers above provide it as a `RunningSampler`.
 //!
 //! # Read next
-//! `active_ps.rs`, then `crate::control`.
+//! `active_ps.rs`, then `crate::session`.
 
 mod active_ps;
 mod after_sampling;

@@ -1,8 +1,8 @@
-//! Runs a test in a process of its own, so that it may use the process's profiler, signals, environment and working
-//! directory as if it were alone.
+//! Runs a test in a process of its own. The test may change the process's profiler, signals,
+//! environment and working directory.
 //!
-//! The parent runs this test binary again with the name of the one test. The child runs the test's body and tells how it
-//! ended in a line of its standard output, which also proves that the body ran at all.
+//! The parent runs this test binary again, with the name of the test. The child runs the test's body
+//! and reports the result in a line of its standard output. That line also proves that the body ran.
 
 use std::any::type_name;
 use std::io::{Read, Write};
@@ -16,17 +16,21 @@ use std::time::{Duration, Instant};
 const IS_CHILD: &str = "GEKKOTA_TEST_ISOLATED";
 const RETURNED: &str = "\nisolated test: returned\n";
 const PANICKED: &str = "\nisolated test: panicked: ";
-/// Maximum time of a test: far above the slowest one on a busy machine, so that only a hang reaches it.
+/// Maximum time of a test. The slowest test on a busy machine takes far less, so only a hang reaches
+/// it.
 const TIMEOUT: Duration = Duration::from_secs(10 * 60);
-/// Maximum wait for the end of the output after the test's end, in case a process that the test started still holds it.
+/// Maximum wait for the end of the output after the child has ended. A process that the test started
+/// may still hold the pipe.
 const OUTPUT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Runs the body of a test in a process of its own. To be called with a closure, directly in the test's function.
+/// Runs the body of a test in a process of its own. Call it with a closure, directly in the test's
+/// function.
 ///
-/// The child's output is printed, so that libtest shows it where the test fails or where `--nocapture` asks for it.
+/// Prints the child's output, so libtest shows it if the test fails, and with `--nocapture`.
 ///
 /// # Panics
-/// If the body panics (with the body's message, for `should_panic`), if a signal kills the process, or at the timeout.
+/// If the body panics (with its message, which `should_panic` compares), if a signal kills the
+/// process, or after [`TIMEOUT`].
 #[track_caller]
 pub fn isolated<F: FnOnce()>(body: F) {
     if std::env::var_os(IS_CHILD).is_some() {
@@ -58,16 +62,17 @@ pub fn isolated<F: FnOnce()>(body: F) {
     if let Some((_, rest)) = stdout.split_once(PANICKED) {
         panic!("{}", rest.lines().next().unwrap_or_default());
     }
-    // A test that should panic and does not fails in the child already: that is for the parent's libtest to say.
+    // If a test should panic and does not, libtest fails it in the child. Here the body has returned,
+    // and the parent's libtest reports the missing panic.
     let has_returned = stdout.contains(RETURNED)
         && (status.success() || stdout.contains("test did not panic as expected"));
     assert!(has_returned, "test {name} {}", ending(status));
 }
 
-/// The arguments that have this binary run one test, alone.
+/// Returns the command that runs one test of this binary.
 fn command_of(name: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().expect("the path of this program"));
-    // `--include-ignored`, since the parent was asked to run it.
+    // `--include-ignored`: the parent runs this test, so the child must not skip it.
     command
         .args([
             name,
@@ -85,7 +90,8 @@ fn command_of(name: &str) -> Command {
     command
 }
 
-/// The name by which libtest knows the function or closure of this type: its path without the crate.
+/// Returns libtest's name of the function or closure with this type name: its path without the
+/// crate.
 pub fn libtest_name(type_name: &'static str) -> &'static str {
     let path = type_name
         .split_once("::")
@@ -104,17 +110,17 @@ fn run_in_child(body: impl FnOnce()) {
         },
     };
     say(&format!("{PANICKED}{}\n", message.replace('\n', " ")));
-    // Not by libtest, for which a test that should panic has passed.
+    // Bypasses libtest, which would count the panic of a `should_panic` test as a success.
     std::process::exit(101);
 }
 
 fn say(line: &str) {
-    // A test may have closed it; the parent then misses the line.
+    // If the test has closed standard output, the parent finds no line and fails the test.
     let _ = std::io::stdout().write_all(line.as_bytes());
     let _ = std::io::stdout().flush();
 }
 
-/// Reads from a thread of its own: a pipe that nobody reads would hold the child up.
+/// Reads a pipe on a thread of its own, because a full pipe would block the child.
 fn collect(mut from: impl Read + Send + 'static) -> Receiver<Vec<u8>> {
     let (sender, receiver) = channel();
     std::thread::spawn(move || {
@@ -128,7 +134,7 @@ fn collect(mut from: impl Read + Send + 'static) -> Receiver<Vec<u8>> {
     receiver
 }
 
-/// Waits for the child's end; at the timeout kills it and returns `None`.
+/// Waits until the child ends. After [`TIMEOUT`], kills it and returns `None`.
 fn wait(child: &mut Child) -> Option<ExitStatus> {
     let end = Instant::now() + TIMEOUT;
     loop {

@@ -1,6 +1,6 @@
 //! The functions of sessions, threads, labels, markers, event loops, stacks, callbacks, scripts, and of what reads a profile out, called in
 //! random order by eight threads: nothing panics, nothing hangs, nothing is left behind. Those that only make or take apart a value, of
-//! words of `base` and `markers`, are here as far as the others ask for them; typed markers have tests of their own.
+//! words of `types` and `markers`, are here as far as the others ask for them; typed markers have tests of their own.
 //!
 //! `GEKKOTA_SEED` repeats a run's choices; the threads take turns as they like.
 mod random;

@@ -22,14 +22,12 @@ use crate::session::snapshot::forget_kept_in_child;
 use crate::state::{
     ACTIVE_PS, RacyFeatures, core_buffer, disown_callbacks_in_child, own_lane_index,
 };
-use crate::symbols::hold_backtrace_for_fork;
 use crate::threads::{OnThreadRef, RegistryForkGuard, ThreadRegistry};
 use crate::unwind::{CodeRanges, hold_code_ranges_for_fork};
 use crate::util::{Guard, PsLock};
 
 /// Guards of all locks, dropped innermost first.
 struct HeldLocks {
-    backtrace: Guard<'static, ()>,
     event_watches: Guard<'static, EventWatches>,
     script_functions: Guard<'static, Option<ScriptFunctions>>,
     code_ranges: Guard<'static, Option<CodeRanges>>,
@@ -66,9 +64,7 @@ fn prepare() {
     let code_ranges = hold_code_ranges_for_fork();
     let script_functions = hold_script_functions_for_fork();
     let event_watches = EventWatches::hold_for_fork();
-    let backtrace = hold_backtrace_for_fork();
     let held = HeldLocks {
-        backtrace,
         event_watches,
         script_functions,
         code_ranges,
@@ -100,7 +96,6 @@ fn child() {
     reset_clock_calibration_in_child();
     if let Some(held) = take_held() {
         let HeldLocks {
-            backtrace,
             event_watches,
             script_functions,
             code_ranges,
@@ -111,7 +106,6 @@ fn child() {
             mut ps,
             _life_cycle,
         } = held;
-        drop(backtrace);
         EventWatches::keep_only_current_thread(event_watches);
         // These stay valid: the child has the same scripts and generated code.
         drop(script_functions);

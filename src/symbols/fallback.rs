@@ -8,33 +8,28 @@
 //! was unloaded, an address may lie in a module that took its place, and the crate would name it by
 //! the wrong file. So the crate is asked only in a process that has never unloaded a module: there
 //! its list may lack modules, but contains no wrong one.
+//!
+//! The crate has a lock, which the application's own backtraces take, too. A fork does not wait for
+//! it, and the child of a fork does not ask the crate: a thread that the child lacks may hold the
+//! lock there for ever.
 
 use std::ptr;
 
 use crate::platform::{ModuleChanges, module_changes};
 use crate::symbols::demangle::demangled;
 use crate::symbols::names::FrameName;
-use crate::util::{Guard, LockRank, NamedMutex};
+use crate::util::is_forked_child;
 
-/// Held during calls to `backtrace`, and by the thread that forks. Otherwise the crate's own lock
-/// could stay locked in the child for ever.
-static BACKTRACE: NamedMutex<()> = NamedMutex::new("backtrace", LockRank::Backtrace, ());
-
-/// Keeps other threads of the process from calling `backtrace` through this file during a fork.
-pub(crate) fn hold_backtrace_for_fork() -> Guard<'static, ()> {
-    BACKTRACE.lock()
-}
-
-/// Returns whether no module was ever unloaded from this process.
-pub(super) fn has_unloaded_nothing() -> bool {
+/// Returns whether the crate may be asked: no module was ever unloaded, and the process is not the
+/// child of a fork.
+pub(super) fn may_use_backtrace() -> bool {
     let (_, unloaded) = module_changes().since(ModuleChanges::default());
-    unloaded == 0
+    unloaded == 0 && !is_forked_child()
 }
 
 /// Returns the functions at an address within an instruction, the innermost inlined one first.
 pub(super) fn names_by_backtrace(address: u64) -> Vec<FrameName> {
     let mut names = Vec::new();
-    let _backtrace = BACKTRACE.lock();
     // The crate expects a return address, and subtracts one byte.
     let return_address = ptr::without_provenance_mut(address as usize + 1);
     backtrace::resolve(return_address, |symbol| {
@@ -53,6 +48,5 @@ pub(super) fn names_by_backtrace(address: u64) -> Vec<FrameName> {
 
 /// Frees the debug information that `backtrace` keeps.
 pub(super) fn free_backtrace_files() {
-    let _backtrace = BACKTRACE.lock();
     backtrace::clear_symbol_cache();
 }

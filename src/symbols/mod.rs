@@ -25,6 +25,5 @@ mod module_symbols;
 mod names;
 mod resolver;
 
-pub(crate) use fallback::hold_backtrace_for_fork;
 pub(crate) use names::{AddressNames, FrameName, SampledAddress};
 pub(crate) use resolver::CodeAddressService;

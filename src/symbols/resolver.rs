@@ -2,7 +2,7 @@
 
 use std::cell::OnceCell;
 
-use crate::symbols::fallback::{free_backtrace_files, has_unloaded_nothing, names_by_backtrace};
+use crate::symbols::fallback::{free_backtrace_files, may_use_backtrace, names_by_backtrace};
 use crate::symbols::mapped_symbols::MappedSymbols;
 use crate::symbols::module_symbols::ModuleSymbols;
 use crate::symbols::names::{AddressNames, FrameName, SampledAddress};
@@ -94,7 +94,7 @@ impl<'a> CodeAddressService<'a> {
         let names = symbols.names_at(address);
         let falls_back = names.is_empty()
             && symbols.may_fall_back()
-            && *self.may_fall_back.get_or_init(has_unloaded_nothing);
+            && *self.may_fall_back.get_or_init(may_use_backtrace);
         if falls_back {
             names_by_backtrace(address)
         } else {
@@ -154,7 +154,7 @@ mod tests {
             address,
             is_return_address: false,
         };
-        let name_with = |is_unloaded: bool, has_unloaded_nothing: bool| {
+        let name_with = |is_unloaded: bool, may_use_backtrace: bool| {
             let mut modules = table.all();
             for module in &mut modules {
                 let mut image = ModuleImage::clone(&module.image);
@@ -167,7 +167,7 @@ mod tests {
             let service = CodeAddressService::new(&modules, &generated);
             service
                 .may_fall_back
-                .set(has_unloaded_nothing)
+                .set(may_use_backtrace)
                 .expect("not asked yet");
             service.resolve(vec![asked]).remove(&asked)
         };
@@ -176,7 +176,7 @@ mod tests {
         assert!(name.function.ends_with("::a_function_to_find"), "{name:?}");
         assert!(name.line.is_some(), "{name:?}");
         assert_eq!(name_with(true, true), None, "the module was unloaded");
-        assert_eq!(name_with(false, false), None, "any module was unloaded");
+        assert_eq!(name_with(false, false), None, "the crate may not be asked");
     }
 
     #[test]

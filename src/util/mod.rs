@@ -51,7 +51,7 @@ pub(crate) use lock::ForkSafe;
 #[cfg(has_profiler)]
 pub(crate) use lock::{
     ExclusiveGuard, Guard, LockRank, LocksInChild, NamedMutex, NamedRwLock, PsCell, PsLock,
-    as_profiler_work, is_any_lock_held_on_current_thread,
+    as_profiler_work, is_any_lock_held_on_current_thread, is_forked_child,
 };
 #[cfg(all(test, loom, has_profiler))]
 pub(crate) use loom_model::explore_model;
@@ -67,9 +67,6 @@ pub use short_text::ShortText;
 pub(crate) use short_text::TextBudget;
 #[cfg_attr(
     not(has_profiler),
-    allow(
-        unused_imports,
-        reason = "only some optional modules of `interop` use it"
-    )
+    allow(unused_imports, reason = "only some integrations use it")
 )]
 pub(crate) use short_text::cut_at_character;

@@ -18,8 +18,8 @@ use std::time::Duration;
 use crossbeam_utils::Backoff;
 use parking_lot::lock_api::{RawMutex, RawRwLock};
 
-/// Whether the process is the child of a fork, in which waiting threads poll.
-static POLLS: AtomicBool = AtomicBool::new(false);
+/// Whether the process is the child of a fork. There, waiting threads poll.
+static IS_FORKED_CHILD: AtomicBool = AtomicBool::new(false);
 /// Whether a lock that is released is made anew.
 static RENEWS: AtomicBool = AtomicBool::new(false);
 
@@ -37,7 +37,7 @@ impl LocksInChild {
     /// - *single thread*: the caller runs in the child of a fork, and no other thread exists until
     ///   the returned value is dropped.
     pub(crate) unsafe fn begin() -> Self {
-        POLLS.store(true, Ordering::Relaxed);
+        IS_FORKED_CHILD.store(true, Ordering::Relaxed);
         RENEWS.store(true, Ordering::Relaxed);
         Self(())
     }
@@ -80,10 +80,16 @@ impl<R> ForkSafe<R> {
     }
 }
 
+/// Returns whether this process is the child of a fork. A lock of another library may be held for
+/// ever there, by a thread that the child lacks.
+pub(crate) fn is_forked_child() -> bool {
+    IS_FORKED_CHILD.load(Ordering::Relaxed)
+}
+
 /// Waits for a lock after the first attempt has failed.
 #[cold]
 fn wait(try_lock: impl Fn() -> bool, park: impl FnOnce()) {
-    if POLLS.load(Ordering::Relaxed) {
+    if is_forked_child() {
         poll(try_lock);
     } else {
         park();

@@ -43,7 +43,6 @@ pub(crate) enum LockRank {
     CodeRanges = 7,
     ScriptFunctions = 8,
     EventWatches = 9,
-    Backtrace = 10,
 }
 
 thread_local! {

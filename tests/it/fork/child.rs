@@ -1,11 +1,12 @@
 //! A child of `fork` is a program like any other: the profiler is off in it and can be started.
 
+use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use crate::common::{self, Read, isolated, work_for_cpu};
 use gekkota::{ProfilerSession, StartParams};
 
-/// What the child does; it ends without running the test harness's own end.
+/// Uses the profiler in the child, and returns whether it works.
 fn child_is_well() -> bool {
     if gekkota::profiler_is_active() || gekkota::profiler_get_profile().is_some() {
         return false;
@@ -44,8 +45,7 @@ fn is_sampled(read: &Read) -> bool {
 }
 
 fn fork_a_child(round: u32) {
-    // SAFETY: the child calls what it likes, as a child of a program with threads may after these handlers; that it may
-    // is what is tested.
+    // SAFETY: the child calls functions that gekkota supports in a forked child.
     let child = unsafe { libc::fork() };
     assert!(child >= 0);
     if child == 0 {
@@ -103,5 +103,63 @@ fn a_forked_child_has_the_profiler_off_and_can_start_it() {
         let read = Read::from_profile(&session.finish().expect("profile"));
         assert!(!read.samples("forks").is_empty(), "the parent goes on");
         assert!(!read.markers("noise").is_empty());
+    });
+}
+
+/// Streams a profile at a time when no file can be opened, so that files provide no names.
+fn child_streams_without_files() -> bool {
+    let Ok(session) = ProfilerSession::start(StartParams::default()) else {
+        return false;
+    };
+    common::wait_until("this thread is sampled", || {
+        work_for_cpu(Duration::from_millis(5));
+        let profile = session.snapshot().expect("a running session");
+        !Read::from_profile(&profile).samples("forks").is_empty()
+    });
+    let no_descriptors = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: the limits are a local.
+    assert_eq!(
+        unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &no_descriptors) },
+        0
+    );
+    let profile = session.finish().expect("a running session");
+    !Read::from_profile(&profile).samples("forks").is_empty()
+}
+
+#[test]
+fn forked_child_streams_while_the_lock_of_backtrace_is_held() {
+    isolated(|| {
+        gekkota::profiler_init();
+        gekkota::register_thread("forks");
+        let (sender, inside) = channel();
+        // For ever inside the crate's lock, which the child then inherits locked.
+        std::thread::spawn(move || {
+            let function = child_streams_without_files as *mut std::ffi::c_void;
+            // The crate expects a return address, and subtracts one byte.
+            backtrace::resolve(function.wrapping_byte_add(1), |_| {
+                let _ = sender.send(());
+                loop {
+                    std::thread::park();
+                }
+            });
+        });
+        inside.recv().expect("the thread is inside the crate");
+        // SAFETY: the child calls functions that gekkota supports in a forked child.
+        let child = unsafe { libc::fork() };
+        assert!(child >= 0);
+        if child == 0 {
+            // SAFETY: takes a number. Ends a child that hangs.
+            unsafe { libc::alarm(120) };
+            let is_well = std::panic::catch_unwind(child_streams_without_files).unwrap_or(false);
+            // SAFETY: ends the process.
+            unsafe { libc::_exit(if is_well { 0 } else { 3 }) };
+        }
+        let mut status = 0;
+        // SAFETY: the status is a local.
+        assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+        assert_eq!(status, 0, "status of the child");
     });
 }

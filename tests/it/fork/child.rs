@@ -121,10 +121,8 @@ fn child_streams_without_files() -> bool {
         rlim_max: 0,
     };
     // SAFETY: the limits are a local.
-    assert_eq!(
-        unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &no_descriptors) },
-        0
-    );
+    let answer = unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &no_descriptors) };
+    assert_eq!(answer, 0);
     let profile = session.finish().expect("a running session");
     !Read::from_profile(&profile).samples("forks").is_empty()
 }

@@ -1,27 +1,27 @@
-//! A program that signals control, as a child of the test: it obeys the lines of its standard input, so that the test can
-//! wait for each thing.
-#![allow(dead_code, reason = "each test uses its part of it")]
+//! A child process of the test, whose profiler is controlled by signals. It follows the orders on its
+//! standard input and answers each, so that the test can wait for it.
+#![allow(dead_code, reason = "each test uses some of the helpers")]
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, channel};
-use std::time::Duration;
+
+use crate::common::LONGEST_WAIT;
 
 const ROLE: &str = "GEKKOTA_TEST_ROLE";
-const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 pub(crate) static HOSTS_CALLS: AtomicU32 = AtomicU32::new(0);
 
 extern "C" fn hosts_handler(_: i32) {
     HOSTS_CALLS.fetch_add(1, Ordering::Relaxed);
-    // SAFETY: the thread's own `errno`; the handlers have to put it back, this one does not.
+    // SAFETY: `errno` of this thread. A handler should restore it; this one does not, on purpose.
     unsafe { *libc::__errno_location() = libc::ENOANO };
 }
 
 pub(crate) fn action_of(signal: i32) -> usize {
-    // SAFETY: zeroed is a valid `sigaction`; the out-pointer is to a local.
+    // SAFETY: zeroes are a valid `sigaction`, and the kernel writes to a local.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         assert_eq!(libc::sigaction(signal, std::ptr::null(), &mut action), 0);
@@ -30,7 +30,7 @@ pub(crate) fn action_of(signal: i32) -> usize {
 }
 
 pub(crate) fn set_handler(signal: i32, handler: usize) {
-    // SAFETY: the action is a local, and the handler takes a number.
+    // SAFETY: the action is a local, and the handler takes the signal's number.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = handler;
@@ -54,12 +54,12 @@ pub(crate) fn open_pipes() -> Vec<String> {
         .collect()
 }
 
-/// The role that this process plays, where it is the child.
+/// Returns the role of this process if it is the child of a test.
 pub(crate) fn own_role() -> Option<String> {
     std::env::var(ROLE).ok()
 }
 
-/// The child's life: it answers each order, which has an argument after a colon.
+/// Runs the child: answers each order, whose argument follows a colon.
 pub(crate) fn obey(mut answer: impl FnMut(&str, &str) -> String) {
     println!("ready");
     for line in std::io::stdin().lines() {
@@ -69,13 +69,13 @@ pub(crate) fn obey(mut answer: impl FnMut(&str, &str) -> String) {
     }
 }
 
-/// Sends the signal to the calling thread, which has handled it when this is back.
+/// Sends a signal to the calling thread, and returns after it was handled.
 pub(crate) fn raise(signal: i32) {
-    // SAFETY: touches no memory.
+    // SAFETY: the call accesses no memory of the process.
     assert_eq!(unsafe { libc::raise(signal) }, 0);
 }
 
-/// A running child, and what it says.
+/// A running child, and its output.
 pub(crate) struct Controlled {
     pub(crate) child: Child,
     orders: ChildStdin,
@@ -95,7 +95,7 @@ fn lines_of(from: impl std::io::Read + Send + 'static) -> Receiver<String> {
     receiver
 }
 
-/// The lines up to the first with this part, which is the last.
+/// Returns the lines up to and including the first that contains `part`.
 #[track_caller]
 fn lines_until(lines: &Receiver<String>, part: &str) -> Vec<String> {
     let mut seen = Vec::new();
@@ -116,7 +116,7 @@ fn wait_for(lines: &Receiver<String>, part: &str) -> String {
 }
 
 impl Controlled {
-    /// Runs the test `role_of_the_child` of the calling module, by its name in libtest.
+    /// Runs the test with this name as the child, in this role.
     pub(crate) fn start(test: &str, role: &str, folder: &Path, variables: &[(&str, &str)]) -> Self {
         let mut command = Command::new(std::env::current_exe().expect("path"));
         command
@@ -126,7 +126,7 @@ impl Controlled {
             .env("MOZ_PROFILER_SIGNALS", "1")
             .env_remove("MOZ_UPLOAD_DIR")
             .current_dir(folder);
-        // Names take a while.
+        // Symbolication would only cost time.
         command
             .env("MOZ_PROFILER_SYMBOLICATE", "0")
             .envs(variables.iter().copied());
@@ -158,7 +158,7 @@ impl Controlled {
     }
 
     pub(crate) fn signal(&self, signal: i32) {
-        // SAFETY: touches no memory.
+        // SAFETY: the call accesses no memory of the process.
         assert_eq!(unsafe { libc::kill(self.child.id() as i32, signal) }, 0);
     }
 
@@ -172,12 +172,12 @@ impl Controlled {
         wait_for(&self.notices, part)
     }
 
-    /// The file's name, by the child's process id.
+    /// Returns the path of the child's profile.
     pub(crate) fn file_in(&self, folder: &Path) -> PathBuf {
         folder.join(format!("profile_default_{}.json", self.child.id()))
     }
 
-    /// The child ends, and what is left of what it said.
+    /// Waits until the child exits, and returns the rest of its notices.
     pub(crate) fn end(mut self) -> Vec<String> {
         drop(self.orders);
         let status = self.child.wait().expect("the child's end");
@@ -191,7 +191,7 @@ pub(crate) struct Folder(pub(crate) PathBuf);
 
 impl Folder {
     pub(crate) fn new(name: &str) -> Self {
-        // Each file is brought to the disk, which has others to serve, too; a folder in memory has not.
+        // Saving a profile waits for the disk, which may be busy. A folder in memory does not.
         let memory = PathBuf::from("/dev/shm");
         let place = if memory.is_dir() {
             memory

@@ -1,27 +1,27 @@
-//! What of the process may be left behind by what ran in it.
-#![allow(dead_code, reason = "each test uses its part of it")]
+//! Threads, descriptors and memory of the process, to see whether anything is left behind.
+#![allow(dead_code, reason = "each test binary uses some of the helpers")]
 
-/// What the process has, of all that is to be given back.
+/// What the process holds at one moment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Holdings {
     pub(crate) threads: usize,
     pub(crate) descriptors: usize,
     resident_kib: usize,
-    /// Of addresses, whether there is memory behind them or not: where pages are given back and their addresses are not,
-    /// this alone tells.
+    /// Address space, with or without memory behind it. Only this shows pages that were freed but
+    /// not unmapped.
     mapped_kib: usize,
     pub(crate) mappings: usize,
 }
 
 impl Holdings {
-    /// Memory that the C library would keep for each thread that was, it does not keep from now on.
+    /// Keeps the C library from reserving memory for each thread. Called first.
     pub(crate) fn prepare() {
-        // SAFETY: sets a number of the allocator's.
+        // SAFETY: the call sets an option of the allocator.
         unsafe { libc::mallopt(libc::M_ARENA_MAX, 1) };
     }
 
     pub(crate) fn now() -> Self {
-        // SAFETY: gives back what is free.
+        // SAFETY: the call returns free memory to the kernel.
         unsafe { libc::malloc_trim(0) };
         Self {
             threads: threads(),
@@ -35,7 +35,8 @@ impl Holdings {
         }
     }
 
-    /// Panics if there are other threads or descriptors than `before`, or more memory, by the slacks.
+    /// Panics if the number of threads or descriptors differs from `before`, or if memory grew by more
+    /// than the slacks.
     pub(crate) fn assert_as_before(
         &self,
         before: &Self,
@@ -77,7 +78,7 @@ fn entries(folder: &str) -> usize {
     std::fs::read_dir(folder).expect(folder).count()
 }
 
-/// A number of KiB in the process's status.
+/// Returns a number of KiB from `/proc/self/status`.
 pub(crate) fn status_kib(key: &str) -> usize {
     let status = std::fs::read_to_string("/proc/self/status").expect("status");
     let line = status

@@ -1,9 +1,9 @@
-//! What the tests share: profiles read back, and time spent.
+//! Helpers of the tests: reading profiles, using CPU time and waiting for states.
 #![allow(
     dead_code,
     unreachable_pub,
     unused_imports,
-    reason = "each test uses its part of it"
+    reason = "each test binary uses some of the helpers"
 )]
 
 pub mod controlled;
@@ -19,7 +19,7 @@ use serde_json::Value;
 
 pub use isolated::{isolated, libtest_name};
 
-/// A profile, as a reader sees it.
+/// A profile in Gecko's JSON, with functions that look things up in it.
 pub struct Read(pub Value);
 
 /// A sample of a thread.
@@ -33,7 +33,8 @@ pub struct Sample {
 }
 
 impl Read {
-    /// The frames of a label on a thread: its category, its subcategory's name, and whether views of scripts alone show it, too.
+    /// Returns the frames of a label on a thread: the category, the name of the subcategory, and
+    /// `relevantForJS`.
     pub fn label_frames(&self, thread: &str, label: &str) -> Vec<(&Value, &str, bool)> {
         let (thread, categories) = (self.thread(thread), &self.0["meta"]["categories"]);
         let index = |value: &Value| value.as_u64().expect("an index") as usize;
@@ -56,7 +57,7 @@ impl Read {
         told.collect()
     }
 
-    /// What the running session has so far, without names.
+    /// Reads the data of the running session, without function names.
     pub fn of_running() -> Self {
         let options = gekkota::profile::SnapshotOptions::default()
             .symbolicate(gekkota::profile::Symbolicate::No);
@@ -99,7 +100,7 @@ impl Read {
         samples_of(self.thread(name))
     }
 
-    /// Name, start and end in ms, phase, category, data.
+    /// Returns the markers of a thread: name, start and end in ms, phase, category, data.
     pub fn markers(&self, name: &str) -> Vec<(String, f64, Option<f64>, u64, u64, Value)> {
         let thread = self.thread(name);
         let string =
@@ -126,7 +127,7 @@ impl Read {
             .collect()
     }
 
-    /// A count of the sampler's.
+    /// Returns a count from the sampler's part of the profiling log.
     pub fn count(&self, name: &str) -> u64 {
         let log = &self.0["profilingLog"][std::process::id().to_string()]["sampler"];
         log[name]
@@ -135,6 +136,7 @@ impl Read {
     }
 }
 
+/// Returns the samples of a thread.
 pub fn samples_of(thread: &Value) -> Vec<Sample> {
     let table = |name: &str| thread[name]["data"].as_array().expect("a table");
     let (stacks, frames) = (table("stackTable"), table("frameTable"));
@@ -169,18 +171,18 @@ pub fn samples_of(thread: &Value) -> Vec<Sample> {
         .collect()
 }
 
-/// CPU time of the calling thread.
+/// Returns the CPU time that the calling thread has used.
 pub fn thread_cpu() -> Duration {
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: the kernel fills a local.
+    // SAFETY: the kernel writes to a local.
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Some work that takes a moment and cannot be left out.
+/// Does work that the optimizer cannot remove.
 #[inline(always)]
 pub fn work(rounds: u64) -> u64 {
     let mut value = black_box(rounds);
@@ -190,7 +192,7 @@ pub fn work(rounds: u64) -> u64 {
     value
 }
 
-/// Works until so much time has gone by.
+/// Works until `time` has passed.
 pub fn work_for(time: Duration) {
     let end = Instant::now() + time;
     while Instant::now() < end {
@@ -198,7 +200,7 @@ pub fn work_for(time: Duration) {
     }
 }
 
-/// CPU time of the calling thread that it is to work for.
+/// CPU time that the calling thread has yet to use.
 pub struct WorkLeft {
     left: Duration,
     seen: Duration,
@@ -212,18 +214,18 @@ impl WorkLeft {
         }
     }
 
-    /// Whether there is some left. To be asked often: of what passes at once no more counts than a while, since a virtual machine may
-    /// be held up, and its clocks go on then while nobody works.
+    /// Returns whether any time is left. Callers ask often, because a call takes at most 10 ms off:
+    /// while a virtual machine is paused, its clocks advance although no thread works.
     pub fn is_some(&mut self) -> bool {
-        const MOST_AT_ONCE: Duration = Duration::from_millis(10);
+        const LONGEST_STEP: Duration = Duration::from_millis(10);
         let now = thread_cpu();
         let worked = now - std::mem::replace(&mut self.seen, now);
-        self.left = self.left.saturating_sub(worked.min(MOST_AT_ONCE));
+        self.left = self.left.saturating_sub(worked.min(LONGEST_STEP));
         !self.left.is_zero()
     }
 }
 
-/// Works until the calling thread has had so much CPU time.
+/// Works until the calling thread has used `time` of CPU time.
 pub fn work_for_cpu(time: Duration) {
     let mut left = WorkLeft::new(time);
     while left.is_some() {
@@ -231,50 +233,54 @@ pub fn work_for_cpu(time: Duration) {
     }
 }
 
-/// Asks until it is so; fails after ten seconds.
-pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(10);
-    while !is_so() {
-        assert!(Instant::now() < end, "waited ten seconds until {what}");
+/// Longest time that a test waits for something that happens soon on a quiet machine. It only turns
+/// a hang into a failure, so it is long enough for a busy machine.
+pub const LONGEST_WAIT: Duration = Duration::from_secs(120);
+
+/// Returns once `condition` is true. Panics after [`LONGEST_WAIT`].
+#[track_caller]
+pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    let end = Instant::now() + LONGEST_WAIT;
+    while !condition() {
+        assert!(Instant::now() < end, "waited too long until {what}");
         std::thread::sleep(Duration::from_millis(2));
     }
 }
 
-/// Waits for a loop of the sampler, and tells what it did.
+/// Waits for one loop of the sampler, and returns its result.
 pub fn one_loop() -> gekkota::callback::SamplingState {
     let (send, receive) = std::sync::mpsc::channel();
     assert!(gekkota::callback::profiler_callback_after_sampling(
         move |state| _ = send.send(state)
     ));
-    receive
-        .recv_timeout(Duration::from_secs(10))
-        .expect("a loop")
+    receive.recv_timeout(LONGEST_WAIT).expect("a loop")
 }
 
-/// The kernel's names of the process's threads.
+/// Returns the names that the kernel has for the threads of this process.
 pub fn thread_names() -> Vec<String> {
     let threads = std::fs::read_dir("/proc/self/task")
         .expect("threads")
         .flatten();
-    // One that has ended meanwhile has none.
+    // A thread that has exited since has no file.
     let names =
         threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("comm")).ok());
     names.map(|name| name.trim_end().to_owned()).collect()
 }
 
-/// What a panic carries that panics again when it is dropped.
+/// A panic payload that panics again when it is dropped.
 pub struct PanicsAgain;
 
 impl Drop for PanicsAgain {
     fn drop(&mut self) {
-        panic!("on purpose, when it is dropped");
+        panic!("the payload panics when it is dropped, as the test wants");
     }
 }
 
-/// A function that calls what it is given.
+/// A function that calls its argument.
 pub type CallThrough = extern "C" fn(extern "C" fn());
 
-/// Makes machine code that calls through, with a frame pointer, and gives the memory that it stands in; that stays.
+/// Generates machine code that calls its argument and keeps a frame pointer. Returns its memory,
+/// which is never unmapped, and the function.
 #[cfg(target_arch = "x86_64")]
 pub fn generated_call() -> (&'static [u8], CallThrough) {
     // push rbp; mov rbp, rsp; call rdi; pop rbp; ret
@@ -283,7 +289,8 @@ pub fn generated_call() -> (&'static [u8], CallThrough) {
         libc::PROT_READ | libc::PROT_WRITE,
         libc::PROT_READ | libc::PROT_EXEC,
     );
-    // SAFETY: a new mapping, filled before it becomes code, which keeps the C ABI, and never given back.
+    // SAFETY: the mapping is new, is filled before it becomes executable, and is never unmapped. Its
+    // code follows the C ABI.
     unsafe {
         let memory = libc::mmap(
             std::ptr::null_mut(),
@@ -304,7 +311,7 @@ pub fn generated_call() -> (&'static [u8], CallThrough) {
     }
 }
 
-/// A marker of the calling thread's.
+/// Records a marker on the calling thread.
 pub fn mark(name: &str) {
     gekkota::add_untyped_marker(
         name,
@@ -321,7 +328,7 @@ impl Sleeper {
         let (end, ends) = std::sync::mpsc::channel();
         let body = move || {
             gekkota::register_thread(name);
-            // Nobody sends: it is woken by the end alone.
+            // Returns when the sender is dropped.
             assert!(ends.recv().is_err());
         };
         Self(Some((end, std::thread::spawn(body))))
@@ -337,12 +344,12 @@ impl Drop for Sleeper {
     }
 }
 
-/// Runs it in a forked child, which ends without the test harness's own end, and gives what it found; a panic there is one
-/// here.
+/// Runs `body` in a forked child and returns its text. The child exits without returning to the test
+/// harness. If `body` panics, so does this function.
 pub fn in_forked_child(body: impl FnOnce() -> String) -> String {
     use std::io::{Read as _, Write as _};
     let (mut from_child, mut to_parent) = std::io::pipe().expect("a pipe");
-    // SAFETY: the child calls what it likes, as a child of a program with threads may where the C library is glibc.
+    // SAFETY: glibc lets the child of a program with threads call any function.
     let child = unsafe { libc::fork() };
     assert!(child >= 0);
     if child == 0 {
@@ -372,16 +379,16 @@ pub fn in_forked_child(body: impl FnOnce() -> String) -> String {
         .read_to_string(&mut text)
         .expect("what the child found");
     let mut status = 0;
-    // SAFETY: the status is a local.
+    // SAFETY: the kernel writes to a local.
     assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
     assert_eq!(status, 0, "the child: {text}");
     text
 }
 
-/// Makes the process an ordinary user's, if it is the superuser's.
+/// Gives up the superuser's rights, if the process has them.
 pub fn become_nobody() {
     const NOBODY: libc::uid_t = 65534;
-    // SAFETY: touches no memory.
+    // SAFETY: the calls access no memory of the process.
     unsafe {
         if libc::geteuid() == 0 {
             assert_eq!(libc::setgid(NOBODY), 0);
@@ -391,12 +398,14 @@ pub fn become_nobody() {
     }
 }
 
-/// Opens a stopped event that counts the calling thread's CPU time and signals after each `period_ns`.
+/// Opens a disabled event that counts the calling thread's CPU time and signals after each
+/// `period_ns`.
 ///
 /// # Errors
-/// The system's refusal.
+/// Returns the error of the kernel if it refuses.
 pub fn open_cpu_event(period_ns: u64, exclude_kernel: bool) -> std::io::Result<i32> {
-    // `struct perf_event_attr`: type and size; config; period; sample type; read format; flags; wake up after one.
+    // `struct perf_event_attr`: type and size, config, period, sample type, read format, flags, and
+    // wake up after one event.
     let (software, size, cpu_clock) = (1u64, 64u64, 0);
     let (disabled, without_kernel, without_hypervisor) =
         (1, u64::from(exclude_kernel) << 5, 1 << 6);
@@ -412,7 +421,7 @@ pub fn open_cpu_event(period_ns: u64, exclude_kernel: bool) -> std::io::Result<i
         0,
     ];
     let (own_thread, any_processor, no_group, close_on_exec) = (0, -1, -1, 8);
-    // SAFETY: the kernel reads the structure alone.
+    // SAFETY: the kernel only reads the structure.
     let event = unsafe {
         let call = libc::SYS_perf_event_open;
         libc::syscall(
@@ -431,9 +440,9 @@ pub fn open_cpu_event(period_ns: u64, exclude_kernel: bool) -> std::io::Result<i
     }
 }
 
-/// Leaves the process the first processors that it has, so many.
+/// Limits the process to the first `wanted` of its processors.
 pub fn use_processors(wanted: usize) {
-    // SAFETY: the set is a local of the size that is told.
+    // SAFETY: the set is a local, and the size is its own.
     unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
         assert_eq!(libc::sched_getaffinity(0, size_of_val(&set), &mut set), 0);

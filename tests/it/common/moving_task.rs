@@ -1,4 +1,4 @@
-//! A future that is polled on one thread, waits, and is polled to its end on another.
+//! A future that is polled on one thread, is pending, and is polled to completion on another.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
@@ -7,7 +7,7 @@ use gekkota::register_thread;
 
 pub(crate) type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Waits until it is polled again.
+/// Is pending once, and ready when it is polled again.
 pub(crate) async fn wait() {
     let mut was_polled = false;
     std::future::poll_fn(|_| match std::mem::replace(&mut was_polled, true) {
@@ -17,7 +17,8 @@ pub(crate) async fn wait() {
     .await;
 }
 
-/// Polls it on a new thread, which then does something else. Gives it back if it waits.
+/// Polls the task on a new thread, which then calls `something_else`. Returns the task if it is
+/// pending.
 pub(crate) fn poll_on(name: &'static str, mut task: Task, something_else: fn()) -> Option<Task> {
     let body = move || {
         register_thread(name);

@@ -1,5 +1,5 @@
-//! Markers with fields, read as the viewer reads them: by their schemas.
-#![allow(dead_code, reason = "each test uses its part of it")]
+//! Reads markers with fields by their schemas, as the viewer does.
+#![allow(dead_code, reason = "each test binary uses some of the helpers")]
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::common::Read;
 
-/// A marker of a thread's.
+/// A marker of a thread.
 #[derive(Clone, Debug)]
 pub(crate) struct TypedMarker {
     pub(crate) name: String,
@@ -15,12 +15,12 @@ pub(crate) struct TypedMarker {
     /// `None` for an instant.
     pub(crate) end_ms: Option<f64>,
     pub(crate) type_name: String,
-    /// What stands in tables is looked up.
+    /// Values by key. Indices into the table of strings are replaced by the strings.
     pub(crate) fields: BTreeMap<String, Value>,
 }
 
 impl TypedMarker {
-    /// A field that has to be there.
+    /// Returns a field. Panics if it is missing.
     #[track_caller]
     pub(crate) fn field(&self, key: &str) -> &Value {
         self.fields
@@ -32,19 +32,19 @@ impl TypedMarker {
     pub(crate) fn text(&self, key: &str) -> &str {
         self.field(key)
             .as_str()
-            .unwrap_or_else(|| panic!("{key} is no text in {self:#?}"))
+            .unwrap_or_else(|| panic!("{key} is not a text in {self:#?}"))
     }
 
     #[track_caller]
     pub(crate) fn number(&self, key: &str) -> f64 {
         self.field(key)
             .as_f64()
-            .unwrap_or_else(|| panic!("{key} is no number in {self:#?}"))
+            .unwrap_or_else(|| panic!("{key} is not a number in {self:#?}"))
     }
 }
 
-/// All markers of the threads of this name. Fails for one without a schema, and for a field that its schema lacks: the viewer would
-/// leave it out.
+/// Returns all markers of the threads with this name. Panics for a marker without a schema, and for a
+/// field that its schema lacks, because the viewer would not show them.
 #[track_caller]
 pub(crate) fn typed_markers(read: &Read, thread_name: &str) -> Vec<TypedMarker> {
     let threads = read
@@ -56,7 +56,7 @@ pub(crate) fn typed_markers(read: &Read, thread_name: &str) -> Vec<TypedMarker> 
         .collect()
 }
 
-/// The only marker of this name among these.
+/// Returns the only marker with this name. Panics if there is none or more than one.
 #[track_caller]
 pub(crate) fn only<'a>(markers: &'a [TypedMarker], name: &str) -> &'a TypedMarker {
     let mut named = markers.iter().filter(|marker| marker.name == name);
@@ -75,7 +75,7 @@ fn markers_of(read: &Read, thread: &Value) -> Vec<TypedMarker> {
     let string = |index: &Value| {
         let index = index
             .as_u64()
-            .unwrap_or_else(|| panic!("{index} is no place in a table"))
+            .unwrap_or_else(|| panic!("{index} is not an index of a table"))
             as usize;
         thread["stringTable"][index]
             .as_str()
@@ -133,7 +133,7 @@ fn format_of<'a>(read: &'a Read, type_name: &str, key: &str) -> &'a str {
         .unwrap_or_else(|| panic!("{key} is not in the schema of {type_name}: {schema}"));
     assert!(
         of_key.next().is_none(),
-        "{key} is there twice in the schema of {type_name}"
+        "{key} occurs twice in the schema of {type_name}"
     );
     row["format"].as_str().expect("a format")
 }

@@ -12,7 +12,7 @@ use crate::types::{
     ScriptDescription, StackFeatures, StackFrame, StartError, StartParams, SuspendError, ThreadId,
     ThreadProfilingFeatures,
 };
-use crate::util::{ProgressLocation, ProportionValue, SharedProgress};
+use crate::util::{ProgressLocation, SharedProgress};
 
 /// Has no values: sessions never exist.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,7 +52,7 @@ impl StreamOptions {
         progress: Option<&SharedProgress>,
     ) -> Self {
         if let Some(progress) = progress {
-            progress.reach(ProportionValue::ONE, ProgressLocation::Done);
+            progress.reach(1.0, ProgressLocation::Done);
         }
         Self
     }

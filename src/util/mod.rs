@@ -36,6 +36,7 @@ mod loom_model;
 #[forbid(unsafe_code)]
 mod number_map;
 mod polled_with;
+#[forbid(unsafe_code)]
 mod progress;
 #[forbid(unsafe_code)]
 mod short_text;
@@ -58,10 +59,10 @@ pub(crate) use loom_model::explore_model;
 #[cfg(has_profiler)]
 pub(crate) use number_map::{NumberMap, pair_key};
 pub(crate) use polled_with::PolledWith;
+pub(crate) use progress::ProgressLocation;
 #[cfg(has_profiler)]
 pub(crate) use progress::ProgressLogger;
 pub use progress::SharedProgress;
-pub(crate) use progress::{ProgressLocation, ProportionValue};
 pub use short_text::ShortText;
 #[cfg(any(feature = "log", feature = "tracing"))]
 pub(crate) use short_text::TextBudget;

@@ -14,7 +14,7 @@ use crate::stream::resolve::location::{Locations, label_location, script_locatio
 use crate::symbols::{AddressNames, CodeAddressService, FrameName, SampledAddress};
 use crate::types::{ScriptDescription, ScriptImplementation};
 use crate::unwind::{CodeMap, LoadedModule};
-use crate::util::{ProgressLocation, ProgressLogger, ProportionValue};
+use crate::util::{ProgressLocation, ProgressLogger};
 
 /// Placeholder for missing frames.
 pub(crate) const TRUNCATED: &str = "(truncated)";
@@ -29,7 +29,7 @@ const UNKNOWN: &str = "(unloaded library)";
 /// A script frame of an unregistered function; only a damaged buffer has one.
 const UNKNOWN_SCRIPT: &str = "(unknown script)";
 
-const CURRENT_NAMES_END: ProportionValue = ProportionValue::percent(90);
+const CURRENT_NAMES_END: f32 = 0.90;
 
 /// The kind of a printed frame.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -189,19 +189,11 @@ fn name_addresses(
     }
     let modules = source.modules.all_as_of_now();
     // Few addresses lie in replaced modules.
-    let current_progress = progress.sub_logger(
-        ProportionValue::ZERO,
-        CURRENT_NAMES_END,
-        ProgressLocation::Names,
-    );
+    let current_progress = progress.sub_logger(0.0, CURRENT_NAMES_END, ProgressLocation::Names);
     let now = CodeAddressService::new(&modules, &source.generated_code)
         .resolve_with_progress(addresses, &current_progress);
     drop(current_progress);
-    let replaced_progress = progress.sub_logger(
-        CURRENT_NAMES_END,
-        ProportionValue::ONE,
-        ProgressLocation::Names,
-    );
+    let replaced_progress = progress.sub_logger(CURRENT_NAMES_END, 1.0, ProgressLocation::Names);
     let no_code = CodeMap::default();
     let in_replaced = replaced_progress.loop_sub_loggers(in_replaced, ProgressLocation::Names);
     let replaced = in_replaced.filter_map(|(progress, (number, addresses))| {

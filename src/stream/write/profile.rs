@@ -17,19 +17,19 @@ use crate::stream::write::options::StreamOptions;
 use crate::stream::write::pages::write_pages;
 use crate::stream::write::thread_tables::{write_placeholder_main_thread, write_thread};
 use crate::threads::MAIN_THREAD_NAME;
-use crate::util::{FailureLatch, ProgressLocation, ProgressLogger, ProportionValue};
+use crate::util::{FailureLatch, ProgressLocation, ProgressLogger};
 
 /// The end of each part of the job, as a proportion. A job without names skips their part.
-const ENTRIES_END: ProportionValue = ProportionValue::percent(15);
-const LIBRARIES_END: ProportionValue = ProportionValue::percent(16);
-const META_END: ProportionValue = ProportionValue::percent(17);
-const PAGES_END: ProportionValue = ProportionValue::percent(18);
-const OVERHEADS_END: ProportionValue = ProportionValue::percent(20);
-const COUNTERS_END: ProportionValue = ProportionValue::percent(22);
-const NAMES_END: ProportionValue = ProportionValue::percent(50);
-const THREADS_END: ProportionValue = ProportionValue::percent(96);
-const LOG_END: ProportionValue = ProportionValue::percent(97);
-const CHILD_PROFILES_END: ProportionValue = ProportionValue::percent(99);
+const ENTRIES_END: f32 = 0.15;
+const LIBRARIES_END: f32 = 0.16;
+const META_END: f32 = 0.17;
+const PAGES_END: f32 = 0.18;
+const OVERHEADS_END: f32 = 0.20;
+const COUNTERS_END: f32 = 0.22;
+const NAMES_END: f32 = 0.50;
+const THREADS_END: f32 = 0.96;
+const LOG_END: f32 = 0.97;
+const CHILD_PROFILES_END: f32 = 0.99;
 
 /// Writes a profile in the Gecko format, version 36. Every profile is written by this function.
 /// Decoded chunks are released, unless the source is shared. With names, the parts before the
@@ -47,11 +47,7 @@ pub(crate) fn stream_gecko_json(
 ) -> io::Result<()> {
     source.since = options.since;
     let progress = &options.progress;
-    let decoding = progress.sub_logger(
-        ProportionValue::ZERO,
-        ENTRIES_END,
-        ProgressLocation::Entries,
-    );
+    let decoding = progress.sub_logger(0.0, ENTRIES_END, ProgressLocation::Entries);
     let mut process = ProcessStreamingContext::decode(&source, &decoding);
     drop(decoding);
     // Only markers are read again.

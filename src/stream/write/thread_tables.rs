@@ -10,7 +10,7 @@ use crate::stream::resolve::ResolvedThread;
 use crate::stream::schema::write_schema;
 use crate::stream::write::marker_rows::{MARKERS, MarkerContext};
 use crate::threads::MAIN_THREAD_NAME;
-use crate::util::{ProgressLocation, ProgressLogger, ProportionValue};
+use crate::util::{ProgressLocation, ProgressLogger};
 
 /// Returns a function that gives the event delay at a time, as far as the probes of the thread
 /// show.
@@ -29,9 +29,9 @@ fn probed_delays(
 }
 
 /// The ends of the parts of a thread's share of the job. The first part is that of the frames.
-const FRAMES_END: ProportionValue = ProportionValue::percent(20);
-const SAMPLES_END: ProportionValue = ProportionValue::percent(60);
-const MARKERS_END: ProportionValue = ProportionValue::percent(90);
+const FRAMES_END: f32 = 0.20;
+const SAMPLES_END: f32 = 0.60;
+const MARKERS_END: f32 = 0.90;
 
 /// Writes one element of `threads`.
 pub(crate) fn write_thread(

@@ -11,7 +11,7 @@ use crate::markers::{
 use crate::platform::{
     current_processor, current_stack_pointer, current_thread_cpu_ns_in_handler, monotonic_now,
 };
-use crate::session::is_current_thread;
+use crate::session::{ensure_fork_handlers, is_current_thread};
 use crate::state::{
     CorePs, REGISTRATION_HOOKS, RacyFeatures, core_buffer, prepare_own_lane, put_entry,
 };
@@ -42,6 +42,7 @@ pub(crate) fn stack_pointer() -> u64 {
 /// allocator.
 pub(crate) fn register_thread(name: &str) {
     if !is_any_lock_held_on_current_thread() {
+        ensure_fork_handlers();
         register_current_thread(name, REGISTRATION_HOOKS);
         prepare_own_lane();
     }

@@ -47,6 +47,9 @@ extern "C" fn child() {
 /// Registers the hooks. Only the first call has an effect. `vfork` and `posix_spawn` do not run
 /// hooks.
 pub(crate) fn install_fork_handlers(hooks: ForkHooks) {
+    if HOOKS.get().is_some() {
+        return;
+    }
     if HOOKS.set(Box::new(hooks)).is_ok() {
         // SAFETY: the three functions take no arguments and live as long as the program.
         unsafe { libc::pthread_atfork(Some(prepare), Some(parent), Some(child)) };

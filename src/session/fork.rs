@@ -11,7 +11,9 @@ use std::mem::ManuallyDrop;
 use crate::buffer::BufferForkGuard;
 use crate::event_loop::EventWatches;
 use crate::labels::{ScriptFunctions, hold_script_functions_for_fork};
-use crate::platform::{ForkHooks, hold_loader_for_fork, reset_clock_calibration_in_child};
+use crate::platform::{
+    ForkHooks, hold_loader_for_fork, install_fork_handlers, reset_clock_calibration_in_child,
+};
 use crate::sampler::{
     OnDemandUnwinder, close_fork_gate, hold_unwinder_for_fork, open_fork_gate,
     reopen_fork_gate_in_child,
@@ -45,12 +47,17 @@ thread_local! {
     static HELD: RefCell<ManuallyDrop<Option<HeldLocks>>> = const { RefCell::new(ManuallyDrop::new(None)) };
 }
 
-pub(crate) fn fork_hooks() -> ForkHooks {
-    ForkHooks {
+/// Installs the fork handlers, unless they are installed.
+///
+/// Called before a thread first stores anything that a child of a fork must find consistent: a
+/// registration, the core, the stack of a suspended thread. Cost: one atomic load after the first
+/// call.
+pub(crate) fn ensure_fork_handlers() {
+    install_fork_handlers(ForkHooks {
         prepare,
         parent,
         child,
-    }
+    });
 }
 
 fn prepare() {

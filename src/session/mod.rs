@@ -55,6 +55,7 @@ pub(crate) use env::{env_vars_for_child_process, environment_docs};
 pub(crate) use event_loops::{
     EventToken, EventWatchToken, begin_event, end_event, unwatch_event_loop, watch_event_loop,
 };
+pub(crate) use fork::ensure_fork_handlers;
 pub(crate) use life_cycle::{end_guarded_session, ensure_started, init, shutdown, start};
 pub(crate) use pause::{pause, pause_sampling, resume, resume_sampling};
 pub(crate) use process::{

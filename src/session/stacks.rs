@@ -4,11 +4,9 @@ use std::time::Duration;
 
 use crate::backtrace::BacktraceParts;
 use crate::capture::CaptureParts;
-use crate::platform::{
-    current_thread_id, install_fork_handlers, install_handler, resolve_sampling_signal,
-};
+use crate::platform::{current_thread_id, install_handler, resolve_sampling_signal};
 use crate::sampler::{capture_in_handler, suspend_and_capture};
-use crate::session::fork::fork_hooks;
+use crate::session::fork::ensure_fork_handlers;
 use crate::state::ACTIVE_PS;
 use crate::types::{StackFeatures, StartError, SuspendError, ThreadId};
 use crate::util::PsLock;
@@ -56,7 +54,7 @@ pub(crate) fn suspend_and_sample(
     timeout: Duration,
 ) -> Result<SampledStack, SuspendError> {
     // The fork handlers also take the locks of stacks on demand.
-    install_fork_handlers(fork_hooks());
+    ensure_fork_handlers();
     let signal = prepare_signal().map_err(|error| match error {
         StartError::System { action, answer } => SuspendError::System { action, answer },
         _ => SuspendError::Unsupported,

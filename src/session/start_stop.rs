@@ -4,14 +4,13 @@ use std::cell::Cell;
 
 use crate::backtrace::{preallocate_words, reset_lost_stacks};
 use crate::platform::{
-    current_process_id, install_fork_handlers, install_handler, is_main_thread, monotonic_now,
-    resolve_sampling_signal,
+    current_process_id, install_handler, is_main_thread, monotonic_now, resolve_sampling_signal,
 };
 use crate::sampler::{capture_in_handler, spawn_sampler};
 use crate::session::callbacks::notify;
 use crate::session::env::environment;
 use crate::session::event_watcher::ensure_event_watcher;
-use crate::session::fork::fork_hooks;
+use crate::session::fork::ensure_fork_handlers;
 use crate::session::running::{LIFE_CYCLE, reentrancy_error, running_session};
 use crate::state::{
     ACTIVE_PS, ActivePs, CORE_PS, CorePs, REGISTRATION_HOOKS, RacyFeatures, Session,
@@ -35,7 +34,7 @@ pub(crate) fn ensure_core() {
         // Created without a lock, because that makes system calls.
         let fresh = CorePs::new();
         CORE_PS.get_mut(&mut PsLock::acquire()).get_or_insert(fresh);
-        install_fork_handlers(fork_hooks());
+        ensure_fork_handlers();
     }
     if is_main_thread() && !IS_REGISTERED_BY_INIT.replace(true) {
         register_current_thread("", REGISTRATION_HOOKS);

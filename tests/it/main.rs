@@ -1,9 +1,9 @@
-//! The crate's integration tests, one module a subject.
+//! The crate's integration tests, one module per subject.
 //!
-//! A test that uses the process's profiler, signals, environment, working directory or `fork` runs in a process of its
-//! own: see [`common::isolated`].
+//! A test that uses the process's profiler, signals, environment, working directory or `fork` runs
+//! in a process of its own. See [`common::isolated`].
 
-// Under Mozilla's name for it, as its programs do.
+// Under the name of Mozilla's crate, as its applications import it.
 #[cfg(all(has_profiler, feature = "attributes"))]
 #[macro_use]
 extern crate gekkota as gecko_profiler;

@@ -1,4 +1,4 @@
-//! The public API as programs use it.
+//! The public API, as applications use it.
 
 #[cfg(all(has_profiler, feature = "attributes"))]
 mod mozilla_style;

@@ -1,6 +1,7 @@
-//! Code in the forms in which Mozilla's uses its crate `gecko_profiler`: `use gekkota::gecko_profiler;` in each file is all that
-//! was changed. What it says stands in the profile.
-#![allow(elided_lifetimes_in_paths, reason = "Mozilla's code is written so")]
+//! Code that uses the profiler in the forms of Mozilla's code. Compared with code for Mozilla's
+//! crate `gecko_profiler`, each file only adds `use gekkota::gecko_profiler;`. The profile contains
+//! what the code records.
+#![allow(elided_lifetimes_in_paths, reason = "Mozilla's code does")]
 #![allow(
     clippy::clone_on_copy,
     clippy::needless_borrow,
@@ -13,17 +14,17 @@ mod rendering;
 mod schemas;
 
 use std::collections::{BTreeSet, HashSet};
-use std::time::Duration;
 
-use crate::common::{self, Read, isolated, work_for_cpu};
+use crate::common::{self, Read, isolated};
+use crate::labels::sampled::{start_counter, work_until_sampled};
 use gekkota::{ProfilerSession, StartParams, gecko_profiler};
 use serde_json::{Value, json};
 
-/// Enough for some samples.
+/// Works until there are some samples.
 #[inline(never)]
 fn run() {
-    work_for_cpu(Duration::from_millis(60));
-    std::hint::black_box(());
+    work_until_sampled(5);
+    std::hint::black_box(file!());
 }
 
 fn on_thread(name: &'static str, body: impl FnOnce() + Send + 'static) {
@@ -40,7 +41,8 @@ fn on_thread(name: &'static str, body: impl FnOnce() + Send + 'static) {
         .unwrap();
 }
 
-/// A marker as it is compared: name, phase, category, and its data with the texts of the fields that are in the string table.
+/// The compared parts of a marker: name, phase, category, and its data, in which texts replace the
+/// indices into the string table.
 type Found = (String, u64, String, Value);
 
 const INSTANT: u64 = 0;
@@ -77,7 +79,7 @@ fn found(read: &Read, thread: &str, unique_fields: &[&str]) -> Vec<Found> {
         .collect()
 }
 
-/// Whether the thread has these markers of a name and no others.
+/// Asserts that the thread's markers with this name are the expected ones.
 #[track_caller]
 fn assert_found(found: &[Found], name: &str, category: &str, expected: &[(u64, Value)]) {
     let found: Vec<_> = found.iter().filter(|marker| marker.0 == name).collect();
@@ -92,21 +94,21 @@ fn assert_found(found: &[Found], name: &str, category: &str, expected: &[(u64, V
     assert_eq!(found, expected, "{name}");
 }
 
-fn metrics_are_told(read: &Read) {
+fn assert_metrics(read: &Read) {
     let markers = found(read, "metrics", &["id", "label"]);
-    let told = |name, expected: &[Value]| {
+    let assert_instants = |name, expected: &[Value]| {
         let expected: Vec<_> = expected
             .iter()
             .map(|data| (INSTANT, data.clone()))
             .collect();
         assert_found(&markers, name, "Telemetry", &expected);
     };
-    told(
+    assert_instants(
         "Boolean::set",
         &[json!({"type": "BooleanMetric", "id": "page.loads", "val": true})],
     );
     let extra = r#""a": "1","b": "2""#;
-    told(
+    assert_instants(
         "Event::record",
         &[json!({"type": "EventMetric", "id": "page.loads", "extra": extra})],
     );
@@ -118,7 +120,7 @@ fn metrics_are_told(read: &Read) {
         &[(INSTANT, nothing)],
     );
     let started = json!({"type": "TimingMetric", "id": "page.loads", "timer_id": 5});
-    told("TimingDistribution::start", &[started]);
+    assert_instants("TimingDistribution::start", &[started]);
     let id = "no metric Metric(8)";
     let stopped = [
         json!({"type": "TimingMetric", "id": id, "timer_id": null, "duration": 1.5}),
@@ -126,18 +128,18 @@ fn metrics_are_told(read: &Read) {
         json!({"type": "TimingMetric", "id": id, "timer_id": null, "samples": "[1, 2]"}),
         json!({"type": "TimingMetric", "id": id, "timer_id": null}),
     ];
-    told("TimingDistribution::stop", &stopped);
+    assert_instants("TimingDistribution::stop", &stopped);
     let samples = "18446744073709551615,0";
     let labeled = json!({"type": "DistMetric", "kind": "memory", "id": "page.loads/first", "label": "first",
         "samples": samples});
-    told("MemoryDistribution::accumulate", &[labeled]);
+    assert_instants("MemoryDistribution::accumulate", &[labeled]);
     let sample =
         json!({"type": "DistMetric", "kind": "memory", "id": "page.loads", "samples": "0.5"});
-    told("CustomDistribution::accumulate", &[sample]);
+    assert_instants("CustomDistribution::accumulate", &[sample]);
     assert_eq!(markers.len(), 10, "{markers:?}");
 }
 
-/// The stack that a marker's data has, without the names of the threads' beginnings.
+/// Returns the stack in a marker's data, without the root.
 fn stack_of(read: &Read, thread: &str, data: &Value) -> Option<Vec<String>> {
     let sample = &data["stack"]["samples"]["data"][0][0];
     let mut thread = read.thread(thread).clone();
@@ -145,16 +147,17 @@ fn stack_of(read: &Read, thread: &str, data: &Value) -> Option<Vec<String>> {
     common::samples_of(&thread).pop().map(|sample| sample.stack)
 }
 
-fn races_are_told(read: &Read) {
+fn assert_races(read: &Read) {
     let markers = found(read, "network", &["outcome", "flow"]);
     let mut flows = HashSet::new();
     for (outcome, has_ech, has_native_frames) in
         [("success", true, true), ("cancelled", false, false)]
     {
-        let is_it = |marker: &&Found| marker.0 == "Race" && marker.3["outcome"] == outcome;
-        let [(_, phase, category, data)] = &markers.iter().filter(is_it).collect::<Vec<_>>()[..]
+        let is_wanted = |marker: &&Found| marker.0 == "Race" && marker.3["outcome"] == outcome;
+        let [(_, phase, category, data)] =
+            &markers.iter().filter(is_wanted).collect::<Vec<_>>()[..]
         else {
-            panic!("one {outcome} in {markers:?}");
+            panic!("expected one {outcome} in {markers:?}");
         };
         assert_eq!(
             (*phase, category.as_str(), &data["type"]),
@@ -185,7 +188,7 @@ fn races_are_told(read: &Read) {
     assert_eq!(markers.len(), 3, "{markers:?}");
 }
 
-fn frames_are_told(read: &Read) {
+fn assert_frames(read: &Read) {
     let hooks = found(read, "RenderBackend", &[]);
     assert_found(
         &hooks,
@@ -198,7 +201,7 @@ fn frames_are_told(read: &Read) {
         .markers("RenderBackend")
         .into_iter()
         .find(|marker| marker.0 == "Shader");
-    let (_, start, end, phase, _, data) = shader.expect("the text");
+    let (_, start, end, phase, _, data) = shader.expect("the marker");
     assert_eq!((phase, &data["name"]), (INTERVAL, &json!("compiled")));
     assert!(
         (end.expect("an end") - start - 2.0).abs() < 1e-6,
@@ -206,7 +209,7 @@ fn frames_are_told(read: &Read) {
     );
 }
 
-fn guards_are_told(read: &Read) {
+fn assert_guards(read: &Read) {
     let markers = found(read, "guards", &["flow"]);
     let flow = markers
         .iter()
@@ -249,7 +252,7 @@ fn guards_are_told(read: &Read) {
     assert_eq!(markers.len(), 18, "{markers:?}");
 }
 
-/// Label, category and subcategory of the labels in a thread's samples.
+/// Returns label, category and subcategory of the labels in a thread's samples.
 fn labels(read: &Read, thread: &str) -> BTreeSet<[String; 3]> {
     let thread = read.thread(thread);
     let index = |value: &Value| value.as_u64().expect("an index") as usize;
@@ -273,7 +276,7 @@ fn labels(read: &Read, thread: &str) -> BTreeSet<[String; 3]> {
         .collect()
 }
 
-fn labels_are_told(read: &Read) {
+fn assert_label_categories(read: &Read) {
     let expected = [
         ["DisplayList building", "Graphics", "DisplayList building"],
         ["Other", "Idle", "Other"],
@@ -291,7 +294,7 @@ fn labels_are_told(read: &Read) {
     }
 }
 
-fn schemas_are_told(read: &Read) {
+fn assert_schemas(read: &Read) {
     let markers = found(read, "schemas", &["object/unique"]);
     let formats = json!({"type": "all formats", "integer": 5});
     assert_found(&markers, "Formats", "Graphics", &[(INSTANT, formats)]);
@@ -319,10 +322,10 @@ fn schemas_are_told(read: &Read) {
         timings
             .iter()
             .find(|marker| marker.0 == format!("Timing {index}"))
-            .expect("one")
+            .expect("the marker")
     };
     let phases = [INSTANT, INSTANT, INTERVAL, INTERVAL, START, END, INSTANT];
-    (0..7).for_each(|index| assert_eq!(timing(index).3, phases[index], "of timing {index}"));
+    (0..7).for_each(|index| assert_eq!(timing(index).3, phases[index], "phase of timing {index}"));
     let start = timing(0).1;
     assert_eq!(
         (timing(2).1, timing(3).1, timing(4).1),
@@ -341,7 +344,7 @@ fn schemas_are_told(read: &Read) {
         let marker = markers
             .iter()
             .find(|marker| marker.0 == stack)
-            .expect("one of each");
+            .expect("the marker");
         let found = stack_of(read, "schemas", &marker.3);
         let is_native = |frame: &String| frame.contains("schemas::add_all (in");
         assert_eq!(
@@ -366,7 +369,7 @@ fn schemas_are_told(read: &Read) {
     assert_eq!(
         schema_names(read),
         names,
-        "no other type's, and not those that the viewer knows by itself"
+        "the schemas of the types in use, except those that the viewer knows"
     );
     assert_eq!(read.0["meta"]["markerSchema"][8], schema_of_all_formats());
     let boolean = json!({
@@ -408,7 +411,7 @@ fn schema_of_all_formats() -> Value {
         .collect();
     data.push(json!({"key": "hidden", "format": "string", "hidden": true}));
     data.push(json!({"key": "shown", "label": "Shown", "format": "string"}));
-    data.push(json!({"label": "Help", "value": "A type of the host's"}));
+    data.push(json!({"label": "Help", "value": "A type of the application"}));
     json!({
         "name": "all formats",
         "isStackBased": true,
@@ -434,8 +437,9 @@ fn schema_names(read: &Read) -> Vec<&str> {
 }
 
 #[test]
-fn what_mozillas_code_says_stands_in_the_profile() {
+fn mozilla_style_code_is_recorded_in_the_profile() {
     isolated(|| {
+        start_counter();
         let mut evaluated = 0;
         metrics::record(&mut evaluated);
         let earlier = ProfilerSession::start(StartParams::default()).expect("start");
@@ -447,7 +451,7 @@ fn what_mozillas_code_says_stands_in_the_profile() {
         metrics::record(&mut evaluated);
         assert_eq!(
             evaluated, 0,
-            "a lazy marker's payload is made only for a thread that is profiled"
+            "the payload of a lazy marker is evaluated only on a profiled thread"
         );
         assert!(gecko_profiler::is_active() && gecko_profiler::is_active_and_unpaused());
         assert!(!gecko_profiler::current_thread_is_being_profiled_for_markers());
@@ -465,11 +469,11 @@ fn what_mozillas_code_says_stands_in_the_profile() {
         let read = Read::from_profile(&session.finish().expect("profile"));
         assert!(!gecko_profiler::can_accept_markers());
 
-        metrics_are_told(&read);
-        races_are_told(&read);
-        frames_are_told(&read);
-        guards_are_told(&read);
-        labels_are_told(&read);
-        schemas_are_told(&read);
+        assert_metrics(&read);
+        assert_races(&read);
+        assert_frames(&read);
+        assert_guards(&read);
+        assert_label_categories(&read);
+        assert_schemas(&read);
     });
 }

@@ -1,4 +1,5 @@
-//! The same program compiles and runs with the profiler and without it: `cargo test --no-default-features` runs it too.
+//! The same application compiles and runs with and without the profiler, which
+//! `cargo test --no-default-features` leaves out.
 
 mod built_in;
 #[cfg(any(feature = "log", feature = "tracing"))]
@@ -54,7 +55,7 @@ use gekkota::{
     profiler_thread_wake, register_thread, unregister_thread,
 };
 
-fn everything_that_a_library_says() {
+fn use_every_recording_function() {
     profiler_set_process_name("surface", Some("example.org"));
     profiler_register_page(
         Page::new(3, "page")
@@ -160,8 +161,8 @@ fn run_a_script() {
     );
     let outer = AutoProfilerScriptFrame::new(function);
     outer.set_line(5);
-    let place = 0u8;
-    let inner = AutoProfilerScriptFrame::with_stack_address(function, (&raw const place).addr());
+    let local = 0u8;
+    let inner = AutoProfilerScriptFrame::with_stack_address(function, (&raw const local).addr());
     inner.set_position(6, 7);
     let own = profiler_capture_backtrace().map(|backtrace| backtrace.resolve());
     let frames = own.iter().flat_map(|stack| stack.frames());
@@ -175,29 +176,30 @@ fn run_a_script() {
     assert!(lines.is_empty() || lines == [(Some(6), Some(7)), (Some(5), None)]);
 }
 
-fn ask_for_stacks() {
-    let nobody = ThreadId::from_number(i32::MAX);
-    let bound = Duration::from_millis(100);
-    let answers = [
-        profiler_suspend_and_sample_thread(ThreadId::UNSPECIFIED, StackFeatures::FULL, bound),
+fn capture_stacks() {
+    let missing_thread = ThreadId::from_number(i32::MAX);
+    // No answer depends on the timeout.
+    let timeout = Duration::from_secs(120);
+    let results = [
+        profiler_suspend_and_sample_thread(ThreadId::UNSPECIFIED, StackFeatures::FULL, timeout),
         profiler_suspend_and_sample_thread(
             profiler_current_thread_id(),
             StackFeatures::NATIVE,
-            bound,
+            timeout,
         ),
         profiler_capture_backtrace()
             .map(|backtrace| backtrace.resolve())
             .ok_or(SuspendError::Unsupported),
         profiler_suspend_and_sample_thread(
-            nobody,
+            missing_thread,
             StackFeatures::LABELS | StackFeatures::LEAF,
-            bound,
+            timeout,
         ),
     ];
     if cfg!(has_profiler) {
-        for stack in answers[..3]
+        for stack in results[..3]
             .iter()
-            .map(|answer| answer.as_ref().expect("its own stack"))
+            .map(|result| result.as_ref().expect("the own stack"))
         {
             assert!(
                 matches!(stack.frames()[0], StackFrame::Native { .. }) && !stack.is_truncated()
@@ -207,29 +209,31 @@ fn ask_for_stacks() {
                 (profiler_current_thread_id(), stack.frames().len())
             );
             assert!(
-                stack.time() <= ProfilerTime::now() && stack.to_string().contains("ask_for_stacks")
+                stack.time() <= ProfilerTime::now() && stack.to_string().contains("capture_stacks")
             );
         }
-        assert!(matches!(&answers[3], Err(SuspendError::Gone { thread }) if *thread == nobody));
+        assert!(
+            matches!(&results[3], Err(SuspendError::Gone { thread }) if *thread == missing_thread)
+        );
     } else {
         assert!(
-            answers
+            results
                 .iter()
-                .all(|answer| matches!(answer, Err(SuspendError::Unsupported)))
+                .all(|result| matches!(result, Err(SuspendError::Unsupported)))
         );
         assert_eq!(profiler_current_thread_id(), ThreadId::UNSPECIFIED);
     }
 }
 
-/// Pauses and goes on, asks everything, and has itself told.
-fn ask_and_pause() {
+/// Pauses and resumes with callbacks, and uses every function that reports the state.
+fn pause_and_query() {
     use std::sync::atomic::{AtomicU64, Ordering};
-    static TOLD: AtomicU64 = AtomicU64::new(0);
+    static CALLS: AtomicU64 = AtomicU64::new(0);
     let active = profiler_is_active();
-    TOLD.store(0, Ordering::Relaxed);
+    CALLS.store(0, Ordering::Relaxed);
     let all: ProfilingStates =
         ProfilingState::Pausing | ProfilingState::Resumed | ProfilingStates::NONE;
-    profiler_add_state_change_callback(all, |_| _ = TOLD.fetch_add(1, Ordering::Relaxed), 5);
+    profiler_add_state_change_callback(all, |_| _ = CALLS.fetch_add(1, Ordering::Relaxed), 5);
     profiler_pause();
     assert_eq!(
         (profiler_is_paused(), profiler_is_active_and_unpaused()),
@@ -246,7 +250,7 @@ fn ask_and_pause() {
     );
     profiler_resume_sampling();
     profiler_remove_state_change_callback(5);
-    assert_eq!(TOLD.load(Ordering::Relaxed), if active { 2 } else { 0 });
+    assert_eq!(CALLS.load(Ordering::Relaxed), if active { 2 } else { 0 });
     let (send, receive) = std::sync::mpsc::channel();
     assert_eq!(
         profiler_callback_after_sampling(move |state| _ = send.send(state)),
@@ -276,16 +280,16 @@ fn ask_and_pause() {
     assert_eq!(active && profiler_ensure_started(again).is_ok(), active);
 }
 
-fn take_a_childs_profile() {
-    let answer = profiler_received_exit_profile("{}");
+fn receive_exit_profile() {
+    let result = profiler_received_exit_profile("{}");
     let expected = match cfg!(has_profiler) {
         true => ExitProfileError::NotAProfile { lacks: "meta" },
         false => ExitProfileError::Unsupported,
     };
-    assert!(answer.is_err_and(|error| error == expected && !error.to_string().is_empty()));
+    assert!(result.is_err_and(|error| error == expected && !error.to_string().is_empty()));
 }
 
-fn write_every_way(profile: &Profile) {
+fn write_in_every_way(profile: &Profile) {
     let mut text = Vec::new();
     profile
         .write(Format::Gecko, &mut text)
@@ -316,13 +320,13 @@ fn write_every_way(profile: &Profile) {
 }
 
 #[test]
-fn every_public_item_does_what_it_can() {
+fn every_public_function_works_with_and_without_profiler() {
     isolated(|| {
-        // What makes no sense yet, or any more, does nothing.
-        everything_that_a_library_says();
-        ask_and_pause();
-        ask_for_stacks();
-        take_a_childs_profile();
+        // Before a start and after a stop, these functions do nothing.
+        use_every_recording_function();
+        pause_and_query();
+        capture_stacks();
+        receive_exit_profile();
         profiler_stop();
         profiler_shutdown();
         assert!(!profiler_is_active() && profiler_get_profile().is_none());
@@ -332,16 +336,16 @@ fn every_public_item_does_what_it_can() {
         ));
         let mut out = Vec::new();
         let progress = SharedProgress::new();
-        let answer = profiler_stream_json(
+        let result = profiler_stream_json(
             &mut out,
             &SnapshotOptions::default().progress(progress.clone()),
         );
         assert_eq!(
             progress.proportion(),
             1.0,
-            "it has ended, with and without a profiler"
+            "writing has ended, with and without the profiler"
         );
-        assert!(matches!(answer, Err(StreamError::Inactive)) && out.is_empty());
+        assert!(matches!(result, Err(StreamError::Inactive)) && out.is_empty());
 
         let off = [("MOZ_PROFILER_STARTUP".to_owned(), String::new())];
         assert_eq!(
@@ -378,10 +382,10 @@ fn every_public_item_does_what_it_can() {
         match ProfilerSession::start(params.clone()) {
             Ok(session) => {
                 assert!(profiler_is_active());
-                everything_that_a_library_says();
-                ask_and_pause();
-                write_every_way(&session.snapshot().expect("active"));
-                // Somebody else starts anew: the session is not this guard's any more.
+                use_every_recording_function();
+                pause_and_query();
+                write_in_every_way(&session.snapshot().expect("active"));
+                // The new session does not belong to this guard.
                 profiler_start(params).expect("start");
                 assert!(matches!(session.snapshot(), Err(StreamError::Inactive)));
                 drop(session);
@@ -400,7 +404,7 @@ fn every_public_item_does_what_it_can() {
                     profiler_ensure_started(params),
                     Err(StartError::Unsupported)
                 );
-                everything_that_a_library_says();
+                use_every_recording_function();
             }
         }
         assert!(!profiler_is_active());

@@ -1,4 +1,4 @@
-//! Stacks on demand: of the calling thread and of others.
+//! Stacks on demand, of the calling thread and of other threads.
 
 mod own_thread;
 mod suspend;

@@ -1,4 +1,5 @@
-//! A thread takes its own backtrace: the true chain, with labels, without a system call once it has taken some.
+//! A thread takes its own backtrace. It has the true call chain and the labels. After the first few
+//! backtraces, none makes a system call.
 
 use std::hint::black_box;
 
@@ -13,7 +14,8 @@ fn capture() -> ProfilerBacktrace {
     profiler_capture_backtrace().expect("a backtrace")
 }
 
-/// The functions of a stack, innermost first, inlined ones included, by the last part of their names.
+/// Returns the last part of the name of each function in a stack, innermost first, including
+/// inlined functions.
 fn functions(stack: &StackSample) -> Vec<String> {
     let last = |name: &str| name.rsplit("::").next().unwrap_or_default().to_owned();
     stack
@@ -44,16 +46,16 @@ fn inner(then: &dyn Fn() -> ProfilerBacktrace) -> ProfilerBacktrace {
 }
 
 #[inline(never)]
-fn takes_it() -> ProfilerBacktrace {
+fn captures() -> ProfilerBacktrace {
     black_box(profiler_capture_backtrace().expect("a backtrace"))
 }
 
-/// Deep enough for memory of another size.
+/// Deep enough that the backtrace needs memory of another size class.
 #[inline(never)]
 fn recurse(depth: usize) -> ProfilerBacktrace {
     let padding = black_box([depth; 64]);
     let backtrace = if depth == 0 {
-        takes_it()
+        captures()
     } else {
         recurse(depth - 1)
     };
@@ -67,11 +69,11 @@ fn in_a_thread<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> 
         .spawn(body)
         .expect("spawn")
         .join()
-        .expect("the thread's asserts hold")
+        .expect("the thread does not panic")
 }
 
 #[test]
-fn the_stack_is_the_true_chain_on_registered_and_unregistered_threads() {
+fn backtrace_has_the_true_chain_on_registered_and_unregistered_threads() {
     isolated(|| {
         for registered in [false, true] {
             in_a_thread(move || {
@@ -79,10 +81,10 @@ fn the_stack_is_the_true_chain_on_registered_and_unregistered_threads() {
                     register_thread("takes backtraces");
                 }
                 let before = gekkota::ProfilerTime::now();
-                let backtrace = outer(&takes_it);
+                let backtrace = outer(&captures);
                 let after = gekkota::ProfilerTime::now();
                 assert_eq!(backtrace.thread(), profiler_current_thread_id());
-                // Unwound later, on another thread, when this one's stack is another.
+                // Unwound later on another thread, when this thread's stack has changed.
                 let stack = std::thread::spawn(move || backtrace.resolve())
                     .join()
                     .expect("thread");
@@ -90,10 +92,10 @@ fn the_stack_is_the_true_chain_on_registered_and_unregistered_threads() {
                 assert!(stack.time() >= before && stack.time() <= after);
                 let functions = functions(&stack);
                 assert_eq!(
-                    functions[0], "takes_it",
-                    "what was inlined of the profiler is not shown: {stack}"
+                    functions[0], "captures",
+                    "inlined functions of the profiler are in the stack: {stack}"
                 );
-                let ours = ["takes_it", "inner", "middle", "outer"];
+                let ours = ["captures", "inner", "middle", "outer"];
                 let found: Vec<_> = functions
                     .iter()
                     .filter(|name| ours.contains(&name.as_str()))
@@ -110,16 +112,16 @@ fn the_stack_is_the_true_chain_on_registered_and_unregistered_threads() {
 }
 
 #[test]
-fn labels_stand_behind_the_functions_that_pushed_them() {
+fn labels_follow_the_functions_that_pushed_them() {
     isolated(|| {
         #[inline(never)]
         fn pushes() -> ProfilerBacktrace {
             let _outer = AutoProfilerLabel::with_dynamic(
                 "outer label",
-                "of mine",
+                "of a thread",
                 gecko_profiler_category!(Other),
             );
-            black_box(outer(&takes_it))
+            black_box(outer(&captures))
         }
         in_a_thread(|| {
             register_thread("pushes labels");
@@ -136,11 +138,11 @@ fn labels_stand_behind_the_functions_that_pushed_them() {
                 .collect();
             let at = frames
                 .iter()
-                .position(|frame| frame == "[outer label of mine]")
+                .position(|frame| frame == "[outer label of a thread]")
                 .expect("the label");
             assert!(frames[at - 1].ends_with("::pushes"), "{frames:#?}");
             assert!(
-                stack.to_string().contains(": [outer label of mine]\n"),
+                stack.to_string().contains(": [outer label of a thread]\n"),
                 "{stack}"
             );
 
@@ -150,14 +152,14 @@ fn labels_stand_behind_the_functions_that_pushed_them() {
             assert_eq!(
                 labels.frames(),
                 [StackFrame::Label {
-                    text: "outer label of mine".to_owned(),
+                    text: "outer label of a thread".to_owned(),
                     is_sensitive: true
                 }]
             );
             assert!(!labels.is_truncated());
             let with_leaf = backtrace.resolve_with(StackFeatures::LABELS | StackFeatures::LEAF);
             assert_eq!(with_leaf.frames().len(), 2);
-            assert!(functions(&with_leaf)[0] == "takes_it", "{with_leaf}");
+            assert!(functions(&with_leaf)[0] == "captures", "{with_leaf}");
             unregister_thread();
             assert!(
                 pushes()
@@ -169,7 +171,8 @@ fn labels_stand_behind_the_functions_that_pushed_them() {
     });
 }
 
-/// True when the kernel does so from now on, by killing the process.
+/// Makes the kernel kill the process at the next system call other than `exit_group`. Returns false
+/// if the kernel refuses.
 fn forbid_system_calls_but_exit() -> bool {
     let step = |code: u32, jt, k: u32| libc::sock_filter {
         code: code as u16,
@@ -195,7 +198,7 @@ fn forbid_system_calls_but_exit() -> bool {
         len: steps.len() as u16,
         filter: steps.as_mut_ptr(),
     };
-    // SAFETY: the kernel reads the program, which lies on this stack.
+    // SAFETY: the kernel only reads the program, which outlives the calls.
     unsafe {
         libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
             && libc::prctl(
@@ -206,9 +209,10 @@ fn forbid_system_calls_but_exit() -> bool {
     }
 }
 
-/// Whether `body` ends in a child process that the kernel kills at the first system call but `exit`.
+/// Returns whether `body` returns in a child process that the kernel kills at its first system
+/// call.
 fn makes_no_system_call(prepare: fn(), body: fn()) -> bool {
-    // SAFETY: the child of a program with threads; what it calls is ours, and the profiler's handlers make it fit for that.
+    // SAFETY: the profiler's fork handlers allow the child to call the profiler.
     let child = unsafe { libc::fork() };
     assert!(child >= 0);
     if child == 0 {
@@ -217,23 +221,23 @@ fn makes_no_system_call(prepare: fn(), body: fn()) -> bool {
         if allowed {
             body();
         }
-        // SAFETY: takes a number.
+        // SAFETY: the call ends the process.
         unsafe { libc::syscall(libc::SYS_exit_group, if allowed { 0 } else { 3 }) };
     }
     let mut status = 0;
-    // SAFETY: the status is a local.
+    // SAFETY: the kernel fills a local.
     assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
     assert!(
         !libc::WIFEXITED(status) || libc::WEXITSTATUS(status) == 0,
-        "the kernel has no such filters"
+        "the kernel has refused the filter"
     );
     libc::WIFEXITED(status)
 }
 
 #[test]
-fn once_some_were_taken_no_system_call_is_made() {
+fn backtraces_after_the_first_make_no_system_call() {
     isolated(|| {
-        fn take_some() {
+        fn take_backtraces() {
             for depth in [0, 10, 100] {
                 drop(black_box(recurse(depth)));
             }
@@ -241,24 +245,26 @@ fn once_some_were_taken_no_system_call_is_made() {
         fn read_the_clock() {
             black_box(gekkota::ProfilerTime::now());
         }
-        fn ask_for_the_id() {
+        fn read_the_id() {
             profiler_current_thread_id();
         }
         gekkota::profiler_init();
         assert!(
-            !makes_no_system_call(|| (), ask_for_the_id),
-            "the check sees a system call"
+            !makes_no_system_call(|| (), read_the_id),
+            "the check has missed a system call"
         );
         if makes_no_system_call(read_the_clock, read_the_clock) {
-            assert!(makes_no_system_call(take_some, || (0..100).for_each(|_| take_some())));
+            assert!(
+                makes_no_system_call(take_backtraces, || (0..100).for_each(|_| take_backtraces()))
+            );
         } else {
-            println!("not checked: on this machine reading the clock is a system call");
+            println!("not checked: reading the clock is a system call on this machine");
         }
     });
 }
 
 #[test]
-fn a_deep_stack_is_whole() {
+fn deep_stack_is_whole() {
     isolated(|| {
         in_a_thread(|| {
             let stack = recurse(10_000).resolve();
@@ -275,7 +281,7 @@ fn a_deep_stack_is_whole() {
 }
 
 #[test]
-fn threads_that_take_many_at_once_get_their_own() {
+fn backtraces_of_concurrent_threads_are_their_own() {
     isolated(|| {
         let takers: Vec<_> = (0..8)
             .map(|_| {

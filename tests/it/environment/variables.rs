@@ -1,36 +1,54 @@
-//! A program that only calls `AutoProfilerInit::new()` is profiled by the environment's variables.
+//! Environment variables profile a program that only calls `AutoProfilerInit::new()`.
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::common::{self, Read, isolated};
+use crate::common::{self, Read, isolated, wait_until};
 
 const ROLE: &str = "GEKKOTA_TEST_ROLE";
 
-/// What the child does: one line, and some work. A test by name, so that this executable can run it as a program of
-/// its own.
+const LABEL: &str = "label of the work";
+static HAS_ENOUGH_SAMPLES: AtomicBool = AtomicBool::new(false);
+
+/// Runs in a child process: prints a line, and works until it is sampled. It is a test, so that
+/// this executable can run it as a program of its own.
 #[test]
 fn role_of_the_child() {
     if std::env::var(ROLE).is_ok_and(|role| role == "child") {
-        be_the_child();
+        work_until_sampled();
     }
 }
 
-fn be_the_child() {
-    std::thread::spawn(|| {
+/// Initialises the profiler on another thread. If it is active, that thread works until it has more
+/// than 20 samples with the label.
+fn work_until_sampled() {
+    let (begins, begun) = std::sync::mpsc::channel();
+    let worker = std::thread::spawn(move || {
         let _profiler = gekkota::AutoProfilerInit::new();
         gekkota::register_thread("child-main");
         println!("active: {}", gekkota::profiler_is_active());
         common::mark("begins");
         gekkota::auto_profiler_label!("label of the work", Other);
-        common::work_for_cpu(Duration::from_millis(100));
-    })
-    .join()
-    .expect("the child's work");
+        begins.send(()).expect("the receiver exists");
+        while !HAS_ENOUGH_SAMPLES.load(Ordering::Relaxed) {
+            common::work(1000);
+        }
+    });
+    begun.recv().expect("the worker starts");
+    if gekkota::profiler_is_active() {
+        wait_until("the work is sampled", || {
+            let samples = Read::of_running().samples("child-main");
+            let has_label =
+                |sample: &&common::Sample| sample.stack.iter().any(|frame| frame == LABEL);
+            samples.iter().filter(has_label).count() > 20
+        });
+    }
+    HAS_ENOUGH_SAMPLES.store(true, Ordering::Relaxed);
+    worker.join().expect("the child's work");
 }
 
-/// This executable, which plays the role that [`ROLE`] names.
+/// Returns the command that runs this executable in the role that [`ROLE`] names.
 fn command_of_child(variables: &[(&str, &str)]) -> Command {
     let mut command = Command::new(std::env::current_exe().expect("path"));
     command
@@ -76,13 +94,13 @@ fn startup_and_shutdown_variables_profile_a_program_with_one_guard() {
             .map(|file| file.expect("file").path())
             .collect();
         assert_eq!(files.len(), 1, "{files:?}");
-        let told = text(&output.stderr);
+        let notices = text(&output.stderr);
         let path = files[0].to_str().expect("UTF-8");
         assert!(
-            told.lines().count() == 1
-                && told.contains("saved the profile as")
-                && told.contains(path),
-            "{told}"
+            notices.lines().count() == 1
+                && notices.contains("saved the profile as")
+                && notices.contains(path),
+            "{notices}"
         );
         let name = files[0]
             .file_name()
@@ -121,7 +139,7 @@ fn empty_or_0_startup_variable_keeps_the_profiler_off() {
         for value in ["", "0"] {
             let output = child(&[("MOZ_PROFILER_STARTUP", value)]);
             assert!(text(&output.stdout).contains("active: false"));
-            assert_eq!(text(&output.stderr), "", "nobody asked for anything");
+            assert_eq!(text(&output.stderr), "", "no notice without a request");
         }
     });
 }
@@ -135,7 +153,7 @@ fn invalid_value_is_reported_with_its_usage_and_the_program_continues() {
             ("MOZ_PROFILER_STARTUP_DURATION", "soon"),
             ("MOZ_PROFILER_STARTUP_FEATURES", "cpu,nonsense"),
         ]);
-        let told = text(&output.stderr);
+        let notices = text(&output.stderr);
         for part in [
             "MOZ_PROFILER_STARTUP_INTERVAL: got \"0\" (out of range), expected:",
             "MOZ_PROFILER_STARTUP_INTERVAL=<a number of milliseconds",
@@ -143,9 +161,9 @@ fn invalid_value_is_reported_with_its_usage_and_the_program_continues() {
             "MOZ_PROFILER_STARTUP_FEATURES: unknown feature \"nonsense\", ignored",
             "MOZ_PROFILER_HELP=1 lists all",
         ] {
-            assert!(told.contains(part), "{part}: {told}");
+            assert!(notices.contains(part), "{part}: {notices}");
         }
-        assert!(told.lines().count() <= 10, "nothing buries it: {told}");
+        assert!(notices.lines().count() <= 10, "few lines: {notices}");
         assert!(text(&output.stdout).contains("active: false"));
     });
 }
@@ -157,11 +175,11 @@ fn filters_of_other_processes_keep_the_profiler_off_with_a_notice() {
             ("MOZ_PROFILER_STARTUP", "1"),
             ("MOZ_PROFILER_STARTUP_FILTERS", "pid:1"),
         ]);
-        let told = text(&output.stderr);
+        let notices = text(&output.stderr);
         assert!(
-            told.lines().count() == 1
-                && told.contains("FILTERS=pid:1 selects only other processes"),
-            "{told}"
+            notices.lines().count() == 1
+                && notices.contains("FILTERS=pid:1 selects only other processes"),
+            "{notices}"
         );
         assert!(text(&output.stdout).contains("active: false"));
     });
@@ -171,14 +189,14 @@ fn filters_of_other_processes_keep_the_profiler_off_with_a_notice() {
 fn unknown_variable_is_reported_with_the_nearest_name() {
     isolated(|| {
         let output = child(&[("MOZ_PROFILER_STRATUP", "1")]);
-        let told = text(&output.stderr);
+        let notices = text(&output.stderr);
         assert!(
-            told.contains("unknown variable MOZ_PROFILER_STRATUP, ignored"),
-            "{told}"
+            notices.contains("unknown variable MOZ_PROFILER_STRATUP, ignored"),
+            "{notices}"
         );
         assert!(
-            told.contains("did you mean MOZ_PROFILER_STARTUP?"),
-            "{told}"
+            notices.contains("did you mean MOZ_PROFILER_STARTUP?"),
+            "{notices}"
         );
     });
 }
@@ -186,10 +204,10 @@ fn unknown_variable_is_reported_with_the_nearest_name() {
 #[test]
 fn session_that_no_variable_saves_is_reported() {
     isolated(|| {
-        let told = text(&child(&[("MOZ_PROFILER_STARTUP", "1")]).stderr);
+        let notices = text(&child(&[("MOZ_PROFILER_STARTUP", "1")]).stderr);
         assert!(
-            told.lines().count() == 1 && told.contains("MOZ_PROFILER_SHUTDOWN="),
-            "{told}"
+            notices.lines().count() == 1 && notices.contains("MOZ_PROFILER_SHUTDOWN="),
+            "{notices}"
         );
         for wanted in [("MOZ_PROFILER_SHUTDOWN", ""), ("MOZ_PROFILER_SIGNALS", "1")] {
             assert_eq!(
@@ -212,11 +230,11 @@ fn missing_folder_of_the_shutdown_file_is_named() {
             ("MOZ_PROFILER_STARTUP", "1"),
             ("MOZ_PROFILER_SHUTDOWN", "/nonexistent-folder/inner/p.json"),
         ]);
-        let told = text(&output.stderr);
+        let notices = text(&output.stderr);
         assert!(
-            told.contains("cannot save the profile as /nonexistent-folder/inner/p.json")
-                && told.contains("the folder /nonexistent-folder does not exist"),
-            "{told}"
+            notices.contains("cannot save the profile as /nonexistent-folder/inner/p.json")
+                && notices.contains("the folder /nonexistent-folder does not exist"),
+            "{notices}"
         );
     });
 }
@@ -225,29 +243,30 @@ fn missing_folder_of_the_shutdown_file_is_named() {
 fn help_is_printed_and_the_program_continues() {
     isolated(|| {
         let output = child(&[("MOZ_PROFILER_HELP", "")]);
-        let told = text(&output.stdout);
+        let stdout = text(&output.stdout);
         assert!(
-            told.contains("MOZ_PROFILER_STARTUP_FILTERS=") && told.contains("active: false"),
-            "{told}"
+            stdout.contains("MOZ_PROFILER_STARTUP_FILTERS=") && stdout.contains("active: false"),
+            "{stdout}"
         );
     });
 }
 
 #[test]
-fn role_of_the_forking() {
+fn role_of_the_forking_child() {
     if std::env::var(ROLE).is_ok_and(|role| role == "forking") {
         let (locked, is_locked) = std::sync::mpsc::channel();
         let (end, ends) = std::sync::mpsc::channel::<()>();
         let holder = std::thread::spawn(move || {
             let _output = std::io::stdout().lock();
-            locked.send(()).expect("it is waited for");
-            // Nobody sends: it is woken by the end alone.
+            locked.send(()).expect("the receiver exists");
+            // `recv` returns an error once the sender is dropped.
             assert!(ends.recv().is_err());
         });
-        is_locked.recv().expect("it is locked");
+        is_locked.recv().expect("the thread has the lock");
         common::in_forked_child(|| {
-            // SAFETY: touches no memory. A child that waits for the lock is ended by it.
-            unsafe { libc::alarm(30) };
+            // Kills a child that waits for the lock.
+            // SAFETY: `alarm` accesses no memory.
+            unsafe { libc::alarm(240) };
             gekkota::profiler_init();
             String::new()
         });
@@ -257,7 +276,7 @@ fn role_of_the_forking() {
 }
 
 #[test]
-fn help_is_printed_in_a_forked_child_though_a_lock_is_lost_there() {
+fn help_is_printed_in_forked_child_while_parent_locks_stdout() {
     isolated(|| {
         let output = command_of_child(&[("MOZ_PROFILER_HELP", "")])
             .env(ROLE, "forking")
@@ -275,7 +294,7 @@ fn help_is_printed_in_a_forked_child_though_a_lock_is_lost_there() {
 }
 
 #[test]
-fn closed_standard_streams_do_not_disturb_the_program() {
+fn closed_standard_streams_do_not_stop_the_program() {
     isolated(|| {
         let mut command =
             command_of_child(&[("MOZ_PROFILER_HELP", ""), ("MOZ_PROFILER_STARTUP", "1")]);
@@ -337,7 +356,7 @@ fn filter_without_thread_is_reported_by_a_notice_and_in_the_profile() {
 }
 
 #[test]
-fn role_of_the_moving() {
+fn role_of_the_moving_child() {
     if std::env::var(ROLE).is_ok_and(|role| role == "moving") {
         let _profiler = gekkota::AutoProfilerInit::new();
         std::env::set_current_dir("/").expect("the root");
@@ -364,7 +383,7 @@ fn relative_shutdown_file_is_saved_in_the_folder_of_the_init() {
 }
 
 #[test]
-fn role_of_the_guarded() {
+fn role_of_the_guarded_child() {
     let Ok(role) = std::env::var(ROLE) else {
         return;
     };
@@ -412,7 +431,7 @@ fn shutdown_saves_the_running_session_or_the_last_finished_one() {
     });
 }
 
-/// What a child saves at its end with these variables.
+/// Returns the profile that a child saves at its end with these variables.
 fn saved(name: &str, variables: &[(&str, &str)]) -> Read {
     saved_by("child", name, variables)
 }
@@ -435,14 +454,14 @@ fn saved_by(role: &str, name: &str, variables: &[(&str, &str)]) -> Read {
 }
 
 #[test]
-fn the_settings_arrive_in_the_profile() {
+fn settings_are_recorded_in_the_profile() {
     isolated(|| {
         let read = saved(
             "settings",
             &[
                 ("MOZ_PROFILER_STARTUP_ENTRIES", "200MB"),
                 ("MOZ_PROFILER_STARTUP_INTERVAL", "2.5"),
-                ("MOZ_PROFILER_STARTUP_DURATION", "1.5"),
+                ("MOZ_PROFILER_STARTUP_DURATION", "3600.5"),
                 ("MOZ_PROFILER_STARTUP_FEATURES", "stackwalk,cpu"),
                 ("MOZ_PROFILER_STARTUP_FILTERS", "CHILD,other"),
                 ("MOZ_PROFILER_STARTUP_ACTIVE_TAB_ID", "18446744073709551615"),
@@ -451,7 +470,7 @@ fn the_settings_arrive_in_the_profile() {
         );
         let expected = serde_json::json!({
             "features": ["stackwalk", "cpu"], "threads": ["CHILD", "other"], "interval": 2.5,
-            "capacity": 256 << 20 >> 3, "duration": 1.5, "activeTabID": u64::MAX,
+            "capacity": 256 << 20 >> 3, "duration": 3600.5, "activeTabID": u64::MAX,
         });
         assert_eq!(read.0["meta"]["configuration"], expected);
         assert_eq!(read.0["meta"]["presymbolicated"], serde_json::json!(false));
@@ -461,7 +480,7 @@ fn the_settings_arrive_in_the_profile() {
 }
 
 #[test]
-fn overheads_are_recorded_tick_by_tick() {
+fn overheads_of_each_tick_are_recorded() {
     isolated(|| {
         let read = saved("overheads", &[("MOZ_PROFILER_RECORD_OVERHEADS", "1")]);
         assert_eq!(read.0["meta"]["presymbolicated"], serde_json::json!(true));
@@ -475,11 +494,11 @@ fn overheads_are_recorded_tick_by_tick() {
         assert!(rows.len() > 10, "{}", rows.len());
         assert!(
             rows.windows(2).all(|two| two[0][0] < two[1][0]),
-            "in the order of their time"
+            "rows are ordered by time"
         );
         assert!(
             rows.iter().all(|row| row.len() == 5 && row[4] > 0.0),
-            "threads took a while in each tick"
+            "each tick spends time on threads"
         );
         let number = |name: &str| {
             overhead["statistics"][name]
@@ -509,7 +528,7 @@ fn overheads_are_recorded_tick_by_tick() {
 }
 
 #[test]
-fn no_features_are_labels_and_innermost_addresses_and_markers() {
+fn no_features_record_labels_and_innermost_addresses_and_markers() {
     isolated(|| {
         let bare = [
             ("MOZ_PROFILER_STARTUP_FEATURES", ""),
@@ -525,11 +544,7 @@ fn no_features_are_labels_and_innermost_addresses_and_markers() {
             .into_iter()
             .map(|sample| sample.stack)
             .collect();
-        let is_in_work = |stack: &&Vec<String>| {
-            stack
-                .first()
-                .is_some_and(|frame| frame == "label of the work")
-        };
+        let is_in_work = |stack: &&Vec<String>| stack.first().is_some_and(|frame| frame == LABEL);
         let in_work: Vec<_> = stacks.iter().filter(is_in_work).collect();
         assert!(in_work.len() > 20, "{stacks:?}");
         assert!(
@@ -553,7 +568,7 @@ fn no_features_are_labels_and_innermost_addresses_and_markers() {
 }
 
 #[test]
-fn role_of_the_pausing() {
+fn role_of_the_pausing_child() {
     use gekkota::callback::SamplingState::{SamplingCompleted, SamplingPaused};
     if std::env::var(ROLE).is_ok_and(|role| role == "pausing") {
         let _profiler = gekkota::AutoProfilerInit::new();
@@ -580,7 +595,7 @@ fn role_of_the_pausing() {
 }
 
 #[test]
-fn pauses_have_no_overhead() {
+fn pauses_have_no_overhead_rows() {
     isolated(|| {
         let read = saved_by(
             "pausing",
@@ -616,7 +631,8 @@ fn pauses_have_no_overhead() {
     });
 }
 
-/// A process that profiles itself starts another with the values for it, which says how it is profiled.
+/// Profiles itself, and starts another process with the variables for child processes. That process
+/// prints its configuration.
 #[test]
 fn role_of_the_parent() {
     if std::env::var(ROLE).is_ok_and(|role| role == "parent") {
@@ -630,7 +646,7 @@ fn role_of_the_parent() {
 }
 
 #[test]
-fn role_of_the_configured() {
+fn role_of_the_configured_child() {
     if std::env::var(ROLE).is_ok_and(|role| role == "configuration") {
         let _profiler = gekkota::AutoProfilerInit::new();
         let profile = gekkota::profiler_get_profile().map(|text| Read::from_text(&text));
@@ -643,7 +659,7 @@ fn role_of_the_configured() {
 }
 
 #[test]
-fn a_child_process_is_profiled_as_its_parent() {
+fn child_process_has_the_configuration_of_its_parent() {
     isolated(|| {
         let folder = scratch_folder("family");
         let pattern = folder.join("%p.json");
@@ -660,8 +676,8 @@ fn a_child_process_is_profiled_as_its_parent() {
                 command_of_child(&[&[("MOZ_PROFILER_STARTUP", startup)], &settings[..]].concat());
             let output = command.env(ROLE, "parent").output().expect("the parent");
             assert!(output.status.success(), "{output:?}");
-            let told = text(&output.stdout);
-            let line = told
+            let stdout = text(&output.stdout);
+            let line = stdout
                 .lines()
                 .find_map(|line| line.split_once("configuration: "))
                 .expect("a line");
@@ -674,7 +690,7 @@ fn a_child_process_is_profiled_as_its_parent() {
         });
         assert_eq!(configuration, expected);
         let files = std::fs::read_dir(&folder).expect("folder").count();
-        assert_eq!(files, 1, "the parent's alone");
+        assert_eq!(files, 1, "only the parent saves a profile");
         assert_eq!(run("0"), "off");
         std::fs::remove_dir_all(folder).expect("removed");
     });

@@ -1,108 +1,132 @@
-//! How long an event loop keeps its events waiting stands in each sample: the host reports its events.
+//! The event delay in samples of a loop that reports its events.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::mpsc::{Receiver, Sender, channel};
 
-use super::loops::{EDGE_MS, EVENT, INTERVAL_MS, Loop, Truth, intervals, judge, mark_since};
-use crate::common::{Read, Sleeper, isolated, wait_until, work_for_cpu};
+use super::loops::{
+    INTERVAL_MS, Loop, LoopState, ProfileClock, SAMPLES, burn_until_released, has_delay,
+    samples_so_far, sleep_until_released,
+};
+use crate::common::{Read, Sleeper, isolated, wait_until};
 use gekkota::event_delay::AutoProfilerEvent;
 use gekkota::{Features, ProfilerSession, ProfilerTime, StartParams, ThreadGuard};
 
-/// A loop that tells the profiler of its events.
+static POSTED: AtomicU64 = AtomicU64::new(0);
+static ENDED: AtomicU64 = AtomicU64::new(0);
+
+/// Starts a loop that reports its events to the profiler, and waits until its thread is registered.
 fn start_loop(name: &'static str) -> Loop {
-    Loop::start(move |events, _| {
+    let (registered, is_registered) = channel();
+    let event_loop = Loop::start(move |events, _| {
         let _registered = ThreadGuard::register(name);
+        registered.send(()).expect("the test waits");
         while let Ok((queued_at, Some(body))) = events.recv() {
-            run_event(queued_at, body);
+            let event = AutoProfilerEvent::queued_at(queued_at);
+            body();
+            drop(event);
+            ENDED.fetch_add(1, Ordering::SeqCst);
         }
-    })
+    });
+    is_registered.recv().expect("the thread registers");
+    event_loop
 }
 
-static LAST_EVENT: AtomicU64 = AtomicU64::new(0);
-
-/// Runs an event, and leaves markers of its number over its beginning, its end, and its time from when it was queued.
-fn run_event(queued_at: ProfilerTime, body: impl FnOnce()) {
-    let number = LAST_EVENT.fetch_add(1, Ordering::Relaxed);
-    let begins = ProfilerTime::now();
-    let event = AutoProfilerEvent::queued_at(queued_at);
-    mark_since(&format!("begins {number}"), begins);
-    body();
-    let ends = ProfilerTime::now();
-    drop(event);
-    mark_since(&format!("ends {number}"), ends);
-    mark_since(&format!("queued {number}"), queued_at);
+fn post(event_loop: &Loop, body: impl FnOnce() + Send + 'static) -> ProfilerTime {
+    POSTED.fetch_add(1, Ordering::SeqCst);
+    event_loop.post(body)
 }
 
-/// What these markers tell of a thread's events, in the order in which they began.
-fn truths(read: &Read, thread: &str) -> Vec<Truth> {
-    let the_one = |name: &str, number: u64| {
-        intervals(read, thread, &format!("{name} {number}"))
-            .first()
-            .copied()
-    };
-    let truth = |number| {
-        let begins = the_one("begins", number)?;
-        let (queued, _) = the_one("queued", number).expect("it ended");
-        Some(Truth {
-            queued,
-            begins,
-            ends: the_one("ends", number).expect("it ended"),
-        })
-    };
-    (0..LAST_EVENT.load(Ordering::Relaxed))
-        .filter_map(truth)
-        .collect()
+/// Waits until all events have ended.
+fn wait_until_idle() {
+    wait_until("all events have ended", || {
+        ENDED.load(Ordering::SeqCst) == POSTED.load(Ordering::SeqCst)
+    });
 }
 
-fn sleep_event() {
-    std::thread::sleep(EVENT);
+/// An event that lasts until `release` is dropped.
+struct HeldEvent {
+    queued: ProfilerTime,
+    begun: Receiver<()>,
+    release: Sender<()>,
 }
 
-fn burn_event() {
-    work_for_cpu(EVENT);
+fn post_held(event_loop: &Loop, wait: fn(&Receiver<()>)) -> HeldEvent {
+    let (begin, begun) = channel();
+    let (release, released) = channel();
+    let queued = post(event_loop, move || {
+        begin.send(()).expect("the test waits");
+        wait(&released);
+    });
+    HeldEvent {
+        queued,
+        begun,
+        release,
+    }
 }
 
-fn quiet() {
-    std::thread::sleep(Duration::from_millis(60));
+fn ms_since(start: ProfilerTime) -> f64 {
+    ProfilerTime::now().duration_since(start).as_secs_f64() * 1e3
 }
 
 #[test]
-fn a_sample_tells_how_long_the_loop_keeps_its_events_waiting() {
+fn event_delay_counts_from_queueing_of_running_event() {
     isolated(|| {
         let session = ProfilerSession::start(StartParams::default()).expect("start");
+        let clock = ProfileClock::start();
         let without_loop = Sleeper::start("no loop");
-        for (name, event) in [("sleeps", sleep_event as fn()), ("burns", burn_event)] {
+        let (mut held, mut loops) = (Vec::new(), Vec::new());
+        for (name, wait) in [
+            ("sleeps", sleep_until_released as fn(&Receiver<()>)),
+            ("burns", burn_until_released),
+        ] {
             let event_loop = start_loop(name);
-            quiet();
-            event_loop.post(event);
-            event_loop.settle();
-            quiet();
+            held.push(clock.hold(name, LoopState::Unknown, |_| true));
+            let event = post_held(&event_loop, wait);
+            event.begun.recv().expect("the event begins");
+            let running = LoopState::Running(event.queued);
+            held.push(clock.hold(name, running, has_delay(150.0)));
+            drop(event.release);
+            wait_until_idle();
+            loops.push((name, 150.0, ms_since(event.queued)));
+            held.push(clock.hold(name, LoopState::Idle, |_| true));
             event_loop.end();
         }
-        // The second waits for the first; within it there is a loop of its own.
+
+        // The second event waits for the first, and contains a nested event.
         let queue = start_loop("queue");
-        queue.settle();
-        let (end, is_to_end) = std::sync::mpsc::channel::<()>();
-        queue.post(move || assert!(is_to_end.recv().is_err()));
-        queue.post(|| {
-            std::thread::sleep(Duration::from_millis(50));
-            run_event(ProfilerTime::now(), || {
-                std::thread::sleep(Duration::from_millis(50))
-            });
-            std::thread::sleep(Duration::from_millis(50));
+        let first = post_held(&queue, sleep_until_released);
+        let (reach, reached) = channel();
+        let (go_on, goes_on) = channel();
+        let second_queued = post(&queue, move || {
+            let stay = |nested_queued: Option<ProfilerTime>| {
+                reach.send(nested_queued).expect("the test waits");
+                goes_on.recv().expect("the test goes on");
+            };
+            stay(None);
+            let nested_queued = ProfilerTime::now();
+            let nested = AutoProfilerEvent::queued_at(nested_queued);
+            stay(Some(nested_queued));
+            drop(nested);
+            stay(None);
         });
-        wait_until(
-            "a profile that is taken within an event tells of it",
-            || {
-                let last = Read::of_running().samples("queue").pop();
-                last.and_then(|sample| sample.event_delay_ms)
-                    .is_some_and(|ms| ms >= 200.0)
-            },
-        );
-        drop(end);
-        queue.settle();
-        quiet();
+        first.begun.recv().expect("the event begins");
+        // Also shows that a snapshot includes the delay of an event that still runs.
+        let running = LoopState::Running(first.queued);
+        held.push(clock.hold("queue", running, has_delay(200.0)));
+        drop(first.release);
+        for least_ms in [200.0, 0.0, 300.0] {
+            let nested_queued = reached.recv().expect("the event runs");
+            let running = LoopState::Running(nested_queued.unwrap_or(second_queued));
+            held.push(clock.hold("queue", running, has_delay(least_ms)));
+            go_on.send(()).expect("the event waits");
+        }
+        wait_until_idle();
+        loops.push(("queue", 300.0, ms_since(first.queued)));
+        held.push(clock.hold("queue", LoopState::Idle, |_| true));
         queue.end();
+        wait_until("the session has samples of a thread without a loop", || {
+            samples_so_far("no loop").len() >= SAMPLES
+        });
         drop(without_loop);
         let read = Read::from_profile(&session.finish().expect("profile"));
 
@@ -114,97 +138,88 @@ fn a_sample_tells_how_long_the_loop_keeps_its_events_waiting() {
                     .iter()
                     .all(|sample| sample.event_delay_ms.is_none())
         );
-        for (name, least_ms) in [("sleeps", 150.0), ("burns", 150.0), ("queue", 300.0)] {
-            let truths = truths(&read, name);
+        held.iter().for_each(|held| held.check(&read, clock));
+        for (name, least_ms, longest_ms) in loops {
             let samples = read.samples(name);
-            let largest = judge(&samples, &truths, 0.0);
-            println!(
-                "{name}: {} samples, up to {largest:.1} ms, {truths:?}",
-                samples.len()
-            );
-            let longest = truths
-                .iter()
-                .map(|truth| truth.ends.1 - truth.queued)
-                .fold(0.0, f64::max);
-            assert!(largest >= least_ms, "{largest} ms of {longest}");
+            assert!(has_delay(least_ms)(&samples), "{name}");
             for sample in &samples {
                 let shown = sample.event_delay_ms.unwrap_or(0.0);
                 assert!(
-                    (0.0..=longest + 2.0 * INTERVAL_MS).contains(&shown),
-                    "{shown} ms of {longest}"
+                    (0.0..=longest_ms + 2.0 * INTERVAL_MS).contains(&shown),
+                    "{name}: {shown} ms of {longest_ms}"
                 );
             }
             assert_eq!(
                 samples.last().and_then(|sample| sample.event_delay_ms),
                 Some(0.0),
-                "the loop waits"
+                "{name} is idle at its end"
             );
         }
     });
 }
 
 #[test]
-fn samples_without_stacks_tell_it_too() {
+fn samples_without_stacks_have_event_delay() {
     isolated(|| {
         let params = StartParams::default().features(Features::NO_STACK_SAMPLING | Features::CPU);
         let session = ProfilerSession::start(params).expect("start");
+        let clock = ProfileClock::start();
         let event_loop = start_loop("no stacks");
-        event_loop.post(sleep_event);
-        event_loop.post(burn_event);
-        event_loop.settle();
-        quiet();
+        let events = [
+            sleep_until_released as fn(&Receiver<()>),
+            burn_until_released,
+        ]
+        .map(|wait| post_held(&event_loop, wait));
+        let mut held = Vec::new();
+        for (event, least_ms) in events.into_iter().zip([150.0, 350.0]) {
+            event.begun.recv().expect("the event begins");
+            let running = LoopState::Running(event.queued);
+            held.push(clock.hold("no stacks", running, has_delay(least_ms)));
+            drop(event.release);
+        }
+        wait_until_idle();
+        held.push(clock.hold("no stacks", LoopState::Idle, |_| true));
         event_loop.end();
         let read = Read::from_profile(&session.finish().expect("profile"));
         let samples = read.samples("no stacks");
         assert!(samples.iter().all(|sample| sample.stack.is_empty()));
-        // The sampler may lose the processor between a tick's time and its look.
-        let largest = judge(&samples, &truths(&read, "no stacks"), 25.0);
-        assert!(largest >= 350.0, "{largest} ms");
+        held.iter().for_each(|held| held.check(&read, clock));
+        assert!(has_delay(350.0)(&samples));
     });
 }
 
 #[test]
-fn an_event_counts_from_when_its_time_has_come() {
+fn event_delay_is_zero_before_queueing_time_in_the_future() {
     isolated(|| {
         let session = ProfilerSession::start(StartParams::default()).expect("start");
-        let early = std::thread::spawn(|| {
-            let _registered = ThreadGuard::register("early");
-            let begins = ProfilerTime::now();
-            let queued_at = begins.add_microseconds(200_000.0);
-            let event = AutoProfilerEvent::queued_at(queued_at);
-            mark_since("begins", begins);
-            std::thread::sleep(2 * EVENT);
-            let ends = ProfilerTime::now();
-            drop(event);
-            mark_since("ends", ends);
-        });
-        early.join().expect("it only sleeps");
-        let read = Read::from_profile(&session.finish().expect("profile"));
-        let the_one = |name: &str| intervals(&read, "early", name)[0];
-        let (begins, ends) = (the_one("begins"), the_one("ends"));
-        let queued = begins.0 + 200.0;
-        let mut samples = read.samples("early");
-        samples.retain(|sample| {
-            begins.1 + EDGE_MS <= sample.time_ms && sample.time_ms <= ends.0 - EDGE_MS
-        });
-        for sample in &samples {
-            let shown = sample.event_delay_ms.expect("it has events");
-            let expected = (sample.time_ms - queued).max(0.0);
-            assert!(
-                (shown - expected).abs() <= 0.2,
-                "{shown} ms at {}, queued {queued}",
-                sample.time_ms
-            );
+        let clock = ProfileClock::start();
+        let event_loop = start_loop("early");
+        let mut held = Vec::new();
+        // Until an event has enough samples both before and after the time of its queueing.
+        for lead_ms in (0..).map(|attempt: u32| 100.0 * f64::from(1u32 << attempt)) {
+            let (begin, begun) = channel();
+            let (release, released) = channel();
+            let queued = ProfilerTime::now().add_microseconds(lead_ms * 1e3);
+            POSTED.fetch_add(1, Ordering::SeqCst);
+            event_loop.post_at(queued, move || {
+                begin.send(()).expect("the test waits");
+                sleep_until_released(&released);
+            });
+            begun.recv().expect("the event begins");
+            let mut before = 0;
+            held.push(clock.hold("early", LoopState::Running(queued), |samples| {
+                let delays = samples.iter().filter_map(|sample| sample.event_delay_ms);
+                before = delays.clone().filter(|&ms| ms == 0.0).count();
+                delays.filter(|&ms| ms > 0.0).count() > SAMPLES
+            }));
+            drop(release);
+            wait_until_idle();
+            if before > SAMPLES {
+                break;
+            }
         }
-        let shown_at = |is_before: bool| {
-            samples
-                .iter()
-                .filter(move |sample| (sample.time_ms < queued) == is_before)
-        };
-        assert!(
-            shown_at(true).count() >= 100 && shown_at(false).count() >= 100,
-            "{} samples",
-            samples.len()
-        );
+        event_loop.end();
+        let read = Read::from_profile(&session.finish().expect("profile"));
+        held.iter().for_each(|held| held.check(&read, clock));
     });
 }

@@ -1,23 +1,27 @@
-//! How long an event loop keeps its events waiting stands in each sample: a watcher posts probes.
+//! The event delay in samples of a loop that the profiler watches by probes.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use super::loops::{EDGE_MS, EVENT, Loop, Truth, intervals, judge, mark_since};
+use super::loops::{
+    Loop, SAMPLES, TOLERANCE_MS, burn_until_released, intervals, mark_since, samples_so_far,
+    sleep_until_released,
+};
 use crate::common::{
-    PanicsAgain, Read, in_forked_child, isolated, thread_names, wait_until, work_for_cpu,
+    LONGEST_WAIT, PanicsAgain, Read, in_forked_child, isolated, mark, thread_names, wait_until,
 };
 use gekkota::event_delay::{EventDelayProbe, profiler_watch_event_loop};
 use gekkota::{ProfilerSession, ProfilerTime, StartParams, ThreadGuard};
 
-/// Between a probe's posting and the moment at which the host takes the time, its thread may lose the processor.
-const SLACK_MS: f64 = 25.0;
-/// When the next probe comes later than this after an answer, nothing is known of the time between.
+/// Minimum time from an answer to the next probe, in ms.
+const SHORTEST_PAUSE_MS: f64 = 8.0;
+/// Maximum time from an answer to the next probe, in ms. After a longer pause, the delay in that
+/// pause is unknown.
 const LONGEST_PAUSE_MS: f64 = 64.0;
 
-/// How many probes were given to be posted, and have run.
+/// Number of probes that the watch has posted, and that the loop has run.
 #[derive(Default)]
 struct Probes {
     posted: AtomicU64,
@@ -29,21 +33,21 @@ impl Probes {
         self.posted.load(Ordering::Relaxed)
     }
 
-    /// Waits for so many more.
+    /// Waits until this many more probes are posted.
     fn wait_for(&self, more: u64) {
         let wanted = self.posted() + more;
         wait_until("probes are posted", || self.posted() >= wanted);
     }
 
-    /// In an event: waits until a probe waits for its end.
-    fn wait_for_one_in_queue(&self) {
-        wait_until("a probe waits", || {
+    /// Waits until a probe is pending. Called in an event, which keeps the probe waiting.
+    fn wait_for_pending(&self) {
+        wait_until("a probe is pending", || {
             self.posted() > self.run.load(Ordering::Relaxed)
         });
     }
 }
 
-/// Runs a probe, and leaves markers over its time and its answer.
+/// Runs a probe, and records markers from its posting and from its answer until now.
 fn run_probe(probes: &Probes, posted_at: ProfilerTime, probe: EventDelayProbe) {
     let answers = ProfilerTime::now();
     probes.run.fetch_add(1, Ordering::Relaxed);
@@ -52,7 +56,7 @@ fn run_probe(probes: &Probes, posted_at: ProfilerTime, probe: EventDelayProbe) {
     mark_since("probe", posted_at);
 }
 
-/// A loop that knows nothing of the profiler. The watch holds `probes`.
+/// Starts a loop that does not report its events. Its watch holds `probes`.
 fn start_watched_loop(name: &'static str, probes: &Arc<Probes>) -> Loop {
     let probes = Arc::clone(probes);
     Loop::start(move |events, own_sender| {
@@ -61,7 +65,7 @@ fn start_watched_loop(name: &'static str, probes: &Arc<Probes>) -> Loop {
             probes.posted.fetch_add(1, Ordering::Relaxed);
             let probes = Arc::clone(&probes);
             let posted_at = ProfilerTime::now();
-            // A loop that has ended gives the probe back, and that is the end of the watch.
+            // After the loop has ended, the channel returns the probe. Its drop ends the watch.
             let _ = own_sender.send((
                 posted_at,
                 Some(Box::new(move || run_probe(&probes, posted_at, probe))),
@@ -79,55 +83,94 @@ fn has_watcher() -> bool {
     thread_names().iter().any(|name| name == "EventWatcher")
 }
 
-/// The longest delay of a loop that was kept busy for `EVENT`, compared with its probes.
-fn longest_delay(read: &Read, name: &str) -> f64 {
-    let probes = intervals(read, name, "probe")
-        .into_iter()
-        .zip(intervals(read, name, "answer"));
-    let truth = |((posted, _), answer)| Truth {
-        queued: posted,
-        begins: (posted, posted),
-        ends: answer,
-    };
-    let truths: Vec<_> = probes.map(truth).collect();
-    let end = truths.last().expect("probes").ends.0;
-    let mut samples = read.samples(name);
-    // The last probe went with the loop.
-    samples.retain(|sample| sample.time_ms <= end);
-    // The watcher may have lost the processor for so long that nobody can tell here whether it was too long.
-    let late = |pair: &&[Truth]| pair[1].queued - pair[0].ends.0 > LONGEST_PAUSE_MS - SLACK_MS;
-    for pair in truths.windows(2).filter(late) {
-        samples.retain(|sample| !(pair[0].ends.0..pair[1].queued).contains(&sample.time_ms));
+/// A probe, in ms of the profile.
+struct Probe {
+    /// After the probe was posted.
+    posted: f64,
+    /// Before and after the probe was answered.
+    answered: (f64, f64),
+    /// When the probe was posted, as the first sample while it was pending shows it.
+    shown_posted: Option<f64>,
+}
+
+/// Compares the delays in the samples of a watched loop with its probes, and returns the longest
+/// delay.
+fn check_delays(read: &Read, name: &str) -> f64 {
+    let posted = intervals(read, name, "probe").into_iter();
+    let answered = intervals(read, name, "answer");
+    let mut probes: Vec<_> = posted
+        .zip(answered)
+        .map(|((posted, _), answered)| Probe {
+            posted,
+            answered,
+            shown_posted: None,
+        })
+        .collect();
+    // The last probe may have been posted after the sampler wrote the probes to the profile.
+    probes.pop();
+    let end = probes.last().expect("probes").answered.0;
+    let mut longest = 0f64;
+    for sample in read.samples(name) {
+        let time = sample.time_ms;
+        if time > end {
+            break;
+        }
+        // The first probe that may be unanswered.
+        let index = probes.partition_point(|probe| probe.answered.0 < time);
+        let answered_before = index.checked_sub(1).map(|before| probes[before].answered);
+        let probe = &mut probes[index];
+        if answered_before.is_some_and(|(_, answered)| time <= answered + TOLERANCE_MS) {
+            continue;
+        }
+        let is_surely_posted = time > probe.posted + TOLERANCE_MS;
+        match (sample.event_delay_ms, answered_before) {
+            (None, None) => assert!(!is_surely_posted, "{sample:?}"),
+            (None, Some((answered, _))) => assert!(
+                !is_surely_posted && probe.posted - answered > LONGEST_PAUSE_MS - TOLERANCE_MS,
+                "{sample:?}"
+            ),
+            (Some(0.0), Some(_)) => assert!(!is_surely_posted, "{sample:?}"),
+            (Some(delay), _) => {
+                let posted = time - delay;
+                let earliest = answered_before.map_or(0.0, |(answered, _)| {
+                    answered + SHORTEST_PAUSE_MS - TOLERANCE_MS
+                });
+                assert!(
+                    (earliest..=probe.posted + TOLERANCE_MS).contains(&posted),
+                    "{sample:?}: {earliest} to {}",
+                    probe.posted
+                );
+                let shown_posted = *probe.shown_posted.get_or_insert(posted);
+                assert!(
+                    (posted - shown_posted).abs() <= TOLERANCE_MS,
+                    "{sample:?}: posted at {shown_posted}"
+                );
+                longest = longest.max(delay);
+            }
+        }
     }
-    let largest = judge(&samples, &truths, SLACK_MS);
-    let longest = truths
-        .iter()
-        .map(|truth| truth.ends.1 - truth.queued)
-        .fold(0.0, f64::max);
-    println!(
-        "{name}: {} samples, {} probes, up to {largest:.1} ms",
-        samples.len(),
-        truths.len()
-    );
-    let shown = samples.iter().filter_map(|sample| sample.event_delay_ms);
-    for shown in shown {
-        assert!(
-            (0.0..=longest + SLACK_MS).contains(&shown),
-            "{shown} ms of {longest}"
-        );
-    }
-    let pauses = truths
+    let pauses = probes
         .windows(2)
-        .map(|pair| pair[1].queued - pair[0].ends.0);
+        .map(|pair| pair[1].posted - pair[0].answered.0);
     assert!(
-        pauses.fold(f64::MAX, f64::min) >= 8.0,
-        "a loop is left alone for a while"
+        pauses.fold(f64::MAX, f64::min) >= SHORTEST_PAUSE_MS - TOLERANCE_MS,
+        "each pause lasts 8 ms"
     );
-    largest
+    println!("{name}: {} probes, up to {longest:.1} ms", probes.len());
+    longest
+}
+
+/// Waits until the last sample in a snapshot of the running session has at least this delay.
+fn wait_for_delay(name: &str, least_ms: f64) {
+    wait_until("a snapshot shows the delay of a blocked loop", || {
+        let last = samples_so_far(name).pop();
+        last.and_then(|sample| sample.event_delay_ms)
+            .is_some_and(|ms| ms >= least_ms)
+    });
 }
 
 #[test]
-fn a_sample_tells_how_long_the_loop_kept_a_probe_waiting() {
+fn event_delay_is_waiting_time_of_pending_probe() {
     isolated(|| {
         let probes: [Arc<Probes>; 3] = Default::default();
         let loops = ["sleeps", "burns", "stuck"];
@@ -146,33 +189,32 @@ fn a_sample_tells_how_long_the_loop_kept_a_probe_waiting() {
         probes.iter().for_each(|probes| probes.wait_for(3));
         let of = |index: usize| Arc::clone(&probes[index]);
         let (sleeping, burning) = (of(0), of(1));
+        let (release_sleeping, sleeping_released) = channel();
+        let (release_burning, burning_released) = channel();
         loops[0].post(move || {
-            sleeping.wait_for_one_in_queue();
-            std::thread::sleep(EVENT);
+            sleeping.wait_for_pending();
+            sleep_until_released(&sleeping_released);
         });
         loops[1].post(move || {
-            burning.wait_for_one_in_queue();
-            work_for_cpu(EVENT);
+            burning.wait_for_pending();
+            burn_until_released(&burning_released);
         });
-        // It waits for a lock.
+        // The third loop waits for a lock.
         let lock = Arc::new(Mutex::new(()));
-        let held = lock.lock().expect("nobody panics");
+        let held = lock.lock().expect("no panic with the lock");
         let waits = Arc::clone(&lock);
         loops[2].post(move || drop(waits.lock()));
+        wait_for_delay("sleeps", 150.0);
+        drop(release_sleeping);
+        wait_for_delay("burns", 150.0);
+        drop(release_burning);
         loops[..2].iter().for_each(Loop::settle);
-        wait_until(
-            "a profile that is taken meanwhile tells of a loop that is stuck",
-            || {
-                let last = Read::of_running().samples("stuck").pop();
-                last.and_then(|sample| sample.event_delay_ms)
-                    .is_some_and(|ms| ms >= 300.0)
-            },
-        );
+        wait_for_delay("stuck", 300.0);
         drop(held);
         loops[2].settle();
         probes.iter().for_each(|probes| probes.wait_for(3));
 
-        // Somebody else's loop, whose watch panics, and one whose queue is closed.
+        // A watch that panics, and one whose queue is closed.
         let panicking = std::thread::spawn(|| {
             let _registered = ThreadGuard::register("panics");
             let held = Arc::new(());
@@ -180,58 +222,60 @@ fn a_sample_tells_how_long_the_loop_kept_a_probe_waiting() {
             let _watch = profiler_watch_event_loop(move |probe| {
                 let _alive = &alive;
                 assert!(format!("{probe:?}").starts_with("EventDelayProbe"));
-                // Without a message on the terminal.
-                std::panic::resume_unwind(Box::new("on purpose"));
+                // Unlike `panic!`, prints no message.
+                std::panic::resume_unwind(Box::new("the test wants this failure"));
             });
-            wait_until("the watch is over", || Arc::strong_count(&held) == 1);
+            wait_until("the watch has ended", || Arc::strong_count(&held) == 1);
         });
-        panicking.join().expect("its panic is not the thread's");
+        panicking.join().expect("the watcher catches the panic");
         let closed = Arc::new(Probes::default());
         start_watched_loop("closed", &closed).end();
-        wait_until("the watch of a loop that has ended is over", || {
+        wait_until("the watch of a loop that has ended is dropped", || {
             Arc::strong_count(&closed) == 1
         });
-        // A thread that ends while a probe waits for it.
-        let leaves = Arc::new(AtomicU64::new(0));
-        let posts_of_leaving = Arc::clone(&leaves);
+        // A thread that exits while a probe is pending.
+        let posts = Arc::new(AtomicU64::new(0));
+        let own_posts = Arc::clone(&posts);
         let leaving = std::thread::spawn(move || {
             let _registered = ThreadGuard::register("leaves");
-            let posts = Arc::clone(&posts_of_leaving);
+            let posts = Arc::clone(&own_posts);
             let post = move |probe| {
                 std::mem::forget(probe);
                 posts.fetch_add(1, Ordering::Relaxed);
             };
             profiler_watch_event_loop(post).keep();
             wait_until("a probe is posted", || {
-                posts_of_leaving.load(Ordering::Relaxed) == 1
+                own_posts.load(Ordering::Relaxed) == 1
             });
-            std::thread::sleep(Duration::from_millis(150));
+            wait_for_delay("leaves", 50.0);
+            mark("leaves now");
         });
-        leaving.join().expect("it only waits");
-        wait_until("the watch of a thread that has ended is over", || {
-            Arc::strong_count(&leaves) == 1
+        leaving.join().expect("the thread only waits");
+        wait_until("the watch of a thread that has exited is dropped", || {
+            Arc::strong_count(&posts) == 1
         });
-        assert_eq!(leaves.load(Ordering::Relaxed), 1, "one probe at a time");
+        assert_eq!(posts.load(Ordering::Relaxed), 1, "one probe at a time");
         probes.iter().for_each(|probes| probes.wait_for(3));
 
         let read = Read::from_profile(&session.finish().expect("profile"));
         wait_until("there is no watcher without a session", || !has_watcher());
         let after = probes.each_ref().map(|probes| probes.posted());
         for name in ["sleeps", "burns", "stuck"] {
-            let longest = longest_delay(&read, name);
+            let longest = check_delays(&read, name);
             assert!(longest >= 150.0, "{name}: {longest} ms");
         }
-        let left = read
-            .samples("leaves")
-            .last()
-            .expect("samples")
-            .event_delay_ms;
+        let markers = read.markers("leaves");
+        let leaves = markers.iter().find(|marker| marker.0 == "leaves now");
+        let leaves_ms = leaves.expect("the marker").1;
+        let mut samples = read.samples("leaves");
+        samples.retain(|sample| sample.time_ms <= leaves_ms);
+        let last = samples.last().expect("samples").event_delay_ms;
         assert!(
-            left.is_some_and(|ms| ms >= 50.0),
-            "{left:?} ms when the thread ended"
+            last.is_some_and(|ms| ms >= 50.0),
+            "{last:?} ms before the thread exited"
         );
 
-        // Another session goes on with the same watches.
+        // The next session continues the same watches.
         loops.iter().for_each(Loop::settle);
         assert_eq!(
             after,
@@ -245,22 +289,42 @@ fn a_sample_tells_how_long_the_loop_kept_a_probe_waiting() {
     });
 }
 
-/// A loop's thread is stuck while the watcher is held up by another watch, and when its own watch has ended.
+/// Keeps the loop of the calling thread blocked until the session has samples of it.
+fn stay_blocked(thread: &str, name: &str) {
+    let begins = ProfilerTime::now();
+    let begin_marker = format!("{name} begins");
+    mark(&begin_marker);
+    std::thread::sleep(Duration::from_millis(2 * LONGEST_PAUSE_MS as u64));
+    wait_until("the session has samples of the blocked loop", || {
+        let read = Read::of_running();
+        let markers = read.markers(thread);
+        let begin = markers.iter().find(|marker| marker.0 == begin_marker);
+        let begin_ms = begin.expect("the marker").1;
+        let samples = read.samples(thread);
+        let is_within = |time_ms: f64| time_ms > begin_ms + TOLERANCE_MS;
+        let within = samples.iter().filter(|sample| is_within(sample.time_ms));
+        within.count() > SAMPLES
+    });
+    mark_since(name, begins);
+}
+
+/// The loop is blocked while another watch's callback blocks the watcher, and after its own watch
+/// has ended.
 #[test]
-fn nothing_is_known_of_a_loop_that_nobody_asks() {
+fn event_delay_is_unknown_without_probes() {
+    const WITHOUT_WATCHER: &str = "while the watcher is blocked";
+    const WITHOUT_WATCH: &str = "without a watch";
     isolated(|| {
         let session = ProfilerSession::start(StartParams::default()).expect("start");
-        let stuck_as = |name: &str| {
-            let begins = ProfilerTime::now();
-            std::thread::sleep(EVENT);
-            mark_since(name, begins);
-        };
-        let asked = std::thread::spawn(move || {
-            let _registered = ThreadGuard::register("asked");
+        let watched = std::thread::spawn(move || {
+            let _registered = ThreadGuard::register("watched");
             let (sender, probes) = channel();
             let watch = profiler_watch_event_loop(move |probe| _ = sender.send(probe));
-            let run_probes = || (0..3).for_each(|_| probes.recv().expect("it is watched").run());
+            let run_probes = || (0..3).for_each(|_| probes.recv().expect("a probe").run());
             run_probes();
+            let pending = probes.recv().expect("a probe");
+            wait_for_delay("watched", TOLERANCE_MS);
+            pending.run();
 
             let (is_held, holds) = channel::<()>();
             let (release, is_released) = channel::<()>();
@@ -269,39 +333,40 @@ fn nothing_is_known_of_a_loop_that_nobody_asks() {
                 let (over, is_over) = channel::<()>();
                 let hold = move |_probe| {
                     let _over = &over;
-                    is_held.send(()).expect("it is waited for");
+                    is_held.send(()).expect("the loop waits");
                     assert!(is_released.recv().is_err());
                 };
                 profiler_watch_event_loop(hold).keep();
                 assert!(is_over.recv().is_err());
             });
-            holds.recv().expect("the watcher is held up");
+            holds.recv().expect("the watcher is blocked");
             probes.try_iter().for_each(EventDelayProbe::run);
-            stuck_as("while another post waits");
+            stay_blocked("watched", WITHOUT_WATCHER);
             drop(release);
-            holder.join().expect("it only waits");
+            holder.join().expect("the thread only waits");
             run_probes();
 
             drop(watch);
-            // Until the watcher has let go of it too.
+            // Ends when the watcher has dropped the sender, too.
             probes.into_iter().for_each(EventDelayProbe::run);
-            stuck_as("without a watch");
+            stay_blocked("watched", WITHOUT_WATCH);
         });
-        asked.join().expect("it runs its probes");
+        watched.join().expect("the thread runs its probes");
         let read = Read::from_profile(&session.finish().expect("profile"));
-        let samples = read.samples("asked");
+        let samples = read.samples("watched");
         assert!(
             samples.iter().any(|sample| sample.event_delay_ms.is_some()),
-            "it was asked"
+            "the delay is known while there are probes"
         );
-        for name in ["while another post waits", "without a watch"] {
-            let (begins, ends) = intervals(&read, "asked", name)[0];
-            let is_within = |time: f64| begins + EDGE_MS <= time && time <= ends - EDGE_MS;
+        for name in [WITHOUT_WATCHER, WITHOUT_WATCH] {
+            let (begins, ends) = intervals(&read, "watched", name)[0];
+            let is_within =
+                |time: f64| begins + TOLERANCE_MS <= time && time <= ends - TOLERANCE_MS;
             let within: Vec<_> = samples
                 .iter()
                 .filter(|sample| is_within(sample.time_ms))
                 .collect();
-            assert!(within.len() >= 100, "{name}: {} samples", within.len());
+            assert!(within.len() >= SAMPLES, "{name}: {} samples", within.len());
             for sample in within {
                 assert_eq!(sample.event_delay_ms, None, "{name}, at {}", sample.time_ms);
             }
@@ -309,7 +374,7 @@ fn nothing_is_known_of_a_loop_that_nobody_asks() {
     });
 }
 
-/// When it is dropped it panics with what panics again.
+/// Panics when it is dropped, with a payload that panics again when it is dropped.
 struct PanicsTwice;
 
 impl Drop for PanicsTwice {
@@ -318,9 +383,8 @@ impl Drop for PanicsTwice {
     }
 }
 
-/// The host's panics may carry, and its functions may hold, what panics when it is dropped.
 #[test]
-fn panics_that_panic_again_end_their_watch_alone() {
+fn watch_with_panicking_drops_ends_alone() {
     isolated(|| {
         let session = ProfilerSession::start(StartParams::default()).expect("start");
         let panicking = std::thread::spawn(|| {
@@ -331,7 +395,7 @@ fn panics_that_panic_again_end_their_watch_alone() {
                 let _alive = &alive;
                 std::panic::resume_unwind(Box::new(PanicsAgain));
             });
-            wait_until("the watch is over", || Arc::strong_count(&held) == 1);
+            wait_until("the watch has ended", || Arc::strong_count(&held) == 1);
             for _ in 0..2 {
                 let (sender, probes) = channel();
                 let held = PanicsTwice;
@@ -341,8 +405,8 @@ fn panics_that_panic_again_end_their_watch_alone() {
                 });
                 for _ in 0..3 {
                     probes
-                        .recv_timeout(Duration::from_secs(10))
-                        .expect("there is a watcher")
+                        .recv_timeout(LONGEST_WAIT)
+                        .expect("the watcher runs")
                         .run();
                 }
                 drop(watch);
@@ -350,36 +414,31 @@ fn panics_that_panic_again_end_their_watch_alone() {
             }
             drop(panics);
         });
-        panicking.join().expect("the panics are not the thread's");
+        panicking.join().expect("the profiler catches the panics");
         drop(session);
     });
 }
 
-/// The forking thread's watch goes on in the child, where there are no others.
 #[test]
-fn go_on_in_a_forked_child() {
+fn watch_of_forking_thread_continues_in_child() {
     isolated(|| {
-        // The handlers of `fork` are there from the first start on.
+        // The first start registers the handlers of `fork`.
         drop(ProfilerSession::start(StartParams::default()).expect("start"));
         let _registered = ThreadGuard::register("forks");
         let (sender, probes) = channel();
         let _watch = profiler_watch_event_loop(move |probe| _ = sender.send(probe));
         let found = in_forked_child(|| {
             let session = ProfilerSession::start(StartParams::default()).expect("start");
-            for _ in 0..3 {
-                probes
-                    .recv_timeout(Duration::from_secs(10))
-                    .expect("a probe")
-                    .run();
-            }
+            let next_probe = || probes.recv_timeout(LONGEST_WAIT).expect("a probe");
+            (0..2).for_each(|_| next_probe().run());
+            let pending = next_probe();
+            wait_for_delay("forks", TOLERANCE_MS);
+            pending.run();
             let read = Read::from_profile(&session.finish().expect("profile"));
-            format!(
-                "{}",
-                read.samples("forks")
-                    .iter()
-                    .any(|sample| sample.event_delay_ms.is_some())
-            )
+            let samples = read.samples("forks");
+            let mut delays = samples.iter().map(|sample| sample.event_delay_ms);
+            delays.any(|delay| delay.is_some()).to_string()
         });
-        assert_eq!(found, "true", "its samples tell of its probes");
+        assert_eq!(found, "true", "the samples have event delays");
     });
 }

@@ -1,4 +1,4 @@
-//! The delay of event loops.
+//! Event delays: how long event loops keep their events waiting.
 
 mod event_delay;
 mod event_probes;

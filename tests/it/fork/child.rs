@@ -1,13 +1,13 @@
-//! A child of `fork` is a program like any other: the profiler is off in it and can be started.
+//! In a child of `fork` the profiler is inactive, and can be started.
 
 use std::sync::mpsc::channel;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use crate::common::{self, Read, isolated, work_for_cpu};
+use crate::common::{self, LONGEST_WAIT, Read, isolated, wait_until, work_for_cpu};
 use gekkota::{ProfilerSession, StartParams};
 
-/// Uses the profiler in the child, and returns whether it works.
-fn child_is_well() -> bool {
+/// Returns whether the profiler works in the child.
+fn profiler_works_in_child() -> bool {
     if gekkota::profiler_is_active() || gekkota::profiler_get_profile().is_some() {
         return false;
     }
@@ -17,24 +17,30 @@ fn child_is_well() -> bool {
         gekkota::gecko_profiler_category!(Other),
         Default::default(),
     );
-    // Another thread of the parent may have been naming one.
-    if gekkota::script::profiler_register_script_function("of the child", "", 1, 0).name()
-        != "of the child"
+    // At the fork, another thread of the parent may have been registering a function.
+    if gekkota::script::profiler_register_script_function("in the child", "", 1, 0).name()
+        != "in the child"
     {
         return false;
     }
     let Ok(session) = ProfilerSession::start(StartParams::default()) else {
         return false;
     };
-    // On a busy machine the sampler comes late.
-    (0..50).any(|_| {
+    let end = Instant::now() + LONGEST_WAIT;
+    while Instant::now() < end {
         work_for_cpu(Duration::from_millis(60));
-        session
-            .snapshot()
-            .is_ok_and(|profile| is_sampled(&Read::from_profile(&profile)))
-    })
+        let Ok(profile) = session.snapshot() else {
+            return false;
+        };
+        if is_sampled(&Read::from_profile(&profile)) {
+            return true;
+        }
+    }
+    false
 }
 
+/// Returns whether the thread has samples, all of them from after the start, and the sampler has
+/// reached more than 40 ticks.
 fn is_sampled(read: &Read) -> bool {
     let start = read.0["meta"]["profilingStartTime"]
         .as_f64()
@@ -49,18 +55,18 @@ fn fork_a_child(round: u32) {
     let child = unsafe { libc::fork() };
     assert!(child >= 0);
     if child == 0 {
-        let well = std::panic::catch_unwind(child_is_well).unwrap_or(false);
-        // SAFETY: ends the process.
-        unsafe { libc::_exit(if well { 0 } else { 3 }) };
+        let works = std::panic::catch_unwind(profiler_works_in_child).unwrap_or(false);
+        // SAFETY: `_exit` ends the process and accesses no memory.
+        unsafe { libc::_exit(if works { 0 } else { 3 }) };
     }
     let mut status = 0;
-    // SAFETY: the status is a local.
+    // SAFETY: `waitpid` writes to a local.
     assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
-    assert_eq!(status, 0, "the child of round {round}");
+    assert_eq!(status, 0, "status of the child of round {round}");
 }
 
 #[test]
-fn a_forked_child_has_the_profiler_off_and_can_start_it() {
+fn profiler_is_inactive_in_forked_child_and_can_start() {
     isolated(|| {
         let session = ProfilerSession::start(StartParams::default()).expect("start");
         let noise: Vec<_> = (0..3)
@@ -85,33 +91,41 @@ fn a_forked_child_has_the_profiler_off_and_can_start_it() {
                 })
             })
             .collect();
-        // Several threads fork at once, and each can be in the middle of a capture.
+        // Several threads fork at the same time, and a fork may interrupt a capture.
         let forks: Vec<_> = (0..3)
             .map(|_| {
                 std::thread::spawn(|| {
                     gekkota::register_thread("forks");
                     (0..10).for_each(fork_a_child);
+                    wait_until("the parent is sampled", || {
+                        work_for_cpu(Duration::from_millis(5));
+                        !Read::of_running().samples("forks").is_empty()
+                    });
                 })
             })
             .collect();
         for thread in forks {
-            thread.join().expect("all children were well");
+            thread.join().expect("the profiler works in all children");
         }
         for thread in noise {
             thread.join().expect("thread");
         }
         let read = Read::from_profile(&session.finish().expect("profile"));
-        assert!(!read.samples("forks").is_empty(), "the parent goes on");
+        assert!(
+            !read.samples("forks").is_empty(),
+            "sampling continues in the parent"
+        );
         assert!(!read.markers("noise").is_empty());
     });
 }
 
-/// Streams a profile at a time when no file can be opened, so that files provide no names.
+/// Streams a profile while no file can be opened, so files provide no names. Returns whether the
+/// profile has samples.
 fn child_streams_without_files() -> bool {
     let Ok(session) = ProfilerSession::start(StartParams::default()) else {
         return false;
     };
-    common::wait_until("this thread is sampled", || {
+    wait_until("this thread is sampled", || {
         work_for_cpu(Duration::from_millis(5));
         let profile = session.snapshot().expect("a running session");
         !Read::from_profile(&profile).samples("forks").is_empty()
@@ -120,7 +134,7 @@ fn child_streams_without_files() -> bool {
         rlim_cur: 0,
         rlim_max: 0,
     };
-    // SAFETY: the limits are a local.
+    // SAFETY: `setrlimit` reads a local.
     let answer = unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &no_descriptors) };
     assert_eq!(answer, 0);
     let profile = session.finish().expect("a running session");
@@ -133,7 +147,7 @@ fn forked_child_streams_while_the_lock_of_backtrace_is_held() {
         gekkota::profiler_init();
         gekkota::register_thread("forks");
         let (sender, inside) = channel();
-        // For ever inside the crate's lock, which the child then inherits locked.
+        // Holds the crate's lock for ever, so the child inherits it locked.
         std::thread::spawn(move || {
             let function = child_streams_without_files as *mut std::ffi::c_void;
             // The crate expects a return address, and subtracts one byte.
@@ -149,14 +163,15 @@ fn forked_child_streams_while_the_lock_of_backtrace_is_held() {
         let child = unsafe { libc::fork() };
         assert!(child >= 0);
         if child == 0 {
-            // SAFETY: takes a number. Ends a child that hangs.
-            unsafe { libc::alarm(120) };
-            let is_well = std::panic::catch_unwind(child_streams_without_files).unwrap_or(false);
-            // SAFETY: ends the process.
-            unsafe { libc::_exit(if is_well { 0 } else { 3 }) };
+            // Kills a child that hangs, after more than `LONGEST_WAIT`.
+            // SAFETY: `alarm` accesses no memory.
+            unsafe { libc::alarm(240) };
+            let works = std::panic::catch_unwind(child_streams_without_files).unwrap_or(false);
+            // SAFETY: `_exit` ends the process and accesses no memory.
+            unsafe { libc::_exit(if works { 0 } else { 3 }) };
         }
         let mut status = 0;
-        // SAFETY: the status is a local.
+        // SAFETY: `waitpid` writes to a local.
         assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
         assert_eq!(status, 0, "status of the child");
     });

@@ -1,5 +1,5 @@
-//! Handlers of `fork` that the host put before the profiler's, so that they run between them, and a fork of a thread that is
-//! ending: nothing hangs, and the child can start anew.
+//! Forks with hooks of the application that run between the profiler's own, and forks on a thread
+//! that is exiting. They do not hang, and the child can start the profiler.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -12,15 +12,16 @@ use gekkota::{
     register_thread, unregister_thread,
 };
 
-static CALLED: AtomicU32 = AtomicU32::new(0);
+static CALLS: AtomicU32 = AtomicU32::new(0);
 
-/// Everything here would wait for a lock that its own thread holds.
-extern "C" fn between_the_profilers_own() {
-    // Before the profiler is there, it is not between anything.
+/// Calls functions that would deadlock if they waited for the locks that the profiler's hooks hold
+/// on this thread.
+extern "C" fn application_hook() {
+    // Before the profiler has registered its hooks, no locks are held here.
     if !profiler_is_locked_on_current_thread() {
         return;
     }
-    CALLED.fetch_add(1, Ordering::Relaxed);
+    CALLS.fetch_add(1, Ordering::Relaxed);
     let params = StartParams::default();
     let refused = [
         profiler_start(params.clone()),
@@ -43,55 +44,61 @@ extern "C" fn between_the_profilers_own() {
     assert!(profiler_get_buffer_info().is_none());
 }
 
-/// What a child finds: a hang ends it.
-fn of_child() -> String {
+/// Forks, and returns whether the profiler was inactive in the child, could be started there, and
+/// had a profile.
+fn state_in_child() -> String {
     common::in_forked_child(|| {
-        // SAFETY: ends the child, should it hang.
-        unsafe { libc::alarm(20) };
-        let was_off = !profiler_is_active() && gekkota::profiler_get_profile().is_none();
+        // Kills a child that hangs.
+        // SAFETY: `alarm` accesses no memory.
+        unsafe { libc::alarm(240) };
+        let was_inactive = !profiler_is_active() && gekkota::profiler_get_profile().is_none();
         profiler_stop();
         let starts = profiler_start(StartParams::default()).is_ok();
         let profile = gekkota::profiler_get_profile().is_some();
         profiler_stop();
-        format!("{was_off} {starts} {profile}")
+        format!("{was_inactive} {starts} {profile}")
     })
 }
 
-struct ForksAtItsEnd(std::sync::mpsc::Sender<String>);
+struct ForksOnDrop(std::sync::mpsc::Sender<String>);
 
-impl Drop for ForksAtItsEnd {
+impl Drop for ForksOnDrop {
     fn drop(&mut self) {
-        self.0.send(of_child()).expect("the test waits");
+        self.0.send(state_in_child()).expect("the receiver exists");
     }
 }
 
 thread_local! {
-    static AT_THE_END: std::cell::RefCell<Option<ForksAtItsEnd>> = const { std::cell::RefCell::new(None) };
+    static AT_EXIT: std::cell::RefCell<Option<ForksOnDrop>> = const { std::cell::RefCell::new(None) };
 }
 
 #[test]
-fn forks_with_hosts_handlers_and_of_ending_threads() {
+fn fork_with_application_hooks_or_on_exiting_thread_does_not_hang() {
     isolated(|| {
-        let hook = Some(between_the_profilers_own as unsafe extern "C" fn());
-        // SAFETY: the three functions live as long as the program, and take nothing.
+        let hook = Some(application_hook as unsafe extern "C" fn());
+        // SAFETY: the hooks take no arguments and live as long as the process.
         assert_eq!(unsafe { libc::pthread_atfork(hook, hook, hook) }, 0);
         profiler_start(StartParams::default()).expect("start");
-        assert_eq!(of_child(), "true true true");
-        assert!(profiler_is_active(), "nothing of that stopped it");
+        assert_eq!(state_in_child(), "true true true");
+        assert!(
+            profiler_is_active(),
+            "the hooks do not stop the parent's session"
+        );
         assert_eq!(
-            CALLED.load(Ordering::Relaxed),
+            CALLS.load(Ordering::Relaxed),
             2,
-            "before and after, in this process"
+            "before and after the fork, in the parent"
         );
 
-        let (tell, told) = std::sync::mpsc::channel();
+        let (sender, receiver) = std::sync::mpsc::channel();
         let thread = std::thread::spawn(move || {
-            AT_THE_END.set(Some(ForksAtItsEnd(tell)));
-            register_thread("forks at its end");
-            // The first fork of a thread makes what is there for later ones; it goes before that which was there before.
-            assert_eq!(of_child(), "true true true");
+            AT_EXIT.set(Some(ForksOnDrop(sender)));
+            register_thread("forks at its exit");
+            // The thread's first fork creates thread-local state, which is dropped before
+            // `AT_EXIT`.
+            assert_eq!(state_in_child(), "true true true");
         });
-        assert_eq!(told.recv().expect("it forks"), "true true true");
+        assert_eq!(receiver.recv().expect("the thread forks"), "true true true");
         thread.join().expect("thread");
         assert!(profiler_is_active());
         profiler_stop();

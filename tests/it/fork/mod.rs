@@ -1,5 +1,6 @@
 //! Children of `fork`.
 
+mod before_first_session;
 mod child;
 mod files;
 mod hooks;

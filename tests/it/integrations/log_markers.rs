@@ -1,6 +1,6 @@
-//! What is logged goes on to the program's logger as before, and is in the profile.
+//! `ProfilerLogger` forwards log records to the application's logger and records them as markers.
 //!
-//! Runs without the profiler, too: `cargo test --no-default-features --features log`.
+//! Also runs without the profiler: `cargo test --no-default-features --features log`.
 
 use std::fmt;
 use std::sync::Mutex;
@@ -11,7 +11,8 @@ use crate::common::{Read, isolated};
 use gekkota::{MarkerStack, ProfilerLogger, ProfilerSession, StartParams, register_thread};
 use log::{Level, LevelFilter, Log, Metadata, Record};
 
-/// The program's own logger: it wants `Info`, and keeps levels and targets. It formats nothing.
+/// The application's logger: enables levels up to `Info`, keeps levels and targets, and formats
+/// nothing.
 struct Inner;
 
 static SEEN: Mutex<Vec<(Level, String)>> = Mutex::new(Vec::new());
@@ -24,7 +25,7 @@ impl Log for Inner {
 
     fn log(&self, record: &Record<'_>) {
         SEEN.lock()
-            .expect("nobody panics with it")
+            .expect("no panic with the lock")
             .push((record.level(), record.target().to_owned()));
     }
 
@@ -35,7 +36,7 @@ impl Log for Inner {
 
 #[track_caller]
 fn assert_seen(expected: &[(Level, &str)]) {
-    let seen = std::mem::take(&mut *SEEN.lock().expect("nobody panics with it"));
+    let seen = std::mem::take(&mut *SEEN.lock().expect("no panic with the lock"));
     assert!(
         seen.iter()
             .map(|(level, target)| (*level, target.as_str()))
@@ -46,7 +47,7 @@ fn assert_seen(expected: &[(Level, &str)]) {
 
 static FORMATTED: AtomicUsize = AtomicUsize::new(0);
 
-/// Counts how often it is formatted.
+/// A value that counts how often it is formatted.
 struct Counted;
 
 impl fmt::Display for Counted {
@@ -56,10 +57,10 @@ impl fmt::Display for Counted {
     }
 }
 
-/// Logs itself.
+/// A value that logs itself while it is formatted.
 struct Endless;
 
-#[expect(clippy::recursive_format_impl, reason = "it is what is tried")]
+#[expect(clippy::recursive_format_impl, reason = "the test needs the recursion")]
 impl fmt::Display for Endless {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         log::info!(target: "nested", "{self}");
@@ -71,18 +72,18 @@ struct Panics;
 
 impl fmt::Display for Panics {
     fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
-        panic!("on purpose")
+        panic!("the value panics, as the test wants")
     }
 }
 
-fn log_on_a_thread_that_nobody_knows() {
+fn log_on_unregistered_thread() {
     std::thread::spawn(|| log::info!(target: "unregistered", "{Counted}"))
         .join()
         .expect("thread");
     assert_seen(&[(Level::Info, "unregistered")]);
 }
 
-fn log_while_nothing_is_recorded() {
+fn log_without_session() {
     log::warn!(target: "idle", "{Counted}");
     log::debug!(target: "idle", "{Counted}");
     assert!(log::log_enabled!(Level::Info) && !log::log_enabled!(Level::Debug));
@@ -91,7 +92,7 @@ fn log_while_nothing_is_recorded() {
 
 fn log_everything() {
     log::error!(target: "first", "{Counted} {}", 1);
-    log::warn!("of this module");
+    log::warn!("default target");
     log::info!(target: "long", "{}", "é".repeat(20_000));
     log::debug!(target: "detail", "only in the profile");
     log::trace!(target: "never", "{Counted}");
@@ -121,13 +122,13 @@ fn log_everything() {
 }
 
 #[test]
-fn what_is_logged_is_in_the_profile_and_where_it_was_before() {
+fn log_record_becomes_marker_and_reaches_inner_logger() {
     isolated(|| {
         let logger: Box<dyn Log> = Box::new(Inner);
         ProfilerLogger::new(logger)
             .markers_up_to(LevelFilter::Debug)
             .install(LevelFilter::Info)
-            .expect("the first");
+            .expect("no logger is installed yet");
         assert!(
             ProfilerLogger::new(Inner)
                 .install(LevelFilter::Off)
@@ -135,7 +136,7 @@ fn what_is_logged_is_in_the_profile_and_where_it_was_before() {
         );
         assert_eq!(log::max_level(), LevelFilter::Debug);
         register_thread("logs");
-        log_while_nothing_is_recorded();
+        log_without_session();
 
         let Ok(session) = ProfilerSession::start(StartParams::default()) else {
             assert_eq!(
@@ -144,11 +145,11 @@ fn what_is_logged_is_in_the_profile_and_where_it_was_before() {
             );
             return;
         };
-        log_on_a_thread_that_nobody_knows();
+        log_on_unregistered_thread();
         assert_eq!(
             FORMATTED.load(Ordering::Relaxed),
             0,
-            "nobody would have read it"
+            "no marker is recorded"
         );
         log_everything();
         assert_eq!(
@@ -159,7 +160,7 @@ fn what_is_logged_is_in_the_profile_and_where_it_was_before() {
             (1, 1)
         );
         let read = Read::from_profile(&session.finish().expect("profile"));
-        log_while_nothing_is_recorded();
+        log_without_session();
         assert_eq!(FORMATTED.load(Ordering::Relaxed), 1);
 
         let markers = typed_markers(&read, "logs");
@@ -175,29 +176,32 @@ fn what_is_logged_is_in_the_profile_and_where_it_was_before() {
                 .iter()
                 .all(|marker| marker.type_name == "Log" && marker.end_ms.is_none())
         );
-        let said = |name| {
+        let level_and_message = |name| {
             (
                 only(&markers, name).text("level"),
                 only(&markers, name).text("message"),
             )
         };
-        assert_eq!(said("first"), ("Error", "counted 1"));
-        assert_eq!(said(own), ("Warning", "of this module"));
+        assert_eq!(level_and_message("first"), ("Error", "counted 1"));
+        assert_eq!(level_and_message(own), ("Warning", "default target"));
         assert_eq!(
-            said("long"),
+            level_and_message("long"),
             ("Info", "é".repeat(8 << 10).as_str()),
-            "16 KiB of it"
+            "the first 16 KiB of the message"
         );
-        assert_eq!(said("detail"), ("Debug", "only in the profile"));
-        assert_eq!(said("outer"), ("Info", "endless"));
-        assert_eq!(said("panics"), ("Info", "before (panicked)"));
-        assert_eq!(said("after"), ("Info", ""));
-        assert_eq!(said("by hand"), ("Verbose", "x"));
+        assert_eq!(
+            level_and_message("detail"),
+            ("Debug", "only in the profile")
+        );
+        assert_eq!(level_and_message("outer"), ("Info", "endless"));
+        assert_eq!(level_and_message("panics"), ("Info", "before (panicked)"));
+        assert_eq!(level_and_message("after"), ("Info", ""));
+        assert_eq!(level_and_message("by hand"), ("Verbose", "x"));
         let location = only(&markers, "detail").text("location");
         assert!(location.starts_with(concat!(file!(), ":")), "{location}");
         assert!(
             !only(&markers, "by hand").fields.contains_key("location"),
-            "nobody has said where"
+            "the record has no location"
         );
     });
 }

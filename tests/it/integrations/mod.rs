@@ -1,4 +1,4 @@
-//! The crates `log` and `tracing`.
+//! Integrations with the crates `log` and `tracing`.
 
 #[cfg(feature = "log")]
 mod log_markers;

@@ -1,4 +1,5 @@
-//! Whatever spans, values and sessions do, the program goes on, and what is recorded is true.
+//! Unusual uses of spans, values and sessions: the application continues, and the markers and
+//! labels are correct.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -6,7 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::common::typed_markers::{TypedMarker, names, only, typed_markers};
-use crate::common::{Read, isolated, work_for_cpu};
+use crate::common::{Read, isolated};
+use crate::markers::sampled_work::work_until_sampled;
 use gekkota::{MarkerStack, ProfilerLayer, ProfilerSession, StartParams, register_thread};
 use tracing::field::{Empty, debug};
 use tracing::span::EnteredSpan;
@@ -14,7 +16,8 @@ use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::prelude::*;
 use tracing_subscriber::{Registry, reload};
 
-const SLICE: Duration = Duration::from_millis(60);
+/// Minimum CPU time of a piece of work.
+const SLICE: Duration = Duration::from_millis(20);
 
 fn with_layer<T>(layer: ProfilerLayer, body: impl FnOnce() -> T) -> T {
     tracing::subscriber::with_default(Registry::default().with(layer), body)
@@ -24,7 +27,8 @@ fn start() -> ProfilerSession {
     ProfilerSession::start(StartParams::default()).expect("start")
 }
 
-/// What a session has on the calling thread, which is called so.
+/// Runs `body` in a session, and returns the profile and the markers of the calling thread, whose
+/// name this is.
 fn recorded(name: &str, body: impl FnOnce()) -> (Read, Vec<TypedMarker>) {
     let session = start();
     body();
@@ -33,7 +37,7 @@ fn recorded(name: &str, body: impl FnOnce()) -> (Read, Vec<TypedMarker>) {
     (read, markers)
 }
 
-/// The labels among those asked for, of each sample taken in this function.
+/// Returns the labels of each sample of a function, only those in `asked`.
 fn labels_in(read: &Read, thread: &str, function: &str, asked: &[&str]) -> Vec<Vec<String>> {
     let in_function = |stack: &&Vec<String>| {
         stack
@@ -75,9 +79,9 @@ fn use_counted_values() {
 }
 
 #[test]
-fn nothing_is_formatted_where_nothing_is_recorded() {
+fn values_are_formatted_only_when_recorded() {
     isolated(|| {
-        on_a_registered_thread(|| {
+        on_registered_thread(|| {
             let formatted = || FORMATTED.swap(0, Ordering::Relaxed);
             with_layer(ProfilerLayer::new(), || {
                 use_counted_values();
@@ -98,7 +102,7 @@ fn nothing_is_formatted_where_nothing_is_recorded() {
                 assert_eq!(names(&markers), [module_path!(), "counted"]);
                 assert_eq!(only(&markers, "counted").text("later"), "counted");
                 use_counted_values();
-                assert_eq!(formatted(), 0, "over");
+                assert_eq!(formatted(), 0, "the session has ended");
             });
         })
     });
@@ -106,27 +110,27 @@ fn nothing_is_formatted_where_nothing_is_recorded() {
 
 #[inline(never)]
 fn in_an_early_span() {
-    work_for_cpu(SLICE);
+    work_until_sampled(SLICE);
     std::hint::black_box(2);
 }
 
 #[test]
-fn a_span_belongs_to_one_session() {
+fn span_of_other_session_has_no_marker() {
     isolated(|| {
-        on_a_registered_thread(|| {
+        on_registered_thread(|| {
             with_layer(ProfilerLayer::new(), || {
                 let early = tracing::info_span!("early").entered();
-                let mut over = None;
+                let mut unfinished = None;
                 let (read, markers) = recorded("edges", || {
                     in_an_early_span();
                     tracing::info!(target: "in early", "x");
-                    over = Some(tracing::info_span!("over").entered());
+                    unfinished = Some(tracing::info_span!("unfinished").entered());
                     drop(tracing::info_span!("within").entered());
                 });
                 assert_eq!(names(&markers), ["in early", "within"]);
                 assert!(
                     !only(&markers, "in early").fields.contains_key("span"),
-                    "nobody knows the span"
+                    "the span is older than the session"
                 );
                 assert!(
                     labels_in(&read, "edges", "in_an_early_span", &["early"])
@@ -134,7 +138,7 @@ fn a_span_belongs_to_one_session() {
                         .all(|labels| *labels == ["early"])
                 );
                 let (_, markers) = recorded("edges", || {
-                    drop(over.take());
+                    drop(unfinished.take());
                     drop(early);
                 });
                 assert_eq!(names(&markers), [""; 0]);
@@ -144,9 +148,9 @@ fn a_span_belongs_to_one_session() {
 }
 
 #[test]
-fn a_span_is_shown_where_it_ends() {
+fn span_marker_is_on_thread_that_drops_span() {
     isolated(|| {
-        on_a_registered_thread(|| {
+        on_registered_thread(|| {
             with_layer(ProfilerLayer::new(), || {
                 let (read, markers) = recorded("edges", || {
                     let (to_registered, to_unregistered) =
@@ -157,7 +161,7 @@ fn a_span_is_shown_where_it_ends() {
                         let body = move || {
                             name.into_iter().for_each(register_thread);
                             tracing::dispatcher::with_default(&dispatch, || {
-                                span.in_scope(|| tracing::info!(target: "over there", "x"));
+                                span.in_scope(|| tracing::info!(target: "other thread", "x"));
                                 drop(span);
                             });
                         };
@@ -168,27 +172,27 @@ fn a_span_is_shown_where_it_ends() {
                 });
                 assert_eq!(names(&markers), [""; 0]);
                 let other = typed_markers(&read, "other");
-                assert_eq!(names(&other), ["over there", "moved"]);
+                assert_eq!(names(&other), ["other thread", "moved"]);
                 assert_eq!(other[0].text("span"), other[1].text("span"));
             });
         })
     });
 }
 
-macro_rules! place_to_work {
+macro_rules! work_functions {
     ($($name:ident)+) => {
         $(#[inline(never)]
         fn $name() {
-            work_for_cpu(SLICE);
-            // Each has a body of its own, or the compiler makes one function of them.
+            work_until_sampled(SLICE);
+            // The compiler merges functions with equal bodies. The name makes this body unique.
             std::hint::black_box(stringify!($name));
         })+
     };
 }
 
-place_to_work!(with_both with_second_alone with_neither twice_inside once_inside not_inside);
+work_functions!(with_both with_second_alone with_neither twice_inside once_inside not_inside);
 
-fn leave_out_of_order() {
+fn exit_out_of_order() {
     let (first, second) = (tracing::info_span!("first"), tracing::info_span!("second"));
     let in_first = first.enter();
     let in_second = second.enter();
@@ -210,13 +214,13 @@ fn enter_again() {
     not_inside();
 }
 
-fn leave_what_was_not_entered() {
+fn exit_span_that_is_not_entered() {
     let span = tracing::info_span!("not entered");
-    let leave =
+    let exit =
         || tracing::dispatcher::get_default(|dispatch| _ = span.id().map(|id| dispatch.exit(&id)));
-    leave();
+    exit();
     drop(span.enter());
-    leave();
+    exit();
 }
 
 thread_local! {
@@ -224,23 +228,23 @@ thread_local! {
 }
 
 #[test]
-fn spans_are_entered_and_left_in_any_order() {
+fn spans_are_labels_when_exited_in_any_order() {
     isolated(|| {
-        on_a_registered_thread(|| {
+        on_registered_thread(|| {
             let dispatch = tracing::Dispatch::new(Registry::default().with(ProfilerLayer::new()));
             let (read, markers) = recorded("edges", || {
                 tracing::dispatcher::with_default(&dispatch, || {
-                    leave_out_of_order();
+                    exit_out_of_order();
                     enter_again();
-                    leave_what_was_not_entered();
+                    exit_span_that_is_not_entered();
                     let deep: Vec<_> = (0..5000)
                         .map(|_| tracing::trace_span!("deep").entered())
                         .collect();
-                    // The oldest first.
+                    // Exits the oldest span first.
                     drop(deep);
                 });
                 let dispatch = dispatch.clone();
-                // Its list of spans ends before this does.
+                // The thread's list of spans is destroyed before this span.
                 let body = move || {
                     let keep = || {
                         KEPT.with_borrow_mut(|kept| {
@@ -289,32 +293,35 @@ fn spans_are_entered_and_left_in_any_order() {
             let slice_ms = SLICE.as_secs_f64() * 1e3;
             assert!(
                 busy >= 2.0 * slice_ms && busy + idle < took_ms + 0.001,
-                "{busy} + {idle} of {took_ms} ms, once"
+                "{busy} + {idle} of {took_ms} ms: nested time counts once"
             );
-            assert!(idle >= slice_ms, "{idle} ms after it was left");
+            assert!(idle >= slice_ms, "{idle} ms after the exit");
         })
     });
 }
 
 #[test]
-fn a_layer_may_come_late_and_go_early() {
+fn layer_ignores_spans_that_it_saw_only_in_part() {
     isolated(|| {
-        on_a_registered_thread(|| {
+        on_registered_thread(|| {
             let (layer, handle) = reload::Layer::new(None::<ProfilerLayer>);
             tracing::subscriber::with_default(Registry::default().with(layer), || {
                 let (_, markers) = recorded("edges", || {
                     let before = tracing::info_span!("before").entered();
                     handle
                         .reload(Some(ProfilerLayer::new()))
-                        .expect("it is there");
+                        .expect("the layer exists");
                     drop(tracing::info_span!("between").entered());
                     drop(before);
                     let after = tracing::info_span!("after").entered();
-                    handle.reload(None).expect("it is there");
+                    handle.reload(None).expect("the layer exists");
                     drop(after);
                 });
                 assert_eq!(names(&markers), ["between"]);
-                assert!(!markers[0].fields.contains_key("parent"), "nobody knows it");
+                assert!(
+                    !markers[0].fields.contains_key("parent"),
+                    "the layer did not see the parent"
+                );
             });
         })
     });
@@ -323,14 +330,14 @@ fn a_layer_may_come_late_and_go_early() {
 #[inline(never)]
 fn without_labels() {
     let _span = tracing::info_span!("unlabelled").entered();
-    work_for_cpu(SLICE);
+    work_until_sampled(SLICE);
     std::hint::black_box(3);
 }
 
 #[test]
-fn options_are_kept() {
+fn layer_follows_its_options() {
     isolated(|| {
-        on_a_registered_thread(|| {
+        on_registered_thread(|| {
             let layer = ProfilerLayer::new()
                 .labels(false)
                 .busy_times(false)
@@ -339,10 +346,10 @@ fn options_are_kept() {
             tracing::subscriber::with_default(Registry::default().with(filtered), || {
                 let (read, markers) = recorded("edges", || {
                     let _outer = tracing::info_span!("outer").entered();
-                    let _left_out = tracing::debug_span!("left out").entered();
+                    let _filtered_out = tracing::debug_span!("filtered out").entered();
                     without_labels();
                     tracing::info!(target: "with a stack", "x");
-                    tracing::debug!(target: "left out", "x");
+                    tracing::debug!(target: "filtered out", "x");
                 });
                 assert_eq!(names(&markers), ["unlabelled", "with a stack", "outer"]);
                 assert!(
@@ -359,7 +366,7 @@ fn options_are_kept() {
                 assert_eq!(
                     only(&markers, "unlabelled").text("parent"),
                     outer,
-                    "over the one that is left out"
+                    "the nearest span that passes the filter"
                 );
                 assert_eq!(only(&markers, "with a stack").text("span"), outer);
                 let rows = read.markers("edges");
@@ -376,7 +383,7 @@ fn options_are_kept() {
     });
 }
 
-fn on_a_registered_thread(body: impl FnOnce() + Send + 'static) {
+fn on_registered_thread(body: impl FnOnce() + Send + 'static) {
     let thread = std::thread::spawn(|| {
         register_thread("edges");
         body();

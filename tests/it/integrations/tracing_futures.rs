@@ -1,33 +1,35 @@
-//! The span of a future is a label on whatever thread polls it, and one interval in the end.
+//! The span of a future is a label on each thread that polls the future, and one interval marker.
 
 use std::time::Duration;
 
 use crate::common::moving_task::{Task, poll_on, wait};
 use crate::common::typed_markers::{names, only, typed_markers};
-use crate::common::{Read, isolated, work_for_cpu};
+use crate::common::{Read, isolated};
+use crate::markers::sampled_work::work_until_sampled;
 use gekkota::{ProfilerLayer, ProfilerSession, StartParams, register_thread};
 use tracing::Instrument;
 use tracing_subscriber::prelude::*;
 
-const SLICE: Duration = Duration::from_millis(80);
+/// Minimum CPU time of a piece of work.
+const SLICE: Duration = Duration::from_millis(20);
 
 #[inline(never)]
-fn a_slice_of_it() {
-    work_for_cpu(SLICE);
+fn work_for_query() {
+    work_until_sampled(SLICE);
     std::hint::black_box(1);
 }
 
 #[inline(never)]
-fn something_else() {
-    work_for_cpu(SLICE);
+fn work_outside_query() {
+    work_until_sampled(SLICE);
     std::hint::black_box(2);
 }
 
 async fn query(number: u32) {
     tracing::info!(target: "query begins", number);
-    a_slice_of_it();
+    work_for_query();
     wait().await;
-    a_slice_of_it();
+    work_for_query();
     tracing::info!(target: "query ends", number);
 }
 
@@ -36,6 +38,7 @@ fn new_request() -> Task {
     Box::pin(query.instrument(tracing::info_span!("request")))
 }
 
+/// Returns the labels of the spans in each sample of a function.
 fn labels_in(read: &Read, thread: &str, function: &str) -> Vec<Vec<String>> {
     let in_function = |stack: &Vec<String>| {
         stack
@@ -58,18 +61,18 @@ fn labels_in(read: &Read, thread: &str, function: &str) -> Vec<Vec<String>> {
     found
 }
 
-fn a_request_has_moved(read: &Read) {
+fn check_request(read: &Read) {
     for thread in ["first", "second"] {
         assert!(
-            labels_in(read, thread, "a_slice_of_it")
+            labels_in(read, thread, "work_for_query")
                 .iter()
                 .all(|labels| *labels == ["request", "query"])
         );
         assert!(
-            labels_in(read, thread, "something_else")
+            labels_in(read, thread, "work_outside_query")
                 .iter()
                 .all(Vec::is_empty),
-            "it waits"
+            "the request is pending or has ended"
         );
     }
     let (first, second) = (typed_markers(read, "first"), typed_markers(read, "second"));
@@ -78,12 +81,15 @@ fn a_request_has_moved(read: &Read) {
         (vec!["query begins"], vec!["query ends", "query", "request"])
     );
     let (query, request) = (only(&second, "query"), only(&second, "request"));
-    assert!(request.start_ms < first[0].start_ms, "it was made before");
+    assert!(
+        request.start_ms < first[0].start_ms,
+        "the span was created first"
+    );
     assert_eq!(
         (first[0].text("span"), second[0].text("span")),
         (query.text("span"), query.text("span"))
     );
-    // The one was made before anything was entered.
+    // Both spans were created while no span was entered.
     assert!(!query.fields.contains_key("parent"));
     let (busy, idle) = (request.number("busy"), request.number("idle"));
     let slice_ms = SLICE.as_secs_f64() * 1e3;
@@ -95,17 +101,18 @@ fn a_request_has_moved(read: &Read) {
 }
 
 #[test]
-fn futures_take_their_spans_along() {
+fn span_of_future_labels_every_polling_thread() {
     isolated(|| {
         tracing_subscriber::registry()
             .with(ProfilerLayer::new())
             .init();
-        register_thread("maker");
+        register_thread("creator");
         let session = ProfilerSession::start(StartParams::default()).expect("start");
-        let request = poll_on("first", new_request(), something_else).expect("it waits");
-        assert!(poll_on("second", request, something_else).is_none());
+        let request =
+            poll_on("first", new_request(), work_outside_query).expect("the request is pending");
+        assert!(poll_on("second", request, work_outside_query).is_none());
         let read = Read::from_profile(&session.finish().expect("profile"));
-        assert_eq!(names(&typed_markers(&read, "maker")), ["x"; 0]);
-        a_request_has_moved(&read);
+        assert_eq!(names(&typed_markers(&read, "creator")), ["x"; 0]);
+        check_request(&read);
     });
 }

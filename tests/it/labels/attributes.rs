@@ -1,13 +1,15 @@
-//! `#[gecko_profiler_fn_label]`: the label of a function stands in its samples, that of a future wherever it is polled.
-// As crates of Mozilla's have it: all macros are there without their path, and the attribute is.
+//! `#[gecko_profiler_fn_label]`: the samples of a function contain its label, and those of a future
+//! contain its label on every thread that polls the future.
+//!
+//! As in Mozilla's crates, `#[macro_use]` imports the macros and the attribute.
 mod functions;
 mod futures;
 
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
 
-use crate::common::{Read, isolated, work_for_cpu};
+use super::sampled::{WORKING, start_counter, work_until_sampled};
+use crate::common::{Read, isolated};
 use functions::Default as _;
 use futures::Service as _;
 use gecko_profiler::{ProfilerSession, StartParams};
@@ -16,20 +18,21 @@ profiler_categories! {
     Requests("Requests", blue) { Other: "Other", Parsing: "Request parsing" }
 }
 
-const SLICE: Duration = Duration::from_millis(60);
-const FEWEST: usize = 5;
+/// Minimum number of samples of each function.
+const MIN_SAMPLES: usize = 5;
 
-/// The work of a labelled function, which stands in its samples.
+/// The work of a labelled function.
 #[inline(never)]
 fn run() {
-    work_for_cpu(SLICE);
-    std::hint::black_box(());
+    work_until_sampled(MIN_SAMPLES + 2);
+    // The compiler merges functions with equal bodies. The file's name makes this body unique.
+    std::hint::black_box(file!());
 }
 
 #[inline(never)]
-fn worked_between_polls() {
-    work_for_cpu(SLICE);
-    std::hint::black_box(1);
+fn work_between_polls() {
+    work_until_sampled(MIN_SAMPLES + 2);
+    std::hint::black_box((file!(), 1));
 }
 
 fn poll<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
@@ -42,7 +45,7 @@ fn block_on<F: Future>(future: F) -> F::Output {
         if let Poll::Ready(answer) = poll(future.as_mut()) {
             return answer;
         }
-        worked_between_polls();
+        work_between_polls();
     }
 }
 
@@ -53,7 +56,7 @@ fn call_functions() {
     assert_eq!(numbers.collect::<Vec<_>>(), [1, 3]);
     functions::with_text();
     assert_eq!(with_c_abi(7), -7);
-    // SAFETY: a number's.
+    // SAFETY: the reference is valid.
     assert_eq!(unsafe { functions::with_duties(&7) }, 7);
     let mut held = Held("6".to_owned());
     assert_eq!((held.borrowed(), held.by_default()), ("6", "by default"));
@@ -109,16 +112,16 @@ fn call_futures() {
         (block_on(server.length()), block_on(server.boxed("abc"))),
         (1, Ok(3))
     );
-    let mut for_ever = pin!(futures::for_ever());
-    assert!((0..3).all(|_| poll(for_ever.as_mut()).is_pending()));
+    let mut forever = pin!(futures::forever());
+    assert!((0..3).all(|_| poll(forever.as_mut()).is_pending()));
 }
 
-/// Polled here first, and then on another thread.
+/// Polls a future on the calling thread, and then on another.
 fn move_a_future() {
-    fn is_sent<F: Future + Send + 'static>(future: F) -> F {
+    fn require_send<F: Future + Send + 'static>(future: F) -> F {
         future
     }
-    let mut future = Box::pin(is_sent(futures::with_errors("1", 1, Vec::new())));
+    let mut future = Box::pin(require_send(futures::with_errors("1", 1, Vec::new())));
     assert!(poll(future.as_mut()).is_pending());
     let other = std::thread::spawn(move || {
         gecko_profiler::register_thread("other");
@@ -127,7 +130,7 @@ fn move_a_future() {
     other.join().expect("thread");
 }
 
-/// The category of the label's frame, by the names that the profile has.
+/// Returns the names of the category and subcategory of a label's frame.
 fn category_of(read: &Read, label: &str) -> (String, String) {
     let frames = read.label_frames("attributes", label);
     let (category, subcategory, _) = frames
@@ -139,28 +142,28 @@ fn category_of(read: &Read, label: &str) -> (String, String) {
     )
 }
 
-/// The samples of a function all have its label, just above it, and no two functions' labels are mixed up.
+/// Asserts that the label of a function is the nearest one above it in all samples of its work.
 #[track_caller]
 fn assert_labelled(stacks: &[Vec<String>], function: &str, label: &str) {
-    // Before and after its work, the label may be missing.
-    let place = |stack: &Vec<String>| {
-        let place = stack.iter().rposition(|frame| frame.contains(function))?;
-        stack[place..]
-            .iter()
-            .any(|frame| frame.contains("attributes::run (in"))
-            .then_some(place)
+    // Before and after the work, the label may be missing.
+    let position = |stack: &Vec<String>| {
+        let position = stack.iter().rposition(|frame| frame.contains(function))?;
+        let contains = |part: &str| stack[position..].iter().any(|frame| frame.contains(part));
+        (contains("attributes::run (in") && contains(WORKING)).then_some(position)
     };
-    let places: Vec<_> = stacks
+    let positions: Vec<_> = stacks
         .iter()
-        .filter_map(|stack| Some((stack, place(stack)?)))
+        .filter_map(|stack| Some((stack, position(stack)?)))
         .collect();
     assert!(
-        places.len() >= FEWEST,
+        positions.len() >= MIN_SAMPLES,
         "{} samples of {function}",
-        places.len()
+        positions.len()
     );
-    for (stack, place) in places {
-        let nearest = stack[..place].iter().rfind(|frame| !frame.contains("(in "));
+    for (stack, position) in positions {
+        let nearest = stack[..position]
+            .iter()
+            .rfind(|frame| !frame.contains("(in "));
         assert_eq!(
             nearest.map(String::as_str),
             Some(label),
@@ -170,8 +173,9 @@ fn assert_labelled(stacks: &[Vec<String>], function: &str, label: &str) {
 }
 
 #[test]
-fn the_labels_of_functions_stand_in_their_samples() {
+fn attribute_on_functions_and_futures_labels_their_samples() {
     isolated(|| {
+        start_counter();
         let session = ProfilerSession::start(StartParams::default()).expect("start");
         let thread = std::thread::spawn(|| {
             gecko_profiler::register_thread("attributes");
@@ -187,7 +191,7 @@ fn the_labels_of_functions_stand_in_their_samples() {
                 .map(|sample| sample.stack)
                 .collect::<Vec<_>>()
         };
-        let (here, other) = (stacks("attributes"), stacks("other"));
+        let (own, other) = (stacks("attributes"), stacks("other"));
 
         let functions = [
             ("functions::free (in", "Reflow", "Layout", "Reflow"),
@@ -258,7 +262,7 @@ fn the_labels_of_functions_stand_in_their_samples() {
             ),
         ];
         for (function, label, category, subcategory) in functions {
-            assert_labelled(&here, function, label);
+            assert_labelled(&own, function, label);
             assert_eq!(
                 category_of(&read, label),
                 (category.to_owned(), subcategory.to_owned())
@@ -266,28 +270,27 @@ fn the_labels_of_functions_stand_in_their_samples() {
         }
         assert_labelled(&other, "futures::with_errors", "Selector query");
 
-        let waiting = |stack: &&Vec<String>| {
-            stack
-                .iter()
-                .any(|frame| frame.contains("worked_between_polls (in"))
+        let is_between_polls = |stack: &&Vec<String>| {
+            let contains = |part: &str| stack.iter().any(|frame| frame.contains(part));
+            contains("work_between_polls (in") && contains(WORKING)
         };
-        let waiting: Vec<_> = here.iter().filter(waiting).collect();
+        let between_polls: Vec<_> = own.iter().filter(is_between_polls).collect();
         assert!(
-            waiting.len() >= FEWEST,
+            between_polls.len() >= MIN_SAMPLES,
             "{} samples between polls",
-            waiting.len()
+            between_polls.len()
         );
-        for stack in waiting {
+        for stack in between_polls {
             assert!(
                 stack.iter().all(|frame| frame.contains("(in ")),
-                "no label is there: {stack:#?}"
+                "a label between polls: {stack:#?}"
             );
         }
     });
 }
 
 #[test]
-fn futures_in_futures_do_not_grow_by_their_labels() {
+fn labels_of_nested_futures_add_less_than_256_bytes() {
     isolated(|| {
         let (plain, labelled) = (
             size_of_val(&futures::plain::outer()),

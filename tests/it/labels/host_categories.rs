@@ -1,8 +1,8 @@
-//! Categories of the host's stand in a profile once they were used, each once, and markers and labels in them point there.
+//! Categories of the application: a profile lists each of them once, in the order of first use, and
+//! its markers and labels refer to them.
 
-use std::time::Duration;
-
-use crate::common::{Read, isolated, work_for_cpu};
+use super::sampled::{start_counter, work_until_sampled};
+use crate::common::{Read, isolated};
 use gekkota::marker::built_in::StackMarker;
 use gekkota::{
     AutoProfilerTextMarker, MarkerOptions, ProfilerSession, ProfilingCategoryPair, StartParams,
@@ -14,17 +14,18 @@ use serde_json::{Value, json};
 gekkota::profiler_categories! {
     Requests("Requests", blue) { Other: "Other", Parsing: "Request parsing", Answer: "Answering" }
     Database("Database", orange) { Query: "Queries" }
-    Unused("Nobody's", red) { Other: "Other" }
+    Unused("Unused", red) { Other: "Other" }
 }
 
-/// Of another library, that has the same name for another category.
+/// Another library's category, with the same name.
 mod library {
     gekkota::profiler_categories! {
         pub(crate) Requests("Requests", green) { Sent: "Sent" }
     }
 }
 
-const GECKOS: usize = 25;
+/// Number of Gecko's own categories.
+const GECKO_CATEGORIES: usize = 25;
 
 fn add_in(name: &str, category: ProfilingCategoryPair) {
     let options = MarkerOptions::default();
@@ -42,15 +43,15 @@ fn work_with_labels() {
     auto_profiler_label!("parse", Requests::Parsing);
     auto_profiler_label!("query", Database::Query);
     auto_profiler_label!("send", library::Requests::Sent);
-    work_for_cpu(Duration::from_millis(60));
-    std::hint::black_box(());
+    work_until_sampled(5);
+    std::hint::black_box(file!());
 }
 
 fn categories(read: &Read) -> &[Value] {
     read.0["meta"]["categories"].as_array().expect("categories")
 }
 
-/// The categories of all markers of this name.
+/// Returns the categories of all markers with this name.
 fn categories_of(read: &Read, name: &str) -> Vec<Value> {
     let markers = read
         .markers("categories")
@@ -62,16 +63,17 @@ fn categories_of(read: &Read, name: &str) -> Vec<Value> {
 }
 
 #[test]
-fn markers_and_labels_are_in_the_hosts_categories() {
+fn application_categories_are_used_by_markers_and_labels() {
     isolated(|| {
+        start_counter();
         register_thread("categories");
         let before = ProfilerSession::start(StartParams::default()).expect("start");
-        add_in("geckos", gecko_profiler_category!(Network));
+        add_in("gecko", gecko_profiler_category!(Network));
         let before = Read::from_profile(&before.finish().expect("profile"));
         assert_eq!(
             categories(&before).len(),
-            GECKOS,
-            "none of the host's was used"
+            GECKO_CATEGORIES,
+            "no category of the application was used"
         );
 
         let session = ProfilerSession::start(StartParams::default()).expect("start");
@@ -79,7 +81,7 @@ fn markers_and_labels_are_in_the_hosts_categories() {
         add_in("other", Requests::Other);
         add_in("query", Database::Query);
         add_in("sent", library::Requests::Sent);
-        add_in("geckos", gecko_profiler_category!(Network));
+        add_in("gecko", gecko_profiler_category!(Network));
         work_with_labels();
         let read = Read::from_profile(&session.finish().expect("profile"));
 
@@ -87,19 +89,20 @@ fn markers_and_labels_are_in_the_hosts_categories() {
             "name": "Requests", "color": "blue", "subcategories": ["Other", "Request parsing", "Answering"],
         });
         let database = json!({"name": "Database", "color": "orange", "subcategories": ["Queries"]});
-        let of_library = json!({"name": "Requests", "color": "green", "subcategories": ["Sent"]});
-        let hosts = [requests.clone(), database.clone(), of_library.clone()];
+        let library = json!({"name": "Requests", "color": "green", "subcategories": ["Sent"]});
+        let expected = [requests.clone(), database.clone(), library.clone()];
         assert_eq!(
-            categories(&read)[GECKOS..],
-            hosts,
-            "in the order of their first use, and no others"
+            categories(&read)[GECKO_CATEGORIES..],
+            expected,
+            "used categories, in the order of their first use"
         );
-        // The viewer's markers have no subcategory; they have an interval's both ends.
+        // `auto_profiler_marker!` adds two markers: the start and the end of an interval. Markers
+        // have a category but no subcategory.
         for (name, category) in [
             ("answer", &requests),
             ("other", &requests),
             ("query", &database),
-            ("sent", &of_library),
+            ("sent", &library),
         ] {
             assert_eq!(
                 categories_of(&read, name),
@@ -107,7 +110,7 @@ fn markers_and_labels_are_in_the_hosts_categories() {
                 "{name}"
             );
         }
-        let network = categories_of(&read, "geckos");
+        let network = categories_of(&read, "gecko");
         assert!(
             network.len() == 6 && network.iter().all(|category| category["name"] == "Network"),
             "{network:?}"
@@ -115,7 +118,7 @@ fn markers_and_labels_are_in_the_hosts_categories() {
         for (label, category, subcategory) in [
             ("parse", &requests, "Request parsing"),
             ("query", &database, "Queries"),
-            ("send", &of_library, "Sent"),
+            ("send", &library, "Sent"),
         ] {
             assert_eq!(
                 read.label_frames("categories", label),

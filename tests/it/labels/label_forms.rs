@@ -1,10 +1,9 @@
-//! Each macro that pushes a label, and a future's labels: the label stands in the samples of its scope with its text and category,
-//! and in no others.
+//! Each macro that pushes a label, and the labels of futures: the samples of the label's scope, and
+//! no others, contain the label with its text and category.
 
-use std::time::Duration;
-
+use super::sampled::{WORKING, start_counter, work_until_sampled};
 use crate::common::moving_task::{Task, poll_on, wait};
-use crate::common::{Read, isolated, work_for_cpu};
+use crate::common::{Read, isolated};
 use gekkota::gecko_profiler::gecko_profiler_label;
 use gekkota::label::{
     auto_profiler_label_category_pair, auto_profiler_label_category_pair_relevant_for_js,
@@ -22,60 +21,65 @@ gekkota::profiler_categories! {
     Requests("Requests", blue) { Other: "Other", Parsing: "Request parsing" }
 }
 
-const SLICE: Duration = Duration::from_millis(60);
-const FEWEST: usize = 5;
+/// Minimum number of samples of each scope.
+const MIN_SAMPLES: usize = 5;
+
+fn work() {
+    work_until_sampled(MIN_SAMPLES + 2);
+}
 
 #[inline(never)]
 fn in_a_scope() {
-    work_for_cpu(SLICE);
-    std::hint::black_box(());
+    work();
+    // The compiler merges functions with equal bodies. The file's name makes this body unique.
+    std::hint::black_box(file!());
 }
 
 #[inline(never)]
 fn outside_of_all_scopes() {
-    work_for_cpu(SLICE);
-    std::hint::black_box(1);
+    work();
+    std::hint::black_box((file!(), 1));
 }
 
 #[inline(never)]
-fn in_a_scope_of_before() {
-    work_for_cpu(SLICE);
-    std::hint::black_box(2);
+fn in_scopes_entered_before() {
+    work();
+    std::hint::black_box((file!(), 2));
 }
 
 #[inline(never)]
-fn while_it_is_polled() {
-    work_for_cpu(SLICE);
-    std::hint::black_box(3);
+fn while_polled() {
+    work();
+    std::hint::black_box((file!(), 3));
 }
 
 #[inline(never)]
-fn while_it_waits() {
-    work_for_cpu(SLICE);
-    std::hint::black_box(4);
+fn while_pending() {
+    work();
+    std::hint::black_box((file!(), 4));
 }
 
-/// Starts a session in the midst of labels' scopes.
+/// Starts a session inside the scopes of labels.
 #[inline(never)]
 fn start_within_scopes() -> ProfilerSession {
     auto_profiler_label!("from before", Other);
     auto_profiler_label_hot!("hot from before", Other);
     gecko_profiler_label!(Layout, Printing);
     let session = ProfilerSession::start(StartParams::default()).expect("start");
-    in_a_scope_of_before();
+    in_scopes_entered_before();
     session
 }
 
-/// Whether the calling thread's label of this text is one to keep from others.
+/// Returns whether the calling thread's label with this text is marked as sensitive.
 fn is_sensitive(label: &str) -> bool {
     let stack = profiler_capture_backtrace()
         .expect("memory")
         .resolve_with(StackFeatures::LABELS);
-    let of_label = stack.frames().iter().find_map(|frame| match frame {
+    let found = stack.frames().iter().find_map(|frame| match frame {
         StackFrame::Label { text, is_sensitive } if text == label => Some(*is_sensitive),
         _ => None,
     });
-    of_label.unwrap_or_else(|| panic!("no label {label} in {stack}"))
+    found.unwrap_or_else(|| panic!("no label {label} in {stack}"))
 }
 
 #[inline(never)]
@@ -85,7 +89,7 @@ fn go_through_scopes() {
         in_a_scope();
     }
     {
-        auto_profiler_label_hot!("hot of the host's", Requests::Parsing);
+        auto_profiler_label_hot!("hot of the application", Requests::Parsing);
         in_a_scope();
     }
     {
@@ -124,10 +128,10 @@ fn go_through_scopes() {
         auto_profiler_label_dynamic_utf16!("play", &text, Media);
         in_a_scope();
     }
-    in_scopes_of_scripts_calls();
+    in_scopes_of_script_calls();
 }
 
-fn in_scopes_of_scripts_calls() {
+fn in_scopes_of_script_calls() {
     {
         auto_profiler_label_method!("Element", "append", DOM);
         in_a_scope();
@@ -142,10 +146,15 @@ fn in_scopes_of_scripts_calls() {
     }
 }
 
-/// By their scopes: text, category, subcategory, and whether views of scripts alone show it.
+/// Text, category, subcategory and `relevantForJS` of each scope's label, in order.
 const SCOPES: [(&str, &str, &str, bool); 13] = [
     ("hot", "Network", "Other", false),
-    ("hot of the host's", "Requests", "Request parsing", false),
+    (
+        "hot of the application",
+        "Requests",
+        "Request parsing",
+        false,
+    ),
     ("Reflow", "Layout", "Reflow", false),
     ("Rasterization", "Graphics", "Rasterization", false),
     ("Parsing", "JavaScript", "Parsing", true),
@@ -161,9 +170,9 @@ const SCOPES: [(&str, &str, &str, bool); 13] = [
 
 fn new_request() -> Task {
     let query = async {
-        while_it_is_polled();
+        while_polled();
         wait().await;
-        while_it_is_polled();
+        while_polled();
     };
     let query =
         labelled_future_with_dynamic("query", "of a row".to_owned(), Requests::Parsing, query);
@@ -174,16 +183,14 @@ fn new_request() -> Task {
     ))
 }
 
-/// The labels of a thread's samples in a function, one after another, each list with how many samples have it.
+/// Returns the labels of a thread's samples of the work in a function, in order, each list with the
+/// number of consecutive samples that have it.
 fn labels_in(read: &Read, thread: &str, function: &str) -> Vec<(Vec<String>, usize)> {
     let is_native = |frame: &String| frame.contains("(in ") || frame.starts_with("0x");
     let mut found: Vec<(Vec<String>, usize)> = Vec::new();
     for sample in read.samples(thread) {
-        if !sample
-            .stack
-            .iter()
-            .any(|frame| frame.contains(&format!("label_forms::{function} (in")))
-        {
+        let contains = |part: &str| sample.stack.iter().any(|frame| frame.contains(part));
+        if !contains(&format!("label_forms::{function} (in")) || !contains(WORKING) {
             continue;
         }
         let labels: Vec<_> = sample
@@ -209,16 +216,16 @@ fn assert_labels(read: &Read, thread: &str, function: &str, expected: &[&[&str]]
     let expected: Vec<Vec<&str>> = expected.iter().map(|labels| labels.to_vec()).collect();
     assert_eq!(labels, expected, "in {function} on {thread}");
     assert!(
-        found.iter().all(|(_, count)| *count >= FEWEST),
-        "enough samples: {found:?}"
+        found.iter().all(|(_, count)| *count >= MIN_SAMPLES),
+        "too few samples: {found:?}"
     );
 }
 
-/// Category, subcategory and `relevantForJS` of the label's frames, which all have the same.
-fn told_of(read: &Read, thread: &str, label: &str) -> (String, String, bool) {
+/// Returns category, subcategory and `relevantForJS` of the label's only frame.
+fn properties_of(read: &Read, thread: &str, label: &str) -> (String, String, bool) {
     let frames = read.label_frames(thread, label);
     let [(category, subcategory, relevant_for_js)] = frames[..] else {
-        panic!("one frame of {label}: {frames:?}")
+        panic!("expected one frame of {label}: {frames:?}")
     };
     (
         category["name"].as_str().expect("a name").to_owned(),
@@ -228,39 +235,45 @@ fn told_of(read: &Read, thread: &str, label: &str) -> (String, String, bool) {
 }
 
 #[test]
-fn every_form_of_a_label_stands_in_the_samples_of_its_scope() {
+fn each_form_of_label_is_in_the_samples_of_its_scope() {
     isolated(|| {
+        start_counter();
         register_thread("forms");
         let session = start_within_scopes();
         go_through_scopes();
         outside_of_all_scopes();
-        let request = poll_on("first", new_request(), while_it_waits).expect("it waits");
-        assert!(poll_on("second", request, while_it_waits).is_none());
+        let request = poll_on("first", new_request(), while_pending).expect("it is pending");
+        assert!(poll_on("second", request, while_pending).is_none());
         let read = Read::from_profile(&session.finish().expect("profile"));
 
-        assert_labels(&read, "forms", "in_a_scope_of_before", &[&["from before"]]);
-        let of_scopes: Vec<_> = SCOPES
+        assert_labels(
+            &read,
+            "forms",
+            "in_scopes_entered_before",
+            &[&["from before"]],
+        );
+        let labels: Vec<_> = SCOPES
             .iter()
             .map(|(label, ..)| std::slice::from_ref(label))
             .collect();
-        assert_labels(&read, "forms", "in_a_scope", &of_scopes);
+        assert_labels(&read, "forms", "in_a_scope", &labels);
         assert_labels(&read, "forms", "outside_of_all_scopes", &[&[]]);
         for (label, category, subcategory, relevant_for_js) in SCOPES {
             let expected = (category.to_owned(), subcategory.to_owned(), relevant_for_js);
-            assert_eq!(told_of(&read, "forms", label), expected, "{label}");
+            assert_eq!(properties_of(&read, "forms", label), expected, "{label}");
         }
         for thread in ["first", "second"] {
             assert_labels(
                 &read,
                 thread,
-                "while_it_is_polled",
+                "while_polled",
                 &[&["request", "query of a row"]],
             );
-            assert_labels(&read, thread, "while_it_waits", &[&[]]);
+            assert_labels(&read, thread, "while_pending", &[&[]]);
             let request = ("Network".to_owned(), "Other".to_owned(), false);
-            assert_eq!(told_of(&read, thread, "request"), request);
+            assert_eq!(properties_of(&read, thread, "request"), request);
             let query = ("Requests".to_owned(), "Request parsing".to_owned(), false);
-            assert_eq!(told_of(&read, thread, "query of a row"), query);
+            assert_eq!(properties_of(&read, thread, "query of a row"), query);
         }
     });
 }

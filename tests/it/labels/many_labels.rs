@@ -1,9 +1,12 @@
-//! More labels, and longer texts, than a copy of a stack has room for: what is missing is told, and nothing else is missing.
+//! More labels, and longer texts, than fit into the copy of a stack: the profile shows what is
+//! missing, and nothing else is missing.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
-use std::time::Duration;
+use std::thread::JoinHandle;
 
-use crate::common::{self, Read, isolated, work_for_cpu};
+use super::sampled::wait_for_samples;
+use crate::common::{self, LONGEST_WAIT, Read, isolated, wait_until, work};
 use gekkota::script::{AutoProfilerScriptFrame, ScriptFunction, profiler_register_script_function};
 use gekkota::stack::{
     StackFeatures, StackFrame, profiler_capture_backtrace, profiler_suspend_and_sample_thread,
@@ -11,11 +14,12 @@ use gekkota::stack::{
 use gekkota::thread::{ThreadId, profiler_current_thread_id};
 use gekkota::{AutoProfilerLabel, ProfilerSession, StartParams, gecko_profiler_category};
 
-const SLICE: Duration = Duration::from_millis(100);
-/// So many labels and script frames a sample has room for.
-const ROOM: usize = 1024;
+/// Number of samples of each thread that the test waits for.
+const WANTED_SAMPLES: usize = 40;
+/// Maximum number of labels and script frames in a sample.
+const MAX_LABELS: usize = 1024;
 const LEFT_OUT: &str = "(newer labels left out)";
-/// So many labels with a text, of which a sample has room for some.
+/// Number of labels with a dynamic text. Not all of the texts fit into a sample.
 const WITH_TEXT: usize = 300;
 
 fn function(name: &str) -> ScriptFunction {
@@ -26,12 +30,13 @@ fn long_text() -> String {
     "t".repeat(500)
 }
 
-/// A function that calls itself too often, and calls another.
+/// Enters more script frames than fit into a sample: two functions, and between them a recursive
+/// one.
 #[inline(never)]
 fn deeper_than_a_sample(body: impl FnOnce()) {
     let outermost = AutoProfilerScriptFrame::new(function("outermost"));
     let recursive = function("recursive");
-    (0..2 * ROOM).for_each(|_| std::mem::forget(AutoProfilerScriptFrame::new(recursive)));
+    (0..2 * MAX_LABELS).for_each(|_| std::mem::forget(AutoProfilerScriptFrame::new(recursive)));
     let _innermost = AutoProfilerScriptFrame::new(function("innermost"));
     in_the_body(body);
     drop(outermost);
@@ -50,34 +55,61 @@ fn longer_than_a_sample(body: impl FnOnce()) {
     drop(oldest);
 }
 
-/// While this runs, all labels are there.
+/// Part of the location of [`in_the_body`], without its type parameter.
+const BODY: &str = "many_labels::in_the_body";
+
+/// Runs `body` while all labels are pushed.
 #[inline(never)]
 fn in_the_body(body: impl FnOnce()) {
     body();
-    std::hint::black_box(());
+    std::hint::black_box(file!());
 }
 
-/// A registered thread that sleeps in a body until the sender is dropped.
+/// Starts a registered thread that sleeps in a body until the sender is dropped. Each message wakes
+/// it for a moment.
 fn sleep_in(
     name: &'static str,
-    within: impl FnOnce(&mut dyn FnMut()) + Send + 'static,
+    run_in_body: impl FnOnce(&mut dyn FnMut()) + Send + 'static,
 ) -> (Sender<()>, ThreadId) {
-    let (keep, until_dropped) = channel::<()>();
-    let (tell, told) = channel();
+    let (wake, wakes) = channel::<()>();
+    let (send_id, id) = channel();
     std::thread::spawn(move || {
         gekkota::register_thread(name);
-        within(&mut || {
-            tell.send(profiler_current_thread_id())
-                .expect("somebody waits");
-            // Nobody sends.
-            assert!(until_dropped.recv().is_err());
+        run_in_body(&mut || {
+            send_id
+                .send(profiler_current_thread_id())
+                .expect("the test waits for the id");
+            wakes.iter().for_each(drop);
         });
         gekkota::unregister_thread();
     });
-    (keep, told.recv().expect("its id"))
+    (wake, id.recv().expect("the thread's id"))
 }
 
-/// The frames that are not native ones, oldest first.
+/// Whether the working threads should return.
+static IS_DONE: AtomicBool = AtomicBool::new(false);
+
+/// Starts a registered thread that works in a body until [`IS_DONE`] is set.
+fn work_in(
+    name: &'static str,
+    run_in_body: impl FnOnce(&mut dyn FnMut()) + Send + 'static,
+) -> (JoinHandle<()>, ThreadId) {
+    let (send_id, id) = channel();
+    let thread = std::thread::spawn(move || {
+        gekkota::register_thread(name);
+        run_in_body(&mut || {
+            send_id
+                .send(profiler_current_thread_id())
+                .expect("the test waits for the id");
+            while !IS_DONE.load(Ordering::Relaxed) {
+                work(1000);
+            }
+        });
+    });
+    (thread, id.recv().expect("the thread's id"))
+}
+
+/// Returns the frames that are not native, oldest first.
 fn labels_of(stack: &[String]) -> Vec<&str> {
     stack
         .iter()
@@ -90,7 +122,7 @@ fn is_address(frame: &str) -> bool {
     frame.starts_with("0x")
 }
 
-/// All labels are there, the older ones with their texts, the others without.
+/// Returns whether the stack has all labels, the older ones with their texts, the others without.
 fn has_all_labels(stack: &[String]) -> bool {
     let labels = labels_of(stack);
     let with_text = format!("label {}", long_text());
@@ -106,64 +138,75 @@ fn has_all_labels(stack: &[String]) -> bool {
     (90..WITH_TEXT).contains(&texts) && labels.iter().copied().eq(expected)
 }
 
-/// The oldest are there, and what stands for the others.
+/// Returns whether the stack has the oldest labels, and one frame in place of the others.
 fn has_the_oldest(stack: &[String]) -> bool {
     let expected = std::iter::once("outermost (deep.script:1)")
-        .chain(std::iter::repeat_n("recursive (deep.script:1)", ROOM - 1))
+        .chain(std::iter::repeat_n(
+            "recursive (deep.script:1)",
+            MAX_LABELS - 1,
+        ))
         .chain([LEFT_OUT]);
     labels_of(stack).into_iter().eq(expected)
 }
 
-/// All the samples that were taken in the body: some fell into the pushing.
-fn all(samples: &[common::Sample], is_whole: fn(&[String]) -> bool) -> bool {
-    let in_the_body = |sample: &&common::Sample| {
-        sample
-            .stack
-            .iter()
-            .any(|frame| frame.contains("many_labels::in_the_body") && frame.contains(" (in "))
-    };
-    let samples: Vec<_> = samples.iter().filter(in_the_body).collect();
-    let whole = samples
-        .iter()
-        .filter(|sample| is_whole(&sample.stack))
-        .count();
-    println!("{whole} of {}", samples.len());
-    whole > 30 && whole == samples.len()
+/// Returns the samples of a thread in a function that runs while all labels are pushed.
+fn samples_in(read: &Read, thread: &str, function: &str) -> Vec<common::Sample> {
+    let mut samples = read.samples(thread);
+    samples.retain(|sample| sample.stack.iter().any(|frame| frame.contains(function)));
+    samples
+}
+
+/// Asserts that there are enough samples in the function, and that all of them are complete.
+#[track_caller]
+fn assert_all(read: &Read, thread: &str, function: &str, is_complete: fn(&[String]) -> bool) {
+    let samples = samples_in(read, thread, function);
+    let complete = samples.iter().filter(|sample| is_complete(&sample.stack));
+    let complete = complete.count();
+    assert!(
+        complete > 30 && complete == samples.len(),
+        "{thread}: {complete} of {} samples are complete",
+        samples.len()
+    );
 }
 
 #[test]
-fn a_sample_tells_what_it_had_no_room_for() {
+fn sample_marks_left_out_labels() {
     isolated(|| {
         let session = ProfilerSession::start(StartParams::default()).expect("start");
         let deep_sleeper = sleep_in("sleeps deep", |sleep| deeper_than_a_sample(sleep));
         let long_sleeper = sleep_in("sleeps long", |sleep| longer_than_a_sample(sleep));
-        let threads = [
-            std::thread::spawn(|| {
-                gekkota::register_thread("works deep");
-                deeper_than_a_sample(|| work_for_cpu(SLICE));
-            }),
-            std::thread::spawn(|| {
-                gekkota::register_thread("works long");
-                longer_than_a_sample(|| work_for_cpu(SLICE));
-            }),
+        let workers = [
+            work_in("works deep", |work| deeper_than_a_sample(work)),
+            work_in("works long", |work| longer_than_a_sample(work)),
         ];
-        threads
-            .into_iter()
-            .for_each(|thread| thread.join().expect("thread"));
+        let ids = [workers[0].1, workers[1].1, deep_sleeper.1, long_sleeper.1];
+        for thread in ids {
+            wait_for_samples(thread, WANTED_SAMPLES);
+        }
+        IS_DONE.store(true, Ordering::Relaxed);
+        for (thread, _) in workers {
+            thread.join().expect("thread");
+        }
+        // The sampler reads the stack of a sleeper itself, once after each time that the sleeper
+        // ran. If it finds the sleeper still running, it sends a signal instead, so this may take
+        // some wakes.
+        wait_until("the sampler has read two sleeping stacks", || {
+            for (wake, _) in [&deep_sleeper, &long_sleeper] {
+                wake.send(()).expect("the sleeper waits");
+            }
+            Read::of_running().count("samples_from_outside") >= 2
+        });
         let profile = session.finish().expect("profile");
         drop((deep_sleeper, long_sleeper));
 
         let read = Read::from_profile(&profile);
-        // Once each; they rest from then on.
-        assert!(read.count("samples_from_outside") >= 2);
-        for name in ["works deep", "sleeps deep"] {
-            assert!(all(&read.samples(name), has_the_oldest), "{name}");
-        }
-        for name in ["works long", "sleeps long"] {
-            assert!(all(&read.samples(name), has_all_labels), "{name}");
-        }
+        assert_all(&read, "works deep", BODY, has_the_oldest);
+        assert_all(&read, "sleeps deep", BODY, has_the_oldest);
+        assert_all(&read, "works long", BODY, has_all_labels);
+        assert_all(&read, "sleeps long", BODY, has_all_labels);
 
-        // Which function was the innermost nobody knows.
+        // A sample that left out the innermost function adds to no function's self time.
+        let in_body = samples_in(&read, "works deep", BODY).len();
         let summary = profile.summarize();
         let works = summary
             .iter()
@@ -173,24 +216,25 @@ fn a_sample_tells_what_it_had_no_room_for() {
             .script_functions
             .iter()
             .find(|function| function.name.starts_with("recursive"));
-        let recursive = recursive.expect("it was there");
-        let cpu = works.cpu;
-        assert!(cpu * 2 > SLICE, "{cpu:?}");
+        let recursive = recursive.expect("the function");
+        assert!(!recursive.total_time.is_zero() && recursive.total_time <= works.cpu);
+        assert!(recursive.self_time < recursive.total_time, "{recursive:?}");
         assert!(
-            recursive.total_time * 10 > cpu * 9 && recursive.self_time * 10 < cpu,
-            "{recursive:?} of {cpu:?}"
+            recursive.total_samples >= in_body && recursive.self_samples + in_body <= works.samples,
+            "{recursive:?}, {in_body} of {} samples in the body",
+            works.samples
         );
         assert_eq!(works.truncated_samples, 0);
     });
 }
 
 #[test]
-fn a_single_stack_tells_what_it_had_no_room_for() {
+fn stack_on_demand_marks_left_out_labels() {
     isolated(|| {
         let (keep, sleeper) = sleep_in("sleeps alone", |sleep| deeper_than_a_sample(sleep));
-        let bound = Duration::from_secs(10);
-        let stack = profiler_suspend_and_sample_thread(sleeper, StackFeatures::LABELS, bound)
-            .expect("a stack");
+        let stack =
+            profiler_suspend_and_sample_thread(sleeper, StackFeatures::LABELS, LONGEST_WAIT)
+                .expect("a stack");
         drop(keep);
         let left_out = StackFrame::Label {
             text: LEFT_OUT.to_owned(),
@@ -198,13 +242,13 @@ fn a_single_stack_tells_what_it_had_no_room_for() {
         };
         assert_eq!(
             (stack.frames().len(), &stack.frames()[0]),
-            (ROOM + 1, &left_out)
+            (MAX_LABELS + 1, &left_out)
         );
         assert!(
-            matches!(&stack.frames()[ROOM], StackFrame::Script { function, .. } if function == "outermost")
+            matches!(&stack.frames()[MAX_LABELS], StackFrame::Script { function, .. } if function == "outermost")
         );
 
-        // The largest copy of an own stack holds 64 MiB: so do the texts alone.
+        // The largest copy of the calling thread's stack holds 64 MiB. The texts alone have this size.
         gekkota::register_thread("too long");
         let category = gecko_profiler_category!(Other);
         let text = "t".repeat(512);

@@ -1,4 +1,4 @@
-//! Labels, categories and frames of scripts.
+//! Labels, categories and script frames.
 
 #[cfg(feature = "attributes")]
 mod attributes;
@@ -6,4 +6,5 @@ mod host_categories;
 mod label_forms;
 mod many_labels;
 mod placement;
+pub(crate) mod sampled;
 mod script_frames;

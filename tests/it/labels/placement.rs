@@ -1,14 +1,15 @@
-//! Labels stand where they were pushed among the native frames, and no misuse of a guard corrupts anything.
+//! Labels are placed among the native frames where they were pushed, and misuse of a guard corrupts
+//! nothing.
 
-use std::time::Duration;
-
-use crate::common::{Read, isolated, work_for_cpu};
+use super::sampled::{WORKING, start_counter, work_until_sampled};
+use crate::common::{Read, isolated};
 use gekkota::{
     AutoProfilerLabel, ProfilerSession, StartParams, auto_profiler_label,
     auto_profiler_label_dynamic,
 };
 
-const SLICE: Duration = Duration::from_millis(100);
+/// Number of samples that each part of the test waits for.
+const WANTED_SAMPLES: usize = 40;
 
 #[inline(never)]
 fn outer() {
@@ -26,14 +27,14 @@ fn inner(file: &str) {
 
 #[inline(never)]
 fn leaf() {
-    work_for_cpu(SLICE);
+    work_until_sampled(WANTED_SAMPLES);
     // The compiler merges functions with equal bodies. The file's name makes this body unique.
     std::hint::black_box(file!());
 }
 
 #[inline(never)]
 fn after_a_forgotten_guard() {
-    work_for_cpu(SLICE);
+    work_until_sampled(WANTED_SAMPLES);
     std::hint::black_box((file!(), 1));
 }
 
@@ -58,8 +59,9 @@ fn misuse_guards() {
 }
 
 #[test]
-fn labels_are_merged_by_their_place_on_the_stack() {
+fn labels_are_merged_by_their_position_on_the_stack() {
     isolated(|| {
+        start_counter();
         let session = ProfilerSession::start(StartParams::default()).expect("start");
         let thread = std::thread::spawn(|| {
             let unregistered =
@@ -75,7 +77,7 @@ fn labels_are_merged_by_their_place_on_the_stack() {
                     gekkota::gecko_profiler_category!(DOM),
                 ))
             });
-            work_for_cpu(SLICE);
+            work_until_sampled(WANTED_SAMPLES);
         });
         thread.join().expect("thread");
         let read = Read::from_profile(&session.finish().expect("profile"));
@@ -89,8 +91,14 @@ fn labels_are_merged_by_their_place_on_the_stack() {
                 .collect::<Vec<_>>()
         };
 
-        // The label comes just before the frame that pushed it: the innermost frame is always a native one.
-        let in_leaf = with("placement::leaf (in");
+        // A label comes just before the frame that pushed it, so the innermost frame is always
+        // native.
+        let with_work = |part: &str| {
+            let mut stacks = with(part);
+            stacks.retain(|stack| stack.iter().any(|frame| frame.contains(WORKING)));
+            stacks
+        };
+        let in_leaf = with_work("placement::leaf (in");
         assert!(in_leaf.len() > 30, "{}", in_leaf.len());
         let kept = [
             "outer label",
@@ -122,7 +130,7 @@ fn labels_are_merged_by_their_place_on_the_stack() {
                 .all(|sample| innermost_is_native(&sample.stack))
         );
 
-        let forgotten = with("after_a_forgotten_guard (in");
+        let forgotten = with_work("after_a_forgotten_guard (in");
         assert!(forgotten.len() > 30, "{}", forgotten.len());
         for stack in &forgotten {
             assert!(
@@ -132,16 +140,13 @@ fn labels_are_merged_by_their_place_on_the_stack() {
                 "{stack:#?}"
             );
         }
-        // More labels than a capture has room for: the oldest of them are there, and the sample is.
+        // With more labels than fit into a capture, the sample contains the oldest of them.
         let counts = with("deep")
             .into_iter()
             .map(|stack| stack.iter().filter(|frame| *frame == "a").count());
-        // Some samples may fall into the pushing itself.
+        // Some samples may be from the time of pushing.
         let full = counts.filter(|&count| count >= 1000).count();
-        assert!(
-            full > 30,
-            "{full} samples with all the labels that there is room for"
-        );
+        assert!(full > 30, "{full} samples with as many labels as fit");
 
         let thread = read.thread("labels");
         let strings = thread["stringTable"].as_array().expect("strings");

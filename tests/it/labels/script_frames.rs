@@ -1,10 +1,10 @@
-//! Functions of scripts stand where their interpreter runs them, with the line that ran, in every kind of stack; and no
-//! misuse of a guard corrupts anything.
+//! Script functions are placed where their interpreter runs them, with the current line, in every
+//! kind of stack. Misuse of a guard corrupts nothing.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
-use crate::common::{Read, generated_call, isolated, one_loop, work_for_cpu};
+use super::sampled::{WORKING, start_counter, wait_for_samples, work_until_sampled};
+use crate::common::{LONGEST_WAIT, Read, generated_call, isolated, wait_until};
 use gekkota::label::{
     auto_profiler_label_dynamic_relevant_for_js, auto_profiler_label_relevant_for_js,
 };
@@ -15,24 +15,28 @@ use gekkota::script::{
 use gekkota::stack::{
     StackFeatures, StackFrame, profiler_capture_backtrace, profiler_suspend_and_sample_thread,
 };
-use gekkota::thread::profiler_current_thread_id;
+use gekkota::thread::{ThreadId, profiler_current_thread_id};
 use gekkota::{
     AutoProfilerLabel, Features, MarkerOptions, MarkerStack, ProfilerSession, StartParams,
     add_untyped_marker, auto_profiler_label, gecko_profiler_category,
 };
 use serde_json::{Value, json};
 
-const SLICE: Duration = Duration::from_millis(100);
+/// Number of samples that each part of the script waits for.
+const WANTED_SAMPLES: usize = 40;
+
+/// A sample's frames, oldest first: the location, and the row of the frame table.
+type SampleRows = Vec<(String, Value)>;
 
 fn function(name: &str, line: u32) -> ScriptFunction {
     profiler_register_script_function(name, "rules/test.lua", line, 0)
 }
 
-/// A part of a script: how a line is run.
+/// What a line of a script does.
 enum Line<'a> {
     Works,
     Calls(&'a Script<'a>),
-    CallsTheHost(fn()),
+    CallsNative(fn()),
 }
 
 struct Script<'a> {
@@ -40,51 +44,52 @@ struct Script<'a> {
     lines: &'a [(u32, Line<'a>)],
 }
 
-/// An interpreter that calls itself for a script's call, as tree walkers do.
+/// An interpreter that recurses when the script calls a function, as tree walkers do.
 #[inline(never)]
 fn interpret(script: &Script<'_>) {
     let frame = AutoProfilerScriptFrame::new(script.function);
     for (number, line) in script.lines {
         frame.set_position(*number, 5);
         match line {
-            Line::Works => work_of_the_interpreter(),
+            Line::Works => work_in_interpreter(),
             Line::Calls(callee) => interpret(callee),
-            Line::CallsTheHost(function) => function(),
+            Line::CallsNative(function) => function(),
         }
     }
     std::hint::black_box(());
 }
 
 #[inline(never)]
-fn work_of_the_interpreter() {
-    work_for_cpu(SLICE);
-    std::hint::black_box(());
+fn work_in_interpreter() {
+    work_until_sampled(WANTED_SAMPLES);
+    std::hint::black_box(file!());
 }
 
 #[inline(never)]
-fn native_of_the_host() {
-    auto_profiler_label_relevant_for_js!("host call", Network);
+fn native_function() {
+    auto_profiler_label_relevant_for_js!("native call", Network);
     auto_profiler_label_dynamic_relevant_for_js!("with", "argument", DOM);
-    auto_profiler_label!("inside of the host", Other);
-    work_for_cpu(SLICE);
-    // Another body than the interpreter's, or the compiler makes one function of the two.
-    std::hint::black_box(1);
+    auto_profiler_label!("inside of the call", Other);
+    work_until_sampled(WANTED_SAMPLES);
+    // The compiler merges functions with equal bodies, so this one differs from the interpreter's.
+    std::hint::black_box((file!(), 1));
 }
 
-/// An interpreter that runs calls of scripts in a loop, without calling itself, and tells of them by hooks.
+/// An interpreter that runs calls of scripts in a loop, without recursion, and reports them in
+/// hooks.
 #[inline(never)]
 fn interpret_in_a_loop() {
-    let place = 0u8;
-    let address = (&raw const place).addr();
+    let local = 0u8;
+    let address = (&raw const local).addr();
     let outer = in_a_hook(function("loop_outer", 40), address);
     let inner = in_a_hook(function("loop_inner", 50), address);
-    work_of_the_interpreter();
+    work_in_interpreter();
     drop(inner);
     drop(outer);
-    std::hint::black_box(&place);
+    std::hint::black_box(&local);
 }
 
-/// Far down the stack, and back.
+/// Enters a script frame from far below the interpreter's stack frame.
 #[inline(never)]
 fn in_a_hook(function: ScriptFunction, address: usize) -> AutoProfilerScriptFrame {
     let depth = [0u8; 4096];
@@ -105,7 +110,7 @@ fn misuse_guards() {
     let label = AutoProfilerLabel::new("label after", gekkota::gecko_profiler_category!(Other));
     let outlives = AutoProfilerScriptFrame::new(function("outlives its registration", 4));
     second.set_line(78);
-    work_for_cpu(SLICE);
+    work_until_sampled(WANTED_SAMPLES);
     drop(second);
     drop(label);
     gekkota::unregister_thread();
@@ -118,7 +123,7 @@ fn misuse_guards() {
     std::hint::black_box(());
 }
 
-/// Deeper than a sample has room for.
+/// Enters more script frames than fit into a sample.
 #[inline(never)]
 fn recurse_deeply() {
     let outermost = AutoProfilerScriptFrame::new(function("deep", 60));
@@ -128,20 +133,20 @@ fn recurse_deeply() {
         frame.set_line(line % 3 + 1);
         std::mem::forget(frame);
     }
-    work_for_cpu(SLICE);
+    work_until_sampled(WANTED_SAMPLES);
     drop(outermost);
     std::hint::black_box(2);
 }
 
 fn run_all() {
-    let lost = AutoProfilerScriptFrame::new(function("unregistered", 1));
+    let unregistered = AutoProfilerScriptFrame::new(function("unregistered", 1));
     gekkota::register_thread("scripts");
     let callee = Script {
         function: function("callee", 20),
         lines: &[
             (21, Line::Works),
-            (22, Line::CallsTheHost(native_of_the_host)),
-            (23, Line::CallsTheHost(interpret_in_a_loop)),
+            (22, Line::CallsNative(native_function)),
+            (23, Line::CallsNative(interpret_in_a_loop)),
         ],
     };
     interpret(&Script {
@@ -153,13 +158,13 @@ fn run_all() {
         ],
     });
     recurse_deeply();
-    lost.set_line(1);
+    unregistered.set_line(1);
     misuse_guards();
-    drop(lost);
+    drop(unregistered);
 }
 
-/// A sample's frames, oldest first: what they are called, and their row of the frame table.
-fn samples_with_rows(thread: &Value) -> Vec<Vec<(String, Value)>> {
+/// Returns the samples of a thread.
+fn samples_with_rows(thread: &Value) -> Vec<SampleRows> {
     let table = |name: &str| thread[name]["data"].as_array().expect("a table");
     let (stacks, frames, strings) = (
         table("stackTable"),
@@ -182,11 +187,12 @@ fn samples_with_rows(thread: &Value) -> Vec<Vec<(String, Value)>> {
     table("samples").iter().map(stack_of).collect()
 }
 
-/// How many samples had a frame of this name with each line, in it.
-fn lines_of(samples: &[Vec<(String, Value)>], location: &str) -> BTreeMap<u64, usize> {
+/// Returns the number of samples with a frame at this location, by the frame's line.
+fn lines_of(samples: &[&SampleRows], location: &str) -> BTreeMap<u64, usize> {
     let mut lines = BTreeMap::new();
     for row in samples
         .iter()
+        .copied()
         .flatten()
         .filter(|(name, _)| name == location)
         .map(|(_, row)| row)
@@ -198,59 +204,72 @@ fn lines_of(samples: &[Vec<(String, Value)>], location: &str) -> BTreeMap<u64, u
     lines
 }
 
-/// The parts of this order that are in a stack, as they come.
+/// Returns the parts that the stack's frames contain, in the order of the frames.
 fn order<'a>(stack: &[(String, Value)], parts: &[&'a str]) -> Vec<&'a str> {
     let part_of =
         |(name, _): &(String, Value)| parts.iter().find(|part| name.contains(**part)).copied();
     stack.iter().filter_map(part_of).collect()
 }
 
-/// Some samples fall into the entering and leaving, and more of one that was preempted there.
-fn nearly_all(part: usize, whole: usize) -> bool {
-    part * 10 > whole * 9
-}
-
 #[test]
-fn script_frames_are_merged_by_their_place_on_the_stack() {
+fn script_frames_are_merged_by_their_position_on_the_stack() {
     isolated(|| {
+        start_counter();
+        // All samples of the sleeper contain all its frames, since it enters them before the
+        // session.
+        let (wake, sleeper) = wait_in_a_script("sleeps in a script", 3000);
         let session = ProfilerSession::start(StartParams::default()).expect("start");
-        let (keep, _) = wait_in_a_script("sleeps in a script", 3000);
         std::thread::spawn(run_all).join().expect("thread");
-        drop(keep);
+        wait_for_samples(sleeper, 110);
+        // The sampler reads the stack of a sleeper itself. If it finds the sleeper still running,
+        // it sends a signal instead, so this may take some wakes.
+        wait_until("the sampler has read a sleeping stack", || {
+            wake.send(()).expect("the sleeper waits");
+            Read::of_running().count("samples_from_outside") > 0
+        });
         let profile = session.finish().expect("profile");
+        drop(wake);
         let read = Read::from_profile(&profile);
         let thread = read.thread("scripts");
         let samples = samples_with_rows(thread);
-        let with = |part: &str| -> Vec<&Vec<(String, Value)>> {
+        let with = |part: &str| -> Vec<&SampleRows> {
             samples
                 .iter()
                 .filter(|stack| stack.iter().any(|(name, _)| name.contains(part)))
                 .collect()
         };
+        // Between two pieces of work, some frames may be missing.
+        let at_work = with(WORKING);
+        let with_work = |part: &str| -> Vec<&SampleRows> {
+            let mut stacks = at_work.clone();
+            stacks.retain(|stack| stack.iter().any(|(name, _)| name.contains(part)));
+            stacks
+        };
 
-        // Each function is just above the part of the interpreter that runs it, whether that calls itself or not.
+        // Each function is just above the part of the interpreter that runs it, with recursion and
+        // without.
         let [top, callee] = ["rules/test.lua:1:1", "callee (rules/test.lua:20)"];
         let (run_all, interpret, work) = (
             "::run_all (in",
             "::interpret (in",
-            "::work_of_the_interpreter (in",
+            "::work_in_interpreter (in",
         );
-        let [host, argument, inside] = ["host call", "with argument", "inside of the host"];
+        let [native, argument, inside] = ["native call", "with argument", "inside of the call"];
         let [outer, inner, in_a_loop] =
             ["loop_outer (", "loop_inner (", "::interpret_in_a_loop (in"];
         for (innermost, wanted) in [
             (
-                host,
+                native,
                 &[
                     run_all,
                     top,
                     interpret,
                     callee,
                     interpret,
-                    host,
+                    native,
                     argument,
                     inside,
-                    "::native_of_the_host",
+                    "::native_function (in",
                 ][..],
             ),
             (
@@ -260,33 +279,22 @@ fn script_frames_are_merged_by_their_place_on_the_stack() {
                 ],
             ),
         ] {
-            let stacks = with(innermost);
+            let stacks = with_work(innermost);
             assert!(stacks.len() > 30, "{} samples of {innermost}", stacks.len());
-            let whole = stacks
-                .iter()
-                .filter(|stack| order(stack, wanted) == wanted)
-                .count();
-            assert!(
-                nearly_all(whole, stacks.len()),
-                "{whole} of {}: {:#?}",
-                stacks.len(),
-                stacks[0]
-            );
+            for stack in stacks {
+                assert_eq!(order(stack, wanted), wanted, "{stack:#?}");
+            }
         }
 
-        // Lines are those that ran, each for its time.
-        let lines = |location: &str| lines_of(&samples, location);
+        // The lines are those that ran.
+        let lines = |location: &str| lines_of(&at_work, location);
         for (location, wanted) in [(top, &[2, 3, 4][..]), (callee, &[21, 22, 23])] {
             let lines = lines(location);
             assert!(
                 wanted.iter().all(|line| lines.get(line) > Some(&30)),
                 "{location}: {lines:?}"
             );
-            let of_wanted = wanted.iter().filter_map(|line| lines.get(line)).sum();
-            assert!(
-                nearly_all(of_wanted, lines.values().sum()),
-                "{location}: {lines:?}"
-            );
+            assert_eq!(lines.len(), wanted.len(), "{location}: {lines:?}");
         }
 
         // Location, relevant for JS, window, implementation, line, column, category, subcategory.
@@ -311,7 +319,7 @@ fn script_frames_are_merged_by_their_place_on_the_stack() {
             json!([true, 0, null, 2, 5, 4, 4])
         );
         assert_eq!(
-            json!(after_location(host)),
+            json!(after_location(native)),
             json!([true, 0, null, null, null, 6, 0])
         );
         assert_eq!(
@@ -323,7 +331,7 @@ fn script_frames_are_merged_by_their_place_on_the_stack() {
             json!([false, 0, null, null, null, 1, 0])
         );
 
-        // More frames than a capture has room for: the oldest of them are there.
+        // With more frames than fit into a capture, the sample contains the oldest of them.
         let counts = with("deep (").into_iter().map(|stack| {
             let recursive = |(name, row): &&(String, Value)| {
                 name == "recursive (rules/test.lua:61)"
@@ -332,18 +340,15 @@ fn script_frames_are_merged_by_their_place_on_the_stack() {
             stack.iter().filter(recursive).count()
         });
         let full = counts.filter(|&count| count >= 1000).count();
-        assert!(
-            full > 30,
-            "{full} samples with all the frames that there is room for"
-        );
+        assert!(full > 30, "{full} samples with as many frames as fit");
         assert!(samples.iter().all(|stack| {
             stack
                 .last()
                 .is_none_or(|(name, _)| !name.starts_with("recursive ("))
         }));
 
-        // What misuse leaves is what was said: nothing that was popped, and a line where it does no harm.
-        let misused = with("label after");
+        // After misuse, no popped frame is left, and a line is set where that is harmless.
+        let misused = with_work("label after");
         assert!(misused.len() > 30, "{}", misused.len());
         let parts = [
             "unregistered (",
@@ -354,20 +359,14 @@ fn script_frames_are_merged_by_their_place_on_the_stack() {
             "label after",
             "outlives its",
         ];
-        let clean = misused
-            .iter()
-            .filter(|stack| order(stack, &parts) == ["label after", "outlives its"])
-            .count();
-        assert!(
-            nearly_all(clean, misused.len()),
-            "{clean} of {}: {:#?}",
-            misused.len(),
-            misused[0]
-        );
+        for stack in misused {
+            let found = order(stack, &parts);
+            assert_eq!(found, ["label after", "outlives its"], "{stack:#?}");
+        }
         assert!(with("unregistered (").is_empty());
         assert!(lines("outlives its registration (rules/test.lua:4)").get(&78) > Some(&30));
 
-        // A thread that sleeps is read from outside.
+        // The sampler reads the stack of a sleeping thread itself.
         let asleep = samples_with_rows(read.thread("sleeps in a script"));
         let waits = |(name, row): &(String, Value)| {
             name == "waits (rules/test.lua:70)" && (&row[4], &row[5]) == (&json!(71), &json!(3))
@@ -379,33 +378,39 @@ fn script_frames_are_merged_by_their_place_on_the_stack() {
             .filter(|stack| stack.iter().any(waits) && below(stack) > 1000)
             .count();
         assert!(
-            waiting > 100 && nearly_all(waiting, asleep.len()),
+            waiting > 100 && waiting == asleep.len(),
             "{waiting} of {}",
             asleep.len()
         );
 
-        // The summary counts what the interpreter does as the function's.
+        // The summary attributes the interpreter's work to the script function.
         let summary = profile.summarize();
         let scripts = &summary
             .iter()
             .find(|thread| thread.name == "scripts")
             .expect("the thread")
             .script_functions;
-        let of = |name: &str| {
+        let summary_of = |name: &str| {
             scripts
                 .iter()
                 .find(|function| function.name == name)
-                .expect("summarized")
+                .expect("the function")
         };
-        let (top, callee) = (of(top), of(callee));
+        let (top, callee) = (summary_of(top), summary_of(callee));
+        // Lines 2 and 4 of the top level work, as do lines 21 and 22 of the callee, and the loop
+        // that its line 23 calls.
         assert!(
-            top.self_time > SLICE
-                && top.total_time > 4 * SLICE
-                && top.total_samples > top.self_samples
+            top.self_samples > 2 * 30 && top.total_samples > 5 * 30,
+            "{scripts:?}"
         );
         assert!(
-            callee.self_time > SLICE && callee.total_time > 2 * SLICE && callee.library.is_none()
+            callee.self_samples > 2 * 30 && callee.total_samples > 3 * 30,
+            "{scripts:?}"
         );
+        for function in [top, callee] {
+            assert!(!function.self_time.is_zero() && function.self_time < function.total_time);
+            assert!(function.self_samples < function.total_samples && function.library.is_none());
+        }
         assert!(callee.total_time < top.total_time, "{scripts:?}");
         assert!(
             scripts
@@ -415,25 +420,24 @@ fn script_frames_are_merged_by_their_place_on_the_stack() {
     });
 }
 
-/// A thread that runs a script and waits in it, so many calls below its outermost function, until the sender is dropped.
-fn wait_in_a_script(
-    name: &'static str,
-    calls: usize,
-) -> (std::sync::mpsc::Sender<()>, gekkota::thread::ThreadId) {
-    let (keep, until_dropped) = std::sync::mpsc::channel::<()>();
-    let (tell, told) = std::sync::mpsc::channel();
+/// Starts a thread that runs a script and waits in it, `calls` calls below its outermost function,
+/// until the sender is dropped. Each message wakes the thread for a moment.
+fn wait_in_a_script(name: &'static str, calls: usize) -> (std::sync::mpsc::Sender<()>, ThreadId) {
+    let (wake, wakes) = std::sync::mpsc::channel::<()>();
+    let (send_id, id) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         gekkota::register_thread(name);
         let frame = AutoProfilerScriptFrame::new(function("waits", 70));
         frame.set_position(71, 3);
         let below = function("waits_below", 72);
         (0..calls).for_each(|_| std::mem::forget(AutoProfilerScriptFrame::new(below)));
-        tell.send(profiler_current_thread_id())
-            .expect("somebody waits");
-        let _ = until_dropped.recv();
+        send_id
+            .send(profiler_current_thread_id())
+            .expect("the test waits for the id");
+        wakes.iter().for_each(drop);
         gekkota::unregister_thread();
     });
-    (keep, told.recv().expect("its id"))
+    (wake, id.recv().expect("the thread's id"))
 }
 
 extern "C" fn mark_with_stack() {
@@ -445,8 +449,8 @@ extern "C" fn mark_with_stack() {
     std::hint::black_box(());
 }
 
-/// The rows of the frame table of a session in which the thread "scripts" runs `body`, by location. The implementation is
-/// its name.
+/// Returns the rows of the frame table, by location, of a session in which the thread "scripts"
+/// runs `body`. In the rows, the implementation is a name instead of an index.
 fn frames_of(features: Features, body: impl FnOnce()) -> BTreeMap<String, Value> {
     let session = ProfilerSession::start(StartParams::default().features(features).filters(["*"]))
         .expect("start");
@@ -515,7 +519,7 @@ fn script_frames_have_implementation_category_and_page() {
 }
 
 #[test]
-fn session_without_the_feature_js_records_no_script_frames() {
+fn session_without_js_feature_records_no_script_frames() {
     isolated(|| {
         let frames = frames_of(Features::STACK_WALK, mark_in_functions_of_all_kinds);
         assert!(frames.contains_key("a label"), "{frames:?}");
@@ -523,14 +527,14 @@ fn session_without_the_feature_js_records_no_script_frames() {
             !frames.keys().any(|name| name.contains("rules/test.lua")),
             "{frames:?}"
         );
-        // Nor in samples.
+        // The same holds for samples.
         for (features, expected) in [(Features::JS, true), (Features::NONE, false)] {
             let params = StartParams::default().features(features).filters(["*"]);
             let session = ProfilerSession::start(params).expect("start");
-            let (keep, _) = wait_in_a_script("sleeps", 0);
-            (0..3).for_each(|_| _ = one_loop());
+            let (wake, sleeper) = wait_in_a_script("sleeps", 0);
+            wait_for_samples(sleeper, 3);
             let read = Read::from_profile(&session.finish().expect("profile"));
-            drop(keep);
+            drop(wake);
             let has_script = read.samples("sleeps").iter().any(|sample| {
                 sample
                     .stack
@@ -543,7 +547,7 @@ fn session_without_the_feature_js_records_no_script_frames() {
 }
 
 #[test]
-fn code_compiled_from_a_script_has_script_frames() {
+fn code_compiled_from_a_script_is_shown_as_script_frame() {
     isolated(|| {
         let (memory, call) = generated_call();
         let function = profiler_register_script_function("compiled", "rules/test.lua", 90, 4)
@@ -565,7 +569,7 @@ fn code_compiled_from_a_script_has_script_frames() {
 }
 
 #[test]
-fn stacks_on_demand_have_them() {
+fn stacks_on_demand_contain_script_frames() {
     isolated(|| {
         let script = |function: &str, line, column| StackFrame::Script {
             function: function.to_owned(),
@@ -573,35 +577,33 @@ fn stacks_on_demand_have_them() {
             line: Some(line),
             column,
         };
-        let (keep, sleeper) = wait_in_a_script("sleeps beside a session", 0);
-        let bound = Duration::from_secs(10);
-        let other = profiler_suspend_and_sample_thread(sleeper, StackFeatures::LABELS, bound)
-            .expect("a stack");
+        let (wake, sleeper) = wait_in_a_script("sleeps without a session", 0);
+        let other =
+            profiler_suspend_and_sample_thread(sleeper, StackFeatures::LABELS, LONGEST_WAIT)
+                .expect("a stack");
         assert_eq!(other.frames(), [script("waits", 71, Some(3))]);
-        drop(keep);
+        drop(wake);
 
         gekkota::register_thread("asks");
         let frame = AutoProfilerScriptFrame::new(function("asks", 80));
-        let at_its_beginning = profiler_capture_backtrace().expect("memory");
+        let at_beginning = profiler_capture_backtrace().expect("memory");
         frame.set_line(81);
         auto_profiler_label!("inside", Other);
         let own = profiler_capture_backtrace().expect("memory").resolve();
         drop(frame);
         gekkota::unregister_thread();
         assert_eq!(
-            at_its_beginning
-                .resolve_with(StackFeatures::LABELS)
-                .frames(),
+            at_beginning.resolve_with(StackFeatures::LABELS).frames(),
             [script("asks", 80, None)]
         );
-        let place = |wanted: &StackFrame| own.frames().iter().position(|frame| frame == wanted);
+        let position = |wanted: &StackFrame| own.frames().iter().position(|frame| frame == wanted);
         let label = StackFrame::Label {
             text: "inside".to_owned(),
             is_sensitive: false,
         };
         assert!(
-            place(&label).expect("the label")
-                < place(&script("asks", 81, None)).expect("the frame")
+            position(&label).expect("the label")
+                < position(&script("asks", 81, None)).expect("the frame")
         );
         assert!(matches!(own.frames()[0], StackFrame::Native { .. }));
         assert!(
@@ -612,7 +614,7 @@ fn stacks_on_demand_have_them() {
 }
 
 #[test]
-fn what_is_in_no_function_is_shown_as_the_viewer_does() {
+fn code_outside_of_functions_is_named_root_scope() {
     isolated(|| {
         gekkota::register_thread("runs a file");
         let frame = AutoProfilerScriptFrame::new(profiler_register_script_function(
@@ -636,7 +638,7 @@ fn what_is_in_no_function_is_shown_as_the_viewer_does() {
 }
 
 #[test]
-fn names_are_cut_at_a_character_and_equal_ones_are_one() {
+fn names_are_cut_at_a_character_and_equal_functions_are_one() {
     isolated(|| {
         let long = format!("x{}", "é".repeat(400));
         let cut = &long[..511];

@@ -1,13 +1,16 @@
-//! Sixteen threads write markers while they end and others come, while the profiler starts anew a hundred times, and while
-//! profiles are taken: each marker is in the session that it belongs to, whole and once, and in no other. Where there is no room for
-//! all of them, the profile says how many it lost, and those are the oldest of each thread's.
+//! Sixteen writers record markers while their threads exit and are replaced, the profiler restarts
+//! a hundred times, and snapshots are taken. Each marker is in its own session, complete and once,
+//! and in no other session. If the buffer is too small, the profile counts the lost markers, which
+//! are the oldest of each thread.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::mpsc::channel;
 use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
 use crate::common::{Read, isolated, wait_until};
+use gekkota::callback::profiler_callback_after_sampling;
 use gekkota::{
     MarkerOptions, MarkerStack, StartParams, ThreadGuard, add_marker, add_text_marker,
     add_untyped_marker, gecko_profiler_category, profiler_get_buffer_info, profiler_pause,
@@ -17,26 +20,41 @@ use serde_json::Value;
 
 const WRITERS: usize = 16;
 const SESSIONS: u64 = 100;
-/// After so many a writer's thread ends, and another goes on.
+/// Number of markers after which a writer's thread exits, and another continues.
 const MARKERS_OF_A_THREAD: u64 = 700;
+
+/// Minimum number of markers of each session that surely belong to it.
+const CERTAIN_MARKERS: u64 = 21;
+/// Number of markers that may be written before the sampler completes its next loop. The stacks of
+/// twice as many fit into the memory for stacks that wait for the sampler.
+const BURST: i64 = 8_000;
+/// Number of bytes in the buffer beyond which the writers write only slowly, so that no chunk is
+/// recycled.
+const FULL_BYTES: u64 = 64 << 20;
 
 const SMALL_SESSIONS: u64 = 20;
 const SMALL_CAPACITY: u64 = 512 << 10;
 
 gekkota::marker_type! {
-    /// Says the same twice, so that a part of another one would be seen.
+    /// Holds the same number twice, so that a mixture of two markers would be detected.
     struct Numbered {
         number: u64 => "Number", Integer;
         text: String => "Text", String;
     }
 }
 
-/// Odd while a session takes all markers; even from before its last profile until after the next one's start.
+/// Odd while a session records all markers. Even from before the session's last profile until after
+/// the start of the next session.
 static EPOCH: AtomicU64 = AtomicU64::new(0);
 static END: AtomicBool = AtomicBool::new(false);
 static NEXT_NUMBER: AtomicU64 = AtomicU64::new(0);
+/// Number of markers that surely belong to the session in which they were written.
+static CERTAIN: AtomicU64 = AtomicU64::new(0);
+static SNAPSHOTS: AtomicU64 = AtomicU64::new(0);
+/// Number of markers that may still be written until the sampler completes a loop.
+static ALLOWED: AtomicI64 = AtomicI64::new(BURST);
 
-/// A marker that was written, and what the epoch was before and after.
+/// The number of a marker, and the epochs before and after it was written.
 type Written = (u64, u64, u64);
 
 fn text_of(number: u64) -> String {
@@ -71,10 +89,17 @@ fn write_some() -> Vec<Written> {
     let _registered = ThreadGuard::register("writer");
     let mut written = Vec::new();
     for _ in 0..MARKERS_OF_A_THREAD {
+        while ALLOWED.fetch_sub(1, Ordering::Relaxed) <= 0 && !END.load(Ordering::Relaxed) {
+            std::thread::sleep(Duration::from_micros(200));
+        }
         let number = NEXT_NUMBER.fetch_add(1, Ordering::Relaxed);
         let before = EPOCH.load(Ordering::SeqCst);
         write(number);
-        written.push((number, before, EPOCH.load(Ordering::SeqCst)));
+        let after = EPOCH.load(Ordering::SeqCst);
+        written.push((number, before, after));
+        if is_certain(before, after) {
+            CERTAIN.fetch_add(1, Ordering::Relaxed);
+        }
         if number.is_multiple_of(8) {
             std::thread::sleep(Duration::from_micros(200));
         }
@@ -82,7 +107,31 @@ fn write_some() -> Vec<Written> {
     written
 }
 
-fn write_until_the_end() -> Vec<Written> {
+/// Returns whether a marker surely belongs to the session of this epoch.
+fn is_certain(before: u64, after: u64) -> bool {
+    before == after && before % 2 == 1
+}
+
+/// Lets the writers continue whenever the sampler has completed a loop, and while no session is
+/// running. Without this, a sampler or a main thread that waits for a processor would make the
+/// profiler lose markers or stacks.
+fn limit_writers() {
+    while !END.load(Ordering::Relaxed) {
+        let (send, completed) = channel();
+        if profiler_callback_after_sampling(move |state| _ = send.send(state)) {
+            // Also returns when the session ends.
+            let _ = completed.recv();
+        } else {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let is_full = profiler_get_buffer_info()
+            .is_some_and(|info| info.range_end - info.range_start > FULL_BYTES);
+        // Even then, the test waits for some markers of each session.
+        ALLOWED.store(if is_full { 1 } else { BURST }, Ordering::Relaxed);
+    }
+}
+
+fn write_until_end() -> Vec<Written> {
     let mut written = Vec::new();
     while !END.load(Ordering::Relaxed) {
         written.extend(std::thread::spawn(write_some).join().expect("a writer"));
@@ -90,7 +139,7 @@ fn write_until_the_end() -> Vec<Written> {
     written
 }
 
-/// The numbers of the profile's markers; each must be whole.
+/// Returns the numbers of the profile's markers, and checks that each marker is complete.
 fn numbers(read: &Read) -> Vec<u64> {
     let mut numbers = Vec::new();
     for thread in read.threads() {
@@ -146,13 +195,13 @@ fn assert_no_losses(read: &Read) {
 }
 
 #[test]
-fn each_is_in_the_session_that_takes_it() {
+fn marker_is_in_its_session_once_and_complete() {
     isolated(|| {
         let writers: Vec<_> = (0..WRITERS)
-            .map(|_| std::thread::spawn(write_until_the_end))
+            .map(|_| std::thread::spawn(write_until_end))
             .collect();
+        let limiter = std::thread::spawn(limit_writers);
         let reader = std::thread::spawn(|| {
-            let mut snapshots = 0u64;
             while !END.load(Ordering::Relaxed) {
                 let options = gekkota::profile::SnapshotOptions::default()
                     .symbolicate(gekkota::profile::Symbolicate::No);
@@ -161,10 +210,9 @@ fn each_is_in_the_session_that_takes_it() {
                     let read = Read::from_text(&text);
                     numbers(&read);
                     assert_no_losses(&read);
-                    snapshots += 1;
+                    SNAPSHOTS.fetch_add(1, Ordering::Relaxed);
                 }
             }
-            snapshots
         });
         let mut found: Vec<HashSet<u64>> = Vec::new();
         for session in 0..SESSIONS {
@@ -174,14 +222,22 @@ fn each_is_in_the_session_that_takes_it() {
             profiler_start(params).expect("start");
             EPOCH.store(2 * session + 1, Ordering::SeqCst);
             std::thread::sleep(Duration::from_millis(5));
+            wait_until("the session has markers", || {
+                CERTAIN.load(Ordering::Relaxed) >= (session + 1) * CERTAIN_MARKERS
+            });
+            if session + 1 == SESSIONS {
+                wait_until("a snapshot was taken beside the writers", || {
+                    SNAPSHOTS.load(Ordering::Relaxed) > 0
+                });
+            }
             EPOCH.store(2 * session + 2, Ordering::SeqCst);
             let read = Read::of_running();
             assert_no_losses(&read);
             let numbers = numbers(&read);
             let distinct: HashSet<u64> = numbers.iter().copied().collect();
-            assert_eq!(distinct.len(), numbers.len(), "none is there twice");
+            assert_eq!(distinct.len(), numbers.len(), "no duplicates");
             found.push(distinct);
-            // Each other session ends by the next one's start.
+            // The next start ends every second session.
             if session % 2 == 0 {
                 profiler_stop();
             }
@@ -192,7 +248,8 @@ fn each_is_in_the_session_that_takes_it() {
             .flat_map(|writer| writer.join().expect("a writer"))
             .collect();
         profiler_stop();
-        let snapshots = reader.join().expect("a reader");
+        limiter.join().expect("the limiter");
+        reader.join().expect("a reader");
 
         let mut sessions_of: HashMap<u64, Vec<u64>> = HashMap::new();
         for (session, numbers) in found.iter().enumerate() {
@@ -207,11 +264,11 @@ fn each_is_in_the_session_that_takes_it() {
                 sessions.len() <= 1,
                 "marker {number} is in the sessions {sessions:?}"
             );
-            if before == after && before % 2 == 1 {
+            if is_certain(before, after) {
                 assert_eq!(sessions, [before / 2], "marker {number}");
                 certain += 1;
             } else if let Some(&session) = sessions.first() {
-                // In the epochs of a session that takes it: from the one before its first on.
+                // In an epoch of the session, or in the one before its first.
                 assert!(
                     before <= 2 * session + 2 && after >= 2 * session,
                     "{number}: {before} to {after}, in {session}"
@@ -221,23 +278,26 @@ fn each_is_in_the_session_that_takes_it() {
         }
         assert!(
             sessions_of.is_empty(),
-            "markers that nobody has written: {sessions_of:?}"
+            "markers that no writer has written: {sessions_of:?}"
         );
+        let snapshots = SNAPSHOTS.load(Ordering::Relaxed);
         println!(
-            "{certain} markers in their sessions, {elsewhere} at the ends of some, {snapshots} snapshots beside"
+            "{certain} markers within sessions, {elsewhere} at their ends, {snapshots} snapshots"
         );
         assert!(certain > 2_000 && snapshots > 0, "{certain}, {snapshots}");
     });
 }
 
-/// Closed for the writers while a profile is taken that is to account for all, and until the next session takes markers.
+/// Locked from before the last profile of a session until after the start of the next one, so that
+/// no writer writes in between.
 static GATE: RwLock<()> = RwLock::new(());
 
-/// What a thread of a writer's wrote: numbers, each with its session, in the order in which they were written.
+/// The markers of one thread in the order of their writing: session and number.
 type WrittenByThread = Vec<(u64, u64)>;
 
-/// Like `write_some`; only, the epoch, here the session's number, does not change while a marker is written.
-fn write_some_at_the_gate() -> WrittenByThread {
+/// Writes markers like `write_some`, under the lock. The epoch is the session's number, and does
+/// not change while a marker is written.
+fn write_some_locked() -> WrittenByThread {
     let _registered = ThreadGuard::register("writer");
     let mut written = Vec::new();
     for _ in 0..MARKERS_OF_A_THREAD {
@@ -249,7 +309,7 @@ fn write_some_at_the_gate() -> WrittenByThread {
     written
 }
 
-/// What the profile of a session has, and what it says that it lost.
+/// The markers and the losses in the profile of a session.
 struct Account {
     found: HashSet<u64>,
     put_entries: u64,
@@ -258,17 +318,18 @@ struct Account {
     recycled_chunks: u64,
 }
 
-/// Takes the running session's profile while nobody writes: the sampler has yet to write the stacks that wait.
+/// Takes the profile of the running session after all writers have stopped. Repeats until the
+/// sampler has written the pending stacks.
 fn account() -> Account {
     let mut account = None;
-    wait_until("each byte is there or was recycled", || {
+    wait_until("each byte is in the buffer or recycled", || {
         account = account_if_complete();
         account.is_some()
     });
-    account.expect("it was waited for")
+    account.expect("the wait has ended")
 }
 
-/// `None` when bytes were put while they were counted.
+/// Returns `None` if bytes were written while they were counted.
 fn account_if_complete() -> Option<Account> {
     let read = Read::of_running();
     let log = &read.0["profilingLog"][std::process::id().to_string()]["buffer"];
@@ -278,20 +339,20 @@ fn account_if_complete() -> Option<Account> {
         (&Value::from(0), &Value::from(0))
     );
     let number = |value: &Value| value.as_u64().unwrap_or_else(|| panic!("{value} in {log}"));
-    let entries = log["entries"].as_object().expect("sorts of entries");
+    let entries = log["entries"].as_object().expect("kinds of entries");
     let sum = |what: &str| {
         entries
             .values()
-            .map(|sort| number(&sort[what]))
+            .map(|kind| number(&kind[what]))
             .sum::<u64>()
     };
     let numbers = numbers(&read);
     let found: HashSet<u64> = numbers.iter().copied().collect();
-    assert_eq!(found.len(), numbers.len(), "none is there twice");
+    assert_eq!(found.len(), numbers.len(), "no duplicates");
     assert_eq!(
         number(&entries["marker"]["count"]),
         numbers.len() as u64,
-        "all that are in the buffer are shown"
+        "the profile shows all markers in the buffer"
     );
     let is_complete = sum("bytes") + number(&losses["recycled_bytes"]) == number(&log["put_bytes"]);
     is_complete.then(|| Account {
@@ -304,14 +365,14 @@ fn account_if_complete() -> Option<Account> {
 }
 
 #[test]
-fn what_is_not_there_was_recycled() {
+fn missing_markers_are_oldest_and_counted_as_recycled() {
     isolated(|| {
         END.store(false, Ordering::Relaxed);
         let write = || {
             let mut written = Vec::new();
             while !END.load(Ordering::Relaxed) {
                 written.push(
-                    std::thread::spawn(write_some_at_the_gate)
+                    std::thread::spawn(write_some_locked)
                         .join()
                         .expect("a writer"),
                 );
@@ -328,11 +389,11 @@ fn what_is_not_there_was_recycled() {
             profiler_start(params).expect("start");
             EPOCH.store(session, Ordering::SeqCst);
             drop(closed.take());
-            wait_until("something is recycled", || {
+            wait_until("markers are recycled", || {
                 profiler_get_buffer_info().is_some_and(|info| info.recycled_bytes > SMALL_CAPACITY)
             });
             closed = GATE.write().ok();
-            // Nor does the sampler write any more.
+            // So that the sampler writes no more samples.
             profiler_pause();
             accounts.push(account());
             if session % 2 == 0 {
@@ -359,27 +420,27 @@ fn what_is_not_there_was_recycled() {
             let written: HashSet<u64> = by_thread.iter().flatten().copied().collect();
             assert!(
                 account.found.is_subset(&written),
-                "markers of another session are in {session}"
+                "session {session} has markers of another session"
             );
             let missing = (written.len() - account.found.len()) as u64;
             assert!(
                 account.recycled_chunks > 0 && missing > 0,
-                "{missing} of session {session}"
+                "{missing} missing in session {session}"
             );
             assert!(
                 missing <= account.lost_entries,
-                "{missing} are missing, of {} that were lost",
+                "{missing} are missing, but only {} entries are counted as lost",
                 account.lost_entries
             );
             let stacks = written.iter().filter(|number| *number % 4 == 3).count() as u64;
             let put = account.put_entries + account.lost_marker_stacks;
             assert!(
                 put >= written.len() as u64 + stacks,
-                "{put} were put of {} and {stacks} stacks",
+                "only {put} entries are counted of {} markers and {stacks} stacks",
                 written.len()
             );
             for of_thread in by_thread {
-                // What was recycled is the oldest.
+                // The oldest markers are recycled first.
                 let gone = of_thread
                     .iter()
                     .take_while(|number| !account.found.contains(number))

@@ -1,9 +1,10 @@
-//! Markers and labels with what nobody expects: odd times, names, texts and numbers, payloads that fail. Each has the result that
-//! is documented, and the profile is whole.
+//! Markers and labels with unusual times, names, texts, numbers and failing payloads. Each has its
+//! documented result, and the profile stays valid.
 
 use std::time::Duration;
 
-use crate::common::{self, Read, isolated, work_for_cpu};
+use crate::common::{self, Read, isolated};
+use crate::markers::sampled_work::work_until_sampled;
 use gekkota::label::{LabelFlags, auto_profiler_label_dynamic_utf16};
 use gekkota::marker::{add_text_marker_fmt, lazy_add_text_marker, lazy_add_untyped_marker};
 use gekkota::schema::{Deserialize, JSONWriter, MarkerSchema, Serialize};
@@ -18,7 +19,7 @@ use serde_json::{Value, json};
 
 const OTHER: ProfilingCategoryPair = ProfilingCategoryPair::Other(None);
 
-/// A payload that fails where it is told to.
+/// How a payload fails.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Fails {
     Nowhere,
@@ -36,8 +37,8 @@ struct Failing(Fails);
 impl Serialize for Failing {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self.0 {
-            Fails::ToSerialize => Err(S::Error::custom("on purpose")),
-            Fails::ToSerializeByPanic => panic!("on purpose"),
+            Fails::ToSerialize => Err(S::Error::custom("the test wants this failure")),
+            Fails::ToSerializeByPanic => panic!("the test wants this failure"),
             fails => serializer.serialize_u8(fails as u8),
         }
     }
@@ -55,8 +56,10 @@ impl<'de> Deserialize<'de> for Failing {
             Fails::ByStreamingNonsense,
         ];
         match all.into_iter().find(|fails| *fails as u8 == number) {
-            Some(Fails::ToDeserialize) | None => Err(D::Error::custom("on purpose")),
-            Some(Fails::ToDeserializeByPanic) => panic!("on purpose"),
+            Some(Fails::ToDeserialize) | None => {
+                Err(D::Error::custom("the test wants this failure"))
+            }
+            Some(Fails::ToDeserializeByPanic) => panic!("the test wants this failure"),
             Some(fails) => Ok(Self(fails)),
         }
     }
@@ -75,7 +78,7 @@ impl ProfilerMarker for Failing {
             Fails::ToStreamHalfWay => {
                 json.start_array_property("begun");
                 (0..100_000).for_each(|number| json.int_element(number));
-                panic!("on purpose");
+                panic!("the test wants this failure");
             }
             Fails::ByStreamingNonsense => {
                 json.end_array();
@@ -92,13 +95,13 @@ impl ProfilerMarker for Failing {
     }
 }
 
-/// Whose name is not to be had.
+/// A marker type whose name panics.
 #[derive(Serialize, Deserialize)]
 struct Nameless;
 
 impl ProfilerMarker for Nameless {
     fn marker_type_name() -> &'static str {
-        panic!("on purpose")
+        panic!("the test wants this failure")
     }
     fn marker_type_display() -> MarkerSchema {
         MarkerSchema::new(&[])
@@ -181,7 +184,8 @@ fn failing_payloads() {
     );
 }
 
-/// A panic where nothing records would end the test.
+/// Adds lazy markers, and returns the number of evaluated arguments. Panics if one is evaluated
+/// although no session records.
 fn lazily(records: bool) -> u32 {
     let mut evaluated = 0;
     let mut once = |text: &'static str| {
@@ -226,7 +230,7 @@ fn odd_labels() {
     let _method = AutoProfilerLabel::with_flags("Element", "append", OTHER, flags);
     let _getter = AutoProfilerLabel::with_flags("Element", "id", OTHER, LabelFlags::GETTER);
     let _setter = AutoProfilerLabel::with_flags("Element", "id", OTHER, LabelFlags::SETTER);
-    work_for_cpu(Duration::from_millis(100));
+    work_until_sampled(Duration::ZERO);
     std::hint::black_box(());
 }
 
@@ -261,25 +265,21 @@ fn check_labels(read: &Read) {
 }
 
 #[test]
-fn whatever_is_odd_has_its_result_and_breaks_nothing() {
+fn unusual_markers_and_labels_have_documented_results() {
     isolated(|| {
         assert_eq!(lazily(false), 0);
         let session = ProfilerSession::start(StartParams::default()).expect("start");
         let now = ProfilerTime::now();
         let evaluated = std::thread::spawn(move || {
             gekkota::register_thread("odd");
+            // Takes snapshots, so it precedes the payloads that panic in each profile.
+            odd_labels();
             odd_times(now);
             odd_texts();
             failing_payloads();
-            odd_labels();
             lazily(true)
         });
-        assert_eq!(
-            evaluated
-                .join()
-                .expect("nothing panics where a marker is added"),
-            7
-        );
+        assert_eq!(evaluated.join().expect("adding a marker never panics"), 7);
         let read = Read::from_profile(&session.finish().expect("profile"));
         check_labels(&read);
 
@@ -290,7 +290,8 @@ fn whatever_is_odd_has_its_result_and_breaks_nothing() {
                 .unwrap_or_else(|| panic!("no {name:?} in {markers:#?}"))
                 .clone()
         };
-        // Times: what is before the process is its beginning, and what is reversed stays so.
+        // Times: one before the start of the process becomes the start. A reversed interval stays
+        // reversed.
         assert_eq!(
             (of("before the process").1, of("before the process").2),
             (0.0, None)
@@ -319,7 +320,7 @@ fn whatever_is_odd_has_its_result_and_breaks_nothing() {
         assert!(of("end").2.is_some_and(|end| end > 1e12));
         assert!(
             (of("nan").1 - of("reversed").2.expect("an end")).abs() < 1e-5,
-            "a time that is none moves nothing"
+            "NaN counts as 0"
         );
         // Texts.
         assert_eq!(of("").5, Value::Null);
@@ -329,7 +330,7 @@ fn whatever_is_odd_has_its_result_and_breaks_nothing() {
             of("formatted").5["name"],
             format!("   7|{}", "é".repeat(253))
         );
-        // Payloads: what became of them stands in the markers' names.
+        // Payloads: the marker's name reports the failure.
         assert_eq!(of("Nowhere").5, json!({"type": "Failing", "well": true}));
         for name in ["ToSerialize", "ToSerializeByPanic"] {
             assert_eq!(

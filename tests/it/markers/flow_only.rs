@@ -1,4 +1,5 @@
-//! Markers of flows that are many are there only where the session asks for flows, and cost nothing elsewhere.
+//! Flow-only markers are recorded only with the feature for flows; otherwise their payloads are not
+//! evaluated.
 
 use crate::common::{Read, isolated};
 use gekkota::marker::built_in::FlowMarker;
@@ -8,17 +9,18 @@ use gekkota::{
     gecko_profiler_category, profiler_pause, profiler_resume, register_thread,
 };
 
-/// How often the payloads of two flow-only markers were made.
+/// Adds two flow-only markers and another one, and returns how many flow-only payloads were
+/// evaluated.
 fn add_markers() -> u32 {
     let (category, options) = (gecko_profiler_category!(Other), MarkerOptions::default());
     let mut evaluated = 0;
-    let mut made = |id: u64| {
+    let mut payload = |id: u64| {
         evaluated += 1;
         FlowMarker {
             flow: FlowId::from(id),
         }
     };
-    profiler_marker_flow_only!("flow only", category, options, made(7));
+    profiler_marker_flow_only!("flow only", category, options, payload(7));
     add_marker(
         "always",
         category,
@@ -27,11 +29,11 @@ fn add_markers() -> u32 {
             flow: FlowId::from(8u64),
         },
     );
-    profiler_marker_flow_only!("flow only", category, options, made(9));
+    profiler_marker_flow_only!("flow only", category, options, payload(9));
     evaluated
 }
 
-/// Names of the thread's markers, with their flows.
+/// Returns the names of the thread's markers, with their flows.
 fn found(read: &Read) -> Vec<(String, String)> {
     let strings = &read.thread("flows")["stringTable"];
     let flow = |data: &serde_json::Value| {
@@ -47,12 +49,13 @@ fn found(read: &Read) -> Vec<(String, String)> {
         .collect()
 }
 
-/// A session with these features: what it has, and how often payloads were made.
+/// Records a session with these features. Returns its markers, and how many flow-only payloads were
+/// evaluated.
 fn record(features: Features) -> (Vec<(String, String)>, u32) {
     let session = ProfilerSession::start(StartParams::default().features(features)).expect("start");
     let evaluated = add_markers();
     profiler_pause();
-    assert_eq!(add_markers(), 0, "nothing is recorded");
+    assert_eq!(add_markers(), 0, "the session is paused");
     profiler_resume();
     (
         found(&Read::from_profile(&session.finish().expect("profile"))),
@@ -61,7 +64,7 @@ fn record(features: Features) -> (Vec<(String, String)>, u32) {
 }
 
 #[test]
-fn flow_only_markers_are_there_only_with_the_feature() {
+fn flow_only_markers_are_recorded_only_with_feature() {
     isolated(|| {
         register_thread("flows");
         let marker = |name: &str, flow: u64| (name.to_owned(), format!("{flow:016x}"));
@@ -77,6 +80,6 @@ fn flow_only_markers_are_there_only_with_the_feature() {
             record(StartParams::default().features),
             (vec![marker("always", 8)], 0)
         );
-        assert_eq!(add_markers(), 0, "no session any more");
+        assert_eq!(add_markers(), 0, "the session has ended");
     });
 }

@@ -1,5 +1,5 @@
-//! Markers of every kind, those of the example `marker_gallery`, stand in a profile in the words of the viewer and in the shapes
-//! that it reads.
+//! All kinds of markers, from the example `marker_gallery`: their schemas use the viewer's words,
+//! and their data has the shape that the viewer reads.
 #[path = "../../../examples/marker_gallery/circumstances.rs"]
 mod circumstances;
 mod fields;
@@ -19,7 +19,7 @@ use crate::common::{Read, isolated};
 use gekkota::{ProfilerSession, ProfilerTime, StartParams};
 use serde_json::{Value, json};
 
-/// So long after that, for the gallery.
+/// Returns the time that is `ms` after `start`, for the gallery.
 fn after(start: ProfilerTime, ms: f64) -> ProfilerTime {
     start.add_microseconds(ms * 1e3)
 }
@@ -46,7 +46,7 @@ fn record_gallery() -> Read {
     read
 }
 
-/// A marker's name and what it carries, with what is a place in the table of strings as the string.
+/// Returns the names and payloads of the thread's markers, with strings instead of their indices.
 fn payloads(read: &Read, thread: &str) -> Vec<(String, Value)> {
     let strings = &read.thread(thread)["stringTable"];
     let markers = read.thread(thread)["markers"]["data"]
@@ -83,7 +83,7 @@ fn schemas(read: &Read) -> BTreeMap<&str, &Value> {
         .iter()
         .map(|schema| (schema["name"].as_str().expect("a name"), schema))
         .collect();
-    assert_eq!(by_name.len(), all.len(), "each type once");
+    assert_eq!(by_name.len(), all.len(), "one schema per type");
     by_name
 }
 
@@ -107,11 +107,11 @@ fn keys_are_among(value: &Value, needed: &[&str], allowed: &[&str]) {
     assert!(
         keys.iter()
             .all(|key| needed.contains(key) || allowed.contains(key)),
-        "a key too many: {value}"
+        "an unexpected key in {value}"
     );
 }
 
-fn stacks_are_threads_of_one_sample(read: &Read, markers: &[(String, Value)]) {
+fn check_stacks_are_threads_with_one_sample(read: &Read, markers: &[(String, Value)]) {
     let thread = read.thread("gallery");
     let table =
         |name: &str, row: u64, column: usize| thread[name]["data"][row as usize][column].clone();
@@ -196,7 +196,7 @@ fn stacks_are_threads_of_one_sample(read: &Read, markers: &[(String, Value)]) {
     );
 }
 
-fn pages_and_tracks_are_named(read: &Read, markers: &[(String, Value)], other: &[(String, Value)]) {
+fn check_pages_and_tracks(read: &Read, markers: &[(String, Value)], other: &[(String, Value)]) {
     let page = |tab: u64, id: u64, url: &str, embedder: u64, is_private: bool| {
         json!({
             "tabID": tab, "innerWindowID": id, "url": url,
@@ -220,24 +220,24 @@ fn pages_and_tracks_are_named(read: &Read, markers: &[(String, Value)], other: &
 }
 
 #[test]
-fn markers_are_in_the_viewers_words() {
+fn gallery_markers_have_shape_that_viewer_reads() {
     isolated(|| {
         let read = record_gallery();
         let (markers, other) = (payloads(&read, "gallery"), payloads(&read, "other side"));
-        words::schemas_are_in_the_viewers_words(&read);
-        words::schemas_are_of_the_profiles_types(&read, &[&markers[..], &other].concat());
-        fields::fields_are_in_the_formats_units(&markers);
-        fields::types_that_the_viewer_knows_have_its_fields(&markers, &other);
-        stacks_are_threads_of_one_sample(&read, &markers);
-        pages_and_tracks_are_named(&read, &markers, &other);
+        words::check_schemas_use_viewer_words(&read);
+        words::check_schemas_match_marker_types(&read, &[&markers[..], &other].concat());
+        fields::check_fields_have_units_of_formats(&markers);
+        fields::check_types_known_to_viewer(&markers, &other);
+        check_stacks_are_threads_with_one_sample(&read, &markers);
+        check_pages_and_tracks(&read, &markers, &other);
     });
 }
 
 #[test]
-fn types_of_the_hosts_cannot_break_the_viewer() {
+fn application_types_cannot_break_viewer() {
     isolated(|| {
-        // What an earlier session had is not in the next.
+        // The next profile has no schemas of this session.
         record_gallery();
-        hosts::types_of_the_hosts_cannot_break_the_viewer(&hosts::record_types_of_the_hosts());
+        hosts::check_application_types(&hosts::record_application_types());
     });
 }

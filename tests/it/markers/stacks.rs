@@ -1,4 +1,4 @@
-//! Markers have the stacks that were asked for: of the thread that adds them, of labels alone, or one that was captured before.
+//! Stacks of markers: of the adding thread, of labels only, or captured earlier.
 
 use crate::common::{Read, isolated};
 use gekkota::marker::MarkerBacktrace;
@@ -18,8 +18,8 @@ fn options(stack: MarkerStack) -> MarkerOptions {
 }
 
 #[inline(never)]
-fn adds_a_full_one() {
-    auto_profiler_label!("around it", Other);
+fn adds_full_stack() {
+    auto_profiler_label!("around full", Other);
     add_text_marker(
         "full",
         gecko_profiler_category!(Network),
@@ -30,8 +30,8 @@ fn adds_a_full_one() {
 }
 
 #[inline(never)]
-fn adds_one_of_labels() {
-    auto_profiler_label!("around that", Other);
+fn adds_label_stack() {
+    auto_profiler_label!("around labels", Other);
     add_untyped_marker(
         "labels",
         gecko_profiler_category!(Network),
@@ -71,7 +71,7 @@ fn fails() -> backtrace::Backtrace {
 }
 
 #[test]
-fn backtrace_of_the_application_becomes_the_stack_of_a_marker() {
+fn backtrace_of_application_becomes_stack_of_marker() {
     isolated(|| {
         let earlier = fails();
         let addresses = || earlier.frames().iter().map(|frame| frame.ip().addr());
@@ -114,13 +114,13 @@ fn backtrace_of_the_application_becomes_the_stack_of_a_marker() {
 }
 
 fn mark_all(cause: &ProfilerBacktrace, other: ThreadId) {
-    adds_a_full_one();
-    adds_one_of_labels();
+    adds_full_stack();
+    adds_label_stack();
     drops_a_guard();
     let category = gecko_profiler_category!(Network);
     let caused = options(cause.into());
     add_untyped_marker("caused", category, caused);
-    add_untyped_marker("caused as well", category, caused);
+    add_untyped_marker("caused again", category, caused);
     add_untyped_marker("none", category, options(MarkerStack::NoStack));
     add_untyped_marker(
         "elsewhere",
@@ -134,7 +134,7 @@ fn mark_all(cause: &ProfilerBacktrace, other: ThreadId) {
     );
 }
 
-/// The names of a marker's stack, innermost first; empty where it has none.
+/// Returns the names in a marker's stack, innermost first; empty if the marker has no stack.
 fn stack_of(read: &Read, thread: &str, marker: &Value) -> Vec<String> {
     let thread = read.thread(thread);
     let sample = &marker["stack"]["samples"]["data"][0];
@@ -169,7 +169,7 @@ fn profile_of(features: Features, cause: &ProfilerBacktrace) -> Read {
 }
 
 #[test]
-fn a_marker_has_the_stack_that_was_asked_for() {
+fn marker_has_requested_stack() {
     isolated(|| {
         gekkota::profiler_init();
         gekkota::register_thread("causes");
@@ -186,24 +186,24 @@ fn a_marker_has_the_stack_that_was_asked_for() {
 
         let full = stack("full");
         assert!(
-            full[0].contains("adds_a_full_one (in"),
-            "the innermost is who adds it: {full:#?}"
+            full[0].contains("adds_full_stack (in"),
+            "the innermost frame adds the marker: {full:#?}"
         );
-        assert_eq!(full[1], "around it");
+        assert_eq!(full[1], "around full");
         assert!(full[2].contains("mark_all (in"), "{full:#?}");
         assert_eq!(full.last().map(String::as_str), Some("(root)"));
         assert!(
             !full.iter().any(|name| name.starts_with("(truncated")),
             "{full:#?}"
         );
-        assert_eq!(stack("labels"), ["around that", "(root)"]);
+        assert_eq!(stack("labels"), ["around labels", "(root)"]);
         let guard = stack("guard");
         assert!(guard[0].contains("drops_a_guard (in"), "{guard:#?}");
 
         let caused = stack("caused");
         assert!(caused[0].contains("causes_something (in"), "{caused:#?}");
         assert_eq!(caused[1], "the cause");
-        assert_eq!(stack("caused as well"), caused);
+        assert_eq!(stack("caused again"), caused);
         assert!(stack("none").is_empty());
         let cause_ms = |name: &str| {
             let marker = markers
@@ -220,10 +220,10 @@ fn a_marker_has_the_stack_that_was_asked_for() {
         let (captured_ms, added_ms) = cause_ms("caused");
         assert!(
             captured_ms < added_ms,
-            "it was captured before: {captured_ms} and {added_ms}"
+            "captured at {captured_ms}, added at {added_ms}"
         );
 
-        // On another track it is still the stack of who adds it.
+        // A marker on another track still has the stack of the adding thread.
         let [elsewhere] = &read.markers("causes")[..] else {
             panic!("{:#?}", read.markers("causes"))
         };
@@ -236,14 +236,14 @@ fn a_marker_has_the_stack_that_was_asked_for() {
         );
         assert_eq!(read.0["meta"]["losses"]["lost_marker_stacks"], 0);
 
-        // With a feature that says so, none has a stack.
+        // `NO_MARKER_STACKS` removes all stacks.
         let read = profile_of(Features::default() | Features::NO_MARKER_STACKS, &cause);
         let markers = read.markers("marks");
         assert!(
             markers.len() >= 5 && markers.iter().all(|marker| marker.5["stack"].is_null()),
             "{markers:#?}"
         );
-        // Without stack walking there are labels and the innermost address.
+        // Without stack walking, a full stack has the labels and the innermost address.
         let read = profile_of(Features::CPU, &cause);
         let markers = read.markers("marks");
         let full = markers
@@ -252,7 +252,7 @@ fn a_marker_has_the_stack_that_was_asked_for() {
             .expect("a marker");
         let full = stack_of(&read, "marks", &full.5);
         assert!(
-            full.len() == 3 && full[0].contains("adds_a_full_one (in") && full[1] == "around it",
+            full.len() == 3 && full[0].contains("adds_full_stack (in") && full[1] == "around full",
             "{full:#?}"
         );
     });

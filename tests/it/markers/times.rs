@@ -1,4 +1,4 @@
-//! Markers are there with their times, on the threads that are profiled, and nowhere else.
+//! Markers are recorded with their times, only on profiled threads and only during the session.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use gekkota::{
 };
 
 #[test]
-fn markers_are_where_and_when_they_were_added() {
+fn markers_are_on_their_thread_at_their_time() {
     isolated(|| {
         let category = gecko_profiler_category!(Network);
         let options = MarkerOptions::default();
@@ -77,7 +77,7 @@ fn markers_are_where_and_when_they_were_added() {
         };
         assert!(
             markers.is_sorted_by_key(last_ms),
-            "by the last moment of each"
+            "markers are sorted by their latest time"
         );
         let expected = [
             "instant",
@@ -96,7 +96,7 @@ fn markers_are_where_and_when_they_were_added() {
         assert_eq!(phases, [0, 0, 1, 1, 2, 3, 1, 0]);
         assert!(
             markers.iter().all(|marker| marker.4 == 6),
-            "all are of the network"
+            "all have the category Network"
         );
 
         let start_ms = markers[1].1;
@@ -141,7 +141,7 @@ fn markers_are_where_and_when_they_were_added() {
         assert_eq!(
             (&log["dropped_entries"], &log["too_large_entries"]),
             (&1.into(), &1.into()),
-            "what did not fit"
+            "the marker that is larger than a chunk"
         );
     });
 }

@@ -1,9 +1,12 @@
-//! What goes on from one session to the next, as stacks that a program holds and its clock do, and what must not: markers and
-//! requests. And that a thread which does nothing is charged less than one that works.
+//! What lasts from one session to the next, such as backtraces, the clock and pending signals, and
+//! what does not, such as open intervals.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
 use std::time::Duration;
 
-use crate::common::{Read, Sleeper, isolated, mark, work_for_cpu};
+use super::{IdleThread, read_until};
+use crate::common::{Read, isolated, mark, thread_cpu, work, work_for_cpu};
 use gekkota::stack::{ProfilerBacktrace, profiler_capture_backtrace};
 use gekkota::{
     AutoProfilerTextMarker, MarkerOptions, ProfilerTime, SamplingEngine, StartParams, ThreadGuard,
@@ -21,12 +24,12 @@ fn takes_a_backtrace() -> ProfilerBacktrace {
 }
 
 #[test]
-fn a_hundred_backtraces_outlive_the_session() {
+fn hundred_backtraces_outlive_the_session() {
     isolated(|| {
-        // Names take their time; one in ten is asked for them.
-        let are_whole = |some: Vec<ProfilerBacktrace>| {
-            let mut asked = some.iter().step_by(10);
-            asked.all(|backtrace| {
+        // Resolving names is slow, so this checks one backtrace in ten.
+        let are_whole = |backtraces: Vec<ProfilerBacktrace>| {
+            let mut checked = backtraces.iter().step_by(10);
+            checked.all(|backtrace| {
                 backtrace
                     .resolve()
                     .to_string()
@@ -36,9 +39,9 @@ fn a_hundred_backtraces_outlive_the_session() {
         let mut held: Vec<_> = (0..20).map(|_| takes_a_backtrace()).collect();
         start();
         held.extend((0..100).map(|_| takes_a_backtrace()));
-        assert!(are_whole(held.drain(..40).collect()), "in the session");
+        assert!(are_whole(held.drain(..40).collect()), "during the session");
         profiler_stop();
-        assert!(are_whole(held.drain(..40).collect()), "after it");
+        assert!(are_whole(held.drain(..40).collect()), "after the session");
         start();
         profiler_shutdown();
         assert_eq!(held.len(), 40);
@@ -47,7 +50,7 @@ fn a_hundred_backtraces_outlive_the_session() {
 }
 
 #[test]
-fn an_interval_that_outlasts_its_session_is_in_none() {
+fn interval_marker_that_outlasts_its_session_is_not_recorded() {
     isolated(|| {
         let interval = || {
             let category = gekkota::gecko_profiler_category!(Other);
@@ -61,24 +64,24 @@ fn an_interval_that_outlasts_its_session_is_in_none() {
                 .map(|marker| marker.0)
                 .collect::<Vec<_>>()
         };
-        assert!(interval().is_none(), "there is no session");
+        assert!(interval().is_none(), "no session is running");
         start();
-        let of_the_first = interval().expect("a session");
+        let of_first = interval().expect("a session");
         start();
-        let of_the_second = interval().expect("a session");
-        drop(of_the_first);
+        let of_second = interval().expect("a session");
+        drop(of_first);
         mark("second");
         assert_eq!(names(), ["second"]);
-        drop(of_the_second);
+        drop(of_second);
         assert_eq!(names(), ["second", "interval"]);
-        let of_none = interval();
+        let ends_after_stop = interval();
         profiler_stop();
-        drop(of_none);
+        drop(ends_after_stop);
     });
 }
 
 fn set_blocked(signal: i32, how: i32) {
-    // SAFETY: the set is a local, filled before it is read.
+    // SAFETY: the set is a local, and is initialized before it is read.
     unsafe {
         let mut signals = std::mem::zeroed();
         libc::sigemptyset(&mut signals);
@@ -90,84 +93,122 @@ fn set_blocked(signal: i32, how: i32) {
     }
 }
 
-/// The kernel drops a signal where one of its number is pending; so a new session must not wait for another answer than the
-/// one that comes.
+/// The kernel drops a signal while another one with the same number is pending. So the request of a
+/// new session must accept the signal of an earlier session as its answer.
 #[test]
-fn a_signal_that_is_pending_at_a_restart_costs_no_samples() {
+fn signal_pending_at_a_restart_answers_the_new_session() {
     isolated(|| {
-        let by_signals = || StartParams::default().engine(SamplingEngine::Signals);
-        let asked = std::thread::spawn(move || {
+        static UNBLOCK: AtomicBool = AtomicBool::new(false);
+        static END: AtomicBool = AtomicBool::new(false);
+        let (blocked, is_blocked) = mpsc::channel();
+        let thread = std::thread::spawn(move || {
             let _registered = ThreadGuard::register("blocks");
             set_blocked(libc::SIGPROF, libc::SIG_BLOCK);
-            for _ in 0..3 {
-                profiler_start(by_signals()).expect("start");
-                work_for_cpu(Duration::from_millis(50));
+            blocked.send(()).expect("the test waits for it");
+            // Does not sleep: the sampler would cancel its request to a sleeping thread.
+            while !UNBLOCK.load(Ordering::Acquire) {
+                work(1000);
             }
+            mark("before unblocking");
             set_blocked(libc::SIGPROF, libc::SIG_UNBLOCK);
-            mark("answers");
-            work_for_cpu(Duration::from_millis(300));
-            Read::of_running()
+            mark("after unblocking");
+            while !END.load(Ordering::Acquire) {
+                work(1000);
+            }
         });
-        let read = asked.join().expect("thread");
+        is_blocked.recv().expect("the thread blocks the signal");
+        for _ in 0..3 {
+            profiler_start(StartParams::default().engine(SamplingEngine::Signals)).expect("start");
+            // From then on the request stays pending, because the thread neither answers nor
+            // sleeps.
+            read_until("the thread has not answered a request", |read| {
+                read.count("unanswered_ticks") > 0
+            });
+        }
+        UNBLOCK.store(true, Ordering::Release);
+        let marker_ms = |read: &Read, name: &str| {
+            let mut markers = read.markers("blocks").into_iter();
+            markers
+                .find(|marker| marker.0 == name)
+                .map(|marker| marker.1)
+        };
+        let read = read_until("the thread has 100 samples since it unblocked", |read| {
+            let since = marker_ms(read, "after unblocking");
+            let samples = read.samples("blocks");
+            let later = samples
+                .iter()
+                .filter(|sample| since.is_some_and(|since| sample.time_ms > since));
+            later.count() > 100
+        });
+        END.store(true, Ordering::Release);
+        thread.join().expect("thread");
         profiler_stop();
-        let since = read.markers("blocks")[0].1;
-        let later = read
-            .samples("blocks")
-            .iter()
-            .filter(|sample| sample.time_ms > since)
-            .count();
-        // It has run for 300 ms; where it is given up for lost, it has none of them.
-        assert!(later > 100, "{later} samples since it answers");
+        // The kernel delivers the pending signal before the call that unblocks it returns.
+        let [before, after] = ["before unblocking", "after unblocking"]
+            .map(|name| marker_ms(&read, name).expect("a marker"));
+        let samples = read.samples("blocks");
+        let mut times = samples.iter().map(|sample| sample.time_ms);
+        assert!(
+            times.any(|time| (before..=after).contains(&time)),
+            "the pending signal gave no sample between {before} and {after} ms"
+        );
     });
 }
 
 #[test]
-fn time_goes_on_through_starts_and_stops() {
+fn time_never_steps_back_through_starts_and_stops() {
     isolated(|| {
         let mut last = ProfilerTime::now();
-        let mut look = || {
+        let mut check = || {
             let now = ProfilerTime::now();
             assert!(now >= last, "{last:?}, then {now:?}");
             last = now;
         };
         for _ in 0..20 {
             start();
-            look();
+            check();
             profiler_stop();
-            look();
+            check();
             profiler_shutdown();
-            look();
+            check();
         }
     });
 }
 
 #[test]
-fn an_idle_thread_is_charged_less_than_a_busy_one() {
+fn idle_thread_is_charged_less_cpu_time_than_a_busy_one() {
     isolated(|| {
-        let _idle = Sleeper::start("idle");
-        let read = std::thread::spawn(|| {
-            let _busy = ThreadGuard::register("busy");
-            start();
-            work_for_cpu(Duration::from_millis(100));
-            Read::of_running()
-        });
-        let read = read.join().expect("thread");
-        profiler_stop();
-        let charged = |name: &str| {
-            read.samples(name)
-                .iter()
-                .filter_map(|sample| sample.cpu_ns)
-                .sum::<u64>()
+        let charged = |read: &Read, name: &str| {
+            let samples = read.samples(name);
+            Duration::from_nanos(samples.iter().filter_map(|sample| sample.cpu_ns).sum())
         };
+        let idle = IdleThread::start("idle");
+        let busy = std::thread::spawn(move || {
+            let _registered = ThreadGuard::register("busy");
+            let before = thread_cpu();
+            start();
+            let what = "the busy thread is charged 80 ms, and the idle one has 50 samples";
+            let read = read_until(what, |read| {
+                work_for_cpu(Duration::from_millis(10));
+                charged(read, "busy") > Duration::from_millis(80) && read.samples("idle").len() > 50
+            });
+            (read, thread_cpu() - before)
+        });
+        let (read, busy_cpu) = busy.join().expect("thread");
+        profiler_stop();
+        let idle_cpu = idle.end();
+        let [busy_charged, idle_charged] = ["busy", "idle"].map(|name| charged(&read, name));
         assert!(
-            charged("busy") > 80_000_000 && charged("idle") < 5_000_000,
-            "{}, {}",
-            charged("busy"),
-            charged("idle")
+            busy_charged <= busy_cpu,
+            "the busy thread used {busy_cpu:?} and was charged {busy_charged:?}"
         );
         assert!(
-            read.samples("idle").len() > 50,
-            "it has samples all the same"
+            idle_charged <= idle_cpu,
+            "the idle thread used {idle_cpu:?} and was charged {idle_charged:?}"
+        );
+        assert!(
+            idle_charged < busy_charged,
+            "{idle_charged:?}, {busy_charged:?}"
         );
     });
 }

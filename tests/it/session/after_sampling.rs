@@ -1,13 +1,14 @@
-//! After-sampling callbacks: in the four states, in their order, and whatever they do.
+//! After-sampling callbacks: their states, their order, and what they may do.
 
 use std::cell::RefCell;
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crate::common::{self, Read, isolated, one_loop, thread_names, wait_until};
+use super::{LONGEST_INTERVAL, before_second_tick, read_until, sample_count};
+use crate::common::{self, LONGEST_WAIT, Read, isolated, one_loop, thread_names, wait_until};
 use gekkota::callback::{SamplingState, profiler_callback_after_sampling};
 use gekkota::{
     Features, SamplingEngine, StartParams, auto_profiler_label, profiler_get_profile,
@@ -17,15 +18,12 @@ use gekkota::{
 
 use SamplingState::{JustStopped, NoStackSamplingCompleted, SamplingCompleted, SamplingPaused};
 
-const LONG: Duration = Duration::from_secs(10);
-
 fn start() {
     profiler_start(StartParams::default()).expect("start");
 }
 
 fn profile_has(text: &str) -> bool {
-    let profile = profiler_get_profile().expect("active");
-    String::from_utf8(profile).expect("UTF-8").contains(text)
+    Read::of_running().0.to_string().contains(text)
 }
 
 fn sampler_threads() -> usize {
@@ -36,21 +34,21 @@ fn sampler_threads() -> usize {
 }
 
 #[test]
-fn each_of_the_four_states() {
+fn callback_receives_each_of_the_four_states() {
     isolated(|| {
-        gekkota::register_thread("asks");
+        gekkota::register_thread("adds callbacks");
         assert!(!profiler_callback_after_sampling(|_| panic!(
-            "it is not called"
+            "it is not called while the profiler is inactive"
         )));
         start();
         {
-            auto_profiler_label!("label while it samples", Other);
+            auto_profiler_label!("label while sampling", Other);
             assert_eq!(one_loop(), SamplingCompleted);
+            // The thread may answer later than that loop.
+            wait_until("a sample has the label", || {
+                profile_has("label while sampling")
+            });
         }
-        assert!(
-            profile_has("label while it samples"),
-            "what was sampled is in the buffer"
-        );
         for (pause, resume, label) in [
             (
                 profiler_pause as fn(),
@@ -83,87 +81,95 @@ fn each_of_the_four_states() {
         assert_eq!(one_loop(), SamplingPaused);
         profiler_stop();
         assert!(!profiler_callback_after_sampling(|_| panic!(
-            "it is not called"
+            "it is not called while the profiler is inactive"
         )));
     });
 }
 
 #[test]
-fn callbacks_are_called_in_their_order_on_the_sampler_thread() {
+fn callbacks_run_in_order_on_the_sampler_thread() {
     isolated(|| {
-        gekkota::register_thread("asks");
+        gekkota::register_thread("adds callbacks");
         start();
         let (send, receive) = mpsc::channel();
         for number in 0..50 {
             let send = send.clone();
             let call = move |state| {
                 let thread = std::fs::read_to_string("/proc/thread-self/comm")
-                    .expect("the kernel's name for it");
+                    .expect("the name of the thread");
                 _ = send.send((number, state, thread));
             };
             assert!(profiler_callback_after_sampling(call));
         }
         for number in 0..50 {
-            let called = receive.recv_timeout(LONG).expect("a loop");
+            let called = receive.recv_timeout(LONGEST_WAIT).expect("a loop");
             assert_eq!(
                 called,
                 (number, SamplingCompleted, "SamplerThread\n".to_owned())
             );
         }
         drop(send);
-        assert!(receive.recv().is_err(), "each is called once");
+        assert!(receive.recv().is_err(), "each callback is called once");
         profiler_stop();
     });
 }
 
 #[test]
-fn who_is_left_over_is_told_before_the_stop_returns() {
+fn pending_callbacks_are_called_before_a_stop_returns() {
     isolated(|| {
-        gekkota::register_thread("asks");
-        let slow = || StartParams::default().interval(Duration::from_secs(10));
+        gekkota::register_thread("adds callbacks");
         for end in [profiler_stop as fn(), start, gekkota::profiler_shutdown] {
-            profiler_start(slow()).expect("start");
-            let ask = |_| {
-                let (send, receive) = mpsc::channel();
-                assert!(profiler_callback_after_sampling(
-                    move |state| _ = send.send(state)
-                ));
-                receive
-            };
-            let left: Vec<_> = (0..3).map(ask).collect();
-            end();
-            let told: Vec<_> = left.iter().map(|left| left.try_recv()).collect();
-            assert_eq!(told, [Ok(JustStopped); 3]);
+            // The callbacks would be called on the second tick.
+            let states = before_second_tick(|| {
+                profiler_start(StartParams::default().interval(LONGEST_INTERVAL)).expect("start");
+                let add_callback = |_| {
+                    let (send, receive) = mpsc::channel();
+                    assert!(profiler_callback_after_sampling(
+                        move |state| _ = send.send(state)
+                    ));
+                    receive
+                };
+                let pending: Vec<_> = (0..3).map(add_callback).collect();
+                end();
+                let states = pending.iter().map(|receive| receive.try_recv());
+                states.collect::<Vec<_>>()
+            });
+            assert_eq!(states, [Ok(JustStopped); 3]);
         }
-        // Nor is one told so twice, or one forgotten that comes while the session ends.
+        // A callback that is added while the session ends is either refused or called once.
         for _ in 0..30 {
             start();
-            let asks = std::thread::spawn(|| {
+            let (accepted, is_accepted) = mpsc::channel();
+            let adder = std::thread::spawn(move || {
                 let (send, receive) = mpsc::channel();
-                let mut taken = 0;
+                let mut added = 0;
                 while profiler_is_active() {
                     let send = send.clone();
-                    taken += usize::from(profiler_callback_after_sampling(move |state| {
-                        _ = send.send(state)
-                    }));
+                    if profiler_callback_after_sampling(move |state| _ = send.send(state)) {
+                        added += 1;
+                        _ = accepted.send(());
+                    }
                 }
-                (taken, receive)
+                (added, receive)
             });
+            is_accepted
+                .recv()
+                .expect("a callback is accepted while the session runs");
             common::work_for(Duration::from_millis(2));
             profiler_stop();
-            let (taken, receive) = asks.join().expect("thread");
-            assert_eq!(receive.iter().count(), taken);
+            let (added, receive) = adder.join().expect("thread");
+            assert_eq!(receive.iter().count(), added);
         }
     });
 }
 
-/// What an after-sampling callback does, and what holds afterwards.
+/// The body of a callback, and a condition that is true after it.
 type Body = (fn(), fn() -> bool);
 
 #[test]
-fn callbacks_may_call_anything() {
+fn callbacks_may_call_any_function() {
     isolated(|| {
-        gekkota::register_thread("asks");
+        gekkota::register_thread("adds callbacks");
         let bodies: [Body; 6] = [
             (profiler_stop, || !profiler_is_active()),
             (start, profiler_is_active),
@@ -195,39 +201,43 @@ fn callbacks_may_call_anything() {
             start();
             let (send, receive) = mpsc::channel();
             let next = send.clone();
-            let begin = Instant::now();
-            assert!(profiler_callback_after_sampling(move |state| {
-                body();
-                _ = send.send((state, holds()));
+            // Added in another callback, so that both wait for the same loop.
+            assert!(profiler_callback_after_sampling(move |_| {
+                assert!(profiler_callback_after_sampling(move |state| {
+                    body();
+                    _ = send.send((state, holds()));
+                }));
+                assert!(profiler_callback_after_sampling(
+                    move |state| _ = next.send((state, true))
+                ));
             }));
-            assert!(profiler_callback_after_sampling(
-                move |state| _ = next.send((state, true))
-            ));
-            let called = receive.recv_timeout(LONG);
+            let called = receive.recv_timeout(LONGEST_WAIT);
             assert_eq!(called, Ok((SamplingCompleted, true)), "callback {number}");
             assert!(
-                receive.recv_timeout(LONG).is_ok(),
-                "callback {number}: the next one is called too"
+                receive.recv_timeout(LONGEST_WAIT).is_ok(),
+                "callback {number}: the next callback is called, too"
             );
-            println!("callback {number}: {:?}", begin.elapsed());
             start();
             assert_eq!(one_loop(), SamplingCompleted);
-            let read = Read::from_text(&profiler_get_profile().expect("active"));
+            // The thread may answer later than that loop.
+            let read = read_until("the thread has a sample", |read| {
+                sample_count(read, "adds callbacks") > 0
+            });
             let start_ms = read.0["meta"]["profilingStartTime"]
                 .as_f64()
                 .expect("a time");
-            let samples = read.samples("asks");
-            assert!(!samples.is_empty() && samples.iter().all(|sample| sample.time_ms >= start_ms));
+            let samples = read.samples("adds callbacks");
+            assert!(samples.iter().all(|sample| sample.time_ms >= start_ms));
             profiler_stop();
         }
-        wait_until("the samplers are gone", || sampler_threads() == 0);
+        wait_until("the sampler threads have exited", || sampler_threads() == 0);
     });
 }
 
 #[test]
-fn nobody_waits_for_a_callback() {
+fn stop_does_not_wait_for_a_running_callback() {
     isolated(|| {
-        gekkota::register_thread("asks");
+        gekkota::register_thread("adds callbacks");
         start();
         let (entered, has_entered) = mpsc::channel();
         let (leave, may_leave) = mpsc::channel::<()>();
@@ -236,30 +246,32 @@ fn nobody_waits_for_a_callback() {
             _ = may_leave.recv();
             profiler_stop();
         }));
-        has_entered.recv_timeout(LONG).expect("a loop");
+        has_entered.recv_timeout(LONGEST_WAIT).expect("a loop");
         let profile = profiler_get_profile();
-        assert!(profile.is_some(), "the session is there");
+        assert!(profile.is_some(), "the session is running");
         profiler_stop();
         assert!(
             !profiler_is_active(),
-            "it has stopped, though the callback goes on"
+            "the profiler has stopped, although the callback is running"
         );
         start();
         assert_eq!(
             one_loop(),
             SamplingCompleted,
-            "another sampler is at work beside it"
+            "another sampler works beside the callback"
         );
-        leave.send(()).expect("it waits");
-        wait_until("it has stopped the profiler", || !profiler_is_active());
-        wait_until("the samplers are gone", || sampler_threads() == 0);
+        leave.send(()).expect("the callback waits");
+        wait_until("the callback has stopped the profiler", || {
+            !profiler_is_active()
+        });
+        wait_until("the sampler threads have exited", || sampler_threads() == 0);
     });
 }
 
 #[test]
-fn a_panic_ends_in_its_callback() {
+fn panic_in_a_callback_does_not_spread() {
     isolated(|| {
-        gekkota::register_thread("asks");
+        gekkota::register_thread("adds callbacks");
         let hook = std::panic::take_hook();
         std::panic::set_hook(Box::new(|_| {}));
         start();
@@ -268,7 +280,7 @@ fn a_panic_ends_in_its_callback() {
             common::PanicsAgain
         )));
         assert_eq!(one_loop(), SamplingCompleted);
-        assert_eq!(one_loop(), SamplingCompleted, "the sampler goes on");
+        assert_eq!(one_loop(), SamplingCompleted, "the sampler continues");
         let read = Read::from_text(&profiler_get_profile().expect("active"));
         assert_eq!(read.count("sampler_panics"), 0);
         profiler_stop();
@@ -277,54 +289,54 @@ fn a_panic_ends_in_its_callback() {
 }
 
 #[test]
-fn threads_are_stopped_by_their_timers_again_after_a_callback() {
+fn timers_interrupt_threads_again_after_a_callback() {
     isolated(|| {
-        gekkota::register_thread("asks");
-        static ENDS: AtomicBool = AtomicBool::new(false);
+        gekkota::register_thread("adds callbacks");
+        static END: AtomicBool = AtomicBool::new(false);
         let busy = std::thread::spawn(|| {
             gekkota::register_thread("busy");
-            while !ENDS.load(Ordering::Relaxed) {
+            while !END.load(Ordering::Relaxed) {
                 common::work(10_000);
             }
         });
-        // A machine that stands still under its threads makes timers look silent, too, but not each time.
-        let is_well = (0..20).any(|_| {
+        // While a virtual machine is paused, a timer looks silent, too, but not in every session. A
+        // callback that left the threads without timers would cause silent timers in every session.
+        wait_until("a session with callbacks has no silent timers", || {
             profiler_start(StartParams::default().engine(SamplingEngine::LocalTimers))
                 .expect("start");
-            wait_until("there are samples beside callbacks", || {
+            let read = read_until("there are samples beside callbacks", |read| {
                 (0..10).for_each(|_| assert_eq!(one_loop(), SamplingCompleted));
-                Read::of_running().count("captured_samples") > 50
+                read.count("captured_samples") > 50
             });
-            let read = Read::of_running();
             profiler_stop();
             let (silent, captured) = (read.count("silent_timers"), read.count("captured_samples"));
             println!("{captured} samples beside callbacks, {silent} silent timers");
             silent == 0
         });
-        ENDS.store(true, Ordering::Relaxed);
+        END.store(true, Ordering::Relaxed);
         busy.join().expect("thread");
-        assert!(is_well, "callbacks leave threads without their timers");
     });
 }
 
-/// What the child of the fork opened in the callback; when its thread ends, it tells whether that is open still.
+/// Files that the child of a fork opened in a callback. The drop, at the end of the thread, exits
+/// the child with a status that reports whether they are still open.
 struct Opened(Vec<File>);
 
 impl Drop for Opened {
     fn drop(&mut self) {
-        // SAFETY: takes numbers alone.
+        // SAFETY: the call accesses no memory of the process.
         let is_open = |file: &File| unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETFD) } >= 0;
         let status = if self.0.iter().all(is_open) {
-            WELL
+            FILES_OPEN
         } else {
             FILES_CLOSED
         };
-        // SAFETY: ends the process.
+        // SAFETY: the call only ends the process.
         unsafe { libc::_exit(status) };
     }
 }
 
-const WELL: i32 = 7;
+const FILES_OPEN: i32 = 7;
 const FILES_CLOSED: i32 = 8;
 const CALLED_IN_CHILD: i32 = 9;
 
@@ -333,18 +345,18 @@ thread_local! {
 }
 
 #[test]
-fn a_fork_in_a_callback_leaves_the_rest_to_the_parent() {
+fn fork_in_a_callback_leaves_other_callbacks_to_the_parent() {
     isolated(|| {
-        gekkota::register_thread("asks");
+        gekkota::register_thread("adds callbacks");
         let sleeper = common::Sleeper::start("sleeps");
         start();
-        // The sampler keeps a file of a thread that it looked at.
-        wait_until("a sleeper was seen", || {
+        // The sampler keeps a file open for each thread whose stack it has read remotely.
+        wait_until("the sampler has read the stack of the sleeper", || {
             Read::of_running().count("samples_from_outside") > 0
         });
         let (send, receive) = mpsc::channel();
         let forks = move |_| {
-            // SAFETY: the child calls what it likes, as a child of a program with threads may after the profiler's handlers.
+            // SAFETY: glibc and the profiler's fork handlers let the child call any function.
             let child = unsafe { libc::fork() };
             assert!(child >= 0);
             if child == 0 {
@@ -360,27 +372,27 @@ fn a_fork_in_a_callback_leaves_the_rest_to_the_parent() {
         let (called, is_called) = mpsc::channel();
         let next = move |state| {
             if std::process::id() != parent {
-                // SAFETY: ends the process.
+                // SAFETY: the call only ends the process.
                 unsafe { libc::_exit(CALLED_IN_CHILD) };
             }
             _ = called.send(state);
         };
-        // From within one, so that both wait for the same loop.
+        // Added in another callback, so that both wait for the same loop.
         assert!(profiler_callback_after_sampling(move |_| {
             assert!(profiler_callback_after_sampling(forks));
             assert!(profiler_callback_after_sampling(next));
         }));
-        let child = receive.recv_timeout(LONG).expect("a child");
+        let child = receive.recv_timeout(LONGEST_WAIT).expect("a child");
         assert_eq!(
-            is_called.recv_timeout(LONG),
+            is_called.recv_timeout(LONGEST_WAIT),
             Ok(SamplingCompleted),
-            "the parent goes on"
+            "the parent continues"
         );
         let mut status = 0;
-        // SAFETY: the status is a local.
+        // SAFETY: the kernel writes to a local.
         assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
         assert!(libc::WIFEXITED(status), "the child: {status:#x}");
-        assert_eq!(libc::WEXITSTATUS(status), WELL);
+        assert_eq!(libc::WEXITSTATUS(status), FILES_OPEN);
         assert_eq!(one_loop(), SamplingCompleted);
         profiler_stop();
         drop(sleeper);

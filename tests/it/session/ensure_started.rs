@@ -1,4 +1,5 @@
-//! Ensure-started keeps a session with the same settings and its buffer, and starts anew with others.
+//! `profiler_ensure_started` keeps a session with the same settings, and otherwise starts a new
+//! one.
 
 use std::time::Duration;
 
@@ -15,26 +16,27 @@ fn base() -> StartParams {
         .filters(["GeckoMain", "ensure"])
 }
 
-/// Notes something, ensures a start with these settings, and tells whether it is still there.
+/// Records a marker, calls `profiler_ensure_started`, and returns whether the marker is still in
+/// the buffer.
 fn keeps_the_buffer(params: StartParams) -> bool {
-    mark("noted");
+    mark("kept");
     let before = profiler_get_buffer_info().expect("active");
     profiler_ensure_started(params).expect("started");
     assert!(profiler_is_active());
     let after = profiler_get_buffer_info().expect("active");
-    let is_noted = Read::of_running()
+    let is_kept = Read::of_running()
         .markers("ensure")
         .iter()
-        .any(|marker| marker.0 == "noted");
+        .any(|marker| marker.0 == "kept");
     assert!(
-        !is_noted || after.put_entries >= before.put_entries,
+        !is_kept || after.put_entries >= before.put_entries,
         "{before:?}, then {after:?}"
     );
-    is_noted
+    is_kept
 }
 
 #[test]
-fn equal_settings_keep_the_buffer_and_others_do_not() {
+fn ensure_started_keeps_the_buffer_only_with_equal_settings() {
     isolated(|| {
         gekkota::register_thread("ensure");
         assert!(profiler_get_start_params().is_none() && profiler_get_buffer_info().is_none());
@@ -48,13 +50,14 @@ fn equal_settings_keep_the_buffer_and_others_do_not() {
         assert_eq!(in_use.signal, Some(libc::SIGPROF));
         assert_eq!(profiler_features_if_active(), Some(in_use.features));
 
-        // Equal, whether it says so itself or not.
+        // Naming the default signal makes no difference.
         assert!(keeps_the_buffer(base()));
         assert!(keeps_the_buffer(base().signal(libc::SIGPROF)));
         assert!(keeps_the_buffer(
             profiler_get_start_params().expect("active")
         ));
-        // Nothing that is not available makes a difference, nor does what a feature implies.
+        // Unavailable features make no difference, and neither do features that another one
+        // implies.
         let unavailable = Features::JAVA | Features::SCREENSHOTS;
         assert!(!Features::available().contains(unavailable));
         assert!(keeps_the_buffer(
@@ -66,7 +69,7 @@ fn equal_settings_keep_the_buffer_and_others_do_not() {
             assert!(keeps_the_buffer(base().features(implies | Features::CPU)));
             assert!(!keeps_the_buffer(base()));
         }
-        // A pause is no setting.
+        // A pause is not a setting, so it lasts.
         profiler_pause();
         profiler_ensure_started(base()).expect("started");
         assert!(profiler_is_paused());
@@ -89,17 +92,17 @@ fn equal_settings_keep_the_buffer_and_others_do_not() {
                 params.filters
             );
         }
-        // What is refused changes nothing.
-        let refused = profiler_ensure_started(base().capacity_bytes(1));
+        // Invalid settings change nothing.
+        let answer = profiler_ensure_started(base().capacity_bytes(1));
         assert!(
             matches!(
-                refused,
+                answer,
                 Err(StartError::BadValue {
                     field: "capacity_bytes",
                     ..
                 })
             ),
-            "{refused:?}"
+            "{answer:?}"
         );
         assert_eq!(
             profiler_get_start_params().expect("active").engine,

@@ -1,11 +1,12 @@
 //! Every combination of up to three features starts, samples and streams.
 
-use crate::common::{self, Read, Sleeper, isolated, one_loop};
+use super::{read_until, sample_count};
+use crate::common::{Sleeper, isolated, one_loop};
 use gekkota::callback::SamplingState;
 use gekkota::{Features, StartParams, profiler_features_if_active, profiler_start, profiler_stop};
 
-/// The default ones apart, which the other tests use together.
-const TRIED: [Features; 10] = [
+/// The features to combine. Other tests use the default features together.
+const FEATURES: [Features; 10] = [
     Features::JS,
     Features::STACK_WALK,
     Features::CPU,
@@ -19,14 +20,14 @@ const TRIED: [Features; 10] = [
 ];
 
 fn combinations() -> impl Iterator<Item = Features> {
-    (0u32..1 << TRIED.len())
+    (0u32..1 << FEATURES.len())
         .filter(|bits| bits.count_ones() <= 3)
         .map(|bits| {
-            let chosen = TRIED
+            let selected = FEATURES
                 .iter()
                 .enumerate()
                 .filter(move |(index, _)| bits >> index & 1 != 0);
-            chosen.fold(Features::NONE, |all, (_, one)| all | *one)
+            selected.fold(Features::NONE, |all, (_, one)| all | *one)
         })
 }
 
@@ -48,23 +49,18 @@ fn every_combination_starts_samples_and_streams() {
             };
             assert_eq!(one_loop(), expected, "{features:?}");
             let active = profiler_features_if_active().expect("active");
-            // A thread that is just on its way to its sleep answers a little later.
-            let mut read = Read::of_running();
-            common::wait_until("the selected thread has a sample", || {
-                read = Read::of_running();
-                read.threads()
-                    .iter()
-                    .any(|thread| thread["name"] == "selected")
-                    && !read.samples("selected").is_empty()
+            // The thread may answer later than that loop.
+            let read = read_until("the selected thread has a sample", |read| {
+                sample_count(read, "selected") > 0
             });
             profiler_stop();
-            let told: Vec<&str> = read.0["meta"]["configuration"]["features"]
+            let recorded: Vec<&str> = read.0["meta"]["configuration"]["features"]
                 .as_array()
                 .expect("features")
                 .iter()
                 .filter_map(|name| name.as_str())
                 .collect();
-            assert_eq!(told, active.names().collect::<Vec<_>>(), "{features:?}");
+            assert_eq!(recorded, active.names().collect::<Vec<_>>(), "{features:?}");
             assert!(
                 active.contains(Features::CPU) || !features.contains(Features::CPU_ALL_THREADS)
             );

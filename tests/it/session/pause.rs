@@ -1,12 +1,16 @@
-//! Pausing everything and pausing the sampling, in all orders: what is asked, what is recorded, and when.
+//! Pausing the profiler and pausing only sampling, in every order: the state that the profiler
+//! reports, and what it records.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::common::{self, Read, Sleeper, isolated, mark, one_loop, work_for, work_for_cpu};
+use super::{IdleThread, read_until, sample_count};
+use crate::common::{
+    self, Read, Sleeper, isolated, mark, one_loop, thread_cpu, work_for, work_for_cpu,
+};
 use gekkota::callback::SamplingState;
 use gekkota::{
-    StartParams, profiler_feature_active, profiler_features_if_active,
+    ProfilerTime, StartParams, profiler_feature_active, profiler_features_if_active,
     profiler_features_if_active_and_unpaused, profiler_get_buffer_info, profiler_is_active,
     profiler_is_active_and_unpaused, profiler_is_paused, profiler_is_sampling_paused,
     profiler_pause, profiler_pause_sampling, profiler_resume, profiler_resume_sampling,
@@ -17,7 +21,7 @@ const ENTER: [fn(); 2] = [profiler_pause, profiler_pause_sampling];
 const LEAVE: [fn(); 2] = [profiler_resume, profiler_resume_sampling];
 const REASONS: [&str; 2] = ["profiler-paused", "collecting"];
 
-/// Active and unpaused, paused, sampling paused.
+/// Returns whether the profiler is active and unpaused, paused, and whether sampling is paused.
 fn answers() -> (bool, bool, bool) {
     (
         profiler_is_active_and_unpaused(),
@@ -26,11 +30,12 @@ fn answers() -> (bool, bool, bool) {
     )
 }
 
+/// Returns the [`answers`] of an active profiler with these pauses.
 fn expected(paused: bool, sampling_paused: bool) -> (bool, bool, bool) {
     (!paused, paused, paused || sampling_paused)
 }
 
-/// Start, end and reason.
+/// Returns the pauses in a profile: start, end and reason.
 fn paused_ranges(read: &Read) -> Vec<(Option<f64>, Option<f64>, String)> {
     let ranges = read.0["pausedRanges"].as_array().expect("ranges");
     let range = |range: &serde_json::Value| {
@@ -52,7 +57,7 @@ fn marker_names(read: &Read) -> Vec<String> {
 }
 
 #[test]
-fn pauses_are_events_of_the_log() {
+fn pauses_are_in_the_profiling_log() {
     isolated(|| {
         profiler_start(StartParams::default()).expect("start");
         profiler_pause();
@@ -81,7 +86,7 @@ fn pauses_are_events_of_the_log() {
 }
 
 #[test]
-fn nothing_happens_while_inactive() {
+fn pause_and_resume_do_nothing_while_inactive() {
     isolated(|| {
         gekkota::register_thread("main of test");
         for call in ENTER.iter().chain(&LEAVE) {
@@ -92,9 +97,9 @@ fn nothing_happens_while_inactive() {
     });
 }
 
-/// Both are entered and left in every order, each twice.
+/// Begins and ends both pauses in every order, with two calls each.
 #[test]
-fn each_pair_of_pauses_in_each_order() {
+fn pauses_begin_and_end_independently_in_every_order() {
     isolated(|| {
         gekkota::register_thread("main of test");
         for first_in in 0..2 {
@@ -134,7 +139,7 @@ fn each_pair_of_pauses_in_each_order() {
                 assert_eq!(
                     reasons,
                     [REASONS[first_in], REASONS[1 - first_in]],
-                    "to do it twice is to do it once"
+                    "a second call does nothing"
                 );
                 let ends = |reason| {
                     ranges
@@ -164,41 +169,105 @@ fn each_pair_of_pauses_in_each_order() {
     });
 }
 
-/// How much CPU time the thread's samples and the process's counter were given after this time.
-fn cpu_after(read: &Read, name: &str, time_ms: f64) -> (f64, f64) {
+/// CPU time used so far.
+#[derive(Clone, Copy)]
+struct CpuTimes {
+    /// Of the calling thread.
+    thread: Duration,
+    /// Of the process.
+    process: Duration,
+}
+
+impl CpuTimes {
+    fn now() -> Self {
+        let mut time = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        // SAFETY: the kernel writes to a local.
+        unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut time) };
+        Self {
+            thread: thread_cpu(),
+            process: Duration::new(time.tv_sec as u64, time.tv_nsec as u32),
+        }
+    }
+
+    /// Returns the CPU times between `earlier` and `self`.
+    fn since(self, earlier: Self) -> Self {
+        Self {
+            thread: self.thread - earlier.thread,
+            process: self.process - earlier.process,
+        }
+    }
+}
+
+/// Returns the CPU times that the samples of a thread and the counter of the process report from
+/// this time on.
+fn reported_since(read: &Read, name: &str, time_ms: f64) -> CpuTimes {
     let samples = read
         .samples(name)
         .into_iter()
         .filter(|sample| sample.time_ms >= time_ms);
     let of_thread: u64 = samples.filter_map(|sample| sample.cpu_ns).sum();
-    let rows = read.0["counters"][0]["samples"]["data"]
-        .as_array()
-        .expect("rows")
-        .iter();
-    let rows = rows.filter(|row| row[0].as_f64().is_some_and(|time| time >= time_ms));
+    let counters = read.0["counters"].as_array().expect("counters");
+    let rows = counters
+        .first()
+        .and_then(|counter| counter["samples"]["data"].as_array());
+    let rows = rows
+        .into_iter()
+        .flatten()
+        .filter(|row| row[0].as_f64().is_some_and(|time| time >= time_ms));
     let of_process: i64 = rows.filter_map(|row| row[1].as_i64()).sum();
-    (of_thread as f64 / 1e6, of_process as f64 / 1e6)
+    CpuTimes {
+        thread: Duration::from_nanos(of_thread),
+        process: Duration::from_nanos(u64::try_from(of_process).expect("CPU time only grows")),
+    }
+}
+
+/// Returns the time of the last marker with this name.
+fn marker_ms(read: &Read, name: &str) -> f64 {
+    let mut markers = read.markers("main of test").into_iter();
+    markers
+        .rfind(|marker| marker.0 == name)
+        .expect("the marker")
+        .1
+}
+
+/// Returns the time of the thread's last sample before this time; 0 if there is none.
+fn last_sample_before(read: &Read, thread: &str, time_ms: f64) -> f64 {
+    let samples = read.samples(thread).into_iter();
+    let times = samples
+        .map(|sample| sample.time_ms)
+        .filter(|&time| time < time_ms);
+    times.fold(0.0, f64::max)
 }
 
 #[test]
-fn what_a_pause_leaves_out() {
+fn pause_leaves_out_samples_markers_and_cpu_time() {
     isolated(|| {
         gekkota::register_thread("main of test");
-        const PAUSE: Duration = Duration::from_millis(400);
-        let sleeper = Sleeper::start("sleeps");
+        const THREADS: [&str; 2] = ["sleeps", "main of test"];
+        const MIN_WORK: Duration = Duration::from_millis(300);
+        const REPORTED: Duration = Duration::from_millis(10);
+        let sleeper = IdleThread::start("sleeps");
+        let at_start = CpuTimes::now();
         profiler_start(StartParams::default()).expect("start");
-        common::wait_until("the sleeper has samples", || {
-            Read::of_running()
-                .threads()
+        mark("start");
+        read_until("each thread has a sample", |read| {
+            work_for_cpu(Duration::from_millis(5));
+            let since = marker_ms(read, "start");
+            THREADS
                 .iter()
-                .any(|thread| thread["name"] == "sleeps")
-                && !Read::of_running().samples("sleeps").is_empty()
+                .all(|thread| last_sample_before(read, thread, f64::INFINITY) > since)
         });
-        work_for(Duration::from_millis(100));
         profiler_pause();
+        let at_pause = CpuTimes::now();
         assert_eq!(one_loop(), SamplingState::SamplingPaused);
+        let paused_at = ProfilerTime::now();
         let put = profiler_get_buffer_info().expect("active").put_entries;
-        work_for(PAUSE);
+        // More than before the pause, so that the CPU time of the pause would be noticed.
+        let before = at_pause.since(at_start);
+        work_for_cpu(MIN_WORK.max(before.process * 2));
         mark("lost");
         assert_eq!(
             profiler_get_buffer_info().expect("active").put_entries,
@@ -211,20 +280,37 @@ fn what_a_pause_leaves_out() {
             matches!(&ranges[..], [(Some(_), None, reason)] if reason == "profiler-paused"),
             "{ranges:?}"
         );
+        let pause_ms = ProfilerTime::now().duration_since(paused_at).as_secs_f64() * 1e3;
+        let at_resume = CpuTimes::now();
         profiler_resume();
         assert_eq!(one_loop(), SamplingState::SamplingCompleted);
-        work_for_cpu(Duration::from_millis(60));
-        drop(sleeper);
+        read_until("samples and CPU times after the pause", |read| {
+            work_for_cpu(Duration::from_millis(10));
+            let end = paused_ranges(read)[0].1.expect("the pause has ended");
+            let reported = reported_since(read, "main of test", end);
+            let has_samples = |thread: &&str| {
+                let samples = read.samples(thread).into_iter();
+                samples.filter(|sample| sample.time_ms >= end).count() > 5
+            };
+            THREADS.iter().all(has_samples)
+                && reported.thread > REPORTED
+                && reported.process > REPORTED
+        });
+        let sleeper_cpu = sleeper.end();
         let read = Read::of_running();
+        let after = CpuTimes::now().since(at_resume);
         profiler_stop();
 
         let (Some(start), Some(end)) = (paused_ranges(&read)[0].0, paused_ranges(&read)[0].1)
         else {
             panic!("{:?}", paused_ranges(&read))
         };
-        assert!(end - start >= PAUSE.as_secs_f64() * 1e3, "{start} to {end}");
-        for (profile, what) in [(&paused, "in the pause"), (&read, "after it")] {
-            for thread in ["sleeps", "main of test"] {
+        assert!(
+            end - start >= pause_ms,
+            "{start} to {end}, for at least {pause_ms} ms"
+        );
+        for (profile, what) in [(&paused, "in the pause"), (&read, "after the pause")] {
+            for thread in THREADS {
                 let times: Vec<f64> = profile
                     .samples(thread)
                     .iter()
@@ -234,54 +320,73 @@ fn what_a_pause_leaves_out() {
                     times.iter().all(|&time| time < start || time >= end),
                     "{what}: {thread} has {times:?}"
                 );
-                let last_before = times
-                    .iter()
-                    .copied()
-                    .filter(|&time| time < start)
-                    .fold(0.0, f64::max);
-                // A busy machine holds the sampler up, but a thread at rest is written up to the last tick.
                 assert!(
-                    start - last_before < 100.0,
-                    "{what}: {thread} ends {} ms early",
-                    start - last_before
+                    last_sample_before(profile, thread, start) > marker_ms(profile, "start"),
+                    "{what}: {thread} has lost its samples before the pause: {times:?}"
                 );
             }
         }
-        for thread in ["sleeps", "main of test"] {
-            let after = read
-                .samples(thread)
-                .iter()
-                .filter(|sample| sample.time_ms >= end)
-                .count();
-            assert!(after > 5, "{thread} has {after} samples after the pause");
+        // The first sample after the pause includes CPU time from before the pause.
+        let reported = reported_since(&read, "main of test", end);
+        for (what, reported, used) in [
+            ("thread", reported.thread, before.thread + after.thread),
+            ("process", reported.process, before.process + after.process),
+        ] {
+            println!("CPU time of the {what}: {reported:?} reported, {used:?} used");
+            assert!(
+                reported > REPORTED && reported <= used,
+                "{what}: {reported:?} reported, {used:?} used outside of the pause"
+            );
         }
-        // The 400 ms of the pause are in neither; what was worked before it and after it is at most 200.
-        let (of_thread, of_process) = cpu_after(&read, "main of test", end);
-        println!(
-            "CPU time after the pause: {of_thread} ms of the thread, {of_process} ms of the process"
+        let slept = reported_since(&read, "sleeps", end).thread;
+        assert!(
+            slept <= sleeper_cpu,
+            "the sleeper: {slept:?} reported, {sleeper_cpu:?} used"
         );
-        assert!((10.0..250.0).contains(&of_thread), "{of_thread} ms");
-        assert!((10.0..300.0).contains(&of_process), "{of_process} ms");
-        let (slept, _) = cpu_after(&read, "sleeps", end);
-        assert!(slept < 20.0, "{slept} ms");
     });
 }
 
 #[test]
-fn no_sample_lies_within_any_of_many_pauses() {
+fn idle_thread_has_samples_up_to_a_pause() {
     isolated(|| {
         gekkota::register_thread("main of test");
-        static ENDS: AtomicBool = AtomicBool::new(false);
+        let sleeper = Sleeper::start("sleeps");
+        profiler_start(StartParams::default()).expect("start");
+        // The thread may not sleep yet, and then answers the sampler only after the pause.
+        common::wait_until("the sleeper has samples up to a pause", || {
+            mark("before the last ticks");
+            // The sampler ticks at least once after the marker.
+            assert_eq!(one_loop(), SamplingState::SamplingCompleted);
+            profiler_pause();
+            assert_eq!(one_loop(), SamplingState::SamplingPaused);
+            let read = Read::of_running();
+            profiler_resume();
+            let start = paused_ranges(&read).last().and_then(|range| range.0);
+            let start = start.expect("the pause has a start");
+            sample_count(&read, "sleeps") > 0
+                && last_sample_before(&read, "sleeps", start)
+                    >= marker_ms(&read, "before the last ticks")
+        });
+        profiler_stop();
+        drop(sleeper);
+    });
+}
+
+#[test]
+fn no_sample_or_marker_lies_within_a_pause() {
+    isolated(|| {
+        gekkota::register_thread("main of test");
+        static END: AtomicBool = AtomicBool::new(false);
         let busy = std::thread::spawn(|| {
             gekkota::register_thread("busy");
-            while !ENDS.load(Ordering::Relaxed) {
+            while !END.load(Ordering::Relaxed) {
                 mark("busy");
                 common::work(100_000);
             }
         });
         let dozes = std::thread::spawn(|| {
             gekkota::register_thread("dozes");
-            while !ENDS.load(Ordering::Relaxed) {
+            while !END.load(Ordering::Relaxed) {
                 std::thread::sleep(Duration::from_micros(700));
                 common::work(20_000);
             }
@@ -298,17 +403,17 @@ fn no_sample_lies_within_any_of_many_pauses() {
             LEAVE[kind]();
         }
         const THREADS: [&str; 3] = ["busy", "dozes", "main of test"];
-        // A busy machine gives them their time late.
-        common::wait_until("each thread has samples", || {
-            let read = Read::of_running();
-            THREADS.iter().all(|thread| read.samples(thread).len() > 50)
+        read_until("each thread has samples, and one has markers", |read| {
+            let mut threads = THREADS.iter();
+            threads.all(|thread| sample_count(read, thread) > 50)
+                && read.markers("busy").len() > 100
         });
-        // While it pauses nothing is written that the counts would not have.
+        // Sampling is paused, so no samples are written between the counts and the profile.
         profiler_pause();
         assert_eq!(one_loop(), SamplingState::SamplingPaused);
         let read = Read::of_running();
         profiler_stop();
-        ENDS.store(true, Ordering::Relaxed);
+        END.store(true, Ordering::Relaxed);
         busy.join().expect("thread");
         dozes.join().expect("thread");
         let ranges = paused_ranges(&read);
@@ -340,7 +445,7 @@ fn no_sample_lies_within_any_of_many_pauses() {
             }
         }
         let markers = read.markers("busy");
-        assert!(markers.len() > 100);
+        assert!(markers.len() > 100, "{} markers", markers.len());
         for (_, time, ..) in markers {
             let paused = ranges.iter().filter(|range| range.2 == REASONS[0]);
             let within = paused.clone().find(|range| lies_in(time, range));
@@ -350,7 +455,7 @@ fn no_sample_lies_within_any_of_many_pauses() {
 }
 
 #[test]
-fn a_pause_of_another_thread_is_seen() {
+fn pause_by_another_thread_applies_to_all_threads() {
     isolated(|| {
         gekkota::register_thread("main of test");
         profiler_start(StartParams::default()).expect("start");
@@ -362,11 +467,9 @@ fn a_pause_of_another_thread_is_seen() {
             profiler_resume();
             mark("kept");
             assert_eq!(one_loop(), SamplingState::SamplingCompleted);
-            // On a busy machine it may not have come to answer yet.
-            common::wait_until("it has samples", || {
-                !Read::of_running()
-                    .samples("registered in the pause")
-                    .is_empty()
+            // The thread may answer later than that loop.
+            read_until("the thread has a sample", |read| {
+                sample_count(read, "registered in the pause") > 0
             });
         })
         .join()

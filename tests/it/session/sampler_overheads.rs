@@ -12,7 +12,7 @@ fn buffer_info_counts_each_sampling_loop() {
             one_loop();
         }
         gekkota::profiler_pause_sampling();
-        // From the second loop on, the sampler has seen the pause and counts none.
+        // After these loops the sampler has seen the pause, and loops in a pause do not count.
         one_loop();
         one_loop();
         let info = profiler_get_buffer_info().expect("active");
@@ -34,7 +34,7 @@ fn buffer_info_counts_each_sampling_loop() {
         }
         let sum: u64 = parts.iter().map(|stats| stats.sum_ns).sum();
         assert_eq!(info.overheads.sum_ns, sum);
-        // The first loop follows no other.
+        // No interval ends with the first loop.
         assert_eq!(info.intervals.count, info.overheads.count - 1);
         assert!(is_ordered(info.intervals));
         drop(session);

@@ -1,8 +1,9 @@
-//! Starting while active, stopping twice, from any thread, and many starts in a row.
+//! Starting while active, stopping twice, calls from several threads, and starts in a row.
 
-use std::time::Duration;
+use std::sync::mpsc;
 
-use crate::common::{Read, Sleeper, isolated, mark, wait_until, work_for};
+use super::{LONGEST_INTERVAL, before_second_tick, read_until, sample_count};
+use crate::common::{Read, Sleeper, isolated, mark, wait_until};
 use gekkota::callback::{SamplingState, profiler_callback_after_sampling};
 use gekkota::{
     ProfilerSession, StartParams, StreamError, profiler_get_available_features,
@@ -18,31 +19,31 @@ fn marker_names() -> Vec<String> {
 }
 
 #[test]
-fn start_when_active_drops_the_data_and_is_another_generation() {
+fn start_while_active_drops_the_data_and_begins_another_generation() {
     isolated(|| {
         gekkota::register_thread("edges");
         let first = ProfilerSession::start(StartParams::default()).expect("start");
-        mark("of the first");
-        assert_eq!(marker_names(), ["of the first"]);
+        mark("in the first session");
+        assert_eq!(marker_names(), ["in the first session"]);
         profiler_start(StartParams::default()).expect("start");
         assert!(profiler_is_active());
-        mark("of the second");
-        assert_eq!(marker_names(), ["of the second"]);
+        mark("in the second session");
+        assert_eq!(marker_names(), ["in the second session"]);
         assert!(
             matches!(first.snapshot(), Err(StreamError::Inactive)),
-            "another generation"
+            "the first session has ended"
         );
         drop(first);
         assert!(
             profiler_is_active(),
-            "which the first one's guard does not stop"
+            "the guard of the first session does not stop the second one"
         );
         profiler_stop();
     });
 }
 
 #[test]
-fn stop_twice_is_harmless() {
+fn second_stop_does_nothing() {
     isolated(|| {
         gekkota::register_thread("edges");
         profiler_start(StartParams::default()).expect("start");
@@ -54,7 +55,7 @@ fn stop_twice_is_harmless() {
 }
 
 #[test]
-fn start_and_stop_on_other_threads_are_seen_everywhere() {
+fn start_and_stop_on_another_thread_apply_to_all_threads() {
     isolated(|| {
         gekkota::register_thread("edges");
         let on_another = |body: fn()| std::thread::spawn(body).join().expect("thread");
@@ -62,9 +63,8 @@ fn start_and_stop_on_other_threads_are_seen_everywhere() {
         assert!(profiler_is_active());
         mark("here");
         on_another(|| assert!(profiler_is_active() && profiler_get_profile().is_some()));
-        work_for(Duration::from_millis(20));
-        wait_until("this thread has samples", || {
-            !Read::of_running().samples("edges").is_empty()
+        read_until("this thread has samples", |read| {
+            sample_count(read, "edges") > 0
         });
         assert_eq!(marker_names(), ["here"]);
         on_another(profiler_stop);
@@ -77,15 +77,14 @@ fn start_and_stop_on_other_threads_are_seen_everywhere() {
     });
 }
 
-/// Mozilla bug 1355807.
+/// See Mozilla's bug 1355807.
 #[test]
-fn three_starts_in_a_row_with_shrinking_filters() {
+fn restart_with_fewer_filters_selects_fewer_threads() {
     isolated(|| {
         gekkota::register_thread("edges");
         let others = ["shrinks", "GeckoMain"].map(Sleeper::start);
         let threads = |filters: &[&str]| {
             profiler_start(StartParams::default().filters(filters.iter().copied())).expect("start");
-            work_for(Duration::from_millis(10));
             let read = Read::of_running();
             let names = read
                 .threads()
@@ -95,7 +94,7 @@ fn three_starts_in_a_row_with_shrinking_filters() {
             names.sort_unstable();
             names
         };
-        wait_until("they are registered", || {
+        wait_until("the threads are registered", || {
             threads(&["edges", "shrinks", "GeckoMain"]).len() == 2
         });
         assert_eq!(
@@ -110,7 +109,7 @@ fn three_starts_in_a_row_with_shrinking_filters() {
 }
 
 #[test]
-fn starts_and_stops_of_many_threads_take_turns() {
+fn concurrent_starts_and_stops_do_not_fail() {
     isolated(|| {
         gekkota::register_thread("edges");
         std::thread::scope(|scope| {
@@ -134,18 +133,24 @@ fn starts_and_stops_of_many_threads_take_turns() {
 }
 
 #[test]
-fn a_start_beside_a_shutdown_can_be_profiled() {
+fn session_started_beside_a_shutdown_has_a_profile() {
     isolated(|| {
         gekkota::register_thread("edges");
-        // A callback that is left over is told by the shutdown, and starts anew.
-        profiler_start(StartParams::default().interval(Duration::from_secs(10))).expect("start");
-        assert!(profiler_callback_after_sampling(|state| {
-            assert_eq!(state, SamplingState::JustStopped);
-            profiler_start(StartParams::default()).expect("start");
-        }));
-        profiler_shutdown();
-        assert!(profiler_is_active() && profiler_get_profile().is_some());
-        // Whichever thread comes last, what runs then can be had.
+        // The shutdown calls the pending callback, which starts another session.
+        let (state, has_profile) = before_second_tick(|| {
+            profiler_start(StartParams::default().interval(LONGEST_INTERVAL)).expect("start");
+            let (send, receive) = mpsc::channel();
+            assert!(profiler_callback_after_sampling(move |state| {
+                profiler_start(StartParams::default()).expect("start");
+                _ = send.send(state);
+            }));
+            profiler_shutdown();
+            let has_profile = profiler_is_active() && profiler_get_profile().is_some();
+            (receive.try_recv(), has_profile)
+        });
+        assert_eq!(state, Ok(SamplingState::JustStopped));
+        assert!(has_profile);
+        // A session that runs after both calls has a profile, whichever call came last.
         for _ in 0..300 {
             std::thread::scope(|scope| {
                 scope.spawn(profiler_shutdown);
@@ -159,7 +164,7 @@ fn a_start_beside_a_shutdown_can_be_profiled() {
 }
 
 #[test]
-fn a_shutdown_twice_is_harmless() {
+fn second_shutdown_does_nothing() {
     isolated(|| {
         gekkota::register_thread("edges");
         assert_eq!(

@@ -1,4 +1,4 @@
-//! What cannot be started says so in words, and changes nothing.
+//! A start that fails returns an error that names the reason, and changes nothing.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -13,16 +13,16 @@ use gekkota::{
     profiler_stop,
 };
 
-fn refusal(params: StartParams) -> String {
+fn error_of_start(params: StartParams) -> String {
     let error = profiler_start(params).expect_err("a bad value");
     assert!(matches!(error, StartError::BadValue { .. }), "{error:?}");
     error.to_string()
 }
 
 #[test]
-fn bad_settings_are_named_with_their_value_and_range() {
+fn error_of_a_bad_setting_names_its_value_and_range() {
     isolated(|| {
-        let with_interval = |interval| refusal(StartParams::default().interval(interval));
+        let with_interval = |interval| error_of_start(StartParams::default().interval(interval));
         for (interval, shown) in [
             (Duration::ZERO, "0ns"),
             (Duration::from_secs(11), "11s"),
@@ -37,24 +37,24 @@ fn bad_settings_are_named_with_their_value_and_range() {
             );
         }
         for capacity in [0, 1, u64::MAX] {
-            let text = refusal(StartParams::default().capacity_bytes(capacity));
+            let text = error_of_start(StartParams::default().capacity_bytes(capacity));
             assert!(
                 text.contains(&format!("capacity_bytes is {capacity} bytes"))
                     && text.contains("256 KiB"),
                 "{text}"
             );
         }
-        let text = refusal(StartParams::default().features(Features::from_bits(1 << 31)));
+        let text = error_of_start(StartParams::default().features(Features::from_bits(1 << 31)));
         assert!(
             text.contains("features is") && text.contains("0x80000000"),
             "{text}"
         );
-        let text = refusal(StartParams::default().signal(libc::SIGKILL));
+        let text = error_of_start(StartParams::default().signal(libc::SIGKILL));
         assert!(
             text.contains("signal is SIGKILL") && text.contains("SIGURG"),
             "{text}"
         );
-        let text = refusal(StartParams::default().filters(["pid:1"]));
+        let text = error_of_start(StartParams::default().filters(["pid:1"]));
         assert!(
             text.contains("filters is") && text.contains("pid:1"),
             "{text}"
@@ -70,68 +70,72 @@ fn bad_settings_are_named_with_their_value_and_range() {
 }
 
 #[test]
-fn a_refused_start_leaves_the_running_session_alone() {
+fn failed_start_keeps_the_running_session() {
     isolated(|| {
         let session = ProfilerSession::start(StartParams::default()).expect("start");
-        refusal(StartParams::default().capacity_bytes(0));
+        error_of_start(StartParams::default().capacity_bytes(0));
         assert!(profiler_is_active());
-        session.finish().expect("the same session");
+        session.finish().expect("the session is still running");
         assert!(!profiler_is_active());
         profiler_stop();
     });
 }
 
-/// In a process that may not make threads any more.
-fn fail_to_start_anew() -> String {
+/// Restarts in a process that can no longer create threads, and returns the notified states.
+fn states_of_a_failed_restart() -> String {
     become_nobody();
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let own = Arc::clone(&told);
+    let notified = Arc::new(Mutex::new(Vec::new()));
+    let states = Arc::clone(&notified);
     let note = move |state| {
-        own.lock()
-            .expect("nobody panics")
+        states
+            .lock()
+            .expect("no thread panics")
             .push((state, profiler_is_active()))
     };
     profiler_add_state_change_callback(ProfilingStates::ALL, note, 1);
     profiler_start(StartParams::default()).expect("start");
-    let left_over = Arc::new(Mutex::new(None));
-    let state_of = Arc::clone(&left_over);
-    let none = libc::rlimit {
+    let callback_state = Arc::new(Mutex::new(None));
+    let set_state = Arc::clone(&callback_state);
+    let no_threads = libc::rlimit {
         rlim_cur: 0,
         rlim_max: 0,
     };
-    // SAFETY: the limit is a local.
-    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NPROC, &none) }, 0);
-    refusal(StartParams::default().capacity_bytes(0));
-    assert!(profiler_is_active(), "a bad value ends nothing");
-    assert!(profiler_callback_after_sampling(move |state| *state_of
+    assert_eq!(
+        // SAFETY: the kernel only reads the limit, which is a local.
+        unsafe { libc::setrlimit(libc::RLIMIT_NPROC, &no_threads) },
+        0
+    );
+    error_of_start(StartParams::default().capacity_bytes(0));
+    assert!(profiler_is_active(), "a bad value does not end the session");
+    assert!(profiler_callback_after_sampling(move |state| *set_state
         .lock()
-        .expect("nobody panics") =
+        .expect("no thread panics") =
         Some(state)));
-    let error = profiler_start(StartParams::default()).expect_err("no thread can be made");
+    let error = profiler_start(StartParams::default()).expect_err("no thread can be created");
     assert!(matches!(error, StartError::System { .. }), "{error}");
     assert!(
         error.to_string().contains("make the sampler thread"),
         "{error}"
     );
-    assert!(!profiler_is_active() && left_over.lock().expect("nobody panics").is_some());
-    let told = std::mem::take(&mut *told.lock().expect("nobody panics"));
+    assert!(!profiler_is_active() && callback_state.lock().expect("no thread panics").is_some());
+    let notified = std::mem::take(&mut *notified.lock().expect("no thread panics"));
     assert_eq!(
-        told,
+        notified,
         [
             (ProfilingState::Started, true),
             (ProfilingState::Stopping, false)
         ]
     );
-    profiler_start(StartParams::default()).expect_err("no thread can be made");
+    profiler_start(StartParams::default()).expect_err("no thread can be created");
     profiler_stop();
     format!(
         "{:?}",
-        told.iter().map(|(state, _)| state).collect::<Vec<_>>()
+        notified.iter().map(|(state, _)| state).collect::<Vec<_>>()
     )
 }
 
 #[test]
-fn an_empty_thread_name_stands_for_the_systems() {
+fn empty_thread_name_selects_the_name_of_the_system() {
     isolated(|| {
         let session = ProfilerSession::start(StartParams::default()).expect("start");
         let named = std::thread::Builder::new().name("from-the-system".to_owned());
@@ -146,7 +150,7 @@ fn an_empty_thread_name_stands_for_the_systems() {
 }
 
 #[test]
-fn a_path_that_cannot_be_written_is_named() {
+fn save_error_names_the_path() {
     isolated(|| {
         let inactive = gekkota::profiler_save_profile_to_file("/tmp/x")
             .unwrap_err()
@@ -162,7 +166,7 @@ fn a_path_that_cannot_be_written_is_named() {
                 "{text}"
             );
         }
-        assert!(profiler_is_active(), "nothing of what was recorded is lost");
+        assert!(profiler_is_active(), "the session continues");
         let folder = std::env::temp_dir();
         let path = folder.join(format!("gekkota-{}-%p.json", std::process::id()));
         gekkota::profiler_save_profile_to_file(&path).expect("saved");
@@ -182,13 +186,13 @@ fn a_path_that_cannot_be_written_is_named() {
         gekkota::profiler_save_profile_to_file(&link).expect("saved");
         assert!(
             std::fs::symlink_metadata(&link).expect("link").is_symlink(),
-            "a link stays a link"
+            "saving to a symbolic link keeps the link"
         );
         std::fs::remove_file(expanded).expect("removed");
-        gekkota::profiler_save_profile_to_file(&link).expect("saved where there was nothing");
+        gekkota::profiler_save_profile_to_file(&link).expect("saved to the missing target");
         assert!(
             std::fs::symlink_metadata(&link).expect("link").is_symlink(),
-            "so does one that leads nowhere yet"
+            "saving to a dangling symbolic link keeps the link"
         );
         std::fs::remove_file(std::fs::read_link(&link).expect("its target")).expect("removed");
         std::fs::remove_file(link).expect("removed");
@@ -196,12 +200,12 @@ fn a_path_that_cannot_be_written_is_named() {
         let device = std::fs::metadata("/dev/null").expect("the device");
         assert!(
             std::os::unix::fs::FileTypeExt::is_char_device(&device.file_type()),
-            "a device stays a device"
+            "saving to a device keeps the device"
         );
     });
 }
 
 #[test]
-fn a_start_anew_that_fails_tells_of_the_stop() {
-    isolated(|| assert_eq!(fail_to_start_anew(), "[Started, Stopping]"));
+fn failed_restart_notifies_of_the_stop() {
+    isolated(|| assert_eq!(states_of_a_failed_restart(), "[Started, Stopping]"));
 }

@@ -1,4 +1,4 @@
-//! State-change callbacks: what they are told, in which order, and that nothing they do harms the profiler.
+//! State-change callbacks: which states they receive, in which order, and what they may do.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -18,11 +18,11 @@ use ProfilingState::{
     Stopping,
 };
 
-/// What was told, with whether the profiler was active and paused then.
+/// The states that a callback received, each with whether the profiler was active and paused then.
 #[derive(Clone, Default)]
-struct Told(Arc<Mutex<Vec<(ProfilingState, bool, bool)>>>);
+struct Received(Arc<Mutex<Vec<(ProfilingState, bool, bool)>>>);
 
-impl Told {
+impl Received {
     fn note(&self, state: ProfilingState) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push((
             state,
@@ -32,10 +32,10 @@ impl Told {
     }
 
     fn listen(states: impl Into<ProfilingStates>, id: u64) -> Self {
-        let told = Self::default();
-        let own = told.clone();
+        let received = Self::default();
+        let own = received.clone();
         profiler_add_state_change_callback(states.into(), move |state| own.note(state), id);
-        told
+        received
     }
 
     fn take(&self) -> Vec<(ProfilingState, bool, bool)> {
@@ -52,60 +52,76 @@ fn start() {
 }
 
 #[test]
-fn every_state_is_told_once_and_in_its_order() {
+fn every_state_is_notified_once_and_in_order() {
     isolated(|| {
-        gekkota::register_thread("told");
-        let told = Told::listen(ProfilingStates::ALL, 1);
-        let few = Told::listen(Started | Stopping, 2);
-        let no_states = Told::listen(ProfilingStates::NONE, 3);
-        // Nothing changes while it is inactive.
+        gekkota::register_thread("notified");
+        let received = Received::listen(ProfilingStates::ALL, 1);
+        let few = Received::listen(Started | Stopping, 2);
+        let no_states = Received::listen(ProfilingStates::NONE, 3);
+        // Nothing changes while the profiler is inactive.
         profiler_pause();
         profiler_resume();
         profiler_stop();
         assert!(profiler_get_profile().is_none());
         assert!(profiler_start(StartParams::default().capacity_bytes(0)).is_err());
-        assert_eq!(told.take(), []);
+        assert_eq!(received.take(), []);
 
         start();
-        assert_eq!(told.take(), [(Started, true, false)]);
+        assert_eq!(received.take(), [(Started, true, false)]);
         profiler_ensure_started(StartParams::default()).expect("started");
-        assert_eq!(told.take(), [], "the same settings start nothing");
+        assert_eq!(received.take(), [], "the same settings start nothing");
         start();
         assert_eq!(
-            told.take(),
+            received.take(),
             [(Started, true, false)],
-            "a start anew does not tell of the stop"
+            "a restart does not notify of the stop"
         );
         let other = StartParams::default().capacity_bytes(1 << 20);
         profiler_ensure_started(other).expect("started");
-        assert_eq!(told.take(), [(Started, true, false)]);
+        assert_eq!(received.take(), [(Started, true, false)]);
 
         profiler_pause();
         profiler_pause();
-        assert_eq!(told.take(), [(Pausing, true, false)], "before, and once");
+        assert_eq!(
+            received.take(),
+            [(Pausing, true, false)],
+            "once, before the change"
+        );
         profiler_resume();
         profiler_resume();
-        assert_eq!(told.take(), [(Resumed, true, false)], "after, and once");
+        assert_eq!(
+            received.take(),
+            [(Resumed, true, false)],
+            "once, after the change"
+        );
         profiler_pause_sampling();
         profiler_resume_sampling();
-        assert_eq!(told.take(), []);
+        assert_eq!(received.take(), []);
         assert!(profiler_get_profile().is_some());
-        assert_eq!(told.take_states(), [GeneratingProfile]);
-        let path = std::env::temp_dir().join(format!("gekkota-{}-told.json", std::process::id()));
+        assert_eq!(received.take_states(), [GeneratingProfile]);
+        let path =
+            std::env::temp_dir().join(format!("gekkota-{}-notified.json", std::process::id()));
         gekkota::profiler_save_profile_to_file(&path).expect("saved");
         std::fs::remove_file(path).expect("removed");
-        assert_eq!(told.take_states(), [GeneratingProfile]);
-        let late = Told::listen(AlreadyActive | Stopping, 4);
+        assert_eq!(received.take_states(), [GeneratingProfile]);
+        let late = Received::listen(AlreadyActive | Stopping, 4);
         assert_eq!(late.take(), [(AlreadyActive, true, false)]);
-        assert_eq!(told.take(), [], "it is told to the new one alone");
+        assert_eq!(received.take(), [], "only the new callback receives it");
         profiler_stop();
         profiler_stop();
-        assert_eq!(told.take(), [(Stopping, true, false)], "before, and once");
+        assert_eq!(
+            received.take(),
+            [(Stopping, true, false)],
+            "once, before the change"
+        );
         assert_eq!(late.take_states(), [Stopping]);
 
         let session = ProfilerSession::start(StartParams::default()).expect("start");
         session.finish().expect("profile");
-        assert_eq!(told.take_states(), [Started, GeneratingProfile, Stopping]);
+        assert_eq!(
+            received.take_states(),
+            [Started, GeneratingProfile, Stopping]
+        );
         assert_eq!(
             few.take_states(),
             [Started, Started, Started, Stopping, Started, Stopping]
@@ -113,61 +129,68 @@ fn every_state_is_told_once_and_in_its_order() {
         assert_eq!(late.take_states(), [Stopping]);
         (1..=4).for_each(profiler_remove_state_change_callback);
         assert_eq!(
-            (told.take_states(), few.take_states()),
+            (received.take_states(), few.take_states()),
             (vec![RemovingCallback], vec![])
         );
         start();
         profiler_stop();
         assert!(
-            [told, few, no_states, late]
+            [received, few, no_states, late]
                 .iter()
-                .all(|told| told.take().is_empty()),
+                .all(|received| received.take().is_empty()),
             "nothing after removal"
         );
     });
 }
 
 #[test]
-fn ids_are_the_hosts() {
+fn removal_by_id_removes_every_callback_with_this_id() {
     isolated(|| {
-        gekkota::register_thread("told");
-        let told = Told::listen(ProfilingStates::ALL, 7);
-        let twin = Told::listen(ProfilingStates::ALL, 7);
-        let nameless = Told::listen(Started, 0);
+        gekkota::register_thread("notified");
+        let received = Received::listen(ProfilingStates::ALL, 7);
+        let twin = Received::listen(ProfilingStates::ALL, 7);
+        let without_id = Received::listen(Started, 0);
         for unknown in [0, 8, u64::MAX] {
             profiler_remove_state_change_callback(unknown);
         }
         assert_eq!(
-            (told.take(), twin.take(), nameless.take()),
+            (received.take(), twin.take(), without_id.take()),
             (vec![], vec![], vec![])
         );
         profiler_remove_state_change_callback(7);
         profiler_remove_state_change_callback(7);
         assert_eq!(
-            (told.take_states(), twin.take_states()),
+            (received.take_states(), twin.take_states()),
             (vec![RemovingCallback], vec![RemovingCallback])
         );
         start();
         profiler_stop();
-        assert_eq!(nameless.take_states(), [Started], "0 is nobody's id");
+        assert_eq!(
+            without_id.take_states(),
+            [Started],
+            "the id 0 removes no callback"
+        );
     });
 }
 
 #[test]
-fn callbacks_are_told_in_the_order_in_which_they_were_added() {
+fn callbacks_are_called_in_the_order_of_addition() {
     isolated(|| {
-        gekkota::register_thread("told");
+        gekkota::register_thread("notified");
         let order = Arc::new(Mutex::new(Vec::new()));
         for id in [13, 11, 12] {
             let order = Arc::clone(&order);
-            let note = move |_| order.lock().expect("nobody panics").push(id);
+            let note = move |_| order.lock().expect("no thread panics").push(id);
             profiler_add_state_change_callback(Started.into(), note, id);
         }
         start();
-        assert_eq!(*order.lock().expect("nobody panics"), [13, 11, 12]);
+        assert_eq!(*order.lock().expect("no thread panics"), [13, 11, 12]);
         profiler_remove_state_change_callback(11);
         start();
-        assert_eq!(*order.lock().expect("nobody panics"), [13, 11, 12, 13, 12]);
+        assert_eq!(
+            *order.lock().expect("no thread panics"),
+            [13, 11, 12, 13, 12]
+        );
         profiler_stop();
         [12, 13]
             .into_iter()
@@ -176,9 +199,9 @@ fn callbacks_are_told_in_the_order_in_which_they_were_added() {
 }
 
 #[test]
-fn a_marker_of_a_callback_is_in_what_follows() {
+fn marker_of_a_callback_is_in_the_profile() {
     isolated(|| {
-        gekkota::register_thread("told");
+        gekkota::register_thread("notified");
         profiler_add_state_change_callback(
             Started | Pausing | Resumed | GeneratingProfile,
             |state| {
@@ -198,7 +221,7 @@ fn a_marker_of_a_callback_is_in_what_follows() {
         profiler_stop();
         profiler_remove_state_change_callback(21);
         let names: Vec<_> = read
-            .markers("told")
+            .markers("notified")
             .into_iter()
             .map(|marker| marker.0)
             .collect();
@@ -206,14 +229,14 @@ fn a_marker_of_a_callback_is_in_what_follows() {
     });
 }
 
-/// It does what it is told of, and everything else, from within.
+/// The callback itself starts, stops, pauses, takes profiles, and adds and removes callbacks.
 #[test]
 fn callbacks_may_call_anything() {
     isolated(|| {
-        gekkota::register_thread("told");
-        let told = Told::default();
-        let own = told.clone();
-        let meddle = move |state| {
+        gekkota::register_thread("notified");
+        let received = Received::default();
+        let own = received.clone();
+        let interfere = move |state| {
             own.note(state);
             match state {
                 Started => {
@@ -236,8 +259,9 @@ fn callbacks_may_call_anything() {
             profiler_add_state_change_callback(Started.into(), move |state| inner.note(state), 32);
             profiler_remove_state_change_callback(32);
         };
-        profiler_add_state_change_callback(ProfilingStates::ALL, meddle, 31);
-        // Each call finds what the one before left: the start and the pause leave a pause, the resume leaves none.
+        profiler_add_state_change_callback(ProfilingStates::ALL, interfere, 31);
+        // Each call begins in the state that the previous one left: paused after the start and
+        // after the pause, not paused after the resume.
         type Call = (fn(), &'static [ProfilingState]);
         let calls: [Call; 6] = [
             (start, &[Started, Stopping, Pausing, Resumed]),
@@ -252,16 +276,16 @@ fn callbacks_may_call_anything() {
         ];
         for (number, (call, states)) in calls.into_iter().enumerate() {
             call();
-            assert_eq!(told.take_states(), states, "call {number}");
+            assert_eq!(received.take_states(), states, "call {number}");
         }
         assert!(
             !profiler_is_active(),
-            "it is stopped, though it was started meanwhile"
+            "the profiler has stopped, although the callback started it again"
         );
-        // One that removes itself is told that, and nothing else.
+        // A callback that removes itself receives that state, and then no other.
         profiler_remove_state_change_callback(31);
-        assert_eq!(told.take_states(), [RemovingCallback]);
-        let own = told.clone();
+        assert_eq!(received.take_states(), [RemovingCallback]);
+        let own = received.clone();
         let remove_itself = move |state| {
             own.note(state);
             profiler_remove_state_change_callback(33);
@@ -269,12 +293,12 @@ fn callbacks_may_call_anything() {
         profiler_add_state_change_callback(ProfilingStates::ALL, remove_itself, 33);
         start();
         profiler_stop();
-        let states = told.take_states();
+        let states = received.take_states();
         assert!(
             states.ends_with(&[RemovingCallback]) && states.len() == 2,
             "{states:?}"
         );
-        // One that adds another without end.
+        // Each callback adds another one.
         fn add_another(state: ProfilingState) {
             assert!(matches!(state, AlreadyActive | RemovingCallback));
             profiler_add_state_change_callback(AlreadyActive.into(), add_another, 34);
@@ -287,15 +311,15 @@ fn callbacks_may_call_anything() {
 }
 
 #[test]
-fn a_panic_ends_in_its_callback() {
+fn panic_in_a_callback_does_not_spread() {
     isolated(|| {
-        gekkota::register_thread("told");
+        gekkota::register_thread("notified");
         let hook = std::panic::take_hook();
         std::panic::set_hook(Box::new(|_| {}));
         profiler_add_state_change_callback(ProfilingStates::ALL, |_| panic!("on purpose"), 41);
         let panics_twice = |_| std::panic::panic_any(common::PanicsAgain);
         profiler_add_state_change_callback(ProfilingStates::ALL, panics_twice, 41);
-        let told = Told::listen(ProfilingStates::ALL, 42);
+        let received = Received::listen(ProfilingStates::ALL, 42);
         start();
         profiler_pause();
         profiler_resume();
@@ -312,15 +336,15 @@ fn a_panic_ends_in_its_callback() {
             Stopping,
             RemovingCallback,
         ];
-        assert_eq!(told.take_states(), states);
+        assert_eq!(received.take_states(), states);
     });
 }
 
 #[test]
-fn the_profiler_is_told_of_on_whatever_thread() {
+fn callback_receives_the_states_of_all_threads() {
     isolated(|| {
-        gekkota::register_thread("told");
-        let told = Told::listen(Started | Stopping, 51);
+        gekkota::register_thread("notified");
+        let received = Received::listen(Started | Stopping, 51);
         std::thread::scope(|scope| {
             for number in 0..4u64 {
                 scope.spawn(move || {
@@ -328,7 +352,7 @@ fn the_profiler_is_told_of_on_whatever_thread() {
                         let id = 100 + number;
                         profiler_add_state_change_callback(
                             Started | Stopping,
-                            |_| mark("told"),
+                            |_| mark("notified"),
                             id,
                         );
                         match (number + round) % 3 {
@@ -342,31 +366,31 @@ fn the_profiler_is_told_of_on_whatever_thread() {
             }
         });
         profiler_stop();
-        let states = told.take_states();
+        let states = received.take_states();
         let started = states.iter().filter(|&&state| state == Started).count();
-        // Of the 160 calls, so many are starts, and each is told once.
+        // 54 of the 160 calls are starts, and each is notified once.
         assert_eq!(started, 54);
         profiler_remove_state_change_callback(51);
     });
 }
 
 #[test]
-fn a_shutdown_is_told_of() {
+fn shutdown_is_notified() {
     isolated(|| {
-        gekkota::register_thread("told");
-        let told = Told::listen(ProfilingStates::ALL, 61);
+        gekkota::register_thread("notified");
+        let received = Received::listen(ProfilingStates::ALL, 61);
         start();
-        assert_eq!(told.take_states(), [Started]);
+        assert_eq!(received.take_states(), [Started]);
         profiler_shutdown();
         assert_eq!(
-            told.take(),
+            received.take(),
             [(Stopping, true, false), (ShuttingDown, true, false)]
         );
         profiler_shutdown();
-        assert_eq!(told.take(), [], "there is nothing to shut down");
+        assert_eq!(received.take(), [], "the profiler was already shut down");
         gekkota::profiler_init();
         profiler_shutdown();
-        assert_eq!(told.take(), [(ShuttingDown, false, false)]);
+        assert_eq!(received.take(), [(ShuttingDown, false, false)]);
         profiler_remove_state_change_callback(61);
     });
 }

@@ -1,4 +1,4 @@
-//! Signals start the profiler in a program that knows nothing of it, and stop it with a file.
+//! Control by signals: one signal starts the profiler, another saves the profile and stops it.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::common::controlled::{
 use crate::common::{self, Read, isolated, wait_until};
 use gekkota::ControlSignals;
 
-/// The test that plays the child.
+/// The test that runs in the child process.
 const CHILD: &str = "signals::control::role_of_the_child";
 
 #[test]
@@ -21,9 +21,12 @@ fn role_of_the_child() {
     if role == "chained" {
         set_handler(libc::SIGUSR1, hosts_handler_address());
     }
-    let given = open_pipes();
+    let inherited = open_pipes();
     let mut profiler = Some(gekkota::AutoProfilerInit::new());
-    assert!(open_pipes().len() > given.len(), "the control's");
+    assert!(
+        open_pipes().len() > inherited.len(),
+        "the control opens a pipe"
+    );
     std::thread::spawn(|| {
         gekkota::register_thread("busy");
         loop {
@@ -48,7 +51,7 @@ fn role_of_the_child() {
             String::new()
         }
         ("flood", _) => flood(),
-        ("execute", _) => pipes_of_an_executed_program(&given),
+        ("execute", _) => pipes_of_an_executed_program(&inherited),
         ("sampled", _) => wait_until_sampled(),
         ("calls", _) => HOSTS_CALLS.load(Ordering::Relaxed).to_string(),
         ("start", _) => gekkota::profiler_start(gekkota::StartParams::default())
@@ -71,7 +74,7 @@ fn role_of_the_child() {
             gekkota::profiler_start(params).is_ok().to_string()
         }
         ("fork", _) => signals_in_a_forked_child(),
-        ("errno", _) => errno_after(libc::SIGUSR1).to_string(),
+        ("errno", _) => signal_keeps_errno(libc::SIGUSR1).to_string(),
         ("replace", _) => {
             set_handler(libc::SIGUSR2, hosts_handler_address());
             String::new()
@@ -79,9 +82,9 @@ fn role_of_the_child() {
         ("shutdown", _) => {
             drop(profiler.take());
             let actions = [libc::SIGUSR1, libc::SIGUSR2].map(|signal| match action_of(signal) {
-                action if action == hosts_handler_address() => "the host's",
+                action if action == hosts_handler_address() => "the application's",
                 libc::SIG_DFL => "the default",
-                _ => "nothing",
+                _ => "inert",
             });
             actions.join(", ")
         }
@@ -100,7 +103,7 @@ fn wait_until_sampled() -> String {
     String::new()
 }
 
-/// More than a pipe holds, faster than anybody saves.
+/// Raises more signals than the control's pipe has space for.
 fn flood() -> String {
     for round in 0..70_000 {
         raise(if round % 2 == 0 {
@@ -112,8 +115,9 @@ fn flood() -> String {
     String::new()
 }
 
-/// How many pipes a program gets that is executed here, but for its standard output and those that this one was given.
-fn pipes_of_an_executed_program(given: &[String]) -> String {
+/// Returns the number of pipes that an executed program inherits, without its standard output and
+/// the pipes that this process was started with.
+fn pipes_of_an_executed_program(inherited: &[String]) -> String {
     let mut command = Command::new("ls");
     command
         .args(["-l", "/proc/self/fd"])
@@ -122,12 +126,13 @@ fn pipes_of_an_executed_program(given: &[String]) -> String {
     let output = command.output().expect("ls");
     let listed = String::from_utf8_lossy(&output.stdout).into_owned();
     let pipes = listed.lines().filter(|line| line.contains("pipe:"));
-    let own = pipes.filter(|line| !given.iter().any(|pipe| line.contains(pipe.as_str())));
-    (own.count() - 1).to_string()
+    let new = pipes.filter(|line| !inherited.iter().any(|pipe| line.contains(pipe.as_str())));
+    (new.count() - 1).to_string()
 }
 
-fn errno_after(signal: i32) -> bool {
-    // SAFETY: the thread's own `errno`; the signal is handled before `raise` returns.
+/// Returns whether `errno` is unchanged after the thread has handled the signal.
+fn signal_keeps_errno(signal: i32) -> bool {
+    // SAFETY: accesses only the calling thread's `errno`.
     unsafe {
         *libc::__errno_location() = libc::EXDEV;
         assert_eq!(libc::raise(signal), 0);
@@ -135,19 +140,16 @@ fn errno_after(signal: i32) -> bool {
     }
 }
 
-/// In a child of `fork` the signals do nothing, to it or to the parent, until they are asked for there.
+/// Checks in a forked child that the signals have no effect until the child takes control.
 fn signals_in_a_forked_child() -> String {
     common::in_forked_child(|| {
         [libc::SIGUSR1, libc::SIGUSR2].into_iter().for_each(raise);
         assert!(!gekkota::profiler_is_active());
         gekkota::profiler_control_by_signals(ControlSignals::default()).expect("control");
         raise(libc::SIGUSR1);
-        wait_until(
-            "the child of the child profiles",
-            gekkota::profiler_is_active,
-        );
+        wait_until("the forked child profiles", gekkota::profiler_is_active);
         gekkota::profiler_shutdown();
-        "well".to_owned()
+        "works".to_owned()
     })
 }
 
@@ -156,12 +158,12 @@ fn read_profile(path: &Path) -> Read {
         .expect("the file")
         .permissions()
         .mode();
-    assert_eq!(mode & 0o777, 0o600, "readable by its owner alone");
+    assert_eq!(mode & 0o777, 0o600, "only the owner can read the file");
     Read::from_text(&std::fs::read(path).expect("text"))
 }
 
 #[test]
-fn one_signal_starts_and_the_other_saves_and_stops() {
+fn start_signal_starts_and_stop_signal_saves_and_stops() {
     isolated(|| {
         let folder = Folder::new("both");
         let elsewhere = Folder::new("elsewhere");
@@ -182,9 +184,9 @@ fn one_signal_starts_and_the_other_saves_and_stops() {
         child.signal(libc::SIGUSR1);
         child.notice("already profiling");
         child.ask("sampled");
-        // The folder in which the signals were taken counts, not the one where it is now.
+        // The profile is saved in the folder that was current when control began.
         assert_eq!(child.ask(&format!("go: {}", elsewhere.0.display())), "true");
-        // What was there is replaced, also where it is a link, which could lead anywhere.
+        // The file replaces a symbolic link instead of following it.
         let target = elsewhere.0.join("target");
         std::fs::write(&target, "precious").expect("written");
         std::os::unix::fs::symlink(&target, &path).expect("link");
@@ -212,10 +214,13 @@ fn one_signal_starts_and_the_other_saves_and_stops() {
             (Some(64 << 20), Some(1.0))
         );
         assert_eq!(configuration["threads"], serde_json::json!(["*"]));
-        assert!(!read.samples("busy").is_empty(), "every registered thread");
+        assert!(
+            !read.samples("busy").is_empty(),
+            "all registered threads are sampled"
+        );
         assert_eq!(folder.files().len(), 1, "{:?}", folder.files());
 
-        // Again, of a session that the program has started.
+        // The signal also saves a session that the application started.
         assert_eq!(child.ask("start"), "true");
         child.signal(libc::SIGUSR2);
         child.notice("stopped; ");
@@ -223,13 +228,13 @@ fn one_signal_starts_and_the_other_saves_and_stops() {
             read_profile(&path).0["meta"]["configuration"]["capacity"].as_u64(),
             Some(16 << 20)
         );
-        assert_eq!(child.ask("shutdown"), "nothing, nothing");
+        assert_eq!(child.ask("shutdown"), "inert, inert");
         assert_eq!(child.end(), [""; 0]);
     });
 }
 
 #[test]
-fn the_folder_can_be_set_and_what_cannot_be_saved_goes_on() {
+fn profile_is_saved_in_configured_folder_and_failed_save_keeps_profiling() {
     isolated(|| {
         let folder = Folder::new("upload");
         let upload = folder.0.join("made later");
@@ -242,10 +247,10 @@ fn the_folder_can_be_set_and_what_cannot_be_saved_goes_on() {
         child.signal(libc::SIGUSR1);
         child.notice("profiling; ");
         child.signal(libc::SIGUSR2);
-        let told = child.notice("cannot save the profile");
+        let notice = child.notice("cannot save the profile");
         assert!(
-            told.contains("made later does not exist") && told.ends_with("profiling continues"),
-            "{told}"
+            notice.contains("made later does not exist") && notice.ends_with("profiling continues"),
+            "{notice}"
         );
         assert_eq!(child.ask("active"), "true");
         std::fs::create_dir(&upload).expect("folder");
@@ -254,7 +259,7 @@ fn the_folder_can_be_set_and_what_cannot_be_saved_goes_on() {
         read_profile(&child.file_in(&upload));
         child.end();
 
-        // Another signal and another folder, by the function; the one that is not used any more is given back.
+        // The function changes the stop signal and the folder, and releases the old signal.
         let mut child = Controlled::start(CHILD, "plain", &folder.0, &[]);
         let by_function = Folder::new("function");
         assert_eq!(
@@ -267,10 +272,10 @@ fn the_folder_can_be_set_and_what_cannot_be_saved_goes_on() {
         child.notice("stopped; ");
         let read = read_profile(&child.file_in(&by_function.0));
         assert_eq!(read.0["meta"]["presymbolicated"], serde_json::json!(false));
-        assert_eq!(child.ask("shutdown"), "nothing, nothing");
+        assert_eq!(child.ask("shutdown"), "inert, inert");
         child.end();
 
-        // By the parameters of a start, and beyond its session.
+        // The parameters of a start do the same, and stay in effect after its session.
         let mut child = Controlled::start(CHILD, "plain", &folder.0, &[]);
         let by_start = Folder::new("start");
         assert_eq!(
@@ -282,42 +287,42 @@ fn the_folder_can_be_set_and_what_cannot_be_saved_goes_on() {
         read_profile(&child.file_in(&by_start.0));
         child.signal(libc::SIGUSR1);
         child.notice("profiling; ");
-        assert_eq!(child.ask("shutdown"), "nothing, nothing");
+        assert_eq!(child.ask("shutdown"), "inert, inert");
         child.end();
     });
 }
 
 #[test]
-fn a_handler_that_was_there_is_called_and_put_back() {
+fn existing_handler_is_called_and_restored() {
     isolated(|| {
         let folder = Folder::new("chained");
         let mut child = Controlled::start(CHILD, "chained", &folder.0, &[]);
         child.signal(libc::SIGUSR1);
         child.notice("profiling; ");
-        // The thread that handles the signal may come to it after all that.
-        wait_until("the host's handler was called", || {
+        // The thread that handles the signal may call the handler after the notice.
+        wait_until("the application's handler is called", || {
             child.ask("calls") == "1"
         });
         assert_eq!(child.ask("errno"), "true");
         assert_eq!(child.ask("calls"), "2");
-        assert_eq!(child.ask("shutdown"), "the host's, nothing");
+        assert_eq!(child.ask("shutdown"), "the application's, inert");
         child.signal(libc::SIGUSR1);
-        wait_until("the host's handler answers alone", || {
+        wait_until("only the application's handler is called", || {
             child.ask("calls") == "3"
         });
         assert_eq!(child.ask("active"), "false");
         child.end();
 
-        // One that the host has put over ours stays.
+        // A handler that replaced the profiler's handler stays.
         let mut child = Controlled::start(CHILD, "plain", &folder.0, &[]);
         child.ask("replace");
-        assert_eq!(child.ask("shutdown"), "nothing, the host's");
+        assert_eq!(child.ask("shutdown"), "inert, the application's");
         child.end();
     });
 }
 
 #[test]
-fn many_signals_in_a_row_leave_it_well() {
+fn many_signals_in_a_row_keep_control_working() {
     isolated(|| {
         let folder = Folder::new("many");
         let mut child = Controlled::start(CHILD, "plain", &folder.0, &[]);
@@ -331,40 +336,43 @@ fn many_signals_in_a_row_leave_it_well() {
                 assert_eq!(child.ask("start"), "true");
             }
         }
-        // It does what it is told still. Those of before may be under way, in threads that have yet to write them down.
+        // Control still works. Repeated, because threads may still have earlier signals to handle.
         for (signal, active) in [(libc::SIGUSR1, "true"), (libc::SIGUSR2, "false")] {
-            wait_until("the signal is heard", || {
+            wait_until("the signal takes effect", || {
                 child.signal(signal);
                 child.ask("active") == active
             });
         }
         read_profile(&child.file_in(&folder.0));
-        // These may come during the shutdown, or after it.
+        // These signals may arrive during the shutdown, or after it.
         child.signal(libc::SIGUSR1);
         child.signal(libc::SIGUSR2);
-        assert_eq!(child.ask("shutdown"), "nothing, nothing");
+        assert_eq!(child.ask("shutdown"), "inert, inert");
         child.end();
         assert_eq!(
             folder.files().len(),
             1,
-            "whole or absent: {:?}",
+            "no partial file is left: {:?}",
             folder.files()
         );
     });
 }
 
 #[test]
-fn a_flood_fills_the_pipe_and_nobody_waits_for_ever() {
+fn signals_beyond_pipe_capacity_do_not_block() {
     isolated(|| {
         let folder = Folder::new("flood");
         let mut child = Controlled::start(CHILD, "plain", &folder.0, &[]);
+        // A shutdown ignores pending requests to start, so the session must run before it.
+        child.signal(libc::SIGUSR1);
+        child.notice("profiling; ");
         child.ask("flood");
-        assert_eq!(child.ask("shutdown"), "nothing, nothing");
+        assert_eq!(child.ask("shutdown"), "inert, inert");
         read_profile(&child.file_in(&folder.0));
         assert_eq!(
             folder.files().len(),
             1,
-            "whole or absent: {:?}",
+            "no partial file is left: {:?}",
             folder.files()
         );
         child.end();
@@ -372,7 +380,7 @@ fn a_flood_fills_the_pipe_and_nobody_waits_for_ever() {
 }
 
 #[test]
-fn it_can_be_shut_down_and_initialised_again() {
+fn profiler_can_be_initialised_again_after_shutdown() {
     isolated(|| {
         let folder = Folder::new("again");
         let mut child = Controlled::start(CHILD, "plain", &folder.0, &[]);
@@ -380,11 +388,11 @@ fn it_can_be_shut_down_and_initialised_again() {
             assert_eq!(
                 child.ask("execute"),
                 "0",
-                "a program that is executed gets none of ours"
+                "an executed program inherits no pipe of the control"
             );
             child.signal(libc::SIGUSR1);
             child.notice("profiling; ");
-            assert_eq!(child.ask("shutdown"), "nothing, nothing");
+            assert_eq!(child.ask("shutdown"), "inert, inert");
             assert_eq!(child.ask("active"), "false");
             child.ask("init");
         }
@@ -393,7 +401,7 @@ fn it_can_be_shut_down_and_initialised_again() {
 }
 
 #[test]
-fn threads_can_be_sampled_by_the_signal_that_starts() {
+fn start_signal_can_also_be_the_sampling_signal() {
     isolated(|| {
         let folder = Folder::new("same");
         let mut child = Controlled::start(CHILD, "plain", &folder.0, &[]);
@@ -410,7 +418,7 @@ fn threads_can_be_sampled_by_the_signal_that_starts() {
         );
         child.signal(libc::SIGUSR1);
         child.notice("profiling; ");
-        // The other way round, each sample would start the profiler.
+        // A sampling signal cannot become the start signal: each sample would start the profiler.
         assert_eq!(
             child.ask("control again"),
             "cannot start the profiler: start_signal is SIGUSR1, the sampling signal, expected a signal that is not used for sampling"
@@ -420,15 +428,16 @@ fn threads_can_be_sampled_by_the_signal_that_starts() {
 }
 
 #[test]
-fn in_a_forked_child_they_do_nothing_to_anybody() {
+fn signals_in_forked_child_are_ignored_until_it_takes_control() {
     isolated(|| {
         let folder = Folder::new("forked");
         let mut child = Controlled::start(CHILD, "plain", &folder.0, &[]);
-        assert_eq!(child.ask("fork"), "well");
-        assert_eq!(child.ask("active"), "false", "the parent has heard nothing");
+        assert_eq!(child.ask("fork"), "works");
+        assert_eq!(child.ask("active"), "false", "the parent is not affected");
         child.signal(libc::SIGUSR1);
         let own = child.file_in(&folder.0).display().to_string();
-        // What the child of the child says once it controls itself, and what its parent says, by the signal that it got.
+        // One notice of the forked child after it took control, and one of its parent after this
+        // signal.
         let notices = child.notices_until(&own);
         assert_eq!(notices.len(), 2, "{notices:?}");
         assert!(
@@ -436,7 +445,7 @@ fn in_a_forked_child_they_do_nothing_to_anybody() {
             "{notices:?}"
         );
         assert_eq!(folder.files(), [""; 0]);
-        assert_eq!(child.ask("fork"), "well");
+        assert_eq!(child.ask("fork"), "works");
         assert_eq!(child.ask("active"), "true");
         child.signal(libc::SIGUSR2);
         let notices = child.notices_until(&own);

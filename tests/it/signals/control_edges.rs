@@ -1,4 +1,5 @@
-//! Control by signals where the host does what it may: it shuts down, forks and closes files at any moment, on any thread.
+//! Control by signals in an application that shuts down, forks or closes files at any moment, on
+//! any thread.
 
 use std::fs::File;
 use std::io::{Seek, Write};
@@ -12,14 +13,14 @@ use crate::common::controlled::{
     Controlled, Folder, action_of, hosts_handler_address, obey, open_pipes, own_role, raise,
     set_handler,
 };
-use crate::common::{self, isolated, wait_until};
+use crate::common::{self, LONGEST_WAIT, isolated, wait_until};
 use gekkota::callback::{ProfilingState, profiler_add_state_change_callback};
 use gekkota::{
     AutoProfilerInit, ControlSignals, StartParams, profiler_control_by_signals, profiler_is_active,
     profiler_shutdown,
 };
 
-/// The test that plays the child.
+/// The test that runs in the child process.
 const CHILD: &str = "signals::control_edges::role_of_the_child";
 
 #[test]
@@ -32,13 +33,14 @@ fn role_of_the_child() {
         let signals = ControlSignals::new()
             .start_signal(libc::SIGURG)
             .stop_signal(libc::SIGIO);
-        profiler_control_by_signals(signals.folder("/dev/null/of the program's")).expect("control");
+        profiler_control_by_signals(signals.folder("/dev/null/set by the application"))
+            .expect("control");
     }
-    let host = Host {
+    let application = Application {
         pipes: open_pipes(),
-        stranger: Stranger::new(),
+        file: ForeignFile::new(),
     };
-    let host: &'static Host = Box::leak(Box::new(host));
+    let application: &'static Application = Box::leak(Box::new(application));
     let mut profiler = Some(AutoProfilerInit::new());
     obey(|order, argument| {
         match (order, argument) {
@@ -53,48 +55,52 @@ fn role_of_the_child() {
                 drop(profiler.take());
             }
             ("replace the pipe", _) => {
-                host.replace_pipe();
+                wait_until_control_reads();
+                application.replace_pipe();
                 raise(libc::SIGUSR1);
             }
-            ("replace the pipe while it starts", _) => while_it_starts(|| host.replace_pipe()),
+            ("replace the pipe while it starts", _) => {
+                while_it_starts(|| application.replace_pipe())
+            }
             ("replace the pipe and shut down", _) => {
                 let (is_over, over) = channel();
                 while_it_starts(move || {
-                    host.replace_pipe();
-                    host.stranger.is_open_in_forked_child();
+                    application.replace_pipe();
+                    application.file.assert_intact_in_forked_child();
                     wait_until_shut_down();
-                    is_over.send(()).expect("it is asked");
+                    is_over.send(()).expect("the receiver exists");
                 });
-                wait_until("the pipe is a stranger's", || host.stranger.has_numbers());
+                wait_until("the pipe is replaced", || application.file.has_numbers());
                 raise(libc::SIGUSR2);
                 drop(profiler.take());
-                over.try_recv().expect("the shutdown has waited");
+                over.try_recv()
+                    .expect("the shutdown waits for the callback");
             }
             ("replace the pipe and take control", _) => {
                 let (is_taken, taken) = channel();
                 while_it_starts(move || {
-                    host.replace_pipe();
+                    application.replace_pipe();
                     is_taken
                         .send(profiler_control_by_signals(ControlSignals::default()))
-                        .expect("awaited");
+                        .expect("the receiver exists");
                 });
                 taken
-                    .recv_timeout(Duration::from_secs(10))
-                    .expect("an answer")
+                    .recv_timeout(LONGEST_WAIT)
+                    .expect("a result")
                     .expect("control");
             }
-            ("is the stranger whole", _) => return host.stranger.is_whole().to_string(),
+            ("is the file intact", _) => return application.file.is_intact().to_string(),
             ("shut down twice while it starts", _) => {
                 while_it_starts(|| {
                     profiler_shutdown();
                     profiler_control_by_signals(ControlSignals::default()).expect("control");
                     profiler_shutdown();
                 });
-                wait_until("no pipe of the control's is left", || {
-                    open_pipes() == host.pipes
+                wait_until("the control's pipes are closed", || {
+                    open_pipes() == application.pipes
                 });
             }
-            ("fork while it starts", _) => while_it_starts(|| host.fork()),
+            ("fork while it starts", _) => while_it_starts(|| application.fork()),
             ("forks", _) => return FORKS.load(Ordering::Relaxed).to_string(),
             ("be cancelled", _) => return be_cancelled_in_handler(),
             ("race", _) => race_start_and_control(),
@@ -104,47 +110,62 @@ fn role_of_the_child() {
     });
 }
 
-/// The program that the profiler lives in, with the pipes that it had before.
-struct Host {
+/// The application, with the pipes that it had open before the profiler was initialised.
+struct Application {
     pipes: Vec<String>,
-    stranger: Stranger,
+    file: ForeignFile,
 }
 
-/// Has the profiler started by a signal, and comes back when the control thread has begun to call `body` meanwhile.
+/// Starts the profiler by a signal. The control thread calls `body` during the start; returns once
+/// that call has begun.
 fn while_it_starts(body: impl FnOnce() + Send + 'static) {
     let (begins, begun) = channel();
     let once = Mutex::new(Some((begins, body)));
     let callback = move |_| {
         let body = once.lock().expect("no panic").take();
         if let Some((begins, body)) = body {
-            begins.send(()).expect("it is waited for");
+            begins.send(()).expect("the receiver exists");
             body();
         }
     };
     profiler_add_state_change_callback(ProfilingState::Started.into(), callback, 7);
     raise(libc::SIGUSR1);
     begun
-        .recv_timeout(Duration::from_secs(10))
-        .expect("it starts");
+        .recv_timeout(LONGEST_WAIT)
+        .expect("the profiler starts");
 }
 
-/// The shutdown puts the host's handler back, and waits then.
+/// Waits until the control thread sleeps in `read`. A pipe that is replaced between the thread's
+/// check and its `read` goes unnoticed.
+fn wait_until_control_reads() {
+    wait_until("the control thread waits for requests", || {
+        let threads = std::fs::read_dir("/proc/self/task").expect("threads");
+        let mut stats = threads
+            .flatten()
+            .filter_map(|thread| std::fs::read_to_string(thread.path().join("stat")).ok());
+        stats.any(|stat| stat.contains("(ProfilerControl) S"))
+    });
+}
+
+/// Waits until a shutdown has restored the application's handler. The shutdown then waits for the
+/// control thread.
 fn wait_until_shut_down() {
-    wait_until("the signals are given back", || {
+    wait_until("the signals are released", || {
         action_of(libc::SIGUSR1) == hosts_handler_address()
     });
 }
 
-/// A file of the host's which takes over the numbers of the control's pipe: bytes that are read from it, or written to
-/// it, move its place.
-struct Stranger {
+/// A file of the application that takes over the descriptors of the control's pipe. Reads and
+/// writes move its position.
+struct ForeignFile {
     file: File,
     numbers: Mutex<Vec<RawFd>>,
 }
 
-impl Stranger {
+impl ForeignFile {
     fn new() -> Self {
-        let path = std::env::temp_dir().join(format!("gekkota-stranger-{}", std::process::id()));
+        let path =
+            std::env::temp_dir().join(format!("gekkota-foreign-file-{}", std::process::id()));
         let mut file = File::options()
             .read(true)
             .write(true)
@@ -152,9 +173,9 @@ impl Stranger {
             .open(&path)
             .expect("a file");
         std::fs::remove_file(&path).expect("removed");
-        // Requests to save and stop, for who takes it for the pipe.
+        // Requests to save and stop, in case the profiler reads the file as its pipe.
         file.write_all(&[2; 64]).expect("written");
-        file.rewind().expect("at its begin");
+        file.rewind().expect("at its start");
         Self {
             file,
             numbers: Mutex::default(),
@@ -164,7 +185,7 @@ impl Stranger {
     fn take(&self, numbers: Vec<RawFd>) {
         assert_eq!(numbers.len(), 2, "both ends: {numbers:?}");
         for number in &numbers {
-            // SAFETY: touches no memory; the profiler must cope with a number that is replaced.
+            // SAFETY: `dup3` accesses no memory, and the profiler expects replaced descriptors.
             let copy = unsafe { libc::dup3(self.file.as_raw_fd(), *number, libc::O_CLOEXEC) };
             assert_eq!(copy, *number);
         }
@@ -175,20 +196,20 @@ impl Stranger {
         !self.numbers.lock().expect("no panic").is_empty()
     }
 
-    /// Whether nobody has read, written or closed it.
-    fn is_whole(&self) -> bool {
-        // SAFETY: touches no memory.
+    /// Returns whether the file was not read, written or closed through these descriptors.
+    fn is_intact(&self) -> bool {
+        // SAFETY: `F_GETFD` accesses no memory.
         let is_open = |number: &RawFd| unsafe { libc::fcntl(*number, libc::F_GETFD) } >= 0;
-        let place = (&self.file).stream_position().expect("a place");
+        let position = (&self.file).stream_position().expect("a position");
         let bytes = self.file.metadata().expect("a file").len();
-        (place, bytes) == (0, 64) && self.numbers.lock().expect("no panic").iter().all(is_open)
+        (position, bytes) == (0, 64) && self.numbers.lock().expect("no panic").iter().all(is_open)
     }
 
-    fn is_open_in_forked_child(&self) {
+    fn assert_intact_in_forked_child(&self) {
         common::in_forked_child(|| {
             assert!(
-                self.is_whole(),
-                "what is forgotten in the child is the profiler's alone"
+                self.is_intact(),
+                "a forked child closes only the profiler's own descriptors"
             );
             String::new()
         });
@@ -197,8 +218,8 @@ impl Stranger {
 
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
-impl Host {
-    /// The open ends of the control's pipe.
+impl Application {
+    /// Returns the open ends of the control's pipe.
     fn ends(&self) -> Vec<RawFd> {
         let entries = std::fs::read_dir("/proc/self/fd")
             .expect("descriptors")
@@ -214,32 +235,34 @@ impl Host {
         entries.filter(is_new).filter_map(number).collect()
     }
 
-    /// Closes the control's pipe, and has its numbers for something else at once.
+    /// Closes the control's pipe and reuses its descriptors at once.
     fn replace_pipe(&self) {
-        self.stranger.take(self.ends());
+        self.file.take(self.ends());
     }
 
-    /// On the control thread: in the child it is the only one, and returns to where it serves.
+    /// Forks on the control thread, which is the child's only thread. There it returns to the loop
+    /// that serves the control.
     fn fork(&self) {
         let ends = self.ends();
-        // SAFETY: the child calls what it likes, as a child of a program with threads may where the C library is glibc.
+        // SAFETY: with glibc, the child of a process with threads may call any function.
         let child = unsafe { libc::fork() };
         assert!(child >= 0);
         if child == 0 {
-            return self.stranger.take(ends);
+            return self.file.take(ends);
         }
         let mut status = 0;
-        // SAFETY: the status is a local.
+        // SAFETY: `waitpid` writes to a local.
         assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
-        assert_eq!(status, 0, "the child");
+        assert_eq!(status, 0, "status of the child");
         FORKS.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-/// A thread that somebody wants to cancel takes the signal all the same.
+/// Raises the start signal on a thread with a pending cancellation, and returns the thread's
+/// result.
 fn be_cancelled_in_handler() -> String {
     extern "C" fn body(_: *mut libc::c_void) -> *mut libc::c_void {
-        // SAFETY: touch no memory. It is cancelled at the next cancellation point, and there is none of its own.
+        // SAFETY: neither call accesses memory, and this function has no cancellation point.
         unsafe {
             libc::pthread_cancel(libc::pthread_self());
             libc::raise(libc::SIGUSR1);
@@ -247,20 +270,20 @@ fn be_cancelled_in_handler() -> String {
         std::ptr::without_provenance_mut(7)
     }
     let mut thread = 0;
-    let mut answer = std::ptr::null_mut();
-    // SAFETY: the thread's function takes nothing; the out-pointers are to locals.
+    let mut result = std::ptr::null_mut();
+    // SAFETY: the thread's function ignores its argument, and the out-pointers point to locals.
     unsafe {
         assert_eq!(
             libc::pthread_create(&mut thread, std::ptr::null(), body, std::ptr::null_mut()),
             0
         );
-        assert_eq!(libc::pthread_join(thread, &mut answer), 0);
+        assert_eq!(libc::pthread_join(thread, &mut result), 0);
     }
-    answer.addr().to_string()
+    result.addr().to_string()
 }
 
-/// Whoever wants a signal for the one and whoever wants it for the other come at once: threads are not sampled by a
-/// signal whose first answer is control's.
+/// Requests each signal for sampling and for control at the same time. A signal that samples
+/// threads must have the sampling handler.
 fn race_start_and_control() {
     let sampled_by = |signal| {
         StartParams::default()
@@ -276,7 +299,8 @@ fn race_start_and_control() {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 together.wait();
-                // It holds the life cycle until the sampler has ended, so that the others wait for the same lock.
+                // Holds the life-cycle lock until the sampler has ended, so the others wait for the
+                // lock.
                 gekkota::profiler_stop();
             });
             scope.spawn(|| {
@@ -293,14 +317,14 @@ fn race_start_and_control() {
         assert_eq!(
             action_of(signal),
             sampling,
-            "{} refused before",
+            "control was refused {} times",
             refused.load(Ordering::Relaxed)
         );
     }
 }
 
 #[test]
-fn what_a_signal_has_asked_for_is_done_before_the_shutdown() {
+fn pending_requests_are_handled_before_shutdown() {
     isolated(|| {
         let folder = Folder::new("pending");
         let mut child = Controlled::start(CHILD, "chained", &folder.0, &[]);
@@ -320,7 +344,7 @@ fn what_a_signal_has_asked_for_is_done_before_the_shutdown() {
 }
 
 #[test]
-fn a_pipe_that_the_host_has_closed_is_left_alone() {
+fn pipe_closed_by_application_is_not_used() {
     isolated(|| {
         let folder = Folder::new("closed");
         let notice = "control by signals has ended";
@@ -328,8 +352,8 @@ fn a_pipe_that_the_host_has_closed_is_left_alone() {
             let mut child = Controlled::start(CHILD, "chained", &folder.0, &[]);
             child.ask(order);
             child.notice(notice);
-            assert_eq!(child.ask("is the stranger whole"), "true", "{order}");
-            // It can be had again.
+            assert_eq!(child.ask("is the file intact"), "true", "{order}");
+            // The application can take control again.
             child.ask("control");
             child.signal(libc::SIGUSR2);
             child.notice(if order.ends_with("starts") {
@@ -338,35 +362,36 @@ fn a_pipe_that_the_host_has_closed_is_left_alone() {
                 "not running"
             });
             child.ask("shutdown");
-            assert_eq!(child.ask("is the stranger whole"), "true", "{order}");
+            assert_eq!(child.ask("is the file intact"), "true", "{order}");
             assert_eq!(child.end(), [""; 0]);
         }
-        // While the control thread is at work nobody notices; a call that takes control opens another pipe.
+        // While the control thread is busy, the closed pipe goes unnoticed; the call that takes
+        // control opens a new one.
         let mut child = Controlled::start(CHILD, "chained", &folder.0, &[]);
         child.ask("replace the pipe and take control");
         child.signal(libc::SIGUSR2);
         assert_eq!(
             child.notices_until("stopped; ").len(),
             2,
-            "nothing has ended"
+            "control has not ended"
         );
-        assert_eq!(child.ask("is the stranger whole"), "true");
+        assert_eq!(child.ask("is the file intact"), "true");
         assert_eq!(child.end(), [""; 0]);
 
-        // Nor does a shutdown have anybody whom it could tell.
+        // A shutdown cannot send its request through the closed pipe.
         let mut child = Controlled::start(CHILD, "chained", &folder.0, &[]);
         child.ask("replace the pipe and shut down");
-        assert_eq!(child.ask("is the stranger whole"), "true");
+        assert_eq!(child.ask("is the file intact"), "true");
         child.ask("control");
         child.signal(libc::SIGUSR1);
         child.notice("profiling; ");
-        assert_eq!(child.ask("is the stranger whole"), "true");
+        assert_eq!(child.ask("is the file intact"), "true");
         child.end();
     });
 }
 
 #[test]
-fn a_callback_on_the_control_thread_shuts_down_and_begins_again() {
+fn callback_on_control_thread_can_shut_down_and_retake_control() {
     isolated(|| {
         let folder = Folder::new("twice");
         let mut child = Controlled::start(CHILD, "plain", &folder.0, &[]);
@@ -377,16 +402,16 @@ fn a_callback_on_the_control_thread_shuts_down_and_begins_again() {
 }
 
 #[test]
-fn a_callback_on_the_control_thread_forks() {
+fn callback_on_control_thread_can_fork() {
     isolated(|| {
         let folder = Folder::new("forks");
         let mut child = Controlled::start(CHILD, "plain", &folder.0, &[]);
         child.ask("fork while it starts");
         wait_until("the child has ended", || child.ask("forks") == "1");
         assert_eq!(
-            child.ask("is the stranger whole"),
+            child.ask("is the file intact"),
             "true",
-            "the child has read nothing"
+            "the child has not used the descriptors"
         );
         child.signal(libc::SIGUSR2);
         child.notice("stopped; ");
@@ -396,7 +421,7 @@ fn a_callback_on_the_control_thread_forks() {
 }
 
 #[test]
-fn the_handler_is_no_place_to_cancel_a_thread() {
+fn pending_cancellation_does_not_take_effect_in_handler() {
     isolated(|| {
         let folder = Folder::new("cancel");
         let mut child = Controlled::start(CHILD, "plain", &folder.0, &[]);
@@ -407,20 +432,20 @@ fn the_handler_is_no_place_to_cancel_a_thread() {
 }
 
 #[test]
-fn the_environment_leaves_the_programs_own_control_alone() {
+fn environment_keeps_control_set_by_application() {
     isolated(|| {
         let folder = Folder::new("own");
         let child = Controlled::start(CHILD, "controls itself", &folder.0, &[]);
         child.signal(libc::SIGURG);
-        let told = child.notice("profiling; ");
-        assert!(told.contains("SIGIO saves"), "{told}");
-        assert!(told.contains("/of the program's/"), "{told}");
+        let notice = child.notice("profiling; ");
+        assert!(notice.contains("SIGIO saves"), "{notice}");
+        assert!(notice.contains("/set by the application/"), "{notice}");
         child.end();
     });
 }
 
 #[test]
-fn a_signal_is_the_samplings_or_the_controls() {
+fn signal_is_not_used_for_sampling_and_control_at_once() {
     isolated(|| {
         let folder = Folder::new("race");
         let mut child = Controlled::start(CHILD, "plain", &folder.0, &[]);

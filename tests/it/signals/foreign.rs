@@ -1,110 +1,138 @@
-//! The profiler is a guest: other programs' signals reach their handlers, and a late one kills nobody.
+//! Signals of the application reach its handlers, and late signals of the profiler have no effect.
 
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
-use crate::common::{self, Read, isolated, wait_until, work_for, work_for_cpu};
+use crate::common::{self, LONGEST_WAIT, Read, isolated, wait_until, work_for_cpu};
 use gekkota::{ProfilerSession, StartParams};
 
-static SEEN_BY_THE_HOST: AtomicU32 = AtomicU32::new(0);
+static CALLS: AtomicU32 = AtomicU32::new(0);
 
-extern "C" fn host_handler(_: libc::c_int, _: *mut libc::siginfo_t, _: *mut libc::c_void) {
-    SEEN_BY_THE_HOST.fetch_add(1, Ordering::Relaxed);
+extern "C" fn application_handler(_: libc::c_int, _: *mut libc::siginfo_t, _: *mut libc::c_void) {
+    CALLS.fetch_add(1, Ordering::Relaxed);
 }
 
-fn install_host_handler(signal: i32) {
-    // SAFETY: the action is on this stack, and the handler has the shape that `SA_SIGINFO` asks for.
+fn install_application_handler(signal: i32) {
+    // SAFETY: the action is a local, and the handler has the signature that `SA_SIGINFO` requires.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
-        action.sa_sigaction = host_handler as extern "C" fn(_, _, _) as usize;
+        action.sa_sigaction = application_handler as extern "C" fn(_, _, _) as usize;
         action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
         assert_eq!(libc::sigaction(signal, &action, std::ptr::null_mut()), 0);
     }
 }
 
 fn raise(signal: i32) {
-    // SAFETY: touches no memory.
+    // SAFETY: `raise` accesses no memory.
     unsafe { assert_eq!(libc::raise(signal), 0) };
 }
 
-/// Queues a signal with a value to this process, as a stranger would.
+/// Queues a signal with a value to this process, as another process could.
 fn queue(signal: i32, value: usize) {
     let value = libc::sigval {
         sival_ptr: value as *mut libc::c_void,
     };
-    // SAFETY: the value is only carried.
+    // SAFETY: `sigqueue` does not dereference the value.
     unsafe { assert_eq!(libc::sigqueue(libc::getpid(), signal, value), 0) };
 }
 
-fn samples_with(params: StartParams) -> usize {
+/// Raises the signal on a thread that is not sampled. On a sampled thread, the signal would be lost
+/// while the sampler's own is pending.
+fn raise_on_unsampled_thread(signal: i32) {
+    std::thread::spawn(move || raise(signal))
+        .join()
+        .expect("thread");
+}
+
+/// Returns whether the signal is pending for the process as a whole.
+fn is_pending(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").expect("status");
+    let pending = status
+        .lines()
+        .find_map(|line| line.strip_prefix("ShdPnd:"))
+        .expect("the pending signals");
+    let pending = u64::from_str_radix(pending.trim(), 16).expect("a bit mask");
+    pending & (1 << (signal - 1)) != 0
+}
+
+/// Profiles a busy thread until the signal handler has captured more than 30 samples.
+fn sample_busy_thread(params: StartParams) {
     let session = ProfilerSession::start(params).expect("start");
     std::thread::spawn(|| {
         gekkota::register_thread("busy");
-        work_for_cpu(Duration::from_millis(100));
+        let end = Instant::now() + LONGEST_WAIT;
+        // The loop does not sleep: sleeping threads are sampled without the signal.
+        loop {
+            work_for_cpu(Duration::from_millis(10));
+            let read = Read::of_running();
+            let (samples, captured) = (read.samples("busy").len(), read.count("captured_samples"));
+            if samples > 30 && captured > 30 {
+                return;
+            }
+            assert!(
+                Instant::now() < end,
+                "{samples} samples, {captured} captured"
+            );
+        }
     })
     .join()
     .expect("thread");
-    Read::from_profile(&session.finish().expect("profile"))
-        .samples("busy")
-        .len()
+    session.finish().expect("profile");
 }
 
 #[test]
-fn foreign_signals_are_passed_on_and_late_ones_ignored() {
+fn foreign_signals_are_passed_on_and_late_requests_ignored() {
     isolated(|| {
-        install_host_handler(libc::SIGPROF);
-        assert!(samples_with(StartParams::default()) > 30);
-        assert_eq!(
-            SEEN_BY_THE_HOST.load(Ordering::Relaxed),
-            0,
-            "our own are ours"
-        );
+        let calls = || CALLS.load(Ordering::Relaxed);
+        install_application_handler(libc::SIGPROF);
+        sample_busy_thread(StartParams::default());
+        assert_eq!(calls(), 0, "requests of the profiler are not passed on");
 
         let session = ProfilerSession::start(StartParams::default()).expect("start");
-        raise(libc::SIGPROF);
-        assert_eq!(SEEN_BY_THE_HOST.load(Ordering::Relaxed), 1, "while active");
+        raise_on_unsampled_thread(libc::SIGPROF);
+        assert_eq!(calls(), 1, "during a session");
         session.finish().expect("profile");
         raise(libc::SIGPROF);
-        assert_eq!(SEEN_BY_THE_HOST.load(Ordering::Relaxed), 2, "after the end");
+        assert_eq!(calls(), 2, "after a session");
         for value in [0, 1, usize::MAX, 0x6e6b << 32] {
-            let before = SEEN_BY_THE_HOST.load(Ordering::Relaxed);
+            let before = calls();
             queue(libc::SIGPROF, value);
-            wait_until("the queued signal arrived", || {
-                SEEN_BY_THE_HOST.load(Ordering::Relaxed) > before
-            });
+            wait_until("the queued signal arrives", || calls() > before);
         }
 
-        // One that looks like ours, for any slot: nobody asked, so nothing happens.
-        let before = SEEN_BY_THE_HOST.load(Ordering::Relaxed);
+        // Signals that look like requests for slots without a pending request have no effect.
+        let before = calls();
         for slot in [0usize, 1, 0xffff] {
             queue(libc::SIGPROF, 0x6e6b << 48 | slot << 32 | 5);
+            wait_until("the queued signal arrives", || !is_pending(libc::SIGPROF));
         }
-        work_for(Duration::from_millis(20));
-        assert_eq!(SEEN_BY_THE_HOST.load(Ordering::Relaxed), before);
+        queue(libc::SIGPROF, 0);
+        wait_until("the last signal arrives", || calls() > before);
+        assert_eq!(calls(), before + 1, "only the last signal is passed on");
     });
 }
 
 #[test]
-fn another_signal_works_and_its_default_is_not_taken() {
+fn sampling_signal_can_be_changed_and_stays_harmless_after_session() {
     isolated(|| {
-        assert!(samples_with(StartParams::default().signal(libc::SIGUSR2)) > 30);
-        // The default action of SIGUSR2 is to end the process; the inert handler stays.
+        sample_busy_thread(StartParams::default().signal(libc::SIGUSR2));
+        // The default action of SIGUSR2 ends the process, so an inert handler stays.
         raise(libc::SIGUSR2);
-        assert!(samples_with(StartParams::default().signal(libc::SIGRTMIN() + 3)) > 30);
+        sample_busy_thread(StartParams::default().signal(libc::SIGRTMIN() + 3));
     });
 }
 
-static OURS: std::sync::OnceLock<libc::sigaction> = std::sync::OnceLock::new();
-static SEEN_BY_THE_CHAIN: AtomicU32 = AtomicU32::new(0);
+static PROFILER_ACTION: std::sync::OnceLock<libc::sigaction> = std::sync::OnceLock::new();
+static CHAIN_CALLS: AtomicU32 = AtomicU32::new(0);
 
-/// Passes every signal on to the handler that was there before it, as ours does.
+/// Passes every signal on to the handler that was installed before, as the profiler's handler does.
 extern "C" fn chaining_handler(
     signal: libc::c_int,
     info: *mut libc::siginfo_t,
     context: *mut libc::c_void,
 ) {
-    SEEN_BY_THE_CHAIN.fetch_add(1, Ordering::Relaxed);
-    if let Some(before) = OURS.get() {
+    CHAIN_CALLS.fetch_add(1, Ordering::Relaxed);
+    if let Some(before) = PROFILER_ACTION.get() {
         type Action = extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void);
         // SAFETY: the profiler's handler was installed with `SA_SIGINFO`.
         let action: Action = unsafe { std::mem::transmute(before.sa_sigaction) };
@@ -113,63 +141,79 @@ extern "C" fn chaining_handler(
 }
 
 #[test]
-fn a_handler_over_ours_that_passes_on_to_us_is_no_circle() {
+fn handler_that_calls_the_profilers_handler_causes_no_recursion() {
     isolated(|| {
         let signal = libc::SIGUSR1;
-        assert!(samples_with(StartParams::default().signal(signal)) > 30);
-        // SAFETY: the actions are on this stack, and the handler has the shape that `SA_SIGINFO` asks for.
+        sample_busy_thread(StartParams::default().signal(signal));
+        // SAFETY: the actions are locals, and the handler has the signature that `SA_SIGINFO`
+        // requires.
         unsafe {
-            let (mut ours, mut over): (libc::sigaction, libc::sigaction) = std::mem::zeroed();
-            over.sa_sigaction = chaining_handler as extern "C" fn(_, _, _) as usize;
-            over.sa_flags = libc::SA_SIGINFO;
-            assert_eq!(libc::sigaction(signal, &over, &mut ours), 0);
-            assert!(OURS.set(ours).is_ok());
+            let (mut before, mut chained): (libc::sigaction, libc::sigaction) = std::mem::zeroed();
+            chained.sa_sigaction = chaining_handler as extern "C" fn(_, _, _) as usize;
+            chained.sa_flags = libc::SA_SIGINFO;
+            assert_eq!(libc::sigaction(signal, &chained, &mut before), 0);
+            assert!(PROFILER_ACTION.set(before).is_ok());
         }
-        assert!(samples_with(StartParams::default().signal(signal)) > 30);
+        sample_busy_thread(StartParams::default().signal(signal));
         raise(signal);
-        assert_eq!(SEEN_BY_THE_CHAIN.load(Ordering::Relaxed), 1);
+        assert_eq!(CHAIN_CALLS.load(Ordering::Relaxed), 1);
     });
 }
 
+static HAS_ENOUGH_SAMPLES: AtomicBool = AtomicBool::new(false);
+
 #[test]
-fn errno_and_a_blocked_signal_survive() {
+fn errno_is_kept_and_blocked_signal_delays_no_other_thread() {
     isolated(|| {
         let session =
             ProfilerSession::start(StartParams::default().interval(Duration::from_micros(200)))
                 .expect("start");
-        let busy = std::thread::spawn(|| {
+        let goes_on = || !HAS_ENOUGH_SAMPLES.load(Ordering::Relaxed);
+        let (registered, is_registered) = std::sync::mpsc::channel();
+        let busy = std::thread::spawn(move || {
             gekkota::register_thread("busy");
-            for round in 0..10_000 {
-                // SAFETY: the thread's own `errno`.
+            registered.send(()).expect("the receiver exists");
+            let mut round = 0;
+            while round < 10_000 || goes_on() {
+                // SAFETY: accesses only the calling thread's `errno`.
                 unsafe { *libc::__errno_location() = round };
                 common::work(20_000);
-                // SAFETY: the thread's own `errno`.
+                // SAFETY: accesses only the calling thread's `errno`.
                 assert_eq!(unsafe { *libc::__errno_location() }, round);
+                round += 1;
             }
         });
-        let blocked = std::thread::spawn(|| {
+        let blocked = std::thread::spawn(move || {
             gekkota::register_thread("blocked");
-            // SAFETY: the set is on this stack.
+            // SAFETY: the set is a local.
             unsafe {
                 let mut set: libc::sigset_t = std::mem::zeroed();
                 libc::sigaddset(&mut set, libc::SIGPROF);
                 libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
             }
-            work_for_cpu(Duration::from_millis(300));
+            while goes_on() {
+                common::work(1000);
+            }
         });
+        is_registered.recv().expect("the thread registers");
+        wait_until("there are enough samples", || {
+            let read = Read::of_running();
+            read.samples("busy").len() > 100 && read.count("unanswered_ticks") > 100
+        });
+        HAS_ENOUGH_SAMPLES.store(true, Ordering::Relaxed);
         busy.join().expect("errno is kept");
         blocked.join().expect("thread");
         let read = Read::from_profile(&session.finish().expect("profile"));
         assert!(
             read.samples("busy").len() > 100,
-            "a thread that does not answer delays nobody"
+            "a thread that does not answer delays no other thread"
         );
         assert!(
             read.count("unanswered_ticks") > 100,
             "{}",
             read.count("unanswered_ticks")
         );
-        // The signal that is pending for the blocked thread went with it; the profiler ends and begins as ever.
-        assert!(samples_with(StartParams::default()) > 30);
+        // The signal that was pending for the blocked thread is gone, and a new session works.
+        sample_busy_thread(StartParams::default());
     });
 }

@@ -1,20 +1,21 @@
-//! Somebody else takes the signal while the profiler runs: what they leave behind is mended, a handler of theirs stays
-//! theirs, and the profile says that it happened.
+//! Foreign code replaces the signal's handler during a session. The profiler restores its handler,
+//! except over a foreign handler, and counts the replacements in the profile.
 
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
-use crate::common::{Read, isolated, wait_until, work_for_cpu};
+use crate::common::{LONGEST_WAIT, Read, isolated, wait_until, work, work_for_cpu};
 use gekkota::{ProfilerSession, StartParams};
 
-static SEEN: AtomicU32 = AtomicU32::new(0);
+static FOREIGN_CALLS: AtomicU32 = AtomicU32::new(0);
+static IS_REPLACEMENT_SEEN: AtomicBool = AtomicBool::new(false);
 
-extern "C" fn strangers_handler(_: libc::c_int) {
-    SEEN.fetch_add(1, Ordering::Relaxed);
+extern "C" fn foreign_handler(_: libc::c_int) {
+    FOREIGN_CALLS.fetch_add(1, Ordering::Relaxed);
 }
 
-fn take_signal(handler: libc::sighandler_t) {
-    // SAFETY: the action is on this stack, and the handler has the shape that a plain action asks for.
+fn install_handler(handler: libc::sighandler_t) {
+    // SAFETY: the action is a local, and the handler has the signature that its flags require.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = handler;
@@ -26,7 +27,7 @@ fn take_signal(handler: libc::sighandler_t) {
 }
 
 fn current_handler() -> libc::sighandler_t {
-    // SAFETY: the out-pointer is to a local.
+    // SAFETY: the out-pointer points to a local.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         assert_eq!(
@@ -37,38 +38,68 @@ fn current_handler() -> libc::sighandler_t {
     }
 }
 
+/// Works until the session has more than 30 samples of the thread that its handler captured. Does
+/// not sleep, because sleeping threads are sampled without the handler.
+fn work_until_sampled(name: &'static str) {
+    let captured_before = Read::of_running().count("captured_samples");
+    gekkota::register_thread(name);
+    let end = Instant::now() + LONGEST_WAIT;
+    loop {
+        work_for_cpu(Duration::from_millis(10));
+        let read = Read::of_running();
+        let captured = read.count("captured_samples") - captured_before;
+        let samples = read.samples(name).len();
+        if samples > 30 && captured > 30 {
+            return;
+        }
+        assert!(
+            Instant::now() < end,
+            "{samples} samples, {captured} captured"
+        );
+    }
+}
+
 #[test]
-fn a_replaced_handler_is_noticed_put_back_and_told() {
+fn replaced_handler_is_restored_and_counted() {
     isolated(|| {
         let session = ProfilerSession::start(StartParams::default()).expect("start");
-        let ours = current_handler();
-        let stranger = strangers_handler as extern "C" fn(_) as libc::sighandler_t;
+        let profilers_handler = current_handler();
         for _ in 0..5 {
-            take_signal(libc::SIG_IGN);
-            wait_until("the handler is back", || current_handler() == ours);
+            install_handler(libc::SIG_IGN);
+            wait_until("the handler is restored", || {
+                current_handler() == profilers_handler
+            });
         }
-        // Theirs is not ours to take away; it gets what is its own, and ours comes back when it goes.
-        take_signal(stranger);
+        // A foreign handler stays in place and gets its own signals. The profiler's handler is
+        // restored after the foreign one is removed.
+        let foreign = foreign_handler as extern "C" fn(_) as libc::sighandler_t;
+        install_handler(foreign);
         let busy = std::thread::spawn(|| {
-            gekkota::register_thread("busy beside a stranger");
+            gekkota::register_thread("busy beside a foreign handler");
             work_for_cpu(Duration::from_millis(50));
+            while !IS_REPLACEMENT_SEEN.load(Ordering::Relaxed) {
+                work(1000);
+            }
         });
+        wait_until("the sampler sees the foreign handler", || {
+            Read::of_running().count("handler_replacements") == 6
+        });
+        IS_REPLACEMENT_SEEN.store(true, Ordering::Relaxed);
         busy.join().expect("thread");
-        assert_eq!(current_handler(), stranger);
-        // SAFETY: touches no memory.
+        assert_eq!(current_handler(), foreign);
+        // SAFETY: `raise` accesses no memory.
         assert_eq!(unsafe { libc::raise(libc::SIGPROF) }, 0);
         assert!(
-            SEEN.load(Ordering::Relaxed) > 0,
-            "a stranger's signal is the stranger's"
+            FOREIGN_CALLS.load(Ordering::Relaxed) > 0,
+            "the application's signal reaches its handler"
         );
-        take_signal(libc::SIG_IGN);
-        wait_until("the handler is back", || current_handler() == ours);
-        std::thread::spawn(|| {
-            gekkota::register_thread("busy");
-            work_for_cpu(Duration::from_millis(100));
-        })
-        .join()
-        .expect("thread");
+        install_handler(libc::SIG_IGN);
+        wait_until("the handler is restored", || {
+            current_handler() == profilers_handler
+        });
+        std::thread::spawn(|| work_until_sampled("busy"))
+            .join()
+            .expect("thread");
         let read = Read::from_profile(&session.finish().expect("profile"));
         assert!(read.samples("busy").len() > 30);
         assert_eq!(read.count("handler_replacements"), 7);

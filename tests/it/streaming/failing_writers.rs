@@ -1,29 +1,30 @@
-//! A writer may fail after any number of bytes: its error is told, and the session goes on with all that it has.
+//! A writer may fail after any number of bytes. The caller gets its error, and the session
+//! continues without loss.
 
 use std::io::{Error, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::common::{Read, isolated, mark, work_for_cpu};
+use crate::common::{Read, isolated, mark, one_loop, wait_until, work_for_cpu};
 use gekkota::profile::{Format, SnapshotOptions, Symbolicate};
 use gekkota::{
     Profile, ProfilerSession, SaveError, StartParams, StreamError, profiler_is_active,
     profiler_save_profile_to_file, profiler_stream_json,
 };
 
-/// What a writer fails with: which one it was.
+/// The error of a writer: the number of bytes after which it failed.
 #[derive(Debug)]
 struct FailedAt(usize);
 
 impl std::fmt::Display for FailedAt {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "no room after {} bytes", self.0)
+        write!(f, "no space after {} bytes", self.0)
     }
 }
 
 impl std::error::Error for FailedAt {}
 
-/// Takes so many bytes and no more.
+/// Accepts a number of bytes, then fails.
 struct Failing {
     most: usize,
     taken: Vec<u8>,
@@ -42,7 +43,7 @@ impl Failing {
     fn fail(&mut self) -> Error {
         assert!(
             !self.has_failed,
-            "asked again after it failed at {}",
+            "called again after it failed at {}",
             self.most
         );
         self.has_failed = true;
@@ -60,7 +61,7 @@ impl Write for Failing {
         Ok(taken)
     }
 
-    /// Of one that took everything, at last.
+    /// Fails even if all bytes were accepted.
     fn flush(&mut self) -> std::io::Result<()> {
         Err(self.fail())
     }
@@ -70,7 +71,7 @@ fn without_names() -> SnapshotOptions {
     SnapshotOptions::default().symbolicate(Symbolicate::No)
 }
 
-fn assert_is_of(error: StreamError, most: usize) {
+fn assert_error_is_of(error: StreamError, most: usize) {
     let StreamError::Io(error) = error else {
         panic!("{error}")
     };
@@ -78,11 +79,11 @@ fn assert_is_of(error: StreamError, most: usize) {
     let inner = error
         .get_ref()
         .and_then(|inner| inner.downcast_ref::<FailedAt>());
-    assert_eq!(inner.expect("the very error").0, most);
+    assert_eq!(inner.expect("the writer's own error").0, most);
 }
 
-fn fails_wherever_it_is_cut(profile: &Profile, whole: &[u8]) {
-    // A prime, so that all places in a row and in the buffer come up.
+fn check_failure_at_each_cut(profile: &Profile, whole: &[u8]) {
+    // A prime number, so that the cuts fall on varying places in a row and in the write buffer.
     let step = [9973, 49_999, 199_999]
         .into_iter()
         .find(|step| whole.len() / step < 150)
@@ -95,10 +96,10 @@ fn fails_wherever_it_is_cut(profile: &Profile, whole: &[u8]) {
         .chain([whole.len() - 1])
         .collect();
     assert!(cuts.len() > 10, "{cuts:?}");
-    // The last takes everything, and fails when it is flushed.
+    // The last writer accepts everything and fails at the flush.
     for cut in cuts.into_iter().chain([whole.len()]) {
         let mut out = Failing::after(cut);
-        assert_is_of(
+        assert_error_is_of(
             profile
                 .write_with(Format::Gecko, &mut out, &without_names())
                 .unwrap_err(),
@@ -106,12 +107,13 @@ fn fails_wherever_it_is_cut(profile: &Profile, whole: &[u8]) {
         );
         assert!(
             out.has_failed && out.taken == whole[..cut],
-            "what came before is as it would have been"
+            "cut at {cut}: the accepted bytes differ from the whole profile"
         );
     }
 }
 
-fn of_worker(read: &Read) -> (Vec<String>, Vec<(f64, Vec<String>)>) {
+/// Returns the names of the worker's markers, and the times and stacks of its samples.
+fn markers_and_samples(read: &Read) -> (Vec<String>, Vec<(f64, Vec<String>)>) {
     let names = read
         .markers("worker")
         .into_iter()
@@ -125,7 +127,7 @@ fn of_worker(read: &Read) -> (Vec<String>, Vec<(f64, Vec<String>)>) {
     (names, samples)
 }
 
-/// Keeps the process from making files larger than this, while it lives.
+/// Limits the size of the files that the process writes, until this value is dropped.
 struct FileLimit {
     before: libc::rlimit,
 }
@@ -136,10 +138,10 @@ impl FileLimit {
             rlim_cur: 0,
             rlim_max: 0,
         };
-        // SAFETY: reads and writes locals; the signal's action is a constant.
+        // SAFETY: the pointers are to locals, and the signal's action is a constant.
         unsafe {
             assert_eq!(libc::getrlimit(libc::RLIMIT_FSIZE, &mut before), 0);
-            // Without it the process would end.
+            // The signal would end the process.
             libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
             let limit = libc::rlimit {
                 rlim_cur: bytes,
@@ -153,7 +155,7 @@ impl FileLimit {
 
 impl Drop for FileLimit {
     fn drop(&mut self) {
-        // SAFETY: reads a field.
+        // SAFETY: the kernel only reads the field.
         unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &self.before) };
     }
 }
@@ -168,10 +170,10 @@ fn names_in(folder: &Path) -> Vec<PathBuf> {
     names
 }
 
-fn a_file_that_finds_no_room_leaves_nothing(folder: &Path) {
+fn check_failed_save_leaves_no_file(folder: &Path) {
     for name in ["p.json", "p.json.gz"] {
         let path = folder.join(name);
-        profiler_save_profile_to_file(&path).expect("there is room");
+        profiler_save_profile_to_file(&path).expect("there is space");
         let length = std::fs::metadata(&path).expect("saved").len();
         std::fs::remove_file(&path).expect("removed");
         for limit in [0, 1, length / 2, length * 3 / 4] {
@@ -180,7 +182,7 @@ fn a_file_that_finds_no_room_leaves_nothing(folder: &Path) {
                 profiler_save_profile_to_file(&path)
             };
             let Err(SaveError::Io {
-                path: told,
+                path: reported,
                 action,
                 error,
             }) = saved
@@ -188,28 +190,28 @@ fn a_file_that_finds_no_room_leaves_nothing(folder: &Path) {
                 panic!("{limit}: {saved:?}")
             };
             assert_eq!(
-                (told.as_path(), action, error.raw_os_error()),
+                (reported.as_path(), action, error.raw_os_error()),
                 (path.as_path(), "write", Some(libc::EFBIG))
             );
             assert_eq!(
                 names_in(folder),
                 [""; 0].map(PathBuf::from),
-                "nothing is left, hidden or not"
+                "the failed save left a file"
             );
             assert!(profiler_is_active());
         }
-        // What was there stays, whole.
-        std::fs::write(&path, "an older one").expect("written");
+        // An existing file stays whole.
+        std::fs::write(&path, "an older file").expect("written");
         {
             let _limit = FileLimit::new(length / 2);
             profiler_save_profile_to_file(&path).unwrap_err();
         }
         assert_eq!(
-            std::fs::read(&path).expect("the older one"),
-            b"an older one"
+            std::fs::read(&path).expect("the older file"),
+            b"an older file"
         );
         assert_eq!(names_in(folder), std::slice::from_ref(&path));
-        profiler_save_profile_to_file(&path).expect("there is room again");
+        profiler_save_profile_to_file(&path).expect("there is space again");
         assert!(std::fs::metadata(&path).expect("saved").len() >= length / 2);
         std::fs::remove_file(&path).expect("removed");
     }
@@ -221,12 +223,12 @@ fn a_file_that_finds_no_room_leaves_nothing(folder: &Path) {
     let device = std::fs::metadata("/dev/full").expect("the device");
     assert!(
         std::os::unix::fs::FileTypeExt::is_char_device(&device.file_type()),
-        "a device stays a device"
+        "the device was replaced"
     );
 }
 
 #[test]
-fn what_fails_is_told_and_what_was_recorded_stays() {
+fn failing_writer_returns_its_error_and_the_session_keeps_its_data() {
     isolated(|| {
         // SAFETY: no other thread reads the environment yet.
         unsafe { std::env::set_var("MOZ_PROFILER_SYMBOLICATE", "0") };
@@ -236,44 +238,49 @@ fn what_fails_is_told_and_what_was_recorded_stays() {
             for number in 0..3000 {
                 mark(&format!("marker {number}"));
             }
-            work_for_cpu(Duration::from_millis(300));
+            wait_until("the worker has samples", || {
+                work_for_cpu(Duration::from_millis(100));
+                Read::of_running().samples("worker").len() > 20
+            });
         });
         worker.join().expect("thread");
+        // After this loop, the sampler writes nothing more of the thread.
+        one_loop();
         let profile = session.snapshot().expect("active");
         let mut whole = Vec::new();
         profile
             .write_with(Format::Gecko, &mut whole, &without_names())
             .expect("a vector never fails");
-        let early = of_worker(&Read::from_text(&whole));
+        let early = markers_and_samples(&Read::from_text(&whole));
         assert!(
             early.0.len() == 3000 && early.1.len() > 20,
             "{} samples",
             early.1.len()
         );
 
-        fails_wherever_it_is_cut(&profile, &whole);
-        // The running session itself is asked, and writers fail early and late.
+        check_failure_at_each_cut(&profile, &whole);
+        // The running session, with writers that fail early and late.
         for most in [0, 1, 100, whole.len() / 2, whole.len() - 1] {
-            assert_is_of(
+            assert_error_is_of(
                 profiler_stream_json(&mut Failing::after(most), &without_names()).unwrap_err(),
                 most,
             );
         }
-        // With names too, at the first look and in the middle.
+        // With names too, at the first byte and in the middle.
         for most in [0, whole.len() / 2] {
             let mut out = Failing::after(most);
-            assert_is_of(profile.write(Format::Gecko, &mut out).unwrap_err(), most);
+            assert_error_is_of(profile.write(Format::Gecko, &mut out).unwrap_err(), most);
         }
-        let folder = std::env::temp_dir().join(format!("gekkota-no-room-{}", std::process::id()));
+        let folder = std::env::temp_dir().join(format!("gekkota-no-space-{}", std::process::id()));
         std::fs::create_dir(&folder).expect("a folder");
-        a_file_that_finds_no_room_leaves_nothing(&folder);
+        check_failed_save_leaves_no_file(&folder);
         std::fs::remove_dir(&folder).expect("an empty folder");
 
         assert!(profiler_is_active());
         let late = Read::of_running();
-        assert_eq!(of_worker(&late), early);
+        assert_eq!(markers_and_samples(&late), early);
         let text = gekkota::profiler_get_profile().expect("active");
-        assert_eq!(of_worker(&Read::from_text(&text)).0, early.0);
+        assert_eq!(markers_and_samples(&Read::from_text(&text)).0, early.0);
         let log = &late.0["profilingLog"][std::process::id().to_string()]["buffer"];
         assert_eq!(log["malformed_entries"], 0);
     });

@@ -1,16 +1,19 @@
-//! A profile that would have too many rows leaves some of those out in which threads slept, and says how many.
+//! A profile with too many rows leaves out some of the rows in which threads slept, and reports how
+//! many.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crate::common::{Read, Sample, Sleeper, isolated, mark, samples_of, work, work_for};
+use crate::common::{
+    Read, Sample, Sleeper, isolated, mark, samples_of, wait_until, work, work_for,
+};
 use gekkota::profile::{Format, SnapshotOptions, Symbolicate};
 use gekkota::{Profile, ProfilerSession, StartParams};
 use serde_json::Value;
 
 const MARKERS: u64 = 50;
-/// As many there have to be, so that there is something to leave out.
-const ROWS: u64 = 3000;
+/// Minimum number of samples in the profile.
+const ROWS: u64 = 1000;
 
 static END: AtomicBool = AtomicBool::new(false);
 
@@ -23,7 +26,7 @@ fn busy() {
     }
 }
 
-/// It sleeps for other times than the sampler, and long enough for runs.
+/// Sleeps out of step with the sampler, and long enough for runs of idle rows.
 fn restless() {
     gekkota::register_thread("restless");
     while !END.load(Ordering::Relaxed) {
@@ -56,7 +59,7 @@ fn rows(read: &Read, table: &str) -> u64 {
     read.threads().iter().map(rows).sum()
 }
 
-/// Rows of the busy thread in which it ran.
+/// Returns the number of rows in which the busy thread ran.
 fn running(read: &Read) -> usize {
     read.samples("busy")
         .iter()
@@ -68,7 +71,8 @@ fn is_same(one: &Sample, other: &Sample) -> bool {
     (one.time_ms, one.cpu_ns, &one.stack) == (other.time_ms, other.cpu_ns, &other.stack)
 }
 
-/// Checks what is left of a thread's rows, and gives how many rows in a row are left out at the most.
+/// Checks the rows that a thread keeps, and returns the maximum number of consecutive rows that are
+/// left out.
 fn longest_gap(name: &str, all: &[Sample], left: &[Sample]) -> u64 {
     let mut all = all.iter();
     let mut longest = 0;
@@ -78,11 +82,11 @@ fn longest_gap(name: &str, all: &[Sample], left: &[Sample]) -> u64 {
         loop {
             let next = all
                 .next()
-                .unwrap_or_else(|| panic!("{name}: {kept:?} is none of its rows"));
+                .unwrap_or_else(|| panic!("{name}: {kept:?} is not in the whole profile"));
             if is_same(next, kept) {
                 break;
             }
-            // It has not run since the row before, nor until the row after it.
+            // The thread ran neither between the previous row and this one nor until the next.
             let before = before.unwrap_or_else(|| panic!("{name}: its first row is missing"));
             assert_eq!(
                 (next.cpu_ns, kept.cpu_ns),
@@ -107,31 +111,36 @@ fn longest_gap(name: &str, all: &[Sample], left: &[Sample]) -> u64 {
 }
 
 #[test]
-fn rows_of_sleep_are_left_out_and_counted() {
+fn idle_rows_beyond_max_rows_are_left_out_and_counted() {
     isolated(|| {
         let session =
             ProfilerSession::start(StartParams::default().interval(Duration::from_micros(500)));
         let session = session.expect("start");
         let sleepers = ["sleeper 1", "sleeper 2", "sleeper 3"].map(Sleeper::start);
         let threads = [busy, restless].map(std::thread::spawn);
-        let deadline = Instant::now() + Duration::from_secs(600);
-        loop {
-            std::thread::sleep(Duration::from_millis(1200));
-            let read = Read::of_running();
-            let (all, running) = (rows(&read, "samples"), running(&read));
-            if all > ROWS && running > 50 {
-                break;
-            }
-            assert!(
-                Instant::now() < deadline,
-                "{all} rows, {running} of them busy"
-            );
-        }
+        let mut enough = None;
+        wait_until(
+            "there are enough rows, and enough idle ones among them",
+            || {
+                std::thread::sleep(Duration::from_millis(1200));
+                let profile = session.snapshot().expect("active");
+                let whole = written(&profile, None);
+                let all = rows(&whole, "samples");
+                let idle = left_out(&written(&profile, Some(0)));
+                let is_enough = all > ROWS
+                    && running(&whole) > 50
+                    && rows(&whole, "markers") == MARKERS
+                    && all - idle < all / 10 * 9;
+                enough = is_enough.then_some(profile);
+                is_enough
+            },
+        );
+        let profile = enough.expect("a profile with enough rows");
         END.store(true, Ordering::Relaxed);
         threads
             .into_iter()
             .for_each(|thread| thread.join().expect("thread"));
-        let profile = session.finish().expect("profile");
+        drop(session);
         drop(sleepers);
 
         let whole = written(&profile, None);
@@ -144,9 +153,9 @@ fn rows_of_sleep_are_left_out_and_counted() {
                 "{limit}"
             );
         }
-        // What can be left out at all.
+        // All rows that can be left out are left out.
         let least = all - left_out(&written(&profile, Some(0)));
-        println!("{all} rows, and {least} of them at the least");
+        println!("{all} rows, at least {least} of them are kept");
         assert!(least < all / 10 * 9, "{least} of {all}");
 
         let room = all - least;
@@ -177,7 +186,7 @@ fn rows_of_sleep_are_left_out_and_counted() {
                     &samples_of(of_read),
                 ));
             }
-            // Those that stay are evenly spaced.
+            // The rows that are kept are evenly spaced.
             if let Some(most) = limit
                 .checked_sub(least)
                 .filter(|&room| room > 0)
@@ -185,7 +194,7 @@ fn rows_of_sleep_are_left_out_and_counted() {
             {
                 assert!(
                     (1..most).contains(&gap),
-                    "{gap} are missing in a row, and {most} may be"
+                    "{gap} consecutive rows are missing, expected fewer than {most}"
                 );
             }
         }

@@ -1,4 +1,4 @@
-//! Profiles written out.
+//! Writing profiles.
 
 mod duration;
 mod failing_writers;

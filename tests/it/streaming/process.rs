@@ -1,4 +1,5 @@
-//! What a host says of its process: its name, its pages, and the profiles of its children.
+//! What an application tells the profiler about its process: its name, its pages, and the profiles
+//! of its children.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,36 +16,36 @@ use gekkota::{
     profiler_stop, register_thread,
 };
 
-/// Set in the child: what it is to do.
+/// Set in the child process.
 const ROLE: &str = "GEKKOTA_TEST_ROLE";
 
 fn start() {
     profiler_start(StartParams::default().capacity_bytes(1 << 18)).expect("start");
 }
 
-/// The urls of the pages in the profile.
+/// Returns the URLs of the pages in the profile.
 fn urls() -> Vec<String> {
     let read = Read::of_running();
     let pages = read.0["pages"].as_array().expect("pages");
     pages
         .iter()
-        .map(|page| page["url"].as_str().expect("an url").to_owned())
+        .map(|page| page["url"].as_str().expect("a URL").to_owned())
         .collect()
 }
 
-/// Fills the buffer, round and round, until it reaches back no more to what was before, and so nothing is known of it.
-fn go_round_until(what: &str, is_so: impl Fn() -> bool) {
+/// Adds markers, which push the oldest data out of the buffer, until the condition holds.
+fn fill_buffer_until(what: &str, condition: impl Fn() -> bool) {
     wait_until(what, || {
         (0..10_000).for_each(|_| mark("to fill it up"));
-        is_so()
+        condition()
     });
 }
 
 #[test]
-fn pages_are_known_while_the_buffer_speaks_of_them() {
+fn unregistered_page_stays_while_the_buffer_may_refer_to_it() {
     isolated(|| {
-        register_thread("says");
-        // Before anything else.
+        register_thread("caller");
+        // Before the profiler is initialized.
         profiler_register_page(Page::new(1, "before"));
         profiler_unregister_page(17);
         start();
@@ -69,18 +70,18 @@ fn pages_are_known_while_the_buffer_speaks_of_them() {
         assert_eq!(
             urls(),
             ["https://example.org/\"2\"", "navigated"],
-            "its markers may be there"
+            "its markers may still be in the buffer"
         );
-        go_round_until("a page that is gone is forgotten", || {
+        fill_buffer_until("the unregistered page is dropped", || {
             urls() == ["https://example.org/\"2\""]
         });
-        profiler_register_page(Page::new(3, "gone when the session ends"));
+        profiler_register_page(Page::new(3, "unregistered before the session ends"));
         profiler_unregister_page(3);
         start();
         assert_eq!(
             urls(),
             ["https://example.org/\"2\""],
-            "a new session knows those that are there"
+            "a new session has the registered pages"
         );
         profiler_unregister_page(2);
         profiler_clear_all_pages();
@@ -96,13 +97,13 @@ fn pages_are_known_while_the_buffer_speaks_of_them() {
 }
 
 #[test]
-fn the_process_has_the_name_that_it_is_given() {
+fn process_name_is_that_set_by_the_application() {
     isolated(|| {
-        register_thread("says");
+        register_thread("caller");
         start();
         let names = || {
             let read = Read::of_running();
-            let thread = read.thread("says").clone();
+            let thread = read.thread("caller").clone();
             let name = |key: &str| thread[key].as_str().map(str::to_owned);
             (
                 name("processName"),
@@ -134,7 +135,7 @@ fn the_process_has_the_name_that_it_is_given() {
     });
 }
 
-/// In a process of its own, under the variables that its parent gave it.
+/// Runs in a child process, with the environment variables that its parent passes.
 #[test]
 fn role_of_the_child() {
     if std::env::var_os(ROLE).is_none() {
@@ -144,7 +145,10 @@ fn role_of_the_child() {
     register_thread("child's thread");
     profiler_set_process_name("Child", None);
     mark("in the child");
-    work_for_cpu(Duration::from_millis(50));
+    wait_until("the child's thread has samples", || {
+        work_for_cpu(Duration::from_millis(5));
+        Read::of_running().samples("child's thread").len() > 20
+    });
     profiler_shutdown();
 }
 
@@ -169,16 +173,16 @@ fn run_child(folder: &Path) -> String {
 }
 
 #[test]
-fn a_childs_profile_stands_in_its_parents() {
+fn childs_profile_is_part_of_its_parents() {
     isolated(|| {
-        register_thread("says");
+        register_thread("caller");
         let folder: PathBuf =
             std::env::temp_dir().join(format!("gekkota-process-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a folder");
         start();
         let child = run_child(&folder);
         profiler_received_exit_profile(child).expect("a profile");
-        // As somebody who wants to look at it in the real viewer asks.
+        // For a developer who wants to open the profile in Firefox Profiler.
         if let Some(path) = std::env::var_os("GEKKOTA_TEST_KEEP") {
             std::fs::write(path, profiler_get_profile().expect("active")).expect("kept");
         }
@@ -191,26 +195,26 @@ fn a_childs_profile_stands_in_its_parents() {
         assert!(child.samples("child's thread").len() > 20);
         assert_ne!(
             child.thread("child's thread")["pid"],
-            read.thread("says")["pid"]
+            read.thread("caller")["pid"]
         );
         let processes = || Read::of_running().0["processes"].as_array().map(Vec::len);
-        go_round_until("a child's profile is dropped", || processes() == Some(0));
+        fill_buffer_until("the child's profile is dropped", || processes() == Some(0));
         profiler_stop();
-        std::fs::remove_dir_all(&folder).expect("the folder is ours");
+        std::fs::remove_dir_all(&folder).expect("the folder is removed");
     });
 }
 
 #[test]
-fn what_is_no_profile_is_refused() {
+fn received_text_that_is_no_profile_is_refused() {
     isolated(|| {
-        register_thread("says");
+        register_thread("caller");
         let profile = r#"{"meta": {}, "threads": []}"#;
         assert_eq!(
             profiler_received_exit_profile(profile),
             Err(ExitProfileError::Inactive)
         );
         start();
-        let refused = profiler_received_exit_profile(&profile[..20]).expect_err("it is cut");
+        let refused = profiler_received_exit_profile(&profile[..20]).expect_err("the text is cut");
         assert!(
             matches!(refused, ExitProfileError::NotJson(_))
                 && refused.to_string().contains("line 1")

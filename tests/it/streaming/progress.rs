@@ -1,4 +1,4 @@
-//! A host can see how far the writing of its profile is.
+//! The application can follow the progress while its profile is written.
 
 use std::io::Write;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -8,7 +8,7 @@ use crate::common::{Read, isolated, mark, work_for};
 use gekkota::profile::{Format, SharedProgress, SnapshotOptions, Symbolicate};
 use gekkota::{Profile, ProfilerSession, StartParams, StreamError, profiler_stream_json};
 
-/// Waits at each writing until another thread has looked at the progress.
+/// Waits at each write until another thread has read the progress.
 struct Watched {
     text: Vec<u8>,
     look: Sender<()>,
@@ -18,8 +18,8 @@ struct Watched {
 
 impl Write for Watched {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.look.send(()).expect("somebody looks");
-        self.looked.recv().expect("somebody looked");
+        self.look.send(()).expect("the watcher runs");
+        self.looked.recv().expect("the watcher answers");
         if self.fails {
             return Err(std::io::Error::other("on purpose"));
         }
@@ -32,23 +32,23 @@ impl Write for Watched {
     }
 }
 
-/// What a look at the progress tells.
+/// One reading of the progress: the proportion and the location.
 type Seen = (f64, &'static str);
 
-/// Writes the profile, and gives what another thread saw meanwhile.
+/// Writes the profile, and returns the progress that another thread read at each write.
 fn watch(
     profile: &Profile,
     options: SnapshotOptions,
     fails: bool,
 ) -> (Result<Vec<u8>, StreamError>, Vec<Seen>) {
-    let progress = options.progress.clone().expect("a progress");
+    let progress = options.progress.clone().expect("progress is reported");
     let (look, looks) = channel();
-    let (tell, looked) = channel();
+    let (answer, looked) = channel();
     let watcher = std::thread::spawn(move || {
         let mut seen = Vec::new();
         while looks.recv().is_ok() {
             seen.push((progress.proportion(), progress.last_location()));
-            tell.send(()).expect("the writer waits");
+            answer.send(()).expect("the writer waits");
         }
         seen
     });
@@ -64,7 +64,7 @@ fn watch(
     (result.map(|()| text), watcher.join().expect("the watcher"))
 }
 
-fn assert_goes_up(seen: &[Seen]) {
+fn assert_never_decreases(seen: &[Seen]) {
     assert!(seen.is_sorted_by(|one, next| one.0 <= next.0), "{seen:?}");
     assert!(
         seen.iter()
@@ -74,7 +74,7 @@ fn assert_goes_up(seen: &[Seen]) {
 }
 
 #[test]
-fn the_progress_goes_up_to_its_end() {
+fn progress_increases_until_writing_ends() {
     isolated(|| {
         let session = ProfilerSession::start(StartParams::default()).expect("start");
         let workers = ["one", "other"].map(|name| {
@@ -101,7 +101,7 @@ fn the_progress_goes_up_to_its_end() {
             .symbolicate(Symbolicate::No);
         let (written, seen) = watch(&profile, without_names.clone(), false);
         Read::from_text(&written.expect("it never fails"));
-        assert_goes_up(&seen);
+        assert_never_decreases(&seen);
         assert!(
             seen.len() >= 3 && seen[0].0 < seen[seen.len() - 2].0,
             "{seen:?}"
@@ -116,15 +116,16 @@ fn the_progress_goes_up_to_its_end() {
             (1.0, "done")
         );
 
-        // The next job begins anew; with names the first part is handed over before they are looked up.
+        // The next job starts from zero. With names, the first part is written before they are
+        // looked up.
         let with_names = SnapshotOptions::default().progress(progress.clone());
         let (written, seen) = watch(&profile, with_names.clone(), false);
         Read::from_text(&written.expect("it never fails"));
-        assert_goes_up(&seen);
+        assert_never_decreases(&seen);
         assert!(seen[0].0 > 0.0 && seen[0].0 < 0.3, "{seen:?}");
         assert_eq!(progress.proportion(), 1.0);
 
-        // A job that fails has ended as well, and at once.
+        // A failed job ends at once, and its progress is complete.
         let (written, seen) = watch(&profile, with_names, true);
         assert_eq!(
             written.unwrap_err().to_string(),
@@ -145,11 +146,11 @@ fn the_progress_goes_up_to_its_end() {
         ));
         assert_eq!(progress.proportion(), 1.0);
 
-        while_another_thread_polls_at_will(&profile);
+        check_progress_that_another_thread_polls(&profile);
     });
 }
 
-fn while_another_thread_polls_at_will(profile: &Profile) {
+fn check_progress_that_another_thread_polls(profile: &Profile) {
     let progress = SharedProgress::new();
     let options = SnapshotOptions::default().progress(progress.clone());
     let watcher = std::thread::spawn(move || {
@@ -164,8 +165,6 @@ fn while_another_thread_polls_at_will(profile: &Profile) {
     profile
         .write_with(Format::Gecko, &mut text, &options)
         .expect("a vector never fails");
-    let seen = watcher
-        .join()
-        .expect("the watcher ends when the writing does");
+    let seen = watcher.join().expect("the watcher ends when writing ends");
     assert!(seen.is_sorted(), "{seen:?}");
 }

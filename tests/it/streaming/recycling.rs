@@ -1,8 +1,9 @@
-//! When the buffer is full the oldest goes, the rest reads back, and the profile says so.
+//! A full buffer discards its oldest data. The rest reads back whole, and the profile reports the
+//! loss.
 
 use std::time::Duration;
 
-use crate::common::{Read, isolated, work_for};
+use crate::common::{Read, isolated, wait_until, work_for, work_for_cpu};
 use gekkota::{
     MarkerOptions, MarkerTiming, ProfilerSession, ProfilerTime, StartParams,
     gecko_profiler_category,
@@ -18,7 +19,8 @@ fn number(marker: &Marker) -> usize {
         .expect("a number")
 }
 
-/// Adds markers with their numbers, from this one on, and works now and then. Adds the times of the markers to `times`.
+/// Adds 20,000 markers numbered from `from` on, works now and then, and adds the times of the
+/// markers to `times`.
 fn add_markers(from: usize, times: &mut Vec<ProfilerTime>) {
     for index in from..from + 20_000 {
         let text = format!("marker {index} {}", "x".repeat(40));
@@ -40,12 +42,12 @@ fn add_markers(from: usize, times: &mut Vec<ProfilerTime>) {
 }
 
 #[test]
-fn the_oldest_goes_and_the_rest_is_whole() {
+fn full_buffer_discards_the_oldest_and_keeps_the_rest_whole() {
     isolated(|| {
         let session = ProfilerSession::start(StartParams::default().capacity_bytes(256 << 10))
             .expect("start");
         std::thread::spawn(|| {
-            gekkota::register_thread("died early");
+            gekkota::register_thread("ended early");
             gekkota::add_text_marker(
                 "M",
                 gecko_profiler_category!(Other),
@@ -59,7 +61,7 @@ fn the_oldest_goes_and_the_rest_is_whole() {
         let has_early = |read: &Read| {
             read.threads()
                 .iter()
-                .any(|thread| thread["name"] == "died early")
+                .any(|thread| thread["name"] == "ended early")
         };
         assert!(has_early(&Read::from_profile(
             &session.snapshot().expect("profile")
@@ -67,32 +69,35 @@ fn the_oldest_goes_and_the_rest_is_whole() {
         let thread = std::thread::spawn(move || {
             gekkota::register_thread("writer");
             let mut times = Vec::new();
-            // Until the samples from the beginning are gone as well, of which there are few.
-            for _ in 0..30 {
+            // Discarding all of the ended thread's data takes several rounds if it has samples.
+            wait_until("nothing of the ended thread is left", || {
                 add_markers(times.len(), &mut times);
-                if !has_early(&Read::of_running()) {
-                    break;
-                }
-            }
+                !has_early(&Read::of_running())
+            });
+            wait_until("the writer has samples", || {
+                work_for_cpu(Duration::from_millis(5));
+                Read::of_running().samples("writer").len() > 20
+            });
             times
         });
         let times = thread.join().expect("thread");
         let end = times.len();
+        let before = Read::of_running();
         let read = Read::from_profile(&session.finish().expect("profile"));
-        assert!(!has_early(&read), "nothing of it is left");
+        assert!(!has_early(&read), "data of the ended thread is left");
 
         let markers = read.markers("writer");
         let first = number(&markers[0]);
         assert!(
             first > end - 10_000,
-            "the oldest are gone; the first is {first} of {end}"
+            "the oldest are still there: the first is {first} of {end}"
         );
         assert_eq!(
             markers.iter().map(number).collect::<Vec<_>>(),
             (first..end).collect::<Vec<_>>()
         );
 
-        // Every sample that is there has its stack, also the first of each chunk.
+        // Every sample has its stack, including the first of each chunk.
         let samples = read.samples("writer");
         assert!(samples.len() > 20, "{}", samples.len());
         assert!(samples.iter().all(|sample| !sample.stack.is_empty()));
@@ -116,16 +121,25 @@ fn the_oldest_goes_and_the_rest_is_whole() {
         let held = ["unreleased_chunk_bytes", "released_chunk_bytes"]
             .map(|name| log[name].as_u64().expect(name));
         assert!(held.iter().sum::<u64>() <= 256 << 10, "{held:?}");
-        // From then on nothing is missing: the last marker that is gone was added before. Some of what is left may be older.
-        let earliest = read.0["meta"]["contentEarliestTime"]
-            .as_f64()
-            .expect("a time");
+        // Nothing later than this time is missing. Some older data may still be there.
+        let earliest = |read: &Read| {
+            let time = read.0["meta"]["contentEarliestTime"].as_f64();
+            time.expect("something was discarded")
+        };
         let since_last_missing = times[first].duration_since(times[first - 1]);
         let last_missing = markers[0].1 - since_last_missing.as_secs_f64() * 1e3;
         assert!(
-            last_missing <= earliest + 1e-6,
-            "{earliest}, the last missing marker {last_missing}"
+            last_missing <= earliest(&read) + 1e-6,
+            "complete since {}, but the marker at {last_missing} is missing",
+            earliest(&read)
         );
-        assert!(earliest <= markers[markers.len() - 1].1, "{earliest}");
+        // The time is that of a discarded chunk, so it changes only if a chunk is discarded.
+        let recycled_chunks = |read: &Read| read.0["meta"]["losses"]["recycled_chunks"].as_u64();
+        if recycled_chunks(&read) == recycled_chunks(&before) {
+            assert_eq!(earliest(&read), earliest(&before));
+        }
+        assert!(earliest(&before) <= earliest(&read));
+        let taken_at = read.0["meta"]["profilingEndTime"].as_f64();
+        assert!(earliest(&read) <= taken_at.expect("a time"));
     });
 }

@@ -1,4 +1,5 @@
-//! Several threads take profiles at once, while others write: each profile is whole, and one goes on where another ends.
+//! Several threads take profiles at once while others write. Each profile is whole and continues
+//! the earlier ones.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -7,24 +8,29 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::common::{Read, Sleeper, isolated, samples_of, work};
+use crate::common::{Read, Sleeper, isolated, samples_of, wait_until, work};
 use gekkota::{
     MarkerOptions, ProfilerSession, StartParams, add_text_marker, gecko_profiler_category,
 };
 use serde_json::Value;
 
 const READERS: usize = 3;
-/// So many of each reader's.
+/// Number of profiles that each reader takes.
 const PROFILES: RangeInclusive<usize> = 4..=50;
+
+/// Maximum number of markers of a thread, so that the large buffer has space for all of them.
+const MAX_MARKERS: usize = 100_000;
+/// Maximum number of short-lived threads, for the same reason.
+const MAX_SHORT_THREADS: usize = 3000;
 
 static END: AtomicBool = AtomicBool::new(false);
 static LONGEST_CALL_NS: AtomicU64 = AtomicU64::new(0);
 
-fn goes_on() -> bool {
+fn is_running() -> bool {
     !END.load(Ordering::Relaxed)
 }
 
-/// A marker whose text tells whether it is whole.
+/// Adds a marker whose text shows whether it is whole.
 fn mark(number: usize) {
     let text = format!("{number} {} {number}", "x".repeat(number % 60));
     let begin = Instant::now();
@@ -37,6 +43,7 @@ fn mark(number: usize) {
     LONGEST_CALL_NS.fetch_max(begin.elapsed().as_nanos() as u64, Ordering::Relaxed);
 }
 
+/// Returns the number in a marker's text, and checks that the text is whole.
 fn number_of(text: &str) -> usize {
     let [number, filling, end] = text.splitn(3, ' ').collect::<Vec<_>>()[..] else {
         panic!("{text:?}")
@@ -52,10 +59,10 @@ fn number_of(text: &str) -> usize {
 fn marks(name: &str) {
     gekkota::register_thread(name);
     let mut number = 0;
-    while goes_on() {
-        for _ in 0..20 {
-            mark(number);
-            number += 1;
+    while is_running() {
+        if number < MAX_MARKERS {
+            (number..number + 20).for_each(mark);
+            number += 20;
         }
         std::thread::sleep(Duration::from_millis(2));
     }
@@ -75,14 +82,19 @@ fn runs(name: &str) {
     gekkota::register_thread(name);
     for round in 0.. {
         works(round % 7);
-        if !goes_on() {
+        if !is_running() {
             return;
         }
     }
 }
 
 fn come_and_go() {
-    while goes_on() {
+    let mut threads = 0..MAX_SHORT_THREADS;
+    while is_running() {
+        std::thread::sleep(Duration::from_millis(3));
+        if threads.next().is_none() {
+            continue;
+        }
         let short = || {
             gekkota::register_thread("short");
             (0..30).for_each(mark);
@@ -90,7 +102,6 @@ fn come_and_go() {
             gekkota::unregister_thread();
         };
         std::thread::spawn(short).join().expect("a thread");
-        std::thread::sleep(Duration::from_millis(3));
     }
 }
 
@@ -102,15 +113,17 @@ struct Row {
     what: u64,
 }
 
-/// Of a thread by its id, name and beginning: samples and markers.
+/// Identifies a thread: its id, name and registration time.
 type Key = (u64, String, String);
 
 #[derive(Debug)]
 struct Taken {
+    /// Time at which the profile was taken.
     end_ms: f64,
-    /// From then on nothing is missing.
+    /// Nothing later is missing. `None` if nothing at all is missing.
     complete_since_ms: Option<f64>,
     recycled_chunks: u64,
+    /// Samples and markers.
     threads: BTreeMap<Key, [Vec<Row>; 2]>,
 }
 
@@ -176,10 +189,7 @@ impl Taken {
                 rows[1].windows(2).all(|two| two[0].what + 1 == two[1].what),
                 "{key:?}: a marker is missing"
             );
-            assert!(
-                threads.insert(key, rows).is_none(),
-                "a thread is there twice"
-            );
+            assert!(threads.insert(key, rows).is_none(), "a thread occurs twice");
         }
         Self {
             end_ms: meta["profilingEndTime"].as_f64().expect("a time"),
@@ -189,8 +199,9 @@ impl Taken {
         }
     }
 
-    /// What it has of a thread is what an earlier one had, but for what was recycled off the front, and more.
-    fn goes_on_after(&self, earlier: &Self) {
+    /// Checks that each thread has the same rows as in an earlier profile, except for recycled rows
+    /// at the front, and new rows behind them.
+    fn assert_continues(&self, earlier: &Self) {
         for (key, before) in &earlier.threads {
             let none = [Vec::new(), Vec::new()];
             let after = self.threads.get(key).unwrap_or(&none);
@@ -205,7 +216,7 @@ impl Taken {
                 if gone > 0 {
                     let since_ms = self
                         .complete_since_ms
-                        .unwrap_or_else(|| panic!("{key:?}: {gone} are missing"));
+                        .unwrap_or_else(|| panic!("{key:?}: {gone} rows are missing"));
                     let last = before[gone - 1];
                     assert!(
                         last.time_ms <= since_ms,
@@ -224,21 +235,45 @@ impl Taken {
 
 fn take_profiles(taken: &Mutex<Vec<Taken>>) {
     let mut count = 0;
-    while count < *PROFILES.start() || goes_on() && count < *PROFILES.end() {
+    while count < *PROFILES.start() || is_running() && count < *PROFILES.end() {
         let profile = Taken::now();
         taken.lock().expect("not poisoned").push(profile);
         count += 1;
     }
 }
 
-/// Gives how many profiles there were, and how many chunks were recycled in the end.
-fn side_by_side(capacity_bytes: u64) -> (usize, u64) {
+/// Stops all threads when it is dropped, also during a panic, because the scope waits for them.
+struct EndOnDrop;
+
+impl Drop for EndOnDrop {
+    fn drop(&mut self) {
+        END.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Returns whether the profile has rows of each kind of thread.
+fn has_all_threads(taken: &Taken) -> bool {
+    ["marks 1", "marks 2", "runs", "sleeper", "short"]
+        .iter()
+        .all(|name| {
+            let mut threads = taken.threads.iter().filter(|(key, _)| key.1 == *name);
+            threads.any(|(_, rows)| has_rows(rows))
+        })
+}
+
+fn has_rows(rows: &[Vec<Row>; 2]) -> bool {
+    rows.iter().any(|rows| !rows.is_empty())
+}
+
+/// Returns the number of profiles taken, and the number of recycled chunks in the last one.
+fn take_side_by_side(capacity_bytes: u64, is_recycled: bool) -> (usize, u64) {
     END.store(false, Ordering::Relaxed);
     let session = ProfilerSession::start(StartParams::default().capacity_bytes(capacity_bytes))
         .expect("start");
     let _sleeper = Sleeper::start("sleeper");
     let taken = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
+        let end = EndOnDrop;
         scope.spawn(|| marks("marks 1"));
         scope.spawn(|| marks("marks 2"));
         scope.spawn(|| runs("runs"));
@@ -247,7 +282,16 @@ fn side_by_side(capacity_bytes: u64) -> (usize, u64) {
             .map(|_| scope.spawn(|| take_profiles(&taken)))
             .collect();
         std::thread::sleep(Duration::from_millis(1500));
-        END.store(true, Ordering::Relaxed);
+        let mut has_begun = false;
+        wait_until(
+            "each thread is in a profile, and the small buffer is full",
+            || {
+                let profile = Taken::now();
+                has_begun |= has_all_threads(&profile);
+                has_begun && (!is_recycled || profile.recycled_chunks > 0)
+            },
+        );
+        drop(end);
         readers
             .into_iter()
             .for_each(|reader| reader.join().expect("each profile is whole"));
@@ -258,30 +302,29 @@ fn side_by_side(capacity_bytes: u64) -> (usize, u64) {
     taken.sort_by(|one, other| one.end_ms.total_cmp(&other.end_ms));
     let last = taken.last().expect("profiles");
     for two in taken.windows(2) {
-        two[1].goes_on_after(&two[0]);
-        last.goes_on_after(&two[0]);
+        two[1].assert_continues(&two[0]);
+        last.assert_continues(&two[0]);
     }
     assert!(last.threads.len() > 4, "{}", last.threads.len());
-    let has_rows = |rows: &[Vec<Row>; 2]| rows.iter().any(|rows| !rows.is_empty());
     assert!(last.recycled_chunks > 0 || last.threads.values().all(has_rows));
     (taken.len(), last.recycled_chunks)
 }
 
 fn check(capacity_bytes: u64, is_recycled: bool) {
-    let (profiles, recycled_chunks) = side_by_side(capacity_bytes);
+    let (profiles, recycled_chunks) = take_side_by_side(capacity_bytes, is_recycled);
     println!(
-        "{profiles} profiles, {recycled_chunks} chunks of {capacity_bytes} bytes were recycled; the longest call of a marker took {} ns",
+        "{profiles} profiles, {recycled_chunks} chunks of {capacity_bytes} bytes were recycled; the longest marker call took {} ns",
         LONGEST_CALL_NS.load(Ordering::Relaxed)
     );
     assert_eq!(recycled_chunks > 0, is_recycled);
 }
 
 #[test]
-fn each_profile_is_whole_and_goes_on_where_another_ends() {
+fn concurrent_profiles_are_whole_and_continue_each_other() {
     isolated(|| check(128 << 20, false));
 }
 
 #[test]
-fn each_profile_is_whole_and_goes_on_where_another_ends_in_a_full_buffer() {
+fn concurrent_profiles_of_a_full_buffer_are_whole_and_continue_each_other() {
     isolated(|| check(256 << 10, true));
 }

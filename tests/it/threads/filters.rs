@@ -1,4 +1,5 @@
-//! Thread filters, by Gecko's rules: without regard to case, parts of names, `*`, the empty string, `pid:`.
+//! Thread filters, by Gecko's rules: case-insensitive parts of names, `*`, the empty string and
+//! `pid:`.
 
 use crate::common::{Read, Sleeper, isolated, wait_until};
 use gekkota::process::{ProcessId, profiler_current_process_id};
@@ -8,16 +9,16 @@ use gekkota::{
     profiler_stop, register_thread,
 };
 
-/// The threads of the test that a session with these filters records.
+/// Returns the threads of the test that a session with these filters records.
 fn selected(filters: &[&str]) -> Vec<String> {
     profiler_start(StartParams::default().filters(filters.iter().copied())).expect("start");
     let read = Read::of_running();
-    let told = if filters.is_empty() { &["*"] } else { filters };
+    let configured = if filters.is_empty() { &["*"] } else { filters };
     assert_eq!(
         read.0["meta"]["configuration"]["threads"],
-        serde_json::json!(told)
+        serde_json::json!(configured)
     );
-    // One that comes later is judged by the same.
+    // The same filters apply to a thread that registers later.
     let late = std::thread::spawn(|| {
         register_thread("Late Compositor");
         profiler_thread_is_being_profiled(Of::ANY)
@@ -26,7 +27,7 @@ fn selected(filters: &[&str]) -> Vec<String> {
     profiler_stop();
     let own = |thread: &serde_json::Value| thread["name"].as_str().map(str::to_owned);
     let mut names: Vec<String> = read.threads().iter().filter_map(own).collect();
-    // It stands in every profile.
+    // Every profile has the main thread.
     names.retain(|name| name != "GeckoMain");
     names.extend(is_late_selected.then(|| "Late Compositor".to_owned()));
     names.sort();
@@ -63,7 +64,7 @@ fn filters_select_threads() {
             (&["nothing"], &[]),
             (&["**"], &[]),
             (&[&other, "DOM"], &["DOM Worker"]),
-            // Not a process's, and so a part of a name.
+            // Not the id of a process, and so a part of a name.
             (&["pid:17", "DOM"], &["DOM Worker", "pid:17"]),
             (&["pid:1x", "DOM"], &["DOM Worker"]),
         ];
@@ -74,7 +75,7 @@ fn filters_select_threads() {
 }
 
 #[test]
-fn filters_of_other_processes_alone_start_nothing() {
+fn start_with_filters_of_other_processes_alone_fails() {
     isolated(|| {
         let others =
             ProcessId::from_number(profiler_current_process_id().to_number() + 1).to_number();
@@ -86,7 +87,7 @@ fn filters_of_other_processes_alone_start_nothing() {
                 accepted,
             }) = start(params.clone())
             else {
-                panic!("it has started");
+                panic!("the profiler has started");
             };
             assert!(value.contains(&format!("pid:{others}")), "{value}");
             assert!(

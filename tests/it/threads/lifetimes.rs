@@ -1,4 +1,4 @@
-//! Threads come and go as they like, and the profile knows each by its name.
+//! Threads may start and end at any time, and the profile has each under its name.
 
 use std::time::Duration;
 
@@ -11,9 +11,9 @@ fn in_a_thread(body: impl FnOnce() + Send + 'static) {
 }
 
 #[test]
-fn threads_are_known_from_registration_to_the_profile() {
+fn profile_has_each_registered_thread_under_its_name() {
     isolated(|| {
-        // Registered before there is anything, and twice.
+        // Before the profiler is initialized.
         in_a_thread(|| {
             unregister_thread();
             register_thread("gone before the start");
@@ -37,13 +37,16 @@ fn threads_are_known_from_registration_to_the_profile() {
             mark("still registered");
             unregister_thread();
             unregister_thread();
-            mark("not registered any more");
+            mark("no longer registered");
             register_thread("second life");
-            mark("registered anew");
+            mark("registered again");
         });
         in_a_thread(|| {
             register_thread("short");
-            work_for_cpu(Duration::from_millis(50));
+            wait_until("the short thread has samples", || {
+                work_for_cpu(Duration::from_millis(5));
+                Read::of_running().samples("short").len() > 10
+            });
             // Ends without unregistering.
         });
         in_a_thread(|| {
@@ -77,7 +80,7 @@ fn threads_are_known_from_registration_to_the_profile() {
                 .collect::<Vec<_>>()
         };
         assert_eq!(markers("nested"), ["still registered"]);
-        assert_eq!(markers("second life"), ["registered anew"]);
+        assert_eq!(markers("second life"), ["registered again"]);
         assert_eq!(markers("panics"), ["survived"]);
         assert!(
             read.samples("short").len() > 10,
@@ -105,26 +108,26 @@ fn threads_are_known_from_registration_to_the_profile() {
         }
         assert!(read.thread("early")["unregisterTime"].is_null());
         assert!(last.thread("early")["unregisterTime"].is_number());
-        // The test harness runs this on a thread of its own, so nobody has registered the main thread.
+        // The test harness runs the test on another thread, so the main thread is not registered.
         assert_eq!(read.threads()[0]["name"], "GeckoMain");
 
-        a_thread_of_an_earlier_session_is_not_in_the_next();
-        a_restart_shows_nothing_of_the_session_before();
-        threads_in_turn_share_their_memory();
+        check_next_session_lacks_threads_of_an_earlier_one();
+        check_restarted_session_lacks_earlier_samples();
+        check_consecutive_threads_share_memory();
     });
 }
 
-fn a_restart_shows_nothing_of_the_session_before() {
+fn check_restarted_session_lacks_earlier_samples() {
     let (stop, stopped) = std::sync::mpsc::channel::<()>();
-    let (tell, told) = std::sync::mpsc::channel::<()>();
+    let (ready, is_ready) = std::sync::mpsc::channel::<()>();
     let busy = std::thread::spawn(move || {
         register_thread("busy");
-        tell.send(()).expect("somebody listens");
+        ready.send(()).expect("the test waits");
         while stopped.try_recv().is_err() {
             common::work(10_000);
         }
     });
-    told.recv().expect("it is registered");
+    is_ready.recv().expect("the thread is registered");
     for _ in 0..20 {
         let session = ProfilerSession::start(StartParams::default()).expect("start");
         std::thread::sleep(Duration::from_millis(5));
@@ -142,8 +145,9 @@ fn a_restart_shows_nothing_of_the_session_before() {
     busy.join().expect("thread");
 }
 
-/// A place to copy stacks to is as large as the stack, and goes to the next thread when one ends.
-fn threads_in_turn_share_their_memory() {
+/// The memory into which a thread's stack is copied is as large as the stack. It serves the next
+/// thread when that thread has ended.
+fn check_consecutive_threads_share_memory() {
     let session = ProfilerSession::start(StartParams::default()).expect("start");
     in_a_thread(|| register_thread("first"));
     let before = status_kib("VmSize:");
@@ -168,7 +172,7 @@ fn threads_in_turn_share_their_memory() {
     );
 }
 
-fn a_thread_of_an_earlier_session_is_not_in_the_next() {
+fn check_next_session_lacks_threads_of_an_earlier_one() {
     let session = ProfilerSession::start(StartParams::default()).expect("start");
     let read = Read::from_profile(&session.finish().expect("profile"));
     assert_eq!(read.threads().len(), 1);

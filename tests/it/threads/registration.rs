@@ -1,5 +1,5 @@
-//! Registration before `profiler_init` and after `profiler_shutdown`, nested, too often taken back, and on the way through a
-//! session; and what may be asked of threads meanwhile.
+//! Registration before `profiler_init`, during a session and after `profiler_shutdown`; nested
+//! registrations and surplus unregistrations; and queries about threads in each of these states.
 
 use std::thread;
 
@@ -22,8 +22,8 @@ fn start() {
     profiler_start(StartParams::default()).expect("start");
 }
 
-/// Whether the calling thread is profiled and registered.
-fn known() -> (bool, bool) {
+/// Returns whether the calling thread is profiled, and whether it is registered in a session.
+fn state() -> (bool, bool) {
     (
         profiler_thread_is_being_profiled(Of::ANY),
         profiler_is_active_and_thread_is_registered(),
@@ -35,22 +35,22 @@ fn in_a_thread<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> 
 }
 
 #[test]
-fn registration_before_init_and_after_shutdown() {
+fn registration_before_init_and_after_shutdown_takes_effect() {
     isolated(|| {
         in_a_thread(|| {
             register_thread("before");
-            assert_eq!(known(), (false, false));
+            assert_eq!(state(), (false, false));
             profiler_init();
             start();
-            assert_eq!(known(), (true, true));
+            assert_eq!(state(), (true, true));
             mark("first");
             assert_eq!(Read::of_running().markers("before").len(), 1);
             profiler_shutdown();
-            assert_eq!(known(), (false, false));
+            assert_eq!(state(), (false, false));
             unregister_thread();
             register_thread("after");
             start();
-            assert_eq!(known(), (true, true));
+            assert_eq!(state(), (true, true));
             mark("second");
             let read = Read::of_running();
             assert_eq!(read.markers("after").len(), 1);
@@ -67,17 +67,17 @@ fn registration_before_init_and_after_shutdown() {
 }
 
 #[test]
-fn nested_registrations_count() {
+fn nested_registrations_are_counted() {
     isolated(|| {
         start();
         in_a_thread(|| {
             let outer = ThreadGuard::register("outer");
             let inner = ThreadGuard::register("inner");
-            // The guards are of one registration, in whatever order they go.
+            // Both guards hold the same registration, which ends with the last of them.
             drop(outer);
-            assert_eq!(known(), (true, true));
+            assert_eq!(state(), (true, true));
             drop(inner);
-            assert_eq!(known(), (false, false));
+            assert_eq!(state(), (false, false));
         });
         let read = Read::of_running();
         assert!(read.thread("outer")["unregisterTime"].is_number());
@@ -91,30 +91,30 @@ fn nested_registrations_count() {
 }
 
 #[test]
-fn more_unregistrations_than_registrations_are_harmless() {
+fn surplus_unregistrations_have_no_effect() {
     isolated(|| {
         start();
         in_a_thread(|| {
             (0..3).for_each(|_| unregister_thread());
             register_thread("once");
             assert_eq!(
-                known(),
+                state(),
                 (true, true),
-                "what was taken back before does not count"
+                "earlier surplus unregistrations count against it"
             );
             (0..3).for_each(|_| unregister_thread());
-            assert_eq!(known(), (false, false));
+            assert_eq!(state(), (false, false));
             register_thread("again");
-            assert_eq!(known(), (true, true));
+            assert_eq!(state(), (true, true));
         });
         profiler_stop();
     });
 }
 
 #[test]
-fn a_thread_is_profiled_only_while_nothing_pauses() {
+fn thread_is_profiled_unless_profiling_is_paused() {
     isolated(|| {
-        let ask = || {
+        let is_profiled = || {
             let all = [Of::CPU_UTILIZATION, Of::SAMPLING, Of::MARKERS, Of::ANY];
             assert!(!profiler_thread_is_being_profiled(Of::NOT_PROFILED));
             let answers = all.map(profiler_thread_is_being_profiled);
@@ -131,36 +131,36 @@ fn a_thread_is_profiled_only_while_nothing_pauses() {
             answers[0]
         };
         in_a_thread(move || {
-            register_thread("asks");
-            assert!(!ask(), "inactive");
+            register_thread("caller");
+            assert!(!is_profiled(), "inactive");
             start();
-            assert!(ask());
+            assert!(is_profiled());
             profiler_pause();
-            assert!(!ask(), "paused");
-            // Also one that comes in the pause.
+            assert!(!is_profiled(), "paused");
+            // Also a thread that registers during the pause.
             let late = in_a_thread(move || {
                 register_thread("late");
-                (ask(), profiler_is_active_and_thread_is_registered())
+                (is_profiled(), profiler_is_active_and_thread_is_registered())
             });
             assert_eq!(late, (false, true));
             profiler_resume();
-            assert!(ask());
+            assert!(is_profiled());
             profiler_pause_sampling();
-            assert!(ask(), "its markers go on");
+            assert!(is_profiled(), "markers are still recorded");
             profiler_resume_sampling();
             profiler_stop();
-            assert!(!ask(), "stopped");
+            assert!(!is_profiled(), "stopped");
         });
         start();
-        assert!(!in_a_thread(ask), "not registered");
-        let nobody = ThreadId::from_number(i32::MAX);
-        assert!(!profiler_other_thread_is_being_profiled(nobody, Of::ANY));
+        assert!(!in_a_thread(is_profiled), "not registered");
+        let unused = ThreadId::from_number(i32::MAX);
+        assert!(!profiler_other_thread_is_being_profiled(unused, Of::ANY));
         profiler_stop();
     });
 }
 
 #[test]
-fn threads_have_their_ids() {
+fn thread_ids_are_those_of_the_kernel() {
     isolated(|| {
         let process = profiler_current_process_id();
         assert_eq!(process.to_number(), std::process::id() as i32);
@@ -173,43 +173,51 @@ fn threads_have_their_ids() {
 }
 
 #[test]
-fn unregistering_within_its_own_registration_is_seen_at_once() {
+fn unregistration_takes_effect_at_once() {
     isolated(|| {
         start();
-        let (go, goes) = std::sync::mpsc::channel();
-        let (tell, told) = std::sync::mpsc::channel();
+        let (proceed, may_proceed) = std::sync::mpsc::channel();
+        let (send_id, id) = std::sync::mpsc::channel();
         let other = thread::spawn(move || {
             register_thread("other");
-            tell.send(profiler_current_thread_id())
+            send_id
+                .send(profiler_current_thread_id())
                 .expect("the test waits");
-            goes.recv().expect("the test tells");
+            may_proceed.recv().expect("the test continues");
             unregister_thread();
-            tell.send(profiler_current_thread_id())
+            send_id
+                .send(profiler_current_thread_id())
                 .expect("the test waits");
-            goes.recv().expect("the test tells");
+            may_proceed.recv().expect("the test continues");
             profiler_capture_backtrace().is_some()
         });
-        let id = told.recv().expect("registered");
-        assert!(profiler_other_thread_is_being_profiled(id, Of::SAMPLING));
-        go.send(()).expect("it waits");
-        assert_eq!(told.recv().expect("unregistered"), id);
-        assert!(!profiler_other_thread_is_being_profiled(id, Of::SAMPLING));
-        go.send(()).expect("it waits");
+        let registered = id.recv().expect("the thread is registered");
+        assert!(profiler_other_thread_is_being_profiled(
+            registered,
+            Of::SAMPLING
+        ));
+        proceed.send(()).expect("the thread waits");
+        assert_eq!(id.recv().expect("the thread is unregistered"), registered);
+        assert!(!profiler_other_thread_is_being_profiled(
+            registered,
+            Of::SAMPLING
+        ));
+        proceed.send(()).expect("the thread waits");
         other.join().expect("thread");
-        wait_until("the profile knows when it ended", || {
+        wait_until("the profile has the time of the unregistration", || {
             Read::of_running().thread("other")["unregisterTime"].is_number()
         });
         profiler_stop();
     });
 }
 
-/// The thread that forks is the child's main thread.
+/// Runs in a forked child, whose main thread is the thread that forks.
 #[test]
-fn the_main_thread_is_registered_from_its_first_call_to_the_shutdown() {
+fn main_thread_is_registered_from_its_first_call_to_the_shutdown() {
     isolated(|| {
-        let told = common::in_forked_child(|| {
+        let found = common::in_forked_child(|| {
             assert!(profiler_is_main_thread());
-            let mut known_after = Vec::new();
+            let mut states = Vec::new();
             let start_elsewhere: fn() = || in_a_thread(start);
             for step in [
                 start_elsewhere,
@@ -220,22 +228,22 @@ fn the_main_thread_is_registered_from_its_first_call_to_the_shutdown() {
                 profiler_stop,
             ] {
                 step();
-                known_after.push(profiler_is_active_and_thread_is_registered());
+                states.push(profiler_is_active_and_thread_is_registered());
             }
             start_elsewhere();
-            known_after.push(profiler_is_active_and_thread_is_registered());
+            states.push(profiler_is_active_and_thread_is_registered());
             let names = Read::of_running().thread("GeckoMain")["registerTime"].is_number();
             profiler_shutdown();
-            format!("{known_after:?} {names}")
+            format!("{states:?} {names}")
         });
-        assert_eq!(told, "[false, true, false, false, true, false, true] true");
+        assert_eq!(found, "[false, true, false, false, true, false, true] true");
     });
 }
 
 #[test]
-fn shutdowns_on_other_threads_do_not_add_to_the_main_threads_registrations() {
+fn shutdown_on_another_thread_keeps_the_main_threads_registration_count() {
     isolated(|| {
-        let told = common::in_forked_child(|| {
+        let found = common::in_forked_child(|| {
             for _ in 0..3 {
                 profiler_init();
                 in_a_thread(profiler_shutdown);
@@ -249,6 +257,6 @@ fn shutdowns_on_other_threads_do_not_add_to_the_main_threads_registrations() {
             in_a_thread(profiler_shutdown);
             format!("{after_others} {after_own}")
         });
-        assert_eq!(told, "true false");
+        assert_eq!(found, "true false");
     });
 }

@@ -1,18 +1,19 @@
-//! The system calls of the signal handler, every one of them, as the kernel sees them: ptrace follows each thread from
+//! All system calls of the signal handler, as the kernel sees them: ptrace follows each thread from
 //! the delivery of the profiler's signal until the handler has returned.
 //!
-//! A lock that waits, memory that is asked for, a fault that is handled: each is a system call or a signal here, and none
-//! that is not in [`ALLOWED`] passes. What makes no system call, a lock that is free, `handler_steps.rs` looks for.
+//! A lock that waits, an allocation of new memory or a fault causes a system call or a signal, and
+//! the test rejects all that are not in [`ALLOWED`]. `handler_steps.rs` finds functions that make
+//! no system call, such as taking a free lock.
 
 use std::collections::{BTreeMap, HashSet};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::tracer::workload::{LIVES, be_profiled, be_signalled};
-use super::tracer::{Go, Stop, Traced, role};
+use super::tracer::{Go, Stop, TIME_LIMIT, Traced, role};
 use crate::common::isolated;
 
-/// What the handler asks of the kernel: the time, where the vDSO does not tell it; memory that may not be there; and its
-/// way back.
+/// System calls that the handler may make: to read the clock where the vDSO cannot, to read memory
+/// that may be unmapped, and to return.
 const ALLOWED: [libc::c_long; 3] = [
     libc::SYS_clock_gettime,
     libc::SYS_process_vm_readv,
@@ -59,14 +60,14 @@ fn name_of(call: i64) -> String {
     name.unwrap_or_else(|| format!("system call {call}"))
 }
 
-/// What was seen of the handlers' runs.
+/// Observations of the handler's runs.
 #[derive(Debug, Default)]
 struct Seen {
-    /// Whole runs, by the thread's name.
+    /// Number of complete runs, by thread name.
     runs: BTreeMap<String, u32>,
     calls: BTreeMap<String, u32>,
-    /// What is not allowed, with an example.
-    dirty: BTreeMap<String, String>,
+    /// System calls and signals that are not allowed, each with an example.
+    forbidden: BTreeMap<String, String>,
 }
 
 impl Seen {
@@ -75,11 +76,12 @@ impl Seen {
     }
 }
 
-/// Follows every run of the handler, until it is enough or time is up; then waits for the child's end.
+/// Follows all runs of the handler until `is_enough` returns true or [`TIME_LIMIT`] has passed.
+/// Then waits for the child's end.
 fn follow(mut child: Traced, is_enough: impl Fn(&Seen) -> bool) -> Seen {
     let mut seen = Seen::default();
     let mut inside = HashSet::new();
-    let end = Instant::now() + Duration::from_secs(20);
+    let end = Instant::now() + TIME_LIMIT;
     while let Some((thread, stop)) = child.next_stop() {
         match stop {
             Stop::Signal {
@@ -90,7 +92,7 @@ fn follow(mut child: Traced, is_enough: impl Fn(&Seen) -> bool) -> Seen {
             }
             Stop::Signal { signal, .. } => {
                 if inside.remove(&thread) {
-                    seen.dirty
+                    seen.forbidden
                         .insert(format!("signal {signal}"), child.name_of(thread).to_owned());
                 }
                 child.go(thread, Go::On, signal);
@@ -100,7 +102,7 @@ fn follow(mut child: Traced, is_enough: impl Fn(&Seen) -> bool) -> Seen {
                     *seen.calls.entry(name_of(call)).or_default() += 1;
                     if !ALLOWED.contains(&call) {
                         let example = format!("({arguments:x?}) at {:#x}", place.pc);
-                        seen.dirty.entry(name_of(call)).or_insert(example);
+                        seen.forbidden.entry(name_of(call)).or_insert(example);
                     }
                 }
                 if place
@@ -127,7 +129,7 @@ fn follow(mut child: Traced, is_enough: impl Fn(&Seen) -> bool) -> Seen {
 }
 
 extern "C" fn writes(_: libc::c_int) {
-    // SAFETY: nothing is read from no bytes.
+    // SAFETY: `write` reads no memory for a length of 0.
     unsafe { libc::write(1, std::ptr::null(), 0) };
 }
 
@@ -136,10 +138,9 @@ extern "C" fn allocates(_: libc::c_int) {
 }
 
 #[test]
-fn the_handler_makes_no_system_call_but_the_allowed() {
+fn handler_makes_only_allowed_system_calls() {
     isolated(|| {
-        const TEST: &str =
-            "traced::handler_calls::the_handler_makes_no_system_call_but_the_allowed";
+        const TEST: &str = "traced::handler_calls::handler_makes_only_allowed_system_calls";
         match role().as_deref() {
             Some("profiled") => return be_profiled(2000),
             Some("writes") => return be_signalled(writes, 20),
@@ -148,32 +149,32 @@ fn the_handler_makes_no_system_call_but_the_allowed() {
             None => {}
         }
 
-        // What is looked for is found.
+        // The test finds system calls that are not allowed.
         for (role, call) in [
             ("writes", "write"),
             ("allocates", "mmap"),
             ("allocates", "munmap"),
         ] {
             let seen = follow(Traced::start(TEST, role), |seen| seen.total() >= 20);
-            assert!(seen.dirty.contains_key(call), "{role}: {seen:?}");
+            assert!(seen.forbidden.contains_key(call), "{role}: {seen:?}");
         }
 
-        let lived = |seen: &Seen| {
+        let has_all_lives = |seen: &Seen| {
             LIVES
                 .iter()
                 .all(|life| seen.runs.get(*life).is_some_and(|runs| *runs >= 100))
         };
         let seen = follow(Traced::start(TEST, "profiled"), |seen| {
-            seen.total() >= 3000 && lived(seen)
+            seen.total() >= 3000 && has_all_lives(seen)
         });
         println!("{seen:#?}");
         assert!(
-            seen.dirty.is_empty(),
+            seen.forbidden.is_empty(),
             "the handler made system calls that are not allowed: {seen:#?}"
         );
         assert!(
-            seen.total() >= 1000 && lived(&seen),
-            "too few runs were seen: {seen:#?}"
+            seen.total() >= 1000 && has_all_lives(&seen),
+            "the time limit has passed: {seen:#?}"
         );
     });
 }

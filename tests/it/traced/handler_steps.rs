@@ -1,16 +1,17 @@
-//! The instructions of the signal handler, every one of them: ptrace steps through some runs, and each instruction must
-//! lie in a function that may run there.
+//! All instructions of the signal handler: ptrace steps through some runs, and each instruction
+//! must lie in a function that the handler may call.
 //!
-//! A lock that is free, an allocation from a cache, a thread-local that is made at its first use, a symbol that is bound
-//! when it is first called: none of these makes a system call, and each runs a function of the C library, of the loader or
-//! of Rust's that is not allowed here. Inlined functions are seen through the line tables.
+//! Taking a free lock, allocating from a cache, creating a thread-local at its first use and
+//! binding a symbol at its first call make no system call. But each runs a function of the C
+//! library, the loader or the standard library that is not allowed here. The line tables show
+//! inlined functions.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::tracer::code::{Code, Function};
 use super::tracer::workload::{LIVES, be_profiled, be_signalled};
-use super::tracer::{Go, Stop, Traced, role};
+use super::tracer::{Go, Stop, TIME_LIMIT, Traced, role};
 use crate::common::isolated;
 
 /// The functions of the C library that the handler may run, all of them async-signal-safe.
@@ -24,9 +25,10 @@ const LIBRARY: &[&str] = &[
     "memset",
     "memcmp",
     "process_vm_readv",
-    "the signal's way back",
+    "signal return",
 ];
-/// Functions of this crate that the handler runs as they stand; the others end in `_in_handler`.
+/// Functions of this crate that the handler may run although their names do not end in
+/// `_in_handler`.
 const OWN: &[&str] = &[
     "handle_signal",
     "read_clock_ns",
@@ -34,7 +36,7 @@ const OWN: &[&str] = &[
     "now_in_any_state",
     "system_now_ns",
 ];
-/// What is inlined into them is of this crate or of `core`, and never of these.
+/// Functions that must not be inlined into those of the handler.
 const NEVER: &[&str] = &[
     "std::",
     "alloc::",
@@ -43,9 +45,10 @@ const NEVER: &[&str] = &[
     "::locks::",
     "::ps_lock::",
 ];
-const RUNS_OF_A_LIFE: u32 = 6;
+const RUNS_PER_LIFE: u32 = 6;
+const MIN_INSTRUCTIONS: u64 = 3001;
 
-/// Why an instruction here is against the rules.
+/// Returns why the handler must not run the function, or `None` if it may.
 fn objection(function: &Function) -> Option<String> {
     let (outer, inlined) = match function {
         Function::Kernel => return None,
@@ -55,13 +58,13 @@ fn objection(function: &Function) -> Option<String> {
         Function::Own { outer, inlined } => (outer, inlined),
     };
     let last = outer.rsplit("::").next().unwrap_or(outer);
-    let runs_there = last.ends_with("_in_handler") || OWN.contains(&last);
-    if !(outer.starts_with("gekkota::") && runs_there || outer.starts_with("core::")) {
+    let is_marked = last.ends_with("_in_handler") || OWN.contains(&last);
+    if !(outer.starts_with("gekkota::") && is_marked || outer.starts_with("core::")) {
         return Some(outer.clone());
     }
     let mut names = inlined.iter().chain([outer]);
-    let never = names.find(|name| NEVER.iter().any(|never| name.contains(never)))?;
-    Some(format!("{never}, inlined into {outer}"))
+    let name = names.find(|name| NEVER.iter().any(|never| name.contains(never)))?;
+    Some(format!("{name}, inlined into {outer}"))
 }
 
 #[derive(Debug, Default)]
@@ -69,27 +72,45 @@ struct Seen {
     runs: BTreeMap<String, u32>,
     instructions: u64,
     functions: BTreeSet<String>,
-    dirty: BTreeSet<String>,
+    forbidden: BTreeSet<String>,
+}
+
+impl Seen {
+    fn runs_of(&self, name: &str) -> u32 {
+        self.runs.get(name).copied().unwrap_or(0)
+    }
+
+    fn has_all_lives(&self) -> bool {
+        LIVES.iter().all(|life| self.runs_of(life) >= RUNS_PER_LIFE)
+    }
+
+    fn has_capture(&self) -> bool {
+        let mut names = self.functions.iter();
+        names.any(|name| name.contains("capture_in_handler"))
+    }
 }
 
 /// The run that is being stepped through.
 struct Run {
     thread: i32,
-    /// The stack pointer that the signal found; above it the handler has returned.
+    /// Stack pointer at the delivery of the signal. The handler has returned once it is reached
+    /// again.
     sp: u64,
     last_pc: u64,
 }
 
-/// Steps through runs of the handler, one at a time, until it is enough or time is up; waits for the child's end.
+/// Steps through runs of the handler, one at a time, until `is_enough` returns true or
+/// [`TIME_LIMIT`] has passed. Then waits for the child's end.
 ///
-/// Another thread that the signal reaches meanwhile is held where it is: the handler waits for nobody.
+/// A thread that the signal reaches during the run of another one stays stopped until that run
+/// ends. The handler waits for no other thread, so this cannot deadlock.
 fn step_through(mut child: Traced, is_enough: impl Fn(&Seen) -> bool) -> Seen {
     let mut code = Code::of(child.process(), LIBRARY);
     let mut seen = Seen::default();
     let mut known = HashMap::new();
     let mut run: Option<Run> = None;
     let mut held = Vec::new();
-    let end = Instant::now() + Duration::from_secs(30);
+    let end = Instant::now() + TIME_LIMIT;
     while let Some((thread, stop)) = child.next_stop() {
         match stop {
             Stop::Signal {
@@ -101,7 +122,7 @@ fn step_through(mut child: Traced, is_enough: impl Fn(&Seen) -> bool) -> Seen {
                 let current = run
                     .as_mut()
                     .filter(|run| run.thread == thread)
-                    .expect("the run that is stepped");
+                    .expect("the current run");
                 if place.sp >= current.sp {
                     *seen
                         .runs
@@ -110,13 +131,13 @@ fn step_through(mut child: Traced, is_enough: impl Fn(&Seen) -> bool) -> Seen {
                     run = None;
                     child.go(thread, Go::On, 0);
                 } else {
-                    // A copying instruction stops after each byte.
+                    // An instruction that copies bytes stops after each byte.
                     if place.pc != current.last_pc {
                         current.last_pc = place.pc;
                         seen.instructions += 1;
                         known.entry(place.pc).or_insert_with(|| {
                             let function = code.function_at(place.pc);
-                            seen.dirty.extend(objection(&function));
+                            seen.forbidden.extend(objection(&function));
                             seen.functions.insert(function.to_string());
                         });
                     }
@@ -125,7 +146,7 @@ fn step_through(mut child: Traced, is_enough: impl Fn(&Seen) -> bool) -> Seen {
             }
             Stop::Signal { signal, .. } => {
                 if run.as_ref().is_some_and(|run| run.thread == thread) {
-                    seen.dirty.insert(format!("signal {signal}"));
+                    seen.forbidden.insert(format!("signal {signal}"));
                     run = None;
                 }
                 child.go(thread, Go::On, signal);
@@ -133,11 +154,10 @@ fn step_through(mut child: Traced, is_enough: impl Fn(&Seen) -> bool) -> Seen {
             Stop::SystemCall(_) => child.go(thread, Go::On, 0),
         }
         if run.is_none() {
-            let is_wanted = |name: &str| {
-                seen.runs
-                    .get(name)
-                    .is_none_or(|runs| *runs < RUNS_OF_A_LIFE)
-            };
+            let goes_on = !is_enough(&seen) && Instant::now() < end;
+            let has_all_lives = seen.has_all_lives();
+            let is_wanted =
+                |name: &str| goes_on && (has_all_lives || seen.runs_of(name) < RUNS_PER_LIFE);
             for thread in held.drain(..) {
                 if run.is_none() && is_wanted(child.name_of(thread)) {
                     run = Some(Run {
@@ -165,13 +185,13 @@ extern "C" fn allocates(_: libc::c_int) {
 }
 
 extern "C" fn locks(_: libc::c_int) {
-    *LOCK.lock().expect("nobody panics with it") += 1;
+    *LOCK.lock().expect("not poisoned") += 1;
 }
 
 #[test]
-fn the_handler_runs_no_instruction_of_a_function_that_is_not_allowed() {
+fn handler_runs_only_allowed_functions() {
     isolated(|| {
-        const TEST: &str = "traced::handler_steps::the_handler_runs_no_instruction_of_a_function_that_is_not_allowed";
+        const TEST: &str = "traced::handler_steps::handler_runs_only_allowed_functions";
         match role().as_deref() {
             Some("profiled") => return be_profiled(20),
             Some("allocates") => return be_signalled(allocates, 2),
@@ -180,7 +200,7 @@ fn the_handler_runs_no_instruction_of_a_function_that_is_not_allowed() {
             None => {}
         }
 
-        // What is looked for is found, though it makes no system call.
+        // The test finds functions that are not allowed, although they make no system call.
         for (role, function) in [
             ("allocates", "malloc"),
             ("allocates", "free"),
@@ -190,33 +210,24 @@ fn the_handler_runs_no_instruction_of_a_function_that_is_not_allowed() {
                 seen.runs.values().sum::<u32>() >= 2
             });
             assert!(
-                seen.dirty.iter().any(|found| found.contains(function)),
+                seen.forbidden.iter().any(|found| found.contains(function)),
                 "{role}: {seen:#?}"
             );
         }
 
-        let lived = |seen: &Seen| {
-            LIVES.iter().all(|life| {
-                seen.runs
-                    .get(*life)
-                    .is_some_and(|runs| *runs >= RUNS_OF_A_LIFE)
-            })
-        };
-        let seen = step_through(Traced::start(TEST, "profiled"), lived);
+        let seen = step_through(Traced::start(TEST, "profiled"), |seen| {
+            let has_enough = seen.has_all_lives() && seen.instructions >= MIN_INSTRUCTIONS;
+            has_enough && seen.has_capture()
+        });
         println!("{seen:#?}");
         assert!(
-            seen.dirty.is_empty(),
-            "the handler ran what it may not, or a helper without `_in_handler`: {seen:#?}"
+            seen.forbidden.is_empty(),
+            "the handler ran functions that are not allowed, or not named `*_in_handler`: {seen:#?}"
         );
         assert!(
-            lived(&seen) && seen.instructions > 3000,
-            "too little was seen: {seen:#?}"
+            seen.has_all_lives() && seen.instructions >= MIN_INSTRUCTIONS,
+            "the time limit has passed: {seen:#?}"
         );
-        assert!(
-            seen.functions
-                .iter()
-                .any(|name| name.contains("capture_in_handler")),
-            "{seen:#?}"
-        );
+        assert!(seen.has_capture(), "{seen:#?}");
     });
 }

@@ -1,23 +1,23 @@
-//! The instructions of adding markers, every one of them: ptrace steps through some, from one chunk into the next, and none
-//! may lie in a function that locks, asks for memory or calls the kernel.
+//! All instructions of adding markers: ptrace steps through some markers, from one chunk into the
+//! next. None may lie in a function that locks, allocates or makes a system call.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hint::black_box;
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::tracer::code::{Code, Function};
-use super::tracer::workload::{end_within_a_minute, wait_until_enough};
-use super::tracer::{Go, Stop, Traced, role};
-use crate::common::{Read, isolated};
+use super::tracer::workload::{limit_lifetime, wait_until_enough};
+use super::tracer::{Go, Stop, TIME_LIMIT, Traced, role};
+use crate::common::{Read, isolated, one_loop};
 use gekkota::{
     AutoProfilerTextMarker, Features, MarkerOptions, MarkerStack, ProfilerSession, SamplingEngine,
     StartParams, add_marker, add_text_marker, add_untyped_marker, gecko_profiler_category,
 };
 
-/// The functions of the C library that it may run: the time, and copying.
+/// Functions of the C library that may run: to read the clock, and to copy.
 const LIBRARY: &[&str] = &["clock_gettime", "memcpy", "memmove", "memset"];
-/// What may not run, nor be inlined into what runs.
+/// Functions that must not run, inlined or not.
 const NEVER: &[&str] = &[
     "Mutex",
     "RwLock",
@@ -30,13 +30,13 @@ const NEVER: &[&str] = &[
     "::ps_lock::",
 ];
 const ROUNDS: usize = 12;
-/// So that a lane's first chunks, of 4 KiB, have room for a few.
+/// Large, so that a lane's first chunks, of 4 KiB, hold only a few markers.
 const TEXT: &str = match str::from_utf8(&[b'x'; 700]) {
     Ok(text) => text,
     Err(_) => panic!(),
 };
 
-/// Why an instruction here is against the rules.
+/// Returns why adding a marker must not run the function, or `None` if it may.
 fn objection(function: &Function) -> Option<String> {
     match function {
         Function::Kernel => None,
@@ -54,22 +54,26 @@ fn objection(function: &Function) -> Option<String> {
 
 #[derive(Debug, Default)]
 struct Seen {
-    has_begun: bool,
-    has_ended: bool,
+    is_watching: bool,
+    /// Number of watches that have ended.
+    watches: usize,
     instructions: u64,
-    /// With the steps in each.
+    /// Number of instructions in each function.
     functions: BTreeMap<String, u64>,
-    /// Their names, and what was inlined into them.
+    /// Names of the functions and of the functions inlined into them.
     names: BTreeSet<String>,
-    dirty: BTreeSet<String>,
+    forbidden: BTreeSet<String>,
 }
 
 impl Seen {
     fn add(&mut self, function: &Function) {
         let is = |name| matches!(function, Function::Own { outer, .. } if outer.ends_with(name));
-        self.has_begun |= is("watch_begins");
-        self.has_ended |= is("watch_ends");
-        if self.has_begun && !self.has_ended {
+        self.is_watching |= is("watch_begins");
+        if self.is_watching && is("watch_ends") {
+            self.is_watching = false;
+            self.watches += 1;
+        }
+        if self.is_watching {
             self.instructions += 1;
             *self.functions.entry(function.to_string()).or_default() += 1;
             if let Function::Own { outer, inlined } = function {
@@ -80,18 +84,19 @@ impl Seen {
                 let new: Vec<String> = names.cloned().collect();
                 self.names.extend(new);
             }
-            self.dirty.extend(objection(function));
+            self.forbidden.extend(objection(function));
         }
     }
 }
 
-/// Steps through what the child does from its signal on until it ends the watch.
-fn step_through(mut child: Traced) -> Seen {
+/// Steps through the child's watches, each from its signal to its end, until `watches` have ended
+/// or [`TIME_LIMIT`] has passed. Then waits for the child's end.
+fn step_through(mut child: Traced, watches: usize) -> Seen {
     let mut code = Code::of(child.process(), LIBRARY);
     let mut seen = Seen::default();
     let mut known = HashMap::new();
     let mut last_pc = 0;
-    let end = Instant::now() + Duration::from_secs(40);
+    let end = Instant::now() + TIME_LIMIT;
     while let Some((thread, stop)) = child.next_stop() {
         match stop {
             Stop::Signal {
@@ -99,21 +104,23 @@ fn step_through(mut child: Traced) -> Seen {
                 ..
             } => child.go(thread, Go::OneStep, 0),
             Stop::Signal { signal, .. } => {
-                if seen.has_begun && !seen.has_ended {
-                    seen.dirty.insert(format!("signal {signal}"));
+                if seen.is_watching {
+                    seen.forbidden.insert(format!("signal {signal}"));
                 }
                 child.go(thread, Go::On, signal);
             }
             Stop::Stepped => {
                 let pc = child.place(thread).pc;
-                // A copying instruction stops after each byte.
+                let ended = seen.watches;
+                // An instruction that copies bytes stops after each byte.
                 if pc != last_pc {
                     last_pc = pc;
                     seen.add(known.entry(pc).or_insert_with(|| code.function_at(pc)));
                 }
-                let is_over = seen.has_ended || Instant::now() > end;
-                child.go(thread, if is_over { Go::On } else { Go::OneStep }, 0);
-                if is_over {
+                let has_timed_out = Instant::now() > end;
+                let stays = seen.watches == ended && !has_timed_out;
+                child.go(thread, if stays { Go::OneStep } else { Go::On }, 0);
+                if seen.watches == watches || has_timed_out {
                     child.finish();
                 }
             }
@@ -125,7 +132,7 @@ fn step_through(mut child: Traced) -> Seen {
 
 #[inline(never)]
 fn watch_begins() {
-    // Not the same code as below, which would make them one function.
+    // Differs from `watch_ends`, because the linker may merge equal functions.
     black_box("begins");
 }
 
@@ -134,9 +141,9 @@ fn watch_ends() {
     black_box("ends now");
 }
 
-/// Has every step of it watched.
+/// Runs `body` while the tracer steps through it.
 fn be_watched(body: impl FnOnce()) {
-    // SAFETY: touches no memory; the tracer takes the signal.
+    // SAFETY: `raise` accesses no memory, and the tracer discards the signal.
     assert_eq!(unsafe { libc::raise(libc::SIGUSR1) }, 0);
     watch_begins();
     body();
@@ -151,8 +158,8 @@ gekkota::marker_type! {
     }
 }
 
-fn mark(rounds: usize) {
-    for round in 0..rounds {
+fn add_markers(rounds: std::ops::Range<usize>) {
+    for round in rounds {
         let category = gecko_profiler_category!(Other);
         add_untyped_marker("untyped", category, MarkerOptions::default());
         add_text_marker("text", category, MarkerOptions::default(), TEXT);
@@ -174,18 +181,21 @@ fn mark(rounds: usize) {
 }
 
 fn be_recorded() {
-    end_within_a_minute();
-    // Nobody is signalled, so that nothing but the markers is stepped through.
+    limit_lifetime();
+    // Without sampling no signals arrive, so the tracer steps only through the markers.
     let features = Features::default_set() | Features::NO_STACK_SAMPLING;
-    // Nor does anybody try which engine is cheaper, which takes signals.
+    // This engine needs no trial of the engines, which would send signals.
     let params = StartParams::default()
         .features(features)
         .engine(SamplingEngine::Signals);
     let session = ProfilerSession::start(params).expect("start");
     gekkota::register_thread("marks");
-    mark(ROUNDS);
-    std::thread::sleep(Duration::from_millis(200));
-    be_watched(|| mark(ROUNDS));
+    add_markers(0..ROUNDS);
+    for round in 0..ROUNDS {
+        // In each loop the sampler supplies the lane's next chunk, and a round fills at most one.
+        one_loop();
+        be_watched(|| add_markers(round..round + 1));
+    }
     wait_until_enough();
     let read = Read::from_profile(&session.finish().expect("profile"));
     let markers =
@@ -206,45 +216,45 @@ fn adding_a_marker_runs_no_function_that_locks_or_allocates() {
         match role().as_deref() {
             Some("marks") => return be_recorded(),
             Some("allocates") => {
-                end_within_a_minute();
+                limit_lifetime();
                 be_watched(|| drop(black_box(Box::new(7u64))));
                 return wait_until_enough();
             }
             Some("locks") => {
-                end_within_a_minute();
-                be_watched(|| *LOCK.lock().expect("nobody panics with it") += 1);
+                limit_lifetime();
+                be_watched(|| *LOCK.lock().expect("not poisoned") += 1);
                 return wait_until_enough();
             }
             Some(other) => panic!("no role {other}"),
             None => {}
         }
 
-        // What is looked for is found, though it makes no system call.
+        // The test finds functions that are not allowed, although they make no system call.
         for (role, function) in [
             ("allocates", "malloc"),
             ("allocates", "free"),
             ("locks", "Mutex"),
         ] {
-            let seen = step_through(Traced::start(TEST, role));
+            let seen = step_through(Traced::start(TEST, role), 1);
             assert!(
-                seen.dirty.iter().any(|found| found.contains(function)),
+                seen.forbidden.iter().any(|found| found.contains(function)),
                 "{role}: {seen:#?}"
             );
         }
 
-        let seen = step_through(Traced::start(TEST, "marks"));
+        let seen = step_through(Traced::start(TEST, "marks"), ROUNDS);
         println!("{seen:#?}");
         assert!(
-            seen.dirty.is_empty(),
-            "adding a marker ran what it may not: {seen:#?}"
+            seen.forbidden.is_empty(),
+            "adding a marker ran functions that are not allowed: {seen:#?}"
         );
         assert!(
-            seen.has_ended && seen.instructions > 6 * ROUNDS as u64 * 50,
-            "too little was seen: {seen:#?}"
+            seen.watches == ROUNDS && seen.instructions > 6 * ROUNDS as u64 * 50,
+            "too few instructions, or the time limit has passed: {seen:#?}"
         );
         assert!(
             seen.names.iter().any(|name| name.contains("next_chunk")),
-            "it stayed in one chunk: {seen:#?}"
+            "all markers lie in one chunk: {seen:#?}"
         );
     });
 }

@@ -1,4 +1,4 @@
-//! The handler and the marker path, followed by ptrace instruction by instruction.
+//! The signal handler and the marker path, traced by ptrace, instruction by instruction.
 
 mod handler_calls;
 mod handler_steps;

@@ -1,4 +1,4 @@
-//! Metrics that tell in markers what was recorded, as Mozilla's telemetry does.
+//! Metrics that record their changes as markers, in the style of Mozilla's telemetry.
 
 use gekkota::gecko_profiler;
 
@@ -101,7 +101,7 @@ impl gecko_profiler::ProfilerMarker for EventMetricMarker {
     }
 }
 
-/// A value that no two metrics have in the same form.
+/// A value whose form differs between metrics.
 #[derive(serde::Serialize, serde::Deserialize, Debug)]
 enum TimingPayload {
     Duration(Duration),
@@ -170,7 +170,7 @@ pub(crate) enum DistributionValues<T> {
     Samples(Vec<T>),
 }
 
-/// A marker of the metric `T`, of which it has only the name.
+/// A marker of the metric `T`. It uses only the name of `T`.
 #[derive(serde::Serialize, serde::Deserialize, Debug)]
 pub(crate) struct DistributionMetricMarker<T, V> {
     id: MetricId,
@@ -240,7 +240,7 @@ where
     }
 }
 
-/// Only an earlier session has one: a later one has not its schema either.
+/// A marker of an earlier session only, so that a later session has no schema for it.
 #[derive(serde::Serialize, serde::Deserialize, Debug)]
 struct EarlierMarker;
 

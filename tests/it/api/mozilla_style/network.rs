@@ -1,4 +1,5 @@
-//! Connections that are raced against each other, with a flow for each attempt, as Mozilla's network code has them.
+//! A race between connection attempts, with a flow for each attempt, in the style of Mozilla's
+//! network code.
 
 use gekkota::gecko_profiler;
 
@@ -67,7 +68,7 @@ struct AttemptInfo {
     has_ech: bool,
 }
 
-/// What is known of a race until it is over.
+/// The state of a race in progress.
 pub(crate) struct Race {
     flow_id: FlowId,
     origin: String,
@@ -168,8 +169,8 @@ impl Drop for Race {
 
 pub(crate) fn race() {
     let socket = Box::new(7u32);
-    let of_pointer = FlowId::from(&*socket as *const u32);
-    let mut race = Race::new(of_pointer, "https://example.org");
+    let flow_id = FlowId::from(&*socket as *const u32);
+    let mut race = Race::new(flow_id, "https://example.org");
     race.attempt_started(1, true);
     race.attempt_started(2, false);
     race.attempt_over(1, Outcome::Success);

@@ -1,4 +1,5 @@
-//! A renderer with its threads, hooks and guards, as WebRender's bindings and the style system have them.
+//! A renderer with threads, hooks and guards, in the style of WebRender's bindings and the style
+//! system.
 
 use gekkota::gecko_profiler;
 
@@ -15,7 +16,7 @@ use gecko_profiler::{
     gecko_profiler_label,
 };
 
-/// What the renderer is given, so that it need not know the profiler.
+/// The renderer's interface to the profiler, on which it does not depend.
 pub(crate) trait ProfilerHooks: Send + Sync {
     fn register_thread(&self, name: &str);
     fn unregister_thread(&self);
@@ -98,7 +99,7 @@ pub(crate) fn use_hooks() {
 
 type Handler = Box<dyn Fn(usize) + Send + Sync>;
 
-/// A pool with handlers for the beginnings and ends of its threads, as rayon has it.
+/// A thread pool with start and exit handlers, like rayon's.
 #[derive(Default)]
 pub(crate) struct PoolBuilder {
     start_handler: Option<Handler>,
@@ -194,7 +195,7 @@ pub(crate) fn use_labels() {
     assert_eq!((parse("1 + 1"), wait(7), Display.build(1)), (5, 7, 1));
 }
 
-/// Guards whose texts are borrowed, for as long as the frame is drawn.
+/// Guards with borrowed texts, for the time of drawing a frame.
 struct Frame<'a> {
     _text: Option<AutoProfilerTextMarker<'a>>,
     _interval: Option<AutoProfilerMarker<'a>>,

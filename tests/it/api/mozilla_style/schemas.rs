@@ -1,4 +1,4 @@
-//! Types of markers that use all that a schema and a writer have.
+//! Marker types that use every feature of a schema and of a writer.
 
 use gekkota::gecko_profiler;
 
@@ -10,7 +10,7 @@ use gecko_profiler::{
 use gecko_profiler::{MarkerOptions, MarkerStack, add_text_marker, add_untyped_marker, schema};
 use gecko_profiler::{gecko_profiler_category, marker};
 
-/// All formats of Mozilla's, by the names of the fields that have them.
+/// Mozilla's formats, each as a field of that name.
 #[derive(Serialize, Deserialize, Debug)]
 struct AllFormatsMarker {
     number: i32,
@@ -62,7 +62,7 @@ impl gecko_profiler::ProfilerMarker for AllFormatsMarker {
             Format::String,
             PayloadFlags::None,
         );
-        schema.add_static_label_value("Help", "A type of the host's");
+        schema.add_static_label_value("Help", "A type of the application");
         schema.add_chart("integer", GraphType::Line);
         schema.add_chart_color("decimal", GraphType::Bar, GraphColor::Blue);
         schema.add_chart_color("bytes", GraphType::LineFilled, GraphColor::Magenta);
@@ -70,7 +70,7 @@ impl gecko_profiler::ProfilerMarker for AllFormatsMarker {
     }
 }
 
-/// Everything that the writer can write.
+/// Every kind of value that the writer writes.
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq)]
 pub(crate) struct WrittenMarker {
     name: String,
@@ -110,7 +110,7 @@ impl ProfilerMarker for WrittenMarker {
     }
 }
 
-/// A type that the viewer knows by itself has no schema.
+/// A type that the viewer knows without a schema.
 #[derive(Serialize, Deserialize, Debug)]
 struct SpecialMarker();
 
@@ -131,8 +131,9 @@ fn add<T: ProfilerMarker + 'static>(name: &str, payload: T) {
     gecko_profiler::add_marker(name, category, Default::default(), payload);
 }
 
-/// That a payload can be coded follows from what it is.
-fn is_the_same_when_it_is_read_back<T: ProfilerMarker + PartialEq>(payload: &T) -> bool {
+/// Returns whether a payload survives encoding and decoding. Every payload implements serde's
+/// traits.
+fn survives_a_round_trip<T: ProfilerMarker + PartialEq>(payload: &T) -> bool {
     let text = serde_json::to_string(payload).unwrap();
     serde_json::from_str::<T>(&text).unwrap() == *payload
 }
@@ -151,7 +152,7 @@ pub(crate) fn add_all() {
         numbers: Vec::new(),
         ..written
     };
-    assert!(is_the_same_when_it_is_read_back(&none));
+    assert!(survives_a_round_trip(&none));
     add("Written", none);
     add("Special", SpecialMarker());
 

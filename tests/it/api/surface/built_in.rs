@@ -1,4 +1,4 @@
-//! The types of markers that are ready.
+//! The built-in marker types.
 
 use gekkota::marker::built_in::{
     Awake, CPUSpeed, CompositorScreenshot, DOMEvent, DetectedHang, FileIO, HttpVersion, IPCMarker,

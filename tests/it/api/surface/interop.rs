@@ -1,4 +1,4 @@
-//! What other crates say, by the profiler's logger and layer.
+//! Records, spans and events of other crates, through the profiler's logger and layer.
 
 #[cfg(feature = "log")]
 pub(crate) fn log_a_record() {
@@ -31,14 +31,14 @@ pub(crate) fn log_a_record() {
         logger.log(
             &Record::builder()
                 .level(level)
-                .args(format_args!("said"))
+                .args(format_args!("message"))
                 .build(),
         );
     }
     assert_eq!(
         logged.load(Ordering::Relaxed),
         2,
-        "the host's logger has what it wants"
+        "the application's logger receives the levels that it enables"
     );
 }
 

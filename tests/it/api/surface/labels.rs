@@ -1,4 +1,4 @@
-//! Labels and categories, in every form.
+//! Every form of labels and categories.
 
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
@@ -18,7 +18,7 @@ use gekkota::{
 };
 
 gekkota::profiler_categories! {
-    /// The test's own.
+    /// A category of this test.
     pub(crate) Surface("Surface", purple) { Other: "Other", Deep: "Deep down" }
     Depth("Depth", brown) { Other: "Other" }
 }
@@ -47,7 +47,7 @@ fn labels() -> Vec<String> {
 pub(crate) fn categories() {
     let host: HostCategory = match Surface::Deep {
         ProfilingCategoryPair::Host(category) => category,
-        pair => panic!("{pair:?} is none of the host's"),
+        pair => panic!("{pair:?} is not a category of the application"),
     };
     assert_eq!(ProfilingCategoryPair::Host(host), Surface::Deep);
     assert_ne!(Surface::Deep, Depth::Other);
@@ -122,7 +122,7 @@ pub(crate) fn labelled_futures() {
     ));
     let before = labels();
     let Poll::Ready(within) = outer.as_mut().poll(&mut Context::from_waker(Waker::noop())) else {
-        panic!("nothing is waited for");
+        panic!("the future is pending");
     };
     let expected = if cfg!(has_profiler) {
         vec!["outer 7", "inner"]

@@ -1,4 +1,4 @@
-//! Markers, in every form.
+//! Every form of markers.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -28,7 +28,7 @@ use gekkota::{
 
 const OTHER: ProfilingCategoryPair = ProfilingCategoryPair::Other(None);
 
-/// A field of a type of the host's own.
+/// A field of an application's type.
 #[cfg_attr(
     feature = "serde",
     derive(gekkota::schema::Serialize, gekkota::schema::Deserialize)
@@ -46,7 +46,7 @@ impl MarkerField for Celsius {
 }
 
 gekkota::marker_type! {
-    /// With every option.
+    /// A marker type with every option.
     struct Reading {
         degrees: Celsius => "Degrees", Decimal;
         sensors: Vec<u32> => "Sensors", List;
@@ -59,13 +59,13 @@ gekkota::marker_type! {
     chart_label = "{marker.data.degrees}";
     table_label = "{marker.data.degrees}";
     tooltip_label = "{marker.name}";
-    description = "What a sensor says";
+    description = "Readings of a sensor";
     color_field = "note";
     stack_based = true;
     graph = (degrees, Line, Red);
 }
 
-/// Written by hand.
+/// A marker type with a hand-written implementation.
 #[cfg_attr(
     feature = "serde",
     derive(gekkota::schema::Serialize, gekkota::schema::Deserialize)
@@ -116,7 +116,7 @@ impl ProfilerMarker for ByHand {
         json.unique_string_property("text", "once");
         json.string_property("color", "green");
         json.float_property("part", 0.5);
-        json.bool_property("is_so", true);
+        json.bool_property("is_set", true);
         json.null_property("nothing");
         json.start_array_property("rows");
         json.start_array_element();
@@ -139,7 +139,7 @@ impl ProfilerMarker for ByHand {
     }
 }
 
-/// Whether anything is recorded, by everything that says so.
+/// Returns whether the thread's markers are recorded, according to every function that reports it.
 fn records() -> bool {
     let records = current_thread_is_being_profiled_for_markers();
     assert_eq!(can_accept_markers(), records);
@@ -150,7 +150,7 @@ fn records() -> bool {
     assert_eq!(
         records,
         is_active(),
-        "the thread is profiled by every session of the test's"
+        "every session of the test profiles the thread"
     );
     records
 }
@@ -178,7 +178,7 @@ fn lazily(records: bool) {
             flow: FlowId::from(once(7))
         }
     );
-    assert_eq!(evaluated.get(), 0, "without the feature");
+    assert_eq!(evaluated.get(), 0, "evaluated without the feature");
 }
 
 fn options() {
@@ -233,18 +233,18 @@ fn scopes(records: bool) {
     let plain = AutoProfilerMarker::new("scope", category, options);
     let tracing =
         AutoProfilerTracingMarker::new("scope", category, options, CowString::from("word"));
-    let of_flow = AutoProfilerFlowMarker::new("scope", category, options, flow);
+    let flow_guard = AutoProfilerFlowMarker::new("scope", category, options, flow);
     assert_eq!(
-        (plain.is_some(), tracing.is_some(), of_flow.is_some()),
+        (plain.is_some(), tracing.is_some(), flow_guard.is_some()),
         (records, records, records)
     );
 }
 
 fn flows(category: ProfilingCategoryPair) {
-    let mut here = 7u8;
-    let flow = FlowId::from(&raw const here);
+    let mut local = 7u8;
+    let flow = FlowId::from(&raw const local);
     assert_eq!(
-        (FlowId::from(&raw mut here), &FlowId::from(10u64).to_hex()),
+        (FlowId::from(&raw mut local), &FlowId::from(10u64).to_hex()),
         (flow, b"000000000000000a")
     );
     let add = MarkerOptions::default();

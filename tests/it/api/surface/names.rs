@@ -1,4 +1,4 @@
-//! The public names: each item has one, at the crate's root or in one of its modules. Only
+//! The public names. Each item has one name, at the crate's root or in one of its modules. Only
 //! `gekkota::gecko_profiler` repeats items, under the names of Mozilla's crate.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -89,10 +89,10 @@ const NAMES: &[(&str, &str)] = &[
     ),
 ];
 
-/// Two different items: of a profile, and of a marker's field.
+/// Names of two different items: one of a profile, one of a marker's field.
 const NAMED_ALIKE: &[&str] = &["Format"];
 
-/// A public name, and the item that it stands for.
+/// A public name and its item.
 #[derive(Debug)]
 struct Export {
     module: String,
@@ -228,7 +228,7 @@ fn public_exports() -> Vec<Export> {
 }
 
 #[test]
-fn public_names_are_those_of_the_table() {
+fn public_names_match_the_table() {
     let mut names: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for export in public_exports() {
         let of_module = names.entry(export.module.clone()).or_default();
@@ -242,7 +242,7 @@ fn public_names_are_those_of_the_table() {
 }
 
 #[test]
-fn public_item_has_one_name() {
+fn public_items_have_one_name_each() {
     let (mut items, mut leaves) = (BTreeMap::new(), BTreeMap::new());
     for export in public_exports() {
         let own = export.item.rsplit("::").next().expect("a name").to_owned();

@@ -1,16 +1,16 @@
-//! Functions in every form that there is, each with a label that no other has.
+//! Functions in every form, each with a unique label.
 
 use std::fmt::Display;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::{Requests, run};
 
-/// What stands before and behind the attribute stays.
+/// Attributes before and after the label's attribute keep their effect.
 #[inline(never)]
 #[gecko_profiler_fn_label(Layout, Reflow)]
 #[must_use]
 pub(crate) fn free(mut value: u32) -> u32 {
-    #![allow(clippy::let_and_return, reason = "nothing may stand before this")]
+    #![allow(clippy::let_and_return, reason = "tests an inner attribute")]
     run();
     value += 1;
     value
@@ -43,12 +43,12 @@ pub(crate) extern "C" fn with_c_abi(value: i32) -> i32 {
 }
 
 /// # Safety
-/// - The pointer is of a number.
+/// - `pointer` must be valid for reads.
 #[inline(never)]
 #[gecko_profiler_fn_label(Graphics, Rasterization)]
 pub(crate) unsafe fn with_duties(pointer: *const u8) -> u8 {
     run();
-    // SAFETY: as the caller has said.
+    // SAFETY: the caller guarantees that the pointer is valid.
     unsafe { *pointer }
 }
 
@@ -93,7 +93,7 @@ pub(crate) trait Default {
 
 impl Default for Held {}
 
-/// Macros give what they were given in invisible brackets.
+/// Passes its fragments to the attribute in invisible delimiters.
 macro_rules! made {
     ($vis:vis $name:ident($category:ident, $($label:literal)?) -> $type:ty $body:block) => {
         #[inline(never)]
@@ -119,7 +119,7 @@ made!(
     }
 );
 
-/// What a host may have in the place of gekkota.
+/// A replacement for gekkota in an application.
 pub(crate) mod elsewhere {
     pub(crate) static RUNS: super::AtomicU32 = super::AtomicU32::new(0);
 

@@ -1,4 +1,4 @@
-//! Functions whose label follows a future.
+//! Functions whose label belongs to a future.
 
 use std::convert::Infallible;
 use std::error::Error;
@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 
 use super::{Requests, run};
 
-/// Waits once.
+/// Is pending once, and then ready.
 pub(crate) struct Wait(bool);
 
 impl Wait {
@@ -30,28 +30,28 @@ impl Future for Wait {
     }
 }
 
-/// Works in the middle of a wait, too.
+/// The work of a labelled future, before or after it is pending.
 #[inline(never)]
-fn worked_in_future() {
+fn work_in_future() {
     run();
     std::hint::black_box(());
 }
 
-/// The type that it returns tells what `?` and the box are to be made of.
+/// The return type determines the types of `?` and of the box.
 #[gecko_profiler_fn_label(Layout, Selectorquery)]
 pub(crate) async fn with_errors(
     text: &str,
     mut added: u64,
     _unused: Vec<u8>,
 ) -> Result<Box<dyn Debug + Send>, Box<dyn Error + Send + Sync>> {
-    #![allow(unused_assignments, reason = "nothing may stand before this")]
-    worked_in_future();
+    #![allow(unused_assignments, reason = "tests an inner attribute")]
+    work_in_future();
     Wait::new().await;
     if text.is_empty() {
         return Err("empty".into());
     }
     added += text.parse::<u64>()?;
-    worked_in_future();
+    work_in_future();
     Ok(Box::new(added))
 }
 
@@ -65,9 +65,9 @@ impl Server {
     where
         T: Into<String>,
     {
-        worked_in_future();
+        work_in_future();
         Wait::new().await;
-        worked_in_future();
+        work_in_future();
         self.answered.push(request.into());
         self.answered.last().expect("it was just pushed")
     }
@@ -96,10 +96,10 @@ pub(crate) trait Service {
         format!("{} is here", self.name())
     }
 
-    /// As it has to be where futures are `Send`.
+    /// The form that a `Send` future requires.
     fn length(&self) -> impl Future<Output = usize> + Send;
 
-    /// As `async-trait` makes it.
+    /// The form that `async-trait` generates.
     fn boxed<'s>(
         &'s self,
         text: &'s str,
@@ -115,7 +115,7 @@ impl Service for Server {
     #[allow(clippy::manual_async_fn, reason = "the trait's form")]
     fn length(&self) -> impl Future<Output = usize> + Send {
         async {
-            worked_in_future();
+            work_in_future();
             Wait::new().await;
             self.answered.len()
         }
@@ -131,20 +131,20 @@ impl Service for Server {
                 return typed;
             }
             Wait::new().await;
-            worked_in_future();
+            work_in_future();
             Ok(text.len() as u8)
         })
     }
 }
 
 #[gecko_profiler_fn_label(Network)]
-pub(crate) async fn for_ever() -> ! {
+pub(crate) async fn forever() -> ! {
     loop {
         Wait::new().await;
     }
 }
 
-/// Futures in futures, with the attribute and without.
+/// Nested futures, with the attribute and without it.
 macro_rules! nested {
     ($name:ident $(, #[$label:meta])?) => {
         pub(crate) mod $name {

@@ -1,4 +1,4 @@
-//! Markers have the fields that the viewer reads, in the units of their formats.
+//! The fields of markers: those that the viewer reads, in the units of their formats.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::payload;
 use super::words::FORMATS;
 
-/// Types that come with gekkota.
+/// Marker types of gekkota.
 const KNOWN: [&str; 30] = [
     "Awake",
     "BHR-detected hang",
@@ -41,7 +41,7 @@ const KNOWN: [&str; 30] = [
     "tracing",
 ];
 
-pub(crate) fn fields_are_in_the_formats_units(markers: &[(String, Value)]) {
+pub(crate) fn check_fields_have_units_of_formats(markers: &[(String, Value)]) {
     for format in FORMATS.into_iter().chain(["table"]) {
         let data = payload(markers, format);
         assert!(
@@ -91,10 +91,7 @@ pub(crate) fn fields_are_in_the_formats_units(markers: &[(String, Value)]) {
     );
 }
 
-pub(crate) fn types_that_the_viewer_knows_have_its_fields(
-    markers: &[(String, Value)],
-    other: &[(String, Value)],
-) {
+pub(crate) fn check_types_known_to_viewer(markers: &[(String, Value)], other: &[(String, Value)]) {
     let types: BTreeSet<_> = markers
         .iter()
         .filter_map(|(_, data)| data["type"].as_str())
@@ -107,7 +104,7 @@ pub(crate) fn types_that_the_viewer_knows_have_its_fields(
             .collect()
     };
 
-    // Both sides of a message, by the name without which the viewer looks for none.
+    // Both sides of a message. The viewer finds them only by this name.
     let steps = [of_type("IPC", markers), of_type("IPC", other)].concat();
     let words = [
         ("sending", "endpoint"),

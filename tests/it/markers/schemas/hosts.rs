@@ -1,5 +1,5 @@
-//! What a host's types may do to a profile: share a name, take one of the viewer's, and have fields in formats that are not
-//! made for them.
+//! Marker types of the application that share a name, use a name of the viewer's own types, or have
+//! fields in unsuitable formats.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use serde_json::json;
 use super::{payloads, schemas};
 use crate::common::Read;
 
-/// Two types of one name.
+/// The first of two types with the same name.
 mod one {
     gekkota::marker_type! {
         pub(crate) struct Shared {
@@ -38,14 +38,14 @@ mod two {
     }
 }
 
-// Types of the host's with names that the viewer takes for its own, without the fields that it then takes for granted.
+// Types with names of the viewer's own types, but without the fields that the viewer then expects.
 marker_type! {
     struct GCMajor {
         freed: u64 => "Freed", Bytes;
     }
 }
 
-/// The fields are as the viewer wants them, but they never come.
+/// A type whose schema has the fields that the viewer expects, but whose data never has them.
 #[derive(Serialize, Deserialize)]
 struct GCSlice;
 
@@ -61,7 +61,7 @@ impl ProfilerMarker for GCSlice {
     }
 
     fn stream_json_marker_data(&self, _: &mut JSONWriter<'_>) {
-        panic!("on purpose");
+        panic!("the payload panics, as the test wants");
     }
 }
 
@@ -72,7 +72,7 @@ marker_type! {
 }
 
 marker_type! {
-    /// Values in formats that say how they are to be written.
+    /// Values that are converted to their formats.
     struct Units {
         nanoseconds: Duration => "Duration", Nanoseconds;
         microseconds: Duration => "Duration", Microseconds;
@@ -94,9 +94,9 @@ marker_type! {
     }
 }
 
-pub(crate) fn record_types_of_the_hosts() -> Read {
+pub(crate) fn record_application_types() -> Read {
     let session = ProfilerSession::start(StartParams::default()).expect("start");
-    gekkota::register_thread("host");
+    gekkota::register_thread("application");
     let (category, options) = (gecko_profiler_category!(Other), MarkerOptions::default());
     add_marker(
         "one",
@@ -136,7 +136,7 @@ pub(crate) fn record_types_of_the_hosts() -> Read {
     Read::from_profile(&session.finish().expect("profile"))
 }
 
-pub(crate) fn types_of_the_hosts_cannot_break_the_viewer(read: &Read) {
+pub(crate) fn check_application_types(read: &Read) {
     let schemas = schemas(read);
     assert_eq!(
         schemas.keys().copied().collect::<Vec<_>>(),
@@ -148,7 +148,7 @@ pub(crate) fn types_of_the_hosts_cannot_break_the_viewer(read: &Read) {
             "Shared",
             "Units"
         ],
-        "of this session alone"
+        "only schemas of this session"
     );
     let shared = schemas["Shared"];
     let keys: Vec<_> = shared["data"]
@@ -168,7 +168,7 @@ pub(crate) fn types_of_the_hosts_cannot_break_the_viewer(read: &Read) {
         ["collection", {"type": "GCMajor_", "freed": 7}],
         ["packets", {"type": "Network_", "packets": 7}],
         ["slice (payload panicked)", {"type": "NoPayloadUserData", "innerWindowID": 3}],
-        // By that name and without a picture, the profile does not open.
+        // Renamed: the viewer does not open a profile with that name but without a picture.
         ["Compositor screenshot", null],
         ["units", {
             "type": "Units", "nanoseconds": 1_500_000, "microseconds": 1500, "milliseconds": 1.5, "seconds": 1.5, "duration": 1.5,
@@ -177,5 +177,5 @@ pub(crate) fn types_of_the_hosts_cannot_break_the_viewer(read: &Read) {
             "text": "7", "process": "7", "host": 7, "truth": true, "truth_in_path": "true", "flow": "0000000000000007",
         }],
     ]);
-    assert_eq!(json!(payloads(read, "host")), expected);
+    assert_eq!(json!(payloads(read, "application")), expected);
 }

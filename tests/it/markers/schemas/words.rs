@@ -1,4 +1,4 @@
-//! Schemas are in the viewer's words, and of the types that the profile has.
+//! Schemas use the viewer's words, and describe exactly the types in the profile.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -44,11 +44,11 @@ const GRAPHS: [&str; 3] = ["bar", "line", "line-filled"];
 const COLORS: [&str; 10] = [
     "blue", "green", "grey", "ink", "magenta", "orange", "purple", "red", "teal", "yellow",
 ];
-/// The viewer knows them without a schema.
+/// Types that the viewer knows without a schema.
 const WITHOUT_SCHEMA: [&str; 3] = ["CompositorScreenshot", "JS allocation", "Native allocation"];
 
-/// All schemas are made of what the viewer reads, and together have every word that there is.
-pub(crate) fn schemas_are_in_the_viewers_words(read: &Read) {
+/// Checks that all schemas use only words of the viewer, and together use every word.
+pub(crate) fn check_schemas_use_viewer_words(read: &Read) {
     let schemas = schemas(read);
     let mut words: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
     let mut note = |what, word: &Value| {
@@ -149,8 +149,9 @@ pub(crate) fn schemas_are_in_the_viewers_words(read: &Read) {
     );
 }
 
-/// A type has a schema if a marker of the profile has it, and no other has; and of a marker's fields none is without its row.
-pub(crate) fn schemas_are_of_the_profiles_types(read: &Read, markers: &[(String, Value)]) {
+/// Checks that exactly the types of the profile's markers have schemas, and that each field of a
+/// marker has a row in its schema.
+pub(crate) fn check_schemas_match_marker_types(read: &Read, markers: &[(String, Value)]) {
     let schemas = schemas(read);
     let mut types = BTreeSet::new();
     for (name, data) in markers {

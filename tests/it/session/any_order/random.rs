@@ -1,6 +1,6 @@
-//! Choices at random.
+//! A generator of random choices.
 
-/// Marsaglia's xorshift: the choices need no more.
+/// Marsaglia's xorshift. Must not be seeded with 0.
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {

@@ -1,19 +1,20 @@
-//! Which function an instruction of the child lies in, found in this process, which is the same program with the same
-//! libraries at other addresses.
+//! Finds the function that contains an instruction of the child. The lookup uses this process,
+//! which runs the same program with the same libraries at other addresses.
 //!
 //! **Contract** (cited below):
-//! - *asks only*: the call reads tables of the loader and of loaded code; where nothing is found it answers null.
+//! - *reads only*: the call reads tables of the loader and of loaded code, and returns null if it
+//!   finds nothing.
 
 use std::ffi::{CString, c_void};
 use std::fmt;
 
 #[derive(Debug)]
 pub enum Function {
-    /// The kernel's, in the vDSO.
+    /// A function of the kernel's vDSO.
     Kernel,
-    /// An exported one of a library.
+    /// An exported function of a library.
     Library(String),
-    /// This program's: the function that was compiled, and what was inlined into it at this instruction.
+    /// A function of this program, with the functions that were inlined into it at the instruction.
     Own {
         outer: String,
         inlined: Vec<String>,
@@ -32,7 +33,7 @@ impl fmt::Display for Function {
     }
 }
 
-/// A part of a file that is mapped.
+/// A mapped part of a file.
 #[derive(Debug, Clone)]
 struct Mapping {
     start: u64,
@@ -59,30 +60,32 @@ fn mappings_of(process: &str) -> Vec<Mapping> {
     text.lines().filter_map(parse).collect()
 }
 
-// SAFETY: as libgcc, which every program with `std` brings along, declares it.
+// SAFETY: the declaration matches that of libgcc, which every program with `std` links.
 unsafe extern "C" {
     fn _Unwind_FindEnclosingFunction(pc: *const c_void) -> *const c_void;
 }
 
-/// The start of the function around an address of this process, by its unwind tables.
+/// Returns the start of the function at an address of this process, according to the unwind tables.
 fn start_of_function(address: u64) -> u64 {
-    // SAFETY: *asks only*. It looks at the address before a return address.
+    // SAFETY: *reads only*. The function expects a return address, and subtracts one byte.
     unsafe { _Unwind_FindEnclosingFunction((address + 1) as *const c_void) as u64 }
 }
 
-/// Where functions of libraries start, the version of each that was chosen for this machine, which has no exported name.
+/// Returns the start of each library function. Where a library has several versions of a function,
+/// this is the version for this machine, which has no exported name.
 fn starts_of(names: &'static [&'static str]) -> Vec<(u64, &'static str)> {
     let start = |name: &&'static str| {
         let text = CString::new(*name).expect("a name");
-        // SAFETY: *asks only*.
+        // SAFETY: *reads only*.
         let start = unsafe { libc::dlsym(libc::RTLD_DEFAULT, text.as_ptr()) } as u64;
         (start != 0).then_some((start, *name))
     };
     names.iter().filter_map(start).collect()
 }
 
-/// Where a handler returns to, which calls the kernel to go back; 0 where the kernel brings its own.
-fn way_back() -> u64 {
+/// Returns the address of the code that a handler returns to, which calls the kernel; 0 where the
+/// kernel provides that code.
+fn signal_return() -> u64 {
     #[repr(C)]
     struct KernelAction {
         handler: u64,
@@ -97,8 +100,8 @@ fn way_back() -> u64 {
         mask: 0,
     };
     if cfg!(target_arch = "x86_64") {
-        // SAFETY: asks for an action, of which the kernel writes as many bytes as a mask of 8 makes. Rust's own handler of
-        // overflowing stacks is installed like any other.
+        // Rust's handler of stack overflows is installed like any other handler.
+        // SAFETY: the kernel writes an action with a mask of 8 bytes to a local.
         unsafe {
             libc::syscall(
                 libc::SYS_rt_sigaction,
@@ -114,62 +117,65 @@ fn way_back() -> u64 {
 
 pub struct Code {
     process: String,
-    theirs: Vec<Mapping>,
+    child_mappings: Vec<Mapping>,
     program: String,
     starts: Vec<(u64, &'static str)>,
-    way_back: u64,
+    signal_return: u64,
 }
 
 impl Code {
-    /// Functions of libraries are known by these names, whatever debug information there is.
+    /// Prepares lookups in a child. The library functions with these names are recognised without
+    /// debug information.
     pub fn of(process: i32, names: &'static [&'static str]) -> Self {
         Self {
             process: process.to_string(),
-            theirs: Vec::new(),
+            child_mappings: Vec::new(),
             program: std::env::current_exe()
                 .expect("this program")
                 .to_string_lossy()
                 .into_owned(),
             starts: starts_of(names),
-            way_back: way_back(),
+            signal_return: signal_return(),
         }
     }
 
     pub fn function_at(&mut self, pc: u64) -> Function {
         let holds_pc = |mapping: &&Mapping| (mapping.start..mapping.end).contains(&pc);
-        if !self.theirs.iter().any(|mapping| holds_pc(&mapping)) {
-            self.theirs = mappings_of(&self.process);
+        if !self.child_mappings.iter().any(|mapping| holds_pc(&mapping)) {
+            self.child_mappings = mappings_of(&self.process);
         }
-        let Some(theirs) = self.theirs.iter().find(holds_pc) else {
+        let Some(in_child) = self.child_mappings.iter().find(holds_pc) else {
             return Function::Unknown(format!("{pc:#x}, which is not mapped"));
         };
-        if theirs.path == "[vdso]" {
+        if in_child.path == "[vdso]" {
             return Function::Kernel;
         }
-        let offset = pc - theirs.start + theirs.offset;
-        let place = format!("{}+{offset:#x}", theirs.path);
-        let is_same = |ours: &Mapping| {
-            ours.path == theirs.path
-                && (ours.offset..ours.offset + (ours.end - ours.start)).contains(&offset)
+        let offset = pc - in_child.start + in_child.offset;
+        let place = format!("{}+{offset:#x}", in_child.path);
+        let is_same = |own: &Mapping| {
+            own.path == in_child.path
+                && (own.offset..own.offset + (own.end - own.start)).contains(&offset)
         };
-        let Some(ours) = mappings_of("self").into_iter().find(is_same) else {
+        let Some(own) = mappings_of("self").into_iter().find(is_same) else {
             return Function::Unknown(place);
         };
-        let address = offset - ours.offset + ours.start;
-        if self.way_back != 0 && (self.way_back..self.way_back + 16).contains(&address) {
-            return Function::Library("the signal's way back".to_owned());
+        let address = offset - own.offset + own.start;
+        if self.signal_return != 0
+            && (self.signal_return..self.signal_return + 16).contains(&address)
+        {
+            return Function::Library("signal return".to_owned());
         }
         let start = start_of_function(address);
         if let Some((_, name)) = self.starts.iter().find(|(known, _)| *known == start) {
             return Function::Library((*name).to_owned());
         }
         let mut names = Vec::new();
-        // So does this.
+        // Like `_Unwind_FindEnclosingFunction`, `resolve` subtracts one byte.
         backtrace::resolve((address + 1) as *mut c_void, |symbol| {
             names.extend(symbol.name().map(|name| format!("{name:#}")));
         });
         match names.pop() {
-            Some(outer) if theirs.path == self.program => Function::Own {
+            Some(outer) if in_child.path == self.program => Function::Own {
                 outer,
                 inlined: names,
             },

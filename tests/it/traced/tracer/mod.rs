@@ -1,12 +1,14 @@
-//! A child of the test's own, run under ptrace: the same test in the same program, told by the environment to work.
+//! Traces a child process by ptrace. The child is the same test in the same program; an environment
+//! variable names its role.
 //!
-//! Its threads run free, but where somebody follows one through a signal's handler. A child that outlives its tracer, or
-//! a minute, is killed.
+//! The child's threads run freely, except while the tracer follows one of them. A child that
+//! outlives its tracer or runs longer than [`TIME_LIMIT`] is killed.
 //!
 //! **Contract** (cited below):
-//! - *own memory*: the kernel writes to a local of this function, whose size it is told or knows;
-//! - *stopped*: ptrace answers with an error, and touches nothing, where the thread is not a stopped tracee of this one.
-#![allow(dead_code, unreachable_pub, reason = "each test uses its part of it")]
+//! - *own memory*: the kernel writes to a local of this function, within its size;
+//! - *stopped*: ptrace returns an error, and accesses no memory, if the thread is not a stopped
+//!   tracee of the calling thread.
+#![allow(dead_code, unreachable_pub, reason = "each test uses a part of it")]
 
 pub mod code;
 pub mod workload;
@@ -15,18 +17,22 @@ use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::Duration;
 
 const ROLE: &str = "GEKKOTA_TEST_TRACED_AS";
 
-/// What this process is to do, if it is such a child.
+/// Maximum time of tracing a child. Only a hang reaches it.
+pub const TIME_LIMIT: Duration = Duration::from_secs(240);
+
+/// Returns the role of this process if it is a traced child.
 pub fn role() -> Option<String> {
     std::env::var(ROLE).ok()
 }
 
-/// How a stopped thread goes on.
+/// How a stopped thread continues.
 #[derive(Clone, Copy, Debug)]
 pub enum Go {
-    /// Until a signal comes.
+    /// Until a signal arrives.
     On,
     /// Until it enters or leaves the kernel.
     ToSystemCall,
@@ -34,12 +40,12 @@ pub enum Go {
     OneStep,
 }
 
-/// Why a thread stands still. It does so until it is told to go on.
+/// Why a thread has stopped. It stays stopped until [`Traced::go`].
 #[derive(Debug)]
 pub enum Stop {
     /// A signal is about to be delivered.
     Signal { signal: i32, request: bool },
-    /// It enters a system call, or leaves it.
+    /// The thread enters or leaves a system call.
     SystemCall(Place),
     /// The step is done.
     Stepped,
@@ -50,13 +56,13 @@ pub enum Stop {
 pub struct Place {
     pub pc: u64,
     pub sp: u64,
-    /// The system call that it is about to make, with what it hands over.
+    /// Number and arguments of the system call that the thread is entering.
     pub entered: Option<(i64, [u64; 6])>,
 }
 
 pub struct Traced {
     child: Child,
-    /// Open while the child is to work.
+    /// Open while the child shall work.
     stdin: Option<ChildStdin>,
     known: HashSet<i32>,
     stepping: HashSet<i32>,
@@ -64,7 +70,7 @@ pub struct Traced {
 }
 
 impl Traced {
-    /// Starts this program again, to run `test` in a role.
+    /// Runs `test` of this program in a child process, in a role.
     pub fn start(test: &str, role: &str) -> Self {
         let mut command = Command::new(std::env::current_exe().expect("this program"));
         command
@@ -73,18 +79,18 @@ impl Traced {
             .stdin(Stdio::piped())
             .stdout(Stdio::null());
         let trace_me = || {
-            // SAFETY: *stopped*: only marks the calling process as its parent's tracee.
-            let answer = unsafe { libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0) };
-            if answer == 0 {
+            // SAFETY: the call only makes the process its parent's tracee.
+            let result = unsafe { libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0) };
+            if result == 0 {
                 Ok(())
             } else {
                 Err(io::Error::last_os_error())
             }
         };
-        // SAFETY: one system call, no allocation.
+        // SAFETY: the closure makes one system call and does not allocate.
         unsafe { command.pre_exec(trace_me) };
         let child = command.spawn().unwrap_or_else(|error| {
-            panic!("a child could not be traced: {error}. This test needs ptrace of its own child; a container may forbid it")
+            panic!("cannot trace a child: {error}. This test needs ptrace of its own child; a container may forbid it")
         });
         let mut traced = Self {
             child,
@@ -97,13 +103,13 @@ impl Traced {
         let (process, status) = traced.wait();
         assert!(
             process == traced.process() && libc::WIFSTOPPED(status),
-            "the child begins: {status:#x}"
+            "the child does not start: {status:#x}"
         );
         let options =
             libc::PTRACE_O_TRACECLONE | libc::PTRACE_O_TRACESYSGOOD | libc::PTRACE_O_EXITKILL;
         // SAFETY: *stopped*.
-        let answer = unsafe { libc::ptrace(libc::PTRACE_SETOPTIONS, process, 0, options) };
-        assert_eq!(answer, 0, "{}", io::Error::last_os_error());
+        let result = unsafe { libc::ptrace(libc::PTRACE_SETOPTIONS, process, 0, options) };
+        assert_eq!(result, 0, "{}", io::Error::last_os_error());
         traced.known.insert(process);
         traced.go(process, Go::On, 0);
         traced
@@ -113,12 +119,12 @@ impl Traced {
         self.child.id() as i32
     }
 
-    /// Tells the child that it has worked enough.
+    /// Asks the child to end.
     pub fn finish(&mut self) {
         self.stdin = None;
     }
 
-    /// The name that the program gave the thread.
+    /// Returns the name that the program gave the thread.
     pub fn name_of(&mut self, thread: i32) -> &str {
         let path = format!("/proc/{}/task/{thread}/comm", self.process());
         let read = || {
@@ -132,13 +138,17 @@ impl Traced {
 
     fn wait(&self) -> (i32, i32) {
         let mut status = 0;
-        // SAFETY: *own memory*. Children of other threads, which run other tests, are not waited for.
+        // Without the children of other threads, which run other tests.
+        // SAFETY: *own memory*.
         let thread = unsafe { libc::waitpid(-1, &mut status, libc::__WALL | libc::__WNOTHREAD) };
         assert!(thread > 0, "waitpid: {}", io::Error::last_os_error());
         (thread, status)
     }
 
-    /// The next thread that stops. `None` at the child's end, which must be a good one.
+    /// Waits until a thread stops. Returns `None` once the child has ended.
+    ///
+    /// # Panics
+    /// If the child fails.
     pub fn next_stop(&mut self) -> Option<(i32, Stop)> {
         loop {
             let (thread, status) = self.wait();
@@ -148,7 +158,7 @@ impl Traced {
                 if thread == self.process() {
                     assert!(
                         libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0,
-                        "the child: {status:#x}"
+                        "status of the child: {status:#x}"
                     );
                     return None;
                 }
@@ -158,7 +168,7 @@ impl Traced {
             if status >> 16 != 0 {
                 self.go(thread, Go::On, 0);
             } else if self.known.insert(thread) {
-                // How a new thread begins; its name, if it has one yet, is its maker's.
+                // The first stop of a new thread, which may still have its creator's name.
                 self.go(thread, Go::On, 0);
             } else if signal == libc::SIGTRAP | 0x80 {
                 return Some((thread, Stop::SystemCall(self.place(thread))));
@@ -176,7 +186,7 @@ impl Traced {
         }
     }
 
-    /// Lets a stopped thread go on, with a signal if one was about to be delivered.
+    /// Lets a stopped thread continue, and delivers `signal` unless it is 0.
     pub fn go(&mut self, thread: i32, how: Go, signal: i32) {
         let request = match how {
             Go::On => libc::PTRACE_CONT,
@@ -187,19 +197,20 @@ impl Traced {
             Go::OneStep => self.stepping.insert(thread),
             _ => self.stepping.remove(&thread),
         };
-        // SAFETY: *stopped*. A thread that was killed meanwhile is reported by `wait`.
+        // `wait` reports a thread that was killed while it was stopped.
+        // SAFETY: *stopped*.
         unsafe { libc::ptrace(request, thread, 0, signal) };
     }
 
     pub fn place(&self, thread: i32) -> Place {
-        // SAFETY: *own memory*, *stopped*; zeroed is a valid answer, of which every part is numbers.
+        // SAFETY: *own memory*, *stopped*; zeroed is a valid `ptrace_syscall_info`.
         unsafe {
             let mut info: libc::ptrace_syscall_info = std::mem::zeroed();
             let size = size_of_val(&info);
-            let answer = libc::ptrace(libc::PTRACE_GET_SYSCALL_INFO, thread, size, &raw mut info);
+            let result = libc::ptrace(libc::PTRACE_GET_SYSCALL_INFO, thread, size, &raw mut info);
             assert!(
-                answer > 0,
-                "where a thread is: {}",
+                result > 0,
+                "cannot read the registers of a thread: {}",
                 io::Error::last_os_error()
             );
             let entered = (info.op == libc::PTRACE_SYSCALL_INFO_ENTRY)
@@ -212,13 +223,15 @@ impl Traced {
         }
     }
 
-    /// Whether the signal that is about to be delivered looks like the sampler's: queued, by the process to itself.
+    /// Returns whether the signal to be delivered looks like the sampler's: queued by the child
+    /// process.
     fn is_request(&self, thread: i32) -> bool {
-        // SAFETY: *own memory*, *stopped*; zeroed is a valid `siginfo_t`, and a queued signal carries a sender.
+        // SAFETY: *own memory*, *stopped*; zeroed is a valid `siginfo_t`, and a queued signal
+        // carries a sender.
         unsafe {
             let mut info: libc::siginfo_t = std::mem::zeroed();
-            let answer = libc::ptrace(libc::PTRACE_GETSIGINFO, thread, 0, &raw mut info);
-            answer == 0 && info.si_code == libc::SI_QUEUE && info.si_pid() == self.process()
+            let result = libc::ptrace(libc::PTRACE_GETSIGINFO, thread, 0, &raw mut info);
+            result == 0 && info.si_code == libc::SI_QUEUE && info.si_pid() == self.process()
         }
     }
 }

@@ -1,8 +1,8 @@
-//! What the traced children do.
+//! Workloads of the traced children.
 //!
 //! **Contract** (cited below):
-//! - *own stack*: the contexts lie on the calling thread's stack and its other stack in a vector, both until it ends; it
-//!   alone switches between them.
+//! - *own stack*: the contexts lie on the calling thread's stack, and its other stack lies in a
+//!   vector. Both outlive all switches, and only this thread switches between them.
 
 use std::cell::Cell;
 use std::hint::black_box;
@@ -15,9 +15,10 @@ use std::time::Duration;
 use gekkota::script::{AutoProfilerScriptFrame, profiler_register_script_function};
 use gekkota::{AutoProfilerLabel, ProfilerSession, StartParams};
 
+use super::TIME_LIMIT;
 use crate::common::work;
 
-/// The names of the threads, each of which lives another life.
+/// Names of the threads, each of which has a different workload.
 pub const LIVES: [&str; 5] = [
     "allocates",
     "goes_deep",
@@ -45,9 +46,9 @@ fn live(name: &'static str, mut round: impl FnMut() + Send + 'static) -> JoinHan
         .expect("thread")
 }
 
-/// Profiles itself at 10 kHz while its threads live their lives, until the tracer has seen enough.
+/// Profiles itself at 10 kHz while its threads work, until the tracer ends it.
 pub fn be_profiled(deepest: u32) {
-    end_within_a_minute();
+    limit_lifetime();
     let params = StartParams::default().interval(Duration::from_micros(100));
     let session = ProfilerSession::start(params).expect("start");
     let threads = [
@@ -66,13 +67,14 @@ pub fn be_profiled(deepest: u32) {
     session.finish().expect("profile");
 }
 
-/// The child of a tracer that is gone, or waits in vain, ends by itself.
-pub fn end_within_a_minute() {
-    // SAFETY: touches no memory.
-    unsafe { libc::alarm(60) };
+/// Kills this process if it hangs: some time after [`TIME_LIMIT`].
+pub fn limit_lifetime() {
+    let seconds = TIME_LIMIT.as_secs() as u32 + 60;
+    // SAFETY: `alarm` accesses no memory.
+    unsafe { libc::alarm(seconds) };
 }
 
-/// Until the tracer closes our input.
+/// Waits until the tracer closes standard input.
 pub fn wait_until_enough() {
     std::io::stdin()
         .read_to_end(&mut Vec::new())
@@ -92,7 +94,7 @@ fn allocate() {
         let _label = AutoProfilerLabel::with_dynamic("one", &text, category);
         black_box(vec![1u8; size * 37]);
     }
-    // Large enough for the allocator to ask the kernel.
+    // Large enough for the allocator to make a system call.
     black_box(vec![1u8; 1 << 20]);
 }
 
@@ -108,7 +110,7 @@ fn recurse(depth: u32) -> u64 {
 }
 
 fn call() {
-    // SAFETY: neither touches memory.
+    // SAFETY: neither call accesses memory.
     unsafe { black_box(libc::getppid() + libc::sched_yield()) };
     std::fs::write("/dev/null", [0; 100]).expect("the null device");
     work(5_000);
@@ -132,7 +134,8 @@ fn work_on_the_signal_stack() {
             ss_size: stack.len(),
         };
         SIGNAL_STACK.set(Some(stack));
-        // SAFETY: the stack is never freed; zeroed is a valid action, and the handler has the shape that it asks for.
+        // SAFETY: the stack is never freed, and the handler has the signature that its flags
+        // require.
         unsafe {
             assert_eq!(libc::sigaltstack(&place, std::ptr::null_mut()), 0);
             let mut action: libc::sigaction = std::mem::zeroed();
@@ -144,11 +147,11 @@ fn work_on_the_signal_stack() {
             );
         }
     }
-    // SAFETY: touches no memory.
+    // SAFETY: `raise` accesses no memory.
     assert_eq!(unsafe { libc::raise(libc::SIGUSR1) }, 0);
 }
 
-// SAFETY: as the C library declares them.
+// SAFETY: the declarations match those of the C library.
 unsafe extern "C" {
     fn getcontext(here: *mut libc::ucontext_t) -> libc::c_int;
     fn makecontext(
@@ -165,12 +168,13 @@ extern "C" fn on_another_stack() {
     work(200_000);
 }
 
-/// A coroutine that runs once, as coroutine libraries make them.
+/// Runs a coroutine once, on its own stack, as coroutine libraries do.
 fn work_on_another_stack() {
     let mut stack = vec![0u8; 128 << 10];
     let mut here = MaybeUninit::<libc::ucontext_t>::uninit();
     let mut there = MaybeUninit::<libc::ucontext_t>::uninit();
-    // SAFETY: *own stack*; `getcontext` fills the context that `makecontext` changes, `swapcontext` the one to go back to.
+    // SAFETY: *own stack*; `getcontext` initialises the context that `makecontext` changes, and
+    // `swapcontext` the one to return to.
     unsafe {
         assert_eq!(getcontext(there.as_mut_ptr()), 0);
         let context = &mut *there.as_mut_ptr();
@@ -183,10 +187,12 @@ fn work_on_another_stack() {
     black_box(stack);
 }
 
-/// A handler of the test's own for the profiler's signal, installed as the profiler's is, and so many signals for it.
+/// Installs a handler of the test for the profiler's signal, as the profiler does, and sends it
+/// signals.
 pub fn be_signalled(handler: extern "C" fn(libc::c_int), times: u32) {
-    end_within_a_minute();
-    // SAFETY: zeroed is a valid action, the handler has the shape that it asks for; the value is only carried.
+    limit_lifetime();
+    // SAFETY: the handler has the signature that its flags require, and the value is not
+    // dereferenced.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = handler as usize;

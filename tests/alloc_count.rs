@@ -1,4 +1,4 @@
-//! A thread that has taken some backtraces takes more without an allocation.
+//! A thread that has captured some backtraces captures more of them without allocating.
 #![cfg(has_profiler)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -18,21 +18,21 @@ fn count() {
     ALLOCATIONS.set(ALLOCATIONS.get() + 1);
 }
 
-// SAFETY: the system's allocator does the work.
+// SAFETY: every method delegates to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller upholds the contract of this method.
         unsafe { System.alloc(layout) }
     }
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         count();
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller upholds the contract of this method.
         unsafe { System.alloc_zeroed(layout) }
     }
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         count();
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller upholds the contract of this method.
         unsafe { System.dealloc(pointer, layout) }
     }
 }
@@ -40,7 +40,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// How often `body` called the allocator on this thread.
+/// Returns the number of calls of the allocator by `body`, on this thread.
 fn allocations_of(body: impl FnOnce()) -> u64 {
     let before = ALLOCATIONS.get();
     body();
@@ -48,16 +48,16 @@ fn allocations_of(body: impl FnOnce()) -> u64 {
 }
 
 #[inline(never)]
-fn takes_it() -> ProfilerBacktrace {
+fn capture() -> ProfilerBacktrace {
     black_box(profiler_capture_backtrace().expect("a backtrace"))
 }
 
-/// Deep enough for memory of another size.
+/// Captures a backtrace below `depth` calls, since the memory for a backtrace depends on its depth.
 #[inline(never)]
 fn recurse(depth: usize) -> ProfilerBacktrace {
     let padding = black_box([depth; 64]);
     let backtrace = if depth == 0 {
-        takes_it()
+        capture()
     } else {
         recurse(depth - 1)
     };
@@ -71,30 +71,30 @@ fn in_a_thread<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> 
         .spawn(body)
         .expect("spawn")
         .join()
-        .expect("the thread's asserts hold")
+        .expect("the thread does not panic")
 }
 
 #[test]
-fn once_some_were_taken_no_more_is_allocated() {
+fn repeated_backtraces_do_not_allocate() {
     in_a_thread(|| {
-        register_thread("allocates nothing");
+        register_thread("captures");
         let _label =
             AutoProfilerLabel::with_dynamic("label", "dynamic", gecko_profiler_category!(Other));
         let mut kept: Vec<ProfilerBacktrace> = Vec::with_capacity(8);
-        let mut take_some = || {
+        let mut capture_some = || {
             for depth in [0, 1, 10, 100, 1000] {
                 kept.push(recurse(depth));
             }
             kept.clear();
         };
         assert!(
-            allocations_of(&mut take_some) > 0,
-            "the first ones need memory"
+            allocations_of(&mut capture_some) > 0,
+            "the first backtraces allocate"
         );
-        let allocations = allocations_of(|| (0..1000).for_each(|_| take_some()));
+        let allocations = allocations_of(|| (0..1000).for_each(|_| capture_some()));
         assert_eq!(allocations, 0);
     });
-    // Another thread needs its bounds, and no memory.
+    // On another thread, only the first backtrace may allocate, for the bounds of the stack.
     in_a_thread(|| {
         drop(recurse(100));
         assert_eq!(allocations_of(|| drop(recurse(100))), 0);

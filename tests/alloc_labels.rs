@@ -1,20 +1,23 @@
-//! The host's allocator may push labels itself, also while the label stack asks it for memory; what it frees is overwritten.
+//! The application's allocator may push labels, even while it allocates memory for the label stack.
+//! It overwrites memory before freeing it.
 #![cfg(has_profiler)]
 
 #[path = "it/common/mod.rs"]
 mod common;
+#[path = "it/labels/sampled.rs"]
+mod sampled;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::OnceLock;
-use std::time::Duration;
 
-use common::{Read, work_for_cpu};
+use common::Read;
 use gekkota::script::{AutoProfilerScriptFrame, ScriptFunction, profiler_register_script_function};
 use gekkota::stack::{ProfilerBacktrace, StackFeatures, StackFrame, profiler_capture_backtrace};
 use gekkota::{AutoProfilerLabel, ProfilerSession, StartParams};
+use sampled::{start_counter, work_until_sampled};
 
-struct LabelsItsWork;
+struct LabellingAllocator;
 
 thread_local! {
     static IS_LABELLED: Cell<bool> = const { Cell::new(false) };
@@ -22,13 +25,13 @@ thread_local! {
 }
 static FUNCTION: OnceLock<ScriptFunction> = OnceLock::new();
 const NESTED: usize = 150;
-/// Longer than what the stack begins with has room for.
+/// Longer than the initial memory of the label stack.
 const LONG: &str = match str::from_utf8(&[b'x'; 600]) {
     Ok(text) => text,
     Err(_) => panic!(),
 };
 
-/// Pushes, calls, pops: nothing here asks for memory, but the pushes may.
+/// Calls `body` with labels. Only the pushes may allocate here.
 fn labelled<T>(body: impl FnOnce() -> T) -> T {
     if !IS_LABELLED.get() {
         return body();
@@ -43,14 +46,14 @@ fn labelled<T>(body: impl FnOnce() -> T) -> T {
     body()
 }
 
-// SAFETY: the system's allocator does the work; what is freed is the caller's to overwrite.
-unsafe impl GlobalAlloc for LabelsItsWork {
+// SAFETY: every method delegates to the system's allocator.
+unsafe impl GlobalAlloc for LabellingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller upholds the contract of this method.
         labelled(|| unsafe { System.alloc(layout) })
     }
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller upholds the contract of this method.
         labelled(|| unsafe {
             pointer.write_bytes(0xa5, layout.size());
             System.dealloc(pointer, layout);
@@ -59,29 +62,29 @@ unsafe impl GlobalAlloc for LabelsItsWork {
 }
 
 #[global_allocator]
-static ALLOCATOR: LabelsItsWork = LabelsItsWork;
+static ALLOCATOR: LabellingAllocator = LabellingAllocator;
 
 fn text_of(number: usize) -> &'static str {
     ["first", "second text", "third and longer text"][number % 3]
 }
 
-/// Pushes two labels and goes on within them. Each time the labels that are there are copied, into memory that is new since
-/// the copies before are kept; in the end they are read back.
+/// Pushes two labels, copies the labels of the thread, and recurses. The copies are kept, so each
+/// of them needs new memory. At the end, the innermost call compares all copies.
 fn nest(number: usize, copies: &mut Vec<ProfilerBacktrace>) {
     let category = gekkota::gecko_profiler_category!(Other);
-    let _dynamic = AutoProfilerLabel::with_dynamic("host", text_of(number), category);
-    let _label = AutoProfilerLabel::new("host's own", category);
+    let _dynamic = AutoProfilerLabel::with_dynamic("nested", text_of(number), category);
+    let _label = AutoProfilerLabel::new("fixed", category);
     copies.push(profiler_capture_backtrace().expect("memory"));
     if number + 1 < NESTED {
         nest(number + 1, copies);
         return;
     }
-    work_for_cpu(Duration::from_millis(100));
+    work_until_sampled(50);
     for (newest, copy) in copies.iter().enumerate() {
         let expected = (0..=newest).rev().flat_map(|number| {
             [
-                ("host's own".to_owned(), false),
-                (format!("host {}", text_of(number)), true),
+                ("fixed".to_owned(), false),
+                (format!("nested {}", text_of(number)), true),
             ]
             .map(|(text, is_sensitive)| StackFrame::Label { text, is_sensitive })
         });
@@ -95,14 +98,15 @@ fn nest(number: usize, copies: &mut Vec<ProfilerBacktrace>) {
 }
 
 #[test]
-fn an_allocator_may_push_labels() {
+fn allocator_that_pushes_labels_corrupts_nothing() {
+    start_counter();
     let session = ProfilerSession::start(StartParams::default()).expect("start");
     FUNCTION.get_or_init(|| profiler_register_script_function("collect", "collector.script", 1, 0));
     let thread = std::thread::spawn(|| {
         IS_LABELLED.set(true);
         for _ in 0..3 {
-            // The stack's first memory is asked for by each registration.
-            gekkota::register_thread("labels its memory");
+            // Each registration allocates the initial memory of the label stack.
+            gekkota::register_thread("labelled allocations");
             nest(0, &mut Vec::new());
             gekkota::unregister_thread();
         }
@@ -114,23 +118,23 @@ fn an_allocator_may_push_labels() {
     let threads = read
         .threads()
         .iter()
-        .filter(|thread| thread["name"] == "labels its memory");
+        .filter(|thread| thread["name"] == "labelled allocations");
     let samples: Vec<_> = threads.flat_map(common::samples_of).collect();
     let whole = samples.iter().filter(|sample| {
-        let own = sample
+        let fixed = sample
             .stack
             .iter()
-            .filter(|frame| *frame == "host's own")
+            .filter(|frame| *frame == "fixed")
             .count();
         let texts = sample
             .stack
             .iter()
-            .filter(|frame| frame.starts_with("host "))
+            .filter(|frame| frame.starts_with("nested "))
             .map(String::as_str);
-        own == NESTED
+        fixed == NESTED
             && texts
                 .enumerate()
-                .all(|(number, text)| text["host ".len()..] == *text_of(number))
+                .all(|(number, text)| text["nested ".len()..] == *text_of(number))
     });
     let whole = whole.count();
     assert!(

@@ -1,5 +1,6 @@
-//! The host's allocator may add markers, with payloads and stacks, without an end to it: what it adds while one of its own markers
-//! asks for memory is counted as lost.
+//! The application's allocator may add markers, with payloads and stacks, without endless
+//! recursion. Markers that it adds while the profiler allocates memory for another marker are
+//! counted as lost.
 #![cfg(has_profiler)]
 
 #[path = "it/common/mod.rs"]
@@ -16,13 +17,13 @@ use gekkota::{
 };
 
 gekkota::marker_type! {
-    /// What was asked for.
+    /// An allocation.
     struct Allocated {
         bytes: u64 => "Size", Bytes;
     }
 }
 
-struct MarksItsWork;
+struct MarkingAllocator;
 
 thread_local! {
     static IS_MARKED: Cell<bool> = const { Cell::new(false) };
@@ -46,27 +47,27 @@ fn mark(bytes: usize) {
     }
 }
 
-// SAFETY: the system's allocator does the work.
-unsafe impl GlobalAlloc for MarksItsWork {
+// SAFETY: every method delegates to the system's allocator.
+unsafe impl GlobalAlloc for MarkingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         mark(layout.size());
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller upholds the contract of this method.
         unsafe { System.alloc(layout) }
     }
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller upholds the contract of this method.
         unsafe { System.dealloc(pointer, layout) }
     }
 }
 
 #[global_allocator]
-static ALLOCATOR: MarksItsWork = MarksItsWork;
+static ALLOCATOR: MarkingAllocator = MarkingAllocator;
 
-/// More than the pool has memory for at once.
+/// Number of allocations; more than the pool has memory for at once.
 const ALLOCATIONS: usize = 2_000;
 
 #[test]
-fn an_allocator_that_marks_its_work_ends() {
+fn markers_in_the_allocator_are_recorded_or_counted_as_lost() {
     let session = ProfilerSession::start(StartParams::default()).expect("start");
     let added = std::thread::spawn(|| {
         gekkota::register_thread("allocates");
@@ -75,7 +76,7 @@ fn an_allocator_that_marks_its_work_ends() {
         IS_MARKED.set(false);
         MARKERS.get()
     });
-    let added = added.join().expect("it does not panic");
+    let added = added.join().expect("the thread does not panic");
     assert!(added >= 2 * ALLOCATIONS as u64);
     let read = Read::from_profile(&session.finish().expect("profile"));
     let markers = read.markers("allocates");
@@ -83,6 +84,6 @@ fn an_allocator_that_marks_its_work_ends() {
     let lost = &read.0["meta"]["losses"]["entries_in_own_work"];
     let lost = lost.as_u64().expect("a count");
     assert!(count("typed") >= ALLOCATIONS as u64 && count("with its stack") >= ALLOCATIONS as u64);
-    assert!(lost > 0, "the first of a type asks for memory");
+    assert!(lost > 0, "the first marker of a type allocates");
     assert_eq!(count("typed") + count("with its stack") + lost, added);
 }

@@ -9,7 +9,8 @@ use std::sync::LazyLock;
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
-/// The folders of `src`, lowest layer first. A file imports from its own folder and from lower layers.
+/// The folders of `src`, lowest layer first. A file imports from its own folder and from lower
+/// layers.
 const LAYERS: &[&[&str]] = &[
     &["types", "util"],
     &["platform", "json", "buffer"],
@@ -34,11 +35,11 @@ const FORBIDDEN: &[(&str, &str)] = &[("sampler", "json"), ("export", "buffer")];
 /// Files outside of the folders. They may import anything.
 const TOP_FILES: &[&str] = &["src/gecko_profiler.rs", "src/lib.rs", "src/macros.rs"];
 
-/// The folder of another package in `src`.
+/// The folder of a separate package in `src`.
 const PACKAGE: &str = "src/attributes";
 
-/// The only folder that may name `libc`, `nix` and `std::os`. A port to another system rewrites this
-/// folder and nothing else.
+/// The only folder that may name `libc`, `nix` and `std::os`. A port to another system rewrites
+/// this folder and nothing else.
 const SYSTEM_FOLDER: &str = "src/platform/";
 
 /// Files that may hold `unsafe`.
@@ -84,7 +85,8 @@ const UNSAFE_FILES: &[&str] = &[
     "src/labels/thread_labels.rs",
 ];
 
-/// Files whose functions named `*_in_handler` run in the signal handler. Their head comments say so.
+/// Files whose functions named `*_in_handler` run in the signal handler. Their head comments say
+/// so.
 const HANDLER_FILES: &[&str] = &[
     "src/platform/signal/control_pipe.rs",
     "src/platform/signal/pipe_end.rs",
@@ -150,7 +152,7 @@ fn braces(token: &TokenTree) -> Option<TokenStream> {
 }
 
 /// Returns whether an attribute limits the item to tests, fuzzing or models.
-fn is_of_tests(attribute: &str) -> bool {
+fn is_test_only(attribute: &str) -> bool {
     let names = ["test", "loom", "fuzzing"];
     attribute.starts_with("cfg")
         && names.iter().any(|name| attribute.contains(name))
@@ -185,7 +187,7 @@ impl Source {
             let of_item = of_test;
             match token {
                 TokenTree::Group(group) if at > 0 && sign(tokens, at - 1) == '#' => {
-                    of_test |= is_of_tests(&group.stream().to_string());
+                    of_test |= is_test_only(&group.stream().to_string());
                 }
                 TokenTree::Group(group) => self.read(group.stream(), module, of_item),
                 TokenTree::Ident(_) => at = self.read_from_word(tokens, at, module, of_item),
@@ -508,7 +510,7 @@ fn layer_findings(tree: &Tree) -> Vec<String> {
     {
         let folder = source.module[0].as_str();
         let Some(own) = layer(folder) else {
-            findings.push(format!("{}: it is in no folder of `LAYERS`", source.path));
+            findings.push(format!("{}: the folder is not in `LAYERS`", source.path));
             continue;
         };
         let may_import = |target: &str| {
@@ -541,7 +543,7 @@ fn layer_findings(tree: &Tree) -> Vec<String> {
 }
 
 #[test]
-fn imports_go_down_only() {
+fn imports_only_go_down() {
     assert_none(&layer_findings(&TREE));
 }
 
@@ -563,7 +565,7 @@ fn folders_have_no_import_cycles() {
 }
 
 #[test]
-fn the_operating_system_is_named_in_its_folder_only() {
+fn operating_system_is_named_only_in_its_folder() {
     let mut findings = Vec::new();
     for source in TREE
         .sources
@@ -591,7 +593,7 @@ fn the_operating_system_is_named_in_its_folder_only() {
 }
 
 #[test]
-fn unsafe_code_is_in_its_files_only() {
+fn unsafe_code_is_only_in_listed_files() {
     let found: BTreeSet<_> = TREE
         .sources
         .iter()
@@ -607,12 +609,12 @@ fn unsafe_code_is_in_its_files_only() {
     assert_eq!(
         listed.difference(&found).collect::<Vec<_>>(),
         [&""; 0],
-        "without `unsafe`, though in `UNSAFE_FILES`"
+        "in `UNSAFE_FILES`, but without `unsafe`"
     );
 }
 
 #[test]
-fn the_signal_handler_does_nothing_dangerous() {
+fn signal_handler_calls_nothing_forbidden() {
     let mut findings = Vec::new();
     for source in &TREE.sources {
         for (name, body) in &source.handler_functions {
@@ -702,7 +704,7 @@ mod snippets {
     }
 
     #[test]
-    fn a_cycle_is_found_through_the_names_that_a_folder_gives_on() {
+    fn cycle_through_re_exports_is_found() {
         let cycles = |text| {
             let door = "mod b; mod c; mod d; pub use b::B; pub use {c::C as Renamed, d::D};";
             let (b, c) = (
@@ -731,7 +733,7 @@ mod snippets {
     }
 
     #[test]
-    fn a_folder_is_one_child_of_its_parent_and_has_cycles_inside() {
+    fn folder_counts_as_one_child_and_may_contain_cycles() {
         let d = "use super::e::E; use crate::a::c::C;";
         let files = [
             ("src/a/mod.rs", "mod b; mod c;"),
@@ -756,7 +758,7 @@ mod snippets {
     }
 
     #[test]
-    fn functions_of_the_handler_and_unsafe_code_are_seen() {
+    fn handler_functions_and_unsafe_code_are_found() {
         let source = Source::new(
             "src/a/b.rs",
             "type F = unsafe extern \"C\" fn(); fn f_in_handler() { x.lock() }",

@@ -1,4 +1,4 @@
-//! Tells the storm which compiler made it, so that the libraries that it loads are made by the same one.
+//! Passes the path of the compiler to the storm, which builds the libraries with it.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

@@ -1,4 +1,4 @@
-//! Any calls of the JSON writer.
+//! Makes arbitrary calls of the JSON writer.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| gekkota::fuzzing::check_json(input));

@@ -1,1 +1,1 @@
-//! Nothing: the cases in `cases` are crates of their own.
+//! Empty: the files in `cases` are separate crates.

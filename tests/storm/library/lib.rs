@@ -1,5 +1,5 @@
-//! The library that the storm builds, loads, calls and unloads; `--cfg large` makes it half a megabyte larger, so that
-//! different libraries come to lie at the same addresses.
+//! The library that the storm builds, loads, calls and unloads. `--cfg large` makes it half a
+//! megabyte larger, so that different libraries are mapped to the same addresses in turn.
 
 mod work;
 
@@ -10,8 +10,8 @@ static BALLAST: [u64; 1 << 16] = {
     words
 };
 
-/// A number made by work, by deep work, or by a panic, as `kind` says.
-// SAFETY: no other library's function has this name.
+/// Returns the result of plain work, deep work, or work with a panic, depending on `kind`.
+// SAFETY: no other function has this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn storm_library_work(kind: u64, seed: u64, rounds: u64) -> u64 {
     #[cfg(large)]

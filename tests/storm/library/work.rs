@@ -1,9 +1,9 @@
-//! What the loaded library computes; the storm computes the same, to compare.
+//! The work of the loaded library. The storm does the same work, to compare the results.
 
 use std::hint::black_box;
 use std::panic::{catch_unwind, resume_unwind};
 
-/// A number that depends on all that goes in and takes so many rounds to make.
+/// Returns a number that depends on all inputs, after `rounds` rounds of work.
 pub fn mix(seed: u64, rounds: u64) -> u64 {
     let mut value = black_box(seed ^ 0x9e37_79b9_7f4a_7c15);
     for round in 0..rounds {
@@ -12,7 +12,7 @@ pub fn mix(seed: u64, rounds: u64) -> u64 {
     black_box(value)
 }
 
-/// The same at the end of `depth` calls.
+/// Calls [`mix`] below `depth` calls.
 #[inline(never)]
 pub fn mix_deep(seed: u64, rounds: u64, depth: u64) -> u64 {
     let value = if depth == 0 {
@@ -23,7 +23,7 @@ pub fn mix_deep(seed: u64, rounds: u64, depth: u64) -> u64 {
     black_box(value ^ depth)
 }
 
-/// The same, brought up by a panic through these calls.
+/// Calls [`mix`] below `depth` calls, and returns its result as the payload of a panic.
 pub fn mix_and_unwind(seed: u64, rounds: u64, depth: u64) -> u64 {
     #[inline(never)]
     fn throw(seed: u64, rounds: u64, depth: u64) -> u64 {

@@ -1,4 +1,4 @@
-//! Gets host signals on a signal stack, and works in their handler for a while.
+//! Receives signals of the application on a signal stack, and works in their handler.
 
 use std::cell::Cell;
 
@@ -21,10 +21,10 @@ extern "C" fn work_on_altstack(_: libc::c_int) {
     RESULT.set(mix(SEED.get(), 100_000));
 }
 
-/// Once, before the workers are there.
+/// Installs the signal handler. Called once, before the workers start.
 pub fn install_handler() {
-    // SAFETY: zeroed is a `sigaction`; the handler has the shape that no flag asks to be another, and touches
-    // thread-locals without destructors alone.
+    // SAFETY: a zeroed `sigaction` is valid. The handler has the signature for these flags, and
+    // only uses thread-locals without destructors.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = work_on_altstack as extern "C" fn(_) as usize;
@@ -33,7 +33,7 @@ pub fn install_handler() {
     }
 }
 
-/// A signal stack in use by the calling thread, until it is dropped.
+/// The calling thread's signal stack, restored on drop.
 struct SignalStack {
     bytes: Vec<u8>,
     before: libc::stack_t,
@@ -47,7 +47,7 @@ impl SignalStack {
             ss_flags: 0,
             ss_size: bytes.len(),
         };
-        // SAFETY: the bytes live until the drop, which takes them out of use first.
+        // SAFETY: the bytes live until the drop, which first restores the previous stack.
         let before = unsafe {
             let mut before = std::mem::zeroed();
             assert_eq!(libc::sigaltstack(&stack, &mut before), 0);
@@ -63,7 +63,8 @@ impl SignalStack {
 
 impl Drop for SignalStack {
     fn drop(&mut self) {
-        // SAFETY: what was in use before is the standard library's, which lives as long as the thread.
+        // SAFETY: the previous stack belongs to the standard library, and lives as long as the
+        // thread.
         unsafe { libc::sigaltstack(&self.before, std::ptr::null_mut()) };
     }
 }
@@ -73,16 +74,16 @@ pub fn altstack_worker(context: &mut Context) {
     while context.goes_on() {
         let seed = context.random.next();
         SEED.set(seed);
-        // SAFETY: sends a signal to this thread, which has a handler for it.
+        // SAFETY: the signal goes to this thread, and has a handler.
         assert_eq!(unsafe { libc::raise(SIGNAL) }, 0);
         assert_eq!(
             RESULT.get(),
             mix(seed, 100_000),
-            "what a handler computed on its stack has changed"
+            "the result of the signal handler was corrupted"
         );
         assert!(
             stack.holds(HANDLER_FRAME.get()),
-            "the handler ran elsewhere"
+            "the handler did not run on the signal stack"
         );
         tally::ALTSTACK_SIGNALS.one();
     }

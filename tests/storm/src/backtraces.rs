@@ -1,4 +1,4 @@
-//! Takes the standard library's backtraces, which unwind in the process as the profiler's sampler does.
+//! Captures backtraces of the standard library, which unwinds in the same process as the sampler.
 
 use std::backtrace::Backtrace;
 use std::hint::black_box;
@@ -23,9 +23,9 @@ pub fn backtrace_worker(context: &mut Context) {
         let backtrace = capture_from(context.random.below(60));
         tally::BACKTRACES.one();
         taken += 1;
-        // Names cost a thousand times as much.
+        // A backtrace with names costs a thousand times as much.
         if taken % 500 == 1 {
-            let text = gate::while_nobody_forks_a_profiler(|| backtrace.to_string());
+            let text = gate::without_profiling_forks(|| backtrace.to_string());
             assert!(
                 text.contains("backtrace_worker"),
                 "a backtrace without its root:\n{text}"

@@ -9,12 +9,12 @@ use crate::work::mix;
 
 const SPAN: Duration = Duration::from_secs(1);
 
-/// The signals that samplers send, blocked until it is dropped.
+/// Blocks the signals that samplers send, until it is dropped.
 struct Blocked(libc::sigset_t);
 
 impl Blocked {
     fn begin() -> Self {
-        // SAFETY: zeroed is an empty set; both sets are on this stack.
+        // SAFETY: a zeroed set is valid, and both sets are locals.
         unsafe {
             let mut set: libc::sigset_t = std::mem::zeroed();
             let mut before: libc::sigset_t = std::mem::zeroed();
@@ -29,12 +29,12 @@ impl Blocked {
 
 impl Drop for Blocked {
     fn drop(&mut self) {
-        // SAFETY: the set is the one that was there before.
+        // SAFETY: the set is the thread's previous mask.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.0, std::ptr::null_mut()) };
     }
 }
 
-/// Works, with a nap now and then.
+/// Works, and sleeps from time to time.
 fn work_for(context: &mut Context, time: Duration) {
     let end = Instant::now() + time;
     while Instant::now() < end && !crew::is_stopping() {

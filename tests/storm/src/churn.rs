@@ -1,4 +1,5 @@
-//! Makes threads that end soon, in each way in which a thread may be known to the profiler, or not, when it ends.
+//! Starts short threads, which are registered with the profiler in every way when they end, or not
+//! at all.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,12 +13,13 @@ use crate::random::Random;
 use crate::tally;
 use crate::work::mix;
 
-/// One that ends without its destructors leaves memory behind, the profiler's and the C library's, so they are few.
+/// Interval between killed threads. They are few, because a thread that ends without its
+/// destructors leaks memory of the profiler and of the C library.
 const KILL_EVERY: Duration = Duration::from_millis(500);
-/// The smallest that the profiler keeps a slot for.
+/// Smallest stack for which the profiler keeps a slot.
 const KILLED_STACK_BYTES: usize = 64 << 10;
 
-/// The names of all threads that are made here begin so.
+/// Prefix of the names of all threads that are started here.
 pub const CHILD: &str = "brood";
 
 #[inline(never)]
@@ -56,7 +58,7 @@ pub fn churn_worker(context: &mut Context) {
     }
 }
 
-/// A thread begins and ends in `catch_unwind`.
+/// Starts threads and joins them. Each of them begins and ends in `catch_unwind`.
 fn make_and_join(random: &mut Random, last_kill: &mut Instant) {
     let children: Vec<_> = (0..4)
         .map(|_| {
@@ -67,9 +69,9 @@ fn make_and_join(random: &mut Random, last_kill: &mut Instant) {
         .collect();
     for (thread, seed, rounds) in children {
         assert_eq!(
-            thread.join().expect("it does not panic"),
+            thread.join().expect("the thread does not panic"),
             mix(seed, rounds),
-            "a thread computed wrongly"
+            "a thread returned a wrong result"
         );
         tally::THREADS_BORN.one();
     }
@@ -79,7 +81,8 @@ fn make_and_join(random: &mut Random, last_kill: &mut Instant) {
     }
 }
 
-/// Makes a registered thread that leaves by the system call itself, so that no destructor of it runs.
+/// Starts a registered thread that ends with the system call `exit`, so that its destructors do not
+/// run.
 fn kill_one(seed: u64) {
     struct Task {
         seed: u64,
@@ -87,11 +90,11 @@ fn kill_one(seed: u64) {
     }
     #[inline(never)]
     extern "C" fn killed_body(task: *mut c_void) -> *mut c_void {
-        // SAFETY: the task lives until this thread is joined.
+        // SAFETY: the task outlives this thread, which is joined.
         let task = unsafe { &*task.cast::<Task>() };
         gekkota::register_thread(CHILD);
         task.value.store(mix(task.seed, 100_000), Ordering::Relaxed);
-        // SAFETY: ends this thread alone; the kernel tells the one that joins it.
+        // SAFETY: the call ends only this thread, and the kernel wakes the joining thread.
         unsafe { libc::syscall(libc::SYS_exit, 0) };
         std::ptr::null_mut()
     }
@@ -99,7 +102,7 @@ fn kill_one(seed: u64) {
         seed,
         value: AtomicU64::new(0),
     };
-    // SAFETY: attributes and task lie on this stack, which outlives the thread, since it is joined.
+    // SAFETY: attributes and task are locals, and outlive the thread, which is joined.
     unsafe {
         let mut attributes: libc::pthread_attr_t = std::mem::zeroed();
         assert_eq!(libc::pthread_attr_init(&mut attributes), 0);
@@ -119,7 +122,7 @@ fn kill_one(seed: u64) {
     assert_eq!(
         task.value.load(Ordering::Relaxed),
         mix(seed, 100_000),
-        "a killed thread computed wrongly"
+        "a killed thread returned a wrong result"
     );
     tally::THREADS_BORN.one();
     tally::THREADS_KILLED.one();

@@ -1,4 +1,4 @@
-//! Starts, reads and stops the profiler, every 50 ms and in every way, while the crew works.
+//! Starts, reads and stops the profiler every 50 ms, in every way, while the crew works.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,16 +12,17 @@ use crate::{proof, reader, settings, tally};
 
 const INTERVAL: Duration = Duration::from_micros(100);
 const SESSION: Duration = Duration::from_millis(50);
-/// The last session of a round, whose profile is looked at most closely, lasts so long at least, and until everybody
-/// has worked in it, and so many samples were captured of each on the average.
+/// Minimum length of the last session of a round, whose profile is checked most closely. It also
+/// lasts until every worker has worked in it, and a minimum number of samples per worker was
+/// captured.
 const LAST_SESSION: Duration = Duration::from_millis(400);
 const SAMPLES_EACH: u64 = 12;
 const PATIENCE: Duration = Duration::from_secs(10);
-/// pprof is there for this last part of a round, one divided by it.
+/// pprof runs in the last part of a round: the round's length divided by this.
 const PEER_PART: u32 = 3;
 const PEER_SESSIONS: u64 = 6;
 
-/// A round's control.
+/// The control of a round.
 pub struct Control<'a> {
     pub post: &'a Post,
     pub crew: Vec<Arc<Post>>,
@@ -29,7 +30,7 @@ pub struct Control<'a> {
 }
 
 impl Control<'_> {
-    /// Does so until the time is over; gives the profile of the last session.
+    /// Runs sessions until the time is over. Returns the profile of the last one.
     #[inline(never)]
     pub fn reign(&mut self, length: Duration) -> Profile {
         let start = Instant::now();
@@ -37,7 +38,8 @@ impl Control<'_> {
         let mut sessions = 0;
         while start.elapsed() < length {
             if start.elapsed() > length - length / PEER_PART && sessions % PEER_SESSIONS == 0 {
-                // In turns, so that sessions begin with it, without it, and see it come and go.
+                // Alternates, so that sessions begin with and without pprof, and see it start and
+                // stop.
                 peer = if peer.is_some() { None } else { Peer::start() };
             }
             sessions += 1;
@@ -57,11 +59,11 @@ impl Control<'_> {
             5..=7 => {
                 start(params);
                 std::thread::sleep(SESSION / 2);
-                assert!(gekkota::profiler_is_active(), "nobody has stopped it");
-                assert!(reader::stream_to_nowhere(), "nobody has stopped it");
+                assert!(gekkota::profiler_is_active(), "no thread has stopped it");
+                assert!(reader::stream_to_nowhere(), "no thread has stopped it");
                 std::thread::sleep(SESSION / 2);
                 gekkota::profiler_stop();
-                assert!(!gekkota::profiler_is_active(), "nobody has started it");
+                assert!(!gekkota::profiler_is_active(), "no thread has started it");
             }
             8 => {
                 start(params);
@@ -90,7 +92,7 @@ impl Control<'_> {
         if self.random.once_in(8) {
             let found = proof::read(&profile, proof::Names::No);
             let problems = found.problems();
-            assert!(problems.is_empty(), "a profile is wrong: {problems:#?}");
+            assert!(problems.is_empty(), "a profile has problems: {problems:#?}");
         }
     }
 
@@ -127,7 +129,7 @@ impl Control<'_> {
             .filters(filters.iter().copied())
     }
 
-    /// A session like any other, in which each worker does some steps.
+    /// Runs an ordinary session in which each worker does some steps.
     fn last_session(&mut self) -> Profile {
         let before: Vec<u64> = self.crew.iter().map(|post| post.beats()).collect();
         let session = ProfilerSession::start(StartParams::default().interval(INTERVAL));
@@ -165,7 +167,7 @@ fn start(params: StartParams) {
     gekkota::profiler_start(params).unwrap_or_else(|error| panic!("{error}"));
 }
 
-/// How many samples were captured by a signal.
+/// Returns the number of samples that a signal handler captured.
 pub fn captured(profile: &Profile) -> u64 {
     profile
         .sampler_counts()
@@ -174,7 +176,7 @@ pub fn captured(profile: &Profile) -> u64 {
         .map_or(0, |count| count.1)
 }
 
-/// Adds what the sampler counted to the storm's own counts.
+/// Adds the sampler's counts to those of the storm.
 fn count(profile: &Profile) {
     for (name, number) in profile.sampler_counts() {
         match name {
@@ -187,7 +189,7 @@ fn count(profile: &Profile) {
             "refused_signals" => tally::REFUSED_SIGNALS.add(number),
             "threads_found_dead" => tally::FOUND_DEAD.add(number),
             "dropped_samples" => tally::DROPPED_SAMPLES.add(number),
-            "sampler_panics" => assert_eq!(number, 0, "the sampler has panicked"),
+            "sampler_panics" => assert_eq!(number, 0, "the sampler panicked"),
             _ => {}
         }
     }

@@ -1,4 +1,4 @@
-//! Switches stacks: coroutines that work between their switches, each on a stack of its own.
+//! Switches stacks: coroutines that work between switches, each on its own stack.
 
 use corosensei::{Coroutine, CoroutineResult};
 
@@ -9,7 +9,7 @@ use crate::work::{mix, mix_deep};
 const STEPS: u64 = 60;
 const AT_ONCE: u64 = 6;
 
-/// A coroutine, and how far it is.
+/// A coroutine and its number of steps.
 struct Running {
     coroutine: Coroutine<u64, u64, f64>,
     seed: u64,
@@ -18,10 +18,10 @@ struct Running {
 
 fn start(seed: u64) -> Running {
     let coroutine = Coroutine::new(move |yielder, mut input: u64| {
-        // Kept on this stack, and in registers, from switch to switch.
+        // These values stay on this stack, and in registers, across switches.
         let mut sum = 0.0;
         for step in 0..STEPS {
-            assert_eq!(input, seed ^ step, "what a coroutine was given has changed");
+            assert_eq!(input, seed ^ step, "the input of a coroutine was corrupted");
             sum += (step as f64).sqrt();
             input = yielder.suspend(mix_deep(seed, 10_000 + step, step % 20));
         }
@@ -34,7 +34,7 @@ fn start(seed: u64) -> Running {
     }
 }
 
-/// Switches to it and back; false when it has ended.
+/// Switches to the coroutine and back. Returns false when it has ended.
 fn resume(running: &mut Running) -> bool {
     let Running {
         coroutine,
@@ -48,7 +48,7 @@ fn resume(running: &mut Running) -> bool {
             assert_eq!(
                 value,
                 mix_deep(*seed, 10_000 + *step, *step % 20),
-                "a coroutine computed wrongly"
+                "a coroutine returned a wrong result"
             );
             *step += 1;
             true
@@ -58,7 +58,7 @@ fn resume(running: &mut Running) -> bool {
             let expected: f64 = (0..STEPS)
                 .map(|step| (step as f64).sqrt())
                 .fold(0.0, |sum, root| sum + root);
-            assert_eq!(sum, expected, "a coroutine's sum has changed");
+            assert_eq!(sum, expected, "the sum of a coroutine was corrupted");
             false
         }
     }
@@ -74,5 +74,5 @@ pub fn coroutine_worker(context: &mut Context) {
         }
         mix(context.random.next(), 100_000);
     }
-    // Those that are in the middle of their work are unwound when they are dropped.
+    // Dropping the coroutines unwinds those that have not ended.
 }

@@ -1,4 +1,4 @@
-//! The workers: who there is, what they share, and how they begin and end.
+//! The workers: their shared state, start and end.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,17 +11,18 @@ use crate::random::Random;
 use crate::roster::{ROSTER, Role};
 use crate::tally;
 
-/// The name of the marker that every worker adds; its text is the worker's name.
+/// Name of the marker that every worker adds. Its text is the worker's name.
 pub const MARKER: &str = "storm-step";
 
-/// Every thread takes the buffer's lock for each of its markers; with more of them, whoever is preempted while he holds it
-/// keeps the sampler waiting most of the time, and the storm hardly gets samples.
+/// Minimum interval between a worker's markers. Each marker takes the buffer's lock. With more
+/// markers, preempted lock holders would block the sampler most of the time, and there would be few
+/// samples.
 const MARKER_INTERVAL: Duration = Duration::from_millis(5);
 
 static STOP: AtomicBool = AtomicBool::new(false);
 static POSTS: Mutex<Vec<Arc<Post>>> = Mutex::new(Vec::new());
 
-/// A place in the crew that somebody fills, and by whose beats others see that work goes on there.
+/// A worker's place in the crew. Its beats show that the worker makes progress.
 pub struct Post {
     pub name: String,
     pub role: Option<&'static Role>,
@@ -57,20 +58,20 @@ impl Post {
         self.on_duty.load(Ordering::Relaxed)
     }
 
-    /// Nobody is to be expected here any more.
+    /// Marks the post as vacant.
     pub fn close(&self) {
         self.on_duty.store(false, Ordering::Relaxed);
     }
 }
 
-/// All posts where somebody is on duty.
+/// Returns all posts whose worker is on duty.
 pub fn posts() -> Vec<Arc<Post>> {
     let mut posts = POSTS.lock().unwrap_or_else(PoisonError::into_inner);
     posts.retain(|post| post.is_on_duty());
     posts.clone()
 }
 
-/// What a worker works with.
+/// The state that a worker receives.
 pub struct Context {
     pub post: Arc<Post>,
     pub random: Random,
@@ -79,7 +80,7 @@ pub struct Context {
 }
 
 impl Context {
-    /// Tells that a step is done, now and then by a marker; false when it was the last one.
+    /// Reports a completed step, from time to time with a marker. Returns whether to continue.
     pub fn goes_on(&mut self) -> bool {
         self.post.beat();
         if self.marked.elapsed() > MARKER_INTERVAL {
@@ -107,7 +108,7 @@ pub fn is_stopping() -> bool {
 pub struct Crew(Vec<(Arc<Post>, JoinHandle<()>)>);
 
 impl Crew {
-    /// Starts them all.
+    /// Starts all workers.
     pub fn muster(round: u64) -> Self {
         STOP.store(false, Ordering::Relaxed);
         let places = ROSTER
@@ -120,13 +121,13 @@ impl Crew {
         )
     }
 
-    /// Ends them all, and tells whose data was not intact.
+    /// Stops all workers, and returns those whose data was corrupted.
     pub fn dismiss(self) -> Vec<String> {
         STOP.store(true, Ordering::Relaxed);
         let mut broken = Vec::new();
         for (post, thread) in self.0 {
             if thread.join().is_err() {
-                broken.push(format!("{} failed, as it says above", post.name));
+                broken.push(format!("{} failed, see the panic above", post.name));
             }
         }
         broken
@@ -166,6 +167,6 @@ fn start(role: &'static Role, index: u64, round: u64) -> (Arc<Post>, JoinHandle<
     };
     let thread = builder
         .spawn(body)
-        .unwrap_or_else(|error| panic!("no thread for {}: {error}", post.name));
+        .unwrap_or_else(|error| panic!("cannot start the thread of {}: {error}", post.name));
     (post, thread)
 }

@@ -1,5 +1,5 @@
-//! Forks: children that look whether the profiler is off in them, children that profile themselves, and children that
-//! become another program. Each has to be well within a time.
+//! Forks: children that check that the profiler is off in them, children that profile themselves,
+//! and children that execute another program. Each must succeed within a time limit.
 
 use std::time::{Duration, Instant};
 
@@ -11,11 +11,11 @@ use crate::work::spend_cpu;
 use crate::{control, gate, tally};
 
 const PATIENCE: Duration = Duration::from_secs(15);
-/// A fork holds the profiler's locks while the kernel copies the page tables, some milliseconds for a process like this;
-/// without a pause somebody would be forking all the time, and the sampler would hardly run.
+/// Pause between forks. A fork holds the profiler's locks while the kernel copies the page tables,
+/// which takes some milliseconds here. Without a pause, forks would keep the sampler from running.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// What a child says by its exit code.
+/// A child's result, which is its exit code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(i32)]
 enum Verdict {
@@ -26,11 +26,11 @@ enum Verdict {
     DidNotFinish = 6,
     DidNotWrite = 7,
     NotJson = 8,
-    /// What was captured is not in the profile.
+    /// A captured sample is missing from the profile.
     LostSamples = 9,
     Panicked = 10,
     DidNotExecute = 11,
-    /// The child's sampler was not let in, or none of its signals was answered.
+    /// The child's sampler did not get to run, or none of its signals was answered.
     NothingCaptured = 12,
 }
 
@@ -55,7 +55,7 @@ fn look_and_profile(name: &str) -> Verdict {
         return Verdict::DidNotStart;
     };
     let start = Instant::now();
-    // The child's sampler has to be let in beside everybody else before it can take anything.
+    // The child's sampler competes with all other threads for a processor.
     let mut captured = 0;
     while captured == 0 && start.elapsed() < PATIENCE / 2 {
         spend_cpu(Duration::from_millis(20));
@@ -96,29 +96,29 @@ fn look_and_profile(name: &str) -> Verdict {
 fn execute() -> Verdict {
     let program = c"/bin/true";
     let arguments = [program.as_ptr(), std::ptr::null()];
-    // SAFETY: the program's name and the list of arguments end with a null.
+    // SAFETY: the program's name and the list of arguments are null-terminated.
     unsafe { libc::execv(program.as_ptr(), arguments.as_ptr()) };
     Verdict::DidNotExecute
 }
 
-/// Forks; the child ends with what `body` says.
+/// Forks. The child exits with the result of `body`.
 fn fork(body: impl FnOnce() -> Verdict) -> libc::pid_t {
-    // SAFETY: the child calls what it likes, as a child of a program with threads may after the profiler's and the C
-    // library's handlers; that it may is what is tried here.
+    // SAFETY: the fork handlers of glibc and of the profiler let the child call any function, which
+    // is what this worker tests.
     let child = unsafe { libc::fork() };
     assert!(child >= 0, "fork: {}", std::io::Error::last_os_error());
     if child == 0 {
         let verdict = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body))
             .unwrap_or(Verdict::Panicked);
-        // SAFETY: ends the process.
+        // SAFETY: the call ends the process.
         unsafe { libc::_exit(verdict as i32) };
     }
     child
 }
 
-/// Waits for a child to end well; one that does not is looked at, and killed.
+/// Waits for a child to succeed. Reports on the threads of a child that hangs, and kills it.
 fn expect_well(child: libc::pid_t, what: &str) {
-    // SAFETY: takes two numbers; gives a descriptor of ours.
+    // SAFETY: takes two numbers, and returns a new descriptor.
     let watch = unsafe { libc::syscall(libc::SYS_pidfd_open, child, 0) } as libc::c_int;
     assert!(
         watch >= 0,
@@ -134,18 +134,18 @@ fn expect_well(child: libc::pid_t, what: &str) {
     let mut ended = false;
     while !ended && Instant::now() < end {
         let left = end.saturating_duration_since(Instant::now()).as_millis() as i32 + 1;
-        // SAFETY: one descriptor, on this stack.
+        // SAFETY: the array of one descriptor is a local.
         ended = unsafe { libc::poll(&mut polled, 1, left) } > 0;
     }
     // SAFETY: the descriptor is closed once.
     unsafe { libc::close(watch) };
     if !ended {
         crate::watchdog::describe_process(child);
-        // SAFETY: a child that was not waited for yet.
+        // SAFETY: the child was not waited for yet, so its id is still its own.
         unsafe { libc::kill(child, libc::SIGKILL) };
     }
     let mut status = 0;
-    // SAFETY: the status is a local.
+    // SAFETY: the kernel writes the status to a local.
     while unsafe { libc::waitpid(child, &mut status, 0) } != child {
         let error = std::io::Error::last_os_error();
         assert_eq!(error.raw_os_error(), Some(libc::EINTR), "waitpid: {error}");
@@ -153,7 +153,7 @@ fn expect_well(child: libc::pid_t, what: &str) {
     assert!(ended, "{what}: the child did not end within {PATIENCE:?}");
     assert_eq!(
         status, 0,
-        "{what}: the child's status; its exit code is this divided by 256, a `Verdict`"
+        "{what}: the child's status, which is 256 times its exit code, a `Verdict`"
     );
 }
 
@@ -163,8 +163,7 @@ pub fn fork_worker(context: &mut Context) {
         std::thread::sleep(PAUSE);
         match context.random.below(8) {
             0 => {
-                let child =
-                    gate::while_nobody_calls_the_loader(|| fork(|| look_and_profile(&name)));
+                let child = gate::without_loader_calls(|| fork(|| look_and_profile(&name)));
                 expect_well(child, "a child that profiles");
                 tally::FORKS_PROFILING.one();
             }
@@ -175,7 +174,7 @@ pub fn fork_worker(context: &mut Context) {
             }
             _ => {
                 let child = fork(look);
-                expect_well(child, "a child that looks");
+                expect_well(child, "a child that checks the profiler");
                 tally::FORKS_WILD.one();
             }
         }

@@ -1,4 +1,4 @@
-//! Pushes and pops labels, also in the wrong order, and adds markers.
+//! Pushes labels, pops them, also in the wrong order, and adds markers.
 
 use gekkota::{
     AutoProfilerLabel, MarkerOptions, auto_profiler_label, auto_profiler_label_dynamic,
@@ -9,7 +9,7 @@ use crate::crew::Context;
 use crate::tally;
 use crate::work::mix;
 
-/// What the names of all labels begin with.
+/// Prefix of all labels.
 pub const PREFIX: &str = "storm-label";
 
 #[inline(never)]
@@ -24,7 +24,7 @@ fn nest(depth: u64, text: &str) -> u64 {
     }
 }
 
-/// Dropped out of order, and one not at all; the scope's own label takes them all with it.
+/// Drops labels out of order, and one never. The end of the scope's own label pops all of them.
 fn mix_up() {
     auto_profiler_label!("storm-label outer", Other);
     let first = AutoProfilerLabel::new("storm-label first", gecko_profiler_category!(Other));
@@ -48,7 +48,7 @@ pub fn label_worker(context: &mut Context) {
             assert_eq!(
                 nest(depth, &text),
                 expected(depth),
-                "a labelled function computed wrongly"
+                "a labelled function returned a wrong result"
             );
             mix_up();
         }

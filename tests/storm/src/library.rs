@@ -1,4 +1,5 @@
-//! Builds the libraries that the storm loads: a small and a large one, three files of each, in a folder of the run's own.
+//! Builds the libraries that the storm loads: a small and a large one, three files of each, in a
+//! folder of this run.
 
 use std::ffi::{CStr, CString};
 use std::os::unix::ffi::OsStrExt;
@@ -9,17 +10,17 @@ use std::sync::OnceLock;
 const COPIES: usize = 3;
 static LIBRARIES: OnceLock<Vec<CString>> = OnceLock::new();
 
-/// Where the libraries are, until it is dropped.
+/// The folder with the libraries, removed on drop.
 pub struct Libraries {
     folder: PathBuf,
 }
 
 impl Libraries {
-    /// Compiles them. Some seconds.
+    /// Compiles the libraries, which takes some seconds.
     pub fn build() -> Result<Self, String> {
         let folder = std::env::temp_dir().join(format!("gekkota-storm-{}", std::process::id()));
-        let told = |error: std::io::Error| format!("{}: {error}", folder.display());
-        std::fs::create_dir_all(&folder).map_err(told)?;
+        let describe = |error: std::io::Error| format!("{}: {error}", folder.display());
+        std::fs::create_dir_all(&folder).map_err(describe)?;
         let libraries = Self {
             folder: folder.clone(),
         };
@@ -30,7 +31,7 @@ impl Libraries {
             for copy in 0..COPIES {
                 let path = folder.join(format!("libstorm_{size}_{copy}.so"));
                 if path != first {
-                    std::fs::copy(&first, &path).map_err(told)?;
+                    std::fs::copy(&first, &path).map_err(describe)?;
                 }
                 let path =
                     CString::new(path.as_os_str().as_bytes()).map_err(|error| error.to_string())?;
@@ -39,7 +40,7 @@ impl Libraries {
         }
         LIBRARIES
             .set(paths)
-            .map_err(|_| "the libraries are built once".to_owned())?;
+            .map_err(|_| "the libraries are already built".to_owned())?;
         Ok(libraries)
     }
 }
@@ -47,7 +48,7 @@ impl Libraries {
 impl Drop for Libraries {
     fn drop(&mut self) {
         if let Err(error) = std::fs::remove_dir_all(&self.folder) {
-            eprintln!("storm: {} is left behind: {error}", self.folder.display());
+            eprintln!("storm: cannot remove {}: {error}", self.folder.display());
         }
     }
 }
@@ -67,8 +68,7 @@ fn compile(to: &Path, arguments: &[&str]) -> Result<(), String> {
         .args(["-O", "-C", "debuginfo=1", "--check-cfg", "cfg(large)"])
         .args(arguments);
     let output = command.arg("-o").arg(to).arg(source).output();
-    let output =
-        output.map_err(|error| format!("{} could not be run: {error}", env!("STORM_RUSTC")))?;
+    let output = output.map_err(|error| format!("cannot run {}: {error}", env!("STORM_RUSTC")))?;
     if output.status.success() {
         return Ok(());
     }
@@ -78,7 +78,7 @@ fn compile(to: &Path, arguments: &[&str]) -> Result<(), String> {
     ))
 }
 
-/// The files, small ones first.
+/// Returns the files, the small libraries first.
 pub fn paths() -> Vec<&'static CStr> {
     LIBRARIES
         .get()

@@ -1,4 +1,5 @@
-//! Loads a library, calls it and unloads it again; libraries of different sizes come to lie at the same addresses.
+//! Loads a library, calls it and unloads it. Libraries of different sizes are mapped to the same
+//! addresses in turn.
 
 use std::ffi::{CStr, c_void};
 
@@ -12,7 +13,7 @@ use crate::work::{mix, mix_and_unwind, mix_deep};
 
 type Work = extern "C" fn(u64, u64, u64) -> u64;
 
-/// A library that is loaded, until it is dropped.
+/// A loaded library, unloaded on drop.
 struct Loaded<'a> {
     handle: *mut c_void,
     path: &'a CStr,
@@ -20,38 +21,38 @@ struct Loaded<'a> {
 
 impl<'a> Loaded<'a> {
     fn open(path: &'a CStr) -> Self {
-        // SAFETY: the path is a C string; the library's initialisers are the compiler's.
+        // SAFETY: the path is a C string, and the library has only the compiler's initializers.
         let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
-        assert!(!handle.is_null(), "{path:?} could not be loaded");
+        assert!(!handle.is_null(), "{path:?} cannot be loaded");
         tally::LOADS.one();
         Self { handle, path }
     }
 
     fn work(&self) -> Work {
-        // SAFETY: the handle is that of a loaded library.
+        // SAFETY: the handle belongs to a loaded library.
         let symbol = unsafe { libc::dlsym(self.handle, c"storm_library_work".as_ptr()) };
         assert!(!symbol.is_null(), "{:?} lacks its function", self.path);
-        // SAFETY: the library defines it so.
+        // SAFETY: the library defines the function with this signature.
         unsafe { std::mem::transmute::<*mut c_void, Work>(symbol) }
     }
 }
 
 impl Drop for Loaded<'_> {
     fn drop(&mut self) {
-        // SAFETY: the handle is closed once; nothing of the library is on this thread's stack.
+        // SAFETY: the handle is closed once, and no code of the library is on this thread's stack.
         let answer = unsafe { libc::dlclose(self.handle) };
         assert_eq!(answer, 0, "cannot unload {:?}", self.path);
     }
 }
 
-/// Whether the loader still has it; another thread may.
+/// Returns whether the library is still loaded, perhaps by another thread.
 fn is_loaded(path: &CStr) -> bool {
-    // SAFETY: the path is a C string; nothing new is loaded.
+    // SAFETY: the path is a C string, and `RTLD_NOLOAD` loads nothing.
     let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_NOLOAD) };
     if handle.is_null() {
         return false;
     }
-    // SAFETY: gives back what was just taken.
+    // SAFETY: closes the handle that was just opened.
     unsafe { libc::dlclose(handle) };
     true
 }
@@ -66,7 +67,7 @@ fn call(work: Work, kind: u64, seed: u64, rounds: u64) {
     assert_eq!(
         work(kind, seed, rounds),
         expected,
-        "the library computes wrongly"
+        "the library returned a wrong result"
     );
 }
 
@@ -79,12 +80,12 @@ pub fn load_worker(context: &mut Context) {
 
 fn load_and_call(paths: &[&CStr], random: &mut Random) {
     let path = &paths[random.below(paths.len() as u64) as usize];
-    let loaded = gate::while_nobody_forks_a_profiler(|| Loaded::open(path));
+    let loaded = gate::without_profiling_forks(|| Loaded::open(path));
     let work = loaded.work();
     for _ in 0..random.below(200) {
         call(work, random.below(3), random.next(), random.below(20_000));
     }
-    gate::while_nobody_forks_a_profiler(|| {
+    gate::without_profiling_forks(|| {
         drop(loaded);
         if !is_loaded(path) {
             tally::UNLOADS.one();

@@ -1,5 +1,5 @@
-//! Runs event loops: events within events, ended in the wrong order or not at all; probes that are answered, thrown away, or met
-//! by a panic.
+//! Runs event loops. Events are nested, end in the wrong order or never end. Probes are answered,
+//! dropped or cause a panic.
 
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
@@ -13,10 +13,10 @@ use crate::crew::Context;
 use crate::tally;
 use crate::work::mix;
 
-/// The kind of workers whose samples tell of an event loop; nobody else's may.
+/// The only kind of worker whose samples may have event delays.
 pub const KIND: &str = "loop";
 
-/// An event is said to have waited for so long at most.
+/// Maximum reported wait of an event, in µs.
 const MOST_QUEUED_US: u64 = 5000;
 
 #[inline(never)]
@@ -31,7 +31,7 @@ fn nest(depth: u64, random: &mut crate::random::Random) -> u64 {
     }
 }
 
-/// Ended out of order, and one not at all; the outer one takes them all with it.
+/// Ends events out of order, and one never. The end of the outer event ends all of them.
 fn mix_up() {
     let _outer = AutoProfilerEvent::new();
     let first = AutoProfilerEvent::new();
@@ -63,11 +63,11 @@ pub fn loop_worker(context: &mut Context) {
             assert_eq!(
                 nest(depth, &mut context.random),
                 expected,
-                "an event computed wrongly"
+                "an event returned a wrong result"
             );
             mix_up();
         }
-        // The loop waits for what is next.
+        // The loop waits for the next probe.
         if let Ok(probe) = probes.recv_timeout(Duration::from_millis(1)) {
             tally::PROBES.one();
             if context.random.once_in(8) {

@@ -1,7 +1,9 @@
-//! Everything that can disturb an in-process profiler, at once, and a look at what is left afterwards.
+//! Everything that can disturb an in-process profiler, at once. Also checks what is left
+//! afterwards.
 //!
-//! `cargo run --release --manifest-path tests/storm/Cargo.toml`, from the root of the repository. `STORM_SECONDS` says for how
-//! long; a minute otherwise. Exit code 0 says that all holds.
+//! Run `cargo run --release --manifest-path tests/storm/Cargo.toml` in the root of the repository.
+//! `STORM_SECONDS` sets the duration, by default a minute. Exit code 0 means that there are no
+//! problems.
 
 mod altstack;
 mod backtraces;
@@ -45,7 +47,7 @@ fn run() -> Result<Vec<String>, String> {
     let _libraries = library::Libraries::build()?;
     panics::silence_ours();
     altstack::install_handler();
-    // From its first use on pprof keeps a temporary file open.
+    // pprof keeps a temporary file open from its first use on.
     drop(peer::Peer::start());
     let start = Instant::now();
     let mut aftermath = round::Aftermath::begin();
@@ -76,9 +78,9 @@ fn main() -> ExitCode {
             println!(
                 "{}",
                 if problems.is_empty() {
-                    "all holds"
+                    "no problems"
                 } else {
-                    "something does not hold"
+                    "there are problems"
                 }
             );
             if problems.is_empty() {

@@ -1,4 +1,5 @@
-//! Allocates and frees blocks of all sizes; each holds what its owner wrote until it is freed, often by another thread.
+//! Allocates and frees blocks of all sizes. Each block keeps its content until it is freed, often
+//! by another thread.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -6,7 +7,7 @@ use crate::crew::Context;
 use crate::random::Random;
 use crate::tally;
 
-/// Blocks on their way from one thread to another.
+/// Blocks in transit from one thread to another.
 static EXCHANGE: Mutex<Vec<Block>> = Mutex::new(Vec::new());
 const MOST_EXCHANGED: usize = 64;
 const MOST_HELD: usize = 48;
@@ -17,7 +18,7 @@ struct Block {
 }
 
 impl Block {
-    /// A block of 1 byte to 2 MiB, small ones more often.
+    /// Allocates a block of 1 byte to 2 MiB, small ones more often.
     fn make(random: &mut Random) -> Self {
         let bits = random.below(22);
         let bits = bits.min(random.below(22));
@@ -49,7 +50,7 @@ impl Block {
             .all(|(index, byte)| *byte == Self::byte(self.seed, index));
         assert!(
             is_intact,
-            "a block of {} bytes has changed",
+            "a block of {} bytes was corrupted",
             self.bytes.len()
         );
     }
@@ -75,7 +76,7 @@ pub fn malloc_worker(context: &mut Context) {
     held.iter().for_each(Block::check);
 }
 
-/// Leaves a block for others, and frees one of theirs.
+/// Passes a block to the other threads, and frees one of theirs.
 fn pass_on(block: Block) {
     let taken = {
         let mut exchange = EXCHANGE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -87,7 +88,7 @@ fn pass_on(block: Block) {
     }
 }
 
-/// Frees what is under way.
+/// Frees the blocks in transit.
 pub fn empty_exchange() {
     *EXCHANGE.lock().unwrap_or_else(PoisonError::into_inner) = Vec::new();
 }

@@ -1,4 +1,4 @@
-//! Panics from some calls deep, and catches them; the frames in between are all unwound.
+//! Panics some calls deep and catches the panics. All frames in between are unwound.
 
 use std::cell::Cell;
 use std::hint::black_box;
@@ -10,10 +10,10 @@ use crate::random::Random;
 use crate::tally;
 use crate::work::mix;
 
-/// What a panic of the storm carries.
+/// Payload of the storm's own panics.
 struct Thrown(u64);
 
-/// Panics that belong to the storm are not told.
+/// Silences the messages of the storm's own panics.
 pub fn silence_ours() {
     let others = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
@@ -23,7 +23,7 @@ pub fn silence_ours() {
     }));
 }
 
-/// Panics, untold.
+/// Panics without a message.
 pub fn throw() -> ! {
     panic_any(Thrown(0))
 }
@@ -59,9 +59,9 @@ fn panic_and_catch(random: &mut Random) {
     let depth = 1 + random.below(most);
     let unwound = Cell::new(0);
     let result = catch_unwind(AssertUnwindSafe(|| throw_from(depth, seed, &unwound)));
-    let payload = result.expect_err("it panics");
+    let payload = result.expect_err("the body panics");
     let thrown = payload.downcast::<Thrown>().expect("the storm's own panic");
-    assert_eq!(thrown.0, mix(seed, 200), "the payload has changed");
-    assert_eq!(unwound.get(), depth + 1, "each frame was dropped once");
+    assert_eq!(thrown.0, mix(seed, 200), "the payload was corrupted");
+    assert_eq!(unwound.get(), depth + 1, "number of dropped frames");
     tally::PANICS.one();
 }

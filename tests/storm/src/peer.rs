@@ -1,9 +1,10 @@
-//! Another profiler in the same process: pprof-rs, as its documentation advises to run it.
+//! Another profiler in the same process: pprof-rs, configured as its documentation recommends.
 //!
-//! While it runs, those rest who go through `catch_unwind` again and again. pprof's handler unwinds with libgcc. The
-//! standard library's `__rust_try` has no call frame information for its last instructions; there libgcc finds a return
-//! address that is none, 6 in the core that was looked at, reads the instruction at it, and ends the process with
-//! `SIGSEGV` (pprof-rs #36, #85). Coroutines and ending threads still go through it, so it happens once in some minutes.
+//! While it runs, workers that call `catch_unwind` often are idle. pprof's handler unwinds with
+//! libgcc. The standard library's `__rust_try` has no call frame information for its last
+//! instructions. There libgcc takes another word for the return address (6 in one core dump), reads
+//! the instruction at it, and ends the process with `SIGSEGV` (pprof-rs #36, #85). Coroutines and
+//! ending threads still pass through this code, so it happens once in some minutes.
 
 use std::sync::{PoisonError, RwLock, RwLockWriteGuard};
 use std::time::Duration;
@@ -11,19 +12,19 @@ use std::time::Duration;
 use crate::tally;
 
 const FREQUENCY_HZ: i32 = 250;
-/// Libraries in which its handler does not unwind.
+/// Libraries in which pprof's handler does not unwind.
 const BLOCKLIST: [&str; 5] = ["libc", "libgcc", "pthread", "vdso", "ld-linux"];
 
 static PRESENCE: RwLock<()> = RwLock::new(());
 
-/// It runs until this is dropped.
+/// The running peer, stopped on drop.
 pub struct Peer {
     guard: pprof::ProfilerGuard<'static>,
-    /// Given back after the guard was dropped.
+    /// Released after the guard was dropped.
     _presence: RwLockWriteGuard<'static, ()>,
 }
 
-/// Runs a step that it would not survive, or rests for a moment if it is there.
+/// Runs a step that may crash the process beside pprof, or sleeps for a moment if pprof runs.
 pub fn while_absent(step: impl FnOnce()) {
     match PRESENCE.try_read() {
         Ok(_absent) => step(),
@@ -32,7 +33,8 @@ pub fn while_absent(step: impl FnOnce()) {
 }
 
 impl Peer {
-    /// `None` where it is left out by `STORM_PPROF=0`: it may end the process by itself, whatever ours does.
+    /// Starts pprof. Returns `None` if `STORM_PPROF=0`, because pprof can crash the process by
+    /// itself.
     pub fn start() -> Option<Self> {
         if std::env::var_os("STORM_PPROF").is_some_and(|value| value == "0") {
             return None;

@@ -1,4 +1,4 @@
-//! Reads a profile back, and says what is wrong with it.
+//! Reads a profile back and reports what is wrong with it.
 
 use std::collections::HashMap;
 
@@ -13,24 +13,25 @@ use crate::loops;
 use crate::roster::ROSTER;
 use crate::tally;
 
-/// A thread that could hardly run has few samples, and they may all be from outside of its own function's stack, a coroutine
-/// say.
+/// Number of samples from which on a thread's own function must appear in them. A thread that
+/// hardly ran has few samples, which may all be from another stack, such as a coroutine's.
 const TELLING_SAMPLES: usize = 20;
 
-/// Whether functions get their names.
+/// Whether the profile is symbolicated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Names {
     Yes,
     No,
 }
 
-/// A profile that was read.
+/// A profile that was read back.
 pub struct Proof {
     profile: Value,
     names: Names,
 }
 
-/// Functions that stand in the stacks of one kind of threads alone, by a bit each, with the name of those threads.
+/// Returns the functions that appear only in stacks of one kind of threads, with the kind's name.
+/// The index of a function is its bit in [`Stacks`].
 fn roots() -> Vec<(&'static str, &'static str)> {
     let of_crew = ROSTER.iter().map(|role| (role.root, role.name));
     of_crew
@@ -42,7 +43,7 @@ fn roots() -> Vec<(&'static str, &'static str)> {
         .collect()
 }
 
-/// `malloc` of `malloc-3`.
+/// Returns the kind of a thread: `malloc` for `malloc-3`.
 fn kind_of(thread: &str) -> &str {
     thread.rsplit_once('-').map_or(thread, |(kind, _)| kind)
 }
@@ -60,7 +61,7 @@ pub fn read(profile: &Profile, names: Names) -> Proof {
         .write_with(Format::Gecko, &mut text, &options)
         .expect("a vector never fails");
     let profile = serde_json::from_slice(&text)
-        .unwrap_or_else(|error| panic!("a profile is no JSON: {error}"));
+        .unwrap_or_else(|error| panic!("cannot parse a profile as JSON: {error}"));
     tally::PROFILES_PARSED.one();
     if names == Names::Yes {
         tally::PROFILES_NAMED.one();
@@ -75,7 +76,7 @@ impl Proof {
             .map_or(&[], Vec::as_slice)
     }
 
-    /// What can be wrong with any profile of the storm.
+    /// Returns the problems that any profile of the storm may have.
     pub fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
         if self.threads().is_empty() {
@@ -90,7 +91,7 @@ impl Proof {
         problems
     }
 
-    /// What these threads, which worked all the time, lack, beside that.
+    /// Returns the additional problems with threads that worked for the whole session.
     pub fn problems_with<'a>(&self, workers: impl Iterator<Item = (&'a str, bool)>) -> Vec<String> {
         let mut problems = self.problems();
         let roots = roots();
@@ -131,7 +132,7 @@ impl Proof {
         }
         if shown * 4 < expected * 3 {
             problems.push(format!(
-                "of {expected} workers {shown} have their own function in their samples"
+                "only {shown} of {expected} workers have their own function in their samples"
             ));
         }
         problems
@@ -143,14 +144,14 @@ impl Proof {
     }
 }
 
-/// A thread's tables, with what is in each stack.
+/// A thread's tables, with the content of each stack.
 struct Stacks<'a> {
     thread: &'a str,
-    /// Bit N of a stack: root N is in it.
+    /// Roots in each stack: bit N stands for root N.
     roots: Vec<u64>,
     labelled: Vec<bool>,
     samples: Vec<Option<usize>>,
-    /// How many of them tell of an event loop.
+    /// Number of samples with an event delay.
     delays: usize,
     /// The texts of the markers that workers add with each step.
     markers: Vec<&'a str>,
@@ -167,7 +168,7 @@ impl<'a> Stacks<'a> {
         let string = |index: &Value| {
             let index = index
                 .as_u64()
-                .ok_or_else(|| format!("{index} is no index of a string"))?;
+                .ok_or_else(|| format!("{index} is not the index of a string"))?;
             strings
                 .get(index as usize)
                 .and_then(Value::as_str)
@@ -178,10 +179,11 @@ impl<'a> Stacks<'a> {
         for frame in rows("frameTable")? {
             let location = string(&frame[0])?;
             let holds = |(bit, (root, _)): (usize, &(&str, &str))| {
-                // Then the library; a closure that is named after the function may run on another thread.
+                // The library may follow. A closure whose name contains the function's name may run
+                // on another thread, and does not count.
                 let rest = location.find(root).map(|at| &location[at + root.len()..]);
-                let is_it = rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(" (in "));
-                u64::from(is_it) << bit
+                let is_root = rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(" (in "));
+                u64::from(is_root) << bit
             };
             let roots = all_roots
                 .iter()

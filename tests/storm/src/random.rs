@@ -1,4 +1,4 @@
-//! Numbers that look random, the same in each run for the same seed.
+//! Pseudo-random numbers, reproducible from a seed.
 
 /// The generator xorshift64*.
 #[derive(Clone, Debug)]
@@ -20,7 +20,7 @@ impl Random {
         (self.next() >> 16) % end
     }
 
-    /// True once in `times`.
+    /// Returns true once in `times` calls, on average.
     pub fn once_in(&mut self, times: u64) -> bool {
         self.below(times) == 0
     }

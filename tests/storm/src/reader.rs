@@ -1,4 +1,4 @@
-//! Takes snapshots beside the thread that starts and stops, whatever state the profiler is in.
+//! Takes snapshots while another thread starts and stops the profiler.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use gekkota::profile::{SnapshotOptions, Symbolicate};
 use crate::crew::Context;
 use crate::tally;
 
-/// Counts what is written to it.
+/// A writer that counts the bytes.
 struct Counting(u64);
 
 impl Write for Counting {
@@ -23,7 +23,7 @@ impl Write for Counting {
     }
 }
 
-/// Streams what the running session has, to nowhere; false when there is none.
+/// Streams the running session's profile to nowhere. Returns false if no session is running.
 pub fn stream_to_nowhere() -> bool {
     let mut out = Counting(0);
     let options = SnapshotOptions::default().symbolicate(Symbolicate::No);
@@ -34,7 +34,7 @@ pub fn stream_to_nowhere() -> bool {
             true
         }
         Err(StreamError::Inactive) => false,
-        Err(error) => panic!("a snapshot could not be written: {error}"),
+        Err(error) => panic!("cannot write a snapshot: {error}"),
     }
 }
 

@@ -1,4 +1,5 @@
-//! Goes deep: 10,000 small frames, and large ones to near the end of a small and of a large stack.
+//! Deep recursion: 10,000 small frames, and large frames to near the end of a small and a large
+//! stack.
 
 use std::hint::black_box;
 
@@ -7,8 +8,8 @@ use crate::tally;
 use crate::work::mix;
 
 const SMALL_FRAMES: u64 = 10_000;
-/// What is left at the end of a stack: room for the frame of a signal, whose registers take up to 12 KiB, and for
-/// pprof's handler, which unwinds in it and takes 20 KiB.
+/// Bytes left free at the end of a stack: for the frame of a signal, whose registers take up to 12
+/// KiB, and for pprof's handler, which unwinds there and takes 20 KiB.
 const MARGIN_BYTES: u64 = 64 << 10;
 
 #[inline(never)]
@@ -28,15 +29,15 @@ pub fn recurse_worker(context: &mut Context) {
         assert_eq!(
             dive_small(SMALL_FRAMES, seed),
             expected,
-            "a deep stack has changed"
+            "a deep stack was corrupted"
         );
         tally::DIVES.one();
     }
 }
 
-/// The lowest address of the calling thread's stack.
+/// Returns the lowest address of the calling thread's stack.
 fn stack_low() -> u64 {
-    // SAFETY: the attributes are filled in by the first call, and everything lies on this stack.
+    // SAFETY: the first call initializes the attributes, and all pointers are to locals.
     unsafe {
         let mut attributes: libc::pthread_attr_t = std::mem::zeroed();
         assert_eq!(
@@ -53,7 +54,7 @@ fn stack_low() -> u64 {
     }
 }
 
-/// Calls itself until the stack pointer is near `low`; each frame looks whether its 4 KiB are what they were.
+/// Recurses until the stack pointer is near `low`. Each frame checks its 4 KiB for corruption.
 #[inline(never)]
 fn dive_to(low: u64, top: u64, seed: u64) -> u64 {
     let block = black_box([seed; 512]);
@@ -66,7 +67,7 @@ fn dive_to(low: u64, top: u64, seed: u64) -> u64 {
     };
     assert!(
         black_box(block).iter().all(|word| *word == seed),
-        "a frame has changed"
+        "a frame was corrupted"
     );
     value
 }

@@ -1,4 +1,5 @@
-//! Keeps known values in every register, in the flags, below the stack pointer and in `errno`, while signals come.
+//! Keeps known values in every register, in the flags, below the stack pointer and in `errno`,
+//! while signals arrive.
 
 use std::arch::asm;
 
@@ -7,13 +8,13 @@ use crate::tally;
 
 const ROUNDS: u64 = 50_000;
 
-/// Values for the registers, and what stood in them afterwards.
+/// Values of the registers, before and after the loop.
 #[repr(C, align(64))]
 #[derive(Clone, PartialEq, Debug)]
 struct Registers {
     vectors: [[u64; 4]; 32],
     integers: [u64; 8],
-    /// The words right below the stack pointer, which the ABI lets a leaf function use, on x86_64.
+    /// Words right below the stack pointer, in the red zone that a leaf function may use on x86_64.
     red_zone: [u64; 2],
     carry: u64,
 }
@@ -38,7 +39,7 @@ impl Registers {
     }
 }
 
-/// Loads all registers from `from`, goes round for a while, and stores them to `to`.
+/// Loads all registers from `from`, loops for a while, and stores them to `to`.
 #[cfg(target_arch = "x86_64")]
 macro_rules! hold {
     ($move:literal, $register:literal, $from:expr, $to:expr) => {
@@ -83,8 +84,8 @@ macro_rules! hold {
 fn hold(from: &Registers) -> Registers {
     let mut to = Registers::zeroed();
     let wide = std::arch::is_x86_feature_detected!("avx");
-    // SAFETY: reads and writes the two structures, whose fields lie where the code takes them from, and the 128 bytes
-    // below the stack pointer, which the compiler leaves to a block that may push; all it changes is declared.
+    // SAFETY: the code only accesses the two structures, at the offsets of their fields, and the
+    // red zone, which the compiler leaves to a block that may push. All its changes are declared.
     unsafe {
         if wide {
             hold!("vmovdqu", "ymm", &raw const *from, &raw mut to);
@@ -92,7 +93,7 @@ fn hold(from: &Registers) -> Registers {
             hold!("movdqu", "xmm", &raw const *from, &raw mut to);
         }
     }
-    // What was not loaded was not stored.
+    // The upper halves were neither loaded nor stored.
     let vector_words = if wide { 4 } else { 2 };
     for (index, (to, from)) in to.vectors.iter_mut().zip(&from.vectors).enumerate() {
         let held = if index < 16 { vector_words } else { 0 };
@@ -109,8 +110,8 @@ fn hold(from: &Registers) -> Registers {
         .take(8)
         .for_each(|vector| vector[..2].fill(0));
     to.integers.fill(0);
-    // SAFETY: reads and writes the two structures, whose fields lie where the code takes them from; all it changes is
-    // declared.
+    // SAFETY: the code only accesses the two structures, at the offsets of their fields. All its
+    // changes are declared.
     unsafe {
         asm!(
             "ldr q0, [x0]", "ldr q1, [x0, #32]", "ldr q2, [x0, #64]", "ldr q3, [x0, #96]",
@@ -134,7 +135,7 @@ fn hold(from: &Registers) -> Registers {
     to
 }
 
-/// A sum whose every digit depends on the rounding mode and on all the steps before.
+/// Returns a sum whose every digit depends on the rounding mode and on all previous steps.
 fn add_up(seed: f64) -> f64 {
     (1..5000).fold(seed, |sum, step| {
         (sum + 1.0 / f64::from(step)) * 1.000_000_1
@@ -153,8 +154,8 @@ pub fn register_worker(context: &mut Context) {
         let sum_again = add_up(std::hint::black_box(seed));
         // SAFETY: the thread's own `errno`.
         let errno_after = unsafe { *libc::__errno_location() };
-        assert_eq!(held, registers, "a register has changed");
-        assert_eq!(errno_after, errno, "`errno` has changed");
+        assert_eq!(held, registers, "a register was corrupted");
+        assert_eq!(errno_after, errno, "`errno` was changed");
         assert_eq!(sum.to_bits(), sum_again.to_bits(), "one sum, two results");
         tally::REGISTER_CHECKS.one();
     }

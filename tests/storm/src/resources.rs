@@ -1,23 +1,24 @@
-//! What the process holds: threads, descriptors, memory.
+//! The process's resources: threads, descriptors, memory.
 
 use std::fs;
 use std::time::{Duration, Instant};
 
-/// What it held at one moment.
+/// The resources at one time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Resources {
     pub threads: Vec<String>,
     pub descriptors: Vec<String>,
-    /// Memory of the process's own; pages of files, which debug information is read from, are the kernel's to drop.
+    /// Anonymous memory. Pages of files, such as those with debug information, can be dropped by
+    /// the kernel.
     pub resident_kib: u64,
-    /// Address space; each of the profiler's slots takes as much of it as its thread's stack.
+    /// Address space. Each of the profiler's slots takes as much as its thread's stack.
     pub virtual_kib: u64,
 }
 
 impl Resources {
-    /// Now, with what the allocator keeps for later given back first.
+    /// Returns the current resources, after the allocator has released its free memory.
     pub fn now() -> Self {
-        // SAFETY: touches no memory that is in use.
+        // SAFETY: the call releases only memory that is not in use.
         unsafe { libc::malloc_trim(0) };
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
         let kib = |name: &str| {
@@ -43,8 +44,8 @@ impl Resources {
         }
     }
 
-    /// Once there are no more threads and descriptors than `before`, or when that has not come in five seconds: a thread
-    /// that was joined may be in the list for a moment still.
+    /// Returns the resources once there are no more threads and descriptors than in `before`, or
+    /// after five seconds. A joined thread may still be listed for a moment.
     pub fn settled(before: &Self) -> Self {
         let end = Instant::now() + Duration::from_secs(5);
         loop {
@@ -59,10 +60,10 @@ impl Resources {
     }
 }
 
-/// Has all threads share few heaps. Each keeps what its busiest moment took: with one for every thread that names
-/// functions, a process grows for minutes though nothing is lost.
+/// Makes all threads share few heaps. A heap keeps its maximum size, so with one heap for every
+/// thread that resolves names, a process would grow for minutes without a leak.
 pub fn share_heaps() {
-    // SAFETY: sets a number of the allocator's.
+    // SAFETY: the call sets a parameter of the allocator.
     unsafe { libc::mallopt(libc::M_ARENA_MAX, 2) };
 }
 

@@ -1,4 +1,4 @@
-//! Who is in the crew: one table.
+//! The table of the workers.
 
 use crate::crew::Context;
 use crate::{
@@ -12,10 +12,10 @@ pub struct Role {
     pub count: u64,
     pub stack_bytes: usize,
     pub work: fn(&mut Context),
-    /// A function of whose frames none may stand in another role's stacks.
+    /// A function that must not appear in the stacks of other roles.
     pub root: &'static str,
-    /// Whether a profile of a second must hold that function in this role's stacks; else nothing is expected of it, since
-    /// its threads cannot be sampled for a second.
+    /// Whether a profile of a second must contain that function in the role's stacks. Some roles
+    /// cannot be sampled for a second.
     pub shows_root: bool,
 }
 

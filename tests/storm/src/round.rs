@@ -1,4 +1,4 @@
-//! A round: a crew comes, works in the storm, and goes; and what the rounds leave behind.
+//! A round: a crew starts, works in the storm, and stops. Also checks what the rounds leave behind.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::random::Random;
 use crate::resources::Resources;
 use crate::{memory, tally};
 
-/// One round; gives what does not hold.
+/// Runs one round and returns its problems.
 pub fn run(number: u64, length: Duration) -> Vec<String> {
     let crew = Crew::muster(number);
     let posts: Vec<Arc<Post>> = crew.posts().cloned().collect();
@@ -51,28 +51,29 @@ pub fn run(number: u64, length: Duration) -> Vec<String> {
                 proof.samples()
             );
         }
-        Err(_) => problems.push("control failed, as it says above".to_owned()),
+        Err(_) => problems.push("control failed, see the panic above".to_owned()),
     }
-    // Whatever a control that failed has left running.
+    // Stops a session that a failed control has left running.
     gekkota::profiler_stop();
     tally::ROUNDS.one();
     problems
 }
 
-/// By how much memory may grow from the first round, which warms up, to the last. What stays after a round is in pools
-/// that stop growing once they have met their worst case: the profiler's slots, one for each thread that was ever
-/// registered at the same time, of which each keeps up to 350 KiB of what it held last (90 threads at most: 31 MiB); and
-/// what the C library's 16 arenas cannot give back, since a block is in use above it.
+/// Maximum growth of memory from the first round, which warms up, to the last. The memory left
+/// after a round is in pools that stop growing once they have met their worst case. There are the
+/// profiler's slots, one for each thread that was ever registered at the same time. Each keeps up
+/// to 350 KiB of its last content, so 90 threads keep at most 31 MiB. And there is memory that the
+/// C library's 16 arenas cannot release, because a block above it is in use.
 const MOST_GROWTH_KIB: u64 = 48 << 10;
-/// Each thread that ends without its destructors leaves its slot, its registration and the C library's cache of small
-/// blocks behind.
+/// Memory left behind by a thread that ends without its destructors: its slot, its registration and
+/// the C library's cache of small blocks.
 const KILLED_KIB: u64 = 96;
-/// Address space: a slot is as large as its thread's stack, 2 MiB for most, and an arena takes 64 MiB, 128 while it is
-/// made.
+/// Maximum growth of the address space. A slot is as large as its thread's stack, mostly 2 MiB. An
+/// arena takes 64 MiB, and 128 MiB while it is created.
 const MOST_VIRTUAL_GROWTH_KIB: u64 = 1 << 20;
 const KILLED_VIRTUAL_KIB: u64 = 512;
 
-/// What is held after each round.
+/// The process's resources after each round.
 pub struct Aftermath {
     start: Resources,
     rounds: Vec<Resources>,
@@ -101,7 +102,7 @@ impl Aftermath {
         self.killed.push(tally::THREADS_KILLED.value());
     }
 
-    /// What does not hold at the end.
+    /// Returns the problems at the end.
     pub fn judge(self) -> Vec<String> {
         let mut problems = Vec::new();
         let end = Resources::settled(&self.start);
@@ -137,7 +138,7 @@ impl Aftermath {
         ];
         for (what, before, after, most) in most {
             println!(
-                "{what}: {before} KiB after the first round, {after} KiB at the end; {most} KiB more are allowed"
+                "{what}: {before} KiB after the first round, {after} KiB at the end, maximum growth {most} KiB"
             );
             if after > before + most {
                 problems.push(format!(

@@ -1,14 +1,15 @@
-//! How long the storm lasts, and the signals in it.
+//! Duration of the storm, and its signals.
 
 use std::time::Duration;
 
-/// The variable that says how many seconds.
+/// Variable with the duration in seconds.
 const SECONDS: &str = "STORM_SECONDS";
 const DEFAULT_SECONDS: u64 = 60;
-/// A round is long enough for its sessions and short enough for a minute to hold some.
+/// Length of a round: long enough for its sessions, and short enough for several rounds in a
+/// minute.
 const ROUND: std::ops::RangeInclusive<Duration> = Duration::from_secs(2)..=Duration::from_secs(8);
 
-/// What a run is to be.
+/// The settings of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     pub duration: Duration,
@@ -35,7 +36,7 @@ impl Settings {
     }
 }
 
-/// The signals that the profiler samples with in the storm; pprof has the first one, too.
+/// Returns the signals with which the profiler samples in the storm. pprof also uses the first one.
 pub fn sampling_signals() -> [i32; 3] {
     [libc::SIGPROF, libc::SIGURG, libc::SIGRTMIN() + 5]
 }

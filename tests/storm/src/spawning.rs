@@ -1,4 +1,4 @@
-//! Spawns commands, by `posix_spawn` and by `fork` and `exec`, and reads what they say.
+//! Spawns commands, with `posix_spawn` and with `fork` and `exec`, and reads their output.
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -12,7 +12,7 @@ pub fn spawn_worker(context: &mut Context) {
         let mut command = Command::new("/bin/echo");
         command.arg(&word);
         if context.random.once_in(3) {
-            // SAFETY: it does nothing; that it is there makes the standard library fork.
+            // SAFETY: the closure does nothing. Its presence makes the standard library fork.
             unsafe { command.pre_exec(|| Ok(())) };
         }
         let output = command
@@ -22,7 +22,7 @@ pub fn spawn_worker(context: &mut Context) {
         assert_eq!(
             String::from_utf8_lossy(&output.stdout).trim(),
             word,
-            "what it said"
+            "output of the command"
         );
         tally::SPAWNS.one();
     }

@@ -1,8 +1,8 @@
-//! What happened, counted from every thread.
+//! Counts of events on all threads.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A count, or the greatest or least of some numbers.
+/// A count, a maximum or a minimum.
 pub struct Tally {
     name: &'static str,
     value: AtomicU64,
@@ -28,7 +28,7 @@ impl Tally {
         self.value.fetch_max(number, Ordering::Relaxed);
     }
 
-    /// The least of some numbers of which none is 0.
+    /// Updates a minimum of numbers other than 0.
     pub fn least(&self, number: u64) {
         let least = |value| {
             Some(if value == 0 {
@@ -62,7 +62,7 @@ tallies! {
     SNAPSHOTS "snapshots written";
     SNAPSHOT_BYTES "bytes of snapshots";
     PROFILES_PARSED "profiles parsed";
-    PROFILES_NAMED "of these with names";
+    PROFILES_NAMED "of these with function names";
     SAMPLES_CAPTURED "samples captured";
     SAMPLES_SAME "samples of threads that had not run";
     SAMPLES_TRUNCATED "samples truncated";
@@ -71,16 +71,16 @@ tallies! {
     TICKS "ticks";
     REFUSED_SIGNALS "signals refused";
     FOUND_DEAD "threads found dead";
-    DROPPED_SAMPLES "samples that found no room";
-    PEER_RUNS "runs of pprof beside";
+    DROPPED_SAMPLES "samples dropped for lack of space";
+    PEER_RUNS "runs of pprof";
     PEER_SAMPLES "samples of pprof";
     ALLOCATIONS "allocations";
     LOADS "libraries loaded";
-    UNLOADS "of these really unloaded";
+    UNLOADS "of these unmapped";
     PANICS "panics caught";
     BACKTRACES "backtraces taken";
     BACKTRACES_NAMED "of these with names";
-    THREADS_BORN "threads made and gone";
+    THREADS_BORN "threads started and ended";
     THREADS_KILLED "of these without destructors";
     FORKS_WILD "forks at any moment";
     FORKS_PROFILING "forks whose child took a profile";
@@ -88,24 +88,24 @@ tallies! {
     SPAWNS "commands spawned";
     DIVES "deep recursions";
     DEEPEST_KIB "deepest stack in KiB";
-    WAITS "waits with a time-out";
+    WAITS "waits with a timeout";
     EINTR_EPOLL "EINTR of epoll_wait";
     EINTR_POLL "EINTR of poll";
     EINTR_NANOSLEEP "EINTR of nanosleep";
     EINTR_READ "EINTR of read";
     LATEST_MS "latest return from a wait in ms";
     PIPE_BYTES "bytes through pipes";
-    ALTSTACK_SIGNALS "host signals on a signal stack";
+    ALTSTACK_SIGNALS "application signals on a signal stack";
     COROUTINE_SWITCHES "switches of coroutines";
     BLOCKED_SPANS "seconds with the signals blocked";
     LABELS "labels pushed";
     MARKERS "markers added";
     EVENTS "events run";
-    PROBES "probes that came";
+    PROBES "probes received";
     REGISTER_CHECKS "checks of all registers";
 }
 
-/// Prints all of them, one a line.
+/// Prints all counts, one per line.
 pub fn print() {
     for tally in ALL {
         println!("  {:38} {:>14}", tally.name, tally.value());

@@ -1,4 +1,4 @@
-//! Waits in the kernel: each wait lasts as long as it was asked to, and each interruption by a signal is counted.
+//! Waits in the kernel. Checks how long each wait lasts, and counts interruptions by signals.
 
 use std::io::Write;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use crate::crew::{self, Context};
 use crate::tally::{self, Tally};
 
-/// How late a wait may return: the machine is full, and may have other work beside the storm.
+/// Maximum delay of a wait's return. The machine is busy, perhaps also with other work.
 const MOST_LATE: Duration = Duration::from_secs(10);
 
-/// Waits by `wait`, which gets what is left of the time, until the time is over.
+/// Waits with `wait`, which receives the remaining time, until the time is over.
 fn wait_out(time: Duration, interrupted: &Tally, mut wait: impl FnMut(Duration) -> libc::c_int) {
     let start = Instant::now();
     loop {
@@ -20,20 +20,17 @@ fn wait_out(time: Duration, interrupted: &Tally, mut wait: impl FnMut(Duration) 
         match answer {
             0 => break,
             -1 if error.raw_os_error() == Some(libc::EINTR) => interrupted.one(),
-            other => panic!("a wait answers {other}: {error}"),
+            other => panic!("a wait returned {other}: {error}"),
         }
     }
     let took = start.elapsed();
-    // The kernel counts in the ticks of its own clock.
+    // The kernel rounds to ticks of its clock.
     assert!(
         took + Duration::from_micros(100) >= time,
-        "a wait of {time:?} was over after {took:?}"
+        "a wait of {time:?} took {took:?}"
     );
     let late = took.saturating_sub(time);
-    assert!(
-        late < MOST_LATE,
-        "a wait of {time:?} was over after {took:?}"
-    );
+    assert!(late < MOST_LATE, "a wait of {time:?} took {took:?}");
     tally::LATEST_MS.greatest(late.as_millis() as u64);
     tally::WAITS.one();
 }
@@ -42,33 +39,33 @@ fn whole_ms(time: Duration) -> libc::c_int {
     time.as_micros().div_ceil(1000) as libc::c_int
 }
 
-/// A descriptor that is never ready to be read.
+/// Returns a descriptor that is never ready for reading.
 fn silent() -> OwnedFd {
-    // SAFETY: takes two numbers, gives a descriptor that is nobody else's.
+    // SAFETY: takes two numbers, and returns a new descriptor.
     unsafe { own(libc::eventfd(0, libc::EFD_CLOEXEC)) }
 }
 
 /// # Safety
-/// - The descriptor is nobody else's, or negative.
+/// - The descriptor must be negative, or owned by the caller.
 unsafe fn own(descriptor: libc::c_int) -> OwnedFd {
     assert!(
         descriptor >= 0,
-        "no descriptor: {}",
+        "cannot create a descriptor: {}",
         std::io::Error::last_os_error()
     );
-    // SAFETY: by this function's contract.
+    // SAFETY: the caller owns the descriptor.
     unsafe { OwnedFd::from_raw_fd(descriptor) }
 }
 
 pub fn epoll_worker(context: &mut Context) {
     let silent = silent();
-    // SAFETY: takes a number, gives a descriptor that is nobody else's.
+    // SAFETY: takes a number, and returns a new descriptor.
     let epoll = unsafe { own(libc::epoll_create1(libc::EPOLL_CLOEXEC)) };
     let mut event = libc::epoll_event {
         events: libc::EPOLLIN as u32,
         u64: 7,
     };
-    // SAFETY: the event is on this stack.
+    // SAFETY: the event is a local.
     let added = unsafe {
         libc::epoll_ctl(
             epoll.as_raw_fd(),
@@ -81,7 +78,7 @@ pub fn epoll_worker(context: &mut Context) {
     while context.goes_on() {
         let time = Duration::from_millis(1 + context.random.below(30));
         wait_out(time, &tally::EINTR_EPOLL, |left| {
-            // SAFETY: room for one event, on this stack.
+            // SAFETY: the array of one event is a local.
             unsafe { libc::epoll_wait(epoll.as_raw_fd(), &mut event, 1, whole_ms(left)) }
         });
     }
@@ -97,7 +94,7 @@ pub fn poll_worker(context: &mut Context) {
                 events: libc::POLLIN,
                 revents: 0,
             };
-            // SAFETY: one descriptor, on this stack.
+            // SAFETY: the array of one descriptor is a local.
             unsafe { libc::poll(&mut polled, 1, whole_ms(left)) }
         });
     }
@@ -111,13 +108,13 @@ pub fn nanosleep_worker(context: &mut Context) {
                 tv_sec: 0,
                 tv_nsec: left.as_nanos() as libc::c_long,
             };
-            // SAFETY: the time is on this stack.
+            // SAFETY: the time is a local.
             unsafe { libc::nanosleep(&asked, std::ptr::null_mut()) }
         });
     }
 }
 
-/// Reads from a pipe what another thread writes into it, a few bytes at a time.
+/// Reads bytes from a pipe, into which another thread writes a few at a time.
 pub fn pipe_worker(context: &mut Context) {
     let (reader, mut writer) = std::io::pipe().expect("a pipe");
     std::thread::scope(|scope| {
@@ -126,7 +123,7 @@ pub fn pipe_worker(context: &mut Context) {
             while !crew::is_stopping() {
                 let bytes: [u8; 7] = std::array::from_fn(|index| next.wrapping_add(index as u8));
                 next = next.wrapping_add(7);
-                writer.write_all(&bytes).expect("the reader is there");
+                writer.write_all(&bytes).expect("the reader is open");
                 std::thread::sleep(Duration::from_micros(500));
             }
         });
@@ -134,7 +131,7 @@ pub fn pipe_worker(context: &mut Context) {
         let mut bytes = [0u8; 5];
         loop {
             context.goes_on();
-            // SAFETY: the bytes are on this stack.
+            // SAFETY: the buffer is a local.
             let answer =
                 unsafe { libc::read(reader.as_raw_fd(), bytes.as_mut_ptr().cast(), bytes.len()) };
             let error = std::io::Error::last_os_error();

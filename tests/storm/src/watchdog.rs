@@ -1,4 +1,5 @@
-//! Sees to it that everybody goes on; where somebody does not, it tells where all threads are, and aborts.
+//! Checks that every worker makes progress. If one does not, reports where all threads are, and
+//! aborts.
 
 use std::collections::HashMap;
 use std::fs;
@@ -12,7 +13,7 @@ use crate::crew;
 const STALL: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_millis(500);
 
-/// Watches until it is dropped. Its thread is not known to the profiler.
+/// Watches until it is dropped, on a thread that is not registered with the profiler.
 pub struct Watchdog {
     end: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -58,7 +59,7 @@ fn look(seen: &mut HashMap<String, (u64, Instant)>) {
             (*last, *since) = (beats, Instant::now());
         } else if since.elapsed() > STALL {
             eprintln!(
-                "storm: {} has done nothing for {STALL:?}, after {beats} steps",
+                "storm: {} made no progress for {STALL:?}, after {beats} steps",
                 post.name
             );
             describe_process(std::process::id() as i32);
@@ -67,7 +68,8 @@ fn look(seen: &mut HashMap<String, (u64, Instant)>) {
     }
 }
 
-/// Tells where all threads of a process are: what the kernel says, and what gdb says if it is there.
+/// Reports where all threads of a process are, according to the kernel, and to gdb if it is
+/// installed.
 pub fn describe_process(process: i32) {
     let folder = format!("/proc/{process}/task");
     for task in fs::read_dir(&folder).into_iter().flatten().flatten() {
@@ -81,7 +83,7 @@ pub fn describe_process(process: i32) {
             syscall.trim()
         );
         let status = read("status");
-        let told = [
+        let fields = [
             "State",
             "SigPnd",
             "ShdPnd",
@@ -91,7 +93,7 @@ pub fn describe_process(process: i32) {
         ];
         for line in status
             .lines()
-            .filter(|line| told.iter().any(|word| line.starts_with(word)))
+            .filter(|line| fields.iter().any(|word| line.starts_with(word)))
         {
             eprintln!("    {line}");
         }
@@ -99,8 +101,8 @@ pub fn describe_process(process: i32) {
             eprintln!("    {line}");
         }
     }
-    // A debugger that is a child may look at its parent only if that allows it.
-    // SAFETY: takes numbers alone.
+    // A debugger may attach to its parent only with the parent's permission.
+    // SAFETY: the call only takes numbers.
     unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::PR_SET_PTRACER_ANY) };
     let arguments = [
         "-batch",
@@ -116,6 +118,6 @@ pub fn describe_process(process: i32) {
         .output()
     {
         Ok(output) => eprintln!("{}", String::from_utf8_lossy(&output.stdout)),
-        Err(error) => eprintln!("gdb could not be run: {error}"),
+        Err(error) => eprintln!("cannot run gdb: {error}"),
     }
 }

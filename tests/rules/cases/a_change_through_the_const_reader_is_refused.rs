@@ -1,8 +1,0 @@
-//! Rule: what `UnlockedConstReader` gives never changes.
-include!("layers.in");
-
-fn broken(thread: &threads::OffThreadRef) {
-    thread.unlocked_const_reader().info().is_main = true;
-}
-
-fn main() {}

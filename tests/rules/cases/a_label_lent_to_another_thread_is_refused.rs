@@ -1,9 +1,0 @@
-//! Rule: a label is not even looked at by another thread.
-use gekkota::{AutoProfilerLabel, gecko_profiler_category};
-
-fn main() {
-    let label = AutoProfilerLabel::new("label", gecko_profiler_category!(Other));
-    std::thread::scope(|scope| {
-        scope.spawn(|| println!("{label:?}"));
-    });
-}

@@ -1,8 +1,0 @@
-//! Rule: what a session records of a thread changes under the `PsLock`.
-include!("layers.in");
-
-fn broken(thread: &threads::OffThreadRef) {
-    thread.unlocked_rw_for_locked_profiler().clear_profiling_features();
-}
-
-fn main() {}

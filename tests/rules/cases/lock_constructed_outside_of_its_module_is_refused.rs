@@ -1,0 +1,8 @@
+//! Rule: only `PsLock::acquire` creates a `PsLock`.
+include!("layers.in");
+
+fn broken(real: util::PsLock) -> util::PsLock {
+    util::PsLock { guard: real.guard, own_thread: std::marker::PhantomData }
+}
+
+fn main() {}

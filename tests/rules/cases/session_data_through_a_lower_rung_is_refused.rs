@@ -1,8 +1,0 @@
-//! Rule: the rungs below that of the locked profiler do not give it.
-include!("layers.in");
-
-fn broken(thread: &threads::OffThreadRef, lock: &util::PsLock) {
-    thread.unlocked_const_reader_and_atomic_rw().profiled_thread_data(lock);
-}
-
-fn main() {}

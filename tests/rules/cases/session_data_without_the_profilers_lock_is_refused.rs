@@ -1,8 +1,0 @@
-//! Rule: what a session keeps of a thread is read under the `PsLock`.
-include!("layers.in");
-
-fn broken(thread: &threads::OffThreadRef) {
-    thread.unlocked_rw_for_locked_profiler().profiled_thread_data();
-}
-
-fn main() {}

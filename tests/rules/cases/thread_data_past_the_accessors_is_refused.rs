@@ -1,8 +1,0 @@
-//! Rule: the data of a registration are reached by the accessors alone.
-include!("layers.in");
-
-fn broken(thread: &threads::OffThreadRef) -> u32 {
-    thread.unlocked_const_reader().0.announced.load(std::sync::atomic::Ordering::Relaxed)
-}
-
-fn main() {}

@@ -4,18 +4,16 @@
 
 #[path = "it/common/mod.rs"]
 mod common;
-#[path = "it/labels/sampled.rs"]
-mod sampled;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::OnceLock;
 
 use common::Read;
+use common::sampled::{start_counter, work_until_sampled};
 use gekkota::script::{AutoProfilerScriptFrame, ScriptFunction, profiler_register_script_function};
 use gekkota::stack::{ProfilerBacktrace, StackFeatures, StackFrame, profiler_capture_backtrace};
 use gekkota::{AutoProfilerLabel, ProfilerSession, StartParams};
-use sampled::{start_counter, work_until_sampled};
 
 struct LabellingAllocator;
 

@@ -15,8 +15,8 @@ mod schemas;
 
 use std::collections::{BTreeSet, HashSet};
 
+use crate::common::sampled::{start_counter, work_until_sampled};
 use crate::common::{self, Read, isolated};
-use crate::labels::sampled::{start_counter, work_until_sampled};
 use gekkota::{ProfilerSession, StartParams, gecko_profiler};
 use serde_json::{Value, json};
 

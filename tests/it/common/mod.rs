@@ -10,6 +10,7 @@ pub mod controlled;
 mod isolated;
 pub mod left_behind;
 pub mod moving_task;
+pub mod sampled;
 pub mod typed_markers;
 
 use std::hint::black_box;

@@ -6,9 +6,9 @@ use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use crate::common::sampled::work_at_least;
 use crate::common::typed_markers::{TypedMarker, names, only, typed_markers};
 use crate::common::{Read, isolated};
-use crate::markers::sampled_work::work_until_sampled;
 use gekkota::{MarkerStack, ProfilerLayer, ProfilerSession, StartParams, register_thread};
 use tracing::field::{Empty, debug};
 use tracing::span::EnteredSpan;
@@ -110,7 +110,7 @@ fn values_are_formatted_only_when_recorded() {
 
 #[inline(never)]
 fn in_an_early_span() {
-    work_until_sampled(SLICE);
+    work_at_least(SLICE, 15);
     std::hint::black_box(2);
 }
 
@@ -183,7 +183,7 @@ macro_rules! work_functions {
     ($($name:ident)+) => {
         $(#[inline(never)]
         fn $name() {
-            work_until_sampled(SLICE);
+            work_at_least(SLICE, 15);
             // The compiler merges functions with equal bodies. The name makes this body unique.
             std::hint::black_box(stringify!($name));
         })+
@@ -330,7 +330,7 @@ fn layer_ignores_spans_that_it_saw_only_in_part() {
 #[inline(never)]
 fn without_labels() {
     let _span = tracing::info_span!("unlabelled").entered();
-    work_until_sampled(SLICE);
+    work_at_least(SLICE, 15);
     std::hint::black_box(3);
 }
 

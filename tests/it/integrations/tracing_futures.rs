@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use crate::common::moving_task::{Task, poll_on, wait};
+use crate::common::sampled::work_at_least;
 use crate::common::typed_markers::{names, only, typed_markers};
 use crate::common::{Read, isolated};
-use crate::markers::sampled_work::work_until_sampled;
 use gekkota::{ProfilerLayer, ProfilerSession, StartParams, register_thread};
 use tracing::Instrument;
 use tracing_subscriber::prelude::*;
@@ -15,13 +15,13 @@ const SLICE: Duration = Duration::from_millis(20);
 
 #[inline(never)]
 fn work_for_query() {
-    work_until_sampled(SLICE);
+    work_at_least(SLICE, 15);
     std::hint::black_box(1);
 }
 
 #[inline(never)]
 fn work_outside_query() {
-    work_until_sampled(SLICE);
+    work_at_least(SLICE, 15);
     std::hint::black_box(2);
 }
 

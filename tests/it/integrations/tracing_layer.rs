@@ -4,9 +4,9 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::common::sampled::work_at_least;
 use crate::common::typed_markers::{TypedMarker, names, only, typed_markers};
 use crate::common::{Read, isolated};
-use crate::markers::sampled_work::work_until_sampled;
 use gekkota::{
     ProfilerLayer, ProfilerSession, ProfilerTime, StartParams, gecko_profiler_category,
     register_thread,
@@ -36,14 +36,14 @@ fn inner() {
 
 #[inline(never)]
 fn leaf() {
-    work_until_sampled(SLICE);
+    work_at_least(SLICE, 15);
     // The compiler merges functions with equal bodies. The file's name makes this body unique.
     std::hint::black_box(file!());
 }
 
 #[inline(never)]
 fn after_spans() {
-    work_until_sampled(SLICE);
+    work_at_least(SLICE, 15);
     std::hint::black_box((file!(), 1));
 }
 

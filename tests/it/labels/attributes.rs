@@ -8,7 +8,7 @@ mod futures;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 
-use super::sampled::{WORKING, start_counter, work_until_sampled};
+use crate::common::sampled::{WORKING, start_counter, work_until_sampled};
 use crate::common::{Read, isolated};
 use functions::Default as _;
 use futures::Service as _;

@@ -1,7 +1,7 @@
 //! Categories of the application: a profile lists each of them once, in the order of first use, and
 //! its markers and labels refer to them.
 
-use super::sampled::{start_counter, work_until_sampled};
+use crate::common::sampled::{start_counter, work_until_sampled};
 use crate::common::{Read, isolated};
 use gekkota::marker::built_in::StackMarker;
 use gekkota::{

@@ -1,8 +1,8 @@
 //! Each macro that pushes a label, and the labels of futures: the samples of the label's scope, and
 //! no others, contain the label with its text and category.
 
-use super::sampled::{WORKING, start_counter, work_until_sampled};
 use crate::common::moving_task::{Task, poll_on, wait};
+use crate::common::sampled::{WORKING, start_counter, work_until_sampled};
 use crate::common::{Read, isolated};
 use gekkota::gecko_profiler::gecko_profiler_label;
 use gekkota::label::{

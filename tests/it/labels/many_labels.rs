@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 
-use super::sampled::wait_for_samples;
+use crate::common::sampled::wait_for_samples;
 use crate::common::{self, LONGEST_WAIT, Read, isolated, wait_until, work};
 use gekkota::script::{AutoProfilerScriptFrame, ScriptFunction, profiler_register_script_function};
 use gekkota::stack::{

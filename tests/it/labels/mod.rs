@@ -6,5 +6,4 @@ mod host_categories;
 mod label_forms;
 mod many_labels;
 mod placement;
-pub(crate) mod sampled;
 mod script_frames;

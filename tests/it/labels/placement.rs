@@ -1,7 +1,7 @@
 //! Labels are placed among the native frames where they were pushed, and misuse of a guard corrupts
 //! nothing.
 
-use super::sampled::{WORKING, start_counter, work_until_sampled};
+use crate::common::sampled::{WORKING, start_counter, work_until_sampled};
 use crate::common::{Read, isolated};
 use gekkota::{
     AutoProfilerLabel, ProfilerSession, StartParams, auto_profiler_label,

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::sampled::{WORKING, start_counter, wait_for_samples, work_until_sampled};
+use crate::common::sampled::{WORKING, start_counter, wait_for_samples, work_until_sampled};
 use crate::common::{LONGEST_WAIT, Read, generated_call, isolated, wait_until};
 use gekkota::label::{
     auto_profiler_label_dynamic_relevant_for_js, auto_profiler_label_relevant_for_js,

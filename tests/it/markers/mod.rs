@@ -5,7 +5,6 @@ mod awake;
 mod edges;
 mod flow_only;
 mod many_writers;
-pub(crate) mod sampled_work;
 mod schemas;
 mod stacks;
 mod times;

@@ -1,129 +1,130 @@
-//! A thread that works for 5 ms and waits for 20 ms in turns is shown as it was, and not disturbed.
+//! A thread that works and waits in turns is shown where it is, and its waits are not interrupted.
 
+use std::io::{PipeReader, PipeWriter, Read as _, Write as _};
+use std::os::fd::AsRawFd as _;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
 
-use crate::common::{Read, Sample, Sleeper, isolated, work_for};
+use crate::common::{Read, Sleeper, isolated};
+use crate::sampling::places::{Place, check_stay, is_in};
 use gekkota::{AutoProfilerThreadSleep, ProfilerSession, StartParams};
 
-const ROUNDS: u32 = 100;
+const ROUNDS: usize = 10;
+/// Number of waits without an interruption that must occur, within [`MAX_ROUNDS`].
+const UNDISTURBED_WAITS: usize = 3;
+const MAX_ROUNDS: usize = 200;
+/// Number of samples to see at each place.
+const SAMPLES: usize = 3;
+const THREAD: &str = "alternates";
+
+static WORKING: Place = Place::new("working");
+static WAITING: Place = Place::new("waiting");
 static INTERRUPTED: AtomicU32 = AtomicU32::new(0);
 
 #[inline(never)]
 fn works() {
-    work_for(Duration::from_millis(5));
+    WORKING.work();
     std::hint::black_box(1);
 }
 
-/// `epoll_wait` is never restarted by itself: an interruption is seen.
+/// Waits until a byte arrives. The kernel never restarts `epoll_wait`, so each interruption is
+/// seen.
 #[inline(never)]
-fn waits(epoll: i32) {
-    let end = Instant::now() + Duration::from_millis(20);
-    while let Some(left) = end.checked_duration_since(Instant::now()) {
+fn waits(epoll: i32, wake_ups: &mut PipeReader) {
+    WAITING.repeat(|| {
         // SAFETY: the kernel writes at most one event to the local.
         let answer = unsafe {
             let mut event: libc::epoll_event = std::mem::zeroed();
-            libc::epoll_wait(epoll, &mut event, 1, left.as_millis() as i32 + 1)
+            libc::epoll_wait(epoll, &mut event, 1, -1)
         };
-        INTERRUPTED.fetch_add((answer == -1).into(), Ordering::Relaxed);
-    }
+        match answer {
+            1 => wake_ups.read_exact(&mut [0]).expect("one byte"),
+            _ => _ = INTERRUPTED.fetch_add(1, Ordering::Relaxed),
+        }
+    });
     std::hint::black_box(2);
 }
 
-/// Wall time in work and in waiting.
-fn alternate(announce: bool) -> (f64, f64) {
+/// Works and waits in turns, until the other end of the pipe is closed.
+fn alternate(announce: bool, mut wake_ups: PipeReader, rounds: &std::sync::mpsc::Receiver<()>) {
     // SAFETY: makes a descriptor.
     let epoll = unsafe { libc::epoll_create1(0) };
     assert!(epoll >= 0);
-    let (mut working, mut waiting) = (0.0, 0.0);
-    for _ in 0..ROUNDS {
-        let begin = Instant::now();
+    let mut event = libc::epoll_event {
+        events: libc::EPOLLIN as u32,
+        u64: 0,
+    };
+    // SAFETY: both descriptors are open, and the kernel reads a local.
+    let answer =
+        unsafe { libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, wake_ups.as_raw_fd(), &mut event) };
+    assert_eq!(answer, 0);
+    while rounds.recv().is_ok() {
         works();
-        let between = Instant::now();
-        {
-            let _asleep = announce.then(AutoProfilerThreadSleep::new);
-            waits(epoll);
-        }
-        working += (between - begin).as_secs_f64() * 1e3;
-        waiting += between.elapsed().as_secs_f64() * 1e3;
+        let _asleep = announce.then(AutoProfilerThreadSleep::new);
+        waits(epoll, &mut wake_ups);
     }
-    // SAFETY: made above.
+    // SAFETY: opened above, and not used any more.
     unsafe { libc::close(epoll) };
-    (working, waiting)
-}
-
-/// Each sample stands for the time until the next.
-fn shown_ms(samples: &[Sample], function: &str) -> f64 {
-    let pairs = samples
-        .windows(2)
-        .filter(|pair| pair[0].stack.iter().any(|frame| frame.contains(function)));
-    pairs.map(|pair| pair[1].time_ms - pair[0].time_ms).sum()
 }
 
 fn check(announce: bool, idle_threads: usize) {
-    INTERRUPTED.store(0, Ordering::Relaxed);
     let session = ProfilerSession::start(StartParams::default()).expect("start");
     let idle: Vec<_> = (0..idle_threads).map(|_| Sleeper::start("idle")).collect();
+    let (wake_ups, mut wake): (PipeReader, PipeWriter) = std::io::pipe().expect("a pipe");
+    let (begin_round, rounds) = std::sync::mpsc::channel();
     let thread = std::thread::spawn(move || {
-        gekkota::register_thread("alternates");
-        alternate(announce)
+        gekkota::register_thread(THREAD);
+        alternate(announce, wake_ups, &rounds);
     });
-    let (working, waiting) = thread.join().expect("thread");
+    let (mut stays, mut undisturbed) = (Vec::new(), 0);
+    while stays.len() < ROUNDS || undisturbed < UNDISTURBED_WAITS {
+        assert!(
+            stays.len() < MAX_ROUNDS,
+            "only {undisturbed} of {MAX_ROUNDS} waits were not interrupted"
+        );
+        begin_round.send(()).expect("the thread lives");
+        let working = WORKING.release_after(THREAD, SAMPLES);
+        let before = INTERRUPTED.load(Ordering::Relaxed);
+        WAITING.check_left_alone(THREAD, SAMPLES);
+        undisturbed += usize::from(INTERRUPTED.load(Ordering::Relaxed) == before);
+        let waiting = WAITING.release();
+        wake.write_all(&[0]).expect("the thread reads");
+        stays.push((working, waiting));
+    }
+    drop(begin_round);
+    thread.join().expect("thread");
     drop(idle);
     let read = Read::from_profile(&session.finish().expect("profile"));
-    let samples = read.samples("alternates");
-    let shown = ["::works", "::waits"].map(|function| shown_ms(&samples, function));
-    let interrupted = INTERRUPTED.load(Ordering::Relaxed);
-    println!(
-        "announced {announce}, beside {idle_threads} idle: worked {working:.0} ms, shown {:.0}; waited {waiting:.0} ms, shown {:.0}; {} samples, \
-         {interrupted} interruptions, {} read from outside",
-        shown[0],
-        shown[1],
-        samples.len(),
-        read.count("samples_from_outside"),
-    );
-    // In each of the hundred rounds, half a tick is lost or won at either end; on a busy machine, what the sampler missed.
-    let (ticks, missed) = (
-        read.count("ticks") as f64,
-        read.count("missed_ticks") as f64,
-    );
-    let tolerance = 0.12 + missed / (ticks + missed);
-    for (truth, shown) in [(working, shown[0]), (waiting, shown[1])] {
-        assert!(
-            (shown / truth - 1.0).abs() < tolerance,
-            "{truth:.0} ms in truth, {shown:.0} ms shown"
-        );
+    let samples = read.samples(THREAD);
+    for &(working, waiting) in &stays {
+        check_stay(&read, &samples, working, |sample| is_in(sample, "::works"));
+        check_stay(&read, &samples, waiting, |sample| is_in(sample, "::waits"));
     }
-    let on_neither = samples.iter().filter(|sample| {
-        !sample
-            .stack
-            .iter()
-            .any(|frame| frame.contains("::works") || frame.contains("::waits"))
-    });
-    assert!(on_neither.count() * 50 < samples.len());
-    // Once for each place that needs it, and a few more on a busy machine; without any care it would be twenty a round.
-    assert!(
-        interrupted <= 10,
-        "{interrupted} interruptions in {ROUNDS} waits"
+    println!(
+        "announced {announce}, beside {idle_threads} idle: {} rounds, {} samples, {} interruptions, {undisturbed} waits without; \
+         {} samples read from outside",
+        stays.len(),
+        samples.len(),
+        INTERRUPTED.load(Ordering::Relaxed),
+        read.count("samples_from_outside"),
     );
 }
 
 #[test]
-fn a_thread_that_alternates_is_shown_as_it_is() {
+fn alternating_thread_is_shown_where_it_is() {
     isolated(|| check(false, 0));
 }
 
 #[test]
-fn a_thread_that_alternates_is_shown_announced() {
+fn alternating_thread_that_announces_its_sleep_is_shown_where_it_is() {
     isolated(|| check(true, 0));
 }
 
 #[test]
-fn a_thread_that_alternates_is_shown_beside_idle_threads() {
+fn alternating_thread_beside_idle_threads_is_shown_where_it_is() {
     isolated(|| check(false, 16));
 }
 
 #[test]
-fn a_thread_that_alternates_is_shown_announced_beside_idle_threads() {
+fn alternating_thread_that_announces_its_sleep_beside_idle_threads_is_shown_where_it_is() {
     isolated(|| check(true, 16));
 }

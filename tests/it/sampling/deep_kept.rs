@@ -1,4 +1,5 @@
-//! The memory that copies of large stacks took is given back when the thread rests or ends, while the session goes on.
+//! The memory for copies of large stacks is returned when the thread sleeps or exits, during the
+//! session.
 
 use std::hint::black_box;
 use std::sync::mpsc;
@@ -8,10 +9,10 @@ use gekkota::{ProfilerSession, SamplingEngine, StartParams};
 
 const STACK_MIB: u64 = 50;
 const THREADS: u64 = 3;
-/// What the profile and the sampler itself may take meanwhile.
+/// Maximum memory of the profile and the sampler itself.
 const OTHER_MIB: u64 = 24;
 
-/// Memory of the process that is in no file.
+/// Anonymous memory of the process.
 fn memory_mib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("status");
     let line = status
@@ -25,7 +26,7 @@ fn memory_mib() -> u64 {
         / 1024
 }
 
-/// Uses so much stack, and works there until it is told to go on.
+/// Uses [`STACK_MIB`] of stack, and works there until a message arrives.
 #[inline(never)]
 fn uses_much_stack(goes_on: &mpsc::Receiver<()>) {
     let stack = [1u8; (STACK_MIB as usize) << 20];
@@ -37,18 +38,18 @@ fn uses_much_stack(goes_on: &mpsc::Receiver<()>) {
 }
 
 #[test]
-fn what_deep_stacks_took_is_given_back() {
+fn memory_of_deep_stacks_is_returned() {
     isolated(|| {
         let spawn = || {
             let (go_on, goes_on) = mpsc::channel();
             let body = move || {
                 gekkota::register_thread("uses much stack");
-                // Once before the session, so that the stack itself is there.
+                // Once before the session, so that the stack itself is in memory.
                 uses_much_stack(&goes_on);
-                goes_on.recv().expect("the session has begun");
+                goes_on.recv().expect("the session has started");
                 uses_much_stack(&goes_on);
-                // It rests.
-                goes_on.recv().expect("it is to end");
+                // Sleeps.
+                goes_on.recv().expect("the thread may exit");
             };
             let thread = std::thread::Builder::new()
                 .stack_size(62 << 20)
@@ -58,40 +59,40 @@ fn what_deep_stacks_took_is_given_back() {
         };
         let empty = memory_mib();
         let threads: Vec<_> = (0..THREADS).map(|_| spawn()).collect();
-        let tell_all = || {
+        let continue_all = || {
             threads
                 .iter()
-                .for_each(|(go_on, _)| go_on.send(()).expect("it lives"))
+                .for_each(|(go_on, _)| go_on.send(()).expect("the thread lives"))
         };
-        wait_until("the stacks are there", || {
+        wait_until("the stacks are in memory", || {
             memory_mib() >= empty + THREADS * STACK_MIB
         });
-        tell_all();
+        continue_all();
         let before = memory_mib();
         let params = StartParams::default().engine(SamplingEngine::Signals);
         let session = ProfilerSession::start(params).expect("start");
-        tell_all();
+        continue_all();
         wait_until("the stacks are copied", || {
             memory_mib() >= before + THREADS * STACK_MIB / 2
         });
         let copied = memory_mib();
-        tell_all();
-        wait_until("the copies are given back at a rest", || {
+        continue_all();
+        wait_until("the copies are returned while the threads sleep", || {
             memory_mib() <= before + OTHER_MIB
         });
-        let at_rest = memory_mib();
-        tell_all();
+        let asleep = memory_mib();
+        continue_all();
         for (_, thread) in threads {
             thread.join().expect("thread");
         }
         let ended = memory_mib();
 
-        // These end from down there.
+        // These exit directly after they have used the stack.
         let threads: Vec<_> = (0..THREADS)
             .map(|_| {
                 let (go_on, goes_on) = mpsc::channel();
                 let body = move || {
-                    gekkota::register_thread("ends soon");
+                    gekkota::register_thread("exits soon");
                     uses_much_stack(&goes_on);
                 };
                 (
@@ -103,18 +104,18 @@ fn what_deep_stacks_took_is_given_back() {
                 )
             })
             .collect();
-        wait_until("these are copied", || {
+        wait_until("these stacks are copied", || {
             memory_mib() >= ended + THREADS * STACK_MIB * 3 / 2
         });
         for (go_on, thread) in threads {
-            go_on.send(()).expect("it lives");
+            go_on.send(()).expect("the thread lives");
             thread.join().expect("thread");
         }
-        wait_until("the copies are given back at the end", || {
+        wait_until("the copies are returned after the threads' exit", || {
             memory_mib() <= ended + OTHER_MIB
         });
         println!(
-            "{empty} MiB; {before} with the stacks, {copied} with copies, {at_rest} at rest; ended {ended}, and again {}",
+            "{empty} MiB; {before} with the stacks, {copied} with copies, {asleep} asleep; {ended} after the exits, {} after the second ones",
             memory_mib()
         );
         drop(session);

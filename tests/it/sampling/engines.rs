@@ -1,34 +1,36 @@
-//! Both engines give the same samples; the profile names the one that was used.
+//! Both engines record the same samples, and the profile names the engine.
 
+use std::io::{PipeReader, Read as _, Write as _};
 use std::time::Duration;
 
-use crate::common::{self, Read, isolated, thread_cpu, work_for_cpu};
+use crate::common::{Read, isolated, thread_cpu};
+use crate::sampling::places::{Place, check_stay, is_in};
 use gekkota::{ProfilerSession, SamplingEngine, StartParams};
+
+/// Number of samples to see at each place.
+const SAMPLES: usize = 30;
+const THREAD: &str = "busy";
+
+/// Maximum CPU time between a request and its answer that the request's samples leave out.
+const REQUEST_TOLERANCE: Duration = Duration::from_millis(1);
+
+static REGISTERED: Place = Place::new("registered");
+static WORKING: Place = Place::new("working");
+static SLEEPING: Place = Place::new("sleeping");
 
 #[inline(never)]
 fn inner() {
-    work_for_cpu(Duration::from_millis(300));
+    WORKING.work();
     std::hint::black_box(1);
 }
 
+/// Returns the thread's CPU time before it sleeps.
 #[inline(never)]
-fn outer() {
+fn outer(wake_ups: &mut PipeReader) -> Duration {
     inner();
-    std::hint::black_box(2);
-    std::thread::sleep(Duration::from_millis(100));
-    std::hint::black_box(3);
-}
-
-fn profile_with(engine: SamplingEngine) -> (Read, Duration) {
-    let session = ProfilerSession::start(StartParams::default().engine(engine)).expect("start");
-    let thread = std::thread::spawn(|| {
-        gekkota::register_thread("busy");
-        let before = thread_cpu();
-        outer();
-        thread_cpu() - before
-    });
-    let cpu = thread.join().expect("thread");
-    (Read::from_profile(&session.finish().expect("profile")), cpu)
+    let asleep = std::hint::black_box(thread_cpu());
+    SLEEPING.repeat(|| wake_ups.read_exact(&mut [0]).expect("one byte"));
+    std::hint::black_box(asleep)
 }
 
 fn engine_of(read: &Read) -> &str {
@@ -37,62 +39,77 @@ fn engine_of(read: &Read) -> &str {
         .expect("an engine")
 }
 
-/// Captured samples of `inner`, and the CPU time that they and all stand for.
-fn check(read: &Read, cpu: Duration) {
-    let samples = read.samples("busy");
-    let cpu_ms = |sample: &common::Sample| sample.cpu_ns.unwrap_or(0) as f64 / 1e6;
-    let in_inner = || {
-        samples
-            .iter()
-            .filter(|sample| sample.stack.iter().any(|frame| frame.contains("::inner")))
-    };
-    let asleep = samples.iter().filter(|sample| {
-        let within = |name: &str| sample.stack.iter().any(|frame| frame.contains(name));
-        within("::outer") && within("sleep")
+/// Records a thread that works and then sleeps, and checks each sample.
+fn check(engine: SamplingEngine) -> Read {
+    let session = ProfilerSession::start(StartParams::default().engine(engine)).expect("start");
+    let (mut wake_ups, mut wake) = std::io::pipe().expect("a pipe");
+    let thread = std::thread::spawn(move || {
+        let begin = thread_cpu();
+        gekkota::register_thread(THREAD);
+        REGISTERED.work();
+        let sampled = thread_cpu();
+        let asleep = outer(&mut wake_ups);
+        // From here on, no sample is taken.
+        gekkota::unregister_thread();
+        (asleep - sampled, thread_cpu() - begin)
     });
-    let (shown, all): (f64, f64) = (
-        in_inner().map(cpu_ms).sum(),
-        samples.iter().map(cpu_ms).sum(),
-    );
-    let truth = cpu.as_secs_f64() * 1e3;
+    REGISTERED.release_after(THREAD, 1);
+    let working = WORKING.release_after(THREAD, SAMPLES);
+    let sleeping = SLEEPING.release_after(THREAD, SAMPLES);
+    wake.write_all(&[0]).expect("the thread reads");
+    let (least_cpu, most_cpu) = thread.join().expect("thread");
+    let read = Read::from_profile(&session.finish().expect("profile"));
+
+    let samples = read.samples(THREAD);
+    let worked = check_stay(&read, &samples, working, |sample| is_in(sample, "::inner"));
+    let slept = check_stay(&read, &samples, sleeping, |sample| {
+        is_in(sample, "::outer") && !is_in(sample, "::inner")
+    });
+    let cpu_ns = samples
+        .iter()
+        .map(|sample| sample.cpu_ns.expect("CPU time"));
+    let cpu = Duration::from_nanos(cpu_ns.sum());
     println!(
-        "{}: {} samples in `inner` of {}, {} asleep, {shown:.1} ms of {all:.1} ms, in truth {truth:.1} ms; silent timers {}",
-        engine_of(read),
-        in_inner().count(),
+        "{}: {} samples, {worked} working, {slept} sleeping; {cpu:?} is between {least_cpu:?} and {most_cpu:?}; silent timers {}",
+        engine_of(&read),
         samples.len(),
-        asleep.clone().count(),
         read.count("silent_timers"),
     );
-    assert!(in_inner().all(|sample| sample.stack.iter().any(|frame| frame.contains("::outer"))));
-    // A tick's CPU time at either end may stand elsewhere; on a busy machine more.
-    assert!((shown / truth - 1.0).abs() < 0.1 && (all / truth - 1.0).abs() < 0.1);
-    assert!(asleep.count() > 30);
+    assert!(worked >= SAMPLES - 1 && slept >= SAMPLES - 1);
+    assert!(
+        samples
+            .iter()
+            .filter(|sample| is_in(sample, "::inner"))
+            .all(|sample| is_in(sample, "::outer"))
+    );
+    assert!(
+        cpu + REQUEST_TOLERANCE >= least_cpu && cpu <= most_cpu,
+        "{cpu:?} is not between {least_cpu:?} and {most_cpu:?}"
+    );
     assert!(
         samples
             .windows(2)
             .all(|pair| pair[0].time_ms <= pair[1].time_ms)
     );
+    read
 }
 
 #[test]
-fn both_engines_tell_the_same() {
+fn both_engines_record_the_same() {
     isolated(|| {
-        let (signals, cpu) = profile_with(SamplingEngine::Signals);
+        let signals = check(SamplingEngine::Signals);
         assert_eq!(engine_of(&signals), "signals");
-        check(&signals, cpu);
         assert_eq!(signals.count("silent_timers"), 0);
 
-        let (timers, cpu) = profile_with(SamplingEngine::LocalTimers);
+        // Where the system refuses timers, signals are sent instead.
+        let timers = check(SamplingEngine::LocalTimers);
         assert_eq!(engine_of(&timers), "local timers");
-        // Where the system makes no timers, signals are sent, and the samples are there all the same.
-        check(&timers, cpu);
         println!(
             "timers refused for {} threads",
             timers.count("refused_timers")
         );
 
-        let (auto, cpu) = profile_with(SamplingEngine::Auto);
-        check(&auto, cpu);
+        let auto = check(SamplingEngine::Auto);
         let log = &auto.0["profilingLog"][std::process::id().to_string()];
         println!("by trial: {}, {}", engine_of(&auto), log["engineTrial"]);
     });

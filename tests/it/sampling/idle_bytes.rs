@@ -1,10 +1,10 @@
-//! Threads that sleep take hardly any room in the buffer, and all their samples are in the profile.
+//! Sleeping threads take few bytes in the buffer, and all their samples are in the profile.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-use crate::common::{Read, isolated, work_for_cpu};
+use crate::common::{Read, isolated, wait_until, work_for_cpu};
 use gekkota::profile::{Format, SnapshotOptions, Symbolicate};
 use gekkota::{
     ProfilerSession, ProfilerTime, StartParams, profiler_get_buffer_info, profiler_stream_json,
@@ -12,11 +12,16 @@ use gekkota::{
 use serde_json::Value;
 
 const THREADS: usize = 200;
-/// On a machine that has hardly any time for it.
-const LONGEST_WAIT: Duration = Duration::from_secs(600);
-const BYTES_OF_THREAD_A_SECOND: f64 = 64.0;
-/// The process's CPU time, fifty times a second, and more for a session that records more.
-const OWN_BYTES_A_SECOND: f64 = 2048.0;
+/// Longest time until a measurement succeeds. The first ones may fail on a busy machine, where the
+/// threads fall asleep late and the sampler misses ticks.
+const LONGEST_WAIT: Duration = Duration::from_secs(300);
+/// Ticks of one measurement, and its shortest time. Idle samples are overdue after a second.
+const MEASURED_TICKS: u64 = 500;
+const MEASURED_TIME: Duration = Duration::from_secs(3);
+/// Maximum bytes per thread and second.
+const MAX_THREAD_BYTES: f64 = 64.0;
+/// Bytes per second of the session itself: the process's CPU time, fifty times a second.
+const SESSION_BYTES: f64 = 2048.0;
 
 struct Sleeper {
     turn: Sender<()>,
@@ -30,14 +35,14 @@ impl Sleeper {
         let (works, has_worked) = channel();
         let live = move || {
             gekkota::register_thread("sleeper");
-            works.send(()).expect("somebody waits");
+            works.send(()).expect("the test waits");
             while turns.recv().is_ok() {
                 work_for_cpu(Duration::from_millis(20));
-                works.send(()).expect("somebody waits");
+                works.send(()).expect("the test waits");
             }
         };
         let thread = std::thread::spawn(live);
-        has_worked.recv().expect("it is registered");
+        has_worked.recv().expect("the thread is registered");
         Self {
             turn,
             has_worked,
@@ -46,17 +51,17 @@ impl Sleeper {
     }
 
     fn work(&self) {
-        self.turn.send(()).expect("it waits");
-        self.has_worked.recv().expect("it has worked");
+        self.turn.send(()).expect("the thread waits");
+        self.has_worked.recv().expect("the thread has worked");
     }
 
     fn end(self) {
         drop(self.turn);
-        self.thread.join().expect("it sleeps and works");
+        self.thread.join().expect("thread");
     }
 }
 
-/// What the kernel says of each thread: whether it sleeps. The calling one runs.
+/// The kernel's state of each thread, `S` for a sleeping one. The calling thread runs.
 fn states() -> Vec<u8> {
     let threads = std::fs::read_dir("/proc/self/task")
         .expect("threads")
@@ -67,7 +72,7 @@ fn states() -> Vec<u8> {
     states.filter_map(state).collect()
 }
 
-/// A row of a thread's samples.
+/// A row in a thread's table of samples.
 #[derive(Debug)]
 struct Row {
     stack: u64,
@@ -75,9 +80,11 @@ struct Row {
     cpu_ns: u64,
 }
 
-/// What a profile has of the sleepers, by their ids. There are many rows.
+/// The sleepers in a profile.
 struct Slept {
+    /// Their rows, by thread id.
     rows: BTreeMap<u64, Vec<Row>>,
+    /// The first thread that has unregistered.
     ended: Option<u64>,
     ticks: u64,
 }
@@ -127,7 +134,7 @@ impl Slept {
     }
 }
 
-/// How a profile of what was since then is written, with all its rows.
+/// Options for a profile of the time since then, with all its rows.
 fn since(time: ProfilerTime) -> SnapshotOptions {
     SnapshotOptions::default()
         .symbolicate(Symbolicate::No)
@@ -135,40 +142,44 @@ fn since(time: ProfilerTime) -> SnapshotOptions {
         .since(time)
 }
 
-/// What the session has since then. What is held back of rests is written for it.
+/// Reads the session's profile since then. For the profile, the sampler writes delayed idle
+/// samples.
 fn slept_since(time: ProfilerTime) -> Slept {
     let mut text = Vec::new();
     profiler_stream_json(&mut text, &since(time)).expect("active");
     Slept::of(&Read::from_text(&text))
 }
 
-/// Of each sleeper there are the same ticks, evenly spaced.
-fn check_rows(slept: &Slept, ticks: u64) {
+/// Checks that the sleepers have the same number of rows, evenly spaced.
+///
+/// # Errors
+/// What is different. On a busy machine, a measurement may cover few ticks.
+fn check_rows(slept: &Slept, ticks: u64) -> Result<(), String> {
     let mut counts = BTreeMap::<usize, usize>::new();
     for (tid, rows) in &slept.rows {
-        assert!(
-            rows.iter()
-                .all(|row| row.cpu_ns == 0 && row.stack == rows[0].stack),
-            "{tid}"
-        );
+        let is_idle = |row: &Row| row.cpu_ns == 0 && row.stack == rows[0].stack;
+        if !rows.iter().all(is_idle) {
+            return Err(format!("{tid} has run"));
+        }
         *counts.entry(rows.len()).or_default() += 1;
         let gaps: Vec<f64> = rows
             .windows(2)
             .map(|two| two[1].time_ms - two[0].time_ms)
             .collect();
-        // All but where a run ends and the next begins. Times have steps of a nanosecond.
+        // All gaps are even, except between two runs. Times have steps of a nanosecond.
         let even = gaps
             .windows(2)
             .filter(|two| (two[0] - two[1]).abs() < 1e-4)
             .count();
-        assert!(
-            even > gaps.len() / 2,
-            "{tid}: {even} of {} gaps are like the one before",
-            gaps.len()
-        );
+        if even <= gaps.len() / 2 {
+            let all = gaps.len();
+            return Err(format!(
+                "{tid}: {even} of {all} gaps are like the one before"
+            ));
+        }
     }
-    println!("{ticks} ticks, and so many threads with so many rows: {counts:?}");
-    // One or the other may have been woken by the system. Runs that are cut where the time begins are spaced anew.
+    println!("{ticks} ticks, and the number of threads by number of rows: {counts:?}");
+    // The system may have woken a thread. Runs that the beginning of the time cuts are spaced anew.
     let (&rows, _) = counts
         .iter()
         .max_by_key(|(_, threads)| **threads)
@@ -176,52 +187,77 @@ fn check_rows(slept: &Slept, ticks: u64) {
     let near = counts
         .range(rows - rows / 10 - 1..=rows + rows / 10 + 1)
         .map(|(_, threads)| threads);
-    assert!(near.sum::<usize>() > THREADS * 9 / 10, "{counts:?}");
-    // On a busy machine there are more ticks before the counts are read.
-    assert!(
-        (ticks / 2..ticks * 2).contains(&(rows as u64)),
-        "{rows} rows in {ticks} ticks"
-    );
+    if near.sum::<usize>() <= THREADS * 9 / 10 {
+        return Err(format!("{counts:?}"));
+    }
+    // There are more ticks before the counts are read.
+    if !(ticks / 2..ticks * 2).contains(&(rows as u64)) {
+        return Err(format!("{rows} rows in {ticks} ticks"));
+    }
+    Ok(())
+}
+
+/// Number of ticks so far. Unlike a profile, this does not make the sampler write idle samples.
+fn ticks() -> u64 {
+    profiler_get_buffer_info().expect("active").overheads.count
+}
+
+/// Waits for `count` ticks.
+fn wait_for_ticks(count: u64) {
+    let end = ticks() + count;
+    wait_until("the sampler has ticked", || ticks() >= end);
+}
+
+/// Measures the sleepers' bytes, and checks their rows.
+///
+/// # Errors
+/// What is different.
+fn measure() -> Result<(), String> {
+    let ticks_before = slept_since(ProfilerTime::now()).ticks;
+    let put = || profiler_get_buffer_info().expect("active").range_end;
+    let (begin, time, put_before) = (Instant::now(), ProfilerTime::now(), put());
+    std::thread::sleep(MEASURED_TIME);
+    wait_for_ticks(MEASURED_TICKS);
+    let (bytes, seconds) = ((put() - put_before) as f64, begin.elapsed().as_secs_f64());
+    let slept = slept_since(time);
+    let of_thread = (bytes / seconds - SESSION_BYTES) / THREADS as f64;
+    println!("{bytes} bytes in {seconds:.2} s, or {of_thread:.1} per thread and second");
+    if of_thread >= MAX_THREAD_BYTES {
+        return Err(format!("{of_thread} bytes per thread and second"));
+    }
+    // A thread's first sample has a stack of its own, and may have CPU time.
+    let is_run = |rows: &Vec<Row>| rows.first().is_some_and(|row| row.cpu_ns == 0);
+    if !slept.rows.values().all(is_run) {
+        return Err("a thread has no idle samples".to_owned());
+    }
+    check_rows(&slept, slept.ticks - ticks_before)
 }
 
 #[test]
-fn two_hundred_sleepers_take_a_few_bytes_a_second_and_have_all_their_rows() {
+fn sleeping_threads_take_few_bytes_and_have_all_their_rows() {
     isolated(|| {
         let mut threads: Vec<_> = (0..THREADS).map(|_| Sleeper::start()).collect();
-        let deadline = Instant::now() + LONGEST_WAIT;
-        while states().iter().filter(|&&state| state != b'S').count() > 1 {
-            assert!(Instant::now() < deadline, "all sleep");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        wait_until("all threads sleep", || {
+            states().iter().filter(|&&state| state != b'S').count() <= 1
+        });
         let session = ProfilerSession::start(StartParams::default()).expect("start");
-        std::thread::sleep(Duration::from_millis(500));
+        wait_for_ticks(100);
         let deadline = Instant::now() + LONGEST_WAIT;
-        loop {
-            let ticks_before = slept_since(ProfilerTime::now()).ticks;
-            let put = || profiler_get_buffer_info().expect("active").range_end;
-            let (begin, time, put_before) = (Instant::now(), ProfilerTime::now(), put());
-            std::thread::sleep(Duration::from_secs(3));
-            let (bytes, seconds) = ((put() - put_before) as f64, begin.elapsed().as_secs_f64());
-            let slept = slept_since(time);
-            let of_thread = (bytes / seconds - OWN_BYTES_A_SECOND) / THREADS as f64;
-            println!("{bytes} bytes in {seconds:.2} s, or {of_thread:.1} a thread and second");
-            // What came with a thread's first stack is over.
-            let rest = |rows: &Vec<Row>| rows.first().is_some_and(|row| row.cpu_ns == 0);
-            if of_thread < BYTES_OF_THREAD_A_SECOND && slept.rows.values().all(rest) {
-                check_rows(&slept, slept.ticks - ticks_before);
-                break;
-            }
-            assert!(
-                Instant::now() < deadline,
-                "{of_thread} bytes a thread and second"
-            );
+        while let Err(difference) = measure() {
+            println!("measured again: {difference}");
+            assert!(Instant::now() < deadline, "{difference}");
         }
 
-        // One runs again and one ends, after rests that are not written yet.
+        // One thread runs again and one exits, while their idle samples are not written yet.
         let time = ProfilerTime::now();
-        std::thread::sleep(Duration::from_millis(900));
+        wait_for_ticks(300);
         threads[0].work();
         threads.swap_remove(1).end();
+        let has_worked = |rows: &[Row]| rows.iter().map(|row| row.cpu_ns).sum::<u64>() > 10_000_000;
+        wait_until("the work is in the profile", || {
+            let slept = slept_since(time);
+            slept.rows.values().any(|rows| has_worked(rows)) && slept.ended.is_some()
+        });
         let profile = session.finish().expect("profile");
         threads.into_iter().for_each(Sleeper::end);
         let mut text = Vec::new();
@@ -230,19 +266,18 @@ fn two_hundred_sleepers_take_a_few_bytes_a_second_and_have_all_their_rows() {
             .expect("a vector never fails");
         let slept = Slept::of(&Read::from_text(&text));
 
-        let ended = slept.ended.expect("one ended");
-        let has_worked = |rows: &[Row]| rows.iter().map(|row| row.cpu_ns).sum::<u64>() > 10_000_000;
+        let ended = slept.ended.expect("one thread has exited");
         let woken = slept
             .rows
             .keys()
             .find(|tid| has_worked(&slept.rows[tid]))
-            .expect("one worked for 20 ms");
+            .expect("one thread has worked for 20 ms");
         for tid in [ended, *woken] {
             let rows = slept.rows[&tid]
                 .iter()
                 .take_while(|row| row.cpu_ns == 0)
                 .count();
-            println!("{rows} rows before its rest ended");
+            println!("{rows} rows before the idle time ended");
             assert!(rows > 0, "{tid}");
         }
     });

@@ -1,5 +1,7 @@
 //! How the sampler takes samples, in each state of a thread.
 
+pub(crate) mod places;
+
 mod alternating;
 mod announced;
 mod blocked_signal;

@@ -1,4 +1,4 @@
-//! A thread whose large stack is just being copied when a session ends has samples in the next one.
+//! A thread whose large stack is being copied when a session ends has samples in the next session.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,12 +27,11 @@ fn start() -> ProfilerSession {
 }
 
 fn samples_so_far() -> usize {
-    let profile = gekkota::profiler_get_profile().expect("a session runs");
-    Read::from_text(&profile).samples("uses much stack").len()
+    Read::of_running().samples("uses much stack").len()
 }
 
 #[test]
-fn a_thread_that_was_busy_with_a_capture_is_sampled_in_the_next_session() {
+fn thread_with_an_unfinished_capture_is_sampled_in_the_next_session() {
     isolated(|| {
         let body = || {
             gekkota::register_thread("uses much stack");
@@ -42,15 +41,15 @@ fn a_thread_that_was_busy_with_a_capture_is_sampled_in_the_next_session() {
             .stack_size(62 << 20)
             .spawn(body)
             .expect("spawn");
-        wait_until("the stack is used", || READY.load(Ordering::Acquire));
+        wait_until("the stack is in use", || READY.load(Ordering::Acquire));
         for _ in 0..ROUNDS {
             let first = start();
-            // The copy of so much takes several times as long as this: it is under way.
+            // Copying the stack takes several times as long, so it is probably in progress.
             std::thread::sleep(Duration::from_micros(2500));
             gekkota::profiler_stop();
             drop(first);
             let session = start();
-            wait_until("it has samples", || samples_so_far() > 5);
+            wait_until("the thread has samples", || samples_so_far() > 5);
             let read = Read::from_profile(&session.finish().expect("profile"));
             println!(
                 "{} samples in {} ticks, {} unanswered",

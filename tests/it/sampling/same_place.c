@@ -7,7 +7,9 @@
 #include <unistd.h>
 #define APART __attribute__((noinline, noclone))
 
-/* Sleeps at the same instruction with the same stack pointer, called by one function and then by another. */
+/* Sleeps at the same instruction with the same stack pointer, called by one function and then by another.
+   The argument points to two integers: the phase, which the sleeping thread sets, and the number of phases that may end.
+   The phases are 1 and 2. A call between them would overwrite the frames that are left below the stack pointer. */
 
 static char *volatile room;
 
@@ -28,28 +30,29 @@ APART void vla_between(unsigned long bytes, long ms) {
     own[1] = 2;
 }
 
-/* 0 when the stack pointers could not be made the same. All calls are made by one instruction. */
-unsigned long sleeps_in_vla(unsigned long mark) {
+/* Returns 0 when the stack pointers could not be made the same. All calls are made by one instruction. */
+unsigned long sleeps_in_vla(unsigned long argument) {
     void (*volatile call[2])(unsigned long, long) = {vla_between, vla_sleeps};
-    void (*tell)(int) = (void (*)(int))mark;
+    volatile int *phase = (volatile int *)argument, *released = phase + 1;
     unsigned long same = 0;
     char *place = 0;
-    int round;
-    /* First the bytes are looked for that make the place the same. */
-    for (round = 0; round < 830; round++) {
-        int direct = round > 0 && round != 805 && (round < 800 || round > 805);
-        unsigned long bytes = !direct ? 256 : round < 800 ? 256 + round : same;
-        long ms = round < 800 || round == 805 ? 0 : 30;
-        if (round < 800 && same) continue;
-        if (round == 800 && !same) return 0;
-        if (round == 800) tell(0);
-        /* Its frames stay below those of the next calls. */
-        if (round == 805) tell(1);
-        call[direct](bytes, ms);
-        if (round == 0) place = room;
-        else if (round < 800 && room == place) same = bytes;
+    int round, search = 1, second = 0;
+    for (round = 0; *released < 2; round++) {
+        int leaves_frames = 0, direct;
+        /* First, the search for the number of bytes with which the stack pointer is the same. */
+        if (search && (same || round == 800)) {
+            if (!same) return 0;
+            search = 0;
+            *phase = 1;
+        }
+        /* The frames of this call stay in memory below those of the next calls. */
+        if (!search && !second && *released == 1) second = leaves_frames = 1;
+        direct = !leaves_frames && (search ? round > 0 : second);
+        call[direct](!direct ? 256 : search ? 256 + (unsigned long)round : same, search || leaves_frames ? 0 : 30);
+        if (leaves_frames) *phase = 2;
+        if (search && round == 0) place = room;
+        else if (search && room == place) same = 256 + (unsigned long)round;
     }
-    tell(2);
     return 1;
 }
 
@@ -67,14 +70,13 @@ unsigned long sleeps_in_vla(unsigned long mark) {
 VFORKS(vfork_first, 1)
 VFORKS(vfork_second, 2)
 
-unsigned long sleeps_in_vfork(unsigned long mark) {
+unsigned long sleeps_in_vfork(unsigned long argument) {
     void (*volatile call[2])(long) = {vfork_first, vfork_second};
-    void (*tell)(int) = (void (*)(int))mark;
-    int round;
-    tell(0);
-    for (round = 0; round < 5; round++) call[0](30);
-    tell(1);
-    for (round = 0; round < 20; round++) call[1](30);
-    tell(2);
+    volatile int *phase = (volatile int *)argument, *released = phase + 1;
+    while (*released < 2) {
+        int second = *released == 1;
+        *phase = 1 + second;
+        call[second](30);
+    }
     return 1;
 }

@@ -1,10 +1,12 @@
-//! In a sandbox that kills for system calls that it does not know, the profiler does without them.
+//! In a sandbox that kills the process for unusual system calls, the profiler makes none.
 
+use std::io::{Read as _, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::mpsc;
 
-use crate::common::{Read, Sleeper, isolated, wait_until, work, work_for_cpu};
-use gekkota::{ProfilerSession, StartParams};
+use crate::common::{Read, Sleeper, isolated, samples_of, wait_until, work};
+use crate::sampling::places::{Place, check_stay, is_in};
+use gekkota::{ProfilerSession, SamplingEngine, StartParams};
 
 const LOAD_WORD: u16 = 0x20;
 const JUMP_IF_EQUAL: u16 = 0x15;
@@ -15,7 +17,7 @@ fn instruction(code: u16, jt: u8, jf: u8, k: u32) -> libc::sock_filter {
     libc::sock_filter { code, jt, jf, k }
 }
 
-/// Installs a filter for the whole process that kills for each of these, and allows everything else.
+/// Installs a filter that kills the process for each of these system calls, and allows all others.
 fn kill_for(calls: &[libc::c_long]) {
     let mut program = vec![instruction(LOAD_WORD, 0, 0, 0)];
     for call in calls {
@@ -26,8 +28,8 @@ fn kill_for(calls: &[libc::c_long]) {
     install(&mut program);
 }
 
-/// Installs a filter for the whole process that refuses to read the CPU clocks of other threads, with
-/// this error number. Their clock ids are negative.
+/// Installs a filter that refuses to read the CPU clocks of other threads, with this error number.
+/// Their clock ids are negative.
 fn refuse_thread_clocks(error: i32) {
     const SIGN: u32 = 1 << 31;
     // Offsets in `struct seccomp_data`.
@@ -47,7 +49,7 @@ fn install(program: &mut [libc::sock_filter]) {
         len: program.len() as u16,
         filter: program.as_mut_ptr(),
     };
-    // SAFETY: the program lives until the calls are over.
+    // SAFETY: the program lives until both calls have returned.
     unsafe {
         assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
         let (mode, all_threads) = (
@@ -61,28 +63,55 @@ fn install(program: &mut [libc::sock_filter]) {
     }
 }
 
+/// With this many idle threads, the sampler asks whether any thread has run.
+const SLEEPERS: usize = 50;
+const THREAD: &str = "in the sandbox";
+static WORKING: Place = Place::new("working");
+static SLEEPING: Place = Place::new("sleeping");
+
+#[inline(never)]
+fn works_in_sandbox() {
+    WORKING.work();
+    std::hint::black_box(1);
+}
+
+#[inline(never)]
+fn sleeps_in_sandbox(wake_ups: &mut std::io::PipeReader) {
+    SLEEPING.repeat(|| wake_ups.read_exact(&mut [0]).expect("one byte"));
+    std::hint::black_box(2);
+}
+
 /// The CPU timers of this process.
 fn timers() -> String {
     std::fs::read_to_string("/proc/self/timers").expect("the kernel lists them")
 }
 
-/// A session beside many sleepers, which has a timer.
+/// Starts a session beside [`SLEEPERS`] sleepers, and waits until it has a timer and has sampled
+/// all sleepers. It uses no local timers, because the trial that chooses the engine also makes
+/// unusual system calls.
 fn start_with_timer() -> ProfilerSession {
-    let session = ProfilerSession::start(StartParams::default()).expect("start");
-    wait_until("it is asked whether anybody runs", || {
+    let params = StartParams::default().engine(SamplingEngine::Signals);
+    let session = ProfilerSession::start(params).expect("start");
+    wait_until("the sampler asks whether any thread has run", || {
         timers().contains("ID:")
+    });
+    wait_until("all sleepers are idle", || {
+        let read = Read::of_running();
+        let threads = read.threads().iter();
+        let sleepers = threads.filter(|thread| thread["name"] == "sleeper");
+        let has_samples = |thread: &serde_json::Value| samples_of(thread).len() >= 10;
+        sleepers.filter(|thread| has_samples(thread)).count() == SLEEPERS
     });
     session
 }
 
 #[test]
-fn nothing_unusual_is_called_in_a_sandbox() {
+fn sandboxed_session_makes_no_unusual_system_calls() {
     isolated(|| {
-        // Beside many that sleep it is asked whether anybody has run at all.
-        let sleepers: Vec<_> = (0..50).map(|_| Sleeper::start("sleeper")).collect();
+        let sleepers: Vec<_> = (0..SLEEPERS).map(|_| Sleeper::start("sleeper")).collect();
         for _ in 0..3 {
             start_with_timer().finish().expect("profile");
-            assert_eq!(timers(), "", "it is given back");
+            assert_eq!(timers(), "", "the timer is deleted");
         }
         let session = start_with_timer();
         kill_for(&[
@@ -94,34 +123,44 @@ fn nothing_unusual_is_called_in_a_sandbox() {
             libc::SYS_timer_delete,
             libc::SYS_membarrier,
         ]);
-        // The sandbox came while it ran.
+        // The sandbox was installed during this session.
         session.finish().expect("profile");
         let session = ProfilerSession::start(StartParams::default()).expect("start");
-        let thread = std::thread::spawn(|| {
-            gekkota::register_thread("in the sandbox");
-            for _ in 0..20 {
-                work_for_cpu(Duration::from_millis(5));
-                std::thread::sleep(Duration::from_millis(10));
+        let (mut wake_ups, mut wake) = std::io::pipe().expect("a pipe");
+        let (begin_round, rounds) = mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            gekkota::register_thread(THREAD);
+            while rounds.recv().is_ok() {
+                works_in_sandbox();
+                sleeps_in_sandbox(&mut wake_ups);
             }
         });
-        wait_until("it has ended", || thread.is_finished());
+        let mut stays = Vec::new();
+        wait_until("stacks are read from outside", || {
+            begin_round.send(()).expect("the thread lives");
+            let working = WORKING.release_after(THREAD, 5);
+            let sleeping = SLEEPING.release_after(THREAD, 5);
+            wake.write_all(&[0]).expect("the thread reads");
+            stays.push((working, sleeping));
+            Read::of_running().count("samples_from_outside") > 5 && stays.len() >= 10
+        });
+        drop(begin_round);
         thread.join().expect("thread");
         drop(sleepers);
         let read = Read::from_profile(&session.finish().expect("profile"));
-        let samples = read.samples("in the sandbox");
-        let asleep = samples
-            .iter()
-            .filter(|sample| sample.stack.iter().any(|frame| frame.contains("sleep")))
-            .count();
+        let samples = read.samples(THREAD);
+        for (working, sleeping) in stays {
+            check_stay(&read, &samples, working, |sample| {
+                is_in(sample, "works_in_sandbox")
+            });
+            check_stay(&read, &samples, sleeping, |sample| {
+                is_in(sample, "sleeps_in_sandbox")
+            });
+        }
         println!(
-            "{} samples, {asleep} asleep, {} from outside",
+            "{} samples, {} from outside",
             samples.len(),
             read.count("samples_from_outside")
-        );
-        assert!(samples.len() > 80 && asleep > 50);
-        assert!(
-            read.count("samples_from_outside") > 5,
-            "by the file of the memory"
         );
     });
 }
@@ -135,7 +174,8 @@ fn works_until(end: &AtomicBool) -> u64 {
     value
 }
 
-fn threads_without_clocks_are_sampled(error: i32) {
+fn check_threads_without_clocks(error: i32) {
+    const FUNCTIONS: [(&str, &str); 2] = [("working", "works_until"), ("asleep", "recv")];
     let session = ProfilerSession::start(StartParams::default()).expect("start");
     // Sampled before and after the clocks are refused.
     let before = Sleeper::start("before");
@@ -158,6 +198,14 @@ fn threads_without_clocks_are_sampled(error: i32) {
             let read = Read::of_running();
             has_samples(&read, "working", 5) && has_samples(&read, "asleep", 5)
         });
+        wait_until("both threads are sampled in their functions", || {
+            let text = gekkota::profiler_get_profile().expect("a session runs");
+            let read = Read::from_text(&text);
+            FUNCTIONS.iter().all(|(name, function)| {
+                let samples = read.samples(name);
+                samples.iter().any(|sample| is_in(sample, function))
+            })
+        });
         end.store(true, Ordering::Relaxed);
         session.finish().expect("profile")
     });
@@ -166,23 +214,22 @@ fn threads_without_clocks_are_sampled(error: i32) {
     assert_eq!(read.count("threads_found_dead"), 0);
     assert_eq!(read.count("sampler_panics"), 0);
     assert!(read.count("threads_without_clock") >= 3);
-    for (name, function) in [("working", "works_until"), ("asleep", "recv")] {
+    for (name, function) in FUNCTIONS {
         let samples = read.samples(name);
         assert!(samples.iter().all(|sample| sample.cpu_ns.is_none()));
-        let is_in = |frame: &String| frame.contains(function);
         assert!(
-            samples.iter().any(|sample| sample.stack.iter().any(is_in)),
+            samples.iter().any(|sample| is_in(sample, function)),
             "no sample of {name} is in {function}"
         );
     }
 }
 
 #[test]
-fn threads_whose_clocks_are_not_permitted_are_sampled() {
-    isolated(|| threads_without_clocks_are_sampled(libc::EPERM));
+fn threads_with_forbidden_clocks_are_sampled() {
+    isolated(|| check_threads_without_clocks(libc::EPERM));
 }
 
 #[test]
-fn threads_whose_clocks_are_invalid_are_sampled() {
-    isolated(|| threads_without_clocks_are_sampled(libc::EINVAL));
+fn threads_with_invalid_clocks_are_sampled() {
+    isolated(|| check_threads_without_clocks(libc::EINVAL));
 }

@@ -1,65 +1,76 @@
-//! A thread that sleeps is left alone, and its samples are there all the same.
+//! A sleeping thread is left alone, and has its samples nevertheless.
 
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::io::{PipeReader, Read as _, Write as _};
+use std::os::fd::AsRawFd as _;
 
-use crate::common::{Read, isolated, work_for};
+use crate::common::{Read, isolated};
+use crate::sampling::places::{Place, check_stay, is_in, samples_of_stay};
 use gekkota::{ProfilerSession, StartParams};
 
-static INTERRUPTED: AtomicU32 = AtomicU32::new(0);
+/// Number of samples to see at each place.
+const SAMPLES: usize = 20;
 
-/// Sleeps in a call that no `SA_RESTART` restarts, and counts how often it was interrupted.
+/// Sleeps at the place until a byte arrives, in a call that `SA_RESTART` does not restart.
 #[inline(never)]
-fn sleep_in_poll(time: Duration) {
-    let end = Instant::now() + time;
-    while let Some(left) = end.checked_duration_since(Instant::now()) {
-        // SAFETY: no descriptors are given.
-        let answer = unsafe { libc::poll(std::ptr::null_mut(), 0, left.as_millis() as i32 + 1) };
-        INTERRUPTED.fetch_add((answer == -1).into(), Ordering::Relaxed);
-    }
+fn sleep_in_poll(place: &Place, wake_ups: &mut PipeReader) {
+    place.repeat(|| {
+        let mut entry = libc::pollfd {
+            fd: wake_ups.as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        // SAFETY: the kernel reads and writes one local.
+        if unsafe { libc::poll(&mut entry, 1, -1) } == 1 {
+            wake_ups.read_exact(&mut [0]).expect("one byte");
+        }
+    });
 }
 
+static FIRST: Place = Place::new("first sleep");
+static WORK: Place = Place::new("work");
+static SECOND: Place = Place::new("second sleep");
+
 #[test]
-fn a_sleeping_thread_gets_samples_and_no_signals() {
+fn sleeping_thread_has_samples_and_gets_no_signals() {
     isolated(|| {
         let session = ProfilerSession::start(StartParams::default()).expect("start");
-        let thread = std::thread::spawn(|| {
+        let (mut wake_ups, mut wake) = std::io::pipe().expect("a pipe");
+        let thread = std::thread::spawn(move || {
             gekkota::register_thread("sleeper");
-            sleep_in_poll(Duration::from_millis(600));
-            work_for(Duration::from_millis(50));
-            sleep_in_poll(Duration::from_millis(600));
+            sleep_in_poll(&FIRST, &mut wake_ups);
+            WORK.work();
+            sleep_in_poll(&SECOND, &mut wake_ups);
         });
+        let mut sleep = |place: &Place| {
+            let left_alone = place.check_left_alone("sleeper", SAMPLES);
+            let stay = place.release();
+            wake.write_all(&[0]).expect("the thread reads");
+            (left_alone, stay)
+        };
+        let first = sleep(&FIRST);
+        WORK.release_after("sleeper", SAMPLES);
+        let second = sleep(&SECOND);
         thread.join().expect("thread");
         let read = Read::from_profile(&session.finish().expect("profile"));
 
         let samples = read.samples("sleeper");
-        let asleep = samples.iter().filter(|sample| {
-            sample
-                .stack
-                .iter()
-                .any(|frame| frame.contains("sleep_in_poll"))
-        });
-        let asleep: Vec<_> = asleep.collect();
-        let interrupted = INTERRUPTED.load(Ordering::Relaxed);
-        println!(
-            "{} samples, {} asleep, {interrupted} interruptions",
-            samples.len(),
-            asleep.len()
-        );
-        // On a busy machine the sampler misses ticks; it must not miss most of them.
-        assert!(
-            asleep.len() > 300,
-            "{} samples asleep of {}",
-            asleep.len(),
-            samples.len()
-        );
-        // One for each of the two places that it sleeps in, and a few more on a busy machine.
-        assert!(
-            interrupted <= 6,
-            "{interrupted} interruptions in two sleeps"
-        );
-        let cpu: u64 = asleep.iter().filter_map(|sample| sample.cpu_ns).sum();
-        assert!(cpu < 30_000_000, "{cpu} ns of CPU time while asleep");
+        for (left_alone, stay) in [first, second] {
+            let asleep = check_stay(&read, &samples, stay, |sample| {
+                is_in(sample, "sleep_in_poll")
+            });
+            let quiet = samples_of_stay(&read, &samples, left_alone);
+            println!(
+                "{} samples, {asleep} asleep, {} of them undisturbed",
+                samples.len(),
+                quiet.len()
+            );
+            // The samples may belong to ticks that began before the measured time.
+            assert!(asleep >= SAMPLES - 1, "{asleep} samples asleep");
+            assert!(
+                quiet.iter().all(|sample| sample.cpu_ns == Some(0)),
+                "CPU time while asleep: {quiet:?}"
+            );
+        }
         assert!(
             samples
                 .windows(2)
@@ -68,53 +79,49 @@ fn a_sleeping_thread_gets_samples_and_no_signals() {
     });
 }
 
-/// Falls asleep in another place after hardly any work.
 #[inline(never)]
-fn first_place() {
-    sleep_in_poll(Duration::from_micros(2500));
+fn first_place(wake_ups: &mut PipeReader) {
+    sleep_in_poll(&FIRST, wake_ups);
     std::hint::black_box(1);
 }
 
+/// Called after hardly any work.
 #[inline(never)]
-fn second_place() {
-    sleep_in_poll(Duration::from_millis(30));
+fn second_place(wake_ups: &mut PipeReader) {
+    sleep_in_poll(&SECOND, wake_ups);
     std::hint::black_box(2);
 }
 
 #[test]
-fn a_thread_is_shown_where_it_sleeps() {
+fn thread_that_falls_asleep_elsewhere_is_shown_there() {
+    const ROUNDS: usize = 20;
     isolated(|| {
         let session = ProfilerSession::start(StartParams::default()).expect("start");
-        let thread = std::thread::spawn(|| {
+        let (mut wake_ups, mut wake) = std::io::pipe().expect("a pipe");
+        let thread = std::thread::spawn(move || {
             gekkota::register_thread("moves");
-            let mut second_ms = 0.0;
-            for _ in 0..40 {
-                first_place();
-                let begin = Instant::now();
-                second_place();
-                second_ms += begin.elapsed().as_secs_f64() * 1e3;
+            for _ in 0..ROUNDS {
+                first_place(&mut wake_ups);
+                second_place(&mut wake_ups);
             }
-            second_ms
         });
-        let truth_ms = thread.join().expect("thread");
+        let mut stays = Vec::new();
+        for _ in 0..ROUNDS {
+            for (place, function) in [(&FIRST, "first_place"), (&SECOND, "second_place")] {
+                stays.push((place.release_after("moves", 3), function));
+                wake.write_all(&[0]).expect("the thread reads");
+            }
+        }
+        thread.join().expect("thread");
         let read = Read::from_profile(&session.finish().expect("profile"));
         let samples = read.samples("moves");
-        // Each sample stands for the time until the next.
-        let shown_ms: f64 = samples
-            .windows(2)
-            .filter(|pair| {
-                pair[0]
-                    .stack
-                    .iter()
-                    .any(|frame| frame.contains("second_place"))
-            })
-            .map(|pair| pair[1].time_ms - pair[0].time_ms)
-            .sum();
-        println!("asleep in the second place: {truth_ms:.0} ms in truth, {shown_ms:.0} ms shown");
-        let ratio = shown_ms / truth_ms;
-        assert!(
-            (0.80..=1.10).contains(&ratio),
-            "{truth_ms:.0} ms in truth, {shown_ms:.0} ms shown"
+        let checked = stays.into_iter().map(|(stay, function)| {
+            check_stay(&read, &samples, stay, |sample| is_in(sample, function))
+        });
+        println!(
+            "{} samples at {} places",
+            checked.sum::<usize>(),
+            2 * ROUNDS
         );
     });
 }

@@ -1,12 +1,14 @@
-//! Frames that are hard to find, made in assembly: each is exact, or missing and the stack marked; none is wrong.
+//! Frames that are hard to find, made in assembly: no frame is wrong, and a stack with missing
+//! frames is marked as truncated.
 
 use std::arch::global_asm;
-use std::time::Duration;
+use std::cmp::Ordering;
 
-use crate::common::{Read, WorkLeft, isolated, work, work_for_cpu};
+use crate::common::{Read, Sample, isolated, wait_until, work};
+use crate::sampling::places::Place;
 use gekkota::{ProfilerSession, StartParams};
 
-// Each calls what it is given, or loops so many times.
+// Each function calls its argument, or loops that many times.
 global_asm!(
     ".pushsection .text.hard, \"ax\", @progbits",
     ".macro begin name",
@@ -37,7 +39,7 @@ global_asm!(
     "pop rbp",
     "ret",
     "end silent_inner",
-    // As above, but it calls one that keeps no frame pointer: `rbp` is this one's there.
+    // As above, but it calls a function without a frame pointer, where `rbp` is still the caller's.
     "begin silent_tempting",
     "push rbp",
     "mov rbp, rsp",
@@ -51,8 +53,8 @@ global_asm!(
     "add rsp, 24",
     "ret",
     "end silent_bare",
-    // Without call frame information; calls itself, so that each of its instructions is sampled, and a frame pointer that
-    // is the caller's leads to a call of the same function.
+    // Without call frame information. It calls itself, so that samples fall on each of its
+    // instructions, and the caller's frame pointer leads to a call of the same function.
     "begin silent_recursive",
     "push rbp",
     "mov rbp, rsp",
@@ -69,7 +71,7 @@ global_asm!(
     "nop",
     "ret",
     "end silent_recursive",
-    // The canonical frame address hangs on a register that calls keep, and whose value its callee has saved.
+    // The canonical frame address depends on a callee-saved register, which its callee has saved.
     "begin by_kept_register",
     ".cfi_startproc",
     "push rbx",
@@ -87,7 +89,7 @@ global_asm!(
     "ret",
     ".cfi_endproc",
     "end by_kept_register",
-    // It hangs on a register that calls do not keep, as in a stack probe.
+    // The canonical frame address depends on a caller-saved register, as in a stack probe.
     "begin by_scratch_register",
     ".cfi_startproc",
     "mov r11, rsp",
@@ -101,7 +103,7 @@ global_asm!(
     "ret",
     ".cfi_endproc",
     "end by_scratch_register",
-    // The stack is aligned as C compilers do it: the frame's address is read from the stack.
+    // The stack is aligned as by C compilers: the canonical frame address is read from the stack.
     "begin by_expression",
     ".cfi_startproc",
     "lea r10, [rsp + 8]",
@@ -126,7 +128,7 @@ global_asm!(
     "ret",
     ".cfi_endproc",
     "end by_expression",
-    // A signal comes at its very first instruction, which stands behind another function's last.
+    // A signal interrupts its first instruction, which directly follows another function.
     "begin before_interrupted",
     ".cfi_startproc",
     ".cfi_undefined rip",
@@ -146,7 +148,7 @@ global_asm!(
 
 type Callback = extern "C" fn();
 
-// SAFETY: the functions above have these names and the C ABI.
+// SAFETY: the assembly above defines these functions, with the C ABI.
 unsafe extern "C" {
     fn silent_outer(call: Callback);
     fn silent_tempting(call: Callback);
@@ -157,21 +159,26 @@ unsafe extern "C" {
     fn interrupted_at_first();
 }
 
-const TIME: Duration = Duration::from_millis(300);
+/// Number of samples that each case must have.
+const SAMPLES: usize = 100;
+const RECURSION: &str = "recursion";
+
+static WORKING: Place = Place::new("sampled here");
 
 extern "C" fn works() {
-    work_for_cpu(TIME);
+    WORKING.work();
     std::hint::black_box(());
 }
 
 extern "C" fn handles_signal(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    // The signal interrupts `ud2`, not a push of a label, so the place may push its own.
     works();
-    // SAFETY: the kernel's context of the interrupted `ud2`, which has two bytes.
+    // SAFETY: the kernel's context of the interrupted `ud2`, which is two bytes long.
     unsafe { (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs[libc::REG_RIP as usize] += 2 };
 }
 
 fn install_handler() {
-    // SAFETY: an action of zeros is a valid one; the handler has the shape that the flags say.
+    // SAFETY: a zeroed action is valid, and the handler has the signature of `SA_SIGINFO`.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = handles_signal as *const () as usize;
@@ -183,71 +190,69 @@ fn install_handler() {
     }
 }
 
-/// Calls, and is there when the call returns.
+/// Calls `run`, and stays on the stack during the call.
 #[inline(never)]
 fn stays(run: impl FnOnce()) {
     run();
     std::hint::black_box(());
 }
 
-fn until_done(mut run: impl FnMut()) {
-    let mut left = WorkLeft::new(TIME);
-    while left.is_some() {
+fn until_sampled(mut run: impl FnMut()) {
+    WORKING.repeat(|| {
         run();
         work(20);
-    }
+    });
 }
 
-/// What a stack has to be, oldest frame first, from the thread's function on.
+/// A case, and its stacks: the functions of this file, oldest first.
 struct Case {
     name: &'static str,
     run: fn(),
-    /// The functions of this file that a whole stack has.
+    /// The functions of a complete stack.
     whole: &'static [&'static str],
-    /// Those that a truncated one ends with; none when no stack may be truncated.
+    /// The functions of a truncated stack; empty if no stack may be truncated.
     truncated: &'static [&'static str],
 }
 
-// SAFETY of all: each function keeps the C ABI, and what it calls works for a while.
 const CASES: &[Case] = &[
     Case {
         name: "frame pointers",
-        // SAFETY: as above.
+        // SAFETY: the function has the C ABI, and so has its argument.
         run: || stays(|| unsafe { silent_outer(works) }),
         whole: &["silent_outer", "silent_inner", "works"],
         truncated: &[],
     },
     Case {
         name: "no frame pointer",
-        // SAFETY: as above.
+        // SAFETY: the function has the C ABI, and so has its argument.
         run: || stays(|| unsafe { silent_tempting(works) }),
         whole: &[],
         truncated: &["silent_bare", "works"],
     },
     Case {
         name: "kept register",
-        // SAFETY: as above.
+        // SAFETY: the function has the C ABI, and so has its argument.
         run: || stays(|| unsafe { by_kept_register(works) }),
         whole: &["by_kept_register", "works"],
         truncated: &[],
     },
     Case {
         name: "scratch register",
-        // SAFETY: as above.
-        run: || until_done(|| unsafe { by_scratch_register(100_000) }),
+        // SAFETY: the function has the C ABI, and so has its argument.
+        run: || until_sampled(|| unsafe { by_scratch_register(100_000) }),
         whole: &["by_scratch_register"],
         truncated: &[],
     },
     Case {
         name: "expression",
-        // SAFETY: as above.
+        // SAFETY: the function has the C ABI, and so has its argument.
         run: || stays(|| unsafe { by_expression(works) }),
         whole: &["by_expression", "works"],
         truncated: &[],
     },
     Case {
         name: "signal frame",
-        // SAFETY: as above; its handler goes on behind the instruction that raised the signal.
+        // SAFETY: the handler continues after the instruction that raised the signal.
         run: || stays(|| unsafe { interrupted_at_first() }),
         whole: &["interrupted_at_first", "handles_signal", "works"],
         truncated: &[],
@@ -258,7 +263,7 @@ const DEPTH: u64 = 30;
 
 #[inline(never)]
 fn recurses() {
-    // SAFETY: it keeps the C ABI, needs some stack and returns.
+    // SAFETY: the function has the C ABI, uses little stack and returns.
     unsafe { silent_recursive(DEPTH - 1) };
     std::hint::black_box(());
 }
@@ -282,73 +287,99 @@ fn own_functions(stack: &[String]) -> Vec<String> {
     stack.iter().filter_map(name_of).collect()
 }
 
+/// What a sample of a case shows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Shown {
+    /// The complete stack, or the truncated one where stacks are to be truncated.
+    Whole,
+    /// The stack of a caller, just before or after its call: the callees are missing, and nothing
+    /// else.
+    Caller,
+    /// Other code: the thread's start and end, and the loop of a case.
+    Elsewhere,
+    Wrong,
+}
+
+fn shown(case: &Case, sample: &Sample) -> Shown {
+    let stack = own_functions(&sample.stack);
+    let outermost = case.whole.iter().chain(case.truncated).next();
+    if !stack.iter().any(|frame| Some(&frame.as_str()) == outermost) {
+        return Shown::Elsewhere;
+    }
+    let is_truncated = sample.stack[0] == "(truncated)";
+    let expected = if is_truncated {
+        case.truncated
+    } else {
+        case.whole
+    };
+    let is_part = stack.iter().zip(expected).all(|(own, known)| own == known);
+    match (is_part, stack.len().cmp(&expected.len())) {
+        (true, Ordering::Less) => Shown::Caller,
+        (true, Ordering::Equal) if is_truncated != case.truncated.is_empty() => Shown::Whole,
+        _ => Shown::Wrong,
+    }
+}
+
+fn is_exact_recursion(sample: &Sample) -> bool {
+    sample.stack[0] != "(truncated)" && !own_functions(&sample.stack).is_empty()
+}
+
+/// Runs the body on a thread until its samples, with names, are enough.
+fn run(name: &'static str, body: fn(), is_wanted: impl Fn(&Sample) -> bool) {
+    let thread = std::thread::spawn(move || {
+        gekkota::register_thread(name);
+        body();
+    });
+    // Names cost more, so they are looked up only when there are enough samples.
+    WORKING.wait_for_samples(name, SAMPLES);
+    wait_until(&format!("{name:?} has its samples"), || {
+        let text = gekkota::profiler_get_profile().expect("a session runs");
+        let samples = Read::from_text(&text).samples(name);
+        samples.iter().filter(|sample| is_wanted(sample)).count() >= SAMPLES
+    });
+    WORKING.release();
+    thread.join().expect("thread");
+}
+
 #[test]
-fn no_frame_is_wrong() {
+fn hard_frames_are_exact_or_missing() {
     isolated(|| {
         install_handler();
         let session = ProfilerSession::start(StartParams::default()).expect("start");
-        let run = |name: &'static str, run: fn()| {
-            let body = move || {
-                gekkota::register_thread(name);
-                run();
-            };
-            std::thread::spawn(body).join().expect("thread");
-        };
         for case in CASES {
-            run(case.name, case.run);
+            run(case.name, case.run, |sample| {
+                // A wrong stack ends the wait, too; the checks below report it.
+                matches!(shown(case, sample), Shown::Whole | Shown::Wrong)
+            });
         }
-        run("recursion", || {
-            until_done(|| (0..1000).for_each(|_| recurses()))
-        });
+        let recursion = || until_sampled(|| (0..1000).for_each(|_| recurses()));
+        run(RECURSION, recursion, is_exact_recursion);
         let read = Read::from_profile(&session.finish().expect("profile"));
+        println!("{} ticks missed", read.count("missed_ticks"));
 
-        for Case {
-            name,
-            whole,
-            truncated,
-            ..
-        } in CASES
-        {
-            let (mut exact, mut cut, mut outside) = (0u64, 0, 0);
-            for sample in read.samples(name) {
-                let stack = own_functions(&sample.stack);
-                // The thread's first and last moments, and those in which the loop reads the clock.
-                if !stack
-                    .iter()
-                    .any(|frame| Some(&frame.as_str()) == whole.iter().chain(*truncated).next())
-                {
-                    outside += 1;
-                    continue;
-                }
-                if sample.stack[0] == "(truncated)" {
-                    assert!(
-                        !truncated.is_empty()
-                            && truncated.ends_with(&[stack.last().expect("frames")]),
-                        "{name}: {:#?}",
-                        sample.stack
-                    );
-                    assert_eq!(stack, truncated[..], "{name}: {:#?}", sample.stack);
-                    cut += 1;
-                } else {
-                    // A caller may be sampled itself, just before or after its call. Then the
-                    // callees are missing, and nothing else.
-                    let is_of_caller = whole.iter().zip(&stack).all(|(known, own)| known == own)
-                        && stack.len() < whole.len();
-                    assert!(
-                        is_of_caller || stack == whole[..],
-                        "{name}: {:#?}",
-                        sample.stack
-                    );
-                    exact += u64::from(!is_of_caller);
-                }
-            }
-            println!("{name}: {exact} exact, {cut} truncated, {outside} elsewhere");
-            let wanted = if truncated.is_empty() { exact } else { cut };
-            assert!(wanted > 100, "{name}: {wanted} samples");
+        for case in CASES {
+            let samples = read.samples(case.name);
+            let shown: Vec<_> = samples.iter().map(|sample| shown(case, sample)).collect();
+            let count = |wanted: Shown| shown.iter().filter(|&&shown| shown == wanted).count();
+            println!(
+                "{}: {} whole, {} of callers, {} elsewhere",
+                case.name,
+                count(Shown::Whole),
+                count(Shown::Caller),
+                count(Shown::Elsewhere)
+            );
+            let wrong = shown.iter().position(|&shown| shown == Shown::Wrong);
+            assert!(
+                wrong.is_none(),
+                "{}: {:#?}",
+                case.name,
+                wrong.map(|at| &samples[at].stack)
+            );
+            assert!(count(Shown::Whole) >= SAMPLES, "{}", case.name);
         }
 
-        let (mut exact, mut cut) = (0, 0);
-        for sample in read.samples("recursion") {
+        let (mut exact, mut truncated) = (0, 0);
+        for sample in read.samples(RECURSION) {
             let stack = own_functions(&sample.stack);
             if stack.is_empty() {
                 continue;
@@ -359,13 +390,13 @@ fn no_frame_is_wrong() {
                 sample.stack
             );
             if sample.stack[0] == "(truncated)" {
-                cut += 1;
+                truncated += 1;
             } else {
                 exact += 1;
                 assert!(stack.len() <= DEPTH as usize);
             }
         }
-        println!("recursion: {exact} exact, {cut} truncated");
-        assert!(exact > 100, "{exact} exact, {cut} truncated");
+        println!("recursion: {exact} exact, {truncated} truncated");
+        assert!(exact >= SAMPLES, "{exact} exact, {truncated} truncated");
     });
 }

@@ -1,16 +1,16 @@
-//! Every stack is the exact chain of calls, down to the thread's start, in code without frame pointers.
+//! In code without frame pointers, every stack is the exact chain of calls from the thread's start.
 
-use std::time::{Duration, Instant};
-
-use crate::common::{Read, isolated, work};
-use gekkota::{ProfilerSession, StartParams};
+use crate::common::{Read, isolated, wait_until, work};
+use crate::sampling::places::{Place, is_in};
+use gekkota::{AutoProfilerLabel, ProfilerSession, StartParams, gecko_profiler_category};
 
 macro_rules! chain {
     ($($name:ident -> $next:ident,)+) => {
         $(
             #[inline(never)]
             fn $name(rounds: u64) -> u64 {
-                // Work before and after the call, so that samples fall into every function of the chain.
+                // Work before and after the call, so that samples fall into every function of the
+                // chain.
                 let before = work(rounds);
                 let below = $next(rounds.wrapping_add(before & 1));
                 before ^ below ^ work(rounds)
@@ -27,8 +27,12 @@ chain! {
     f28 -> f29, f29 -> f30,
 }
 
+/// Label of the last function.
+const END: &str = "the end of the chain";
+
 #[inline(never)]
 fn f30(rounds: u64) -> u64 {
+    let _label = AutoProfilerLabel::new(END, gecko_profiler_category!(Other));
     work(20 * rounds)
 }
 
@@ -42,34 +46,39 @@ fn links(stack: &[String]) -> Vec<usize> {
     stack.iter().filter_map(link).collect()
 }
 
+const THREAD: &str = "chain";
+/// Number of samples to see in the chain, and at its end.
+const SAMPLES: usize = 200;
+const SAMPLES_AT_THE_END: usize = 20;
+
+static IN_CHAIN: Place = Place::new("in the chain");
+
 #[test]
-fn each_stack_is_the_chain_from_the_threads_start() {
+fn each_stack_is_the_chain_from_the_start_of_the_thread() {
     isolated(|| {
         let session = ProfilerSession::start(StartParams::default()).expect("start");
         let thread = std::thread::spawn(|| {
-            gekkota::register_thread("chain");
-            let end = Instant::now() + Duration::from_secs(5);
+            gekkota::register_thread(THREAD);
             let mut value = 0;
-            while Instant::now() < end {
-                value ^= f01(2000);
-            }
+            IN_CHAIN.repeat(|| value ^= f01(2000));
             value
         });
+        IN_CHAIN.wait_for_samples(THREAD, SAMPLES);
+        wait_until("the end of the chain is sampled", || {
+            let samples = Read::of_running().samples(THREAD);
+            let at_the_end = samples.iter().filter(|sample| is_in(sample, END));
+            at_the_end.count() >= SAMPLES_AT_THE_END
+        });
+        IN_CHAIN.release();
         thread.join().expect("thread");
         let read = Read::from_profile(&session.finish().expect("profile"));
 
-        let samples = read.samples("chain");
+        let samples = read.samples(THREAD);
         let in_chain: Vec<_> = samples
             .iter()
             .filter(|sample| !links(&sample.stack).is_empty())
             .collect();
-        assert!(
-            in_chain.len() > 500,
-            "{} of {} samples are in the chain",
-            in_chain.len(),
-            samples.len()
-        );
-        let mut truncated = 0;
+        let mut truncated = 0usize;
         let mut deepest = 0;
         for sample in &in_chain {
             let stack = &sample.stack;
@@ -90,13 +99,16 @@ fn each_stack_is_the_chain_from_the_threads_start() {
             );
             deepest = deepest.max(links.len());
         }
+        let from_outside = read.count("samples_from_outside") as usize;
         println!(
-            "{} samples in the chain, {truncated} truncated, {deepest} links at most",
+            "{} samples in the chain, {truncated} truncated, {from_outside} from outside, {deepest} links at most",
             in_chain.len()
         );
+        assert!(!in_chain.is_empty());
         assert_eq!(deepest, CHAIN.len());
+        // The kernel does not report all registers of a thread that a page fault blocks.
         assert!(
-            truncated * 1000 <= in_chain.len(),
+            truncated.saturating_sub(from_outside) * 1000 <= in_chain.len(),
             "{truncated} of {} are truncated",
             in_chain.len()
         );

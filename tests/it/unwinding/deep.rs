@@ -1,14 +1,20 @@
-//! A stack of ten thousand frames is whole; one that is too deep keeps its younger end and is marked.
+//! A stack of ten thousand frames is complete. One that is too deep keeps its younger end and is
+//! marked as truncated.
 
 use std::hint::black_box;
-use std::time::Duration;
 
-use crate::common::{self, Read, isolated, work_for_cpu};
+use crate::common::{self, Read, isolated};
+use crate::sampling::places::Place;
 use gekkota::{ProfilerSession, StartParams};
+
+/// Number of samples to see at the bottom of each stack.
+const SAMPLES: usize = 50;
+
+static BOTTOM: Place = Place::new("at the bottom");
 
 #[inline(never)]
 fn goes_deeper(depth: usize) -> usize {
-    // Different frames, so that the stack does not repeat itself in one number.
+    // Frames with different contents, so that no part of the stack equals another.
     let own = black_box([depth; 4]);
     match depth {
         1 => works_at_the_bottom(),
@@ -18,12 +24,12 @@ fn goes_deeper(depth: usize) -> usize {
 
 #[inline(never)]
 fn works_at_the_bottom() -> usize {
-    work_for_cpu(Duration::from_millis(150));
+    BOTTOM.work();
     black_box(1)
 }
 
 #[test]
-fn ten_thousand_frames_are_whole_and_too_many_are_marked() {
+fn deep_stacks_are_complete_and_too_deep_ones_are_marked() {
     isolated(|| {
         let session = ProfilerSession::start(StartParams::default()).expect("start");
         for (name, depth) in [("deep", 10_000), ("too deep", 40_000)] {
@@ -35,6 +41,7 @@ fn ten_thousand_frames_are_whole_and_too_many_are_marked() {
                 .stack_size(64 << 20)
                 .spawn(body)
                 .expect("spawn");
+            BOTTOM.release_after(name, SAMPLES);
             thread.join().expect("thread");
         }
         let read = Read::from_profile(&session.finish().expect("profile"));
@@ -54,7 +61,12 @@ fn ten_thousand_frames_are_whole_and_too_many_are_marked() {
                 .into_iter()
                 .filter(at_the_bottom)
                 .collect();
-            assert!(samples.len() > 50, "{}: {} samples", name, samples.len());
+            assert!(
+                samples.len() >= SAMPLES,
+                "{}: {} samples",
+                name,
+                samples.len()
+            );
             samples
         };
         let depth_of = |sample: &common::Sample| {

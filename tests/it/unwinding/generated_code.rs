@@ -1,13 +1,20 @@
-//! Machine code that the program made, in memory that belongs to no library, is followed by its frame pointers and named.
+//! Generated machine code, in memory that belongs to no library, is unwound by its frame pointers
+//! and named.
 
-use std::time::Duration;
-
-use crate::common::{self, Read, generated_call, isolated, work_for_cpu};
+use crate::common::{self, Read, generated_call, isolated};
+use crate::sampling::places::Place;
 use gekkota::jit::profiler_register_code_range;
 use gekkota::{ProfilerSession, StartParams};
 
+/// Number of samples to see of each thread.
+const SAMPLES: usize = 50;
+/// Not part of the chains.
+const LABEL: &str = "working";
+
+static WORKING: Place = Place::new(LABEL);
+
 extern "C" fn works_below_generated_code() {
-    work_for_cpu(Duration::from_millis(300));
+    WORKING.work();
     std::hint::black_box(());
 }
 
@@ -17,13 +24,15 @@ fn calls_generated_code(call: common::CallThrough) {
     std::hint::black_box(());
 }
 
-/// The frames from the caller of the generated code on, less what the callee calls.
+/// Returns the generated code's caller and its own frame, in each sample of its callee, and whether
+/// the stack is truncated.
 fn chains(read: &Read, thread: &str) -> Vec<(Vec<String>, bool)> {
     let mut chains = Vec::new();
     for sample in read.samples(thread) {
         let names: Vec<_> = sample
             .stack
             .iter()
+            .filter(|name| *name != LABEL)
             .map(|name| name.replace("it::unwinding::generated_code::", ""))
             .collect();
         let Some(at) = names
@@ -37,22 +46,22 @@ fn chains(read: &Read, thread: &str) -> Vec<(Vec<String>, bool)> {
             names[0] == "(truncated)",
         ));
     }
-    assert!(chains.len() > 50, "{} samples", chains.len());
+    assert!(chains.len() >= SAMPLES, "{} samples", chains.len());
     chains
 }
 
 #[test]
-fn generated_code_has_its_callers_and_its_name_while_it_is_registered() {
+fn registered_generated_code_has_its_callers_and_its_name() {
     isolated(|| {
         let (memory, call) = generated_call();
         let session = ProfilerSession::start(StartParams::default()).expect("start");
         let run = |name: &'static str| {
-            std::thread::spawn(move || {
+            let thread = std::thread::spawn(move || {
                 gekkota::register_thread(name);
                 calls_generated_code(call);
-            })
-            .join()
-            .expect("thread");
+            });
+            WORKING.release_after(name, SAMPLES);
+            thread.join().expect("thread");
         };
         let range = profiler_register_code_range(memory.as_ptr(), memory.len(), "made (by a test)");
         run("registered");
@@ -69,7 +78,7 @@ fn generated_code_has_its_callers_and_its_name_while_it_is_registered() {
             assert!(!truncated && here(&chain), "{chain:?}");
             assert_eq!(chain[1], "made (by a test) (in [jit])");
         }
-        // The newest name of an address is that of all samples in it, also when its range is gone.
+        // All samples at an address have its newest name, even after the range was unregistered.
         for thread in ["registered", "anew"] {
             for (chain, truncated) in chains(&read, thread) {
                 assert!(!truncated && here(&chain), "{chain:?}");
@@ -79,7 +88,7 @@ fn generated_code_has_its_callers_and_its_name_while_it_is_registered() {
         for (chain, truncated) in chains(&read, "unregistered") {
             assert!(
                 truncated,
-                "nobody vouches for the code, so no frame is made up: {chain:?}"
+                "the code is unknown, so no frame follows it: {chain:?}"
             );
             assert!(
                 !chain

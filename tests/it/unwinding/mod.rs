@@ -1,4 +1,4 @@
-//! Stacks, frame by frame.
+//! The frames of stacks: in code of many kinds, on other stacks, and in replaced libraries.
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod accuracy;

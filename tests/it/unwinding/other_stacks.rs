@@ -1,41 +1,44 @@
-//! A thread that runs on a stack that it was not born with, a coroutine's or a signal's, is sampled as far as that is
-//! readable, and the profile says where it was.
+//! A thread on another stack than its own, such as a coroutine's or a signal's, is sampled as far
+//! as that stack is readable, and the profile marks the stack.
 
 use std::cell::UnsafeCell;
-use std::time::Duration;
 
-use crate::common::{Read, Sample, isolated, work_for_cpu};
-use gekkota::{AutoProfilerLabel, ProfilerSession, StartParams};
+use crate::common::{Read, Sample, isolated};
+use crate::sampling::places::Place;
+use gekkota::{ProfilerSession, StartParams};
 
 const OTHER_STACK: &str = "(other stack)";
+const LABELS: [&str; 3] = ["on its own stack", "in the coroutine", "in the handler"];
+
+static OWN_STACK: Place = Place::new(LABELS[0]);
+static COROUTINE: Place = Place::new(LABELS[1]);
+static HANDLER: Place = Place::new(LABELS[2]);
 
 #[inline(never)]
 extern "C" fn works_in_coroutine() {
-    let _label =
-        AutoProfilerLabel::new("in the coroutine", gekkota::gecko_profiler_category!(Other));
-    work_for_cpu(Duration::from_millis(100));
+    COROUTINE.work();
     std::hint::black_box(1);
 }
 
 #[inline(never)]
 extern "C" fn works_in_signal_handler(_: libc::c_int) {
-    work_for_cpu(Duration::from_millis(100));
+    // The signal is raised outside of any push of a label, so the place may push its own.
+    HANDLER.work();
     std::hint::black_box(2);
 }
 
 #[inline(never)]
-fn works_at_home() {
-    work_for_cpu(Duration::from_millis(100));
+fn works_on_own_stack() {
+    OWN_STACK.work();
     std::hint::black_box(3);
 }
 
 struct Contexts(UnsafeCell<[libc::ucontext_t; 2]>);
 
-/// Switches to a stack of `bytes` bytes whose end is followed by a page that nobody may touch, and back.
+/// Switches to a stack of `bytes` bytes between two inaccessible pages, and back.
 fn run_coroutine(bytes: usize) {
     let guard = 4096;
-    // SAFETY: a new mapping; its first and last pages are made unreadable, the context runs between them on this
-    // thread, and everything lives until it has come back.
+    // SAFETY: the context runs on this thread, in a new mapping that lives until it returns.
     unsafe {
         let (protection, flags) = (
             libc::PROT_READ | libc::PROT_WRITE,
@@ -69,7 +72,7 @@ fn run_coroutine(bytes: usize) {
 
 fn run_signal_handler() {
     let mut stack = vec![0u8; 64 << 10];
-    // SAFETY: the stack lives until the handler has returned; the action is on this stack.
+    // SAFETY: the signal stack lives until the handler has returned, and the action is a local.
     unsafe {
         let on = libc::stack_t {
             ss_sp: stack.as_mut_ptr().cast(),
@@ -96,51 +99,65 @@ fn in_function<'a>(samples: &'a [Sample], name: &'a str) -> impl Iterator<Item =
         .filter(move |sample| sample.stack.iter().any(|frame| frame.contains(name)))
 }
 
+const THREAD: &str = "changes stacks";
+/// Number of samples to see of each visit.
+const SAMPLES: usize = 40;
+
 #[test]
-fn stacks_of_other_kinds_are_read_as_far_as_they_go() {
+fn other_stacks_are_read_as_far_as_they_are_readable() {
     isolated(|| {
         let session = ProfilerSession::start(StartParams::default()).expect("start");
-        std::thread::spawn(|| {
-            gekkota::register_thread("wanders");
-            works_at_home();
-            // A large one, and one that is smaller than what is copied at most.
+        let thread = std::thread::spawn(|| {
+            gekkota::register_thread(THREAD);
+            works_on_own_stack();
+            // One is larger than the maximum copy, one is smaller.
             run_coroutine(256 << 10);
             run_coroutine(16 << 10);
             run_signal_handler();
-            works_at_home();
-        })
-        .join()
-        .expect("thread");
+            works_on_own_stack();
+        });
+        for place in [&OWN_STACK, &COROUTINE, &COROUTINE, &HANDLER, &OWN_STACK] {
+            place.release_after(THREAD, SAMPLES);
+        }
+        thread.join().expect("thread");
         let read = Read::from_profile(&session.finish().expect("profile"));
-        let samples = read.samples("wanders");
+        let samples = read.samples(THREAD);
 
-        let home: Vec<_> = in_function(&samples, "works_at_home").collect();
-        assert!(home.len() > 60 && home.iter().all(|sample| sample.stack[0] != OTHER_STACK));
-        for (name, least) in [("works_in_coroutine", 60), ("works_in_signal_handler", 30)] {
-            let away: Vec<_> = in_function(&samples, name).collect();
+        let own: Vec<_> = in_function(&samples, "works_on_own_stack").collect();
+        assert!(own.len() >= 2 * SAMPLES, "{} samples", own.len());
+        assert!(own.iter().all(|sample| sample.stack[0] != OTHER_STACK));
+        for (name, least) in [
+            ("works_in_coroutine", 2 * SAMPLES),
+            ("works_in_signal_handler", SAMPLES),
+        ] {
+            let other: Vec<_> = in_function(&samples, name).collect();
             println!(
                 "{name}: {} samples, such as {:?}",
-                away.len(),
-                away.first().map(|sample| &sample.stack)
+                other.len(),
+                other.first().map(|sample| &sample.stack)
             );
-            assert!(away.len() > least, "{} samples of {name}", away.len());
-            for sample in away {
+            assert!(other.len() >= least, "{} samples of {name}", other.len());
+            for sample in other {
                 assert_eq!(sample.stack[0], OTHER_STACK);
-                // Where it began nobody knows, and the function that works is not cut off.
+                // The function that works is not cut off. The outer end of the stack is unknown.
+                let mut native = sample
+                    .stack
+                    .iter()
+                    .filter(|frame| !LABELS.contains(&frame.as_str()));
                 assert!(
-                    sample
-                        .stack
-                        .iter()
+                    native
                         .position(|frame| frame.contains(name))
-                        .is_some_and(|at| at <= 4)
+                        .is_some_and(|at| at <= 4),
+                    "{:?}",
+                    sample.stack
                 );
             }
         }
-        let labelled = in_function(&samples, "in the coroutine").count();
+        let labelled = in_function(&samples, LABELS[1]).count();
         assert!(
-            labelled > 60,
+            labelled >= 2 * SAMPLES,
             "{labelled} samples with the coroutine's label"
         );
-        assert!(read.count("samples_on_other_stacks") > 90);
+        assert!(read.count("samples_on_other_stacks") >= 3 * SAMPLES as u64);
     });
 }

@@ -1,10 +1,10 @@
-//! C code, compiled when the test runs and loaded into it.
+//! C code that the test compiles and loads.
 
 use std::ffi::{CString, c_char, c_void};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A folder of this process's own, removed at the end.
+/// A temporary folder of this process, removed on drop.
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {
@@ -21,7 +21,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // It lies among temporary files; nobody needs it gone.
+        // A temporary folder may stay.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
@@ -54,13 +54,13 @@ pub(crate) fn compile(folder: &Folder, name: &str, source: &str, flags: &[&str])
     library
 }
 
-/// A library that stays loaded, unless it is closed.
+/// A library that stays loaded until it is closed.
 pub(crate) struct Library(*mut c_void);
 
 impl Library {
     pub(crate) fn load(path: &Path) -> Self {
         let name = CString::new(path.to_str().expect("UTF-8")).expect("no zero");
-        // SAFETY: the library has no constructors but the C library's.
+        // SAFETY: the library has only the compiler's own constructors.
         let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL) };
         assert!(!handle.is_null(), "{} could not be loaded", path.display());
         Self(handle)
@@ -68,34 +68,35 @@ impl Library {
 
     pub(crate) fn address(&self, name: &str) -> *mut c_void {
         let c_name = CString::new(name).expect("no zero");
-        // SAFETY: the library stays loaded.
+        // SAFETY: the handle is open, and the name is terminated.
         let address = unsafe { libc::dlsym(self.0, c_name.as_ptr()) };
         assert!(!address.is_null(), "no {name}");
         address
     }
 
-    /// Unloads it.
+    /// Unloads the library.
     pub(crate) fn close(self) {
         // SAFETY: `self` is consumed, so the handle is closed once.
         let answer = unsafe { libc::dlclose(self.0) };
         assert_eq!(answer, 0, "cannot unload the library");
     }
 
-    /// A function of one number.
+    /// Returns a function `unsigned long f(unsigned long)`.
     pub(crate) fn function(&self, name: &str) -> extern "C" fn(u64) -> u64 {
-        // SAFETY: the fixtures' functions that are asked for have this shape.
+        // SAFETY: the tests request only functions with this signature.
         unsafe { std::mem::transmute(self.address(name)) }
     }
 
-    /// `void f(void (*back)(unsigned long), unsigned long)`.
+    /// Returns `acc_calls_back`, a `void f(void (*back)(unsigned long), unsigned long)`.
     pub(crate) fn calls_back(&self) -> extern "C" fn(extern "C" fn(u64), u64) {
-        // SAFETY: as its source says.
+        // SAFETY: the function has this signature in its source.
         unsafe { std::mem::transmute(self.address("acc_calls_back")) }
     }
 
-    /// `unsigned long f(char *to, const char *from, unsigned long bytes)`.
+    /// Returns `acc_calls_libc`, an `unsigned long f(char *to, const char *from, unsigned long
+    /// bytes)`.
     pub(crate) fn calls_libc(&self) -> extern "C" fn(*mut c_char, *const c_char, u64) -> u64 {
-        // SAFETY: as its source says.
+        // SAFETY: the function has this signature in its source.
         unsafe { std::mem::transmute(self.address("acc_calls_libc")) }
     }
 }

@@ -1,4 +1,4 @@
-//! The cases.
+//! The cases: each compares stacks of one kind of code with the truth.
 
 use std::ffi::c_char;
 use std::hint::black_box;
@@ -6,14 +6,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::c_code::{Folder, Library, compile};
-use super::driver::{Learned, row, sample, session, step_through};
+use super::driver::{Learned, Sampling, row, sample, session, step_through};
 use super::rust_code::FUNCTIONS;
 use super::stepper;
 use super::table::{Bar, Row, Table};
 
-/// For each case that is sampled.
+/// Minimum CPU time of a sampled case.
 const SAMPLED_CPU: Duration = Duration::from_millis(200);
+/// Minimum number of samples of a sampled case. A busy machine needs more CPU time for them.
 const LEAST_SAMPLES: usize = 50;
+const SAMPLING: Sampling = Sampling {
+    cpu: SAMPLED_CPU,
+    samples: LEAST_SAMPLES,
+};
 
 pub(crate) fn all(table: &mut Table) {
     let folder = Folder::new();
@@ -79,7 +84,7 @@ fn each_instruction_of_c(table: &mut Table, folder: &Folder) {
     ];
     for (name, bar, flags) in variants {
         let all = Library::load(&compile(folder, name, FIXTURES, flags)).function("acc_all");
-        // The linker's work, done once, is another case.
+        // Another case tests the linker's work on the first call.
         black_box(all(7));
         let mut row = Row::new(format!("C: {name}"), *bar);
         step_through(&mut row, &mut || _ = black_box(all(black_box(7))));
@@ -87,12 +92,13 @@ fn each_instruction_of_c(table: &mut Table, folder: &Folder) {
     }
 }
 
-/// The first call of each function goes through the dynamic linker, which looks it up; later ones through the stub alone.
+/// The first call of each function goes through the dynamic linker, which looks the function up.
+/// Later calls go through the stub alone.
 fn stubs_of_the_linker(table: &mut Table, folder: &Folder) {
     let library = compile(folder, "lazy", FIXTURES, &["-O2", "-fplt", "-Wl,-z,lazy"]);
     let library = Library::load(&library);
     let mut first = row("PLT: first calls, through the linker");
-    // Not more at once than what is kept of one run.
+    // Functions one by one, because one run keeps a limited number of steps.
     for name in ["acc_small", "acc_tail_call", "acc_recursive", "acc_all"] {
         let function = library.function(name);
         step_through(&mut first, &mut || _ = black_box(function(black_box(7))));
@@ -137,7 +143,7 @@ fn the_clock(table: &mut Table) {
     table.add(stepped, 50);
     times.store(10_000, Ordering::Relaxed);
     let mut sampled = row("vDSO: clock_gettime, sampled at 10 kHz");
-    sample(&mut sampled, session(), &learned, SAMPLED_CPU, &mut body);
+    sample(&mut sampled, session(), &learned, SAMPLING, &mut body);
     table.add(sampled, LEAST_SAMPLES);
 }
 
@@ -145,7 +151,7 @@ fn the_clock(table: &mut Table) {
 fn copy_blocks(from: &[u8], to: &mut [u8], times: u64) {
     for _ in 0..times {
         let (from, to) = (black_box(from), black_box(&mut *to));
-        // SAFETY: both are as long, and not the same.
+        // SAFETY: the length fits both buffers, which do not overlap.
         unsafe {
             libc::memcpy(
                 to.as_mut_ptr().cast(),
@@ -173,17 +179,17 @@ fn copying(table: &mut Table) {
     table.add(stepped, 200);
     length.store(4 << 20, Ordering::Relaxed);
     let mut sampled = row("libc: memcpy of 4 MiB, sampled at 10 kHz");
-    sample(&mut sampled, session(), &learned, SAMPLED_CPU, &mut body);
+    sample(&mut sampled, session(), &learned, SAMPLING, &mut body);
     table.add(sampled, LEAST_SAMPLES);
 }
 
 extern "C" fn compare(one: *const libc::c_void, other: *const libc::c_void) -> i32 {
-    // SAFETY: `qsort` gives places of the array that it was called with.
+    // SAFETY: `qsort` passes pointers into its array of `u32`.
     let (one, other) = unsafe { (*one.cast::<u32>(), *other.cast::<u32>()) };
     black_box(one).cmp(&black_box(other)) as i32
 }
 
-/// The same numbers each time.
+/// Sorts the same numbers each time.
 #[inline(never)]
 fn sort_numbers(times: u64) {
     for _ in 0..times {
@@ -193,7 +199,7 @@ fn sort_numbers(times: u64) {
             number = number.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             *place = number;
         }
-        // SAFETY: so many numbers of this size.
+        // SAFETY: the array has this length and element size, and `compare` reads `u32`.
         unsafe {
             libc::qsort(
                 numbers.as_mut_ptr().cast(),
@@ -214,7 +220,7 @@ fn sorting(table: &mut Table) {
     table.add(stepped, 2000);
     times.store(100, Ordering::Relaxed);
     let mut sampled = row("libc: qsort with a call-back, sampled");
-    sample(&mut sampled, session(), &learned, SAMPLED_CPU, &mut body);
+    sample(&mut sampled, session(), &learned, SAMPLING, &mut body);
     table.add(sampled, LEAST_SAMPLES);
 }
 
@@ -237,7 +243,7 @@ fn a_library_loaded_later(table: &mut Table, folder: &Folder) {
     table.add(stepped, 20);
     rounds.store(100_000, Ordering::Relaxed);
     let mut sampled = row("a library loaded in the session, sampled");
-    sample(&mut sampled, session, &learned, SAMPLED_CPU, &mut body);
+    sample(&mut sampled, session, &learned, SAMPLING, &mut body);
     table.add(sampled, LEAST_SAMPLES);
 }
 
@@ -245,7 +251,7 @@ extern "C" fn host_handler(_: i32, _: *mut libc::siginfo_t, context: *mut libc::
     let is_stepped = stepper::is_stepping();
     let mut interrupted = None;
     if black_box(is_stepped) {
-        // SAFETY: the kernel's argument.
+        // SAFETY: the kernel passes a valid context to the handler.
         interrupted = stepper::enter_handler(unsafe { &*context.cast() });
         stepper::start();
     }
@@ -258,7 +264,7 @@ extern "C" fn host_handler(_: i32, _: *mut libc::siginfo_t, context: *mut libc::
 
 #[inline(never)]
 fn raises() {
-    // SAFETY: its handler is installed.
+    // SAFETY: the signal's handler is installed.
     unsafe { libc::raise(black_box(libc::SIGUSR1)) };
 }
 
@@ -301,16 +307,16 @@ fn handler_of_signal(table: &mut Table, case: &str, bar: Bar, flags: i32) {
     let learned = step_through(&mut stepped, &mut raises);
     table.add(stepped, 50);
     let mut sampled = Row::new(format!("{case}, sampled"), bar);
-    sample(&mut sampled, session(), &learned, SAMPLED_CPU, &mut raises);
+    sample(&mut sampled, session(), &learned, SAMPLING, &mut raises);
     table.add(sampled, LEAST_SAMPLES);
 }
 
-/// With a frame of 64 KiB each.
+/// Recurses with a frame of 64 KiB for each call.
 #[inline(never)]
 fn recursive_with_large_frames(depth: u64) -> u64 {
     let mut memory = std::mem::MaybeUninit::<[u64; 8192]>::uninit();
     let first = memory.as_mut_ptr().cast::<u64>();
-    // SAFETY: the first of many.
+    // SAFETY: the pointer is to the first element of the array.
     unsafe { first.write(depth) };
     black_box(first);
     let below = if depth == 0 {
@@ -318,7 +324,7 @@ fn recursive_with_large_frames(depth: u64) -> u64 {
     } else {
         recursive_with_large_frames(depth - 1)
     };
-    // SAFETY: written above.
+    // SAFETY: the element was written above.
     black_box(below) + unsafe { first.read() }
 }
 
@@ -341,7 +347,7 @@ fn recursive_and_spins(depth: u64) -> u64 {
 
 type Recursive = fn(u64) -> u64;
 
-/// The depth at which a recursion is stepped through.
+/// Depth at which a recursion is stepped through.
 const SHALLOW: u64 = 4;
 
 fn deep_stacks(table: &mut Table) {
@@ -364,7 +370,7 @@ fn deep_stacks(table: &mut Table) {
         let learned = learned.with_recursion(SHALLOW as usize, depth as usize);
         let mut sampled = row(&format!("{name}, sampled"));
         calls.store(depth, Ordering::Relaxed);
-        sample(&mut sampled, session(), &learned, SAMPLED_CPU, &mut body);
+        sample(&mut sampled, session(), &learned, SAMPLING, &mut body);
         table.add(sampled, LEAST_SAMPLES);
     }
 }

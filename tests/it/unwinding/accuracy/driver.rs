@@ -1,4 +1,4 @@
-//! Runs a case: step by step, or sampled by a session, and judges what was captured.
+//! Runs a case, step by step or sampled by a session, and judges the captured stacks.
 
 use std::collections::HashSet;
 use std::hint::black_box;
@@ -9,9 +9,9 @@ use gekkota::{AutoProfilerLabel, ProfilerSession, StartParams, gecko_profiler_ca
 
 use super::stepper::{self, Step, WINDOW};
 use super::table::{Bar, Row, Verdict, judge};
-use crate::common::{Read, thread_cpu};
+use crate::common::{Read, Sample, thread_cpu};
 
-/// On the samples that were taken while a case ran.
+/// Label of the samples that were taken while a case ran.
 const LABEL: &str = "the case runs";
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -20,12 +20,17 @@ enum Mode {
     Sampled,
 }
 
-/// Calls `body` from one place: once step by step, or for so much CPU time under a label. Gives its own callers.
+/// Calls `body` from one place: once step by step, or under a label until there are enough samples.
+/// Returns its own callers.
 #[inline(never)]
-fn drive(mode: Mode, cpu: Duration, first_kept: usize, body: &mut dyn FnMut()) -> Vec<u64> {
+fn drive(
+    mode: Mode,
+    first_kept: usize,
+    has_enough_samples: &mut dyn FnMut() -> bool,
+    body: &mut dyn FnMut(),
+) -> Vec<u64> {
     let reference = profiler_capture_backtrace().expect("a backtrace").resolve();
     let callers = callers_of_drive(&reference);
-    let end = thread_cpu() + cpu;
     if mode == Mode::Stepped {
         stepper::begin(callers.clone(), first_kept);
     }
@@ -40,7 +45,7 @@ fn drive(mode: Mode, cpu: Duration, first_kept: usize, body: &mut dyn FnMut()) -
             stepper::stop();
         }
         drop(label);
-        if black_box(mode) == Mode::Stepped || thread_cpu() > end {
+        if black_box(mode) == Mode::Stepped || has_enough_samples() {
             return callers;
         }
     }
@@ -54,7 +59,8 @@ pub(crate) fn addresses(stack: &StackSample) -> Vec<u64> {
     stack.frames().iter().filter_map(address).collect()
 }
 
-/// The outer end of every true stack. It is the same each time; by its names, it is what it must be.
+/// Returns the outer end of every true stack. Checks that it is the same each time, and that its
+/// functions are the expected ones.
 fn callers_of_drive(reference: &StackSample) -> Vec<u64> {
     use std::sync::OnceLock;
     static NAMED: OnceLock<Vec<u64>> = OnceLock::new();
@@ -91,19 +97,20 @@ fn callers_of_drive(reference: &StackSample) -> Vec<u64> {
     callers
 }
 
-/// Takes a backtrace after each instruction of `body`, which does the same each time, and judges each.
+/// Takes a backtrace after each instruction of `body`, and judges each backtrace. `body` must run
+/// the same instructions each time.
 pub(crate) fn step_through(row: &mut Row, body: &mut dyn FnMut()) -> Learned {
     let mut learned = Learned::default();
     let mut first_kept = 0;
     loop {
-        let callers = drive(Mode::Stepped, Duration::ZERO, first_kept, body);
+        let callers = drive(Mode::Stepped, first_kept, &mut || true, body);
         let (steps, seen) = stepper::end();
         for step in &steps {
             judge_step(row, step);
-            // Less the trampoline, and what differs from run to run.
+            // Without the trampoline, and without the driver's callers.
             let mut stack = step.truth[1..step.truth.len() - callers.len()].to_vec();
             stack[0] = step.interrupted;
-            // A handler's trampoline runs by itself when the handler has returned.
+            // When a handler has returned, its trampoline is the innermost frame.
             if let Some(place) = stack.iter().position(|frame| *frame == step.truth[0]) {
                 learned.stacks.insert(stack[place..].to_vec());
             }
@@ -148,7 +155,7 @@ fn describe(frames: &[u64], truth: &[u64]) -> String {
     )
 }
 
-/// What is mapped where.
+/// The process's mappings: start, end, file offset and file.
 struct Maps(Vec<(u64, u64, u64, String)>);
 
 impl Maps {
@@ -175,7 +182,7 @@ impl Maps {
             .find(|(start, end, ..)| (*start..*end).contains(&address))
     }
 
-    /// The file that the address is in.
+    /// Returns the file that is mapped at the address.
     fn file_of(&self, address: u64) -> String {
         self.find(address)
             .map_or(String::new(), |(.., name)| name.clone())
@@ -192,16 +199,16 @@ impl Maps {
     }
 }
 
-/// True stacks that stepping met, up to the driver.
+/// The true stacks that stepping met, without the driver's callers.
 #[derive(Default)]
 pub(crate) struct Learned {
     stacks: HashSet<Vec<u64>>,
     recursion: Option<Recursion>,
 }
 
-/// The stacks were learned at a depth, and are sampled at another.
+/// A recursion whose stacks were learned at one depth, and are sampled at another.
 struct Recursion {
-    /// Where each call but the first returns to.
+    /// Return address of each call but the first.
     returns_to: u64,
     learned: usize,
     sampled: usize,
@@ -212,7 +219,7 @@ impl Learned {
         self.stacks.extend(other.stacks);
     }
 
-    /// For the same recursion at a greater depth.
+    /// Adapts the stacks to the same recursion at a greater depth.
     pub(crate) fn with_recursion(mut self, learned: usize, sampled: usize) -> Self {
         let deepest = self
             .stacks
@@ -232,7 +239,8 @@ impl Learned {
         self
     }
 
-    /// The stack as it would be at the depth that was learned: the deepest stays the deepest, all others become one.
+    /// Shortens a stack to the learned depth. The deepest recursion becomes the deepest learned
+    /// one, and all others that are deeper than the learned depth become the one before it.
     fn as_learned(&self, frames: Vec<u64>) -> Vec<u64> {
         let Some(recursion) = &self.recursion else {
             return frames;
@@ -241,7 +249,7 @@ impl Learned {
             _ if depth == recursion.sampled => recursion.learned,
             _ if depth < recursion.learned => depth,
             _ if depth < recursion.sampled => recursion.learned - 1,
-            // More calls than there were.
+            // More calls than were made.
             _ => depth,
         };
         let shorten = |run: &[u64]| {
@@ -258,7 +266,8 @@ impl Learned {
             .collect()
     }
 
-    /// The file of each stack's innermost instruction, and its callers, those of the driver included.
+    /// Returns the file of each stack's innermost instruction, and its callers, including the
+    /// driver's.
     fn by_file(&self, maps: &Maps, outer: &[u64]) -> HashSet<(String, Vec<u64>)> {
         let callers = |stack: &[u64]| stack[1..].iter().chain(outer).copied().collect();
         self.stacks
@@ -268,7 +277,8 @@ impl Learned {
     }
 }
 
-/// Whether a sample is one of the true stacks, wherever in the same file its innermost instruction was.
+/// Compares a sample with the true stacks. Its innermost instruction may be anywhere in the same
+/// file.
 fn judge_sample(
     known: &HashSet<(String, Vec<u64>)>,
     maps: &Maps,
@@ -278,10 +288,10 @@ fn judge_sample(
         return Verdict::Wrong;
     };
     let file = maps.file_of(*innermost);
-    let begins_so =
+    let has_prefix =
         |(known, stack): &(String, Vec<u64>)| *known == file && stack.starts_with(callers);
     match sample.is_truncated {
-        true if known.iter().any(begins_so) => Verdict::Truncated,
+        true if known.iter().any(has_prefix) => Verdict::Truncated,
         false if known.contains(&(file, callers.to_vec())) => Verdict::Exact,
         _ => Verdict::Wrong,
     }
@@ -293,21 +303,46 @@ struct SampledFrames {
     is_truncated: bool,
 }
 
-/// A session at 10 kHz. The calling thread is registered.
+/// Starts a session at 10 kHz. The calling thread must be registered.
 pub(crate) fn session() -> ProfilerSession {
     ProfilerSession::start(StartParams::default().interval(Duration::from_micros(100)))
         .expect("start")
 }
 
-/// Runs `body` again and again for so much CPU time, and judges the samples that the session took meanwhile.
+/// How long a case is sampled.
+#[derive(Clone, Copy)]
+pub(crate) struct Sampling {
+    /// Minimum CPU time.
+    pub(crate) cpu: Duration,
+    /// Minimum number of samples.
+    pub(crate) samples: usize,
+}
+
+impl Sampling {
+    /// Returns a condition that is true once the running session has the samples.
+    fn condition(self) -> impl FnMut() -> bool {
+        let mut next_check = thread_cpu() + self.cpu;
+        move || {
+            if thread_cpu() < next_check {
+                return false;
+            }
+            next_check += self.cpu;
+            let is_of_case = |sample: &Sample| sample.stack.iter().any(|frame| frame == LABEL);
+            let samples = Read::of_running().samples(THREAD);
+            samples.iter().filter(|sample| is_of_case(sample)).count() >= self.samples
+        }
+    }
+}
+
+/// Repeats `body`, and judges the samples that the session takes of it.
 pub(crate) fn sample(
     row: &mut Row,
     session: ProfilerSession,
     learned: &Learned,
-    cpu: Duration,
+    sampling: Sampling,
     body: &mut dyn FnMut(),
 ) {
-    let callers = drive(Mode::Sampled, cpu, 0, body);
+    let callers = drive(Mode::Sampled, 0, &mut sampling.condition(), body);
     let profile = session.finish().expect("profile");
     let mut text = Vec::new();
     let options =
@@ -318,6 +353,15 @@ pub(crate) fn sample(
     let read = Read::from_text(&text);
     let maps = Maps::read();
     let known = learned.by_file(&maps, &callers);
+    row.excuse_truncated(read.count("samples_from_outside") as usize);
+    let counts = [
+        "captured_samples",
+        "samples_from_outside",
+        "same_samples",
+        "signals_to_sleepers",
+        "missed_ticks",
+    ]
+    .map(|name| format!("{name}: {}", read.count(name)));
     for sample in read.samples(THREAD) {
         if !sample.stack.iter().any(|frame| frame == LABEL) {
             continue;
@@ -338,7 +382,8 @@ pub(crate) fn sample(
                     .take_while(|(one, other)| one == other)
                     .count()
             });
-            describe(&sampled.frames, nearest.map_or(&[], Vec::as_slice))
+            let description = describe(&sampled.frames, nearest.map_or(&[], Vec::as_slice));
+            format!("{description}; {counts:?}")
         });
     }
 }
@@ -346,7 +391,7 @@ pub(crate) fn sample(
 /// The name of the thread that runs the cases.
 pub(crate) const THREAD: &str = "accuracy";
 
-/// A row that is judged by the bar of exactness.
+/// Returns a row with the bar of exactness.
 pub(crate) fn row(case: &str) -> Row {
     Row::new(case, Bar::Exact)
 }

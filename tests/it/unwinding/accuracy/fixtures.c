@@ -1,4 +1,4 @@
-/* C functions of many shapes, to be stepped through. They allocate nothing. Exported ones call each other through the PLT. */
+/* C functions of many shapes, for the stepper. They allocate nothing. Exported ones call each other through the PLT. */
 #include <alloca.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -39,15 +39,15 @@ OUT_OF_LINE unsigned long acc_aligned_frame(unsigned long value) {
     return memory[value % 16];
 }
 
-/* A frame whose size is known only when it runs. */
+/* A frame whose size is known only at run time. */
 OUT_OF_LINE unsigned long acc_dynamic_frame(unsigned long value) {
     volatile char *memory = alloca(value % 500 + 64);
     memory[3] = (char)acc_leaf(value);
     return hidden_leaf((unsigned long)memory[3]);
 }
 
-/* Both at once: the frame is found by a register of its own. Where there are frame pointers, too, gcc's tables are wrong for
-   one instruction: after `leave` they still say that the caller's is on the stack. */
+/* Both at once: a register of its own locates the frame. With frame pointers, gcc's tables are wrong for one instruction:
+   after `leave`, they still describe the caller's frame pointer as being on the stack. */
 OUT_OF_LINE unsigned long acc_dynamic_aligned_frame(unsigned long value) {
     volatile unsigned long aligned[8] __attribute__((aligned(32)));
     volatile char *memory = alloca(value % 300 + 64);
@@ -89,7 +89,7 @@ OUT_OF_LINE unsigned long acc_switches(unsigned long value) {
     }
 }
 
-/* Every shape once. */
+/* Calls each of the functions above. */
 unsigned long acc_all(unsigned long value) {
     unsigned long sum = acc_small(value) + acc_many_registers(value, 2, 3, 4) + acc_large_frame(value);
     sum += acc_aligned_frame(value) + acc_dynamic_frame(value) + acc_dynamic_aligned_frame(value);
@@ -99,13 +99,13 @@ unsigned long acc_all(unsigned long value) {
     return sum;
 }
 
-/* From C back into the program. */
+/* Calls from C back into the program. */
 void acc_calls_back(call_back back, unsigned long value) {
     back(acc_leaf(value));
     __asm__ volatile("" ::: "memory");
 }
 
-/* Calls of libc through the PLT. */
+/* Calls libc through the PLT. */
 unsigned long acc_calls_libc(char *to, const char *from, unsigned long bytes) {
     memcpy(to, from, bytes);
     __asm__ volatile("" ::: "memory");

@@ -1,4 +1,4 @@
-//! Rust functions of many shapes, to be stepped through. They allocate nothing.
+//! Rust functions of many shapes, for the stepper. They allocate nothing.
 
 use std::hint::black_box;
 
@@ -12,7 +12,7 @@ fn small(value: u64) -> u64 {
     black_box(leaf(value)) + 1
 }
 
-/// A frame of several pages, which is probed page by page.
+/// Has a frame of several pages, which is probed page by page.
 #[inline(never)]
 fn large_frame(value: u64) -> u64 {
     let mut memory = black_box([0u64; 1200]);
@@ -20,18 +20,18 @@ fn large_frame(value: u64) -> u64 {
     black_box(&memory)[7]
 }
 
-/// A frame of so many pages that they are probed in a loop.
+/// Has a frame of so many pages that they are probed in a loop.
 #[inline(never)]
 fn larger_frame(value: u64) -> u64 {
     let mut memory = std::mem::MaybeUninit::<[u64; 20_000]>::uninit();
     let first = memory.as_mut_ptr().cast::<u64>();
-    // SAFETY: the first of many.
+    // SAFETY: the pointer is to the first element of the array.
     unsafe { first.write(leaf(value)) };
-    // SAFETY: written just now.
+    // SAFETY: the element was written above.
     leaf(unsafe { black_box(first).read() })
 }
 
-/// Values that live across calls take every register that a callee keeps.
+/// Uses all callee-saved registers, for values that live across calls.
 #[inline(never)]
 fn many_registers(a: u64, b: u64, c: u64, d: u64, e: u64, f: u64) -> u64 {
     let (g, h) = (leaf(a ^ b), leaf(c ^ d));
@@ -41,9 +41,9 @@ fn many_registers(a: u64, b: u64, c: u64, d: u64, e: u64, f: u64) -> u64 {
     a ^ b ^ c ^ d ^ e ^ f ^ g ^ h ^ i ^ j ^ k ^ l ^ first
 }
 
-/// More arguments than there are registers for, pushed for the call.
+/// Takes more arguments than registers hold, so the caller pushes some.
 #[inline(never)]
-#[expect(clippy::too_many_arguments, reason = "that is what it is for")]
+#[expect(clippy::too_many_arguments, reason = "some arguments must be pushed")]
 fn many_arguments(a: u64, b: u64, c: u64, d: u64, e: u64, f: u64, g: u64, h: u64, i: u64) -> u64 {
     leaf(a + b + c) ^ leaf(d + e + f) ^ leaf(g + h + i)
 }
@@ -72,7 +72,7 @@ fn through_vtable(value: u64) -> u64 {
     shapes.iter().map(|shape| shape.area(value)).sum()
 }
 
-/// Ends in a call that takes its place on the stack, where the compiler makes it so.
+/// Ends in a call that the compiler may turn into a jump.
 #[inline(never)]
 fn tail_call(value: u64) -> u64 {
     tail_called(value ^ black_box(1))
@@ -122,7 +122,7 @@ fn calls_closures(value: u64) -> u64 {
 
 type Function = fn(u64);
 
-/// Each of them by name.
+/// All functions, by name.
 pub(crate) const FUNCTIONS: &[(&str, Function)] = &[
     ("small functions", |value| _ = black_box(small(leaf(value)))),
     ("a frame of several pages", |value| {

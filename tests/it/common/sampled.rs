@@ -1,11 +1,12 @@
 //! Work and waits that last until the profiler has samples, however busy the machine is.
-#![allow(dead_code, reason = "`alloc_labels` uses a part of it")]
+#![allow(dead_code, reason = "each test binary uses some of the helpers")]
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, LazyLock, OnceLock};
+use std::time::Duration;
 
-use crate::common::{Read, wait_until, work};
+use crate::common::{Read, wait_until, work, work_for_cpu};
 use gekkota::profile::{SnapshotOptions, Symbolicate};
 use gekkota::thread::{ThreadId, profiler_current_thread_id};
 use gekkota::{ProfilerTime, profiler_stream_json};
@@ -80,6 +81,13 @@ fn work_while_counted(progress: &Progress) {
         work(1000);
     }
     std::hint::black_box(file!());
+}
+
+/// Uses at least `least` of CPU time, and continues until the profiler has `wanted` samples of the
+/// rest of the work.
+pub(crate) fn work_at_least(least: Duration, wanted: usize) {
+    work_for_cpu(least);
+    work_until_sampled(wanted);
 }
 
 /// Waits until the profiler has `wanted` samples of a thread from now on.

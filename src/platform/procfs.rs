@@ -42,6 +42,8 @@ pub(crate) struct BlockedAt {
     /// for a page.
     pub(crate) pc: u64,
     pub(crate) sp: u64,
+    /// Whether a system call blocks the thread. Otherwise it waits for a page, for example.
+    pub(crate) in_system_call: bool,
 }
 
 /// State of a thread, as reported by the kernel.
@@ -50,13 +52,13 @@ pub(crate) enum ProbeResult {
     Blocked(BlockedAt),
     /// The thread is running, waits for a processor, or has exited.
     NotBlocked,
-    /// The kernel does not report the state: `/proc` is not mounted, or the process is not dumpable
-    /// and does not run as root.
+    /// The state cannot be read: `/proc` is not mounted, the process is not dumpable and does not
+    /// run as root, or it has no free descriptor.
     Hidden,
 }
 
-/// Descriptors that [`ThreadProbe`]s keep open, or -1, so that the child of a fork can close them.
-/// The number is limited to leave descriptors for the application.
+/// Descriptors that [`ThreadProbe`]s keep open, so that the child of a fork can close them; -1 in a
+/// free entry. The number is limited to leave descriptors for the application.
 static CACHED_DESCRIPTORS: [AtomicI32; 64] = [const { AtomicI32::new(-1) }; 64];
 
 /// Takes all cached descriptors out of the table. Called in the child of a fork, where no other
@@ -68,8 +70,9 @@ pub(crate) fn take_cached_descriptors() -> impl Iterator<Item = i32> {
         .filter(|&descriptor| descriptor >= 0)
 }
 
-/// Reads whether a thread of this process is blocked, and where, from its `syscall` file in
-/// `/proc`. The file stays open after the first read if the table of descriptors has a free entry.
+/// A probe of one thread of this process: reads from the thread's `syscall` file in `/proc` whether
+/// and where the thread is blocked. The file stays open after the first read if the table of
+/// descriptors has a free entry.
 #[derive(Debug)]
 pub(crate) struct ThreadProbe {
     thread: ThreadId,
@@ -149,7 +152,11 @@ fn parse_blocked(line: &[u8]) -> Option<BlockedAt> {
     let mut address = || u64::from_str_radix(fields.next()?.strip_prefix("0x")?, 16).ok();
     let (pc, sp) = (address()?, address()?);
     // Both are 0 for a thread that is exiting.
-    (pc != 0 && sp != 0).then_some(BlockedAt { pc, sp })
+    (pc != 0 && sp != 0).then_some(BlockedAt {
+        pc,
+        sp,
+        in_system_call: !line.starts_with(b"-1 "),
+    })
 }
 
 /// Parses a `stat` file. The second field is a name in parentheses that may contain any bytes, so
@@ -224,17 +231,21 @@ mod tests {
     }
 
     #[test]
-    fn parse_blocked_reads_the_last_two_fields() {
+    fn parse_blocked_reads_the_place_and_whether_a_call_blocks() {
         let line =
             b"230 0x0 0x0 0x7ff69308cea0 0x0 0x0 0x7ffe1e2680b7 0x7ff69308ce60 0x7ff693160545\n";
         let at = BlockedAt {
             pc: 0x7ff6_9316_0545,
             sp: 0x7ff6_9308_ce60,
+            in_system_call: true,
         };
         assert_eq!(parse_blocked(line), Some(at));
         assert_eq!(
             parse_blocked(b"-1 0x7ff69308ce60 0x7ff693160545\n"),
-            Some(at)
+            Some(BlockedAt {
+                in_system_call: false,
+                ..at
+            })
         );
         for line in ["running\n", "", "0x1", "1 2", "0x1 x"] {
             assert_eq!(parse_blocked(line.as_bytes()), None);

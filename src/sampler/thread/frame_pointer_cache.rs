@@ -55,13 +55,19 @@ pub(crate) fn registers_at(at: BlockedAt) -> Registers {
     }
 }
 
-/// Returns whether two blocked states are in the same system call. A restarted call has its program
-/// counter before the system-call instruction, a waiting call behind it. So a thread that a signal
-/// has just woken, and that waits for a processor, is found slightly before the place where it
-/// slept.
-fn is_same_call(one: BlockedAt, other: BlockedAt) -> bool {
-    const LONGEST_INSTRUCTION: u64 = 4;
-    one.sp == other.sp && one.pc.abs_diff(other.pc) <= LONGEST_INSTRUCTION
+/// Length of the instruction that makes a system call.
+const SYSTEM_CALL_BYTES: u64 = if cfg!(target_arch = "x86_64") { 2 } else { 4 };
+
+/// Returns whether a thread that is blocked at `at` has the same frame as at this program counter
+/// and stack pointer.
+///
+/// A restarted system call has its program counter before the system-call instruction, a waiting
+/// call behind it. So a thread that a signal has just woken, and that waits for a processor, is found
+/// before the place where it slept. A thread that waits for a page has no such second place: the
+/// next instruction may have changed the frame pointer.
+fn is_same_place(at: BlockedAt, pc: u64, sp: u64) -> bool {
+    let is_same_call = at.in_system_call && at.pc.abs_diff(pc) == SYSTEM_CALL_BYTES;
+    at.sp == sp && (at.pc == pc || is_same_call)
 }
 
 impl FramePointerCache {
@@ -111,7 +117,9 @@ impl FramePointerCache {
     fn find(&self, at: BlockedAt, frames: &[NativeFrame]) -> Option<&CachedFramePointer> {
         let callers = frames.get(1..)?;
         let is_same = |entry: &&CachedFramePointer| {
-            is_same_call(entry.at, at) && entry.stack.frames.get(1..frames.len()) == Some(callers)
+            entry.at.in_system_call == at.in_system_call
+                && is_same_place(entry.at, at.pc, at.sp)
+                && entry.stack.frames.get(1..frames.len()) == Some(callers)
         };
         self.entries.iter().find(is_same)
     }
@@ -119,13 +127,7 @@ impl FramePointerCache {
     /// Caches the registers that the thread's handler found, if the thread was still blocked at
     /// `at` when it was signalled.
     pub(crate) fn remember(&mut self, at: BlockedAt, registers: &Registers, stack: &NativeStack) {
-        if !is_same_call(
-            at,
-            BlockedAt {
-                pc: registers.pc,
-                sp: registers.sp,
-            },
-        ) {
+        if !is_same_place(at, registers.pc, registers.sp) {
             return;
         }
         let entry = CachedFramePointer {
@@ -165,10 +167,43 @@ mod tests {
         }
     }
 
+    fn blocked(pc: u64) -> BlockedAt {
+        BlockedAt {
+            pc,
+            sp: 50,
+            in_system_call: true,
+        }
+    }
+
+    #[test]
+    fn place_outside_of_a_system_call_is_found_at_the_same_instruction_only() {
+        let waits_for_page = |pc| BlockedAt {
+            in_system_call: false,
+            ..blocked(pc)
+        };
+        let registers = |pc| Registers {
+            pc,
+            sp: 50,
+            fp: 70,
+            lr: 0,
+            general: None,
+        };
+        let mut cache = FramePointerCache::default();
+        cache.remember(waits_for_page(1000), &registers(998), &stack(&[998, 2]));
+        cache.remember(waits_for_page(1000), &registers(1002), &stack(&[1002, 2]));
+        assert!(cache.entries.is_empty(), "the thread ran on");
+        cache.remember(waits_for_page(1000), &registers(1000), &stack(&[1000, 2]));
+        let is_found = |at: BlockedAt| cache.find(at, &stack(&[at.pc, 2]).frames).is_some();
+        assert!(is_found(waits_for_page(1000)));
+        for at in [waits_for_page(998), waits_for_page(1002), blocked(1000)] {
+            assert!(!is_found(at), "{at:?}");
+        }
+    }
+
     #[test]
     fn remember_keeps_only_matching_places_and_replaces_the_oldest() {
         let mut cache = FramePointerCache::default();
-        let at = BlockedAt { pc: 1000, sp: 50 };
+        let at = blocked(1000);
         let found = |pc, sp| Registers {
             pc,
             sp,
@@ -176,7 +211,7 @@ mod tests {
             lr: 0,
             general: None,
         };
-        cache.remember(at, &found(1005, 50), &stack(&[1]));
+        cache.remember(at, &found(1001, 50), &stack(&[1]));
         cache.remember(at, &found(1000, 58), &stack(&[1]));
         assert!(cache.entries.is_empty(), "the thread ran on");
         cache.remember(at, &found(998, 50), &stack(&[1]));
@@ -195,9 +230,9 @@ mod tests {
 
     #[test]
     fn place_is_found_again_before_and_after_its_system_call() {
-        let asleep = BlockedAt { pc: 1000, sp: 50 };
+        let asleep = blocked(1000);
         // The thread is on its way to the handler.
-        let woken = BlockedAt { pc: 998, sp: 50 };
+        let woken = blocked(998);
         let registers = |pc| Registers {
             pc,
             sp: 50,

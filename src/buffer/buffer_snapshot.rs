@@ -17,7 +17,7 @@ pub(crate) struct BufferSnapshot {
     chunks: Vec<(Arc<Chunk>, usize)>,
     complete_since: Option<TimeStamp>,
     chunk_memory: ChunkMemory,
-    /// Bytes in chunks that were discarded by the session before this snapshot dropped them.
+    /// Bytes in the chunks that this snapshot dropped after the session had discarded them.
     dropped_discarded_bytes: u64,
     pub(crate) statistics: BufferStatistics,
 }

@@ -31,14 +31,14 @@ use crate::util::{Guard, LockRank, NamedMutex};
 pub(crate) struct ChunkedBuffer {
     state: NamedMutex<State>,
     lanes: Lanes,
-    /// A chunk is done, or a lane lacks its next one.
+    /// Whether a chunk is done, or a lane lacks its next chunk.
     needs_maintenance: AtomicBool,
     /// Numbers of dropped entries, indexed by [`Dropped`].
     dropped: [AtomicU64; DROP_REASONS],
     /// Number of the active session, or 0 without one. A hint for callers that do not hold the
     /// lock.
     session: AtomicU64,
-    /// Maximum length of a block in the active session, in bytes. A hint, too.
+    /// Maximum length of a block in the active session, in bytes. Also a hint.
     largest_block_bytes: AtomicUsize,
     heavy_barrier: HeavyBarrier,
 }
@@ -81,7 +81,8 @@ impl<'a> LaneHandle<'a> {
     }
 
     /// Puts an entry of `session` and returns the number of the chunk that holds it. Returns `None`
-    /// if that session has ended, or if the entry is larger than a chunk, which counts as dropped.
+    /// if that session has ended. Also returns `None`, and counts the entry as dropped, if it is
+    /// larger than a chunk or than it announced.
     #[doc(alias = "ReserveAndPut")]
     #[inline]
     pub(crate) fn put(
@@ -427,9 +428,10 @@ impl ChunkedBuffer {
         buffer
     }
 
-    /// Discards chunks that were done at `at_or_before` or earlier, and finishes the chunks of idle
-    /// lanes that are older than all others. Called by the sampler from time to time. The clock is
-    /// read after a chunk is taken from its lane, so a chunk is never done before its last entry.
+    /// Discards chunks that were done at `at_or_before` or earlier, and finishes the current chunks
+    /// of idle lanes ([`SessionChunks::idle_lanes`]). Called by the sampler from time to time. The
+    /// clock is read after a chunk is taken from its lane, so a chunk is never done before its last
+    /// entry.
     #[doc(alias = "DestroyChunksAtOrBefore")]
     pub(crate) fn discard_old(
         &self,

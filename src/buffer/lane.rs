@@ -288,7 +288,7 @@ impl Lane {
         }
     }
 
-    /// Sets the desired size of the next chunk, as for a new writer.
+    /// Sets the desired size of the next chunk: see [`Self::wanted_bytes`].
     pub(crate) fn set_wanted_bytes(&self, bytes: usize) {
         self.wanted_bytes.store(bytes, Ordering::Relaxed);
     }

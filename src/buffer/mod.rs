@@ -9,9 +9,9 @@
 //! # Threads and locks
 //! Any thread may put an entry into its lane: it marks the lane as being written, appends, and
 //! clears the mark. This takes only loads and stores, because the sampler supplies the lane's next
-//! chunk before it is needed. A named mutex, near the end of the lock order, protects handing out,
-//! taking back and listing chunks. A writer takes it only if it fills chunks faster than the
-//! sampler supplies them.
+//! chunk before it is needed. A named mutex (`LockRank::ChunkManager`) protects handing out, taking
+//! back and listing chunks. A writer takes it only if it fills chunks faster than the sampler
+//! supplies them.
 //!
 //! # Imports
 //! `types`, `util`

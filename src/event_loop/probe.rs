@@ -22,10 +22,11 @@ use crate::types::{ThreadProfilingFeatures, TimeStamp};
 #[derive(Debug)]
 pub(crate) struct ProbedLoop {
     pub(crate) thread: OffThreadRef,
-    /// When the last probe was posted, which also identifies this probe; 0 before the first.
-    /// Written by the watcher, which sets `answered_ns` to 0 before it.
+    /// When the last probe was posted, which also identifies this probe; 0 before the first probe.
+    /// Written by the watcher, which first sets `answered_ns` to 0.
     posted_ns: AtomicU64,
-    /// When the last probe was answered; 0 before. Written once per probe, by its holder.
+    /// When the last probe was answered; 0 before that. Written once per probe by the probe's
+    /// holder, and reset by the watcher.
     answered_ns: AtomicU64,
     /// `posted_ns` of the last probe that was recorded. Written by the sampler.
     recorded_ns: AtomicU64,

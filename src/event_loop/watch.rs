@@ -100,7 +100,8 @@ impl EventWatches {
         over
     }
 
-    /// Ends a watch. The caller must drop the returned callback.
+    /// Ends a watch. The caller must drop the returned callback. `None` if the watcher thread holds
+    /// the callback, or if the watch has already ended.
     pub(crate) fn remove(id: u64) -> Option<PostProbe> {
         let mut watches = WATCHES.lock();
         let index = watches.list.iter().position(|watch| watch.id == id)?;
@@ -121,7 +122,7 @@ impl EventWatches {
             .collect()
     }
 
-    /// Returns true when the caller must start the watcher thread: no thread runs, and a loop is
+    /// Returns true when the caller must start the watcher thread: there is none yet, and a loop is
     /// watched.
     pub(crate) fn claim_watcher(pause_ns: u64) -> bool {
         let mut watches = WATCHES.lock();
@@ -174,8 +175,8 @@ impl EventWatches {
         Some(round)
     }
 
-    /// Puts the callback back after it has posted its probe. Returns it, for the caller to drop, if
-    /// the watch has ended in between.
+    /// Puts the callback back after it has posted its probe. If the watch has ended in the
+    /// meantime, returns the callback, which the caller must drop.
     pub(crate) fn put_back(due: DueWatch) -> Option<PostProbe> {
         let mut watches = WATCHES.lock();
         match watches.list.iter_mut().find(|watch| watch.id == due.id) {

@@ -1,9 +1,8 @@
-//! Growable arrays of the label stack. A signal handler may read an array while it grows, and the
-//! allocator that it calls may push labels.
+//! Growable arrays of the label stack. While an array grows, a signal handler may read it, and the
+//! allocator may push labels.
 //!
 //! **Contract** (cited below):
-//! - *own thread*: only one thread uses an array, and handlers that interrupt this thread and only
-//!   read;
+//! - *own thread*: only one thread uses an array. Handlers that interrupt this thread only read it;
 //! - *matching capacity*: an array of `capacity` elements lies at `start`, or `capacity` is 0. It
 //!   is 0 while the array grows: code that the allocator runs then finds no free element, and if
 //!   that code closes the array, [`GrowingArray::grow`] still owns the memory;

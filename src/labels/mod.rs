@@ -5,7 +5,7 @@
 //! script frames of its interpreter, and the functions that script frames name.
 //!
 //! # Threads and locks
-//! A thread writes its own stack only. Its signal handler reads the stack in place, so pushes and
+//! A thread writes only its own stack. Its signal handler reads the stack in place, so pushes and
 //! pops are ordered by compiler fences. The registry of script functions has a lock of its own.
 //!
 //! # Imports
@@ -13,7 +13,7 @@
 //!
 //! # Invariants
 //! - A label guard holds numbers, not pointers, so moving it is safe.
-//! - The stack grows without moving frames that a handler may read.
+//! - While the stack grows, a handler finds either the old array or the new one, already filled.
 //!
 //! # Read next
 //! `profiling_stack.rs`, `thread_labels.rs`, then `crate::capture`.

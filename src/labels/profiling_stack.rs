@@ -98,7 +98,7 @@ impl ProfilingStack {
         self.text.close();
     }
 
-    /// Pushes a label. Like all other methods, it does nothing while the stack is closed.
+    /// Pushes a label. Every push and pop does nothing while the stack is closed.
     #[inline(always)]
     pub(crate) fn push(
         &self,

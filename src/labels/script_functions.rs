@@ -12,8 +12,8 @@ use crate::util::{Guard, LockRank, NamedMutex, cut_at_character};
 
 /// Maximum length of a name or file, in bytes. A longer text is cut at a character boundary.
 const MAX_TEXT_BYTES: usize = 512;
-/// Maximum number of functions. An application that exceeds it derives names from data; all further
-/// functions become [`TOO_MANY`].
+/// Maximum number of functions: an application that exceeds it probably derives names from data.
+/// All further functions become [`TOO_MANY`].
 const MAX_FUNCTIONS: usize = 1 << 20;
 
 static TOO_MANY: ScriptFunction = ScriptFunction {
@@ -133,7 +133,7 @@ impl ScriptFunctions {
     }
 }
 
-/// Looks up a description whose texts may have a shorter life than those in the map.
+/// Looks up a description whose texts need not live as long as those in the map.
 fn find<'a>(
     map: &HashMap<ScriptDescription<'a>, &'static ScriptFunction>,
     description: &ScriptDescription<'a>,

@@ -33,12 +33,12 @@ extern "C" fn child() {
     note_process();
     forget_control_pipe_in_child();
     for descriptor in take_cached_descriptors() {
-        // The descriptor has been open since before the fork. Its owner was a thread that the child
-        // does not have.
+        // The descriptor is a copy of one that a thread of the parent owns. The child does not have
+        // that thread, so no other code closes the copy.
         let _ = nix::unistd::close(descriptor);
     }
     if let Some(hooks) = HOOKS.get() {
-        // SAFETY: *single thread*: a child begins with one thread, and the hooks start no other.
+        // SAFETY: *single thread*: a child begins with one thread, and the hooks start none.
         let _locks = unsafe { LocksInChild::begin() };
         (hooks.child)();
     }

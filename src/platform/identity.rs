@@ -1,4 +1,6 @@
-//! Process and thread ids, and thread settings: signal masks and scheduling.
+//! Process and thread ids, standard streams, and thread settings: signal masks and scheduling.
+//!
+//! Runs in the signal handler: [`process_number_in_handler`].
 
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -78,10 +80,11 @@ pub(crate) fn is_main_thread() -> bool {
 
 /// Configures the calling thread for sampling, and returns its nice value.
 ///
-/// - A timer slack of 1 ns instead of 50 µs, so that the kernel does not group ticks.
+/// - A timer slack of 1 ns instead of 50 µs, so that the kernel does not delay a tick to group it
+///   with other timers.
 /// - A short time slice, so that the scheduler runs the thread soon after it wakes.
-/// - A low nice value, so that this also holds when many threads share few processors. This needs a
-///   privilege or a sufficient limit.
+/// - A low nice value, so that the thread also runs soon when many threads share few processors.
+///   This needs a privilege or a sufficient limit.
 ///
 /// Each setting is best effort: a refusal only costs accuracy.
 pub(crate) fn prepare_sampler_thread() -> i32 {
@@ -89,8 +92,8 @@ pub(crate) fn prepare_sampler_thread() -> i32 {
     set_scheduling()
 }
 
-/// The kernel's `struct sched_attr`, in its first published version. Neither `nix` nor the C
-/// library has it.
+/// The kernel's `struct sched_attr`, in its first published version. `nix` does not have it, nor
+/// does glibc before 2.41.
 #[repr(C)]
 #[derive(Default)]
 struct SchedAttributes {
@@ -105,9 +108,9 @@ struct SchedAttributes {
     period_ns: u64,
 }
 
-/// Requested time slice, in ns. It is shorter than the default one (0.7 ms on one processor, 2.8 ms
-/// from eight on), so that the thread preempts the running one. It is long enough for a tick of
-/// many threads: a tick that outlasts its slice waits for the whole slice of another thread.
+/// Requested time slice, in ns. It is shorter than the default (0.7 ms on one processor, 2.8 ms
+/// from eight on), so that the sampler preempts the running thread. It is long enough for a tick
+/// over many threads: a tick that outlasts its slice waits for the whole slice of another thread.
 const SHORT_SLICE_NS: u64 = 500_000;
 
 /// Nice values to try, best first. The kernel grants what the limit of the process allows.
@@ -182,7 +185,8 @@ pub(crate) fn with_signals_blocked<T>(body: impl FnOnce() -> T) -> T {
     body()
 }
 
-/// Restores the mask that `thread_swap_mask` replaced. It fails only for an unknown operation.
+/// Restores the mask that `thread_swap_mask` replaced. Setting a mask fails only for an unknown
+/// operation.
 fn restore_mask(before: &nix::Result<SigSet>) {
     let _ = before.as_ref().map(SigSet::thread_set_mask);
 }

@@ -14,7 +14,7 @@
 //!
 //! # Invariants
 //! Only this folder uses `libc`, `nix` and `std::os`. The signal handler calls `libc` alone. All
-//! other code calls `nix`, except for system calls that it does not have. Memory that other code
+//! other code calls `nix`, except for system calls that `nix` does not have. Memory that other code
 //! may unmap is read only while it cannot be unmapped, or through the kernel (`guarded_memory.rs`).
 //!
 //! # Read next

@@ -76,7 +76,7 @@ pub(crate) struct UnwindSections {
 #[derive(Clone, Debug)]
 pub(crate) struct ModuleImage {
     pub(crate) path: PathBuf,
-    /// Difference between an address in memory and the address in the file.
+    /// Load bias: an address in memory minus the virtual address that the ELF file gives for it.
     pub(crate) bias: u64,
     /// Addresses from the first loaded byte to the last.
     pub(crate) range: Range<u64>,
@@ -138,13 +138,14 @@ struct LoaderEntry<'a> {
 /// could stay locked in the child for ever.
 static LOADER: NamedMutex<()> = NamedMutex::new("loader", LockRank::Loader, ());
 
-/// Keeps other threads of the process from calling the loader through this file during a fork.
+/// Locks [`LOADER`] while the process forks, so that no other thread is in a call that this file
+/// makes to the loader.
 pub(crate) fn hold_loader_for_fork() -> Guard<'static, ()> {
     LOADER.lock()
 }
 
-/// Calls `visit` for each module, the executable first, until it breaks. `visit` must not allocate,
-/// free memory, or call the loader.
+/// Calls `visit` for each module, the executable first, until it returns `Break`. `visit` must not
+/// allocate, free memory, or call the loader.
 fn visit_modules(visit: &mut dyn FnMut(&LoaderEntry<'_>) -> ControlFlow<()>) {
     type Visit<'a> = &'a mut dyn FnMut(&LoaderEntry<'_>) -> ControlFlow<()>;
     /// # Safety
@@ -302,8 +303,8 @@ unsafe fn mapped<'a>(range: Range<u64>) -> &'a [u8] {
 }
 
 impl UnwindLocation {
-    /// Returns the sections in a copy of the region, or in place without one. In place is only for
-    /// modules that stay.
+    /// Returns the sections: within `copy`, a copy of the region, or in place if it is `None`. Only
+    /// the sections of a module that stays mapped may be used in place.
     fn sections(&self, copy: Option<Vec<u8>>) -> UnwindSections {
         let (header, frames) = (
             self.eh_frame_hdr..self.eh_frame_hdr_end,
@@ -420,7 +421,7 @@ impl LoaderEntry<'_> {
         row
     }
 
-    /// Returns the bytes of a program header if they lie in a loaded segment.
+    /// Returns the bytes that a program header describes, if they lie in a loaded segment.
     fn header_bytes(&self, header: &libc::Elf64_Phdr) -> Option<&[u8]> {
         let start = self.info.dlpi_addr.wrapping_add(header.p_vaddr);
         let range = start..start.checked_add(header.p_memsz)?;

@@ -1,4 +1,5 @@
-//! Describes the machine for the profile's `meta`. Reads files, once per profile.
+//! The machine as the profile's `meta` describes it, the kernel's version, and names of threads.
+//! Each function reads files.
 
 use crate::platform::procfs;
 

@@ -1,9 +1,9 @@
 //! The profiling state of a thread, in one atomic word: the session that records the thread, and
 //! what it records.
 //!
-//! *hint*: a reader learns the state of a moment ago. The entry that it then writes names its
-//! session, and the buffer refuses entries of other sessions. `state/session_model.rs` checks this
-//! under loom.
+//! *hint*: the state that a reader loads may already be out of date. The entry that the reader then
+//! writes names its session, and the buffer refuses entries of other sessions.
+//! `state/session_model.rs` checks this under loom.
 
 #[cfg(all(test, loom))]
 use loom::sync::atomic::{AtomicU64, Ordering};

@@ -5,16 +5,17 @@
 //! of a thread.
 //!
 //! # Threads and locks
-//! A thread registers and unregisters itself. Registration takes the `PsLock` and then the
-//! registry's lock, for a push or a removal. `registration_data.rs` lists for each datum which
-//! thread writes it, which threads read it, and under which lock.
+//! A thread registers and unregisters itself; the sampler unregisters a thread that it finds dead.
+//! Both take the `PsLock` and then the registry's lock, for a push or a removal.
+//! `registration_data.rs` lists for each datum which thread writes it, which threads read it, and
+//! under which lock.
 //!
 //! # Imports
 //! `capture`, `labels`, `platform`, `types`, `util`
 //!
 //! # Invariants
 //! - A thread's data is reached through the accessors only.
-//! - A thread that ends unregisters itself.
+//! - A thread that ends is unregistered, by its own thread-local destructor or by the sampler.
 //!
 //! # Read next
 //! `registration_data.rs`, `registration.rs`, `registry.rs`, then `crate::sampler`.

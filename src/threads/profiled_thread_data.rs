@@ -6,8 +6,8 @@
 pub(crate) struct ProfiledThreadData {
     /// Index of the thread in the session's list of live threads.
     pub(crate) live_index: usize,
-    /// Buffer position behind the last entry of the thread; `None` while the thread lives, and then
-    /// until the sampler has set it.
+    /// Buffer position behind the last entry of the thread; `None` while the thread is registered,
+    /// and after that until the sampler sets it.
     #[doc(alias = "BufferPositionWhenUnregistered")]
     pub(crate) end_position: Option<u64>,
 }

@@ -26,8 +26,8 @@ pub(crate) const MAIN_THREAD_NAME: &str = "GeckoMain";
 
 #[cfg(any(test, fuzzing))]
 impl OffThreadRef {
-    /// Creates a registration with this serial number, which no thread has made. With `ended_at`,
-    /// it has already ended.
+    /// Creates a registration with this serial number that no thread made for itself. If `ended_at`
+    /// is given, the registration has ended at that time.
     pub(crate) fn scripted(
         serial: u64,
         name: &str,
@@ -61,8 +61,8 @@ pub(crate) struct OnThreadRef<'tls> {
 }
 
 impl<'tls> OnThreadRef<'tls> {
-    /// Calls `body` with the calling thread; returns `None` when the thread is not registered or is
-    /// exiting.
+    /// Calls `body` with a reference to the calling thread. Returns `None` when the thread is not
+    /// registered, is exiting, or is inside a registration.
     #[doc(alias = "WithOnThreadRef")]
     pub(crate) fn with<T>(body: impl FnOnce(OnThreadRef<'_>) -> T) -> Option<T> {
         let call = |current: &RefCell<CurrentThread>| {
@@ -127,7 +127,7 @@ struct CurrentThread {
 }
 
 thread_local! {
-    // The destructor unregisters a thread that exits without doing so itself.
+    // The destructor unregisters a thread that exits without unregistering.
     static CURRENT: RefCell<CurrentThread> =
         const { RefCell::new(CurrentThread { registration: None, hooks: None, slot: None, nesting: 0 }) };
 }
@@ -174,7 +174,7 @@ impl Drop for CurrentThread {
 }
 
 /// Registers the calling thread, or increments its number of registrations. Does nothing when it is
-/// called from within itself, for example by an allocator.
+/// called from within itself or from within [`OnThreadRef::with`], for example by an allocator.
 pub(crate) fn register_current_thread(name: &str, hooks: RegistrationHooks) {
     let _ = CURRENT.try_with(|current| {
         let Ok(mut current) = current.try_borrow_mut() else {

@@ -50,10 +50,11 @@ pub(crate) struct ThreadRegistrationInfo {
 pub(crate) struct ThreadRegistrationData {
     /// Written on creation. Read by any thread.
     info: ThreadRegistrationInfo,
-    /// Written on creation. Read by any thread. The thread owns its slot; the sampler shares it
-    /// while it samples the thread. After the thread has exited, the slot serves another one.
+    /// Written on creation. Read by any thread. The thread owns its slot; the sampler shares the
+    /// slot while it samples the thread. After the thread has exited, the slot serves another
+    /// thread.
     slot: Weak<SlotHandle>,
-    /// Written by the thread itself, in the child of a fork. Read by any thread.
+    /// Written on creation, and by the thread itself in the child of a fork. Read by any thread.
     tid: AtomicI32,
     /// Written by the thread itself: incremented when the thread announces that it goes to sleep,
     /// and when it announces that it is awake. Odd while it sleeps. Read by any thread.

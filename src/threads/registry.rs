@@ -39,8 +39,8 @@ impl ThreadRegistry {
         registry.live.push(registration.clone());
     }
 
-    /// Removes a thread that has exited. Returns false if the registry does not contain it any
-    /// more.
+    /// Removes a thread that has exited or is exiting. Returns false if the registry no longer
+    /// contains it.
     pub(crate) fn remove(registration: &OffThreadRef, now: TimeStamp) -> bool {
         let mut registry = REGISTRY.lock_exclusive();
         let index = registration.registry_index();

@@ -3,7 +3,7 @@
 /// The address of an instruction in this process.
 ///
 /// The innermost frame of a stack holds the instruction that was about to run. Every caller's frame
-/// holds a *return address*: the instruction after the call. ProbeResult up a return address minus one
+/// holds a *return address*: the instruction after the call. Look up a return address minus one
 /// byte, which lies inside the call.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CodeAddress(u64);

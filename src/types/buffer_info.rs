@@ -8,9 +8,9 @@ pub struct ProfilerStats {
     pub count: u64,
     /// Sum of the durations, in ns.
     pub sum_ns: u64,
-    /// Shortest duration, in ns; 0 without any.
+    /// Shortest duration, in ns; 0 if none was measured.
     pub min_ns: u64,
-    /// Longest duration, in ns; 0 without any.
+    /// Longest duration, in ns; 0 if none was measured.
     pub max_ns: u64,
 }
 
@@ -40,8 +40,8 @@ pub struct BufferInfo {
     pub recycled_bytes: u64,
     /// Times from the beginning of one sampling loop to the beginning of the next.
     pub intervals: ProfilerStats,
-    /// Total durations of sampling loops: the sum of the four parts below. These are times of the
-    /// clock, not CPU times. Loops during a pause do not count.
+    /// Total durations of sampling loops: the sum of the four parts below. These are wall-clock
+    /// times, not CPU times. Loops during a pause do not count.
     pub overheads: ProfilerStats,
     /// First part of a loop: updating the lists of modules and threads. Gecko spends this time on
     /// waiting for its lock.

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 /// The signals that start and stop the profiler, and the folder for the profile. See
 /// [`profiler_control_by_signals`](crate::api::profiler_control_by_signals).
 ///
-/// By default `SIGUSR1` starts and `SIGUSR2` stops the profiler. The default folder is the current
-/// one when this value is passed to the profiler.
+/// By default `SIGUSR1` starts and `SIGUSR2` stops the profiler. The default folder is the working
+/// directory at the time when this value is passed to the profiler.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ControlSignals {
     pub(crate) start_signal: Option<i32>,

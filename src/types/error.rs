@@ -94,10 +94,10 @@ impl Error for StreamError {
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum ExitProfileError {
-    /// The profiler is not running, so it has no profile to add the child's one to.
+    /// The profiler is not running, so there is no profile to add the child's profile to.
     Inactive,
-    /// The text is not JSON, for this reason and at this position. A compressed profile is not
-    /// JSON.
+    /// The text is not JSON. The string gives the reason and the position. A compressed profile is
+    /// not JSON.
     NotJson(String),
     /// The text is JSON, but not a profile in Gecko's format.
     NotAProfile {
@@ -288,7 +288,7 @@ impl fmt::Display for SuspendError {
 
 impl Error for SuspendError {}
 
-/// The error for a name that is not the name of a feature.
+/// The error for an unknown feature name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnknownFeature {
     name: String,

@@ -8,7 +8,7 @@
 //! Plain values, without locks.
 //!
 //! # Imports
-//! None of the crate.
+//! Nothing of the crate.
 //!
 //! # Invariants
 //! A number with a unit or an owner is a newtype. Each rejected value has an error that contains

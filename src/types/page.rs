@@ -45,8 +45,8 @@ impl Page {
         self
     }
 
-    /// Marks the page as one of a private window, so that it can be left out when the profile is
-    /// shared.
+    /// Sets whether the page belongs to a private window. The viewer can leave such pages out when
+    /// the profile is shared. Default: false.
     #[doc(alias = "isPrivateBrowsing")]
     #[must_use]
     pub fn private_browsing(mut self, is_private: bool) -> Self {

@@ -20,8 +20,8 @@ pub enum ProfilingState {
     GeneratingProfile = 5,
     /// The profiler is about to stop. Its data can still be read.
     ///
-    /// A restart does not report this state, unless it fails after it ended the old session: then
-    /// the report comes after the end.
+    /// A restart reports this state only if it fails after it has ended the old session. The report
+    /// then comes after that end.
     Stopping = 6,
     /// `profiler_shutdown` was called; the profiler is about to release all its resources.
     ShuttingDown = 7,

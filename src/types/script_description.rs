@@ -22,8 +22,8 @@ pub enum ScriptImplementation {
 
 #[cfg(has_profiler)]
 impl ScriptImplementation {
-    /// Returns the name that the viewer knows. It takes a frame without a name for an interpreted
-    /// one.
+    /// Returns the viewer's name for the implementation; `None` for an interpreter, which the
+    /// viewer assumes for a frame without a name.
     pub(crate) const fn name(self) -> Option<&'static str> {
         match self {
             Self::Interpreter => None,
@@ -44,7 +44,7 @@ pub(crate) struct ScriptDescription<'a> {
     /// Column where the function begins, counted from 1; 0 when it is not known.
     pub(crate) column: u32,
     pub(crate) implementation: ScriptImplementation,
-    /// Indices of the category and subcategory; `None` for that of the implementation.
+    /// Indices of the category and subcategory; `None` for those of the implementation.
     pub(crate) category: Option<(u8, u8)>,
     /// The page that the function belongs to; 0 for none.
     pub(crate) inner_window_id: u64,

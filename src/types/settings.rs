@@ -118,8 +118,9 @@ impl StartParams {
 
     /// Lets signals stop and restart the profiler.
     ///
-    /// The start first calls [`profiler_control_by_signals`](crate::api::profiler_control_by_signals)
-    /// with this value. The signals remain in use after the session ends.
+    /// The start first calls
+    /// [`profiler_control_by_signals`](crate::api::profiler_control_by_signals) with this value.
+    /// The signals remain in use after the session ends.
     #[must_use]
     pub fn control_signals(mut self, signals: ControlSignals) -> Self {
         self.control_signals = Some(signals);

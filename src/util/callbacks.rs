@@ -1,4 +1,4 @@
-//! Calls of the application's code.
+//! Calls into the application's code.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -6,11 +6,11 @@
 //! calls into the application that catch its panics.
 //!
 //! # Threads and locks
-//! `lock/` holds the main lock and the proof that the caller holds it, and the named locks below
-//! it with their order.
+//! `lock/` holds the main lock, the proof that the caller holds it, and the named locks with their
+//! order.
 //!
 //! # Imports
-//! None of the crate.
+//! Nothing of the crate.
 //!
 //! # Invariants
 //! - A lock is never poisoned: every critical section leaves its data well formed.

@@ -44,8 +44,8 @@ const LOCATIONS: [(ProgressLocation, &str); 15] = [
 /// Progress of writing a profile: one thread writes, others poll it.
 ///
 /// Clones share one progress. Pass it to the writer by
-/// [`SnapshotOptions::progress`](crate::profile::SnapshotOptions::progress). Each writer resets it to 0, so
-/// concurrent writers need one each.
+/// [`SnapshotOptions::progress`](crate::profile::SnapshotOptions::progress). Each writer resets it
+/// to 0, so concurrent writers need one each.
 ///
 /// ```no_run
 /// use gekkota::profile::{SharedProgress, SnapshotOptions};
@@ -65,8 +65,8 @@ const LOCATIONS: [(ProgressLocation, &str); 15] = [
 #[derive(Clone, Debug, Default)]
 #[doc(alias = "ProgressLogger::SharedProgress")]
 pub struct SharedProgress {
-    /// The bits of the proportion, an `f32`, above those of the location. The bits of floats that are
-    /// not negative have the order of the floats, so later progress is a greater word.
+    /// The bits of the proportion, an `f32`, above those of the location. Floats that are not
+    /// negative compare like their bits, so later progress is a greater word.
     word: Arc<AtomicU64>,
 }
 
@@ -78,8 +78,8 @@ impl SharedProgress {
 
     /// Returns the proportion that is done, from 0.0 to 1.0.
     ///
-    /// It never decreases while a profile is written, and is 1.0 once the writer has returned, even
-    /// with an error. May be called on any thread. Cost: one atomic load.
+    /// The proportion never decreases while a profile is written, and is 1.0 once the writer has
+    /// returned, even with an error. May be called on any thread. Cost: one atomic load.
     pub fn proportion(&self) -> f64 {
         f32::from_bits((self.word.load(Ordering::Acquire) >> 32) as u32).into()
     }

@@ -6,7 +6,7 @@
 //! |---|---|---|---|
 //! | fresh | ready | manager | the chunk gets a number, a session, a range and a lane |
 //! | ready | in use | writer | the first entry is put |
-//! | ready, in use | done | [`ChunkWriter`]'s owner | it is full, or its lane ended or is idle |
+//! | ready, in use | done | [`ChunkWriter`]'s owner | it is full or left, or its lane is idle |
 //! | done | released | manager | the manager adds it to its list of complete chunks |
 //! | released | discarded | manager | it is too old, or it is the oldest and the limit is reached |
 //! | discarded | fresh | manager | no reader shares it, and it is recycled |
@@ -188,9 +188,8 @@ impl Chunk {
 }
 
 impl ChunkWriter {
-    /// Creates the writer of a chunk taken out of a [`TakeCell`](crate::buffer::chunks::take_cell::TakeCell) or a
-    /// [`WritingCell`](crate::buffer::chunks::writing_cell::WritingCell). During a write the chunk may still be in
-    /// the latter.
+    /// Creates the writer of a chunk that was taken out of a `TakeCell` or a `WritingCell`. During
+    /// a write, the chunk may still be in its `WritingCell`.
     pub(crate) fn from_chunk(chunk: Arc<Chunk>) -> Self {
         Self { chunk }
     }

@@ -43,7 +43,7 @@ pub(crate) struct WritingCell {
     sequence: AtomicU64,
 }
 
-/// Compiler fence that pairs with the heavy barrier, which makes it act as a full fence.
+/// Compiler fence of the writer. The taker's heavy barrier turns it into a full fence.
 #[inline(always)]
 fn light_barrier() {
     #[cfg(not(all(test, loom)))]

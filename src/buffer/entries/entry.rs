@@ -1,4 +1,5 @@
-//! The encoding of an entry into a chunk, whose length is computed before or after it is written.
+//! The encoding of an entry into a chunk. The entry's length is computed before or after the entry
+//! is written.
 
 use crate::buffer::entries::leb128;
 
@@ -8,8 +9,8 @@ pub(crate) trait Entry {
     /// length afterwards.
     const HAS_CHEAP_LENGTH: bool = true;
 
-    /// Number of bytes that [`Self::write`] writes, at least one. If [`Self::HAS_CHEAP_LENGTH`] is false,
-    /// it is called only when the entry does not fit into the current chunk.
+    /// Number of bytes that [`Self::write`] writes, at least one. If [`Self::HAS_CHEAP_LENGTH`] is
+    /// false, this is called only when the entry does not fit into the current chunk.
     fn bytes(&self) -> usize;
 
     /// Writes the entry's fields.
@@ -59,7 +60,7 @@ impl<'a> EntryCursor<'a> {
         }
     }
 
-    /// Returns this cursor and leaves one without space.
+    /// Moves this cursor out, and leaves a cursor without space in its place.
     #[inline(always)]
     pub(crate) fn take(&mut self) -> Self {
         std::mem::replace(self, Self::new(&mut []))

@@ -62,7 +62,7 @@ impl<'a> EntryReader<'a> {
         Some(*self.take(1)?.first()?)
     }
 
-    /// Reads a number that [`EntryCursor::large`](crate::buffer::entries::entry::EntryCursor::large) wrote.
+    /// Reads a number that `EntryCursor::large` wrote.
     pub(crate) fn large(&mut self) -> Option<u64> {
         let count = usize::from(self.byte()?);
         let mut bytes = [0; 8];

@@ -45,8 +45,8 @@ const MAX_CHUNK_BYTES: usize = 1 << 20;
 /// to read back.
 const MIN_CHUNKS: usize = 4;
 
-/// Keeps the total size of the chunks within a limit by discarding the oldest ones. Only unreleased
-/// chunks can exceed it.
+/// Keeps the total size of the chunks within a limit by discarding the oldest released ones. The
+/// total exceeds the limit only if the unreleased chunks alone exceed it.
 ///
 /// **Contract**:
 /// - A chunk is *unreleased* from the [`Self::reserve`] that granted it until it is released or
@@ -97,7 +97,7 @@ impl ChunkManager {
         self.released_bytes + self.unreleased_bytes + bytes > self.max_bytes
     }
 
-    /// Limit of the total size, in bytes. Only unreleased chunks may exceed it.
+    /// Limit of the total size, in bytes. The unreleased chunks alone may exceed it.
     pub(crate) fn max_total_bytes(&self) -> usize {
         self.max_bytes
     }

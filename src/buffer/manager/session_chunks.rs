@@ -90,8 +90,8 @@ impl SessionChunks {
         }
     }
 
-    /// Chooses the size of a lane's next chunk, in bytes. The lane is one of `lanes`, wants
-    /// `wanted` bytes, and has to put a block of `needed_bytes`. All lanes together get at most
+    /// Chooses the size of a lane's next chunk, in bytes. The lane wants `wanted` bytes, and has to
+    /// put a block of `needed_bytes`. `lanes` is the number of lanes; together they get at most
     /// half of the capacity, unless the smallest chunks already exceed that.
     fn chunk_bytes_for(&self, wanted: usize, lanes: usize, needed_bytes: usize) -> usize {
         let (largest, all) = (

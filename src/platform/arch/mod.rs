@@ -1,4 +1,4 @@
-//! Registers of the processor: read from a signal's context, and of the calling thread.
+//! Registers of the processor: those in a signal's context, and those of the calling thread.
 
 mod registers;
 #[cfg_attr(target_arch = "x86_64", path = "registers_x86_64.rs")]

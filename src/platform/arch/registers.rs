@@ -1,4 +1,4 @@
-//! Registers of an interrupted thread. Runs in the signal handler.
+//! Registers of an interrupted thread and of the calling one. Runs in the signal handler.
 
 use crate::platform::arch::registers_arch as arch;
 use crate::platform::signal::ArrivalInHandler;

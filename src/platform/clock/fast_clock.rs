@@ -14,8 +14,9 @@
 //! - Each reader returns at least the shared maximum. It is written only during a change, so that
 //!   reading it is cheap.
 //!
-//! One limit remains: a processor may read the counter before an earlier load has completed, so the
-//! order of two threads holds to some tens of ns. A fence before each read would cost 20 ns.
+//! One limit remains: a processor may read the counter before an earlier load has completed, so
+//! times of two threads are ordered only to within some tens of ns. A fence before each read would
+//! cost 20 ns.
 //!
 //! Runs in the signal handler: [`fast_now`].
 //!
@@ -28,13 +29,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 
 use crate::platform::clock::line::{Comparison, FIRST_INTERVAL_NS, Line, MAX_AGE_NS};
 
-/// Upper bound of the time, in ns, by which a processor may load the version before it reads the
-/// clock. That load comes later in the program.
+/// Maximum time, in ns, by which a processor may execute a reader's second load of the version
+/// before the read of the counter, which precedes that load in program order.
 const MAX_REORDERING_NS: u64 = 200;
 /// Number of comparisons after which the time source of the system is checked again.
 const SOURCE_CHECK_INTERVAL: u64 = 64;
 
-/// A [`Line`] that readers may load while it is written. They then find another version.
+/// A [`Line`] that readers may load while it is written. They then find that the version has
+/// changed, and try again.
 struct SharedLine([AtomicU64; 4]);
 
 impl SharedLine {
@@ -104,8 +106,8 @@ impl FastClock {
         self.now_in_any_state(count, system_ns)
     }
 
-    /// Returns the current time, also during a change and without a valid line. A further attempt
-    /// means that the version has changed meanwhile, which happens some times a second.
+    /// Returns the current time, even during a change or without a valid line. Tries again only if
+    /// the version has changed in the meantime, which happens several times a second.
     #[inline(never)]
     fn now_in_any_state(&self, count: impl Fn() -> u64, system_ns: impl Fn() -> u64) -> u64 {
         loop {
@@ -130,7 +132,8 @@ impl FastClock {
         self.version.load(Ordering::Relaxed) == version
     }
 
-    /// Replaces the current line. `count` must not be read before earlier stores are visible.
+    /// Replaces the current line. `count` must read the counter only after earlier stores are
+    /// visible.
     fn publish(&self, line: Line, count: impl Fn() -> u64, system_ns: impl Fn() -> u64) {
         // The bit may be set already in the child of a fork.
         let version = self.version.load(Ordering::Relaxed) | CHANGING;

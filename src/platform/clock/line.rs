@@ -52,7 +52,8 @@ impl Line {
         self.rate != 0
     }
 
-    /// Returns the time at `counts` after the start, without a check of the age. Counts are signed.
+    /// Returns the time that is `counts` after the line's start, without checking the line's age.
+    /// `counts` is read as an `i64`, and may be negative.
     #[inline(always)]
     pub(crate) fn ns_after(self, counts: u64) -> u64 {
         let ns = (i128::from(counts as i64) * i128::from(self.rate as i64)) >> 32;
@@ -74,8 +75,8 @@ impl Line {
     }
 
     /// Returns the time of the system clock, but not less than the end of the line: the line may
-    /// have been ahead when it became too old. If it is further ahead than [`MAX_LEAD_NS`], it did
-    /// not reach its end: the counter was changed.
+    /// have been ahead when it became too old. If the end is [`MAX_LEAD_NS`] or more ahead, the
+    /// line did not reach it: the counter was changed.
     fn system_time(self, system_ns: u64) -> u64 {
         let end_ns = self.ns_after(self.max_counts);
         if end_ns.saturating_sub(system_ns) < MAX_LEAD_NS {
@@ -118,8 +119,8 @@ impl Line {
         if error_ns > MAX_GRADUAL_LAG_NS {
             return Some(measured);
         }
-        // The error is corrected by the next comparison or later: time advances at least at half
-        // its rate.
+        // The error is corrected until the next comparison, or later if that would slow the time to
+        // less than half its rate.
         let interval_counts = (u128::from(INTERVAL_NS) << 32) / u128::from(rate);
         let correction = (i128::from(error_ns) << 32) / interval_counts as i128;
         let corrected = (i128::from(rate) + correction).max(i128::from(rate / 2));

@@ -1,5 +1,5 @@
-//! A memory fence on all threads of the process, issued by the kernel. It lets code that would
-//! fence often do without.
+//! A memory fence on all threads of the process, issued by the kernel. Frequent code that would
+//! otherwise need a fence does without one, and the rare code on the other side pays.
 //!
 //! **Contract of the calls** (cited below):
 //! - *no memory*: the call reads and writes no memory.

@@ -28,8 +28,8 @@ impl CodeBytes {
         }
     }
 
-    /// Returns whether the function still has the same first bytes, or if they could not be read at
-    /// creation. Cost: as for [`at`](Self::at).
+    /// Returns true if the function still has the same first bytes, or if they could not be read by
+    /// [`at`](Self::at). Cost: that of `at`.
     pub(crate) fn is_unchanged(&self) -> bool {
         self.bytes
             .is_none_or(|bytes| read(self.address) == Some(bytes))
@@ -39,7 +39,7 @@ impl CodeBytes {
 fn read(address: u64) -> Option<[u8; BYTES]> {
     let mut bytes = [0; BYTES];
     let page_remainder = PAGE_BYTES - address as usize % PAGE_BYTES;
-    // Selects a way of reading that an active sandbox does not kill the process for.
+    // Selects a way of reading for which an active sandbox does not kill the process.
     recheck_sandbox();
     read_own_memory(address, &mut bytes[..BYTES.min(page_remainder)]).then_some(bytes)
 }

@@ -30,12 +30,13 @@ pub(crate) struct MemoryPiece {
 /// Maximum number of pieces per system call.
 const MAX_PIECES: usize = 64;
 
-/// Whether a sandbox forbids `process_vm_readv`, or may kill the process for it.
+/// Whether `process_vm_readv` and other uncommon system calls are avoided: a sandbox may kill the
+/// process for them, or the kernel has refused one.
 static IS_FORBIDDEN: AtomicBool = AtomicBool::new(false);
 
-/// Checks for a seccomp filter. Some filters, such as those of a service manager, kill the process
-/// for a system call that they do not list. Uncommon system calls are therefore avoided once a
-/// filter is found. Cost: about 20 µs.
+/// Checks for a seccomp filter on the calling thread. Some filters, such as those of a service
+/// manager, kill the process for a system call that they do not list. Uncommon system calls are
+/// therefore avoided once a filter is found. Cost: about 20 µs.
 pub(crate) fn check_sandbox() {
     if is_sandboxed() {
         IS_FORBIDDEN.store(true, Ordering::Relaxed);
@@ -78,8 +79,8 @@ pub(crate) unsafe fn read_guarded_in_handler(piece: MemoryPiece, target: *mut u8
     usize::try_from(copied).unwrap_or_default()
 }
 
-/// Makes the system call of the handler once, which binds its symbol, unless a sandbox might kill
-/// the process for it.
+/// Calls `process_vm_readv` once, so that its symbol is bound before the handler uses it. Skips the
+/// call if a sandbox might kill the process for it.
 pub(crate) fn bind_guarded_reads() {
     check_sandbox();
     let mut byte = 0u8;
@@ -92,7 +93,8 @@ pub(crate) fn bind_guarded_reads() {
 }
 
 /// Copies the pieces one after the other, and returns the number of bytes before the first
-/// unreadable one. Copies no piece that does not fit. Cost: about 1.5 µs plus the copying.
+/// unreadable one. Ends at the first group of [`MAX_PIECES`] pieces that does not fit into
+/// `target`. Cost: about 1.5 µs per group, plus the copying.
 pub(crate) fn read_guarded(pieces: &[MemoryPiece], target: &mut [u8]) -> usize {
     let mut copied = 0;
     for pieces in pieces.chunks(MAX_PIECES) {
@@ -109,8 +111,8 @@ pub(crate) fn read_guarded(pieces: &[MemoryPiece], target: &mut [u8]) -> usize {
     copied
 }
 
-/// Copies memory from `address` on into `out`. Returns true if all of it was readable. Cost: one
-/// system call.
+/// Fills `out` with the memory from `address` on. Returns true if all of it was readable. Cost: one
+/// system call, or three where `process_vm_readv` is avoided.
 pub(crate) fn read_own_memory(address: u64, out: &mut [u8]) -> bool {
     let bytes = out.len();
     read_guarded(&[MemoryPiece { address, bytes }], out) == bytes

@@ -10,9 +10,9 @@
 //! - *published before*: the previous action is stored with release ordering before the handler is
 //!   installed, and is never freed;
 //! - *open while in use*: a handler counts itself as a writer before it loads the pipe's ends, and
-//!   until it has written. The pipe is closed only after its ends are unpublished and the count is
-//!   0. A child of `fork` inherits the parent's pipe, so a handler writes only in the process that
-//!   opened the pipe.
+//!   stays counted until it has written. The pipe is closed only after its ends are unpublished and
+//!   the count is 0. A child of `fork` inherits the parent's pipe, so a handler writes only in the
+//!   process that opened the pipe.
 
 use std::io;
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -87,7 +87,7 @@ extern "C" fn handle_control_signal(
 /// Writes the signal's request and calls the previous handler, at most once per signal.
 ///
 /// # Safety
-/// - The arguments are those of the signal handler that runs.
+/// - The arguments are those of the running signal handler.
 unsafe fn write_and_pass_on_in_handler(
     signal: libc::c_int,
     info: *mut libc::siginfo_t,
@@ -113,8 +113,8 @@ unsafe fn write_and_pass_on_in_handler(
     }
 }
 
-/// Writes the signal's request to the pipe. If the pipe is full, the request is dropped: so many
-/// are pending that one more has no effect.
+/// Writes the signal's request to the pipe. If the pipe is full, the request is dropped; thousands
+/// of earlier ones are then pending.
 fn write_request_in_handler(signal: libc::c_int) {
     let request = REQUESTS
         .get(signal as usize)
@@ -138,9 +138,9 @@ fn write_request_in_handler(signal: libc::c_int) {
     WRITERS.fetch_sub(1, Ordering::SeqCst);
 }
 
-/// Calls each C library function that the handler uses. The first call of a dynamically linked
-/// function may bind its symbol, which takes the loader's lock. [`PipeEnd::new`] has already called
-/// `fstat`.
+/// Calls C library functions that the handler uses. The first call of a dynamically linked function
+/// may bind its symbol, which takes the loader's lock. Of the others, [`PipeEnd::new`] has already
+/// called `fstat`, and [`ControlPipe::open`] calls `getpid` before it publishes the pipe.
 fn bind_handler_functions() {
     // SAFETY: these calls access no memory of this crate.
     unsafe {
@@ -212,7 +212,7 @@ pub(crate) fn take_signal(signal: ControlSignal) -> Result<(), StartError> {
     // SAFETY: the handler has the signature that `SA_SIGINFO` requires, and keeps its contract.
     let replaced = unsafe { swap_action(number, &action) }
         .inspect_err(|_| REQUESTS[index].store(0, Ordering::Relaxed))?;
-    // Another thread installed this handler after `read_action`.
+    // Another thread installed the replaced handler after `read_action`.
     if replaced.sa_sigaction != before.sa_sigaction && !is_ours(&replaced) {
         PREVIOUS[index].store(intern_action(replaced), Ordering::Release);
     }
@@ -273,12 +273,12 @@ impl ControlPipe {
         self.read_end.is_open_in_handler() && self.write_end.is_open_in_handler()
     }
 
-    /// Waits for requests. If several are pending, returns the first one, the last one if it
-    /// differs, and [`ControlRequest::End`] if it is among them.
+    /// Waits for requests. If several are pending, returns the first start or stop, the last one if
+    /// it differs from the first, and then [`ControlRequest::End`] if it is pending too.
     ///
     /// # Errors
-    /// The application has closed the pipe, so no more requests will arrive; or the error of
-    /// `read`.
+    /// `BrokenPipe` if the application has closed the pipe, so that no more requests will arrive;
+    /// otherwise the error of `read`.
     pub(crate) fn wait(&self) -> io::Result<Vec<ControlRequest>> {
         let mut bytes = [0; 4096];
         while self.is_whole() {
@@ -295,7 +295,7 @@ impl ControlPipe {
     /// Asks the reading thread to end. Returns false if the pipe is full.
     ///
     /// # Errors
-    /// The application has closed the pipe; or the error of `write`.
+    /// `BrokenPipe` if the application has closed the pipe; otherwise the error of `write`.
     pub(crate) fn request_end(&self) -> io::Result<bool> {
         if !self.is_whole() {
             return Err(io::ErrorKind::BrokenPipe.into());
@@ -343,8 +343,8 @@ fn summarize_requests(bytes: &[u8]) -> Vec<ControlRequest> {
 
 impl Drop for ControlPipe {
     fn drop(&mut self) {
-        /// Maximum wait for handlers that are writing. A handler that was left by a `longjmp` stays
-        /// counted for ever.
+        /// Maximum wait for handlers that are writing. Without a maximum, a handler that a
+        /// `longjmp` left would stay counted, and the wait would never end.
         const MAX_WAIT: Duration = Duration::from_secs(1);
         self.unpublish();
         let end = Instant::now() + MAX_WAIT;

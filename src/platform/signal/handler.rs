@@ -55,8 +55,8 @@ impl SignalTicket {
 pub(crate) enum SignalSource {
     /// The sampler sent the signal.
     Request(SignalTicket),
-    /// A `perf_event_open` event sent the signal. The number is the event's descriptor. It belongs
-    /// to a timer of the target thread, or to an event of the application.
+    /// A `perf_event_open` event with this descriptor sent the signal. The event is the timer of
+    /// the target thread, or an event of the application.
     Timer(i32),
 }
 
@@ -98,11 +98,11 @@ extern "C" fn handle_signal(
     unsafe { *errno = kept };
 }
 
-/// Runs the capture function if the signal may be a request of the profiler. Returns true if the
-/// signal was one, even a stale one: such a signal is not passed on.
+/// Runs the capture function if the signal may be a request of the profiler. Returns true if it was
+/// a request, even a stale one: such a signal is not passed on.
 ///
 /// # Safety
-/// - The arguments are those of the signal handler that runs.
+/// - The arguments are those of the running signal handler.
 unsafe fn capture_in_handler(info: *const libc::siginfo_t, context: *const libc::c_void) -> bool {
     // SAFETY: by this function's contract.
     let Some(source) = (unsafe { source_in_handler(info) }) else {
@@ -126,7 +126,7 @@ unsafe fn capture_in_handler(info: *const libc::siginfo_t, context: *const libc:
 /// Returns the sender of the signal, or `None` if the signal cannot be a request.
 ///
 /// # Safety
-/// - The argument is that of the signal handler that runs.
+/// - `info` is the argument of the running signal handler.
 unsafe fn source_in_handler(info: *const libc::siginfo_t) -> Option<SignalSource> {
     /// Value of `si_code` for an event whose descriptor is readable (`POLL_IN`).
     const DESCRIPTOR_READABLE: libc::c_int = 1;
@@ -144,8 +144,8 @@ unsafe fn source_in_handler(info: *const libc::siginfo_t) -> Option<SignalSource
                 .filter(|_| is_own)
                 .map(SignalSource::Request)
         }
-        // SAFETY: by this function's contract: the structure has 128 bytes, and these four hold the
-        // descriptor.
+        // SAFETY: by this function's contract: the structure has 128 bytes, and the four bytes at
+        // this offset hold the descriptor.
         DESCRIPTOR_READABLE => Some(SignalSource::Timer(unsafe {
             info.byte_add(DESCRIPTOR_OFFSET).cast::<i32>().read()
         })),
@@ -156,7 +156,7 @@ unsafe fn source_in_handler(info: *const libc::siginfo_t) -> Option<SignalSource
 /// Calls the previous handler, at most once per signal.
 ///
 /// # Safety
-/// - The arguments are those of the signal handler that runs.
+/// - The arguments are those of the running signal handler.
 unsafe fn pass_on_in_handler(
     signal: libc::c_int,
     info: *mut libc::siginfo_t,
@@ -192,7 +192,7 @@ pub(crate) fn is_handler(action: &libc::sigaction) -> bool {
 ///
 /// # Safety
 /// - The kernel held `previous` as the action of a signal.
-/// - The other arguments are those of the signal handler that runs.
+/// - The other arguments are those of the running signal handler.
 pub(crate) unsafe fn call_in_handler(
     previous: &libc::sigaction,
     signal: libc::c_int,
@@ -230,10 +230,11 @@ pub(crate) fn resolve_sampling_signal(asked: Option<i32>) -> Result<i32, StartEr
 /// Returns `signal` if the profiler may take it over.
 ///
 /// # Errors
-/// [`StartError::BadValue`] for `field`.
+/// [`StartError::BadValue`], with the name `field`, for any other signal.
 pub(crate) fn check_signal(field: &'static str, signal: i32) -> Result<i32, StartError> {
-    // The handler is never removed, so the signal's default action is lost for the rest of the
-    // process. These signals can be spared; SIGINT, or the signal of a fault, cannot.
+    // The handler is never removed, so the signal loses its default action for the rest of the
+    // process. An application can do without that of these signals, but not without that of SIGINT
+    // or of a fault.
     let free = [
         libc::SIGPROF,
         libc::SIGVTALRM,
@@ -269,7 +270,8 @@ pub(crate) enum HandlerCheck {
     Reinstalled,
     /// A foreign handler is installed. The profiler leaves it in place and does not call it.
     Foreign,
-    /// The profiler's handler could not be installed again, so a request must not be sent.
+    /// The handler could not be read, or the profiler's handler could not be installed again. A
+    /// request must not be sent.
     Lost,
 }
 
@@ -318,7 +320,7 @@ pub(crate) unsafe fn swap_action(
 /// action without replacing it.
 ///
 /// # Safety
-/// - `action` is null or valid; then the contract of [`swap_action`] applies.
+/// - `action` is null or valid. If it is valid, the contract of [`swap_action`] applies.
 unsafe fn change_action(
     signal: i32,
     action: *const libc::sigaction,
@@ -345,8 +347,8 @@ fn is_ours(action: &libc::sigaction) -> bool {
 /// Installs the profiler's handler, which calls `capture` for each request that arrives by
 /// `signal`. The handler is never removed.
 ///
-/// A second call costs two system calls and changes nothing, unless a foreign handler was installed
-/// in between. That handler then becomes the previous one.
+/// If a foreign handler was installed since an earlier call, it becomes the previous one. Cost:
+/// that of `check_sandbox`, and a few system calls.
 pub(crate) fn install_handler(signal: i32, capture: CaptureFn) -> Result<(), StartError> {
     note_process();
     bind_handler_functions();
@@ -383,16 +385,16 @@ fn set_handler(signal: i32) -> Result<(), StartError> {
     let action = SigAction::new(handler, SaFlags::SA_RESTART, SigSet::all());
     // SAFETY: the handler has the signature that `SA_SIGINFO` requires, and keeps its contract.
     let replaced = unsafe { swap_action(signal, &action.into()) }?;
-    // Another thread installed this handler after `read_action`.
+    // Another thread installed the replaced handler after `read_action`.
     if replaced.sa_sigaction != current.sa_sigaction && !is_ours(&replaced) {
         PREVIOUS[signal as usize].store(intern_action(replaced), Ordering::Release);
     }
     Ok(())
 }
 
-/// Returns a leaked copy of `current`, and the same pointer for an equal action. The copy is never
-/// freed, because a handler on another thread may still read it. Uses no lock, since a fork could
-/// leave it locked.
+/// Returns a copy of `current` that is never freed, because a handler on another thread may still
+/// read it. Equal actions share one copy, up to 64 different actions. Uses no lock, since a fork
+/// could leave it locked.
 pub(crate) fn intern_action(current: libc::sigaction) -> *mut libc::sigaction {
     static INTERNED: [AtomicPtr<libc::sigaction>; 64] =
         [const { AtomicPtr::new(std::ptr::null_mut()) }; 64];
@@ -425,7 +427,7 @@ fn is_same_action(one: &libc::sigaction, other: &libc::sigaction) -> bool {
         && (1..SIGNAL_LIMIT as i32).all(|signal| blocks(one, signal) == blocks(other, signal))
 }
 
-/// Returns whether the profiler samples with this signal, or did so before. Its handler is never
+/// Returns whether the profiler samples with this signal, or did so before: its handler is never
 /// removed.
 pub(crate) fn is_sampling_signal(signal: i32) -> bool {
     PREVIOUS
@@ -433,14 +435,14 @@ pub(crate) fn is_sampling_signal(signal: i32) -> bool {
         .is_some_and(|previous| !previous.load(Ordering::Acquire).is_null())
 }
 
-/// Returns whether signals of this number are queued. Of the other signals a thread has at most one
-/// pending, and further ones are lost.
+/// Returns whether the kernel queues signals of this number, as it does for real-time signals. Of
+/// any other number a thread has at most one pending signal, and further ones are lost.
 pub(crate) fn signal_is_queued(signal: i32) -> bool {
     signal >= libc::SIGRTMIN()
 }
 
-/// Returns whether the process has this thread. Where a filter refuses the question, `/proc`
-/// answers it, and without `/proc` the thread counts as existing. Cost: one system call.
+/// Returns whether the process has this thread. If a seccomp filter denies the system call, looks
+/// in `/proc`; without `/proc`, the thread counts as existing. Cost: one system call.
 pub(crate) fn thread_exists(process: ProcessId, thread: ThreadId) -> bool {
     // SAFETY: signal 0 only checks for existence; no memory is accessed.
     let answer = unsafe {
@@ -465,7 +467,7 @@ pub(crate) enum Sent {
     Yes,
     /// The thread has exited.
     NoSuchThread,
-    /// The kernel refused, for example because the process has too many pending signals.
+    /// The kernel refused, for example because the user has too many pending signals.
     Refused,
 }
 
@@ -483,7 +485,7 @@ struct QueuedInfo {
 }
 const _: () = assert!(size_of::<QueuedInfo>() == 128);
 
-/// Sends a request to a thread of this process, without blocking. Cost: one system call.
+/// Sends a request to a thread of this process, without blocking. Cost: two system calls.
 pub(crate) fn send_request(
     process: ProcessId,
     thread: ThreadId,

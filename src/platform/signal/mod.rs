@@ -1,4 +1,4 @@
-//! Signals: the sampling signal and its handler, control signals and their pipe, and threads' timers.
+//! Signals: the sampling signal and its handler, control signals and their pipe, thread timers.
 
 mod control_pipe;
 mod handler;

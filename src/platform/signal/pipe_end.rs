@@ -4,13 +4,13 @@
 //! Runs in the signal handler, except for reading and closing.
 //!
 //! **Contract** (cited below):
-//! - *still ours*: a caller that reads, writes or closes has checked
-//!   [`PipeEnd::is_open_in_handler`] just before.
+//! - *still ours*: each caller checks [`PipeEnd::is_open_in_handler`] just before it reads, writes
+//!   or closes.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd};
 
-/// Value of [`PipeEnd::to_word`] that represents the absence of an end.
+/// Word that stands for no pipe end. [`PipeEnd::to_word`] never returns it.
 pub(crate) const NO_END: u64 = u64::MAX;
 
 /// One end of a pipe: its descriptor, and the inode that identifies the pipe.

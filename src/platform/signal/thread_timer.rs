@@ -1,17 +1,17 @@
-//! A CPU timer of one thread. It interrupts the thread on the processor that it runs on, without
-//! another processor taking part.
+//! A CPU timer of one thread. It interrupts the thread on the thread's own processor; no other
+//! processor takes part.
 //!
-//! It is the kernel's software CPU clock (`perf_event_open`), which sends a signal after each
-//! interval of the thread's CPU time. The event lives as long as its page is mapped, so the
-//! descriptor need not stay open (async-profiler #855). No timer can be created where the kernel
-//! denies this to ordinary users or a sandbox forbids it.
+//! The timer is an event of the kernel's software CPU clock (`perf_event_open`), which sends a
+//! signal after each interval of the thread's CPU time. The event lives as long as its page is
+//! mapped, so the descriptor need not stay open (async-profiler #855). A timer cannot be created
+//! where the kernel denies such events to ordinary users, or where a sandbox forbids the call.
 //!
 //! **Contract** (cited below):
 //! - *kernel's layouts*: the structures are those of `linux/perf_event.h` and `fcntl.h`, and live
 //!   as long as the call;
 //! - *ours*: the page is mapped here, and unmapped once, on drop;
-//! - *only used*: a descriptor is passed to system calls, which fail if the application has closed
-//!   it. `OwnedFd` would end a debug build of the application in that case.
+//! - *only used*: a descriptor is only passed to system calls, which fail if the application has
+//!   closed it. In that case, an `OwnedFd` would abort a debug build of the application.
 
 use std::io;
 use std::num::NonZeroUsize;
@@ -42,17 +42,21 @@ struct EventAttributes {
 }
 const _: () = assert!(size_of::<EventAttributes>() == 64);
 
+/// `PERF_TYPE_SOFTWARE`.
 const SOFTWARE: u32 = 1;
+/// `PERF_COUNT_SW_CPU_CLOCK`.
 const CPU_CLOCK: u64 = 0;
 const DISABLED: u64 = 1;
-/// Excludes time in the kernel, where ordinary users may count only their own code. An expiry
-/// during a system call is then lost.
+/// Excludes time in the kernel. Set only if the kernel allows ordinary users nothing else. An
+/// expiry during a system call is then lost.
 const EXCLUDE_KERNEL: u64 = 1 << 5;
 const EXCLUDE_HYPERVISOR: u64 = 1 << 6;
 /// Lowest descriptor number for an event. Signals carry the number, which is free again once the
 /// event is mapped. A number this high is unlikely to be a descriptor of the application.
 const MIN_DESCRIPTOR: libc::c_int = 700;
+/// `PERF_FLAG_FD_CLOEXEC`.
 const CLOSE_ON_EXEC: libc::c_ulong = 1 << 3;
+/// `PERF_EVENT_IOC_ENABLE`.
 const ENABLE: libc::c_ulong = 0x2400;
 const PAGE: NonZeroUsize = NonZeroUsize::new(4096).unwrap();
 
@@ -62,8 +66,11 @@ struct Owner {
     kind: libc::c_int,
     thread: libc::pid_t,
 }
+/// `F_OWNER_TID`.
 const A_THREAD: libc::c_int = 0;
+/// `F_SETOWN_EX`.
 const SET_OWNER: libc::c_int = 15;
+/// `F_SETSIG`.
 const SET_SIGNAL: libc::c_int = 10;
 
 /// A timer of one thread, deleted on drop.
@@ -77,8 +84,8 @@ unsafe impl Send for ThreadTimer {}
 
 impl ThreadTimer {
     /// Starts a timer that sends `signal` to a thread of this process after each `interval_ns` of
-    /// its CPU time. Calls `announce` with the number that the signals carry, before the first one
-    /// is sent. Cost: about 60 µs.
+    /// its CPU time. Calls `announce` with the descriptor number that the signals carry, before the
+    /// first signal is sent. Cost: about 60 µs.
     ///
     /// # Errors
     /// The error of the operating system; `Unsupported` for a real-time signal.
@@ -155,8 +162,8 @@ fn open_event(attributes: &EventAttributes, thread: ThreadId) -> nix::Result<i32
     Ok(high)
 }
 
-/// Directs the event's signals to the thread, and enables the event. `nix` has neither request for
-/// the owner and the signal of a descriptor, nor that of the event.
+/// Directs the event's signals to the thread, and enables the event. `nix` lacks the requests that
+/// set a descriptor's owner and signal, and the one that enables an event.
 fn enable_for_thread(event: i32, thread: ThreadId, signal: i32) -> nix::Result<()> {
     let owner = Owner {
         kind: A_THREAD,
@@ -193,7 +200,7 @@ mod tests {
         let close_it = |number: i32| {
             let _ = close(number);
         };
-        // In a sandbox that denies timers, the error is another one.
+        // In a sandbox that denies timers, the call fails earlier, with a different error.
         ThreadTimer::start(current_thread_id(), 1_000_000_000, libc::SIGPROF, close_it)
             .expect_err("the signals cannot be directed");
     }

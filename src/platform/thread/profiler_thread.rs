@@ -5,7 +5,8 @@
 //! lock for ever. A new thread would then never begin, and joining it would never return.
 //!
 //! **Contract** (cited below):
-//! - *ours*: the body is boxed here, and unboxed once, by the thread that is created for it;
+//! - *ours*: the body is boxed here, and unboxed once, by the thread that is created for it or, if
+//!   that fails, by the creator;
 //! - *once*: a thread is joined or detached once, by the [`ProfilerThread`] that represents it.
 
 use std::ffi::{CStr, c_void};
@@ -31,8 +32,7 @@ extern "C" fn run(start: *mut c_void) -> *mut c_void {
     let Start { name, body } = *unsafe { Box::from_raw(start.cast::<Start>()) };
     // The kernel truncates the name to 15 bytes and a terminator.
     let _ = nix::sys::prctl::set_name(name);
-    // A panic ends this thread only. The code that created the thread checks for panics inside the
-    // body.
+    // A panic ends this thread only. A body whose creator must learn of a panic catches it itself.
     let _ = catch_unwind(AssertUnwindSafe(body));
     std::ptr::null_mut()
 }

@@ -44,14 +44,14 @@ pub(crate) fn current_stack_bounds() -> Option<StackBounds> {
     })
 }
 
-/// Returns the address of the main thread's first frame. The arguments and the environment above it
-/// can be long and contain no frames.
+/// Returns an address just above the oldest frame of the main thread; `None` on other threads. The
+/// arguments and the environment above that frame can be long and contain no frames.
 fn first_frame_of_main(low: u64, top: u64) -> Option<u64> {
     if !identity::is_main_thread() {
         return None;
     }
     // The word at `start_stack` is the argument count. The frame of `_start` ends directly above
-    // it.
+    // it; the rest of the 64 bytes is a margin.
     let start = procfs::own_stat()?.start_stack.checked_add(64)? & !7;
     (low < start && start < top).then_some(start)
 }

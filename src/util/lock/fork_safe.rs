@@ -2,10 +2,10 @@
 //!
 //! `parking_lot` keeps waiting threads in a table that all its locks in the process share. A thread
 //! of the parent may hold a bucket of that table during the fork, and threads that the child lacks
-//! may still be queued there: of the forks beside contended locks, about 1 in 100 left a child that
-//! hung, also with locks at new addresses. So the child makes the locks anew instead of unlocking
-//! them, and waits for a lock by polling it, which does not use the table: of 100,000 forks, none
-//! left a child that hung.
+//! may still be queued there. In a test that forked while locks were contended, about 1 child in
+//! 100 hung, even with locks at new addresses. So the child reinitialises the locks instead of
+//! unlocking them, and waits for a lock by polling it, which does not use the table. Of 100,000
+//! such children, none hung.
 //!
 //! **Contract** (cited below):
 //! - *single thread*: while [`LocksInChild`] exists, the process has only the thread that created
@@ -20,15 +20,16 @@ use parking_lot::lock_api::{RawMutex, RawRwLock};
 
 /// Whether the process is the child of a fork. There, waiting threads poll.
 static IS_FORKED_CHILD: AtomicBool = AtomicBool::new(false);
-/// Whether a lock that is released is made anew.
+/// Whether the release of a lock reinitialises it.
 static RENEWS: AtomicBool = AtomicBool::new(false);
 
-/// Time between two attempts of a thread in a forked child to take a lock. The first attempts
-/// follow each other faster.
+/// Time between two attempts of a thread in a forked child to take a lock. The intervals between
+/// the first attempts are shorter.
 const POLL_INTERVAL: Duration = Duration::from_micros(50);
 
-/// While this value exists, a lock that is released is made anew: it forgets the threads that wait
-/// for it, which do not exist in the child of a fork. Later, waiting threads poll.
+/// Reinitialises each lock that is released while this value exists. Such a lock forgets the
+/// threads that wait for it, which do not exist in the child of a fork. From [`Self::begin`] on,
+/// threads of the child wait for a lock by polling it.
 #[derive(Debug)]
 pub(crate) struct LocksInChild(());
 
@@ -49,7 +50,7 @@ impl Drop for LocksInChild {
     }
 }
 
-/// A raw lock of `parking_lot`.
+/// A raw lock of `parking_lot` that the child of a fork can reinitialise.
 #[derive(Debug)]
 pub(crate) struct ForkSafe<R>(UnsafeCell<R>);
 
@@ -68,7 +69,7 @@ impl<R> ForkSafe<R> {
         unsafe { &*self.0.get() }
     }
 
-    /// Replaces the lock by `unlocked` if locks are being made anew. Returns whether it did.
+    /// Replaces the raw lock by `unlocked` while a [`LocksInChild`] exists. Returns whether it did.
     #[inline]
     fn renew(&self, unlocked: R) -> bool {
         let renews = RENEWS.load(Ordering::Relaxed);
@@ -108,8 +109,8 @@ fn poll(try_lock: impl Fn() -> bool) {
     }
 }
 
-// SAFETY: every lock and unlock is one of the raw mutex. A renewed mutex was held by the only
-// thread of the process, which is releasing it.
+// SAFETY: each method forwards to the raw mutex. A reinitialised mutex was held by the only thread
+// of the process, which is releasing it.
 unsafe impl RawMutex for ForkSafe<parking_lot::RawMutex> {
     const INIT: Self = Self::new(parking_lot::RawMutex::INIT);
     type GuardMarker = <parking_lot::RawMutex as RawMutex>::GuardMarker;
@@ -135,7 +136,7 @@ unsafe impl RawMutex for ForkSafe<parking_lot::RawMutex> {
     }
 }
 
-// SAFETY: every lock and unlock is one of the raw lock. A renewed lock was held exclusively by the
+// SAFETY: each method forwards to the raw lock. A reinitialised lock was held exclusively by the
 // only thread of the process, which is releasing it.
 unsafe impl RawRwLock for ForkSafe<parking_lot::RawRwLock> {
     const INIT: Self = Self::new(parking_lot::RawRwLock::INIT);

@@ -1,9 +1,10 @@
 //! Locks with a name, an owner and a rank in the lock order.
 //!
-//! The order is life cycle → `PsLock` → `ThreadRegistry` → thread data → chunk manager → unwinder →
-//! loader → code ranges → script functions → event watches. Debug builds assert that a thread takes
-//! locks in that order, and none of them twice. The locks know no poisoning: every critical section
-//! leaves its data well formed, even if it panics. The signal handler takes no lock.
+//! The order is life cycle → `PsLock` → `ThreadRegistry` → thread data (the slot pool and the
+//! session's own lists) → chunk manager → unwinder → loader → code ranges → script functions →
+//! event watches. Debug builds assert that a thread takes locks in that order, and at most one of
+//! each rank. The locks are never poisoned: every critical section leaves its data well formed,
+//! even if it panics. The signal handler takes no lock.
 //!
 //! The locks are `parking_lot`'s; `fork_safe.rs` says what they do in the child of a fork.
 //!
@@ -53,16 +54,17 @@ thread_local! {
     static HELD_RANKS: Cell<u16> = const { Cell::new(0) };
 }
 
-/// Returns whether the calling thread holds any lock of the profiler.
+/// Returns whether the calling thread holds any lock of the profiler, or runs [`as_profiler_work`].
 ///
-/// This is so when the profiler, under a lock, calls code of the application such as its allocator.
-/// If that code calls the profiler, the call must not take a lock.
+/// If so, the caller is code of the application that the profiler has called, such as its allocator
+/// or a signal handler. The profiler must then not take a lock for it.
 #[doc(alias = "profiler_is_locked_on_current_thread")]
 pub(crate) fn is_any_lock_held_on_current_thread() -> bool {
     HELD_RANKS.get() != 0
 }
 
-/// A bit next to the ranks: the thread runs [`as_profiler_work`], possibly without any lock.
+/// Bit of [`HELD_RANKS`] that is set while the thread runs [`as_profiler_work`], with or without a
+/// lock.
 const OWN_WORK: u16 = 1 << 15;
 
 /// Runs profiler code that may call the application's allocator without holding a lock.
@@ -136,7 +138,8 @@ impl LockInfo {
     }
 }
 
-/// Marks a lock as held by this thread, from before it is waited for until after it is released.
+/// Marks a lock as held by this thread, from before the thread waits for the lock until after it
+/// releases the lock.
 ///
 /// A signal handler of the application that runs in between sees the lock as held.
 #[derive(Debug)]

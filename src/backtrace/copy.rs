@@ -100,7 +100,7 @@ impl CapturedBacktrace {
         let stack_words = (stack_bytes / 8).min(MAX_WORDS.saturating_sub(other_words));
         let mut words = take_words(stack_words + other_words)?;
         // SAFETY: as above. The slices are read again because the application's allocator may have
-        // pushed labels, which can move the stack.
+        // pushed labels, which can move the label stack.
         let (frames, texts) = unsafe { (*own_profiling_stack()).contents_in_handler() };
         let (stack, rest) = words
             .get_mut(RESERVED_WORDS..)?
@@ -194,8 +194,8 @@ impl CapturedBacktrace {
         self.head.registers
     }
 
-    /// Returns the stack address of the first copied byte; 0 when the stack pointer lay outside the
-    /// thread's stack.
+    /// Returns the stack address of the first copied byte; 0 if no stack was copied, for example
+    /// because the stack pointer lay outside the thread's stack.
     pub(crate) fn stack_start(&self) -> u64 {
         self.head.stack_start
     }

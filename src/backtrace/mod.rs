@@ -1,9 +1,10 @@
 //! The copy that a thread makes of its own stack.
 //!
 //! # Purpose
-//! A marker with a stack, and [`profiler_capture_backtrace`](crate::stack::profiler_capture_backtrace),
-//! copy the calling thread's stack at once ([`copy`]) and leave the unwinding for later. Copies of
-//! markers wait in a list ([`pending`]) for the sampler; their memory comes from a pool ([`pool`]).
+//! A marker with a stack, and
+//! [`profiler_capture_backtrace`](crate::stack::profiler_capture_backtrace), copy the calling
+//! thread's stack at once ([`copy`]) and leave the unwinding for later. Copies of markers wait in a
+//! list ([`pending`]) for the sampler; their memory comes from a pool ([`pool`]).
 //!
 //! # Threads and locks
 //! Any thread copies its own stack. The list and the pool are lock-free.
@@ -12,8 +13,8 @@
 //! `labels`, `platform`, `threads`, `types`, `util`
 //!
 //! # Invariants
-//! - Copying for a marker allocates nothing: the pool is filled beforehand, and the sampler refills
-//!   it.
+//! - Copying for a marker allocates only if the pool has no block of about the needed size. The
+//!   pool is filled when a session begins, and the sampler refills it after each such miss.
 //! - Stacks of another session are dropped.
 //!
 //! # Read next

@@ -3,7 +3,7 @@
 //!
 //! The stacks form a linked list, whose nodes lie in the memory of the stacks themselves. A thread
 //! adds a stack by exchanging the list's head. The sampler takes all stacks at once and never
-//! waits; a stack that is added later is taken in the next tick.
+//! waits; it takes a stack that is added later the next time.
 //!
 //! **Contract** (cited below):
 //! - *own memory*: a node lies at the front of its backtrace's memory, which reserves space for it

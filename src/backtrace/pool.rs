@@ -75,8 +75,8 @@ pub(crate) fn preallocate_words() {
     refill_words();
 }
 
-/// Allocates one block for each miss, so that the next requests are served from the cache. Must not
-/// be called on a thread that must not block.
+/// Allocates one block for each miss, so that the next requests are served from the cache. Called
+/// only on threads that may block.
 pub(crate) fn refill_words() {
     for (class, missed) in MISSES.iter().enumerate() {
         if missed.load(Ordering::Relaxed) == 0 {

@@ -19,7 +19,9 @@ pub(crate) struct CaptureHeader {
     pub(crate) registers: Registers,
     /// When the thread was interrupted.
     pub(crate) time: TimeStamp,
-    /// The thread's CPU time, in ns, if its own timer interrupted it; otherwise 0.
+    /// The thread's CPU time, in ns; 0 if the handler did not read it. The handler reads it if the
+    /// thread's own timer interrupted the thread, and for a request by signal only where the system
+    /// hides whether threads sleep.
     pub(crate) cpu_ns: u64,
     /// State of the thread's event loop at `time`.
     pub(crate) event_loop: EventLoopState,
@@ -29,6 +31,7 @@ pub(crate) struct CaptureHeader {
     /// Whether the stack pointer lay outside the thread's stack: on a signal stack or in a
     /// coroutine.
     pub(crate) on_other_stack: bool,
+    /// Number of copied labels, and the size of their texts in bytes.
     pub(crate) labels: usize,
     pub(crate) text_bytes: usize,
     /// Whether the newest labels are missing because the slot was full.
@@ -40,7 +43,9 @@ pub(crate) struct CaptureHeader {
 #[repr(C)]
 pub(crate) struct CapturedLabel {
     pub(crate) stack_address: StackAddress,
+    /// Offset of the static text in the text area; the dynamic text follows it.
     pub(crate) text_start: u32,
+    /// Length of the static text.
     pub(crate) label_bytes: u32,
     pub(crate) dynamic_bytes: u32,
     pub(crate) category: u8,

@@ -33,10 +33,11 @@ pub(crate) const TEXT_BYTES: usize = 64 << 10;
 /// names the operation, matters more.
 const STATIC_TEXT_BYTES: usize = 16 << 10;
 pub(crate) const STACK_OFFSET: usize = TEXT_OFFSET + TEXT_BYTES;
-/// Size of the red zone, in bytes: a leaf function may use it below its stack pointer if the ABI
-/// allows that.
+/// Size of the red zone, in bytes: the memory below the stack pointer that the ABI allows a leaf
+/// function to use.
 const RED_ZONE_BYTES: u64 = if cfg!(target_arch = "x86_64") { 128 } else { 0 };
-/// Maximum copy of a stack that is not the thread's own, in bytes: its end is unknown.
+/// Maximum size of the copy of a stack that is not the thread's own, in bytes: the end of such a
+/// stack is unknown.
 const OTHER_STACK_BYTES: usize = 64 << 10;
 /// Size of the stack area that a slot retains, in bytes. Memory that a deep stack took beyond it is
 /// returned to the kernel after [`CAPTURES_BEFORE_RELEASE`] captures in a row that did not need it.
@@ -51,8 +52,11 @@ const _: () =
 #[repr(C)]
 pub(crate) struct CaptureSlot {
     pub(crate) state: SlotState,
-    /// Written by the owner before the first request; read by its handler.
+    /// Thread pointer of the bound thread; 0 while the slot is not bound. Written by that thread
+    /// before the first request; read by its handler.
     thread_pointer: AtomicU64,
+    /// Number of the thread's last timer in this session; -1 before the first. Written by the
+    /// sampler; read by the handler.
     timer: AtomicI32,
     /// Number of a cancelled request whose signal may still be pending, or 0. While it is pending,
     /// the kernel drops further signals. Written by the sampler.
@@ -168,12 +172,13 @@ impl CaptureSlot {
         (sequence != 0 && self.state.repeat_request(sequence)).then_some(sequence)
     }
 
-    /// Sets the number that the signals of the thread's own timer carry; -1 when it has no timer.
+    /// Sets the number that the signals of the thread's own timer carry; -1 before its first timer.
     pub(crate) fn set_timer(&self, number: i32) {
         self.timer.store(number, Ordering::Release);
     }
 
-    /// Returns whether the thread's own timer answers requests, so that no signal is sent for them.
+    /// Returns whether the thread has, or has had in this session, its own timer, which answers
+    /// requests without a signal from the sampler.
     pub(crate) fn has_timer(&self) -> bool {
         self.timer.load(Ordering::Acquire) >= 0
     }
@@ -225,8 +230,9 @@ impl CaptureSlot {
         self.state.reset_after_fork();
     }
 
-    /// Moves from requested to writing if the signal answers the pending request and the slot is
-    /// bound to the calling thread.
+    /// Moves from requested to writing if the signal belongs to the pending request. For a request
+    /// by signal, also checks that the slot is bound to the calling thread. For a timer's signal,
+    /// the caller has found the slot by the thread pointer.
     pub(crate) fn begin_in_handler(
         &self,
         arrival: &ArrivalInHandler<'_>,
@@ -291,8 +297,8 @@ pub(crate) struct SlotWriter<'a> {
 
 impl SlotWriter<'_> {
     /// Returns the part of the thread's stack to copy: from the red zone below the stack pointer to
-    /// the oldest frame, or as much of the younger end as the slot holds. `None` when the stack
-    /// pointer lies outside the thread's stack.
+    /// the oldest frame, or as much of the youngest part as fits into the slot. `None` when the
+    /// stack pointer lies outside the thread's stack.
     pub(crate) fn used_stack_in_handler(&self) -> Option<MemoryPiece> {
         let low = self.slot.stack_low.load(Ordering::Relaxed);
         let top = self.slot.stack_top.load(Ordering::Relaxed) & !7;
@@ -324,7 +330,8 @@ impl SlotWriter<'_> {
         (self.header.stack_start, self.header.stack_bytes) = (piece.address, piece.bytes);
     }
 
-    /// Copies the readable memory from the stack pointer on, up to [`OTHER_STACK_BYTES`].
+    /// Copies the readable memory from the red zone on, or else from the stack pointer on, up to
+    /// [`OTHER_STACK_BYTES`].
     pub(crate) fn copy_other_stack_in_handler(&mut self) {
         self.header.on_other_stack = true;
         let sp = self.header.registers.sp;
@@ -424,7 +431,7 @@ impl SlotWriter<'_> {
     }
 }
 
-/// Returns how many bytes of a label's static and dynamic text to copy behind `before` bytes of
+/// Returns how many bytes of a label's static and dynamic text to copy after `before` bytes of
 /// other texts. Each text is copied whole or not at all; a label is copied even if its texts do not
 /// fit.
 pub(crate) fn fitting_texts_in_handler(

@@ -4,15 +4,15 @@
 //! Runs in the signal handler: [`EventDelay::state_in_handler`].
 //!
 //! The state is part of the thread's slot, so that each sample contains the state at its own time;
-//! a thread without a slot has none. It holds the time of queueing rather than a delay, so it
-//! remains correct while the thread sleeps inside an event.
+//! a thread without a slot has no such state. The state holds the time of queueing rather than a
+//! delay, so it remains correct while the thread sleeps inside an event.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::types::TimeStamp;
 
-/// Maximum nesting depth of events with a time of their own; deeper events share the time of the
-/// last.
+/// Maximum nesting depth of events whose times are kept; deeper events count as queued at the time
+/// of the last of these.
 const MAX_NESTED: usize = 8;
 
 /// State of a thread's event loop at one moment.
@@ -73,8 +73,8 @@ impl EventDelay {
         }
     }
 
-    /// Returns the state of the loop. Called only on the thread itself, or on another thread while
-    /// this one does not run.
+    /// Returns the state of the loop. It is exact on the loop's own thread, and on another thread
+    /// while the loop's thread does not run.
     pub(crate) fn state_in_handler(&self) -> EventLoopState {
         let running = match self.level.load(Ordering::Acquire) {
             0 => return EventLoopState::Unknown,

@@ -7,16 +7,16 @@
 //!
 //! # Threads and locks
 //! The target thread fills its slot in its handler; the sampler reads the slot, and fills it for a
-//! sleeping thread. `slot_state.rs` draws who may move a slot from state to state. The slot pool
-//! has a lock (thread data, in the lock order) that no handler takes.
+//! sleeping thread. `slot_state.rs` lists which thread may make each transition. The slot pool has
+//! a lock (thread data, in the lock order) that no handler takes.
 //!
 //! # Imports
 //! `labels`, `platform`, `types`, `util`
 //!
 //! # Invariants
-//! - A slot's memory is a slot for ever: a late signal finds a slot, and its state says that no
-//!   request is pending.
-//! - The handler writes to the slot only while it owns it.
+//! - A slot's memory is never used for anything else: a late signal still finds a slot, whose state
+//!   says that the signal's request is not pending.
+//! - The handler writes to a slot only while the slot's state gives it the right to.
 //!
 //! # Read next
 //! `slot_state.rs`, `capture_slot.rs`, `remote_capture.rs`, then `crate::threads`.

@@ -14,7 +14,7 @@ use crate::capture::capture_slot::{CaptureSlot, STACK_OFFSET};
 use crate::platform::LazyRegion;
 use crate::util::{LockRank, NamedMutex};
 
-/// Maximum number of slots. Threads beyond it are not sampled.
+/// Maximum number of slots. A thread that finds no free slot is sampled without stacks.
 const MAX_SLOTS: usize = 1 << 16;
 const MIN_STACK_BYTES: usize = 64 << 10;
 /// Maximum size of a slot's stack area, in bytes. Of a larger stack the youngest part is sampled,
@@ -28,7 +28,8 @@ static TABLE: [AtomicPtr<CaptureSlot>; MAX_SLOTS] =
 /// was never used is 0; one that is free again is [`TOMBSTONE`].
 static BY_THREAD: [AtomicU64; 2 * MAX_SLOTS] = [const { AtomicU64::new(0) }; 2 * MAX_SLOTS];
 const TOMBSTONE: u64 = 1 << 63;
-/// Maximum number of entries to probe. A thread that finds no free one gets no timer.
+/// Maximum number of entries to probe. If none is free, the thread's timer never answers, and the
+/// sampler sends signals instead.
 const MAX_PROBES: usize = 64;
 
 static POOL: NamedMutex<Pool> = NamedMutex::new("slot pool", LockRank::ThreadData, Pool::EMPTY);
@@ -85,7 +86,7 @@ pub(crate) struct SlotHandle {
 pub(crate) enum AcquireSlotError {
     /// The thread has unregistered.
     Unregistered,
-    /// The system has no memory for another slot.
+    /// All slots are in use, or the system has no memory for another one.
     OutOfMemory,
 }
 
@@ -117,7 +118,7 @@ pub(crate) fn find_slot_of_thread_in_handler(thread_pointer: u64) -> Option<&'st
 
 impl SlotHandle {
     /// Inserts the slot into the hash table, so that the calling thread's handler finds it by the
-    /// thread pointer.
+    /// thread pointer. Does nothing if an entry cannot hold the pointer.
     pub(crate) fn insert_for_thread(&self, thread_pointer: u64) {
         if thread_pointer == 0 || thread_pointer >> 47 != 0 {
             return;

@@ -10,17 +10,22 @@
 //! | idle(n) | requested(m) | sampler | it repeats the cancelled request m, whose signal may still arrive |
 //! | requested(n) | writing(n) | the target thread's handler | a signal arrived that carries n, or that the thread's own timer sent |
 //! | idle(n) | writing(n+1) | sampler | the thread is blocked, and the sampler reads its stack itself |
+//! | idle(n) | writing(n+1) | sampler or owner | it returns the memory of a deep stack to the kernel |
 //! | requested(n) | idle(n) | sampler or owner | the request is cancelled; a late signal finds the slot idle and has no effect |
 //! | writing(n) | ready(n) | the thread that moved it to writing | the capture is complete |
-//! | writing(n) | idle(n) | sampler, if it moved the slot to writing | the thread woke during the capture |
+//! | writing(n) | idle(n) | the sampler or owner that moved it to writing | the thread woke during the capture, or the memory is returned |
 //! | ready(n) | reading(n) | sampler | it collects the capture |
 //! | reading(n) | idle(n) | sampler | it has read the capture |
-//! | ready(n) | idle(n) | owner | the capture is discarded |
+//! | ready(n) | idle(n) | sampler or owner | the capture is discarded |
+//!
+//! The *owner* is the thread that drops the slot's handle. In the slot of a request on demand, the
+//! requesting thread takes the sampler's part. In the child of a fork, the slot moves to idle from
+//! any phase.
 //!
 //! No thread waits for a transition: each is one compare-exchange or one store, and a thread that
 //! comes too late gives up.
 //!
-//! *phase owns*: only the thread that moved the slot to `writing` writes the data behind it, until
+//! *phase owns*: only the thread that moved the slot to `writing` writes the slot's data, until
 //! `ready` or `idle`. Only the thread that moved it to `reading` reads them, until `idle`. No other
 //! thread accesses them. *release, acquire*: each transition that ends such a right releases, and
 //! each that begins one acquires. `slot_model.rs` checks all of this under loom.
@@ -115,7 +120,8 @@ impl SlotState {
             .is_ok()
     }
 
-    /// Moves from idle to writing, for the sampler. Returns the number to publish or to abandon.
+    /// Moves from idle to writing, outside of a handler. Returns the number to publish or to
+    /// abandon.
     pub(crate) fn begin_remote(&self) -> Option<u32> {
         self.leave_idle(SlotPhase::Writing)
     }
@@ -166,7 +172,8 @@ impl SlotState {
             .store(word(sequence, SlotPhase::Ready), Ordering::Release);
     }
 
-    /// Moves from writing to idle. Called only by the sampler, if it moved the slot to writing.
+    /// Moves from writing to idle. Called only by the thread that moved the slot to writing with
+    /// [`Self::begin_remote`].
     pub(crate) fn abandon(&self, sequence: u32) {
         self.0
             .store(word(sequence, SlotPhase::Idle), Ordering::Release);

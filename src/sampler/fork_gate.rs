@@ -1,5 +1,5 @@
-//! Holds back signals while the process forks. An interrupted `fork` starts again, and in a large
-//! process may never finish (gperftools #704, Mozilla bug 837390).
+//! Holds back the profiler's signals while the process forks. A signal makes the kernel restart
+//! `fork`, which in a large process may then never finish (gperftools #704, Mozilla bug 837390).
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -13,6 +13,7 @@ pub(crate) fn open_fork_gate() {
     FORKS_IN_PROGRESS.fetch_sub(1, Ordering::SeqCst);
 }
 
+/// Returns whether no fork is in progress, so that a signal may be sent.
 pub(crate) fn may_signal() -> bool {
     FORKS_IN_PROGRESS.load(Ordering::SeqCst) == 0
 }

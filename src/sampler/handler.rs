@@ -20,8 +20,8 @@ pub(crate) static TRIAL_TIMER: AtomicI32 = AtomicI32::new(-1);
 /// signal it always does, because no other thread read the clock when the timer fired.
 pub(crate) static READS_CLOCK: AtomicBool = AtomicBool::new(false);
 
-/// Answers a request or a timer if the answer is still expected. Returns whether the signal was one
-/// of the profiler's.
+/// Captures the interrupted thread if the signal belongs to a request that is still pending.
+/// Returns whether the signal was one of the profiler's, even a stale one.
 pub(crate) fn capture_in_handler(arrival: &ArrivalInHandler<'_>) -> bool {
     let slot = match arrival.source {
         SignalSource::Request(ticket) => {

@@ -3,16 +3,18 @@
 //! # Purpose
 //! The sampler thread runs one tick as named steps: decide, request, collect, unwind, merge, write.
 //! The signal handler answers its requests. Together they perform steps 1 to 9 of a sample's path,
-//! except for the parts in lower modules. `suspend.rs` and `stack_sampler.rs` capture single stacks on
-//! demand, with the same protocol and the same handler.
+//! except for the parts in lower modules. `suspend.rs` and `stack_sampler.rs` capture single stacks
+//! on demand, with the same protocol and the same handler.
 //!
 //! # Threads and locks
 //! `handler.rs` runs in the signal handler of a sampled thread and takes no lock. Everything else
-//! runs on the sampler thread, except for stacks on demand.
+//! runs on the sampler thread, except for stacks on demand, the trial of the engines, which has its
+//! own threads, and the fork gate, which the forking thread closes.
 //!
-//! The sampler thread briefly takes the `PsLock`, the registry's lock and the buffer's. It never
-//! takes the locks of the life cycle, the script functions or the on-demand unwinder. It never
-//! waits for a target thread. It calls after-sampling callbacks between two ticks, without a lock.
+//! The sampler thread takes locks only briefly, among them the `PsLock`, the registry's, the
+//! buffer's and the dynamic loader's. It never takes the locks of the life cycle, the script
+//! functions or the on-demand unwinder. It never waits for a target thread. It calls after-sampling
+//! callbacks between two ticks, without a lock.
 //!
 //! The thread that requests a stack on demand waits for the answer without a lock. It unwinds the
 //! stack itself, under the lock of the on-demand unwinder, which the sampler does not use.
@@ -23,10 +25,11 @@
 //!
 //! # Invariants
 //! - A thread is interrupted only while its own handler copies its stack.
-//! - A thread with a pending request is not signalled again until it answers.
-//! - A thread that has not run since its last sample is not signalled. A thread that is found
-//!   asleep is signalled at most once for each place, and only if its stack needs the frame
-//!   pointer.
+//! - A thread with a pending request is not signalled again before it answers, unless the request
+//!   appears to be lost.
+//! - A thread that has not run since its last sample, according to its CPU clock, is not signalled.
+//! - A thread that is found asleep is signalled only if its stack needs a frame pointer that is not
+//!   cached.
 //! - No sample lies within a pause.
 //!
 //! # Read next

@@ -1,5 +1,4 @@
-//! Step 1 of 12: the sampler wakes on an absolute schedule and handles the threads one after
-//! another.
+//! Step 1 of 12: the sampler wakes on an absolute schedule and handles the threads one by one.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -37,9 +36,10 @@ use crate::util::PsLock;
 
 /// Interval between two CPU counter samples, in ns. The kernel updates the CPU time of threads on
 /// other cores only once a scheduler tick, every 1 to 10 ms. Sampled more often, the process's CPU
-/// time would stagnate and then jump.
+/// time would appear to stand still and then jump.
 const COUNTER_INTERVAL_NS: u64 = 20_000_000;
-/// Interval between two sandbox checks, in ns: a program may sandbox itself at any time.
+/// Interval between two sandbox checks, in ns: a program may sandbox itself at any time. Expired
+/// data is discarded at the same interval.
 const SANDBOX_INTERVAL_NS: u64 = 1_000_000_000;
 /// Bounds of one sleep step, in ns. A long sleep is split into steps of one interval within these
 /// bounds, so that the sampler notices the end of the session soon.
@@ -72,8 +72,8 @@ pub(crate) fn spawn_sampler(
     mut session: Session,
     buffer: &'static ChunkedBuffer,
 ) -> Result<(Arc<Session>, Box<dyn RunningSampler>), StartError> {
-    // Made before the thread starts, so that the first tick is not delayed and a snapshot taken at
-    // once finds the modules.
+    // The unwinder is created before the thread starts, so that the first tick is not delayed and a
+    // snapshot taken at once finds the modules.
     forget_unregistered_code();
     let unwinder = Unwinder::new();
     session.set_first_modules(unwinder.modules());
@@ -81,7 +81,7 @@ pub(crate) fn spawn_sampler(
     let shared = Arc::clone(&session);
     let body = move || {
         let thread = SamplerThread::new(Arc::clone(&shared), buffer, unwinder);
-        // A panic ends the sampler but not the application. The profile counts it.
+        // A panic ends the sampler but not the application. The profile reports it.
         if catch_unwind(AssertUnwindSafe(|| thread.run())).is_err() {
             SessionCounts::add(&shared.counts.sampler_panics, 1);
             shared.log.add("sampler panicked");
@@ -155,8 +155,9 @@ impl SamplerThread {
     }
 
     /// Sets the engine that interrupts the threads: the requested one, or the one that a trial
-    /// finds cheaper. Signals are used until the trial ends. It runs in the background and takes
-    /// some milliseconds once per process, or more where the system is slow to delete a timer.
+    /// finds cheaper. Signals are used until the trial ends. The trial runs once per process, in
+    /// the background. It takes some milliseconds, or more where the system is slow to delete a
+    /// timer.
     fn choose_engine(&self) {
         let settings = &self.session.settings;
         self.session
@@ -268,7 +269,7 @@ impl SamplerThread {
             overheads.record(self.tick_before, &self.session, &self.lane);
         }
         self.write_if_requested();
-        // A filter that was installed during the session may refuse the clock.
+        // A seccomp filter that was installed during the session may forbid reading the clock.
         if let Some(own_cpu_ns) = thread_cpu_ns(current_thread_id()) {
             self.session
                 .counts
@@ -503,7 +504,7 @@ impl SamplerThread {
             }
         });
         for registration in dead {
-            // A thread that unregistered and exited during this tick was not found dead.
+            // Do not count a thread that unregistered during this tick before it exited.
             if registration
                 .unlocked_const_reader_and_atomic_rw()
                 .unregistered_at()
@@ -516,7 +517,7 @@ impl SamplerThread {
         self.threads.regroup(self.tick, any_woke);
     }
 
-    /// Calls `body` with the threads and with the context that every thread's step needs.
+    /// Calls `body` with the threads and with the context for each thread's step.
     fn with_context<T>(&mut self, body: impl FnOnce(&mut Threads, &mut TickContext<'_>) -> T) -> T {
         let Self {
             session,

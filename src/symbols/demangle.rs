@@ -6,8 +6,8 @@ use backtrace::SymbolName;
 /// unchanged. The suffix by which LLVM makes a local name unique is removed.
 pub(super) fn demangled(raw: &str) -> String {
     let raw = without_llvm_suffix(raw);
-    // The demangler of C++ also accepts the code of a type, such as `i`, which may be the name of a
-    // C function.
+    // The C++ demangler also accepts an encoded type, such as `i` for `int`, which may be the name
+    // of a C function.
     if raw.starts_with("_Z") || raw.starts_with("_R") {
         format!("{:#}", SymbolName::new(raw.as_bytes()))
     } else {

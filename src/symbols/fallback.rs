@@ -1,17 +1,17 @@
 //! Names from the `backtrace` crate, for addresses without a name in the files that
 //! `module_symbols.rs` opens.
 //!
-//! The crate opens a module by the loader's own path, of any length, and follows the links to
-//! separate debug information that a stripped file contains.
+//! The crate opens a module by the path that the loader reports, whatever its length. It follows
+//! the links to separate debug information that a stripped file contains.
 //!
 //! The crate lists the modules on its first use in the process and keeps that list. After a module
-//! was unloaded, an address may lie in a module that took its place, and the crate would name it by
-//! the wrong file. So the crate is asked only in a process that has never unloaded a module: there
-//! its list may lack modules, but contains no wrong one.
+//! was unloaded, an address may lie in a module that took its place, and the crate would look it up
+//! in the wrong file. So the crate is asked only in a process that has never unloaded a module:
+//! there its list may lack modules, but contains no wrong one.
 //!
 //! The crate has a lock, which the application's own backtraces take, too. A fork does not wait for
-//! it, and the child of a fork does not ask the crate: a thread that the child lacks may hold the
-//! lock there for ever.
+//! it, so the child may find it held for ever, by a thread that exists only in the parent. For that
+//! reason the crate is not asked in the child.
 
 use std::ptr;
 

@@ -5,7 +5,8 @@
 //! ascending order, so that the debug information of each module is opened once.
 //!
 //! # Threads and locks
-//! Runs on the thread that requests the profile, without a lock, except in `fallback.rs`.
+//! Runs on the thread that requests the profile or the names of a stack. Takes no lock, except that
+//! of the `backtrace` crate in `fallback.rs`.
 //!
 //! # Imports
 //! `platform`, `types`, `unwind`, `util`

@@ -16,7 +16,7 @@ pub(crate) struct CodeAddressService<'a> {
     modules: &'a [LoadedModule],
     mapped: MappedSymbols,
     generated: &'a CodeMap,
-    /// Whether `backtrace` may be asked, once it could help.
+    /// Whether `backtrace` may be asked; determined when it is first needed.
     may_fall_back: OnceCell<bool>,
 }
 
@@ -33,7 +33,7 @@ impl<'a> CodeAddressService<'a> {
     /// Returns the names of these addresses. An address without a name is absent from the result.
     ///
     /// Reads the debug information of every module concerned, one module after another, and frees
-    /// its memory. Takes from some ms to seconds.
+    /// its memory. Cost: some ms to some seconds.
     pub(crate) fn resolve(&self, addresses: Vec<SampledAddress>) -> AddressNames {
         self.resolve_with_progress(addresses, &ProgressLogger::unwatched())
     }

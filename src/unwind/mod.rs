@@ -7,9 +7,10 @@
 //! The caller of a frame is found by the first of these sources that covers the frame's address:
 //! 1. **Call frame information** of the module, read with `gimli`. The information for an address
 //!    is cached as a *rule* of 8 bytes; the cache holds as many addresses as the samples of a large
-//!    program have. Rules cannot express DWARF expressions, frames based on other registers, and
-//!    signal trampolines. These are evaluated for each sample, with all registers. The caller of a
-//!    signal trampoline was interrupted and made no call, so it is looked up at its exact address.
+//!    program have. Rules cannot express DWARF expressions, signal trampolines, and frames based on
+//!    registers other than the stack pointer and the frame pointer. These are evaluated for each
+//!    sample, with all registers. The caller of a signal trampoline was interrupted and made no
+//!    call, so it is looked up at its exact address.
 //! 2. **Generated code**, which the application registers or `/tmp/perf-PID.map` lists. It is
 //!    unwound by its frame pointers.
 //! 3. **Other code** is unwound only if the frame is proven; see `frame_pointer/`. Otherwise the

@@ -6,7 +6,7 @@ use crate::types::{CodeAddress, StackAddress, TimeStamp};
 /// A copy of a part of a stack.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StackCopy<'a> {
-    /// Address that the first byte had.
+    /// Stack address of the first byte.
     pub(crate) start: u64,
     pub(crate) bytes: &'a [u8],
 }

@@ -69,7 +69,7 @@ impl RegisterFile {
         file
     }
 
-    /// Changes to a caller's registers of which only the stack pointer and `fp` are known.
+    /// Replaces the registers with a caller's, of which only the stack pointer and `fp` are known.
     pub(crate) fn reset_to(&mut self, sp: u64, fp: Option<u64>) {
         self.known = 0;
         self.set(FP, fp);

@@ -1,4 +1,4 @@
-//! Step 7 of 12: unwinds a copied stack on the sampler thread, by call frame information.
+//! Step 7 of 12: unwinds a copied stack, by call frame information where that exists.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -46,7 +46,7 @@ pub(crate) struct Unwinder {
 }
 
 impl Caller {
-    /// Address inside the instruction that runs or calls.
+    /// Returns an address inside the instruction that runs or calls.
     fn lookup_address(self) -> u64 {
         self.address.wrapping_sub(u64::from(!self.is_pc))
     }
@@ -159,8 +159,9 @@ impl Unwinder {
         }
     }
 
-    /// Whether the frame's function always has a frame of the same size at this instruction. If so,
-    /// the distance between stack pointer and frame pointer can be reused from another sample.
+    /// Returns whether the frame's function always has a frame of the same size at this
+    /// instruction. If so, the distance between stack pointer and frame pointer can be reused from
+    /// another sample.
     pub(crate) fn has_fixed_frame(&mut self, frame: &NativeFrame, innermost: bool) -> bool {
         let address = frame.address.get().wrapping_sub(u64::from(!innermost));
         let Some(module) = self.modules.find(address) else {

@@ -1,4 +1,4 @@
-//! An idle thread: its samples repeat, and one entry holds all of them.
+//! The samples of an idle thread, which repeat: one entry holds a whole run of them.
 
 use std::ops::RangeInclusive;
 
@@ -7,11 +7,11 @@ use crate::types::TimeStamp;
 /// Ticks before a thread counts as long idle. Until then it is likely to run soon, so it is checked
 /// on every tick.
 const SHORT_IDLE_TICKS: u64 = 32;
-/// Ticks between two checks of a thread that has announced its sleep. It may have died, or have run
-/// after all.
+/// Ticks between two checks of a thread that has announced its sleep. The thread may have exited,
+/// or have run after all.
 const ANNOUNCED_CHECK_TICKS: u64 = 1024;
-/// Fraction of an idle period after which its unwritten part is overdue. A long period thus takes
-/// few entries, and a crash loses only a small part of it.
+/// Divisor of an idle period's length: its unwritten part is overdue when it is longer than the
+/// quotient. A long period thus takes few entries, and a crash loses only a small part of it.
 const OVERDUE_FRACTION: u64 = 4;
 /// Bounds of the time after which an unwritten part is overdue, in ns.
 const OVERDUE_NS: RangeInclusive<u64> = 1_000_000_000..=64_000_000_000;
@@ -41,7 +41,7 @@ impl SampleRun {
         }
     }
 
-    /// Returns the ticks of the run before `end`. The ticks are evenly spaced.
+    /// Returns the ticks of the run before `end`, taking them as evenly spaced.
     pub(crate) fn before(self, end: TimeStamp) -> Option<Self> {
         if self.last < end {
             return Some(self);
@@ -61,7 +61,8 @@ impl SampleRun {
     }
 }
 
-/// The period since a thread last ran. The sampler does no work for an idle thread.
+/// The period since a thread last ran. Its samples are not written on each tick, but as runs, for
+/// example when it ends, when they are overdue, or when a profile is requested.
 #[derive(Debug)]
 pub(crate) struct IdlePeriod {
     /// Value of the thread's CPU clock throughout the idle period.
@@ -94,14 +95,14 @@ impl IdlePeriod {
     }
 
     /// Returns whether the thread is still in the sleep that it announced, so that its clock need
-    /// not be read.
+    /// not be read. Once every [`ANNOUNCED_CHECK_TICKS`] ticks, returns false, so that it is read.
     pub(crate) fn is_announced(&self, announced: Option<u32>, tick: Tick) -> bool {
         self.announced.is_some()
             && self.announced == announced
             && !(tick.number - self.since.number + 1).is_multiple_of(ANNOUNCED_CHECK_TICKS)
     }
 
-    /// Skips the unwritten ticks before this one.
+    /// Drops the unwritten ticks before this one.
     pub(crate) fn skip_to(&mut self, tick: Tick) {
         self.unwritten = tick;
     }

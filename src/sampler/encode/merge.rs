@@ -17,9 +17,9 @@ pub(crate) enum MergedFrame {
 /// that pushed the label: at or above that function's stack pointer, below its caller's. So a label
 /// goes between the two frames, as in Gecko.
 ///
-/// Some labels have no matching frame, because the stack was cut or the guard was moved to another
-/// frame. Such labels keep their order. The innermost native frame stays innermost, because the
-/// time was spent there.
+/// Some labels have no matching frame, because the stack is truncated or because the application
+/// moved the label's guard to another function. Such labels keep their order. The innermost native
+/// frame stays innermost, because the time was spent there.
 ///
 /// Script frames are merged like labels. Their address comes from their own push, or from the
 /// interpreter's hooks, which may give the same address to several frames in a row.

@@ -1,4 +1,4 @@
-//! From a merged stack to bytes in a chunk.
+//! Encodes samples: merges each stack and writes it into a chunk.
 
 mod idle_period;
 mod merge;

@@ -16,8 +16,8 @@ use crate::sampler::encode::stored_stack::StoredStack;
 use crate::state::SessionCounts;
 use crate::types::{Generation, TimeStamp};
 
-/// The last stack of a thread, which its samples repeat until it changes, and where it was last
-/// written.
+/// The last stack of a thread, which its samples repeat until it changes, and the dictionary that
+/// last contained it.
 #[derive(Debug, Default)]
 pub(crate) struct LastStack {
     stack: StoredStack,
@@ -75,8 +75,8 @@ pub(crate) struct SampleWriter<'a> {
 
 impl SampleWriter<'_> {
     /// Writes a sample with the thread's last stack, and the samples that repeat it. `modules` is
-    /// the module list by which the stack was unwound. Returns the number of samples written; 0 if
-    /// the buffer has no space.
+    /// the module list with which the stack was unwound. Returns the number of samples written; 0
+    /// if the buffer has no space.
     pub(crate) fn write(&self, sample: SampleTime, modules: u64, last: &mut LastStack) -> u64 {
         let samples = sample.more + 1;
         let mut encoder = self.encoder.borrow_mut();
@@ -136,7 +136,7 @@ impl SampleWriter<'_> {
         true
     }
 
-    /// Writes the marker stack with this number, which was unwound by this module list. Returns
+    /// Writes the marker stack with this number, which was unwound with this module list. Returns
     /// false if the buffer has no space.
     pub(crate) fn write_backtrace(
         &self,

@@ -22,7 +22,7 @@ pub(crate) struct ScriptedSample {
     pub(crate) modules: u64,
 }
 
-/// The sampler's state of its threads' stacks and of its chunk.
+/// Writes scripted samples as the sampler would: keeps each thread's last stack and the encoder.
 pub(crate) struct SampleScript<'a> {
     lane: LaneHandle<'a>,
     session: Generation,

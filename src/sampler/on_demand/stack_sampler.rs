@@ -45,10 +45,11 @@ impl OnDemandUnwinder {
         }
     }
 
-    /// Makes the unwinder on the first call. From then on it notices when a module that a capture
-    /// refers to is replaced. Threads that call this meanwhile wait: a stack that is captured
-    /// before the modules are listed ends where it leaves the program's own module. A call from the
-    /// application's allocator during the profiler's own work does not wait.
+    /// Creates the unwinder on the first call. From then on the unwinder notices if a module that a
+    /// capture refers to is replaced. Other callers wait until it is created, because a stack that
+    /// is captured before the modules are listed ends where it leaves the program's own module. A
+    /// call that comes from the application's allocator during the profiler's own work returns at
+    /// once.
     pub(crate) fn ensure() {
         static IS_MADE: AtomicBool = AtomicBool::new(false);
         if !IS_MADE.load(Ordering::Acquire) && !is_any_lock_held_on_current_thread() {
@@ -82,7 +83,7 @@ impl OnDemandUnwinder {
     }
 }
 
-/// The viewer's name for code outside of any function of its file.
+/// Name of script code outside of any function, as in the viewer.
 const ROOT_SCOPE: &str = "(root scope)";
 
 /// The data copied from a thread.
@@ -152,8 +153,8 @@ pub(crate) struct SampledStack {
 }
 
 impl SampledStack {
-    /// Prepares for captures; call it before the first. From then on the profiler knows which
-    /// modules are loaded and which are replaced.
+    /// Prepares for captures. Must be called before the first one: from then on the profiler knows
+    /// which modules are loaded and which are replaced.
     pub(crate) fn prepare() {
         OnDemandUnwinder::ensure();
     }
@@ -183,8 +184,8 @@ impl SampledStack {
         })
     }
 
-    /// Unwinds a stack that the thread captured itself. The names of its innermost frame leave out
-    /// `own_functions`.
+    /// Unwinds a stack that the thread captured itself. The names of its innermost frame do not
+    /// include the profiler's `own_functions`.
     pub(crate) fn of_backtrace(
         backtrace: &CapturedBacktrace,
         features: StackFeatures,

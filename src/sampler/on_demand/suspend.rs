@@ -1,8 +1,7 @@
-//! Interrupts one thread on demand, with the sampler's protocol, in a slot apart from the
-//! sampler's.
+//! Interrupts one thread on demand, with the sampler's protocol, but in a slot of its own.
 //!
-//! The caller waits for the answer up to its timeout. The target thread does not wait for anything,
-//! as with the sampler.
+//! The caller waits for the answer up to its timeout. The target thread never waits, as with the
+//! sampler.
 
 use std::time::Duration;
 
@@ -29,7 +28,9 @@ struct Request<'a> {
     process: ProcessId,
     thread: ThreadId,
     signal: i32,
+    /// The thread's own slot, which the sampler uses.
     own: &'a SlotHandle,
+    /// The additional slot of this request.
     slot: &'a SlotHandle,
     sequence: u32,
 }
@@ -79,7 +80,8 @@ pub(crate) fn suspend_and_capture(
 }
 
 impl Request<'_> {
-    /// Sends the signal, repeatedly if it is lost, until the thread answers.
+    /// Sends the signal, again if it may have been lost, until the thread answers or the timeout
+    /// ends.
     fn wait(&self, timeout: Duration) -> Result<(), SuspendError> {
         let start = monotonic_now();
         let deadline = start.plus_ns(timeout.as_nanos().try_into().unwrap_or(u64::MAX));

@@ -62,9 +62,9 @@ const SYSTEM_CALL_BYTES: u64 = if cfg!(target_arch = "x86_64") { 2 } else { 4 };
 /// and stack pointer.
 ///
 /// A restarted system call has its program counter before the system-call instruction, a waiting
-/// call behind it. So a thread that a signal has just woken, and that waits for a processor, is found
-/// before the place where it slept. A thread that waits for a page has no such second place: the
-/// next instruction may have changed the frame pointer.
+/// call after it. So a thread that a signal has just woken, and that waits for a processor, is
+/// found before the place where it slept. A thread that waits for a page has no such second place:
+/// the next instruction may have changed the frame pointer.
 fn is_same_place(at: BlockedAt, pc: u64, sp: u64) -> bool {
     let is_same_call = at.in_system_call && at.pc.abs_diff(pc) == SYSTEM_CALL_BYTES;
     at.sp == sp && (at.pc == pc || is_same_call)
@@ -124,8 +124,8 @@ impl FramePointerCache {
         self.entries.iter().find(is_same)
     }
 
-    /// Caches the registers that the thread's handler found, if the thread was still blocked at
-    /// `at` when it was signalled.
+    /// Caches the frame pointer that the thread's handler found, if the thread was still blocked at
+    /// `at` when it was interrupted.
     pub(crate) fn remember(&mut self, at: BlockedAt, registers: &Registers, stack: &NativeStack) {
         if !is_same_place(at, registers.pc, registers.sp) {
             return;

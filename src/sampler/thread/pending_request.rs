@@ -16,10 +16,10 @@ const SIGNAL_DELAY_NS: u64 = 200_000;
 /// between later checks.
 const FIRST_CHECK_TICK: u64 = 2;
 const TICKS_BETWEEN_CHECKS: u64 = 16;
-/// Ticks until a lost request is sent again. A request is lost if a foreign signal of the same
-/// number is pending.
+/// Number of ticks on which a thread runs without answering, after which its request counts as lost
+/// and is sent again. The kernel drops a signal while a foreign one of the same number is pending.
 const RESEND_AFTER_TICKS: u64 = 1000;
-/// Maximum CPU time until a thread's timer answers, in sampling intervals.
+/// Maximum CPU time that a thread uses before its timer answers, in sampling intervals.
 const MAX_SILENT_INTERVALS: u64 = 3;
 
 /// A request by signal.
@@ -29,7 +29,7 @@ pub(crate) struct SignalRequest {
     cpu_ns: Option<u64>,
     /// Where the thread was blocked when the request was sent, if it was blocked.
     blocked_at: Option<BlockedAt>,
-    /// The tick of the request, or the tick since which the thread is known not to have run.
+    /// The tick of the request, or of the last check that found that the thread had run.
     first: Tick,
     /// Number of ticks since then, including the first, and the last of them.
     ticks: u64,
@@ -82,7 +82,7 @@ impl SignalRequest {
         self.blocked_at
     }
 
-    /// Adds a tick without an answer. Returns true if the clock is to be checked.
+    /// Adds the previous tick, which had no answer. Returns true if the clock is to be checked.
     pub(crate) fn add_tick(&mut self, tick_before: Tick) -> bool {
         (self.ticks, self.last) = (self.ticks + 1, tick_before);
         self.ticks == FIRST_CHECK_TICK || self.ticks.is_multiple_of(TICKS_BETWEEN_CHECKS)
@@ -112,12 +112,12 @@ impl SignalRequest {
         Unanswered::Ran { ticks, resend }
     }
 
-    /// Returns the ticks on which the thread was where it was when it answered at `answered`, if
-    /// there are any.
+    /// Returns the ticks before the answer on which the thread had the same stack as in its answer,
+    /// if there are any. The thread answered at `answered`; its CPU clock read `cpu_ns` at `now`.
     ///
     /// # Errors
-    /// The number of ticks, if the thread ran before it answered, according to its CPU clock at
-    /// `now`, or if the clock cannot be read.
+    /// The number of unanswered ticks, if the thread ran before it answered, or if its clock cannot
+    /// be read.
     pub(crate) fn idle_run(
         &self,
         answered: TimeStamp,

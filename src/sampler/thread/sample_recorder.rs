@@ -6,8 +6,8 @@ use crate::sampler::tick::TickContext;
 use crate::state::{Session, SessionCounts};
 use crate::types::{ThreadProfilingFeatures, TimeStamp};
 
-/// Writes the samples of one thread. A sample without a CPU time has no reading of the thread's
-/// clock.
+/// Writes the samples of one thread. In its methods, a CPU time of `None` means that the thread's
+/// clock cannot be read.
 #[derive(Debug)]
 pub(crate) struct SampleRecorder {
     /// Serial number of the thread's registration.
@@ -121,8 +121,8 @@ impl SampleRecorder {
         )
     }
 
-    /// Notes the CPU time that belongs to the first sample after a pause. The pause began
-    /// `since_then_ns` before the clock was read.
+    /// Begins a pause: keeps the CPU time between the last sample and the pause for the first
+    /// sample after it. The pause began `since_then_ns` before the clock was read.
     pub(crate) fn pause(&mut self, cpu_ns: Option<u64>, since_then_ns: u64) {
         self.ran_before_pause_ns = cpu_ns
             .unwrap_or(0)
@@ -130,8 +130,8 @@ impl SampleRecorder {
             .saturating_sub(since_then_ns);
     }
 
-    /// Charges CPU time during the pause to no sample. `cpu_ns` is `None` if the
-    /// thread has exited or has no readable clock.
+    /// Ends a pause, and charges the CPU time used during it to no sample. `cpu_ns` is `None` if
+    /// the thread has exited or has no readable clock.
     pub(crate) fn resume(&mut self, cpu_ns: Option<u64>) {
         let before_ns = std::mem::take(&mut self.ran_before_pause_ns);
         if let Some(cpu_ns) = cpu_ns {

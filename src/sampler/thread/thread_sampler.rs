@@ -11,17 +11,19 @@
 //! | `Idle` | has not run: repeats its sample | `Idle` |
 //! | `Idle` | has run: continues as `Running` on the same tick | |
 //! | `Running` | ran for all of the last tick: request by signal, or by its own timer | `Signalled`, `TimerArmed` |
-//! | `Running` | ran for less, is blocked now: remote read | `Idle` |
+//! | `Running` | ran for less, is blocked now: remote read | `Idle`, or `Running` if the stack is doubtful |
 //! | `Running` | likewise, and its stack needs the frame pointer: request by signal; the answer is cached | `Signalled` |
-//! | `Running` | ran for less, is not blocked: request by signal, which the thread answers when it runs | `Signalled` |
+//! | `Running` | ran for less, is not blocked: the same request, which the thread answers when it runs | `Signalled`, `TimerArmed` |
 //! | `Signalled`, `TimerArmed` | has answered: collects the capture, then continues as `Running` on the same tick, unless the thread went back to sleep | `Idle` |
-//! | `Signalled` | has not answered: none | `Signalled` |
+//! | `Signalled` | has not answered: waits; checks on a few ticks whether the thread ran or is blocked | `Signalled` |
+//! | `Signalled` | has not answered and is blocked: cancels the request, remote read instead | `Idle`, `Signalled` |
 //! | `TimerArmed` | has not answered and does not run: request by signal or remote read instead | `Signalled`, `Idle` |
+//! | `TimerArmed` | has run for several intervals without an answer: request by signal instead | `Signalled` |
 //! | any | no longer exists: reports `Exited` | |
 //!
-//! The kernel may refuse to read a thread's CPU clock, for example because of a seccomp filter. Such
-//! a thread is taken to run on every tick, and so gets a signal on every tick. Its samples have no
-//! CPU times.
+//! The kernel may refuse to read a thread's CPU clock, for example because of a seccomp filter.
+//! Such a thread is taken to run on every tick, and so gets a signal on every tick. Its samples
+//! have no CPU times.
 //!
 //! While sampling is paused, no work is done for a thread, and no time within the pause is written
 //! or charged. CPU time between the thread's last sample and the pause is charged to its first
@@ -53,7 +55,8 @@ use crate::types::{ThreadId, TimeStamp};
 /// Maximum CPU time that a thread needs from the end of its handler back to sleep, in ns. Used
 /// where the sampler cannot see whether a thread sleeps.
 const RETURN_TO_SLEEP_NS: u64 = 30_000;
-/// Time that an interrupt takes from a running thread, in ns.
+/// Time off the processor in which a thread still counts as having run without a break, in ns:
+/// about as long as an interrupt takes.
 const SHORT_ABSENCE_NS: u64 = 10_000;
 
 /// Reports that a thread exited without unregistering.
@@ -78,11 +81,11 @@ enum ThreadState {
 #[derive(Debug)]
 pub(crate) struct ThreadSampler {
     registration: OffThreadRef,
-    /// Whether stacks are recorded, and where they are captured.
+    /// The slot for the thread's captures; `None` if its stacks are not recorded.
     slot: Option<Arc<SlotHandle>>,
     state: ThreadState,
     probe: ThreadProbe,
-    /// Whether the system does not report if the thread sleeps.
+    /// Whether the system refuses to report if the thread is blocked.
     is_hidden: bool,
     /// Whether the kernel refused to read the thread's CPU clock.
     has_no_clock: bool,
@@ -197,8 +200,11 @@ impl ThreadSampler {
         Ok(())
     }
 
-    /// Reads the thread's CPU clock; `None` if the kernel refuses. A clock that went back belongs to
-    /// another thread, to which the system gave this thread's id.
+    /// Reads the thread's CPU clock; `None` if the kernel refuses.
+    ///
+    /// # Errors
+    /// The thread has exited. A clock that went back belongs to another thread, to which the system
+    /// has given this thread's id.
     fn read_clock(&mut self, context: &TickContext<'_>) -> Result<Option<u64>, Exited> {
         let tid = self.tid();
         match thread_cpu_ns(tid) {
@@ -216,7 +222,7 @@ impl ThreadSampler {
         }
     }
 
-    /// Samples a thread that has run and has no pending request.
+    /// Samples a thread that may have run and has no pending request.
     fn sample(&mut self, cpu_ns: Option<u64>, context: &mut TickContext<'_>) {
         let runs = self.ran_until_now(cpu_ns);
         let Some(slot) = self.slot.clone() else {
@@ -224,8 +230,8 @@ impl ThreadSampler {
             return;
         };
         if slot.phase() == SlotPhase::Ready {
-            // The answer to a request of an earlier session, whose handler was still writing when
-            // this session began.
+            // A capture for an earlier session: its handler was still writing when this session
+            // began.
             slot.retire();
         }
         if let Some(at) = self.blocked_at(runs, context) {
@@ -259,7 +265,7 @@ impl ThreadSampler {
             ThreadState::Running => return self.sample(cpu_ns, context),
             ThreadState::Signalled(_) => self.ran_until_now(cpu_ns),
             ThreadState::TimerArmed(request) => {
-                // Without a readable clock, a signal replaces the timer.
+                // Without a readable clock, request by signal instead.
                 let stood_still = cpu_ns.is_none_or(|cpu_ns| request.clock_stood_still(cpu_ns));
                 let runs = self.ran_until_now(cpu_ns);
                 // The timer of a thread that waits for a processor does not advance. Such a thread
@@ -315,7 +321,8 @@ impl ThreadSampler {
         ran_ns >= elapsed_ns.saturating_sub(SHORT_ABSENCE_NS.max(elapsed_ns / 64))
     }
 
-    /// Leaves the request to the thread's own timer. Returns false if the thread has no timer.
+    /// Makes a request that the thread's own timer answers. Returns false if the thread has no
+    /// timer.
     fn request_by_timer(
         &mut self,
         slot: &SlotHandle,
@@ -647,8 +654,9 @@ impl ThreadSampler {
         }
     }
 
-    /// Pauses the thread: sampling paused at `paused_at`, after the tick `last`. Writes the samples
-    /// that were held back until then, and does not wait for a pending request.
+    /// Stops sampling the thread for a pause that began at `paused_at`, after the tick `last`.
+    /// Writes the idle samples up to that tick, collects an answer that has arrived, and drops the
+    /// pending request.
     pub(crate) fn pause(
         &mut self,
         paused_at: TimeStamp,
@@ -681,8 +689,8 @@ impl ThreadSampler {
         }
     }
 
-    /// Writes the pending idle samples and ends the timer, because the sampler may not come back to
-    /// this thread for a while, or ever.
+    /// Writes the pending idle samples and ends the timer, because the sampler may return to this
+    /// thread much later or never.
     pub(crate) fn flush_and_end_timer(&mut self, context: &TickContext<'_>) {
         self.write_idle_samples(context);
         self.end_timer();
@@ -699,8 +707,9 @@ impl ThreadSampler {
         }
     }
 
-    /// Writes the pending idle samples up to `last`, the last tick on which the thread existed, and
-    /// cancels its request. A signal that arrives later finds no request.
+    /// Stops sampling the thread for good: writes its pending idle samples up to `last`, the last
+    /// tick of the thread or of the session, and cancels its request. A signal that arrives later
+    /// finds no request.
     pub(crate) fn end(&mut self, last: Tick, context: &TickContext<'_>) {
         self.write_idle_until(last, context);
         self.timer.end();

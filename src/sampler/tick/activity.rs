@@ -1,13 +1,14 @@
 //! Detects whether any thread of the process has run, for processes with many idle threads.
 //!
 //! Reading one CPU clock for each of a thousand threads costs most of a millisecond. Reading the
-//! CPU time of all threads together takes about 1 µs where the kernel keeps the sum for us. If the
-//! sum has not changed since every idle thread was checked, no idle thread has gone to sleep again,
-//! been preempted, or run past a tick of the kernel.
+//! CPU time of all threads together takes about 1 µs where the kernel keeps the sum for us. The
+//! kernel adds a thread's time to the sum when the thread goes to sleep or is preempted, and on
+//! each scheduler tick. So if the sum has not changed since every idle thread was checked, none of
+//! them has run, except perhaps one that still runs and has not seen a scheduler tick yet.
 //!
 //! Where the kernel does not keep the sum, it adds up the times of all threads on each read, at up
-//! to 100 ns per thread. So the sampler reads the sum less often there: once no thread has run for
-//! a while, on every eighth tick.
+//! to 100 ns per thread. So the sampler skips eight or seven ticks between two reads there: while
+//! threads keep running, and once no thread has run for a while.
 //!
 //! When a thread runs after such a quiet period, all idle threads are checked at once. While
 //! threads keep running, the idle ones are checked in turn, each at least on every tenth tick. So a
@@ -17,7 +18,7 @@
 use crate::platform::{OtherThreadsActivity, ProcessCpuSum, other_threads_activity_by_rusage};
 
 /// Number of long-idle threads to check on each tick, unless [`MAX_TICKS_BETWEEN_CHECKS`] requires
-/// more. If there are fewer, all are checked.
+/// more. If no more than this many are idle, all are checked.
 const CHECKS_PER_TICK: u64 = 32;
 /// Minimum sampling interval for the hint, in ns. The kernel updates the CPU time of a running
 /// thread only on its own ticks, 1 to 10 ms apart. With shorter intervals the hint would be many
@@ -25,8 +26,8 @@ const CHECKS_PER_TICK: u64 = 32;
 const MIN_INTERVAL_NS: u64 = 1_000_000;
 /// Maximum number of ticks between two checks of a long-idle thread while other threads run.
 const MAX_TICKS_BETWEEN_CHECKS: u64 = 10;
-/// Ticks between two hints that the kernel adds up thread by thread: while other threads keep
-/// running, and after a quiet period.
+/// Ticks between two reads of the sum where the kernel adds it up on each read. Used while other
+/// threads keep running, and (less 1) in a quiet period.
 const TICKS_BETWEEN_HINTS: u64 = 8;
 
 /// Long-idle threads to check on this tick.
@@ -34,11 +35,11 @@ const TICKS_BETWEEN_HINTS: u64 = 8;
 pub(crate) enum IdleChecks {
     /// No check is needed, because no thread has run.
     None,
-    /// Check one in this many on each tick, in turn.
+    /// Check one in this many idle threads on each tick, in turn.
     OneIn(u64),
 }
 
-/// Number of ticks without a running thread that make a quiet period.
+/// Number of ticks without a running thread after which a quiet period begins.
 const QUIET_TICKS: u64 = 32;
 
 /// Source of the other threads' CPU time.
@@ -47,20 +48,23 @@ enum ActivitySource {
     /// No hint was needed so far.
     #[default]
     NotStarted,
+    /// The kernel keeps the sum.
     Kept(ProcessCpuSum),
+    /// The kernel adds up the times of all threads on each read.
     ThreadByThread,
 }
 
-/// The process's activity when a thread last ran.
+/// Decides which long-idle threads to check, by the CPU time of all other threads.
 #[derive(Debug, Default)]
 pub(crate) struct ActivityHint {
     source: ActivitySource,
+    /// The activity when it last changed.
     since: OtherThreadsActivity,
-    /// Ticks until every idle thread has been checked since then.
+    /// Ticks until every idle thread has been checked since that change.
     checks_left: u64,
-    /// Ticks until the next hint is read.
+    /// Ticks until the activity is read again.
     ticks_until_hint: u64,
-    /// Ticks since a thread last ran.
+    /// Number of consecutive reads without activity since every idle thread has been checked.
     quiet: u64,
 }
 
@@ -71,8 +75,8 @@ impl ActivityHint {
             .div_ceil(CHECKS_PER_TICK)
             .clamp(1, MAX_TICKS_BETWEEN_CHECKS);
         if idle_threads <= CHECKS_PER_TICK || interval_ns < MIN_INTERVAL_NS {
-            // Keeps the kernel's timer for now, since the number of threads may swing around the
-            // limit.
+            // Keep the kernel's sum for now, because the number of idle threads may go up and down
+            // around the limit.
             let source = if idle_threads > CHECKS_PER_TICK / 2 {
                 std::mem::take(&mut self.source)
             } else {

@@ -1,7 +1,8 @@
 //! Writes the probes of event loops to the buffer.
 //!
-//! A probe is an entry of its own that lasts from its posting to its answer. It is not part of a
-//! sample, so a sleeping thread needs no work while a probe waits for it.
+//! Each probe is written as a separate entry, which spans the time from posting to answer. It is
+//! not part of a sample, so the sampler does no work for a sleeping thread that has not answered
+//! yet.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Unwinds and writes the stacks of markers, which the threads that added the markers have copied.
+//! Unwinds and writes the stacks of markers. The thread that added a marker has copied its stack.
 
 use crate::backtrace::{PendingStack, count_lost_stack, refill_words, take_pending_stacks};
 use crate::sampler::tick::tick_context::{TickContext, captured_of_backtrace, unwind_counted};
@@ -61,8 +61,9 @@ fn write_stack(context: &mut TickContext<'_>, pending: &PendingStack) -> bool {
         .write_backtrace(*number, backtrace.time(), modules, &scratch.stack)
 }
 
-/// Makes frames of return addresses, innermost first. The innermost frame of a stack has the address
-/// of an instruction, so its return address is lowered into the call.
+/// Converts return addresses to frames, innermost first. In a stack, the address of the innermost
+/// frame is an instruction. So 1 is subtracted from the first return address, which moves it into
+/// the call instruction.
 fn set_frames(return_addresses: &[u64], native: &mut NativeStack) {
     let frame = |(index, address): (usize, &u64)| NativeFrame {
         address: CodeAddress::new(if index == 0 { address - 1 } else { *address }),

@@ -1,4 +1,5 @@
-//! What a tick shares between threads: context, schedule, engines, activity and overheads.
+//! The parts of a tick that all sampled threads share: context, schedule, engines, activity hint
+//! and overheads.
 
 mod activity;
 mod event_probe_recorder;

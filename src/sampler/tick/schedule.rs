@@ -15,8 +15,8 @@ impl Schedule {
     }
 
     /// Advances to the next tick after `now` and returns the number of missed ticks, which are
-    /// dropped. After a tick that used more CPU time than one interval, the application gets the
-    /// same time before the next tick.
+    /// dropped. After a tick that used more CPU time than one interval, the sampler leaves the
+    /// application at least the same time before the next tick.
     pub(crate) fn advance(&mut self, now: TimeStamp, used_ns: u64) -> u64 {
         let reserved_ns = if used_ns > self.interval_ns {
             used_ns

@@ -1,4 +1,5 @@
-//! The context of every thread's step in a tick, and the unwinding of captures.
+//! The context that the sampler passes to each thread's step of a tick, and the unwinding of
+//! captures.
 
 #[cfg(feature = "unwind_benchmark")]
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,8 +15,8 @@ use crate::state::{SeenPauses, Session, SessionCounts};
 use crate::types::{Features, ProcessId};
 use crate::unwind::{Captured, NativeStack, StackCopy, Unwinder};
 
-/// Stacks per repeated unwinding. The second unwinding of the same stack measures the unwinder
-/// itself, without the processor's cache misses.
+/// Of this many stacks, one is unwound twice. The second unwinding measures the unwinder itself,
+/// without the processor's cache misses.
 #[cfg(feature = "unwind_benchmark")]
 const STACKS_PER_REPETITION: u64 = 64;
 
@@ -28,7 +29,7 @@ pub fn repeat_unwinding() {
     REPEATS_UNWINDING.store(true, Ordering::Relaxed);
 }
 
-/// The context of every thread's step.
+/// The context that the sampler passes to each thread's step of a tick.
 pub(crate) struct TickContext<'a> {
     pub(crate) session: &'a Session,
     pub(crate) process: ProcessId,
@@ -38,7 +39,7 @@ pub(crate) struct TickContext<'a> {
     pub(crate) tick: Tick,
     pub(crate) tick_before: Tick,
     pub(crate) pauses: SeenPauses,
-    /// Whether the profiler's handler receives the signal.
+    /// Whether the profiler's handler is installed, so that a signal reaches it.
     pub(crate) may_signal: bool,
 }
 
@@ -47,7 +48,8 @@ impl TickContext<'_> {
         self.session.settings.interval.as_nanos() as u64
     }
 
-    /// Returns the part of a run that lies in no pause. A pause may have begun during this tick.
+    /// Returns the part of a run before the next pause, which may have begun during this tick.
+    /// Returns `None` if the run began before sampling last resumed.
     pub(crate) fn unpaused_part(&self, run: SampleRun) -> Option<SampleRun> {
         if run.first < self.pauses.since {
             return None;

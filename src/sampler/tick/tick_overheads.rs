@@ -43,7 +43,7 @@ impl TickOverheads {
     pub(crate) fn record(self, tick_before: Tick, session: &Session, lane: &LaneHandle<'_>) {
         let [lockings_ns, counters_ns, threads_ns, cleanings_ns] = self.steps_ns;
         let overheads = &session.overheads;
-        // The first tick has none before it.
+        // No tick precedes the first one.
         if tick_before.number > 0 {
             let interval_ns = self.tick.time.since_ns(tick_before.time);
             overheads.intervals.add(interval_ns);

@@ -1,8 +1,8 @@
 //! The second sampling engine: each running thread has its own timer, which interrupts it.
 //!
-//! The machine determines which of the two engines costs a thread less. A signal from another
-//! processor costs an inter-processor interrupt. A timer costs a timer interrupt, and a little on
-//! each switch to or from its thread. A trial measures both.
+//! Which of the two engines costs a sampled thread less depends on the machine. A signal from
+//! another processor costs an inter-processor interrupt. A timer costs a timer interrupt, and a
+//! little on each switch to or from its thread. A trial measures both.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -61,8 +61,8 @@ impl TimerState {
     }
 }
 
-/// State of the trial: one trial per process, since machines do not change. It is not a lock, which
-/// a fork could leave held.
+/// State of the trial. A process makes one trial, because its machine does not change. The state is
+/// an atomic rather than a lock, because a fork could leave a lock held.
 static TRIAL: AtomicU8 = AtomicU8::new(UNTRIED);
 const UNTRIED: u8 = 0;
 const RUNNING: u8 = 1;
@@ -70,12 +70,14 @@ const DONE: u8 = 2;
 /// Maximum wait for a trial of an earlier session. In the child of a fork, a trial of the parent
 /// would never end.
 const MAX_TRIAL: Duration = Duration::from_secs(1);
-/// Results of the trial, in ns; 0 before the end of a trial, and where it gave no result.
+/// Results of the trial, in ns; 0 until a trial has ended, and for an engine that it could not
+/// measure.
 static SIGNAL_NS: AtomicU64 = AtomicU64::new(0);
 static TIMER_NS: AtomicU64 = AtomicU64::new(0);
 
 /// Number of interruptions by each engine.
 const INTERRUPTIONS: u32 = 12;
+/// Time between two interruptions of the trial, in ns.
 const INTERVAL_NS: u64 = 150_000;
 /// Shortest gap that counts as an interruption, in ns.
 const MIN_INTERRUPTION_NS: u64 = 800;
@@ -111,12 +113,12 @@ pub(crate) fn try_engines(session: &Session) -> Option<EngineTrial> {
 
 fn run_trial(session: &Session) -> Option<EngineTrial> {
     let signal = session.settings.signal;
-    // A filter of system calls may kill the process for a system call that it does not expect.
+    // A seccomp filter may kill the process for a system call that it does not expect.
     if std::thread::available_parallelism().map_or(1, usize::from) < 2 || is_sandboxed() {
         return None;
     }
-    // Without timers there is nothing to choose. This timer does not fire, because its thread only
-    // sleeps.
+    // Without timers there is nothing to choose. This timer only shows whether the system allows
+    // one, and is deleted at once.
     ThreadTimer::start(current_thread_id(), 1_000_000_000, signal, |_| {}).ok()?;
     static SPINNING_THREAD: AtomicU64 = AtomicU64::new(0);
     static END_SPIN: AtomicBool = AtomicBool::new(false);
@@ -148,7 +150,7 @@ fn run_trial(session: &Session) -> Option<EngineTrial> {
     }
     let spinner = ThreadId::from_number(SPINNING_THREAD.load(Ordering::Acquire) as i32);
     let begin = monotonic_now();
-    // This slot does not exist, so the handler returns at once.
+    // The handler returns at once, because this slot does not exist or has no such request.
     let unowned = SignalTicket {
         slot: u16::MAX,
         sequence: 0,
@@ -179,7 +181,7 @@ fn run_trial(session: &Session) -> Option<EngineTrial> {
     })
 }
 
-/// Returns the median of the interruptions in this time, or `None` if there are too few.
+/// Returns the median interruption between two times, in ns, or `None` if there are too few.
 fn median_interruption(
     interruptions: &[(TimeStamp, u64)],
     from: TimeStamp,

@@ -92,7 +92,7 @@ impl RuleCache {
         }
     }
 
-    /// Removes all addresses in a range whose code was changed or unloaded.
+    /// Removes all addresses in the range of a module that was unloaded.
     pub(crate) fn forget(&mut self, range: &Range<u64>) {
         for entry in self.sets.iter_mut().flat_map(|set| &mut set.0) {
             if entry.key != EMPTY.key && range.contains(&entry.key.address()) {

@@ -9,7 +9,7 @@ use crate::platform::read_own_memory;
 use crate::unwind::cfi::CodeShape;
 use crate::unwind::frame_pointer::machine_code_arch as arch;
 
-/// Number of bytes that are read from an instruction on.
+/// Number of bytes that are read at the address of an instruction.
 const CODE_WINDOW_BYTES: usize = 16;
 
 /// A call instruction.
@@ -24,8 +24,8 @@ pub(crate) enum Call {
 }
 
 impl Call {
-    /// Whether this calls the function at `function`. `is_linker_owned` tells whether only the
-    /// dynamic linker writes the word at an address, so that the word never changes again.
+    /// Returns whether this calls the function at `function`. `is_linker_owned` tells whether only
+    /// the dynamic linker writes the word at an address, so that the word, once read, stays valid.
     pub(crate) fn is_to(self, function: u64, mut is_linker_owned: impl FnMut(u64) -> bool) -> bool {
         let slot = match self {
             Self::Direct(callee) if callee == function => return true,
@@ -81,9 +81,9 @@ fn code_at(address: u64) -> ([u8; CODE_WINDOW_BYTES], usize) {
 /// Maximum length of an analyzed function, in bytes; a longer one counts as having no fixed frame.
 const MAX_FUNCTION_BYTES: u64 = 256 << 10;
 
-/// Whether a function's frame always has the same size at the same instruction: the function
-/// changes its stack pointer only by constants, never by a register, as for an array of dynamic
-/// length. Returns false if this is unknown.
+/// Returns whether a function's frame always has the same size at the same instruction. This holds
+/// if the function changes its stack pointer only by constants, and never by a register, as it
+/// would for an array of dynamic length. Returns false if this is unknown.
 pub(crate) fn has_fixed_frame(function: &Range<u64>) -> bool {
     let length = function.end.saturating_sub(function.start);
     if length > MAX_FUNCTION_BYTES {

@@ -44,17 +44,17 @@ fn code_at(bytes: &[u8]) -> Option<u32> {
     Some(u32::from_le_bytes(*bytes.first_chunk()?))
 }
 
-/// Whether the instruction is a return through the link register.
+/// Returns whether the instruction is a return through the link register.
 pub(crate) fn is_return(bytes: &[u8]) -> bool {
     code_at(bytes) == Some(0xd65f_03c0)
 }
 
-/// Whether the instruction pushes the frame pointer: `stp x29, x30, [sp, #-n]!`.
+/// Returns whether the instruction pushes the frame pointer: `stp x29, x30, [sp, #-n]!`.
 pub(crate) fn is_frame_push(bytes: &[u8]) -> bool {
     code_at(bytes).is_some_and(|code| code & 0xffc0_7fff == 0xa980_7bfd)
 }
 
-/// Whether the instruction before pushed the frame pointer and this one sets it.
+/// Returns whether the instruction before pushed the frame pointer and this one sets it.
 pub(crate) fn is_frame_set(before: &[u8], bytes: &[u8]) -> bool {
     const MOV_X29_SP: u32 = 0x9100_03fd;
     before

@@ -10,8 +10,8 @@ const PUSH_RBP: u8 = 0x55;
 /// The two encodings of `mov rbp, rsp`.
 const MOV_RBP_RSP: [[u8; 3]; 2] = [[0x48, 0x89, 0xe5], [0x48, 0x8b, 0xec]];
 
-/// Whether no instruction changes the stack pointer by a register. Tries each byte as the start of
-/// an instruction, so it may return false for a function with a fixed frame.
+/// Returns whether no instruction changes the stack pointer by a register. Tries each byte as the
+/// start of an instruction, so it may return false for a function with a fixed frame.
 pub(crate) fn has_fixed_frame(code: &[u8]) -> bool {
     const RSP: u8 = 4;
     !code.windows(4).any(|bytes| {
@@ -109,17 +109,17 @@ pub(crate) fn prologue(bytes: &[u8; PROLOGUE_BYTES]) -> Prologue {
     }
 }
 
-/// Whether the instruction is a return.
+/// Returns whether the instruction is a return.
 pub(crate) fn is_return(bytes: &[u8]) -> bool {
     matches!(bytes, [0xc3 | 0xc2, ..] | [0xf3, 0xc3, ..])
 }
 
-/// Whether the instruction pushes the frame pointer.
+/// Returns whether the instruction pushes the frame pointer.
 pub(crate) fn is_frame_push(bytes: &[u8]) -> bool {
     bytes.strip_prefix(&ENDBR64).unwrap_or(bytes).first() == Some(&PUSH_RBP)
 }
 
-/// Whether the instruction before pushed the frame pointer and this one sets it.
+/// Returns whether the instruction before pushed the frame pointer and this one sets it.
 pub(crate) fn is_frame_set(before: &[u8], bytes: &[u8]) -> bool {
     before.last() == Some(&PUSH_RBP) && MOV_RBP_RSP.iter().any(|code| bytes.starts_with(code))
 }

@@ -6,8 +6,9 @@
 //!   only the dynamic linker writes.
 //!
 //! So the frame pointer of an older frame, as in code built without frame pointers, is never
-//! mistaken for that of the current frame. Calls through pointers are not followed. Generated code
-//! is required to keep frame pointers, so there any call instruction is sufficient.
+//! mistaken for that of the current frame. A call through any other pointer proves nothing, so the
+//! stack ends there. Generated code is required to keep frame pointers, so there any call
+//! instruction is sufficient.
 //!
 //! In the few instructions between restoring the caller's frame pointer and the return, the frame
 //! pointer is already the caller's. So if the top of the stack looks like a return address, the

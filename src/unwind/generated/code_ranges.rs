@@ -24,7 +24,7 @@ pub(crate) struct CodeRanges {
 static RANGES: NamedMutex<Option<CodeRanges>> =
     NamedMutex::new("code ranges", LockRank::CodeRanges, None);
 
-/// Number of changes, so that the unwinder copies the ranges only after one.
+/// Number of changes, so that the unwinder copies the ranges only after a change.
 static VERSION: AtomicU64 = AtomicU64::new(0);
 
 /// Token with which a range is unregistered.
@@ -34,8 +34,8 @@ pub(crate) struct CodeRangeToken {
     range: Range<u64>,
 }
 
-/// Registers a range of generated code, which may be compiled from the script function with the
-/// number `script`. Returns `None` if the range cannot hold code.
+/// Registers a range of generated code. `script` is the number of the script function that the code
+/// was compiled from, if any. Returns `None` if the range cannot hold code.
 pub(crate) fn register_code_range(
     start: u64,
     bytes: u64,
@@ -76,7 +76,8 @@ pub(crate) fn unregister_code_range(token: &CodeRangeToken) {
     VERSION.fetch_add(1, Ordering::Release);
 }
 
-/// Removes all unregistered ranges, at the start of a session, whose samples cannot lie in them.
+/// Removes all unregistered ranges. Called at the start of a session, whose samples cannot lie in
+/// them.
 pub(crate) fn forget_unregistered_code() {
     let mut ranges = RANGES.lock();
     let Some(ranges) = ranges.as_mut() else {

@@ -7,8 +7,8 @@ use crate::unwind::generated::code_map::{CodeMap, GeneratedCode};
 use crate::unwind::generated::code_ranges::{code_ranges_version, registered_code};
 use crate::unwind::generated::perf_map::PerfMap;
 
-/// A copy of the registered ranges and of the perf map, updated by lookups of addresses outside of
-/// all modules.
+/// A copy of the registered ranges and of the perf map. Each lookup updates the ranges if they have
+/// changed; lookups of addresses outside of all modules also read the perf map.
 #[derive(Debug)]
 pub(crate) struct KnownCode {
     registered: CodeMap,

@@ -18,7 +18,7 @@ const MAX_FUNCTIONS: usize = 2_000_000;
 pub(crate) struct FunctionBounds {
     /// Start and end (exclusive) of each function, sorted.
     functions: Vec<(u64, u64)>,
-    /// The global offset tables.
+    /// The global offset tables, whose words only the dynamic linker writes.
     linked: Vec<Range<u64>>,
 }
 
@@ -29,7 +29,7 @@ impl FunctionBounds {
         read_bounds(module).unwrap_or_default()
     }
 
-    /// Whether only the dynamic linker writes the word at `address`.
+    /// Returns whether only the dynamic linker writes the word at `address`.
     pub(crate) fn is_linker_owned(&self, address: u64) -> bool {
         self.linked
             .iter()

@@ -1,4 +1,4 @@
-//! A module of the session, and what makes two modules the same.
+//! A module of the session, and the comparison of two modules.
 
 use std::sync::Arc;
 
@@ -8,11 +8,11 @@ use crate::platform::ModuleImage;
 #[derive(Clone, Debug)]
 pub(crate) struct LoadedModule {
     pub(crate) image: Arc<ModuleImage>,
-    /// Whether it was unloaded, so that its addresses may have another meaning now.
+    /// Whether the module was unloaded, so that its addresses may belong to other code now.
     pub(crate) unloaded: bool,
 }
 
-/// Whether both are the same file at the same address.
+/// Returns whether both are the same file at the same address.
 pub(crate) fn is_same_module(one: &ModuleImage, other: &ModuleImage) -> bool {
     one.range == other.range && one.path == other.path && one.build_id == other.build_id
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::platform::ModuleImage;
 use crate::unwind::modules::loaded_module::{LoadedModule, is_same_module};
 
-/// Maximum number of remembered module lifetimes. Samples in older ones get no names.
+/// Maximum number of remembered module lifetimes. Addresses in older ones get no names.
 const MAX_LIFETIMES: usize = 512;
 
 /// Meaning of a sample's address, compared with the list of all modules.
@@ -54,8 +54,8 @@ impl ModuleHistory {
         self.lifetimes.get(number).map(|lifetime| &lifetime.image)
     }
 
-    /// Returns the meaning of an address in a sample that was unwound by list `list`. The caller
-    /// has checked that no module that is loaded now covered the address in that list.
+    /// Returns the meaning of an address in a sample that was unwound with module list `list`. The
+    /// caller has checked that no module that is loaded now covered the address in that list.
     pub(crate) fn meaning(&self, all: &[LoadedModule], address: u64, list: u64) -> AddressMeaning {
         let after = all.partition_point(|module| module.image.range.start <= address);
         let now = after.checked_sub(1).map(|index| &all[index]);

@@ -6,8 +6,8 @@
 //! change, an address in such a range is not trusted.
 //!
 //! Samples get their names even later. The sampler thread, which also updates this table, writes
-//! each sample with the number of the list of modules by which it was unwound. `module_history.rs`
-//! keeps the modules of earlier lists.
+//! each sample with the number of the list of modules with which it was unwound.
+//! `module_history.rs` keeps the modules of earlier lists.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -43,9 +43,9 @@ struct DoubtfulRanges {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ModuleTable {
     changes: ModuleChanges,
-    /// Time of the last check that found this list up to date.
+    /// Time of the last refresh, or of the last check that found this list up to date.
     checked_at: TimeStamp,
-    /// Time after the last refresh.
+    /// Time at which the last refresh ended.
     changed_at: TimeStamp,
     /// Whether a check found a change that needs a refresh.
     is_stale: bool,
@@ -96,7 +96,8 @@ impl ModuleTable {
         let (loads, unloads) = changes.since(self.changes);
         self.changes = changes;
         self.is_stale = false;
-        // The loader lists the modules in the order in which it loaded them.
+        // The loader lists the modules in load order, so a new one is among the last `loads` of
+        // them.
         let may_be_new = |image: &ModuleImage| image.loaded_after < loads;
         let recent: Vec<_> = images
             .iter()
@@ -148,23 +149,24 @@ impl ModuleTable {
         &self.gone
     }
 
-    /// Returns the number of this list. The addresses of a stack refer to the list by which it was
-    /// unwound.
+    /// Returns the number of this list. The addresses of a stack refer to the list with which it
+    /// was unwound.
     pub(crate) fn number(&self) -> u64 {
         self.number
     }
 
-    /// Whether a check after `time` found this list up to date.
+    /// Returns whether a refresh, or a check that found this list up to date, began after `time`.
     pub(crate) fn was_checked_after(&self, time: TimeStamp) -> bool {
         time < self.checked_at
     }
 
-    /// Whether a capture made at `time` may contain a doubtful address.
+    /// Returns whether a capture made at `time` may contain a doubtful address.
     pub(crate) fn may_be_doubtful(&self, time: TimeStamp) -> bool {
         time < self.changed_at || self.is_stale
     }
 
-    /// Whether `address` may have had another meaning at `time`, when a stack was captured.
+    /// Returns whether `address` may have belonged to other code at `time`, when a stack was
+    /// captured.
     pub(crate) fn is_doubtful(&self, address: u64, time: TimeStamp) -> bool {
         if time < self.doubtful.since || (self.is_stale && time >= self.checked_at) {
             return self.find(address).is_some_and(|module| !module.stays);
@@ -195,7 +197,7 @@ impl ModuleTable {
     }
 
     /// Returns all modules of the session, sorted by address and without overlaps. Of overlapping
-    /// modules it keeps the one that is loaded now, or was loaded last.
+    /// modules it keeps the one that is loaded now, or was unloaded last.
     pub(crate) fn all(&self) -> Vec<LoadedModule> {
         let mut all: Vec<LoadedModule> = Vec::new();
         let loaded = self.loaded.iter().map(|module| (&module.image, false));
@@ -214,7 +216,7 @@ impl ModuleTable {
 
     /// Returns all modules of the session like [`Self::all`], and marks those as unloaded that are
     /// no longer loaded at the time of this call. Cost: a few µs without a change since the last
-    /// refresh, otherwise some hundred.
+    /// refresh, otherwise some hundred µs.
     pub(crate) fn all_as_of_now(&self) -> Vec<LoadedModule> {
         let mut all = self.all();
         let mut now = self.clone();
@@ -230,7 +232,7 @@ impl ModuleTable {
         all
     }
 
-    /// Returns the meaning of an address in a sample that was unwound by list `number`, compared
+    /// Returns the meaning of an address in a sample that was unwound with list `number`, compared
     /// with its meaning in `all`.
     pub(crate) fn meaning(
         &self,

@@ -50,10 +50,11 @@ pub(crate) struct BlockedAt {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ProbeResult {
     Blocked(BlockedAt),
-    /// The thread is running, waits for a processor, or has exited.
+    /// The thread is running, waits for a processor, or has exited. Or its state cannot be read at the
+    /// moment, because the process has no free descriptor, for example.
     NotBlocked,
-    /// The state cannot be read: `/proc` is not mounted, the process is not dumpable and does not
-    /// run as root, or it has no free descriptor.
+    /// The state cannot be read: `/proc` is not mounted, or the process is not dumpable and does not
+    /// run as root.
     Hidden,
 }
 
@@ -103,6 +104,8 @@ impl ThreadProbe {
             Ok(length) => {
                 parse_blocked(&text[..length]).map_or(ProbeResult::NotBlocked, ProbeResult::Blocked)
             }
+            // The next attempt may succeed.
+            Err(error) if is_short_of_resources(&error) => ProbeResult::NotBlocked,
             Err(_)
                 if Path::new("/proc/self/task")
                     .join(self.thread.to_number().to_string())
@@ -143,6 +146,15 @@ impl Drop for ThreadProbe {
             entry.store(-1, Ordering::Release);
         }
     }
+}
+
+/// Returns whether a file could not be opened because the process or the system has too few free
+/// descriptors or too little memory at the moment.
+fn is_short_of_resources(error: &std::io::Error) -> bool {
+    let shortages = [libc::EMFILE, libc::ENFILE, libc::ENOMEM];
+    error
+        .raw_os_error()
+        .is_some_and(|number| shortages.contains(&number))
 }
 
 /// Parses a `syscall` file: `running`; or the number of the system call and its arguments, or -1,
@@ -280,6 +292,32 @@ mod tests {
         STOP_SPINNING.store(true, Ordering::Relaxed);
         sleeper.join().expect("thread");
         assert_eq!(window.probe(), ProbeResult::NotBlocked);
+    }
+
+    /// Runs in the child of a fork, because the limit is that of a process.
+    #[test]
+    fn thread_probe_recovers_from_a_lack_of_descriptors() {
+        use nix::sys::wait::{WaitStatus, waitpid};
+        use nix::unistd::{ForkResult, fork};
+
+        // SAFETY: glibc lets the child of a program with threads call any function.
+        let child = match unsafe { fork() }.expect("a child") {
+            ForkResult::Parent { child } => child,
+            ForkResult::Child => {
+                let none = libc::rlimit {
+                    rlim_cur: 0,
+                    rlim_max: 0,
+                };
+                // SAFETY: the limits are a local.
+                unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &none) };
+                let own = crate::platform::identity::current_thread_id();
+                let is_hidden = ThreadProbe::new(own).probe() == ProbeResult::Hidden;
+                // SAFETY: ends the process.
+                unsafe { libc::_exit(i32::from(is_hidden)) }
+            }
+        };
+        let status = waitpid(child, None).expect("the child's status");
+        assert!(matches!(status, WaitStatus::Exited(_, 0)), "{status:?}");
     }
 
     #[test]
